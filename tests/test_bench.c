@@ -40,10 +40,24 @@ static const struct kernels *fastest(void)
     return k;
 }
 
+static void free_bench(void *b)
+{
+    bench_free(b);
+    free(b);
+}
+
+/* Until the test ends. */
+static struct bench planned(const struct bench_spec *spec)
+{
+    struct bench *b = malloc(sizeof *b);
+    must(bench_plan(spec, b, &failure));
+    released_by(free_bench, b);
+    return *b;
+}
+
 static struct bench run(const struct bench_spec *spec)
 {
-    struct bench b;
-    must(bench_plan(spec, &b, &failure));
+    struct bench b = planned(spec);
     must(bench_run(spec, &b, &failure));
     return b;
 }
@@ -96,7 +110,6 @@ TEST(every_combination_once, .seconds = 240)
                                                  cost_step_bytes(&b.rows[i].cost, b.rows[i].batch));
         ck_assert(b.rows[i].limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
     }
-    bench_free(&b);
 }
 
 /* Over batches a line is of rows that differ in batch only. */
@@ -109,7 +122,7 @@ TEST(lines_over_batches, .seconds = 240)
     spec.depths.n = 1;
     ck_assert(bench_is_over_batch(&spec));
     spec.kv_types = (struct bench_list){both, 2};
-    must(bench_plan(&spec, &b, &failure));
+    b = planned(&spec);
     ck_assert_int_eq(b.n_rows, 18);
     ck_assert_int_eq(b.n_lines, 6);
     for (int i = 0; i < b.n_rows; i++)
@@ -117,7 +130,6 @@ TEST(lines_over_batches, .seconds = 240)
             ck_assert((b.rows[i].line == b.rows[k].line) ==
                       (b.rows[i].n_kv_heads == b.rows[k].n_kv_heads &&
                        b.rows[i].kv_type == b.rows[k].kv_type));
-    bench_free(&b);
 }
 
 /* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:
@@ -129,16 +141,14 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     static const int four[] = {4}, two[] = {2}, deep[] = {17}, all[] = {2147483647};
     spec.kv_heads = (struct bench_list){four, 1};
     spec.depths = (struct bench_list){deep, 1};
-    must(bench_plan(&spec, &b, &failure));
+    b = planned(&spec);
     spec.batches = (struct bench_list){two, 1};
-    must(bench_plan(&spec, &c, &failure));
+    c = planned(&spec);
     spec.batches.items = one;
     const uint64_t of_one = bench_memory(&spec, &b);
     spec.batches.items = two;
     const uint64_t sequence = 2 * 4 * (32 * 8 + 18 * 16) * 4, logits = 50 * 4;
     ck_assert_uint_eq(bench_memory(&spec, &c), of_one + sequence + logits);
-    bench_free(&b);
-    bench_free(&c);
 
     /* More than can be counted. */
     spec.config.n_layers = CONFIG_MAX_LAYERS;
@@ -147,9 +157,8 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     spec.batches.items = all;
     static const int deepest[] = {(1 << 30) - 1};
     spec.depths.items = deepest;
-    must(bench_plan(&spec, &b, &failure));
+    b = planned(&spec);
     ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
-    bench_free(&b);
 }
 
 /* The hash proves that a speed-up changed nothing: any number of threads gives the same, and any
@@ -168,7 +177,6 @@ TEST(hash_does_not_depend_on_batch, .seconds = 240)
             if (r->n_kv_heads == o->n_kv_heads && r->depth == o->depth && r->type == o->type)
                 ck_assert_uint_eq(r->logits_hash, o->logits_hash);
         }
-    bench_free(&b);
 }
 
 TEST(hash_does_not_depend_on_threads, .seconds = 240)
@@ -181,7 +189,6 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
             if (b.rows[i].n_kv_heads == b.rows[k].n_kv_heads && b.rows[i].depth == b.rows[k].depth)
                 ck_assert_uint_eq(b.rows[i].logits_hash, b.rows[k].logits_hash);
     ck_assert_uint_ne(b.rows[0].logits_hash, b.rows[1].logits_hash);
-    bench_free(&b);
 
     spec.kernels = &kernels_scalar;
     spec.threads.n = 1;
@@ -190,8 +197,6 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
     b = run(&spec);
     for (int i = 0; i < b.n_rows; i++)
         ck_assert_uint_eq(b.rows[i].logits_hash, scalar.rows[i].logits_hash);
-    bench_free(&b);
-    bench_free(&scalar);
 }
 
 TEST(a_checkpoint_and_its_variants, .seconds = 240)
@@ -217,7 +222,6 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     spec.stop = stop_at_once;
     spec.arg = &left;
     ck_assert_int_eq(bench_load_row(&spec, &row, &failure), STATUS_INTERRUPTED);
-    bench_free(&b);
 }
 
 static void assert_refused(const struct bench_spec *spec, const char *word)
@@ -276,7 +280,7 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
         spec.stop = stop_at_once;
         spec.arg = &left;
         struct bench b;
-        must(bench_plan(&spec, &b, &failure));
+        b = planned(&spec);
         const enum status s = bench_run(&spec, &b, NULL);
         ck_assert_int_eq(s, budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
         int samples = 0;
@@ -285,7 +289,6 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
             ck_assert(b.rows[i].samples == 0 || b.rows[i].p50_us > 0);
         }
         ck_assert_int_eq(samples, samples_before(budget));
-        bench_free(&b);
     }
 }
 
