@@ -77,11 +77,11 @@ TEST(ranks_that_are_none, .before = set_up, .after = bent_tear_down)
 {
     const float x = 12;
     hostile_set(&h, KEY, GGUF_F32, &x, sizeof x);
-    expect_bent_refused(READERS, KEY ": expected an integer, or one a layer, found f32");
+    expect_bent_refused(READERS, KEY ": expected integers, found f32");
     hostile_set_text(&h, KEY, text_of("12"));
-    expect_bent_refused(READERS, "expected an integer, or one a layer, found string");
+    expect_bent_refused(READERS, "expected integers, found string");
     hostile_set(&h, KEY, GGUF_BOOL, "\1", 1);
-    expect_bent_refused(READERS, "expected an integer, or one a layer, found bool");
+    expect_bent_refused(READERS, "expected integers, found bool");
     hostile_set_array(&h, KEY, GGUF_F32, 2, (const float[]){12, 12}, 8);
     expect_bent_refused(READERS, KEY ": expected integers, found f32");
 }
