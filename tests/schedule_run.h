@@ -11,6 +11,7 @@
 
 #include "engine/schedule.h"
 #include "model/model.h"
+#include "support.h"
 
 #define RUN_TEXTS  24
 #define RUN_TOKENS 64
