@@ -1,6 +1,5 @@
 #include "checkpoints.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,21 @@
 #include "base/rng.h"
 #include "gguf/blocks.h"
 #include "model/layout.h"
+#include "support.h"
+
+static void close_checkpoint(void *c)
+{
+    checkpoint_close(c);
+    free(c);
+}
+
+struct checkpoint opened_checkpoint(const char *path, unsigned parts)
+{
+    struct checkpoint *c = malloc(sizeof *c);
+    must(checkpoint_open(path, parts, c, &failure));
+    released_by(close_checkpoint, c);
+    return *c;
+}
 
 struct builder {
     const struct checkpoint_shape *shape;
@@ -68,13 +82,12 @@ static void add_matrices(struct builder *b, const char *name, int cols, int rows
     const struct tensor_type_info *info = tensor_type_find(type);
     const size_t row_bytes = (size_t)cols / info->block_elements * info->block_bytes;
     unsigned char *data = keep(b, (size_t)rows * row_bytes);
-    float *row = malloc((size_t)cols * sizeof *row);
+    float *row = allocated((size_t)cols * sizeof *row);
     b->stream++;
     for (int r = 0; r < rows; r++) {
         fill_row(b, is_qkv ? source_row(b->shape, r) : (uint64_t)r, scale, shift, row, cols);
         blocks_encode(type, data + (size_t)r * row_bytes, row, (uint64_t)cols);
     }
-    free(row);
     gguf_add_tensor(
         b->writer, text_of(name), type, n_matrices > 1 ? 3 : 2,
         (const uint64_t[]){(uint64_t)cols, (uint64_t)(rows / n_matrices), (uint64_t)n_matrices},
@@ -206,9 +219,7 @@ static void add_config(struct builder *b)
 
 static void finish(struct builder *b, const char *path)
 {
-    struct err e = {{0}};
-    const enum status s = gguf_write(b->writer, path, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(gguf_write(b->writer, path, &failure));
     gguf_writer_free(b->writer);
     for (int i = 0; i < b->n_blocks; i++)
         free(b->blocks[i]);
@@ -216,9 +227,8 @@ static void finish(struct builder *b, const char *path)
 
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape)
 {
-    struct err e = {{0}};
     struct builder b = {.shape = shape};
-    ck_assert_int_eq(gguf_writer_create(&b.writer, &e), STATUS_OK);
+    must(gguf_writer_create(&b.writer, &failure));
     add_config(&b);
     if (!shape->no_tokenizer)
         add_tokenizer(&b);
@@ -242,12 +252,11 @@ static bool is_asked_for(const struct tensor_spec *t, unsigned as)
 
 void write_config_checkpoint_as(const char *path, const struct config *c, unsigned as)
 {
-    struct err e = {{0}};
     const struct checkpoint_shape shape = {.n_vocab = c->n_vocab, .seed = 1};
     struct builder b = {.shape = &shape};
     struct config whole = *c;
     config_complete(&whole);
-    ck_assert_int_eq(gguf_writer_create(&b.writer, &e), STATUS_OK);
+    must(gguf_writer_create(&b.writer, &failure));
     gguf_add_text(b.writer, "general.architecture", text_of(c->arch->name));
     config_write(&whole, b.writer);
     if (!(as & CONFIG_NO_TOKENIZER))

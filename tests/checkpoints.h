@@ -5,7 +5,16 @@
 #define TESTS_CHECKPOINTS_H
 
 #include "gguf/gguf.h"
+#include "model/checkpoint.h"
 #include "model/config.h"
+
+/* Opens what there is of it (enum checkpoint_part), and closes it when the test ends. */
+struct checkpoint opened_checkpoint(const char *path, unsigned parts);
+
+/* The sizes of a shape or of a config: query heads, K/V heads, elements of each. */
+#define SIZES(layers, heads, kv_heads, dim, ff, ctx, vocab)                                        \
+    .n_layers = (layers), .n_heads = (heads), .n_kv_heads = (kv_heads), .head_dim = (dim),         \
+    .d_ff = (ff), .n_ctx = (ctx), .n_vocab = (vocab)
 
 struct checkpoint_shape {
     const char *architecture; /* NULL: gpt2 */

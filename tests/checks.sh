@@ -1,13 +1,24 @@
-# checks.sh - what the scripts of tests/ share; they source it with $dir set to a folder of their own.
-# Helpers' own variables begin with h_, so that they spare the loops'.
+# checks.sh - what the scripts of tests/ share. They source it with the program as $1; then $dir is a
+# folder of their own, and they end with `finish`. Helpers' own variables begin with h_, so that they
+# spare the scripts'.
+set -u
 
+decode=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+script=$(basename "$0" .sh)
+dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-$script-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
 model=tests/data/shakespeare-bytes.gguf
+golden=tests/data/golden
 out=$dir/out
 err=$dir/err
 passed=0
 failed=0
-unset DECODE_THREADS DECODE_ISA
+unset DECODE_THREADS DECODE_ISA NO_COLOR
 exec </dev/null # what is piped in would be a prompt
+
+# Sanitizers make each process start slowly, and want memory and threads of their own.
+is_sanitized() { case $decode in */asan/* | */tsan/*) ;; *) false ;; esac }
 
 # note NAME CONDITION...: counts one check and prints it if it fails.
 note() {
@@ -22,13 +33,20 @@ note() {
     fi
 }
 
-is_code() { [ "$code" -eq "$1" ]; }
+finish() {
+    echo "$script: $passed passed, $failed failed${1:-}"
+    [ $failed -eq 0 ]
+    exit
+}
+
 has() { grep -qF -e "$2" "$1"; }
 lacks() { ! grep -qF -e "$2" "$1"; }
 has_lines() { [ "$(wc -l <"$1")" -eq "$2" ]; }
 is_empty() { [ ! -s "$1" ]; }
 is_line() { [ "$(cat "$1" && echo end)" = "$2
 end" ]; }
+size_of() { wc -c <"$1" | tr -d ' '; }
+repeat() { head -c "$2" /dev/zero | tr '\0' "$1"; }
 
 # run ARGS...: the program with its output in $out and $err, its exit code in $code.
 run() {
@@ -36,16 +54,75 @@ run() {
     code=$?
 }
 
-# expect_error CODE TEXT ARGS...: that exit code, nothing on stdout, one line with TEXT on stderr.
-expect_error() {
-    h_code=$1 h_text=$2
-    shift 2
-    run "$@"
-    note "exit $h_code, found $code: $*" is_code "$h_code"
-    note "empty stdout: $*" is_empty "$out"
-    note "one line on stderr: $*" has_lines "$err" 1
-    note "message has '$h_text': $*" has "$err" "$h_text"
-    note "message begins with decode: $*" has "$err" "decode: "
+# checks: a transcript on standard input, in quotes (checks <<'EOF'). A line
+#     CODE ARGUMENT... | WORDS | ...
+# runs the program. It must end with that code and have the words on standard output; where the code
+# is another than 0, in one line on standard error, which begins with the program's name, and print
+# nothing else, unless the code is written as 1+. Instead of words on standard output:
+#     2> WORDS   on standard error     ! WORDS, 2! WORDS   they are not there
+#     = WORDS    this one line alone   N lines, N bytes    so many
+#     > FILE     keeps it              == FILE             the bytes of the file; both in $dir
+#     quiet      nothing on stderr     for NAME in LIST    the whole line for each of these
+# Other lines are `$ COMMAND`, which must succeed, and `CODE | WORDS` of a program that one ran last.
+# Lines that begin with blanks go on with the one before; in words, $ means what it does in quotes.
+checks() {
+    h_ifs=$IFS
+    IFS='
+'
+    set -f
+    set -- $(sed -e '/^#/d' -e :a -e '$!N' -e 's/\n  */ /' -e ta -e P -e D)
+    set +f
+    IFS=$h_ifs
+    for h_line; do
+        case $h_line in
+        '$ '*)
+            eval "${h_line#??}"
+            h_status=$?
+            note "$h_line" [ $h_status -eq 0 ]
+            ;;
+        *' | for '*) eval "for ${h_line##* | for }; do check \"\${h_line% | for *}\"; done" ;;
+        *) check "$h_line" ;;
+        esac
+    done </dev/null
+}
+
+# check LINE: of a run.
+check() {
+    h_check="$1 | "
+    h_command=${h_check%% | *} h_check=${h_check#* | } h_fault=
+    h_code=${h_command%% *} h_main=$out
+    [ "$h_command" = "$h_code" ] || eval "run ${h_command#* }"
+    [ "$code" -eq "${h_code%+}" ] || h_fault=" exit $code"
+    case $h_code in
+    0 | *+) ;;
+    *)
+        h_main=$err
+        is_empty "$out" && has_lines "$err" 1 && has "$err" "decode: " ||
+            h_fault="$h_fault, not one line on stderr"
+        ;;
+    esac
+    while [ -n "$h_check" ]; do
+        h_words=${h_check%% | *} h_check=${h_check#* | }
+        says "$h_words" || h_fault="$h_fault, not: $h_words"
+    done
+    note "$1 --$h_fault" [ -z "$h_fault" ]
+}
+
+# says WORDS: one of a line's.
+says() {
+    case $1 in *'$'*) eval "set -- \"$1\"" ;; esac
+    case $1 in
+    '! '*) lacks "$out" "${1#??}" ;;
+    '2> '*) has "$err" "${1#???}" ;;
+    '2! '*) lacks "$err" "${1#???}" ;;
+    '> '*) cp "$out" "$dir/${1#??}" ;;
+    '== '*) cmp -s "$out" "$dir/${1#???}" ;;
+    '= '*) is_line "$out" "${1#??}" ;;
+    [0-9]*' lines') has_lines "$out" "${1% lines}" ;;
+    [0-9]*' bytes') [ "$(size_of "$out")" -eq "${1% bytes}" ] ;;
+    quiet) is_empty "$err" ;;
+    *) has "$h_main" "$1" ;;
+    esac
 }
 
 # await CONDITION...: until it holds, for twenty seconds at most.
@@ -57,9 +134,27 @@ await() {
     done
 }
 
+# start ARGS...: the program in the background, its process in $pid.
+start() {
+    : >"$out"
+    : >"$err"
+    "$decode" "$@" >"$out" 2>"$err" &
+    pid=$!
+}
+
 # end_by SIGNAL PID: sends it to a process of this shell; its exit code in $code.
 end_by() {
     kill -"$1" "$2"
-    wait "$2"
+    wait "$2" 2>/dev/null
     code=$?
+}
+
+# left ARGS...: the program whose reader has gone before it prints.
+left() {
+    {
+        sleep 0.1
+        "$decode" "$@" 2>"$err"
+        echo $? >"$dir/code"
+    } | :
+    [ "$(cat "$dir/code")" = 141 ] && is_empty "$err"
 }

@@ -12,11 +12,20 @@
 
 /* --- checkpoints in memory ------------------------------------------------------------------- */
 
+static void close_opened(void *opened)
+{
+    struct opened *o = opened;
+    model_free(o->model);
+    gguf_free(o->gguf);
+    free(o->bytes);
+    free(o);
+}
+
 static void open_bytes(struct opened *o)
 {
-    struct err e = {""};
-    ck_assert_msg(gguf_parse(o->bytes, o->len, &o->gguf, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(model_create(o->gguf, NULL, NULL, &o->model, &e) == STATUS_OK, "%s", e.text);
+    must(gguf_parse(o->bytes, o->len, &o->gguf, &failure));
+    must(model_create(o->gguf, NULL, NULL, &o->model, &failure));
+    released_by(close_opened, memcpy(malloc(sizeof *o), o, sizeof *o));
 }
 
 struct opened open_path(const char *path)
@@ -28,8 +37,8 @@ struct opened open_path(const char *path)
 }
 
 const char *const golden_kinds[N_KINDS] = {
-    "llama",        "shared-block", "transformer", "alibi",      "quadratic",
-    "layerwise-kv", "mixed-llama",  "mixed-alibi", "mixed-none", "mixed-quadratic"};
+    "llama",        "mha",         "shared-block", "transformer", "alibi",          "quadratic",
+    "layerwise-kv", "mixed-llama", "mixed-alibi",  "mixed-none",  "mixed-quadratic"};
 
 struct opened open_golden_kind(const char *name)
 {
@@ -50,17 +59,9 @@ struct opened open_shape(const struct checkpoint_shape *shape)
 struct opened open_writer(struct gguf_writer *w)
 {
     struct opened o = {.bytes = NULL};
-    struct err e = {""};
-    ck_assert_msg(gguf_write_memory(w, &o.bytes, &o.len, &e) == STATUS_OK, "%s", e.text);
+    must(gguf_write_memory(w, &o.bytes, &o.len, &failure));
     open_bytes(&o);
     return o;
-}
-
-void close_opened(struct opened *o)
-{
-    model_free(o->model);
-    gguf_free(o->gguf);
-    free(o->bytes);
 }
 
 /* --- converting ------------------------------------------------------------------------------ */
@@ -87,8 +88,7 @@ struct convert_spec spec_of(const struct opened *o, int g, enum convert_method m
 struct convert_spec with_text(struct convert_spec spec, int n)
 {
     struct config c;
-    struct err e = {""};
-    ck_assert_msg(config_read(spec.gguf, &c, &e) == STATUS_OK, "%s", e.text);
+    must(config_read(spec.gguf, &c, &failure));
     text_tokens(calib, N_CALIB, c.n_vocab, 99);
     spec.tokens = calib;
     spec.n_tokens = (size_t)n;
@@ -107,9 +107,7 @@ static uint64_t elements_of(const struct gguf *g)
 struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost)
 {
     struct convert c;
-    struct err e = {""};
-    const enum status s = convert_run(spec, &c, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(convert_run(spec, &c, &failure));
     if (lost)
         memcpy(lost, c.layers, (size_t)c.n_layers * sizeof *lost);
     const struct opened o = open_writer(c.writer);
@@ -125,19 +123,16 @@ void expect_same_bytes(struct convert_spec spec)
     enum { N_THREADS = sizeof threads / sizeof *threads };
     struct opened alone = convert_to(&spec, NULL);
     for (int t = SANITIZED ? N_THREADS - 1 : 0; t < (SANITIZED ? N_THREADS : N_THREADS + 1); t++) {
-        struct err e = {""};
         spec.pool = NULL;
         if (t < N_THREADS)
-            ck_assert_int_eq(pool_create(threads[t], &spec.pool, &e), STATUS_OK);
+            must(pool_create(threads[t], &spec.pool, &failure));
         else
             spec.kernels = &kernels_scalar;
         struct opened b = convert_to(&spec, NULL);
         ck_assert_uint_eq(alone.len, b.len);
         ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
-        close_opened(&b);
         pool_free(spec.pool);
     }
-    close_opened(&alone);
 }
 
 double logits_apart(const struct opened *a, const struct opened *b, double *spread)
@@ -150,10 +145,9 @@ double logits_apart(const struct opened *a, const struct opened *b, double *spre
     for (int i = 0; i < 2; i++) {
         const struct session_params params = {.n_ctx = 0};
         struct session *s;
-        struct err e = {""};
         logits[i] = calloc(n, sizeof(float));
-        ck_assert_int_eq(session_create(both[i]->model, &params, NULL, &s, &e), STATUS_OK);
-        ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits[i], &e), STATUS_OK);
+        must(session_create(both[i]->model, &params, NULL, &s, &failure));
+        must(session_feed(s, 0, tokens, N_TOKENS, logits[i], &failure));
         session_free(s);
     }
     double square = 0, own = 0, mean = 0;
@@ -549,7 +543,6 @@ struct opened plant(const struct opened *o, const struct planting *p)
     const struct config c = planted_config(o, p);
     static struct planted_file f;
     struct gguf_writer *w;
-    struct err e = {""};
     f.n = 0;
     for (int block = 0; block < config_blocks(&c); block++) {
         struct block_heads b = plant_block(o, p, &c, block);
@@ -559,7 +552,7 @@ struct opened plant(const struct opened *o, const struct planting *p)
             free(b.h[kind].rows);
         free(b.rel);
     }
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    must(gguf_writer_create(&w, &failure));
     write_keys(w, o, &c);
     for (size_t i = 0; i < o->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &o->gguf->tensors[i];

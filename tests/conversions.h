@@ -19,14 +19,14 @@ struct opened {
     struct model *model;
 };
 
+/* What is opened is closed when the test ends. */
 struct opened open_path(const char *path);
 struct opened open_shape(const struct checkpoint_shape *shape);
 /* One golden file, by its name; of every kind of norm, positions and K/V heads. */
-#define N_KINDS 10
+#define N_KINDS 11
 extern const char *const golden_kinds[N_KINDS];
 struct opened open_golden_kind(const char *name);
 struct opened open_writer(struct gguf_writer *w);
-void close_opened(struct opened *o);
 
 /* Tokens of a vocabulary, the first 256 at most. */
 void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed);

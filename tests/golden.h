@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoints.h"
 #include "model/checkpoint.h"
 #include "support.h"
 
@@ -43,41 +44,32 @@ static const char *const golden_names[] = {"gqa",
                                            "mixed-latent-quadratic"};
 #define N_GOLDEN (SANITIZED ? 7 : (int)(sizeof golden_names / sizeof *golden_names))
 
+/* Closed when the test ends. */
 static inline struct golden open_golden(const char *name)
 {
     struct golden g = {.n_tokens = 0};
-    struct err e = {{0}};
     char path[128];
     size_t len;
     snprintf(path, sizeof path, "tests/data/golden/%s.gguf", name);
-    const enum status s = checkpoint_open(path, CHECKPOINT_MODEL, &g.checkpoint, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    g.checkpoint = opened_checkpoint(path, CHECKPOINT_MODEL);
 
     snprintf(path, sizeof path, "tests/data/golden/%s.tokens", name);
-    char *list = (char *)read_file(path, &len);
+    char *list = file_text(path, &len);
     list[len] = 0;
     for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n")) {
         ck_assert_int_lt(g.n_tokens, (int)(sizeof g.tokens / sizeof *g.tokens));
         g.tokens[g.n_tokens++] = (int32_t)atoi(item);
     }
-    free(list);
 
     /* .npy 1.0: magic, version, u16 header length, header, data. */
     snprintf(path, sizeof path, "tests/data/golden/%s.npy", name);
-    g.npy = read_file(path, &len);
+    g.npy = released_by(free, read_file(path, &len));
     const size_t header = 10 + (size_t)(g.npy[8] | g.npy[9] << 8);
     const size_t n = (size_t)g.n_tokens * (size_t)g.checkpoint.model->config.n_vocab;
     ck_assert_uint_eq(len - header, n * sizeof(float));
-    g.logits = malloc(n * sizeof(float));
+    g.logits = allocated(n * sizeof(float));
     memcpy(g.logits, g.npy + header, n * sizeof(float));
     return g;
-}
-
-static inline void close_golden(struct golden *g)
-{
-    checkpoint_close(&g->checkpoint);
-    free(g->logits);
-    free(g->npy);
 }
 
 #endif

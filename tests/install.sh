@@ -2,11 +2,6 @@
 # install.sh DECODE - what make install puts where, the manual page, completions in each shell that is
 # installed, and the tarball. Run from the repository's top; the last line counts what passed and
 # failed.
-set -u
-
-decode=$1
-dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-install-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
 . tests/checks.sh
 
 mode=$(basename "$(dirname "$decode")")
@@ -38,7 +33,7 @@ done
 
 top=$dir/top
 this_make install MODE="$mode" DESTDIR="$top" PREFIX=/usr
-note "make install" is_code 0
+note "make install" [ $code -eq 0 ]
 cat >"$dir/expected" <<'END'
 ./usr/bin/decode
 ./usr/share/bash-completion/completions/decode
@@ -50,7 +45,7 @@ note "the program is the one built" cmp -s "$top/usr/bin/decode" "$decode"
 cp -r "$top/usr/share" "$dir/share"
 echo other >"$top/usr/bin/other"
 this_make uninstall MODE="$mode" DESTDIR="$top" PREFIX=/usr
-note "make uninstall" is_code 0
+note "make uninstall" [ $code -eq 0 ]
 files_of "$top" >"$dir/found"
 note "only another's file is left" [ "$(cat "$dir/found")" = ./usr/bin/other ]
 
@@ -136,17 +131,16 @@ fi
 
 if have git && git rev-parse HEAD >/dev/null 2>&1; then
     this_make dist
-    note "make dist" is_code 0
+    note "make dist" [ $code -eq 0 ]
     tarball=$(echo build/decode-*.tar.gz)
     version=$("$decode" --version | sed -n 's/^decode //p')
     note "is named by the version" [ "$tarball" = "build/decode-$version.tar.gz" ]
     tar -xzf "$tarball" -C "$dir"
     this_make -C "$dir/decode-$version" -n
-    note "all that is built from is in it" is_code 0
+    note "all that is built from is in it" [ $code -eq 0 ]
     note "the program among it" has "$out" "build/release/decode"
 else
     echo "skipped: no git here: no tarball is made"
 fi
 
-echo "install.sh: $passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

@@ -1,12 +1,11 @@
 #include "kernel_data.h"
 
-#include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "compute/kernels_math.h"
+#include "support.h"
 
 static struct rng rng;
 
@@ -34,8 +33,7 @@ float float_of(uint32_t bits)
 
 float *random_floats(size_t n)
 {
-    float *p = malloc(n * sizeof *p);
-    ck_assert_ptr_nonnull(p);
+    float *p = allocated(n * sizeof *p);
     for (size_t i = 0; i < n; i++)
         p[i] = random_float();
     return p;
@@ -43,22 +41,18 @@ float *random_floats(size_t n)
 
 float *copy_floats(const float *x, size_t n)
 {
-    float *copy = malloc(n * sizeof *copy);
-    ck_assert_ptr_nonnull(copy);
-    return memcpy(copy, x, n * sizeof *copy);
+    return memcpy(allocated(n * sizeof *x), x, n * sizeof *x);
 }
 
 void *as_storage(const float *x, size_t n, enum storage storage)
 {
     if (storage == STORAGE_Q8_0) {
-        int8_t *bytes = malloc(n);
-        ck_assert_ptr_nonnull(bytes);
+        int8_t *bytes = allocated(n);
         for (size_t i = 0; i < n; i++)
             bytes[i] = isnan(x[i]) ? -128 : (int8_t)(x[i] * 80);
         return bytes;
     }
-    void *out = malloc((size_t)storage_bytes(storage, n));
-    ck_assert_ptr_nonnull(out);
+    void *out = allocated((size_t)storage_bytes(storage, n));
     for (size_t i = 0; i < n; i++)
         math_store(out, storage, i, x[i]);
     return out;
@@ -72,7 +66,26 @@ void assert_same_bits(const float *expected, const float *found, size_t n, const
                          (double)expected[i]);
 }
 
-bool is_testable(const struct kernels *k)
+const struct kernels *next_kernels(const struct kernels *k)
 {
-    return kernels_supported(k) && k != &kernels_scalar;
+    int i = 0;
+    while (k && kernels_at(i) != k)
+        i++;
+    for (i += k != NULL; kernels_at(i) && !kernels_supported(kernels_at(i));)
+        i++;
+    return kernels_at(i);
+}
+
+const struct kernels *next_vector(const struct kernels *k)
+{
+    const struct kernels *next = next_kernels(k);
+    return next == &kernels_scalar ? next_kernels(next) : next;
+}
+
+const struct kernels *fastest_kernels(void)
+{
+    const struct kernels *last = &kernels_scalar;
+    for (const struct kernels *k = NULL; (k = next_kernels(k));)
+        last = k;
+    return last;
 }

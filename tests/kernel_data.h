@@ -20,7 +20,8 @@ float random_float(void);
 /* The float that has these bits. */
 float float_of(uint32_t bits);
 
-/* Arrays on the heap of exactly n elements, so that a sanitizer sees one too many; the caller's. */
+/* Arrays on the heap of exactly n elements, so that a sanitizer sees one too many, until the test
+ * ends (support.h). */
 float *random_floats(size_t n);
 float *copy_floats(const float *x, size_t n);
 /* x stored; integers for Q8_0, as a cache stores them. */
@@ -28,7 +29,10 @@ void *as_storage(const float *x, size_t n, enum storage storage);
 
 void assert_same_bits(const float *expected, const float *found, size_t n, const char *what);
 
-/* A table that runs here and is not the definition. */
-bool is_testable(const struct kernels *k);
+/* The tables that run here, one after the other from NULL to NULL: all of them, and those that are
+ * not the definition. `fastest_kernels` is the last. */
+const struct kernels *next_kernels(const struct kernels *k);
+const struct kernels *next_vector(const struct kernels *k);
+const struct kernels *fastest_kernels(void);
 
 #endif

@@ -14,19 +14,12 @@
 #   text                       numbers may be others where another text stands for SHAKESPEARE
 #   short SED                  and this makes the commands shorter there
 #   -->
-set -u
-
-decode=$1
-shakespeare=${2:-}
-dir=$(mktemp -d "${TMPDIR:-/tmp}/decode-readme-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
 . tests/checks.sh
-case $decode in
-*/asan/* | */tsan/*)
-    echo "readme.sh: left out under sanitizers, which run such commands in other scripts"
+shakespeare=${2:-}
+if is_sanitized; then
+    echo "readme: left out under sanitizers, which run such commands in other scripts"
     exit
-    ;;
-esac
+fi
 
 # --- what README has ----------------------------------------------------------------------------
 
@@ -131,7 +124,7 @@ run_shown() {
     (cd "$dir/work" && sh -c "$h_command") >"$out" 2>&1 </dev/null
     code=$?
     : >"$err"
-    note "README.md:$(cat "$1.line"): exit 0, found $code: $h_command: $(tail -n 1 "$out")" is_code 0
+    note "README.md:$(cat "$1.line"): exit 0, found $code: $h_command: $(tail -n 1 "$out")" [ $code -eq 0 ]
     [ -e "$1.shown" ] || return
     masked "$1" <"$out" >"$dir/found"
     masked "$1" <"$1.shown" >"$dir/shown"
@@ -143,7 +136,7 @@ run_shown() {
 for name in models scripts tests; do
     ln -s "$PWD/$name" "$dir/work/$name"
 done
-ln -s "$(cd "$(dirname "$decode")" && pwd)/$(basename "$decode")" "$dir/work/decode"
+ln -s "$decode" "$dir/work/decode"
 if [ -n "$shakespeare" ]; then
     cp "$shakespeare" "$dir/work/shakespeare.txt"
 else
@@ -175,5 +168,4 @@ note "README names options" [ "$(wc -l <"$dir/named")" -gt 40 ]
 note "that there are: $(comm -13 "$dir/options" "$dir/named" | xargs)" \
     [ -z "$(comm -13 "$dir/options" "$dir/named")" ]
 
-echo "readme.sh: $passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

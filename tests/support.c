@@ -8,6 +8,56 @@
 
 #define LEFT_OUT (THREAD_SANITIZED ? ONE_THREAD " " TAKES_LONG : SANITIZED ? TAKES_LONG : NULL)
 
+struct err failure;
+
+void assert_failed(enum status found, enum status expected, const char *said, const char *call)
+{
+    ck_assert_msg(found == expected && strstr(failure.text, said), "%s gives %d, says: %s", call,
+                  found, failure.text);
+}
+
+static struct released {
+    struct released *last;
+    void (*release)(void *);
+    void *what;
+} * released;
+
+void *released_by(void (*release)(void *), void *what)
+{
+    struct released *r = malloc(sizeof *r);
+    ck_assert(r && what);
+    *r = (struct released){released, release, what};
+    released = r;
+    return what;
+}
+
+void *allocated(size_t n_bytes)
+{
+    return released_by(free, malloc(n_bytes ? n_bytes : 1));
+}
+
+void *allocated_zeros(size_t n_bytes)
+{
+    return memset(allocated(n_bytes), 0, n_bytes);
+}
+
+void release_all(void)
+{
+    while (released) {
+        struct released *r = released;
+        released = r->last;
+        r->release(r->what);
+        free(r);
+    }
+}
+
+static void end_test(void)
+{
+    release_all();
+    scratch_remove();
+    failure = (struct err){""};
+}
+
 static Suite *suite;
 static TCase *last;
 static struct test_options of_last;
@@ -29,6 +79,7 @@ void test_register(const TTest *test, const struct test_options *o)
             tcase_add_checked_fixture(last, o->before, o->after);
         if (o->before_all || o->after_all)
             tcase_add_unchecked_fixture(last, o->before_all, o->after_all);
+        tcase_add_checked_fixture(last, NULL, o->before_all ? release_all : end_test);
     }
     if (o->signal)
         tcase_add_loop_test_raise_signal(last, test, o->signal, o->first, o->loops);
@@ -67,18 +118,35 @@ unsigned char *read_file(const char *path, size_t *len)
     return bytes;
 }
 
+char *file_text(const char *path, size_t *len)
+{
+    size_t n;
+    char *text = released_by(free, read_file(path, &n));
+    text[n] = 0;
+    if (len)
+        *len = n;
+    return text;
+}
+
+void put_bytes(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_msg(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "cannot write %s", path);
+}
+
 static char scratch_folder[256];
 
 const char *scratch_path(const char *name)
 {
-    static char path[512];
     if (!scratch_folder[0]) {
         const char *tmp = getenv("TMPDIR");
         snprintf(scratch_folder, sizeof scratch_folder, "%s/decode-test-XXXXXX",
                  tmp ? tmp : "/tmp");
         ck_assert_ptr_nonnull(mkdtemp(scratch_folder));
     }
-    snprintf(path, sizeof path, "%s/%s", scratch_folder, name);
+    const size_t size = strlen(scratch_folder) + strlen(name) + 2;
+    char *path = allocated(size);
+    snprintf(path, size, "%s/%s", scratch_folder, name);
     return path;
 }
 

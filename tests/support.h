@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 /* Whether a sanitizer is built in or valgrind watches: all takes several times as long, and it
  * keeps shadow memory, of which limits and peaks say nothing. */
 #ifndef __has_feature /* clang's; gcc defines __SANITIZE_ADDRESS__ and __SANITIZE_THREAD__ */
@@ -66,9 +68,29 @@ int run_suite(void);
 
 /* Reads a whole file under the repository (tests run from its top) into malloc'd memory. */
 unsigned char *read_file(const char *path, size_t *len);
+/* The same with a 0 behind it, until the test ends. */
+char *file_text(const char *path, size_t *len);
+/* Writes one: n bytes. */
+void put_bytes(const char *path, const void *bytes, size_t n);
 
-/* A path for a scratch file in a fresh folder below $TMPDIR or /tmp; the folder is removed by
- * scratch_remove. The string is valid until the next call. */
+/* What the last call said of its failure; "" when a test begins. */
+extern struct err failure;
+
+/* A call that fills `failure`: it succeeds, or fails with this status and says this, among others.
+ */
+#define must(call)                    ck_assert_msg((call) == STATUS_OK, "%s: %s", #call, failure.text)
+#define must_fail(status, said, call) assert_failed(call, status, said, #call)
+void assert_failed(enum status found, enum status expected, const char *said, const char *call);
+
+/* What is released when the test ends, the last first, or at once by release_all, for long loops.
+ * The others give the pointer, which is not NULL. */
+void *released_by(void (*release)(void *), void *what);
+void *allocated(size_t n_bytes);
+void *allocated_zeros(size_t n_bytes);
+void release_all(void);
+
+/* A path for a scratch file in a fresh folder below $TMPDIR or /tmp, which is removed when the test
+ * ends (with .before_all: by scratch_remove); so is the string. */
 const char *scratch_path(const char *name);
 void scratch_remove(void);
 

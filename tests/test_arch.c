@@ -350,7 +350,6 @@ TEST(three_tensors_are_one)
     model_free(a);
     model_free(b);
     checkpoint_close(&joined);
-    close_golden(&g);
 }
 
 /* Layers that have more K/V heads than wanted get means, the others keep theirs. */
@@ -375,7 +374,6 @@ TEST(fewer_heads_are_means, .loops = 4)
     expect_one_answer(m, cases[_i].file);
     model_free(m);
     checkpoint_close(&pooled);
-    close_golden(&g);
 }
 
 /* Layers have 2, 6 and 1: those that have more than wanted must be divisible. */
@@ -393,7 +391,6 @@ TEST(heads_that_cannot_be_pooled)
         ck_assert(possible || strstr(e.text, "expected a divisor of the checkpoint's"));
         model_free(m);
     }
-    close_golden(&g);
 }
 
 /* --- types ----------------------------------------------------------------------------------- */

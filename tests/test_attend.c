@@ -39,8 +39,7 @@ struct attention {
 
 static uint16_t *random_scales(size_t n)
 {
-    uint16_t *scales = malloc(n * sizeof *scales);
-    ck_assert_ptr_nonnull(scales);
+    uint16_t *scales = allocated(n * sizeof *scales);
     for (size_t i = 0; i < n; i++)
         scales[i] = f16_round(fabsf(random_float()) * 0.01f);
     return scales;
@@ -49,8 +48,7 @@ static uint16_t *random_scales(size_t n)
 /* ALiBi's and quadratic ones in turn. */
 static struct attend_bias *random_biases(int n_heads)
 {
-    struct attend_bias *bias = malloc((size_t)n_heads * sizeof *bias);
-    ck_assert_ptr_nonnull(bias);
+    struct attend_bias *bias = allocated((size_t)n_heads * sizeof *bias);
     for (int h = 0; h < n_heads; h++)
         bias[h] = h % 2
                       ? (struct attend_bias){random_float() * 20, 0, -fabsf(random_float()) * 0.1f}
@@ -117,23 +115,6 @@ static void run(const struct kernels *k, const struct attention *at, const struc
         k->attend(args);
 }
 
-static void free_attention(struct attention *at)
-{
-    free(at->q);
-    free(at->patches);
-    free(at->scores);
-    free(at->max);
-    free(at->sum);
-    free(at->out);
-    free(at->k);
-    free(at->v);
-    free(at->k_scales);
-    free(at->v_scales);
-    free(at->k_values);
-    free(at->v_values);
-    free(at->bias);
-}
-
 /* --- the same bits --------------------------------------------------------------------------- */
 
 static void compare_attend(const struct kernels *k, const struct shape *s)
@@ -150,10 +131,7 @@ static void compare_attend(const struct kernels *k, const struct shape *s)
     assert_same_bits(reference.max, at.max, n_out, what);
     assert_same_bits(reference.sum, at.sum, n_out, what);
     assert_same_bits(reference.out, at.out, n_out, what);
-    free(reference.max);
-    free(reference.sum);
-    free(reference.out);
-    free_attention(&at);
+    release_all();
 }
 
 static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
@@ -163,23 +141,21 @@ TEST(attend_equals_scalar, .before = seed_numbers)
     static const int heads[] = {1, 2, 3, 4, 7, 12, 22};
     static const int dims[] = {1, 8, 16, 20, 24, 48, 64, 80};
     static const int positions[] = {1, 15, 16, 17, 63, 64, 100, 256};
-    for (int i = 0; kernels_at(i); i++) {
-        if (!is_testable(kernels_at(i)))
-            continue;
+    for (const struct kernels *k = NULL; (k = next_vector(k));) {
         for (int h = 0; h < 7; h++)
             for (int d = 0; d < 8; d++)
                 for (int p = 0; p < 8; p++)
                     for (int kind = 0; kind < 3; kind++) {
                         struct shape s = {heads[h],       dims[d], dims[d], positions[p],
                                           storages[kind], false,   false};
-                        compare_attend(kernels_at(i), &s);
+                        compare_attend(k, &s);
                         s.latent = true;
                         s.biased = (d + p) % 2;
-                        compare_attend(kernels_at(i), &s);
+                        compare_attend(k, &s);
                         s.latent = false;
                         s.value_dim = dims[(d + h + 1) % 8]; /* any other */
                         s.biased = true;
-                        compare_attend(kernels_at(i), &s);
+                        compare_attend(k, &s);
                     }
     }
 }
@@ -187,8 +163,7 @@ TEST(attend_equals_scalar, .before = seed_numbers)
 /* Rows [begin, end), exactly. */
 static void *copy_rows(const void *from, size_t row_bytes, int begin, int end)
 {
-    unsigned char *rows = malloc((size_t)(end - begin) * row_bytes);
-    ck_assert_ptr_nonnull(rows);
+    unsigned char *rows = allocated((size_t)(end - begin) * row_bytes);
     memcpy(rows, (const unsigned char *)from + (size_t)begin * row_bytes,
            (size_t)(end - begin) * row_bytes);
     return rows;
@@ -229,14 +204,6 @@ static struct kv_piece copy_piece(const struct kv_chunk *kv, int begin, int end)
     return piece;
 }
 
-static void free_piece(struct kv_piece *piece)
-{
-    free((void *)(uintptr_t)piece->k);
-    free((void *)(uintptr_t)piece->v);
-    free((void *)(uintptr_t)piece->k_scales);
-    free((void *)(uintptr_t)piece->v_scales);
-}
-
 /* A chunk in two pieces is the chunk in one, on every table. */
 static void compare_pieces(const struct shape *s, int split)
 {
@@ -250,19 +217,14 @@ static void compare_pieces(const struct shape *s, int split)
     pieces.kv.split = split;
     pieces.kv.piece[0] = split > 0 ? copy_piece(&at.args.kv, 0, split) : (struct kv_piece){0};
     pieces.kv.piece[1] = split < s->n ? copy_piece(&at.args.kv, split, s->n) : (struct kv_piece){0};
-    for (int i = 0; kernels_at(i); i++) {
-        if (!kernels_supported(kernels_at(i)))
-            continue;
-        const char *what = shape_text(s, kernels_at(i)->name);
-        run(kernels_at(i), &at, &pieces);
+    for (const struct kernels *k = NULL; (k = next_kernels(k));) {
+        const char *what = shape_text(s, k->name);
+        run(k, &at, &pieces);
         assert_same_bits(expected, at.out, n_out, what);
         assert_same_bits(&max, at.max, 1, what);
         assert_same_bits(&sum, at.sum, 1, what);
     }
-    free_piece(&pieces.kv.piece[0]);
-    free_piece(&pieces.kv.piece[1]);
-    free(expected);
-    free_attention(&at);
+    release_all();
 }
 
 TEST(pieces_equal_the_whole, .before = seed_numbers)
@@ -368,7 +330,7 @@ TEST(attend_is_softmax, .loops = 9, .before = seed_numbers)
                 ck_assert_double_eq_tol((double)(at.out[first + (size_t)i] / at.sum[first]),
                                         numerator[i] / denominator, 1e-5);
         }
-        free_attention(&at);
+        release_all();
     }
 }
 
@@ -394,38 +356,32 @@ TEST(attend_and_merge_are_softmax, .loops = 2, .before = seed_numbers)
         at.args.sum = parts + (size_t)c * stride + VALUES + 1;
         kernels_scalar.attend(&at.args);
         add_softmax(&at, 0, numerator, &denominator);
-        free_attention(&at);
+        release_all();
     }
     kernels_scalar.merge(merged, parts, parts + VALUES, parts + VALUES + 1, CHUNKS, stride, VALUES);
     for (int i = 0; i < VALUES; i++)
         ck_assert_double_eq_tol((double)merged[i], numerator[i] / denominator, 1e-5);
-    for (int k = 0; kernels_at(k); k++) {
+    for (const struct kernels *k = NULL; (k = next_vector(k));) {
         float again[VALUES];
-        if (!is_testable(kernels_at(k)))
-            continue;
-        kernels_at(k)->merge(again, parts, parts + VALUES, parts + VALUES + 1, CHUNKS, stride,
-                             VALUES);
-        assert_same_bits(merged, again, VALUES, kernels_at(k)->name);
+        k->merge(again, parts, parts + VALUES, parts + VALUES + 1, CHUNKS, stride, VALUES);
+        assert_same_bits(merged, again, VALUES, k->name);
     }
-    free(q);
 }
 
 /* A quadratic bias so steep reads the position at its centre, whatever the keys say. */
 TEST(steep_biases_read_one_place, .before = seed_numbers)
 {
-    for (int i = 0; kernels_at(i); i++) {
-        if (!kernels_supported(kernels_at(i)))
-            continue;
+    for (const struct kernels *k = NULL; (k = next_kernels(k));) {
         for (int n = 1; n <= 256; n += 51) {
             const struct shape s = {1, 16, 16, n, STORAGE_F32, true, false};
             struct attention at = make_attention(&s);
             const int place = n / 2;
             at.args.distance = 1000;
             at.bias[0] = (struct attend_bias){(float)(1000 - place), 0, -1e6f};
-            kernels_at(i)->attend(&at.args);
+            k->attend(&at.args);
             ck_assert(at.sum[0] == 1);
-            assert_same_bits(at.v_values + place * 16, at.out, 16, kernels_at(i)->name);
-            free_attention(&at);
+            assert_same_bits(at.v_values + place * 16, at.out, 16, k->name);
+            release_all();
         }
     }
 }
@@ -437,10 +393,7 @@ TEST(broken_contracts_abort, .loops = 14, .before = seed_numbers, .signal = SIGA
 {
     const struct shape s = {2, 16, 32, 20, STORAGE_F32, true, false};
     struct attention at = make_attention(&s);
-    const struct kernels *k = kernels_at(0);
-    for (int i = 0; kernels_at(i); i++)
-        if (kernels_supported(kernels_at(i)) && (_i & 1))
-            k = kernels_at(i);
+    const struct kernels *k = _i & 1 ? fastest_kernels() : &kernels_scalar;
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* the assertion's message */
     switch (_i / 2) {
     case 0: /* rows of out that overlap, though those of keys would not */

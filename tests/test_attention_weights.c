@@ -122,7 +122,6 @@ TEST(golden_weights, .loops = N_GOLDEN)
     }
     free(truth);
     free_all(&all);
-    close_golden(&g);
 }
 
 /* A model that its author trained; block 0 of his (llm-viz, scripts/make_nano_sort.py). */
@@ -234,7 +233,6 @@ TEST(figures_are_those_of_the_weights, .loops = 5)
         assert_figures(&all.heads[i], &expected);
     }
     free_all(&all);
-    close_golden(&g);
 }
 
 TEST(no_block_thread_or_instruction_set_changes_a_bit)
@@ -264,7 +262,6 @@ TEST(no_block_thread_or_instruction_set_changes_a_bit)
     }
     pool_free(pool);
     free_all(&first);
-    close_golden(&g);
 }
 
 /* --- maps ------------------------------------------------------------------------------------ */
@@ -296,7 +293,6 @@ TEST(cells_are_the_largest_weights, .loops = 10)
     }
     free_all(&whole);
     free_all(&small);
-    close_golden(&g);
 }
 
 /* What one query looks at is its row. */
@@ -314,7 +310,6 @@ TEST(a_query)
         ck_assert_mem_eq(all.found.query + i * (QUERY + 1), all.maps[i].cell + QUERY * N,
                          (QUERY + 1) * sizeof(float));
     free_all(&all);
-    close_golden(&g);
 }
 
 TEST(top_keys)
@@ -369,7 +364,6 @@ TEST(it_can_be_stopped, .loops = 5)
     ck_assert_int_eq(found, _i < 4 ? STATUS_INTERRUPTED : STATUS_OK);
     ck_assert_uint_eq(s.done, _i < 4 ? 6 * (uint64_t)_i : 20);
     free_all(&all);
-    close_golden(&g);
 }
 
 TEST(sizes)
@@ -394,7 +388,6 @@ TEST(sizes)
     ck_assert_int_lt(spec.n_tokens, 1000);
     ck_assert_int_eq(attend_plan(&spec, &more, &e), STATUS_USAGE);
     free_all(&all);
-    close_golden(&g);
 }
 
 /* A tensor that is not finite. */

@@ -14,7 +14,7 @@ static void expect(uint64_t bytes, const char *self_cgroup)
     ck_assert_uint_eq(available_in_cgroups(cgroups_mount, self_cgroup), bytes);
 }
 
-TEST(system_says_it_in_kib, .before = cgroups_make, .after = scratch_remove)
+TEST(system_says_it_in_kib, .before = cgroups_make)
 {
     ck_assert_uint_eq(available_in_system("MemTotal: 9 kB\nMemAvailable:   123 kB\nCached: 5 kB\n"),
                       123 * 1024);
@@ -26,7 +26,7 @@ TEST(system_says_it_in_kib, .before = cgroups_make, .after = scratch_remove)
         ck_assert_uint_eq(available_in_system(none[i]), AVAILABLE_UNKNOWN);
 }
 
-TEST(version_2_leaves_the_least_of_all_ancestors, .before = cgroups_make, .after = scratch_remove)
+TEST(version_2_leaves_the_least_of_all_ancestors, .before = cgroups_make)
 {
     cgroups_put("a/b/memory.max", "1000\n");
     cgroups_put("a/b/memory.current", "400\n");
@@ -47,7 +47,7 @@ TEST(version_2_leaves_the_least_of_all_ancestors, .before = cgroups_make, .after
     expect(AVAILABLE_UNKNOWN, "");
 }
 
-TEST(version_1_has_a_mount_of_its_own, .before = cgroups_make, .after = scratch_remove)
+TEST(version_1_has_a_mount_of_its_own, .before = cgroups_make)
 {
     cgroups_put("memory/job/memory.limit_in_bytes", "5000\n");
     cgroups_put("memory/job/memory.usage_in_bytes", "4500\n");
@@ -58,7 +58,7 @@ TEST(version_1_has_a_mount_of_its_own, .before = cgroups_make, .after = scratch_
     expect(AVAILABLE_UNKNOWN, "5:memory:/job\n");
 }
 
-TEST(address_space_limits_it, .before = cgroups_make, .after = scratch_remove)
+TEST(address_space_limits_it, .before = cgroups_make)
 {
     const uint64_t before = available_memory();
     ck_assert_uint_gt(before, 0);

@@ -36,17 +36,15 @@ struct fixture {
 /* The model of a file, its weights widened to F32. */
 static void open_model(struct fixture *f, const char *path)
 {
-    struct err e = {""};
-    ck_assert_int_eq(file_map_open(&f->file, path, &e), STATUS_OK);
-    ck_assert_int_eq(gguf_parse(f->file.data, f->file.len, &f->gguf, &e), STATUS_OK);
-    ck_assert_int_eq(config_read(f->gguf, &f->config, &e), STATUS_OK);
-    const enum status s = param_list_create(&f->list, &f->config, f->gguf, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(file_map_open(&f->file, path, &failure));
+    must(gguf_parse(f->file.data, f->file.len, &f->gguf, &failure));
+    must(config_read(f->gguf, &f->config, &failure));
+    must(param_list_create(&f->list, &f->config, f->gguf, &failure));
     for (int pass = 0; pass < 2; pass++) {
         f->weights = param_view_take(&f->arena, &f->list, &f->config);
         f->gradient = param_view_take(&f->arena, &f->list, &f->config);
         if (pass == 0)
-            ck_assert_int_eq(arena_allocate(&f->arena, "test", &e), STATUS_OK);
+            must(arena_allocate(&f->arena, "test", &failure));
     }
     param_list_read(&f->list, f->gguf, f->weights.flat);
 }
@@ -115,9 +113,8 @@ static struct backprop_batch batch_of(const struct fixture *f)
 
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
 {
-    struct err e = {""};
     struct pool *pool;
-    ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+    must(pool_create(n_threads, &pool, &failure));
     const struct backprop_params params = {.config = &f->config,
                                            .n_sequences = f->n_sequences,
                                            .length = f->length,
@@ -125,8 +122,7 @@ static double gradient_by(struct fixture *f, const struct kernels *k, int n_thre
                                            .rope_factors = f->weights.w[ROLE_ROPE_FREQS].weight,
                                            .kernels = k};
     struct backprop *b;
-    const enum status s = backprop_create(&params, pool, &b, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(backprop_create(&params, pool, &b, &failure));
     const struct backprop_batch batch = batch_of(f);
     const double forward = backprop_loss(b, &f->weights, &batch);
     const double loss = backprop_gradient(b, &f->weights, &batch, NULL, &f->gradient);
@@ -223,41 +219,19 @@ static void compare(struct fixture *f, const double *taught, double share, int s
 /* --- gradients ------------------------------------------------------------------------------- */
 
 /* Sizes of one layer that leave part of a vector: 3 heads of 5, 4 of 4 over 2 K/V heads. */
-#define ODD .n_layers = 1, .n_heads = 3, .head_dim = 5, .d_model = 15, .d_ff = 19, .n_vocab = 11
-#define EVEN                                                                                       \
-    .n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .head_dim = 4, .d_model = 16, .d_ff = 21,        \
-    .n_vocab = 18
+#define ODD  SIZES(1, 3, 0, 5, 19, 0, 11), .d_model = 15
+#define EVEN SIZES(2, 4, 2, 4, 21, 0, 18), .d_model = 16
 
 static const struct model_case cases[] = {
     /* gpt2: MHA, GQA and MQA; parts of a vector, and whole vectors. */
     {"gpt2", {ODD}, 0},
     {"gpt2", {EVEN}, CONFIG_TIED},
-    {"gpt2",
-     {.n_layers = 1, .n_heads = 4, .n_kv_heads = 1, .d_model = 16, .d_ff = 32, .n_vocab = 16},
-     0},
+    {"gpt2", {SIZES(1, 4, 1, 0, 32, 0, 16), .d_model = 16}, 0},
     /* Only the query, key and value dimensions of a vector and more. */
-    {"gpt2",
-     {.n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .d_model = 34, .d_ff = 16, .n_vocab = 12},
-     CONFIG_TIED},
+    {"gpt2", {SIZES(1, 2, 1, 0, 16, 0, 12), .d_model = 34}, CONFIG_TIED},
     /* All heads together wider, and narrower, than the residual stream. */
-    {"gpt2",
-     {.n_layers = 2,
-      .n_heads = 4,
-      .n_kv_heads = 2,
-      .head_dim = 9,
-      .d_model = 13,
-      .d_ff = 18,
-      .n_vocab = 14},
-     0},
-    {"gpt2",
-     {.n_layers = 2,
-      .n_heads = 3,
-      .n_kv_heads = 1,
-      .head_dim = 4,
-      .d_model = 35,
-      .d_ff = 17,
-      .n_vocab = 14},
-     CONFIG_TIED},
+    {"gpt2", {SIZES(2, 4, 2, 9, 18, 0, 14), .d_model = 13}, 0},
+    {"gpt2", {SIZES(2, 3, 1, 4, 17, 0, 14), .d_model = 35}, CONFIG_TIED},
     /* Each kind alone. */
     {NULL, {ODD, .norm = NORM_RMS}, CONFIG_TIED},
     {NULL, {ODD, .placement = PLACEMENT_AFTER}, CONFIG_TIED},
@@ -281,75 +255,26 @@ static const struct model_case cases[] = {
     {"llama", {EVEN, .rope = {.n_dims = 2, .base = 70, .scale = 0.3}}, 0},
     {"transformer", {EVEN}, CONFIG_TIED},
     {NULL,
-     {.n_layers = 3,
-      .n_heads = 2,
-      .head_dim = 17,
-      .value_dim = 3,
-      .d_model = 10,
-      .d_ff = 16,
-      .n_vocab = 12,
-      .norm = NORM_RMS,
-      .placement = PLACEMENT_AFTER,
-      .position = POSITION_QUADRATIC,
-      .ffn = FFN_SWIGLU,
-      .shared = true,
-      .split_qkv = true},
+     {SIZES(3, 2, 0, 17, 16, 0, 12), .value_dim = 3, .d_model = 10, .norm = NORM_RMS,
+      .placement = PLACEMENT_AFTER, .position = POSITION_QUADRATIC, .ffn = FFN_SWIGLU,
+      .shared = true, .split_qkv = true},
      CONFIG_TIED},
     {NULL,
-     {.n_layers = 2,
-      .n_heads = 6,
-      .layer_kv_heads = {2, 3},
-      .head_dim = 3,
-      .value_dim = 5,
-      .d_model = 14,
-      .d_ff = 9,
-      .n_vocab = 20,
-      .placement = PLACEMENT_AFTER,
-      .position = POSITION_ALIBI,
-      .ffn = FFN_GELU_ERF,
-      .no_biases = true,
-      .split_qkv = true,
-      .embedding_scale = 2},
+     {SIZES(2, 6, 0, 3, 9, 0, 20), .layer_kv_heads = {2, 3}, .value_dim = 5, .d_model = 14,
+      .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .ffn = FFN_GELU_ERF,
+      .no_biases = true, .split_qkv = true, .embedding_scale = 2},
      0},
     {NULL,
-     {.n_layers = 2,
-      .n_heads = 3,
-      .latent = {18, 5},
-      .head_dim = 5,
-      .value_dim = 17,
-      .d_model = 20,
-      .d_ff = 15,
-      .n_vocab = 13,
-      .norm = NORM_RMS,
-      .position = POSITION_QUADRATIC,
-      .ffn = FFN_SWIGLU,
-      .no_biases = true},
+     {SIZES(2, 3, 0, 5, 15, 0, 13), .latent = {18, 5}, .value_dim = 17, .d_model = 20,
+      .norm = NORM_RMS, .position = POSITION_QUADRATIC, .ffn = FFN_SWIGLU, .no_biases = true},
      CONFIG_TIED},
     {NULL,
-     {.n_layers = 3,
-      .n_heads = 4,
-      .latent = {7, 7, 7},
-      .head_dim = 3,
-      .d_model = 12,
-      .d_ff = 15,
-      .n_vocab = 13,
-      .placement = PLACEMENT_AFTER,
-      .position = POSITION_ALIBI,
-      .shared = true},
+     {SIZES(3, 4, 0, 3, 15, 0, 13), .latent = {7, 7, 7}, .d_model = 12,
+      .placement = PLACEMENT_AFTER, .position = POSITION_ALIBI, .shared = true},
      0},
     {NULL,
-     {.n_layers = 3,
-      .n_heads = 2,
-      .n_kv_heads = 1,
-      .head_dim = 18,
-      .d_model = 12,
-      .d_ff = 15,
-      .n_vocab = 13,
-      .norm = NORM_RMS,
-      .position = POSITION_ROPE,
-      .ffn = FFN_SWIGLU,
-      .shared = true,
-      .no_biases = true},
+     {SIZES(3, 2, 1, 18, 15, 0, 13), .d_model = 12, .norm = NORM_RMS, .position = POSITION_ROPE,
+      .ffn = FFN_SWIGLU, .shared = true, .no_biases = true},
      CONFIG_ROPE_FACTORS},
 };
 #define N_CASES     ((int)(sizeof cases / sizeof *cases))
@@ -429,10 +354,9 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     struct fixture f = {.smoothing = 0.1};
     open_fixture(&f, &cases[0], 2, 7);
     /* The teacher is another model of the same vocabulary: the same one, its norms changed. */
-    struct err e = {""};
     struct arena arena = {0};
     param_view_take(&arena, &f.list, &f.config);
-    ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
+    must(arena_allocate(&arena, "test", &failure));
     struct param_view other = param_view_take(&arena, &f.list, &f.config);
     for (size_t i = 0; i < f.list.n_floats; i++)
         other.flat[i] = 1.5f * f.weights.flat[i];
@@ -443,21 +367,20 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
                                      .taught = true,
                                      .kernels = &kernels_scalar};
     struct backprop *b, *engine;
-    ck_assert_int_eq(backprop_create(&params, NULL, &b, &e), STATUS_OK);
+    must(backprop_create(&params, NULL, &b, &failure));
     params.forward_only = true;
-    ck_assert_int_eq(backprop_create(&params, NULL, &engine, &e), STATUS_OK);
+    must(backprop_create(&params, NULL, &engine, &failure));
     const struct backprop_teacher teacher = {engine, &other, 0.75f};
     const struct backprop_batch batch = batch_of(&f);
     backprop_gradient(b, &f.weights, &batch, &teacher, &f.gradient);
 
     double *w = widen(&f, other.flat);
     const int n_vocab = f.config.n_vocab;
-    double *taught = malloc((size_t)(2 * 7 * n_vocab) * sizeof *taught);
+    double *taught = allocated((size_t)(2 * 7 * n_vocab) * sizeof *taught);
     const struct plain_model m = plain_model_of(&f, w);
     for (int s = 0; s < 2; s++)
         plain_log_probabilities(&m, s, f.inputs + s * 7, taught + s * 7 * n_vocab);
     compare(&f, taught, 0.75, 3);
-    free(taught);
     free(w);
     backprop_free(b);
     backprop_free(engine);
@@ -540,7 +463,6 @@ static void read_windows(struct fixture *f, FILE *in)
 /* The losses before each step, from the fixture's weights on. */
 static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
 {
-    struct err e = {""};
     struct arena arena = {0};
     struct optimizer o;
     for (int pass = 0; pass < 2; pass++) {
@@ -548,7 +470,7 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
             .spec = &golden_steps, .kernels = grad_kernels_for(k), .list = &f->list};
         optimizer_take(&o, &arena, &f->config);
         if (pass == 0)
-            ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
+            must(arena_allocate(&arena, "test", &failure));
     }
     memcpy(o.weights.flat, f->weights.flat, f->list.n_floats * sizeof(float));
     const struct param_view weights = f->weights, gradient = f->gradient;
@@ -577,7 +499,7 @@ TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
     ck_assert_ptr_nonnull(in);
     read_windows(&f, in);
     const struct kernels *fastest;
-    ck_assert_int_eq(kernels_choose(NULL, &fastest, NULL), STATUS_OK);
+    must(kernels_choose(NULL, &fastest, &failure));
     const double loss = gradient_by(&f, fastest, 2);
     ck_assert_double_eq_tol(loss, next_double(in), 1e-5);
     const int n = next_int(in);
@@ -594,46 +516,19 @@ TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
 /* --- bits ------------------------------------------------------------------------------------ */
 
 static const struct model_case same_bits[] = {
-    {"gpt2",
-     {.n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .d_model = 36, .d_ff = 100, .n_vocab = 75},
-     CONFIG_TIED},
-    {"llama",
-     {.n_layers = 2, .n_heads = 4, .n_kv_heads = 2, .d_model = 40, .d_ff = 70, .n_vocab = 75},
-     CONFIG_TIED | CONFIG_ROPE_FACTORS},
-    {"transformer",
-     {.n_layers = 2, .n_heads = 4, .n_kv_heads = 4, .d_model = 36, .d_ff = 70, .n_vocab = 75},
+    {"gpt2", {SIZES(2, 4, 2, 0, 100, 0, 75), .d_model = 36}, CONFIG_TIED},
+    {"llama", {SIZES(2, 4, 2, 0, 70, 0, 75), .d_model = 40}, CONFIG_TIED | CONFIG_ROPE_FACTORS},
+    {"transformer", {SIZES(2, 4, 4, 0, 70, 0, 75), .d_model = 36}, CONFIG_TIED},
+    {NULL,
+     {SIZES(3, 3, 0, 0, 50, 0, 40), .d_model = 33, .value_dim = 19, .placement = PLACEMENT_AFTER,
+      .position = POSITION_QUADRATIC, .ffn = FFN_GELU_ERF, .shared = true},
      CONFIG_TIED},
     {NULL,
-     {.n_layers = 3,
-      .n_heads = 3,
-      .d_model = 33,
-      .value_dim = 19,
-      .d_ff = 50,
-      .n_vocab = 40,
-      .placement = PLACEMENT_AFTER,
-      .position = POSITION_QUADRATIC,
-      .ffn = FFN_GELU_ERF,
-      .shared = true},
+     {SIZES(2, 6, 0, 0, 50, 0, 40), .layer_kv_heads = {3, 1}, .d_model = 36, .norm = NORM_RMS,
+      .position = POSITION_ALIBI, .ffn = FFN_SWIGLU},
      CONFIG_TIED},
     {NULL,
-     {.n_layers = 2,
-      .n_heads = 6,
-      .layer_kv_heads = {3, 1},
-      .d_model = 36,
-      .d_ff = 50,
-      .n_vocab = 40,
-      .norm = NORM_RMS,
-      .position = POSITION_ALIBI,
-      .ffn = FFN_SWIGLU},
-     CONFIG_TIED},
-    {NULL,
-     {.n_layers = 2,
-      .n_heads = 3,
-      .latent = {21, 6},
-      .d_model = 33,
-      .value_dim = 19,
-      .d_ff = 50,
-      .n_vocab = 40,
+     {SIZES(2, 3, 0, 0, 50, 0, 40), .latent = {21, 6}, .d_model = 33, .value_dim = 19,
       .position = POSITION_QUADRATIC},
      CONFIG_TIED},
 };
@@ -645,7 +540,7 @@ TEST(same_bits_for_any_threads_and_instruction_set, .loops = N_SAME_BITS, .secon
     open_fixture(&f, &same_bits[_i], 5, 67);
     const double loss = gradient_by(&f, &kernels_scalar, 1);
     const size_t bytes = f.list.n_floats * sizeof(float);
-    float *kept = malloc(bytes);
+    float *kept = allocated(bytes);
     memcpy(kept, f.gradient.flat, bytes);
     for (int i = 0; kernels_at(i); i++) {
         if (!kernels_supported(kernels_at(i)))
@@ -659,6 +554,5 @@ TEST(same_bits_for_any_threads_and_instruction_set, .loops = N_SAME_BITS, .secon
                           kernels_at(i)->name, threads[t]);
         }
     }
-    free(kept);
     close_fixture(&f);
 }

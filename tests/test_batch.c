@@ -183,7 +183,6 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
     }
     for (int i = 0; i < MAX_SEQUENCES; i++)
         free(c.expected[i]);
-    close_golden(&g);
 }
 
 /* --- a shared prefix ------------------------------------------------------------------------- */
@@ -237,7 +236,6 @@ TEST(a_prefix_is_shared, .loops = 9)
         for (int i = 0; i < SHARING; i++)
             free(c.expected[i]);
     }
-    close_golden(&g);
 }
 
 /* The others cannot go on before sequence 0 has what they share, nor after it forgot it. */
@@ -267,7 +265,6 @@ TEST(shared_positions_must_be_there)
     ck_assert_int_eq(session_len(s, 1), 2);
     ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_USAGE);
     session_free(s);
-    close_golden(&g);
 }
 
 /* A sequence that ended gives its place to another, while its neighbours go on. */
@@ -303,7 +300,6 @@ TEST(places_are_taken_again)
         free(expected[i]);
     free(logits);
     session_free(s);
-    close_golden(&g);
 }
 
 TEST(impossible_rows_are_refused)
@@ -332,7 +328,6 @@ TEST(impossible_rows_are_refused)
         ck_assert_int_eq(session_len(s, 1), 0);
     }
     session_free(s);
-    close_golden(&g);
 }
 
 /* One row of each sequence passes the weights at once, however many they are. */
@@ -351,7 +346,6 @@ TEST(blocks_hold_a_row_of_each)
         ck_assert_int_eq(session_block(s), cases[i].expected < most ? cases[i].expected : most);
         session_free(s);
     }
-    close_golden(&g);
 }
 
 TEST(rows_are_cut_into_spans)
@@ -492,5 +486,4 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     session_free(s);
     probe_free(p);
     free(x), free(out), free(logits);
-    close_golden(&g);
 }

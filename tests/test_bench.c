@@ -19,15 +19,7 @@ static struct int_list only(int item)
 static struct bench_spec spec_of(const struct kernels *k)
 {
     return (struct bench_spec){
-        .config = {.arch = arch_at(0),
-                   .n_layers = 2,
-                   .n_heads = 4,
-                   .n_kv_heads = 4,
-                   .head_dim = 8,
-                   .d_model = 32,
-                   .d_ff = 64,
-                   .n_ctx = 32,
-                   .n_vocab = 50,
+        .config = {SIZES(2, 4, 4, 8, 64, 32, 50), .arch = arch_at(0), .d_model = 32,
                    .norm_eps = 1e-5f},
         .axes = {[BENCH_VARIANTS] = {{4, 2, 1}, 3},
                  [BENCH_BATCHES] = {{1}, 1},
@@ -48,16 +40,29 @@ static struct bench_spec spec_of(const struct kernels *k)
 static const struct kernels *fastest(void)
 {
     const struct kernels *k = NULL;
-    ck_assert_int_eq(kernels_choose(NULL, &k, NULL), STATUS_OK);
+    must(kernels_choose(NULL, &k, &failure));
     return k;
+}
+
+static void free_bench(void *b)
+{
+    bench_free(b);
+    free(b);
+}
+
+/* Until the test ends. */
+static struct bench planned(const struct bench_spec *spec)
+{
+    struct bench *b = malloc(sizeof *b);
+    must(bench_plan(spec, b, &failure));
+    released_by(free_bench, b);
+    return *b;
 }
 
 static struct bench run(const struct bench_spec *spec)
 {
-    struct bench b;
-    struct err e = {{0}};
-    ck_assert_msg(bench_plan(spec, &b, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(bench_run(spec, &b, &e) == STATUS_OK, "%s", e.text);
+    struct bench b = planned(spec);
+    must(bench_run(spec, &b, &failure));
     return b;
 }
 
@@ -110,7 +115,6 @@ TEST(every_combination_once, .seconds = 240)
                                                  cost_step_bytes(&b.rows[i].cost, b.rows[i].batch));
         ck_assert(b.rows[i].limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
     }
-    bench_free(&b);
 }
 
 /* Over batches a line is of rows that differ in batch only. */
@@ -118,12 +122,21 @@ TEST(lines_over_batches, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b;
+<<<<<<< HEAD
     spec.axes[BENCH_BATCHES] = batches;
     ck_assert_int_eq(bench_x_axis(&spec), BENCH_DEPTHS);
     spec.axes[BENCH_DEPTHS].n = 1;
     ck_assert_int_eq(bench_x_axis(&spec), BENCH_BATCHES);
     spec.axes[BENCH_KV_TYPES] = both;
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+=======
+    spec.batches = (struct bench_list){batches, 3};
+    ck_assert(!bench_is_over_batch(&spec));
+    spec.depths.n = 1;
+    ck_assert(bench_is_over_batch(&spec));
+    spec.kv_types = (struct bench_list){both, 2};
+    b = planned(&spec);
+>>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     ck_assert_int_eq(b.n_rows, 18);
     ck_assert_int_eq(b.n_lines, 6);
     for (int i = 0; i < b.n_rows; i++)
@@ -133,7 +146,6 @@ TEST(lines_over_batches, .seconds = 240)
             ck_assert((b.rows[i].line == b.rows[k].line) ==
                       (b.rows[i].n_kv_heads == b.rows[k].n_kv_heads &&
                        b.rows[i].kv_type == b.rows[k].kv_type));
-    bench_free(&b);
 }
 
 /* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:
@@ -142,27 +154,42 @@ TEST(memory_counts_every_sequence, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b, c;
+<<<<<<< HEAD
     spec.axes[BENCH_VARIANTS] = only(4);
     spec.axes[BENCH_DEPTHS] = only(17);
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
     spec.axes[BENCH_BATCHES] = only(2);
     ck_assert_int_eq(bench_plan(&spec, &c, NULL), STATUS_OK);
     spec.axes[BENCH_BATCHES].items[0] = 1;
+=======
+    static const int four[] = {4}, two[] = {2}, deep[] = {17}, all[] = {2147483647};
+    spec.kv_heads = (struct bench_list){four, 1};
+    spec.depths = (struct bench_list){deep, 1};
+    b = planned(&spec);
+    spec.batches = (struct bench_list){two, 1};
+    c = planned(&spec);
+    spec.batches.items = one;
+>>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     const uint64_t of_one = bench_memory(&spec, &b);
     spec.axes[BENCH_BATCHES].items[0] = 2;
     const uint64_t sequence = 2 * 4 * (32 * 8 + 18 * 16) * 4, logits = 50 * 4;
     ck_assert_uint_eq(bench_memory(&spec, &c), of_one + sequence + logits);
-    bench_free(&b);
-    bench_free(&c);
 
     /* More than can be counted. */
     spec.config.n_layers = CONFIG_MAX_LAYERS;
     spec.config.n_ctx = 1 << 30;
+<<<<<<< HEAD
     spec.axes[BENCH_BATCHES].items[0] = INT_MAX;
     spec.axes[BENCH_DEPTHS].items[0] = (1 << 30) - 1;
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+=======
+    spec.depths.items = all;
+    spec.batches.items = all;
+    static const int deepest[] = {(1 << 30) - 1};
+    spec.depths.items = deepest;
+    b = planned(&spec);
+>>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
-    bench_free(&b);
 }
 
 /* The hash proves that a speed-up changed nothing: any number of threads gives the same, and any
@@ -180,7 +207,6 @@ TEST(hash_does_not_depend_on_batch, .seconds = 240)
             if (r->n_kv_heads == o->n_kv_heads && r->depth == o->depth && r->type == o->type)
                 ck_assert_uint_eq(r->logits_hash, o->logits_hash);
         }
-    bench_free(&b);
 }
 
 TEST(hash_does_not_depend_on_threads, .seconds = 240)
@@ -193,7 +219,6 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
             if (b.rows[i].n_kv_heads == b.rows[k].n_kv_heads && b.rows[i].depth == b.rows[k].depth)
                 ck_assert_uint_eq(b.rows[i].logits_hash, b.rows[k].logits_hash);
     ck_assert_uint_ne(b.rows[0].logits_hash, b.rows[1].logits_hash);
-    bench_free(&b);
 
     spec.kernels = &kernels_scalar;
     spec.axes[BENCH_THREADS].n = 1;
@@ -202,12 +227,11 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
     b = run(&spec);
     for (int i = 0; i < b.n_rows; i++)
         ck_assert_uint_eq(b.rows[i].logits_hash, scalar.rows[i].logits_hash);
-    bench_free(&b);
-    bench_free(&scalar);
 }
 
 TEST(a_checkpoint_and_its_variants, .seconds = 240)
 {
+<<<<<<< HEAD
     struct checkpoint c;
     struct err e = {{0}};
     ck_assert_int_eq(checkpoint_open("tests/data/golden/mha.gguf", 0, &c, &e), STATUS_OK);
@@ -216,30 +240,36 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     spec.source = &c.file;
     ck_assert_int_eq(config_read(c.gguf, &spec.config, &e), STATUS_OK);
     spec.axes[BENCH_TYPES] = only(BENCH_AS_FILE);
+=======
+    struct checkpoint c = opened_checkpoint("tests/data/golden/mha.gguf", 0);
+    static const int as_file[] = {BENCH_AS_FILE};
+    struct bench_spec spec = spec_of(fastest());
+    spec.gguf = c.gguf;
+    spec.source = &c.file;
+    must(config_read(c.gguf, &spec.config, &failure));
+    spec.types = (struct bench_list){as_file, 1};
+>>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 6);
     ck_assert_uint_gt(b.rows[0].cost.weight_bytes, b.rows[1].cost.weight_bytes);
     ck_assert_uint_gt(b.rows[1].cost.weight_bytes, b.rows[2].cost.weight_bytes);
 
     struct bench_row row = b.rows[0];
-    ck_assert_msg(bench_load_row(&spec, &row, &e) == STATUS_OK, "%s", e.text);
+    must(bench_load_row(&spec, &row, &failure));
     ck_assert(row.load_ms > 0);
     row.batch = 5;
-    ck_assert_msg(bench_load_row(&spec, &row, &e) == STATUS_OK, "%s", e.text);
+    must(bench_load_row(&spec, &row, &failure));
     int left = 3; /* it stops before the fifth cache */
     spec.stop = stop_at_once;
     spec.arg = &left;
-    ck_assert_int_eq(bench_load_row(&spec, &row, &e), STATUS_INTERRUPTED);
-    bench_free(&b);
-    checkpoint_close(&c);
+    ck_assert_int_eq(bench_load_row(&spec, &row, &failure), STATUS_INTERRUPTED);
 }
 
 static void assert_refused(const struct bench_spec *spec, const char *word)
 {
     struct bench b;
-    struct err e = {{0}};
-    ck_assert_int_eq(bench_plan(spec, &b, &e), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, word), "no \"%s\" in: %s", word, e.text);
+    ck_assert_int_eq(bench_plan(spec, &b, &failure), STATUS_USAGE);
+    ck_assert_msg(strstr(failure.text, word), "no \"%s\" in: %s", word, failure.text);
 }
 
 TEST(refusals, .seconds = 240)
@@ -289,7 +319,7 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
         spec.stop = stop_at_once;
         spec.arg = &left;
         struct bench b;
-        ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+        b = planned(&spec);
         const enum status s = bench_run(&spec, &b, NULL);
         ck_assert_int_eq(s, budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
         int samples = 0;
@@ -298,7 +328,6 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
             ck_assert(b.rows[i].samples == 0 || b.rows[i].p50_us > 0);
         }
         ck_assert_int_eq(samples, samples_before(budget));
-        bench_free(&b);
     }
 }
 

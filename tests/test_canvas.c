@@ -119,11 +119,10 @@ TEST(figures)
 /* What text elements of a picture hold, one a line. */
 static void check_texts(canvas_draw *draw, const void *what, const char *expected)
 {
-    struct err e = {""};
     size_t len, used = 0;
     char shown[1000];
-    ck_assert_int_eq(canvas_write(draw, what, scratch_path("texts.svg"), &e), STATUS_OK);
-    char *text = (char *)read_file(scratch_path("texts.svg"), &len);
+    must(canvas_write(draw, what, scratch_path("texts.svg"), &failure));
+    char *text = file_text(scratch_path("texts.svg"), &len);
     text[len] = 0;
     for (const char *at = text; (at = strstr(at, "<text ")); at++) {
         const char *begin = strchr(at, '>') + 1;
@@ -132,7 +131,6 @@ static void check_texts(canvas_draw *draw, const void *what, const char *expecte
     }
     shown[used] = 0;
     ck_assert_str_eq(shown, expected);
-    free(text);
     scratch_remove();
 }
 

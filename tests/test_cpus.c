@@ -15,8 +15,7 @@ static void expect(int quota, const char *self_cgroup)
                   cpus_quota(cgroups_mount, self_cgroup), quota, self_cgroup);
 }
 
-TEST(version_2_quota_is_rounded_down_to_at_least_one, .before = cgroups_make,
-     .after = scratch_remove)
+TEST(version_2_quota_is_rounded_down_to_at_least_one, .before = cgroups_make)
 {
     static const struct {
         const char *cpu_max;
@@ -35,7 +34,7 @@ TEST(version_2_quota_is_rounded_down_to_at_least_one, .before = cgroups_make,
     }
 }
 
-TEST(version_2_takes_the_tightest_ancestor, .before = cgroups_make, .after = scratch_remove)
+TEST(version_2_takes_the_tightest_ancestor, .before = cgroups_make)
 {
     cgroups_put("a/b/c/cpu.max", "max 100000\n");
     cgroups_put("a/b/cpu.max", "300000 100000\n");
@@ -47,16 +46,14 @@ TEST(version_2_takes_the_tightest_ancestor, .before = cgroups_make, .after = scr
     expect(2, "0::/\n");
 }
 
-TEST(group_that_is_not_below_the_mount_means_the_mount, .before = cgroups_make,
-     .after = scratch_remove)
+TEST(group_that_is_not_below_the_mount_means_the_mount, .before = cgroups_make)
 {
     cgroups_put("cpu.max", "250000 100000\n");
     expect(2, "0::/docker/0123456789abcdef\n");
     expect(2, "0::/system.slice/x.service (deleted)\n");
 }
 
-TEST(group_outside_the_namespace_does_not_leave_the_mount, .before = cgroups_make,
-     .after = scratch_remove)
+TEST(group_outside_the_namespace_does_not_leave_the_mount, .before = cgroups_make)
 {
     cgroups_put("cpu.max", "500000 100000\n");
     cgroups_put("inner/cpu.max", "300000 100000\n");
@@ -69,7 +66,7 @@ TEST(group_outside_the_namespace_does_not_leave_the_mount, .before = cgroups_mak
     expect(1, "0::/..data\n");
 }
 
-TEST(version_1_quota_over_period, .before = cgroups_make, .after = scratch_remove)
+TEST(version_1_quota_over_period, .before = cgroups_make)
 {
     cgroups_put("cpu/job/cpu.cfs_quota_us", "350000\n");
     cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
@@ -81,7 +78,7 @@ TEST(version_1_quota_over_period, .before = cgroups_make, .after = scratch_remov
     expect(2, "3:cpu:/job\n");
 }
 
-TEST(version_1_is_found_under_its_joint_name, .before = cgroups_make, .after = scratch_remove)
+TEST(version_1_is_found_under_its_joint_name, .before = cgroups_make)
 {
     cgroups_put("cpu,cpuacct/job/cpu.cfs_quota_us", "350000\n");
     cgroups_put("cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
@@ -89,7 +86,7 @@ TEST(version_1_is_found_under_its_joint_name, .before = cgroups_make, .after = s
     expect(3, "5:cpuacct,cpu:/job\n");
 }
 
-TEST(only_the_cpu_controller_counts, .before = cgroups_make, .after = scratch_remove)
+TEST(only_the_cpu_controller_counts, .before = cgroups_make)
 {
     cgroups_put("cpu/job/cpu.cfs_quota_us", "100000\n");
     cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
@@ -97,7 +94,7 @@ TEST(only_the_cpu_controller_counts, .before = cgroups_make, .after = scratch_re
     expect(1, "1:name=systemd:/\n2:cpu:/job\n");
 }
 
-TEST(both_versions_together_give_the_tighter, .before = cgroups_make, .after = scratch_remove)
+TEST(both_versions_together_give_the_tighter, .before = cgroups_make)
 {
     cgroups_put("cpu/job/cpu.cfs_quota_us", "600000\n");
     cgroups_put("cpu/job/cpu.cfs_period_us", "100000\n");
@@ -107,7 +104,7 @@ TEST(both_versions_together_give_the_tighter, .before = cgroups_make, .after = s
     expect(6, "0::/job\n3:cpu:/job\n");
 }
 
-TEST(nothing_there_is_no_limit, .before = cgroups_make, .after = scratch_remove)
+TEST(nothing_there_is_no_limit, .before = cgroups_make)
 {
     expect(0, "");
     expect(0, "\n\n");
@@ -117,8 +114,7 @@ TEST(nothing_there_is_no_limit, .before = cgroups_make, .after = scratch_remove)
     ck_assert_int_eq(cpus_quota("", "0::/nonexistent\n"), 0);
 }
 
-TEST(odd_contents_are_read_as_far_as_they_make_sense, .before = cgroups_make,
-     .after = scratch_remove)
+TEST(odd_contents_are_read_as_far_as_they_make_sense, .before = cgroups_make)
 {
     static const struct {
         const char *cpu_max;
@@ -147,7 +143,7 @@ TEST(odd_contents_are_read_as_far_as_they_make_sense, .before = cgroups_make,
     }
 }
 
-TEST(folders_in_place_of_files_are_no_limit, .before = cgroups_make, .after = scratch_remove)
+TEST(folders_in_place_of_files_are_no_limit, .before = cgroups_make)
 {
     cgroups_put("job/cpu.max/x", "");
     cgroups_put("cpu/job/cpu.cfs_quota_us/x", "");
@@ -155,7 +151,7 @@ TEST(folders_in_place_of_files_are_no_limit, .before = cgroups_make, .after = sc
     expect(0, "0::/job\n3:cpu:/job\n");
 }
 
-TEST(odd_lines_are_passed_over, .before = cgroups_make, .after = scratch_remove)
+TEST(odd_lines_are_passed_over, .before = cgroups_make)
 {
     cgroups_put("job/cpu.max", "300000 100000\n");
     static const char *const lines[] = {
@@ -175,10 +171,10 @@ TEST(odd_lines_are_passed_over, .before = cgroups_make, .after = scratch_remove)
         expect(3, lines[i]);
 }
 
-TEST(long_groups_are_no_trouble, .before = cgroups_make, .after = scratch_remove)
+TEST(long_groups_are_no_trouble, .before = cgroups_make)
 {
     cgroups_put("cpu.max", "300000 100000\n");
-    char *text = malloc(100000);
+    char *text = allocated(100000);
     for (int length = 4000; length < 90000; length += length < 4200 ? 1 : 10000) {
         const int start = sprintf(text, "0::");
         for (int i = 0; i < length; i++)
@@ -188,7 +184,6 @@ TEST(long_groups_are_no_trouble, .before = cgroups_make, .after = scratch_remove
         const int quota = cpus_quota(cgroups_mount, text);
         ck_assert(quota == 3 || (quota == 0 && length >= 4096));
     }
-    free(text);
 }
 
 TEST(usable_is_at_most_the_affinity_mask)

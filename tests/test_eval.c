@@ -15,9 +15,8 @@
 
 static struct eval_result evaluate(const struct eval_spec *spec)
 {
-    struct err e = {""};
     struct eval_result r;
-    ck_assert_msg(eval_run(spec, &r, &e) == STATUS_OK, "%s", e.text);
+    must(eval_run(spec, &r, &failure));
     return r;
 }
 
@@ -46,7 +45,6 @@ TEST(nll_is_that_of_the_golden_logits, .loops = N_GOLDEN)
     ck_assert_uint_eq(r.bytes, 0); /* without a tokenizer */
     ck_assert(isnan(r.bits_per_byte) && isnan(r.kl_mean) && isnan(r.kl_p99));
     ck_assert(isnan(r.top1_agreement) && isnan(r.bits_per_byte_other));
-    close_golden(&g);
 }
 
 /* golden/gqa with its three K/V heads averaged to one, against golden/gqa as it is, on its tokens:
@@ -69,8 +67,7 @@ TEST(figures_are_those_of_numpy, .loops = N_NUMPY)
     struct golden g = open_golden("gqa");
     const struct model_options pooled = {.n_kv_heads = 1};
     struct model *model;
-    struct err e = {""};
-    ck_assert_int_eq(model_create(g.checkpoint.gguf, &pooled, NULL, &model, &e), STATUS_OK);
+    must(model_create(g.checkpoint.gguf, &pooled, NULL, &model, &failure));
     const struct eval_spec spec = {.model = model,
                                    .other = g.checkpoint.model,
                                    .tokens = g.tokens,
@@ -89,33 +86,18 @@ TEST(figures_are_those_of_numpy, .loops = N_NUMPY)
     ck_assert_double_eq_tol(r.bits_per_byte, numpy[_i].nll * bits, tolerance);
     ck_assert_double_eq_tol(r.bits_per_byte_other, numpy[_i].other_nll * bits, tolerance);
     model_free(model);
-    close_golden(&g);
 }
 
 /* --- a small model --------------------------------------------------------------------------- */
 
-static const struct checkpoint_shape shape = {.n_layers = 2,
-                                              .n_heads = 2,
-                                              .n_kv_heads = 1,
-                                              .head_dim = 8,
-                                              .d_ff = 32,
-                                              .n_ctx = 24,
-                                              .n_vocab = 300,
-                                              .seed = 7};
+static const struct checkpoint_shape shape = {SIZES(2, 2, 1, 8, 32, 24, 300), .seed = 7};
 static struct checkpoint small;
 
 static void open_small(void)
 {
-    struct err e = {""};
     const char *path = scratch_path("small.gguf");
     write_checkpoint(path, &shape);
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL, &small, &e) == STATUS_OK, "%s", e.text);
-}
-
-static void close_small(void)
-{
-    checkpoint_close(&small);
-    scratch_remove();
+    small = opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
 static void random_tokens(int32_t *tokens, int n)
@@ -129,26 +111,22 @@ static void random_tokens(int32_t *tokens, int n)
 /* -log p(tokens[at] | tokens[from .. at)), fed from an empty cache. */
 static double step_nll(struct session *s, const int32_t *tokens, int from, int at)
 {
-    struct err e = {""};
     double log_sum;
     session_rewind(s, 0, 0);
-    ck_assert_int_eq(session_feed(s, 0, tokens + from, at - from, NULL, &e), STATUS_OK);
+    must(session_feed(s, 0, tokens + from, at - from, NULL, &failure));
     const float *logits = session_logits(s);
-    ck_assert_int_eq(logits_log_sum(logits, shape.n_vocab, &log_sum, &e), STATUS_OK);
+    must(logits_log_sum(logits, shape.n_vocab, &log_sum, &failure));
     return log_sum - (double)logits[tokens[at]];
 }
 
 /* Every token but the first once, in the first window that predicts it. */
-TEST(windows_score_each_token_once, .before = open_small, .after = close_small)
+TEST(windows_score_each_token_once, .before = open_small)
 {
     enum { MAX = 14 };
     int32_t tokens[MAX];
     struct session *s;
-    struct err e = {""};
     random_tokens(tokens, MAX);
-    ck_assert_int_eq(
-        session_create(small.model, &(struct session_params){.n_ctx = MAX}, NULL, &s, &e),
-        STATUS_OK);
+    must(session_create(small.model, &(struct session_params){.n_ctx = MAX}, NULL, &s, &failure));
     for (int n = 2; n <= MAX; n++) {
         for (int ctx = 1; ctx <= 6; ctx++) {
             for (int stride = 1; stride <= ctx; stride++) {
@@ -166,7 +144,7 @@ TEST(windows_score_each_token_once, .before = open_small, .after = close_small)
                                                .ctx = ctx,
                                                .stride = stride};
                 struct eval_plan plan;
-                ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+                must(eval_make_plan(&spec, &plan, &failure));
                 ck_assert_uint_eq(plan.n_windows, (uint64_t)window + 1);
                 const struct eval_result r = evaluate(&spec);
                 ck_assert_uint_eq(r.tokens, (uint64_t)n - 1);
@@ -198,10 +176,9 @@ static const struct {
     {26, 0, 0, 2}, {26, 0, 5, 2}, {31, 0, 5, 3}, {26, 5, 0, 5},
 };
 
-TEST(windows_counted_by_hand, .before = open_small, .after = close_small)
+TEST(windows_counted_by_hand, .before = open_small)
 {
     int32_t tokens[64] = {0};
-    struct err e = {""};
     for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
         const struct eval_spec spec = {.model = small.model,
                                        .tokens = tokens,
@@ -209,7 +186,7 @@ TEST(windows_counted_by_hand, .before = open_small, .after = close_small)
                                        .ctx = by_hand[i].ctx,
                                        .stride = by_hand[i].stride};
         struct eval_plan plan;
-        ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+        must(eval_make_plan(&spec, &plan, &failure));
         ck_assert_msg(plan.n_windows == by_hand[i].n_windows, "row %zu: %d windows", i,
                       (int)plan.n_windows);
         ck_assert_uint_eq(plan.n_scored, by_hand[i].n_tokens - 1);
@@ -227,7 +204,7 @@ static bool same_figures(struct eval_result a, struct eval_result b)
 }
 
 /* Threads that share windows, and where there are too few, threads that share each of them. */
-TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small, .after = close_small)
+TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small)
 {
     static const struct {
         int n_tokens, ctx, stride;
@@ -237,11 +214,10 @@ TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small, .after
                     {101, 24, 11, false},   {2, 24, 24, false}};
     static const int n_threads[] = {1, 2, 3, 5, 8}, blocks[] = {0, 1, 5, 4096};
     int32_t tokens[N_TOKENS];
-    struct err e = {""};
     struct model *other;
     random_tokens(tokens, N_TOKENS);
     const struct model_options rounded = {.convert = true, .storage = STORAGE_BF16};
-    ck_assert_int_eq(model_create(small.gguf, &rounded, NULL, &other, &e), STATUS_OK);
+    must(model_create(small.gguf, &rounded, NULL, &other, &failure));
     struct eval_spec spec = {.model = small.model,
                              .other = other,
                              .tokens = tokens,
@@ -254,11 +230,11 @@ TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small, .after
     for (size_t t = SANITIZED ? 2 : 0; t < sizeof n_threads / sizeof *n_threads; t++) {
         struct pool *pool;
         struct eval_plan plan;
-        ck_assert_int_eq(pool_create(n_threads[t], &pool, &e), STATUS_OK);
+        must(pool_create(n_threads[t], &pool, &failure));
         spec.pool = pool;
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
             spec.params.block = blocks[b];
-            ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+            must(eval_make_plan(&spec, &plan, &failure));
             ck_assert_int_eq(plan.n_workers, settings[_i].windows_at_once ? n_threads[t] : 1);
             ck_assert_msg(same_figures(expected, evaluate(&spec)), "%d threads, block %d",
                           n_threads[t], blocks[b]);
@@ -270,7 +246,7 @@ TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small, .after
 
 /* As many windows go together as a block has room for, but no more than there are, nor so many that
  * workers would have fewer than 8 turns. */
-TEST(short_windows_go_together, .before = open_small, .after = close_small)
+TEST(short_windows_go_together, .before = open_small)
 {
     static const struct {
         int n_tokens, ctx, stride, block, n_threads, n_together;
@@ -282,11 +258,10 @@ TEST(short_windows_go_together, .before = open_small, .after = close_small)
         {33, 16, 16, 0, 1, 2},        {33, 16, 16, 0, 2, 2},          {10, 16, 16, 0, 1, 1},
     };
     int32_t tokens[N_TOKENS] = {0};
-    struct err e = {""};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         struct pool *pool;
         struct eval_plan plan;
-        ck_assert_int_eq(pool_create(settings[i].n_threads, &pool, &e), STATUS_OK);
+        must(pool_create(settings[i].n_threads, &pool, &failure));
         const struct eval_spec spec = {.model = small.model,
                                        .pool = pool,
                                        .tokens = tokens,
@@ -294,14 +269,14 @@ TEST(short_windows_go_together, .before = open_small, .after = close_small)
                                        .params.block = settings[i].block,
                                        .ctx = settings[i].ctx,
                                        .stride = settings[i].stride};
-        ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+        must(eval_make_plan(&spec, &plan, &failure));
         ck_assert_msg(plan.n_together == settings[i].n_together, "row %zu: %d windows", i,
                       plan.n_together);
         pool_free(pool);
     }
 }
 
-TEST(against_itself, .before = open_small, .after = close_small)
+TEST(against_itself, .before = open_small)
 {
     int32_t tokens[100];
     random_tokens(tokens, 100);
@@ -318,7 +293,7 @@ TEST(against_itself, .before = open_small, .after = close_small)
 }
 
 /* Tokens 0 to 255 are a byte each, 256 on "<x256>". The first token's bytes do not count. */
-TEST(bytes_are_those_of_the_scored_tokens, .before = open_small, .after = close_small)
+TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
 {
     const int32_t tokens[] = {299, 65, 256, 0, 299, 10};
     const struct eval_spec spec = {
@@ -352,14 +327,13 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     w->all = all;
 }
 
-TEST(it_can_be_stopped, .loops = 3, .before = open_small, .after = close_small)
+TEST(it_can_be_stopped, .loops = 3, .before = open_small)
 {
     int32_t tokens[N_TOKENS];
     struct pool *pool;
-    struct err e = {""};
     struct watch w = {.stop_at = _i ? 5 : -1};
     random_tokens(tokens, N_TOKENS);
-    ck_assert_int_eq(pool_create(_i < 2 ? 1 : 3, &pool, &e), STATUS_OK);
+    must(pool_create(_i < 2 ? 1 : 3, &pool, &failure));
     const struct eval_spec spec = {.model = small.model,
                                    .pool = pool,
                                    .tokens = tokens,
@@ -369,8 +343,8 @@ TEST(it_can_be_stopped, .loops = 3, .before = open_small, .after = close_small)
                                    .progress = progress,
                                    .arg = &w};
     struct eval_result r;
-    const enum status s = eval_run(&spec, &r, &e);
-    ck_assert_str_eq(e.text, "");
+    const enum status s = eval_run(&spec, &r, &failure);
+    ck_assert_str_eq(failure.text, "");
     /* Of three threads the one that asks may have had too few turns to be told. */
     ck_assert_int_eq(s, _i && w.calls > w.stop_at ? STATUS_INTERRUPTED : STATUS_OK);
     if (_i == 2)
@@ -387,18 +361,17 @@ TEST(it_can_be_stopped, .loops = 3, .before = open_small, .after = close_small)
 }
 
 /* A position vector of NaN: from there on no window's logits are finite. The first is named. */
-TEST(logits_that_are_not_finite_are_named, .before = open_small, .after = close_small)
+TEST(logits_that_are_not_finite_are_named, .before = open_small)
 {
     int32_t tokens[N_TOKENS];
     struct pool *pool;
-    struct err e = {""};
     random_tokens(tokens, N_TOKENS);
     struct model *broken;
-    ck_assert_int_eq(model_create(small.gguf, NULL, NULL, &broken, &e), STATUS_OK);
+    must(model_create(small.gguf, NULL, NULL, &broken, &failure));
     float *position = (void *)(uintptr_t)broken->w[ROLE_POSITION_EMBD].table;
     position[6 * broken->config.d_model] = NAN;
     for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
-        ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+        must(pool_create(n_threads, &pool, &failure));
         for (int others = 0; others < 2; others++) {
             const struct eval_spec spec = {.model = others ? small.model : broken,
                                            .other = others ? broken : NULL,
@@ -408,9 +381,9 @@ TEST(logits_that_are_not_finite_are_named, .before = open_small, .after = close_
                                            .ctx = 10,
                                            .params.block = 4};
             struct eval_result r;
-            ck_assert_int_eq(eval_run(&spec, &r, &e), STATUS_FAILED);
-            ck_assert_msg(strstr(e.text, "after token 6: the logit of token 0 is"), "%s", e.text);
-            ck_assert_int_eq(strncmp(e.text, "the other checkpoint, ", 22) == 0, others);
+            must_fail(STATUS_FAILED, "after token 6: the logit of token 0 is",
+                      eval_run(&spec, &r, &failure));
+            ck_assert_int_eq(strncmp(failure.text, "the other checkpoint, ", 22) == 0, others);
         }
         pool_free(pool);
     }
@@ -420,21 +393,20 @@ TEST(logits_that_are_not_finite_are_named, .before = open_small, .after = close_
 /* The small model with NaN as the embedding of its last token; its file is *bytes. */
 static struct model *open_broken(unsigned char **bytes, struct gguf **file)
 {
-    struct err e = {""};
     struct model *broken;
     size_t len;
     *bytes = read_file(scratch_path("small.gguf"), &len);
-    ck_assert_int_eq(gguf_parse(*bytes, len, file, &e), STATUS_OK);
+    must(gguf_parse(*bytes, len, file, &failure));
     const struct gguf_tensor *t = gguf_find_tensor(*file, "token_embd.weight");
     const float nan = NAN;
     memcpy(*bytes + (t->data - *bytes) + t->n_bytes - sizeof nan, &nan, sizeof nan);
-    ck_assert_msg(model_create(*file, NULL, NULL, &broken, &e) == STATUS_OK, "%s", e.text);
+    must(model_create(*file, NULL, NULL, &broken, &failure));
     return broken;
 }
 
 /* Token 333 is the first after which logits are not finite, wherever in a window or a turn it is
  * and whoever comes to it, or to one behind it, first. */
-TEST(the_first_of_all_windows_is_named, .before = open_small, .after = close_small)
+TEST(the_first_of_all_windows_is_named, .before = open_small)
 {
     enum { FIRST = 333 };
     static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
@@ -443,7 +415,6 @@ TEST(the_first_of_all_windows_is_named, .before = open_small, .after = close_sma
     struct gguf *file;
     struct model *broken = open_broken(&bytes, &file);
     int32_t tokens[N_TOKENS];
-    struct err e = {""};
     random_tokens(tokens, N_TOKENS);
     for (int i = 0; i < N_TOKENS; i++)
         if (i == FIRST || i > FIRST + 40)
@@ -452,7 +423,7 @@ TEST(the_first_of_all_windows_is_named, .before = open_small, .after = close_sma
             tokens[i] = 0;
     for (int n_threads = 1; n_threads <= 3; n_threads++) {
         struct pool *pool;
-        ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+        must(pool_create(n_threads, &pool, &failure));
         for (size_t i = 0; i < 4 * sizeof windows / sizeof *windows; i++) {
             const struct eval_spec spec = {.model = broken,
                                            .pool = pool,
@@ -462,8 +433,8 @@ TEST(the_first_of_all_windows_is_named, .before = open_small, .after = close_sma
                                            .ctx = windows[i / 4][0],
                                            .stride = windows[i / 4][1]};
             struct eval_result r;
-            ck_assert_int_eq(eval_run(&spec, &r, &e), STATUS_FAILED);
-            ck_assert_msg(strncmp(e.text, "after token 333: ", 17) == 0, "%s", e.text);
+            ck_assert_int_eq(eval_run(&spec, &r, &failure), STATUS_FAILED);
+            ck_assert_msg(strncmp(failure.text, "after token 333: ", 17) == 0, "%s", failure.text);
         }
         pool_free(pool);
     }
@@ -476,61 +447,57 @@ static void expect_refused(struct eval_spec spec, const char *words)
 {
     struct eval_plan plan;
     struct eval_result r;
-    struct err e = {""};
-    ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, words) != NULL, "%s", e.text);
-    ck_assert_int_eq(eval_run(&spec, &r, &e), STATUS_USAGE);
+    must_fail(STATUS_USAGE, words, eval_make_plan(&spec, &plan, &failure));
+    must_fail(STATUS_USAGE, words, eval_run(&spec, &r, &failure));
 }
 
-TEST(impossible_specs_are_refused, .before = open_small, .after = close_small)
+TEST(impossible_specs_are_refused, .before = open_small)
 {
-    int32_t tokens[4] = {1, 2, 3, 4};
-    struct eval_spec spec = {.model = small.model, .tokens = tokens, .n_tokens = 0};
-    expect_refused(spec, "the text has 0 tokens; expected at least 2");
-    spec.n_tokens = 1;
-    expect_refused(spec, "the text has 1 token; expected at least 2");
-    spec.n_tokens = 4;
-    spec.ctx = 25;
-    expect_refused(spec, "windows of 25 tokens: expected 1 to 24, the context of the checkpoint");
-    spec.ctx = -1;
-    expect_refused(spec, "windows of -1 tokens");
-    spec.ctx = 3;
-    spec.stride = 4;
-    expect_refused(spec, "a stride of 4 tokens: expected 1 to 3");
-    spec.stride = -1;
-    expect_refused(spec, "a stride of -1 tokens");
-    spec.stride = 0;
-    tokens[3] = 300;
-    expect_refused(spec, "token 3 is 300; expected ids from 0 to 299");
-    tokens[3] = -1;
-    expect_refused(spec, "token 3 is -1");
-    tokens[3] = 4;
-    struct golden g = open_golden("gqa");
-    spec.other = g.checkpoint.model;
+    static const struct {
+        size_t n_tokens;
+        int ctx, stride;
+        int32_t last;
+        const char *words;
+    } specs[] = {
+        {0, 0, 0, 4, "the text has 0 tokens; expected at least 2"},
+        {1, 0, 0, 4, "the text has 1 token; expected at least 2"},
+        {4, 25, 0, 4, "windows of 25 tokens: expected 1 to 24, the context of the checkpoint"},
+        {4, -1, 0, 4, "windows of -1 tokens"},
+        {4, 3, 4, 4, "a stride of 4 tokens: expected 1 to 3"},
+        {4, 3, -1, 4, "a stride of -1 tokens"},
+        {4, 3, 0, 300, "token 3 is 300; expected ids from 0 to 299"},
+        {4, 3, 0, -1, "token 3 is -1"},
+    };
+    struct eval_spec spec = {.model = small.model};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        const int32_t tokens[] = {1, 2, 3, specs[i].last};
+        spec.tokens = tokens;
+        spec.n_tokens = specs[i].n_tokens;
+        spec.ctx = specs[i].ctx;
+        spec.stride = specs[i].stride;
+        expect_refused(spec, specs[i].words);
+    }
+    spec.tokens = (const int32_t[]){1, 2, 3, 4};
+    spec.other = open_golden("gqa").checkpoint.model;
     expect_refused(spec, "vocabulary of 257 tokens; expected 300");
-    close_golden(&g);
 }
 
 /* The windows must fit the other model's context as well. */
-TEST(the_smaller_context_counts, .before = open_small, .after = close_small)
+TEST(the_smaller_context_counts, .before = open_small)
 {
     struct checkpoint_shape longer = shape;
     longer.n_ctx = 40;
-    struct checkpoint c;
-    struct err e = {""};
     const int32_t tokens[4] = {1, 2, 3, 4};
-    char path[512];
-    strcpy(path, scratch_path("longer.gguf"));
+    const char *path = scratch_path("longer.gguf");
     write_checkpoint(path, &longer);
-    ck_assert_int_eq(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e), STATUS_OK);
+    const struct checkpoint c = opened_checkpoint(path, CHECKPOINT_MODEL);
     struct eval_spec spec = {
         .model = c.model, .other = small.model, .tokens = tokens, .n_tokens = 4};
     struct eval_plan plan;
-    ck_assert_int_eq(eval_make_plan(&spec, &plan, &e), STATUS_OK);
+    must(eval_make_plan(&spec, &plan, &failure));
     ck_assert_int_eq(plan.ctx, 24);
     spec.ctx = 25;
     expect_refused(spec, "expected 1 to 24, the context of the other checkpoint");
-    checkpoint_close(&c);
 }
 
 /* --- statistics ------------------------------------------------------------------------------ */

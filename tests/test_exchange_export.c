@@ -158,7 +158,6 @@ TEST(there_and_back, .loops = N_TRIPS, .tags = ONE_THREAD)
                  TOLERANCE);
     free(logits);
     checkpoint_close(&c);
-    close_golden(&g);
     scratch_remove();
 }
 
@@ -198,7 +197,6 @@ TEST(no_model_of_transformers, .loops = N_REFUSALS, .tags = ONE_THREAD)
 {
     struct golden g = open_golden(refusals[_i].name);
     expect_no_export(g.checkpoint.gguf, refusals[_i].expand, refusals[_i].message);
-    close_golden(&g);
     scratch_remove();
 }
 
@@ -275,6 +273,5 @@ TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
     ck_assert_int_eq(access(path_of(dir, "config.json"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "other"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "mine/file"), F_OK), 0);
-    close_golden(&g);
     scratch_remove();
 }

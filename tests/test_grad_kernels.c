@@ -13,6 +13,22 @@
 
 static float numbers[4][MAX];
 
+static int n_tables(void)
+{
+    int n = 0;
+    for (const struct kernels *k = NULL; (k = next_kernels(k));)
+        n++;
+    return n;
+}
+
+static const struct grad_kernels *table(int i)
+{
+    const struct kernels *k = next_kernels(NULL);
+    while (i-- > 0)
+        k = next_kernels(k);
+    return grad_kernels_for(k);
+}
+
 static void fill(uint64_t seed)
 {
     struct rng r;
@@ -20,12 +36,6 @@ static void fill(uint64_t seed)
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < MAX; j++)
             numbers[i][j] = (float)(2 * rng_unit(&r) - 1);
-}
-
-static const struct grad_kernels *table_at(int i)
-{
-    const struct kernels *k = kernels_at(i);
-    return k && kernels_supported(k) ? grad_kernels_for(k) : NULL;
 }
 
 /* One shape in all four forms: A by rows or columns, from zero or from C, with or without bias. */
@@ -70,19 +80,9 @@ static void try_product(const struct grad_kernels *g, int m, int n, int k)
     }
 }
 
-static int n_tables(void)
-{
-    int n = 0;
-    while (kernels_at(n))
-        n++;
-    return n;
-}
-
 TEST(products, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     fill(1);
     static const int columns[] = {1, 7, 16, 17, 32, 33, 48, 64};
     for (int m = 1; m <= 40; m += m < 26 ? 1 : 7)
@@ -93,9 +93,7 @@ TEST(products, .loops = n_tables())
 /* Cut along k, the sum is the same chain. */
 TEST(product_in_parts, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     fill(2);
     float whole[20 * 32], parts[20 * 32];
     struct product p = {.m = 20,
@@ -165,9 +163,7 @@ static void check_ffn(const struct grad_kernels *g, int kind, const float *up, c
 
 TEST(feed_forward_and_its_slope, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     enum { N = 2001 };
     float x[N];
     fill(4);
@@ -197,9 +193,7 @@ TEST(feed_forward_and_its_slope, .loops = n_tables())
 /* Every length, in place where that is allowed, nothing past the end. */
 TEST(feed_forward_of_all_lengths, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     fill(5);
     const float *dy = numbers[0], *up = numbers[1];
     for (int kind = 0; kind < FFN_KINDS; kind++)
@@ -222,9 +216,7 @@ TEST(feed_forward_of_all_lengths, .loops = n_tables())
 /* Training's function is inference's, to the bit: the epilogues of the products. */
 TEST(feed_forward_equals_epilogues, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     enum { N = 2000 };
     static float y[N], expected[N];
     const float panel[KERNEL_LANES] = {1};
@@ -297,9 +289,7 @@ static void check_norm(const struct grad_kernels *g, int kind, int n)
 
 TEST(norms_backward, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     fill(7);
     for (int i = 0; i < 100; i++)
         numbers[3][i] += 0.7f; /* a mean that tells the kinds apart */
@@ -381,9 +371,7 @@ static void check_causal(const struct grad_kernels *g, int first, int n_keys,
 
 TEST(causal_attention, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     static const struct attend_bias alibi = {0, -0.25f, 0}, quadratic = {3.5f, 0.125f, -0.0625f};
     fill(8);
     for (int first = 0; first <= 45; first += 9)
@@ -397,9 +385,7 @@ TEST(causal_attention, .loops = n_tables())
 /* A query has the score, biased, that it has at inference. */
 TEST(biases_equal_inference, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     enum { KEYS = 70, FIRST = 38 };
     const struct attend_bias bias = {2.3f, -0.07f, -0.013f};
     fill(9);
@@ -430,9 +416,7 @@ TEST(biases_equal_inference, .loops = n_tables())
 
 TEST(softmax_is_stable, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     for (int n = 1; n < 70; n++) {
         float x[70];
         double sum = 0;
@@ -454,9 +438,7 @@ TEST(softmax_is_stable, .loops = n_tables())
 
 TEST(sums_over_rows, .loops = n_tables())
 {
-    const struct grad_kernels *g = table_at(_i);
-    if (!g)
-        return;
+    const struct grad_kernels *g = table(_i);
     fill(3);
     enum { ROWS = 13, STRIDE = 90 };
     for (int n = 1; n <= STRIDE; n += 8) {

@@ -13,9 +13,8 @@
 
 static struct heads_result measure(const struct heads_spec *spec)
 {
-    struct err e = {""};
     struct heads_result r;
-    ck_assert_msg(heads_run(spec, &r, &e) == STATUS_OK, "%s", e.text);
+    must(heads_run(spec, &r, &failure));
     ck_assert_int_eq(r.n_done, r.n_heads);
     return r;
 }
@@ -86,7 +85,6 @@ TEST(figures_are_those_of_numpy, .loops = N_GOLDEN)
     free(text);
     heads_free(&zero);
     heads_free(&mean);
-    close_golden(&g);
 }
 
 TEST(likeness_is_that_of_numpy, .loops = N_GOLDEN)
@@ -96,10 +94,9 @@ TEST(likeness_is_that_of_numpy, .loops = N_GOLDEN)
     const int n_heads = c->n_heads;
     const struct convert_spec spec = {
         .gguf = g.checkpoint.gguf, .tokens = g.tokens, .n_tokens = (size_t)g.n_tokens - 1};
-    struct head_likeness *kept = calloc((size_t)(c->n_layers * n_heads * n_heads), sizeof *kept);
-    struct err e = {""};
-    const enum status s = convert_likeness(&spec, g.checkpoint.model, kept, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    struct head_likeness *kept =
+        allocated_zeros((size_t)(c->n_layers * n_heads * n_heads) * sizeof *kept);
+    must(convert_likeness(&spec, g.checkpoint.model, kept, &failure));
     char *text = read_expected(golden_names[_i]), *at = text;
     for (int i = 0; i < c->n_layers * n_heads; i++) {
         const struct expected x = next_expected(&at, n_heads);
@@ -109,8 +106,6 @@ TEST(likeness_is_that_of_numpy, .loops = N_GOLDEN)
         }
     }
     free(text);
-    free(kept);
-    close_golden(&g);
 }
 
 /* --- against checkpoints without heads ------------------------------------------------------- */
@@ -120,7 +115,6 @@ static double nll_of_dropped(const struct gguf *g, const struct config *c, int l
                              const int32_t *tokens, size_t n)
 {
     unsigned char *off = calloc((size_t)c->n_layers, (size_t)c->n_heads), *bytes;
-    struct err e = {""};
     struct drop d;
     size_t len;
     struct gguf *dropped;
@@ -128,12 +122,12 @@ static double nll_of_dropped(const struct gguf *g, const struct config *c, int l
     struct eval_result r;
     off[layer * c->n_heads + head] = 1;
     const struct drop_spec spec = {.gguf = g, .off = off, .names = "x", .version = "y"};
-    ck_assert_msg(drop_heads(&spec, &d, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_int_eq(gguf_write_memory(d.writer, &bytes, &len, &e), STATUS_OK);
-    ck_assert_int_eq(gguf_parse(bytes, len, &dropped, &e), STATUS_OK);
-    ck_assert_int_eq(model_create(dropped, NULL, NULL, &m, &e), STATUS_OK);
+    must(drop_heads(&spec, &d, &failure));
+    must(gguf_write_memory(d.writer, &bytes, &len, &failure));
+    must(gguf_parse(bytes, len, &dropped, &failure));
+    must(model_create(dropped, NULL, NULL, &m, &failure));
     const struct eval_spec eval = {.model = m, .tokens = tokens, .n_tokens = n};
-    ck_assert_int_eq(eval_run(&eval, &r, &e), STATUS_OK);
+    must(eval_run(&eval, &r, &failure));
     model_free(m);
     gguf_free(dropped);
     free(bytes);
@@ -164,7 +158,6 @@ TEST(zero_columns_lose_as_much, .loops = N_GOLDEN)
     struct golden g = open_golden(golden_names[_i]);
     if (!g.checkpoint.model->config.shared)
         compare_with_dropped(&g.checkpoint, g.tokens, (size_t)g.n_tokens);
-    close_golden(&g);
 }
 
 /* Windows, and in types whose rows are quantised: head_dim 32 is a block. */
@@ -173,13 +166,10 @@ TEST(zero_columns_of_the_shipped_models_lose_as_much, .loops = SANITIZED ? 0 : 2
     static const char *const paths[] = {"models/shakespeare-mha.gguf",
                                         "models/shakespeare-llama.gguf"};
     enum { N = 600 };
-    struct checkpoint k;
-    struct err e = {""};
     int32_t tokens[N];
-    ck_assert_int_eq(checkpoint_open(paths[_i], CHECKPOINT_MODEL, &k, &e), STATUS_OK);
+    struct checkpoint k = opened_checkpoint(paths[_i], CHECKPOINT_MODEL);
     text_tokens(tokens, N, k.model->config.n_vocab, 5);
     compare_with_dropped(&k, tokens, N);
-    checkpoint_close(&k);
 }
 
 /* What is left of a block keeps its bits. */
@@ -205,7 +195,6 @@ TEST(elements_of_every_type_become_zero, .loops = 5)
 TEST(metadata_name_all_that_was_dropped)
 {
     struct golden g = open_golden("gqa");
-    struct err e = {""};
     unsigned char off[MAX_HEADS * MAX_HEADS] = {1};
     struct drop d;
     struct text names;
@@ -215,32 +204,27 @@ TEST(metadata_name_all_that_was_dropped)
     for (int i = 0; i < 2; i++) {
         const struct drop_spec spec = {
             .gguf = gguf[i], .off = off, .names = i ? "0.0" : "1.2,0.1", .version = "y"};
-        ck_assert_int_eq(drop_heads(&spec, &d, &e), STATUS_OK);
-        ck_assert_int_eq(gguf_write_memory(d.writer, &bytes[i], &len, &e), STATUS_OK);
-        ck_assert_int_eq(gguf_parse(bytes[i], len, &gguf[i + 1], &e), STATUS_OK);
+        must(drop_heads(&spec, &d, &failure));
+        must(gguf_write_memory(d.writer, &bytes[i], &len, &failure));
+        must(gguf_parse(bytes[i], len, &gguf[i + 1], &failure));
         drop_free(&d);
     }
-    ck_assert_int_eq(gguf_get_text(gguf[2], "decode.convert.dropped_heads", &names, NULL, &e),
-                     STATUS_OK);
+    must(gguf_get_text(gguf[2], "decode.convert.dropped_heads", &names, NULL, &failure));
     ck_assert(text_is(names, "1.2,0.1,0.0"));
     for (int i = 0; i < 2; i++) {
         gguf_free(gguf[i + 1]);
         free(bytes[i]);
     }
-    close_golden(&g);
 }
 
 TEST(a_shared_block_drops_no_head)
 {
     struct golden g = open_golden("shared-block");
-    struct err e = {""};
     unsigned char off[MAX_HEADS * MAX_HEADS] = {1};
     struct drop d;
     const struct drop_spec spec = {
         .gguf = g.checkpoint.gguf, .off = off, .names = "0.0", .version = "y"};
-    ck_assert_int_eq(drop_heads(&spec, &d, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "share one block"));
-    close_golden(&g);
+    must_fail(STATUS_USAGE, "share one block", drop_heads(&spec, &d, &failure));
 }
 
 /* --- runs ------------------------------------------------------------------------------------ */
@@ -255,7 +239,6 @@ TEST(threads_change_nothing)
 {
     enum { N = 100 };
     struct golden g = open_golden("gqa");
-    struct err e = {""};
     int32_t tokens[N];
     struct pool *pool;
     text_tokens(tokens, N, g.checkpoint.model->config.n_vocab, 5);
@@ -264,14 +247,13 @@ TEST(threads_change_nothing)
     spec.n_tokens = N;
     spec.ablation = HEADS_MEAN;
     struct heads_result one = measure(&spec);
-    ck_assert_int_eq(pool_create(3, &pool, &e), STATUS_OK);
+    must(pool_create(3, &pool, &failure));
     spec.pool = pool;
     struct heads_result three = measure(&spec);
     ck_assert(same_worth(one.heads, three.heads, one.n_heads));
     pool_free(pool);
     heads_free(&one);
     heads_free(&three);
-    close_golden(&g);
 }
 
 TEST(layers_can_be_chosen)
@@ -288,7 +270,6 @@ TEST(layers_can_be_chosen)
     ck_assert(same_worth(some.heads, all.heads + c->n_heads, c->n_heads));
     heads_free(&some);
     heads_free(&all);
-    close_golden(&g);
 }
 
 /* Ends the run when so many heads are done. */
@@ -319,11 +300,10 @@ TEST(what_is_done_is_kept, .loops = 3)
     struct heads_spec spec = spec_of_golden(&g);
     struct heads_result all = measure(&spec), some;
     struct watcher w = {.enough = _i};
-    struct err e = {""};
     spec.stop = has_enough;
     spec.progress = see_progress;
     spec.arg = &w;
-    ck_assert_int_eq(heads_run(&spec, &some, &e), STATUS_INTERRUPTED);
+    ck_assert_int_eq(heads_run(&spec, &some, &failure), STATUS_INTERRUPTED);
     ck_assert_int_eq(some.n_heads, all.n_heads);
     /* Progress comes with the next head's first tokens. */
     ck_assert_int_eq(some.n_done, _i ? _i + 1 : 0);
@@ -335,7 +315,6 @@ TEST(what_is_done_is_kept, .loops = 3)
     ck_assert_double_eq_tol(w.share, 1, 1e-9);
     heads_free(&some);
     heads_free(&all);
-    close_golden(&g);
 }
 
 TEST(a_plan_is_at_least_the_streams)
@@ -343,14 +322,12 @@ TEST(a_plan_is_at_least_the_streams)
     struct golden g = open_golden("gqa");
     struct heads_spec spec = spec_of_golden(&g);
     struct heads_result r;
-    struct err e = {""};
     spec.n_tokens = 1;
-    ck_assert_int_eq(heads_run(&spec, &r, &e), STATUS_USAGE);
+    ck_assert_int_eq(heads_run(&spec, &r, &failure), STATUS_USAGE);
     uint64_t bytes;
-    ck_assert_int_eq(heads_plan(&spec, &bytes, &e), STATUS_USAGE);
+    ck_assert_int_eq(heads_plan(&spec, &bytes, &failure), STATUS_USAGE);
     spec.n_tokens = (size_t)g.n_tokens;
-    ck_assert_int_eq(heads_plan(&spec, &bytes, &e), STATUS_OK);
+    must(heads_plan(&spec, &bytes, &failure));
     ck_assert_uint_gt(bytes, (uint64_t)(g.n_tokens - 1) *
                                  (uint64_t)g.checkpoint.model->config.d_model * 2 * sizeof(float));
-    close_golden(&g);
 }

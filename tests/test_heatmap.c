@@ -54,15 +54,12 @@ TEST(levels, .loops = 4)
 static const float triangle[N_SIDE * N_SIDE] = {1,    0,    0,    0, 0.5f, 0.5f, 0,     0,
                                                 0.1f, 0.2f, 0.7f, 0, 0,    0,    0.01f, 0.99f};
 
-static char *read_picture(enum status s, const struct err *e)
+static char *draw(const struct heatmap_picture *p)
 {
-    size_t len;
-    ck_assert_msg(s == STATUS_OK, "%s", e->text);
-    char *text = (char *)read_file(scratch_path("map.svg"), &len);
-    text[len] = 0;
-    ck_assert_uint_eq(strlen(text), len);
+    const char *path = scratch_path("map.svg");
+    must(heatmap_write(p, path, &failure));
+    char *text = file_text(path, NULL);
     check_xml(text);
-    scratch_remove();
     return text;
 }
 
@@ -78,7 +75,6 @@ TEST(paths_are_the_map, .loops = 4)
     enum { ROWS = 13, COLUMNS = 9 };
     unsigned char found[ROWS * COLUMNS] = {0}, wanted[ROWS * COLUMNS];
     float cells[ROWS * COLUMNS];
-    struct err e = {""};
     struct rng r;
     rng_seed(&r, 3, (uint64_t)_i);
     for (int i = 0; i < ROWS * COLUMNS; i++) {
@@ -97,8 +93,7 @@ TEST(paths_are_the_map, .loops = 4)
                                       .map_rows = ROWS,
                                       .map_columns = COLUMNS,
                                       .row_names = &name};
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
+    char *text = draw(&p);
     const char *first = strstr(text, "<g class=\"map\">");
     int level = 0, row, column, n, read;
     for (const char *at = first; *at; at++) {
@@ -115,7 +110,6 @@ TEST(paths_are_the_map, .loops = 4)
     ck_assert_mem_eq(found, wanted, sizeof found);
     ck_assert_int_le(count(first, "<path"), HEATMAP_LEVELS);
     ck_assert(_i > 0 || count(first, "<path") == 0);
-    free(text);
 }
 
 TEST(small_maps, .loops = 2)
@@ -124,7 +118,6 @@ TEST(small_maps, .loops = 2)
     static const int frames[] = {2, 2};
     const struct text rows[] = {text_of("layer <0>"), text_of("layer 1")};
     struct heatmap_map maps[12];
-    struct err e = {""};
     for (int i = 0; i < 12; i++)
         maps[i] = map_of(groups[_i][i % 6], i == 7 ? NULL : "1.5");
     const struct heatmap_picture p = {.title = "ti\ntle\x01",
@@ -138,16 +131,11 @@ TEST(small_maps, .loops = 2)
                                       .map_columns = N_SIDE,
                                       .triangle = true,
                                       .row_names = rows};
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
+    char *text = draw(&p);
     ck_assert_int_eq(count(text, "class=\"frame\""), 2 * frames[_i]);
-    ck_assert_int_eq(count(text, "class=\"map\""), 12);
-    ck_assert_int_eq(count(text, "<path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>"), 12);
-    ck_assert_int_eq(count(text, ">1.5</text>"), 11);
-    ck_assert_int_eq(count(text, "a &lt; b &amp; c"), 12);
-    ck_assert_int_eq(count(text, "layer &lt;0&gt;</text>"), 1);
-    ck_assert_int_eq(count(text, "prefers-color-scheme:dark"), 1);
-    free(text);
+    expect_counts(text, "12 class=\"map\"", "12 <path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>",
+                  "11 >1.5</text>", "12 a &lt; b &amp; c", "1 layer &lt;0&gt;</text>",
+                  "1 prefers-color-scheme:dark");
 }
 
 static struct heatmap_picture large_picture(const struct heatmap_map *map, const struct text *names,
@@ -173,17 +161,10 @@ TEST(large_maps)
                                        text_of("\xe6\x97\xa5")};
     const struct heatmap_map map = map_of(-1, NULL);
     const struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0.99, true));
-    struct err e = {""};
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
+    char *text = draw(&p);
     /* Rows and columns are named. */
-    ck_assert_int_eq(count(text, ">To</text>"), 2);
-    ck_assert_int_eq(count(text, "&lt;|x|&gt;</text>"), 2);
-    ck_assert_int_eq(count(text, "\xe6\x97\xa5</text>"), 2);
-    ck_assert_int_eq(count(text, "rotate(-90)"), 4);
-    ck_assert_int_eq(count(text, ">weight 0.0021</text>"), 1);
-    ck_assert_int_eq(count(text, ">0.99</text>"), 1);
-    free(text);
+    expect_counts(text, "2 >To</text>", "2 &lt;|x|&gt;</text>", "2 \xe6\x97\xa5</text>",
+                  "4 rotate(-90)", "1 >weight 0.0021</text>", "1 >0.99</text>");
 }
 
 /* Columns fewer than rows, no triangle: all of it lies on ground. */
@@ -192,15 +173,11 @@ TEST(a_rectangle)
     const struct text names[N_SIDE] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}};
     const struct heatmap_map map = map_of(-1, NULL);
     struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0, false));
-    struct err e = {""};
     p.triangle = false;
     p.map_columns = 2;
-    const enum status s = heatmap_write(&p, scratch_path("map.svg"), &e);
-    char *text = read_picture(s, &e);
-    ck_assert_int_eq(count(text, "d=\"M0 0H2V4H0Z\""), 1);
-    ck_assert_int_eq(count(text, "<path class=\"h"), 0);
-    free(text);
-    ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &e), STATUS_FAILED);
+    char *text = draw(&p);
+    expect_counts(text, "1 d=\"M0 0H2V4H0Z\"", "0 <path class=\"h");
+    ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &failure), STATUS_FAILED);
 }
 
 /* --- shaded text ----------------------------------------------------------------------------- */

@@ -39,20 +39,12 @@ TEST(names_of_parts)
 TEST(sums_of_a_checkpoint)
 {
     /* d_model 8, kv_dim 4. */
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = 4,
-                                           .n_kv_heads = 2,
-                                           .head_dim = 2,
-                                           .d_ff = 12,
-                                           .n_ctx = 5,
-                                           .n_vocab = 256,
-                                           .tied = 1};
+    const struct checkpoint_shape shape = {SIZES(2, 4, 2, 2, 12, 5, 256), .tied = 1};
     struct file_map file;
     struct gguf *g;
-    struct err e = {""};
     write_checkpoint(scratch_path("m.gguf"), &shape);
-    ck_assert_int_eq(file_map_open(&file, scratch_path("m.gguf"), &e), STATUS_OK);
-    ck_assert_int_eq(gguf_parse(file.data, file.len, &g, &e), STATUS_OK);
+    must(file_map_open(&file, scratch_path("m.gguf"), &failure));
+    must(gguf_parse(file.data, file.len, &g, &failure));
     struct inspect_sum parts[INSPECT_PARTS + 1];
     inspect_parts(&(struct cost_shape){.gguf = g}, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 256 * 8);
@@ -75,20 +67,11 @@ TEST(sums_of_a_checkpoint)
     ck_assert_uint_eq(parts[INSPECT_PARTS].bytes, 4 * parameters);
     gguf_free(g);
     file_map_close(&file);
-    scratch_remove();
 }
 
 TEST(variants)
 {
-    const struct config c = {.n_layers = 3,
-                             .n_heads = 12,
-                             .n_kv_heads = 12,
-                             .head_dim = 10,
-                             .d_model = 120,
-                             .d_ff = 7,
-                             .n_vocab = 9,
-                             .n_ctx = 100,
-                             .no_biases = true};
+    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const int heads[] = {12, 6, 4, 3, 2, 1};
     static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
@@ -133,17 +116,8 @@ TEST(variants)
 /* Its bytes are one vector a layer, and every head computes with all of it, twice. */
 TEST(a_latent_cache_is_one_variant)
 {
-    struct config c = {.n_layers = 3,
-                       .n_heads = 12,
-                       .n_kv_heads = 1,
-                       .head_dim = 10,
-                       .value_dim = 6,
-                       .d_model = 120,
-                       .d_ff = 7,
-                       .n_vocab = 9,
-                       .n_ctx = 100,
-                       .no_biases = true,
-                       .latent = {8, 5, 8}};
+    struct config c = {SIZES(3, 12, 1, 10, 7, 100, 9), .value_dim = 6, .d_model = 120,
+                       .no_biases = true, .latent = {8, 5, 8}};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 1, .tied = true};
     struct inspect_variants list;
     ck_assert_int_eq(inspect_list_variants(&shape, NULL, 0, &list, NULL), STATUS_OK);
@@ -185,13 +159,9 @@ TEST(published_parameters)
         {"llama", 32, 4096, 32, 14336, 128256, 8192, 8, 8030261248}, /* Llama 3 8B */
     };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        struct config c = {.n_layers = models[i].layers,
-                           .d_model = models[i].d_model,
-                           .n_heads = models[i].heads,
-                           .n_kv_heads = models[i].kv_heads,
-                           .d_ff = models[i].ff,
-                           .n_vocab = models[i].vocab,
-                           .n_ctx = models[i].ctx};
+        struct config c = {SIZES(models[i].layers, models[i].heads, models[i].kv_heads, 0,
+                                 models[i].ff, models[i].ctx, models[i].vocab),
+                           .d_model = models[i].d_model};
         struct inspect_sum parts[INSPECT_PARTS + 1];
         config_set_arch(&c, arch_preset(text_of(models[i].preset)));
         config_complete(&c);
@@ -209,12 +179,7 @@ TEST(published_parameters)
 /* GPT-2 by parts, worked out by hand: a layer's attention is 4 x 768^2 and 3 x 768 + 768 biases. */
 TEST(parts_of_a_shape)
 {
-    struct config c = {.n_layers = 12,
-                       .d_model = 768,
-                       .n_heads = 12,
-                       .d_ff = 3072,
-                       .n_vocab = 50257,
-                       .n_ctx = 1024};
+    struct config c = {SIZES(12, 12, 0, 0, 3072, 1024, 50257), .d_model = 768};
     struct inspect_sum parts[INSPECT_PARTS + 1];
     config_set_arch(&c, arch_preset(text_of("gpt2")));
     config_complete(&c);

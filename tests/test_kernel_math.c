@@ -99,12 +99,10 @@ TEST(f16_round_trip, .tags = TAKES_LONG, .before = seed_numbers)
     for (int i = 0; i < 65536; i++)
         all[i] = (uint16_t)i;
     kernels_scalar.from_f16(reference, all, 65536);
-    for (int k = 0; kernels_at(k); k++) {
-        if (!kernels_supported(kernels_at(k)))
-            continue;
-        kernels_at(k)->from_f16(wide, all, 65536);
-        assert_same_bits(reference, wide, 65536, kernels_at(k)->name);
-        kernels_at(k)->to_f16(back, wide, 65536);
+    for (const struct kernels *k = NULL; (k = next_kernels(k));) {
+        k->from_f16(wide, all, 65536);
+        assert_same_bits(reference, wide, 65536, k->name);
+        k->to_f16(back, wide, 65536);
         for (int i = 0; i < 65536; i++) {
             const int is_nan = (i & 0x7c00) == 0x7c00 && (i & 0x3ff);
             ck_assert_uint_eq(back[i], is_nan ? (unsigned)i | 0x200 : (unsigned)i);
@@ -118,8 +116,8 @@ TEST(f16_round_trip, .tags = TAKES_LONG, .before = seed_numbers)
 TEST(f16_rounding, .tags = TAKES_LONG, .before = seed_numbers)
 {
     enum { N = 400000 };
-    float *x = malloc(N * sizeof *x);
-    uint16_t *a = malloc(N * sizeof *a), *b = malloc(N * sizeof *b);
+    float *x = allocated(N * sizeof *x);
+    uint16_t *a = allocated(N * sizeof *a), *b = allocated(N * sizeof *b);
     for (int i = 0; i < N; i++) {
         const uint32_t bits = random_u32();
         memcpy(&x[i], &bits, sizeof bits);
@@ -139,17 +137,12 @@ TEST(f16_rounding, .tags = TAKES_LONG, .before = seed_numbers)
     ck_assert_uint_eq(a[6], 0x0400); /* halfway between subnormal and normal: even */
     ck_assert_uint_eq(a[7], 0x3c00);
     ck_assert_uint_eq(a[8], 0x3c02);
-    for (int k = 0; kernels_at(k); k++) {
-        if (!is_testable(kernels_at(k)))
-            continue;
-        kernels_at(k)->to_f16(b, x, N);
+    for (const struct kernels *k = NULL; (k = next_vector(k));) {
+        k->to_f16(b, x, N);
         for (int i = 0; i < N; i++)
-            ck_assert_msg(a[i] == b[i], "%s: %.9g gives %04x, not %04x", kernels_at(k)->name,
-                          (double)x[i], b[i], a[i]);
+            ck_assert_msg(a[i] == b[i], "%s: %.9g gives %04x, not %04x", k->name, (double)x[i],
+                          b[i], a[i]);
     }
-    free(x);
-    free(a);
-    free(b);
 }
 
 /* All 65,536 bfloat16 values survive the way there and back; rounding is to nearest even. */

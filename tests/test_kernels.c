@@ -18,13 +18,9 @@ static void *random_panels(int n_out, int n_in, enum storage storage)
     const size_t bytes = (size_t)matrix_bytes(n_out, n_in, storage);
     if (!storage_is_quantised(storage)) {
         const size_t n = (size_t)kernel_padded(n_out) * (size_t)n_in;
-        float *weights = random_floats(n);
-        void *stored = as_storage(weights, n, storage);
-        free(weights);
-        return stored;
+        return as_storage(random_floats(n), n, storage);
     }
-    unsigned char *panels = malloc(bytes);
-    ck_assert_ptr_nonnull(panels);
+    unsigned char *panels = allocated(bytes);
     for (size_t i = 0; i < bytes; i++) /* any bytes are elements, the extremes too */
         panels[i] = (unsigned char)(random_u32() % 5 == 0 ? 0 : random_u32());
     for (int p = 0; p < matrix_panels(n_out); p++) {
@@ -39,8 +35,8 @@ static void *random_panels(int n_out, int n_in, enum storage storage)
 static void *quantised(const struct kernels *k, const float *x, size_t x_stride, int n_tokens,
                        int n)
 {
-    void *rows = calloc((size_t)n_tokens, quant_row_bytes(n));
-    ck_assert_ptr_nonnull(rows);
+    const size_t bytes = (size_t)n_tokens * quant_row_bytes(n);
+    void *rows = memset(allocated(bytes), 0, bytes);
     k->quantize(rows, x, x_stride, n_tokens, n);
     return rows;
 }
@@ -54,8 +50,7 @@ static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_t
     float *bias = random_floats((size_t)n_out);
     float *x = random_floats((size_t)n_tokens * x_stride);
     float *y = random_floats((size_t)n_tokens * y_stride);
-    float *expected = malloc((size_t)n_tokens * y_stride * sizeof *y);
-    memcpy(expected, y, (size_t)n_tokens * y_stride * sizeof *y);
+    float *expected = copy_floats(y, (size_t)n_tokens * y_stride);
     void *quants = storage_is_quantised(storage)
                        ? quantised(&kernels_scalar, x, x_stride, n_tokens, n_in)
                        : NULL;
@@ -71,13 +66,7 @@ static void compare_matmul(const struct kernels *k, int n_out, int n_in, int n_t
     snprintf(what, sizeof what, "%s matmul %dx%d, %d tokens, %s, epilogue %d", k->name, n_out, n_in,
              n_tokens, storage_name(storage), (int)epilogue);
     assert_same_bits(expected, y, (size_t)n_tokens * y_stride, what);
-
-    free(stored);
-    free(bias);
-    free(x);
-    free(y);
-    free(expected);
-    free(quants);
+    release_all();
 }
 
 TEST(matmul_equals_scalar, .before = seed_numbers)
@@ -86,15 +75,13 @@ TEST(matmul_equals_scalar, .before = seed_numbers)
     static const int ins[] = {1, 7, 16, 20, 65};
     static const int whole_blocks[] = {32, 64, 96, 160, 256};
     static const int tokens[] = {1, 2, 3, 4, 5, 6, 11, 12, 13, 25};
-    for (int i = 0; kernels_at(i); i++) {
-        if (!is_testable(kernels_at(i)))
-            continue;
+    for (const struct kernels *k = NULL; (k = next_vector(k));) {
         for (size_t o = 0; o < sizeof outs / sizeof *outs; o++)
             for (size_t n = 0; n < sizeof ins / sizeof *ins; n++)
                 for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++)
                     for (int s = 0; s < STORAGE_COUNT; s++)
                         compare_matmul(
-                            kernels_at(i), outs[o],
+                            k, outs[o],
                             storage_is_quantised((enum storage)s) ? whole_blocks[n] : ins[n],
                             tokens[t], (enum storage)s, (enum epilogue)((o + n + t) % EPILOGUES),
                             (int)((o + t) % 2));
@@ -121,9 +108,6 @@ TEST(matmul_is_a_product, .before = seed_numbers)
             ck_assert_double_eq_tol((double)y[t * OUT + r], s, 1e-5);
         }
     }
-    free(weights);
-    free(bias);
-    free(x);
 }
 
 static double activated(enum epilogue epilogue, double s, double before)
@@ -162,10 +146,6 @@ TEST(epilogues_are_their_formulas, .loops = EPILOGUES, .before = seed_numbers)
     for (int i = 0; i < TOKENS * OUT; i++)
         ck_assert_double_eq_tol((double)y[i],
                                 activated(m.epilogue, (double)sums[i], (double)before[i]), 2e-6);
-    free(weights);
-    free(bias);
-    free(x);
-    free(before);
 }
 
 /* A gated network is two products into the same rows. */
@@ -216,9 +196,6 @@ TEST(quantised_matmul_is_a_product, .before = seed_numbers)
                 ck_assert_double_eq_tol((double)y[t * OUT + r], sum, 1e-4);
             }
         }
-        free(panels);
-        free(x);
-        free(rows);
     }
 }
 
@@ -246,43 +223,32 @@ TEST(quantize_equals_scalar, .before = seed_numbers)
     const float *scales = (const float *)(void *)(expected + N);
     ck_assert(scales[0] == 0 && scales[1] == 0 && scales[6] == 1.0f);
     ck_assert(isnan(scales[3]) && isnan(scales[4]) && isnan(scales[5]));
-    for (int k = 0; kernels_at(k); k++) {
-        if (!is_testable(kernels_at(k)))
-            continue;
-        unsigned char *found = quantised(kernels_at(k), x, STRIDE, TOKENS, N);
+    for (const struct kernels *k = NULL; (k = next_vector(k));) {
+        unsigned char *found = quantised(k, x, STRIDE, TOKENS, N);
         ck_assert_msg(memcmp(found, expected, TOKENS * quant_row_bytes(N)) == 0, "%s differs",
-                      kernels_at(k)->name);
-        free(found);
+                      k->name);
     }
-    free(expected);
-    free(x);
 }
 
 TEST(norms_equal_scalar, .loops = NORM_KINDS, .before = seed_numbers)
 {
     static const int sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 768};
-    for (int i = 0; kernels_at(i); i++) {
-        for (size_t s = 0; s < sizeof sizes / sizeof *sizes && is_testable(kernels_at(i)); s++) {
+    for (const struct kernels *k = NULL; (k = next_vector(k));)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const size_t n = (size_t)sizes[s];
             float *x = random_floats(n), *gain = random_floats(n), *bias = random_floats(n);
-            float *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b);
+            float *a = allocated(n * sizeof *a), *b = allocated(n * sizeof *b);
             for (int kind = 0; kind < NORM_KINDS; kind++)
                 for (int with_bias = 0; with_bias < 2; with_bias++) {
                     const float *shift = with_bias ? bias : NULL;
                     kernels_scalar.norm[kind](a, x, gain, shift, (int)n, 1e-5f);
-                    kernels_at(i)->norm[kind](b, x, gain, shift, (int)n, 1e-5f);
-                    assert_same_bits(a, b, n, kernels_at(i)->name);
+                    k->norm[kind](b, x, gain, shift, (int)n, 1e-5f);
+                    assert_same_bits(a, b, n, k->name);
                 }
             kernels_scalar.norm[_i](a, x, gain, bias, (int)n, 1e-5f);
-            kernels_at(i)->norm[_i](x, x, gain, bias, (int)n, 1e-5f); /* in place */
-            assert_same_bits(a, x, n, kernels_at(i)->name);
-            free(x);
-            free(gain);
-            free(bias);
-            free(a);
-            free(b);
+            k->norm[_i](x, x, gain, bias, (int)n, 1e-5f); /* in place */
+            assert_same_bits(a, x, n, k->name);
         }
-    }
 }
 
 /* A row whose mean is far from 0 tells the kinds apart. */
@@ -308,9 +274,6 @@ TEST(norms_are_their_formulas, .before = seed_numbers)
         const double unit = (double)x[i] / sqrt(squares + 0.25);
         ck_assert_double_eq_tol((double)out[i], unit * (double)gain[i] + (double)bias[i], 1e-6);
     }
-    free(x);
-    free(gain);
-    free(bias);
 }
 
 /* --- rotary positions ------------------------------------------------------------------------ */
@@ -318,8 +281,7 @@ TEST(norms_are_their_formulas, .before = seed_numbers)
 /* turn [2, n_rot] of random angles, which are given. */
 static float *random_turn(int n_rot, double *angles)
 {
-    float *turn = malloc(2 * (size_t)n_rot * sizeof *turn + 1);
-    ck_assert_ptr_nonnull(turn);
+    float *turn = allocated(2 * (size_t)n_rot * sizeof *turn + 1);
     for (int i = 0; i < n_rot; i += 2) {
         angles[i / 2] = 10 * (double)random_float();
         turn[i] = turn[i + 1] = (float)cos(angles[i / 2]);
@@ -334,7 +296,7 @@ static void check_rotation(const struct kernels *k, const float *x, int n_rot, i
 {
     double angles[64];
     float *turn = random_turn(n_rot, angles);
-    float *expected = malloc((size_t)n * sizeof *expected), *out = copy_floats(x, (size_t)n);
+    float *expected = allocated((size_t)n * sizeof *expected), *out = copy_floats(x, (size_t)n);
     kernels_scalar.rotate(expected, x, turn, n_rot, n, 0.3f, false);
     k->rotate(out, out, turn, n_rot, n, 0.3f, false); /* in place */
     assert_same_bits(expected, out, (size_t)n, k->name);
@@ -350,19 +312,16 @@ static void check_rotation(const struct kernels *k, const float *x, int n_rot, i
     assert_same_bits(expected, out, (size_t)n, k->name);
     for (int i = 0; i < n; i++)
         ck_assert_double_eq_tol((double)out[i], 0.6 * (double)x[i], 1e-6);
-    free(turn);
-    free(expected);
-    free(out);
 }
 
 TEST(rotation, .before = seed_numbers)
 {
-    for (int k = 0; kernels_at(k); k++)
-        for (int n = 1; n <= 80 && kernels_supported(kernels_at(k)); n += n < 36 ? 1 : 11) {
+    for (const struct kernels *k = NULL; (k = next_kernels(k));)
+        for (int n = 1; n <= 80; n += n < 36 ? 1 : 11) {
             float *x = random_floats((size_t)n);
             for (int n_rot = 0; n_rot <= n; n_rot += 2)
-                check_rotation(kernels_at(k), x, n_rot, n);
-            free(x);
+                check_rotation(k, x, n_rot, n);
+            release_all();
         }
 }
 
@@ -376,11 +335,11 @@ TEST(rotation_of_zeros, .before = seed_numbers)
         turn[i] = i & 4 ? -1.0f : 1.0f;
         turn[N + i] = i % 2 ? 0.0f : -0.0f;
     }
-    for (int k = 0; kernels_at(k); k++)
-        for (int back = 0; back < 2 && is_testable(kernels_at(k)); back++) {
+    for (const struct kernels *k = NULL; (k = next_vector(k));)
+        for (int back = 0; back < 2; back++) {
             kernels_scalar.rotate(a, x, turn, N, N, 0.5f, back);
-            kernels_at(k)->rotate(b, x, turn, N, N, 0.5f, back);
-            assert_same_bits(a, b, N, kernels_at(k)->name);
+            k->rotate(b, x, turn, N, N, 0.5f, back);
+            assert_same_bits(a, b, N, k->name);
         }
 }
 
@@ -388,10 +347,7 @@ TEST(rotation_of_zeros, .before = seed_numbers)
 TEST(broken_contracts_abort, .loops = 20, .before = seed_numbers, .signal = SIGABRT)
 {
     static float weights[64 * 16], x[64], y[64];
-    const struct kernels *k = kernels_at(0);
-    for (int i = 0; kernels_at(i); i++)
-        if (kernels_supported(kernels_at(i)) && (_i & 1))
-            k = kernels_at(i);
+    const struct kernels *k = _i & 1 ? fastest_kernels() : &kernels_scalar;
     const struct matrix w = {16, 16, STORAGE_F32, weights, NULL};
     struct matmul m = {&w, x, 16, NULL, 2, y, 16, EPILOGUE_STORE};
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* the assertion's message */
@@ -447,15 +403,13 @@ TEST(epilogues_equal_scalar, .loops = EPILOGUES, .before = seed_numbers)
     memset(a, 0x3f, sizeof a);
     kernels_scalar.matmul(&m, 0, 1);
     m.y = b;
-    for (int k = 0; kernels_at(k); k++) {
-        if (!is_testable(kernels_at(k)))
-            continue;
+    for (const struct kernels *k = NULL; (k = next_vector(k));) {
         memset(b, 0x3f, sizeof b);
-        kernels_at(k)->matmul(&m, 0, 1);
+        k->matmul(&m, 0, 1);
         for (int i = 0; i < N; i++)
             ck_assert_msg(memcmp(&a[i], &b[i], sizeof *a) == 0 || (isnan(a[i]) && isnan(b[i])),
-                          "%s: epilogue %d of %a is %a, not %a", kernels_at(k)->name, _i,
-                          (double)x[i], (double)b[i], (double)a[i]);
+                          "%s: epilogue %d of %a is %a, not %a", k->name, _i, (double)x[i],
+                          (double)b[i], (double)a[i]);
     }
 }
 
@@ -466,10 +420,7 @@ TEST(measuring_loops, .before = seed_numbers)
     static float x[300];
     for (int i = 0; i < 300; i++)
         x[i] = (float)(i % 7);
-    for (int i = 0; kernels_at(i); i++) {
-        const struct kernels *k = kernels_at(i);
-        if (!kernels_supported(k))
-            continue;
+    for (const struct kernels *k = NULL; (k = next_kernels(k));) {
         float sum = 0;
         for (size_t n = 1; n <= 300; n++) {
             sum += x[n - 1];
@@ -482,7 +433,7 @@ TEST(measuring_loops, .before = seed_numbers)
         ck_assert(few > 0 && many > 50 * few);
         ck_assert(roofline_fma(k, NULL, 0) > 0 && roofline_dot(k, NULL, 0) > 0);
         double bytes_per_s = 0;
-        ck_assert_int_eq(roofline_read(k, NULL, 10000, 0, &bytes_per_s, NULL), STATUS_OK);
+        must(roofline_read(k, NULL, 10000, 0, &bytes_per_s, &failure));
         ck_assert(bytes_per_s > 0);
     }
 }
@@ -490,21 +441,17 @@ TEST(measuring_loops, .before = seed_numbers)
 TEST(choosing_tables, .before = seed_numbers)
 {
     const struct kernels *k = NULL;
-    struct err e = {{0}};
-    ck_assert_int_eq(kernels_choose(NULL, &k, &e), STATUS_OK);
+    must(kernels_choose(NULL, &k, &failure));
     ck_assert(kernels_supported(k));
-    ck_assert_int_eq(kernels_choose("scalar", &k, &e), STATUS_OK);
+    must(kernels_choose("scalar", &k, &failure));
     ck_assert_ptr_eq(k, &kernels_scalar);
     /* A family's name gives its fastest member, a member's name the member. */
-    for (int i = 0; kernels_at(i); i++) {
-        if (!kernels_supported(kernels_at(i)))
-            continue;
-        ck_assert_int_eq(kernels_choose(kernels_at(i)->name, &k, &e), STATUS_OK);
-        ck_assert_int_eq(strncmp(k->name, kernels_at(i)->name, strlen(kernels_at(i)->name)), 0);
+    for (const struct kernels *table = NULL; (table = next_kernels(table));) {
+        must(kernels_choose(table->name, &k, &failure));
+        ck_assert_int_eq(strncmp(k->name, table->name, strlen(table->name)), 0);
     }
-    ck_assert_int_eq(kernels_choose("avx", &k, &e), STATUS_USAGE);
-    ck_assert_int_eq(kernels_choose("mmx", &k, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "mmx"));
-    ck_assert_ptr_nonnull(strstr(e.text, "scalar"));
-    ck_assert_int_eq(kernels_choose("", &k, &e), STATUS_USAGE);
+    ck_assert_int_eq(kernels_choose("avx", &k, &failure), STATUS_USAGE);
+    must_fail(STATUS_USAGE, "mmx", kernels_choose("mmx", &k, &failure));
+    ck_assert_ptr_nonnull(strstr(failure.text, "scalar"));
+    ck_assert_int_eq(kernels_choose("", &k, &failure), STATUS_USAGE);
 }

@@ -10,9 +10,7 @@
 
 static double *numbers(size_t n)
 {
-    double *x = calloc(n + 1, sizeof *x);
-    ck_assert_ptr_nonnull(x);
-    return x;
+    return allocated_zeros((n + 1) * sizeof(double));
 }
 
 static double *random_numbers(size_t n, uint64_t seed)
@@ -58,7 +56,6 @@ static void layer_norm_covariance(double *g, int n, int n_rows)
             x[t * n + i] = (x[t * n + i] - mean) / sqrt(square) * pow(10, -4.0 * i / n);
     }
     gram(g, x, n_rows, n);
-    free(x);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
@@ -87,7 +84,6 @@ TEST(products_are_those_of_plain_loops, .loops = 5)
         linalg_add_product(&p, 0, cut);
         ck_assert_mem_eq(c, d, (size_t)(m * n) * sizeof *d);
     }
-    free(a), free(b), free(at), free(c), free(d);
 }
 
 TEST(dot_and_trace)
@@ -98,7 +94,6 @@ TEST(dot_and_trace)
         for (size_t i = 0; i < n; i++)
             sum += (long double)a[i] * (long double)b[i];
         ck_assert_double_eq_tol(linalg_dot(a, b, n), (double)sum, 1e-14);
-        free(a), free(b);
     }
     ck_assert_double_eq(linalg_trace((const double[]){1, 9, 9, 9, 2, 9, 9, 9, 4}, 3), 7);
 }
@@ -114,7 +109,6 @@ static double cholesky_residual(const double *l, const double *a, int n)
     for (int i = 0; i < n * n; i++)
         largest = fmax(largest, fabs(a[i]));
     const double residual = largest_difference(back, a, (size_t)(n * n)) / largest;
-    free(lt), free(back);
     return residual;
 }
 
@@ -166,7 +160,6 @@ TEST(cholesky_of_a_singular_matrix)
     linalg_solve_lower(l, N, x, 3);
     for (int i = 0; i < N * 3; i++)
         ck_assert_double_eq(x[i], 0);
-    free(rows), free(w);
 }
 
 TEST(triangular_solves)
@@ -183,7 +176,6 @@ TEST(triangular_solves)
     linalg_multiply(back, lt, x, N, N, M);
     linalg_solve_lower_transposed(l, N, back, M);
     ck_assert_double_lt(largest_difference(back, x, N * M), 1e-12);
-    free(rows), free(x);
 }
 
 /* --- eigenvalues ----------------------------------------------------------------------------- */
@@ -199,13 +191,7 @@ static struct eigen decompose(const double *a, int n, int n_vectors)
     double *copy = numbers((size_t)(n * n)), *scratch = numbers(linalg_eigen_scratch(n, true));
     memcpy(copy, a, (size_t)(n * n) * sizeof *copy);
     ck_assert(linalg_eigen(copy, n, g.values, n_vectors ? g.vectors : NULL, n_vectors, scratch));
-    free(copy), free(scratch);
     return g;
-}
-
-static void eigen_free(struct eigen *g)
-{
-    free(g->values), free(g->vectors);
 }
 
 /* Residuals, orthogonality, order and sign of the first n_vectors. */
@@ -247,8 +233,6 @@ TEST(eigenvalues_of_random_matrices, .loops = 8)
     check_eigen(a, &g, n);
     ck_assert_mem_eq(g.values, values.values, (size_t)n * sizeof(double));
     ck_assert_mem_eq(g.vectors, some.vectors, (size_t)n * sizeof(double));
-    eigen_free(&g), eigen_free(&values), eigen_free(&some);
-    free(x), free(a);
 }
 
 /* The eigenvalues of the second difference are 2 - 2 cos(k pi / (n + 1)). */
@@ -265,7 +249,6 @@ TEST(eigenvalues_known_in_closed_form)
     check_eigen(a, &g, N);
     for (int k = 1; k <= N; k++)
         ck_assert_double_eq_tol(g.values[N - k], 2 - 2 * cos(k * acos(-1) / (N + 1)), 1e-14);
-    eigen_free(&g);
 }
 
 /* numpy.linalg.eigh of [[4, 1, -2], [1, 3, 0.5], [-2, 0.5, 1]]. */
@@ -280,7 +263,6 @@ TEST(eigenvectors_as_numpy_gives_them)
                                      0.4611474429534475,  -0.2716310159644294, 0.8447245864917327};
     ck_assert_double_lt(largest_difference(g.values, values, 3), 1e-13);
     ck_assert_double_lt(largest_difference(g.vectors, vectors, 9), 1e-13);
-    eigen_free(&g);
 }
 
 TEST(eigenvalues_of_a_layer_norm_covariance)
@@ -293,8 +275,6 @@ TEST(eigenvalues_of_a_layer_norm_covariance)
     /* Semidefinite and singular, to rounding. */
     ck_assert_double_le(fabs(g.values[N - 1]), 1e-14 * g.values[0]);
     ck_assert_double_gt(g.values[N - 2], 1e-9 * g.values[0]);
-    eigen_free(&g);
-    free(a);
 }
 
 /* The eigenvalues that are zero are noise, which must not keep QL from ending. */
@@ -313,10 +293,7 @@ TEST(eigenvalues_of_matrices_of_low_rank, .loops = 8)
         ck_assert_double_gt(g.values[rank - 1], 1e-9 * g.values[0]);
         for (int i = rank; i < n; i++)
             ck_assert_double_le(fabs(g.values[i]), 1e-14 * n * g.values[0]);
-        eigen_free(&g), eigen_free(&values);
-        free(rows);
     }
-    free(a);
 }
 
 TEST(eigenvalues_of_special_matrices)
@@ -325,22 +302,18 @@ TEST(eigenvalues_of_special_matrices)
     double a[N * N] = {0};
     struct eigen g = decompose(a, N, N);
     check_eigen(a, &g, N); /* zero */
-    eigen_free(&g);
     for (int i = 0; i < N; i++)
         a[i * N + i] = 3;
     g = decompose(a, N, N);
     check_eigen(a, &g, N); /* N times the same */
-    eigen_free(&g);
     for (int i = 0; i < N * N; i++)
         a[i] = 1e200; /* rank 1, near overflow */
     g = decompose(a, N, N);
     ck_assert_double_eq_tol(g.values[0] / (N * 1e200), 1, 1e-14);
-    eigen_free(&g);
     for (int i = 0; i < N * N; i++)
         a[i] = 1e-200;
     g = decompose(a, N, N);
     ck_assert_double_eq_tol(g.values[0] / (N * 1e-200), 1, 1e-14);
-    eigen_free(&g);
     /* What is not finite ends. */
     double values[N], scratch[4 * N];
     for (int i = 0; i < N * N; i++)
@@ -387,5 +360,4 @@ TEST(nearest_orthogonal_matrix)
     memset(m, 0, sizeof m);
     linalg_nearest_orthogonal(q, m, N, scratch);
     check_orthogonal(q, N);
-    free(x), free(rows);
 }

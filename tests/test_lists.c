@@ -11,12 +11,11 @@ static const char *const names[] = {"f32", "f16", NULL};
 TEST(lists)
 {
     struct int_list l = {.n = 0};
-    struct err e = {{0}};
-    ck_assert_int_eq(list_ints("--x", "3,1,12", 0, 12, &l, &e), STATUS_OK);
+    must(list_ints("--x", "3,1,12", 0, 12, &l, &failure));
     ck_assert_int_eq(l.n, 3);
     ck_assert_int_eq(l.items[2], 12);
     l.n = 0;
-    ck_assert_int_eq(list_names("--x", "f16,f32", names, &l, &e), STATUS_OK);
+    must(list_names("--x", "f16,f32", names, &l, &failure));
     ck_assert_int_eq(l.items[0], 1);
     ck_assert_int_eq(l.items[1], 0);
 }
@@ -40,34 +39,27 @@ static const char *const bad_lists[] = {
 TEST(bad_list, .loops = (int)(sizeof bad_lists / sizeof *bad_lists))
 {
     struct int_list l = {.n = 0};
-    struct err e = {{0}};
-    ck_assert_int_eq(list_ints("--x", bad_lists[_i], 0, 12, &l, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "--x"));
+    must_fail(STATUS_USAGE, "--x", list_ints("--x", bad_lists[_i], 0, 12, &l, &failure));
 }
 
 TEST(bad_names)
 {
     struct int_list l = {.n = 0};
-    struct err e = {{0}};
-    ck_assert_int_eq(list_names("--type", "f32,q4_k", names, &l, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "q4_k"));
-    ck_assert_ptr_nonnull(strstr(e.text, "f32, f16"));
+    must_fail(STATUS_USAGE, "q4_k", list_names("--type", "f32,q4_k", names, &l, &failure));
+    ck_assert_ptr_nonnull(strstr(failure.text, "f32, f16"));
     l.n = 0;
-    ck_assert_int_eq(list_names("--type", "", names, &l, &e), STATUS_USAGE);
+    ck_assert_int_eq(list_names("--type", "", names, &l, &failure), STATUS_USAGE);
     char long_list[400] = "0";
     for (int i = 1; i <= LIST_MAX; i++)
         sprintf(long_list + strlen(long_list), ",%d", i);
     l.n = 0;
-    ck_assert_int_eq(list_ints("--x", long_list, 0, 1000, &l, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "at most"));
+    must_fail(STATUS_USAGE, "at most", list_ints("--x", long_list, 0, 1000, &l, &failure));
 }
 
 TEST(shapes)
 {
     struct config c;
-    struct err e = {{0}};
-    ck_assert_int_eq(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", arch_at(0), &c, &e),
-                     STATUS_OK);
+    must(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", arch_at(0), &c, &failure));
     ck_assert_int_eq(c.n_layers, 12);
     ck_assert_int_eq(c.d_model, 768);
     ck_assert_int_eq(c.n_heads, 12);
@@ -76,11 +68,11 @@ TEST(shapes)
     ck_assert_int_eq(c.d_ff, 3072);
     ck_assert_int_eq(c.n_vocab, 50257);
     ck_assert_int_eq(c.n_ctx, 4096);
-    ck_assert_int_eq(shape_parse("4x128x8", arch_at(0), &c, &e), STATUS_OK);
+    must(shape_parse("4x128x8", arch_at(0), &c, &failure));
     ck_assert_int_eq(c.d_ff, 512);
     ck_assert_int_eq(c.n_vocab, 50257);
     ck_assert_int_eq(c.n_ctx, 1024);
-    ck_assert_int_eq(shape_parse("4x128x8,ctx=9", arch_at(0), &c, &e), STATUS_OK);
+    must(shape_parse("4x128x8,ctx=9", arch_at(0), &c, &failure));
     ck_assert_int_eq(c.n_ctx, 9);
 }
 
@@ -107,7 +99,5 @@ static const char *const bad_shapes[] = {
 TEST(bad_shape, .loops = (int)(sizeof bad_shapes / sizeof *bad_shapes))
 {
     struct config c;
-    struct err e = {{0}};
-    ck_assert_int_eq(shape_parse(bad_shapes[_i], arch_at(0), &c, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "--shape"));
+    must_fail(STATUS_USAGE, "--shape", shape_parse(bad_shapes[_i], arch_at(0), &c, &failure));
 }

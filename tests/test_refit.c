@@ -14,16 +14,8 @@
 
 static struct opened open_mha(int n_heads, int base)
 {
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = n_heads,
-                                           .n_kv_heads = n_heads,
-                                           .base_kv_heads = base,
-                                           .head_dim = 8,
-                                           .d_ff = 64,
-                                           .n_ctx = CTX,
-                                           .n_vocab = 300,
-                                           .type = TENSOR_F32,
-                                           .seed = 7};
+    const struct checkpoint_shape shape = {SIZES(2, n_heads, n_heads, 8, 64, CTX, 300),
+                                           .base_kv_heads = base, .type = TENSOR_F32, .seed = 7};
     return open_shape(&shape);
 }
 
@@ -51,7 +43,7 @@ static bool valley(void *arg, const double *x, double *value, double *gradient)
 TEST(lbfgs_finds_the_end_of_a_valley, .seconds = 300, .tags = ONE_THREAD)
 {
     enum { N = 10, MEMORY = 5 };
-    double x[N], *scratch = malloc(lbfgs_scratch(N, MEMORY) * sizeof *scratch);
+    double x[N], *scratch = allocated(lbfgs_scratch(N, MEMORY) * sizeof *scratch);
     struct valley v = {.n = N};
     const struct lbfgs p = {
         .n = N, .memory = MEMORY, .evaluations = 400, .evaluate = valley, .arg = &v};
@@ -60,14 +52,13 @@ TEST(lbfgs_finds_the_end_of_a_valley, .seconds = 300, .tags = ONE_THREAD)
     ck_assert_double_lt(lbfgs_minimise(&p, x, scratch), 1e-12);
     for (int i = 0; i < N; i++)
         ck_assert_double_eq_tol(x[i], 1, 1e-5);
-    free(scratch);
 }
 
 TEST(lbfgs_keeps_to_its_evaluations, .seconds = 300, .tags = ONE_THREAD)
 {
     enum { N = 4 };
     double before, last = HUGE_VAL, gradient[N],
-                   *scratch = malloc(lbfgs_scratch(N, 3) * sizeof(double));
+                   *scratch = allocated(lbfgs_scratch(N, 3) * sizeof(double));
     for (int most = 1; most < 30; most++) {
         double x[N] = {-1.2, 1, -1.2, 1};
         struct valley v = {.n = N};
@@ -85,7 +76,6 @@ TEST(lbfgs_keeps_to_its_evaluations, .seconds = 300, .tags = ONE_THREAD)
     const struct lbfgs p = {.n = N, .memory = 3, .evaluations = 9, .evaluate = valley, .arg = &v};
     ck_assert(isnan(lbfgs_minimise(&p, x, scratch)));
     ck_assert_double_eq(x[0], -1.2);
-    free(scratch);
 }
 
 /* --- K/V heads ------------------------------------------------------------------------------- */
@@ -105,9 +95,7 @@ TEST(more_is_not_worse, .loops = SANITIZED ? 2 : N_KINDS, .seconds = 300, .tags 
         if (!a.model->config.shared || refit != CONVERT_REFIT_WO) /* judged by all its layers */
             ck_assert_double_le(lost[0].output, last * (1 + 1e-9));
         last = lost[0].output;
-        close_opened(&b);
     }
-    close_opened(&a);
 }
 
 TEST(nothing_lost_stays_so, .seconds = 300, .tags = ONE_THREAD)
@@ -124,9 +112,7 @@ TEST(nothing_lost_stays_so, .seconds = 300, .tags = ONE_THREAD)
         spec.refit = (enum convert_refit)refit;
         struct opened c = convert_to(&spec, NULL);
         ck_assert_double_lt(logits_apart(&a, &c, &spread), 1e-3);
-        close_opened(&c);
     }
-    close_opened(&a), close_opened(&b);
 }
 
 TEST(kv_heads_layer_by_layer, .seconds = 300, .tags = ONE_THREAD)
@@ -145,11 +131,9 @@ TEST(kv_heads_layer_by_layer, .seconds = 300, .tags = ONE_THREAD)
     ck_assert_double_eq(lost[1].score, 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct convert c;
-        struct err e = {""};
         spec.layer_kv_heads = bad[i];
-        ck_assert_int_eq(convert_run(&spec, &c, &e), STATUS_USAGE);
+        ck_assert_int_eq(convert_run(&spec, &c, &failure), STATUS_USAGE);
     }
-    close_opened(&a), close_opened(&b);
 }
 
 /* Heads that are narrower together than the residual stream, and values that are each wider than
@@ -176,12 +160,10 @@ TEST(heads_of_other_widths, .loops = 2, .seconds = 300, .tags = ONE_THREAD)
     struct convert_layer lost[CONVERT_REFIT_BLOCK + 1][MAX_LAYERS];
     for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_BLOCK; refit++) {
         spec.refit = (enum convert_refit)refit;
-        struct opened b = convert_to(&spec, lost[refit]);
-        close_opened(&b);
+        convert_to(&spec, lost[refit]);
     }
     ck_assert_double_lt(lost[CONVERT_REFIT_BLOCK][0].output,
                         0.9 * lost[CONVERT_REFIT_ALL][0].output);
-    close_opened(&a);
 }
 
 /* Values that are all the same, so that rounding alone makes the moments of heads' results: their
@@ -204,10 +186,8 @@ TEST(values_that_are_constant, .seconds = 300, .tags = ONE_THREAD)
     for (int n = 640; n >= CONVERT_MIN_TOKENS; n -= SANITIZED ? 70 : 7) {
         struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_MEAN), n);
         spec.refit = CONVERT_REFIT_BLOCK;
-        struct opened b = convert_to(&spec, NULL);
-        close_opened(&b);
+        convert_to(&spec, NULL);
     }
-    close_opened(&a);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */
@@ -235,11 +215,9 @@ TEST(progress_ends_at_its_end, .first = SANITIZED ? 2 : 0, .loops = 4, .seconds 
         spec.refit = (enum convert_refit)refit;
         spec.progress = show;
         spec.arg = &shown;
-        struct opened b = convert_to(&spec, NULL);
+        convert_to(&spec, NULL);
         ck_assert_uint_eq(shown.done, shown.all);
-        close_opened(&b);
     }
-    close_opened(&a);
 }
 
 /* --- latent caches --------------------------------------------------------------------------- */
@@ -262,9 +240,7 @@ TEST(full_rank_loses_nothing, .loops = SANITIZED ? 2 : N_KINDS, .seconds = 300, 
     const struct convert_spec spec = latent_spec(&a, ranks);
     if (c->position == POSITION_ROPE) {
         struct convert out;
-        struct err e = {""};
-        ck_assert_int_eq(convert_run(&spec, &out, &e), STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, "rotary") != NULL, "%s", e.text);
+        must_fail(STATUS_USAGE, "rotary", convert_run(&spec, &out, &failure));
     } else {
         double spread;
         struct convert_layer lost[MAX_LAYERS];
@@ -273,9 +249,7 @@ TEST(full_rank_loses_nothing, .loops = SANITIZED ? 2 : N_KINDS, .seconds = 300, 
         ck_assert_str_eq(b.model->config.arch->name, "decode");
         ck_assert_double_lt(logits_apart(&a, &b, &spread), 1e-3 * spread);
         ck_assert_double_lt(lost[0].score + lost[0].output, 1e-5);
-        close_opened(&b);
     }
-    close_opened(&a);
 }
 
 /* Keys and values of all heads that are maps of one head's: 16 numbers a position are enough, one
@@ -298,7 +272,6 @@ TEST(planted_ranks_are_found, .seconds = 300, .tags = ONE_THREAD)
     struct opened d = convert_to(&spec, more);
     ck_assert_double_gt(more[0].score + more[0].output, 1e-4);
     ck_assert_double_gt(logits_apart(&a, &d, &spread), logits_apart(&a, &c, &spread));
-    close_opened(&a), close_opened(&b), close_opened(&c), close_opened(&d);
 }
 
 TEST(cache_bytes_bound_the_ranks, .seconds = 300, .tags = ONE_THREAD)
@@ -306,12 +279,11 @@ TEST(cache_bytes_bound_the_ranks, .seconds = 300, .tags = ONE_THREAD)
     struct opened a = open_mha(8, 0);
     struct convert_spec spec = latent_spec(&a, NULL);
     struct convert out;
-    struct err e = {""};
     size_t bytes;
     spec.cache_bytes = 4 * (16 * 5 + 15);
     spec.refit = CONVERT_REFIT_ALL;
-    ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_OK);
-    ck_assert_msg(convert_run(&spec, &out, &e) == STATUS_OK, "%s", e.text);
+    must(convert_plan(&spec, &bytes, &failure));
+    must(convert_run(&spec, &out, &failure));
     const int ranks[] = {config_latent(&out.config, 0), config_latent(&out.config, 1)};
     ck_assert_int_le(ranks[0] + ranks[1], 80);
     ck_assert_int_ge(ranks[0] + ranks[1], 64);
@@ -319,9 +291,8 @@ TEST(cache_bytes_bound_the_ranks, .seconds = 300, .tags = ONE_THREAD)
     ck_assert_double_gt(out.divergence, 0);
     convert_free(&out);
     spec.cache_bytes = 127;
-    ck_assert_int_eq(convert_run(&spec, &out, &e), STATUS_USAGE);
-    ck_assert_int_eq(convert_plan(&spec, &bytes, &e), STATUS_USAGE);
-    close_opened(&a);
+    ck_assert_int_eq(convert_run(&spec, &out, &failure), STATUS_USAGE);
+    ck_assert_int_eq(convert_plan(&spec, &bytes, &failure), STATUS_USAGE);
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
@@ -337,5 +308,4 @@ TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 3, .seconds = 300)
     spec.n_kv_heads = 2;
     spec.refit = CONVERT_REFIT_BLOCK;
     expect_same_bytes(spec);
-    close_opened(&a);
 }

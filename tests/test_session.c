@@ -81,7 +81,6 @@ TEST(golden_logits, .loops = N_GOLDEN, .seconds = 300)
         }
         free(logits);
     }
-    close_golden(&g);
 }
 
 /* Threads, prefill blocks, stepping and instruction sets: one answer. */
@@ -109,7 +108,6 @@ TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
         }
         free(reference);
     }
-    close_golden(&g);
 }
 
 /* Mean KL divergence of q from p, both logits [n, n_vocab]. */
@@ -139,7 +137,6 @@ TEST(narrow_caches_are_close, .loops = N_GOLDEN, .seconds = 300)
     ck_assert_double_lt(mean_kl(g.logits, q8_0, g.n_tokens, n_vocab), 1e-3);
     free(f16);
     free(q8_0);
-    close_golden(&g);
 }
 
 static struct checkpoint made(const char *name, const struct checkpoint_shape *shape)
@@ -354,7 +351,6 @@ TEST(pools_may_change, .seconds = 300)
     free(expected);
     session_free(s);
     pool_free(pool);
-    close_golden(&g);
 }
 
 /* A GQA model, and the MHA model that has each K/V head copied to all of its group, are the same
@@ -447,7 +443,6 @@ TEST(rewind_replays, .seconds = 300)
     ck_assert_int_eq(memcmp(first, session_logits(s), n_vocab * sizeof *first), 0);
     free(first);
     session_free(s);
-    close_golden(&g);
 }
 
 TEST(refusals_change_nothing, .seconds = 300)
@@ -479,7 +474,6 @@ TEST(refusals_change_nothing, .seconds = 300)
     ck_assert_int_eq(session_feed(s, 0, g.tokens, 1, NULL, &e), STATUS_USAGE);
     ck_assert_ptr_nonnull(strstr(e.text, "12"));
     session_free(s);
-    close_golden(&g);
 }
 
 TEST(plan_is_what_is_taken, .seconds = 300)
@@ -512,7 +506,6 @@ TEST(plan_is_what_is_taken, .seconds = 300)
     ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &e), STATUS_USAGE);
     ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), 3 * 3 * (24 + 32) * 4);
     ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 3 * 6 * (24 + 32) * 2);
-    close_golden(&g);
 }
 
 /* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */

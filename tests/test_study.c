@@ -9,12 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checkpoints.h"
 #include "study/study.h"
 #include "support.h"
 
 static struct config eight_heads(void)
 {
-    struct config c = {.n_layers = 2, .n_heads = 8, .d_model = 32, .d_ff = 32, .n_ctx = 16};
+    struct config c = {SIZES(2, 8, 0, 0, 32, 16, 0), .d_model = 32};
     config_set_arch(&c, arch_at(0));
     c.n_vocab = 256;
     config_complete(&c);
@@ -46,7 +47,7 @@ static void add_cells(struct study_plan *plan, const struct study_cell cell, con
     int n = 0;
     while (shares[n] >= 0)
         n++;
-    ck_assert_int_eq(study_plan_add(plan, cell, shares, n, NULL), STATUS_OK);
+    must(study_plan_add(plan, cell, shares, n, &failure));
 }
 
 static struct study_plan plan_of(const struct wanted *w)
@@ -115,11 +116,12 @@ TEST(steps_are_the_percents_and_at_least_one)
     study_plan_free(&plan);
     plan = w.plan;
     plan.n_steps = 2000000000;
-    struct err e = {""};
     const struct study_cell cell = {.kv_heads = 8, .method = STUDY_MHA};
-    ck_assert_int_eq(study_plan_add(&plan, cell, (const double[]){0, 100}, 2, &e), STATUS_USAGE);
+    ck_assert_int_eq(study_plan_add(&plan, cell, (const double[]){0, 100}, 2, &failure),
+                     STATUS_USAGE);
     study_plan_free(&plan);
-    ck_assert_msg(strstr(e.text, "100% more than 2000000000 steps") != NULL, "%s", e.text);
+    ck_assert_msg(strstr(failure.text, "100% more than 2000000000 steps") != NULL, "%s",
+                  failure.text);
 }
 
 TEST(origins_come_before_what_is_made_from_them)
@@ -204,7 +206,7 @@ TEST(means_are_over_the_seeds_that_are_done)
     }
     struct study_mean *m;
     int n;
-    ck_assert_int_eq(study_means(&plan, &m, &n, NULL), STATUS_OK);
+    must(study_means(&plan, &m, &n, &failure));
     ck_assert_int_eq(n, 3);
     ck_assert_str_eq(m[0].variant, "MHA");
     ck_assert_double_eq(m[0].over_mha, 0);
@@ -259,10 +261,9 @@ static void expect_file(const char *name, const char *content)
     char path[700];
     size_t n;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     ck_assert_msg(n == strlen(content) && memcmp(bytes, content, n) == 0, "%s has '%.*s'", name,
                   (int)n, (const char *)bytes);
-    free(bytes);
 }
 
 TEST(records_come_back_as_they_were)
@@ -274,19 +275,18 @@ TEST(records_come_back_as_they_were)
     again.bits_per_byte = again.seconds = 0;
     again.cache_bytes_per_token = 0;
     begin_folder();
-    ck_assert_int_eq(study_record_read(folder, &again, NULL), STATUS_OK);
+    must(study_record_read(folder, &again, &failure));
     ck_assert(!again.done);
-    ck_assert_int_eq(study_record_write(folder, &cell, NULL), STATUS_OK);
-    ck_assert_int_eq(study_record_read(folder, &again, NULL), STATUS_OK);
+    must(study_record_write(folder, &cell, &failure));
+    must(study_record_read(folder, &again, &failure));
     ck_assert(again.done && again.bits_per_byte == cell.bits_per_byte);
     ck_assert(again.cache_bytes_per_token == 1024 && again.seconds == 0.25);
-    ck_assert_int_eq(study_results_write(folder, NULL), STATUS_OK);
+    must(study_results_write(folder, &failure));
     expect_file("results.jsonl",
                 "{\"cell\": \"s18446744073709551615-gqa2-fit-a0.5\", \"seed\": "
                 "18446744073709551615, \"kv_heads\": 2, \"latent\": 0, \"method\": \"fit\", "
                 "\"taught\": false, \"alpha\": 0.5, \"steps\": 3, \"bits_per_byte\": 2.1, "
                 "\"cache_bytes_per_token\": 1024}\n");
-    scratch_remove();
 }
 
 #define RECORD                                                                                     \
@@ -336,19 +336,18 @@ TEST(damaged_records_are_refused_by_name)
     study_cell_complete(&cell, &c);
     begin_folder();
     put_file("s1-mqa-fit-a5.json", RECORD);
-    ck_assert_int_eq(study_record_read(folder, &cell, NULL), STATUS_OK);
+    must(study_record_read(folder, &cell, &failure));
     ck_assert(cell.done);
     for (size_t i = 0; i < sizeof bent / sizeof *bent; i++) {
         char content[2000];
-        struct err e = {""};
         bend(bent[i][0], bent[i][1], content, sizeof content);
         put_file("s1-mqa-fit-a5.json", content);
-        ck_assert_msg(study_record_read(folder, &cell, &e) == STATUS_BAD_FILE, "taken: %s",
+        ck_assert_msg(study_record_read(folder, &cell, &failure) == STATUS_BAD_FILE, "taken: %s",
                       content);
-        ck_assert_msg(strstr(e.text, "s1-mqa-fit-a5.json") && strstr(e.text, bent[i][2]), "%s",
-                      e.text);
+        ck_assert_msg(strstr(failure.text, "s1-mqa-fit-a5.json") &&
+                          strstr(failure.text, bent[i][2]),
+                      "%s", failure.text);
     }
-    scratch_remove();
 }
 
 TEST(records_of_latent_caches_say_their_rank)
@@ -360,56 +359,48 @@ TEST(records_of_latent_caches_say_their_rank)
                               .method = STUDY_LATENT,
                               .bits_per_byte = 2.5,
                               .cache_bytes_per_token = 96};
-    struct err e = {""};
     study_cell_complete(&cell, &c);
     begin_folder();
-    ck_assert_int_eq(study_record_write(folder, &cell, NULL), STATUS_OK);
+    must(study_record_write(folder, &cell, &failure));
     expect_file("s1-mla12-latent-a0.json",
                 "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 12, "
                 "\"method\": \"latent\", \"taught\": false, \"alpha\": 0, \"steps\": 0, "
                 "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
-    ck_assert_int_eq(study_record_read(folder, &cell, &e), STATUS_OK);
+    must(study_record_read(folder, &cell, &failure));
     ck_assert(cell.done && cell.cache_bytes_per_token == 96);
     cell.latent = 13; /* the name is that of 12 still */
-    ck_assert_int_eq(study_record_read(folder, &cell, &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, "expected the figures") != NULL, "%s", e.text);
-    scratch_remove();
+    must_fail(STATUS_BAD_FILE, "expected the figures", study_record_read(folder, &cell, &failure));
 }
 
 /* Others may have put anything beside them; what is called as a record is must be one. */
 TEST(results_have_every_record_and_nothing_else)
 {
-    struct err e = {""};
     begin_folder();
     put_file("s1-mqa-fit-a5.json", RECORD);
     put_file("study.json", "anything");
     put_file("notes.json", "{}");
     put_file("s1-mqa-fit-a5.part.gguf", "x");
-    ck_assert_int_eq(study_results_write(folder, &e), STATUS_OK);
+    must(study_results_write(folder, &failure));
     expect_file("results.jsonl",
                 "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 0, "
                 "\"method\": \"fit\", \"taught\": false, \"alpha\": 5, \"steps\": 50, "
                 "\"bits_per_byte\": 2.5, "
                 "\"cache_bytes_per_token\": 512}\n");
     put_file("s2-mqa-fit-a5.json", RECORD);
-    ck_assert_int_eq(study_results_write(folder, &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, "s2-mqa-fit-a5.json") != NULL, "%s", e.text);
-    scratch_remove();
+    must_fail(STATUS_BAD_FILE, "s2-mqa-fit-a5.json", study_results_write(folder, &failure));
 }
 
 TEST(a_folder_belongs_to_one_study)
 {
-    struct err e = {""};
     begin_folder();
-    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 5"), &e), STATUS_OK);
+    must(study_settings_keep(folder, text_of("--steps 5"), &failure));
     expect_file("study.json", "{\"settings\": \"--steps 5\"}\n");
-    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 5"), &e), STATUS_OK);
-    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 6"), &e), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, "expected '--steps 6', found '--steps 5'") != NULL, "%s", e.text);
+    must(study_settings_keep(folder, text_of("--steps 5"), &failure));
+    must_fail(STATUS_USAGE, "expected '--steps 6', found '--steps 5'",
+              study_settings_keep(folder, text_of("--steps 6"), &failure));
     put_file("study.json", "{\"settings\": 5}");
-    ck_assert_int_eq(study_settings_keep(folder, text_of("--steps 5"), &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, "study.json") != NULL, "%s", e.text);
-    scratch_remove();
+    must_fail(STATUS_BAD_FILE, "study.json",
+              study_settings_keep(folder, text_of("--steps 5"), &failure));
 }
 
 /* Of another process; one's own are no hindrance, and other names are other locks. */
@@ -418,8 +409,8 @@ TEST(a_cell_is_one_runs_at_once)
     const char *dir = scratch_path("");
     int fd;
     bool taken;
-    ck_assert_int_eq(study_lock_open(dir, &fd, NULL), STATUS_OK);
-    ck_assert_int_eq(study_lock_try(fd, "s1-mha-a0", &taken, NULL), STATUS_OK);
+    must(study_lock_open(dir, &fd, &failure));
+    must(study_lock_try(fd, "s1-mha-a0", &taken, &failure));
     ck_assert(taken);
     for (int other = 0; other < 3; other++) {
         if (other == 2)
@@ -438,5 +429,4 @@ TEST(a_cell_is_one_runs_at_once)
         ck_assert_int_eq(WEXITSTATUS(ended), other > 0);
     }
     close(fd);
-    scratch_remove();
 }

@@ -12,7 +12,6 @@ static void print(enum table_format format, const char *expected)
 {
     struct descriptor o;
     struct report t;
-    struct err e = {""};
     output_begin(&o);
     report_begin(&t, format, columns, 3, &o.out);
     report_string(&t, "a,\"|\n");
@@ -21,7 +20,7 @@ static void print(enum table_format format, const char *expected)
     report_string(&t, "é");
     report_null(&t);
     report_double(&t, (double)NAN, "%.2f");
-    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, expected);
 }
 
@@ -75,13 +74,12 @@ TEST(no_form_has_control_characters, .loops = 5)
     };
     struct descriptor o;
     struct report t;
-    struct err e = {""};
     output_begin(&o);
     report_begin(&t, (enum table_format)_i, columns, 3, &o.out);
     report_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
     report_u64(&t, 1);
     report_double(&t, 0.5, "%.2f");
-    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, expected[_i]);
 }
 
@@ -91,10 +89,9 @@ TEST(no_rows, .loops = 5)
                                            "name,n,x\n", "[]\n", ""};
     struct descriptor o;
     struct report t;
-    struct err e = {""};
     output_begin(&o);
     report_begin(&t, (enum table_format)_i, columns, 3, &o.out);
-    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, expected[_i]);
 }
 
@@ -102,17 +99,16 @@ TEST(hostile_cells)
 {
     struct descriptor o;
     struct report t;
-    struct err e = {""};
     output_begin(&o);
     report_begin(&t, TABLE_ALIGNED, columns, 1, &o.out);
     report_text(&t, (struct text){"\x1b]0;x\0\xff", 7});
-    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, "name\n\\x1b]0;x\\x00\\xff\n");
     output_begin(&o);
     report_begin(&t, TABLE_CSV, columns, 2, &o.out);
     report_text(&t, (struct text){"\xff", 1});
     report_string(&t, " lead");
-    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, "name,n\n\xef\xbf\xbd,\" lead\"\n");
 }
 
@@ -172,12 +168,11 @@ TEST(reports, .loops = 5)
     };
     struct descriptor o;
     struct report r;
-    struct err e = {""};
     output_begin(&o);
     report_begin(&r, (enum table_format)_i, fields, REPORT_LENGTH(fields), &o.out);
     for (int i = 0; i < 2; i++)
         report_row(&r, &samples[i]);
-    ck_assert_int_eq(report_end(&r, &e), STATUS_OK);
+    must(report_end(&r, &failure));
     output_is(&o, expected[_i]);
 }
 
@@ -189,11 +184,10 @@ TEST(one_struct)
     struct descriptor o;
     struct report t;
     struct json j;
-    struct err e = {""};
     output_begin(&o);
     report_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
     report_properties(&t, fields, REPORT_LENGTH(fields), &samples[1]);
-    ck_assert_int_eq(report_end(&t, &e), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, "what                          value\n"
                   "name                        unnamed\n"
                   "n                                 0\n"
@@ -239,7 +233,7 @@ static void print_wide(enum table_format format, int width, bool colours, int n_
     report_begin(&t, format, wide, REPORT_LENGTH(wide), &o.out);
     for (int i = 0; i < n_rows; i++)
         report_row(&t, &wide_rows[i]);
-    ck_assert_int_eq(report_end(&t, NULL), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, expected);
 }
 
@@ -289,7 +283,7 @@ TEST(one_row_goes_downwards)
     o.out.columns = 32;
     report_begin(&t, TABLE_ALIGNED, wide, REPORT_LENGTH(wide), &o.out);
     report_row(&t, &row);
-    ck_assert_int_eq(report_end(&t, NULL), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, "name    some words that are more\n"
                   "        than a line can take\n"
                   "first   1\nsecond  2\nthird   3\n");
@@ -318,7 +312,7 @@ static void print_broken(bool list, const char *text, const char *expected)
     report_string(&t, text);
     report_string(&t, "b");
     report_string(&t, "few");
-    ck_assert_int_eq(report_end(&t, NULL), STATUS_OK);
+    must(report_end(&t, &failure));
     output_is(&o, expected);
 }
 

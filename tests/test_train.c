@@ -62,24 +62,6 @@ TEST(adamw_follows_the_paper)
 
 /* --- learning -------------------------------------------------------------------------------- */
 
-/* A text of one window is learned by heart. */
-TEST(one_window_is_learned)
-{
-    struct run r = make_run("out.gguf");
-    const struct text one = {"the quick brown fox jumps", 25};
-    r.spec.texts = &one;
-    r.spec.val_fraction = 0;
-    r.spec.weight_decay = 0;
-    r.spec.dropout = 0;
-    r.spec.n_steps = 150;
-    r.spec.lr = 0.02;
-    r.spec.batch = 1;
-    run_well(&r);
-    ck_assert(r.first_loss > 5 && r.last_loss < 0.02);
-    ck_assert_int_eq(r.evals, 0);
-    scratch_remove();
-}
-
 TEST(held_out_text_is_predicted_better)
 {
     struct run r = make_run("out.gguf");
@@ -89,55 +71,34 @@ TEST(held_out_text_is_predicted_better)
     run_well(&r);
     ck_assert_int_eq(r.steps, 100);
     ck_assert_msg(r.best < 2, "%f", r.best);
-    struct checkpoint c;
-    struct err e = {""};
-    const enum status s = checkpoint_open(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &c, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    struct checkpoint c = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
     ck_assert_int_eq(c.model->config.n_kv_heads, 1);
     ck_assert_int_eq(tokenizer_n_tokens(c.tokenizer), 270);
-    checkpoint_close(&c);
-    scratch_remove();
 }
 
 /* A source of another type and with its own output matrix, and a teacher. */
 TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
 {
     struct run r = make_run("out.gguf");
-    char source[512];
-    snprintf(source, sizeof source, "%s", scratch_path("source.gguf"));
-    const struct checkpoint_shape shape = {.n_layers = 1,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 1,
-                                           .head_dim = 8,
-                                           .d_ff = 16,
-                                           .n_ctx = 40,
-                                           .n_vocab = 260,
-                                           .type = TENSOR_F16,
-                                           .no_biases = 1,
-                                           .seed = 4};
+    const char *source = scratch_path("source.gguf");
+    const struct checkpoint_shape shape = {SIZES(1, 2, 1, 8, 16, 40, 260), .type = TENSOR_F16,
+                                           .no_biases = 1, .seed = 4};
     write_checkpoint(source, &shape);
-    struct checkpoint from;
-    struct err e = {""};
-    ck_assert_int_eq(checkpoint_open(source, CHECKPOINT_TOKENIZER, &from, &e), STATUS_OK);
+    struct checkpoint from = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
     r.spec.from = r.spec.teacher = from.gguf;
     r.spec.teacher_share = 0.1;
     r.spec.out = r.out;
     r.spec.arg = &r;
-    ck_assert_int_eq(trainer_open(&r.spec, &r.trainer, &e), STATUS_OK);
+    must(trainer_open(&r.spec, &r.trainer, &failure));
     ck_assert(trainer_plan(r.trainer)->widened);
-    ck_assert_int_eq(trainer_run(r.trainer, &e), STATUS_OK);
+    must(trainer_run(r.trainer, &failure));
     trainer_free(r.trainer);
     ck_assert_int_eq(r.evals, 4); /* also before the first step */
     ck_assert(r.last_loss < r.first_loss);
-    struct checkpoint out;
-    ck_assert_int_eq(checkpoint_open(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &out, &e),
-                     STATUS_OK);
+    struct checkpoint out = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
     ck_assert_int_eq(out.model->config.n_ctx, 40);
     ck_assert(!out.model->tied);
     ck_assert_ptr_null(out.model->blocks[0].w[ROLE_FFN_UP].matrix.bias);
-    checkpoint_close(&out);
-    checkpoint_close(&from);
-    scratch_remove();
 }
 
 /* A teacher alone: the student's gradient vanishes where it already says the same. */
@@ -145,9 +106,7 @@ TEST(own_teacher_changes_nothing)
 {
     struct run first = make_run("first.gguf");
     run_well(&first);
-    struct checkpoint from;
-    struct err e = {""};
-    ck_assert_int_eq(checkpoint_open(first.out, CHECKPOINT_TOKENIZER, &from, &e), STATUS_OK);
+    struct checkpoint from = opened_checkpoint(first.out, CHECKPOINT_TOKENIZER);
     struct run r = make_run("out.gguf");
     r.spec.from = r.spec.teacher = from.gguf;
     r.spec.teacher_share = 1;
@@ -156,27 +115,9 @@ TEST(own_teacher_changes_nothing)
     r.spec.lr = 1e-9;
     run_well(&r);
     ck_assert_double_eq_tol(r.best, first.best, 1e-5);
-    checkpoint_close(&from);
-    scratch_remove();
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
-
-TEST(same_files_for_any_threads)
-{
-    struct run one = make_run("one.gguf");
-    run_well(&one);
-    static const int threads[] = {2, 3, 5, 8};
-    for (int i = 0; i < 4; i++) {
-        struct run many = make_run("many.gguf");
-        struct err e = {""};
-        ck_assert_int_eq(pool_create(threads[i], &many.spec.pool, &e), STATUS_OK);
-        run_well(&many);
-        pool_free(many.spec.pool);
-        assert_same_run(&one, &many);
-    }
-    scratch_remove();
-}
 
 /* Interrupted after each number of steps, and then resumed: with OUT best and last. */
 TEST(resumed_is_uninterrupted, .loops = 2)
@@ -186,24 +127,20 @@ TEST(resumed_is_uninterrupted, .loops = 2)
     run_well(&whole);
     for (int stop_at = 0; stop_at < 12; stop_at += SANITIZED ? 4 : 1) {
         struct run parts = make_run("parts.gguf");
-        struct err e = {""};
         parts.spec.keep_last = _i;
-        parts.stop_at = stop_at;
-        ck_assert_int_eq(run(&parts, &e), STATUS_INTERRUPTED);
+        run_until(&parts, stop_at);
         ck_assert_int_eq(parts.steps, stop_at);
         ck_assert_int_eq(access(parts.out, F_OK), 0);
         parts.spec.seed_given = false; /* the state has it */
         parts.spec.seed = 1234;
-        const enum status s = resume(&parts, &e);
-        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", stop_at, e.text);
+        const enum status s = resume(&parts, &failure);
+        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", stop_at, failure.text);
         assert_same_run(&whole, &parts);
     }
     /* One that is at its end has nothing left to do. */
-    struct err e = {""};
     whole.steps = 0;
-    ck_assert_int_eq(resume(&whole, &e), STATUS_OK);
+    must(resume(&whole, &failure));
     ck_assert_int_eq(whole.steps, 0);
-    scratch_remove();
 }
 
 /* A crash between OUT and OUT.state leaves an older state: it comes to the same end. */
@@ -212,19 +149,16 @@ TEST(older_state_comes_to_the_same)
     struct run whole = make_run("whole.gguf");
     run_well(&whole);
     struct run early = make_run("out.gguf");
-    struct err e = {""};
-    early.stop_at = 2;
-    ck_assert_int_eq(run(&early, &e), STATUS_INTERRUPTED);
+    run_until(&early, 2);
     char command[1300];
     snprintf(command, sizeof command, "cp '%s.state' '%s.old'", early.out, early.out);
     ck_assert_int_eq(system(command), 0);
-    ck_assert_int_eq(resume(&early, &e), STATUS_OK);
+    must(resume(&early, &failure));
     early.best = HUGE_VAL;
     snprintf(command, sizeof command, "mv '%s.old' '%s.state'", early.out, early.out);
     ck_assert_int_eq(system(command), 0);
-    ck_assert_int_eq(resume(&early, &e), STATUS_OK);
+    must(resume(&early, &failure));
     assert_same_run(&whole, &early);
-    scratch_remove();
 }
 
 /* --- trouble --------------------------------------------------------------------------------- */
@@ -232,13 +166,10 @@ TEST(older_state_comes_to_the_same)
 TEST(loss_that_is_not_finite_keeps_the_last_save)
 {
     struct run r = make_run("out.gguf");
-    struct err e = {""};
-    r.stop_at = 4;
-    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    run_until(&r, 4);
     size_t n, m;
-    unsigned char *before = read_file(r.out, &n);
-    struct checkpoint from;
-    ck_assert_int_eq(checkpoint_open(r.out, CHECKPOINT_TOKENIZER, &from, &e), STATUS_OK);
+    unsigned char *before = (unsigned char *)file_text(r.out, &n);
+    struct checkpoint from = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER);
     struct run wild = make_run("out.gguf");
     wild.spec.from = from.gguf;
     wild.spec.lr = 1e30;
@@ -246,15 +177,10 @@ TEST(loss_that_is_not_finite_keeps_the_last_save)
     wild.spec.clip = 0;
     wild.spec.val_fraction = 0;
     wild.spec.save_every = 100;
-    ck_assert_int_eq(run(&wild, &e), STATUS_FAILED);
-    ck_assert_ptr_nonnull(strstr(e.text, "loss after step 1 is"));
-    ck_assert_ptr_nonnull(strstr(e.text, "--lr"));
-    unsigned char *after = read_file(r.out, &m);
+    must_fail(STATUS_FAILED, "loss after step 1 is", run(&wild, &failure));
+    ck_assert_ptr_nonnull(strstr(failure.text, "--lr"));
+    unsigned char *after = (unsigned char *)file_text(r.out, &m);
     ck_assert(n == m && memcmp(before, after, n) == 0);
-    free(before);
-    free(after);
-    checkpoint_close(&from);
-    scratch_remove();
 }
 
 /* While OUT's folder is away nothing can be written; then it is back. */
@@ -284,18 +210,14 @@ TEST(failed_save_is_told_and_tried_again)
     run_well(&r);
     ck_assert_int_eq(r.not_saved, 1);
     assert_same_run(&whole, &r);
-    scratch_remove();
 }
 
 TEST(last_save_that_fails_is_an_error)
 {
     struct run r = make_run("out.gguf");
-    struct err e = {""};
     strcat(r.out, "/no/such/out.gguf");
-    ck_assert_int_eq(run(&r, &e), STATUS_FAILED);
-    ck_assert_ptr_nonnull(strstr(e.text, "out.gguf"));
+    must_fail(STATUS_FAILED, "out.gguf", run(&r, &failure));
     ck_assert_int_eq(r.steps, 12);
-    scratch_remove();
 }
 
 /* --- refusals -------------------------------------------------------------------------------- */
@@ -315,7 +237,6 @@ TEST(short_text_is_refused_with_the_least_length)
     refused(&whole, STATUS_USAGE, "at least 25 bytes, found 24");
     shorter.len = 0;
     refused(&whole, STATUS_USAGE, "at least 25 bytes, found 0");
-    scratch_remove();
 }
 
 TEST(impossible_values_are_refused)
@@ -329,144 +250,62 @@ TEST(impossible_values_are_refused)
     r = make_run("out.gguf");
     r.spec.resume = true;
     refused(&r, STATUS_USAGE, "there is no");
-    scratch_remove();
-}
-
-static void change(struct train_spec *s, int what)
-{
-    static const struct text other = {words, TEXT_LEN - 1};
-    switch (what) {
-    case 0:
-        s->n_steps = 13;
-        break;
-    case 1:
-        s->lr = 4e-3;
-        break;
-    case 2:
-        s->seed = 10;
-        break;
-    case 3:
-        s->texts = &other;
-        break;
-    case 4:
-        s->shape.d_ff = 48;
-        break;
-    case 5:
-        s->keep_last = true;
-        break;
-    default:
-        s->clip = 0.5;
-    }
-}
-
-TEST(state_of_another_run_is_refused, .loops = 7)
-{
-    static const char *const messages[] = {
-        "--steps 12, not 13", "--lr 0.003, not 0.004", "--seed 9, not 10", "the text was not",
-        "the model's shape",  "--eval-every was not",  "--clip 1, not 0.5"};
-    struct run r = make_run("out.gguf");
-    struct err e = {""};
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
-    struct run other = make_run("out.gguf");
-    other.spec.resume = true;
-    change(&other.spec, _i);
-    refused(&other, STATUS_USAGE, messages[_i]);
-    scratch_remove();
 }
 
 TEST(teacher_of_another_vocabulary_is_refused)
 {
     struct run r = make_run("out.gguf");
-    char source[512];
-    snprintf(source, sizeof source, "%s", scratch_path("teacher.gguf"));
-    const struct checkpoint_shape shape = {.n_layers = 1,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 2,
-                                           .head_dim = 4,
-                                           .d_ff = 8,
-                                           .n_ctx = 40,
-                                           .n_vocab = 257,
-                                           .seed = 4};
+    const char *source = scratch_path("teacher.gguf");
+    const struct checkpoint_shape shape = {SIZES(1, 2, 2, 4, 8, 40, 257), .seed = 4};
     write_checkpoint(source, &shape);
-    struct checkpoint teacher;
-    struct err e = {""};
-    ck_assert_int_eq(checkpoint_open(source, CHECKPOINT_TOKENIZER, &teacher, &e), STATUS_OK);
+    struct checkpoint teacher = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
     r.spec.teacher = teacher.gguf;
     refused(&r, STATUS_USAGE, "of 256 tokens; found 257");
-    checkpoint_close(&teacher);
-    scratch_remove();
 }
 
 TEST(missing_out_is_refused)
 {
     struct run r = make_run("out.gguf");
-    struct err e = {""};
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    run_until(&r, 6);
     ck_assert_int_eq(remove(r.out), 0);
     r.steps = 0;
     r.spec.resume = true;
     refused(&r, STATUS_FAILED, "best checkpoint so far (of step 5)");
-    scratch_remove();
-}
-
-static void put_another(const char *path)
-{
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs("another file", f), 0);
-    ck_assert_int_eq(fclose(f), 0);
 }
 
 TEST(another_file_in_place_of_out_is_refused)
 {
     struct run r = make_run("out.gguf");
-    struct err e = {""};
     run_well(&r);
-    put_another(r.out);
-    ck_assert_int_eq(resume(&r, &e), STATUS_FAILED);
-    ck_assert_msg(strstr(e.text, "is not the best checkpoint of this run"), "%s", e.text);
-    scratch_remove();
-}
-
-static void write_bytes(const char *path, const unsigned char *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(bytes, 1, n, f), n);
-    ck_assert_int_eq(fclose(f), 0);
+    put_bytes(r.out, "another file", 12);
+    must_fail(STATUS_FAILED, "is not the best checkpoint of this run", resume(&r, &failure));
 }
 
 /* Cut anywhere, or with any bit of the header and some of the rest flipped. */
 TEST(damaged_state_is_refused)
 {
     struct run r = make_run("out.gguf");
-    struct err e = {""};
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    run_until(&r, 6);
     char path[600];
     size_t n;
     snprintf(path, sizeof path, "%s.state", r.out);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     r.spec.resume = true;
     for (size_t len = 0; len < n; len += len < 260 ? 20 : n / 7) {
-        write_bytes(path, bytes, len);
+        put_bytes(path, bytes, len);
         r.steps = 0;
         refused(&r, STATUS_BAD_FILE, ".state");
     }
     for (size_t at = 0; at < n; at += at < 250 ? 3 : n / 9) {
         bytes[at] ^= (unsigned char)(1 << at % 8);
-        write_bytes(path, bytes, n);
+        put_bytes(path, bytes, n);
         bytes[at] ^= (unsigned char)(1 << at % 8);
         r.steps = 0;
-        const enum status s = run(&r, &e);
+        const enum status s = run(&r, &failure);
         ck_assert_msg(s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED,
                       "byte %zu: %d", at, s);
         ck_assert_int_eq(r.steps, 0);
     }
-    free(bytes);
-    scratch_remove();
 }
 
 /* The fuzzer's: a loss below 0 was taken from the state. None is less, so the resumed run never
@@ -475,23 +314,19 @@ TEST(impossible_best_loss_in_a_state_is_refused)
 {
     static const double losses[] = {-1, -HUGE_VAL, (double)NAN};
     struct run r = make_run("out.gguf");
-    struct err e = {""};
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    run_until(&r, 6);
     char path[600];
     size_t n;
     snprintf(path, sizeof path, "%s.state", r.out);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     r.spec.resume = true;
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         /* Behind magic, version, identity, step and best step. */
         memcpy(bytes + (2 + STATE_FIELDS + 2) * 8, &losses[i], sizeof losses[i]);
-        write_bytes(path, bytes, n);
+        put_bytes(path, bytes, n);
         r.steps = 0;
         refused(&r, STATUS_BAD_FILE, "damaged: it claims a best loss of");
     }
-    free(bytes);
-    scratch_remove();
 }
 
 /* The fuzzer's: with keep_last, a run that was done and whose OUT was then lost or replaced was
@@ -499,23 +334,19 @@ TEST(impossible_best_loss_in_a_state_is_refused)
 TEST(done_run_resumed_writes_its_lost_out_again)
 {
     struct run r = make_run("out.gguf");
-    struct err e = {""};
     size_t n, n_again;
     r.spec.keep_last = true;
     run_well(&r);
-    unsigned char *bytes = read_file(r.out, &n);
+    unsigned char *bytes = (unsigned char *)file_text(r.out, &n);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(remove(r.out), 0);
         if (i == 1)
-            put_another(r.out);
-        ck_assert_msg(resume(&r, &e) == STATUS_OK, "%s", e.text);
-        unsigned char *again = read_file(r.out, &n_again);
+            put_bytes(r.out, "another file", 12);
+        must(resume(&r, &failure));
+        unsigned char *again = (unsigned char *)file_text(r.out, &n_again);
         ck_assert_uint_eq(n_again, n);
         ck_assert_mem_eq(again, bytes, n);
-        free(again);
     }
-    free(bytes);
-    scratch_remove();
 }
 
 /* Leaves the process `more` bytes of address space; not under sanitizers, which need their own. */
@@ -538,31 +369,22 @@ TEST(layers_that_the_file_lacks_take_no_memory)
 {
     static const char key[] = "gpt2.block_count";
     const char *path = scratch_path("many.gguf");
-    const struct checkpoint_shape shape = {.n_layers = 1,
-                                           .n_heads = 1,
-                                           .n_kv_heads = 1,
-                                           .head_dim = 4,
-                                           .d_ff = 4,
-                                           .n_ctx = 4,
-                                           .n_vocab = 4,
-                                           .no_tokenizer = 1};
+    const struct checkpoint_shape shape = {SIZES(1, 1, 1, 4, 4, 4, 4), .no_tokenizer = 1};
     const uint32_t layers = CONFIG_MAX_LAYERS;
     struct config config;
     struct param_list list;
     struct gguf *g;
-    struct err e = {""};
     size_t n;
     write_checkpoint(path, &shape);
-    unsigned char *bytes = read_file(path, &n), *at = memmem(bytes, n, key, strlen(key));
+    unsigned char *bytes = (unsigned char *)file_text(path, &n),
+                  *at = memmem(bytes, n, key, strlen(key));
     ck_assert_ptr_nonnull(at);
     memcpy(at + strlen(key) + 4, &layers, sizeof layers);
-    ck_assert_int_eq(gguf_parse(bytes, n, &g, &e), STATUS_OK);
-    ck_assert_msg(config_read(g, &config, &e) == STATUS_OK, "%s", e.text);
+    must(gguf_parse(bytes, n, &g, &failure));
+    must(config_read(g, &config, &failure));
     ck_assert_int_eq(config.n_layers, CONFIG_MAX_LAYERS);
     limit_memory(32 << 20);
-    ck_assert_int_eq(param_list_create(&list, &config, g, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "tensor blk.1.attn_norm.weight: missing");
+    ck_assert_int_eq(param_list_create(&list, &config, g, &failure), STATUS_BAD_FILE);
+    ck_assert_str_eq(failure.text, "tensor blk.1.attn_norm.weight: missing");
     gguf_free(g);
-    free(bytes);
-    scratch_remove();
 }

@@ -60,15 +60,6 @@ static struct run run_of(int i, const char *out)
     return r;
 }
 
-static struct checkpoint open_checkpoint(const char *path, unsigned what)
-{
-    struct checkpoint c;
-    struct err e = {""};
-    const enum status s = checkpoint_open(path, what, &c, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
-    return c;
-}
-
 /* --- learning -------------------------------------------------------------------------------- */
 
 static void assert_kinds(const struct config *found, const struct config *c)
@@ -87,17 +78,15 @@ static void assert_kinds(const struct config *found, const struct config *c)
 static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
 {
     const int n = (int)t.len - 1, n_vocab = c->model->config.n_vocab;
-    struct err e = {""};
     struct session *s;
     int32_t tokens[64];
-    float *logits = malloc((size_t)(n * n_vocab) * sizeof *logits);
+    float *logits = allocated((size_t)(n * n_vocab) * sizeof *logits);
     ck_assert_int_lt(n, 64);
-    ck_assert_ptr_nonnull(logits);
     for (int i = 0; i < n; i++)
         tokens[i] = (unsigned char)t.data[i]; /* plain bytes are their own ids */
     const struct session_params params = {.block = 0};
-    ck_assert_int_eq(session_create(c->model, &params, NULL, &s, &e), STATUS_OK);
-    ck_assert_int_eq(session_feed(s, 0, tokens, n, logits, &e), STATUS_OK);
+    must(session_create(c->model, &params, NULL, &s, &failure));
+    must(session_feed(s, 0, tokens, n, logits, &failure));
     for (int i = 0; i < n; i++) {
         const float *row = logits + (size_t)i * (size_t)n_vocab;
         int best = 0;
@@ -106,7 +95,6 @@ static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
         ck_assert_msg(best == (unsigned char)t.data[i + 1], "after %d tokens: %d", i + 1, best);
     }
     session_free(s);
-    free(logits);
 }
 
 TEST(one_window_is_learned_and_the_engine_says_it, .loops = N_TRAINED, .tags = TAKES_LONG)
@@ -122,11 +110,9 @@ TEST(one_window_is_learned_and_the_engine_says_it, .loops = N_TRAINED, .tags = T
     r.spec.batch = 1;
     run_well(&r);
     ck_assert_msg(r.first_loss > 5 && r.last_loss < 0.03, "%f", r.last_loss);
-    struct checkpoint c = open_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
+    struct checkpoint c = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
     assert_kinds(&c.model->config, &r.spec.shape);
     assert_knows_by_heart(&c, one);
-    checkpoint_close(&c);
-    scratch_remove();
 }
 
 /* A share of the loss that asks for all tokens alike keeps the others from becoming unlikely. */
@@ -145,7 +131,6 @@ TEST(smoothed_labels_keep_their_share)
     run_well(&r);
     /* At the optimum the right one of 256 has 0.8 + 0.2 / 256. */
     ck_assert_double_eq_tol(r.last_loss, -log(0.8 + 0.2 / 256), 0.03);
-    scratch_remove();
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
@@ -153,77 +138,56 @@ TEST(smoothed_labels_keep_their_share)
 TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
 {
     struct run whole = run_of(_i, "whole.gguf"), parts = run_of(_i, "parts.gguf");
-    struct err e = {""};
     run_well(&whole);
-    parts.stop_at = 7;
-    ck_assert_int_eq(run(&parts, &e), STATUS_INTERRUPTED);
-    ck_assert_int_eq(pool_create(3, &parts.spec.pool, &e), STATUS_OK);
-    ck_assert_msg(resume(&parts, &e) == STATUS_OK, "%s", e.text);
+    run_until(&parts, 7);
+    must(pool_create(2 + _i % 7, &parts.spec.pool, &failure));
+    must(resume(&parts, &failure));
     pool_free(parts.spec.pool);
     assert_same_run(&whole, &parts);
-    scratch_remove();
 }
 
-static void change_kind(struct train_spec *s, int what)
-{
-    switch (what) {
-    case 0:
-        s->shape.norm = NORM_RMS;
-        break;
-    case 1:
-        s->shape.placement = PLACEMENT_AFTER;
-        break;
-    case 2:
-        s->shape.position = POSITION_NONE;
-        break;
-    case 3:
-        s->shape.ffn = FFN_SWIGLU;
-        break;
-    case 4:
-        s->shape.no_biases = true;
-        break;
-    case 5:
-        s->shape.shared = true;
-        break;
-    case 6:
-        s->shape.embedding_scale = 2;
-        break;
-    case 7:
-        s->attn_dropout = 0.2;
-        break;
-    case 8:
-        s->label_smoothing = 0;
-        break;
-    default:
-        s->shape.layer_kv_heads[1] = 1;
-        s->shape.n_kv_heads = 2;
+/* What makes another run of one: a member of its spec. */
+#define CHANGED(type, member, value, message)                                                      \
+    {                                                                                              \
+        offsetof(struct train_spec, member), sizeof(type), &(const type){value}, message           \
     }
-}
+static const struct text shorter_text = {words, TEXT_LEN - 1};
+static const struct {
+    size_t at, size;
+    const void *value;
+    const char *message;
+} changes[] = {
+    CHANGED(int, n_steps, 13, "--steps 12, not 13"),
+    CHANGED(double, lr, 4e-3, "--lr 0.003, not 0.004"),
+    CHANGED(uint64_t, seed, 10, "--seed 9, not 10"),
+    CHANGED(const struct text *, texts, &shorter_text, "the text was not"),
+    CHANGED(int, shape.d_ff, 48, "the model's shape was not the same"),
+    CHANGED(bool, keep_last, true, "--eval-every was not"),
+    CHANGED(double, clip, 0.5, "--clip 1, not 0.5"),
+    CHANGED(int, shape.norm, NORM_RMS, "--norm layer, not rms"),
+    CHANGED(int, shape.placement, PLACEMENT_AFTER, "--placement before, not after"),
+    CHANGED(int, shape.position, POSITION_NONE, "--position sinusoidal, not none"),
+    CHANGED(int, shape.ffn, FFN_SWIGLU, "--ffn relu, not swiglu"),
+    CHANGED(bool, shape.no_biases, true, "--no-bias was not the same"),
+    CHANGED(bool, shape.shared, true, "--share-layers was not the same"),
+    CHANGED(float, shape.embedding_scale, 2, "the model's shape was not the same"),
+    CHANGED(double, attn_dropout, 0.2, "--attn-dropout 0.1, not 0.2"),
+    CHANGED(double, label_smoothing, 0, "--label-smoothing 0.1, not 0"),
+    CHANGED(int, shape.layer_kv_heads[1], 1, "the model's shape was not the same"),
+};
+#define N_CHANGES ((int)(sizeof changes / sizeof *changes))
 
-TEST(state_of_another_kind_is_refused, .loops = 10)
+TEST(state_of_another_run_is_refused, .loops = N_CHANGES)
 {
-    static const char *const messages[] = {
-        "--norm layer, not rms",
-        "--placement before, not after",
-        "--position sinusoidal, not none",
-        "--ffn relu, not swiglu",
-        "--no-bias was not the same",
-        "--share-layers was not the same",
-        "the model's shape was not the same",
-        "--attn-dropout 0.1, not 0.2",
-        "--label-smoothing 0.1, not 0",
-        "the model's shape was not the same",
-    };
     struct run r = run_of(2, "out.gguf");
-    struct err e = {""};
     r.spec.shape.placement = PLACEMENT_BEFORE;
     struct run other = r;
-    r.stop_at = 6;
-    ck_assert_int_eq(run(&r, &e), STATUS_INTERRUPTED);
+    run_until(&r, 6);
     other.spec.resume = true;
-    change_kind(&other.spec, _i);
-    refused(&other, STATUS_USAGE, messages[_i]);
-    scratch_remove();
+    memcpy((char *)&other.spec + changes[_i].at, changes[_i].value, changes[_i].size);
+    if (other.spec.shape.layer_kv_heads[1])
+        other.spec.shape.n_kv_heads = 2;
+    refused(&other, STATUS_USAGE, changes[_i].message);
 }
 
 /* --- training further ------------------------------------------------------------------------ */
@@ -241,26 +205,20 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
 {
     struct run r = make_run("out.gguf");
     const struct config c = config_of(_i), other = config_of((_i + 1) % N_TRAINED);
-    char source[512], teacher[512];
-    snprintf(source, sizeof source, "%s", scratch_path("source.gguf"));
-    snprintf(teacher, sizeof teacher, "%s", scratch_path("teacher.gguf"));
+    const char *source = scratch_path("source.gguf"), *teacher = scratch_path("teacher.gguf");
     write_config_checkpoint_as(source, &c, CONFIG_ROPE_FACTORS);
     write_config_checkpoint(teacher, &other);
-    struct checkpoint from = open_checkpoint(source, CHECKPOINT_TOKENIZER);
-    struct checkpoint taught = open_checkpoint(teacher, CHECKPOINT_TOKENIZER);
+    struct checkpoint from = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
+    struct checkpoint taught = opened_checkpoint(teacher, CHECKPOINT_TOKENIZER);
     r.spec.from = from.gguf;
     r.spec.teacher = taught.gguf;
     r.spec.teacher_share = 0.2;
     run_well(&r);
     ck_assert_msg(r.last_loss < r.first_loss, "%f, then %f", r.first_loss, r.last_loss);
-    struct checkpoint out = open_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
+    struct checkpoint out = opened_checkpoint(r.out, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL);
     assert_kinds(&out.model->config, &c);
     if (c.position == POSITION_ROPE)
         assert_same_tensor(from.gguf, out.gguf, "rope_freqs.weight");
-    checkpoint_close(&out);
-    checkpoint_close(&taught);
-    checkpoint_close(&from);
-    scratch_remove();
 }
 
 /* Writes a checkpoint of the llama preset with one tensor more, of 256 or 4 floats x. */
@@ -268,13 +226,12 @@ static void write_with_tensor(const char *path, const char *name, int n, float x
 {
     const struct config c = config_of(1);
     struct gguf_writer *w;
-    struct err e = {""};
     float numbers[256];
     write_config_checkpoint(path, &c);
-    struct checkpoint whole = open_checkpoint(path, CHECKPOINT_TOKENIZER);
+    struct checkpoint whole = opened_checkpoint(path, CHECKPOINT_TOKENIZER);
     for (int i = 0; i < 256; i++)
         numbers[i] = x;
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    must(gguf_writer_create(&w, &failure));
     for (size_t i = 0; i < whole.gguf->n_pairs; i++)
         gguf_add_value(w, whole.gguf->pairs[i].key, &whole.gguf->pairs[i].value);
     for (size_t i = 0; i < whole.gguf->n_tensors; i++) {
@@ -284,9 +241,8 @@ static void write_with_tensor(const char *path, const char *name, int n, float x
     gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){(uint64_t)n}, numbers);
     char more[600];
     snprintf(more, sizeof more, "%s.more", path);
-    ck_assert_int_eq(gguf_write(w, more, &e), STATUS_OK);
+    must(gguf_write(w, more, &failure));
     gguf_writer_free(w);
-    checkpoint_close(&whole);
     ck_assert_int_eq(rename(more, path), 0);
 }
 
@@ -299,17 +255,14 @@ TEST(what_training_cannot_go_on_with_is_refused, .loops = 4)
         float x;
     } tensors[] = {{"output.bias", 256, 0.5f}, {"rope_freqs.weight", 4, 0}};
     struct run r = make_run("out.gguf");
-    char source[512];
-    snprintf(source, sizeof source, "%s", scratch_path("source.gguf"));
+    const char *source = scratch_path("source.gguf");
     write_with_tensor(source, tensors[_i % 2].name, tensors[_i % 2].n, tensors[_i % 2].x);
-    struct checkpoint file = open_checkpoint(source, CHECKPOINT_TOKENIZER);
+    struct checkpoint file = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
     if (_i < 2)
         r.spec.from = file.gguf;
     else
         r.spec.teacher = file.gguf;
     refused(&r, STATUS_BAD_FILE, tensors[_i % 2].name);
-    checkpoint_close(&file);
-    scratch_remove();
 }
 
 /* --- first weights --------------------------------------------------------------------------- */
@@ -318,16 +271,15 @@ TEST(what_training_cannot_go_on_with_is_refused, .loops = 4)
  * of them. */
 static double deviation_of(const struct config *c, enum tensor_role role, float *first)
 {
-    struct err e = {""};
     struct param_list list;
     struct arena arena = {0};
     struct optimizer o;
-    ck_assert_int_eq(param_list_create(&list, c, NULL, &e), STATUS_OK);
+    must(param_list_create(&list, c, NULL, &failure));
     for (int pass = 0; pass < 2; pass++) {
         o = (struct optimizer){.list = &list};
         optimizer_take(&o, &arena, c);
         if (pass == 0)
-            ck_assert_int_eq(arena_allocate(&arena, "test", &e), STATUS_OK);
+            must(arena_allocate(&arena, "test", &failure));
     }
     struct rng r;
     rng_seed(&r, 1, 0);

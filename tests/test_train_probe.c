@@ -52,10 +52,8 @@ static void make_source(void)
 static struct probed make_probed(const char *out)
 {
     struct probed p = {.run = make_run(out), .stop_in_trial = -1};
-    struct err e = {""};
-    char path[512];
-    snprintf(path, sizeof path, "%s", scratch_path("source.gguf"));
-    ck_assert_int_eq(checkpoint_open(path, CHECKPOINT_TOKENIZER, &p.from, &e), STATUS_OK);
+    const char *path = scratch_path("source.gguf");
+    must(checkpoint_open(path, CHECKPOINT_TOKENIZER, &p.from, &failure));
     p.run.spec.from = p.from.gguf;
     p.run.spec.lr = 0;
     p.run.spec.dropout = 0;
@@ -79,9 +77,7 @@ static enum status run_probed(struct probed *p, struct err *e)
 
 static void run_probed_well(struct probed *p)
 {
-    struct err e = {""};
-    const enum status s = run_probed(p, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(run_probed(p, &failure));
 }
 
 /* --- what it does ---------------------------------------------------------------------------- */
@@ -263,7 +259,7 @@ TEST(any_threads_try_and_take_the_same, .before_all = make_source, .after_all = 
     run_probed_well(&one);
     for (int n = SANITIZED ? 5 : 2; n <= 5; n += 3) {
         struct probed many = make_probed("many.gguf");
-        ck_assert_int_eq(pool_create(n, &many.run.spec.pool, NULL), STATUS_OK);
+        must(pool_create(n, &many.run.spec.pool, &failure));
         run_probed_well(&many);
         pool_free(many.run.spec.pool);
         assert_same_run(&one.run, &many.run);
@@ -282,19 +278,18 @@ TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD,
     run_probed_well(&whole);
     for (int told = whole.n; told >= 0; told -= SANITIZED ? whole.n : 2) {
         struct probed parts = make_probed("parts.gguf");
-        struct err e = {""};
         parts.run.spec.keep_last = _i;
         parts.stop_in_trial = told;
         if (told == whole.n) { /* all were told: in the steps that follow */
             parts.stop_in_trial = -1;
             parts.run.stop_at = 7;
         }
-        ck_assert_int_eq(run_probed(&parts, &e), STATUS_INTERRUPTED);
+        ck_assert_int_eq(run_probed(&parts, &failure), STATUS_INTERRUPTED);
         parts.run.spec.resume = true;
         parts.stop_in_trial = parts.run.stop_at = -1;
         parts.n = parts.n_chosen = 0;
-        const enum status s = run_probed(&parts, &e);
-        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", told, e.text);
+        const enum status s = run_probed(&parts, &failure);
+        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", told, failure.text);
         assert_same_run(&whole.run, &parts.run);
         ck_assert_int_eq(parts.n_chosen, told < whole.n); /* one that was chosen is kept */
         checkpoint_close(&parts.from);
@@ -311,21 +306,18 @@ TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD, .before_all = ma
 {
     static const double rates[] = {-1e-4, (double)NAN, HUGE_VAL, 11, 0};
     struct probed p = make_probed("out.gguf");
-    struct err e = {""};
     char path[600];
     size_t n;
     p.run.stop_at = 3;
-    ck_assert_int_eq(run_probed(&p, &e), STATUS_INTERRUPTED);
+    ck_assert_int_eq(run_probed(&p, &failure), STATUS_INTERRUPTED);
     snprintf(path, sizeof path, "%s.state", p.run.out);
-    unsigned char *bytes = read_file(path, &n);
+    unsigned char *bytes = (unsigned char *)file_text(path, &n);
     p.run.spec.resume = true;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
         FILE *f = fopen(path, "wb");
         ck_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-        ck_assert_int_eq(run_probed(&p, &e), STATUS_BAD_FILE);
-        ck_assert_msg(strstr(e.text, "damaged: it claims") != NULL, "%s", e.text);
+        must_fail(STATUS_BAD_FILE, "damaged: it claims", run_probed(&p, &failure));
     }
-    free(bytes);
     checkpoint_close(&p.from);
 }

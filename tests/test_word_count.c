@@ -7,8 +7,7 @@
 
 static void add(struct word_count *c, struct text word)
 {
-    struct err e = {{0}};
-    ck_assert_msg(word_count_add(c, word, &e) == STATUS_OK, "%s", e.text);
+    must(word_count_add(c, word, &failure));
 }
 
 TEST(words_are_listed_by_first_occurrence)

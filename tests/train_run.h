@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "checkpoints.h"
 #include "support.h"
 #include "train/train.h"
 
@@ -83,15 +84,7 @@ static inline struct run make_run(const char *out)
     r.spec = (struct train_spec){
         .texts = &text,
         .n_texts = 1,
-        .shape = {.arch = arch_at(0),
-                  .n_layers = 2,
-                  .n_heads = 2,
-                  .n_kv_heads = 1,
-                  .head_dim = 8,
-                  .d_model = 16,
-                  .d_ff = 32,
-                  .n_ctx = 24,
-                  .n_vocab = 256,
+        .shape = {SIZES(2, 2, 1, 8, 32, 24, 256), .arch = arch_at(0), .d_model = 16,
                   .norm_eps = 1e-5f},
         .n_steps = 12,
         .batch = 3,
@@ -129,9 +122,13 @@ static inline enum status run(struct run *r, struct err *e)
 
 static inline void run_well(struct run *r)
 {
-    struct err e = {""};
-    const enum status s = run(r, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    must(run(r, &failure));
+}
+
+static inline void run_until(struct run *r, int stop_at)
+{
+    r->stop_at = stop_at;
+    must_fail(STATUS_INTERRUPTED, "", run(r, &failure));
 }
 
 static inline enum status resume(struct run *r, struct err *e)
@@ -146,13 +143,11 @@ static inline void assert_same_file(const char *a, const char *b, const char *su
     char path[600];
     size_t n, m;
     snprintf(path, sizeof path, "%s%s", a, suffix);
-    unsigned char *x = read_file(path, &n);
+    unsigned char *x = (unsigned char *)file_text(path, &n);
     snprintf(path, sizeof path, "%s%s", b, suffix);
-    unsigned char *y = read_file(path, &m);
+    unsigned char *y = (unsigned char *)file_text(path, &m);
     ck_assert_uint_eq(n, m);
     ck_assert_msg(memcmp(x, y, n) == 0, "%s%s differs", b, suffix);
-    free(x);
-    free(y);
 }
 
 static inline void assert_same_run(const struct run *a, const struct run *b)
@@ -164,10 +159,7 @@ static inline void assert_same_run(const struct run *a, const struct run *b)
 /* Fails before the first step. */
 static inline void refused(struct run *r, enum status expected, const char *message)
 {
-    struct err e = {""};
-    const enum status s = run(r, &e);
-    ck_assert_msg(s == expected, "%d instead of %d: %s", s, expected, e.text);
-    ck_assert_msg(strstr(e.text, message) != NULL, "\"%s\" lacks \"%s\"", e.text, message);
+    must_fail(expected, message, run(r, &failure));
     ck_assert_int_eq(r->steps, 0);
 }
 

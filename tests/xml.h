@@ -5,6 +5,7 @@
 #define TESTS_XML_H
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -18,6 +19,18 @@ static inline int count(const char *text, const char *what)
         n++;
     return n;
 }
+
+/* expect_counts(text, "3 <path", "0 nan", "+ title"): how often each is there; +: at least once. */
+static inline void expect_count_list(const char *text, const char *const *expected)
+{
+    for (; *expected; expected++) {
+        char *what;
+        const bool any = **expected == '+';
+        const int n = (int)strtol(*expected, &what, 10), found = count(text, what + 1 + any);
+        ck_assert_msg(any ? found > 0 : found == n, "%d times, not %s", found, *expected);
+    }
+}
+#define expect_counts(text, ...) expect_count_list(text, (const char *const[]){__VA_ARGS__, NULL})
 
 static inline const char *check_entity(const char *at)
 {
