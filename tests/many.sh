@@ -178,7 +178,7 @@ END
 run generate "$model" --prompts "$dir/bad.jsonl" -n 3
 note "bad objects: exit 1" is_code 1
 note "bad objects: all are there" [ "$(lines "$out")" -eq 6 ]
-note "an id again" has "$out" '"id": "a", "prompt": "y", "error": "line 2: \"id\": expected another one for each line, found that of line 1"'
+note "an id again" has "$out" '"id": "a", "prompt": "y", "text"'
 note "an empty line" has "$out" '{"index": 2, "id": null, "error": "line 3: JSON at byte 0'
 note "a wrong type" has "$out" '{"index": 3, "id": "b", "error": "line 4: \"prompt\" at byte'
 note "an unknown key" has "$out" 'expected one of the keys id, prompt, n, seed, stop'

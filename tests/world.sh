@@ -241,7 +241,7 @@ overwritten() {
         dd of="$dir/m.gguf" bs=64k conv=notrunc 2>/dev/null
 }
 clear_work
-changed cut_short 3 "m.gguf: the file was cut short"
+changed cut_short 3 "a file was cut short"
 note "cut short: nothing is written" holds_only ""
 clear_work
 changed deleted 0 ""

@@ -177,7 +177,6 @@ static enum status run_import(const struct invocation *inv, const void *values, 
     if (o->type)
         TRY(runtime_weight_type(o->type, &type, e));
     TRY(path_new(o->out, o->force, e));
-    signals_mapping(in);
     TRY(refuse_gguf(in, e));
     TRY(import_open(in, &options, &im, e));
     enum status s = write_import(o, im, type, e);

@@ -2,8 +2,8 @@
  * generate_many - many prompts continued side by side: a JSON line for each on standard output, in
  * the order of the prompts, as soon as all before it are out.
  *
- * What is in memory does not grow with the number of prompts but for their ids (see id_set.h): they
- * are read as slots become vacant, and a slot waits when too much waits for an earlier line.
+ * What is in memory does not grow with the number of prompts: they are read as slots become vacant,
+ * and a slot waits when too much waits for an earlier line.
  */
 #ifndef DECODE_CLI_GENERATE_MANY_H
 #define DECODE_CLI_GENERATE_MANY_H

@@ -1,6 +1,5 @@
 #include "cli/source.h"
 
-#include "cli/signals.h"
 #include "exchange/import.h"
 
 static enum status import_to_memory(const char *path, struct file_map *out, struct err *e)
@@ -18,7 +17,6 @@ static enum status import_to_memory(const char *path, struct file_map *out, stru
 enum status source_open(const char *path, struct file_map *out, struct err *e)
 {
     bool is_other;
-    signals_mapping(path);
     TRY(import_is_for(path, &is_other, e));
     return is_other ? import_to_memory(path, out, e) : file_map_open(out, path, e);
 }

@@ -9,8 +9,7 @@
 
 /*
  * The GGUF file at `path`, mapped; or, of a checkpoint of another format, the one that it becomes,
- * in memory. Messages name the path, also the one should a file be cut short while it is in use
- * (signals_mapping). The failures of file_map_open and import_open.
+ * in memory. Messages name the path. The failures of file_map_open and import_open.
  */
 enum status source_open(const char *path, struct file_map *out, struct err *e);
 

@@ -3,7 +3,6 @@
 #include <limits.h>
 
 #include "cli/common.h"
-#include "cli/signals.h"
 
 #define DEFAULT_LR    1e-3
 #define DEFAULT_SHARE 0.5
@@ -95,7 +94,5 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
         spec->teacher_share = DEFAULT_SHARE;
     TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
     spec->teacher = teacher->gguf;
-    if (further) /* from here on it may be either */
-        signals_mapping(NULL);
     return STATUS_OK;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/siphash.h"
 
 struct word_slot {
     uint32_t tag;  /* the other half of the hash: most strangers are told without a look */
