@@ -54,6 +54,15 @@ static inline bool text_ends_with(struct text a, const char *end)
     return a.len >= len && memcmp(a.data + a.len - len, end, len) == 0;
 }
 
+/* Cuts the first n <= rest->len bytes off *rest and returns them. */
+static inline struct text text_cut(struct text *rest, size_t n)
+{
+    const struct text first = {rest->data, n};
+    rest->data += n;
+    rest->len -= n;
+    return first;
+}
+
 /* For printf's "%.*s": the length as an int, cut at 200 so that hostile names stay short. */
 static inline int text_width(struct text a)
 {
@@ -103,10 +112,7 @@ size_t utf8_encode(uint32_t code, char out[4]);
 /* Cuts that character off *rest, nonempty: returns its bytes. */
 static inline struct text utf8_next(struct text *rest, uint32_t *code)
 {
-    const struct text first = {rest->data, utf8_decode(*rest, code)};
-    rest->data += first.len;
-    rest->len -= first.len;
-    return first;
+    return text_cut(rest, utf8_decode(*rest, code));
 }
 
 /* Whether it is a control character (general category Cc: C0, delete and C1) or turns the direction

@@ -217,6 +217,7 @@ static bool next_id(struct id_reader *r)
 static enum status read_ids(const char *option, struct id_reader r, int n_ids, struct id_list *list,
                             struct err *e)
 {
+    TRY(id_list_start(list, e));
     while (next_id(&r)) {
         const char *end = r.at + strcspn(r.at, r.printed ? ID_ENDS : ",");
         uint64_t id;
@@ -232,7 +233,7 @@ static enum status read_ids(const char *option, struct id_reader r, int n_ids, s
         r.after_comma = *r.at == ',';
         r.at += r.after_comma;
     }
-    return id_list_finish(list, e);
+    return STATUS_OK;
 }
 
 static enum status ids_of(const char *option, struct id_reader r, int n_ids, int32_t **ids,

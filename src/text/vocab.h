@@ -39,15 +39,44 @@ enum vocab_notation {
     VOCAB_RAW,    /* whatever it is, taken as it is */
 };
 
-struct vocab_entry;
+/* --- an index of texts ----------------------------------------------------------------------- */
+
+/*
+ * Sorted rather than hashed: there are no collisions for a hostile file to arrange. The first eight
+ * bytes as a number settle most comparisons without a look at the text.
+ */
+struct indexed {
+    uint64_t head;
+    struct text text;            /* borrowed */
+    const struct indexed *start; /* the longest one before this that it starts with; NULL: none */
+    int32_t id;
+    int32_t rank; /* of equal texts the lower rank comes first, then the lower id */
+};
+
+/* Zeroed at first; immutable after text_index_sort. */
+struct text_index {
+    struct indexed *list; /* [n] sorted */
+    size_t n, cap;
+};
+
+/* STATUS_NO_MEMORY. */
+enum status text_index_add(struct text_index *x, struct text text, int32_t id, int rank,
+                           struct err *e);
+void text_index_sort(struct text_index *x);
+/* The first of this text, or NULL. */
+const struct indexed *text_index_find(const struct text_index *x, struct text text);
+/* The first of the longest text that `text` starts with, or NULL. Time O(log n) comparisons. */
+const struct indexed *text_index_longest(const struct text_index *x, struct text text);
+void text_index_free(struct text_index *x); /* legal on a zeroed struct and twice */
+
+/* --- a vocabulary ---------------------------------------------------------------------------- */
 
 struct vocab {
-    int n;               /* tokens */
-    char *bytes;         /* of all tokens, one after another */
-    size_t *start;       /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
-    unsigned char *type; /* [n] enum token_type */
-    struct vocab_entry *sorted; /* private to vocab_find; NULL after vocab_end_finding */
-    int n_sorted;
+    int n;                   /* tokens */
+    char *bytes;             /* of all tokens, one after another */
+    size_t *start;           /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
+    unsigned char *type;     /* [n] enum token_type */
+    struct text_index names; /* private to vocab_find; empty after vocab_end_finding */
 };
 
 /*
@@ -99,8 +128,8 @@ struct id_list {
 /* id >= 0 (asserted). STATUS_NO_MEMORY; the list is as it was then. */
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e);
 
-/* Shrinks the list to what it has; an empty one has memory too. STATUS_NO_MEMORY. */
-enum status id_list_finish(struct id_list *list, struct err *e);
+/* For lists that may stay empty: ids is not NULL then either. */
+enum status id_list_start(struct id_list *list, struct err *e);
 
 /* A tokenizer as keys. Everything is borrowed. */
 struct vocab_keys {
