@@ -119,6 +119,7 @@ static enum status index_specials(struct tokenizer *t, struct err *e)
         t->starts_special[(unsigned char)bytes.data[0]] = true;
     }
     text_index_sort(&t->specials);
+    text_index_link(&t->specials);
     return STATUS_OK;
 }
 

@@ -76,6 +76,10 @@ void text_index_sort(struct text_index *x)
 {
     if (x->n > 0)
         qsort(x->list, x->n, sizeof *x->list, compare_indexed);
+}
+
+void text_index_link(struct text_index *x)
+{
     /* What starts a text comes before it, and starts all that lie between the two: so it is the one
      * before, or one that starts that. */
     for (size_t i = 1; i < x->n; i++)

@@ -53,7 +53,7 @@ struct indexed {
     int32_t rank; /* of equal texts the lower rank comes first, then the lower id */
 };
 
-/* Zeroed at first; immutable after text_index_sort. */
+/* Zeroed at first; immutable when sorted, and linked where wanted. */
 struct text_index {
     struct indexed *list; /* [n] sorted */
     size_t n, cap;
@@ -63,9 +63,12 @@ struct text_index {
 enum status text_index_add(struct text_index *x, struct text text, int32_t id, int rank,
                            struct err *e);
 void text_index_sort(struct text_index *x);
+/* Finds what each text of a sorted one starts with. */
+void text_index_link(struct text_index *x);
 /* The first of this text, or NULL. */
 const struct indexed *text_index_find(const struct text_index *x, struct text text);
-/* The first of the longest text that `text` starts with, or NULL. Time O(log n) comparisons. */
+/* The first of the longest text that `text` starts with, or NULL; after text_index_link. Time
+ * O(log n) comparisons. */
 const struct indexed *text_index_longest(const struct text_index *x, struct text text);
 void text_index_free(struct text_index *x); /* legal on a zeroed struct and twice */
 
