@@ -173,10 +173,9 @@ static enum status number_spellings(struct builder *b, int32_t *n_symbols, struc
         const struct indexed s = x->list[i];
         const bool again = n > 0 && text_equal(x->list[n - 1].text, s.text);
         if (again && s.id != NOT_A_TOKEN)
-            return err_bad_file(e,
-                                "%s: expected each token once, found tokens %d and %d to be '%.*s'",
-                                TOKENS_KEY, x->list[n - 1].id, s.id, text_width(s.text),
-                                s.text.data);
+            return err_bad_file(
+                e, "%s: expected each token once, found tokens %d and %d to be '%.*s'", TOKENS_KEY,
+                x->list[n - 1].id, s.id, text_width(s.text), s.text.data);
         if (again)
             continue;
         x->list[n] = s;
@@ -282,8 +281,8 @@ static enum status cut_token(struct builder *b, const struct indexed *token,
         if (!pairs)
             return err_no_memory(e, "merges", (b->n_pairs + 1) * sizeof *pairs);
         b->pairs = pairs;
-        pairs[b->n_pairs++] = (struct symbol_pair){starts[n - 1]->id, end->id,
-                                                   rank_of(b, token->id), token->id};
+        pairs[b->n_pairs++] =
+            (struct symbol_pair){starts[n - 1]->id, end->id, rank_of(b, token->id), token->id};
     }
     return STATUS_OK;
 }
