@@ -132,19 +132,6 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e)
     return s;
 }
 
-enum status file_map_own(struct file_map *f, size_t len, unsigned char **bytes, struct err *e)
-{
-    assert(len > 0);
-    *f = (struct file_map){0};
-    *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (*bytes == MAP_FAILED) {
-        *bytes = NULL;
-        return err_no_memory(e, "a file in memory", len);
-    }
-    *f = (struct file_map){.data = *bytes, .len = len, .own = true};
-    return STATUS_OK;
-}
-
 /* munmap and madvise take what they do not write through as a plain pointer. */
 static void *address_of(const unsigned char *p)
 {
@@ -153,7 +140,9 @@ static void *address_of(const unsigned char *p)
 
 void file_map_close(struct file_map *f)
 {
-    if (f->data)
+    if (f->own)
+        free(address_of(f->data));
+    else if (f->data)
         munmap(address_of(f->data), f->len);
     *f = (struct file_map){0};
 }
@@ -176,18 +165,15 @@ enum status file_map_make_private(const struct file_map *f, size_t len, struct e
 
 void file_map_release(const struct file_map *f, const void *data, size_t len)
 {
-    const unsigned char *from = data;
     const long page = sysconf(_SC_PAGESIZE);
-    if (!f->data || (f->own && !f->once) || page <= 0 || from < f->data ||
-        (size_t)(from - f->data) > f->len)
+    const uintptr_t mask = (uintptr_t)page - 1, from = (uintptr_t)data;
+    const uintptr_t start = (uintptr_t)f->data, end = start + f->len;
+    if (!f->data || (f->own && !f->once) || page <= 0 || from < start || from > end)
         return;
-    const size_t begin = (size_t)(from - f->data);
-    if (len > f->len - begin)
-        len = f->len - begin;
-    const size_t mask = (size_t)page - 1;
-    const size_t first = (begin + mask) & ~mask, end = (begin + len) & ~mask;
-    if (first < end)
-        madvise(address_of(f->data + first), end - first, MADV_DONTNEED);
+    const uintptr_t to = len < end - from ? from + len : end;
+    const uintptr_t first = (from + mask) & ~mask, last = to & ~mask;
+    if (first < last)
+        madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
 /* Like read, but waits: another process may have made our standard input non-blocking. */

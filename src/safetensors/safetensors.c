@@ -11,8 +11,6 @@
 
 #include "base/checked.h"
 #include "base/little.h"
-#include "base/name_index.h"
-#include "json/read.h"
 #include "json/write.h"
 
 #define LENGTH_BYTES 8
@@ -67,12 +65,6 @@ bool safetensors_measure(const struct safetensors_dtype *dtype, int n_dims, cons
 }
 
 /* --- reading a tensor ------------------------------------------------------------------------ */
-
-struct safetensors_index {
-    struct json_reader json; /* the names' memory */
-    struct safetensors_tensor *tensors;
-    struct name_index by_name;
-};
 
 struct reader {
     const unsigned char *data; /* of the tensors */
@@ -193,7 +185,7 @@ static enum status read_tensors(struct reader *r, const struct json_node *header
 {
     const size_t most = header->n;
     struct safetensors_tensor *tensors = calloc(most + !most, sizeof *tensors);
-    s->tensors = s->index->tensors = tensors;
+    s->tensors = tensors;
     if (!tensors)
         return err_no_memory(r->e, "the table of tensors", most * sizeof *tensors);
     for (const struct json_node *c = NULL; (c = json_child(header, c));) {
@@ -207,9 +199,7 @@ static enum status read_tensors(struct reader *r, const struct json_node *header
         }
     }
     TRY(check_places(r, tensors, s->n_tensors));
-    size_t first, second; /* none is twice: keys are unique */
-    return name_index_build(&s->index->by_name, tensors, sizeof *tensors, s->n_tensors, &first,
-                            &second, r->e);
+    return name_index_records(&s->by_name, tensors, sizeof *tensors, s->n_tensors, r->e);
 }
 
 /* --- reading a file -------------------------------------------------------------------------- */
@@ -242,7 +232,7 @@ static enum status read_file(const unsigned char *bytes, size_t len, struct safe
     const struct json_node *root = NULL;
     TRY(find_header(bytes, len, &header, e));
     s->head_bytes = LENGTH_BYTES + header.len;
-    TRY(err_in(e, json_read(&s->index->json, header, &limits, &root, e), "the header"));
+    TRY(err_in(e, json_read(&s->json, header, &limits, &root, e), "the header"));
     TRY(err_in(e, json_expect(root, JSON_OBJECT, e), "the header"));
     struct reader r = {.data = bytes + s->head_bytes, .len = len - s->head_bytes, .e = e};
     return read_tensors(&r, root, s);
@@ -251,11 +241,10 @@ static enum status read_file(const unsigned char *bytes, size_t len, struct safe
 enum status safetensors_parse(const void *bytes, size_t len, struct safetensors **out,
                               struct err *e)
 {
-    struct safetensors *s = calloc(1, sizeof *s + sizeof *s->index);
+    struct safetensors *s = calloc(1, sizeof *s);
     *out = NULL;
     if (!s)
-        return err_no_memory(e, "the safetensors reader", sizeof *s + sizeof *s->index);
-    s->index = (struct safetensors_index *)(s + 1);
+        return err_no_memory(e, "the safetensors reader", sizeof *s);
     const enum status status = read_file(bytes, len, s, e);
     if (status == STATUS_OK)
         *out = s;
@@ -284,16 +273,16 @@ void safetensors_free(struct safetensors *s)
 {
     if (!s)
         return;
-    name_index_free(&s->index->by_name);
-    json_reader_free(&s->index->json);
-    free(s->index->tensors);
+    name_index_free(&s->by_name);
+    json_reader_free(&s->json);
+    free(s->tensors);
     free(s);
 }
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, struct text name)
 {
-    const size_t i = name_index_find(&s->index->by_name, name);
-    return i < s->n_tensors ? &s->tensors[i] : NULL;
+    const struct indexed *found = name_index_find(&s->by_name, name);
+    return found ? &s->tensors[found->id] : NULL;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

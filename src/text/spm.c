@@ -75,7 +75,7 @@ struct builder {
     const struct gguf_value *scores; /* NULL: all are equal */
     /* The tokens that merging makes, and the characters that one of them begins or ends with; each
      * with its symbol for an id, which is NOT_A_TOKEN until all are known. */
-    struct text_index spellings;
+    struct name_index spellings;
     const struct indexed **end; /* of each the longest other one that it ends with, or NULL */
     bool has_char[256];         /* of one byte, among them */
     struct symbol_pair *pairs;
@@ -119,7 +119,7 @@ static enum status add_char(struct builder *b, struct text c, struct err *e)
     if (c.len == 1 && *has)
         return STATUS_OK;
     *has |= c.len == 1;
-    return text_index_add(&b->spellings, c, NOT_A_TOKEN, 0, e);
+    return name_index_add(&b->spellings, c, NOT_A_TOKEN, 0, e);
 }
 
 /* A token, and what of it may be a character of the text that it is merged from: its first one, and
@@ -130,7 +130,7 @@ static enum status add_token(struct builder *b, struct text name, int32_t id, st
     size_t n;
     (void)next_run(true, &rest, &n);
     b->spm->cuts = b->spm->cuts && rest.len == 0;
-    TRY(text_index_add(&b->spellings, name, id, 0, e));
+    TRY(name_index_add(&b->spellings, name, id, 0, e));
     TRY(add_char(b, char_at(name), e));
     for (size_t len = 1; len <= CHAR_MAX_LEN && len < name.len; len++) {
         const struct text tail = {name.data + name.len - len, len};
@@ -163,12 +163,12 @@ static enum status read_spellings(struct builder *b, const struct gguf *g, struc
 /* Leaves each spelling once, and gives those that are no tokens the symbols behind the tokens. */
 static enum status number_spellings(struct builder *b, int32_t *n_symbols, struct err *e)
 {
-    struct text_index *x = &b->spellings;
+    struct name_index *x = &b->spellings;
     size_t n = 0;
     *n_symbols = b->vocab->n;
     if (x->n >= (size_t)(INT32_MAX - 1 - b->vocab->n))
         return err_no_memory(e, "vocabulary", SIZE_MAX);
-    text_index_sort(x);
+    name_index_sort(x);
     for (size_t i = 0; i < x->n; i++) {
         const struct indexed s = x->list[i];
         const bool again = n > 0 && text_equal(x->list[n - 1].text, s.text);
@@ -184,7 +184,7 @@ static enum status number_spellings(struct builder *b, int32_t *n_symbols, struc
         n++;
     }
     x->n = n;
-    text_index_link(x);
+    name_index_link(x);
     ++*n_symbols; /* all other characters */
     return STATUS_OK;
 }
@@ -235,7 +235,7 @@ static int compare_backwards(const void *left, const void *right)
     return (a.len > b.len) - (a.len < b.len);
 }
 
-/* Finds what each one ends with as text_index_link does what it starts with. */
+/* Finds what each one ends with as name_index_link does what it starts with. */
 static enum status link_ends(struct builder *b, struct err *e)
 {
     const struct indexed *list = b->spellings.list, **back;
@@ -289,7 +289,7 @@ static enum status cut_token(struct builder *b, const struct indexed *token,
 
 static enum status find_pairs(struct builder *b, struct err *e)
 {
-    const struct text_index *x = &b->spellings;
+    const struct name_index *x = &b->spellings;
     const struct indexed **starts = calloc(x->n + 1, sizeof *starts);
     if (!starts)
         return err_no_memory(e, "merges", (x->n + 1) * sizeof *starts);
@@ -320,7 +320,7 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     *s = (struct spm){.n_tokens = v->n, .cuts = true};
     struct builder b = {.spm = s, .vocab = v};
     const enum status status = build(&b, g, e);
-    text_index_free(&b.spellings);
+    name_index_free(&b.spellings);
     free(b.end);
     free(b.pairs);
     return status;

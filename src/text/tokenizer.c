@@ -24,7 +24,7 @@ struct kind {
 struct tokenizer {
     const struct kind *kind;
     struct vocab vocab;
-    struct text_index specials; /* control, user-defined and unknown tokens */
+    struct name_index specials; /* control, user-defined and unknown tokens */
     bool starts_special[256];   /* some of them starts with this byte */
     struct bpe bpe;
     const struct pretokenizer *pre; /* of bpe */
@@ -115,11 +115,11 @@ static enum status index_specials(struct tokenizer *t, struct err *e)
         const struct text bytes = vocab_bytes(&t->vocab, id);
         if (type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED && type != TOKEN_UNKNOWN)
             continue;
-        TRY(text_index_add(&t->specials, bytes, id, 0, e));
+        TRY(name_index_add(&t->specials, bytes, id, 0, e));
         t->starts_special[(unsigned char)bytes.data[0]] = true;
     }
-    text_index_sort(&t->specials);
-    text_index_link(&t->specials);
+    name_index_sort(&t->specials);
+    name_index_link(&t->specials);
     return STATUS_OK;
 }
 
@@ -174,7 +174,7 @@ void tokenizer_free(struct tokenizer *t)
     vocab_free(&t->vocab);
     bpe_free(&t->bpe);
     spm_free(&t->spm);
-    text_index_free(&t->specials);
+    name_index_free(&t->specials);
     free(t);
 }
 
@@ -246,7 +246,7 @@ static const struct indexed *next_special(const struct tokenizer *t, struct text
     for (; len < rest->len && !special; len += !special)
         if (t->starts_special[(unsigned char)rest->data[len]])
             special =
-                text_index_longest(&t->specials, (struct text){rest->data + len, rest->len - len});
+                name_index_longest(&t->specials, (struct text){rest->data + len, rest->len - len});
     *part = text_cut(rest, len);
     return special;
 }

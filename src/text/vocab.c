@@ -15,115 +15,6 @@
 /* Lower ranks are preferred among tokens of the same bytes. */
 enum find_rank { FIND_NORMAL, FIND_BYTE, FIND_SPECIAL, FIND_NEVER };
 
-/* --- an index of texts ----------------------------------------------------------------------- */
-
-static uint64_t head_of(struct text text)
-{
-    uint64_t head = 0;
-    for (size_t i = 0; i < sizeof head; i++)
-        head = head << 8 | (i < text.len ? (unsigned char)text.data[i] : 0);
-    return head;
-}
-
-static int compare_texts(const struct indexed *a, const struct indexed *b)
-{
-    if (a->head != b->head)
-        return a->head < b->head ? -1 : 1;
-    return text_order(a->text, b->text);
-}
-
-static int compare_indexed(const void *left, const void *right)
-{
-    const struct indexed *a = left, *b = right;
-    const int order = compare_texts(a, b);
-    if (order != 0)
-        return order;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return a->id < b->id ? -1 : 1;
-}
-
-enum status text_index_add(struct text_index *x, struct text text, int32_t id, int rank,
-                           struct err *e)
-{
-    struct indexed *list = array_grow(x->list, x->n + 1, &x->cap, sizeof *list);
-    if (!list)
-        return err_no_memory(e, "vocabulary", (x->n + 1) * sizeof *list);
-    x->list = list;
-    list[x->n++] = (struct indexed){head_of(text), text, NULL, id, rank};
-    return STATUS_OK;
-}
-
-/* How many of its first bytes a text has in common with another. */
-static size_t common_start(struct text a, struct text b)
-{
-    size_t n = 0;
-    while (n < a.len && n < b.len && a.data[n] == b.data[n])
-        n++;
-    return n;
-}
-
-/* `last` or what it starts with, the longest that the text starts with. */
-static const struct indexed *longest_start(const struct indexed *last, struct text text)
-{
-    const size_t common = last ? common_start(last->text, text) : 0;
-    while (last && last->text.len > common)
-        last = last->start;
-    return last;
-}
-
-void text_index_sort(struct text_index *x)
-{
-    if (x->n > 0)
-        qsort(x->list, x->n, sizeof *x->list, compare_indexed);
-}
-
-void text_index_link(struct text_index *x)
-{
-    /* What starts a text comes before it, and starts all that lie between the two: so it is the one
-     * before, or one that starts that. */
-    for (size_t i = 1; i < x->n; i++)
-        x->list[i].start = longest_start(&x->list[i - 1], x->list[i].text);
-}
-
-/* How many come before the text; with `equals` those of the same text, too. */
-static size_t count_before(const struct text_index *x, struct text text, bool equals)
-{
-    const struct indexed wanted = {.head = head_of(text), .text = text};
-    size_t low = 0, high = x->n;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (compare_texts(&x->list[middle], &wanted) < equals)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-const struct indexed *text_index_find(const struct text_index *x, struct text text)
-{
-    const size_t at = count_before(x, text, false);
-    return at < x->n && text_equal(x->list[at].text, text) ? &x->list[at] : NULL;
-}
-
-const struct indexed *text_index_longest(const struct text_index *x, struct text text)
-{
-    const size_t n = count_before(x, text, true);
-    const struct indexed *found = longest_start(n > 0 ? &x->list[n - 1] : NULL, text);
-    while (found && found->start && found->start->text.len == found->text.len)
-        found = found->start;
-    return found;
-}
-
-void text_index_free(struct text_index *x)
-{
-    free(x->list);
-    *x = (struct text_index){NULL, 0, 0};
-}
-
-/* --- reading the tokens ---------------------------------------------------------------------- */
-
 struct text vocab_bytes(const struct vocab *v, int id)
 {
     assert(id >= 0 && id < v->n);
@@ -216,9 +107,9 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
         v->type[id] = (unsigned char)type;
         v->start[id + 1] = v->start[id] + bytes.len;
         if (rank != FIND_NEVER)
-            TRY(text_index_add(&v->names, bytes, id, rank, e));
+            TRY(name_index_add(&v->names, bytes, id, rank, e));
     }
-    text_index_sort(&v->names);
+    name_index_sort(&v->names);
     return STATUS_OK;
 }
 
@@ -236,7 +127,7 @@ void vocab_free(struct vocab *v)
 int vocab_find(const struct vocab *v, struct text bytes, int *twin)
 {
     assert(bytes.len > 0);
-    const struct indexed *first = text_index_find(&v->names, bytes);
+    const struct indexed *first = name_index_find(&v->names, bytes);
     const struct indexed *second = first ? first + 1 : NULL;
     *twin = -1;
     if (!first)
@@ -249,7 +140,7 @@ int vocab_find(const struct vocab *v, struct text bytes, int *twin)
 
 void vocab_end_finding(struct vocab *v)
 {
-    text_index_free(&v->names);
+    name_index_free(&v->names);
 }
 
 enum status lacks_token(struct text text, size_t at, struct err *e)

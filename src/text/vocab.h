@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/name_index.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "gguf/gguf.h"
@@ -39,39 +40,6 @@ enum vocab_notation {
     VOCAB_RAW,    /* whatever it is, taken as it is */
 };
 
-/* --- an index of texts ----------------------------------------------------------------------- */
-
-/*
- * Sorted rather than hashed: there are no collisions for a hostile file to arrange. The first eight
- * bytes as a number settle most comparisons without a look at the text.
- */
-struct indexed {
-    uint64_t head;
-    struct text text;            /* borrowed */
-    const struct indexed *start; /* the longest one before this that it starts with; NULL: none */
-    int32_t id;
-    int32_t rank; /* of equal texts the lower rank comes first, then the lower id */
-};
-
-/* Zeroed at first; immutable when sorted, and linked where wanted. */
-struct text_index {
-    struct indexed *list; /* [n] sorted */
-    size_t n, cap;
-};
-
-/* STATUS_NO_MEMORY. */
-enum status text_index_add(struct text_index *x, struct text text, int32_t id, int rank,
-                           struct err *e);
-void text_index_sort(struct text_index *x);
-/* Finds what each text of a sorted one starts with. */
-void text_index_link(struct text_index *x);
-/* The first of this text, or NULL. */
-const struct indexed *text_index_find(const struct text_index *x, struct text text);
-/* The first of the longest text that `text` starts with, or NULL; after text_index_link. Time
- * O(log n) comparisons. */
-const struct indexed *text_index_longest(const struct text_index *x, struct text text);
-void text_index_free(struct text_index *x); /* legal on a zeroed struct and twice */
-
 /* --- a vocabulary ---------------------------------------------------------------------------- */
 
 struct vocab {
@@ -79,7 +47,7 @@ struct vocab {
     char *bytes;             /* of all tokens, one after another */
     size_t *start;           /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
     unsigned char *type;     /* [n] enum token_type */
-    struct text_index names; /* private to vocab_find; empty after vocab_end_finding */
+    struct name_index names; /* private to vocab_find; empty after vocab_end_finding */
 };
 
 /*
