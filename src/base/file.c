@@ -87,15 +87,13 @@ enum status file_read_failure(const char *path, int error, struct err *e)
 
 enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e)
 {
-    const size_t size = strlen(folder) + 1 + strlen(name) + 1;
-    *path = malloc(size);
-    if (!*path)
-        return err_no_memory(e, "a path", size);
-    snprintf(*path, size, "%s/%s", folder, name);
-    return STATUS_OK;
+    if (asprintf(path, "%s/%s", folder, name) >= 0)
+        return STATUS_OK;
+    *path = NULL;
+    return err_no_memory(e, "a path", strlen(folder) + strlen(name));
 }
 
-static enum status map_open_file(struct file_map *f, int fd, const char *path, struct err *e)
+static enum status map_descriptor(struct file_map *f, int fd, const char *path, struct err *e)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -105,10 +103,7 @@ static enum status map_open_file(struct file_map *f, int fd, const char *path, s
                             file_kind(st.st_mode));
     if (st.st_size == 0)
         return STATUS_OK;
-    if ((uintmax_t)st.st_size > PTRDIFF_MAX)
-        return err_set(e, STATUS_NO_MEMORY, "%s: %jd bytes do not fit into the address space", path,
-                       (intmax_t)st.st_size);
-    const size_t len = (size_t)st.st_size;
+    const size_t len = (uintmax_t)st.st_size < SIZE_MAX ? (size_t)st.st_size : SIZE_MAX;
     void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
         /* Of a regular file that is open for reading; all other reasons are want of room. */
@@ -116,8 +111,7 @@ static enum status map_open_file(struct file_map *f, int fd, const char *path, s
         return file_failure(e, refused ? STATUS_BAD_FILE : STATUS_NO_MEMORY, path,
                             "map into memory", errno);
     }
-    f->data = data;
-    f->len = len;
+    *f = (struct file_map){.data = data, .len = len};
     return STATUS_OK;
 }
 
@@ -127,7 +121,7 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e)
     int fd = -1;
     /* O_NONBLOCK: opening a FIFO without a writer would wait for one. */
     TRY(open_input(path, O_NONBLOCK, &fd, e));
-    const enum status s = map_open_file(f, fd, path, e);
+    const enum status s = map_descriptor(f, fd, path, e);
     close(fd); /* the mapping stays */
     return s;
 }
@@ -190,26 +184,23 @@ static ssize_t read_some(int fd, char *to, size_t room)
     }
 }
 
-/* Reads to the end. One byte above max tells a file of max bytes from a longer one; a regular file
- * says how long it is, so that it is read in one piece, or not at all. */
+/* One byte above max tells a file of max bytes from a longer one; a regular file says how long it
+ * is, so that it is read in one piece. */
 static enum status read_to_end(int fd, const char *name, size_t max, char **out, size_t *len,
                                struct err *e)
 {
     const size_t most = max < PTRDIFF_MAX - 2 ? max + 1 : PTRDIFF_MAX - 1;
-    size_t room = READ_FIRST < most ? READ_FIRST : most;
     struct stat st;
-    bool longer = false;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+    size_t room = READ_FIRST;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
         room = (uintmax_t)st.st_size < most ? (size_t)st.st_size + 1 : most;
-        longer =
-            (uintmax_t)st.st_size > max && fd != STDIN_FILENO; /* of which a part may be left */
-    }
-    for (; !longer; room = room < most / 2 ? 2 * room : most) {
-        char *larger = *len < room ? realloc(*out, room + 1) : NULL;
+    for (; *len <= max; room *= 2) {
+        room = room < most ? room : most;
+        char *larger = realloc(*out, room + 1);
         if (!larger)
             return err_no_memory(e, name, room + 1);
         *out = larger;
-        while (*len < room && !longer) {
+        while (*len < room) {
             const ssize_t n = read_some(fd, *out + *len, room - *len);
             if (n < 0)
                 return file_failure(e, STATUS_BAD_FILE, name, "read", errno);
@@ -217,7 +208,6 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
             (*out)[*len] = 0;
             if (n == 0)
                 return STATUS_OK;
-            longer = *len > max;
         }
     }
     return err_set(e, STATUS_USAGE, "%s: more than the %zu bytes allowed", name, max);

@@ -41,12 +41,13 @@ static bool read_start(const char *folder, const char *name, char *text, size_t 
     return len > 0;
 }
 
-/* The one or two numbers that a file starts with: how many there are. "max" is none; one that is too
- * large is UINT64_MAX. */
+/* The one or two numbers that a file starts with: how many there are. "max" is none; one that is
+ * too large is UINT64_MAX. */
 static int read_numbers(const char *folder, const char *name, uint64_t *first, uint64_t *second)
 {
     char text[64];
-    return read_start(folder, name, text, sizeof text) && isdigit((unsigned char)text[strspn(text, " ")])
+    return read_start(folder, name, text, sizeof text) &&
+                   isdigit((unsigned char)text[strspn(text, " ")])
                ? sscanf(text, "%" SCNu64 " %" SCNu64, first, second)
                : 0;
 }
@@ -136,8 +137,8 @@ static uint64_t tightest(const struct controller *c, const char *mount, const ch
 /* What the kernel uses when cpu.max names no period. */
 #define DEFAULT_PERIOD_US 100000
 
-/* Whole ones. cpu.max is "QUOTA PERIOD" or "max PERIOD"; in version 1 they are files, and a quota of
- * -1 is none. */
+/* Whole ones. cpu.max is "QUOTA PERIOD" or "max PERIOD"; in version 1 they are files, and a quota
+ * of -1 is none. */
 static uint64_t cpu_limit(const char *folder, const struct group_files *f)
 {
     uint64_t quota, period = DEFAULT_PERIOD_US;
@@ -163,10 +164,11 @@ static int affinity_size(void)
 
 int cpus_quota(const char *cgroup_mount, const char *self_cgroup)
 {
-    static const struct controller cpu = {"cpu",
-                                          {"/cpu", "/cpu,cpuacct"},
-                                          {cpu_limit, "cpu.cfs_quota_us", "cpu.cfs_period_us", NULL},
-                                          {cpu_limit, "cpu.max", NULL, NULL}};
+    static const struct controller cpu = {
+        "cpu",
+        {"/cpu", "/cpu,cpuacct"},
+        {cpu_limit, "cpu.cfs_quota_us", "cpu.cfs_period_us", NULL},
+        {cpu_limit, "cpu.max", NULL, NULL}};
     const uint64_t limit = tightest(&cpu, cgroup_mount, self_cgroup);
     return limit == NO_LIMIT ? 0 : (int)limit;
 }
