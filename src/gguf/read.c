@@ -377,15 +377,14 @@ static enum status read_file(struct reader *r, struct gguf *g)
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e)
 {
     struct reader r = {.bytes = bytes, .len = len, .e = e};
-    struct gguf *g = calloc(1, sizeof *g);
-    *out = NULL;
+    struct gguf *g = *out = calloc(1, sizeof *g);
     if (!g)
         return err_no_memory(e, "the GGUF reader", sizeof *g);
     const enum status s = read_file(&r, g);
-    if (s == STATUS_OK)
-        *out = g;
-    else
+    if (s != STATUS_OK) {
         gguf_free(g);
+        *out = NULL;
+    }
     return s;
 }
 

@@ -137,14 +137,6 @@ static enum status in_tensor(struct reader *r, enum status s, const struct safet
     return err_in(r->e, s, "tensor \"%.*s\"", text_width(t->name), t->name.data);
 }
 
-static enum status check_metadata(struct reader *r, const struct json_node *metadata)
-{
-    TRY(json_expect(metadata, JSON_OBJECT, r->e));
-    for (const struct json_node *c = NULL; (c = json_child(metadata, c));)
-        TRY(json_expect(c, JSON_STRING, r->e));
-    return STATUS_OK;
-}
-
 /* Empty ones before those that begin where they are. Names make the order a total one. */
 static int compare_places(const void *a, const void *b)
 {
@@ -191,12 +183,14 @@ static enum status read_tensors(struct reader *r, const struct json_node *header
     for (const struct json_node *c = NULL; (c = json_child(header, c));) {
         struct safetensors_tensor *t = &tensors[s->n_tensors];
         if (text_is(c->key, METADATA_KEY)) {
-            TRY(check_metadata(r, c));
-        } else {
-            t->name = c->key;
-            TRY(in_tensor(r, read_tensor(r, c, t), t));
-            s->n_tensors++;
+            TRY(json_expect(c, JSON_OBJECT, r->e));
+            for (const struct json_node *m = NULL; (m = json_child(c, m));)
+                TRY(json_expect(m, JSON_STRING, r->e));
+            continue;
         }
+        t->name = c->key;
+        TRY(in_tensor(r, read_tensor(r, c, t), t));
+        s->n_tensors++;
     }
     TRY(check_places(r, tensors, s->n_tensors));
     return name_index_records(&s->by_name, tensors, sizeof *tensors, s->n_tensors, r->e);
