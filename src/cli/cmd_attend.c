@@ -2,39 +2,28 @@
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/attend_picture.h"
 #include "cli/attend_report.h"
-#include "cli/attend_view.h"
-#include "cli/columns.h"
-#include "cli/command.h"
-#include "cli/input.h"
-#include "cli/numbers.h"
+#include "cli/job.h"
 #include "cli/paths.h"
-#include "cli/runtime.h"
 #include "cli/terminal.h"
+#include "show/heatmap.h"
 
 struct attend_options {
     struct common_options common;
-    struct engine_options engine;
-    struct input_options input;
-    const char *tokens;
     const char *layers, *heads;
     struct option_u64 query;
     int top;
-    int format;
-    const char *columns, *npy, *json, *svg, *show;
+    const char *npy, *json, *svg, *show;
     bool log, without_first;
 };
 
 #define VALUES struct attend_options
 
-static const struct option text_options[] = {
-    OPT_IDS,
-    OPT_BINARY,
-    OPT_END,
-};
+static const struct option ids_options[] = {OPT_IDS, OPT_END};
 
 static const struct option head_options[] = {
     OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),
@@ -50,16 +39,16 @@ static const struct option result_options[] = {
     OPT_FORMAT,
     OPT_COLUMNS,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_STRING("json", json, "FILE", "write the tokens, what the axes are, and the figures",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_END,
 };
 
 static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_FLAG("log", log, "shades by the weight's logarithm: three a factor of ten"),
@@ -69,23 +58,146 @@ static const struct option picture_options[] = {
     OPT_END,
 };
 
-/* --- the text -------------------------------------------------------------------------------- */
-
-static enum status read_attend_tokens(const struct attend_options *o, struct runtime *r,
-                                      struct text text, struct err *e)
+static enum status check_attend(struct job *j, void *values, struct err *e)
 {
-    TRY(runtime_read_tokens(r, o->tokens, text, "look at", e));
-    if (o->query.given && o->query.value >= r->n_tokens)
-        return err_set(e, STATUS_USAGE,
-                       "--query: expected 0 to %zu, a token of the text, found %llu",
-                       r->n_tokens - 1, (unsigned long long)o->query.value);
+    const struct attend_options *o = values;
+    const char *columns = j->common->columns;
+    if (o->show && (o->query.given || j->common->format != TABLE_ALIGNED))
+        return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
+                       o->query.given ? "--query" : "--format");
+    if (columns && (o->query.given || o->show))
+        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
+                       o->show ? "--show" : "--query");
+    if ((o->log || o->without_first) && !o->svg && !o->show)
+        return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
+                       o->log ? "--log" : "--without-first");
     return STATUS_OK;
 }
 
-/* --- the results ----------------------------------------------------------------------------- */
+/* --- heads and maps -------------------------------------------------------------------------- */
+
+static size_t n_places(const struct attend_view *v)
+{
+    return (size_t)v->n_rows * (size_t)v->n_columns;
+}
+
+static enum status place_heads(struct attend_view *v, struct err *e)
+{
+    const struct config *c = &v->model->config;
+    TRY(choice_of("--layer", v->wanted.layers, c->n_layers, "layer", &v->layers, e));
+    TRY(choice_of("--head", v->wanted.heads, c->n_heads, "head", &v->heads, e));
+    v->n_rows = v->layers.n;
+    v->n_columns = v->heads.n;
+    v->figures = calloc(n_places(v), sizeof *v->figures);
+    if (!v->figures)
+        return err_no_memory(e, "the list of heads", n_places(v) * sizeof *v->figures);
+    for (int row = 0; row < v->n_rows; row++)
+        for (int i = 0; i < v->n_columns; i++)
+            v->figures[row * v->n_columns + i] =
+                (struct attend_head){.layer = v->layers.items[row], .head = v->heads.items[i]};
+    return STATUS_OK;
+}
+
+/* --- maps ------------------------------------------------------------------------------------ */
+
+static int at_most(int n, int most)
+{
+    return n < most ? n : most;
+}
+
+/* A map of every head. */
+static struct attend_map *add_maps(struct attend_view *v, int cells, bool without_first)
+{
+    struct attend_map *maps = v->maps + v->n_maps;
+    for (size_t i = 0; i < n_places(v); i++)
+        maps[i] = (struct attend_map){.layer = v->figures[i].layer,
+                                      .head = v->figures[i].head,
+                                      .cells = cells,
+                                      .without_first = without_first};
+    v->n_maps += (int)n_places(v);
+    return maps;
+}
+
+static enum status place_maps(struct attend_view *v, struct err *e)
+{
+    const struct attend_wanted *w = &v->wanted;
+    const bool large = n_places(v) == 1;
+    int layer, head;
+    v->maps = calloc(2 * n_places(v) + 1, sizeof *v->maps);
+    if (!v->maps)
+        return err_no_memory(e, "the list of maps", 2 * n_places(v) * sizeof *v->maps);
+    if (w->pictures)
+        v->pictures = add_maps(v, at_most(v->n_tokens, large ? HEATMAP_LARGE : HEATMAP_SMALL),
+                               w->without_first);
+    if (w->arrays)
+        v->arrays = add_maps(v, v->n_tokens, false);
+    if (!w->show)
+        return STATUS_OK;
+    TRY(head_of_option("--show", w->show, &v->model->config, &layer, &head, e));
+    v->shown = v->maps + v->n_maps++;
+    *v->shown = (struct attend_map){.layer = layer,
+                                    .head = head,
+                                    .cells = at_most(v->n_tokens, w->shown_cells),
+                                    .without_first = w->without_first};
+    return STATUS_OK;
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static enum status check_memory(const struct attend_view *v, const struct attend_spec *spec,
+                                const struct job *j, struct err *e)
+{
+    struct job_memory memory = {.weights = v->model->weights.cap,
+                                .advice = v->wanted.arrays
+                                              ? "fewer heads by --layer and --head, a shorter text "
+                                                "or no --npy take less"
+                                              : "fewer heads by --layer and --head, or a shorter "
+                                                "text take less"};
+    char what[32];
+    size_t bytes;
+    TRY(attend_plan(spec, &bytes, e));
+    memory.scratch = bytes;
+    snprintf(what, sizeof what, "%d tokens", v->n_tokens);
+    return job_check_memory(j, &memory, what, e);
+}
+
+static enum status look(struct attend_view *v, struct job *j, struct err *e)
+{
+    v->model = j->checkpoint.model;
+    config_variant_name(&v->model->config, v->model->config.n_kv_heads, v->variant);
+    TRY(place_heads(v, e));
+    TRY(place_maps(v, e));
+    const struct attend_spec spec = {.model = v->model,
+                                     .params = job_session_params(j),
+                                     .pool = j->pool,
+                                     .tokens = v->tokens,
+                                     .n_tokens = v->n_tokens,
+                                     .heads = v->figures,
+                                     .n_heads = (int)n_places(v),
+                                     .maps = v->maps,
+                                     .n_maps = v->n_maps,
+                                     .query = v->wanted.query,
+                                     .stop = progress_stop,
+                                     .progress = progress_show,
+                                     .arg = job_progress(j, "tokens")};
+    j->progress.all = (uint64_t)v->n_tokens;
+    TRY(check_memory(v, &spec, j, e));
+    return attend_run(&spec, &v->found, e);
+}
+
+static void view_free(struct attend_view *v)
+{
+    attend_free(&v->found);
+    free(v->figures);
+    free(v->maps);
+    choice_free(&v->layers);
+    choice_free(&v->heads);
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
 
 static enum status write_results(const struct attend_options *o, const struct attend_view *v,
-                                 int width, struct output *out, struct err *e)
+                                 int width, struct job *j, struct err *e)
 {
     if (o->npy)
         TRY(attend_write_npy(v, o->npy, e));
@@ -94,26 +206,26 @@ static enum status write_results(const struct attend_options *o, const struct at
     if (o->svg)
         TRY(attend_write_svg(v, o->svg, o->log, e));
     if (!o->show)
-        return attend_print(v, (enum table_format)o->format, o->columns, out, e);
-    attend_draw(v, terminal_ink(), o->log, width, out);
+        return attend_print(v, j, e);
+    attend_draw(v, o->log, width, j->out);
     return STATUS_OK;
 }
 
-static enum status attend_text(const void *values, struct runtime *r, struct text text,
-                               struct err *e)
+static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
-    const char *path;
     const int width = terminal_width(STDOUT_FILENO);
-    TRY(common_model_path(&o->common, &path, e));
-    TRY(read_attend_tokens(o, r, text, e));
-    TRY(runtime_start_threads(r, e));
+    TRY(job_tokenize_for_context(j, "look at", e));
+    if (o->query.given && o->query.value >= j->n_tokens)
+        return err_set(e, STATUS_USAGE,
+                       "--query: expected 0 to %zu, a token of the text, found %llu",
+                       j->n_tokens - 1, (unsigned long long)o->query.value);
+    TRY(job_start_threads(j, e));
     struct attend_view view = {
-        .common = &o->common,
-        .subject = path_name(path),
-        .tokenizer = r->checkpoint.tokenizer,
-        .tokens = r->tokens,
-        .n_tokens = (int)r->n_tokens,
+        .subject = path_name(j->path),
+        .tokenizer = j->checkpoint.tokenizer,
+        .tokens = j->tokens,
+        .n_tokens = (int)j->n_tokens,
         .wanted = {.layers = o->layers,
                    .heads = o->heads,
                    .show = o->show,
@@ -122,46 +234,14 @@ static enum status attend_text(const void *values, struct runtime *r, struct tex
                    .pictures = o->svg != NULL,
                    .arrays = o->npy != NULL,
                    .without_first = o->without_first,
-                   .shown_cells = attend_shown_cells((int)r->n_tokens, width)},
+                   .shown_cells = attend_shown_cells((int)j->n_tokens, width)},
     };
-    enum status s = attend_view_run(&view, r, e);
+    enum status s = look(&view, j, e);
+    progress_end(&j->progress);
     if (s == STATUS_OK)
-        s = write_results(o, &view, width, r->inv->out, e);
-    attend_view_free(&view);
+        s = write_results(o, &view, width, j, e);
+    view_free(&view);
     return s;
-}
-
-/* --- options --------------------------------------------------------------------------------- */
-
-static enum status check_attend_options(const struct attend_options *o, struct err *e)
-{
-    TRY(input_or_ids(&o->input, o->tokens, "look at", e));
-    if (o->show && (o->query.given || o->format != TABLE_ALIGNED))
-        return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
-                       o->query.given ? "--query" : "--format");
-    if (o->columns && (o->query.given || o->show))
-        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
-                       o->show ? "--show" : "--query");
-    TRY(attend_check_columns(o->columns, (enum table_format)o->format, e));
-    if ((o->log || o->without_first) && !o->svg && !o->show)
-        return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
-                       o->log ? "--log" : "--without-first");
-    TRY(path_writable(o->svg, e));
-    TRY(path_writable(o->npy, e));
-    return path_writable(o->json, e);
-}
-
-static enum status run_attend(const struct invocation *inv, const void *values, struct err *e)
-{
-    struct attend_options chosen = *(const struct attend_options *)values;
-    const struct attend_options *o = &chosen;
-    chosen.input = input_or_piped(&o->input, o->tokens, &o->common);
-    struct runtime r = {.inv = inv,
-                        .common = &o->common,
-                        .engine = &o->engine,
-                        .parts = o->tokens ? 0 : COMMON_TEXTS};
-    TRY(check_attend_options(o, e));
-    return runtime_run(&r, &o->input, attend_text, o, e);
 }
 
 const struct command command_attend = {
@@ -190,15 +270,20 @@ const struct command command_attend = {
         "and values: with --kv-heads these become neighbours and are counted so. Colours are\n"
         "for terminals that have 256, unless NO_COLOR is set. All is the same for any number\n"
         "of threads and any block.\n",
-    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
-                        {"Text as ids", text_options, 0},
+    .spec = {.groups = {INPUT_GROUP,
+                        {"Text as ids", ids_options, 0},
                         {"Heads", head_options, 0},
                         {"Results", result_options, 0},
                         {"Pictures", picture_options, 0},
-                        {"Engine", engine_options, offsetof(VALUES, engine)},
-                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
-                        COMMON_GROUP},
+                        ENGINE_GROUP,
+                        VARIANT_GROUP,
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
+    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .no_text = "there is nothing to look at; expected -p, -f or --tokens",
+    .check = check_attend,
+    .tables = attend_tables,
     .run = run_attend,
 };
