@@ -87,10 +87,12 @@ enum status file_read_failure(const char *path, int error, struct err *e)
 
 enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e)
 {
-    if (asprintf(path, "%s/%s", folder, name) >= 0)
-        return STATUS_OK;
-    *path = NULL;
-    return err_no_memory(e, "a path", strlen(folder) + strlen(name));
+    const size_t size = strlen(folder) + 1 + strlen(name) + 1;
+    *path = malloc(size);
+    if (!*path)
+        return err_no_memory(e, "a path", size);
+    snprintf(*path, size, "%s/%s", folder, name);
+    return STATUS_OK;
 }
 
 static enum status map_descriptor(struct file_map *f, int fd, const char *path, struct err *e)
@@ -145,7 +147,7 @@ enum status file_map_make_private(const struct file_map *f, size_t len, struct e
 {
     assert(len <= f->len);
     const long page = sysconf(_SC_PAGESIZE);
-    if (!f->data || page <= 0)
+    if (!f->data || f->own || page <= 0)
         return STATUS_OK;
     volatile unsigned char *bytes = address_of(f->data);
     if (mprotect(address_of(f->data), len, PROT_READ | PROT_WRITE) != 0)

@@ -132,6 +132,16 @@ static enum status prepare_temp(const char *target, char **temp, struct err *e)
 
 /* --- links ----------------------------------------------------------------------------------- */
 
+/* The first n bytes of a path and what follows them, malloc'd; NULL without memory. */
+static char *joined(const char *path, size_t n, const char *rest)
+{
+    const size_t size = n + strlen(rest) + 1;
+    char *whole = malloc(size);
+    if (whole)
+        snprintf(whole, size, "%.*s%s", (int)n, path, rest);
+    return whole;
+}
+
 /* Whether the link lies in a folder where all may put links, such as /tmp, and is neither ours nor
  * the folder's owner's: the system would not follow it either (proc(5), protected_symlinks). */
 static bool is_planted(const char *path, const struct stat *link)
@@ -175,7 +185,8 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
         if (n < 0)
             return fail(e, path, "follow the link");
         to[n] = 0;
-        if (asprintf(&next, "%.*s%s", to[0] == '/' ? 0 : (int)folder_len(*target), *target, to) < 0)
+        next = joined(*target, to[0] == '/' ? 0 : folder_len(*target), to);
+        if (!next)
             return err_no_memory(e, path, sizeof to);
         free(*target);
         *target = next;
@@ -485,8 +496,8 @@ static bool change_places(struct folder_writer *w)
         return true;
     if (errno != EINVAL && errno != ENOSYS)
         return false;
-    char *aside;
-    if (asprintf(&aside, "%s~", w->temp) < 0)
+    char *aside = joined(w->temp, strlen(w->temp), "~");
+    if (!aside)
         return false;
     bool done = rename(w->target, aside) == 0;
     if (done && rename(w->temp, w->target) != 0) {
