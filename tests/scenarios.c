@@ -23,7 +23,7 @@ const struct scenario scenarios[] = {
      .steady_stdout = true},
     {.name = "generate --kv-heads",
      .line = "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 --calib calib.txt -q "
-             "--logprobs 2 --format jsonl",
+             "--logprobs 2",
      .inputs = {"model.gguf", "calib.txt"},
      .steady_stdout = true},
     {.name = "generate --samples",
