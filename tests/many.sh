@@ -135,7 +135,7 @@ $ sed -n 4p "$out" | grep -F "\"text\": \"$text\"" | grep -qF '"finish": "stop"'
     | for batch in 1 3
 1+ generate $model --prompts "$dir/bad" -n 3 -c 100 | only 100: shorten the prompt or raise -c
 1+ generate $model --prompts "$dir/bad.jsonl" -n 3 | 6 lines
-    | "error": "line 2: \"id\": expected another one for each line, found that of line 1"
+    | "id": "a", "prompt": "y", "text"
     | {"index": 2, "id": null, "error": "line 3: JSON at byte 0
     | {"index": 3, "id": "b", "error": "line 4: \"prompt\" at byte
     | expected one of the keys id, prompt, n, seed, stop | {"index": 5, "id": "d", "prompt": "z", "text"

@@ -122,21 +122,12 @@ TEST(lines_over_batches, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b;
-<<<<<<< HEAD
     spec.axes[BENCH_BATCHES] = batches;
     ck_assert_int_eq(bench_x_axis(&spec), BENCH_DEPTHS);
     spec.axes[BENCH_DEPTHS].n = 1;
     ck_assert_int_eq(bench_x_axis(&spec), BENCH_BATCHES);
     spec.axes[BENCH_KV_TYPES] = both;
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
-=======
-    spec.batches = (struct bench_list){batches, 3};
-    ck_assert(!bench_is_over_batch(&spec));
-    spec.depths.n = 1;
-    ck_assert(bench_is_over_batch(&spec));
-    spec.kv_types = (struct bench_list){both, 2};
-    b = planned(&spec);
->>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     ck_assert_int_eq(b.n_rows, 18);
     ck_assert_int_eq(b.n_lines, 6);
     for (int i = 0; i < b.n_rows; i++)
@@ -154,22 +145,12 @@ TEST(memory_counts_every_sequence, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b, c;
-<<<<<<< HEAD
     spec.axes[BENCH_VARIANTS] = only(4);
     spec.axes[BENCH_DEPTHS] = only(17);
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
     spec.axes[BENCH_BATCHES] = only(2);
     ck_assert_int_eq(bench_plan(&spec, &c, NULL), STATUS_OK);
     spec.axes[BENCH_BATCHES].items[0] = 1;
-=======
-    static const int four[] = {4}, two[] = {2}, deep[] = {17}, all[] = {2147483647};
-    spec.kv_heads = (struct bench_list){four, 1};
-    spec.depths = (struct bench_list){deep, 1};
-    b = planned(&spec);
-    spec.batches = (struct bench_list){two, 1};
-    c = planned(&spec);
-    spec.batches.items = one;
->>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     const uint64_t of_one = bench_memory(&spec, &b);
     spec.axes[BENCH_BATCHES].items[0] = 2;
     const uint64_t sequence = 2 * 4 * (32 * 8 + 18 * 16) * 4, logits = 50 * 4;
@@ -178,17 +159,9 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     /* More than can be counted. */
     spec.config.n_layers = CONFIG_MAX_LAYERS;
     spec.config.n_ctx = 1 << 30;
-<<<<<<< HEAD
     spec.axes[BENCH_BATCHES].items[0] = INT_MAX;
     spec.axes[BENCH_DEPTHS].items[0] = (1 << 30) - 1;
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
-=======
-    spec.depths.items = all;
-    spec.batches.items = all;
-    static const int deepest[] = {(1 << 30) - 1};
-    spec.depths.items = deepest;
-    b = planned(&spec);
->>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
 }
 
@@ -231,7 +204,6 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
 
 TEST(a_checkpoint_and_its_variants, .seconds = 240)
 {
-<<<<<<< HEAD
     struct checkpoint c;
     struct err e = {{0}};
     ck_assert_int_eq(checkpoint_open("tests/data/golden/mha.gguf", 0, &c, &e), STATUS_OK);
@@ -240,15 +212,6 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     spec.source = &c.file;
     ck_assert_int_eq(config_read(c.gguf, &spec.config, &e), STATUS_OK);
     spec.axes[BENCH_TYPES] = only(BENCH_AS_FILE);
-=======
-    struct checkpoint c = opened_checkpoint("tests/data/golden/mha.gguf", 0);
-    static const int as_file[] = {BENCH_AS_FILE};
-    struct bench_spec spec = spec_of(fastest());
-    spec.gguf = c.gguf;
-    spec.source = &c.file;
-    must(config_read(c.gguf, &spec.config, &failure));
-    spec.types = (struct bench_list){as_file, 1};
->>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 6);
     ck_assert_uint_gt(b.rows[0].cost.weight_bytes, b.rows[1].cost.weight_bytes);

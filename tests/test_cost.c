@@ -73,7 +73,6 @@ static uint64_t kv_bytes(const struct config *c, int n_kv_heads, enum storage kv
 TEST(bytes_of_the_cache)
 {
     /* 12 layers of 12 heads of 64 at depth 3840 in F16: 2 x 12 x 768 x 3840 x 2. */
-<<<<<<< HEAD
     const struct config gpt2 = {.n_layers = 12, .n_heads = 12, .n_kv_heads = 12, .head_dim = 64};
     ck_assert_uint_eq(kv_bytes(&gpt2, 12, STORAGE_F16, 3840), 141557760);
     ck_assert_uint_eq(kv_bytes(&gpt2, 1, STORAGE_F16, 3840), 141557760 / 12);
@@ -82,16 +81,6 @@ TEST(bytes_of_the_cache)
     /* V rows of 24 take 32. */
     const struct config odd = {.n_layers = 3, .n_heads = 6, .n_kv_heads = 3, .head_dim = 24};
     ck_assert_uint_eq(kv_bytes(&odd, 3, STORAGE_F32, 10), 3 * 3 * (24 + 32) * 4 * 10);
-=======
-    const struct config gpt2 = {SIZES(12, 12, 12, 64, 0, 0, 0)};
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 12, STORAGE_F16, 3840), 141557760);
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 1, STORAGE_F16, 3840), 141557760 / 12);
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 4, STORAGE_F32, 100), 2 * 12 * 4 * 64 * 4 * 100);
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 12, STORAGE_F32, 0), 0);
-    /* V rows of 24 take 32. */
-    const struct config odd = {SIZES(3, 6, 3, 24, 0, 0, 0)};
-    ck_assert_uint_eq(cost_kv_bytes(&odd, 3, STORAGE_F32, 10), 3 * 3 * (24 + 32) * 4 * 10);
->>>>>>> 54979ee15e0b8860cf3a429abe9ad72c27004d52
 }
 
 TEST(flops)

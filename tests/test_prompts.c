@@ -1,11 +1,10 @@
-/* Prompts out of lines, as they are and as JSON objects; the ids there were. */
+/* Prompts out of lines, as they are and as JSON objects. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/id_set.h"
 #include "cli/prompts.h"
 #include "support.h"
 
@@ -240,56 +239,16 @@ TEST(refused_lines_show_what_they_have)
     close_prompts(&p, &prompt);
 }
 
-TEST(an_id_stands_once)
+TEST(ids_may_come_again)
 {
     static const char content[] = "{\"id\": \"a\", \"prompt\": \"1\"}\n"
-                                  "{\"id\": \"b\", \"prompt\": 2}\n"
-                                  "{\"id\": \"a\", \"prompt\": \"3\"}\n"
-                                  "{\"id\": \"b\", \"prompt\": \"4\"}\n"
-                                  "{\"id\": \"a\", \"prompt\": \"5\"}\n";
-    static const char *const errors[] = {"", "line 2: \"prompt\"", "found that of line 1",
-                                         "found that of line 2", "found that of line 1"};
+                                  "{\"id\": \"a\", \"prompt\": \"2\"}\n";
     struct prompts p;
     struct prompt prompt = {.index = 0};
     open_prompts(&p, true, content, sizeof content - 1);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 2; i++) {
         ck_assert(next(&p, &prompt));
-        ck_assert(prompt.refused == (i > 0));
-        if (i > 0)
-            ck_assert_msg(strstr(prompt.error.text, errors[i]) != NULL, "%s", prompt.error.text);
+        ck_assert(!prompt.refused && text_is(prompt.id, "a"));
     }
     close_prompts(&p, &prompt);
-}
-
-TEST(set_of_ids_grows)
-{
-    enum { N = 100000 };
-    struct id_set s = {.places = NULL};
-    char id[32];
-    uint64_t first;
-    for (uint64_t i = 0; i < 2 * N; i++) {
-        snprintf(id, sizeof id, "id %" PRIu64, i % N);
-        ck_assert_int_eq(id_set_add(&s, 1, text_of(id), i, &first, NULL), STATUS_OK);
-        ck_assert_uint_eq(first, i % N);
-    }
-    ck_assert_int_eq(id_set_add(&s, 2, text_of("id 5"), 9, &first, NULL), STATUS_OK);
-    ck_assert_uint_eq(first, 9);
-    ck_assert_uint_eq(s.n, N + 1);
-    ck_assert_uint_le(s.n_places, 4 * s.n);
-    id_set_free(&s);
-    id_set_free(&s);
-}
-
-/* These two collide in the hash without a key that was once taken. */
-TEST(ids_are_told_apart)
-{
-    struct id_set s = {.places = NULL}, other = {.places = NULL};
-    uint64_t first;
-    ck_assert_int_eq(id_set_add(&s, 1, text_of("7mohtcOFVz"), 0, &first, NULL), STATUS_OK);
-    ck_assert_int_eq(id_set_add(&s, 1, text_of("c1E51sSEyx"), 1, &first, NULL), STATUS_OK);
-    ck_assert_uint_eq(first, 1);
-    ck_assert_int_eq(id_set_add(&other, 1, text_of("a"), 0, &first, NULL), STATUS_OK);
-    ck_assert(s.key[0] != other.key[0] && s.key[1] != other.key[1]);
-    id_set_free(&s);
-    id_set_free(&other);
 }

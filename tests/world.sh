@@ -211,7 +211,7 @@ overwritten() {
 # Of weights of NaN: refused or converted, but the head stays what was checked.
 checks <<'EOF'
 $ changed cut_short convert "$dir/m.gguf" -o "$work/c.gguf"
-3 | m.gguf: the file was cut short
+3 | a file was cut short
 $ holds_only ""
 $ changed deleted convert "$dir/m.gguf" -o "$work/c.gguf"
 0

@@ -95,7 +95,7 @@ enum status file_in_folder(const char *folder, const char *name, char **path, st
     return STATUS_OK;
 }
 
-static enum status map_open_file(struct file_map *f, int fd, const char *path, struct err *e)
+static enum status map_descriptor(struct file_map *f, int fd, const char *path, struct err *e)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
@@ -105,10 +105,7 @@ static enum status map_open_file(struct file_map *f, int fd, const char *path, s
                             file_kind(st.st_mode));
     if (st.st_size == 0)
         return STATUS_OK;
-    if ((uintmax_t)st.st_size > PTRDIFF_MAX)
-        return err_set(e, STATUS_NO_MEMORY, "%s: %jd bytes do not fit into the address space", path,
-                       (intmax_t)st.st_size);
-    const size_t len = (size_t)st.st_size;
+    const size_t len = (uintmax_t)st.st_size < SIZE_MAX ? (size_t)st.st_size : SIZE_MAX;
     void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
         /* Of a regular file that is open for reading; all other reasons are want of room. */
@@ -116,8 +113,7 @@ static enum status map_open_file(struct file_map *f, int fd, const char *path, s
         return file_failure(e, refused ? STATUS_BAD_FILE : STATUS_NO_MEMORY, path,
                             "map into memory", errno);
     }
-    f->data = data;
-    f->len = len;
+    *f = (struct file_map){.data = data, .len = len};
     return STATUS_OK;
 }
 
@@ -127,22 +123,9 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e)
     int fd = -1;
     /* O_NONBLOCK: opening a FIFO without a writer would wait for one. */
     TRY(open_input(path, O_NONBLOCK, &fd, e));
-    const enum status s = map_open_file(f, fd, path, e);
+    const enum status s = map_descriptor(f, fd, path, e);
     close(fd); /* the mapping stays */
     return s;
-}
-
-enum status file_map_own(struct file_map *f, size_t len, unsigned char **bytes, struct err *e)
-{
-    assert(len > 0);
-    *f = (struct file_map){0};
-    *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (*bytes == MAP_FAILED) {
-        *bytes = NULL;
-        return err_no_memory(e, "a file in memory", len);
-    }
-    *f = (struct file_map){.data = *bytes, .len = len, .own = true};
-    return STATUS_OK;
 }
 
 /* munmap and madvise take what they do not write through as a plain pointer. */
@@ -153,7 +136,9 @@ static void *address_of(const unsigned char *p)
 
 void file_map_close(struct file_map *f)
 {
-    if (f->data)
+    if (f->own)
+        free(address_of(f->data));
+    else if (f->data)
         munmap(address_of(f->data), f->len);
     *f = (struct file_map){0};
 }
@@ -162,7 +147,7 @@ enum status file_map_make_private(const struct file_map *f, size_t len, struct e
 {
     assert(len <= f->len);
     const long page = sysconf(_SC_PAGESIZE);
-    if (!f->data || page <= 0)
+    if (!f->data || f->own || page <= 0)
         return STATUS_OK;
     volatile unsigned char *bytes = address_of(f->data);
     if (mprotect(address_of(f->data), len, PROT_READ | PROT_WRITE) != 0)
@@ -176,18 +161,15 @@ enum status file_map_make_private(const struct file_map *f, size_t len, struct e
 
 void file_map_release(const struct file_map *f, const void *data, size_t len)
 {
-    const unsigned char *from = data;
     const long page = sysconf(_SC_PAGESIZE);
-    if (!f->data || (f->own && !f->once) || page <= 0 || from < f->data ||
-        (size_t)(from - f->data) > f->len)
+    const uintptr_t mask = (uintptr_t)page - 1, from = (uintptr_t)data;
+    const uintptr_t start = (uintptr_t)f->data, end = start + f->len;
+    if (!f->data || (f->own && !f->once) || page <= 0 || from < start || from > end)
         return;
-    const size_t begin = (size_t)(from - f->data);
-    if (len > f->len - begin)
-        len = f->len - begin;
-    const size_t mask = (size_t)page - 1;
-    const size_t first = (begin + mask) & ~mask, end = (begin + len) & ~mask;
-    if (first < end)
-        madvise(address_of(f->data + first), end - first, MADV_DONTNEED);
+    const uintptr_t to = len < end - from ? from + len : end;
+    const uintptr_t first = (from + mask) & ~mask, last = to & ~mask;
+    if (first < last)
+        madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
 /* Like read, but waits: another process may have made our standard input non-blocking. */
@@ -204,26 +186,23 @@ static ssize_t read_some(int fd, char *to, size_t room)
     }
 }
 
-/* Reads to the end. One byte above max tells a file of max bytes from a longer one; a regular file
- * says how long it is, so that it is read in one piece, or not at all. */
+/* One byte above max tells a file of max bytes from a longer one; a regular file says how long it
+ * is, so that it is read in one piece. */
 static enum status read_to_end(int fd, const char *name, size_t max, char **out, size_t *len,
                                struct err *e)
 {
     const size_t most = max < PTRDIFF_MAX - 2 ? max + 1 : PTRDIFF_MAX - 1;
-    size_t room = READ_FIRST < most ? READ_FIRST : most;
     struct stat st;
-    bool longer = false;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+    size_t room = READ_FIRST;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
         room = (uintmax_t)st.st_size < most ? (size_t)st.st_size + 1 : most;
-        longer =
-            (uintmax_t)st.st_size > max && fd != STDIN_FILENO; /* of which a part may be left */
-    }
-    for (; !longer; room = room < most / 2 ? 2 * room : most) {
-        char *larger = *len < room ? realloc(*out, room + 1) : NULL;
+    for (; *len <= max; room *= 2) {
+        room = room < most ? room : most;
+        char *larger = realloc(*out, room + 1);
         if (!larger)
             return err_no_memory(e, name, room + 1);
         *out = larger;
-        while (*len < room && !longer) {
+        while (*len < room) {
             const ssize_t n = read_some(fd, *out + *len, room - *len);
             if (n < 0)
                 return file_failure(e, STATUS_BAD_FILE, name, "read", errno);
@@ -231,7 +210,6 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
             (*out)[*len] = 0;
             if (n == 0)
                 return STATUS_OK;
-            longer = *len > max;
         }
     }
     return err_set(e, STATUS_USAGE, "%s: more than the %zu bytes allowed", name, max);

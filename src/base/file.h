@@ -30,7 +30,7 @@ int file_open_retry(const char *path, int flags, mode_t mode);
 struct file_map {
     const unsigned char *data; /* NULL for an empty file */
     size_t len;                /* bytes */
-    bool own;                  /* memory: there is no file to read it from again */
+    bool own;                  /* malloc'd memory: there is no file to read it from again */
     bool once; /* set by whoever knows that what is released is never read again: own memory is
                   given back then, too */
 };
@@ -42,9 +42,6 @@ struct file_map {
  * a message.
  */
 enum status file_map_open(struct file_map *f, const char *path, struct err *e);
-/* len > 0 bytes of zeros that belong to this process, instead of a file: *bytes may be written
- * until others read the mapping. STATUS_NO_MEMORY. */
-enum status file_map_own(struct file_map *f, size_t len, unsigned char **bytes, struct err *e);
 void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice */
 
 /*

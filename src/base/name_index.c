@@ -3,69 +3,132 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Any total order will do; lengths first spares most comparisons of bytes. */
-static int compare_names(struct text a, struct text b)
+#include "base/mem.h"
+
+static uint64_t head_of(struct text text)
 {
-    if (a.len != b.len)
-        return a.len < b.len ? -1 : 1;
-    return a.len ? memcmp(a.data, b.data, a.len) : 0;
+    uint64_t head = 0;
+    for (size_t i = 0; i < sizeof head; i++)
+        head = head << 8 | (i < text.len ? (unsigned char)text.data[i] : 0);
+    return head;
 }
 
-static int compare_records(const void *a, const void *b)
+static int compare_texts(const struct indexed *a, const struct indexed *b)
 {
-    const struct text *x = *(const struct text *const *)a, *y = *(const struct text *const *)b;
-    const int order = compare_names(*x, *y);
-    return order ? order : (x > y) - (x < y);
+    if (a->head != b->head)
+        return a->head < b->head ? -1 : 1;
+    return text_order(a->text, b->text);
 }
 
-const struct text *name_index_at(const struct name_index *ix, size_t position)
+static int compare_indexed(const void *left, const void *right)
 {
-    return (const void *)((const char *)ix->records + position * ix->stride);
+    const struct indexed *a = left, *b = right;
+    const int order = compare_texts(a, b);
+    if (order != 0)
+        return order;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return a->id < b->id ? -1 : 1;
 }
 
-static size_t position_of(const struct name_index *ix, const struct text *name)
+enum status name_index_add(struct name_index *x, struct text text, int32_t id, int rank,
+                           struct err *e)
 {
-    return (size_t)((const char *)name - (const char *)ix->records) / ix->stride;
-}
-
-enum status name_index_build(struct name_index *ix, const void *records, size_t stride, size_t n,
-                             size_t *first, size_t *second, struct err *e)
-{
-    assert(stride >= sizeof(struct text) && (records || n == 0));
-    *ix = (struct name_index){.records = records, .stride = stride, .n = n};
-    *first = *second = n;
-    ix->sorted = calloc(n + !n, sizeof *ix->sorted);
-    if (!ix->sorted)
-        return err_no_memory(e, "the index of names", n * sizeof *ix->sorted);
-    for (size_t i = 0; i < n; i++)
-        ix->sorted[i] = name_index_at(ix, i);
-    qsort(ix->sorted, n, sizeof *ix->sorted, compare_records);
-    for (size_t i = 1; i < n && *first == n; i++)
-        if (text_equal(*ix->sorted[i - 1], *ix->sorted[i])) {
-            *first = position_of(ix, ix->sorted[i - 1]);
-            *second = position_of(ix, ix->sorted[i]);
-        }
+    struct indexed *list = NULL;
+    if (x->n < INT32_MAX)
+        list = array_grow(x->list, x->n + 1, &x->cap, sizeof *list);
+    if (!list)
+        return err_no_memory(e, "the index of names", (x->n + 1) * sizeof *list);
+    x->list = list;
+    list[x->n++] = (struct indexed){head_of(text), text, NULL, id, rank};
     return STATUS_OK;
 }
 
-size_t name_index_find(const struct name_index *ix, struct text name)
+/* How many of its first bytes a text has in common with another. */
+static size_t common_start(struct text a, struct text b)
 {
-    size_t low = 0, high = ix->n;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const int order = compare_names(name, *ix->sorted[middle]);
-        if (order == 0)
-            return position_of(ix, ix->sorted[middle]);
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return ix->n;
+    size_t n = 0;
+    while (n < a.len && n < b.len && a.data[n] == b.data[n])
+        n++;
+    return n;
 }
 
-void name_index_free(struct name_index *ix)
+/* `last` or what it starts with, the longest that the text starts with. */
+static const struct indexed *longest_start(const struct indexed *last, struct text text)
 {
-    free(ix->sorted);
-    *ix = (struct name_index){0};
+    const size_t common = last ? common_start(last->text, text) : 0;
+    while (last && last->text.len > common)
+        last = last->start;
+    return last;
+}
+
+enum status name_index_records(struct name_index *x, const void *records, size_t stride, size_t n,
+                               struct err *e)
+{
+    assert(stride >= sizeof(struct text));
+    for (size_t i = 0; i < n; i++) {
+        struct text name;
+        memcpy(&name, (const char *)records + i * stride, sizeof name);
+        TRY(name_index_add(x, name, (int32_t)i, 0, e));
+    }
+    name_index_sort(x);
+    return STATUS_OK;
+}
+
+void name_index_sort(struct name_index *x)
+{
+    if (x->n > 0)
+        qsort(x->list, x->n, sizeof *x->list, compare_indexed);
+}
+
+void name_index_link(struct name_index *x)
+{
+    /* What starts a text comes before it, and starts all that lie between the two: so it is the one
+     * before, or one that starts that. */
+    for (size_t i = 1; i < x->n; i++)
+        x->list[i].start = longest_start(&x->list[i - 1], x->list[i].text);
+}
+
+/* How many come before the text; with `equals` those of the same text, too. */
+static size_t count_before(const struct name_index *x, struct text text, bool equals)
+{
+    const struct indexed wanted = {.head = head_of(text), .text = text};
+    size_t low = 0, high = x->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (compare_texts(&x->list[middle], &wanted) < equals)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+const struct indexed *name_index_twins(const struct name_index *x)
+{
+    for (size_t i = 1; i < x->n; i++)
+        if (text_equal(x->list[i - 1].text, x->list[i].text))
+            return &x->list[i - 1];
+    return NULL;
+}
+
+const struct indexed *name_index_find(const struct name_index *x, struct text text)
+{
+    const size_t at = count_before(x, text, false);
+    return at < x->n && text_equal(x->list[at].text, text) ? &x->list[at] : NULL;
+}
+
+const struct indexed *name_index_longest(const struct name_index *x, struct text text)
+{
+    const size_t n = count_before(x, text, true);
+    const struct indexed *found = longest_start(n > 0 ? &x->list[n - 1] : NULL, text);
+    while (found && found->start && found->start->text.len == found->text.len)
+        found = found->start;
+    return found;
+}
+
+void name_index_free(struct name_index *x)
+{
+    free(x->list);
+    *x = (struct name_index){NULL, 0, 0};
 }

@@ -1,8 +1,9 @@
 /*
- * name_index - names to positions in an array of records.
+ * name_index - texts, and numbers for them, in an order in which they are found.
  *
- * The names come from files that may be hostile: time is n log n whatever they are, which it would
- * not be in a hash table; and a secret key for one would make runs differ.
+ * Sorted rather than hashed: files that may be hostile have no collisions to arrange, and no secret
+ * key makes runs differ. The first eight bytes as a number settle most comparisons without a look
+ * at the text.
  */
 #ifndef DECODE_BASE_NAME_INDEX_H
 #define DECODE_BASE_NAME_INDEX_H
@@ -10,23 +11,37 @@
 #include "base/status.h"
 #include "base/text.h"
 
-struct name_index {
-    const void *records; /* each starts with a struct text: its name */
-    size_t stride, n;
-    const struct text **sorted; /* [n], by name, equal ones in the records' order */
+struct indexed {
+    uint64_t head;
+    struct text text;            /* borrowed */
+    const struct indexed *start; /* the longest one before this that it starts with; NULL: none */
+    int32_t id;
+    int32_t rank; /* of equal texts the lower rank comes first, then the lower id */
 };
 
-/*
- * Indexes n records of `stride` bytes (at least sizeof(struct text)), which must outlive ix. Two of
- * one name: *first < *second are set to such a pair, else both are n. Fails with STATUS_NO_MEMORY
- * only. To be freed in any case.
- */
-enum status name_index_build(struct name_index *ix, const void *records, size_t stride, size_t n,
-                             size_t *first, size_t *second, struct err *e);
-/* The name of the record at a position. */
-const struct text *name_index_at(const struct name_index *ix, size_t position);
-/* The position of the name, or n. Logarithmic time. */
-size_t name_index_find(const struct name_index *ix, struct text name);
-void name_index_free(struct name_index *ix);
+/* Zeroed at first; immutable when sorted, and linked where wanted. */
+struct name_index {
+    struct indexed *list; /* [n] sorted */
+    size_t n, cap;
+};
+
+/* STATUS_NO_MEMORY. */
+enum status name_index_add(struct name_index *x, struct text text, int32_t id, int rank,
+                           struct err *e);
+/* Indexes n records of `stride` bytes, each of which starts with a struct text, by their numbers,
+ * and sorts. STATUS_NO_MEMORY. */
+enum status name_index_records(struct name_index *x, const void *records, size_t stride, size_t n,
+                               struct err *e);
+void name_index_sort(struct name_index *x);
+/* Finds what each text of a sorted one starts with. */
+void name_index_link(struct name_index *x);
+/* The first of two neighbours of the same text, or NULL. */
+const struct indexed *name_index_twins(const struct name_index *x);
+/* The first of this text, or NULL. Time O(log n) comparisons. */
+const struct indexed *name_index_find(const struct name_index *x, struct text text);
+/* The first of the longest text that `text` starts with, or NULL; after name_index_link. Time
+ * O(log n) comparisons. */
+const struct indexed *name_index_longest(const struct name_index *x, struct text text);
+void name_index_free(struct name_index *x); /* legal on a zeroed struct and twice */
 
 #endif

@@ -26,8 +26,7 @@
 
 #define WRITE_BUFFER ((size_t)256 << 10)
 #define MAX_LINKS    40 /* what Linux follows */
-#define TEMP_TRIES   100
-#define EXCHANGE     2 /* RENAME_EXCHANGE of renameat2(2) */
+#define EXCHANGE     2  /* RENAME_EXCHANGE of renameat2(2) */
 
 static enum status fail(struct err *e, const char *path, const char *action)
 {
@@ -133,26 +132,14 @@ static enum status prepare_temp(const char *target, char **temp, struct err *e)
 
 /* --- links ----------------------------------------------------------------------------------- */
 
-/* Replaces *path, a link that names `to`, by what it stands for. */
-static bool follow_link(char **path, const char *to)
+/* The first n bytes of a path and what follows them, malloc'd; NULL without memory. */
+static char *joined(const char *path, size_t n, const char *rest)
 {
-    const size_t folder = to[0] == '/' ? 0 : folder_len(*path), n = strlen(to);
-    char *next = malloc(folder + n + 1);
-    if (!next)
-        return false;
-    memcpy(next, *path, folder);
-    memcpy(next + folder, to, n + 1);
-    free(*path);
-    *path = next;
-    return true;
-}
-
-/* Whether a link is one of those that stand for open descriptors: /dev/stdout leads to one. What
- * it names is not what the user named, and replacing it would leave the descriptor behind. */
-static bool is_descriptor(const struct stat *link)
-{
-    struct stat process;
-    return stat("/proc/self", &process) == 0 && link->st_dev == process.st_dev;
+    const size_t size = n + strlen(rest) + 1;
+    char *whole = malloc(size);
+    if (whole)
+        snprintf(whole, size, "%.*s%s", (int)n, path, rest);
+    return whole;
 }
 
 /* Whether the link lies in a folder where all may put links, such as /tmp, and is neither ours nor
@@ -176,12 +163,15 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
     if (!*target)
         return err_no_memory(e, path, strlen(path) + 1);
     for (int links = 0; links <= MAX_LINKS; links++) {
-        struct stat st;
+        struct stat st, process;
+        char to[4096], *next;
         if (lstat(*target, &st) != 0)
             return errno == ENOENT ? STATUS_OK : fail(e, path, "write");
         if (!S_ISLNK(st.st_mode))
             return STATUS_OK;
-        if (is_descriptor(&st))
+        /* What /dev/stdout leads to is not what the user named, and replacing it would leave the
+         * descriptor behind. */
+        if (stat("/proc/self", &process) == 0 && st.st_dev == process.st_dev)
             return err_set(e, STATUS_FAILED,
                            "%s: cannot replace it: expected a file's own name, found an open "
                            "descriptor's",
@@ -191,13 +181,15 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
                            "%s: cannot replace it: expected a link of one's own in a folder that "
                            "all may write, found another user's",
                            path);
-        char to[4096];
         const ssize_t n = readlink(*target, to, sizeof to - 1);
         if (n < 0)
             return fail(e, path, "follow the link");
         to[n] = 0;
-        if (!follow_link(target, to))
+        next = joined(*target, to[0] == '/' ? 0 : folder_len(*target), to);
+        if (!next)
             return err_no_memory(e, path, sizeof to);
+        free(*target);
+        *target = next;
     }
     return file_failure(e, STATUS_FAILED, path, "follow the link", ELOOP);
 }
@@ -214,16 +206,13 @@ struct file_writer {
     bool temp_exists; /* must be removed unless renamed */
 };
 
-/* The old file's group and mode; where the group cannot be kept, another gets no rights of its. */
-static int keep_rights(int fd, const struct stat *old)
+/* The old one's group and, of these bits, its mode; where the group cannot be kept, another gets no
+ * rights of its. */
+static int keep_rights(int fd, const struct stat *old, mode_t bits)
 {
-    struct stat own;
-    mode_t mode = old->st_mode & 0777;
-    if (fstat(fd, &own) != 0)
-        return -1;
-    if (own.st_gid != old->st_gid && fchown(fd, (uid_t)-1, old->st_gid) != 0)
-        mode &= ~(mode_t)(S_IRWXG);
-    return fchmod(fd, mode);
+    if (fchown(fd, (uid_t)-1, old->st_gid) != 0)
+        bits &= ~(mode_t)S_IRWXG;
+    return fchmod(fd, old->st_mode & bits);
 }
 
 static enum status open_temp(struct file_writer *w, const char *path, struct err *e)
@@ -241,20 +230,15 @@ static enum status open_temp(struct file_writer *w, const char *path, struct err
     if (!w->buffer)
         return err_no_memory(e, path, WRITE_BUFFER);
     TRY(prepare_temp(w->target, &w->temp, e));
-    char *name = w->temp + strlen(w->temp);
-    for (int i = 0; i < TEMP_TRIES; i++) { /* each with another name, by the time */
-        temporary_name(name);
-        /* Not readable by more than the old file's readers at any moment. */
-        w->fd = file_open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                                replaces ? 0600 : 0666);
-        if (w->fd >= 0 || errno != EEXIST)
-            break;
-    }
+    temporary_name(w->temp + strlen(w->temp));
+    /* Not readable by more than the old file's readers at any moment. */
+    w->fd =
+        file_open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces ? 0600 : 0666);
     if (w->fd < 0)
         return fail(e, path, "create a temporary file in its folder");
     w->temp_exists = true;
     flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where files can be locked */
-    if (replaces && keep_rights(w->fd, &old) != 0)
+    if (replaces && keep_rights(w->fd, &old, 0777) != 0)
         return fail(e, path, "keep its permissions");
     return STATUS_OK;
 }
@@ -482,9 +466,7 @@ static enum status make_temp(struct folder_writer *w, const struct stat *old, st
     flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where folders can be locked */
     if (w->old < 0)
         return STATUS_OK;
-    /* Its group may be one that we are not in: then the group has no rights to what is new. */
-    const bool group = fchown(w->fd, (uid_t)-1, old->st_gid) == 0;
-    if (fchmod(w->fd, old->st_mode & (group ? 07777 : 07707)) != 0)
+    if (keep_rights(w->fd, old, 07777) != 0)
         return fail(e, w->target, "keep its permissions");
     return keep_entries(w, e);
 }
@@ -514,11 +496,9 @@ static bool change_places(struct folder_writer *w)
         return true;
     if (errno != EINVAL && errno != ENOSYS)
         return false;
-    const size_t n = strlen(w->temp) + 2;
-    char *aside = malloc(n);
+    char *aside = joined(w->temp, strlen(w->temp), "~");
     if (!aside)
         return false;
-    snprintf(aside, n, "%s~", w->temp);
     bool done = rename(w->target, aside) == 0;
     if (done && rename(w->temp, w->target) != 0) {
         rename(aside, w->target);

@@ -54,6 +54,15 @@ static inline bool text_ends_with(struct text a, const char *end)
     return a.len >= len && memcmp(a.data + a.len - len, end, len) == 0;
 }
 
+/* Cuts the first n <= rest->len bytes off *rest and returns them. */
+static inline struct text text_cut(struct text *rest, size_t n)
+{
+    const struct text first = {rest->data, n};
+    rest->data += n;
+    rest->len -= n;
+    return first;
+}
+
 /* For printf's "%.*s": the length as an int, cut at 200 so that hostile names stay short. */
 static inline int text_width(struct text a)
 {
@@ -103,10 +112,7 @@ size_t utf8_encode(uint32_t code, char out[4]);
 /* Cuts that character off *rest, nonempty: returns its bytes. */
 static inline struct text utf8_next(struct text *rest, uint32_t *code)
 {
-    const struct text first = {rest->data, utf8_decode(*rest, code)};
-    rest->data += first.len;
-    rest->len -= first.len;
-    return first;
+    return text_cut(rest, utf8_decode(*rest, code));
 }
 
 /* Whether it is a control character (general category Cc: C0, delete and C1) or turns the direction
@@ -116,5 +122,16 @@ bool utf8_is_control(uint32_t code);
 /* Makes text from anywhere fit for a terminal, in place: each control character, and each byte
  * that is not UTF-8, becomes '?'. */
 void utf8_strip(char *text);
+
+/* --- hashes ---------------------------------------------------------------------------------- */
+
+/*
+ * SipHash-1-3: who does not know the key cannot write texts that collide. The same number on every
+ * machine of the same byte order.
+ *
+ * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; with one round a word
+ * of input and three at the end, as hash tables use it.
+ */
+uint64_t siphash(const uint64_t key[2], struct text s);
 
 #endif

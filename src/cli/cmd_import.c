@@ -162,7 +162,6 @@ static enum status run_import(struct job *j, void *values, struct err *e)
         .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {say_note, j->common}};
     if (o->type)
         TRY(job_weight_type(o->type, &type, e));
-    signals_mapping(j->path);
     TRY(refuse_gguf(j->path, e));
     TRY(import_open(j->path, &options, &im, e));
     enum status s = write_import(im, type, j, e);

@@ -160,7 +160,6 @@ enum status job_map(const char *path, struct file_map *out, struct err *e)
     bool is_other;
     struct import *im;
     const struct import_options options = {.n_ctx = 0};
-    signals_mapping(path);
     TRY(import_is_for(path, &is_other, e));
     if (!is_other)
         return file_map_open(out, path, e);

@@ -202,6 +202,7 @@ static enum status read_id_list(const struct id_source *from, struct id_list *li
 {
     const char *const space = from->printed ? ID_SPACE : "";
     bool in_brackets = false, after_comma = false;
+    TRY(id_list_start(list, e));
     for (const char *at = from->text;;) {
         at += strspn(at, space);
         if (from->printed && !after_comma && *at == (in_brackets ? ']' : '[')) {
@@ -210,7 +211,7 @@ static enum status read_id_list(const struct id_source *from, struct id_list *li
             continue;
         }
         if (!*at && !in_brackets && !after_comma)
-            return id_list_finish(list, e);
+            return STATUS_OK;
         const char *end = at + strcspn(at, from->printed ? ID_SPACE ",[]" : ",");
         uint64_t id;
         if (!read_digits(at, end, &id) || id >= (uint64_t)from->n_ids)

@@ -23,7 +23,6 @@ void prompts_close(struct prompts *p)
 {
     lines_close(&p->lines);
     json_reader_free(&p->json);
-    id_set_free(&p->ids);
 }
 
 void prompt_free(struct prompt *prompt)
@@ -172,22 +171,6 @@ static enum status take_line(struct prompts *p, struct prompt *prompt, struct te
 
 /* --- the next one ---------------------------------------------------------------------------- */
 
-/* An id that an earlier line has is refused. */
-static enum status note_id(struct prompts *p, struct prompt *prompt, struct err *e)
-{
-    uint64_t first;
-    if (prompt->id_kind == PROMPT_ID_NONE)
-        return STATUS_OK;
-    TRY(id_set_add(&p->ids, (int)prompt->id_kind, prompt->id, prompt->index, &first, e));
-    if (first != prompt->index && !prompt->refused) {
-        struct err why;
-        err_format(&why, "\"id\": expected another one for each line, found that of line %" PRIu64,
-                   first + 1);
-        prompt_refuse(prompt, &why);
-    }
-    return STATUS_OK;
-}
-
 static void begin_prompt(struct prompts *p, struct prompt *prompt)
 {
     if (prompt->memory.cap > MOST_KEPT)
@@ -221,9 +204,9 @@ enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state
     *state = LINES_LINE;
     if (s == STATUS_BAD_FILE) {
         prompt_refuse(prompt, &why);
-    } else if (s != STATUS_OK) {
-        *e = why;
-        return s;
+        return STATUS_OK;
     }
-    return note_id(p, prompt, e);
+    if (s != STATUS_OK)
+        *e = why;
+    return s;
 }

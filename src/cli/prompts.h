@@ -2,8 +2,7 @@
  * prompts - the file of generate --prompts: a prompt a line, as it is or as a JSON object.
  *
  * A line that cannot be a prompt is one that was refused: it has an error, and those after it are
- * read as if nothing had happened. In memory is only what was read and not yet taken, and what is
- * known of the ids (see id_set.h).
+ * read as if nothing had happened. In memory is only what was read and not yet taken.
  */
 #ifndef DECODE_CLI_PROMPTS_H
 #define DECODE_CLI_PROMPTS_H
@@ -14,7 +13,6 @@
 #include "base/lines.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "cli/id_set.h"
 #include "json/read.h"
 
 /* Bytes of a line; a longer one is refused. */
@@ -52,7 +50,6 @@ struct prompts {
     /* Private. */
     struct lines lines;
     struct json_reader json;
-    struct id_set ids;
     uint64_t n_lines;
 };
 

@@ -11,18 +11,14 @@
 #include <unistd.h>
 
 #include "base/status.h"
-#include "base/text.h"
 
 /* Descriptors looked at for temporary files, at most: many may have been inherited. */
 #define MAX_FDS 65536
-/* A line of /proc/self/maps: two addresses and some fields before a path. */
-#define MAPS_LINE_CAP 4352
 
 /* Any thread may take a signal, so these are atomics; lock-free ones are safe in handlers. */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "signal flags must be lock-free");
 static atomic_int deferred;
 static atomic_int interrupted; /* the first signal; 0: none */
-static const char *volatile mapped_path;
 
 /* --- what is left behind ------------------------------------------------------------------- */
 
@@ -131,75 +127,18 @@ static void on_end(int number)
 
 /* --- a mapped file that was cut short ------------------------------------------------------ */
 
-static void write_error(const char *s, size_t len)
-{
-    if (write(STDERR_FILENO, s, len) < 0)
-        return; /* there is nowhere left to say so */
-}
-
-/* A hexadecimal number at *at, which moves behind it. */
-static uintptr_t take_address(const char **at)
-{
-    static const char digits[] = "0123456789abcdef";
-    uintptr_t n = 0;
-    for (const char *d; **at && (d = strchr(digits, **at)); (*at)++)
-        n = n * 16 + (uintptr_t)(d - digits);
-    return n;
-}
-
-/* The path in a line of /proc/self/maps, "FROM-TO perms offset dev inode   path", if the address
- * lies in its range; else NULL. */
-static const char *path_at(const char *line, uintptr_t address)
-{
-    const char *at = line;
-    const uintptr_t from = take_address(&at);
-    if (*at++ != '-' || address < from || address >= take_address(&at))
-        return NULL;
-    return strchr(at, '/');
-}
-
-/* Puts the path of the file that is mapped at the address into line, and returns it; NULL if the
- * system does not tell. */
-static const char *mapped_file(uintptr_t address, char line[MAPS_LINE_CAP])
-{
-    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    const char *path = NULL;
-    size_t len = 0;
-    char c;
-    while (fd >= 0 && !path && read(fd, &c, 1) == 1) {
-        if (c == '\n') {
-            line[len] = 0;
-            len = 0;
-            path = path_at(line, address);
-        } else if (len < MAPS_LINE_CAP - 1) {
-            line[len++] = c;
-        }
-    }
-    if (fd >= 0)
-        close(fd);
-    return path;
-}
-
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
+    static const char message[] =
+        "decode: a file was cut short, or its disk failed, while it was read\n";
     (void)context;
-    static const char rest[] =
-        ": the file was cut short, or could not be read, while it was in use\n";
     if (info->si_code != BUS_ADRERR) { /* not a missing page of a file: a bug, to be seen as one */
         signal(number, SIG_DFL);
         return;
     }
-    char line[MAPS_LINE_CAP], shown[MAPS_LINE_CAP] = "a mapped file";
-    const char *path = mapped_file((uintptr_t)info->si_addr, line);
-    if (!path)
-        path = mapped_path;
-    if (path)
-        strncpy(shown, path, sizeof shown - 1);
-    utf8_strip(shown); /* as err_format does: nothing in it is to command the terminal */
     remove_temporaries();
-    write_error("decode: ", 8);
-    write_error(shown, strlen(shown));
-    write_error(rest, sizeof rest - 1);
+    const ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
+    (void)written; /* there is nowhere else to say so */
     _exit(STATUS_BAD_FILE);
 }
 
@@ -274,9 +213,4 @@ void signals_end_by_pipe(void)
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_UNBLOCK, &pipe, NULL); /* it may have been inherited blocked */
     raise(SIGPIPE);
-}
-
-void signals_mapping(const char *path)
-{
-    mapped_path = path;
 }

@@ -6,7 +6,7 @@
  * SIGHUP (unless it was ignored, as by nohup) and SIGXCPU end the program with exit code 130; after
  * signals_defer the first one only sets a flag, so that the work can be ended well, and the second
  * one kills (SIGXCPU, which comes every second, does not). SIGBUS from a mapped file that was cut
- * short becomes one line, which names the file, and exit code 3. However it ends, but by SIGKILL,
+ * short becomes one line and exit code 3. However it ends, but by SIGKILL,
  * unfinished outputs' temporary files are gone: every signal that ends a process removes them
  * first.
  *
@@ -32,9 +32,5 @@ bool signals_end_at_once(void);
 
 /* Ends the process as SIGPIPE ends one that does not ignore it: 141 in a shell. */
 void signals_end_by_pipe(void);
-
-/* Names the mapped file for the SIGBUS message where the system does not tell which file it was
- * (no /proc); borrowed for the rest of the run. */
-void signals_mapping(const char *path);
 
 #endif

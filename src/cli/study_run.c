@@ -14,7 +14,6 @@
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/signals.h"
 #include "cli/study.h"
 #include "cli/train_options.h"
 #include "cli/variant.h"
@@ -330,7 +329,6 @@ static enum status make_cell(struct study_job *job, struct study_cell *cell, str
         s = finish_cell(job, cell, e);
         study_unlock(job->lock, cell->name);
     }
-    signals_mapping(NULL); /* no path of this cell's any more */
     progress_end(&job->progress);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         err_prefix(e, cell->name);

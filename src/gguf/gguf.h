@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "base/name_index.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -92,11 +93,11 @@ struct gguf {
     uint32_t version;
     uint32_t alignment; /* bytes, a power of two from 8 to 65536 */
     size_t n_pairs;
-    const struct gguf_pair *pairs; /* in file order */
+    struct gguf_pair *pairs; /* in file order */
     size_t n_tensors;
-    const struct gguf_tensor *tensors; /* in file order */
-    size_t head_bytes;                 /* of the span, before the tensors' data and padding */
-    struct gguf_index *index;          /* private: names to positions */
+    struct gguf_tensor *tensors; /* in file order */
+    size_t head_bytes;           /* of the span, before the tensors' data and padding */
+    struct name_index by_key, by_name;
 };
 
 /*
@@ -112,10 +113,10 @@ enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct 
 enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e);
 void gguf_free(struct gguf *g); /* NULL is legal */
 
-/* NULL if there is none. Logarithmic time, whatever the names. */
 /* Whether numbers of a kind are integers, which a bool is not. */
 bool gguf_is_integer(enum gguf_kind kind);
 
+/* NULL if there is none. Logarithmic time, whatever the names. */
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 

@@ -5,7 +5,6 @@
 #define DECODE_GGUF_PRIVATE_H
 
 #include "base/little.h"
-#include "base/name_index.h"
 #include "gguf/gguf.h"
 
 #define GGUF_MAGIC           "GGUF"

@@ -21,12 +21,6 @@
 
 #define DOWNLOAD_AGAIN "the file is truncated or corrupt: download or convert it again"
 
-struct gguf_index {
-    struct gguf_pair *pairs;
-    struct gguf_tensor *tensors;
-    struct name_index by_key, by_name;
-};
-
 /* --- the cursor: each call takes its bytes, or says which field lacked them ------------------ */
 
 struct reader {
@@ -125,14 +119,15 @@ static enum status in_record(struct reader *r, enum status s, const char *record
 static enum status index_names(struct reader *r, struct name_index *ix, const char *record,
                                const void *records, size_t stride, size_t n)
 {
-    size_t first, second;
-    TRY(name_index_build(ix, records, stride, n, &first, &second, r->e));
-    if (first == n)
+    TRY(name_index_records(ix, records, stride, n, r->e));
+    const struct indexed *twins = name_index_twins(ix);
+    if (!twins)
         return STATUS_OK;
-    const struct text name = *name_index_at(ix, first);
+    const struct text name = twins->text;
     return err_bad_file(
-        r->e, "%s \"%.*s\" at byte %zu: expected each name once, found it as number %zu and %zu",
-        record, text_width(name), name.data, (size_t)(name.data - r->bytes), first, second);
+        r->e, "%s \"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
+        record, text_width(name), name.data, (size_t)(name.data - r->bytes), twins[0].id,
+        twins[1].id);
 }
 
 /* --- header ---------------------------------------------------------------------------------- */
@@ -236,13 +231,13 @@ static enum status read_pair(struct reader *r, struct gguf_pair *pair)
 
 static enum status read_pairs(struct reader *r, struct gguf *g)
 {
-    struct gguf_pair *pairs = calloc(g->n_pairs + !g->n_pairs, sizeof *pairs);
-    g->pairs = g->index->pairs = pairs;
+    const size_t n = g->n_pairs;
+    struct gguf_pair *pairs = g->pairs = calloc(n + !n, sizeof *pairs);
     if (!pairs)
-        return err_no_memory(r->e, "the table of keys", g->n_pairs * sizeof *pairs);
-    for (size_t i = 0; i < g->n_pairs; i++)
+        return err_no_memory(r->e, "the table of keys", n * sizeof *pairs);
+    for (size_t i = 0; i < n; i++)
         TRY(in_record(r, read_pair(r, &pairs[i]), "key", i, &pairs[i].key));
-    return index_names(r, &g->index->by_key, "key", pairs, sizeof *pairs, g->n_pairs);
+    return index_names(r, &g->by_key, "key", pairs, sizeof *pairs, n);
 }
 
 static enum status read_alignment(struct reader *r, struct gguf *g)
@@ -347,10 +342,10 @@ static enum status refuse_overlap(struct reader *r, struct place *places, size_t
 static enum status read_tensors(struct reader *r, struct gguf *g, struct place *places)
 {
     const size_t n = g->n_tensors;
-    struct gguf_tensor *tensors = g->index->tensors;
+    struct gguf_tensor *tensors = g->tensors;
     for (size_t i = 0; i < n; i++)
         TRY(in_record(r, read_tensor(r, &tensors[i], &places[i]), "tensor", i, &tensors[i].name));
-    TRY(index_names(r, &g->index->by_name, "tensor", tensors, sizeof *tensors, n));
+    TRY(index_names(r, &g->by_name, "tensor", tensors, sizeof *tensors, n));
     g->head_bytes = r->at;
     uint64_t data_start = r->at;
     if (!u64_align_up(data_start, g->alignment, &data_start))
@@ -370,7 +365,7 @@ static enum status read_file(struct reader *r, struct gguf *g)
     TRY(read_alignment(r, g));
     const size_t n = g->n_tensors + !g->n_tensors;
     struct place *places = calloc(n, sizeof *places);
-    g->tensors = g->index->tensors = calloc(n, sizeof *g->tensors);
+    g->tensors = calloc(n, sizeof *g->tensors);
     const enum status s = places && g->tensors
                               ? read_tensors(r, g, places)
                               : err_no_memory(r->e, "the table of tensors",
@@ -382,16 +377,14 @@ static enum status read_file(struct reader *r, struct gguf *g)
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e)
 {
     struct reader r = {.bytes = bytes, .len = len, .e = e};
-    struct gguf *g = calloc(1, sizeof *g + sizeof *g->index);
-    *out = NULL;
+    struct gguf *g = *out = calloc(1, sizeof *g);
     if (!g)
-        return err_no_memory(e, "the GGUF reader", sizeof *g + sizeof *g->index);
-    g->index = (struct gguf_index *)(g + 1);
+        return err_no_memory(e, "the GGUF reader", sizeof *g);
     const enum status s = read_file(&r, g);
-    if (s == STATUS_OK)
-        *out = g;
-    else
+    if (s != STATUS_OK) {
         gguf_free(g);
+        *out = NULL;
+    }
     return s;
 }
 
@@ -415,21 +408,21 @@ void gguf_free(struct gguf *g)
 {
     if (!g)
         return;
-    name_index_free(&g->index->by_key);
-    name_index_free(&g->index->by_name);
-    free(g->index->pairs);
-    free(g->index->tensors);
+    name_index_free(&g->by_key);
+    name_index_free(&g->by_name);
+    free(g->pairs);
+    free(g->tensors);
     free(g);
 }
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
-    const size_t i = name_index_find(&g->index->by_key, text_of(key));
-    return i < g->n_pairs ? &g->pairs[i].value : NULL;
+    const struct indexed *found = name_index_find(&g->by_key, text_of(key));
+    return found ? &g->pairs[found->id].value : NULL;
 }
 
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name)
 {
-    const size_t i = name_index_find(&g->index->by_name, text_of(name));
-    return i < g->n_tensors ? &g->tensors[i] : NULL;
+    const struct indexed *found = name_index_find(&g->by_name, text_of(name));
+    return found ? &g->tensors[found->id] : NULL;
 }

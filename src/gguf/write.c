@@ -267,37 +267,31 @@ void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t ty
 
 /* --- what is refused before a byte goes out ------------------------------------------------ */
 
-static enum status check_unique(const void *records, size_t stride, size_t n, const char *what,
-                                struct err *e)
+/* One name twice is refused; `keys` or the tensors' names, which are added to the index here. */
+static enum status check_names(const struct gguf_writer *w, bool keys, struct name_index *names,
+                               struct err *e)
 {
-    struct name_index ix;
-    size_t first, second;
-    enum status s = name_index_build(&ix, records, stride, n, &first, &second, e);
-    if (!s && first < n) {
-        const struct text name = *name_index_at(&ix, first);
-        s = err_set(e, STATUS_USAGE,
-                    "%s \"%.*s\": expected each name once, found it as number %zu and %zu", what,
-                    text_width(name), name.data, first, second);
-    }
-    name_index_free(&ix);
-    return s;
-}
-
-static enum status check_keys(const struct gguf_writer *w, struct err *e)
-{
-    const size_t n = w->n_pairs;
-    struct text *keys = calloc(n + !n, sizeof *keys);
-    if (!keys)
-        return err_no_memory(e, "the table of keys", n * sizeof *keys);
+    const size_t n = keys ? w->n_pairs : w->n_tensors;
     for (size_t i = 0; i < n; i++) {
-        size_t at;
-        memcpy(&at, w->keys.data + i * sizeof at, sizeof at);
-        const char *pair = w->pairs.data + at;
-        keys[i] = (struct text){pair + 8, (size_t)little_load(pair, 8)};
+        struct text name;
+        if (keys) {
+            size_t at;
+            memcpy(&at, w->keys.data + i * sizeof at, sizeof at);
+            const char *pair = w->pairs.data + at;
+            name = (struct text){pair + 8, (size_t)little_load(pair, 8)};
+        } else {
+            name = tensor_at(w, i)->t.name;
+        }
+        TRY(name_index_add(names, name, (int32_t)i, 0, e));
     }
-    const enum status s = check_unique(keys, sizeof *keys, n, "key", e);
-    free(keys);
-    return s;
+    name_index_sort(names);
+    const struct indexed *twins = name_index_twins(names);
+    if (!twins)
+        return STATUS_OK;
+    return err_set(e, STATUS_USAGE,
+                   "%s \"%.*s\": expected each name once, found it as number %d and %d",
+                   keys ? "key" : "tensor", text_width(twins->text), twins->text.data, twins[0].id,
+                   twins[1].id);
 }
 
 /* Sets names and offsets; *data_bytes is what all tensors take, padded. */
@@ -352,8 +346,12 @@ static enum status prepare_write(struct gguf_writer *w, struct bytes *header, ui
     const enum status before = w->status;
     if (!before) {
         TRY(place_tensors(w, data_bytes, e));
-        TRY(check_keys(w, e));
-        TRY(check_unique(w->tensors.data, sizeof(struct write_tensor), w->n_tensors, "tensor", e));
+        for (int keys = 1; keys >= 0; keys--) {
+            struct name_index names = {0};
+            const enum status s = check_names(w, keys, &names, e);
+            name_index_free(&names);
+            TRY(s);
+        }
         append_header(w, header);
     }
     const enum status s = w->status;
@@ -368,21 +366,19 @@ static enum status prepare_write(struct gguf_writer *w, struct bytes *header, ui
 /* Where the bytes of the file go. */
 struct sink {
     const char *path;     /* to a file; or, if it is NULL: */
-    struct file_map *map; /* to memory that is mapped; or, if it is NULL, malloc'd */
+    struct file_map *map; /* to memory that is as if it were mapped */
     struct file_writer *file;
-    unsigned char *data, *at; /* that memory, and where the next byte goes */
-    size_t len;
+    unsigned char *at; /* where in that memory the next byte goes */
 };
 
 static enum status sink_open(struct sink *sink, uint64_t len, struct err *e)
 {
     if (sink->path)
         return file_writer_open(&sink->file, sink->path, e);
-    sink->len = len > PTRDIFF_MAX ? SIZE_MAX : (size_t)len;
-    if (sink->map && sink->len < SIZE_MAX)
-        return file_map_own(sink->map, sink->len, &sink->at, e);
-    sink->data = sink->at = malloc(sink->len);
-    return sink->at ? STATUS_OK : err_no_memory(e, "the GGUF file", sink->len);
+    const size_t n = len > PTRDIFF_MAX ? SIZE_MAX : (size_t)len;
+    sink->at = malloc(n);
+    *sink->map = (struct file_map){.data = sink->at, .len = n, .own = true};
+    return sink->at ? STATUS_OK : err_no_memory(e, "the GGUF file", n);
 }
 
 static void sink_put(struct sink *sink, const void *data, size_t len)
@@ -440,21 +436,6 @@ enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e)
     return s;
 }
 
-enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
-                              struct err *e)
-{
-    struct sink sink = {.path = NULL};
-    const enum status s = write_to(&sink, w, e);
-    *out = sink.data;
-    *len = sink.len;
-    if (s) {
-        free(sink.data);
-        *out = NULL;
-        *len = 0;
-    }
-    return s;
-}
-
 enum status gguf_write_map(struct gguf_writer *w, struct file_map *out, struct err *e)
 {
     struct sink sink = {.map = out};
@@ -462,5 +443,15 @@ enum status gguf_write_map(struct gguf_writer *w, struct file_map *out, struct e
     const enum status s = write_to(&sink, w, e);
     if (s)
         file_map_close(out);
+    return s;
+}
+
+enum status gguf_write_memory(struct gguf_writer *w, unsigned char **out, size_t *len,
+                              struct err *e)
+{
+    struct file_map map;
+    const enum status s = gguf_write_map(w, &map, e);
+    *out = (unsigned char *)(uintptr_t)map.data;
+    *len = map.len;
     return s;
 }

@@ -5,16 +5,15 @@
 #include "json/read.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/text.h"
+#include "base/checked.h"
+#include "base/mem.h"
 
 #define NO_CONTAINER UINT32_MAX
-#define FIRST_NODES  64
 
 struct json_parse {
     struct json_reader *r;
@@ -164,7 +163,7 @@ static enum status parse_string(struct json_parse *p, struct text *out)
     return STATUS_OK;
 }
 
-/* --- numbers and literals -------------------------------------------------------------------- */
+/* --- numbers --------------------------------------------------------------------------------- */
 
 static bool is_digit(int c)
 {
@@ -206,79 +205,28 @@ static enum status parse_number(struct json_parse *p, struct text *out)
     return STATUS_OK;
 }
 
-static enum status parse_literal(struct json_parse *p, struct json_node *node)
-{
-    static const char *const literals[] = {"null", "true", "false"};
-    for (size_t i = 0; i < sizeof literals / sizeof *literals; i++) {
-        const size_t start = p->at;
-        if (!text_starts_with(json_rest(p), literals[i]))
-            continue;
-        p->at += strlen(literals[i]);
-        node->kind = i == 0 ? JSON_NULL : JSON_BOOL;
-        node->text = read_since(p, start);
-        return STATUS_OK;
-    }
-    return unexpected(p, "a value");
-}
-
 /* --- containers ------------------------------------------------------------------------------ */
-
-static enum status open_container(struct json_parse *p, struct json_node *node, enum json_kind kind)
-{
-    if (p->depth == p->limits->depth)
-        return err_bad_file(
-            p->e, "JSON at byte %zu: expected at most %d containers in one another, found more",
-            p->at, p->limits->depth);
-    node->kind = kind;
-    node->text.data = p->source.data + p->at;
-    node->span = p->open;
-    p->open = (uint32_t)(node - p->r->nodes);
-    p->depth++;
-    p->at++;
-    return STATUS_OK;
-}
-
-/* By key, equal ones in the order of the text. */
-static int compare_members(const void *a, const void *b)
-{
-    const struct json_node *x = *(const struct json_node *const *)a;
-    const struct json_node *y = *(const struct json_node *const *)b;
-    const int order = text_order(x->key, y->key);
-    return order ? order : (x > y) - (x < y);
-}
 
 /* No key twice; else the first that has been there before is named. */
 static enum status check_members(struct json_parse *p, const struct json_node *object)
 {
-    const struct json_node **members, *again = NULL;
-    size_t n = 0;
-    if (object->n < 2)
-        return STATUS_OK;
-    if (!bytes_reserve(&p->r->members, object->n * sizeof *members))
-        return err_no_memory(p->e, "comparing JSON keys", object->n * sizeof *members);
-    members = (const struct json_node **)(void *)p->r->members.data;
+    struct name_index *names = &p->r->members;
+    const struct json_node *nodes = p->r->nodes;
+    int32_t again = INT32_MAX;
+    names->n = 0;
     for (const struct json_node *c = NULL; (c = json_child(object, c));)
-        members[n++] = c;
-    qsort(members, n, sizeof *members, compare_members);
-    for (size_t i = 1; i < n; i++)
-        if (text_equal(members[i]->key, members[i - 1]->key) && (!again || members[i] < again))
-            again = members[i];
-    if (!again)
+        if (name_index_add(names, c->key, (int32_t)(c - nodes), 0, NULL))
+            return err_no_memory(p->e, "comparing JSON keys", object->n * sizeof *names->list);
+    name_index_sort(names);
+    for (size_t i = 1; i < names->n; i++)
+        if (names->list[i].id < again && text_equal(names->list[i].text, names->list[i - 1].text))
+            again = names->list[i].id;
+    if (again == INT32_MAX)
         return STATUS_OK;
+    const struct json_node *member = &nodes[again];
     return err_bad_file(
         p->e, "JSON at byte %zu: expected every key once in an object, found \"%.*s\" again",
-        again->at, text_width(again->key), again->key.data);
-}
-
-static enum status close_container(struct json_parse *p)
-{
-    struct json_node *node = &p->r->nodes[p->open];
-    p->at++;
-    p->depth--;
-    p->open = node->span;
-    node->span = (uint32_t)(p->r->nodes + p->r->n_nodes - node);
-    node->text.len = (size_t)(p->source.data + p->at - node->text.data);
-    return node->kind == JSON_OBJECT ? check_members(p, node) : STATUS_OK;
+        member->at, text_width(member->key), member->key.data);
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
@@ -290,71 +238,85 @@ static enum status add_node(struct json_parse *p, struct json_node **out)
     if (r->n_nodes == p->limits->values)
         return err_bad_file(p->e, "JSON at byte %zu: expected at most %u values, found more", p->at,
                             (unsigned)p->limits->values);
-    if (r->n_nodes == r->nodes_cap) {
-        const size_t cap = r->nodes_cap ? r->nodes_cap + r->nodes_cap / 2 : FIRST_NODES;
-        struct json_node *nodes = realloc(r->nodes, cap * sizeof *nodes);
-        if (!nodes)
-            return err_no_memory(p->e, "reading JSON", cap * sizeof *nodes);
-        r->nodes = nodes;
-        r->nodes_cap = cap;
-    }
-    *out = &r->nodes[r->n_nodes++];
+    struct json_node *nodes =
+        array_grow(r->nodes, (size_t)r->n_nodes + 1, &r->nodes_cap, sizeof *nodes);
+    if (!nodes)
+        return err_no_memory(p->e, "reading JSON", r->n_nodes * sizeof *nodes);
+    r->nodes = nodes;
+    *out = &nodes[r->n_nodes++];
     **out = (struct json_node){.at = p->at, .span = 1};
     if (p->open != NO_CONTAINER)
-        r->nodes[p->open].n++;
-    return STATUS_OK;
-}
-
-static enum status parse_key(struct json_parse *p, struct text *key)
-{
-    if (peek(p) != '"')
-        return unexpected(p, "a key in quotes");
-    TRY(parse_string(p, key));
-    skip_space(p);
-    if (peek(p) != ':')
-        return unexpected(p, "':'");
-    p->at++;
-    skip_space(p);
+        nodes[p->open].n++;
     return STATUS_OK;
 }
 
 /* A value, with its key where it needs one. Of a container only the opening bracket is read. */
 static enum status parse_item(struct json_parse *p)
 {
+    static const struct {
+        const char *name;
+        enum json_kind kind;
+    } literals[] = {{"null", JSON_NULL}, {"true", JSON_BOOL}, {"false", JSON_BOOL}};
     struct json_node *node = NULL;
     skip_space(p);
     TRY(add_node(p, &node));
-    if (p->open != NO_CONTAINER && p->r->nodes[p->open].kind == JSON_OBJECT)
-        TRY(parse_key(p, &node->key));
+    if (p->open != NO_CONTAINER && p->r->nodes[p->open].kind == JSON_OBJECT) {
+        if (peek(p) != '"')
+            return unexpected(p, "a key in quotes");
+        TRY(parse_string(p, &node->key));
+        skip_space(p);
+        if (peek(p) != ':')
+            return unexpected(p, "':'");
+        p->at++;
+        skip_space(p);
+    }
     const int c = peek(p);
-    if (c == '{' || c == '[')
-        return open_container(p, node, c == '{' ? JSON_OBJECT : JSON_ARRAY);
-    if (c == '"') {
-        node->kind = JSON_STRING;
+    if (c == '{' || c == '[') {
+        if (p->depth++ == p->limits->depth)
+            return err_bad_file(
+                p->e, "JSON at byte %zu: expected at most %d containers in one another, found more",
+                p->at, p->limits->depth);
+        node->kind = c == '{' ? JSON_OBJECT : JSON_ARRAY;
+        node->text.data = p->source.data + p->at++;
+        node->span = p->open;
+        p->open = (uint32_t)(node - p->r->nodes);
+        return STATUS_OK;
+    }
+    node->kind = c == '"' ? JSON_STRING : JSON_NUMBER;
+    if (c == '"')
         return parse_string(p, &node->text);
-    }
-    if (c == '-' || is_digit(c)) {
-        node->kind = JSON_NUMBER;
+    if (c == '-' || is_digit(c))
         return parse_number(p, &node->text);
-    }
-    return parse_literal(p, node);
+    for (size_t i = 0; i < sizeof literals / sizeof *literals; i++)
+        if (text_starts_with(json_rest(p), literals[i].name)) {
+            node->kind = literals[i].kind;
+            node->text = (struct text){p->source.data + p->at, strlen(literals[i].name)};
+            p->at += node->text.len;
+            return STATUS_OK;
+        }
+    return unexpected(p, "a value");
 }
 
 /* Up to where the next item is to be, or to the end of the outermost value. */
 static enum status parse_between(struct json_parse *p)
 {
     while (p->open != NO_CONTAINER) {
-        const struct json_node *open = &p->r->nodes[p->open];
+        struct json_node *open = &p->r->nodes[p->open];
         const bool is_object = open->kind == JSON_OBJECT;
         skip_space(p);
-        if (peek(p) == (is_object ? '}' : ']')) {
-            TRY(close_container(p));
-            continue;
+        if (peek(p) != (is_object ? '}' : ']')) {
+            if (open->n > 0 && peek(p) != ',')
+                return unexpected(p, is_object ? "',' or '}'" : "',' or ']'");
+            p->at += open->n > 0;
+            return STATUS_OK;
         }
-        if (open->n > 0 && peek(p) != ',')
-            return unexpected(p, is_object ? "',' or '}'" : "',' or ']'");
-        p->at += open->n > 0;
-        return STATUS_OK;
+        p->at++;
+        p->depth--;
+        p->open = open->span;
+        open->span = (uint32_t)(p->r->nodes + p->r->n_nodes - open);
+        open->text.len = (size_t)(p->source.data + p->at - open->text.data);
+        if (is_object && open->n > 1)
+            TRY(check_members(p, open));
     }
     return STATUS_OK;
 }
@@ -362,7 +324,7 @@ static enum status parse_between(struct json_parse *p)
 enum status json_read(struct json_reader *r, struct text source, const struct json_limits *limits,
                       const struct json_node **root, struct err *e)
 {
-    assert(limits->values < NO_CONTAINER && limits->depth >= 0);
+    assert(limits->values < INT32_MAX && limits->depth >= 0);
     struct json_parse p = {.r = r,
                            .source = source.data ? source : text_of(""),
                            .limits = limits,
@@ -388,7 +350,7 @@ void json_reader_free(struct json_reader *r)
 {
     free(r->nodes);
     bytes_free(&r->strings);
-    bytes_free(&r->members);
+    name_index_free(&r->members);
     *r = (struct json_reader){0};
 }
 
@@ -467,40 +429,34 @@ enum status json_node_bool(const struct json_node *node, bool *out, struct err *
 
 /* --- numbers --------------------------------------------------------------------------------- */
 
-/* With the end that strtod and its like need. */
-struct digits {
-    char text[JSON_NUMBER_MAX + 1];
-};
-
-static struct digits digits_of(const struct json_node *node)
-{
-    struct digits d;
-    assert(node->text.len <= JSON_NUMBER_MAX);
-    memcpy(d.text, node->text.data, node->text.len);
-    d.text[node->text.len] = 0;
-    return d;
-}
-
-/* Refuses what is no number of digits alone. */
-static enum status expect_whole(const struct json_node *node, const char *expected, struct err *e)
+/* A whole number is its sign and its magnitude. */
+static enum status whole_number(const struct json_node *node, const char *expected, bool *negative,
+                                uint64_t *magnitude, struct err *e)
 {
     if (node->kind != JSON_NUMBER)
         return refuse_node(node, expected, "", e);
-    for (size_t i = text_starts_with(node->text, "-"); i < node->text.len; i++)
-        if (!is_digit(node->text.data[i]))
+    *negative = text_starts_with(node->text, "-");
+    *magnitude = 0;
+    bool fits = true;
+    for (size_t i = *negative; i < node->text.len; i++) {
+        const char digit = node->text.data[i];
+        if (!is_digit(digit))
             return refuse_node(node, expected, NOT_WHOLE, e);
-    return STATUS_OK;
+        fits = fits && u64_mul(*magnitude, 10, magnitude) &&
+               u64_add(*magnitude, (uint64_t)(digit - '0'), magnitude);
+    }
+    return fits ? STATUS_OK : refuse_node(node, expected, OUT_OF_RANGE, e);
 }
 
 enum status json_node_u64(const struct json_node *node, uint64_t *out, struct err *e)
 {
     const char *const expected = "a whole number from 0 to 18446744073709551615";
-    TRY(expect_whole(node, expected, e));
-    errno = 0;
-    const unsigned long long value = strtoull(digits_of(node).text, NULL, 10);
-    if (errno == ERANGE || (value > 0 && text_starts_with(node->text, "-")))
+    bool negative = false;
+    uint64_t magnitude = 0;
+    TRY(whole_number(node, expected, &negative, &magnitude, e));
+    if (negative && magnitude > 0)
         return refuse_node(node, expected, OUT_OF_RANGE, e);
-    *out = value;
+    *out = magnitude;
     return STATUS_OK;
 }
 
@@ -508,11 +464,12 @@ enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max
                           struct err *e)
 {
     char expected[80];
+    bool negative = false;
+    uint64_t magnitude = 0;
     snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRId64, min, max);
-    TRY(expect_whole(node, expected, e));
-    errno = 0;
-    const long long value = strtoll(digits_of(node).text, NULL, 10);
-    if (errno == ERANGE || value < min || value > max)
+    TRY(whole_number(node, expected, &negative, &magnitude, e));
+    const int64_t value = negative ? (int64_t)-magnitude : (int64_t)magnitude;
+    if (magnitude > (uint64_t)INT64_MAX + negative || value < min || value > max)
         return refuse_node(node, expected, OUT_OF_RANGE, e);
     *out = value;
     return STATUS_OK;
@@ -520,8 +477,10 @@ enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max
 
 enum status json_node_double(const struct json_node *node, double *out, struct err *e)
 {
+    char text[JSON_NUMBER_MAX + 1];
     TRY(json_expect(node, JSON_NUMBER, e));
-    const double value = strtod(digits_of(node).text, NULL);
+    snprintf(text, sizeof text, "%.*s", (int)node->text.len, node->text.data);
+    const double value = strtod(text, NULL);
     if (!isfinite(value))
         return refuse_node(node, "a number that a double can hold", OUT_OF_RANGE, e);
     *out = value;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/name_index.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -39,8 +40,8 @@ struct json_reader {
     struct json_node *nodes;
     uint32_t n_nodes;
     size_t nodes_cap;
-    struct bytes strings; /* those that have escapes, decoded */
-    struct bytes members; /* of an object, to be sorted */
+    struct bytes strings;      /* those that have escapes, decoded */
+    struct name_index members; /* of an object, to be compared */
 };
 
 /* The most that is read. */
@@ -53,7 +54,7 @@ struct json_limits {
 /*
  * Reads a text that is one value with white space around it. *root and what is below it are valid
  * until the next call, and borrow strings without escapes from `source`. Memory is a node a value,
- * a pointer a member of the largest object, and, if some string has escapes, as many bytes as the
+ * 40 bytes a member of the largest object, and, if some string has escapes, as many bytes as the
  * source, all up to twice that. Time O(n log n) of the source's bytes, whatever they are; no
  * recursion.
  *

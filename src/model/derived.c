@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/siphash.h"
+#include "base/text.h"
 #include "model/model.h"
 #include "model/pack.h"
 

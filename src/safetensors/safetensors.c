@@ -11,8 +11,6 @@
 
 #include "base/checked.h"
 #include "base/little.h"
-#include "base/name_index.h"
-#include "json/read.h"
 #include "json/write.h"
 
 #define LENGTH_BYTES 8
@@ -67,12 +65,6 @@ bool safetensors_measure(const struct safetensors_dtype *dtype, int n_dims, cons
 }
 
 /* --- reading a tensor ------------------------------------------------------------------------ */
-
-struct safetensors_index {
-    struct json_reader json; /* the names' memory */
-    struct safetensors_tensor *tensors;
-    struct name_index by_name;
-};
 
 struct reader {
     const unsigned char *data; /* of the tensors */
@@ -145,14 +137,6 @@ static enum status in_tensor(struct reader *r, enum status s, const struct safet
     return err_in(r->e, s, "tensor \"%.*s\"", text_width(t->name), t->name.data);
 }
 
-static enum status check_metadata(struct reader *r, const struct json_node *metadata)
-{
-    TRY(json_expect(metadata, JSON_OBJECT, r->e));
-    for (const struct json_node *c = NULL; (c = json_child(metadata, c));)
-        TRY(json_expect(c, JSON_STRING, r->e));
-    return STATUS_OK;
-}
-
 /* Empty ones before those that begin where they are. Names make the order a total one. */
 static int compare_places(const void *a, const void *b)
 {
@@ -193,23 +177,23 @@ static enum status read_tensors(struct reader *r, const struct json_node *header
 {
     const size_t most = header->n;
     struct safetensors_tensor *tensors = calloc(most + !most, sizeof *tensors);
-    s->tensors = s->index->tensors = tensors;
+    s->tensors = tensors;
     if (!tensors)
         return err_no_memory(r->e, "the table of tensors", most * sizeof *tensors);
     for (const struct json_node *c = NULL; (c = json_child(header, c));) {
         struct safetensors_tensor *t = &tensors[s->n_tensors];
         if (text_is(c->key, METADATA_KEY)) {
-            TRY(check_metadata(r, c));
-        } else {
-            t->name = c->key;
-            TRY(in_tensor(r, read_tensor(r, c, t), t));
-            s->n_tensors++;
+            TRY(json_expect(c, JSON_OBJECT, r->e));
+            for (const struct json_node *m = NULL; (m = json_child(c, m));)
+                TRY(json_expect(m, JSON_STRING, r->e));
+            continue;
         }
+        t->name = c->key;
+        TRY(in_tensor(r, read_tensor(r, c, t), t));
+        s->n_tensors++;
     }
     TRY(check_places(r, tensors, s->n_tensors));
-    size_t first, second; /* none is twice: keys are unique */
-    return name_index_build(&s->index->by_name, tensors, sizeof *tensors, s->n_tensors, &first,
-                            &second, r->e);
+    return name_index_records(&s->by_name, tensors, sizeof *tensors, s->n_tensors, r->e);
 }
 
 /* --- reading a file -------------------------------------------------------------------------- */
@@ -242,7 +226,7 @@ static enum status read_file(const unsigned char *bytes, size_t len, struct safe
     const struct json_node *root = NULL;
     TRY(find_header(bytes, len, &header, e));
     s->head_bytes = LENGTH_BYTES + header.len;
-    TRY(err_in(e, json_read(&s->index->json, header, &limits, &root, e), "the header"));
+    TRY(err_in(e, json_read(&s->json, header, &limits, &root, e), "the header"));
     TRY(err_in(e, json_expect(root, JSON_OBJECT, e), "the header"));
     struct reader r = {.data = bytes + s->head_bytes, .len = len - s->head_bytes, .e = e};
     return read_tensors(&r, root, s);
@@ -251,11 +235,10 @@ static enum status read_file(const unsigned char *bytes, size_t len, struct safe
 enum status safetensors_parse(const void *bytes, size_t len, struct safetensors **out,
                               struct err *e)
 {
-    struct safetensors *s = calloc(1, sizeof *s + sizeof *s->index);
+    struct safetensors *s = calloc(1, sizeof *s);
     *out = NULL;
     if (!s)
-        return err_no_memory(e, "the safetensors reader", sizeof *s + sizeof *s->index);
-    s->index = (struct safetensors_index *)(s + 1);
+        return err_no_memory(e, "the safetensors reader", sizeof *s);
     const enum status status = read_file(bytes, len, s, e);
     if (status == STATUS_OK)
         *out = s;
@@ -284,16 +267,16 @@ void safetensors_free(struct safetensors *s)
 {
     if (!s)
         return;
-    name_index_free(&s->index->by_name);
-    json_reader_free(&s->index->json);
-    free(s->index->tensors);
+    name_index_free(&s->by_name);
+    json_reader_free(&s->json);
+    free(s->tensors);
     free(s);
 }
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *s, struct text name)
 {
-    const size_t i = name_index_find(&s->index->by_name, name);
-    return i < s->n_tensors ? &s->tensors[i] : NULL;
+    const struct indexed *found = name_index_find(&s->by_name, name);
+    return found ? &s->tensors[found->id] : NULL;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

@@ -12,8 +12,10 @@
 #define DECODE_SAFETENSORS_SAFETENSORS_H
 
 #include "base/file.h"
+#include "base/name_index.h"
 #include "base/text.h"
 #include "gguf/gguf.h"
+#include "json/read.h"
 
 /* --- types ---------------------------------------------------------------------------------- */
 
@@ -50,9 +52,10 @@ struct safetensors_tensor {
 
 struct safetensors {
     size_t n_tensors;
-    const struct safetensors_tensor *tensors; /* in the order of their data */
-    size_t head_bytes;                        /* of the span, before the tensors' data */
-    struct safetensors_index *index;          /* private */
+    struct safetensors_tensor *tensors; /* in the order of their data */
+    size_t head_bytes;                  /* of the span, before the tensors' data */
+    struct name_index by_name;
+    struct json_reader json; /* private: the names' memory */
 };
 
 /*
@@ -79,8 +82,10 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *s, s
  * model.safetensors.index.json names. */
 struct safetensors_folder {
     size_t n_tensors;
-    const struct safetensors_tensor *tensors; /* shard by shard, each in the order of its data */
-    struct safetensors_folder_index *index;   /* private */
+    struct safetensors_tensor *tensors; /* shard by shard, each in the order of its data */
+    struct name_index by_name;
+    struct safetensors_shard *shards; /* private; [n_shards] */
+    size_t n_shards;
 };
 
 /*

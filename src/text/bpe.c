@@ -216,21 +216,8 @@ void merge_run(const struct merging *m, struct merge_scratch *s, size_t n)
 
 static enum status merge_error(struct err *e, size_t rank, struct text merge, const char *expected)
 {
-    return err_set(e, STATUS_BAD_FILE, "%s element %zu: expected %s, found \"%.*s\"", MERGES_KEY,
-                   rank, expected, text_width(merge), merge.data);
-}
-
-/* The token of some bytes of a merge; -1 if there is none. */
-static enum status find_part(const struct vocab *v, struct text bytes, size_t rank, int32_t *id,
-                             struct err *e)
-{
-    int twin;
-    *id = vocab_find(v, bytes, &twin);
-    if (twin >= 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s element %zu: expected tokens that are one each, found %d and %d alike",
-                       MERGES_KEY, rank, *id, twin);
-    return STATUS_OK;
+    return err_bad_file(e, "%s element %zu: expected %s, found \"%.*s\"", MERGES_KEY, rank,
+                        expected, text_width(merge), merge.data);
 }
 
 /* The pair of a merge, some of whose symbols may be -1: no token. `buffer` has room for the merge.
@@ -244,15 +231,23 @@ static enum status read_merge(const struct vocab *v, size_t rank, struct text me
     if (!space || cut + 1 == merge.len)
         return merge_error(e, rank, merge, "two parts with a space between");
     struct text left = {buffer, 0}, right = {0};
-    if (byte_alphabet_decode((struct text){merge.data, cut}, buffer, &left.len))
-        right.data = buffer + left.len;
-    if (!right.data || !byte_alphabet_decode((struct text){space + 1, merge.len - cut - 1},
-                                             buffer + left.len, &right.len))
+    if (!byte_alphabet_decode((struct text){merge.data, cut}, buffer, &left.len))
         return merge_error(e, rank, merge, "characters that stand for bytes");
-    pair->rank = (int32_t)rank;
-    TRY(find_part(v, left, rank, &pair->left, e));
-    TRY(find_part(v, right, rank, &pair->right, e));
-    return find_part(v, (struct text){buffer, left.len + right.len}, rank, &pair->result, e);
+    right.data = buffer + left.len;
+    if (!byte_alphabet_decode((struct text){space + 1, merge.len - cut - 1}, buffer + left.len,
+                              &right.len))
+        return merge_error(e, rank, merge, "characters that stand for bytes");
+    const struct text texts[] = {left, right, {buffer, left.len + right.len}};
+    int ids[3], twin;
+    for (int i = 0; i < 3; i++) {
+        ids[i] = vocab_find(v, texts[i], &twin);
+        if (twin >= 0)
+            return err_bad_file(
+                e, "%s element %zu: expected tokens that are one each, found %d and %d alike",
+                MERGES_KEY, rank, ids[i], twin);
+    }
+    *pair = (struct symbol_pair){ids[0], ids[1], (int32_t)rank, ids[2]};
+    return STATUS_OK;
 }
 
 /* Fills b->merging's pairs, *n of them. */
@@ -264,8 +259,8 @@ static enum status read_merges(struct bpe *b, const struct vocab *v, const struc
         return STATUS_OK; /* the element type of none means nothing */
     TRY(gguf_get_array(g, MERGES_KEY, GGUF_STRING, &merges, NULL, e));
     if (merges->count >= INT32_MAX)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected fewer than %d elements, found %llu",
-                       MERGES_KEY, INT32_MAX, (unsigned long long)merges->count);
+        return err_bad_file(e, "%s: expected fewer than %d elements, found %llu", MERGES_KEY,
+                            INT32_MAX, (unsigned long long)merges->count);
     char *buffer = malloc(merges->bytes.len); /* more than the longest */
     struct symbol_pair *pairs = b->merging.pairs = calloc((size_t)merges->count, sizeof *pairs);
     enum status s = STATUS_OK;
@@ -317,26 +312,17 @@ void bpe_free(struct bpe *b)
     *b = (struct bpe){.lacks_bytes = false};
 }
 
-/* Whether there is a token for each byte of a piece of a text: whole characters. */
-static enum status check_bytes(const struct bpe *b, struct text text, struct text piece,
-                               struct err *e)
-{
-    while (piece.len > 0) {
-        uint32_t code;
-        const struct text one = utf8_next(&piece, &code);
-        for (size_t i = 0; i < one.len; i++)
-            if (b->byte_id[(unsigned char)one.data[i]] < 0)
-                return lacks_token(text, (size_t)(one.data - text.data), e);
-    }
-    return STATUS_OK;
-}
-
 enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piece, struct err *e)
 {
     const size_t n = piece.len;
     assert(n > 0);
-    if (b->lacks_bytes)
-        TRY(check_bytes(b, c->text, piece, e));
+    for (struct text rest = piece; b->lacks_bytes && rest.len > 0;) {
+        uint32_t code;
+        const struct text one = utf8_next(&rest, &code);
+        for (size_t i = 0; i < one.len; i++)
+            if (b->byte_id[(unsigned char)one.data[i]] < 0)
+                return lacks_token(c->text, (size_t)(one.data - c->text.data), e);
+    }
     TRY(merge_reserve(&c->merge, n, e));
     int32_t *spans = c->merge.spans;
     for (size_t i = 0; i < n; i++)

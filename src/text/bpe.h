@@ -21,7 +21,7 @@
 
 struct symbol_pair {
     int32_t left, right; /* 0 <= symbol < n_symbols */
-    int32_t rank;        /* 0 <= rank < INT32_MAX; pairs may share one */
+    int32_t rank;        /* below INT32_MAX; pairs may share one */
     int32_t result;
 };
 

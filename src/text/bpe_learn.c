@@ -6,7 +6,6 @@
 #include "text/pretokenize.h"
 #include "text/unicode.h"
 #include "text/vocab.h"
-#include "text/word_count.h"
 
 #define N_BYTES     256
 #define END_OF_TEXT "<|endoftext|>"
@@ -33,8 +32,7 @@ struct node {
 
 struct pair {
     int32_t left, right;
-    uint32_t head; /* a node; in a free slot the next free one; 0: none */
-    bool held;     /* the queue has it, or it is new: the slot cannot be reused yet */
+    uint32_t head; /* a node, 0: none */
     uint64_t count;
 };
 
@@ -42,6 +40,23 @@ struct pair {
 struct queued {
     uint64_t count;
     uint32_t pair;
+};
+
+struct counted_word {
+    struct text text; /* its first occurrence */
+    uint64_t count;
+};
+
+/*
+ * The distinct words of the texts, by a keyed hash: texts cannot be written so that their words
+ * collide. The key is an address; nothing that can be seen depends on it.
+ */
+struct word_count {
+    struct counted_word *words; /* [n] by first occurrence */
+    size_t n, cap;
+    uint32_t *slots; /* [n_slots] a word's number + 1; 0: empty. At most half of them are taken */
+    size_t n_slots;  /* a power of two, or 0 */
+    uint64_t key[2];
 };
 
 struct learner {
@@ -67,7 +82,6 @@ struct learner {
 
     struct pair *pairs; /* from 1 on */
     size_t n_pairs, pairs_cap;
-    uint32_t free_pair; /* a list of reusable slots */
 
     struct queued *queue; /* a heap, the most frequent pair first */
     size_t n_queued, queue_cap;
@@ -85,14 +99,68 @@ static enum status report_progress(const struct bpe_learn_spec *spec, enum bpe_l
 
 /* --- reading the texts ----------------------------------------------------------------------- */
 
+#define FIRST_SLOTS 1024
+
+/* The word's slot, or the empty one where it belongs. */
+static uint32_t *find_slot(const struct word_count *c, struct text word)
+{
+    const size_t mask = c->n_slots - 1;
+    size_t i = (size_t)siphash(c->key, word) & mask;
+    while (c->slots[i] != 0 && !text_equal(c->words[c->slots[i] - 1].text, word))
+        i = (i + 1) & mask;
+    return &c->slots[i];
+}
+
+static enum status grow_slots(struct word_count *c, struct err *e)
+{
+    const size_t n_slots = c->n_slots ? c->n_slots * 2 : FIRST_SLOTS;
+    uint32_t *slots = calloc(n_slots, sizeof *slots);
+    if (!slots)
+        return err_no_memory(e, "counting words", n_slots * sizeof *slots);
+    free(c->slots);
+    c->slots = slots;
+    c->n_slots = n_slots;
+    if (c->n == 0) {
+        c->key[0] = (uintptr_t)slots;
+        c->key[1] = (uintptr_t)&slots; /* of the stack */
+    }
+    for (size_t i = 0; i < c->n; i++)
+        *find_slot(c, c->words[i].text) = (uint32_t)i + 1;
+    return STATUS_OK;
+}
+
+static enum status count_word(struct word_count *c, struct text word, struct err *e)
+{
+    if (2 * (c->n + 1) > c->n_slots)
+        TRY(grow_slots(c, e));
+    uint32_t *slot = find_slot(c, word);
+    if (*slot == 0) {
+        struct counted_word *words = NULL;
+        if (c->n < (size_t)1 << 31)
+            words = array_grow(c->words, c->n + 1, &c->cap, sizeof *words);
+        if (!words)
+            return err_no_memory(e, "counting words", (c->n + 1) * sizeof *words);
+        c->words = words;
+        words[c->n++] = (struct counted_word){.text = word};
+        *slot = (uint32_t)c->n;
+    }
+    c->words[*slot - 1].count++;
+    return STATUS_OK;
+}
+
+static void free_words(struct word_count *c)
+{
+    free(c->words);
+    free(c->slots);
+    *c = (struct word_count){0};
+}
+
 static enum status count_document(struct learner *l, struct text text, struct err *e)
 {
     while (text.len > 0) {
-        const struct text word = {text.data, pretokenize_next(PRETOKENIZE_GPT2, text)};
+        const struct text word = text_cut(&text, pretokenize_next(PRETOKENIZE_GPT2, text));
         if (word.len > 1) /* a single byte has no pair */
-            TRY(word_count_add(&l->words, word, e));
-        text.data += word.len;
-        text.len -= word.len;
+            TRY(count_word(&l->words, word, e));
         l->done += word.len;
         if (l->done >= l->next) {
             TRY(report_progress(l->spec, BPE_LEARN_READING, l->done, l->all, e));
@@ -109,11 +177,9 @@ static enum status count_text(struct learner *l, struct text text, struct err *e
         const char *end = memmem(text.data, text.len, END_OF_TEXT, mark);
         if (!end)
             break;
-        const struct text document = {text.data, (size_t)(end - text.data)};
-        TRY(count_document(l, document, e));
+        TRY(count_document(l, text_cut(&text, (size_t)(end - text.data)), e));
+        text_cut(&text, mark);
         l->done += mark;
-        text.data = end + mark;
-        text.len -= document.len + mark;
     }
     return count_document(l, text, e);
 }
@@ -202,21 +268,11 @@ static void queue_replace(struct learner *l, struct queued entry)
     l->queue[i] = entry;
 }
 
-static void free_pair(struct learner *l, uint32_t pair)
-{
-    l->pairs[pair].head = l->free_pair;
-    l->free_pair = pair;
-}
-
 /* Queues a pair whose count will not rise any more, if it is to be merged ever. */
 static void settle(struct learner *l, uint32_t pair)
 {
-    struct pair *p = &l->pairs[pair];
-    p->held = p->count > 1;
-    if (p->held)
-        queue_push(l, (struct queued){p->count, pair});
-    else if (p->count == 0)
-        free_pair(l, pair);
+    if (l->pairs[pair].count > 1)
+        queue_push(l, (struct queued){l->pairs[pair].count, pair});
 }
 
 /* Takes the most frequent pair out; 0 if none occurs twice. */
@@ -224,18 +280,15 @@ static uint32_t queue_pop(struct learner *l)
 {
     while (l->n_queued > 0) {
         const struct queued top = l->queue[0];
-        struct pair *p = &l->pairs[top.pair];
-        if (p->count > 1 && p->count < top.count) { /* those below may be more frequent */
-            queue_replace(l, (struct queued){p->count, top.pair});
+        const uint64_t count = l->pairs[top.pair].count;
+        if (count > 1 && count < top.count) { /* those below may be more frequent */
+            queue_replace(l, (struct queued){count, top.pair});
             continue;
         }
         if (--l->n_queued > 0)
             queue_replace(l, l->queue[l->n_queued]);
-        if (p->count > 1)
+        if (count > 1)
             return top.pair;
-        p->held = false;
-        if (p->count == 0)
-            free_pair(l, top.pair);
     }
     return 0;
 }
@@ -268,8 +321,6 @@ static void unlink_node(struct learner *l, uint32_t i)
     if (n->next)
         l->nodes[n->next].prev = n->prev;
     p->count -= l->weight[n->word];
-    if (p->count == 0 && !p->held)
-        free_pair(l, n->pair);
     n->pair = 0;
 }
 
@@ -280,15 +331,9 @@ static uint32_t fresh_pair(struct learner *l, int32_t left, int32_t right)
     uint32_t *slot = is_right ? &l->with_left[left] : &l->with_right[right];
     if (*slot)
         return *slot;
-    if (l->free_pair) {
-        *slot = l->free_pair;
-        l->free_pair = l->pairs[*slot].head;
-    } else {
-        assert(l->n_pairs < l->pairs_cap);
-        *slot = (uint32_t)l->n_pairs++;
-    }
-    assert(left == N_BYTES + l->n_merges || right == N_BYTES + l->n_merges);
-    l->pairs[*slot] = (struct pair){.left = left, .right = right, .held = true};
+    assert(l->n_pairs < l->pairs_cap);
+    *slot = (uint32_t)l->n_pairs++;
+    l->pairs[*slot] = (struct pair){.left = left, .right = right};
     l->fresh[l->n_fresh++] = *slot;
     return *slot;
 }
@@ -315,7 +360,7 @@ static enum status start_merging(struct learner *l, struct err *e)
                 link_node(l, at, 1 + (uint32_t)(byte * N_BYTES + l->nodes[at + 1].token));
         }
     }
-    word_count_free(&l->words);
+    free_words(&l->words);
     for (uint32_t i = 0; i < n_pairs; i++)
         settle(l, 1 + i);
     return STATUS_OK;
@@ -382,7 +427,6 @@ static void merge_pair(struct learner *l, uint32_t pair)
         else
             merge_node(l, i);
     }
-    free_pair(l, pair);
     for (size_t i = 0; i < l->n_fresh; i++) {
         const struct pair *p = &l->pairs[l->fresh[i]];
         l->with_left[p->left] = 0;
@@ -482,7 +526,7 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
                        least, spec->end_of_text ? " and " END_OF_TEXT : "", spec->n_tokens);
     struct learner l = {.spec = spec, .max_merges = spec->n_tokens - least};
     const enum status s = learn(&l, texts, n, out, e);
-    word_count_free(&l.words);
+    free_words(&l.words);
     arena_free(&l.arena);
     free(l.pairs);
     free(l.queue);

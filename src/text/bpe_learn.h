@@ -64,9 +64,9 @@ struct bpe_learned {
  * (257 with end_of_text) the texts are not read. *out is for bpe_learned_free; zeroed on failure.
  *
  * Time is linear in the texts' length, and n log n in that of their distinct words, also where one
- * word is all of a text. Memory beyond the result, in bytes: while reading, some 40 to 120 a
+ * word is all of a text. Memory beyond the result, in bytes: while reading, some 35 to 100 a
  * distinct word; then 20 a byte of distinct words, 4 a token and 24 a word, and up to 60 a pair of
- * tokens that stands somewhere. One thread; calls are independent.
+ * tokens that ever stood somewhere. One thread; calls are independent.
  *
  * Fails with STATUS_USAGE (n_tokens too low), STATUS_INTERRUPTED (stop), or STATUS_NO_MEMORY,
  * also if the distinct words have 2 GiB.

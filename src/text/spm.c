@@ -36,10 +36,7 @@ static struct text char_at(struct text s)
 
 struct text spm_next_char(struct text *rest)
 {
-    const struct text c = char_at(*rest);
-    rest->data += c.len;
-    rest->len -= c.len;
-    return c;
+    return text_cut(rest, char_at(*rest).len);
 }
 
 static uint64_t char_key(struct text c)
@@ -68,85 +65,52 @@ static struct text next_run(bool cuts, struct text *rest, size_t *n)
     return run;
 }
 
-/* --- reading: scores ------------------------------------------------------------------------- */
+/* --- reading: spellings ---------------------------------------------------------------------- */
 
 #define NOT_A_TOKEN INT32_MAX
-
-/* A token that merging makes, or a character that one of them begins or ends with. */
-struct spelling {
-    struct text text;                   /* borrowed from the file */
-    int32_t symbol;                     /* NOT_A_TOKEN until all are known */
-    const struct spelling *start, *end; /* the longest other one that it starts, ends with */
-};
 
 struct builder {
     struct spm *spm;
     const struct vocab *vocab;
-    int32_t *rank; /* [n_tokens] the higher the score, the lower; equal of equal ones */
-    struct spelling *list;
-    size_t n, cap;
-    bool has_char[256]; /* of one byte, in the list */
+    const struct gguf_value *scores; /* NULL: all are equal */
+    /* The tokens that merging makes, and the characters that one of them begins or ends with; each
+     * with its symbol for an id, which is NOT_A_TOKEN until all are known. */
+    struct name_index spellings;
+    const struct indexed **end; /* of each the longest other one that it ends with, or NULL */
+    bool has_char[256];         /* of one byte, among them */
     struct symbol_pair *pairs;
     size_t n_pairs, cap_pairs;
 };
 
-struct scored {
-    double score;
-    int32_t id;
-};
-
-static int compare_scores(const void *left, const void *right)
-{
-    const struct scored *a = left;
-    const struct scored *b = right;
-    return (a->score < b->score) - (a->score > b->score);
-}
-
-static enum status read_ranks(struct builder *b, const struct gguf *g, struct err *e)
+static enum status read_scores(struct builder *b, const struct gguf *g, struct err *e)
 {
     const size_t n = (size_t)b->vocab->n;
-    const struct gguf_value *scores;
     bool found;
-    TRY(gguf_get_array(g, SCORES_KEY, GGUF_F32, &scores, &found, e));
-    if (found && scores->count != n)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected %zu elements, one a token, found %llu",
-                       SCORES_KEY, n, (unsigned long long)scores->count);
+    TRY(gguf_get_array(g, SCORES_KEY, GGUF_F32, &b->scores, &found, e));
+    if (found && b->scores->count != n)
+        return err_bad_file(e, "%s: expected %zu elements, one a token, found %llu", SCORES_KEY, n,
+                            (unsigned long long)b->scores->count);
     for (size_t id = 0; found && id < n; id++) {
-        const double score = gguf_float_at(scores, id);
+        const double score = gguf_float_at(b->scores, id);
         if (!isfinite(score))
-            return err_set(e, STATUS_BAD_FILE,
-                           "%s of token %zu: expected a finite number, found %s", SCORES_KEY, id,
-                           isnan(score)  ? "NaN"
-                           : score > 0.0 ? "infinity"
-                                         : "-infinity");
+            return err_bad_file(e, "%s of token %zu: expected a finite number, found %s",
+                                SCORES_KEY, id,
+                                isnan(score)  ? "NaN"
+                                : score > 0.0 ? "infinity"
+                                              : "-infinity");
     }
-    b->rank = calloc(n, sizeof *b->rank);
-    struct scored *list = found ? calloc(n, sizeof *list) : NULL;
-    if (!b->rank || (found && !list)) {
-        free(list);
-        return err_no_memory(e, "scores", n * (sizeof *b->rank + sizeof *list));
-    }
-    if (!found)
-        return STATUS_OK;
-    for (size_t id = 0; id < n; id++)
-        list[id] = (struct scored){gguf_float_at(scores, id), (int32_t)id};
-    qsort(list, n, sizeof *list, compare_scores);
-    for (size_t i = 1; i < n; i++)
-        b->rank[list[i].id] = b->rank[list[i - 1].id] + (list[i].score < list[i - 1].score);
-    free(list);
     return STATUS_OK;
 }
 
-/* --- reading: spellings ---------------------------------------------------------------------- */
-
-static enum status add_spelling(struct builder *b, struct text text, int32_t symbol, struct err *e)
+/* The higher the score, the lower; equal of equal ones. The bits of floats of one sign are in the
+ * order of their magnitudes. */
+static int32_t rank_of(const struct builder *b, int32_t id)
 {
-    struct spelling *list = array_grow(b->list, b->n + 1, &b->cap, sizeof *list);
-    if (!list)
-        return err_no_memory(e, "vocabulary", (b->n + 1) * sizeof *list);
-    b->list = list;
-    list[b->n++] = (struct spelling){.text = text, .symbol = symbol};
-    return STATUS_OK;
+    const float score = b->scores ? (float)gguf_float_at(b->scores, (uint64_t)id) : 0.0f;
+    const float magnitude = fabsf(score);
+    int32_t bits;
+    memcpy(&bits, &magnitude, sizeof bits);
+    return score > 0.0f ? -bits : bits;
 }
 
 static enum status add_char(struct builder *b, struct text c, struct err *e)
@@ -155,7 +119,7 @@ static enum status add_char(struct builder *b, struct text c, struct err *e)
     if (c.len == 1 && *has)
         return STATUS_OK;
     *has |= c.len == 1;
-    return add_spelling(b, c, NOT_A_TOKEN, e);
+    return name_index_add(&b->spellings, c, NOT_A_TOKEN, 0, e);
 }
 
 /* A token, and what of it may be a character of the text that it is merged from: its first one, and
@@ -166,7 +130,7 @@ static enum status add_token(struct builder *b, struct text name, int32_t id, st
     size_t n;
     (void)next_run(true, &rest, &n);
     b->spm->cuts = b->spm->cuts && rest.len == 0;
-    TRY(add_spelling(b, name, id, e));
+    TRY(name_index_add(&b->spellings, name, id, 0, e));
     TRY(add_char(b, char_at(name), e));
     for (size_t len = 1; len <= CHAR_MAX_LEN && len < name.len; len++) {
         const struct text tail = {name.data + name.len - len, len};
@@ -178,8 +142,7 @@ static enum status add_token(struct builder *b, struct text name, int32_t id, st
 
 static enum status read_spellings(struct builder *b, const struct gguf *g, struct err *e)
 {
-    const struct gguf_value *names;
-    TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, &names, NULL, e));
+    const struct gguf_value *names = gguf_find(g, TOKENS_KEY); /* which vocab_init has read */
     struct gguf_cursor cursor = {0};
     struct text name;
     int32_t *byte_id = b->spm->byte_id;
@@ -187,50 +150,41 @@ static enum status read_spellings(struct builder *b, const struct gguf *g, struc
         byte_id[byte] = -1;
     for (int32_t id = 0; gguf_next_text(names, &cursor, &name); id++) {
         const enum token_type type = b->vocab->type[id];
-        const bool is_merged = type == TOKEN_UNDEFINED || type == TOKEN_NORMAL ||
-                               type == TOKEN_USER_DEFINED || type == TOKEN_UNUSED;
         const int byte = vocab_hex_byte(name, type);
         if (byte >= 0 && byte_id[byte] < 0)
             byte_id[byte] = id;
-        if (byte < 0 && name.len > 0 && is_merged)
+        if (byte < 0 && name.len > 0 && type != TOKEN_UNKNOWN && type != TOKEN_CONTROL &&
+            type != TOKEN_BYTE)
             TRY(add_token(b, name, id, e));
     }
     return STATUS_OK;
 }
 
-static int compare_spellings(const void *left, const void *right)
-{
-    const struct spelling *a = left;
-    const struct spelling *b = right;
-    const int order = text_order(a->text, b->text);
-    return order ? order : (a->symbol > b->symbol) - (a->symbol < b->symbol);
-}
-
-/* Sorts them, leaves each once, and gives those that are no tokens the symbols behind the tokens.
- */
+/* Leaves each spelling once, and gives those that are no tokens the symbols behind the tokens. */
 static enum status number_spellings(struct builder *b, int32_t *n_symbols, struct err *e)
 {
+    struct name_index *x = &b->spellings;
     size_t n = 0;
     *n_symbols = b->vocab->n;
-    if (b->n >= (size_t)(INT32_MAX - 1 - b->vocab->n))
+    if (x->n >= (size_t)(INT32_MAX - 1 - b->vocab->n))
         return err_no_memory(e, "vocabulary", SIZE_MAX);
-    if (b->n > 0)
-        qsort(b->list, b->n, sizeof *b->list, compare_spellings);
-    for (size_t i = 0; i < b->n; i++) {
-        struct spelling s = b->list[i];
-        if (n > 0 && text_equal(b->list[n - 1].text, s.text)) {
-            if (s.symbol != NOT_A_TOKEN)
-                return err_set(e, STATUS_BAD_FILE,
-                               "%s: expected each token once, found tokens %d and %d to be '%.*s'",
-                               TOKENS_KEY, b->list[n - 1].symbol, s.symbol, text_width(s.text),
-                               s.text.data);
+    name_index_sort(x);
+    for (size_t i = 0; i < x->n; i++) {
+        const struct indexed s = x->list[i];
+        const bool again = n > 0 && text_equal(x->list[n - 1].text, s.text);
+        if (again && s.id != NOT_A_TOKEN)
+            return err_bad_file(
+                e, "%s: expected each token once, found tokens %d and %d to be '%.*s'", TOKENS_KEY,
+                x->list[n - 1].id, s.id, text_width(s.text), s.text.data);
+        if (again)
             continue;
-        }
-        if (s.symbol == NOT_A_TOKEN)
-            s.symbol = (*n_symbols)++;
-        b->list[n++] = s;
+        x->list[n] = s;
+        if (s.id == NOT_A_TOKEN)
+            x->list[n].id = (*n_symbols)++;
+        n++;
     }
-    b->n = n;
+    x->n = n;
+    name_index_link(x);
     ++*n_symbols; /* all other characters */
     return STATUS_OK;
 }
@@ -240,12 +194,12 @@ static enum status list_chars(struct builder *b, struct err *e)
 {
     struct spm *s = b->spm;
     uint32_t n = 0;
-    s->chars = calloc(b->n + 1, sizeof *s->chars);
+    s->chars = calloc(b->spellings.n + 1, sizeof *s->chars);
     if (!s->chars)
-        return err_no_memory(e, "vocabulary", (b->n + 1) * sizeof *s->chars);
-    for (size_t i = 0; i < b->n; i++) {
-        const struct text c = b->list[i].text;
-        const int32_t symbol = b->list[i].symbol;
+        return err_no_memory(e, "vocabulary", (b->spellings.n + 1) * sizeof *s->chars);
+    for (size_t i = 0; i < b->spellings.n; i++) {
+        const struct text c = b->spellings.list[i].text;
+        const int32_t symbol = b->spellings.list[i].id;
         const unsigned char byte = (unsigned char)*c.data;
         if (char_at(c).len != c.len)
             continue;
@@ -262,11 +216,6 @@ static enum status list_chars(struct builder *b, struct err *e)
 
 /* --- reading: pairs -------------------------------------------------------------------------- */
 
-static bool starts_with(struct text s, struct text start)
-{
-    return start.len <= s.len && memcmp(s.data, start.data, start.len) == 0;
-}
-
 static bool ends_with(struct text s, struct text end)
 {
     return end.len <= s.len && memcmp(s.data + s.len - end.len, end.data, end.len) == 0;
@@ -275,8 +224,8 @@ static bool ends_with(struct text s, struct text end)
 /* By their bytes read backwards: a text follows right after all that it ends with. */
 static int compare_backwards(const void *left, const void *right)
 {
-    const struct text a = (*(struct spelling *const *)left)->text;
-    const struct text b = (*(struct spelling *const *)right)->text;
+    const struct text a = (*(const struct indexed *const *)left)->text;
+    const struct text b = (*(const struct indexed *const *)right)->text;
     for (size_t i = 1; i <= a.len && i <= b.len; i++) {
         const unsigned char x = (unsigned char)a.data[a.len - i];
         const unsigned char y = (unsigned char)b.data[b.len - i];
@@ -286,25 +235,25 @@ static int compare_backwards(const void *left, const void *right)
     return (a.len > b.len) - (a.len < b.len);
 }
 
-/* Finds each one's start and end. What starts a spelling comes before it, and starts all that lie
- * between the two: so it is the one before, or one that starts that. */
-static enum status link_spellings(struct builder *b, struct err *e)
+/* Finds what each one ends with as name_index_link does what it starts with. */
+static enum status link_ends(struct builder *b, struct err *e)
 {
-    struct spelling **back = calloc(b->n + 1, sizeof *back);
-    if (!back)
-        return err_no_memory(e, "vocabulary", (b->n + 1) * sizeof *back);
-    for (size_t i = 0; i < b->n; i++) {
-        struct spelling *s = back[i] = &b->list[i];
-        s->start = i > 0 ? s - 1 : NULL;
-        while (s->start && !starts_with(s->text, s->start->text))
-            s->start = s->start->start;
+    const struct indexed *list = b->spellings.list, **back;
+    const size_t n = b->spellings.n;
+    back = calloc(n + 1, sizeof *back);
+    b->end = calloc(n + 1, sizeof *b->end);
+    if (!back || !b->end) {
+        free(back);
+        return err_no_memory(e, "vocabulary", (n + 1) * 2 * sizeof *back);
     }
-    qsort(back, b->n, sizeof *back, compare_backwards);
-    for (size_t i = 0; i < b->n; i++) {
-        struct spelling *s = back[i];
-        s->end = i > 0 ? back[i - 1] : NULL;
-        while (s->end && !ends_with(s->text, s->end->text))
-            s->end = s->end->end;
+    for (size_t i = 0; i < n; i++)
+        back[i] = &list[i];
+    qsort(back, n, sizeof *back, compare_backwards);
+    for (size_t i = 1; i < n; i++) {
+        const struct indexed *end = back[i - 1];
+        while (end && !ends_with(back[i]->text, end->text))
+            end = b->end[end - list];
+        b->end[back[i] - list] = end;
     }
     free(back);
     return STATUS_OK;
@@ -313,13 +262,14 @@ static enum status link_spellings(struct builder *b, struct err *e)
 /* Adds the pairs that make a token. Those that start it, the longest first (listed in `starts`),
  * meet those that end it, the longest first: what is left of the token by the one is in the other
  * where it has the same length. */
-static enum status cut_token(struct builder *b, const struct spelling *token,
-                             const struct spelling **starts, struct err *e)
+static enum status cut_token(struct builder *b, const struct indexed *token,
+                             const struct indexed **starts, struct err *e)
 {
+    const struct indexed *list = b->spellings.list;
     size_t n = 0;
-    for (const struct spelling *s = token->start; s; s = s->start)
+    for (const struct indexed *s = token->start; s; s = s->start)
         starts[n++] = s;
-    for (const struct spelling *end = token->end; end; end = end->end) {
+    for (const struct indexed *end = b->end[token - list]; end; end = b->end[end - list]) {
         const size_t wanted = token->text.len - end->text.len;
         while (n > 0 && starts[n - 1]->text.len < wanted)
             n--;
@@ -331,21 +281,22 @@ static enum status cut_token(struct builder *b, const struct spelling *token,
         if (!pairs)
             return err_no_memory(e, "merges", (b->n_pairs + 1) * sizeof *pairs);
         b->pairs = pairs;
-        pairs[b->n_pairs++] = (struct symbol_pair){starts[n - 1]->symbol, end->symbol,
-                                                   b->rank[token->symbol], token->symbol};
+        pairs[b->n_pairs++] =
+            (struct symbol_pair){starts[n - 1]->id, end->id, rank_of(b, token->id), token->id};
     }
     return STATUS_OK;
 }
 
 static enum status find_pairs(struct builder *b, struct err *e)
 {
-    const struct spelling **starts = calloc(b->n + 1, sizeof *starts);
+    const struct name_index *x = &b->spellings;
+    const struct indexed **starts = calloc(x->n + 1, sizeof *starts);
     if (!starts)
-        return err_no_memory(e, "merges", (b->n + 1) * sizeof *starts);
+        return err_no_memory(e, "merges", (x->n + 1) * sizeof *starts);
     enum status s = STATUS_OK;
-    for (size_t i = 0; s == STATUS_OK && i < b->n; i++)
-        if (b->list[i].symbol < b->vocab->n)
-            s = cut_token(b, &b->list[i], starts, e);
+    for (size_t i = 0; s == STATUS_OK && i < x->n; i++)
+        if (x->list[i].id < b->vocab->n)
+            s = cut_token(b, &x->list[i], starts, e);
     free(starts);
     return s;
 }
@@ -353,11 +304,11 @@ static enum status find_pairs(struct builder *b, struct err *e)
 static enum status build(struct builder *b, const struct gguf *g, struct err *e)
 {
     int32_t n_symbols;
-    TRY(read_ranks(b, g, e));
+    TRY(read_scores(b, g, e));
     TRY(read_spellings(b, g, e));
     TRY(number_spellings(b, &n_symbols, e));
     TRY(list_chars(b, e));
-    TRY(link_spellings(b, e));
+    TRY(link_ends(b, e));
     TRY(find_pairs(b, e));
     struct symbol_pair *pairs = b->pairs;
     b->pairs = NULL; /* merging's from now on */
@@ -369,8 +320,8 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     *s = (struct spm){.n_tokens = v->n, .cuts = true};
     struct builder b = {.spm = s, .vocab = v};
     const enum status status = build(&b, g, e);
-    free(b.rank);
-    free(b.list);
+    name_index_free(&b.spellings);
+    free(b.end);
     free(b.pairs);
     return status;
 }

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
-#include "text/specials.h"
 #include "text/vocab.h"
 
 /* What a value of tokenizer.ggml.model says. */
@@ -25,7 +24,8 @@ struct kind {
 struct tokenizer {
     const struct kind *kind;
     struct vocab vocab;
-    struct specials specials;
+    struct name_index specials; /* control, user-defined and unknown tokens */
+    bool starts_special[256];   /* some of them starts with this byte */
     struct bpe bpe;
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
@@ -60,12 +60,10 @@ static enum status encode_bpe(const struct tokenizer *t, struct encoding *c, str
                               struct err *e)
 {
     while (part.len > 0) {
-        const struct text piece = {part.data, pretokenize_next(t->pre->rule, part)};
+        const struct text piece = text_cut(&part, pretokenize_next(t->pre->rule, part));
         int twin;
         const int whole = t->pre->whole_pieces ? vocab_find(&t->vocab, piece, &twin) : -1;
         TRY(whole >= 0 ? id_list_add(&c->list, whole, e) : bpe_encode(&t->bpe, c, piece, e));
-        part.data += piece.len;
-        part.len -= piece.len;
     }
     return STATUS_OK;
 }
@@ -110,6 +108,21 @@ static enum status read_id(const struct tokenizer *t, const struct gguf *g, cons
     return gguf_get_u64(g, key, 0, (uint64_t)n - 1, &value, &found, e);
 }
 
+static enum status index_specials(struct tokenizer *t, struct err *e)
+{
+    for (int id = 0; id < t->vocab.n; id++) {
+        const enum token_type type = t->vocab.type[id];
+        const struct text bytes = vocab_bytes(&t->vocab, id);
+        if (type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED && type != TOKEN_UNKNOWN)
+            continue;
+        TRY(name_index_add(&t->specials, bytes, id, 0, e));
+        t->starts_special[(unsigned char)bytes.data[0]] = true;
+    }
+    name_index_sort(&t->specials);
+    name_index_link(&t->specials);
+    return STATUS_OK;
+}
+
 static enum status read_all(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
     struct text model;
@@ -122,7 +135,7 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
     if (t->kind->init) {
         TRY(t->kind->init(t, g, e));
-        TRY(specials_init(&t->specials, &t->vocab, e));
+        TRY(index_specials(t, e));
     } else {
         err_format(&t->unread,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
@@ -161,7 +174,7 @@ void tokenizer_free(struct tokenizer *t)
     vocab_free(&t->vocab);
     bpe_free(&t->bpe);
     spm_free(&t->spm);
-    specials_free(&t->specials);
+    name_index_free(&t->specials);
     free(t);
 }
 
@@ -229,22 +242,36 @@ size_t tokenizer_longest(const struct tokenizer *t)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
-/* The text between the matches, of which the last is the first in the text, and they. */
-static enum status encode_all(const struct tokenizer *t, struct encoding *c,
-                              const struct special_match *matches, size_t n, struct err *e)
+/* Cuts off the text up to the first place where a special token starts, which is the longest of
+ * those that do; without one NULL, and all is cut off. */
+static const struct indexed *next_special(const struct tokenizer *t, struct text *rest,
+                                          struct text *part)
 {
-    for (size_t at = 0;;) {
-        while (n > 0 && matches[n - 1].at < at)
-            n--;
-        const size_t end = n > 0 ? matches[n - 1].at : c->text.len;
-        if (end > at)
-            TRY(t->kind->encode(t, c, (struct text){c->text.data + at, end - at}, e));
-        if (n == 0)
-            return STATUS_OK;
-        const int32_t id = matches[n - 1].id;
-        TRY(id_list_add(&c->list, id, e));
-        at = end + vocab_bytes(&t->vocab, id).len;
+    const struct indexed *special = NULL;
+    size_t len = 0;
+    for (; len < rest->len && !special; len += !special)
+        if (t->starts_special[(unsigned char)rest->data[len]])
+            special =
+                name_index_longest(&t->specials, (struct text){rest->data + len, rest->len - len});
+    *part = text_cut(rest, len);
+    return special;
+}
+
+static enum status encode_all(const struct tokenizer *t, struct encoding *c, struct err *e)
+{
+    const struct indexed *special;
+    struct text part;
+    TRY(id_list_start(&c->list, e));
+    for (struct text rest = c->text; rest.len > 0;) {
+        special = next_special(t, &rest, &part);
+        if (part.len > 0)
+            TRY(t->kind->encode(t, c, part, e));
+        if (!special)
+            continue;
+        TRY(id_list_add(&c->list, special->id, e));
+        text_cut(&rest, special->text.len);
     }
+    return STATUS_OK;
 }
 
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
@@ -256,16 +283,9 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
     if (text.len > 0)
         TRY(tokenizer_reads_text(t, e));
     struct encoding c = {.text = text};
-    struct special_match *matches = NULL;
-    size_t n_matches = 0;
-    enum status s = specials_find(&t->specials, text, &matches, &n_matches, e);
-    if (s == STATUS_OK)
-        s = encode_all(t, &c, matches, n_matches, e);
-    free(matches);
+    const enum status s = encode_all(t, &c, e);
     merge_scratch_free(&c.merge);
     bytes_free(&c.marked);
-    if (s == STATUS_OK)
-        s = id_list_finish(&c.list, e);
     if (s != STATUS_OK) {
         free(c.list.ids);
         return s;

@@ -15,24 +15,11 @@
 /* Lower ranks are preferred among tokens of the same bytes. */
 enum find_rank { FIND_NORMAL, FIND_BYTE, FIND_SPECIAL, FIND_NEVER };
 
-/*
- * Sorted by bytes rather than hashed: there are no collisions for a hostile file to arrange. The
- * first eight bytes as a number settle most comparisons without a look at the tokens.
- */
-struct vocab_entry {
-    uint64_t head;
-    struct text bytes;
-    int32_t id;
-    enum find_rank rank;
-};
-
 struct text vocab_bytes(const struct vocab *v, int id)
 {
     assert(id >= 0 && id < v->n);
     return (struct text){v->bytes + v->start[id], v->start[id + 1] - v->start[id]};
 }
-
-/* --- reading the tokens ---------------------------------------------------------------------- */
 
 static int hex_digit(char c)
 {
@@ -79,87 +66,50 @@ static enum find_rank read_token(enum vocab_notation notation, struct text name,
     return notation == VOCAB_BYTES && special ? FIND_SPECIAL : FIND_NEVER;
 }
 
-static uint64_t head_of(struct text bytes)
-{
-    uint64_t head = 0;
-    for (size_t i = 0; i < 8; i++)
-        head = head << 8 | (i < bytes.len ? (unsigned char)bytes.data[i] : 0);
-    return head;
-}
-
-static int compare_bytes(const struct vocab_entry *a, const struct vocab_entry *b)
-{
-    if (a->head != b->head)
-        return a->head < b->head ? -1 : 1;
-    return text_order(a->bytes, b->bytes);
-}
-
-static int compare_entries(const void *left, const void *right)
-{
-    const struct vocab_entry *a = left;
-    const struct vocab_entry *b = right;
-    const int order = compare_bytes(a, b);
-    if (order != 0)
-        return order;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return a->id < b->id ? -1 : 1;
-}
-
-static enum status get_arrays(const struct gguf *g, const struct gguf_value **names,
-                              const struct gguf_value **types, struct err *e)
-{
-    TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, names, NULL, e));
-    const uint64_t n = (*names)->count;
-    if (n == 0 || n > INT_MAX - 1)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected 1 to %d tokens, found %llu", TOKENS_KEY,
-                       INT_MAX - 1, (unsigned long long)n);
-    bool has_types;
-    TRY(gguf_get_array(g, TYPES_KEY, GGUF_I32, types, &has_types, e));
-    if (has_types && (*types)->count != n)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected %llu elements, one a token, found %llu",
-                       TYPES_KEY, (unsigned long long)n, (unsigned long long)(*types)->count);
-    return STATUS_OK;
-}
-
 enum status vocab_init(struct vocab *v, enum vocab_notation notation, const struct gguf *g,
                        struct err *e)
 {
     *v = (struct vocab){0};
     const struct gguf_value *names, *types;
+    bool has_types;
     if (notation == VOCAB_RAW && !gguf_find(g, TOKENS_KEY))
         return STATUS_OK;
-    TRY(get_arrays(g, &names, &types, e));
+    TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, &names, NULL, e));
+    if (names->count == 0 || names->count > INT_MAX - 1)
+        return err_bad_file(e, "%s: expected 1 to %d tokens, found %llu", TOKENS_KEY, INT_MAX - 1,
+                            (unsigned long long)names->count);
+    TRY(gguf_get_array(g, TYPES_KEY, GGUF_I32, &types, &has_types, e));
+    if (has_types && types->count != names->count)
+        return err_bad_file(e, "%s: expected %llu elements, one a token, found %llu", TYPES_KEY,
+                            (unsigned long long)names->count, (unsigned long long)types->count);
     const size_t n = (size_t)names->count;
     const size_t most = names->bytes.len; /* the strings and their lengths */
     v->n = (int)n;
     v->bytes = malloc(most);
     v->start = calloc(n + 1, sizeof *v->start);
     v->type = calloc(n, 1);
-    v->sorted = calloc(n, sizeof *v->sorted);
-    if (!v->bytes || !v->start || !v->type || !v->sorted)
-        return err_no_memory(e, "vocabulary",
-                             most + n * (sizeof *v->start + sizeof *v->sorted + 1));
+    if (!v->bytes || !v->start || !v->type)
+        return err_no_memory(e, "vocabulary", most + n * (sizeof *v->start + 1));
 
     struct gguf_cursor cursor = {0};
     struct text name;
     for (int id = 0; gguf_next_text(names, &cursor, &name); id++) {
         const int64_t type = types ? gguf_int_at(types, (uint64_t)id) : TOKEN_NORMAL;
         if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
-            return err_set(e, STATUS_BAD_FILE, "%s of token %d: expected 0 to %d, found %lld",
-                           TYPES_KEY, id, TOKEN_BYTE, (long long)type);
+            return err_bad_file(e, "%s of token %d: expected 0 to %d, found %lld", TYPES_KEY, id,
+                                TOKEN_BYTE, (long long)type);
         if (name.len == 0 && type != TOKEN_UNUSED && notation != VOCAB_RAW)
-            return err_set(e, STATUS_BAD_FILE, "%s: expected no empty token, found token %d empty",
-                           TOKENS_KEY, id);
+            return err_bad_file(e, "%s: expected no empty token, found token %d empty", TOKENS_KEY,
+                                id);
         struct text bytes = {v->bytes + v->start[id], 0};
         const enum find_rank rank =
             read_token(notation, name, (enum token_type)type, v->bytes + v->start[id], &bytes.len);
         v->type[id] = (unsigned char)type;
         v->start[id + 1] = v->start[id] + bytes.len;
         if (rank != FIND_NEVER)
-            v->sorted[v->n_sorted++] = (struct vocab_entry){head_of(bytes), bytes, id, rank};
+            TRY(name_index_add(&v->names, bytes, id, rank, e));
     }
-    qsort(v->sorted, (size_t)v->n_sorted, sizeof *v->sorted, compare_entries);
+    name_index_sort(&v->names);
     return STATUS_OK;
 }
 
@@ -176,31 +126,21 @@ void vocab_free(struct vocab *v)
 
 int vocab_find(const struct vocab *v, struct text bytes, int *twin)
 {
-    assert(v->sorted && bytes.len > 0);
-    const struct vocab_entry wanted = {.head = head_of(bytes), .bytes = bytes};
-    int low = 0;
-    int high = v->n_sorted;
-    while (low < high) { /* the first entry that is not below the wanted one */
-        const int middle = low + (high - low) / 2;
-        if (compare_bytes(&v->sorted[middle], &wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    assert(bytes.len > 0);
+    const struct indexed *first = name_index_find(&v->names, bytes);
+    const struct indexed *second = first ? first + 1 : NULL;
     *twin = -1;
-    if (low == v->n_sorted || compare_bytes(&v->sorted[low], &wanted) != 0)
+    if (!first)
         return -1;
-    if (low + 1 < v->n_sorted && v->sorted[low + 1].rank == FIND_NORMAL &&
-        compare_bytes(&v->sorted[low + 1], &wanted) == 0)
-        *twin = v->sorted[low + 1].id;
-    return v->sorted[low].id;
+    if (second < v->names.list + v->names.n && second->rank == FIND_NORMAL &&
+        text_equal(second->text, bytes))
+        *twin = second->id;
+    return first->id;
 }
 
 void vocab_end_finding(struct vocab *v)
 {
-    free(v->sorted);
-    v->sorted = NULL;
-    v->n_sorted = 0;
+    name_index_free(&v->names);
 }
 
 enum status lacks_token(struct text text, size_t at, struct err *e)
@@ -236,14 +176,10 @@ enum status id_list_add(struct id_list *list, int32_t id, struct err *e)
     return STATUS_OK;
 }
 
-enum status id_list_finish(struct id_list *list, struct err *e)
+enum status id_list_start(struct id_list *list, struct err *e)
 {
-    const size_t bytes = (list->len > 0 ? list->len : 1) * sizeof *list->ids;
-    int32_t *ids = realloc(list->ids, bytes);
-    if (ids)
-        list->ids = ids;
-    else if (!list->ids)
-        return err_no_memory(e, "token ids", bytes);
+    TRY(id_list_add(list, 0, e));
+    list->len = 0;
     return STATUS_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/name_index.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "gguf/gguf.h"
@@ -39,15 +40,14 @@ enum vocab_notation {
     VOCAB_RAW,    /* whatever it is, taken as it is */
 };
 
-struct vocab_entry;
+/* --- a vocabulary ---------------------------------------------------------------------------- */
 
 struct vocab {
-    int n;               /* tokens */
-    char *bytes;         /* of all tokens, one after another */
-    size_t *start;       /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
-    unsigned char *type; /* [n] enum token_type */
-    struct vocab_entry *sorted; /* private to vocab_find; NULL after vocab_end_finding */
-    int n_sorted;
+    int n;                   /* tokens */
+    char *bytes;             /* of all tokens, one after another */
+    size_t *start;           /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
+    unsigned char *type;     /* [n] enum token_type */
+    struct name_index names; /* private to vocab_find; empty after vocab_end_finding */
 };
 
 /*
@@ -99,8 +99,8 @@ struct id_list {
 /* id >= 0 (asserted). STATUS_NO_MEMORY; the list is as it was then. */
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e);
 
-/* Shrinks the list to what it has; an empty one has memory too. STATUS_NO_MEMORY. */
-enum status id_list_finish(struct id_list *list, struct err *e);
+/* For lists that may stay empty: ids is not NULL then either. */
+enum status id_list_start(struct id_list *list, struct err *e);
 
 /* A tokenizer as keys. Everything is borrowed. */
 struct vocab_keys {
