@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "gguf/blocks.h"
 #include "model/layout.h"
+#include "support.h"
 
 struct builder {
     const struct checkpoint_shape *shape;
@@ -195,7 +196,7 @@ static void add_config(struct builder *b)
     };
     char key[96];
     gguf_add_text(b->writer, "general.architecture", text_of(arch));
-    const size_t n_sizes = sizeof sizes / sizeof *sizes - (s->d_model ? 0 : 1);
+    const size_t n_sizes = COUNT(sizes) - (s->d_model ? 0 : 1);
     for (size_t i = 0; i < n_sizes; i++) {
         snprintf(key, sizeof key, "%s.%s", arch, sizes[i].suffix);
         gguf_add_u32(b->writer, key, (uint32_t)sizes[i].value);
@@ -208,7 +209,7 @@ static void finish(struct builder *b, const char *path)
 {
     struct err e = {{0}};
     const enum status s = gguf_write(b->writer, path, &e);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    expect_ok(s, &e);
     gguf_writer_free(b->writer);
     for (int i = 0; i < b->n_blocks; i++)
         free(b->blocks[i]);

@@ -19,8 +19,8 @@ struct file_map import_bytes(const char *path, const struct import_options *o)
     struct err e = {""};
     bool is_other = false;
     ck_assert(import_is_for(path, &is_other, &e) == STATUS_OK && is_other);
-    ck_assert_msg(import_open(path, o ? o : &none, &im, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(gguf_write_map(import_writer(im), &file, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(import_open(path, o ? o : &none, &im, &e), &e);
+    expect_ok(gguf_write_map(import_writer(im), &file, &e), &e);
     import_close(im);
     return file;
 }
@@ -30,9 +30,9 @@ struct checkpoint open_import(const char *path, const struct import_options *o)
     struct checkpoint c;
     struct err e = {""};
     struct file_map file = import_bytes(path, o);
-    ck_assert_msg(checkpoint_take(&file, path, 0, &c, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(checkpoint_take(&file, path, 0, &c, &e), &e);
     /* The tensors stay, for those who export them. */
-    ck_assert_msg(model_create(c.gguf, NULL, NULL, &c.model, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(model_create(c.gguf, NULL, NULL, &c.model, &e), &e);
     return c;
 }
 
@@ -54,8 +54,8 @@ float *logits_of(const struct model *m, const int32_t *tokens, int n)
     struct err e = {""};
     const struct session_params params = {.kv_storage = STORAGE_F32};
     float *logits = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *logits);
-    ck_assert_msg(session_create(m, &params, NULL, &s, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(session_feed(s, 0, tokens, n, logits, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(session_create(m, &params, NULL, &s, &e), &e);
+    expect_ok(session_feed(s, 0, tokens, n, logits, &e), &e);
     session_free(s);
     return logits;
 }
@@ -115,7 +115,7 @@ struct weights read_weights(const char *folder)
     struct err e = {""};
     size_t len;
     w.bytes = read_file(path_of(folder, "model.safetensors"), &len);
-    ck_assert_msg(safetensors_parse(w.bytes, len, &w.file, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(safetensors_parse(w.bytes, len, &w.file, &e), &e);
     return w;
 }
 
@@ -174,7 +174,7 @@ void write_weights(const struct weights *w, size_t first, size_t n, const char *
                                                .source = {piece, &made[i]}};
         memcpy(list[i].dims, t->dims, sizeof list[i].dims);
     }
-    ck_assert_msg(safetensors_write(path_of(folder, name), list, n, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(safetensors_write(path_of(folder, name), list, n, &e), &e);
     for (size_t i = 0; i < n; i++)
         free(made[i].bytes);
     free(made);

@@ -22,7 +22,7 @@ static inline void output_begin(struct descriptor *o)
 static inline void output_is(struct descriptor *o, const char *expected)
 {
     struct err e = {""};
-    ck_assert_msg(descriptor_close(o, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(descriptor_close(o, &e), &e);
     size_t len;
     unsigned char *bytes = read_file(scratch_path("output"), &len);
     bytes[len] = 0;

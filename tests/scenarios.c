@@ -256,13 +256,11 @@ static void make_llama2c(const char *path)
     static const int32_t numbers[7] = {WIDTH, FF, 1, 2, 1, VOCAB, CTX};
     static float
         weights[VOCAB * WIDTH + 3 * WIDTH + 3 * WIDTH * WIDTH + 3 * WIDTH * FF + CTX * WIDTH / 2];
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+    for (size_t i = 0; i < COUNT(weights); i++)
         weights[i] = (float)((int)(i * 37 % 101) - 50) / 64;
     FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(numbers, 1, sizeof numbers, f), sizeof numbers);
-    ck_assert_uint_eq(fwrite(weights, 1, sizeof weights, f), sizeof weights);
-    ck_assert_int_eq(fclose(f), 0);
+    ck_assert(f && fwrite(numbers, 1, sizeof numbers, f) == sizeof numbers);
+    ck_assert(fwrite(weights, 1, sizeof weights, f) == sizeof weights && fclose(f) == 0);
 }
 
 static void make_saved_text(void)

@@ -52,6 +52,28 @@ __attribute__((weak)) int main(void)
     return run_suite();
 }
 
+void expect_says(const char *text, const char *parts)
+{
+    char part[512];
+    while (*parts) {
+        const size_t len = strcspn(parts, "|");
+        snprintf(part, sizeof part, "%.*s", (int)len, parts);
+        ck_assert_msg(strstr(text, part) != NULL, "\"%s\" does not say \"%s\"", text, part);
+        parts += len + (parts[len] == '|');
+    }
+}
+
+void expect_status(enum status found, enum status expected, const struct err *e, const char *parts)
+{
+    ck_assert_msg(found == expected, "status %d instead of %d (%s): %s", (int)found, (int)expected,
+                  parts, e && found ? e->text : "");
+    if (!e || !found)
+        return;
+    expect_says(e->text, parts);
+    for (const char *c = e->text; *c; c++)
+        ck_assert_msg((unsigned char)*c >= 0x20, "a control character in \"%s\"", e->text);
+}
+
 unsigned char *read_file(const char *path, size_t *len)
 {
     FILE *f = fopen(path, "rb");
@@ -65,6 +87,23 @@ unsigned char *read_file(const char *path, size_t *len)
     ck_assert_uint_eq(*len, (size_t)size);
     fclose(f);
     return bytes;
+}
+
+void write_file(const char *path, const void *bytes, size_t len)
+{
+    unlink(path); /* a FIFO would wait for a reader */
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(len ? fwrite(bytes, 1, len, f) : 0, len);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+void expect_file(const char *path, const void *bytes, size_t len)
+{
+    size_t found_len;
+    unsigned char *found = read_file(path, &found_len);
+    ck_assert_msg(found_len == len && memcmp(found, bytes, len) == 0, "%s has other bytes", path);
+    free(found);
 }
 
 static char scratch_folder[256];

@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 /* Whether a sanitizer is built in or valgrind watches: all takes several times as long, and it
  * keeps shadow memory, of which limits and peaks say nothing. */
 #ifndef __has_feature /* clang's; gcc defines __SANITIZE_ADDRESS__ and __SANITIZE_THREAD__ */
@@ -64,8 +68,20 @@ void test_register(const TTest *test, const struct test_options *o);
 /* Runs the tests, prints Check's summary line, and gives the exit code for main. */
 int run_suite(void);
 
+/* The call ended so, with a message that has all of `parts` ("|" between them; "": any), on one
+ * line without control characters. What is STATUS_OK may have none. */
+void expect_status(enum status found, enum status expected, const struct err *e, const char *parts);
+#define expect_ok(status, e) expect_status(status, STATUS_OK, e, "")
+
+/* `text` has all of `parts`. */
+void expect_says(const char *text, const char *parts);
+
 /* Reads a whole file under the repository (tests run from its top) into malloc'd memory. */
 unsigned char *read_file(const char *path, size_t *len);
+
+/* Writes a file, in place of what has its path, and compares one with what it should hold. */
+void write_file(const char *path, const void *bytes, size_t len);
+void expect_file(const char *path, const void *bytes, size_t len);
 
 /* A path for a scratch file in a fresh folder below $TMPDIR or /tmp; the folder is removed by
  * scratch_remove. The string is valid until the next call. */

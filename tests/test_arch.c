@@ -30,7 +30,7 @@ static float *feed(const struct model *m, int n_threads, int block)
     for (int t = 0; t < N_TOKENS; t++)
         tokens[t] = t * 37 % m->config.n_vocab;
     ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
-    ck_assert_msg(session_create(m, &p, pool, &s, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(session_create(m, &p, pool, &s, &e), &e);
     ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits, &e), STATUS_OK);
     session_free(s);
     pool_free(pool);
@@ -72,7 +72,7 @@ static struct checkpoint open_file(const char *path)
 {
     struct checkpoint c;
     struct err e = {""};
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e), &e);
     return c;
 }
 
@@ -154,7 +154,7 @@ static void assert_same_config(const struct config *a, const struct config *b, i
         {"rope.base", a->rope.base, b->rope.base},
         {"rope.scale", a->rope.scale, b->rope.scale},
     };
-    for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+    for (size_t v = 0; v < COUNT(values); v++)
         ck_assert_msg(values[v].a == values[v].b, "mixture %d: %s is %g, not %g", i, values[v].name,
                       values[v].b, values[v].a);
     for (int l = 0; l < a->n_layers; l++) {
@@ -217,8 +217,7 @@ struct rewrite {
 
 static void *keep(struct rewrite *r, size_t bytes)
 {
-    ck_assert_int_lt(r->n_blocks, 256);
-    ck_assert_ptr_nonnull(r->blocks[r->n_blocks] = malloc(bytes));
+    ck_assert(r->n_blocks < 256 && (r->blocks[r->n_blocks] = malloc(bytes)));
     return r->blocks[r->n_blocks++];
 }
 
@@ -321,7 +320,7 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
         add_qkv(r, from->gguf, l, true);
     }
     const char *path = scratch_path("rewritten.gguf");
-    ck_assert_msg(gguf_write(r->w, path, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_write(r->w, path, &e), &e);
     gguf_writer_free(r->w);
     for (int i = 0; i < r->n_blocks; i++)
         free(r->blocks[i]);
@@ -345,8 +344,7 @@ TEST(three_tensors_are_one)
     const struct model_options o = {.n_kv_heads = 1};
     ck_assert_int_eq(model_create(g.checkpoint.gguf, &o, NULL, &a, &e), STATUS_OK);
     ck_assert_int_eq(model_create(joined.gguf, &o, NULL, &b, &e), STATUS_OK);
-    ck_assert(distance(a, b) == 0);
-    ck_assert(distance(a, joined.model) > 0.1);
+    ck_assert(distance(a, b) == 0 && distance(a, joined.model) > 0.1);
     model_free(a);
     model_free(b);
     checkpoint_close(&joined);
@@ -367,7 +365,7 @@ TEST(fewer_heads_are_means, .loops = 4)
     struct model *m = NULL;
     struct err e = {""};
     const struct model_options o = {.n_kv_heads = cases[_i].kv_heads};
-    ck_assert_msg(model_create(g.checkpoint.gguf, &o, NULL, &m, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &m, &e), &e);
     for (int l = 0; l < m->config.n_layers; l++)
         ck_assert_int_eq(config_kv_heads(&m->config, l), config_kv_heads(&pooled.model->config, l));
     ck_assert_double_lt(distance(m, pooled.model), 1e-4);
@@ -453,7 +451,7 @@ TEST(every_type, .loops = 3 * STORAGE_COUNT)
     struct model *m = NULL;
     struct err e = {""};
     const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 3)};
-    ck_assert_msg(model_create(file.gguf, &o, NULL, &m, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(model_create(file.gguf, &o, NULL, &m, &e), &e);
     ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
     if (_i % 3 == 2) {
         ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_V_B].matrix.storage,

@@ -60,7 +60,7 @@ TEST(class_14_numbers, .before = hostile_set_up, .after = hostile_tear_down)
         "", "1e9", "0x10", "\t5", "5\t", "-9", "NaN", "+5", "5x", "99999999999999999999", NULL};
     static const char *const bad_reals[] = {"",      "0x10", "nan", "inf", "-9",
                                             "1e999", "\t1",  "1,5", "1x",  NULL};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    for (size_t i = 0; i < COUNT(numbers); i++) {
         /* No ids are no bytes. */
         expect_numbers_refused(numbers[i].command, numbers[i].integers, bad_integers, "--decode");
         expect_numbers_refused(numbers[i].command, numbers[i].reals, bad_reals, "");
@@ -103,8 +103,7 @@ TEST(class_14_short_texts_are_found_before_the_work, .before = hostile_set_up,
     struct ran r;
     write_file(bad_path, "a", 1);
     run_on_bad(&r, "convert %G -o %O --kv-heads 1 --method fit --calib %T --eval %B -t 1 -v");
-    ck_assert_int_eq(r.code, 2);
-    ck_assert_ptr_nonnull(strstr(r.err, "--eval: the text has 1 token; expected at least 2"));
+    ck_assert(r.code == 2 && strstr(r.err, "--eval: the text has 1 token; expected at least 2"));
     ck_assert_ptr_null(strstr(r.err, "the conversion takes"));
     expect_no_output();
 }
@@ -199,7 +198,7 @@ static void closed_descriptors(void)
                  {"--version", 1}};
     struct ran r;
     char line[900];
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         for (int fd = 0; fd < 3; fd++) {
             snprintf(line, sizeof line, cases[i].line, good_path);
             run_program(&r, line, close_one, &fd);
@@ -324,8 +323,7 @@ TEST(class_15_address_space, .before = hostile_set_up, .after = hostile_tear_dow
     char line[3000];
     long pages;
     FILE *f = fopen("/proc/self/statm", "r");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_eq(fscanf(f, "%ld", &pages), 1);
+    ck_assert(f && fscanf(f, "%ld", &pages) == 1);
     fclose(f);
     const rlim_t base = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < N_LIMITED; i++) {
@@ -371,7 +369,7 @@ TEST(class_15_huge_requests, .before = hostile_set_up, .after = hostile_tear_dow
     char line[3000];
     struct limit l = {RLIMIT_AS, (rlim_t)1 << 30};
     struct ran r;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         fill_paths(line, sizeof line, cases[i].line);
         run_program(&r, line, limit_to, &l);
         expect_refusal(&r, cases[i].code, cases[i].text);
@@ -384,7 +382,7 @@ TEST(class_15_huge_requests, .before = hostile_set_up, .after = hostile_tear_dow
         "score %G -p ab --top 2147483647 -t 1 --format jsonl",
         "convert %G -o %O --kv-heads 1 --calib %T --calib-tokens 2147483647 -t 1 -q",
     };
-    for (size_t i = 0; i < sizeof legal / sizeof *legal; i++) {
+    for (size_t i = 0; i < COUNT(legal); i++) {
         fill_paths(line, sizeof line, legal[i]);
         run_program(&r, line, limit_to, &l);
         expect_success(&r);

@@ -217,9 +217,7 @@ TEST(class_12_outputs_through_links, .before = set_up, .after = hostile_tear_dow
             struct stat st;
             run_writer(&r, i, link_path);
             expect_success(&r);
-            ck_assert_int_eq(lstat(link_path, &st), 0);
-            ck_assert(S_ISLNK(st.st_mode));
-            ck_assert_int_eq(lstat(target, &st), 0);
+            ck_assert(lstat(link_path, &st) == 0 && S_ISLNK(st.st_mode) && lstat(target, &st) == 0);
             ck_assert(S_ISREG(st.st_mode) && st.st_size > 0);
         }
     }
@@ -404,7 +402,7 @@ TEST(class_13_training_state, .before = set_up, .after = hostile_tear_down)
     /* Counts: step and best step, best, the random numbers, floats, OUT's length and hash. */
     static const uint64_t counts[] = {1ull << 31, 1ull << 32, 1ull << 63, UINT64_MAX, 3};
     for (int word = 0; word < 2; word++)
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (size_t i = 0; i < COUNT(counts); i++)
             expect_forged_refused(&state, &out, HEADER - 64 + 8 * (size_t)word, counts[i]);
     expect_forged_refused(&state, &out, HEADER - 48, 0x7ff8000000000000u); /* best: NaN */
     expect_forged_refused(&state, &out, HEADER - 24, UINT64_MAX);          /* floats */
@@ -424,7 +422,7 @@ TEST(class_13_training_state_of_another_run, .before = set_up, .after = hostile_
         "--beta2 0.5",      "--clip 2",           "--seed 2",      "--vocab 257", "--dropout 0.1",
         "--weight-decay 0", "--val-fraction 0.2", "--eval-every 2"};
     char line[600];
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    for (size_t i = 0; i < COUNT(others); i++) {
         snprintf(line, sizeof line, "%s --resume %s", TRAIN_NEW, others[i]);
         expect_line_refused(line, 2, "--resume needs the same");
     }

@@ -30,7 +30,7 @@ static struct session *open_params(const struct model *m, struct session_params 
 {
     struct session *s = NULL;
     struct err e = {""};
-    ck_assert_msg(session_create(m, &p, pool, &s, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(session_create(m, &p, pool, &s, &e), &e);
     return s;
 }
 
@@ -113,7 +113,7 @@ static void run_schedule(struct schedule *c)
         const int n = next_rows(c, rows, MAX_ROWS);
         if (n == 0)
             continue;
-        ck_assert_msg(session_step(c->session, rows, n, logits, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(session_step(c->session, rows, n, logits, &e), &e);
         const float *found = logits;
         for (int r = 0; r < n; r++) {
             if (!rows[r].wants_logits)
@@ -168,12 +168,11 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
         c.lengths[i] = 1 + (int)(rng_u32(&c.rng) % (uint32_t)(m->config.n_ctx));
         c.expected[i] = alone(m, 0, i, c.lengths[i], kv);
     }
-    for (size_t t = SANITIZED ? 2 : 0; t < sizeof threads / sizeof *threads; t++) {
+    for (size_t t = SANITIZED ? 2 : 0; t < COUNT(threads); t++) {
         struct pool *pool = NULL;
         struct err e = {""};
         ck_assert_int_eq(pool_create(threads[t], &pool, &e), STATUS_OK);
-        for (size_t n = SANITIZED ? (size_t)_i % 2 : 0; n < sizeof counts / sizeof *counts;
-             n += SANITIZED ? 2 : 1) {
+        for (size_t n = SANITIZED ? (size_t)_i % 2 : 0; n < COUNT(counts); n += SANITIZED ? 2 : 1) {
             c.n_sequences = counts[n];
             c.session = open_session(m, counts[n], kv, n % 2 ? 0 : 3, pool);
             run_schedule(&c);
@@ -225,8 +224,7 @@ TEST(a_prefix_is_shared, .loops = 9)
     struct golden g = open_long(kv_heads[_i % 3]);
     struct schedule c = {.m = g.checkpoint.model, .n_sequences = SHARING};
     rng_seed(&c.rng, 2, (uint64_t)_i);
-    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < sizeof shared / sizeof *shared;
-         s += SANITIZED ? 3 : 1) {
+    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < COUNT(shared); s += SANITIZED ? 3 : 1) {
         c.n_shared = shared[s];
         for (int i = 0; i < SHARING; i++) {
             c.lengths[i] = c.n_shared + 1 + (int)(rng_u32(&c.rng) % 30);
@@ -250,8 +248,7 @@ TEST(shared_positions_must_be_there)
     struct err e = {""};
     struct session *s = open_params(g.checkpoint.model,
                                     (struct session_params){.n_sequences = 2, .n_shared = 2}, NULL);
-    ck_assert_int_eq(session_len(s, 0), 0);
-    ck_assert_int_eq(session_len(s, 1), 2);
+    ck_assert(session_len(s, 0) == 0 && session_len(s, 1) == 2);
     ck_assert_int_eq(session_feed(s, 0, &token, 1, NULL, &e), STATUS_OK);
     ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_USAGE);
     ck_assert_str_eq(e.text, message);
@@ -324,12 +321,11 @@ TEST(impossible_rows_are_refused)
         {{{.token = -1}}, 1, "token 0: expected an id from 0 to"},
         {{{.position = 0}, {.sequence = 1, .token = 1 << 24}}, 2, "token 1: expected an id"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct err e = {""};
-        ck_assert_int_eq(session_step(s, cases[i].rows, cases[i].n, NULL, &e), STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, cases[i].message) != NULL, "%s", e.text);
-        ck_assert_int_eq(session_len(s, 0), 0);
-        ck_assert_int_eq(session_len(s, 1), 0);
+        expect_status(session_step(s, cases[i].rows, cases[i].n, NULL, &e), STATUS_USAGE, &e,
+                      cases[i].message);
+        ck_assert(session_len(s, 0) == 0 && session_len(s, 1) == 0);
     }
     session_free(s);
     close_golden(&g);
@@ -342,7 +338,7 @@ TEST(blocks_hold_a_row_of_each)
     static const struct {
         int n_sequences, block, expected;
     } cases[] = {{1, 0, 96}, {97, 0, 97}, {300, 0, 300}, {300, 7, 7}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         const struct session_params p = {.n_sequences = cases[i].n_sequences,
                                          .block = cases[i].block};
         struct session *s = NULL;
@@ -364,9 +360,7 @@ TEST(rows_are_cut_into_spans)
     struct batch_span spans[5];
     struct batch b;
     batch_cut(&b, rows, 5, 0, spans);
-    ck_assert_int_eq(b.n_spans, 3);
-    ck_assert_int_eq(b.n_logits, 1);
-    ck_assert(b.stores_first);
+    ck_assert(b.n_spans == 3 && b.n_logits == 1 && b.stores_first);
     /* The calls have a cost, and each position that is read has. */
     const int call = batch_item_cost(&spans[1], 0, 0) - 1;
     ck_assert_int_ge(call, 0);
@@ -433,7 +427,7 @@ TEST(work_is_dealt_by_cost, .loops = 3)
                                 .parts = parts,
                                 .max_chunks = LONG / KERNEL_CHUNK};
     const int all = n_kv_heads * (LONG + (N - 1) * SHORT);
-    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+    for (size_t t = 0; t < COUNT(threads); t++) {
         int sum = 0;
         calls = 0;
         for (int thread = 0; thread < threads[t]; thread++) {

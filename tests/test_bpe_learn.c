@@ -14,7 +14,7 @@ static struct bpe_learned must_learn(const struct bpe_learn_spec *spec, const st
 {
     struct bpe_learned v;
     struct err e = {{0}};
-    ck_assert_msg(bpe_learn(spec, texts, n, &v, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(bpe_learn(spec, texts, n, &v, &e), &e);
     return v;
 }
 
@@ -147,10 +147,10 @@ static struct gguf *written(const struct bpe_learned *v, unsigned char **bytes)
     struct gguf *g;
     struct err e = {{0}};
     size_t len;
-    ck_assert_msg(gguf_writer_create(&w, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(bpe_learned_write(v, w, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(gguf_write_memory(w, bytes, &len, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(gguf_parse(*bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_writer_create(&w, &e), &e);
+    expect_ok(bpe_learned_write(v, w, &e), &e);
+    expect_ok(gguf_write_memory(w, bytes, &len, &e), &e);
+    expect_ok(gguf_parse(*bytes, len, &g, &e), &e);
     gguf_writer_free(w);
     return g;
 }
@@ -161,7 +161,7 @@ static struct tokenizer *tokenizer_of(const struct bpe_learned *v)
     struct gguf *g = written(v, &bytes);
     struct tokenizer *t;
     struct err e = {{0}};
-    ck_assert_msg(tokenizer_create(g, &t, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(tokenizer_create(g, &t, &e), &e);
     gguf_free(g);
     free(bytes);
     ck_assert_int_eq(tokenizer_n_tokens(t), v->n_tokens);
@@ -179,7 +179,7 @@ static size_t check_encoding(const struct tokenizer *t, struct text text, const 
     size_t n;
     size_t bytes = 0;
     struct err e = {{0}};
-    ck_assert_msg(tokenizer_encode(t, text, &ids, &n, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(tokenizer_encode(t, text, &ids, &n, &e), &e);
     for (size_t i = 0; i < n; i++) {
         while (p->ids[at] < 0)
             at++;
@@ -241,7 +241,7 @@ static const char *const texts_easy_to_get_wrong[] = {
     "!!!!.?.!!!!.?. --------==== ======= -------- <><><><><>",
 };
 
-TEST(adversarial_texts, .loops = sizeof texts_easy_to_get_wrong / sizeof *texts_easy_to_get_wrong)
+TEST(adversarial_texts, .loops = COUNT(texts_easy_to_get_wrong))
 {
     const char *s = texts_easy_to_get_wrong[_i];
     const struct text whole = text_of(s);
@@ -267,7 +267,7 @@ TEST(random_texts, .loops = 20)
     char text[3000];
     struct rng r;
     rng_seed(&r, 6, (uint64_t)_i);
-    for (size_t i = 0; i < sizeof alphabets / sizeof *alphabets; i++) {
+    for (size_t i = 0; i < COUNT(alphabets); i++) {
         const size_t len = 1 + rng_u32(&r) % (i == 0 ? 300 : sizeof text - 1);
         random_text(&r, text, len, alphabets[i]);
         check_against_plain(&(struct text){text, len}, 1, 256 + 120, alphabets[i]);
@@ -356,8 +356,7 @@ TEST(texts_are_not_joined)
     ck_assert_int_eq(v.n_tokens, 256);
     bpe_learned_free(&v);
     v = must_learn(&spec, NULL, 0);
-    ck_assert_int_eq(v.n_tokens, 256);
-    ck_assert_int_eq(v.n_merges, 0);
+    ck_assert(v.n_tokens == 256 && v.n_merges == 0);
     bpe_learned_free(&v);
     bpe_learned_free(&v);
 }
@@ -368,7 +367,7 @@ static void check_text(const struct gguf *g, const char *key, const char *expect
 {
     struct text value;
     struct err e = {{0}};
-    ck_assert_msg(gguf_get_text(g, key, &value, NULL, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_get_text(g, key, &value, NULL, &e), &e);
     ck_assert_msg(text_is(value, expected), "%s", key);
 }
 
@@ -379,7 +378,7 @@ static void check_texts(const struct gguf *g, const char *key, const char *const
     struct gguf_cursor cursor = {0};
     struct text t;
     struct err e = {{0}};
-    ck_assert_msg(gguf_get_array(g, key, GGUF_STRING, &array, NULL, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_get_array(g, key, GGUF_STRING, &array, NULL, &e), &e);
     for (size_t i = 0; gguf_next_text(array, &cursor, &t); i++) {
         if (i < first)
             continue;
@@ -417,8 +416,7 @@ static void check_types(const struct gguf *g, uint64_t n, int end_of_text)
 TEST(plain_bytes)
 {
     struct bpe_learned v = learn(text_of("not read: not read: not read"), 256);
-    ck_assert_int_eq(v.n_tokens, 256);
-    ck_assert_int_eq(v.end_of_text, -1);
+    ck_assert(v.n_tokens == 256 && v.end_of_text == -1);
     check_consistent(&v);
     unsigned char *bytes;
     struct gguf *g = written(&v, &bytes);
@@ -506,8 +504,7 @@ TEST(end_of_text_is_an_option)
     bpe_learned_free(&v);
     const struct bpe_learn_spec spec = {.n_tokens = 257, .end_of_text = true};
     v = must_learn(&spec, NULL, 0);
-    ck_assert_int_eq(v.n_tokens, 257);
-    ck_assert_int_eq(v.end_of_text, 256);
+    ck_assert(v.n_tokens == 257 && v.end_of_text == 256);
     check_consistent(&v);
     bpe_learned_free(&v);
 }
@@ -520,8 +517,7 @@ static void check_refused(int n_tokens, bool end_of_text, const char *message)
     const struct text text = text_of("abab");
     struct bpe_learned v;
     struct err e = {{0}};
-    ck_assert_int_eq(bpe_learn(&spec, &text, 1, &v, &e), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, message) != NULL, "%s", e.text);
+    expect_status(bpe_learn(&spec, &text, 1, &v, &e), STATUS_USAGE, &e, message);
     ck_assert_ptr_null(v.tokens);
 }
 
@@ -579,8 +575,7 @@ TEST(learning_can_be_stopped)
         ck_assert_int_eq(s == STATUS_OK, v.tokens != NULL);
     }
     ck_assert_int_eq(s, STATUS_OK);
-    ck_assert_int_ge(w.calls[BPE_LEARN_READING], 2);
-    ck_assert_int_ge(w.calls[BPE_LEARN_MERGING], 3);
+    ck_assert(w.calls[BPE_LEARN_READING] >= 2 && w.calls[BPE_LEARN_MERGING] >= 3);
     bpe_learned_free(&v);
     free(text);
 }

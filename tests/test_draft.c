@@ -21,7 +21,7 @@ static const char *const paths[] = {
     "tests/data/golden/mha.gguf",          "tests/data/golden/mqa.gguf",
     "tests/data/golden/latent.gguf",       "models/shakespeare-mha.gguf",
     "models/shakespeare-llama.gguf"};
-#define N_PATHS (int)(sizeof paths / sizeof *paths)
+#define N_PATHS (int)COUNT(paths)
 enum { COMBINATIONS = SANITIZED ? 2 * N_PATHS : 240 };
 
 static struct checkpoint open_checkpoint(const char *path)
@@ -163,7 +163,7 @@ static struct schedule_seen see(const struct schedule_ways *ways)
 {
     struct schedule_seen seen;
     struct err e = {""};
-    ck_assert_msg(run_schedule(&texts, ways, &seen, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(run_schedule(&texts, ways, &seen, &e), &e);
     return seen;
 }
 
@@ -216,9 +216,7 @@ TEST(a_shift_is_a_new_prompt, .loops = N_PATHS)
                                     .n_keep = 2,
                                     .ignore_eos = true};
     struct schedule_seen seen = see(&ways);
-    ck_assert_uint_eq(seen.n_shifts, 1);
-    ck_assert_int_eq(seen.n_sampled[0], 16);
-    ck_assert_int_eq(seen.end[0], END_LENGTH);
+    ck_assert(seen.n_shifts == 1 && seen.n_sampled[0] == 16 && seen.end[0] == END_LENGTH);
     const int32_t first = sampled_tokens[14], second = sampled_tokens[15];
     memcpy(texts.prompts[0] + 2, sampled_tokens + 6,
            8 * sizeof *sampled_tokens); /* the last of 3 + 14 */
@@ -325,8 +323,7 @@ TEST(stepping_takes_no_memory, .loops = 3, .tags = ONE_THREAD)
     faults_arm(&(struct fault_plan){.error = 0});
     const struct schedule_seen seen = see(&ways);
     faults_disarm();
-    ck_assert_int_eq(seen.n_sampled[0], 100);
-    ck_assert_int_gt(taken_first, 0);
+    ck_assert(seen.n_sampled[0] == 100 && taken_first > 0);
     ck_assert_int_eq(taken_last, taken_first);
     checkpoint_close(&c);
 }
@@ -343,8 +340,7 @@ TEST(a_draft_of_nans_is_left_out, .tags = ONE_THREAD)
     one_text(&c, 9);
     const struct schedule_ways ways = {.n_slots = 1, .n_threads = 1};
     const struct schedule_seen plain = see(&ways), seen = see_drafted(bad, 3);
-    ck_assert(same_texts(&plain, &seen, 1));
-    ck_assert_uint_eq(seen.n_drafted, 0);
+    ck_assert(same_texts(&plain, &seen, 1) && seen.n_drafted == 0);
     model_free(bad);
     checkpoint_close(&c);
 }

@@ -111,11 +111,9 @@ TEST(times_lie_between_those_measured, .tags = ONE_THREAD)
     ck_assert(pace_step_ns(&p, 3) == 0);
     tell_step(&p, 2, 100);
     ck_assert(pace_step_ns(&p, 1) == 100); /* what is known of less is the least known */
-    ck_assert(pace_step_ns(&p, 2) == 100);
-    ck_assert(pace_step_ns(&p, 9) > 100);
+    ck_assert(pace_step_ns(&p, 2) == 100 && pace_step_ns(&p, 9) > 100);
     tell_step(&p, 6, 140);
-    ck_assert(pace_step_ns(&p, 4) == 120);
-    ck_assert(pace_step_ns(&p, 9) == 170);
+    ck_assert(pace_step_ns(&p, 4) == 120 && pace_step_ns(&p, 9) == 170);
     tell_step(&p, 8, 90);
     ck_assert(pace_step_ns(&p, 7) == 115);
     ck_assert(pace_step_ns(&p, 9) == 90); /* more rows never take less */
@@ -159,8 +157,7 @@ TEST(what_is_right_is_learned, .tags = ONE_THREAD)
         if (right)
             pace_saw(&p, 0, 1, rng_unit(&r) < 0.5);
     }
-    ck_assert(fabs(pace_share(&p, 0, 0) - 0.9) < 0.15);
-    ck_assert(fabs(pace_share(&p, 0, 1) - 0.45) < 0.2);
+    ck_assert(fabs(pace_share(&p, 0, 0) - 0.9) < 0.15 && fabs(pace_share(&p, 0, 1) - 0.45) < 0.2);
     ck_assert(pace_share(&p, 1, 1) == before);
     arena_free(&pace_arena);
 }
@@ -273,14 +270,12 @@ TEST(packed_is_rounded, .loops = 10)
     const enum storage storage = _i & 1 ? STORAGE_Q8_0 : STORAGE_Q4_0;
     ck_assert_int_eq(checkpoint_open(paths[_i / 2], CHECKPOINT_MODEL, &c, &e), STATUS_OK);
     ck_assert_int_eq(pool_create(2, &pool, &e), STATUS_OK);
-    ck_assert_msg(derived_create_packed(c.model, storage, pool, &packed, &e) == STATUS_OK, "%s",
-                  e.text);
+    expect_ok(derived_create_packed(c.model, storage, pool, &packed, &e), &e);
     for (int l = 0; l < c.model->config.n_layers; l++) {
         for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
             const struct weight *from = &c.model->blocks[l].w[role];
             const struct weight *to = &packed->blocks[l].w[role];
-            ck_assert_ptr_eq(to->norm.gain, from->norm.gain);
-            ck_assert_ptr_eq(to->table, from->table);
+            ck_assert(to->norm.gain == from->norm.gain && to->table == from->table);
             ck_assert_ptr_eq(to->matrix.bias, from->matrix.bias);
             const int n = layout_weight(&c.model->config, role, l).n_matrices;
             for (int i = 0; i < n && from->matrix.panels; i++) {
@@ -307,8 +302,8 @@ TEST(what_cannot_be_made_is_refused, .tags = ONE_THREAD)
     struct err e = {""};
     ck_assert_int_eq(checkpoint_open("models/shakespeare-mqa.gguf", CHECKPOINT_MODEL, &c, &e),
                      STATUS_OK);
-    ck_assert_int_eq(derived_create_packed(c.model, STORAGE_F32, NULL, &m, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "no matrix of the checkpoint takes fewer bytes as f32"));
+    expect_status(derived_create_packed(c.model, STORAGE_F32, NULL, &m, &e), STATUS_USAGE, &e,
+                  "no matrix of the checkpoint takes fewer bytes as f32");
     ck_assert_ptr_null(m);
     const int n = c.model->config.n_layers;
     ck_assert_int_eq(derived_create_cut(c.model, n, &m, &e), STATUS_USAGE);

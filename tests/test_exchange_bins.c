@@ -26,7 +26,7 @@ static struct origin open_origin(const char *path)
     struct err e = {""};
     size_t len;
     o.bytes = read_file(path, &len);
-    ck_assert_msg(gguf_parse(o.bytes, len, &o.g, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_parse(o.bytes, len, &o.g, &e), &e);
     return o;
 }
 
@@ -222,7 +222,7 @@ static unsigned char *view_bytes(struct view *v, size_t bytes)
     for (size_t at = 0; at < bytes;) {
         const void *data;
         size_t len;
-        ck_assert_msg(view_piece(v, at, &data, &len, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(view_piece(v, at, &data, &len, &e), &e);
         ck_assert(len > 0 && len <= bytes - at);
         memcpy(out + at, data, len);
         at += len;
@@ -307,7 +307,7 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     struct arrays a;
     struct err e = {""};
     ck_assert(llama2c_is(file) && !llmc_is(file));
-    ck_assert_msg(llama2c_open(file, &a, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(llama2c_open(file, &a, &e), &e);
 
     const struct config *c = &a.source.config;
     ck_assert_str_eq(c->arch->name, "llama");
@@ -334,18 +334,12 @@ TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
     struct arrays a;
     struct err e = {""};
     ck_assert(llmc_is(file) && !llama2c_is(file));
-    ck_assert_msg(llmc_open(file, &a, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(llmc_open(file, &a, &e), &e);
 
     const struct config *c = &a.source.config;
     ck_assert_str_eq(c->arch->name, "gpt2");
-    ck_assert_int_eq(c->n_ctx, 64);
-    ck_assert_int_eq(c->n_vocab, 300);
-    ck_assert_int_eq(c->n_layers, 2);
-    ck_assert_int_eq(c->n_heads, 4);
-    ck_assert_int_eq(c->n_kv_heads, 4);
-    ck_assert_int_eq(c->d_model, 64);
-    ck_assert_int_eq(c->head_dim, 16);
-    ck_assert_int_eq(c->d_ff, 256);
+    ck_assert(c->n_ctx == 64 && c->n_vocab == 300 && c->n_layers == 2 && c->n_heads == 4);
+    ck_assert(c->n_kv_heads == 4 && c->d_model == 64 && c->head_dim == 16 && c->d_ff == 256);
     ck_assert(c->norm_eps == 1e-5f && c->ffn == FFN_GELU);
     expect_tensors(&a, o.g, versions[_i] == 5 ? "bf16" : "f32", ROLE_OUTPUT, 28);
     free_copy(copy);
@@ -367,8 +361,7 @@ TEST(llmc_lower_context, .tags = ONE_THREAD)
     a.source.config.n_ctx = 10;
     const struct tensor_spec spec = layout_weight(&a.source.config, ROLE_POSITION_EMBD, 0);
     ck_assert_int_eq(a.source.tensor(&a.source, &spec, &v, &found, &e), STATUS_OK);
-    ck_assert(found);
-    ck_assert_int_eq(view_rows(&v), 10);
+    ck_assert(found && view_rows(&v) == 10);
     unsigned char *bytes = view_bytes(&v, 10 * 64 * sizeof(float));
     ck_assert_mem_eq(bytes, floats_of(o.g, "position_embd.weight", &n), 10 * 64 * sizeof(float));
     const struct tensor_spec norm = layout_weight(&a.source.config, ROLE_ATTN_NORM, 1);

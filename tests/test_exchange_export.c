@@ -57,7 +57,7 @@ TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
     struct err e = {""};
     const char *dir = scratch_path("folder");
     struct checkpoint c = open_import(cases[_i].folder, &(struct import_options){.n_ctx = 0});
-    ck_assert_msg(try_export(c.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(try_export(c.gguf, false, dir, &r, &e), &e);
     expect_same_weights(dir, cases[_i].folder);
     ck_assert_str_eq(r.model_class, cases[_i].class);
     ck_assert_str_eq(r.variant, cases[_i].variant);
@@ -78,9 +78,8 @@ static void make_interleaved(const char *dir)
     whole.n_ctx = 16;
     whole.n_vocab = 257;
     write_config_checkpoint(scratch_path("m.gguf"), &whole);
-    ck_assert_msg(checkpoint_open(scratch_path("m.gguf"), CHECKPOINT_MODEL, &c, &e) == STATUS_OK,
-                  "%s", e.text);
-    ck_assert_msg(try_export(c.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(checkpoint_open(scratch_path("m.gguf"), CHECKPOINT_MODEL, &c, &e), &e);
+    expect_ok(try_export(c.gguf, false, dir, &r, &e), &e);
     ck_assert_str_eq(r.model_class, "GPTBigCodeForCausalLM");
     checkpoint_close(&c);
 }
@@ -134,7 +133,7 @@ static const struct {
     {"shared-block", false, "LlamaForCausalLM", "GQA-2"},
     {"shared-block", true, "LlamaForCausalLM", "MHA"},
 };
-#define N_TRIPS ((int)(sizeof trips / sizeof *trips))
+#define N_TRIPS ((int)COUNT(trips))
 
 TEST(there_and_back, .loops = N_TRIPS, .tags = ONE_THREAD)
 {
@@ -143,8 +142,7 @@ TEST(there_and_back, .loops = N_TRIPS, .tags = ONE_THREAD)
     char dir[600];
     struct golden g = open_golden(trips[_i].name);
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
-    ck_assert_msg(try_export(g.checkpoint.gguf, trips[_i].expand, dir, &r, &e) == STATUS_OK, "%s",
-                  e.text);
+    expect_ok(try_export(g.checkpoint.gguf, trips[_i].expand, dir, &r, &e), &e);
     ck_assert_str_eq(r.model_class, trips[_i].class);
     ck_assert_str_eq(r.variant, trips[_i].variant);
     struct checkpoint c = open_import(dir, NULL);
@@ -180,7 +178,7 @@ static const struct {
     {"mixed-none", true, "values of another size than keys"},
     {"mixed-sinusoidal", true, "scaled embedding"},
 };
-#define N_REFUSALS ((int)(sizeof refusals / sizeof *refusals))
+#define N_REFUSALS ((int)COUNT(refusals))
 
 /* No folder is left of it. */
 static void expect_no_export(const struct gguf *g, bool expand, const char *message)
@@ -208,7 +206,7 @@ static void expect_kind_refused(const struct config *c, unsigned as, const char 
     struct checkpoint k;
     struct err e = {""};
     write_config_checkpoint_as(scratch_path("m.gguf"), c, as);
-    ck_assert_msg(checkpoint_open(scratch_path("m.gguf"), 0, &k, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(checkpoint_open(scratch_path("m.gguf"), 0, &k, &e), &e);
     expect_no_export(k.gguf, true, message);
     checkpoint_close(&k);
 }
@@ -258,12 +256,11 @@ TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
     char dir[600];
     struct golden g = open_golden("mha");
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
-    ck_assert_int_eq(mkdir(dir, 0777), 0);
-    ck_assert_int_eq(mkdir(path_of(dir, "model.safetensors"), 0777), 0);
+    ck_assert(mkdir(dir, 0777) == 0 && mkdir(path_of(dir, "model.safetensors"), 0777) == 0);
     write_text(dir, "config.json", "{}");
     write_text(dir, "other", "stays");
-    ck_assert_int_eq(try_export(g.checkpoint.gguf, false, dir, &r, &e), STATUS_FAILED);
-    ck_assert_msg(strstr(e.text, "folder/model.safetensors: "), "%s", e.text);
+    expect_status(try_export(g.checkpoint.gguf, false, dir, &r, &e), STATUS_FAILED, &e,
+                  "folder/model.safetensors: ");
     size_t len;
     char *config = (char *)read_file(path_of(dir, "config.json"), &len);
     ck_assert_msg(len >= 2 && memcmp(config, "{}", 2) == 0, "%s", config);
@@ -271,7 +268,7 @@ TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
     ck_assert_int_eq(rmdir(path_of(dir, "model.safetensors")), 0);
     ck_assert_int_eq(mkdir(path_of(dir, "mine"), 0777), 0);
     write_text(path_of(dir, "mine"), "file", "stays");
-    ck_assert_msg(try_export(g.checkpoint.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(try_export(g.checkpoint.gguf, false, dir, &r, &e), &e);
     ck_assert_int_eq(access(path_of(dir, "config.json"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "other"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "mine/file"), F_OK), 0);

@@ -141,8 +141,8 @@ static void set_up(void)
     snprintf(out_path, sizeof out_path, "%s", scratch_path("out.gguf"));
     write_checkpoint(model_path, &shape);
     write_bins();
-    ck_assert_msg(checkpoint_open(model_path, 0, &c, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(export_folder(c.gguf, &o, folder, &r, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(checkpoint_open(model_path, 0, &c, &e), &e);
+    expect_ok(export_folder(c.gguf, &o, folder, &r, &e), &e);
     checkpoint_close(&c);
 }
 
@@ -177,7 +177,7 @@ static void fails_at_each(const struct work *w, struct fault_plan plan, enum sta
         faults_disarm();
         expect_nothing_left(w, &plan, status, &e);
         if (!faults_report()->met) {
-            ck_assert_msg(status == STATUS_OK, "%s", e.text);
+            expect_ok(status, &e);
             ck_assert_int_ge(plan.at, at_least);
             return;
         }

@@ -36,7 +36,7 @@ static struct expected open_expected(const char *folder)
     size_t len;
     x.bytes = read_file(path_of(folder, "expect.json"), &len);
     const struct text source = {(const char *)x.bytes, len};
-    ck_assert_msg(json_read(&x.reader, source, &limits, &x.root, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(json_read(&x.reader, source, &limits, &x.root, &e), &e);
     return x;
 }
 
@@ -51,7 +51,7 @@ static int ids_of(const struct json_node *object, const char *key, int32_t *ids)
     const struct json_node *array;
     struct err e = {""};
     int n = 0;
-    ck_assert_msg(json_require(object, key, JSON_ARRAY, &array, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(json_require(object, key, JSON_ARRAY, &array, &e), &e);
     for (const struct json_node *c = NULL; (c = json_child(array, c)); n++) {
         int64_t id = -1;
         ck_assert_int_lt(n, MAX_TOKENS);
@@ -101,7 +101,7 @@ static int expect_texts(const struct tokenizer *t, const struct json_node *root)
         int32_t expected[MAX_TOKENS], *found;
         size_t n;
         ck_assert_int_eq(json_require(c, "text", JSON_STRING, &text, &e), STATUS_OK);
-        ck_assert_msg(tokenizer_encode(t, text->text, &found, &n, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(tokenizer_encode(t, text->text, &found, &n, &e), &e);
         ck_assert_uint_eq(n, (size_t)ids_of(c, "ids", expected));
         ck_assert_mem_eq(found, expected, n * sizeof *found);
         free(found);
@@ -279,10 +279,9 @@ TEST(with_a_longer_context, .loops = N_FOLDERS, .tags = ONE_THREAD)
     const struct import_options o = {.n_ctx = 500};
     const enum status s = import_open(folders[_i], &o, &im, &e);
     if (_i < 2) {
-        ck_assert_int_eq(s, STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, "64 positions"), "%s", e.text);
+        expect_status(s, STATUS_USAGE, &e, "64 positions");
     } else {
-        ck_assert_msg(s == STATUS_OK, "%s", e.text);
+        expect_ok(s, &e);
         ck_assert_int_eq(import_config(im)->n_ctx, 500);
         import_close(im);
     }
@@ -331,7 +330,7 @@ TEST(as_many_tensors_as_a_brace, .tags = ONE_THREAD)
         snprintf(name, sizeof name, "tensor.%d", i);
         gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){1, 1, 1, 1}, zero);
     }
-    ck_assert_msg(gguf_write(w, path, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_write(w, path, &e), &e);
     gguf_writer_free(w);
     ck_assert_msg(import_is_for(path, &is_other, &e) == STATUS_OK && !is_other, "%s", e.text);
     ck_assert_int_eq(import_is_for("tests/data/hf/gpt2/model.safetensors", &is_other, &e),

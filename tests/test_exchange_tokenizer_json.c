@@ -182,9 +182,7 @@ TEST(test_added_tokens)
     check_imported(&v, 6, "[PAD6]", TOKEN_UNUSED);
     check_imported(&v, 7, " you ", TOKEN_USER_DEFINED);
     check_imported(&v, 8, "[PAD8]", TOKEN_UNUSED);
-    ck_assert_int_eq(v.keys.bos, 5);
-    ck_assert_int_eq(v.keys.unk, 1);
-    ck_assert(v.keys.add_bos);
+    ck_assert(v.keys.bos == 5 && v.keys.unk == 1 && v.keys.add_bos);
     check_noted("spaces beside added tokens, such as \"<s>\", stay");
     check_noted("puts behind every text");
     check_noted("no EOS token");
@@ -215,13 +213,10 @@ TEST(test_special_ids)
         "special_tokens_map.json",
         "{\"bos_token\": \"a\", \"pad_token\": null, \"additional_special_tokens\": [\"c\"]}");
     scratch_write_text("added_tokens.json", "{\"<y>\": 7, \"<x>\": 6}");
-    ck_assert_msg(vocabulary_of_folder(scratch_dir(), &(struct vocabulary_options){ids, 8, NULL},
-                                       &v, &e) == STATUS_OK,
-                  "%s", e.text);
-    ck_assert_int_eq(v.keys.bos, 1);
-    ck_assert_int_eq(v.keys.eos, 4);
-    ck_assert_int_eq(v.keys.pad, -1);
-    ck_assert(!v.keys.add_bos);
+    expect_ok(
+        vocabulary_of_folder(scratch_dir(), &(struct vocabulary_options){ids, 8, NULL}, &v, &e),
+        &e);
+    ck_assert(v.keys.bos == 1 && v.keys.eos == 4 && v.keys.pad == -1 && !v.keys.add_bos);
     check_imported(&v, 1, "b", TOKEN_CONTROL);
     check_imported(&v, 2, "c", TOKEN_CONTROL);
     check_imported(&v, 4, "abc", TOKEN_NORMAL);
@@ -265,9 +260,7 @@ TEST(test_merges_become_scores)
     check_noted("added tokens, such as \"<unk>\", are found wherever they stand");
     ck_assert(!strstr(import_notes, "merges"));
     ck_assert_str_eq(v.keys.model, "llama");
-    ck_assert_ptr_null(v.keys.pre);
-    ck_assert_int_eq(v.keys.unk, 0);
-    ck_assert_int_eq(v.keys.add_space_prefix, 1);
+    ck_assert(!v.keys.pre && v.keys.unk == 0 && v.keys.add_space_prefix == 1);
     for (int id = 0; id < 7; id++)
         ck_assert_int_eq(v.keys.types[id], types[id]);
     ck_assert(v.keys.scores[5] > v.keys.scores[6] && v.keys.scores[6] > v.keys.scores[2]);

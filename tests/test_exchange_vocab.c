@@ -14,14 +14,11 @@ TEST(test_folders_of_transformers)
         const struct hf_ids ids = {50256, 50256, -1};
         struct err e = {{0}};
         char expect[64];
-        ck_assert_msg(vocabulary_of_folder(folders[i], &(struct vocabulary_options){ids, 400, NULL},
-                                           &v, &e) == STATUS_OK,
-                      "%s", e.text);
+        expect_ok(
+            vocabulary_of_folder(folders[i], &(struct vocabulary_options){ids, 400, NULL}, &v, &e),
+            &e);
         ck_assert_str_eq(v.keys.pre, pre[i]);
-        ck_assert_int_eq(v.keys.n, 400);
-        ck_assert_int_eq(v.keys.bos, 0);
-        ck_assert_int_eq(v.keys.eos, 0);
-        ck_assert(!v.keys.add_bos);
+        ck_assert(v.keys.n == 400 && v.keys.bos == 0 && v.keys.eos == 0 && !v.keys.add_bos);
         struct tokenizer *t = imported_tokenizer(&v);
         snprintf(expect, sizeof expect, "%s/expect.json", folders[i]);
         ck_assert_int_eq(check_expected_ids(t, expect), 5);
@@ -40,9 +37,7 @@ TEST(test_merges_in_a_text)
         struct tokenizer *t = imported_tokenizer(&v);
         ck_assert_str_eq(import_notes, "");
         ck_assert_str_eq(v.keys.pre, "gpt-2");
-        ck_assert_int_eq(v.keys.bos, 0);
-        ck_assert_int_eq(v.keys.eos, 0);
-        ck_assert_int_eq(v.keys.pad, -1);
+        ck_assert(v.keys.bos == 0 && v.keys.eos == 0 && v.keys.pad == -1);
         check_imported(&v, 0, "<|endoftext|>", TOKEN_CONTROL);
         check_imported(&v, 399, "[PAD399]", TOKEN_UNUSED);
         ck_assert_int_eq(check_expected_ids(t, "tests/data/hf/gpt2/expect.json"), 5);
@@ -78,8 +73,7 @@ TEST(test_refused_merges)
     }
     scratch_write_text("merges.txt", "#version: 0.2\r\na b\r\n\r\nab c");
     struct vocabulary v = must_import(NULL, 8);
-    ck_assert_uint_eq(v.keys.n_merges, 2);
-    ck_assert(text_is(v.keys.merges[1], "ab c"));
+    ck_assert(v.keys.n_merges == 2 && text_is(v.keys.merges[1], "ab c"));
     vocabulary_free(&v);
     scratch_remove();
 }
@@ -96,9 +90,7 @@ TEST(test_characters)
         static const int32_t expected[] = {1, 1, 4, 3, 0, 5, 2};
         check_imported(&v, 1, VOCAB_SPACE, TOKEN_NORMAL);
         check_imported(&v, 6, "[PAD6]", TOKEN_UNUSED);
-        ck_assert_int_eq(v.keys.add_space_prefix, 0);
-        ck_assert(!v.keys.add_bos);
-        ck_assert_int_eq(tokenizer_bos(t), -1);
+        ck_assert(v.keys.add_space_prefix == 0 && !v.keys.add_bos && tokenizer_bos(t) == -1);
         ck_assert_int_eq(tokenizer_eos(t), -1);
         check_text(t, "  a\u00e9\n\U0001f600!", expected, 7);
         tokenizer_free(t);
@@ -137,8 +129,7 @@ TEST(test_no_files)
         ck_assert_uint_eq(n, 256);
         for (int byte = 0; byte < 256; byte++)
             ck_assert_int_eq(ids[byte], byte);
-        ck_assert_int_eq(tokenizer_bos(t), '\n');
-        ck_assert_int_eq(tokenizer_eos(t), 0);
+        ck_assert(tokenizer_bos(t) == '\n' && tokenizer_eos(t) == 0);
         free(ids);
         tokenizer_free(t);
         vocabulary_free(&v);
@@ -168,9 +159,9 @@ TEST(test_babyllama)
         struct vocabulary v;
         struct gguf_cursor cursor = {0};
         struct text name;
-        ck_assert_msg(vocabulary_of_file(files[i], &(struct vocabulary_options){no_ids, 105, NULL},
-                                         &v, &e) == STATUS_OK,
-                      "%s", e.text);
+        expect_ok(
+            vocabulary_of_file(files[i], &(struct vocabulary_options){no_ids, 105, NULL}, &v, &e),
+            &e);
         for (int id = 0; gguf_next_text(tokens, &cursor, &name); id++) {
             ck_assert(text_equal(v.keys.tokens[id], name));
             ck_assert_int_eq(v.keys.types[id], gguf_int_at(types, (uint64_t)id));
@@ -178,12 +169,9 @@ TEST(test_babyllama)
         }
         ck_assert_int_eq(v.keys.n, 105);
         ck_assert_str_eq(v.keys.model, "llama");
-        ck_assert_int_eq(v.keys.unk, 0);
-        ck_assert_int_eq(v.keys.bos, 1);
+        ck_assert(v.keys.unk == 0 && v.keys.bos == 1);
         ck_assert_int_eq(v.keys.eos, i == 1 ? 1 : 2); /* llama2.c ends texts at <s> */
-        ck_assert_int_eq(v.keys.pad, -1);
-        ck_assert(v.keys.add_bos);
-        ck_assert_int_eq(v.keys.add_space_prefix, 1);
+        ck_assert(v.keys.pad == -1 && v.keys.add_bos && v.keys.add_space_prefix == 1);
         vocabulary_free(&v);
     }
     gguf_free(g);
@@ -274,9 +262,7 @@ TEST(test_hostile_sentencepiece)
     struct vocabulary v = must_import("tokenizer.model", 2);
     ck_assert_str_eq(import_notes, "");
     check_imported(&v, 1, "y", TOKEN_NORMAL);
-    ck_assert(v.keys.scores[1] == 1.0f);
-    ck_assert_int_eq(v.keys.add_space_prefix, 0);
-    ck_assert_int_eq(v.keys.bos, 1);
+    ck_assert(v.keys.scores[1] == 1.0f && v.keys.add_space_prefix == 0 && v.keys.bos == 1);
     ck_assert_int_eq(v.keys.eos, -1);
     vocabulary_free(&v);
     scratch_remove();

@@ -65,7 +65,7 @@ static void parse(unsigned char *data, size_t len)
     struct err e = {""};
     drop();
     bytes = data;
-    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_parse(bytes, len, &g, &e), &e);
 }
 
 static void take_keys(const struct vocab_keys *k)
@@ -78,7 +78,7 @@ static void take_keys(const struct vocab_keys *k)
     vocab_keys_write(k, w);
     gguf_add_text(w, "general.architecture", text_of("llama"));
     gguf_add_u32(w, "llama.context_length", 77);
-    ck_assert_msg(gguf_write_memory(w, &data, &len, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_write_memory(w, &data, &len, &e), &e);
     gguf_writer_free(w);
     parse(data, len);
 }
@@ -96,9 +96,8 @@ static void take_folder(const char *path, int n_vocab)
     const struct hf_ids ids = {-1, -1, -1};
     struct vocabulary v;
     struct err e = {""};
-    ck_assert_msg(vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v,
-                                       &e) == STATUS_OK,
-                  "%s", e.text);
+    expect_ok(vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v, &e),
+              &e);
     take_keys(&v.keys);
     vocabulary_free(&v);
 }
@@ -106,7 +105,7 @@ static void take_folder(const char *path, int n_vocab)
 static void write_out(void)
 {
     struct err e = {""};
-    ck_assert_msg(export_vocab(g, folder, &notes, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(export_vocab(g, folder, &notes, &e), &e);
 }
 
 static const char *path_of(const char *name)
@@ -197,8 +196,7 @@ static struct text name_of(const struct json_node *root, int id)
 static void expect_refused(const char *message)
 {
     struct err e = {""};
-    ck_assert_int_eq(export_vocab(g, folder, &notes, &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, message), "%s", e.text);
+    expect_status(export_vocab(g, folder, &notes, &e), STATUS_BAD_FILE, &e, message);
     ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
     ck_assert_int_eq(mkdir(folder, 0700), 0);
 }
@@ -293,10 +291,9 @@ static void expect_back(const char *path)
     write_out();
     ck_assert_int_eq(tokenizer_create(g, &t, &e), STATUS_OK);
     const struct hf_ids ids = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
-    ck_assert_msg(
-        vocabulary_of_folder(folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL},
-                             &v, &e) == STATUS_OK,
-        "%s", e.text);
+    expect_ok(vocabulary_of_folder(
+                  folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL}, &v, &e),
+              &e);
     ck_assert_int_eq(v.keys.add_bos, tokenizer_adds_bos(t));
     tokenizer_free(t);
     struct gguf *first = g;
@@ -333,8 +330,7 @@ TEST(ordinary_bos, .before = set_up, .after = tear_down)
     take_file("tests/data/shakespeare-bytes.gguf");
     write_out();
     const struct json_node *config = written("tokenizer_config.json");
-    ck_assert(is_literal(config, "bos_token", "null"));
-    ck_assert(is_literal(config, "eos_token", "null"));
+    ck_assert(is_literal(config, "bos_token", "null") && is_literal(config, "eos_token", "null"));
     ck_assert_uint_eq(member(written("tokenizer.json"), "added_tokens")->n, 0);
 }
 
@@ -508,8 +504,7 @@ TEST(names_of_every_kind, .before = set_up, .after = tear_down)
     ck_assert(text_equal(name, (struct text){odd, sizeof odd - 1}));
     ck_assert_uint_eq(name_of(root, at + 1).len, sizeof huge);
     const struct json_node *config = written("tokenizer_config.json");
-    ck_assert(is_literal(config, "bos_token", "null"));
-    ck_assert_ptr_null(json_member(config, "add_bos_token"));
+    ck_assert(is_literal(config, "bos_token", "null") && !json_member(config, "add_bos_token"));
 }
 
 TEST(names_that_occur_twice, .before = set_up, .after = tear_down)
@@ -608,8 +603,7 @@ TEST(nothing_to_write, .before = set_up, .after = tear_down)
     ck_assert_ptr_nonnull(strstr(noted, "has no vocabulary"));
     start_bytes("some-other");
     write_keys();
-    ck_assert_ptr_nonnull(strstr(noted, "is not exported: tokenizer.ggml.pre"));
-    ck_assert_int_eq(rmdir(folder), 0);
+    ck_assert(strstr(noted, "is not exported: tokenizer.ggml.pre") && rmdir(folder) == 0);
 }
 
 /* --- calls that fail ------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ static void expect_text(const char *path, const char *text)
     char *found;
     size_t len;
     struct err e = {0};
-    ck_assert_msg(file_read_all(path, 1 << 20, &found, &len, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(file_read_all(path, 1 << 20, &found, &len, &e), &e);
     ck_assert_str_eq(found, text);
     ck_assert_uint_eq(len, strlen(text));
     free(found);
@@ -112,8 +112,7 @@ TEST(map_of_empty_file_is_empty, .before = set_up, .after = tear_down)
     make_file(in_folder("empty"), "");
     struct file_map f = {.data = (const unsigned char *)"x", .len = 1};
     ck_assert_int_eq(file_map_open(&f, in_folder("empty"), NULL), STATUS_OK);
-    ck_assert_ptr_null(f.data);
-    ck_assert_uint_eq(f.len, 0);
+    ck_assert(!f.data && f.len == 0);
     file_map_release(&f, "x", 1);
     file_map_close(&f);
 }
@@ -159,7 +158,7 @@ TEST(map_of_sparse_file_above_2_gib, .before = set_up, .after = tear_down)
     struct err e = {0};
     const enum status s = file_map_open(&f, in_folder("sparse"), &e);
     if (sizeof(size_t) > 4) {
-        ck_assert_msg(s == STATUS_OK, "%s", e.text);
+        expect_ok(s, &e);
         ck_assert_uint_eq(f.len, (size_t)len);
         ck_assert_int_eq(f.data[len - 1], 0);
         file_map_close(&f);
@@ -285,7 +284,7 @@ TEST(read_all_of_standard_input_survives_interrupts, .before = set_up, .after = 
     const enum status s = file_read_all("-", 1000, &text, &len, &e);
     setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
     dup2(kept, STDIN_FILENO);
-    ck_assert_msg(s == STATUS_OK, "%s", e.text);
+    expect_ok(s, &e);
     ck_assert_uint_eq(len, 400);
     ck_assert_mem_eq(text + 390, "0123456789", 11);
     free(text);
@@ -341,8 +340,7 @@ TEST(writer_makes_a_new_file_with_the_umask, .before = set_up, .after = tear_dow
     ck_assert_int_eq(replace(in_folder("new"), "text", NULL), STATUS_OK);
     umask(old);
     expect_text(in_folder("new"), "text");
-    ck_assert_int_eq(mode_of(in_folder("new")), 0640);
-    ck_assert_int_eq(names_in_folder(), 1);
+    ck_assert(mode_of(in_folder("new")) == 0640 && names_in_folder() == 1);
 }
 
 TEST(writer_replaces_and_keeps_the_mode, .before = set_up, .after = tear_down)
@@ -351,15 +349,13 @@ TEST(writer_replaces_and_keeps_the_mode, .before = set_up, .after = tear_down)
     ck_assert_int_eq(chmod(in_folder("a"), 0604), 0);
     ck_assert_int_eq(replace(in_folder("a"), "new", NULL), STATUS_OK);
     expect_text(in_folder("a"), "new");
-    ck_assert_int_eq(mode_of(in_folder("a")), 0604);
-    ck_assert_int_eq(names_in_folder(), 1);
+    ck_assert(mode_of(in_folder("a")) == 0604 && names_in_folder() == 1);
 }
 
 TEST(writer_works_without_a_folder_in_the_path, .before = set_up, .after = tear_down)
 {
     char before[1024];
-    ck_assert_ptr_nonnull(getcwd(before, sizeof before));
-    ck_assert_int_eq(chdir(folder), 0);
+    ck_assert(getcwd(before, sizeof before) && chdir(folder) == 0);
     ck_assert_int_eq(replace("plain", "text", NULL), STATUS_OK);
     ck_assert_int_eq(chdir(before), 0);
     expect_text(in_folder("plain"), "text");
@@ -381,10 +377,8 @@ TEST(writer_follows_links, .before = set_up, .after = tear_down)
     ck_assert_int_eq(replace(in_folder("dangling"), "made", NULL), STATUS_OK);
     expect_text(in_folder("sub/made"), "made");
     struct stat st;
-    ck_assert_int_eq(lstat(in_folder("first"), &st), 0);
-    ck_assert(S_ISLNK(st.st_mode));
-    ck_assert_int_eq(lstat(in_folder("dangling"), &st), 0);
-    ck_assert(S_ISLNK(st.st_mode));
+    ck_assert(lstat(in_folder("first"), &st) == 0 && S_ISLNK(st.st_mode));
+    ck_assert(lstat(in_folder("dangling"), &st) == 0 && S_ISLNK(st.st_mode));
 }
 
 static void expect_no_replace(const char *path, const char *reason)
@@ -414,15 +408,13 @@ TEST(writer_refuses_what_it_must_not_replace, .before = set_up, .after = tear_do
 TEST(writer_refuses_read_only_folder_and_file, .before = set_up, .after = tear_down)
 {
     make_file(in_folder("a"), "old");
-    ck_assert_int_eq(chmod(in_folder("a"), 0666), 0);
-    ck_assert_int_eq(chmod(folder, 0555), 0);
+    ck_assert(chmod(in_folder("a"), 0666) == 0 && chmod(folder, 0555) == 0);
     if (become_nobody()) {
         expect_no_replace(in_folder("a"), "Permission denied");
         expect_no_replace(in_folder("new"), "Permission denied");
     }
     become_root_again();
-    ck_assert_int_eq(chmod(in_folder("a"), 0444), 0);
-    ck_assert_int_eq(chmod(folder, 0777), 0);
+    ck_assert(chmod(in_folder("a"), 0444) == 0 && chmod(folder, 0777) == 0);
     if (become_nobody())
         expect_no_replace(in_folder("a"), "Permission denied");
     become_root_again();
@@ -561,7 +553,7 @@ TEST(temporaries_of_the_dead_are_removed, .before = set_up, .after = tear_down)
 {
     static const char *const names[] = {".decode-99-0.tmp", ".decode-99-live.tmp",
                                         ".decode-99-new.tmp", ".decode-notes", "other.tmp"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < COUNT(names); i++) {
         make_file(in_folder(names[i]), "left");
         if (i != 2)
             make_old(in_folder(names[i]));
@@ -570,7 +562,7 @@ TEST(temporaries_of_the_dead_are_removed, .before = set_up, .after = tear_down)
     ck_assert_int_eq(flock(held, LOCK_EX), 0);
     write_once(in_folder("out"), STATUS_OK, "");
     ck_assert_int_ne(access(in_folder(names[0]), F_OK), 0);
-    for (size_t i = 1; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 1; i < COUNT(names); i++)
         expect_text(in_folder(names[i]), "left");
     close(held);
 }
@@ -599,8 +591,7 @@ TEST(a_group_that_cannot_be_kept_gets_no_rights, .before = set_up, .after = tear
         return; /* files of other groups are made by root only */
     struct stat st;
     make_file(in_folder("out"), "old");
-    ck_assert_int_eq(chown(in_folder("out"), NOBODY, 0), 0);
-    ck_assert_int_eq(chmod(in_folder("out"), 0664), 0);
+    ck_assert(chown(in_folder("out"), NOBODY, 0) == 0 && chmod(in_folder("out"), 0664) == 0);
     ck_assert_int_eq(chown(folder, NOBODY, NOBODY), 0);
     const pid_t pid = fork();
     if (pid == 0) {
@@ -611,15 +602,11 @@ TEST(a_group_that_cannot_be_kept_gets_no_rights, .before = set_up, .after = tear
     }
     int ended;
     ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
-    ck_assert_int_eq(ended, 0);
-    ck_assert_int_eq(stat(in_folder("out"), &st), 0);
-    ck_assert_uint_eq(st.st_gid, NOBODY);
+    ck_assert(ended == 0 && stat(in_folder("out"), &st) == 0 && st.st_gid == NOBODY);
     ck_assert_int_eq(st.st_mode & 0777, 0604);
     /* Root keeps it. */
-    ck_assert_int_eq(chown(in_folder("out"), 0, NOBODY), 0);
-    ck_assert_int_eq(chmod(in_folder("out"), 0664), 0);
+    ck_assert(chown(in_folder("out"), 0, NOBODY) == 0 && chmod(in_folder("out"), 0664) == 0);
     write_once(in_folder("out"), STATUS_OK, "");
-    ck_assert_int_eq(stat(in_folder("out"), &st), 0);
-    ck_assert_uint_eq(st.st_gid, NOBODY);
+    ck_assert(stat(in_folder("out"), &st) == 0 && st.st_gid == NOBODY);
     ck_assert_int_eq(st.st_mode & 0777, 0664);
 }

@@ -169,7 +169,7 @@ TEST(published_parameters)
         {"llama", 80, 8192, 64, 28672, 32000, 4096, 8, 68976648192}, /* Llama 2 70B */
         {"llama", 32, 4096, 32, 14336, 128256, 8192, 8, 8030261248}, /* Llama 3 8B */
     };
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    for (size_t i = 0; i < COUNT(models); i++) {
         struct config c = {.n_layers = models[i].layers,
                            .d_model = models[i].d_model,
                            .n_heads = models[i].heads,
@@ -244,10 +244,7 @@ TEST(f32_values)
                                   0, 0, 0x80, 0xff, /* -inf */ 1, 0,    0x80, 0x7f, /* NaN */
                                   0, 0, 0xc0, 0xff, /* NaN */ 1,  0,    0,    0 /* denormal */};
     const struct inspect_check c = check(TENSOR_F32, data, sizeof data);
-    ck_assert(c.checked && !c.scales_only);
-    ck_assert_uint_eq(c.nan, 2);
-    ck_assert_uint_eq(c.inf, 1);
-    ck_assert_uint_eq(c.first, 2);
+    ck_assert(c.checked && !c.scales_only && c.nan == 2 && c.inf == 1 && c.first == 2);
     ck_assert_uint_eq(check(TENSOR_F32, data, 8).nan + check(TENSOR_F32, data, 8).inf, 0);
 }
 

@@ -30,8 +30,7 @@ static void set_up(void)
                                                   .n_ctx = 48,
                                                   .n_vocab = 257,
                                                   .seed = 3};
-    ck_assert_ptr_nonnull(getcwd(home, sizeof home));
-    ck_assert_int_eq(chdir(scratch_path("")), 0);
+    ck_assert(getcwd(home, sizeof home) && chdir(scratch_path("")) == 0);
     write_checkpoint("model.gguf", &shape);
 }
 
@@ -134,8 +133,7 @@ TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, 
     run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 40", limit_memory,
                 &limit);
     expect_refusal(&r, 4, "40 sequences need 1.2");
-    ck_assert_ptr_nonnull(strstr(r.err, "would fit: lower --batch N"));
-    ck_assert_ptr_nonnull(strstr(r.err, "--kv-type f16"));
+    ck_assert(strstr(r.err, "would fit: lower --batch N") && strstr(r.err, "--kv-type f16"));
     run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_memory, &limit);
     expect_success(&r);
     ck_assert_ptr_nonnull(strstr(r.err, "as memory has no room for more; --batch N changes it"));
@@ -153,7 +151,7 @@ static void spoil_model(void)
     unsigned char *bytes = read_file("model.gguf", &len);
     struct gguf *g;
     struct err e;
-    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_parse(bytes, len, &g, &e), &e);
     const struct gguf_tensor *t = gguf_find_tensor(g, "token_embd.weight");
     ck_assert_ptr_nonnull(t);
     const size_t row = (size_t)t->dims[0] * sizeof(float);

@@ -74,8 +74,7 @@ static void assert_refused(const struct change *c, const char *word, const char 
                            const char *found)
 {
     struct err e = {{0}};
-    ck_assert_int_eq(open_changed(c, &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, "changed.gguf"), "no file name in: %s", e.text);
+    expect_status(open_changed(c, &e), STATUS_BAD_FILE, &e, "changed.gguf");
     ck_assert_msg(strstr(e.text, word), "no \"%s\" in: %s", word, e.text);
     ck_assert_msg(strstr(e.text, expected), "no \"%s\" in: %s", expected, e.text);
     ck_assert_msg(strstr(e.text, found), "no \"%s\" in: %s", found, e.text);
@@ -90,7 +89,7 @@ TEST(the_unchanged_file_loads)
 {
     struct err e = {{0}};
     const struct change none = {.drop_key = NULL};
-    ck_assert_msg(open_changed(&none, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(open_changed(&none, &e), &e);
 }
 
 static const char *const required_keys[] = {
@@ -110,7 +109,7 @@ TEST(defaulted_keys)
     /* The feed-forward width can be read off the tensors; K/V heads cannot: the default is MHA,
      * which this file's attn_qkv contradicts. */
     const struct change width = {.drop_key = "gpt2.feed_forward_length"};
-    ck_assert_msg(open_changed(&width, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(open_changed(&width, &e), &e);
     const struct change heads = {.drop_key = "gpt2.attention.head_count_kv"};
     assert_refused(&heads, "blk.0.attn_qkv.weight", "16 x 48", "16 x 32");
 }
@@ -141,7 +140,7 @@ static const struct {
     {"gpt2.feed_forward_length", 25, "blk.0.ffn_up.weight", "16 x 24"},
     {"gpt2.feed_forward_length", 4294967295u, "gpt2.feed_forward_length", "4294967295"},
 };
-#define N_BAD_SIZES ((int)(sizeof bad_sizes / sizeof *bad_sizes))
+#define N_BAD_SIZES ((int)COUNT(bad_sizes))
 
 TEST(bad_size, .loops = N_BAD_SIZES)
 {
@@ -217,7 +216,7 @@ TEST(misshapen_tensor)
         {"token_embd.weight", 2, {16, 255}, "255", "256"},
         {"token_embd.weight", 1, {16}, "2 dimensions", "1 dimensions"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct change c = {.tensor = cases[i].name, .n_dims = cases[i].n_dims, .type = TENSOR_F32};
         for (int d = 0; d < GGUF_MAX_DIMS; d++)
             c.dims[d] = cases[i].dims[d] ? cases[i].dims[d] : 1;
@@ -231,7 +230,7 @@ TEST(trailing_ones_do_not_matter)
     struct err e = {{0}};
     const struct change c = {
         .tensor = "blk.0.ffn_up.bias", .n_dims = 2, .dims = {24, 1, 1, 1}, .type = TENSOR_F32};
-    ck_assert_msg(open_changed(&c, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(open_changed(&c, &e), &e);
 }
 
 TEST(type_that_cannot_run)

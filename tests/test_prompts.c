@@ -20,7 +20,7 @@ static void open_prompts(struct prompts *p, bool jsonl, const char *content, siz
     ck_assert_uint_eq(fwrite(content, 1, len, f), len);
     fclose(f);
     *p = (struct prompts){.n = 7, .seed = 42, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
-    ck_assert_msg(prompts_open(p, path, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(prompts_open(p, path, &e), &e);
 }
 
 static void close_prompts(struct prompts *p, struct prompt *prompt)
@@ -35,7 +35,7 @@ static bool next(struct prompts *p, struct prompt *prompt)
     enum lines_state state;
     struct err e;
     do
-        ck_assert_msg(prompts_next(p, 0, &state, prompt, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(prompts_next(p, 0, &state, prompt, &e), &e);
     while (state == LINES_LATER);
     return state == LINES_LINE;
 }
@@ -53,9 +53,7 @@ TEST(plain_lines_are_prompts)
         ck_assert(text_is(prompt.text, texts[i]));
         ck_assert_uint_eq(prompt.index, i);
         ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
-        ck_assert_int_eq(prompt.n, 7);
-        ck_assert_int_eq(prompt.n_stops, 1);
-        ck_assert(text_is(prompt.stops[0], "stop"));
+        ck_assert(prompt.n == 7 && prompt.n_stops == 1 && text_is(prompt.stops[0], "stop"));
     }
     ck_assert(!next(&p, &prompt));
     close_prompts(&p, &prompt);
@@ -129,8 +127,7 @@ TEST(objects_say_more)
 
     ck_assert(next(&p, &prompt) && !prompt.refused);
     ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n_stops == 1);
-    ck_assert(text_is(prompt.stops[0], "stop"));
-    ck_assert(!next(&p, &prompt));
+    ck_assert(text_is(prompt.stops[0], "stop") && !next(&p, &prompt));
     close_prompts(&p, &prompt);
 }
 
@@ -219,8 +216,7 @@ TEST(stops_are_not_too_many)
     const size_t len = strlen(line);
     strcat(line, "]}");
     open_prompts(&p, true, line, strlen(line));
-    ck_assert(next(&p, &prompt) && !prompt.refused);
-    ck_assert_int_eq(prompt.n_stops, PROMPTS_MAX_STOPS);
+    ck_assert(next(&p, &prompt) && !prompt.refused && prompt.n_stops == PROMPTS_MAX_STOPS);
     close_prompts(&p, &prompt);
     strcpy(line + len, ",\"x\"]}");
     expect_refused(true, line, strlen(line), "\"stop\": expected at most 256 texts");
@@ -235,8 +231,7 @@ TEST(refused_lines_show_what_they_have)
     open_prompts(&p, true, content, sizeof content - 1);
     ck_assert(next(&p, &prompt) && prompt.refused);
     ck_assert(text_is(prompt.id, "3") && prompt.has_text && text_is(prompt.text, "abc"));
-    ck_assert(next(&p, &prompt) && prompt.refused);
-    ck_assert(text_is(prompt.id, "4") && !prompt.has_text);
+    ck_assert(next(&p, &prompt) && prompt.refused && text_is(prompt.id, "4") && !prompt.has_text);
     close_prompts(&p, &prompt);
 }
 
@@ -253,8 +248,7 @@ TEST(an_id_stands_once)
     struct prompt prompt = {.index = 0};
     open_prompts(&p, true, content, sizeof content - 1);
     for (int i = 0; i < 5; i++) {
-        ck_assert(next(&p, &prompt));
-        ck_assert(prompt.refused == (i > 0));
+        ck_assert(next(&p, &prompt) && prompt.refused == (i > 0));
         if (i > 0)
             ck_assert_msg(strstr(prompt.error.text, errors[i]) != NULL, "%s", prompt.error.text);
     }

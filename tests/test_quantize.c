@@ -29,7 +29,7 @@ static struct image image_parse(unsigned char *bytes, size_t len)
 {
     struct image m = {.bytes = bytes, .len = len};
     struct err e = {""};
-    ck_assert_msg(gguf_parse(bytes, len, &m.g, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_parse(bytes, len, &m.g, &e), &e);
     return m;
 }
 
@@ -78,8 +78,8 @@ static struct image convert(const struct quantize_params *p, struct quantize *q)
     struct err e = {""};
     unsigned char *bytes;
     size_t len;
-    ck_assert_msg(quantize_plan(p, q, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(quantize_write_memory(q, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(quantize_plan(p, q, &e), &e);
+    expect_ok(quantize_write_memory(q, &bytes, &len, &e), &e);
     return image_parse(bytes, len);
 }
 
@@ -132,7 +132,7 @@ TEST(matrices_of_heads)
     const struct quantize_params p = {.gguf = from.g, .type = TENSOR_Q4_0};
     struct quantize q;
     struct image to = convert(&p, &q);
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    for (size_t i = 0; i < COUNT(expected); i++) {
         const struct gguf_tensor *t = gguf_find_tensor(to.g, expected[i].name);
         ck_assert_msg(t->type->type == expected[i].type, "%s: %s", expected[i].name, t->type->name);
         for (size_t k = 0; k < from.g->n_tensors; k++)
@@ -140,7 +140,7 @@ TEST(matrices_of_heads)
                 ck_assert(q.tensors[k].fallback == expected[i].fallback);
     }
     struct err e = {""};
-    ck_assert_msg(model_check(to.g, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(model_check(to.g, &e), &e);
     quantize_free(&q);
     image_free(&to);
     image_free(&from);
@@ -198,7 +198,7 @@ static bool is_matrix(struct text name)
     for (int i = 0; i < 2; i++)
         if (text_is(name, names[i]))
             return true;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < COUNT(parts); i++)
         if (name.len > 6 && strncmp(name.data, "blk.", 4) == 0 &&
             text_is((struct text){name.data + 6, name.len - 6}, parts[i]))
             return true;
@@ -262,8 +262,7 @@ TEST(tensors, .loops = N_TYPES * N_TYPES)
     uint64_t before = 0, after = 0;
     ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);
     for (size_t i = 0; i < m.g->n_tensors; i++) {
-        ck_assert_ptr_eq(q.tensors[i].from, &m.g->tensors[i]);
-        ck_assert(!q.tensors[i].fallback);
+        ck_assert(q.tensors[i].from == &m.g->tensors[i] && !q.tensors[i].fallback);
         expect_tensor(&q.tensors[i], &out.g->tensors[i], type);
         before += m.g->tensors[i].n_bytes;
         after += out.g->tensors[i].n_bytes;
@@ -282,7 +281,7 @@ static const char *const archs[] = {"llama",        "llama-tied",      "shared-b
                                     "transformer",  "alibi",           "quadratic",
                                     "layerwise-kv", "mixed-llama",     "mixed-alibi",
                                     "mixed-none",   "mixed-quadratic", "mixed-sinusoidal"};
-#define N_ARCHS (int)(sizeof archs / sizeof *archs)
+#define N_ARCHS (int)COUNT(archs)
 
 /* Separate matrices, gates, tables that are not to be quantized, odd widths: the matrices change
  * and nothing else, and the file is a model again. */
@@ -309,7 +308,7 @@ TEST(architectures, .loops = N_ARCHS)
                 ck_assert_uint_eq(to->type->type,
                                   from->type->type == TENSOR_F32 ? TENSOR_F16 : from->type->type);
         }
-        ck_assert_msg(model_create(out.g, NULL, NULL, &model, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(model_create(out.g, NULL, NULL, &model, &e), &e);
         model_free(model);
         image_free(&out);
         quantize_free(&q);
@@ -508,20 +507,19 @@ TEST(files)
     ck_assert_int_eq(quantize_write(&q, path, &e), STATUS_INTERRUPTED);
     size_t len;
     unsigned char *old = read_file(path, &len);
-    ck_assert(len == 3 && memcmp(old, "old", 3) == 0);
-    ck_assert_int_eq(count_files(path), 1);
+    ck_assert(len == 3 && memcmp(old, "old", 3) == 0 && count_files(path) == 1);
     free(old);
 
     calls = (struct calls){.stop_at = -1};
-    ck_assert_msg(quantize_write(&q, path, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(quantize_write(&q, path, &e), &e);
     ck_assert_uint_eq(calls.last, q.bytes_before);
     ck_assert_uint_eq(calls.all, q.bytes_before);
     struct image found = image_read(path);
     ck_assert_uint_eq(found.len, expected.len);
     ck_assert_mem_eq(found.bytes, expected.bytes, found.len);
 
-    ck_assert_int_eq(quantize_write(&q, "/nonexistent/out.gguf", &e), STATUS_FAILED);
-    ck_assert(strstr(e.text, "/nonexistent/out.gguf") != NULL);
+    expect_status(quantize_write(&q, "/nonexistent/out.gguf", &e), STATUS_FAILED, &e,
+                  "/nonexistent/out.gguf");
     quantize_free(&q);
     gguf_free(g);
     file_map_close(&map);
@@ -573,7 +571,7 @@ static struct image with_type(const struct gguf *g, const char *name, uint32_t t
         gguf_add_tensor(w, t->name, other ? type : t->type->type, t->n_dims, t->dims,
                         other ? zeros : t->data);
     }
-    ck_assert_msg(gguf_write_memory(w, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_write_memory(w, &bytes, &len, &e), &e);
     gguf_writer_free(w);
     return image_parse(bytes, len);
 }

@@ -50,8 +50,8 @@ static struct nano open_nano(void)
     struct err e = {""};
     size_t len;
     n.bytes = read_file("tests/data/real/nano-sort.gguf", &len);
-    ck_assert_msg(gguf_parse(n.bytes, len, &n.g, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(model_create(n.g, NULL, NULL, &n.m, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_parse(n.bytes, len, &n.g, &e), &e);
+    expect_ok(model_create(n.g, NULL, NULL, &n.m, &e), &e);
     n.npy = read_file("tests/data/real/nano-sort.npy", &len);
     ck_assert_uint_gt(len, sizeof n.truth);
     memcpy(n.truth, n.npy + len - sizeof n.truth, sizeof n.truth);
@@ -71,7 +71,7 @@ static struct session *open_session(const struct nano *n, const struct kernels *
     struct session *s = NULL;
     struct err e = {""};
     const struct session_params p = {.kernels = k};
-    ck_assert_msg(session_create(n->m, &p, NULL, &s, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(session_create(n->m, &p, NULL, &s, &e), &e);
     return s;
 }
 

@@ -92,7 +92,7 @@ static void opens(void)
 {
     struct err e = {""};
     const enum status status = safetensors_folder_open(&opened, folder, &e);
-    ck_assert_msg(status == STATUS_OK, "%s", e.text);
+    expect_ok(status, &e);
 }
 
 /* The message begins with the path of `name`, or of the folder if that is NULL. */
@@ -123,8 +123,7 @@ static void has(const char *letters, const char *file)
         const char name[2] = {*letters};
         const struct safetensors_tensor *t = safetensors_folder_find(&opened, text_of(name));
         float value;
-        ck_assert_ptr_nonnull(t);
-        ck_assert(t >= opened.tensors && t < opened.tensors + opened.n_tensors);
+        ck_assert(t && t >= opened.tensors && t < opened.tensors + opened.n_tensors);
         ck_assert_uint_eq(t->n_bytes, sizeof value);
         memcpy(&value, t->data, sizeof value);
         ck_assert(value == (float)*letters);
@@ -181,7 +180,7 @@ TEST(links_to_others, .before = set_up, .after = tear_down)
         {"pipe", "expected a regular file, found a pipe (FIFO)"},
     };
     ck_assert_int_eq(mkfifo(path_of("pipe"), 0600), 0);
-    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+    for (size_t i = 0; i < COUNT(links); i++) {
         ck_assert_int_eq(symlink(links[i].target, path_of("model.safetensors")), 0);
         is_refused("model.safetensors", links[i].message);
         unlink(path_of("model.safetensors"));
@@ -247,14 +246,14 @@ TEST(bad_indexes, .before = set_up, .after = tear_down)
         {NAME("a\\u002fb"), NO_NAME("a/b")},
         {NAME("a\\u001b[1m/"), NO_NAME("a?[1m/")},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         put_text(INDEX, bad[i].json);
         is_refused(INDEX, bad[i].message);
     }
     struct err e = {""};
     put_text(INDEX, NAME("x\\u0000y"));
-    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE);
-    ck_assert(strstr(e.text, "expected the name of a file in this folder") != NULL);
+    expect_status(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE, &e,
+                  "expected the name of a file in this folder");
     safetensors_folder_close(&opened);
     put_text(INDEX, NAME(INDEX));
     is_refused(INDEX, "the header's length at byte 0: expected at most 43, found "

@@ -24,7 +24,7 @@ static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t
     const struct sampler_sizes sizes = {n_vocab, N_CTX, 1, 1};
     struct sampler *s;
     struct err e = {""};
-    ck_assert_msg(sampler_create(&p, &sizes, &s, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(sampler_create(&p, &sizes, &s, &e), &e);
     sampler_reset(s, 0, seed, stream);
     return s;
 }

@@ -22,7 +22,7 @@ static const char *const paths[] = {
     "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
     "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
     "tests/data/golden/mha.gguf",          "tests/data/golden/latent.gguf"};
-#define N_PATHS (int)(sizeof paths / sizeof *paths)
+#define N_PATHS (int)COUNT(paths)
 
 static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
@@ -48,7 +48,7 @@ static void open_talk(struct talk *t)
     struct err e = {""};
     t->run = (struct schedule_run){.pool = NULL};
     t->asked = (struct asked){.n = 0};
-    ck_assert_msg(open_run(&t->run, &t->texts, &t->ways, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(open_run(&t->run, &t->texts, &t->ways, &e), &e);
 }
 
 static struct talk *start_talk(const char *path)
@@ -56,9 +56,8 @@ static struct talk *start_talk(const char *path)
     struct talk *t = calloc(1, sizeof *t);
     struct err e = {""};
     ck_assert_ptr_nonnull(t);
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &t->checkpoint,
-                                  &e) == STATUS_OK,
-                  "%s", e.text);
+    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &t->checkpoint, &e),
+              &e);
     t->texts.model = t->checkpoint.model;
     t->texts.tokenizer = t->checkpoint.tokenizer;
     t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
@@ -94,7 +93,7 @@ static void run(struct talk *t, const struct request *r)
             t->asked.end = event.end;
         }
     }
-    ck_assert_msg(s->status == STATUS_OK, "%s", e.text);
+    expect_ok(s->status, &e);
 }
 
 /* n tokens more: of the prompt, or of the slot's text with what is said behind it. */
@@ -112,15 +111,14 @@ static const struct saved_marks marks = {MODEL, SEED};
 static void save(const struct talk *t, const char *path)
 {
     struct err e = {""};
-    ck_assert_msg(saved_write(path, &t->run.schedule, 0, &marks, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(saved_write(path, &t->run.schedule, 0, &marks, &e), &e);
 }
 
 static void load(struct talk *t, const char *path)
 {
     struct err e = {""};
     uint64_t seed = 0;
-    ck_assert_msg(saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e) == STATUS_OK, "%s",
-                  e.text);
+    expect_ok(saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e), &e);
     ck_assert_uint_eq(seed, SEED);
 }
 
@@ -160,7 +158,7 @@ static void compare_parts(struct talk *t)
 TEST(two_parts_are_one_text, .loops = N_PATHS)
 {
     struct talk *t = start_talk(paths[_i]);
-    for (size_t k = 0; k < sizeof storages / sizeof *storages; k++) {
+    for (size_t k = 0; k < COUNT(storages); k++) {
         t->texts.kv_storage = storages[k];
         t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
         t->texts.shifts = t->ways.drafts = false;
@@ -185,7 +183,7 @@ TEST(two_parts_are_one_text, .loops = N_PATHS)
 TEST(what_is_said_is_a_prompt, .loops = N_PATHS)
 {
     const int32_t said[] = {2, 4, 1};
-    enum { SAID = sizeof said / sizeof *said };
+    enum { SAID = COUNT(said) };
     struct talk *t = start_talk(paths[_i]);
     t->texts.sampler.temperature = 0;
     t->texts.sampler.repeat_penalty = 1;
@@ -325,7 +323,7 @@ static const struct {
     {11, 2, STATUS_BAD_FILE, "expected 0 or 1"},
 };
 
-TEST(a_bent_field_is_named, .loops = (int)(sizeof bent / sizeof *bent))
+TEST(a_bent_field_is_named, .loops = (int)COUNT(bent))
 {
     struct image i = make_image();
     struct err e = {""};

@@ -168,7 +168,7 @@ static int files_in_folder_of(const char *path)
     return n;
 }
 
-static void write_file(const char *path)
+static void fill_file(const char *path)
 {
     FILE *f = fopen(path, "wb");
     ck_assert_ptr_nonnull(f);
@@ -194,8 +194,8 @@ TEST(what_ends_at_once_leaves_no_temporary, .loops = 4)
     };
     char said[1024], path[512];
     strcpy(path, scratch_path("cut\033"));
-    write_file(beside(path, "whole"));
-    write_file(path);
+    fill_file(beside(path, "whole"));
+    fill_file(path);
     const int status = run(ends[_i].body, path, said, sizeof said);
     if (ends[_i].code < 0)
         ck_assert(WIFSIGNALED(status));
@@ -216,8 +216,8 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
                            SIGFPE,  SIGILL,  SIGSEGV, SIGRTMIN + 3};
     char said[1024], path[512];
     strcpy(path, scratch_path("cut"));
-    write_file(beside(path, "whole"));
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    fill_file(beside(path, "whole"));
+    for (size_t i = 0; i < COUNT(signals); i++) {
         /* A sanitizer's own handlers stay. */
         const bool is_fault = signals[i] == SIGSEGV || signals[i] == SIGFPE ||
                               signals[i] == SIGILL || signals[i] == SIGABRT ||
@@ -225,7 +225,7 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
         if (SANITIZED && is_fault)
             continue;
         end_signal = signals[i];
-        write_file(path);
+        fill_file(path);
         const int status = run(be_ended_among_descriptors, path, said, sizeof said);
         if (signals[i] == SIGINT)
             ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_INTERRUPTED);
@@ -242,8 +242,8 @@ TEST(a_cut_file_s_name_is_shown)
 {
     char said[1024], path[512];
     strcpy(path, scratch_path("cut\xc2\x9b\xe2\x80\xae"));
-    write_file(beside(path, "whole"));
-    write_file(path);
+    fill_file(beside(path, "whole"));
+    fill_file(path);
     const int status = run(read_on_a_worker, path, said, sizeof said);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_BAD_FILE);
     ck_assert_msg(strstr(said, "cut??: the file was cut short"), "%s", said);

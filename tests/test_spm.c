@@ -189,11 +189,9 @@ TEST(test_special_tokens)
     const int after[] = {1, 261, 2, 261, 0, 262, 261, 262};
     check_encoding(t, text_of("<s>a</s>a<unk>[X]a[X]"), after, 8, __FILE__, __LINE__);
     CHECK_IDS(t, "<s>", 1);
-    ck_assert(text_is(tokenizer_bytes(t, 0), "<unk>"));
-    ck_assert(text_is(tokenizer_bytes(t, 1), "<s>"));
+    ck_assert(text_is(tokenizer_bytes(t, 0), "<unk>") && text_is(tokenizer_bytes(t, 1), "<s>"));
     ck_assert(text_is(tokenizer_bytes(t, 262), "[X]"));
-    ck_assert(text_is(tokenizer_bytes(t, 263), "[PAD7]"));
-    ck_assert(text_is(tokenizer_bytes(t, 261), " a"));
+    ck_assert(text_is(tokenizer_bytes(t, 263), "[PAD7]") && text_is(tokenizer_bytes(t, 261), " a"));
     ck_assert(text_is(tokenizer_bytes(t, 3 + 'x'), "x"));
     ck_assert(tokenizer_is_special(t, 0) && tokenizer_is_special(t, 1));
     ck_assert(!tokenizer_is_special(t, 262) && !tokenizer_is_special(t, 3));
@@ -206,8 +204,7 @@ TEST(test_added_space)
     static struct vocabulary v;
     vocabulary_of_scores(&v, false);
     struct tokenizer *t = must_create(&v);
-    ck_assert_uint_eq(tokenizer_added(t, text_of(" a")), 1);
-    ck_assert_uint_eq(tokenizer_added(t, text_of("a ")), 0);
+    ck_assert(tokenizer_added(t, text_of(" a")) == 1 && tokenizer_added(t, text_of("a ")) == 0);
     ck_assert_uint_eq(tokenizer_added(t, text_of("")), 0);
     check_unencodable(t, text_of("a"), "no token for the space that");
     tokenizer_free(t);
@@ -227,24 +224,19 @@ TEST(test_special_ids)
     static struct vocabulary v;
     vocabulary_of_scores(&v, false);
     struct tokenizer *t = must_create(&v);
-    ck_assert_int_eq(tokenizer_bos(t), 1);
-    ck_assert_int_eq(tokenizer_eos(t), 2);
-    ck_assert(tokenizer_adds_bos(t));
+    ck_assert(tokenizer_bos(t) == 1 && tokenizer_eos(t) == 2 && tokenizer_adds_bos(t));
     tokenizer_free(t);
     v.adds_bos = 0;
     v.bos = 2;
     v.eos = UINT32_MAX;
     t = must_create(&v);
-    ck_assert_int_eq(tokenizer_bos(t), 2);
-    ck_assert_int_eq(tokenizer_eos(t), -1);
-    ck_assert(!tokenizer_adds_bos(t));
+    ck_assert(tokenizer_bos(t) == 2 && tokenizer_eos(t) == -1 && !tokenizer_adds_bos(t));
     tokenizer_free(t);
     v.adds_bos = -1;
     v.bos = -1;
     v.n_tokens = 1; /* <unk> alone */
     t = must_create(&v);
-    ck_assert_int_eq(tokenizer_bos(t), -1);
-    ck_assert(!tokenizer_adds_bos(t));
+    ck_assert(tokenizer_bos(t) == -1 && !tokenizer_adds_bos(t));
     tokenizer_free(t);
 }
 
@@ -418,8 +410,7 @@ TEST(test_refused_scores)
             gb_i32s(&b, "tokenizer.ggml.scores", v.types, 3);
         else
             gb_u32(&b, i == 2 ? "tokenizer.ggml.scores" : "tokenizer.ggml.add_space_prefix", 0);
-        ck_assert_int_eq(create_from(&b, &t, &e), STATUS_BAD_FILE);
-        ck_assert_msg(strstr(e.text, messages[i]) != NULL, "%s", e.text);
+        expect_status(create_from(&b, &t, &e), STATUS_BAD_FILE, &e, messages[i]);
     }
 }
 

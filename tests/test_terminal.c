@@ -49,8 +49,7 @@ static void print_on_terminal(unsigned short columns, const char *line, char *te
     struct screen s = open_screen(columns);
     const int kept = open(s.slave, O_RDWR | O_NOCTTY); /* the text outlives the child */
     run_program(&r, line, show_on, &s);
-    ck_assert_int_eq(r.code, 0);
-    ck_assert_int_eq(fcntl(s.master, F_SETFL, O_NONBLOCK), 0);
+    ck_assert(r.code == 0 && fcntl(s.master, F_SETFL, O_NONBLOCK) == 0);
     size_t len = 0;
     for (ssize_t n; len < 4095 && (n = read(s.master, text + len, 4095 - len)) > 0;)
         len += (size_t)n;
@@ -88,7 +87,7 @@ static const char *const table_commands[] = {
     "heads " MODEL " --text Makefile --tokens 16 --layer 0",
 };
 
-TEST(tables_fit, .loops = sizeof table_commands / sizeof *table_commands)
+TEST(tables_fit, .loops = COUNT(table_commands))
 {
     static const unsigned short widths[] = {60, 80, 120};
     setenv("NO_COLOR", "1", 1);
@@ -233,7 +232,7 @@ static const struct {
 } sessions[] = {{by_end, STATUS_OK}, {by_key, STATUS_INTERRUPTED}};
 
 /* Ctrl-C ends an answer and keeps the session, and ends it at the prompt, as Ctrl-D does. */
-TEST(a_session_by_keys, .loops = sizeof sessions / sizeof *sessions)
+TEST(a_session_by_keys, .loops = COUNT(sessions))
 {
     char home[4096], line[4200];
     struct screen s = open_screen(80);
@@ -270,7 +269,7 @@ TEST(text_does_not_command_the_terminal)
     static const char shown[] = "a\\x1b[2J\t\\xc2\\x9b\\xe2\\x80\\xae\\xff\nb";
     const char *path = scratch_path("text");
     write_file(path, text, sizeof text - 1);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    for (size_t i = 0; i < COUNT(lines); i++) {
         char line[300], found[4096];
         struct ran r;
         snprintf(line, sizeof line, lines[i], path);

@@ -51,7 +51,7 @@ TEST(test_bytes_without_merges)
         vocabulary_write(&v, &b);
         if (i < 3)
             gb_array(&b, "tokenizer.ggml.merges", kinds[i], 0);
-        ck_assert_msg(create_from(&b, &t, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(create_from(&b, &t, &e), &e);
         ck_assert_int_eq(tokenizer_n_tokens(t), 256);
         char all[256];
         int expected[256];
@@ -189,10 +189,7 @@ TEST(test_long_word)
     struct err e;
     ck_assert_int_eq(tokenizer_encode(t, (struct text){text, len}, &ids, &n, &e), STATUS_OK);
     ck_assert_uint_eq(n, (1 << 20) + 2);
-    ck_assert_int_eq(ids[0], 257);
-    ck_assert_int_eq(ids[n - 3], 257);
-    ck_assert_int_eq(ids[n - 2], 256);
-    ck_assert_int_eq(ids[n - 1], 'a');
+    ck_assert(ids[0] == 257 && ids[n - 3] == 257 && ids[n - 2] == 256 && ids[n - 1] == 'a');
     free(ids);
     free(text);
     tokenizer_free(t);
@@ -222,12 +219,9 @@ TEST(test_special_tokens_in_text)
     CHECK_IDS(t, "\u00e9 \n\u00e9", 262, 0xc3, 0xa9);
     CHECK_IDS(t, "<|end|>\0<|end|>>>", 256, 0, 257, '>');
 
-    ck_assert(tokenizer_is_special(t, 256));
-    ck_assert(!tokenizer_is_special(t, 257));
-    ck_assert(tokenizer_is_special(t, 259));
-    ck_assert(!tokenizer_is_special(t, 260));
-    ck_assert(!tokenizer_is_special(t, 'a'));
-    ck_assert(text_is(tokenizer_bytes(t, 259), "<unk>"));
+    ck_assert(tokenizer_is_special(t, 256) && !tokenizer_is_special(t, 257));
+    ck_assert(tokenizer_is_special(t, 259) && !tokenizer_is_special(t, 260));
+    ck_assert(!tokenizer_is_special(t, 'a') && text_is(tokenizer_bytes(t, 259), "<unk>"));
     ck_assert(text_is(tokenizer_bytes(t, 262), "\u00e9 \n"));
     tokenizer_free(t);
 }
@@ -288,8 +282,7 @@ TEST(test_hostile_special_tokens_take_linear_time)
     struct err e;
     ck_assert_int_eq(tokenizer_encode(t, (struct text){text, len}, &ids, &n, &e), STATUS_OK);
     ck_assert_uint_eq(n, len / 2);
-    ck_assert_int_eq(ids[0], 258);
-    ck_assert_int_eq(ids[n - 1], 258);
+    ck_assert(ids[0] == 258 && ids[n - 1] == 258);
     free(ids);
     free(text);
     free(name);

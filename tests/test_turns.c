@@ -89,8 +89,7 @@ TEST(dropped_ones_leave_nothing)
     expect(&t, "ap");
     turns_drop(&t, 2);
     expect(&t, "ap");
-    ck_assert_uint_eq(t.front, 3);
-    ck_assert_uint_eq(t.keeper.n_held, 0);
+    ck_assert(t.front == 3 && t.keeper.n_held == 0);
     turns_free(&t);
 }
 
@@ -99,15 +98,13 @@ TEST(room_is_bounded)
     struct output out;
     struct turns t;
     begin(&t, &out);
-    ck_assert(turns_has_room(&t, TURNS_AHEAD - 1));
-    ck_assert(!turns_has_room(&t, TURNS_AHEAD));
+    ck_assert(turns_has_room(&t, TURNS_AHEAD - 1) && !turns_has_room(&t, TURNS_AHEAD));
     char *big = malloc(TURNS_BYTES + 1);
     memset(big, 'x', TURNS_BYTES);
     big[TURNS_BYTES] = 0;
     put(&t, 1, big);
     free(big);
-    ck_assert(!turns_has_room(&t, 2));
-    ck_assert(turns_has_room(&t, 0));
+    ck_assert(!turns_has_room(&t, 2) && turns_has_room(&t, 0));
     turns_drop(&t, 1);
     ck_assert(turns_has_room(&t, 2));
     turns_close(&t, 0);

@@ -34,7 +34,7 @@ static const struct type {
     int block, bytes; /* elements of a block, and its bytes */
 } types[] = {{TENSOR_F32, 1, 4},    {TENSOR_F16, 1, 2},    {TENSOR_BF16, 1, 2},
              {TENSOR_Q8_0, 32, 34}, {TENSOR_Q4_0, 32, 18}, {VIEW_INT8, 1, 1}};
-#define N_TYPES ((int)(sizeof types / sizeof *types))
+#define N_TYPES ((int)COUNT(types))
 
 static const struct type *type_of(uint32_t type)
 {
@@ -218,8 +218,7 @@ static void compare(const struct view *v, const float *expected, size_t first, c
                     size_t bytes)
 {
     const struct type *t = type_of(v->type);
-    ck_assert_uint_gt(bytes, 0);
-    ck_assert_uint_eq(bytes % (size_t)t->bytes, 0);
+    ck_assert(bytes > 0 && bytes % (size_t)t->bytes == 0);
     for (size_t i = 0; i < bytes / (size_t)t->bytes * (size_t)t->block; i++) {
         const float found = element(v->type, data, NULL, i);
         if (memcmp(&found, &expected[first + i], sizeof found) != 0)
@@ -448,8 +447,7 @@ TEST(memory_that_is_not_there, .tags = ONE_THREAD, .before = set_up)
         s = view_piece(&v, 0, &data, &len, &e);
         armed = false;
         if (s != STATUS_OK) {
-            ck_assert_int_eq(s, STATUS_NO_MEMORY);
-            ck_assert_ptr_nonnull(strstr(e.text, "memory"));
+            expect_status(s, STATUS_NO_MEMORY, &e, "memory");
             failures++;
         }
     }

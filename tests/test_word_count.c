@@ -8,7 +8,7 @@
 static void add(struct word_count *c, struct text word)
 {
     struct err e = {{0}};
-    ck_assert_msg(word_count_add(c, word, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(word_count_add(c, word, &e), &e);
 }
 
 TEST(words_are_listed_by_first_occurrence)
@@ -19,9 +19,9 @@ TEST(words_are_listed_by_first_occurrence)
         uint64_t count;
     } expected[] = {{"to", 2}, {"be", 3}, {"or", 1}, {"not", 1}, {"", 2}, {"bee", 1}};
     struct word_count c = {0};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    for (size_t i = 0; i < COUNT(texts); i++)
         add(&c, text_of(texts[i]));
-    ck_assert_uint_eq(c.n, sizeof expected / sizeof *expected);
+    ck_assert_uint_eq(c.n, COUNT(expected));
     for (size_t i = 0; i < c.n; i++) {
         ck_assert(text_is(c.words[i].text, expected[i].word));
         ck_assert_uint_eq(c.words[i].count, expected[i].count);

@@ -25,10 +25,10 @@ struct tokenizer *imported_tokenizer(const struct vocabulary *v)
     struct err e = {{0}};
     ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
     vocab_keys_write(&v->keys, w);
-    ck_assert_msg(gguf_write_memory(w, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_write_memory(w, &bytes, &len, &e), &e);
     gguf_writer_free(w);
-    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(tokenizer_create(g, &t, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_parse(bytes, len, &g, &e), &e);
+    expect_ok(tokenizer_create(g, &t, &e), &e);
     gguf_free(g);
     free(bytes);
     return t;
@@ -81,7 +81,7 @@ struct vocabulary must_import(const char *name, int n_vocab)
 {
     struct vocabulary v;
     struct err e = {{0}};
-    ck_assert_msg(read_scratch(name, n_vocab, &v, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(read_scratch(name, n_vocab, &v, &e), &e);
     return v;
 }
 
@@ -90,8 +90,7 @@ void check_not_imported(const char *name, int n_vocab, const char *message)
     struct vocabulary v;
     struct err e = {{0}};
     const enum status s = read_scratch(name, n_vocab, &v, &e);
-    ck_assert_msg(s == STATUS_BAD_FILE, "status %d (%s), expected: %s", s, e.text, message);
-    ck_assert_msg(strstr(e.text, message) != NULL, "\"%s\" does not have \"%s\"", e.text, message);
+    expect_status(s, STATUS_BAD_FILE, &e, message);
     ck_assert_msg(!name || strstr(e.text, name) != NULL, "\"%s\" does not name %s", e.text, name);
     ck_assert_ptr_null(v.memory);
 }
@@ -117,7 +116,7 @@ static void check_ids(const struct tokenizer *t, struct text text, const struct 
     int32_t *ids;
     size_t n;
     struct err e = {{0}};
-    ck_assert_msg(tokenizer_encode(t, text, &ids, &n, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(tokenizer_encode(t, text, &ids, &n, &e), &e);
     ck_assert_uint_eq(n, expected->n);
     size_t i = 0;
     for (const struct json_node *c = NULL; (c = json_child(expected, c)); i++) {
@@ -134,7 +133,7 @@ void check_text(const struct tokenizer *t, const char *text, const int32_t *expe
     int32_t *ids;
     size_t n_ids;
     struct err e = {{0}};
-    ck_assert_msg(tokenizer_encode(t, text_of(text), &ids, &n_ids, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(tokenizer_encode(t, text_of(text), &ids, &n_ids, &e), &e);
     ck_assert_uint_eq(n_ids, n);
     ck_assert_int_eq(memcmp(ids, expected, n * sizeof *ids), 0);
     free(ids);
@@ -150,7 +149,7 @@ int check_expected_ids(const struct tokenizer *t, const char *path)
     int n = 0;
     unsigned char *bytes = read_file(path, &len);
     const struct text source = {(const char *)bytes, len};
-    ck_assert_msg(json_read(&r, source, &limits, &root, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(json_read(&r, source, &limits, &root, &e), &e);
     ck_assert_int_eq(json_require(root, "texts", JSON_ARRAY, &texts, &e), STATUS_OK);
     for (const struct json_node *c = NULL; (c = json_child(texts, c)); n++) {
         ck_assert_int_eq(json_require(c, "text", JSON_STRING, &text, &e), STATUS_OK);

@@ -98,7 +98,7 @@ struct tokenizer *must_create(const struct vocabulary *v)
 {
     struct tokenizer *t;
     struct err e = {{0}};
-    ck_assert_msg(create(v, &t, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(create(v, &t, &e), &e);
     return t;
 }
 
@@ -108,7 +108,7 @@ struct tokenizer *must_open(const char *path)
     struct tokenizer *t;
     struct err e = {{0}};
     b.data = read_file(path, &b.len);
-    ck_assert_msg(create_from(&b, &t, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(create_from(&b, &t, &e), &e);
     return t;
 }
 

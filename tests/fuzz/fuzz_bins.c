@@ -100,7 +100,7 @@ static unsigned long long check_file(const struct format *f, const uint8_t *data
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+    for (size_t i = 0; i < COUNT(formats); i++) {
         const unsigned long long expected = check_file(&formats[i], data, size, size);
         if (expected > 0 && expected <= MOST_BYTES)
             require(check_file(&formats[i], data, size, (size_t)expected) == 0);

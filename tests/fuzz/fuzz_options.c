@@ -20,7 +20,7 @@
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW)};
 #undef COMMAND_ROW
-#define N_COMMANDS (sizeof commands / sizeof *commands)
+#define N_COMMANDS COUNT(commands)
 
 #define MAX_ARGUMENTS 64
 
@@ -196,7 +196,7 @@ static void try_integers(const char *text)
     } else {
         require(u == 77);
     }
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    for (size_t i = 0; i < COUNT(ranges); i++) {
         int n = 77;
         if (parse_int(text, ranges[i][0], ranges[i][1], &n))
             require(n >= ranges[i][0] && n <= ranges[i][1] && n == (int)strtol(text, NULL, 10));

@@ -157,12 +157,11 @@ static void write_table(const struct table *t, struct gguf_bytes *b)
     gb_text(b, "tokenizer.ggml.model", "gpt2");
     gb_text(b, "tokenizer.ggml.pre", t->pre->names[0]);
     gb_array(b, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)t->n_tokens);
-    for (int id = 0; id < t->n_tokens; id++) {
+    for (int id = 0; id < t->n_tokens; id++)
         if (id < t->first_special)
             put_string(b, t->token[id], "", (struct text){NULL, 0});
         else
             gb_put_text(b, t->token[id]);
-    }
     if (t->has_types) {
         gb_array(b, "tokenizer.ggml.token_type", GGUF_I32, (uint64_t)t->n_tokens);
         for (int id = 0; id < t->n_tokens; id++)
