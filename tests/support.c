@@ -89,6 +89,46 @@ unsigned char *read_file(const char *path, size_t *len)
     return bytes;
 }
 
+struct gguf_file parsed_gguf(unsigned char *bytes, size_t len)
+{
+    struct gguf_file f = {.bytes = bytes, .len = len};
+    struct err e = {""};
+    expect_ok(gguf_parse(bytes, len, &f.g, &e), &e);
+    return f;
+}
+
+struct gguf_file read_gguf(const char *path)
+{
+    size_t len;
+    unsigned char *bytes = read_file(path, &len);
+    return parsed_gguf(bytes, len);
+}
+
+struct gguf_file written_gguf(struct gguf_writer *w)
+{
+    struct err e = {""};
+    unsigned char *bytes;
+    size_t len;
+    expect_ok(gguf_write_memory(w, &bytes, &len, &e), &e);
+    gguf_writer_free(w);
+    return parsed_gguf(bytes, len);
+}
+
+void free_gguf(struct gguf_file *f)
+{
+    gguf_free(f->g);
+    free(f->bytes);
+    *f = (struct gguf_file){NULL, 0, NULL};
+}
+
+struct tokenizer *tokenizer_in(const struct gguf *g)
+{
+    struct tokenizer *t;
+    struct err e = {""};
+    expect_ok(tokenizer_create(g, &t, &e), &e);
+    return t;
+}
+
 void write_file(const char *path, const void *bytes, size_t len)
 {
     unlink(path); /* a FIFO would wait for a reader */

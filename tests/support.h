@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "gguf/gguf.h"
+#include "text/tokenizer.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -82,6 +84,20 @@ unsigned char *read_file(const char *path, size_t *len);
 /* Writes a file, in place of what has its path, and compares one with what it should hold. */
 void write_file(const char *path, const void *bytes, size_t len);
 void expect_file(const char *path, const void *bytes, size_t len);
+
+/* A GGUF file in memory. */
+struct gguf_file {
+    unsigned char *bytes;
+    size_t len;
+    struct gguf *g;
+};
+struct gguf_file parsed_gguf(unsigned char *bytes, size_t len); /* which it takes over */
+struct gguf_file read_gguf(const char *path);
+struct gguf_file written_gguf(struct gguf_writer *w); /* which it frees */
+void free_gguf(struct gguf_file *f);
+
+/* The one whose keys are there. */
+struct tokenizer *tokenizer_in(const struct gguf *g);
 
 /* A path for a scratch file in a fresh folder below $TMPDIR or /tmp; the folder is removed by
  * scratch_remove. The string is valid until the next call. */

@@ -141,29 +141,20 @@ static void check_merges(const struct bpe_learned *v, const struct bpe_merge *me
 }
 
 /* The vocabulary as a checkpoint has it. */
-static struct gguf *written(const struct bpe_learned *v, unsigned char **bytes)
+static struct gguf_file written(const struct bpe_learned *v)
 {
     struct gguf_writer *w;
-    struct gguf *g;
     struct err e = {{0}};
-    size_t len;
     expect_ok(gguf_writer_create(&w, &e), &e);
     expect_ok(bpe_learned_write(v, w, &e), &e);
-    expect_ok(gguf_write_memory(w, bytes, &len, &e), &e);
-    expect_ok(gguf_parse(*bytes, len, &g, &e), &e);
-    gguf_writer_free(w);
-    return g;
+    return written_gguf(w);
 }
 
 static struct tokenizer *tokenizer_of(const struct bpe_learned *v)
 {
-    unsigned char *bytes;
-    struct gguf *g = written(v, &bytes);
-    struct tokenizer *t;
-    struct err e = {{0}};
-    expect_ok(tokenizer_create(g, &t, &e), &e);
-    gguf_free(g);
-    free(bytes);
+    struct gguf_file f = written(v);
+    struct tokenizer *t = tokenizer_in(f.g);
+    free_gguf(&f);
     ck_assert_int_eq(tokenizer_n_tokens(t), v->n_tokens);
     for (int i = 0; i < v->n_tokens; i++)
         ck_assert(text_equal(tokenizer_bytes(t, i), v->tokens[i]));
@@ -391,23 +382,19 @@ static void check_texts(const struct gguf *g, const char *key, const char *const
 
 static void check_ids(const struct gguf *g, uint64_t bos, uint64_t eos)
 {
-    uint64_t id;
-    bool adds_bos;
-    struct err e = {{0}};
-    ck_assert(gguf_get_u64(g, "tokenizer.ggml.bos_token_id", 0, 999, &id, NULL, &e) == STATUS_OK);
-    ck_assert_uint_eq(id, bos);
-    ck_assert(gguf_get_u64(g, "tokenizer.ggml.eos_token_id", 0, 999, &id, NULL, &e) == STATUS_OK);
-    ck_assert_uint_eq(id, eos);
-    ck_assert(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, &e) == STATUS_OK);
-    ck_assert(!adds_bos);
+    uint64_t ids[2] = {0};
+    bool adds_bos = true;
+    expect_ok(gguf_get_u64(g, "tokenizer.ggml.bos_token_id", 0, 999, &ids[0], NULL, NULL), NULL);
+    expect_ok(gguf_get_u64(g, "tokenizer.ggml.eos_token_id", 0, 999, &ids[1], NULL, NULL), NULL);
+    expect_ok(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, NULL), NULL);
+    ck_assert(ids[0] == bos && ids[1] == eos && !adds_bos);
 }
 
 static void check_types(const struct gguf *g, uint64_t n, int end_of_text)
 {
     const struct gguf_value *types;
     struct err e = {{0}};
-    ck_assert(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &e) ==
-              STATUS_OK);
+    expect_ok(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &e), &e);
     ck_assert_uint_eq(types->count, n);
     for (uint64_t i = 0; i < n; i++)
         ck_assert_int_eq(gguf_int_at(types, i), (int)i == end_of_text ? 3 : 1);
@@ -418,17 +405,15 @@ TEST(plain_bytes)
     struct bpe_learned v = learn(text_of("not read: not read: not read"), 256);
     ck_assert(v.n_tokens == 256 && v.end_of_text == -1);
     check_consistent(&v);
-    unsigned char *bytes;
-    struct gguf *g = written(&v, &bytes);
-    check_text(g, "tokenizer.ggml.model", "gpt2");
-    check_text(g, "tokenizer.ggml.pre", "gpt-2");
-    check_texts(g, "tokenizer.ggml.merges", (const char *const[]){NULL}, 0);
-    check_texts(g, "tokenizer.ggml.tokens",
+    struct gguf_file f = written(&v);
+    check_text(f.g, "tokenizer.ggml.model", "gpt2");
+    check_text(f.g, "tokenizer.ggml.pre", "gpt-2");
+    check_texts(f.g, "tokenizer.ggml.merges", (const char *const[]){NULL}, 0);
+    check_texts(f.g, "tokenizer.ggml.tokens",
                 (const char *const[]){"\u00fb", "\u00fc", "\u00fd", "\u00fe", "\u00ff", NULL}, 251);
-    check_types(g, 256, -1);
-    check_ids(g, '\n', 0);
-    gguf_free(g);
-    free(bytes);
+    check_types(f.g, 256, -1);
+    check_ids(f.g, '\n', 0);
+    free_gguf(&f);
     struct tokenizer *t = tokenizer_of(&v);
     struct plain p = {0};
     plain_add(&p, text_of("any \xff text"));
@@ -441,16 +426,14 @@ TEST(plain_bytes)
 TEST(names_are_in_the_byte_alphabet)
 {
     struct bpe_learned v = learn(text_of("x \u00e9\n\n\ny \u00e9\n\n\n"), 300);
-    unsigned char *bytes;
-    struct gguf *g = written(&v, &bytes);
+    struct gguf_file f = written(&v);
     static const char *const tokens[] = {"\u010a\u010a", "\u0120\u00c3", "\u0120\u00c3\u00a9",
                                          NULL};
     static const char *const merges[] = {"\u010a \u010a", "\u0120 \u00c3", "\u0120\u00c3 \u00a9",
                                          NULL};
-    check_texts(g, "tokenizer.ggml.tokens", tokens, 256);
-    check_texts(g, "tokenizer.ggml.merges", merges, 0);
-    gguf_free(g);
-    free(bytes);
+    check_texts(f.g, "tokenizer.ggml.tokens", tokens, 256);
+    check_texts(f.g, "tokenizer.ggml.merges", merges, 0);
+    free_gguf(&f);
     bpe_learned_free(&v);
 }
 
@@ -469,12 +452,10 @@ TEST(end_of_text_is_the_last_token)
     check_consistent(&v);
     ck_assert_int_eq(v.end_of_text, v.n_tokens - 1);
     ck_assert(text_is(v.tokens[v.end_of_text], "<|endoftext|>"));
-    unsigned char *bytes;
-    struct gguf *g = written(&v, &bytes);
-    check_types(g, (uint64_t)v.n_tokens, v.end_of_text);
-    check_ids(g, (uint64_t)v.end_of_text, (uint64_t)v.end_of_text);
-    gguf_free(g);
-    free(bytes);
+    struct gguf_file f = written(&v);
+    check_types(f.g, (uint64_t)v.n_tokens, v.end_of_text);
+    check_ids(f.g, (uint64_t)v.end_of_text, (uint64_t)v.end_of_text);
+    free_gguf(&f);
 
     struct tokenizer *t = tokenizer_of(&v);
     ck_assert_int_eq(tokenizer_eos(t), v.end_of_text);

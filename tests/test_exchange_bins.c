@@ -13,29 +13,6 @@
 #include "gguf_bytes.h"
 #include "support.h"
 
-/* --- origins --------------------------------------------------------------------------------- */
-
-struct origin {
-    unsigned char *bytes;
-    struct gguf *g;
-};
-
-static struct origin open_origin(const char *path)
-{
-    struct origin o;
-    struct err e = {""};
-    size_t len;
-    o.bytes = read_file(path, &len);
-    expect_ok(gguf_parse(o.bytes, len, &o.g, &e), &e);
-    return o;
-}
-
-static void close_origin(struct origin *o)
-{
-    gguf_free(o->g);
-    free(o->bytes);
-}
-
 /* All are F32. */
 static const float *floats_of(const struct gguf *g, const char *name, size_t *n)
 {
@@ -300,7 +277,7 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     static const char *const stored[] = {"f32", "f32", "int8"};
     const struct llama *l = &llamas[_i % N_LLAMAS];
     const int version = _i / N_LLAMAS;
-    struct origin o = open_origin(l->path);
+    struct gguf_file o = read_gguf(l->path);
     struct gguf_bytes b = llama_file(l, o.g, version);
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
@@ -321,13 +298,13 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     expect_tensors(&a, o.g, stored[version], TENSOR_ROLES, l->own_output ? 21 : 20);
     free_copy(copy);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
 {
     static const int versions[] = {1, 3, 5};
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, versions[_i]);
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
@@ -344,13 +321,13 @@ TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
     expect_tensors(&a, o.g, versions[_i] == 5 ? "bf16" : "f32", ROLE_OUTPUT, 28);
     free_copy(copy);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 /* The importer may lower the context: the first rows of the positions. */
 TEST(llmc_lower_context, .tags = ONE_THREAD)
 {
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, 3);
     struct arrays a;
     struct err e = {""};
@@ -369,7 +346,7 @@ TEST(llmc_lower_context, .tags = ONE_THREAD)
     expect_tensor(&v, &norm, o.g, "f32");
     free(bytes);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 /* --- what is refused ------------------------------------------------------------------------- */
@@ -404,7 +381,7 @@ static void expect_bent(open_file *open, const struct gguf_bytes *good, const st
     }
     free(bytes);
 }
-#define EXPECT_BENT(open, good, bent) expect_bent(open, good, bent, sizeof(bent) / sizeof *(bent))
+#define EXPECT_BENT(open, good, bent) expect_bent(open, good, bent, COUNT(bent))
 
 /* No beginning of a file is one, nor is a file with a byte more. */
 static void expect_every_length_refused(open_file *open, const struct gguf_bytes *good)
@@ -422,9 +399,9 @@ static void expect_every_length_refused(open_file *open, const struct gguf_bytes
 
 static struct gguf_bytes good_llama(int which, int version)
 {
-    struct origin o = open_origin(llamas[which].path);
+    struct gguf_file o = read_gguf(llamas[which].path);
     struct gguf_bytes b = llama_file(&llamas[which], o.g, version);
-    close_origin(&o);
+    free_gguf(&o);
     return b;
 }
 
@@ -507,11 +484,11 @@ TEST(largest_numbers, .tags = ONE_THREAD)
 
 TEST(llmc_lengths, .loops = 2, .tags = ONE_THREAD)
 {
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, _i == 0 ? 3 : 5);
     expect_every_length_refused(llmc_open, &b);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 TEST(llmc_numbers, .tags = ONE_THREAD)
@@ -538,11 +515,11 @@ TEST(llmc_numbers, .tags = ONE_THREAD)
          "expected 258560 bytes, as the header of llm.c says, found 516096: the file is not what "
          "its header says"},
     };
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, 3);
     EXPECT_BENT(llmc_open, &b, bent);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
     const int32_t magic = 20240803; /* a Llama 3 is recognised, so that it can be told so */
     ck_assert(llmc_is((struct text){(const char *)&magic, sizeof magic}));
     ck_assert(!llmc_is((struct text){(const char *)&magic, 3}));

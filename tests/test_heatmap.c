@@ -286,14 +286,13 @@ TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
         {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
         {"\xe2\x96\x81x", 12, "x"},
     };
-    static struct vocabulary v;
-    vocabulary_of_scores(&v, true);
-    add_scored(&v, cases[_i].token, 0);
-    struct tokenizer *t = must_create(&v);
+    vocabulary_of_scores(true);
+    add_scored(cases[_i].token, 0);
+    use_vocabulary();
     const int32_t id = (int32_t)v.n_tokens - 1;
     const struct attend_view view = {.tokenizer = t, .tokens = &id, .n_tokens = 1};
     ck_assert_str_eq(attend_label(&view, 0, cases[_i].columns, true).text, cases[_i].label);
-    tokenizer_free(t);
+    drop_tokenizer();
 }
 
 /* --- terminals ------------------------------------------------------------------------------- */

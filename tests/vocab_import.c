@@ -40,10 +40,7 @@ const struct hf_ids no_ids = {-1, -1, -1};
 
 void scratch_write(const char *name, const void *bytes, size_t len)
 {
-    FILE *f = fopen(scratch_path(name), "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file(scratch_path(name), bytes, len);
 }
 
 void scratch_write_text(const char *name, const char *text)
