@@ -10,6 +10,49 @@
 #include "model/layout.h"
 #include "support.h"
 
+/* The number behind "key=" in the sizes; 0: there is none. */
+static int size_of(const char *sizes, const char *key)
+{
+    const size_t len = strlen(key);
+    for (const char *at = sizes; (at = strstr(at, key)); at += len)
+        if ((at == sizes || at[-1] == ' ') && at[len] == '=')
+            return atoi(at + len + 1);
+    return 0;
+}
+
+struct checkpoint_shape shape_of(const char *sizes)
+{
+    return (struct checkpoint_shape){.n_layers = size_of(sizes, "layers"),
+                                     .n_heads = size_of(sizes, "heads"),
+                                     .n_kv_heads = size_of(sizes, "kv"),
+                                     .head_dim = size_of(sizes, "dim"),
+                                     .d_ff = size_of(sizes, "ff"),
+                                     .n_ctx = size_of(sizes, "ctx"),
+                                     .n_vocab = size_of(sizes, "vocab"),
+                                     .d_model = size_of(sizes, "width"),
+                                     .base_kv_heads = size_of(sizes, "base"),
+                                     .no_biases = size_of(sizes, "no_biases"),
+                                     .tied = size_of(sizes, "tied"),
+                                     .no_tokenizer = size_of(sizes, "no_tokenizer"),
+                                     .seed = (uint64_t)size_of(sizes, "seed")};
+}
+
+struct config config_of(const char *arch, const char *sizes)
+{
+    struct config c = {.n_layers = size_of(sizes, "layers"),
+                       .n_heads = size_of(sizes, "heads"),
+                       .n_kv_heads = size_of(sizes, "kv"),
+                       .head_dim = size_of(sizes, "dim"),
+                       .d_model = size_of(sizes, "width"),
+                       .d_ff = size_of(sizes, "ff"),
+                       .n_ctx = size_of(sizes, "ctx"),
+                       .n_vocab = size_of(sizes, "vocab"),
+                       .norm_eps = 1e-5f};
+    const struct arch *row = arch_find(text_of(arch));
+    config_set_arch(&c, row ? row : arch_preset(text_of(arch)));
+    return c;
+}
+
 struct builder {
     const struct checkpoint_shape *shape;
     struct gguf_writer *writer;

@@ -456,6 +456,28 @@ const struct fault_report *faults_report(void)
     return r;
 }
 
+void fail_each_call(enum status (*run)(struct err *e), struct fault_plan plan, enum status expected,
+                    int at_least)
+{
+    for (plan.at = 0;; plan.at++) {
+        struct err e = {""};
+        faults_arm(&plan);
+        const enum status status = run(&e);
+        faults_disarm();
+        const struct fault_report *f = faults_report();
+        ck_assert_msg(!f->blocks && !f->mapped_bytes && !f->descriptors,
+                      "%ld: %ld blocks, %ld mapped bytes, %d descriptors left", plan.at, f->blocks,
+                      f->mapped_bytes, f->descriptors);
+        if (!f->met) {
+            expect_ok(status, &e);
+            ck_assert_int_ge(plan.at, at_least);
+            return;
+        }
+        ck_assert_msg(status == expected, "%ld: %d: %s", plan.at, (int)status, e.text);
+        expect_says(e.text, expected == STATUS_NO_MEMORY ? "memory" : strerror(plan.error));
+    }
+}
+
 int __wrap_program_run(int argc, char **argv)
 {
     const int code = __real_program_run(argc, argv);

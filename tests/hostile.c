@@ -396,15 +396,8 @@ void hostile_set_up(void)
     snprintf(bad_path, sizeof bad_path, "%s", scratch_path("bad.gguf"));
     snprintf(text_path, sizeof text_path, "%s", scratch_path("text"));
     snprintf(out_path, sizeof out_path, "%s", scratch_path("out.gguf"));
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 2,
-                                           .head_dim = 16,
-                                           .d_ff = 64,
-                                           .n_ctx = 16,
-                                           .n_vocab = 260,
-                                           .type = TENSOR_F32,
-                                           .seed = 7};
+    const struct checkpoint_shape shape =
+        shape_of("layers=2 heads=2 kv=2 dim=16 ff=64 ctx=16 vocab=260 seed=7");
     write_checkpoint(good_path, &shape);
     FILE *f = fopen(text_path, "wb");
     ck_assert_ptr_nonnull(f);

@@ -425,13 +425,8 @@ TEST(weights_that_are_not_finite)
  * figures would take no more than a few hundred MB. */
 TEST(more_than_there_is)
 {
-    const struct checkpoint_shape shape = {.n_layers = 8,
-                                           .n_heads = 16,
-                                           .n_kv_heads = 16,
-                                           .head_dim = 1,
-                                           .d_ff = 8,
-                                           .n_ctx = 100000,
-                                           .n_vocab = 256};
+    const struct checkpoint_shape shape =
+        shape_of("layers=8 heads=16 kv=16 dim=1 ff=8 ctx=100000 vocab=256");
     char model[256], text[256], array[256], line[1024];
     struct ran r;
     snprintf(model, sizeof model, "%s", scratch_path("long.gguf"));

@@ -288,15 +288,8 @@ static void leave_temporaries(void *unused)
 
 TEST(class_12_killed_while_writing, .before = set_up, .after = hostile_tear_down)
 {
-    const struct checkpoint_shape large = {.n_layers = 1,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 2,
-                                           .head_dim = 32,
-                                           .d_ff = 64,
-                                           .n_ctx = 16,
-                                           .n_vocab = 8000,
-                                           .type = TENSOR_F32,
-                                           .seed = 7};
+    const struct checkpoint_shape large =
+        shape_of("layers=1 heads=2 kv=2 dim=32 ff=64 ctx=16 vocab=8000 seed=7");
     char line[2000];
     struct ran r;
     write_checkpoint(bad_path, &large);

@@ -132,14 +132,9 @@ static void run_schedule(struct schedule *c)
 /* One whose context is several chunks of the cache. */
 static struct golden open_long(int n_kv_heads)
 {
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = 4,
-                                           .n_kv_heads = n_kv_heads,
-                                           .head_dim = 8,
-                                           .d_ff = 32,
-                                           .n_ctx = 2 * KERNEL_CHUNK + 40,
-                                           .n_vocab = 256,
-                                           .seed = 3};
+    struct checkpoint_shape shape = shape_of("layers=2 heads=4 dim=8 ff=32 vocab=256 seed=3");
+    shape.n_kv_heads = n_kv_heads;
+    shape.n_ctx = 2 * KERNEL_CHUNK + 40;
     struct golden g = {.n_tokens = 0};
     struct err e = {""};
     const char *path = scratch_path("long.gguf");

@@ -125,14 +125,10 @@ static void set_up(void)
     struct checkpoint c;
     struct export_result r;
     const struct export_options o = {.notes = {no_note, NULL}};
-    const struct checkpoint_shape shape = {.n_layers = 1,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 1,
-                                           .head_dim = 16,
-                                           .d_ff = FF,
-                                           .n_ctx = CTX,
-                                           .n_vocab = VOCAB,
-                                           .seed = 1};
+    struct checkpoint_shape shape = shape_of("layers=1 heads=2 kv=1 dim=16 seed=1");
+    shape.d_ff = FF;
+    shape.n_ctx = CTX;
+    shape.n_vocab = VOCAB;
     snprintf(folder, sizeof folder, "%s", make_folder("folder"));
     snprintf(out_folder, sizeof out_folder, "%s", make_folder("out"));
     snprintf(llama2c_path, sizeof llama2c_path, "%s", scratch_path("llama2c.bin"));

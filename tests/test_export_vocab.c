@@ -23,8 +23,7 @@
 
 static char folder[512];
 static char noted[4096]; /* all notes, a line each */
-static unsigned char *bytes;
-static struct gguf *g;
+static struct gguf_file file;
 static struct json_reader reader;
 static char *source;
 
@@ -38,10 +37,7 @@ static const struct vocabulary_notes notes = {keep_note, NULL};
 
 static void drop(void)
 {
-    gguf_free(g);
-    free(bytes);
-    g = NULL;
-    bytes = NULL;
+    free_gguf(&file);
     noted[0] = 0;
 }
 
@@ -60,34 +56,21 @@ static void tear_down(void)
     scratch_remove();
 }
 
-static void parse(unsigned char *data, size_t len)
-{
-    struct err e = {""};
-    drop();
-    bytes = data;
-    expect_ok(gguf_parse(bytes, len, &g, &e), &e);
-}
-
 static void take_keys(const struct vocab_keys *k)
 {
     struct gguf_writer *w;
-    struct err e = {""};
-    unsigned char *data;
-    size_t len;
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    drop();
+    expect_ok(gguf_writer_create(&w, NULL), NULL);
     vocab_keys_write(k, w);
     gguf_add_text(w, "general.architecture", text_of("llama"));
     gguf_add_u32(w, "llama.context_length", 77);
-    expect_ok(gguf_write_memory(w, &data, &len, &e), &e);
-    gguf_writer_free(w);
-    parse(data, len);
+    file = written_gguf(w);
 }
 
 static void take_file(const char *path)
 {
-    size_t len;
-    unsigned char *data = read_file(path, &len);
-    parse(data, len);
+    drop();
+    file = read_gguf(path);
 }
 
 /* What `path` has as a folder. */
@@ -102,10 +85,15 @@ static void take_folder(const char *path, int n_vocab)
     vocabulary_free(&v);
 }
 
+static enum status export_it(struct err *e)
+{
+    return export_vocab(file.g, folder, &notes, e);
+}
+
 static void write_out(void)
 {
     struct err e = {""};
-    expect_ok(export_vocab(g, folder, &notes, &e), &e);
+    expect_ok(export_it(&e), &e);
 }
 
 static const char *path_of(const char *name)
@@ -196,7 +184,7 @@ static struct text name_of(const struct json_node *root, int id)
 static void expect_refused(const char *message)
 {
     struct err e = {""};
-    expect_status(export_vocab(g, folder, &notes, &e), STATUS_BAD_FILE, &e, message);
+    expect_status(export_it(&e), STATUS_BAD_FILE, &e, message);
     ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
     ck_assert_int_eq(mkdir(folder, 0700), 0);
 }
@@ -224,24 +212,16 @@ TEST(what_transformers_wrote, .before = set_up, .after = tear_down)
     }
 }
 
-static void expect_same_file(const char *name, const char *path)
-{
-    size_t len, expected_len;
-    unsigned char *data = read_file(path_of(name), &len);
-    unsigned char *expected = read_file(path, &expected_len);
-    ck_assert_uint_eq(len, expected_len);
-    ck_assert_mem_eq(data, expected, len);
-    free(data);
-    free(expected);
-}
-
 TEST(older_files, .before = set_up, .after = tear_down)
 {
     struct json_reader original = {.nodes = NULL};
     char *text;
     take_folder("tests/data/hf/gpt2", 399);
     write_out();
-    expect_same_file("merges.txt", "tests/data/hf/gpt2/merges.txt");
+    size_t len;
+    unsigned char *expected = read_file("tests/data/hf/gpt2/merges.txt", &len);
+    expect_file(path_of("merges.txt"), expected, len);
+    free(expected);
     expect_same(read_json(&original, "tests/data/hf/gpt2/vocab.json", &text),
                 written("vocab.json"));
     json_reader_free(&original);
@@ -269,7 +249,7 @@ TEST(settings, .before = set_up, .after = tear_down)
 /* A key that the file has is the same in what was imported again. */
 static void expect_key(const struct gguf *other, const char *key)
 {
-    const struct gguf_value *a = gguf_find(g, key), *b = gguf_find(other, key);
+    const struct gguf_value *a = gguf_find(file.g, key), *b = gguf_find(other, key);
     if (!a)
         return;
     ck_assert_msg(b && a->kind == b->kind && text_equal(a->bytes, b->bytes), "%s", key);
@@ -285,30 +265,26 @@ static void expect_back(const char *path)
         "tokenizer.ggml.add_bos_token", "tokenizer.ggml.unknown_token_id",
     };
     struct err e = {""};
-    struct tokenizer *t;
     struct vocabulary v;
     take_file(path);
     write_out();
-    ck_assert_int_eq(tokenizer_create(g, &t, &e), STATUS_OK);
+    struct tokenizer *t = tokenizer_in(file.g);
     const struct hf_ids ids = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
     expect_ok(vocabulary_of_folder(
                   folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL}, &v, &e),
               &e);
     ck_assert_int_eq(v.keys.add_bos, tokenizer_adds_bos(t));
     tokenizer_free(t);
-    struct gguf *first = g;
-    unsigned char *first_bytes = bytes;
-    g = NULL;
-    bytes = NULL;
+    struct gguf_file first = file;
+    file = (struct gguf_file){.g = NULL};
     take_keys(&v.keys);
     vocabulary_free(&v);
-    struct gguf *second = g;
-    g = first;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        expect_key(second, keys[i]);
-    g = second;
-    gguf_free(first);
-    free(first_bytes);
+    const struct gguf_file second = file;
+    file = first;
+    for (size_t i = 0; i < COUNT(keys); i++)
+        expect_key(second.g, keys[i]);
+    file = second;
+    free_gguf(&first);
 }
 
 TEST(there_and_back, .before = set_up, .after = tear_down)
@@ -572,10 +548,7 @@ TEST(names_that_are_refused, .before = set_up, .after = tear_down)
 
 static void put(const char *name)
 {
-    FILE *f = fopen(path_of(name), "w");
-    ck_assert_ptr_nonnull(f);
-    fputs("old", f);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file(path_of(name), "old", 3);
 }
 
 TEST(what_was_there, .before = set_up, .after = tear_down)
@@ -608,26 +581,6 @@ TEST(nothing_to_write, .before = set_up, .after = tear_down)
 
 /* --- calls that fail ------------------------------------------------------------------------- */
 
-/* Each call of the kind in its turn, until all succeed: at least so many. */
-static void fails_at_each(struct fault_plan plan, enum status expected, int at_least)
-{
-    for (plan.at = 0;; plan.at++) {
-        struct err e = {""};
-        faults_arm(&plan);
-        const enum status status = export_vocab(g, folder, &notes, &e);
-        faults_disarm();
-        const struct fault_report *f = faults_report();
-        ck_assert_msg(!f->blocks && !f->descriptors, "%ld: %ld blocks, %d descriptors left",
-                      plan.at, f->blocks, f->descriptors);
-        if (!f->met) {
-            ck_assert_int_eq(status, STATUS_OK);
-            ck_assert_int_ge(plan.at, at_least);
-            return;
-        }
-        ck_assert_msg(status == expected, "%ld: %d: %s", plan.at, status, e.text);
-    }
-}
-
 TEST(without_memory, .before = set_up, .after = tear_down)
 {
     for (int kind = 0; kind < 2; kind++) {
@@ -639,10 +592,10 @@ TEST(without_memory, .before = set_up, .after = tear_down)
             start_bytes("llama-bpe");
         }
         take_keys(&keys);
-        fails_at_each((struct fault_plan){FAULT_MEMORY, 0, false, ENOMEM, 0, 0}, STATUS_NO_MEMORY,
-                      30);
-        fails_at_each((struct fault_plan){FAULT_MEMORY, 0, true, ENOMEM, 0, 0}, STATUS_NO_MEMORY,
-                      30);
+        fail_each_call(export_it, (struct fault_plan){FAULT_MEMORY, 0, false, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 30);
+        fail_each_call(export_it, (struct fault_plan){FAULT_MEMORY, 0, true, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 30);
     }
 }
 
@@ -650,6 +603,8 @@ TEST(a_disk_that_is_full, .before = set_up, .after = tear_down)
 {
     start_scores();
     take_keys(&keys);
-    fails_at_each((struct fault_plan){FAULT_WRITE, 0, false, ENOSPC, 0, 0}, STATUS_FAILED, 3);
-    fails_at_each((struct fault_plan){FAULT_RENAME, 0, false, EACCES, 0, 0}, STATUS_FAILED, 3);
+    fail_each_call(export_it, (struct fault_plan){FAULT_WRITE, 0, false, ENOSPC, 0, 0},
+                   STATUS_FAILED, 3);
+    fail_each_call(export_it, (struct fault_plan){FAULT_RENAME, 0, false, EACCES, 0, 0},
+                   STATUS_FAILED, 3);
 }

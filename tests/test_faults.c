@@ -87,14 +87,14 @@ static bool may_go_on(const struct way *w, const char *what)
         return false;
     /* A list that cannot shrink stays as it is. A training that cannot save tries again at the
      * next time. What is only read to describe it, or given up, may fail to close. */
-    return strcmp(what, "realloc") == 0 || scenario()->trains || w->kind == FAULT_CLOSE;
+    return strcmp(what, "realloc") == 0 || scenario_is(TRAINS) || w->kind == FAULT_CLOSE;
 }
 
 static bool is_allowed(int code, const struct way *w, const char *what)
 {
     if (w->from_then_on && is_optional(what)) /* then it met one that counts */
         return code == STATUS_OK || code == STATUS_FAILED || code == STATUS_BAD_FILE;
-    if (scenario()->resumes && strstr(what, ".state") && w->kind == FAULT_OPEN &&
+    if (scenario_is(RESUMES) && strstr(what, ".state") && w->kind == FAULT_OPEN &&
         code == STATUS_BAD_FILE)
         return true; /* the state that it goes on from */
     return code == code_expected(w, what) || (code == STATUS_OK && may_go_on(w, what));
@@ -102,8 +102,8 @@ static bool is_allowed(int code, const struct way *w, const char *what)
 
 static bool names_an_output(const char *line)
 {
-    for (int i = 0; i < SCENARIO_FILES && scenario()->outputs[i]; i++)
-        if (strstr(line, scenario()->outputs[i]))
+    for (int i = 0; scenario_output(i); i++)
+        if (strstr(line, scenario_output(i)))
             return true;
     return false;
 }

@@ -38,14 +38,8 @@ TEST(names_of_parts)
 TEST(sums_of_a_checkpoint)
 {
     /* d_model 8, kv_dim 4. */
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = 4,
-                                           .n_kv_heads = 2,
-                                           .head_dim = 2,
-                                           .d_ff = 12,
-                                           .n_ctx = 5,
-                                           .n_vocab = 256,
-                                           .tied = 1};
+    const struct checkpoint_shape shape =
+        shape_of("layers=2 heads=4 kv=2 dim=2 ff=12 ctx=5 vocab=256 tied=1");
     struct file_map file;
     struct gguf *g;
     struct err e = {""};

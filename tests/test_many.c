@@ -22,14 +22,8 @@ static char home[4096];
 
 static void set_up(void)
 {
-    static const struct checkpoint_shape shape = {.n_layers = 1,
-                                                  .n_heads = 2,
-                                                  .n_kv_heads = 1,
-                                                  .head_dim = 4,
-                                                  .d_ff = 8,
-                                                  .n_ctx = 48,
-                                                  .n_vocab = 257,
-                                                  .seed = 3};
+    const struct checkpoint_shape shape =
+        shape_of("layers=1 heads=2 kv=1 dim=4 ff=8 ctx=48 vocab=257 seed=3");
     ck_assert(getcwd(home, sizeof home) && chdir(scratch_path("")) == 0);
     write_checkpoint("model.gguf", &shape);
 }
@@ -119,14 +113,8 @@ TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, 
 {
     rlim_t limit = (rlim_t)300 << 20;
     struct ran r;
-    const struct checkpoint_shape wide = {.n_layers = 1,
-                                          .n_heads = 16,
-                                          .n_kv_heads = 16,
-                                          .head_dim = 32,
-                                          .d_ff = 16,
-                                          .n_ctx = 8192,
-                                          .n_vocab = 257,
-                                          .seed = 3};
+    const struct checkpoint_shape wide =
+        shape_of("layers=1 heads=16 kv=16 dim=32 ff=16 ctx=8192 vocab=257 seed=3");
     write_checkpoint("wide.gguf", &wide); /* 32 MiB a sequence */
     if (SANITIZED)
         return;

@@ -21,15 +21,9 @@ static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_
 /* A small checkpoint of several units, with matrices of `type`. */
 static struct gguf_file image_make(uint32_t type, int head_dim)
 {
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = 4,
-                                           .n_kv_heads = 2,
-                                           .head_dim = head_dim,
-                                           .d_ff = 96,
-                                           .n_ctx = 8,
-                                           .n_vocab = 600,
-                                           .type = type,
-                                           .seed = 5};
+    struct checkpoint_shape shape = shape_of("layers=2 heads=4 kv=2 ff=96 ctx=8 vocab=600 seed=5");
+    shape.head_dim = head_dim;
+    shape.type = type;
     const char *path = scratch_path("made.gguf");
     write_checkpoint(path, &shape);
     struct gguf_file m = read_gguf(path);
@@ -355,15 +349,8 @@ TEST(rows_that_are_no_blocks, .loops = 3)
 TEST(threads_change_nothing, .loops = N_TYPES)
 {
     static const int counts[] = {2, 3, 8};
-    const struct checkpoint_shape shape = {.n_layers = 1,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 1,
-                                           .head_dim = 80,
-                                           .d_ff = 32,
-                                           .n_ctx = 4,
-                                           .n_vocab = 6601,
-                                           .tied = 1,
-                                           .no_tokenizer = 1};
+    const struct checkpoint_shape shape =
+        shape_of("layers=1 heads=2 kv=1 dim=80 ff=32 ctx=4 vocab=6601 tied=1 no_tokenizer=1");
     const char *path = scratch_path("made.gguf");
     write_checkpoint(path, &shape);
     struct gguf_file m = read_gguf(path);

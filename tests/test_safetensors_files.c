@@ -44,10 +44,7 @@ static const char *path_of(const char *name)
 
 static void put(const char *name, const void *bytes, size_t len)
 {
-    FILE *f = fopen(path_of(name), "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file(path_of(name), bytes, len);
 }
 
 static void put_text(const char *name, const char *text)
@@ -91,8 +88,7 @@ static void put_shards(void)
 static void opens(void)
 {
     struct err e = {""};
-    const enum status status = safetensors_folder_open(&opened, folder, &e);
-    expect_ok(status, &e);
+    expect_ok(safetensors_folder_open(&opened, folder, &e), &e);
 }
 
 /* The message begins with the path of `name`, or of the folder if that is NULL. */
@@ -106,16 +102,6 @@ static void is_refused(const char *name, const char *message)
     safetensors_folder_close(&opened);
 }
 
-static void expect_mapped(const struct file_map *map, const char *path)
-{
-    struct err e = {""};
-    struct file_map file;
-    ck_assert_int_eq(file_map_open(&file, path, &e), STATUS_OK);
-    ck_assert_uint_eq(map->len, file.len);
-    ck_assert_mem_eq(map->data, file.data, file.len);
-    file_map_close(&file);
-}
-
 /* Each tensor by its name, and where it is. */
 static void has(const char *letters, const char *file)
 {
@@ -127,7 +113,8 @@ static void has(const char *letters, const char *file)
         ck_assert_uint_eq(t->n_bytes, sizeof value);
         memcpy(&value, t->data, sizeof value);
         ck_assert(value == (float)*letters);
-        expect_mapped(safetensors_folder_map(&opened, t), path_of(file));
+        const struct file_map *map = safetensors_folder_map(&opened, t);
+        expect_file(path_of(file), map->data, map->len);
     }
 }
 
@@ -347,15 +334,6 @@ static void copy_free(struct copy *c)
     free(c->bytes);
 }
 
-static void expect_bytes(const char *path, const unsigned char *bytes, size_t len)
-{
-    size_t n;
-    unsigned char *found = read_file(path, &n);
-    ck_assert_uint_eq(n, len);
-    ck_assert_int_eq(memcmp(found, bytes, len), 0);
-    free(found);
-}
-
 static struct copy copy;
 
 TEST(the_same_bytes, .before = set_up, .after = tear_down)
@@ -365,7 +343,7 @@ TEST(the_same_bytes, .before = set_up, .after = tear_down)
     const char *path = path_of("model.safetensors");
     copy_open(&copy, GOLDEN);
     ck_assert_int_eq(safetensors_write(path, copy.written, copy.n, &e), STATUS_OK);
-    expect_bytes(path, copy.bytes, copy.len);
+    expect_file(path, copy.bytes, copy.len);
     for (size_t i = 0; i < copy.n; i++)
         ck_assert_uint_eq(copy.sources[i].next, copy.sources[i].n);
     ck_assert_int_eq(safetensors_head(copy.written, copy.n, &head, &e), STATUS_OK);
@@ -383,7 +361,7 @@ TEST(nothing_to_write, .before = set_up, .after = tear_down)
     struct err e = {""};
     const char *path = path_of("model.safetensors");
     ck_assert_int_eq(safetensors_write(path, NULL, 0, &e), STATUS_OK);
-    expect_bytes(path, (const unsigned char *)expected, sizeof expected - 1);
+    expect_file(path, expected, sizeof expected - 1);
     opens();
     ck_assert_uint_eq(opened.n_tensors, 0);
 }
@@ -405,7 +383,7 @@ TEST(writing_that_fails, .before = set_up, .after = tear_down)
     ck_assert_str_eq(e.text, "the source ended");
     ck_assert_str_eq(w[0].name, "a"); /* first, and written */
     ck_assert_uint_eq(sources[1].next, 8);
-    expect_bytes(path_of("model.safetensors"), (const unsigned char *)"the old file", 12);
+    expect_file(path_of("model.safetensors"), "the old file", 12);
     ck_assert_int_eq(safetensors_write(path_of("no/folder"), w, 2, &e), STATUS_FAILED);
     w[0].n_dims = 3;
     w[0].dims[0] = w[0].dims[1] = w[0].dims[2] = UINT64_C(1) << 32;
@@ -430,41 +408,18 @@ static enum status write_copy(struct err *e)
     return safetensors_write(path_of("out"), copy.written, copy.n, e);
 }
 
-/* Each call of the kind in its turn, until all succeed: at least so many. */
-static void fails_at_each(enum status (*run)(struct err *), struct fault_plan plan,
-                          enum status expected, int at_least)
-{
-    for (plan.at = 0;; plan.at++) {
-        struct err e = {""};
-        faults_arm(&plan);
-        const enum status status = run(&e);
-        faults_disarm();
-        const struct fault_report *f = faults_report();
-        ck_assert_msg(!f->blocks && !f->mapped_bytes && !f->descriptors,
-                      "%ld: %ld blocks, %ld mapped bytes, %d descriptors left", plan.at, f->blocks,
-                      f->mapped_bytes, f->descriptors);
-        if (!f->met) {
-            ck_assert_int_eq(status, STATUS_OK);
-            ck_assert_int_ge(plan.at, at_least);
-            return;
-        }
-        ck_assert_msg(status == expected, "%ld: %d: %s", plan.at, status, e.text);
-        ck_assert_ptr_nonnull(
-            strstr(e.text, expected == STATUS_NO_MEMORY ? "memory" : strerror(plan.error)));
-    }
-}
-
 static void reading_fails(int at_least)
 {
     for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
-        fails_at_each(open_folder, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
-                      STATUS_NO_MEMORY, at_least);
-        fails_at_each(open_folder, (struct fault_plan){FAULT_MAP, 0, from_then_on, ENOMEM, 0, 0},
-                      STATUS_NO_MEMORY, 1);
-        fails_at_each(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EIO, 0, 0},
-                      STATUS_BAD_FILE, 1);
-        fails_at_each(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EMFILE, 0, 0},
-                      STATUS_FAILED, 1);
+        fail_each_call(open_folder,
+                       (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, at_least);
+        fail_each_call(open_folder, (struct fault_plan){FAULT_MAP, 0, from_then_on, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 1);
+        fail_each_call(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EIO, 0, 0},
+                       STATUS_BAD_FILE, 1);
+        fail_each_call(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EMFILE, 0, 0},
+                       STATUS_FAILED, 1);
     }
 }
 
@@ -487,12 +442,12 @@ TEST(writing_without_memory, .before = set_up, .after = tear_down)
 {
     copy_open(&copy, GOLDEN);
     for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
-        fails_at_each(write_copy, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
-                      STATUS_NO_MEMORY, 4);
+        fail_each_call(write_copy, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 4);
         unlink(path_of("out"));
-        fails_at_each(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
-                      STATUS_FAILED, 1);
-        expect_bytes(path_of("out"), copy.bytes, copy.len);
+        fail_each_call(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
+                       STATUS_FAILED, 1);
+        expect_file(path_of("out"), copy.bytes, copy.len);
         unlink(path_of("out"));
     }
     copy_free(&copy);

@@ -211,15 +211,9 @@ TEST(types_hold_the_same_numbers, .seconds = 300)
     static const uint32_t types[] = {TENSOR_F16, TENSOR_BF16};
     static const enum storage storages[] = {STORAGE_F16, STORAGE_BF16};
     for (int i = 0; i < 2; i++) {
-        const struct checkpoint_shape shape = {.n_layers = 2,
-                                               .n_heads = 4,
-                                               .n_kv_heads = 2,
-                                               .head_dim = 12,
-                                               .d_ff = 40,
-                                               .n_ctx = 32,
-                                               .n_vocab = 260,
-                                               .type = types[i],
-                                               .seed = 3};
+        struct checkpoint_shape shape =
+            shape_of("layers=2 heads=4 kv=2 dim=12 ff=40 ctx=32 vocab=260 seed=3");
+        shape.type = types[i];
         struct checkpoint narrow = made("narrow.gguf", &shape);
         ck_assert_int_eq(narrow.model->w[ROLE_OUTPUT].matrix.storage, storages[i]);
         struct err e = {{0}};
@@ -245,14 +239,8 @@ TEST(quantised_weights, .seconds = 300)
     static const enum storage storages[] = {STORAGE_Q8_0, STORAGE_Q4_0};
     static const uint32_t types[] = {TENSOR_Q8_0, TENSOR_Q4_0};
     static const int settings[][2] = {{2, 96}, {3, 1}, {8, 50}, {5, 7}, {2, 1}, {1, 96}};
-    struct checkpoint_shape shape = {.n_layers = 2,
-                                     .n_heads = 4,
-                                     .n_kv_heads = 2,
-                                     .head_dim = 24,
-                                     .d_ff = 160,
-                                     .n_ctx = 80,
-                                     .n_vocab = 260,
-                                     .seed = 9};
+    const struct checkpoint_shape shape =
+        shape_of("layers=2 heads=4 kv=2 dim=24 ff=160 ctx=80 vocab=260 seed=9");
     struct checkpoint wide = made("wide.gguf", &shape);
     for (int i = 0; i < 2; i++) {
         struct err e = {{0}};
@@ -364,14 +352,9 @@ TEST(gqa_equals_its_expansion, .seconds = 300)
     enum { N = 40 };
     static const int kv_heads[] = {1, 2, 3, 6};
     for (size_t i = 0; i < COUNT(kv_heads); i++) {
-        struct checkpoint_shape shape = {.n_layers = 2,
-                                         .n_heads = 6,
-                                         .n_kv_heads = kv_heads[i],
-                                         .head_dim = 16,
-                                         .d_ff = 64,
-                                         .n_ctx = 48,
-                                         .n_vocab = 256,
-                                         .seed = 5};
+        struct checkpoint_shape shape =
+            shape_of("layers=2 heads=6 dim=16 ff=64 ctx=48 vocab=256 seed=5");
+        shape.n_kv_heads = kv_heads[i];
         struct checkpoint small = made("small.gguf", &shape);
         shape.base_kv_heads = kv_heads[i];
         shape.n_kv_heads = 6;
@@ -390,14 +373,8 @@ TEST(gqa_equals_its_expansion, .seconds = 300)
 TEST(optional_parts, .seconds = 300)
 {
     enum { N = 20 };
-    struct checkpoint_shape shape = {.n_layers = 1,
-                                     .n_heads = 2,
-                                     .n_kv_heads = 1,
-                                     .head_dim = 8,
-                                     .d_ff = 24,
-                                     .n_ctx = 32,
-                                     .n_vocab = 256,
-                                     .seed = 9};
+    const struct checkpoint_shape shape =
+        shape_of("layers=1 heads=2 kv=1 dim=8 ff=24 ctx=32 vocab=256 seed=9");
     struct checkpoint gpt2 = made("gpt2.gguf", &shape);
     shape.architecture = "starcoder";
     struct checkpoint starcoder = made("starcoder.gguf", &shape);
