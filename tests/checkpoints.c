@@ -37,7 +37,7 @@ struct checkpoint_shape shape_of(const char *sizes)
                                      .seed = (uint64_t)size_of(sizes, "seed")};
 }
 
-struct config config_of(const char *arch, const char *sizes)
+struct config config_sized(const char *arch, const char *sizes)
 {
     struct config c = {.n_layers = size_of(sizes, "layers"),
                        .n_heads = size_of(sizes, "heads"),
@@ -250,9 +250,8 @@ static void add_config(struct builder *b)
 
 static void finish(struct builder *b, const char *path)
 {
-    struct err e = {{0}};
-    const enum status s = gguf_write(b->writer, path, &e);
-    expect_ok(s, &e);
+    const enum status s = gguf_write(b->writer, path, &err);
+    expect_ok(s);
     gguf_writer_free(b->writer);
     for (int i = 0; i < b->n_blocks; i++)
         free(b->blocks[i]);
@@ -260,9 +259,8 @@ static void finish(struct builder *b, const char *path)
 
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape)
 {
-    struct err e = {{0}};
     struct builder b = {.shape = shape};
-    ck_assert_int_eq(gguf_writer_create(&b.writer, &e), STATUS_OK);
+    expect_ok(gguf_writer_create(&b.writer, &err));
     add_config(&b);
     if (!shape->no_tokenizer)
         add_tokenizer(&b);
@@ -286,12 +284,11 @@ static bool is_asked_for(const struct tensor_spec *t, unsigned as)
 
 void write_config_checkpoint_as(const char *path, const struct config *c, unsigned as)
 {
-    struct err e = {{0}};
     const struct checkpoint_shape shape = {.n_vocab = c->n_vocab, .seed = 1};
     struct builder b = {.shape = &shape};
     struct config whole = *c;
     config_complete(&whole);
-    ck_assert_int_eq(gguf_writer_create(&b.writer, &e), STATUS_OK);
+    expect_ok(gguf_writer_create(&b.writer, &err));
     gguf_add_text(b.writer, "general.architecture", text_of(c->arch->name));
     config_write(&whole, b.writer);
     if (!(as & CONFIG_NO_TOKENIZER))

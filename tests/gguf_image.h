@@ -128,8 +128,8 @@ static inline void parsed_free(struct parsed *p)
 /* Parses what must be good, and frees the image. */
 static inline struct parsed accept(struct gguf_bytes *b)
 {
-    const struct parsed p = parse_exactly(b->data, b->len);
-    expect_status(p.status, STATUS_OK, &p.err, "");
+    struct parsed p = parse_exactly(b->data, b->len);
+    expect_error(p.status, STATUS_OK, &p.err, "");
     free(b->data);
     *b = (struct gguf_bytes){0};
     return p;
@@ -140,7 +140,7 @@ static inline struct parsed accept(struct gguf_bytes *b)
 static inline void refuse(struct gguf_bytes *b, const char *parts)
 {
     struct parsed p = parse_exactly(b->data, b->len);
-    expect_status(p.status, STATUS_BAD_FILE, &p.err, parts);
+    expect_error(p.status, STATUS_BAD_FILE, &p.err, parts);
     parsed_free(&p);
     free(b->data);
     *b = (struct gguf_bytes){0};

@@ -77,7 +77,7 @@ void hostile_open(void)
     struct gguf *g;
     h = (struct hostile){.alignment = 32};
     h.source = read_file(good_path, &len);
-    ck_assert_int_eq(gguf_parse(h.source, len, &g, NULL), STATUS_OK);
+    expect_ok(gguf_parse(h.source, len, &g, NULL));
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct gguf_value *v = &g->pairs[i].value;
         char key[64];

@@ -16,11 +16,10 @@ struct file_map import_bytes(const char *path, const struct import_options *o)
     static const struct import_options none;
     struct import *im;
     struct file_map file;
-    struct err e = {""};
     bool is_other = false;
-    ck_assert(import_is_for(path, &is_other, &e) == STATUS_OK && is_other);
-    expect_ok(import_open(path, o ? o : &none, &im, &e), &e);
-    expect_ok(gguf_write_map(import_writer(im), &file, &e), &e);
+    ck_assert(import_is_for(path, &is_other, &err) == STATUS_OK && is_other);
+    expect_ok(import_open(path, o ? o : &none, &im, &err));
+    expect_ok(gguf_write_map(import_writer(im), &file, &err));
     import_close(im);
     return file;
 }
@@ -28,11 +27,10 @@ struct file_map import_bytes(const char *path, const struct import_options *o)
 struct checkpoint open_import(const char *path, const struct import_options *o)
 {
     struct checkpoint c;
-    struct err e = {""};
     struct file_map file = import_bytes(path, o);
-    expect_ok(checkpoint_take(&file, path, 0, &c, &e), &e);
+    expect_ok(checkpoint_take(&file, path, 0, &c, &err));
     /* The tensors stay, for those who export them. */
-    expect_ok(model_create(c.gguf, NULL, NULL, &c.model, &e), &e);
+    expect_ok(model_create(c.gguf, NULL, NULL, &c.model, &err));
     return c;
 }
 
@@ -51,11 +49,10 @@ float *read_npy(const char *path, size_t *n)
 float *logits_of(const struct model *m, const int32_t *tokens, int n)
 {
     struct session *s;
-    struct err e = {""};
     const struct session_params params = {.kv_storage = STORAGE_F32};
     float *logits = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *logits);
-    expect_ok(session_create(m, &params, NULL, &s, &e), &e);
-    expect_ok(session_feed(s, 0, tokens, n, logits, &e), &e);
+    expect_ok(session_create(m, &params, NULL, &s, &err));
+    expect_ok(session_feed(s, 0, tokens, n, logits, &err));
     session_free(s);
     return logits;
 }
@@ -112,10 +109,9 @@ void write_text(const char *folder, const char *name, const char *text)
 struct weights read_weights(const char *folder)
 {
     struct weights w;
-    struct err e = {""};
     size_t len;
     w.bytes = read_file(path_of(folder, "model.safetensors"), &len);
-    expect_ok(safetensors_parse(w.bytes, len, &w.file, &e), &e);
+    expect_ok(safetensors_parse(w.bytes, len, &w.file, &err));
     return w;
 }
 
@@ -162,7 +158,6 @@ static void make(const struct safetensors_tensor *t, const char *prefix,
 void write_weights(const struct weights *w, size_t first, size_t n, const char *prefix,
                    const struct safetensors_dtype *dtype, const char *folder, const char *name)
 {
-    struct err e = {""};
     struct made *made = calloc(n, sizeof *made);
     struct safetensors_written *list = calloc(n, sizeof *list);
     for (size_t i = 0; i < n; i++) {
@@ -174,7 +169,7 @@ void write_weights(const struct weights *w, size_t first, size_t n, const char *
                                                .source = {piece, &made[i]}};
         memcpy(list[i].dims, t->dims, sizeof list[i].dims);
     }
-    expect_ok(safetensors_write(path_of(folder, name), list, n, &e), &e);
+    expect_ok(safetensors_write(path_of(folder, name), list, n, &err));
     for (size_t i = 0; i < n; i++)
         free(made[i].bytes);
     free(made);

@@ -177,7 +177,7 @@ static void write_text(const char *path, const char *text, int times)
 /* Of another architecture, as a new checkpoint of it is. */
 static void make_other(const char *path, const char *preset)
 {
-    struct config c = config_of(preset, "layers=2 heads=4 kv=2 width=32 ff=32 ctx=32 vocab=257");
+    struct config c = config_sized(preset, "layers=2 heads=4 kv=2 width=32 ff=32 ctx=32 vocab=257");
     write_config_checkpoint(path, &c);
 }
 

@@ -63,7 +63,9 @@ void expect_says(const char *text, const char *parts)
     }
 }
 
-void expect_status(enum status found, enum status expected, const struct err *e, const char *parts)
+struct err err;
+
+void expect_error(enum status found, enum status expected, struct err *e, const char *parts)
 {
     ck_assert_msg(found == expected, "status %d instead of %d (%s): %s", (int)found, (int)expected,
                   parts, e && found ? e->text : "");
@@ -72,6 +74,12 @@ void expect_status(enum status found, enum status expected, const struct err *e,
     expect_says(e->text, parts);
     for (const char *c = e->text; *c; c++)
         ck_assert_msg((unsigned char)*c >= 0x20, "a control character in \"%s\"", e->text);
+    e->text[0] = 0;
+}
+
+void expect_status(enum status found, enum status expected, const char *parts)
+{
+    expect_error(found, expected, &err, parts);
 }
 
 unsigned char *read_file(const char *path, size_t *len)
@@ -92,8 +100,7 @@ unsigned char *read_file(const char *path, size_t *len)
 struct gguf_file parsed_gguf(unsigned char *bytes, size_t len)
 {
     struct gguf_file f = {.bytes = bytes, .len = len};
-    struct err e = {""};
-    expect_ok(gguf_parse(bytes, len, &f.g, &e), &e);
+    expect_ok(gguf_parse(bytes, len, &f.g, &err));
     return f;
 }
 
@@ -106,10 +113,9 @@ struct gguf_file read_gguf(const char *path)
 
 struct gguf_file written_gguf(struct gguf_writer *w)
 {
-    struct err e = {""};
     unsigned char *bytes;
     size_t len;
-    expect_ok(gguf_write_memory(w, &bytes, &len, &e), &e);
+    expect_ok(gguf_write_memory(w, &bytes, &len, &err));
     gguf_writer_free(w);
     return parsed_gguf(bytes, len);
 }
@@ -124,8 +130,7 @@ void free_gguf(struct gguf_file *f)
 struct tokenizer *tokenizer_in(const struct gguf *g)
 {
     struct tokenizer *t;
-    struct err e = {""};
-    expect_ok(tokenizer_create(g, &t, &e), &e);
+    expect_ok(tokenizer_create(g, &t, &err));
     return t;
 }
 
@@ -138,7 +143,7 @@ void write_file(const char *path, const void *bytes, size_t len)
     ck_assert_int_eq(fclose(f), 0);
 }
 
-void expect_file(const char *path, const void *bytes, size_t len)
+void expect_bytes(const char *path, const void *bytes, size_t len)
 {
     size_t found_len;
     unsigned char *found = read_file(path, &found_len);

@@ -70,10 +70,16 @@ void test_register(const TTest *test, const struct test_options *o);
 /* Runs the tests, prints Check's summary line, and gives the exit code for main. */
 int run_suite(void);
 
-/* The call ended so, with a message that has all of `parts` ("|" between them; "": any), on one
- * line without control characters. What is STATUS_OK may have none. */
-void expect_status(enum status found, enum status expected, const struct err *e, const char *parts);
-#define expect_ok(status, e) expect_status(status, STATUS_OK, e, "")
+/* What the library's calls of a test put their message into. */
+extern struct err err;
+
+/* The call ended so, with a message in `err`, or in e, that has all of `parts` ("|" between them;
+ * "": any), on one line without control characters. What is STATUS_OK may have none. The message
+ * is cleared, so that the next call must say its own. */
+void expect_status(enum status found, enum status expected, const char *parts);
+void expect_error(enum status found, enum status expected, struct err *e, const char *parts);
+#define expect_ok(status)       expect_status(status, STATUS_OK, "")
+#define expect_ok_in(status, e) expect_error(status, STATUS_OK, e, "")
 
 /* `text` has all of `parts`. */
 void expect_says(const char *text, const char *parts);
@@ -83,7 +89,7 @@ unsigned char *read_file(const char *path, size_t *len);
 
 /* Writes a file, in place of what has its path, and compares one with what it should hold. */
 void write_file(const char *path, const void *bytes, size_t len);
-void expect_file(const char *path, const void *bytes, size_t len);
+void expect_bytes(const char *path, const void *bytes, size_t len);
 
 /* A GGUF file in memory. */
 struct gguf_file {

@@ -21,7 +21,6 @@
 /* Logits after each of some tokens. Freed by the caller. */
 static float *feed(const struct model *m, int n_threads, int block)
 {
-    struct err e = {""};
     struct pool *pool = NULL;
     struct session *s = NULL;
     int32_t tokens[N_TOKENS];
@@ -29,9 +28,9 @@ static float *feed(const struct model *m, int n_threads, int block)
     float *logits = malloc(N_TOKENS * (size_t)m->config.n_vocab * sizeof *logits);
     for (int t = 0; t < N_TOKENS; t++)
         tokens[t] = t * 37 % m->config.n_vocab;
-    ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
-    expect_ok(session_create(m, &p, pool, &s, &e), &e);
-    ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits, &e), STATUS_OK);
+    expect_ok(pool_create(n_threads, &pool, &err));
+    expect_ok(session_create(m, &p, pool, &s, &err));
+    expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits, &err));
     session_free(s);
     pool_free(pool);
     return logits;
@@ -71,8 +70,7 @@ static void expect_one_answer(const struct model *m, const char *what)
 static struct checkpoint open_file(const char *path)
 {
     struct checkpoint c;
-    struct err e = {""};
-    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e), &e);
+    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL, &c, &err));
     return c;
 }
 
@@ -302,7 +300,6 @@ static void add_others(struct rewrite *r, const struct gguf *g)
 
 static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *from)
 {
-    struct err e = {""};
     struct config config = from->model->config;
     r->c = &from->model->config;
     if (r->joins) {
@@ -311,7 +308,7 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
     }
     if (r->kv_heads)
         config.n_kv_heads = r->kv_heads;
-    ck_assert_int_eq(gguf_writer_create(&r->w, &e), STATUS_OK);
+    expect_ok(gguf_writer_create(&r->w, &err));
     gguf_add_text(r->w, "general.architecture", text_of(config.arch->name));
     config_write(&config, r->w);
     add_others(r, from->gguf);
@@ -320,7 +317,7 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
         add_qkv(r, from->gguf, l, true);
     }
     const char *path = scratch_path("rewritten.gguf");
-    expect_ok(gguf_write(r->w, path, &e), &e);
+    expect_ok(gguf_write(r->w, path, &err));
     gguf_writer_free(r->w);
     for (int i = 0; i < r->n_blocks; i++)
         free(r->blocks[i]);
@@ -340,10 +337,9 @@ TEST(three_tensors_are_one)
     ck_assert(distance(g.checkpoint.model, joined.model) == 0);
     /* And the means of both. */
     struct model *a = NULL, *b = NULL;
-    struct err e = {""};
     const struct model_options o = {.n_kv_heads = 1};
-    ck_assert_int_eq(model_create(g.checkpoint.gguf, &o, NULL, &a, &e), STATUS_OK);
-    ck_assert_int_eq(model_create(joined.gguf, &o, NULL, &b, &e), STATUS_OK);
+    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &a, &err));
+    expect_ok(model_create(joined.gguf, &o, NULL, &b, &err));
     ck_assert(distance(a, b) == 0 && distance(a, joined.model) > 0.1);
     model_free(a);
     model_free(b);
@@ -363,9 +359,8 @@ TEST(fewer_heads_are_means, .loops = 4)
     struct rewrite r = {.kv_heads = cases[_i].kv_heads};
     struct checkpoint pooled = rewritten(&r, &g.checkpoint);
     struct model *m = NULL;
-    struct err e = {""};
     const struct model_options o = {.n_kv_heads = cases[_i].kv_heads};
-    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &m, &e), &e);
+    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &m, &err));
     for (int l = 0; l < m->config.n_layers; l++)
         ck_assert_int_eq(config_kv_heads(&m->config, l), config_kv_heads(&pooled.model->config, l));
     ck_assert_double_lt(distance(m, pooled.model), 1e-4);
@@ -449,9 +444,8 @@ TEST(every_type, .loops = 3 * STORAGE_COUNT)
     }
     struct checkpoint file = made(&c);
     struct model *m = NULL;
-    struct err e = {""};
     const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 3)};
-    expect_ok(model_create(file.gguf, &o, NULL, &m, &e), &e);
+    expect_ok(model_create(file.gguf, &o, NULL, &m, &err));
     ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
     if (_i % 3 == 2) {
         ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_V_B].matrix.storage,

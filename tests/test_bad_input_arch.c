@@ -196,6 +196,8 @@ TEST(class_07_kv_heads_by_layer, .before = use_llama, .after = hostile_tear_down
          "feed_forward_length\": expected an integer, found an array of 2"},
     };
     TRY_BENDS(bends, READERS);
+    bent_refused(LOADERS, "-" KV, /* as many as heads */
+                 "blk.0.attn_k.weight: expected shape 32 x 32, found 32 x 16");
     bent_accepted(READERS, KV "=u8[]:2,2");
     bent_accepted(READERS, KV "=i64[]:2,2");
     bent_refused(LOADERS, KV "=u8[]:2,4", /* against the tensors */

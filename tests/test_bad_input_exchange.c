@@ -275,7 +275,6 @@ static void write_changed(const struct weights *w, const struct change *c)
     char names[64][96];
     uint64_t lengths[64];
     size_t n = 0;
-    struct err e = {""};
     for (size_t i = 0; i < w->file->n_tensors; i++) {
         const struct safetensors_tensor *t = &w->file->tensors[i];
         const bool is_it = text_is(t->name, c->name);
@@ -304,7 +303,7 @@ static void write_changed(const struct weights *w, const struct change *c)
         }
     }
     unlink(path_of(folder, model_file));
-    expect_ok(safetensors_write(path_of(folder, model_file), list, n, &e), &e);
+    expect_ok(safetensors_write(path_of(folder, model_file), list, n, &err));
 }
 
 #define C_ATTN "transformer.h.1.attn.c_attn.weight"

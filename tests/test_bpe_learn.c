@@ -13,8 +13,7 @@ static struct bpe_learned must_learn(const struct bpe_learn_spec *spec, const st
                                      size_t n)
 {
     struct bpe_learned v;
-    struct err e = {{0}};
-    expect_ok(bpe_learn(spec, texts, n, &v, &e), &e);
+    expect_ok(bpe_learn(spec, texts, n, &v, &err));
     return v;
 }
 
@@ -144,9 +143,8 @@ static void check_merges(const struct bpe_learned *v, const struct bpe_merge *me
 static struct gguf_file written(const struct bpe_learned *v)
 {
     struct gguf_writer *w;
-    struct err e = {{0}};
-    expect_ok(gguf_writer_create(&w, &e), &e);
-    expect_ok(bpe_learned_write(v, w, &e), &e);
+    expect_ok(gguf_writer_create(&w, &err));
+    expect_ok(bpe_learned_write(v, w, &err));
     return written_gguf(w);
 }
 
@@ -169,8 +167,7 @@ static size_t check_encoding(const struct tokenizer *t, struct text text, const 
     int32_t *ids;
     size_t n;
     size_t bytes = 0;
-    struct err e = {{0}};
-    expect_ok(tokenizer_encode(t, text, &ids, &n, &e), &e);
+    expect_ok(tokenizer_encode(t, text, &ids, &n, &err));
     for (size_t i = 0; i < n; i++) {
         while (p->ids[at] < 0)
             at++;
@@ -357,8 +354,7 @@ TEST(texts_are_not_joined)
 static void check_text(const struct gguf *g, const char *key, const char *expected)
 {
     struct text value;
-    struct err e = {{0}};
-    expect_ok(gguf_get_text(g, key, &value, NULL, &e), &e);
+    expect_ok(gguf_get_text(g, key, &value, NULL, &err));
     ck_assert_msg(text_is(value, expected), "%s", key);
 }
 
@@ -368,8 +364,7 @@ static void check_texts(const struct gguf *g, const char *key, const char *const
     const struct gguf_value *array;
     struct gguf_cursor cursor = {0};
     struct text t;
-    struct err e = {{0}};
-    expect_ok(gguf_get_array(g, key, GGUF_STRING, &array, NULL, &e), &e);
+    expect_ok(gguf_get_array(g, key, GGUF_STRING, &array, NULL, &err));
     for (size_t i = 0; gguf_next_text(array, &cursor, &t); i++) {
         if (i < first)
             continue;
@@ -384,17 +379,16 @@ static void check_ids(const struct gguf *g, uint64_t bos, uint64_t eos)
 {
     uint64_t ids[2] = {0};
     bool adds_bos = true;
-    expect_ok(gguf_get_u64(g, "tokenizer.ggml.bos_token_id", 0, 999, &ids[0], NULL, NULL), NULL);
-    expect_ok(gguf_get_u64(g, "tokenizer.ggml.eos_token_id", 0, 999, &ids[1], NULL, NULL), NULL);
-    expect_ok(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, NULL), NULL);
+    expect_ok(gguf_get_u64(g, "tokenizer.ggml.bos_token_id", 0, 999, &ids[0], NULL, NULL));
+    expect_ok(gguf_get_u64(g, "tokenizer.ggml.eos_token_id", 0, 999, &ids[1], NULL, NULL));
+    expect_ok(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, NULL));
     ck_assert(ids[0] == bos && ids[1] == eos && !adds_bos);
 }
 
 static void check_types(const struct gguf *g, uint64_t n, int end_of_text)
 {
     const struct gguf_value *types;
-    struct err e = {{0}};
-    expect_ok(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &e), &e);
+    expect_ok(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &err));
     ck_assert_uint_eq(types->count, n);
     for (uint64_t i = 0; i < n; i++)
         ck_assert_int_eq(gguf_int_at(types, i), (int)i == end_of_text ? 3 : 1);
@@ -462,8 +456,7 @@ TEST(end_of_text_is_the_last_token)
     ck_assert(tokenizer_is_special(t, v.end_of_text));
     int32_t *ids;
     size_t n, found = 0;
-    struct err e = {{0}};
-    ck_assert(tokenizer_encode(t, whole, &ids, &n, &e) == STATUS_OK);
+    ck_assert(tokenizer_encode(t, whole, &ids, &n, &err) == STATUS_OK);
     for (size_t i = 0; i < n; i++)
         found += ids[i] == v.end_of_text;
     ck_assert_uint_eq(found, 5);
@@ -497,8 +490,7 @@ static void check_refused(int n_tokens, bool end_of_text, const char *message)
     const struct bpe_learn_spec spec = {.n_tokens = n_tokens, .end_of_text = end_of_text};
     const struct text text = text_of("abab");
     struct bpe_learned v;
-    struct err e = {{0}};
-    expect_status(bpe_learn(&spec, &text, 1, &v, &e), STATUS_USAGE, &e, message);
+    expect_status(bpe_learn(&spec, &text, 1, &v, &err), STATUS_USAGE, message);
     ck_assert_ptr_null(v.tokens);
 }
 

@@ -65,8 +65,7 @@ TEST(memory_bytes)
     config_complete(&c);
     for (int i = 0; i < 4; i++) {
         struct model *m;
-        struct err e = {""};
-        ck_assert_int_eq(model_create_random(&c, types[i], 1, &m, &e), STATUS_OK);
+        expect_ok(model_create_random(&c, types[i], 1, &m, &err));
         const struct cost_shape s = {&c, 2, types[i], false, NULL, NULL};
         const uint64_t counted = cost_weights(&s).memory_bytes, taken = m->weights.cap;
         ck_assert_uint_ge(taken, counted);

@@ -27,10 +27,9 @@ enum { COMBINATIONS = SANITIZED ? 2 * N_PATHS : 240 };
 static struct checkpoint open_checkpoint(const char *path)
 {
     struct checkpoint c;
-    struct err e = {""};
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &c, &e) ==
+    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &c, &err) ==
                       STATUS_OK,
-                  "%s", e.text);
+                  "%s", err.text);
     return c;
 }
 
@@ -107,7 +106,6 @@ static void choose_texts(struct schedule_texts *t, const struct checkpoint *c, s
 static struct model *random_model(const struct model *m, struct rng *r)
 {
     struct model *out;
-    struct err e;
     struct config c = {.n_layers = 1,
                        .n_heads = 2,
                        .d_model = 32,
@@ -117,7 +115,7 @@ static struct model *random_model(const struct model *m, struct rng *r)
                        .norm_eps = 1e-5f};
     config_set_arch(&c, arch_at(0));
     config_complete(&c);
-    ck_assert_int_eq(model_create_random(&c, STORAGE_F32, rng_u32(r), &out, &e), STATUS_OK);
+    expect_ok(model_create_random(&c, STORAGE_F32, rng_u32(r), &out, &err));
     return out;
 }
 
@@ -125,7 +123,6 @@ static struct model *random_model(const struct model *m, struct rng *r)
 static struct model *choose_draft(const struct model *m, struct rng *r, const struct model **draft)
 {
     struct model *own = NULL;
-    struct err e;
     *draft = NULL;
     switch (below(r, 6)) {
     case 0:
@@ -137,11 +134,11 @@ static struct model *choose_draft(const struct model *m, struct rng *r, const st
         own = random_model(m, r);
         break;
     case 3:
-        if (derived_create_cut(m, 1, &own, &e) != STATUS_OK)
+        if (derived_create_cut(m, 1, &own, &err) != STATUS_OK)
             own = random_model(m, r);
         break;
     default:
-        if (derived_create_packed(m, below(r, 2) ? STORAGE_Q4_0 : STORAGE_Q8_0, NULL, &own, &e) !=
+        if (derived_create_packed(m, below(r, 2) ? STORAGE_Q4_0 : STORAGE_Q8_0, NULL, &own, &err) !=
             STATUS_OK)
             own = random_model(m, r);
     }
@@ -162,8 +159,7 @@ static struct schedule_texts texts; /* large; each test is a process */
 static struct schedule_seen see(const struct schedule_ways *ways)
 {
     struct schedule_seen seen;
-    struct err e = {""};
-    expect_ok(run_schedule(&texts, ways, &seen, &e), &e);
+    expect_ok(run_schedule(&texts, ways, &seen, &err));
     return seen;
 }
 
@@ -276,9 +272,8 @@ TEST(the_same_numbers_are_drawn, .tags = ONE_THREAD)
 {
     struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
     struct model *own;
-    struct err e = {""};
     one_text(&c, 200);
-    ck_assert_int_eq(derived_create_packed(c.model, STORAGE_Q4_0, NULL, &own, &e), STATUS_OK);
+    expect_ok(derived_create_packed(c.model, STORAGE_Q4_0, NULL, &own, &err));
     const struct schedule_seen seen = see_drafted(own, 1);
     ck_assert_uint_gt(seen.n_right * 10, seen.n_drafted * 7);
     model_free(own);

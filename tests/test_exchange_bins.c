@@ -193,13 +193,12 @@ static void free_copy(char *copy)
 static unsigned char *view_bytes(struct view *v, size_t bytes)
 {
     struct view_maker maker = {0};
-    struct err e = {""};
     unsigned char *out = malloc(bytes);
     v->maker = &maker;
     for (size_t at = 0; at < bytes;) {
         const void *data;
         size_t len;
-        expect_ok(view_piece(v, at, &data, &len, &e), &e);
+        expect_ok(view_piece(v, at, &data, &len, &err));
         ck_assert(len > 0 && len <= bytes - at);
         memcpy(out + at, data, len);
         at += len;
@@ -261,8 +260,7 @@ static void expect_tensors(const struct arrays *a, const struct gguf *g, const c
         const struct tensor_spec spec = layout_at(c, i);
         struct view v;
         bool found;
-        struct err e = {""};
-        ck_assert_int_eq(a->source.tensor(&a->source, &spec, &v, &found, &e), STATUS_OK);
+        expect_ok(a->source.tensor(&a->source, &spec, &v, &found, &err));
         const bool there = gguf_find_tensor(g, spec.name.text) && spec.role != lacks;
         ck_assert_msg(found == there, "%s", spec.name.text);
         if (found)
@@ -282,9 +280,8 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
     struct arrays a;
-    struct err e = {""};
     ck_assert(llama2c_is(file) && !llmc_is(file));
-    expect_ok(llama2c_open(file, &a, &e), &e);
+    expect_ok(llama2c_open(file, &a, &err));
 
     const struct config *c = &a.source.config;
     ck_assert_str_eq(c->arch->name, "llama");
@@ -309,9 +306,8 @@ TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
     struct arrays a;
-    struct err e = {""};
     ck_assert(llmc_is(file) && !llama2c_is(file));
-    expect_ok(llmc_open(file, &a, &e), &e);
+    expect_ok(llmc_open(file, &a, &err));
 
     const struct config *c = &a.source.config;
     ck_assert_str_eq(c->arch->name, "gpt2");
@@ -330,19 +326,18 @@ TEST(llmc_lower_context, .tags = ONE_THREAD)
     struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, 3);
     struct arrays a;
-    struct err e = {""};
     struct view v;
     bool found;
     size_t n;
-    ck_assert_int_eq(llmc_open((struct text){(char *)b.data, b.len}, &a, &e), STATUS_OK);
+    expect_ok(llmc_open((struct text){(char *)b.data, b.len}, &a, &err));
     a.source.config.n_ctx = 10;
     const struct tensor_spec spec = layout_weight(&a.source.config, ROLE_POSITION_EMBD, 0);
-    ck_assert_int_eq(a.source.tensor(&a.source, &spec, &v, &found, &e), STATUS_OK);
+    expect_ok(a.source.tensor(&a.source, &spec, &v, &found, &err));
     ck_assert(found && view_rows(&v) == 10);
     unsigned char *bytes = view_bytes(&v, 10 * 64 * sizeof(float));
     ck_assert_mem_eq(bytes, floats_of(o.g, "position_embd.weight", &n), 10 * 64 * sizeof(float));
     const struct tensor_spec norm = layout_weight(&a.source.config, ROLE_ATTN_NORM, 1);
-    ck_assert_int_eq(a.source.tensor(&a.source, &norm, &v, &found, &e), STATUS_OK);
+    expect_ok(a.source.tensor(&a.source, &norm, &v, &found, &err));
     expect_tensor(&v, &norm, o.g, "f32");
     free(bytes);
     free(b.data);

@@ -54,10 +54,9 @@ TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
         {"tests/data/hf/llama-tied-bf16", "LlamaForCausalLM", "MHA", "bfloat16"},
     };
     struct export_result r;
-    struct err e = {""};
     const char *dir = scratch_path("folder");
     struct checkpoint c = open_import(cases[_i].folder, &(struct import_options){.n_ctx = 0});
-    expect_ok(try_export(c.gguf, false, dir, &r, &e), &e);
+    expect_ok(try_export(c.gguf, false, dir, &r, &err));
     expect_same_weights(dir, cases[_i].folder);
     ck_assert_str_eq(r.model_class, cases[_i].class);
     ck_assert_str_eq(r.variant, cases[_i].variant);
@@ -69,7 +68,6 @@ TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
 /* An MHA of GPT-BigCode, whose rows of Q, K and V are interleaved head by head. */
 static void make_interleaved(const char *dir)
 {
-    struct err e = {""};
     struct export_result r;
     struct checkpoint c;
     struct config whole = {
@@ -78,8 +76,8 @@ static void make_interleaved(const char *dir)
     whole.n_ctx = 16;
     whole.n_vocab = 257;
     write_config_checkpoint(scratch_path("m.gguf"), &whole);
-    expect_ok(checkpoint_open(scratch_path("m.gguf"), CHECKPOINT_MODEL, &c, &e), &e);
-    expect_ok(try_export(c.gguf, false, dir, &r, &e), &e);
+    expect_ok(checkpoint_open(scratch_path("m.gguf"), CHECKPOINT_MODEL, &c, &err));
+    expect_ok(try_export(c.gguf, false, dir, &r, &err));
     ck_assert_str_eq(r.model_class, "GPTBigCodeForCausalLM");
     checkpoint_close(&c);
 }
@@ -88,11 +86,10 @@ TEST(interleaved_heads, .tags = ONE_THREAD)
 {
     enum { HEADS = 4, DIM = 16, WIDTH = 64 };
     char dir[600];
-    struct err e = {""};
     struct checkpoint c;
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
     make_interleaved(dir);
-    ck_assert_int_eq(checkpoint_open(scratch_path("m.gguf"), 0, &c, &e), STATUS_OK);
+    expect_ok(checkpoint_open(scratch_path("m.gguf"), 0, &c, &err));
     struct weights w = read_weights(dir);
     const struct gguf_tensor *ours = gguf_find_tensor(c.gguf, "blk.0.attn_qkv.weight");
     const struct safetensors_tensor *theirs =
@@ -138,11 +135,10 @@ static const struct {
 TEST(there_and_back, .loops = N_TRIPS, .tags = ONE_THREAD)
 {
     struct export_result r;
-    struct err e = {""};
     char dir[600];
     struct golden g = open_golden(trips[_i].name);
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
-    expect_ok(try_export(g.checkpoint.gguf, trips[_i].expand, dir, &r, &e), &e);
+    expect_ok(try_export(g.checkpoint.gguf, trips[_i].expand, dir, &r, &err));
     ck_assert_str_eq(r.model_class, trips[_i].class);
     ck_assert_str_eq(r.variant, trips[_i].variant);
     struct checkpoint c = open_import(dir, NULL);
@@ -204,9 +200,8 @@ TEST(no_model_of_transformers, .loops = N_REFUSALS, .tags = ONE_THREAD)
 static void expect_kind_refused(const struct config *c, unsigned as, const char *message)
 {
     struct checkpoint k;
-    struct err e = {""};
     write_config_checkpoint_as(scratch_path("m.gguf"), c, as);
-    expect_ok(checkpoint_open(scratch_path("m.gguf"), 0, &k, &e), &e);
+    expect_ok(checkpoint_open(scratch_path("m.gguf"), 0, &k, &err));
     expect_no_export(k.gguf, true, message);
     checkpoint_close(&k);
 }
@@ -252,14 +247,13 @@ TEST(one_thing_is_different, .tags = ONE_THREAD)
 TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
 {
     struct export_result r;
-    struct err e = {""};
     char dir[600];
     struct golden g = open_golden("mha");
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
     ck_assert(mkdir(dir, 0777) == 0 && mkdir(path_of(dir, "model.safetensors"), 0777) == 0);
     write_text(dir, "config.json", "{}");
     write_text(dir, "other", "stays");
-    expect_status(try_export(g.checkpoint.gguf, false, dir, &r, &e), STATUS_FAILED, &e,
+    expect_status(try_export(g.checkpoint.gguf, false, dir, &r, &err), STATUS_FAILED,
                   "folder/model.safetensors: ");
     size_t len;
     char *config = (char *)read_file(path_of(dir, "config.json"), &len);
@@ -268,7 +262,7 @@ TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
     ck_assert_int_eq(rmdir(path_of(dir, "model.safetensors")), 0);
     ck_assert_int_eq(mkdir(path_of(dir, "mine"), 0777), 0);
     write_text(path_of(dir, "mine"), "file", "stays");
-    expect_ok(try_export(g.checkpoint.gguf, false, dir, &r, &e), &e);
+    expect_ok(try_export(g.checkpoint.gguf, false, dir, &r, &err));
     ck_assert_int_eq(access(path_of(dir, "config.json"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "other"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "mine/file"), F_OK), 0);

@@ -121,7 +121,6 @@ static void write_bins(void)
 
 static void set_up(void)
 {
-    struct err e = {""};
     struct checkpoint c;
     struct export_result r;
     const struct export_options o = {.notes = {no_note, NULL}};
@@ -137,8 +136,8 @@ static void set_up(void)
     snprintf(out_path, sizeof out_path, "%s", scratch_path("out.gguf"));
     write_checkpoint(model_path, &shape);
     write_bins();
-    expect_ok(checkpoint_open(model_path, 0, &c, &e), &e);
-    expect_ok(export_folder(c.gguf, &o, folder, &r, &e), &e);
+    expect_ok(checkpoint_open(model_path, 0, &c, &err));
+    expect_ok(export_folder(c.gguf, &o, folder, &r, &err));
     checkpoint_close(&c);
 }
 
@@ -165,15 +164,14 @@ static void fails_at_each(const struct work *w, struct fault_plan plan, enum sta
                           enum status or_else, int at_least)
 {
     for (plan.at = 0;; plan.at++) {
-        struct err e = {""};
         unlink(out_path);
         unlink(path_of(out_folder, "config.json"));
         faults_arm(&plan);
-        const enum status status = w->run(&e);
+        const enum status status = w->run(&err);
         faults_disarm();
-        expect_nothing_left(w, &plan, status, &e);
+        expect_nothing_left(w, &plan, status, &err);
         if (!faults_report()->met) {
-            expect_ok(status, &e);
+            expect_ok(status);
             ck_assert_int_ge(plan.at, at_least);
             return;
         }
@@ -185,7 +183,7 @@ static void fails_at_each(const struct work *w, struct fault_plan plan, enum sta
                          writer cleans up */
         if (status != expected && status != or_else)
             ck_abort_msg("%s %ld: %d: %s (%s)", fault_names[plan.kind], plan.at, (int)status,
-                         e.text, what);
+                         err.text, what);
     }
 }
 

@@ -202,7 +202,6 @@ TEST(test_added_tokens)
 TEST(test_special_ids)
 {
     struct vocabulary v;
-    struct err e = {{0}};
     const struct hf_ids ids = {3, 4, 50256};
     write_parts(&usual_parts);
     scratch_write_text(
@@ -214,8 +213,7 @@ TEST(test_special_ids)
         "{\"bos_token\": \"a\", \"pad_token\": null, \"additional_special_tokens\": [\"c\"]}");
     scratch_write_text("added_tokens.json", "{\"<y>\": 7, \"<x>\": 6}");
     expect_ok(
-        vocabulary_of_folder(scratch_dir(), &(struct vocabulary_options){ids, 8, NULL}, &v, &e),
-        &e);
+        vocabulary_of_folder(scratch_dir(), &(struct vocabulary_options){ids, 8, NULL}, &v, &err));
     ck_assert(v.keys.bos == 1 && v.keys.eos == 4 && v.keys.pad == -1 && !v.keys.add_bos);
     check_imported(&v, 1, "b", TOKEN_CONTROL);
     check_imported(&v, 2, "c", TOKEN_CONTROL);

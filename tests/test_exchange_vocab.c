@@ -12,11 +12,9 @@ TEST(test_folders_of_transformers)
     for (int i = 0; i < 2; i++) {
         struct vocabulary v;
         const struct hf_ids ids = {50256, 50256, -1};
-        struct err e = {{0}};
         char expect[64];
-        expect_ok(
-            vocabulary_of_folder(folders[i], &(struct vocabulary_options){ids, 400, NULL}, &v, &e),
-            &e);
+        expect_ok(vocabulary_of_folder(folders[i], &(struct vocabulary_options){ids, 400, NULL}, &v,
+                                       &err));
         ck_assert_str_eq(v.keys.pre, pre[i]);
         ck_assert(v.keys.n == 400 && v.keys.bos == 0 && v.keys.eos == 0 && !v.keys.add_bos);
         struct tokenizer *t = imported_tokenizer(&v);
@@ -109,7 +107,6 @@ TEST(test_characters)
 
 TEST(test_no_files)
 {
-    struct err e = {{0}};
     struct vocabulary v = must_import(NULL, 100);
     ck_assert_ptr_null(v.keys.model);
     check_noted("there is no tokenizer");
@@ -118,14 +115,14 @@ TEST(test_no_files)
         if (i == 0)
             v = must_import(NULL, 256);
         else
-            ck_assert_int_eq(vocabulary_plain(256, &v, &e), STATUS_OK);
+            expect_ok(vocabulary_plain(256, &v, &err));
         char all[256];
         int32_t *ids;
         size_t n;
         struct tokenizer *t = imported_tokenizer(&v);
         for (int byte = 0; byte < 256; byte++)
             all[byte] = (char)byte;
-        ck_assert_int_eq(tokenizer_encode(t, (struct text){all, 256}, &ids, &n, &e), STATUS_OK);
+        expect_ok(tokenizer_encode(t, (struct text){all, 256}, &ids, &n, &err));
         ck_assert_uint_eq(n, 256);
         for (int byte = 0; byte < 256; byte++)
             ck_assert_int_eq(ids[byte], byte);
@@ -134,7 +131,7 @@ TEST(test_no_files)
         tokenizer_free(t);
         vocabulary_free(&v);
     }
-    ck_assert_int_eq(vocabulary_plain(255, &v, &e), STATUS_OK);
+    expect_ok(vocabulary_plain(255, &v, &err));
     ck_assert_ptr_null(v.keys.model);
     scratch_remove();
 }
@@ -149,9 +146,8 @@ TEST(test_babyllama)
     struct file_map map;
     struct gguf *g;
     const struct gguf_value *tokens, *types, *scores;
-    struct err e = {{0}};
-    ck_assert_int_eq(file_map_open(&map, "tests/data/spm-chars.gguf", &e), STATUS_OK);
-    ck_assert_int_eq(gguf_parse_file(&map, &g, &e), STATUS_OK);
+    expect_ok(file_map_open(&map, "tests/data/spm-chars.gguf", &err));
+    expect_ok(gguf_parse_file(&map, &g, &err));
     tokens = gguf_find(g, "tokenizer.ggml.tokens");
     types = gguf_find(g, "tokenizer.ggml.token_type");
     scores = gguf_find(g, "tokenizer.ggml.scores");
@@ -159,9 +155,8 @@ TEST(test_babyllama)
         struct vocabulary v;
         struct gguf_cursor cursor = {0};
         struct text name;
-        expect_ok(
-            vocabulary_of_file(files[i], &(struct vocabulary_options){no_ids, 105, NULL}, &v, &e),
-            &e);
+        expect_ok(vocabulary_of_file(files[i], &(struct vocabulary_options){no_ids, 105, NULL}, &v,
+                                     &err));
         for (int id = 0; gguf_next_text(tokens, &cursor, &name); id++) {
             ck_assert(text_equal(v.keys.tokens[id], name));
             ck_assert_int_eq(v.keys.types[id], gguf_int_at(types, (uint64_t)id));
@@ -335,16 +330,15 @@ TEST(test_llmc)
     struct gguf_writer *w;
     struct gguf *g;
     unsigned char *bytes;
-    struct err e = {{0}};
-    ck_assert_int_eq(bpe_learn(&spec, &source, 1, &learned, &e), STATUS_OK);
+    expect_ok(bpe_learn(&spec, &source, 1, &learned, &err));
     ck_assert_int_gt(learned.n_merges, 100);
     write_llmc(file, learned.tokens, (uint32_t)learned.n_tokens, 2, (uint32_t)learned.end_of_text);
     struct vocabulary v = must_import("gpt2_tokenizer.bin", learned.n_tokens);
 
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
-    ck_assert_int_eq(bpe_learned_write(&learned, w, &e), STATUS_OK);
-    ck_assert_int_eq(gguf_write_memory(w, &bytes, &len, &e), STATUS_OK);
-    ck_assert_int_eq(gguf_parse(bytes, len, &g, &e), STATUS_OK);
+    expect_ok(gguf_writer_create(&w, &err));
+    expect_ok(bpe_learned_write(&learned, w, &err));
+    expect_ok(gguf_write_memory(w, &bytes, &len, &err));
+    expect_ok(gguf_parse(bytes, len, &g, &err));
     const struct gguf_value *merges = gguf_find(g, "tokenizer.ggml.merges");
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     struct gguf_cursor cursor = {0};

@@ -60,7 +60,7 @@ static void take_keys(const struct vocab_keys *k)
 {
     struct gguf_writer *w;
     drop();
-    expect_ok(gguf_writer_create(&w, NULL), NULL);
+    expect_ok(gguf_writer_create(&w, NULL));
     vocab_keys_write(k, w);
     gguf_add_text(w, "general.architecture", text_of("llama"));
     gguf_add_u32(w, "llama.context_length", 77);
@@ -78,9 +78,8 @@ static void take_folder(const char *path, int n_vocab)
 {
     const struct hf_ids ids = {-1, -1, -1};
     struct vocabulary v;
-    struct err e = {""};
-    expect_ok(vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v, &e),
-              &e);
+    expect_ok(
+        vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v, &err));
     take_keys(&v.keys);
     vocabulary_free(&v);
 }
@@ -92,8 +91,7 @@ static enum status export_it(struct err *e)
 
 static void write_out(void)
 {
-    struct err e = {""};
-    expect_ok(export_it(&e), &e);
+    expect_ok(export_it(&err));
 }
 
 static const char *path_of(const char *name)
@@ -112,11 +110,10 @@ static const struct json_node *read_json(struct json_reader *r, const char *path
 {
     static const struct json_limits limits = {1 << 26, 1 << 20, 12};
     const struct json_node *root = NULL;
-    struct err e = {""};
     size_t len;
     *text = (char *)read_file(path, &len);
-    ck_assert_msg(json_read(r, (struct text){*text, len}, &limits, &root, &e) == STATUS_OK,
-                  "%s: %s", path, e.text);
+    ck_assert_msg(json_read(r, (struct text){*text, len}, &limits, &root, &err) == STATUS_OK,
+                  "%s: %s", path, err.text);
     return root;
 }
 
@@ -183,8 +180,7 @@ static struct text name_of(const struct json_node *root, int id)
 
 static void expect_refused(const char *message)
 {
-    struct err e = {""};
-    expect_status(export_it(&e), STATUS_BAD_FILE, &e, message);
+    expect_status(export_it(&err), STATUS_BAD_FILE, message);
     ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
     ck_assert_int_eq(mkdir(folder, 0700), 0);
 }
@@ -220,7 +216,7 @@ TEST(older_files, .before = set_up, .after = tear_down)
     write_out();
     size_t len;
     unsigned char *expected = read_file("tests/data/hf/gpt2/merges.txt", &len);
-    expect_file(path_of("merges.txt"), expected, len);
+    expect_bytes(path_of("merges.txt"), expected, len);
     free(expected);
     expect_same(read_json(&original, "tests/data/hf/gpt2/vocab.json", &text),
                 written("vocab.json"));
@@ -264,15 +260,13 @@ static void expect_back(const char *path)
         "tokenizer.ggml.bos_token_id",  "tokenizer.ggml.eos_token_id",
         "tokenizer.ggml.add_bos_token", "tokenizer.ggml.unknown_token_id",
     };
-    struct err e = {""};
     struct vocabulary v;
     take_file(path);
     write_out();
     struct tokenizer *t = tokenizer_in(file.g);
     const struct hf_ids ids = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
     expect_ok(vocabulary_of_folder(
-                  folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL}, &v, &e),
-              &e);
+        folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL}, &v, &err));
     ck_assert_int_eq(v.keys.add_bos, tokenizer_adds_bos(t));
     tokenizer_free(t);
     struct gguf_file first = file;

@@ -250,9 +250,8 @@ TEST(memory_while_learning, .loops = 2, .seconds = 300)
     for (long n = 0;; n++) {
         struct fault_plan plan = {
             .kind = FAULT_MEMORY, .at = n, .from_then_on = _i == 1, .error = ENOMEM};
-        struct err e = {""};
         faults_arm(&plan);
-        const enum status s = learn(text_of(words), &e);
+        const enum status s = learn(text_of(words), &err);
         faults_disarm();
         f = faults_report();
         ck_assert_msg(!f->blocks && !f->mapped_bytes, "%ld: %ld blocks left", n, f->blocks);
@@ -261,7 +260,7 @@ TEST(memory_while_learning, .loops = 2, .seconds = 300)
             ck_assert_int_gt(n, 15);
             break;
         }
-        expect_status(s, STATUS_NO_MEMORY, &e, "memory");
+        expect_status(s, STATUS_NO_MEMORY, "memory");
     }
 }
 

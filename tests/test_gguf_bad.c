@@ -61,7 +61,7 @@ TEST(every_prefix_of_a_good_file)
     struct gguf_bytes b = image(sample);
     for (size_t len = 0; len < b.len; len++) {
         struct parsed p = parse_exactly(b.data, len);
-        expect_status(p.status, STATUS_BAD_FILE, &p.err, len > 0 ? "truncated" : "");
+        expect_error(p.status, STATUS_BAD_FILE, &p.err, len > 0 ? "truncated" : "");
         parsed_free(&p);
     }
     struct parsed p = accept(&b);

@@ -42,10 +42,9 @@ TEST(sums_of_a_checkpoint)
         shape_of("layers=2 heads=4 kv=2 dim=2 ff=12 ctx=5 vocab=256 tied=1");
     struct file_map file;
     struct gguf *g;
-    struct err e = {""};
     write_checkpoint(scratch_path("m.gguf"), &shape);
-    ck_assert_int_eq(file_map_open(&file, scratch_path("m.gguf"), &e), STATUS_OK);
-    ck_assert_int_eq(gguf_parse(file.data, file.len, &g, &e), STATUS_OK);
+    expect_ok(file_map_open(&file, scratch_path("m.gguf"), &err));
+    expect_ok(gguf_parse(file.data, file.len, &g, &err));
     struct inspect_sum parts[INSPECT_PARTS + 1];
     inspect_parts(g, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 256 * 8);

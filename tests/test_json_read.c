@@ -53,9 +53,8 @@ static enum status read_copy(struct text source, const struct json_limits *most,
 static const struct json_node *read_bytes(const char *bytes, size_t len)
 {
     const struct json_node *root = NULL;
-    struct err e = {""};
-    const enum status s = read_copy((struct text){bytes, len}, &limits, &root, &e);
-    ck_assert_msg(s == STATUS_OK, "%s: %s", bytes, e.text);
+    const enum status s = read_copy((struct text){bytes, len}, &limits, &root, &err);
+    ck_assert_msg(s == STATUS_OK, "%s: %s", bytes, err.text);
     return root;
 }
 
@@ -68,10 +67,9 @@ static void refused_bytes(const char *bytes, size_t len, const struct json_limit
                           const char *message)
 {
     const struct json_node *root = NULL;
-    struct err e = {""};
-    ck_assert_int_eq(read_copy((struct text){bytes, len}, most, &root, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(read_copy((struct text){bytes, len}, most, &root, &err), STATUS_BAD_FILE);
     ck_assert_ptr_null(root);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_str_eq(err.text, message);
 }
 
 static void free_reader(void)
@@ -195,8 +193,7 @@ TEST(plain_strings_are_borrowed, .after = free_reader)
 {
     const char *const source = "[\"abc\",\"a\\tc\"]";
     const struct json_node *root = NULL;
-    struct err e = {""};
-    ck_assert_int_eq(json_read(&reader, text_of(source), &limits, &root, &e), STATUS_OK);
+    expect_ok(json_read(&reader, text_of(source), &limits, &root, &err));
     ck_assert_ptr_eq(root[1].text.data, source + 2);
     ck_assert(root[2].text.data < source || root[2].text.data >= source + strlen(source));
 }
@@ -332,9 +329,8 @@ TEST(every_beginning_is_refused, .after = free_reader)
     static const char source[] =
         "{\"a\\ud83d\\ude00\": [-1.5e+10, true, {\"é\": null}, \"\\u00e9\"]}";
     const struct json_node *root;
-    struct err e;
     for (size_t len = 0; len < sizeof source - 1; len++)
-        ck_assert_int_eq(read_copy((struct text){source, len}, &limits, &root, &e),
+        ck_assert_int_eq(read_copy((struct text){source, len}, &limits, &root, &err),
                          STATUS_BAD_FILE);
     read_bytes(source, sizeof source - 1);
 }
@@ -345,15 +341,14 @@ TEST(bounds, .after = free_reader)
 {
     struct json_limits most = {.bytes = 9, .values = 4, .depth = 2};
     const struct json_node *root;
-    struct err e = {""};
-    ck_assert_int_eq(read_copy(text_of("[[1, 22]]"), &most, &root, &e), STATUS_OK);
+    expect_ok(read_copy(text_of("[[1, 22]]"), &most, &root, &err));
     refused_bytes("[[1, 222]]", 10, &most, "JSON: expected at most 9 bytes, found 10");
     refused_bytes("[1,2,3,4]", 9, &most, "JSON at byte 7: expected at most 4 values, found more");
     refused_bytes("[[{}]]", 6, &most,
                   "JSON at byte 2: expected at most 2 containers in one another, found more");
-    ck_assert_int_eq(read_copy(text_of("[[],{},1]"), &most, &root, &e), STATUS_OK);
+    expect_ok(read_copy(text_of("[[],{},1]"), &most, &root, &err));
     most.depth = 0;
-    ck_assert_int_eq(read_copy(text_of("1"), &most, &root, &e), STATUS_OK);
+    expect_ok(read_copy(text_of("1"), &most, &root, &err));
     refused_bytes("[]", 2, &most,
                   "JSON at byte 0: expected at most 0 containers in one another, found more");
     most.values = 0;
@@ -369,12 +364,10 @@ TEST(a_million_containers, .after = free_reader)
     memset(source, '[', N);
     memset(source + N, ']', N);
     const struct json_node *root;
-    struct err e = {""};
-    ck_assert_int_eq(json_read(&reader, (struct text){source, 2 * (size_t)N}, &most, &root, &e),
-                     STATUS_OK);
+    expect_ok(json_read(&reader, (struct text){source, 2 * (size_t)N}, &most, &root, &err));
     ck_assert_uint_eq(root->span, N);
     ck_assert_uint_eq(root[N - 1].span, 1);
-    ck_assert_int_eq(json_read(&reader, (struct text){source, N}, &most, &root, &e),
+    ck_assert_int_eq(json_read(&reader, (struct text){source, N}, &most, &root, &err),
                      STATUS_BAD_FILE);
     free(source);
 }
@@ -390,14 +383,12 @@ TEST(many_keys, .after = free_reader)
         len += (size_t)sprintf(source + len, "%s\"%d\":%d", i ? "," : "{", i * 7 % N, i);
     source[len] = '}';
     const struct json_node *root;
-    struct err e = {""};
-    ck_assert_int_eq(json_read(&reader, (struct text){source, len + 1}, &most, &root, &e),
-                     STATUS_OK);
+    expect_ok(json_read(&reader, (struct text){source, len + 1}, &most, &root, &err));
     ck_assert_uint_eq(root->n, N);
     ck_assert(text_is(json_member(root, "7")->text, "1"));
     len += (size_t)sprintf(source + len, ",\"7\":0}");
-    expect_status(json_read(&reader, (struct text){source, len}, &most, &root, &e), STATUS_BAD_FILE,
-                  &e, "found \"7\" again");
+    expect_status(json_read(&reader, (struct text){source, len}, &most, &root, &err),
+                  STATUS_BAD_FILE, "found \"7\" again");
     free(source);
 }
 
@@ -423,48 +414,43 @@ TEST(exact_whole_numbers, .after = free_reader)
                 {"9007199254740993", 9007199254740993u},
                 {"9223372036854775808", (uint64_t)INT64_MAX + 1},
                 {"18446744073709551615", UINT64_MAX}};
-    struct err e = {""};
     uint64_t u;
     int64_t i;
     for (size_t k = 0; k < COUNT(good); k++) {
-        ck_assert_int_eq(json_node_u64(read_string(good[k].source), &u, &e), STATUS_OK);
+        expect_ok(json_node_u64(read_string(good[k].source), &u, &err));
         ck_assert_uint_eq(u, good[k].value);
     }
-    ck_assert_int_eq(
-        json_node_i64(read_string("-9223372036854775808"), INT64_MIN, INT64_MAX, &i, &e),
-        STATUS_OK);
+    expect_ok(json_node_i64(read_string("-9223372036854775808"), INT64_MIN, INT64_MAX, &i, &err));
     ck_assert(i == INT64_MIN);
-    ck_assert_int_eq(
-        json_node_i64(read_string("9223372036854775807"), INT64_MIN, INT64_MAX, &i, &e), STATUS_OK);
+    expect_ok(json_node_i64(read_string("9223372036854775807"), INT64_MIN, INT64_MAX, &i, &err));
     ck_assert(i == INT64_MAX);
-    ck_assert_int_eq(json_node_i64(read_string("-0"), 0, 1, &i, &e), STATUS_OK);
+    expect_ok(json_node_i64(read_string("-0"), 0, 1, &i, &err));
     ck_assert(i == 0);
-    ck_assert_int_eq(json_node_i64(read_string("-17"), -17, 1, &i, &e), STATUS_OK);
+    expect_ok(json_node_i64(read_string("-17"), -17, 1, &i, &err));
     ck_assert(i == -17);
 }
 
 static void no_u64(const char *source, const char *found)
 {
-    struct err e = {""};
     uint64_t u = 77;
     char message[256];
-    ck_assert_int_eq(json_node_u64(json_member(read_string(source), "n"), &u, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(json_node_u64(json_member(read_string(source), "n"), &u, &err),
+                     STATUS_BAD_FILE);
     snprintf(message, sizeof message,
              "\"n\" at byte 1: expected a whole number from 0 to 18446744073709551615, found %s",
              found);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_str_eq(err.text, message);
     ck_assert_uint_eq(u, 77);
 }
 
 static void no_i64(const char *source, const char *found)
 {
-    struct err e = {""};
     int64_t i = 77;
     char message[256];
-    ck_assert_int_eq(json_node_i64(read_string(source), -5, 4096, &i, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(json_node_i64(read_string(source), -5, 4096, &i, &err), STATUS_BAD_FILE);
     snprintf(message, sizeof message,
              "the value at byte 0: expected a whole number from -5 to 4096, found %s", found);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_str_eq(err.text, message);
     ck_assert(i == 77);
 }
 
@@ -509,20 +495,20 @@ TEST(exact_doubles, .after = free_reader)
         {"1e-400", 0},
         {"0e99999", 0},
     };
-    struct err e = {""};
     double x;
     for (size_t i = 0; i < COUNT(good); i++) {
-        ck_assert_int_eq(json_node_double(read_string(good[i].source), &x, &e), STATUS_OK);
+        expect_ok(json_node_double(read_string(good[i].source), &x, &err));
         ck_assert_double_eq(x, good[i].value);
     }
-    ck_assert_int_eq(json_node_double(read_string("-0"), &x, &e), STATUS_OK);
+    expect_ok(json_node_double(read_string("-0"), &x, &err));
     ck_assert(x == 0 && signbit(x));
     x = 77;
-    ck_assert_int_eq(json_node_double(read_string("-1e309"), &x, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "the value at byte 0: expected a number that a double can hold, found "
-                             "-1e309, which is out of range");
-    ck_assert_int_eq(json_node_double(read_string("\"1\""), &x, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "the value at byte 0: expected a number, found a string");
+    ck_assert_int_eq(json_node_double(read_string("-1e309"), &x, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text,
+                     "the value at byte 0: expected a number that a double can hold, found "
+                     "-1e309, which is out of range");
+    ck_assert_int_eq(json_node_double(read_string("\"1\""), &x, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "the value at byte 0: expected a number, found a string");
     ck_assert_double_eq(x, 77);
 }
 
@@ -530,11 +516,10 @@ TEST(exact_doubles, .after = free_reader)
 TEST(the_longest_double, .after = free_reader)
 {
     char source[JSON_NUMBER_MAX + 1];
-    struct err e = {""};
     double x;
     const int len = snprintf(source, sizeof source, "%.1074f", 0x1p-1074);
     ck_assert_int_lt(len, JSON_NUMBER_MAX);
-    ck_assert_int_eq(json_node_double(read_string(source), &x, &e), STATUS_OK);
+    expect_ok(json_node_double(read_string(source), &x, &err));
     ck_assert_double_eq(x, 0x1p-1074);
 }
 
@@ -543,30 +528,29 @@ TEST(kinds, .after = free_reader)
     const struct json_node *root =
         read_string("{\"s\":\"x\",\"t\":true,\"f\":false,\"o\":{},\"\\u001b\":3}");
     const struct json_node *node = NULL;
-    struct err e = {""};
     struct text text = {NULL, 0};
     bool is = false;
-    ck_assert_int_eq(json_node_text(json_member(root, "s"), &text, &e), STATUS_OK);
+    expect_ok(json_node_text(json_member(root, "s"), &text, &err));
     ck_assert(text_is(text, "x"));
-    ck_assert_int_eq(json_node_bool(json_member(root, "t"), &is, &e), STATUS_OK);
+    expect_ok(json_node_bool(json_member(root, "t"), &is, &err));
     ck_assert(is);
-    ck_assert_int_eq(json_node_bool(json_member(root, "f"), &is, &e), STATUS_OK);
+    expect_ok(json_node_bool(json_member(root, "f"), &is, &err));
     ck_assert(!is);
-    ck_assert_int_eq(json_require(root, "o", JSON_OBJECT, &node, &e), STATUS_OK);
+    expect_ok(json_require(root, "o", JSON_OBJECT, &node, &err));
     ck_assert_ptr_eq(node, json_member(root, "o"));
-    ck_assert_str_eq(e.text, "");
+    ck_assert_str_eq(err.text, "");
 
-    ck_assert_int_eq(json_node_text(json_member(root, "\x1b"), &text, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "\"?\" at byte 35: expected a string, found 3");
-    ck_assert_int_eq(json_node_bool(json_member(root, "s"), &is, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "\"s\" at byte 1: expected true or false, found a string");
-    ck_assert_int_eq(json_require(root, "s", JSON_ARRAY, &node, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "\"s\" at byte 1: expected an array, found a string");
-    ck_assert_int_eq(json_require(root, "p", JSON_STRING, &node, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "the object at byte 0: expected \"p\", a string, found no such key");
+    ck_assert_int_eq(json_node_text(json_member(root, "\x1b"), &text, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "\"?\" at byte 35: expected a string, found 3");
+    ck_assert_int_eq(json_node_bool(json_member(root, "s"), &is, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "\"s\" at byte 1: expected true or false, found a string");
+    ck_assert_int_eq(json_require(root, "s", JSON_ARRAY, &node, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "\"s\" at byte 1: expected an array, found a string");
+    ck_assert_int_eq(json_require(root, "p", JSON_STRING, &node, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "the object at byte 0: expected \"p\", a string, found no such key");
     ck_assert_ptr_eq(node, json_member(root, "o"));
-    ck_assert_int_eq(json_expect(root, JSON_OBJECT, &e), STATUS_OK);
-    ck_assert_int_eq(json_expect(root, JSON_NULL, &e), STATUS_BAD_FILE);
+    expect_ok(json_expect(root, JSON_OBJECT, &err));
+    ck_assert_int_eq(json_expect(root, JSON_NULL, &err), STATUS_BAD_FILE);
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -588,10 +572,9 @@ static enum status read_armed(const char *source, const struct json_node **root,
 TEST(memory_serves_again, .after = free_reader)
 {
     const struct json_node *root;
-    struct err e = {""};
     for (int i = 0; i < 1000; i++) {
         for (int k = 1; k >= 0; k--)
-            ck_assert_int_eq(read_armed(hungry[k], &root, &e), STATUS_OK);
+            expect_ok(read_armed(hungry[k], &root, &err));
         if (i == 0)
             allocations = 0;
     }
@@ -608,13 +591,12 @@ TEST(allocations_that_fail, .after = free_reader)
         fails_at = n;
         for (int k = 0; k < 2; k++) {
             const struct json_node *root = NULL;
-            struct err e = {""};
-            enum status s = read_armed(hungry[k], &root, &e);
+            enum status s = read_armed(hungry[k], &root, &err);
             if (s != STATUS_OK) {
-                expect_status(s, STATUS_NO_MEMORY, &e, "out of memory: |JSON");
+                expect_status(s, STATUS_NO_MEMORY, "out of memory: |JSON");
                 ck_assert_ptr_null(root);
                 failed = true;
-                s = json_read(&reader, text_of(hungry[k]), &limits, &root, &e);
+                s = json_read(&reader, text_of(hungry[k]), &limits, &root, &err);
             }
             ck_assert_int_eq(s, STATUS_OK);
             ck_assert_uint_eq(root->n, k ? 69 : 2);

@@ -15,8 +15,7 @@
 
 static void open_lines(struct lines *l, const char *path)
 {
-    struct err e;
-    expect_ok(lines_open(l, path, MAX_LINE, &e), &e);
+    expect_ok(lines_open(l, path, MAX_LINE, &err));
 }
 
 static const char *file_of(struct text content)
@@ -32,8 +31,7 @@ static const char *file_of(struct text content)
 static enum lines_state next(struct lines *l, struct text *line)
 {
     enum lines_state state;
-    struct err e;
-    expect_ok(lines_next(l, 0, &state, line, &e), &e);
+    expect_ok(lines_next(l, 0, &state, line, &err));
     return state;
 }
 
@@ -189,7 +187,7 @@ TEST(pipe_gives_lines_as_they_come)
     int n;
     open_lines(&l, "-");
     ck_assert_int_eq(next(&l, &line), LINES_LATER);
-    ck_assert_int_eq(lines_left(&l, 3, &n, NULL), STATUS_OK);
+    expect_ok(lines_left(&l, 3, &n, NULL));
     ck_assert_int_eq(n, 3); /* not known */
     send(to, "on");
     ck_assert_int_eq(next(&l, &line), LINES_LATER);
@@ -198,9 +196,9 @@ TEST(pipe_gives_lines_as_they_come)
     ck_assert(next(&l, &line) == LINES_LATER && lines_share(&l) < 0);
     send(to, "\n\nlonger than ");
     close(to);
-    ck_assert_int_eq(lines_left(&l, 9, &n, NULL), STATUS_OK);
+    expect_ok(lines_left(&l, 9, &n, NULL));
     ck_assert_int_eq(n, 3);
-    ck_assert_int_eq(lines_left(&l, 2, &n, NULL), STATUS_OK);
+    expect_ok(lines_left(&l, 2, &n, NULL));
     ck_assert(n == 2 && next(&l, &line) == LINES_LINE && text_is(line, "two"));
     ck_assert(next(&l, &line) == LINES_LINE && text_is(line, "") && next(&l, &line) == LINES_LONG);
     ck_assert_int_eq(next(&l, &line), LINES_END);
@@ -242,13 +240,11 @@ TEST(what_cannot_be_read_is_named)
 {
     struct lines l;
     struct text line;
-    struct err e;
     enum lines_state state;
-    expect_status(lines_open(&l, "no/such/file", MAX_LINE, &e), STATUS_BAD_FILE, &e,
-                  "no/such/file");
+    expect_status(lines_open(&l, "no/such/file", MAX_LINE, &err), STATUS_BAD_FILE, "no/such/file");
     lines_close(&l);
-    ck_assert_int_eq(lines_open(&l, "tests", MAX_LINE, &e), STATUS_OK);
-    expect_status(lines_next(&l, 0, &state, &line, &e), STATUS_BAD_FILE, &e, "tests: cannot read");
+    expect_ok(lines_open(&l, "tests", MAX_LINE, &err));
+    expect_status(lines_next(&l, 0, &state, &line, &err), STATUS_BAD_FILE, "tests: cannot read");
     lines_close(&l);
     lines_close(&l);
 }

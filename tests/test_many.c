@@ -138,8 +138,7 @@ static void spoil_model(void)
     size_t len;
     unsigned char *bytes = read_file("model.gguf", &len);
     struct gguf *g;
-    struct err e;
-    expect_ok(gguf_parse(bytes, len, &g, &e), &e);
+    expect_ok(gguf_parse(bytes, len, &g, &err));
     const struct gguf_tensor *t = gguf_find_tensor(g, "token_embd.weight");
     ck_assert_ptr_nonnull(t);
     const size_t row = (size_t)t->dims[0] * sizeof(float);

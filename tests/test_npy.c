@@ -15,12 +15,11 @@ TEST(bytes)
     static const unsigned char data[] = {0, 0, 0, 0,    0,    0,    0x80, 0x3f, 0, 0, 0, 0xc0,
                                          0, 0, 0, 0x3f, 0xe6, 0xb1, 0x61, 0x7f, 1, 0, 0, 0};
     struct npy_writer *w;
-    struct err e = {""};
     const char *path = scratch_path("m.npy");
-    expect_ok(npy_open(&w, path, (const uint64_t[]){2, 3}, 2, &e), &e);
+    expect_ok(npy_open(&w, path, (const uint64_t[]){2, 3}, 2, &err));
     npy_put(w, values, 4);
     npy_put(w, values + 4, 2);
-    ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
+    expect_ok(npy_commit(w, &err));
     size_t len;
     unsigned char *file = read_file(path, &len);
     ck_assert_uint_eq(len, 128 + sizeof data);
@@ -39,10 +38,9 @@ TEST(four_dimensions)
     static const uint64_t shape[] = {1, 2, 0, UINT64_MAX};
     static const char expected[] = "'shape': (1, 2, 0, 18446744073709551615), }";
     struct npy_writer *w;
-    struct err e = {""};
     const char *path = scratch_path("m.npy");
-    ck_assert_int_eq(npy_open(&w, path, shape, 4, &e), STATUS_OK);
-    ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
+    expect_ok(npy_open(&w, path, shape, 4, &err));
+    expect_ok(npy_commit(w, &err));
     size_t len;
     unsigned char *file = read_file(path, &len);
     ck_assert(len == 128 && memmem(file, len, expected, sizeof expected - 1));
@@ -55,12 +53,11 @@ TEST(header_is_padded, .loops = 3)
 {
     static const uint64_t sizes[] = {1, 1000000007, 0};
     struct npy_writer *w;
-    struct err e = {""};
     const char *path = scratch_path("m.npy");
-    ck_assert_int_eq(npy_open(&w, path, (const uint64_t[]){sizes[_i], _i == 0}, 2, &e), STATUS_OK);
+    expect_ok(npy_open(&w, path, (const uint64_t[]){sizes[_i], _i == 0}, 2, &err));
     const float one = 1;
     npy_put(w, &one, _i == 0);
-    ck_assert_int_eq(npy_commit(w, &e), STATUS_OK);
+    expect_ok(npy_commit(w, &err));
     size_t len;
     unsigned char *file = read_file(path, &len);
     const size_t header = 10 + (size_t)(file[8] | file[9] << 8);
@@ -82,19 +79,18 @@ static void old_file_stays(const char *path)
 TEST(whole_or_not_at_all)
 {
     struct npy_writer *w;
-    struct err e = {""};
     const char *path = scratch_path("m.npy");
     FILE *f = fopen(path, "wb");
     fputs("old", f);
     fclose(f);
     const float values[3] = {1, 2, 3};
 
-    ck_assert_int_eq(npy_open(&w, path, (const uint64_t[]){2, 2}, 2, &e), STATUS_OK);
+    expect_ok(npy_open(&w, path, (const uint64_t[]){2, 2}, 2, &err));
     npy_put(w, values, 3);
-    expect_status(npy_commit(w, &e), STATUS_FAILED, &e, "4|3");
+    expect_status(npy_commit(w, &err), STATUS_FAILED, "4|3");
     old_file_stays(path);
 
-    ck_assert_int_eq(npy_open(&w, path, (const uint64_t[]){3, 1}, 2, &e), STATUS_OK);
+    expect_ok(npy_open(&w, path, (const uint64_t[]){3, 1}, 2, &err));
     npy_put(w, values, 3);
     npy_abandon(w);
     old_file_stays(path);

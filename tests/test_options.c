@@ -72,9 +72,8 @@ static enum status parse(struct values *v, bool *help, struct err *e, const char
 static struct values good(const char *const *words)
 {
     struct values v;
-    struct err e = {""};
     bool help;
-    expect_ok(parse(&v, &help, &e, words), &e);
+    expect_ok(parse(&v, &help, &err, words));
     ck_assert(!help);
     return v;
 }
@@ -83,9 +82,8 @@ static struct values good(const char *const *words)
 static void refused(const char *const *words, const char *parts)
 {
     struct values v;
-    struct err e = {""};
     bool help;
-    expect_status(parse(&v, &help, &e, words), STATUS_USAGE, &e, parts);
+    expect_status(parse(&v, &help, &err, words), STATUS_USAGE, parts);
     options_free(&spec, &v);
 }
 
@@ -141,9 +139,8 @@ TEST(the_last_positional_takes_many)
     char *argv[7];
     memcpy(argv, words, sizeof words);
     struct values v = {.flag = false};
-    struct err e = {""};
     bool help;
-    ck_assert_int_eq(options_parse(&many, 7, argv, &v, &help, &e), STATUS_OK);
+    expect_ok(options_parse(&many, 7, argv, &v, &help, &err));
     ck_assert_str_eq(v.first, "one");
     ck_assert_int_eq(v.many.n, 3);
     ck_assert_str_eq(v.many.items[0], "two");
@@ -167,11 +164,10 @@ TEST(the_last_counts_but_strings_are_kept)
 TEST(help_ends_the_parse)
 {
     struct values v;
-    struct err e = {""};
     bool help;
-    ck_assert_int_eq(parse(&v, &help, &e, WORDS("--help", "--bogus")), STATUS_OK);
+    expect_ok(parse(&v, &help, &err, WORDS("--help", "--bogus")));
     ck_assert(help);
-    ck_assert_int_eq(parse(&v, &help, &e, WORDS("-h")), STATUS_OK);
+    expect_ok(parse(&v, &help, &err, WORDS("-h")));
     ck_assert(help);
 }
 
@@ -278,9 +274,8 @@ static void expect_ids(read_ids *read, const char *const *lists, const char *ref
     for (; *lists; lists++) {
         int32_t *ids;
         size_t n;
-        struct err e = {""};
-        const enum status s = read("--ids", *lists, 23, &ids, &n, &e);
-        expect_status(s, refused ? STATUS_USAGE : STATUS_OK, &e, refused ? refused : "");
+        const enum status s = read("--ids", *lists, 23, &ids, &n, &err);
+        expect_status(s, refused ? STATUS_USAGE : STATUS_OK, refused ? refused : "");
         if (s == STATUS_OK) {
             ck_assert(n == 3 && ids[0] == 1 && ids[1] == 22 && ids[2] == 0);
             free(ids);
@@ -423,7 +418,7 @@ TEST(help_text)
     size_t len;
     output_begin(&o);
     options_help(&spec, &o.out);
-    ck_assert_int_eq(descriptor_close(&o, NULL), STATUS_OK);
+    expect_ok(descriptor_close(&o, NULL));
     char *help = (char *)read_file(scratch_path("output"), &len);
     help[len] = 0;
     static const char *const parts[] = {"All:\n",

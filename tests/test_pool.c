@@ -47,8 +47,7 @@ static const int team_sizes[] = {2, 3, 5, 8, 64};
 static struct pool *new_pool(int n_threads)
 {
     struct pool *p;
-    struct err e;
-    ck_assert_int_eq(pool_create(n_threads, &p, &e), STATUS_OK);
+    expect_ok(pool_create(n_threads, &p, &err));
     ck_assert_int_eq(pool_n_threads(p), n_threads);
     return p;
 }
@@ -143,7 +142,7 @@ TEST(null_pool_is_one_thread)
 TEST(one_thread_gives_null)
 {
     struct pool *p = (struct pool *)&p;
-    ck_assert_int_eq(pool_create(1, &p, NULL), STATUS_OK);
+    expect_ok(pool_create(1, &p, NULL));
     ck_assert(!p && n_workers == 0);
 }
 
@@ -281,7 +280,7 @@ TEST(refused_threads_make_a_smaller_pool)
     for (int k = 0; k < N; k++) {
         struct pool *p = (struct pool *)&p;
         creations_left = k;
-        ck_assert_int_eq(pool_create(N, &p, NULL), STATUS_OK);
+        expect_ok(pool_create(N, &p, NULL));
         ck_assert_int_eq(p == NULL, k == 0);
         ck_assert_int_eq(n_workers, k);
         struct job j = new_job(p);

@@ -14,13 +14,12 @@ static const struct text stop = {"stop", 4};
 static void open_prompts(struct prompts *p, bool jsonl, const char *content, size_t len)
 {
     const char *path = scratch_path("prompts");
-    struct err e;
     FILE *f = fopen(path, "wb");
     ck_assert_ptr_nonnull(f);
     ck_assert_uint_eq(fwrite(content, 1, len, f), len);
     fclose(f);
     *p = (struct prompts){.n = 7, .seed = 42, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
-    expect_ok(prompts_open(p, path, &e), &e);
+    expect_ok(prompts_open(p, path, &err));
 }
 
 static void close_prompts(struct prompts *p, struct prompt *prompt)
@@ -33,9 +32,8 @@ static void close_prompts(struct prompts *p, struct prompt *prompt)
 static bool next(struct prompts *p, struct prompt *prompt)
 {
     enum lines_state state;
-    struct err e;
     do
-        expect_ok(prompts_next(p, 0, &state, prompt, &e), &e);
+        expect_ok(prompts_next(p, 0, &state, prompt, &err));
     while (state == LINES_LATER);
     return state == LINES_LINE;
 }
@@ -263,10 +261,10 @@ TEST(set_of_ids_grows)
     uint64_t first;
     for (uint64_t i = 0; i < 2 * N; i++) {
         snprintf(id, sizeof id, "id %" PRIu64, i % N);
-        ck_assert_int_eq(id_set_add(&s, 1, text_of(id), i, &first, NULL), STATUS_OK);
+        expect_ok(id_set_add(&s, 1, text_of(id), i, &first, NULL));
         ck_assert_uint_eq(first, i % N);
     }
-    ck_assert_int_eq(id_set_add(&s, 2, text_of("id 5"), 9, &first, NULL), STATUS_OK);
+    expect_ok(id_set_add(&s, 2, text_of("id 5"), 9, &first, NULL));
     ck_assert_uint_eq(first, 9);
     ck_assert_uint_eq(s.n, N + 1);
     ck_assert_uint_le(s.n_places, 4 * s.n);
@@ -279,10 +277,10 @@ TEST(ids_are_told_apart)
 {
     struct id_set s = {.places = NULL}, other = {.places = NULL};
     uint64_t first;
-    ck_assert_int_eq(id_set_add(&s, 1, text_of("7mohtcOFVz"), 0, &first, NULL), STATUS_OK);
-    ck_assert_int_eq(id_set_add(&s, 1, text_of("c1E51sSEyx"), 1, &first, NULL), STATUS_OK);
+    expect_ok(id_set_add(&s, 1, text_of("7mohtcOFVz"), 0, &first, NULL));
+    expect_ok(id_set_add(&s, 1, text_of("c1E51sSEyx"), 1, &first, NULL));
     ck_assert_uint_eq(first, 1);
-    ck_assert_int_eq(id_set_add(&other, 1, text_of("a"), 0, &first, NULL), STATUS_OK);
+    expect_ok(id_set_add(&other, 1, text_of("a"), 0, &first, NULL));
     ck_assert(s.key[0] != other.key[0] && s.key[1] != other.key[1]);
     id_set_free(&s);
     id_set_free(&other);

@@ -41,24 +41,22 @@ static float *floats_of(struct gguf_file *m, const char *name)
 
 static struct gguf_file convert(const struct quantize_params *p, struct quantize *q)
 {
-    struct err e = {""};
     unsigned char *bytes;
     size_t len;
-    expect_ok(quantize_plan(p, q, &e), &e);
-    expect_ok(quantize_write_memory(q, &bytes, &len, &e), &e);
+    expect_ok(quantize_plan(p, q, &err));
+    expect_ok(quantize_write_memory(q, &bytes, &len, &err));
     return parsed_gguf(bytes, len);
 }
 
 static void expect_refusal(const struct quantize_params *p, enum status status, const char *parts)
 {
     struct quantize q = {.tensors = NULL};
-    struct err e = {""};
     unsigned char *bytes = NULL;
     size_t len = 0;
-    enum status s = quantize_plan(p, &q, &e);
+    enum status s = quantize_plan(p, &q, &err);
     if (s == STATUS_OK)
-        s = quantize_write_memory(&q, &bytes, &len, &e);
-    expect_status(s, status, &e, parts);
+        s = quantize_write_memory(&q, &bytes, &len, &err);
+    expect_status(s, status, parts);
     ck_assert(!bytes && len == 0);
     quantize_free(&q);
     quantize_free(&q);
@@ -103,8 +101,7 @@ TEST(matrices_of_heads)
             if (text_is(q.tensors[k].from->name, expected[i].name))
                 ck_assert(q.tensors[k].fallback == expected[i].fallback);
     }
-    struct err e = {""};
-    expect_ok(model_check(to.g, &e), &e);
+    expect_ok(model_check(to.g, &err));
     quantize_free(&q);
     free_gguf(&to);
     free_gguf(&from);
@@ -170,7 +167,7 @@ static bool is_matrix(struct text name)
 }
 
 /* The error as its definition says, in one sum. */
-static void expect_error(const struct quantize_tensor *t, const float *x, const float *y)
+static void expect_loss(const struct quantize_tensor *t, const float *x, const float *y)
 {
     double error = 0, size = 0, max = 0;
     const uint64_t n = t->from->n_elements;
@@ -207,7 +204,7 @@ static void expect_tensor(const struct quantize_tensor *t, const struct gguf_ten
     blocks_encode(type, expected, x, n);
     ck_assert_mem_eq(out->data, expected, out->n_bytes);
     blocks_decode(type, y, expected, n);
-    expect_error(t, x, y);
+    expect_loss(t, x, y);
     free(x);
     free(y);
     free(expected);
@@ -257,7 +254,6 @@ TEST(architectures, .loops = N_ARCHS)
     for (int t = 0; t < N_TYPES; t++) {
         struct quantize q;
         struct model *model;
-        struct err e = {""};
         const struct quantize_params p = {.type = types[t], .requantize = true, .gguf = m.g};
         struct gguf_file out = convert(&p, &q);
         ck_assert_uint_eq(out.g->n_tensors, m.g->n_tensors);
@@ -272,7 +268,7 @@ TEST(architectures, .loops = N_ARCHS)
                 ck_assert_uint_eq(to->type->type,
                                   from->type->type == TENSOR_F32 ? TENSOR_F16 : from->type->type);
         }
-        expect_ok(model_create(out.g, NULL, NULL, &model, &e), &e);
+        expect_ok(model_create(out.g, NULL, NULL, &model, &err));
         model_free(model);
         free_gguf(&out);
         quantize_free(&q);
@@ -289,14 +285,11 @@ TEST(metadata, .loops = 2 * N_TYPES)
     const int type = _i / 2;
     struct quantize q;
     struct gguf_file out = convert(&(struct quantize_params){.type = types[type], .gguf = m.g}, &q);
-    struct err e = {""};
     uint64_t value;
-    ck_assert_int_eq(gguf_get_u64(out.g, "general.file_type", 0, UINT64_MAX, &value, NULL, &e),
-                     STATUS_OK);
+    expect_ok(gguf_get_u64(out.g, "general.file_type", 0, UINT64_MAX, &value, NULL, &err));
     ck_assert_uint_eq(value, file_types[type]);
-    ck_assert_int_eq(
-        gguf_get_u64(out.g, "general.quantization_version", 0, UINT64_MAX, &value, NULL, &e),
-        STATUS_OK);
+    expect_ok(
+        gguf_get_u64(out.g, "general.quantization_version", 0, UINT64_MAX, &value, NULL, &err));
     ck_assert_uint_eq(value, 2);
     size_t added = 2;
     for (size_t i = 0; i < m.g->n_pairs; i++) {
@@ -358,8 +351,7 @@ TEST(threads_change_nothing, .loops = N_TYPES)
     struct quantize serial, q;
     struct gguf_file expected = convert(&p, &serial);
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-        struct err e = {""};
-        ck_assert_int_eq(pool_create(counts[c], &p.pool, &e), STATUS_OK);
+        expect_ok(pool_create(counts[c], &p.pool, &err));
         struct gguf_file found = convert(&p, &q);
         ck_assert_uint_eq(found.len, expected.len);
         ck_assert_mem_eq(found.bytes, expected.bytes, found.len);
@@ -436,14 +428,13 @@ TEST(files)
     struct gguf_file m = read_gguf("tests/data/golden/mha.gguf");
     struct file_map map;
     struct gguf *g;
-    struct err e = {""};
     struct calls calls = {.stop_at = -1};
     struct quantize q;
     struct gguf_file expected =
         convert(&(struct quantize_params){.type = TENSOR_Q4_0, .gguf = m.g}, &q);
     quantize_free(&q);
-    ck_assert_int_eq(file_map_open(&map, "tests/data/golden/mha.gguf", &e), STATUS_OK);
-    ck_assert_int_eq(gguf_parse(map.data, map.len, &g, &e), STATUS_OK);
+    expect_ok(file_map_open(&map, "tests/data/golden/mha.gguf", &err));
+    expect_ok(gguf_parse(map.data, map.len, &g, &err));
     const struct quantize_params p = {.type = TENSOR_Q4_0,
                                       .gguf = g,
                                       .source = &map,
@@ -452,19 +443,19 @@ TEST(files)
                                       .arg = &calls};
     const char *path = scratch_path("out.gguf");
     write_file(path, "old", 3);
-    ck_assert_int_eq(quantize_plan(&p, &q, &e), STATUS_OK);
+    expect_ok(quantize_plan(&p, &q, &err));
 
     calls.stop_at = 7;
-    ck_assert_int_eq(quantize_write(&q, path, &e), STATUS_INTERRUPTED);
-    expect_file(path, "old", 3);
+    ck_assert_int_eq(quantize_write(&q, path, &err), STATUS_INTERRUPTED);
+    expect_bytes(path, "old", 3);
     ck_assert_int_eq(count_files(path), 1);
 
     calls = (struct calls){.stop_at = -1};
-    expect_ok(quantize_write(&q, path, &e), &e);
+    expect_ok(quantize_write(&q, path, &err));
     ck_assert_uint_eq(calls.last, q.bytes_before);
     ck_assert_uint_eq(calls.all, q.bytes_before);
-    expect_file(path, expected.bytes, expected.len);
-    expect_status(quantize_write(&q, "/nonexistent/out.gguf", &e), STATUS_FAILED, &e,
+    expect_bytes(path, expected.bytes, expected.len);
+    expect_status(quantize_write(&q, "/nonexistent/out.gguf", &err), STATUS_FAILED,
                   "/nonexistent/out.gguf");
     quantize_free(&q);
     gguf_free(g);
@@ -504,8 +495,7 @@ static struct gguf_file with_type(const struct gguf *g, const char *name, uint32
 {
     static const unsigned char zeros[1 << 17];
     struct gguf_writer *w;
-    struct err e = {""};
-    expect_ok(gguf_writer_create(&w, &e), &e);
+    expect_ok(gguf_writer_create(&w, &err));
     for (size_t i = 0; i < g->n_pairs; i++)
         gguf_add_value(w, g->pairs[i].key, &g->pairs[i].value);
     for (size_t i = 0; name && i < g->n_tensors; i++) {

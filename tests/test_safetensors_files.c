@@ -87,18 +87,16 @@ static void put_shards(void)
 
 static void opens(void)
 {
-    struct err e = {""};
-    expect_ok(safetensors_folder_open(&opened, folder, &e), &e);
+    expect_ok(safetensors_folder_open(&opened, folder, &err));
 }
 
 /* The message begins with the path of `name`, or of the folder if that is NULL. */
 static void is_refused(const char *name, const char *message)
 {
-    struct err e = {""};
     char expected[2048];
-    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &err), STATUS_BAD_FILE);
     snprintf(expected, sizeof expected, "%s: %s", name ? path_of(name) : folder, message);
-    ck_assert_str_eq(e.text, expected);
+    ck_assert_str_eq(err.text, expected);
     safetensors_folder_close(&opened);
 }
 
@@ -114,7 +112,7 @@ static void has(const char *letters, const char *file)
         memcpy(&value, t->data, sizeof value);
         ck_assert(value == (float)*letters);
         const struct file_map *map = safetensors_folder_map(&opened, t);
-        expect_file(path_of(file), map->data, map->len);
+        expect_bytes(path_of(file), map->data, map->len);
     }
 }
 
@@ -237,9 +235,8 @@ TEST(bad_indexes, .before = set_up, .after = tear_down)
         put_text(INDEX, bad[i].json);
         is_refused(INDEX, bad[i].message);
     }
-    struct err e = {""};
     put_text(INDEX, NAME("x\\u0000y"));
-    expect_status(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE, &e,
+    expect_status(safetensors_folder_open(&opened, folder, &err), STATUS_BAD_FILE,
                   "expected the name of a file in this folder");
     safetensors_folder_close(&opened);
     put_text(INDEX, NAME(INDEX));
@@ -302,10 +299,9 @@ struct copy {
 
 static void copy_open(struct copy *c, const char *path)
 {
-    struct err e = {""};
     memset(c, 0, sizeof *c);
     c->bytes = read_file(path, &c->len);
-    ck_assert_int_eq(safetensors_parse(c->bytes, c->len, &c->file, &e), STATUS_OK);
+    expect_ok(safetensors_parse(c->bytes, c->len, &c->file, &err));
     c->n = c->file->n_tensors;
     ck_assert_uint_le(c->n, MAX_WRITTEN);
     for (size_t i = 0; i < c->n; i++) {
@@ -338,15 +334,14 @@ static struct copy copy;
 
 TEST(the_same_bytes, .before = set_up, .after = tear_down)
 {
-    struct err e = {""};
     struct bytes head = {NULL, 0, 0};
     const char *path = path_of("model.safetensors");
     copy_open(&copy, GOLDEN);
-    ck_assert_int_eq(safetensors_write(path, copy.written, copy.n, &e), STATUS_OK);
-    expect_file(path, copy.bytes, copy.len);
+    expect_ok(safetensors_write(path, copy.written, copy.n, &err));
+    expect_bytes(path, copy.bytes, copy.len);
     for (size_t i = 0; i < copy.n; i++)
         ck_assert_uint_eq(copy.sources[i].next, copy.sources[i].n);
-    ck_assert_int_eq(safetensors_head(copy.written, copy.n, &head, &e), STATUS_OK);
+    expect_ok(safetensors_head(copy.written, copy.n, &head, &err));
     ck_assert_uint_eq(head.len, copy.file->head_bytes);
     ck_assert_int_eq(memcmp(head.data, copy.bytes, head.len), 0);
     bytes_free(&head);
@@ -358,10 +353,9 @@ TEST(the_same_bytes, .before = set_up, .after = tear_down)
 TEST(nothing_to_write, .before = set_up, .after = tear_down)
 {
     static const char expected[] = "\40\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}";
-    struct err e = {""};
     const char *path = path_of("model.safetensors");
-    ck_assert_int_eq(safetensors_write(path, NULL, 0, &e), STATUS_OK);
-    expect_file(path, expected, sizeof expected - 1);
+    expect_ok(safetensors_write(path, NULL, 0, &err));
+    expect_bytes(path, expected, sizeof expected - 1);
     opens();
     ck_assert_uint_eq(opened.n_tensors, 0);
 }
@@ -376,19 +370,19 @@ TEST(writing_that_fails, .before = set_up, .after = tear_down)
                                       {.bytes = numbers, .n = 8, .step = 8}};
     for (int i = 0; i < 2; i++)
         w[i].source = (struct gguf_source){memory_piece, &sources[i]};
-    struct err e = {""};
     sources[0].fails = STATUS_INTERRUPTED;
     put_text("model.safetensors", "the old file");
-    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &e), STATUS_INTERRUPTED);
-    ck_assert_str_eq(e.text, "the source ended");
+    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &err),
+                     STATUS_INTERRUPTED);
+    ck_assert_str_eq(err.text, "the source ended");
     ck_assert_str_eq(w[0].name, "a"); /* first, and written */
     ck_assert_uint_eq(sources[1].next, 8);
-    expect_file(path_of("model.safetensors"), "the old file", 12);
-    ck_assert_int_eq(safetensors_write(path_of("no/folder"), w, 2, &e), STATUS_FAILED);
+    expect_bytes(path_of("model.safetensors"), "the old file", 12);
+    ck_assert_int_eq(safetensors_write(path_of("no/folder"), w, 2, &err), STATUS_FAILED);
     w[0].n_dims = 3;
     w[0].dims[0] = w[0].dims[1] = w[0].dims[2] = UINT64_C(1) << 32;
-    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &e), STATUS_USAGE);
-    ck_assert_str_eq(e.text, "tensor \"a\": expected fewer bytes, they overflow");
+    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &err), STATUS_USAGE);
+    ck_assert_str_eq(err.text, "tensor \"a\": expected fewer bytes, they overflow");
     unlink(path_of("model.safetensors"));
     ck_assert_int_eq(rmdir(folder), 0); /* no temporary file */
 }
@@ -447,7 +441,7 @@ TEST(writing_without_memory, .before = set_up, .after = tear_down)
         unlink(path_of("out"));
         fail_each_call(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
                        STATUS_FAILED, 1);
-        expect_file(path_of("out"), copy.bytes, copy.len);
+        expect_bytes(path_of("out"), copy.bytes, copy.len);
         unlink(path_of("out"));
     }
     copy_free(&copy);

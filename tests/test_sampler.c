@@ -23,8 +23,7 @@ static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t
 {
     const struct sampler_sizes sizes = {n_vocab, N_CTX, 1, 1};
     struct sampler *s;
-    struct err e = {""};
-    expect_ok(sampler_create(&p, &sizes, &s, &e), &e);
+    expect_ok(sampler_create(&p, &sizes, &s, &err));
     sampler_reset(s, 0, seed, stream);
     return s;
 }
@@ -37,7 +36,7 @@ static struct sampler *new_sampler(struct sampler_params p, int n_vocab)
 static int pick(struct sampler *s, const float *logits)
 {
     int token = -1;
-    ck_assert_int_eq(sampler_pick(s, 0, 0, logits, &token, NULL), STATUS_OK);
+    expect_ok(sampler_pick(s, 0, 0, logits, &token, NULL));
     return token;
 }
 
@@ -412,9 +411,8 @@ static void pick_some(void *arg, int thread)
     struct many *m = arg;
     for (int i = 0; i < SEQUENCES; i++)
         if ((i + m->shift) % THREADS == thread)
-            ck_assert_int_eq(
-                sampler_pick(m->s, i, thread, m->logits + (size_t)i * MANY_V, &m->tokens[i], NULL),
-                STATUS_OK);
+            expect_ok(
+                sampler_pick(m->s, i, thread, m->logits + (size_t)i * MANY_V, &m->tokens[i], NULL));
 }
 
 TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
@@ -428,8 +426,8 @@ TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
     struct many m = {.logits = logits};
     struct sampler *alone[SEQUENCES];
     struct pool *pool;
-    ck_assert_int_eq(pool_create(THREADS, &pool, NULL), STATUS_OK);
-    ck_assert_int_eq(sampler_create(&p, &sizes, &m.s, NULL), STATUS_OK);
+    expect_ok(pool_create(THREADS, &pool, NULL));
+    expect_ok(sampler_create(&p, &sizes, &m.s, NULL));
     for (int i = 0; i < SEQUENCES; i++) {
         alone[i] = new_seeded(p, MANY_V, 5, (uint64_t)i);
         sampler_reset(m.s, i, 5, (uint64_t)i);

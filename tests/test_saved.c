@@ -45,19 +45,16 @@ struct talk {
 
 static void open_talk(struct talk *t)
 {
-    struct err e = {""};
     t->run = (struct schedule_run){.pool = NULL};
     t->asked = (struct asked){.n = 0};
-    expect_ok(open_run(&t->run, &t->texts, &t->ways, &e), &e);
+    expect_ok(open_run(&t->run, &t->texts, &t->ways, &err));
 }
 
 static struct talk *start_talk(const char *path)
 {
     struct talk *t = calloc(1, sizeof *t);
-    struct err e = {""};
     ck_assert_ptr_nonnull(t);
-    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &t->checkpoint, &e),
-              &e);
+    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &t->checkpoint, &err));
     t->texts.model = t->checkpoint.model;
     t->texts.tokenizer = t->checkpoint.tokenizer;
     t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
@@ -79,12 +76,11 @@ static void end_talk(struct talk *t)
 static void run(struct talk *t, const struct request *r)
 {
     struct schedule *s = &t->run.schedule;
-    struct err e = {""};
     bool given = false;
-    for (struct event event; schedule_next(s, &event, &e);) {
+    for (struct event event; schedule_next(s, &event, &err);) {
         ck_assert_int_ne(event.kind, EVENT_FAILED);
         if (event.kind == EVENT_ROUND && !given) {
-            ck_assert_int_eq(schedule_begin(s, schedule_vacant(s), r, &e), STATUS_OK);
+            expect_ok(schedule_begin(s, schedule_vacant(s), r, &err));
             given = true;
         } else if (event.kind == EVENT_SAMPLED) {
             ck_assert_int_lt(t->asked.n, 4 * RUN_TOKENS);
@@ -93,7 +89,7 @@ static void run(struct talk *t, const struct request *r)
             t->asked.end = event.end;
         }
     }
-    expect_ok(s->status, &e);
+    expect_ok(s->status);
 }
 
 /* n tokens more: of the prompt, or of the slot's text with what is said behind it. */
@@ -110,15 +106,13 @@ static const struct saved_marks marks = {MODEL, SEED};
 
 static void save(const struct talk *t, const char *path)
 {
-    struct err e = {""};
-    expect_ok(saved_write(path, &t->run.schedule, 0, &marks, &e), &e);
+    expect_ok(saved_write(path, &t->run.schedule, 0, &marks, &err));
 }
 
 static void load(struct talk *t, const char *path)
 {
-    struct err e = {""};
     uint64_t seed = 0;
-    expect_ok(saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e), &e);
+    expect_ok(saved_read(path, &t->run.schedule, 0, MODEL, &seed, &err));
     ck_assert_uint_eq(seed, SEED);
 }
 
@@ -239,12 +233,11 @@ struct image {
 static struct image make_image(void)
 {
     struct image i = {.talk = start_talk(paths[0])};
-    struct err e = {""};
     i.talk->texts.n_ctx = 12;
     open_talk(i.talk);
     make(i.talk, 3, false, NULL, 0);
     save(i.talk, temporary());
-    ck_assert_int_eq(file_read_all(temporary(), SIZE_MAX, &i.bytes, &i.len, &e), STATUS_OK);
+    expect_ok(file_read_all(temporary(), SIZE_MAX, &i.bytes, &i.len, &err));
     unlink(temporary());
     return i;
 }
@@ -289,9 +282,8 @@ TEST(every_bit_is_checked)
     struct image i = make_image();
     for (size_t at = 0; at < i.len; at += at < 256 ? 1 : 37)
         for (int bit = 0; bit < 8; bit++) {
-            struct err e = {""};
             i.bytes[at] = (char)(i.bytes[at] ^ 1 << bit);
-            const enum status s = take(&i, i.bytes, i.len, &e);
+            const enum status s = take(&i, i.bytes, i.len, &err);
             ck_assert_msg(s == STATUS_BAD_FILE || s == STATUS_USAGE, "byte %zu, bit %d", at, bit);
             i.bytes[at] = (char)(i.bytes[at] ^ 1 << bit);
         }
@@ -351,9 +343,8 @@ TEST(a_file_that_changes_while_it_is_read)
                 _exit(1);
     }
     for (int i = 0; i < 500; i++) {
-        struct err e = {""};
         uint64_t seed;
-        const enum status s = saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e);
+        const enum status s = saved_read(path, &t->run.schedule, 0, MODEL, &seed, &err);
         ck_assert(s == STATUS_OK || s == STATUS_BAD_FILE);
         ck_assert_int_eq(t->run.schedule.slots[0].text[0], right);
     }

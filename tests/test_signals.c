@@ -44,8 +44,7 @@ static int run(void (*body)(const char *path), const char *path, char *said, siz
 static void read_beyond_the_cut(const char *path)
 {
     struct file_map f;
-    struct err e;
-    if (file_map_open(&f, path, &e) != STATUS_OK || truncate(path, 0) != 0)
+    if (file_map_open(&f, path, &err) != STATUS_OK || truncate(path, 0) != 0)
         _exit(78);
     signals_mapping(path);
     volatile unsigned char sum = 0;
@@ -85,10 +84,9 @@ static const char *beside(const char *path, const char *name)
 
 static void open_files(struct open_files *f, const char *path)
 {
-    struct err e;
-    if (file_map_open(&f->cut, path, &e) != STATUS_OK ||
-        file_map_open(&f->whole, beside(path, "whole"), &e) != STATUS_OK ||
-        file_writer_open(&f->writer, beside(path, "out"), &e) != STATUS_OK)
+    if (file_map_open(&f->cut, path, &err) != STATUS_OK ||
+        file_map_open(&f->whole, beside(path, "whole"), &err) != STATUS_OK ||
+        file_writer_open(&f->writer, beside(path, "out"), &err) != STATUS_OK)
         _exit(78);
     signals_mapping("the last one named");
     if (truncate(path, 4096) != 0)
@@ -108,8 +106,7 @@ static void read_on_a_worker(const char *path)
 {
     struct open_files f;
     struct pool *pool;
-    struct err e;
-    if (pool_create(2, &pool, &e) != STATUS_OK)
+    if (pool_create(2, &pool, &err) != STATUS_OK)
         _exit(78);
     open_files(&f, path);
     read_all(&f.whole, 1);
@@ -122,10 +119,9 @@ static void read_on_a_worker(const char *path)
 static void write_from_the_mapping(const char *path)
 {
     struct open_files f;
-    struct err e;
     open_files(&f, path);
     file_writer_put(f.writer, f.cut.data, f.cut.len);
-    file_writer_commit(f.writer, &e);
+    file_writer_commit(f.writer, &err);
 }
 
 static void be_interrupted_twice(const char *path)

@@ -131,8 +131,7 @@ TEST(test_spaces, .after = drop_tokenizer)
     check_encoding(text_of(MARK "a"), (const int[]){259, 261}, 2, __FILE__, __LINE__);
     int32_t *ids;
     size_t n;
-    struct err e;
-    ck_assert_int_eq(tokenizer_encode(t, (struct text){NULL, 0}, &ids, &n, &e), STATUS_OK);
+    expect_ok(tokenizer_encode(t, (struct text){NULL, 0}, &ids, &n, &err));
     ck_assert_uint_eq(n, 0);
     free(ids);
 

@@ -24,12 +24,11 @@ TEST(test_bytes_without_merges, .after = drop_tokenizer)
     struct gguf_bytes b = {0};
     static const enum gguf_kind kinds[] = {GGUF_STRING, GGUF_I32, GGUF_U8};
     for (size_t i = 0; i < 4; i++) {
-        struct err e = {{0}};
         b = (struct gguf_bytes){0};
         vocabulary_write(&b);
         if (i < 3)
             gb_array(&b, "tokenizer.ggml.merges", kinds[i], 0);
-        expect_ok(create_from(&b, &e), &e);
+        expect_ok(create_from(&b, &err));
         ck_assert_int_eq(tokenizer_n_tokens(t), 256);
         char all[256];
         int expected[256];

@@ -33,7 +33,7 @@ static void begin(struct turns *t, struct output *out)
 {
     n_written = 0;
     output_init(out, collect);
-    ck_assert_int_eq(turns_create(t, out, NULL), STATUS_OK);
+    expect_ok(turns_create(t, out, NULL));
 }
 
 static void put(struct turns *t, uint64_t number, const char *text)
@@ -46,7 +46,7 @@ static void expect(struct turns *t, const char *all)
     ck_assert(output_flush(t->out));
     ck_assert_msg(n_written == strlen(all) && memcmp(written, all, n_written) == 0,
                   "'%.*s' instead of '%s'", (int)n_written, written, all);
-    ck_assert_int_eq(turns_check(t, NULL), STATUS_OK);
+    expect_ok(turns_check(t, NULL));
 }
 
 TEST(the_front_goes_straight_out)
@@ -114,9 +114,8 @@ TEST(room_is_bounded)
 
 static void expect_lost(const struct turns *t, const char *message)
 {
-    struct err e;
-    ck_assert_int_eq(turns_check(t, &e), STATUS_NO_MEMORY);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_int_eq(turns_check(t, &err), STATUS_NO_MEMORY);
+    ck_assert_str_eq(err.text, message);
 }
 
 /* A text that could be held in part is not written at all, whether it ends before its turn (_i 0),

@@ -103,7 +103,7 @@ enum status create_from(struct gguf_bytes *b, struct err *e)
 {
     struct gguf *g;
     drop_tokenizer();
-    expect_ok(gguf_parse(b->data, b->len, &g, e), e);
+    expect_ok_in(gguf_parse(b->data, b->len, &g, e), e);
     const enum status s = tokenizer_create(g, &t, e);
     gguf_free(g);
     free(b->data); /* what the tokenizer needs it has copied */
@@ -113,23 +113,20 @@ enum status create_from(struct gguf_bytes *b, struct err *e)
 void use_vocabulary(void)
 {
     struct gguf_bytes b = {0};
-    struct err e = {{0}};
     vocabulary_write(&b);
-    expect_ok(create_from(&b, &e), &e);
+    expect_ok(create_from(&b, &err));
 }
 
 void use_file(const char *path)
 {
     struct gguf_bytes b = {0};
-    struct err e = {{0}};
     b.data = read_file(path, &b.len);
-    expect_ok(create_from(&b, &e), &e);
+    expect_ok(create_from(&b, &err));
 }
 
 void check_refused_file(struct gguf_bytes *b, const char *message)
 {
-    struct err e = {{0}};
-    expect_status(create_from(b, &e), STATUS_BAD_FILE, &e, message);
+    expect_status(create_from(b, &err), STATUS_BAD_FILE, message);
     ck_assert_ptr_null(t);
 }
 
@@ -156,8 +153,7 @@ void check_encoding(struct text s, const int *expected, size_t n_expected, const
 {
     int32_t *ids;
     size_t n;
-    struct err e = {{0}};
-    ck_assert_msg(encode_copy(s, &ids, &n, &e) == STATUS_OK, "%s:%d: %s", file, line, e.text);
+    ck_assert_msg(encode_copy(s, &ids, &n, &err) == STATUS_OK, "%s:%d: %s", file, line, err.text);
     ck_assert_ptr_nonnull(ids);
     for (size_t i = 0; i < n && i < n_expected; i++)
         if (ids[i] != expected[i])
@@ -170,8 +166,7 @@ void check_decoding(struct text s, const char *file, int line)
 {
     int32_t *ids;
     size_t n;
-    struct err e = {{0}};
-    ck_assert_msg(encode_copy(s, &ids, &n, &e) == STATUS_OK, "%s:%d: %s", file, line, e.text);
+    ck_assert_msg(encode_copy(s, &ids, &n, &err) == STATUS_OK, "%s:%d: %s", file, line, err.text);
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         struct text bytes = tokenizer_bytes(t, ids[i]);
@@ -219,11 +214,10 @@ void check_cases(const char *vocabulary, const char *path, int least,
 int32_t *encode_letters(size_t len, size_t *n)
 {
     int32_t *ids;
-    struct err e = {{0}};
     char *text = malloc(len);
     ck_assert_ptr_nonnull(text);
     memset(text, 'a', len);
-    expect_ok(tokenizer_encode(t, (struct text){text, len}, &ids, n, &e), &e);
+    expect_ok(tokenizer_encode(t, (struct text){text, len}, &ids, n, &err));
     free(text);
     return ids;
 }
