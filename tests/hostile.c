@@ -511,6 +511,29 @@ void expect_line_done(const char *line, const char *parts)
     expect_says(r.out, parts);
 }
 
+void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct line *l = &rows[i];
+        char filled[8192];
+        struct ran r;
+        fill_paths(filled, sizeof filled, l->line);
+        run_program(&r, filled, setup, context);
+        n_tried++;
+        ck_assert_msg(r.code == l->code, "%s: exit %d (signal %d) instead of %d: %s", l->line,
+                      r.code, r.signal, l->code, r.err);
+        if (l->code && !l->prints)
+            expect_refusal(&r, l->code, "");
+        expect_says(r.err, l->says ? l->says : "");
+        expect_says(r.out, l->prints ? l->prints : "");
+        if (l->code)
+            expect_no_output();
+        if (l->code && setup) /* within a limit: what cannot be is not tried */
+            ck_assert_int_lt(r.max_rss_kib, 64 << 10);
+        remove_outputs();
+    }
+}
+
 void remove_outputs(void)
 {
     char state[sizeof out_path + 8];

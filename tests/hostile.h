@@ -149,6 +149,19 @@ void run_on_bad(struct ran *r, const char *line);
 void expect_line_refused(const char *line, int code, const char *text);
 void expect_line_done(const char *line, const char *parts);
 
+/*
+ * A transcript: lines as above, each with its exit code; what standard error and standard output
+ * must say ("|" between parts, "!" before one that must not be there). What fails says one line,
+ * and prints nothing unless told. No output is left of it.
+ */
+struct line {
+    const char *line;
+    int code;
+    const char *says, *prints;
+};
+void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context);
+#define TRY_LINES(rows) try_lines(rows, COUNT(rows), NULL, NULL)
+
 /* What a command leaves beside standard output. */
 void remove_outputs(void);
 

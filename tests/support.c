@@ -58,7 +58,10 @@ void expect_says(const char *text, const char *parts)
     while (*parts) {
         const size_t len = strcspn(parts, "|");
         snprintf(part, sizeof part, "%.*s", (int)len, parts);
-        ck_assert_msg(strstr(text, part) != NULL, "\"%s\" does not say \"%s\"", text, part);
+        if (*part == '!')
+            ck_assert_msg(!strstr(text, part + 1), "\"%s\" says \"%s\"", text, part + 1);
+        else
+            ck_assert_msg(strstr(text, part), "\"%s\" does not say \"%s\"", text, part);
         parts += len + (parts[len] == '|');
     }
 }

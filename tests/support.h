@@ -81,7 +81,7 @@ void expect_error(enum status found, enum status expected, struct err *e, const 
 #define expect_ok(status)       expect_status(status, STATUS_OK, "")
 #define expect_ok_in(status, e) expect_error(status, STATUS_OK, e, "")
 
-/* `text` has all of `parts`. */
+/* `text` has all of `parts`, but not those after a "!". */
 void expect_says(const char *text, const char *parts);
 
 /* Reads a whole file under the repository (tests run from its top) into malloc'd memory. */

@@ -16,13 +16,6 @@
 #include "target.h"
 #include "train/private.h"
 
-/* A refusal says something, on one line. */
-static void require_refusal(enum status s, const struct err *e)
-{
-    require((s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED));
-    require_message(e);
-}
-
 /* --- the bytes as they are ------------------------------------------------------------------- */
 
 #define N_FLOATS 16
@@ -45,7 +38,7 @@ static void parse(const uint8_t *data, size_t size)
     enum status status = state_parse(&s, data, size, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
-        require_refusal(status, &e);
+        require_message(&e);
         return;
     }
     require(s.progress.step >= s.progress.best_step && s.progress.best_step >= 0);
@@ -62,7 +55,7 @@ static void parse(const uint8_t *data, size_t size)
     status = state_read(&s, &o, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
-        require_refusal(status, &e);
+        require_message(&e);
         return;
     }
     require(o.step == s.progress.step);
