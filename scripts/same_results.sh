@@ -235,7 +235,7 @@ variants() {
             same score "$model" --tokens 1,2,3 --kv-heads 1 --method $method --logits l.npy
             same eval "$model" --text $text --range 0:0.02 --kv-heads 1 --method $method
         done
-        same generate "$model" -n 10 --kv-heads 1 --calib $text --calib-tokens 500 --seed 1 -q
+        same generate "$model" -n 10 --kv-heads 1 --calib $text --seed 1 -q
     done
 }
 

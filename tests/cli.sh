@@ -102,9 +102,6 @@ expect_error 2 "--kv-type: expected one of f32, f16, q8_0" generate "$model" --k
 expect_error 2 "--format: expected one of table, md, csv, json, jsonl" score "$model" --format xml
 expect_error 2 "-t: expected auto or an integer from 1 to" score "$model" -p x -t 0
 expect_error 2 "--stop: the text is empty" generate "$model" --stop ''
-expect_error 2 "--format is for --logprobs" generate "$model" --format jsonl
-expect_error 2 "--format: expected one of jsonl" generate "$model" --format json
-expect_error 2 "--format: expected one of jsonl" generate "$model" --logprobs 2 --format table
 
 for count in "-n 5" "-n=5" "--n 5" "--n=5" "-n 9 -n 5"; do
     run generate "$model" --greedy -q -p ROMEO: $count
@@ -252,8 +249,7 @@ note "the model guesses itself" has "$err" \
     "drafts       16 drafted, 16 accepted (100%); 5.00 tokens a step; draft "
 note "a step may make many" has "$err" " per step"
 note "-v says what the draft takes" has "$err" "decode: draft: weights "
-expect_exit 0 generate "$model" -p ROMEO: -n 21 --seed 3 --draft "$model" --draft-n 4 --logprobs 1 \
-    --format jsonl
+expect_exit 0 generate "$model" -p ROMEO: -n 21 --seed 3 --draft "$model" --draft-n 4 --logprobs 1
 note "as a JSON object" has "$err" \
     '{"drafted": 16, "accepted": 16, "share": 1, "tokens_per_step": 5, "draft_seconds": '
 expect_exit 0 generate "$model" -p ROMEO: -n 3 --seed 3
@@ -281,7 +277,7 @@ cp "$out" "$dir/logprobs"
 note "a line a token" has_lines "$out" 4
 note "with its place" has "$out" '{"sample": 0, "position": 6, "id": '
 note "and alternatives" [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
-expect_same "$dir/logprobs" generate "$model" -p ROMEO: -n 4 --greedy --logprobs 2 --format jsonl
+expect_same "$dir/logprobs" generate "$model" -p ROMEO: -n 4 --greedy --logprobs 2
 
 # The cache in half precision; golden checkpoints of other variants.
 expect_exit 0 generate "$model" -p ROMEO: -n 20 --greedy --kv-type f16
@@ -1193,11 +1189,13 @@ note "train hung up: is saved" [ -s "$dir/hung.gguf.state" ]
 
 text=$dir/text
 head -c 20000 tests/cli.sh >"$text"
+calib=$dir/calib # what is converted in memory takes it whole
+head -c 1500 tests/cli.sh >"$calib"
 head -c 200 tests/cli.sh >"$dir/short-text"
 head -c 50 tests/cli.sh >"$dir/fifty"
 head -c 600 tests/cli.sh >"$dir/eval-text" # two windows and a half
 gqa=$dir/gqa.gguf
-run convert "$model" -o "$gqa" --kv-heads 2 --calib "$text" --calib-tokens 512 \
+run convert "$model" -o "$gqa" --kv-heads 2 --calib "$calib" --calib-tokens 4000 \
     --eval "$dir/eval-text" -v
 note "convert: exit 0, found $code" is_code 0
 note "convert: layers" has "$out" "score_lost"
@@ -1205,12 +1203,12 @@ note "convert: bits per byte" has "$out" "bits per byte"
 note "convert: memory plan" has "$err" "memory: the conversion takes"
 run info "$gqa"
 note "convert: is GQA-2" has "$out" "GQA-2"
-run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 512 \
+run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$calib" \
     --format json -q
 note "convert: silent with -q" is_empty "$err"
 note "convert: JSON" has "$out" '"method": "fit"'
 cp "$gqa" "$dir/again.gguf"
-run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$text" --calib-tokens 512 -q -t 3
+run convert "$model" -o "$gqa" --force --kv-heads 2 --calib "$calib" -q -t 3
 note "convert: the same bytes with 3 threads" cmp -s "$gqa" "$dir/again.gguf"
 
 # Few tokens: a part of them is kept aside all the same, no refit is kept that is worse there (one
@@ -1235,11 +1233,10 @@ note "convert: warns where the plain mean is nearer" has "$err" "the plain mean 
 run generate "$gqa" -p "ROMEO:" -n 40 --greedy -q
 cp "$out" "$dir/expected"
 expect_same "$dir/expected" generate "$model" -p "ROMEO:" -n 40 --greedy -q --kv-heads 2 \
-    --calib "$text" --calib-tokens 512
+    --calib "$calib"
 run score "$gqa" -p "ROMEO:"
 cp "$out" "$dir/expected"
-expect_same "$dir/expected" score "$model" -p "ROMEO:" --kv-heads 2 --calib "$text" \
-    --calib-tokens 512
+expect_same "$dir/expected" score "$model" -p "ROMEO:" --kv-heads 2 --calib "$calib"
 run generate "$model" -p "ROMEO:" -n 40 --greedy -q
 cp "$out" "$dir/expected"
 expect_same "$dir/expected" generate "$model" -p "ROMEO:" -n 40 --greedy -q --kv-heads 8
@@ -1260,7 +1257,7 @@ esac
 for name in $h_names; do
     for method in $h_methods; do
         set -- --kv-heads 1 --method "$method"
-        [ "$method" = fit ] && set -- "$@" --calib "$text" --calib-tokens 160
+        [ "$method" = fit ] && set -- "$@" --calib "$calib"
         from=$golden/$name.gguf
         to=$dir/$name-$method.gguf
         expect_exit 0 convert "$from" -o "$to" "$@" -q
@@ -1282,7 +1279,7 @@ expect_error 2 "ALiBi" convert "$golden/alibi.gguf" -o "$dir/new.gguf" --kv-head
 expect_exit 0 convert "$golden/gqa.gguf" -o "$dir/low-rank.gguf" --kv-heads 1
 
 # Latent caches: the file gives what memory gives; ranks by layer, or for a number of bytes.
-set -- --calib "$text" --calib-tokens 512
+set -- --calib "$calib"
 expect_exit 0 convert "$model" -o "$dir/latent.gguf" --latent 32 "$@" -q
 expect_exit 0 score "$dir/latent.gguf" -p "ROMEO:" --logits "$dir/first.npy" -q
 expect_exit 0 score "$model" -p "ROMEO:" --logits "$dir/second.npy" --latent 32 "$@" -q
@@ -1324,15 +1321,13 @@ expect_error 2 "needs a text" convert "$model" -o "$new" --cache-bytes 512
 expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --kv-heads 1
 # As many as there are, which is no conversion, excuses nothing.
 expect_error 2 "both given" generate "$model" -p x --latent 32 --kv-heads 8
-expect_error 2 "needs a text" generate "$model" -p x --kv-heads 8 --refit all
 expect_error 2 "both given" convert "$model" -o "$new" --latent 32 --cache-bytes 9 --calib "$text"
 expect_error 2 "from 1 to 128" convert "$model" -o "$new" --latent 129 --calib "$text"
 expect_error 2 "one for each layer, 4" convert "$model" -o "$new" --latent 8,8 --calib "$text"
 expect_error 2 "found 'x'" convert "$model" -o "$new" --latent x --calib "$text"
 expect_error 2 "found 'x'" convert "$model" -o "$new" --cache-bytes x --calib "$text"
 expect_error 2 "expected at least 256" convert "$model" -o "$new" --cache-bytes 255 --calib "$text"
-expect_error 2 "rotary" convert "$golden/llama.gguf" -o "$new" --latent 8 --calib "$text" \
-    --calib-tokens 160
+expect_error 2 "rotary" convert "$golden/llama.gguf" -o "$new" --latent 8 --calib "$calib"
 expect_error 2 "one for each layer, 4" convert "$model" -o "$new" --kv-heads 4,2
 expect_error 2 "has these already" convert "$model" -o "$new" --kv-heads 8,8,8,8
 expect_error 2 "no number of K/V heads" convert "$model" -o "$new"

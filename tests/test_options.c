@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/command.h"
+#include "cli/job.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"

@@ -39,7 +39,6 @@ generate m --ctx-size=512|did you mean '--ctx'?
 generate m --n-predict 5|did you mean '--n'?
 generate m --top_k 5|did you mean '--top-k'?
 generate m --max_new_tokens 5|did you mean '--n'?
-heads m -f x|did you mean '--text'?
 eval m --file x|did you mean '--text'?
 generate m -ngl 99|computes on the CPU alone
 train t --batch-size 5|did you mean '--batch'?
@@ -55,7 +54,7 @@ expect_error 2 "unexpected argument 'more'" info "$model" more
 expect_error 2 "-n: expected an integer, 0 to 2147483647" generate "$model" -n 100000000000000
 expect_error 2 "-n: expected an integer, 0 to 2147483647" generate "$model" -n 3G
 expect_error 2 "--cache-bytes: expected a number of bytes, as 8192 or 8KiB" \
-    generate "$model" -p x --cache-bytes 8kb --calib tests/cli.sh
+    convert "$model" -o "$dir/x.gguf" --cache-bytes 8kb --calib tests/cli.sh
 run generate "$model" -p "To be" -n 2k --seed 1 -q
 cp "$out" "$dir/thousands"
 run generate "$model" -p "To be" -n 2000 --seed 1 -q
@@ -147,9 +146,8 @@ for words in "generate $model -n 1 -f" "score $model -f" "tokenize $model -f" "e
     expect_error 2 "expected text, found" $words "$dir/binary"
 done
 note "nothing is made of it" [ ! -e "$dir/x.gguf" -a ! -e "$dir/x" ]
-expect_error 2 "standard input: expected text" generate "$model" -n 1 <"$dir/binary"
-run tokenize "$model" -f "$dir/binary" --binary
-note "--binary takes it" is_code 0
+run tokenize "$model" -f - <"$dir/binary"
+note "standard input takes it" is_code 0
 printf '\303' >"$dir/half"
 run tokenize "$model" -f "$dir/half"
 note "half a character is a text" is_line "$out" 195
@@ -186,7 +184,7 @@ left() {
     note "nobody reads: not a word: $*" [ ! -s "$err" ]
 }
 left generate "$model" -p x -n 250 --samples 2000 --seed 1
-left generate "$model" -p x -n 2 --logprobs 2 --format jsonl
+left generate "$model" -p x -n 2 --logprobs 2
 left score "$model" -p "To be"
 left help
 printf 'a\nb\n' >"$dir/prompts"

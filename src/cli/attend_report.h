@@ -9,8 +9,8 @@
 #include "cli/attend_view.h"
 #include "show/report.h"
 
-/* Whether the figures have such columns, see cli/columns.h. */
-enum status attend_check_columns(const char *columns, enum table_format format, struct err *e);
+/* The table of figures, without its rows, for a command's `tables`. */
+int attend_tables(const void *values, struct table *tables);
 
 /* A row a head, the figures, of them those columns, or, of one query, the keys.
  * STATUS_NO_MEMORY. */

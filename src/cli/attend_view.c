@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/figures.h"
 #include "base/text.h"
-#include "cli/progress.h"
 #include "show/heatmap.h"
 #include "show/paragraph.h"
 
@@ -94,37 +92,32 @@ static enum status place_maps(struct attend_view *v, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Says what will be taken, and refuses what is not there. */
 static enum status check_memory(const struct attend_view *v, const struct attend_spec *spec,
-                                struct err *e)
+                                const struct job *j, struct err *e)
 {
-    const double available = runtime_spare_bytes();
+    struct job_memory memory = {.weights = v->model->weights.cap,
+                                .advice = v->wanted.arrays
+                                              ? "fewer heads by --layer and --head, a shorter text "
+                                                "or no --npy take less"
+                                              : "fewer heads by --layer and --head, or a shorter "
+                                                "text take less"};
+    char what[32];
     size_t bytes;
     TRY(attend_plan(spec, &bytes, e));
-    const double all = (double)bytes;
-    if (all > available)
-        return err_set(
-            e, STATUS_NO_MEMORY,
-            "out of memory: %d tokens need %s, %s are available: choose fewer heads with "
-            "--layer and --head, or a shorter text%s",
-            v->n_tokens, figure_bytes(all).text, figure_bytes(available).text,
-            v->wanted.arrays ? "; without --npy it is less" : "");
-    if (says_memory(v->common, bytes))
-        say(v->common, "memory: weights %s, KV cache, scratch and maps %s",
-            figure_bytes((double)v->model->weights.cap).text, figure_bytes(all).text);
-    return STATUS_OK;
+    memory.scratch = bytes;
+    snprintf(what, sizeof what, "%d tokens", v->n_tokens);
+    return job_check_memory(j, &memory, what, e);
 }
 
-enum status attend_view_run(struct attend_view *v, const struct runtime *r, struct err *e)
+enum status attend_view_run(struct attend_view *v, struct job *j, struct err *e)
 {
-    v->model = r->checkpoint.model;
+    v->model = j->checkpoint.model;
     config_variant_name(&v->model->config, v->model->config.n_kv_heads, v->variant);
     TRY(place_heads(v, e));
     TRY(place_maps(v, e));
-    struct progress shown;
     const struct attend_spec spec = {.model = v->model,
-                                     .params = runtime_session_params(r),
-                                     .pool = r->pool,
+                                     .params = job_session_params(j),
+                                     .pool = j->pool,
                                      .tokens = v->tokens,
                                      .n_tokens = v->n_tokens,
                                      .heads = v->figures,
@@ -134,15 +127,10 @@ enum status attend_view_run(struct attend_view *v, const struct runtime *r, stru
                                      .query = v->wanted.query,
                                      .stop = progress_stop,
                                      .progress = progress_show,
-                                     .arg = &shown};
-    TRY(check_memory(v, &spec, e));
-    shown = progress_start(v->common, "tokens");
-    const enum status s = attend_run(&spec, &v->found, e);
-    progress_end(&shown);
-    if (s == STATUS_INTERRUPTED)
-        say(v->common, "interrupted after %llu of %d tokens", (unsigned long long)shown.done,
-            v->n_tokens);
-    return s;
+                                     .arg = job_progress(j, "tokens")};
+    j->progress.all = (uint64_t)v->n_tokens;
+    TRY(check_memory(v, &spec, j, e));
+    return attend_run(&spec, &v->found, e);
 }
 
 void attend_view_free(struct attend_view *v)

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "cli/head_choice.h"
-#include "cli/runtime.h"
+#include "cli/job.h"
 #include "measure/attend.h"
 #include "text/tokenizer.h"
 
@@ -27,7 +27,6 @@ struct attend_wanted {
 /* The heads stand in rows, one for each chosen layer, of the same n_columns heads. */
 struct attend_view {
     /* Borrowed. */
-    const struct common_options *common;
     const char *subject;               /* the checkpoint's name */
     const struct tokenizer *tokenizer; /* NULL: none */
     const int32_t *tokens;
@@ -50,7 +49,7 @@ struct attend_view {
 /* Makes the view of r's model and runs the text, with its progress shown. attend_view_free is due
  * in every case. STATUS_USAGE for heads that are not there; STATUS_NO_MEMORY, naming what would
  * lower it, also for what is more than is available; the failures of attend_run. */
-enum status attend_view_run(struct attend_view *v, const struct runtime *r, struct err *e);
+enum status attend_view_run(struct attend_view *v, struct job *j, struct err *e);
 void attend_view_free(struct attend_view *v);
 
 /* The K/V head that a head uses; and whether others use it, too. */

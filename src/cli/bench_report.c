@@ -240,9 +240,11 @@ static bool has_latent(const struct bench_report *r)
     return has;
 }
 
-enum status bench_check_columns(const char *columns, enum table_format format, struct err *e)
+int bench_tables(const void *values, struct table *tables)
 {
-    return columns_check(columns, format, &(struct table){.fields = fields, .n = N_FIELDS}, 1, e);
+    (void)values;
+    *tables = (struct table){.fields = fields, .n = N_FIELDS};
+    return 1;
 }
 
 /* Whether the rows differ in it, so that it is never left out. */

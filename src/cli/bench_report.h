@@ -6,6 +6,7 @@
 
 #include "base/output.h"
 #include "base/status.h"
+#include "cli/columns.h"
 #include "measure/bench.h"
 #include "show/report.h"
 
@@ -17,8 +18,8 @@ struct bench_report {
     const char *columns; /* of the rows' table; NULL: all that say something */
 };
 
-/* Whether there are such columns, see cli/columns.h. */
-enum status bench_check_columns(const char *columns, enum table_format format, struct err *e);
+/* The table of rows, without them, for the command's `tables`. */
+int bench_tables(const void *values, struct table *tables);
 
 /* Rows without samples are left out everywhere. */
 

@@ -7,34 +7,22 @@
 #include "cli/attend_picture.h"
 #include "cli/attend_report.h"
 #include "cli/attend_view.h"
-#include "cli/columns.h"
-#include "cli/command.h"
-#include "cli/input.h"
-#include "cli/numbers.h"
+#include "cli/job.h"
 #include "cli/paths.h"
-#include "cli/runtime.h"
 #include "cli/terminal.h"
 
 struct attend_options {
     struct common_options common;
-    struct engine_options engine;
-    struct input_options input;
-    const char *tokens;
     const char *layers, *heads;
     struct option_u64 query;
     int top;
-    int format;
-    const char *columns, *npy, *json, *svg, *show;
+    const char *npy, *json, *svg, *show;
     bool log, without_first;
 };
 
 #define VALUES struct attend_options
 
-static const struct option text_options[] = {
-    OPT_IDS,
-    OPT_BINARY,
-    OPT_END,
-};
+static const struct option ids_options[] = {OPT_IDS, OPT_END};
 
 static const struct option head_options[] = {
     OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),
@@ -50,16 +38,16 @@ static const struct option result_options[] = {
     OPT_FORMAT,
     OPT_COLUMNS,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_STRING("json", json, "FILE", "write the tokens, what the axes are, and the figures",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_END,
 };
 
 static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_FLAG("log", log, "shades by the weight's logarithm: three a factor of ten"),
@@ -69,20 +57,21 @@ static const struct option picture_options[] = {
     OPT_END,
 };
 
-/* --- the text -------------------------------------------------------------------------------- */
-
-static enum status read_attend_tokens(const struct attend_options *o, struct runtime *r,
-                                      struct text text, struct err *e)
+static enum status check_attend(struct job *j, void *values, struct err *e)
 {
-    TRY(runtime_read_tokens(r, o->tokens, text, "look at", e));
-    if (o->query.given && o->query.value >= r->n_tokens)
-        return err_set(e, STATUS_USAGE,
-                       "--query: expected 0 to %zu, a token of the text, found %llu",
-                       r->n_tokens - 1, (unsigned long long)o->query.value);
+    const struct attend_options *o = values;
+    const char *columns = j->common->columns;
+    if (o->show && (o->query.given || j->common->format != TABLE_ALIGNED))
+        return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
+                       o->query.given ? "--query" : "--format");
+    if (columns && (o->query.given || o->show))
+        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
+                       o->show ? "--show" : "--query");
+    if ((o->log || o->without_first) && !o->svg && !o->show)
+        return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
+                       o->log ? "--log" : "--without-first");
     return STATUS_OK;
 }
-
-/* --- the results ----------------------------------------------------------------------------- */
 
 static enum status write_results(const struct attend_options *o, const struct attend_view *v,
                                  int width, struct output *out, struct err *e)
@@ -94,26 +83,26 @@ static enum status write_results(const struct attend_options *o, const struct at
     if (o->svg)
         TRY(attend_write_svg(v, o->svg, o->log, e));
     if (!o->show)
-        return attend_print(v, (enum table_format)o->format, o->columns, out, e);
+        return attend_print(v, (enum table_format)o->common.format, o->common.columns, out, e);
     attend_draw(v, terminal_ink(), o->log, width, out);
     return STATUS_OK;
 }
 
-static enum status attend_text(const void *values, struct runtime *r, struct text text,
-                               struct err *e)
+static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
-    const char *path;
     const int width = terminal_width(STDOUT_FILENO);
-    TRY(common_model_path(&o->common, &path, e));
-    TRY(read_attend_tokens(o, r, text, e));
-    TRY(runtime_start_threads(r, e));
+    TRY(job_tokenize_for_context(j, "look at", e));
+    if (o->query.given && o->query.value >= j->n_tokens)
+        return err_set(e, STATUS_USAGE,
+                       "--query: expected 0 to %zu, a token of the text, found %llu",
+                       j->n_tokens - 1, (unsigned long long)o->query.value);
+    TRY(job_start_threads(j, e));
     struct attend_view view = {
-        .common = &o->common,
-        .subject = path_name(path),
-        .tokenizer = r->checkpoint.tokenizer,
-        .tokens = r->tokens,
-        .n_tokens = (int)r->n_tokens,
+        .subject = path_name(j->path),
+        .tokenizer = j->checkpoint.tokenizer,
+        .tokens = j->tokens,
+        .n_tokens = (int)j->n_tokens,
         .wanted = {.layers = o->layers,
                    .heads = o->heads,
                    .show = o->show,
@@ -122,46 +111,14 @@ static enum status attend_text(const void *values, struct runtime *r, struct tex
                    .pictures = o->svg != NULL,
                    .arrays = o->npy != NULL,
                    .without_first = o->without_first,
-                   .shown_cells = attend_shown_cells((int)r->n_tokens, width)},
+                   .shown_cells = attend_shown_cells((int)j->n_tokens, width)},
     };
-    enum status s = attend_view_run(&view, r, e);
+    enum status s = attend_view_run(&view, j, e);
+    progress_end(&j->progress);
     if (s == STATUS_OK)
-        s = write_results(o, &view, width, r->inv->out, e);
+        s = write_results(o, &view, width, j->out, e);
     attend_view_free(&view);
     return s;
-}
-
-/* --- options --------------------------------------------------------------------------------- */
-
-static enum status check_attend_options(const struct attend_options *o, struct err *e)
-{
-    TRY(input_or_ids(&o->input, o->tokens, "look at", e));
-    if (o->show && (o->query.given || o->format != TABLE_ALIGNED))
-        return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
-                       o->query.given ? "--query" : "--format");
-    if (o->columns && (o->query.given || o->show))
-        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
-                       o->show ? "--show" : "--query");
-    TRY(attend_check_columns(o->columns, (enum table_format)o->format, e));
-    if ((o->log || o->without_first) && !o->svg && !o->show)
-        return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
-                       o->log ? "--log" : "--without-first");
-    TRY(path_writable(o->svg, e));
-    TRY(path_writable(o->npy, e));
-    return path_writable(o->json, e);
-}
-
-static enum status run_attend(const struct invocation *inv, const void *values, struct err *e)
-{
-    struct attend_options chosen = *(const struct attend_options *)values;
-    const struct attend_options *o = &chosen;
-    chosen.input = input_or_piped(&o->input, o->tokens, &o->common);
-    struct runtime r = {.inv = inv,
-                        .common = &o->common,
-                        .engine = &o->engine,
-                        .parts = o->tokens ? 0 : COMMON_TEXTS};
-    TRY(check_attend_options(o, e));
-    return runtime_run(&r, &o->input, attend_text, o, e);
 }
 
 const struct command command_attend = {
@@ -190,15 +147,20 @@ const struct command command_attend = {
         "and values: with --kv-heads these become neighbours and are counted so. Colours are\n"
         "for terminals that have 256, unless NO_COLOR is set. All is the same for any number\n"
         "of threads and any block.\n",
-    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
-                        {"Text as ids", text_options, 0},
+    .spec = {.groups = {INPUT_GROUP,
+                        {"Text as ids", ids_options, 0},
                         {"Heads", head_options, 0},
                         {"Results", result_options, 0},
                         {"Pictures", picture_options, 0},
-                        {"Engine", engine_options, offsetof(VALUES, engine)},
-                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
-                        COMMON_GROUP},
+                        ENGINE_GROUP,
+                        VARIANT_GROUP,
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
+    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .no_text = "there is nothing to look at; expected -p, -f or --tokens",
+    .check = check_attend,
+    .tables = attend_tables,
     .run = run_attend,
 };

@@ -15,16 +15,13 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "cli/bench_report.h"
-#include "cli/columns.h"
-#include "cli/command.h"
 #include "cli/head_choice.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/progress.h"
-#include "cli/runtime.h"
 #include "cli/shape.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
+#include "cli/variant.h"
 #include "compute/pool.h"
 #include "model/checkpoint.h"
 
@@ -34,11 +31,10 @@
 struct bench_options {
     struct common_options common;
     struct shape_options shape;
-    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types, *threads;
+    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     int method;             /* an enum convert_method */
-    int format;
-    const char *columns, *plot, *trace, *without;
+    const char *plot, *trace;
 };
 
 #define VALUES struct bench_options
@@ -63,8 +59,8 @@ static const struct option matrix_options[] = {
                .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names),
     OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
                .fallback = "f32", .choices = kv_type_names),
-    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
-    OPT_STRING("threads", threads, "T,T,...",
+    OPT_STRING("without", common.without, "L.H,...", WITHOUT_HELP),
+    OPT_STRING("threads", common.threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
     OPT_END,
@@ -88,9 +84,9 @@ static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
-               .writes = true),
-    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time", .writes = true),
-    OPT_BINARY,
+               .writes = WRITES_FILE),
+    OPT_STRING("trace", trace, "FILE.csv", "write every single token's time",
+               .writes = WRITES_FILE),
     OPT_END,
 };
 
@@ -122,8 +118,8 @@ static enum status all_divisors(int n, struct int_list *list, struct err *e)
 static enum status read_thread_list(const struct bench_options *o, struct bench_inputs *in,
                                     struct err *e)
 {
-    const char *source = o->threads ? "-t" : "DECODE_THREADS";
-    const char *text = o->threads ? o->threads : environment("DECODE_THREADS");
+    const char *source = o->common.threads ? "-t" : "DECODE_THREADS";
+    const char *text = o->common.threads ? o->common.threads : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
     struct int_list asked = {.n = 0};
     in->threads_are_auto = !text || strcmp(text, "auto") == 0;
@@ -199,6 +195,7 @@ static enum status read_lists(const struct bench_options *o, const struct config
     return read_thread_list(o, in, e);
 }
 
+/* in->subject is the checkpoint's path, or NULL. */
 static enum status read_subject(const struct bench_options *o, struct bench_inputs *in,
                                 struct bench_spec *spec, struct err *e)
 {
@@ -209,11 +206,10 @@ static enum status read_subject(const struct bench_options *o, struct bench_inpu
         in->subject = o->shape.shape;
         return shape_of_options(&o->shape, &o->common, &spec->config, e);
     }
-    TRY(common_model_path(&o->common, &in->subject, e));
-    TRY(common_open(in->subject, 0, &in->checkpoint, e));
+    TRY(job_open(in->subject, 0, &in->checkpoint, e));
     spec->gguf = in->checkpoint.gguf;
     spec->source = &in->checkpoint.file;
-    return common_config(in->subject, &in->checkpoint, &spec->config, e);
+    return job_config(in->subject, &in->checkpoint, &spec->config, e);
 }
 
 static enum status specify_bench(const struct bench_options *o, struct bench_inputs *in,
@@ -221,12 +217,12 @@ static enum status specify_bench(const struct bench_options *o, struct bench_inp
 {
     TRY(read_subject(o, in, spec, e));
     TRY(read_lists(o, &spec->config, in, e));
-    if (o->without) {
-        TRY(heads_of_option("--without", o->without, &spec->config, &in->off, e));
+    if (o->common.without) {
+        TRY(heads_of_option("--without", o->common.without, &spec->config, &in->off, e));
         in->without.off = in->off;
         spec->without = &in->without;
     }
-    TRY(runtime_kernels(&o->common, &spec->kernels, e));
+    TRY(job_choose_kernels(&o->common, &spec->kernels, e));
     spec->kv_heads = (struct bench_list){in->kv_heads.items, in->kv_heads.n};
     spec->types = (struct bench_list){in->types.items, in->types.n};
     spec->kv_types = (struct bench_list){in->kv_types.items, in->kv_types.n};
@@ -341,11 +337,11 @@ static enum status report_rows(const struct bench_options *o, const struct bench
                                struct output *out, struct err *e)
 {
     char machine[512];
-    if (!table_is_for_people((enum table_format)o->format)) {
+    if (!table_is_for_people((enum table_format)o->common.format)) {
         bench_machine(r, machine, sizeof machine);
         say(&o->common, "%s: %s", r->subject, machine);
     }
-    TRY(bench_print(r, (enum table_format)o->format, out, e));
+    TRY(bench_print(r, (enum table_format)o->common.format, out, e));
     if (o->trace)
         TRY(bench_write_trace(r, o->trace, e));
     if (o->plot)
@@ -373,7 +369,7 @@ static enum status check_bench_memory(const struct bench_options *o, const struc
                        "--batch, --depth, --kv-heads, --type need less",
                        b->n_rows, figure_bytes((double)needed).text,
                        figure_bytes((double)left).text);
-    if (says_memory(&o->common, needed))
+    if (o->common.verbose || needed > (uint64_t)1 << 30)
         say(&o->common,
             "memory: %d rows take %s together; fewer or smaller --batch, --depth, --kv-heads, "
             "--type take less",
@@ -412,7 +408,7 @@ static enum status measure_rows(const struct bench_options *o, struct bench_inpu
         s = bench_run(spec, &b, e);
     progress_end(&in->progress);
     if (s == STATUS_OK || (s == STATUS_INTERRUPTED && has_samples(&b))) {
-        const struct bench_report r = {spec, &b, in->subject, o->columns};
+        const struct bench_report r = {spec, &b, in->subject, o->common.columns};
         const enum status reported = report_rows(o, &r, out, e);
         s = reported == STATUS_OK ? s : reported;
     }
@@ -425,9 +421,6 @@ static enum status prepare_and_bench(const struct bench_options *o, struct bench
 {
     struct bench_spec spec = o->spec;
     TRY(specify_bench(o, in, &spec, e));
-    signals_defer(); /* before there is a temporary file, which would stay */
-    TRY(path_writable(o->plot, e));
-    TRY(path_writable(o->trace, e));
     TRY(convert_variants(o, in, &spec, e));
     const enum status s = measure_rows(o, in, &spec, out, e);
     if (s == STATUS_BAD_FILE)
@@ -435,12 +428,20 @@ static enum status prepare_and_bench(const struct bench_options *o, struct bench
     return s;
 }
 
-static enum status run_bench(const struct invocation *inv, const void *values, struct err *e)
+static enum status check_bench(struct job *j, void *values, struct err *e)
 {
     const struct bench_options *o = values;
-    struct bench_inputs in = {.subject = NULL};
-    TRY(bench_check_columns(o->columns, (enum table_format)o->format, e));
-    const enum status s = prepare_and_bench(values, &in, inv->out, e);
+    (void)e;
+    if (o->shape.shape)
+        j->needs &= ~(unsigned)JOB_PATH;
+    return STATUS_OK;
+}
+
+static enum status run_bench(struct job *j, void *values, struct err *e)
+{
+    const struct bench_options *o = values;
+    struct bench_inputs in = {.subject = j->path};
+    const enum status s = prepare_and_bench(o, &in, j->out, e);
     for (int i = 0; i < in.kv_heads.n; i++)
         variant_file_free(&in.converted[i]);
     checkpoint_close(&in.checkpoint);
@@ -469,8 +470,11 @@ const struct command command_bench = {
                         {"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},
-                        COMMON_GROUP},
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH | JOB_STOPS,
+    .check = check_bench,
+    .tables = bench_tables,
     .run = run_bench,
 };

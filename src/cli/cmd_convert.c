@@ -6,13 +6,12 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "cli/command.h"
 #include "cli/convert_report.h"
 #include "cli/head_choice.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/variant.h"
 #include "convert/convert.h"
@@ -27,11 +26,8 @@
 
 struct convert_options {
     struct common_options common;
-    struct variant_options variant;
-    const char *out, *threads, *eval, *drop_heads;
-    bool force, requantize;
-    struct option_u64 seed;
-    int format;
+    const char *eval, *drop_heads;
+    bool requantize;
 };
 
 #define VALUES struct convert_options
@@ -48,11 +44,10 @@ static const struct option own_options[] = {
     OPT_FORCE,
     OPT_FLAG("requantize", requantize,
              "take a MODEL that is quantized; its new tensors are rounded once more"),
-    OPT_U64("seed", seed, "S", "of the method random", .otherwise = "a random one, printed"),
+    OPT_U64("seed", common.seed, "S", "of the method random", .otherwise = "a random one, printed"),
     OPT_STRING("eval", eval, "TEXT",
                "a file of text on which bits per byte are measured before and after",
                .reads = "the text of --eval"),
-    OPT_BINARY,
     OPT_THREADS(THREADS_HELP),
     OPT_FORMAT,
     OPT_END,
@@ -61,10 +56,7 @@ static const struct option own_options[] = {
 /* What a run holds. */
 struct conversion {
     const struct convert_options *options;
-    const char *path;
-    struct checkpoint checkpoint; /* without a model */
-    const struct kernels *kernels;
-    struct pool *pool;
+    struct job *job; /* its checkpoint is without a model */
     struct convert_spec spec;
     char *eval_text; /* --eval's, malloc'd */
     size_t eval_len;
@@ -78,50 +70,42 @@ struct conversion {
 /* What --drop-heads does is not a conversion of heads to other heads. */
 static enum status check_drop_options(const struct convert_options *o, struct err *e)
 {
-    if (variant_is_wanted(&o->variant))
+    if (variant_is_wanted(&o->common.variant))
         return err_set(e, STATUS_USAGE,
                        "--drop-heads and --%s are both given; expected one of them: the second run "
                        "takes what the first wrote",
-                       o->variant.kv_heads ? "kv-heads"
-                       : o->variant.latent ? "latent"
-                                           : "cache-bytes");
+                       o->common.variant.kv_heads ? "kv-heads"
+                       : o->common.variant.latent ? "latent"
+                                                  : "cache-bytes");
     if (o->eval)
         return err_set(e, STATUS_USAGE,
                        "--drop-heads and --eval are both given; decode eval measures OUT");
     return STATUS_OK;
 }
 
-/* First what is found out without the checkpoint. */
-static enum status prepare_conversion(struct conversion *c, struct err *e)
+static enum status check_convert(struct job *j, void *values, struct err *e)
 {
-    const struct convert_options *o = c->options;
-    TRY(common_model_path(&o->common, &c->path, e));
+    const struct convert_options *o = values;
+    (void)j;
     if (o->drop_heads)
-        TRY(check_drop_options(o, e));
-    else if (!variant_is_wanted(&o->variant))
+        return check_drop_options(o, e);
+    if (!variant_is_wanted(&o->common.variant))
         return err_set(e, STATUS_USAGE,
                        "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
                        "--cache-bytes B");
-    TRY(path_new(o->out, o->force, e));
-    TRY(path_writable(o->out, e));
-    if (o->eval) {
-        TRY(input_await(o->eval, EVAL_MAX, &c->eval_text, &c->eval_len, e));
-        TRY(input_check_text(&o->common, o->eval, (struct text){c->eval_text, c->eval_len}, e));
-    }
-    TRY(runtime_workers(&o->common, o->threads, &c->kernels, &c->pool, e));
-    TRY(common_open(c->path, 0, &c->checkpoint, e));
-    if (!o->requantize && !o->drop_heads)
-        TRY(variant_check_types(c->checkpoint.gguf, c->path, e));
     return STATUS_OK;
 }
 
 /* Found out before the work, too: whether the text of --eval can be measured at all. */
 static enum status read_eval_tokens(struct conversion *c, struct err *e)
 {
-    const struct tokenizer *t = c->checkpoint.tokenizer;
-    if (!c->options->eval)
+    const struct tokenizer *t = c->job->checkpoint.tokenizer;
+    const char *path = c->options->eval;
+    if (!path)
         return STATUS_OK;
-    TRY(input_needs_tokenizer(t, c->path, "--eval", e));
+    TRY(input_await(path, EVAL_MAX, &c->eval_text, &c->eval_len, e));
+    TRY(input_check_text(path, (struct text){c->eval_text, c->eval_len}, e));
+    TRY(input_needs_tokenizer(t, c->job->path, "--eval", e));
     const struct text text = {c->eval_text, c->eval_len};
     enum status s =
         tokens_of_text(t, text, tokenizer_adds_bos(t), &c->eval_tokens, &c->n_eval_tokens, e);
@@ -142,24 +126,22 @@ static enum status measure_bits(const struct conversion *c, const char *path, do
     *out = (double)NAN;
     if (!c->options->eval)
         return STATUS_OK;
-    enum status s = common_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
+    enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
     if (s != STATUS_OK) /* what was just written is no bad input */
-        return s == STATUS_BAD_FILE && path != c->path ? STATUS_FAILED : s;
-    struct progress line = progress_start(&c->options->common, "tokens");
+        return s == STATUS_BAD_FILE && path != c->job->path ? STATUS_FAILED : s;
     const struct eval_spec spec = {
         .model = k.model,
-        .params = {.kernels = c->kernels},
-        .pool = c->pool,
+        .params = {.kernels = c->job->kernels},
+        .pool = c->job->pool,
         .tokens = c->eval_tokens,
         .n_tokens = c->n_eval_tokens,
         .tokenizer = k.tokenizer,
         .stop = progress_stop,
         .progress = progress_show,
-        .arg = &line,
+        .arg = job_progress(c->job, "tokens"),
     };
     struct eval_result result;
     s = eval_run(&spec, &result, e);
-    progress_end(&line);
     if (s == STATUS_OK)
         *out = result.bits_per_byte;
     else
@@ -180,18 +162,18 @@ static void fill_figures(const struct config *config, int n_kv_heads, uint64_t n
 }
 
 static enum status write_and_report(struct conversion *c, struct convert *converted,
-                                    uint64_t started_ns, struct output *out, struct err *e)
+                                    uint64_t started_ns, struct err *e)
 {
     const struct convert_options *o = c->options;
     struct convert_report *r = &c->report;
     const uint64_t measured_ns = clock_ns();
     /* First, because logits may not be finite, and OUT is still as it was. */
-    enum status s = measure_bits(c, c->path, &r->before.bits_per_byte, e);
+    enum status s = measure_bits(c, c->job->path, &r->before.bits_per_byte, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
-        s = gguf_write(converted->writer, o->out, e);
+        s = gguf_write(converted->writer, o->common.out, e);
     if (s == STATUS_BAD_FILE)
-        err_prefix(e, c->path);
+        err_prefix(e, c->job->path);
     if (s != STATUS_OK)
         return s;
     r->spec = &c->spec;
@@ -199,20 +181,21 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
     r->before.seconds = (double)NAN;
     r->after.seconds = (double)(clock_ns() - started_ns) * 1e-9;
     struct config config;
-    TRY(config_read(c->checkpoint.gguf, &config, e));
+    TRY(config_read(c->job->checkpoint.gguf, &config, e));
     fill_figures(&config, config.n_kv_heads, converted->n_params_before, &r->before);
     fill_figures(&converted->config, converted->config.n_kv_heads, converted->n_params_after,
                  &r->after);
     r->before.divergence = c->spec.n_tokens ? 0 : (double)NAN;
     r->after.divergence = converted->divergence;
     struct stat st;
-    r->before.file_bytes = c->checkpoint.file.len;
-    if (stat(o->out, &st) == 0)
+    r->before.file_bytes = c->job->checkpoint.file.len;
+    if (stat(o->common.out, &st) == 0)
         r->after.file_bytes = (uint64_t)st.st_size;
-    const enum status measured = measure_bits(c, o->out, &r->after.bits_per_byte, e);
+    const enum status measured = measure_bits(c, o->common.out, &r->after.bits_per_byte, e);
     if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
         return measured;
-    TRY(convert_report_print(r, (enum table_format)o->format, out, e));
+    progress_end(&c->job->progress);
+    TRY(convert_report_print(r, (enum table_format)o->common.format, c->job->out, e));
     if (converted->divergence > converted->plain_divergence)
         say(&o->common,
             "warning: the plain mean (--method mean --refit none) diverges less on text that was "
@@ -223,32 +206,35 @@ static enum status write_and_report(struct conversion *c, struct convert *conver
         say(&o->common,
             "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
             "--from %s",
-            rise, o->out);
+            rise, o->common.out);
     return measured;
 }
 
-static enum status convert_and_tell(struct conversion *c, struct output *out, struct err *e)
+static enum status convert_and_tell(struct conversion *c, struct err *e)
 {
     const struct convert_options *o = c->options;
     struct variant_source source = {
         .common = &o->common,
-        .path = c->path,
-        .checkpoint = &c->checkpoint,
-        .kernels = c->kernels,
-        .pool = c->pool,
+        .path = c->job->path,
+        .checkpoint = &c->job->checkpoint,
+        .kernels = c->job->kernels,
+        .pool = c->job->pool,
     };
-    TRY(runtime_seed(&o->seed, &source.seed, e));
+    TRY(job_seed(c->job, e));
+    source.seed = c->job->seed;
     const uint64_t started_ns = clock_ns();
     struct convert converted;
-    enum status s = variant_convert(&o->variant, &source, &c->spec, &converted, e);
+    enum status s = variant_convert(&o->common.variant, &source, &c->spec, &converted, e);
     if (s == STATUS_OK) {
-        if (o->variant.kv_heads && o->variant.method == CONVERT_RANDOM)
+        if (o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
             say(&o->common, "seed %llu", (unsigned long long)source.seed);
-        s = write_and_report(c, &converted, started_ns, out, e);
+        s = write_and_report(c, &converted, started_ns, e);
         convert_free(&converted);
     }
-    if (s == STATUS_INTERRUPTED)
-        say(&o->common, "interrupted; %s is %swritten", o->out, c->report.spec ? "" : "not ");
+    if (s == STATUS_INTERRUPTED && c->report.spec) {
+        say(&o->common, "interrupted; %s is written", o->common.out);
+        c->job->needs &= ~(unsigned)JOB_OUT;
+    }
     return s;
 }
 
@@ -257,13 +243,13 @@ static enum status convert_and_tell(struct conversion *c, struct output *out, st
 static enum status write_without(const struct conversion *c, const unsigned char *off,
                                  struct err *e)
 {
-    const struct drop_spec spec = {.gguf = c->checkpoint.gguf,
+    const struct drop_spec spec = {.gguf = c->job->checkpoint.gguf,
                                    .off = off,
                                    .names = c->options->drop_heads,
                                    .version = DECODE_VERSION};
     struct drop dropped;
     TRY(drop_heads(&spec, &dropped, e));
-    const enum status s = gguf_write(dropped.writer, c->options->out, e);
+    const enum status s = gguf_write(dropped.writer, c->options->common.out, e);
     drop_free(&dropped);
     return s;
 }
@@ -272,29 +258,28 @@ static enum status drop_and_tell(const struct conversion *c, struct err *e)
 {
     struct config config;
     unsigned char *off;
-    TRY(common_config(c->path, &c->checkpoint, &config, e));
+    TRY(job_config(c->job->path, &c->job->checkpoint, &config, e));
     TRY(heads_of_option("--drop-heads", c->options->drop_heads, &config, &off, e));
     const enum status s = write_without(c, off, e);
     free(off);
     if (s == STATUS_BAD_FILE)
-        err_prefix(e, c->path);
+        err_prefix(e, c->job->path);
     if (s == STATUS_OK)
-        say(&c->options->common, "%s: the output columns of heads %s are zero", c->options->out,
-            c->options->drop_heads);
+        say(&c->options->common, "%s: the output columns of heads %s are zero",
+            c->options->common.out, c->options->drop_heads);
     return s;
 }
 
-static enum status run_convert(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_convert(struct job *j, void *values, struct err *e)
 {
-    struct conversion c = {.options = values};
-    signals_defer(); /* or a probe's temporary file would stay */
-    enum status s = prepare_conversion(&c, e);
+    struct conversion c = {.options = values, .job = j};
+    enum status s = STATUS_OK;
+    TRY(job_start_threads(j, e));
+    if (!c.options->requantize && !c.options->drop_heads)
+        TRY(variant_check_types(j->checkpoint.gguf, j->path, e));
+    s = read_eval_tokens(&c, e);
     if (s == STATUS_OK)
-        s = read_eval_tokens(&c, e);
-    if (s == STATUS_OK)
-        s = c.options->drop_heads ? drop_and_tell(&c, e) : convert_and_tell(&c, inv->out, e);
-    pool_free(c.pool);
-    checkpoint_close(&c.checkpoint);
+        s = c.options->drop_heads ? drop_and_tell(&c, e) : convert_and_tell(&c, e);
     free(c.eval_text);
     free(c.eval_tokens);
     return s;
@@ -337,11 +322,14 @@ const struct command command_convert = {
         "With --format csv the layers come first, then, after an empty line, the other figures "
         "under a\n"
         "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n",
-    .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, variant)},
+    .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, common.variant)},
+                        {"More of it", conversion_options, offsetof(VALUES, common.variant)},
                         {"Heads", drop_options, 0},
                         {"Output", own_options, 0},
-                        COMMON_GROUP},
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH | JOB_OUT | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT,
+    .check = check_convert,
     .run = run_convert,
 };

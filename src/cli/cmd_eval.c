@@ -3,31 +3,21 @@
  */
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 
-#include "base/figures.h"
-#include "cli/columns.h"
-#include "cli/command.h"
-#include "cli/input.h"
-#include "cli/progress.h"
-#include "cli/runtime.h"
+#include "cli/job.h"
 #include "measure/eval.h"
-#include "model/checkpoint.h"
-#include "show/report.h"
 
 struct eval_options {
     struct common_options common;
-    struct engine_options engine;
-    const char *text, *text_positional, *range, *against, *columns;
+    const char *against;
     int ctx, stride;
-    int format;
 };
 
 #define VALUES struct eval_options
 
 static const struct option text_options[] = {
-    OPT_STRING("text", text, "FILE", "the text to predict; - is standard input",
-               .reads = "the text"),
-    OPT_BINARY,
+    OPT_TEXT("the text to predict; - is standard input"),
     OPT_RANGE,
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
             .otherwise = "the checkpoint's context, or that of --against if smaller"),
@@ -44,49 +34,14 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-/* --- options --------------------------------------------------------------------------------- */
-
-static enum status check_eval_options(const struct eval_options *o, struct err *e)
+static enum status check_eval(struct job *j, void *values, struct err *e)
 {
-    const char *model;
-    struct text nothing = {"", 0};
-    TRY(common_model_path(&o->common, &model, e));
-    if (!o->text)
-        return err_set(e, STATUS_USAGE,
-                       "there is no text to predict; expected TEXT or --text FILE");
+    const struct eval_options *o = values;
+    (void)j;
     if (o->ctx && o->stride > o->ctx)
         return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the tokens of --ctx, found %d",
                        o->ctx, o->stride);
-    return input_cut(o->range, &nothing, e);
-}
-
-/* --- the other checkpoint -------------------------------------------------------------------- */
-
-static enum status open_other(const char *path, struct runtime *r, struct err *e)
-{
-    TRY(common_open(path, CHECKPOINT_MODEL, &r->other, e));
-    return common_same_tokens(&r->checkpoint, &r->other, path, STATUS_BAD_FILE, e);
-}
-
-/* --- the run --------------------------------------------------------------------------------- */
-
-static void say_eval_plan(const struct eval_options *o, const struct eval_spec *spec,
-                          const struct eval_plan *plan)
-{
-    say_verbose(&o->common,
-                "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
-                " tokens; %d at once",
-                plan->n_windows, plan->ctx, plan->stride, plan->n_scored,
-                plan->n_workers * plan->n_together);
-    const uint64_t weights =
-        spec->model->weights.cap + (spec->other ? spec->other->weights.cap : 0);
-    const char *type = kv_type_advice[o->engine.kv_type];
-    if (says_memory(&o->common, plan->kv_bytes + plan->scratch_bytes))
-        say(&o->common,
-            "memory: weights %s, KV cache %s, scratch %s; --ctx, --block%s -t%s%s lower it",
-            figure_bytes((double)weights).text, figure_bytes((double)plan->kv_bytes).text,
-            figure_bytes((double)plan->scratch_bytes).text, type[0] ? "," : " and",
-            type[0] ? " and " : "", type);
+    return STATUS_OK;
 }
 
 struct eval_row {
@@ -112,35 +67,13 @@ static const struct report_field fields[] = {
 };
 #define N_AGAINST 4
 
-/* Of one row, NULL before it is known. */
-static struct table result_table(const struct eval_options *o, const struct eval_row *row)
+static int eval_tables(const void *values, struct table *tables)
 {
-    struct table table = TABLE_OF(fields, row, 1);
-    table.n -= o->against ? 0 : N_AGAINST;
-    return table;
-}
-
-static enum status measure_text(const struct eval_options *o, struct eval_spec *spec,
-                                struct output *out, struct err *e)
-{
-    struct eval_plan plan;
-    TRY(eval_make_plan(spec, &plan, e));
-    say_eval_plan(o, spec, &plan);
-    struct progress shown = progress_start(&o->common, "tokens");
-    spec->stop = progress_stop;
-    spec->progress = progress_show;
-    spec->arg = &shown;
-    struct eval_row row;
-    const enum status s = eval_run(spec, &row.result, e);
-    progress_end(&shown);
-    if (s == STATUS_INTERRUPTED)
-        say(&o->common, "interrupted after %" PRIu64 " of %" PRIu64 " tokens", shown.done,
-            plan.n_scored);
-    if (s != STATUS_OK)
-        return s;
-    row.tokens_per_s = (double)row.result.tokens / row.result.seconds;
-    const struct table table = result_table(o, &row);
-    return table_print(&table, o->columns, (enum table_format)o->format, out, e);
+    const struct eval_options *o = values;
+    const struct eval_row *row = NULL;
+    *tables = (struct table)TABLE_OF(fields, row, 1);
+    tables->n -= o->against ? 0 : N_AGAINST;
+    return 1;
 }
 
 /* Windows longer than a checkpoint's context. */
@@ -159,56 +92,60 @@ static enum status check_windows(const struct eval_options *o, const struct mode
     return STATUS_OK;
 }
 
-static enum status eval_text(const void *values, struct runtime *r, struct text text, struct err *e)
+static void say_eval_plan(const struct job *j, const struct eval_spec *spec,
+                          const struct eval_plan *plan)
+{
+    const char *type = kv_type_advice[j->common->kv_type];
+    char advice[96];
+    say_verbose(j->common,
+                "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
+                " tokens; %d at once",
+                plan->n_windows, plan->ctx, plan->stride, plan->n_scored,
+                plan->n_workers * plan->n_together);
+    snprintf(advice, sizeof advice, "--ctx, --block%s -t%s%s lower it", type[0] ? "," : " and",
+             type[0] ? " and " : "", type);
+    job_say_memory(j, &(struct job_memory){.weights = spec->model->weights.cap +
+                                                      (spec->other ? spec->other->weights.cap : 0),
+                                           .cache = plan->kv_bytes,
+                                           .scratch = plan->scratch_bytes,
+                                           .advice = advice});
+}
+
+static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
-    const struct checkpoint *c = &r->checkpoint;
-    TRY(input_cut(o->range, &text, e));
-    if (o->against)
-        TRY(open_other(o->against, r, e));
-    TRY(check_windows(o, c->model, r->other.model, e));
-    TRY(tokens_of_text(c->tokenizer, text, tokenizer_adds_bos(c->tokenizer), &r->tokens,
-                       &r->n_tokens, e));
-    TRY(runtime_start_threads(r, e));
+    const struct checkpoint *c = &j->checkpoint;
+    struct eval_plan plan;
+    struct eval_row row;
+    struct table table;
+    if (o->against) {
+        TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
+        TRY(job_same_tokens(c, &j->other, o->against, STATUS_BAD_FILE, e));
+    }
+    TRY(check_windows(o, c->model, j->other.model, e));
+    TRY(job_tokenize(j, e));
+    TRY(job_start_threads(j, e));
     struct eval_spec spec = {.model = c->model,
-                             .other = r->other.model,
-                             .params = runtime_session_params(r),
-                             .pool = r->pool,
-                             .tokens = r->tokens,
-                             .n_tokens = r->n_tokens,
+                             .other = j->other.model,
+                             .params = job_session_params(j),
+                             .pool = j->pool,
+                             .tokens = j->tokens,
+                             .n_tokens = j->n_tokens,
                              .tokenizer = c->tokenizer,
                              .ctx = o->ctx,
-                             .stride = o->stride};
-    return measure_text(o, &spec, r->inv->out, e);
-}
-
-/* TEXT is the second argument, or where -m names the checkpoint the first. */
-static enum status choose_eval_text(struct eval_options *o, struct err *e)
-{
-    if (o->common.model && !o->text_positional && !o->text) {
-        o->text_positional = o->common.positional;
-        o->common.positional = NULL;
-    }
-    if (o->text && o->text_positional)
-        return err_set(e, STATUS_USAGE,
-                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
-                       o->text_positional, o->text);
-    o->text = o->text ? o->text : o->text_positional;
-    return STATUS_OK;
-}
-
-static enum status run_eval(const struct invocation *inv, const void *values, struct err *e)
-{
-    struct eval_options chosen = *(const struct eval_options *)values;
-    const struct eval_options *o = &chosen;
-    TRY(choose_eval_text(&chosen, e));
-    const struct input_options input = {.file = o->text};
-    struct runtime r = {
-        .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
-    TRY(check_eval_options(o, e));
-    const struct table table = result_table(o, NULL);
-    TRY(columns_check(o->columns, (enum table_format)o->format, &table, 1, e));
-    return runtime_run(&r, &input, eval_text, o, e);
+                             .stride = o->stride,
+                             .stop = progress_stop,
+                             .progress = progress_show};
+    TRY(eval_make_plan(&spec, &plan, e));
+    say_eval_plan(j, &spec, &plan);
+    struct progress *progress = job_progress(j, "tokens");
+    progress->all = plan.n_scored;
+    spec.arg = progress;
+    TRY(eval_run(&spec, &row.result, e));
+    row.tokens_per_s = (double)row.result.tokens / row.result.seconds;
+    eval_tables(o, &table);
+    table.rows = &row;
+    return job_print(j, &table, 1, e);
 }
 
 const struct command command_eval = {
@@ -242,11 +179,15 @@ const struct command command_eval = {
         "no figures, because those of a part of the text would be another text's.\n",
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},
-                        {"Engine", engine_options, offsetof(VALUES, engine)},
-                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
-                        COMMON_GROUP},
-             .positionals = {MODEL_POSITIONAL,
-                             OPT_STRING("TEXT", text_positional, NULL, NULL, .reads = "the text")}},
+                        ENGINE_GROUP,
+                        VARIANT_GROUP,
+                        GENERAL_GROUP},
+             .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_MODEL | JOB_TEXT,
+    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .no_text = "there is no text to predict; expected TEXT or --text FILE",
+    .check = check_eval,
+    .tables = eval_tables,
     .run = run_eval,
 };

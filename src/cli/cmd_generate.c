@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/command.h"
 #include "cli/descriptor.h"
 #include "cli/generate.h"
 #include "cli/generate_draft.h"
@@ -16,18 +15,16 @@
 #include "cli/generate_state.h"
 #include "cli/generate_talk.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
 
 struct generate_options {
     struct common_options common;
-    struct engine_options engine;
-    struct input_options input;
     int n, ctx;
     int truncate; /* an enum truncation */
     bool shift;
@@ -37,11 +34,9 @@ struct generate_options {
     int samples;
     bool greedy;
     struct sampler_params sampler; /* but for the seed and what --greedy is */
-    struct option_u64 seed;
-    int logprobs;        /* 0: none */
-    int format;          /* of --logprobs: there is one */
-    int colour;          /* an enum colour_choice */
-    const char *prompts; /* NULL: one prompt, the input's */
+    int logprobs;                  /* 0: none */
+    int colour;                    /* an enum colour_choice */
+    const char *prompts;           /* NULL: one prompt, the input's */
     int prompts_format;
     const char *batch; /* NULL, a number or "auto" */
     struct draft_options draft;
@@ -53,7 +48,6 @@ enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 
 static const char *const truncations[] = {"head", "tail", NULL};
 
-static const char *const formats[] = {"jsonl", NULL};
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 
 /* Sequences that share a step: at most, and at most if nobody says how many. */
@@ -87,12 +81,9 @@ static const struct option text_options[] = {
             "continuations, separated by lines of ---; the prompt is taken once", .fallback = "1",
             .excludes = ONE_TEXT "|prompts"),
     OPT_FLAG("no-echo", no_echo, "do not print the prompt", .excludes = "prompts"),
-    OPT_BINARY,
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest",
             .excludes = "prompts"),
-    OPT_CHOICE("format", format, "FORM", formats, "the form of --logprobs; there is no other",
-               .needs = "logprobs"),
     OPT_CHOICE("colour", colour, "KIND", colour_names,
                "prob: shade each token by its probability, on a terminal of 256 colours unless "
                "NO_COLOR is set; always: the same wherever the text goes",
@@ -127,7 +118,7 @@ static const struct option sampler_options[] = {
                "make recent tokens less likely; 1: off", .fallback = "1", .above_min = true),
     OPT_INT("repeat-last-n", sampler.repeat_last_n, "N", -1, INT_MAX,
             "how many tokens are recent; -1: all", .fallback = "64"),
-    OPT_U64("seed", seed, "S", "replay the run of this seed",
+    OPT_U64("seed", common.seed, "S", "replay the run of this seed",
             .otherwise = "a random one, which is shown"),
     OPT_END,
 };
@@ -161,19 +152,24 @@ static enum status check_threads(const char *threads, struct err *e)
     return STATUS_OK;
 }
 
-static enum status check_generate_options(const struct generate_options *o, struct err *e)
+static enum status check_generate(struct job *j, void *values, struct err *e)
 {
+    const struct generate_options *o = values;
     int batch;
     struct generate_draft draft = {.source = DRAFT_NONE};
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    TRY(check_threads(o->engine.threads, e));
+    TRY(check_threads(o->common.threads, e));
     TRY(parse_batch(o, &batch, e));
     TRY(draft_parse(&o->draft, &draft, e));
-    if (o->state.talks && o->input.file && strcmp(o->input.file, "-") == 0)
+    if (o->state.talks && o->common.file && strcmp(o->common.file, "-") == 0)
         return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
-    return STATUS_OK;
+    if (o->state.talks || o->prompts)
+        j->needs &= ~(unsigned)JOB_PIPED;
+    if (o->prompts)
+        j->parts |= JOB_TOKENIZES;
+    return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 
 /* Checks -c against the checkpoint; *ctx is what is preallocated for each sequence. */
@@ -189,7 +185,7 @@ static enum status choose_context(const struct generate_options *o, const struct
 }
 
 /* What --shift keeps. */
-static enum status choose_kept(const struct generate_options *o, const struct runtime *r, int ctx,
+static enum status choose_kept(const struct generate_options *o, const struct job *r, int ctx,
                                struct schedule *s, struct err *e)
 {
     const int most = schedule_most_kept(ctx);
@@ -209,7 +205,7 @@ static enum status choose_kept(const struct generate_options *o, const struct ru
 /* --- what both ways share -------------------------------------------------------------------- */
 
 /* Sequences that share a step, of n_texts there are to make at most. */
-static enum status choose_batch(const struct generate_options *o, const struct runtime *r,
+static enum status choose_batch(const struct generate_options *o, const struct job *r,
                                 struct session_wanted *w, int n_texts, struct err *e)
 {
     const char *const option = "--batch N";
@@ -219,12 +215,12 @@ static enum status choose_batch(const struct generate_options *o, const struct r
     TRY(parse_batch(o, &batch, e));
     if (batch > 0) {
         w->n_sequences = batch < n_texts ? batch : n_texts;
-        return w->n_sequences > 1 ? runtime_check_memory(r, w, option, e) : STATUS_OK;
+        return w->n_sequences > 1 ? job_check_sequences(r, w, option, e) : STATUS_OK;
     }
     const int most = n_texts < BATCH_AUTO ? n_texts : BATCH_AUTO;
     w->n_sequences = 1;
     if (most > 1)
-        TRY(runtime_fitting(r, w, most, &w->n_sequences, e));
+        TRY(job_fitting(r, w, most, &w->n_sequences, e));
     if (w->n_sequences < 1)
         w->n_sequences = 1;
     if (most > 1)
@@ -233,7 +229,7 @@ static enum status choose_batch(const struct generate_options *o, const struct r
     return STATUS_OK;
 }
 
-static enum status create_sampler(const struct generate_options *o, const struct runtime *r,
+static enum status create_sampler(const struct generate_options *o, const struct job *r,
                                   const struct session_wanted *w, bool drafts, struct sampler **out,
                                   struct err *e)
 {
@@ -254,7 +250,7 @@ static enum status create_sampler(const struct generate_options *o, const struct
 
 /* Starts the session, with n_texts at most in it, and fills in what the schedule borrows; its
  * sampler and the draft are the caller's to free, whatever is returned. */
-static enum status start_schedule(const struct generate_options *o, struct runtime *r,
+static enum status start_schedule(const struct generate_options *o, struct job *r,
                                   struct session_wanted *w, int n_texts,
                                   struct generate_draft *draft, struct schedule *s, struct err *e)
 {
@@ -262,7 +258,7 @@ static enum status start_schedule(const struct generate_options *o, struct runti
     TRY(draft_open(draft, r, w, e));
     TRY(choose_batch(o, r, w, n_texts, e));
     TRY(choose_kept(o, r, w->n_ctx, s, e));
-    TRY(runtime_start(r, w, e));
+    TRY(job_start_session(r, w, e));
     TRY(create_sampler(o, r, w, draft->source != DRAFT_NONE, &s->sampler, e));
     s->session = r->session;
     s->pool = r->pool;
@@ -288,18 +284,16 @@ static enum status stop_texts(const struct generate_options *o, struct text **ou
 /* --- one prompt ------------------------------------------------------------------------------ */
 
 /* An empty prompt needs no tokenizer that makes tokens of texts. */
-static enum status check_reads_text(const struct runtime *r, struct text prompt, struct err *e)
+static enum status check_reads_text(const struct job *r, struct text prompt, struct err *e)
 {
-    const char *path;
     if (prompt.len == 0)
         return STATUS_OK;
-    TRY(common_model_path(r->common, &path, e));
-    return input_needs_tokenizer(r->checkpoint.tokenizer, path, "generate", e);
+    return input_needs_tokenizer(r->checkpoint.tokenizer, r->path, "generate", e);
 }
 
 /* r->tokens, of what fits into ctx positions. */
-static enum status read_prompt(const struct generate_options *o, struct runtime *r,
-                               struct text prompt, int ctx, struct err *e)
+static enum status read_prompt(const struct generate_options *o, struct job *r, struct text prompt,
+                               int ctx, struct err *e)
 {
     const struct config *config = &r->checkpoint.model->config;
     const struct tokenizer *t = r->checkpoint.tokenizer;
@@ -316,14 +310,14 @@ static enum status read_prompt(const struct generate_options *o, struct runtime 
 
 /* What was saved goes on, with a prompt behind it if there is one; and with the seed that is asked
  * for. */
-static enum status load_state(const struct generate_options *o, struct runtime *r,
+static enum status load_state(const struct generate_options *o, struct job *r,
                               struct generate_state *state, struct err *e)
 {
     struct generation *g = state->generation;
     TRY(check_reads_text(r, g->prompt, e));
     TRY(generate_state_load(state, o->state.load, e));
-    if (o->seed.given)
-        generate_state_seed(state, o->seed.value);
+    if (o->common.seed.given)
+        generate_state_seed(state, r->seed);
     TRY(generate_state_tokens(state, g->prompt, &r->tokens, &r->n_tokens, e));
     g->tokens = r->tokens;
     g->n_tokens = (int)r->n_tokens;
@@ -332,7 +326,7 @@ static enum status load_state(const struct generate_options *o, struct runtime *
 
 static bool has_prompt(const struct generate_options *o)
 {
-    return o->input.prompt || o->input.file;
+    return o->common.prompt || o->common.file;
 }
 
 /* Until it ends, by itself or by a signal: the text can be saved then. */
@@ -368,7 +362,7 @@ static enum status save_at_end(const struct generate_options *o, struct generate
     return STATUS_OK;
 }
 
-static enum status generate_texts(const struct generate_options *o, struct runtime *r, int ctx,
+static enum status generate_texts(const struct generate_options *o, struct job *r, int ctx,
                                   struct generate_draft *draft, struct generation *g, struct err *e)
 {
     struct session_wanted wanted = {.n_shared = g->shares ? g->n_tokens : 0, .n_ctx = ctx};
@@ -408,10 +402,9 @@ static enum heatmap_ink choose_ink(const struct generate_options *o)
     return ink;
 }
 
-static enum status generate_from(const void *values, struct runtime *r, struct text prompt,
-                                 struct err *e)
+static enum status generate_from(const struct generate_options *o, struct job *r, struct err *e)
 {
-    const struct generate_options *o = values;
+    const struct text prompt = r->text;
     const struct config *config = &r->checkpoint.model->config;
     struct text *stops;
     int ctx;
@@ -420,13 +413,13 @@ static enum status generate_from(const void *values, struct runtime *r, struct t
         TRY(read_prompt(o, r, prompt, ctx, e));
     TRY(stop_texts(o, &stops, e));
     struct generation g = {
-        .out = r->inv->out,
+        .out = r->out,
         .prompt = prompt,
         .tokens = r->tokens,
         .n_tokens = (int)r->n_tokens,
         .n = o->n,
         .n_samples = o->state.talks ? 0 : o->samples,
-        .seed = o->seed.value,
+        .seed = r->seed,
         .shares = o->samples > 1 && !o->shift,
         .echo = !o->no_echo && (!o->state.talks || has_prompt(o)),
         .ink = choose_ink(o),
@@ -456,7 +449,7 @@ static enum status count_prompts(struct prompts *p, int *n, struct err *e)
     return STATUS_OK;
 }
 
-static enum status generate_prompts(const struct generate_options *o, struct runtime *r,
+static enum status generate_prompts(const struct generate_options *o, struct job *r,
                                     struct generate_draft *draft, struct generation_many *g,
                                     struct err *e)
 {
@@ -470,7 +463,7 @@ static enum status generate_prompts(const struct generate_options *o, struct run
     g->truncate = o->truncate;
     TRY(generate_many_create(g, e));
     TRY(generate_many_run(g, e));
-    generate_many_report(g, r, o->seed.value);
+    generate_many_report(g, r, r->seed);
     if (g->schedule.interrupted)
         return STATUS_INTERRUPTED;
     if (g->n_errors > 0)
@@ -490,23 +483,21 @@ static enum status await_prompts(struct prompts *p, const char *path, struct err
     return s;
 }
 
-static enum status generate_many_from(const void *values, struct runtime *r, struct text none,
+static enum status generate_many_from(const struct generate_options *o, struct job *r,
                                       struct err *e)
 {
-    const struct generate_options *o = values;
     struct progress progress = progress_start(r->common, "prompts");
     progress.terminal &= !isatty(STDOUT_FILENO); /* where the lines themselves show it */
     struct text *stops;
-    (void)none;
     TRY(stop_texts(o, &stops, e));
     struct prompts prompts = {
         .n = o->n,
-        .seed = o->seed.value,
+        .seed = r->seed,
         .stops = stops,
         .n_stops = o->stops.n,
         .jsonl = o->prompts_format ? strcmp(prompts_formats[o->prompts_format], "jsonl") == 0
                                    : text_ends_with(text_of(o->prompts), ".jsonl")};
-    struct generation_many g = {.out = r->inv->out, .prompts = &prompts, .progress = &progress};
+    struct generation_many g = {.out = r->out, .prompts = &prompts, .progress = &progress};
     struct generate_draft draft = {.source = DRAFT_NONE};
     enum status s = await_prompts(&prompts, o->prompts, e);
     if (s == STATUS_OK)
@@ -519,21 +510,10 @@ static enum status generate_many_from(const void *values, struct runtime *r, str
     return s;
 }
 
-static enum status run_generate(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_generate(struct job *j, void *values, struct err *e)
 {
-    struct generate_options chosen = *(const struct generate_options *)values;
-    const struct generate_options *o = &chosen;
-    TRY(check_generate_options(o, e));
-    /* One seed for the text and for random heads, so that it replays both. */
-    TRY(runtime_seed(&o->seed, &chosen.seed.value, e));
-    chosen.engine.variant.seed = (struct option_u64){chosen.seed.value, true};
-    if (!o->state.talks)
-        chosen.input = input_or_piped(&o->input, o->prompts, &o->common);
-    struct runtime r = {.inv = inv,
-                        .common = &o->common,
-                        .engine = &o->engine,
-                        .parts = o->prompts ? COMMON_TEXTS : CHECKPOINT_TOKENIZER};
-    return runtime_run(&r, &o->input, o->prompts ? generate_many_from : generate_from, o, e);
+    const struct generate_options *o = values;
+    return o->prompts ? generate_many_from(o, j, e) : generate_from(o, j, e);
 }
 
 const struct command command_generate = {
@@ -556,16 +536,19 @@ const struct command command_generate = {
         "With --draft the text is the same; the summary says what was drafted and how much\n"
         "of it was right, with --format jsonl as a JSON object.\n"
         "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
-    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
+    .spec = {.groups = {INPUT_GROUP,
                         {"Continuation", text_options, 0},
                         {"Texts that go on", state_options, offsetof(VALUES, state)},
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
                         {"Drafts", draft_options, offsetof(VALUES, draft)},
-                        {"Engine", engine_options, offsetof(VALUES, engine)},
-                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
-                        COMMON_GROUP},
+                        ENGINE_GROUP,
+                        VARIANT_GROUP,
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
+    .parts = CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER,
+    .check = check_generate,
     .run = run_generate,
 };

@@ -6,39 +6,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/figures.h"
-#include "cli/columns.h"
-#include "cli/command.h"
 #include "cli/head_choice.h"
 #include "cli/heads_picture.h"
-#include "cli/input.h"
+#include "cli/job.h"
 #include "cli/paths.h"
-#include "cli/progress.h"
-#include "cli/runtime.h"
 #include "convert/convert.h"
 #include "measure/heads.h"
 #include "show/report.h"
 
 struct heads_options {
     struct common_options common;
-    struct engine_options engine; /* its threads; the rest is as the model is */
-    const char *text, *range, *layers, *columns, *svg;
+    const char *layers, *svg;
     int tokens, ablation;
-    int format;
 };
 
 /* In the order of enum heads_ablation. */
 static const char *const ablations[] = {"zero", "mean", NULL};
 
-#define VALUES struct engine_options
-static const struct option thread_options[] = {OPT_THREADS(THREADS_HELP), OPT_END};
-#undef VALUES
 #define VALUES struct heads_options
 
 static const struct option text_options[] = {
-    OPT_STRING("text", text, "FILE", "the text to predict; - is standard input",
-               .reads = "the text"),
-    OPT_BINARY,
+    OPT_TEXT("the text to predict; - is standard input"),
     OPT_RANGE,
     OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
             .fallback = "4096"),
@@ -51,8 +39,9 @@ static const struct option text_options[] = {
 static const struct option result_options[] = {
     OPT_FORMAT,
     OPT_COLUMNS,
+    OPT_THREADS(THREADS_HELP),
     OPT_STRING("svg", svg, "FILE.svg", "draw delta_nll, layers down and heads across",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_END,
 };
 
@@ -72,19 +61,10 @@ struct heads_job {
     unsigned char *layers;      /* [n_layers] 1 for those of --layer, malloc'd */
     struct head_likeness *kept; /* [n_layers, n_heads, n_heads], malloc'd */
     struct heads_result result;
-    struct progress shown;
+    struct progress *shown;
 };
 
 /* --- options --------------------------------------------------------------------------------- */
-
-static enum status check_heads_options(const struct heads_options *o, struct err *e)
-{
-    struct text nothing = {"", 0};
-    if (!o->text)
-        return err_set(e, STATUS_USAGE, "there is no text to predict; expected --text FILE");
-    TRY(path_writable(o->svg, e));
-    return input_cut(o->range, &nothing, e);
-}
 
 static enum status find_layers(struct heads_job *job, struct err *e)
 {
@@ -146,9 +126,11 @@ static const void *next_head(void *arg, int i)
     return row;
 }
 
-static struct table head_table(struct heads_job *job)
+static int heads_tables(const void *values, struct table *tables)
 {
-    return (struct table){fields, REPORT_LENGTH(fields), .row = next_head, .arg = job};
+    (void)values;
+    *tables = (struct table){fields, REPORT_LENGTH(fields), .row = next_head};
+    return 1;
 }
 
 /* Standard errors that a gain is beyond: one of them alone would find harm in every sixth head that
@@ -211,39 +193,36 @@ static void say_interrupted(const struct heads_job *job)
 static void show_heads(void *arg, int done, int all, double share)
 {
     struct heads_job *job = arg;
-    progress_show_share(&job->shown, (uint64_t)done, (uint64_t)all, share);
+    progress_show_share(job->shown, (uint64_t)done, (uint64_t)all, share);
 }
 
-static enum status compare_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+static enum status compare_heads(struct heads_job *job, struct job *j, struct err *e)
 {
     const struct config *c = &job->model->config;
     const size_t n = (size_t)c->n_layers * (size_t)c->n_heads * (size_t)c->n_heads;
-    struct convert_spec spec = {.gguf = r->checkpoint.gguf,
-                                .source = &r->checkpoint.file,
-                                .tokens = r->tokens,
-                                .n_tokens = r->n_tokens - 1, /* the last is only predicted */
-                                .kernels = r->kernels,
-                                .pool = r->pool,
+    struct convert_spec spec = {.gguf = j->checkpoint.gguf,
+                                .source = &j->checkpoint.file,
+                                .tokens = j->tokens,
+                                .n_tokens = j->n_tokens - 1, /* the last is only predicted */
+                                .kernels = j->kernels,
+                                .pool = j->pool,
                                 .stop = progress_stop,
                                 .progress = progress_show,
-                                .arg = &job->shown};
+                                .arg = job_progress(j, "windows")};
     job->kept = calloc(n, sizeof *job->kept);
     if (!job->kept)
         return err_no_memory(e, "the likeness of heads", n * sizeof *job->kept);
-    job->shown = progress_start(r->common, "windows");
-    const enum status s = convert_likeness(&spec, job->model, job->kept, e);
-    progress_end(&job->shown);
-    return s;
+    return convert_likeness(&spec, job->model, job->kept, e);
 }
 
-static struct heads_spec spec_of(struct heads_job *job, const struct runtime *r)
+static struct heads_spec spec_of(struct heads_job *job, struct job *j)
 {
     return (struct heads_spec){.model = job->model,
-                               .kernels = r->kernels,
-                               .pool = r->pool,
-                               .tokens = r->tokens,
-                               .n_tokens = r->n_tokens,
-                               .tokenizer = r->checkpoint.tokenizer,
+                               .kernels = j->kernels,
+                               .pool = j->pool,
+                               .tokens = j->tokens,
+                               .n_tokens = j->n_tokens,
+                               .tokenizer = j->checkpoint.tokenizer,
                                .ablation = (enum heads_ablation)job->options->ablation,
                                .layers = job->layers,
                                .stop = progress_stop,
@@ -251,101 +230,76 @@ static struct heads_spec spec_of(struct heads_job *job, const struct runtime *r)
                                .arg = job};
 }
 
-/* Says what will be taken, and refuses what is not there. */
-static enum status check_memory(struct heads_job *job, const struct runtime *r, struct err *e)
+static enum status check_memory(struct heads_job *job, struct job *j, struct err *e)
 {
-    static const char advice[] = "fewer --tokens and -t 1 take less";
-    const struct heads_spec spec = spec_of(job, r);
-    const double available = runtime_spare_bytes();
-    uint64_t bytes;
-    TRY(heads_plan(&spec, &bytes, e));
-    if ((double)bytes > available)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %zu tokens need %s, %s are available; %s", r->n_tokens,
-                       figure_bytes((double)bytes).text, figure_bytes(available).text, advice);
-    if (says_memory(r->common, bytes))
-        say(r->common, "memory: weights %s, the rest %s; %s",
-            figure_bytes((double)job->model->weights.cap).text, figure_bytes((double)bytes).text,
-            advice);
-    return STATUS_OK;
+    const struct heads_spec spec = spec_of(job, j);
+    struct job_memory memory = {.weights = job->model->weights.cap,
+                                .advice = "fewer --tokens and -t 1 take less"};
+    char what[32];
+    TRY(heads_plan(&spec, &memory.scratch, e));
+    snprintf(what, sizeof what, "%zu tokens", j->n_tokens);
+    return job_check_memory(j, &memory, what, e);
 }
 
-static enum status measure_heads(struct heads_job *job, const struct runtime *r, struct err *e)
+static enum status measure_heads(struct heads_job *job, struct job *j, struct err *e)
 {
-    const struct heads_spec spec = spec_of(job, r);
-    job->shown = progress_start(r->common, "heads");
-    const enum status s = heads_run(&spec, &job->result, e);
-    progress_end(&job->shown);
-    return s;
+    const struct heads_spec spec = spec_of(job, j);
+    job->shown = job_progress(j, "heads");
+    return heads_run(&spec, &job->result, e);
 }
 
-static enum status show_result(struct heads_job *job, const struct runtime *r, struct err *e)
+static enum status show_result(struct heads_job *job, struct job *j, struct err *e)
 {
-    const char *path;
-    TRY(common_model_path(r->common, &path, e));
-    const struct table table = head_table(job);
-    TRY(table_print(&table, job->options->columns, (enum table_format)job->options->format,
-                    r->inv->out, e));
+    struct table table;
+    heads_tables(job->options, &table);
+    table.arg = job;
+    TRY(job_print(j, &table, 1, e));
     say_result(job);
     if (!job->options->svg)
         return STATUS_OK;
-    return heads_write_picture(&job->result, job->model->config.n_heads, path_name(path),
+    return heads_write_picture(&job->result, job->model->config.n_heads, path_name(j->path),
                                job->options->svg, e);
 }
 
-static enum status run_job(struct heads_job *job, const struct runtime *r, struct err *e)
+static enum status run_job(struct heads_job *job, struct job *j, struct err *e)
 {
     TRY(find_layers(job, e));
     TRY(check_picture(job, e));
-    TRY(check_memory(job, r, e));
-    enum status s = compare_heads(job, r, e);
+    TRY(check_memory(job, j, e));
+    enum status s = compare_heads(job, j, e);
     if (s == STATUS_OK)
-        s = measure_heads(job, r, e);
+        s = measure_heads(job, j, e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     if (s == STATUS_INTERRUPTED)
         say_interrupted(job);
+    j->progress.unit = NULL; /* that is said */
     if (job->result.n_done == 0)
         return s;
-    const enum status shown = show_result(job, r, e);
+    const enum status shown = show_result(job, j, e);
     return shown == STATUS_OK ? s : shown;
 }
 
-static enum status measure_text(const void *values, struct runtime *r, struct text text,
-                                struct err *e)
+static enum status run_heads(struct job *j, void *values, struct err *e)
 {
     const struct heads_options *o = values;
-    const struct tokenizer *t = r->checkpoint.tokenizer;
-    struct heads_job job = {.options = o, .model = r->checkpoint.model};
-    TRY(input_cut(o->range, &text, e));
-    TRY(tokens_of_text(t, text, tokenizer_adds_bos(t), &r->tokens, &r->n_tokens, e));
-    TRY(eval_check_length(r->n_tokens, e));
-    if (r->n_tokens > (size_t)o->tokens + 1)
-        r->n_tokens = (size_t)o->tokens + 1;
-    TRY(runtime_start_threads(r, e));
-    const enum status s = run_job(&job, r, e);
+    struct heads_job job = {.options = o, .model = j->checkpoint.model};
+    TRY(job_tokenize(j, e));
+    TRY(eval_check_length(j->n_tokens, e));
+    if (j->n_tokens > (size_t)o->tokens + 1)
+        j->n_tokens = (size_t)o->tokens + 1;
+    TRY(job_start_threads(j, e));
+    const enum status s = run_job(&job, j, e);
     heads_free(&job.result);
     free(job.kept);
     free(job.layers);
     return s;
 }
 
-static enum status run_heads(const struct invocation *inv, const void *values, struct err *e)
-{
-    const struct heads_options *o = values;
-    const struct input_options input = {.file = o->text};
-    struct runtime r = {
-        .inv = inv, .common = &o->common, .engine = &o->engine, .parts = COMMON_TEXTS};
-    TRY(check_heads_options(o, e));
-    const struct table table = head_table(NULL);
-    TRY(columns_check(o->columns, (enum table_format)o->format, &table, 1, e));
-    return runtime_run(&r, &input, measure_text, o, e);
-}
-
 const struct command command_heads = {
     .name = "heads",
     .summary = "what each head is worth: loss without it, likeness to others",
-    .usage = "MODEL --text FILE [options]",
+    .usage = "MODEL TEXT [options]",
     .notes =
         "Each head in turn is left out and the text predicted again, in windows of the context as\n"
         "decode eval has them; --without of eval, score and generate leaves out several at once.\n"
@@ -363,11 +317,12 @@ const struct command command_heads = {
         "These shares are what decode convert --group cluster weighs, on this text. A head whose\n"
         "delta_nll is not above its standard error costs nothing; one whose gain is beyond two of\n"
         "them does harm. Ctrl-C prints the heads that are done; --layer goes on where it was.\n",
-    .spec = {.groups = {{"Text", text_options, 0},
-                        {"Results", result_options, 0},
-                        {"Engine", thread_options, offsetof(VALUES, engine)},
-                        COMMON_GROUP},
-             .positionals = {MODEL_POSITIONAL}},
+    .spec = {.groups = {{"Text", text_options, 0}, {"Results", result_options, 0}, GENERAL_GROUP},
+             .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_MODEL | JOB_TEXT,
+    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .no_text = "there is no text to predict; expected TEXT or --text FILE",
+    .tables = heads_tables,
     .run = run_heads,
 };

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/job.h"
 #include "show/paragraph.h"
 
 /* --- what is said of the program as a whole, here and in the manual page ---------------------- */
@@ -28,6 +28,10 @@ static const struct help_section help_sections[] = {
      "The checkpoint is the first argument or -m FILE; --option value and --option=value\n"
      "both work, anywhere among the arguments; -- ends the options; of an option given\n"
      "twice the last one counts.\n"
+     "\n"
+     "-m, --model FILE  the checkpoint, instead of the first argument\n"
+     "-q, --quiet       nothing on standard error but errors\n"
+     "-v, --verbose     also memory plan, threads, instruction set; whole tables\n"
      "\n"
      "Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
      "\n"
@@ -171,6 +175,8 @@ static void put_command(struct output *out, const struct command *c)
     output_puts(out, ".PP\n");
     put_line(out, text_of(c->summary));
     for (const struct option_group *g = c->spec.groups; g->title; g++) {
+        if (g->everywhere)
+            continue;
         output_puts(out, ".PP\n");
         put_text(out, text_of(g->title));
         output_puts(out, ":\n");
@@ -325,7 +331,8 @@ static void completion_bash(struct output *out)
 /* --- the command ------------------------------------------------------------------------------ */
 
 struct help_options {
-    const char *command; /* NULL: all of them */
+    struct common_options common; /* none of them */
+    const char *command;          /* NULL: all of them */
     int format;
 };
 
@@ -355,7 +362,7 @@ static void print_all(enum help_format format, struct output *out)
     prints[format](out);
 }
 
-static enum status run_help(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_help(struct job *j, void *values, struct err *e)
 {
     const struct help_options *o = values;
     const struct command *c = &command_help;
@@ -366,9 +373,9 @@ static enum status run_help(const struct invocation *inv, const void *values, st
                        "--format %s is of all commands; expected none named, found '%.60s'",
                        format_names[o->format], o->command);
     if (c != &command_help)
-        command_print_help(c, inv->out);
+        command_print_help(c, j->out);
     else
-        print_all((enum help_format)o->format, inv->out);
+        print_all((enum help_format)o->format, j->out);
     return STATUS_OK;
 }
 

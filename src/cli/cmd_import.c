@@ -7,12 +7,8 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "cli/columns.h"
-#include "cli/command.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/progress.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 #include "convert/quantize.h"
 #include "exchange/import.h"
@@ -20,10 +16,8 @@
 
 struct import_command {
     struct common_options common;
-    const char *in, *out, *type, *tokenizer, *threads;
+    const char *type, *tokenizer;
     int n_ctx;
-    bool force;
-    int format;
 };
 
 #define VALUES struct import_command
@@ -73,56 +67,51 @@ static void say_note(void *arg, const char *text)
 }
 
 /* Writes what is in memory in another type. */
-static enum status write_as(const struct import_command *o, uint32_t type,
-                            const struct file_map *file, struct err *e)
+static enum status write_as(uint32_t type, const struct file_map *file, struct job *j,
+                            struct err *e)
 {
     struct gguf *g;
     struct quantize q;
-    struct progress shown = progress_start(&o->common, NULL);
+    TRY(job_start_threads(j, e));
     struct quantize_params params = {.type = type,
                                      .requantize = true,
                                      .source = file,
+                                     .pool = j->pool,
                                      .stop = progress_stop,
                                      .progress = progress_show,
-                                     .arg = &shown};
-    enum status s = runtime_workers(&o->common, o->threads, NULL, &params.pool, e);
-    if (s == STATUS_OK)
-        s = gguf_parse(file->data, file->len, &g, e);
+                                     .arg = job_progress(j, NULL)};
+    TRY(gguf_parse(file->data, file->len, &g, e));
+    params.gguf = g;
+    enum status s = quantize_plan(&params, &q, e);
     if (s == STATUS_OK) {
-        params.gguf = g;
-        s = quantize_plan(&params, &q, e);
-        if (s == STATUS_OK) {
-            s = quantize_write(&q, o->out, e);
-            quantize_free(&q);
-        }
-        gguf_free(g);
+        s = quantize_write(&q, j->common->out, e);
+        quantize_free(&q);
     }
-    progress_end(&shown);
-    pool_free(params.pool);
+    gguf_free(g);
+    progress_end(&j->progress);
     return s;
 }
 
-static enum status write_import(const struct import_command *o, const struct import *im,
-                                uint32_t type, struct err *e)
+static enum status write_import(const struct import *im, uint32_t type, struct job *j,
+                                struct err *e)
 {
     struct file_map file;
     if (type == NO_TYPE)
-        return gguf_write(import_writer(im), o->out, e);
+        return gguf_write(import_writer(im), j->common->out, e);
     TRY(gguf_write_map(import_writer(im), &file, e));
     signals_defer(); /* from here on the work is asked whether it should end */
-    const enum status s = write_as(o, type, &file, e);
+    const enum status s = write_as(type, &file, j, e);
     file_map_close(&file);
     return s;
 }
 
-static enum status report_import(const struct import_command *o, const struct import *im,
-                                 struct output *out, struct err *e)
+static enum status report_import(const struct import *im, struct job *j, struct err *e)
 {
     struct stat st = {.st_size = 0};
     char variant[16];
     const struct config *c = import_config(im);
-    if (stat(o->out, &st) != 0)
-        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->out);
+    if (stat(j->common->out, &st) != 0)
+        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", j->common->out);
     config_variant_name(c, c->n_kv_heads, variant);
     const struct import_row row = {
         .format = import_format(im),
@@ -137,7 +126,7 @@ static enum status report_import(const struct import_command *o, const struct im
         .bytes = (uint64_t)st.st_size,
     };
     const struct table table = TABLE_OF(fields, &row, 1);
-    return table_print(&table, NULL, (enum table_format)o->format, out, e);
+    return job_print(j, &table, 1, e);
 }
 
 static enum status is_gguf_file(const char *path, bool *is, struct err *e)
@@ -164,29 +153,23 @@ static enum status refuse_gguf(const char *path, struct err *e)
                    path);
 }
 
-static enum status run_import(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_import(struct job *j, void *values, struct err *e)
 {
     const struct import_command *o = values;
     struct import *im;
     uint32_t type = NO_TYPE;
-    struct common_options common = o->common;
     const struct import_options options = {
-        .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {say_note, &common}};
-    const char *in;
-    TRY(common_model_path(&o->common, &in, e));
+        .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {say_note, j->common}};
     if (o->type)
-        TRY(runtime_weight_type(o->type, &type, e));
-    TRY(path_new(o->out, o->force, e));
-    signals_mapping(in);
-    TRY(refuse_gguf(in, e));
-    TRY(import_open(in, &options, &im, e));
-    enum status s = write_import(o, im, type, e);
+        TRY(job_weight_type(o->type, &type, e));
+    signals_mapping(j->path);
+    TRY(refuse_gguf(j->path, e));
+    TRY(import_open(j->path, &options, &im, e));
+    enum status s = write_import(im, type, j, e);
     if (s == STATUS_BAD_FILE)
-        err_prefix(e, in);
-    if (s == STATUS_INTERRUPTED)
-        say(&o->common, "interrupted; %s is not written", o->out);
+        err_prefix(e, j->path);
     if (s == STATUS_OK)
-        s = report_import(o, im, inv->out, e);
+        s = report_import(im, j, e);
     import_close(im);
     return s;
 }
@@ -205,9 +188,10 @@ const struct command command_import = {
         "What cannot be computed here as it was there is refused. All other commands take IN for "
         "a\n"
         "MODEL, too, and import it in memory.\n",
-    .spec = {.groups = {{"Conversion", own_options, 0}, COMMON_GROUP},
+    .spec = {.groups = {{"Conversion", own_options, 0}, GENERAL_GROUP},
              .positionals = {OPT_STRING("IN", common.positional, NULL, NULL,
                                         .reads = "the checkpoint")}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH | JOB_OUT | JOB_WORKERS,
     .run = run_import,
 };

@@ -7,14 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/columns.h"
-#include "cli/command.h"
-#include "cli/common.h"
 #include "cli/info.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/runtime.h"
 #include "cli/shape.h"
-#include "cli/source.h"
 
 /* Of --bandwidth: with more, times are less than a double of microseconds shows. */
 #define MOST_GB_PER_S 1e9
@@ -25,11 +21,8 @@ struct info_options {
     struct shape_options shape;
     int type;   /* of storage_names, and 1 more; 0: not given */
     int output; /* of output_names; 0: as usual */
-    const char *latent, *depths, *batches, *bandwidth, *threads;
+    const char *latent, *depths, *batches, *bandwidth;
     double gflops; /* per second; 0: not given */
-    int kv_type;
-    int format;
-    const char *columns;
 };
 
 static const char *const output_names[] = {"tied", "own", NULL};
@@ -61,7 +54,7 @@ static const struct option step_options[] = {
     OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
                .otherwise = "0 and the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
-    OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
+    OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
     OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
                "predict a step's time on a machine that reads so fast; auto: this one, measured",
@@ -146,7 +139,7 @@ static enum status refuse_nonfinite(const struct info *info, struct err *e)
 /* What is asked about steps; info's cost borrows it. */
 struct asked_steps {
     struct int_list ranks, depths, batches;
-    struct pool *pool;
+    struct job *job;
 };
 
 static enum status read_bandwidth(const struct info_options *o, struct asked_steps *a,
@@ -160,11 +153,12 @@ static enum status read_bandwidth(const struct info_options *o, struct asked_ste
         return err_set(e, STATUS_USAGE,
                        "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
     if (is_auto) {
-        TRY(runtime_workers(&o->common, o->threads, &s->kernels, &a->pool, e));
-        s->pool = a->pool;
+        TRY(job_start_threads(a->job, e));
+        s->kernels = a->job->kernels;
+        s->pool = a->job->pool;
         return STATUS_OK;
     }
-    if (o->threads)
+    if (o->common.threads)
         return err_set(e, STATUS_USAGE, "-t is for --bandwidth auto; expected none with '%.60s'",
                        o->bandwidth);
     if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
@@ -190,7 +184,7 @@ static enum status read_steps(const struct info_options *o, const struct config 
     s->batches = a->batches.items;
     s->n_depths = a->depths.n;
     s->n_batches = a->batches.n;
-    s->kv_type = kv_type_storage[o->kv_type];
+    s->kv_type = kv_type_storage[o->common.kv_type];
     return read_bandwidth(o, a, s, e);
 }
 
@@ -252,8 +246,7 @@ static enum status read_shape(const struct info_options *o, struct info *info, s
 
 static enum status read_file(const struct info_options *o, struct info *info, struct err *e)
 {
-    TRY(common_model_path(&o->common, &info->path, e));
-    TRY(source_open(info->path, &info->file, e));
+    TRY(job_map(info->path, &info->file, e));
     enum status s = read_parts(info, e);
     if (s == STATUS_OK && o->check)
         s = count_nonfinite(info, e);
@@ -271,29 +264,33 @@ static enum status show_info(const struct info_options *o, struct asked_steps *a
     return refuse_nonfinite(info, e);
 }
 
-static enum status check_info_options(const struct info_options *o, struct err *e)
+static enum status check_info(struct job *j, void *values, struct err *e)
 {
+    const struct info_options *o = values;
     if (o->shape.shape && (o->tensors || o->check))
         return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
                        o->tensors ? "--tensors" : "--check");
+    if (o->shape.shape)
+        j->needs &= ~(unsigned)JOB_PATH;
+    if (o->bandwidth && strcmp(o->bandwidth, "auto") == 0)
+        j->needs |= JOB_WORKERS;
     return STATUS_OK;
 }
 
-static enum status run_info(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
-    struct asked_steps asked = {.depths = {.n = 0}};
-    struct info info = {.architecture = {"", 0},
+    struct asked_steps asked = {.job = j};
+    struct info info = {.path = j->path,
+                        .architecture = {"", 0},
                         .name = {"", 0},
                         .tokenizer_model = {"", 0},
                         .list_tensors = o->tensors,
-                        .format = (enum table_format)o->format,
-                        .columns = o->columns,
-                        .out = inv->out};
-    TRY(check_info_options(o, e));
+                        .format = (enum table_format)o->common.format,
+                        .columns = o->common.columns,
+                        .out = j->out};
     const enum status s = show_info(o, &asked, &info, e);
     info_cost_free(&info.cost);
-    pool_free(asked.pool);
     free(info.checks);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);
@@ -327,8 +324,10 @@ const struct command command_info = {
                         {"A shape instead of a checkpoint", shape_options, offsetof(VALUES, shape)},
                         {"The shape's weights", shape_info_options, 0},
                         {"Steps", step_options, 0},
-                        COMMON_GROUP},
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH,
+    .check = check_info,
     .run = run_info,
 };

@@ -5,13 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "cli/command.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/progress.h"
-#include "cli/runtime.h"
-#include "cli/signals.h"
-#include "cli/source.h"
 #include "compute/pool.h"
 #include "convert/quantize.h"
 #include "gguf/blocks.h"
@@ -19,10 +14,8 @@
 
 struct quantize_options {
     struct common_options common;
-    const char *out, *type, *threads;
-    bool force;
+    const char *type;
     struct quantize_params params; /* pure, requantize */
-    int format;
 };
 
 #define VALUES struct quantize_options
@@ -79,7 +72,7 @@ static enum status print_quantized(const struct quantize_options *o, const struc
 {
     struct report r;
     bool changed = false;
-    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), out);
+    report_begin(&r, (enum table_format)o->common.format, fields, REPORT_LENGTH(fields), out);
     for (size_t i = 0; i < q->params.gguf->n_tensors; i++) {
         const struct quantize_row row = row_of_tensor(&q->tensors[i]);
         changed |= q->tensors[i].to != q->tensors[i].from->type;
@@ -110,32 +103,27 @@ static void say_quantize_plan(const struct quantize_options *o, const struct qua
                 t->to == t->from->type ? "it stays" : "it becomes", t->to->name);
     }
     if (changed == 0)
-        say(&o->common, "no tensor changes its type: %s is a copy", o->out);
+        say(&o->common, "no tensor changes its type: %s is a copy", o->common.out);
     say_verbose(&o->common, "%zu of %zu tensors change their type", changed, n);
 }
 
 static enum status write_quantized(const struct quantize_options *o, struct quantize *q,
-                                   uint64_t file_before, struct output *out, struct err *e)
+                                   uint64_t file_before, struct job *j, struct err *e)
 {
-    struct progress *p = q->params.arg;
-    say_quantize_plan(o, q);
-    *p = progress_start(&o->common, NULL);
-    const enum status s = quantize_write(q, o->out, e);
-    progress_end(p);
-    if (s == STATUS_INTERRUPTED)
-        say(&o->common, "interrupted; %s is not written", o->out);
-    if (s != STATUS_OK)
-        return s;
     struct stat st;
-    if (stat(o->out, &st) != 0)
-        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->out);
-    return print_quantized(o, q, file_before, (uint64_t)st.st_size, out, e);
+    say_quantize_plan(o, q);
+    q->params.arg = job_progress(j, NULL);
+    TRY(quantize_write(q, o->common.out, e));
+    progress_end(&j->progress);
+    if (stat(o->common.out, &st) != 0)
+        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->common.out);
+    return print_quantized(o, q, file_before, (uint64_t)st.st_size, j->out, e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
 static enum status quantize_file(const struct quantize_options *o, const struct file_map *file,
-                                 struct quantize_params *params, struct output *out, struct err *e)
+                                 struct quantize_params *params, struct job *j, struct err *e)
 {
     struct gguf *g;
     struct quantize q;
@@ -144,36 +132,28 @@ static enum status quantize_file(const struct quantize_options *o, const struct 
     params->source = file;
     enum status s = quantize_plan(params, &q, e);
     if (s == STATUS_OK) {
-        s = write_quantized(o, &q, file->len, out, e);
+        s = write_quantized(o, &q, file->len, j, e);
         quantize_free(&q);
     }
     gguf_free(g);
     return s;
 }
 
-static enum status run_quantize(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_quantize(struct job *j, void *values, struct err *e)
 {
     const struct quantize_options *o = values;
-    struct progress shown;
     struct quantize_params params = o->params;
+    struct file_map file;
     params.stop = progress_stop;
     params.progress = progress_show;
-    params.arg = &shown;
-    const char *model;
-    TRY(common_model_path(&o->common, &model, e));
-    TRY(runtime_weight_type(o->type, &params.type, e));
-    TRY(path_new(o->out, o->force, e));
-    TRY(runtime_workers(&o->common, o->threads, NULL, &params.pool, e));
-    signals_defer();
-    struct file_map file;
-    enum status s = source_open(model, &file, e);
-    if (s == STATUS_OK) {
-        s = quantize_file(o, &file, &params, inv->out, e);
-        if (s == STATUS_BAD_FILE)
-            err_prefix(e, model);
-        file_map_close(&file);
-    }
-    pool_free(params.pool);
+    TRY(job_weight_type(o->type, &params.type, e));
+    TRY(job_start_threads(j, e));
+    params.pool = j->pool;
+    TRY(job_map(j->path, &file, e));
+    const enum status s = quantize_file(o, &file, &params, j, e);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, j->path);
+    file_map_close(&file);
     return s;
 }
 
@@ -187,8 +167,9 @@ const struct command command_quantize = {
         "block of q8_0 and q4_0, become F16. Printed are the bytes before and after and, for what\n"
         "changed its type, how far numbers are from what they were: the root of the mean square\n"
         "(also relative to the numbers' own) and the largest; with -v for every tensor.\n",
-    .spec = {.groups = {{"Conversion", own_options, 0}, COMMON_GROUP},
+    .spec = {.groups = {{"Conversion", own_options, 0}, GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH | JOB_OUT | JOB_STOPS | JOB_WORKERS,
     .run = run_quantize,
 };

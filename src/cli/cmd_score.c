@@ -7,11 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
-#include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/token_record.h"
 #include "measure/npy.h"
@@ -20,30 +17,23 @@
 
 struct score_options {
     struct common_options common;
-    struct engine_options engine;
-    struct input_options input;
-    const char *tokens;
     int top;
     const char *logits;
-    int format;
 };
 
 #define VALUES struct score_options
-
-static const struct option text_options[] = {
-    OPT_IDS,
-    OPT_BINARY,
-    OPT_END,
-};
 
 static const struct option result_options[] = {
     OPT_INT("top", top, "K", 0, INT_MAX, "also the K likeliest tokens for each position",
             .fallback = "0"),
     OPT_STRING("logits", logits, "OUT.npy",
-               "write the logits after each token, float32 [tokens, n_vocab]", .writes = true),
+               "write the logits after each token, float32 [tokens, n_vocab]",
+               .writes = WRITES_FILE),
     OPT_FORMAT,
     OPT_END,
 };
+
+static const struct option ids_options[] = {OPT_IDS, OPT_END};
 
 /* Bytes of an alternative in a cell beside its text, or with its id for one: quotes and up to 45
  * digits, as logits may be as far apart as numbers can. */
@@ -169,36 +159,36 @@ static enum status reserve_cell(struct scoring *s, struct err *e)
     return s->cell ? STATUS_OK : err_no_memory(e, "a row's alternatives", s->cell_cap);
 }
 
-static enum status visit_tokens(struct scoring *s, const struct runtime *r, struct err *e)
+static enum status visit_tokens(struct scoring *s, const struct job *j, struct err *e)
 {
     const struct score_spec spec = {.n_vocab = s->n_vocab,
-                                    .tokens = r->tokens,
-                                    .n_tokens = (int)r->n_tokens,
+                                    .tokens = j->tokens,
+                                    .n_tokens = (int)j->n_tokens,
                                     .n_top = s->n_top,
                                     .visit = visit_token,
                                     .arg = s};
-    return score_tokens(r->session, &spec, e);
+    return score_tokens(j->session, &spec, e);
 }
 
-static enum status print_table(struct scoring *s, const struct runtime *r, struct err *e)
+static enum status print_table(struct scoring *s, const struct job *j, struct err *e)
 {
     int n_columns;
     TRY(name_columns(s, &n_columns, e));
     TRY(reserve_cell(s, e));
     report_begin(&s->report, s->format, s->columns, n_columns, s->out);
-    const enum status visited = visit_tokens(s, r, e);
+    const enum status visited = visit_tokens(s, j, e);
     const enum status printed = report_end(&s->report, visited == STATUS_OK ? e : NULL);
     return visited == STATUS_OK ? printed : visited;
 }
 
 /* Prints all rows in the chosen form. */
-static enum status print_scores(struct scoring *s, const struct runtime *r, struct err *e)
+static enum status print_scores(struct scoring *s, const struct job *j, struct err *e)
 {
     json_init(&s->json, s->out, s->format == TABLE_JSON);
     if (s->format == TABLE_JSON)
         json_begin_array(&s->json, NULL);
     const enum status status =
-        table_is_json(s->format) ? visit_tokens(s, r, e) : print_table(s, r, e);
+        table_is_json(s->format) ? visit_tokens(s, j, e) : print_table(s, j, e);
     if (s->format == TABLE_JSON) {
         json_end(&s->json);
         output_puts(s->out, "\n");
@@ -209,41 +199,25 @@ static enum status print_scores(struct scoring *s, const struct runtime *r, stru
     return status;
 }
 
-static enum status score_text(const void *values, struct runtime *r, struct text text,
-                              struct err *e)
+static enum status run_score(struct job *j, void *values, struct err *e)
 {
     const struct score_options *o = values;
-    const struct config *config = &r->checkpoint.model->config;
-    TRY(runtime_read_tokens(r, o->tokens, text, "score", e));
-    const struct session_wanted wanted = {.n_ctx = (int)r->n_tokens};
-    TRY(runtime_start(r, &wanted, e));
-    struct scoring scoring = {.tokenizer = r->checkpoint.tokenizer,
-                              .n_vocab = config->n_vocab,
-                              .n_top = o->top < config->n_vocab ? o->top : config->n_vocab,
-                              .format = (enum table_format)o->format,
-                              .out = r->inv->out};
+    const int n_vocab = j->checkpoint.model->config.n_vocab;
+    TRY(job_tokenize_for_context(j, "score", e));
+    TRY(job_start_session(j, &(struct session_wanted){.n_ctx = (int)j->n_tokens}, e));
+    struct scoring scoring = {.tokenizer = j->checkpoint.tokenizer,
+                              .n_vocab = n_vocab,
+                              .n_top = o->top < n_vocab ? o->top : n_vocab,
+                              .format = (enum table_format)o->common.format,
+                              .out = j->out};
     if (o->logits)
-        TRY(npy_open(&scoring.npy, o->logits,
-                     (const uint64_t[]){r->n_tokens, (uint64_t)config->n_vocab}, 2, e));
-    const enum status s = print_scores(&scoring, r, e);
+        TRY(npy_open(&scoring.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2,
+                     e));
+    const enum status s = print_scores(&scoring, j, e);
     if (s == STATUS_OK && scoring.npy)
         return npy_commit(scoring.npy, e);
     npy_abandon(scoring.npy);
     return s;
-}
-
-static enum status run_score(const struct invocation *inv, const void *values, struct err *e)
-{
-    struct score_options chosen = *(const struct score_options *)values;
-    const struct score_options *o = &chosen;
-    chosen.input = input_or_piped(&o->input, o->tokens, &o->common);
-    struct runtime r = {.inv = inv,
-                        .common = &o->common,
-                        .engine = &o->engine,
-                        .parts = o->tokens ? 0 : COMMON_TEXTS};
-    TRY(input_or_ids(&o->input, o->tokens, "score", e));
-    TRY(path_writable(o->logits, e));
-    return runtime_run(&r, &o->input, score_text, o, e);
 }
 
 const struct command command_score = {
@@ -254,13 +228,16 @@ const struct command command_score = {
         "One row a token: position, id, text, natural log-probability given the tokens before\n"
         "it. Nothing predicts the first token. The output is the same for any number of\n"
         "threads and any block.\n",
-    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
-                        {"Text as ids", text_options, 0},
+    .spec = {.groups = {INPUT_GROUP,
+                        {"Text as ids", ids_options, 0},
                         {"Results", result_options, 0},
-                        {"Engine", engine_options, offsetof(VALUES, engine)},
-                        {"Variant", variant_options, offsetof(VALUES, engine.variant)},
-                        COMMON_GROUP},
+                        ENGINE_GROUP,
+                        VARIANT_GROUP,
+                        GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,
+    .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
+    .no_text = "there is nothing to score; expected -p, -f or --tokens",
     .run = run_score,
 };

@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "cli/columns.h"
-#include "cli/command.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
@@ -56,7 +56,6 @@ static const struct option study_options[] = {
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
     OPT_FLAG("teacher", teacher,
              "train conversions further with their MHA checkpoint as the teacher, too"),
-    OPT_BINARY,
     OPT_STRING("shard", shard, "I/N",
                "every N-th cell only, from I (0 to N - 1) on, and what it is made from",
                .fallback = "0/1"),
@@ -64,16 +63,15 @@ static const struct option study_options[] = {
 };
 
 static const struct option result_options[] = {
-    OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents", .writes = true),
+    OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents",
+               .writes = WRITES_FILE),
     OPT_FORMAT,
     OPT_COLUMNS,
     OPT_END,
 };
 
-static const struct option general_options[] = {
+static const struct option run_options[] = {
     OPT_THREADS("threads; any number gives the same cells"),
-    OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
-    OPT_FLAG("verbose", common.verbose, "also the command of each cell", .letter = 'v'),
     OPT_END,
 };
 
@@ -263,7 +261,7 @@ static enum status prepare_folder(struct study_job *job, const struct file_map *
     char *text = NULL;
     TRY(input_await(o->common.positional, TEXT_MAX, &text, &job->text.len, e));
     job->text.data = text;
-    TRY(input_check_text(&o->common, o->common.positional, job->text, e));
+    TRY(input_check_text(o->common.positional, job->text, e));
     TRY(make_folder(o->dir, e));
     TRY(study_lock_open(o->dir, &job->lock, e));
     TRY(study_lock(job, "", e));
@@ -322,8 +320,8 @@ static enum status read_shape(const struct study_options *o, struct checkpoint *
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary, and no new one is made",
                        given);
-    TRY(common_open(o->from, COMMON_TEXTS, from, e));
-    TRY(common_config(o->from, from, c, e));
+    TRY(job_open(o->from, JOB_TOKENIZES, from, e));
+    TRY(job_config(o->from, from, c, e));
     if (config_is_latent(c) || config_all_kv_heads(c) != (int64_t)c->n_layers * c->n_heads) {
         char variant[16];
         config_variant_name(c, c->n_kv_heads, variant);
@@ -333,21 +331,21 @@ static enum status read_shape(const struct study_options *o, struct checkpoint *
     return STATUS_OK;
 }
 
-static enum status run_study(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_study(struct job *j, void *values, struct err *e)
 {
     const struct study_options *o = values;
     struct study_job job = {.options = o,
-                            .quiet = {.quiet = true, .binary = o->common.binary},
+                            .quiet = {.quiet = true},
                             .plan = {.first_seed = o->first_seed.given ? o->first_seed.value : 1,
                                      .n_seeds = o->n_seeds ? o->n_seeds
                                                 : o->from  ? 1
                                                            : 3,
                                      .n_steps = o->steps.n_steps,
                                      .taught = o->teacher},
+                            .job = j,
                             .lock = -1};
     struct checkpoint from = {.gguf = NULL};
     struct config config;
-    signals_defer();
     TRY(check_study_options(o, e));
     TRY(read_shard(o->shard, &job, e));
     enum status s = read_shape(o, &from, &config, e);
@@ -362,7 +360,7 @@ static enum status run_study(const struct invocation *inv, const void *values, s
         s = s == STATUS_OK ? written : s;
     }
     if (s == STATUS_OK)
-        s = study_report(&job, inv->out, e);
+        s = study_report(&job, j->out, e);
     if (job.lock >= 0)
         close(job.lock);
     free((char *)(uintptr_t)job.text.data);
@@ -401,9 +399,11 @@ const struct command command_study = {
                         {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
                         {"Steps", train_step_options, offsetof(VALUES, steps)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
-                        {"General", general_options, 0}},
+                        {"Run", run_options, 0},
+                        {"General", general_options + 1, 0, true}},
              .positionals = {OPT_STRING("TEXT", common.positional, NULL, NULL,
                                         .reads = "the text")}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_STOPS | JOB_WORKERS,
     .run = run_study,
 };

@@ -6,9 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/command.h"
-#include "cli/common.h"
-#include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "model/checkpoint.h"
 #include "show/paragraph.h"
@@ -16,9 +14,7 @@
 
 struct tokenize_options {
     struct common_options common;
-    struct input_options input;
     const char *decode;
-    int format;
 };
 
 static const char *const formats[] = {"table", "json", NULL};
@@ -33,8 +29,7 @@ static const struct option own_options[] = {
     OPT_STRING("decode", decode, "IDS",
                "print the bytes of token ids instead, and nothing else: 1,2,3, or in any form that "
                "this command prints; - reads them from standard input"),
-    OPT_BINARY,
-    OPT_CHOICE("format", format, "FORM", formats, "table: ids on one line; json: an array",
+    OPT_CHOICE("format", common.format, "FORM", formats, "table: ids on one line; json: an array",
                .fallback = "table"),
     OPT_END,
 };
@@ -56,20 +51,10 @@ static void print_ids(struct output *out, int format, const int32_t *ids, size_t
     output_puts(out, "\n");
 }
 
-static enum status print_encoded(const struct tokenize_options *o, const struct tokenizer *t,
-                                 struct output *out, struct err *e)
+static enum status print_encoded(const struct tokenize_options *o, struct job *j, struct err *e)
 {
-    char *text;
-    size_t len;
-    TRY(input_read(&o->input, &o->common, &text, &len, e));
-    int32_t *ids;
-    size_t n;
-    enum status s = tokenizer_encode(t, (struct text){text, len}, &ids, &n, e);
-    free(text);
-    if (s != STATUS_OK)
-        return s;
-    print_ids(out, o->format, ids, n);
-    free(ids);
+    TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
+    print_ids(j->out, o->common.format, j->tokens, j->n_tokens);
     return STATUS_OK;
 }
 
@@ -115,22 +100,22 @@ static enum status print_decoded(const struct tokenize_options *o, const struct 
     return s;
 }
 
-static enum status run_tokenize(const struct invocation *inv, const void *values, struct err *e)
+static enum status check_tokenize(struct job *j, void *values, struct err *e)
 {
-    struct tokenize_options chosen = *(const struct tokenize_options *)values;
-    const struct tokenize_options *o = &chosen;
-    chosen.input = input_or_piped(&o->input, o->decode, &o->common);
-    const bool text = o->input.prompt || o->input.file;
-    if (!text && !o->decode)
-        return err_set(e, STATUS_USAGE, "there is no text; expected -p, -f or --decode");
-    const char *path;
-    TRY(common_model_path(&o->common, &path, e));
-    struct checkpoint c;
-    TRY(common_open(path, text ? COMMON_TEXTS : CHECKPOINT_TOKENIZER, &c, e));
-    enum status s = text ? print_encoded(o, c.tokenizer, inv->out, e)
-                         : print_decoded(o, c.tokenizer, inv->out, e);
-    checkpoint_close(&c);
-    return s;
+    const struct tokenize_options *o = values;
+    (void)e;
+    if (o->decode) {
+        j->needs &= ~(unsigned)JOB_TEXT;
+        j->parts = CHECKPOINT_TOKENIZER;
+    }
+    return STATUS_OK;
+}
+
+static enum status run_tokenize(struct job *j, void *values, struct err *e)
+{
+    const struct tokenize_options *o = values;
+    return o->decode ? print_decoded(o, j->checkpoint.tokenizer, j->out, e)
+                     : print_encoded(o, j, e);
 }
 
 const struct command command_tokenize = {
@@ -138,10 +123,12 @@ const struct command command_tokenize = {
     .summary = "token ids of a text",
     .usage = "MODEL (-p TEXT | -f FILE | --decode 1,2,3 | a text piped in) [options]",
     .notes = "The ids of the text alone, without a begin-of-text token.\n",
-    .spec = {.groups = {{"Text", input_options, offsetof(VALUES, input)},
-                        {"Result", own_options, 0},
-                        COMMON_GROUP},
+    .spec = {.groups = {INPUT_GROUP, {"Result", own_options, 0}, GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_PATH | JOB_TEXT | JOB_PIPED | JOB_CHECKPOINT,
+    .parts = JOB_TOKENIZES,
+    .no_text = "there is no text; expected -p, -f or --decode",
+    .check = check_tokenize,
     .run = run_tokenize,
 };

@@ -10,11 +10,10 @@
 #include <unistd.h>
 
 #include "base/figures.h"
-#include "cli/command.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/progress.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/train_report.h"
 #include "cli/train_shape.h"
@@ -30,9 +29,7 @@ struct train_options {
     struct option_strings texts;
     struct train_shape shape;
     struct train_spec spec; /* as options say; specify_training adds the rest */
-    const char *threads, *log;
-    bool force;
-    struct option_u64 seed;
+    const char *log;
 };
 
 #define VALUES struct train_options
@@ -41,16 +38,16 @@ static const struct option output_options[] = {
     OPT_STRING("output", spec.out, "OUT",
                "the checkpoint to write, the best on the held-out text; OUT.state beside it has "
                "what --resume needs",
-               .letter = 'o', .writes = true),
+               .letter = 'o', .writes = WRITES_OTHER),
     OPT_INT("save-every", spec.save_every, "N", 1, INT_MAX, "steps between saves",
             .otherwise = "as --eval-every"),
     OPT_FLAG("resume", spec.resume,
              "go on from OUT.state, with the same texts and options as before"),
-    OPT_FLAG("force", force, "replace OUT and OUT.state if they exist"),
+    OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
     OPT_STRING(
         "log", log, "FILE.csv",
         "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
-        .writes = true),
+        .writes = WRITES_OTHER),
     OPT_END,
 };
 
@@ -74,13 +71,10 @@ static const struct option eval_options[] = {
     OPT_END,
 };
 
-static const struct option general_options[] = {
-    OPT_U64("seed", seed, "S", "of the first weights and of the windows", .otherwise = "random"),
+static const struct option run_options[] = {
+    OPT_U64("seed", common.seed, "S", "of the first weights and of the windows",
+            .otherwise = "random"),
     OPT_THREADS("threads; any number gives the same checkpoint"),
-    OPT_BINARY,
-    OPT_FLAG("quiet", common.quiet, "nothing on standard error but errors", .letter = 'q'),
-    OPT_FLAG("verbose", common.verbose, "also memory plan, threads, instruction set, saves",
-             .letter = 'v'),
     OPT_END,
 };
 
@@ -91,7 +85,7 @@ struct train_inputs {
     struct text *texts; /* [n_texts]; each malloc'd */
     int n_texts;
     struct checkpoint from, teacher;
-    struct pool *pool;
+    struct job *job;
     struct train_report report;
 };
 
@@ -121,7 +115,7 @@ static enum status read_training_texts(const struct train_options *o, struct tra
     for (; in->n_texts < n; in->n_texts++)
         TRY(read_training_text(o->texts.items[in->n_texts], &in->texts[in->n_texts], e));
     for (int i = 0; i < n; i++)
-        TRY(input_check_text(&o->common, o->texts.items[i], in->texts[i], e));
+        TRY(input_check_text(o->texts.items[i], in->texts[i], e));
     return STATUS_OK;
 }
 
@@ -140,14 +134,16 @@ static enum status specify_training(const struct train_options *o, struct train_
     spec->texts = in->texts;
     spec->n_texts = in->n_texts;
     spec->keep_last = spec->eval_every < 0;
-    spec->seed_given = o->seed.given;
+    spec->seed_given = o->common.seed.given;
     spec->stop = progress_stop;
     spec->event = train_report_event;
     spec->arg = &in->report;
-    TRY(runtime_seed(&o->seed, &spec->seed, e));
+    TRY(job_seed(in->job, e));
+    spec->seed = in->job->seed;
     TRY(train_spec_complete(spec, &o->shape, &in->from, &in->teacher, e));
-    TRY(runtime_workers(&o->common, o->threads, &spec->kernels, &in->pool, e));
-    spec->pool = in->pool;
+    TRY(job_start_threads(in->job, e));
+    spec->kernels = in->job->kernels;
+    spec->pool = in->job->pool;
     return STATUS_OK;
 }
 
@@ -155,7 +151,7 @@ static enum status specify_training(const struct train_options *o, struct train_
 static enum status check_replaced(const struct train_options *o, const char *path, struct err *e)
 {
     struct stat st;
-    if (!o->spec.resume && !o->force && lstat(path, &st) == 0)
+    if (!o->spec.resume && !o->common.force && lstat(path, &st) == 0)
         return err_set(e, STATUS_USAGE,
                        "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
                        "replaces what is there",
@@ -227,7 +223,7 @@ static void announce_training(const struct train_options *o, const struct train_
         say(&o->common, "the loss that is shown is the text's cross-entropy, without what %s adds",
             o->spec.teacher_path ? "the teacher" : "label smoothing");
     const size_t all = p->parameter_bytes + p->activation_bytes + p->teacher_bytes;
-    if (says_memory(&o->common, all))
+    if (o->common.verbose || all > (size_t)1 << 30)
         say(&o->common,
             "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "
             "a smaller --batch or --ctx takes less",
@@ -284,20 +280,17 @@ static enum status prepare_and_train(const struct train_options *o, struct train
     return run_trainer(o, in, spec, e);
 }
 
-static enum status run_train(const struct invocation *inv, const void *values, struct err *e)
+static enum status run_train(struct job *j, void *values, struct err *e)
 {
-    (void)inv;
     const struct train_options *o = values;
-    struct train_inputs in = {.n_texts = 0};
+    struct train_inputs in = {.job = j};
     struct train_spec spec = o->spec;
     in.report = (struct train_report){.common = &o->common,
                                       .spec = &spec,
                                       .log = o->log,
                                       .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
-    signals_defer();
     const enum status s = prepare_and_train(o, &in, &spec, e);
     close_texts(&in);
-    pool_free(in.pool);
     checkpoint_close(&in.from);
     checkpoint_close(&in.teacher);
     return s;
@@ -328,8 +321,10 @@ const struct command command_train = {
                         {"Steps", train_step_options, offsetof(VALUES, spec)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
                         {"Evaluation", eval_options, 0},
-                        {"General", general_options, 0}},
+                        {"Run", run_options, 0},
+                        {"General", general_options + 1, 0, true}},
              .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL, .reads = "the text")}},
     .values_size = sizeof(VALUES),
+    .needs = JOB_STOPS | JOB_WORKERS,
     .run = run_train,
 };

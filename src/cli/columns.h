@@ -9,14 +9,6 @@
 #include "base/status.h"
 #include "show/report.h"
 
-/* VALUES has the value as `columns`. */
-#define OPT_COLUMNS                                                                                \
-    OPT_STRING(                                                                                    \
-        "columns", columns, "A,B,...",                                                             \
-        "the columns of a table, in this order, by their headings or as --format csv calls "       \
-        "them",                                                                                    \
-        .otherwise = "all, on a terminal without -v those that fit")
-
 /* A table: its columns, and its rows: an array, or made one after the other. */
 struct table {
     const struct report_field *fields; /* [n] */

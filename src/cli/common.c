@@ -1,19 +1,106 @@
 #include "cli/common.h"
 
+#include <limits.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/text.h"
-#include "cli/common.h"
-#include "cli/source.h"
+#include "cli/head_choice.h"
 #include "cli/terminal.h"
 #include "show/paragraph.h"
 
+#define VALUES struct common_options
+
+const struct option general_options[] = {
+    OPT_STRING("model", model, "FILE", "the checkpoint, instead of the first argument",
+               .letter = 'm', .reads = "the checkpoint"),
+    OPT_FLAG("quiet", quiet, "nothing on standard error but errors", .letter = 'q'),
+    OPT_FLAG("verbose", verbose, "also memory plan, threads, instruction set", .letter = 'v'),
+    OPT_END,
+};
+
+const struct option input_options[] = {
+    OPT_STRING("prompt", prompt, "TEXT", "the text", .letter = 'p',
+               .excludes = "file|tokens|decode|prompts"),
+    OPT_STRING("file", file, "FILE", "read the text from a file; - is standard input",
+               .letter = 'f', .excludes = "tokens|decode|prompts", .reads = "the text"),
+    OPT_END,
+};
+
+/* The largest first. */
+const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
+const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+const char *const kv_type_advice[] = {"--kv-type f16", "--kv-type q8_0", ""};
+
+const struct option engine_options[] = {
+    OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',
+               .otherwise = "DECODE_THREADS, else auto"),
+    OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
+               .fallback = "f32"),
+    OPT_INT("block", block, "N", 1, 4096,
+            "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
+    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
+    OPT_END,
+};
+
+/* What a macro stands for, as a string. */
+#define TEXT(x)    #x
+#define TEXT_OF(x) TEXT(x)
+
+#undef VALUES
+#define VALUES struct variant_options
+
+static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
+/* auto, then those of enum convert_refit */
+static const char *const refits[] = {"auto", "none", "wo", "all", "block", NULL};
+
+#define ANY_VARIANT "kv-heads|latent|cache-bytes"
+
+const struct option variant_options[] = {
+    OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
+               "convert to G K/V heads, a divisor of the query heads and fewer than there are; or "
+               "to these, layer by layer"),
+    OPT_STRING("latent", latent, "R|R,R,...",
+               "convert to a latent cache instead: one vector of R numbers a position, which all "
+               "heads share as key and value, in every layer or layer by layer; needs --calib"),
+    OPT_CHOICE(
+        "method", method, "METHOD", convert_methods,
+        "what the heads of a group come to share: their mean, the first, random numbers (the "
+        "GQA paper's), the mean after alignment, or the best fit",
+        .fallback = "fit", .needs = "kv-heads"),
+    OPT_STRING("calib", calib, "TEXT",
+               "a file of text to calibrate on; without it the weights alone decide",
+               .needs = ANY_VARIANT, .reads = "the text of --calib"),
+    OPT_END,
+};
+
+const struct option conversion_options[] = {
+    OPT_STRING("cache-bytes", cache_bytes, "B",
+               "the same, with the ranks that do best for at most B bytes a token (f32)"),
+    OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
+            "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
+            "over the text",
+            .fallback = TEXT_OF(VARIANT_CALIB_TOKENS), .needs = "calib"),
+    OPT_CHOICE("group", grouping, "HOW", groupings,
+               "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
+               "procrustes, but with ALiBi, whose slopes keep heads in their places",
+               .fallback = "auto", .needs = "kv-heads"),
+    OPT_CHOICE(
+        "refit", refit, "WHAT", refits,
+        "what is fitted to the calibration text beyond the shared heads: nothing, the output "
+        "matrix, also values, inputs and the feed-forward part, or also queries and keys "
+        "by gradients (minutes for large models); auto: all for fit, wo for latent caches, none "
+        "for the others",
+        .fallback = "auto", .needs = ANY_VARIANT),
+    OPT_END,
+};
+
+/* --- lines on standard error ----------------------------------------------------------------- */
+
+/* Bytes of a line said on standard error: a path as long as they can be, and a sentence. */
+#define SAY_MAX        5120
 #define SUMMARY_INDENT 13
 
 /* Of a line on standard error, which is a terminal; the last column stays free, because some
@@ -69,85 +156,6 @@ void notice_summary(const char *format, ...)
     notice_put(line, SUMMARY_INDENT);
 }
 
-/* Memory beyond this is announced even without -v. */
-#define LARGE_MEMORY ((uint64_t)1 << 30)
-/* Bytes of a line said on standard error: a path as long as they can be, and a sentence. */
-#define SAY_MAX 5120
-
-#define VALUES struct common_options
-const struct option common_options[] = {
-    OPT_STRING("model", model, "FILE", "the checkpoint, instead of the first argument",
-               .letter = 'm', .reads = "the checkpoint"),
-    OPT_FLAG("quiet", quiet, "nothing on standard error but errors", .letter = 'q'),
-    OPT_FLAG("verbose", verbose, "also memory plan, threads, instruction set", .letter = 'v'),
-    OPT_END,
-};
-
-enum status common_model_path(const struct common_options *c, const char **path, struct err *e)
-{
-    if (c->positional && c->model)
-        return err_set(e, STATUS_USAGE,
-                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
-                       c->positional, c->model);
-    *path = c->positional ? c->positional : c->model;
-    if (!*path)
-        return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
-    return STATUS_OK;
-}
-
-enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
-{
-    const unsigned texts = COMMON_TEXTS & ~(unsigned)CHECKPOINT_TOKENIZER;
-    struct file_map file;
-    *c = (struct checkpoint){0};
-    TRY(source_open(path, &file, e));
-    TRY(checkpoint_take(&file, path, parts & ~texts, c, e));
-    const enum status s = parts & texts ? tokenizer_reads_text(c->tokenizer, e) : STATUS_OK;
-    if (s != STATUS_OK) {
-        err_prefix(e, path);
-        checkpoint_close(c);
-    }
-    return s;
-}
-
-static enum status same_texts(const struct tokenizer *mine, const struct tokenizer *other,
-                              const char *path, enum status failure, struct err *e)
-{
-    for (int id = 0; id < tokenizer_n_tokens(mine); id++) {
-        const struct text expected = tokenizer_bytes(mine, id), found = tokenizer_bytes(other, id);
-        if (!text_equal(expected, found))
-            return err_set(e, failure,
-                           "%.200s: another vocabulary than the checkpoint's: token %d is "
-                           "expected to be '%.*s', found '%.*s'",
-                           path, id, text_width(expected), expected.data, text_width(found),
-                           found.data);
-    }
-    return STATUS_OK;
-}
-
-enum status common_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
-                               const char *path, enum status failure, struct err *e)
-{
-    const int expected = mine->model->config.n_vocab, found = other->model->config.n_vocab;
-    if (found != expected)
-        return err_set(e, failure,
-                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
-                       "found %d",
-                       path, expected, found);
-    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
-        return STATUS_OK;
-    return same_texts(mine->tokenizer, other->tokenizer, path, failure, e);
-}
-
-enum status common_config(const char *path, const struct checkpoint *c, struct config *config,
-                          struct err *e)
-{
-    const enum status s = config_read(c->gguf, config, e);
-    if (s != STATUS_OK)
-        err_prefix(e, path);
-    return s;
-}
-
 void say(const struct common_options *c, const char *format, ...)
 {
     char line[SAY_MAX] = "decode: ";
@@ -160,9 +168,4 @@ void say(const struct common_options *c, const char *format, ...)
     va_end(args);
     utf8_strip(line);
     notice_put(line, NOTICE_INDENT);
-}
-
-bool says_memory(const struct common_options *c, uint64_t bytes)
-{
-    return c->verbose || bytes > LARGE_MEMORY;
 }

@@ -1,6 +1,6 @@
 /*
- * common - what the commands have in common: the checkpoint they are given, -q and -v, and the
- * lines on standard error that these two ask for or forbid.
+ * common - the options that several commands have, and the lines on standard error that -q and -v
+ * forbid or ask for.
  */
 #ifndef DECODE_CLI_COMMON_H
 #define DECODE_CLI_COMMON_H
@@ -10,54 +10,112 @@
 
 #include "base/status.h"
 #include "cli/options.h"
-#include "model/checkpoint.h"
+#include "convert/convert.h"
 
+/* Conversion to fewer K/V heads, or to a latent cache. */
+struct variant_options {
+    /* What is wanted, one of them; NULL: as in the checkpoint. */
+    const char *kv_heads; /* a number, or one a layer */
+    const char *latent;   /* a rank, or one a layer */
+    const char *cache_bytes;
+    int method;        /* an enum convert_method */
+    const char *calib; /* NULL: none */
+    int calib_tokens;  /* 0: VARIANT_CALIB_TOKENS */
+    int grouping;      /* enum variant_grouping */
+    int refit;         /* VARIANT_AUTO, or an enum convert_refit + 1 */
+};
+#define VARIANT_CALIB_TOKENS 65536
+enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
+/* The first for what runs a model, too, the others for what writes one. */
+extern const struct option variant_options[], conversion_options[];
+
+/* Whether another variant than the checkpoint's is wanted. */
+static inline bool variant_is_wanted(const struct variant_options *o)
+{
+    return o->kv_heads || o->latent || o->cache_bytes;
+}
+
+/* The values of all rows that more than one command has; a command's VALUES begin with them, as
+ * `common`. */
 struct common_options {
     const char *positional; /* MODEL */
     const char *model;      /* -m */
     bool quiet, verbose;
-    bool binary; /* of commands that read texts, see input.h */
-};
-extern const struct option common_options[];
+    const char *threads; /* -t: NULL, a number or "auto" */
 
-/* What the list of positionals holds, and the group of the options above, of a command whose VALUES
- * have them as `common`. */
+    const char *prompt, *file; /* the text: one of them, or neither */
+    const char *positional_text;
+    const char *ids;   /* of --tokens, instead of a text */
+    const char *range; /* of the text */
+
+    const char *out; /* -o */
+    bool force;
+    int format; /* an enum table_format */
+    const char *columns;
+    struct option_u64 seed;
+
+    /* Of the commands that run the model. */
+    int kv_type;         /* of kv_type_names */
+    int block;           /* 0: the default */
+    const char *without; /* NULL: all heads are there */
+    struct variant_options variant;
+};
+
+/* Groups of rows. */
+#define GENERAL_GROUP                                                                              \
+    {                                                                                              \
+        "General", general_options, 0, true                                                        \
+    }
+#define INPUT_GROUP                                                                                \
+    {                                                                                              \
+        "Text", input_options, 0                                                                   \
+    }
+#define ENGINE_GROUP                                                                               \
+    {                                                                                              \
+        "Engine", engine_options, 0                                                                \
+    }
+#define VARIANT_GROUP                                                                              \
+    {                                                                                              \
+        "Variant", variant_options, offsetof(struct common_options, variant)                       \
+    }
+extern const struct option general_options[], input_options[], engine_options[];
+
+/* Positionals and single rows of them, for a command's own tables. */
 #define MODEL_POSITIONAL                                                                           \
     OPT_STRING("MODEL", common.positional, NULL, NULL, .reads = "the checkpoint")
-#define COMMON_GROUP                                                                               \
-    {                                                                                              \
-        "General", common_options, offsetof(VALUES, common)                                        \
-    }
-
-/* Rows that several commands have. VALUES has their value as `threads`, `format`, `out`, `force`.
- */
+#define TEXT_POSITIONAL OPT_STRING("TEXT", common.positional_text, NULL, NULL, .reads = "the text")
 #define OPT_THREADS(...)                                                                           \
-    OPT_STRING("threads", threads, "N|auto", __VA_ARGS__, .letter = 't',                           \
+    OPT_STRING("threads", common.threads, "N|auto", __VA_ARGS__, .letter = 't',                    \
                .otherwise = "DECODE_THREADS, else auto")
 #define THREADS_HELP "threads; auto: as many processors as this process may use"
-#define OPT_FORMAT                                                                                 \
-    OPT_CHOICE("format", format, "FORM", table_formats, "form of the output", .fallback = "table")
+#define OPT_TEXT(...)                                                                              \
+    OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
+#define OPT_IDS                                                                                    \
+    OPT_STRING("tokens", common.ids, "IDS",                                                        \
+               "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
+               "token")
+#define OPT_RANGE                                                                                  \
+    OPT_STRING("range", common.range, "A:B",                                                       \
+               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",             \
+               .otherwise = "0:1, all")
 #define OPT_OUT                                                                                    \
-    OPT_STRING("output", out, "OUT", "the new checkpoint; required", .letter = 'o', .writes = true)
-#define OPT_FORCE OPT_FLAG("force", force, "replace OUT if it exists")
+    OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',         \
+               .writes = WRITES_FILE)
+#define OPT_FORCE OPT_FLAG("force", common.force, "replace OUT if it exists")
+#define OPT_FORMAT                                                                                 \
+    OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
+               .fallback = "table")
+#define OPT_COLUMNS                                                                                \
+    OPT_STRING(                                                                                    \
+        "columns", common.columns, "A,B,...",                                                      \
+        "the columns of a table, in this order, by their headings or as --format csv calls them",  \
+        .otherwise = "all, on a terminal without -v those that fit")
 
-/* The checkpoint's path: the positional or -m. STATUS_USAGE if there is none, or both. */
-enum status common_model_path(const struct common_options *c, const char **path, struct err *e);
-
-/* Of common_open's parts, beside those of checkpoint.h: a tokenizer that makes tokens of texts. */
-#define COMMON_TEXTS (CHECKPOINT_TOKENIZER | 1u << 8)
-
-/* checkpoint_open of a path that, should the file be cut short while in use, the message names. */
-enum status common_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
-
-/* Whether two checkpoints, both with a model, have the same tokens, those of the second as far as
- * it names them: if not, `failure`, naming its path and the first difference. */
-enum status common_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
-                               const char *path, enum status failure, struct err *e);
-
-/* The shape of the checkpoint at `path`, which its messages name. */
-enum status common_config(const char *path, const struct checkpoint *c, struct config *config,
-                          struct err *e);
+/* What a cache can be stored as, NULL after the last; as an enum storage; and the option that makes
+ * a cache of this type smaller, "" for the smallest. */
+extern const char *const kv_type_names[];
+extern const enum storage kv_type_storage[];
+extern const char *const kv_type_advice[];
 
 /* One line about the run on standard error, "decode: " before it; nothing with -q. Names from files
  * may be in it: control characters become '?'. */
@@ -66,9 +124,6 @@ void say(const struct common_options *c, const char *format, ...)
 
 /* The same, with -v only. */
 #define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
-
-/* Whether to say that so many bytes will be taken: with -v, and always beyond 1 GiB. */
-bool says_memory(const struct common_options *c, uint64_t bytes);
 
 /* Shows a line in place of the one before, on standard error, which is a terminal. */
 void notice_show(const char *format, ...) __attribute__((format(printf, 1, 2)));

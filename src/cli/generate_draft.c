@@ -84,16 +84,16 @@ static const struct model *model_of(const struct generate_draft *d)
     return d->own ? d->own : d->other.model;
 }
 
-static enum status open_model(struct generate_draft *d, struct runtime *r, struct err *e)
+static enum status open_model(struct generate_draft *d, struct job *r, struct err *e)
 {
     const struct model *model = r->checkpoint.model;
     enum status s = STATUS_OK;
     switch (d->source) {
     case DRAFT_FILE:
-        TRY(common_open(d->path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &d->other, e));
-        return common_same_tokens(&r->checkpoint, &d->other, d->path, STATUS_USAGE, e);
+        TRY(job_open(d->path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &d->other, e));
+        return job_same_tokens(&r->checkpoint, &d->other, d->path, STATUS_USAGE, e);
     case DRAFT_PACKED:
-        TRY(runtime_start_threads(r, e));
+        TRY(job_start_threads(r, e));
         s = derived_create_packed(model, d->storage, r->pool, &d->own, e);
         break;
     case DRAFT_CUT:
@@ -108,11 +108,11 @@ static enum status open_model(struct generate_draft *d, struct runtime *r, struc
 }
 
 /* The session is the texts' but for what the draft's model has no room for. */
-static struct session_params session_of(const struct generate_draft *d, const struct runtime *r,
+static struct session_params session_of(const struct generate_draft *d, const struct job *r,
                                         const struct session_wanted *w)
 {
     const int n_ctx = model_of(d)->config.n_ctx;
-    struct session_params p = runtime_session_params(r);
+    struct session_params p = job_session_params(r);
     p.block = 0;
     p.n_sequences = w->n_sequences;
     p.n_ctx = w->n_ctx < n_ctx ? w->n_ctx : n_ctx;
@@ -122,15 +122,14 @@ static struct session_params session_of(const struct generate_draft *d, const st
     return p;
 }
 
-static void set_sizes(struct generate_draft *d, const struct runtime *r,
-                      const struct session_wanted *w)
+static void set_sizes(struct generate_draft *d, const struct job *r, const struct session_wanted *w)
 {
     d->drafter.n_slots = w->n_sequences > 0 ? w->n_sequences : 1;
     d->drafter.n_vocab = r->checkpoint.model->config.n_vocab;
     d->drafter.cap = w->n_ctx;
 }
 
-enum status draft_open(struct generate_draft *d, struct runtime *r, struct session_wanted *w,
+enum status draft_open(struct generate_draft *d, struct job *r, struct session_wanted *w,
                        struct err *e)
 {
     struct session_memory memory = {.kv_bytes = 0};
@@ -154,10 +153,10 @@ enum status draft_open(struct generate_draft *d, struct runtime *r, struct sessi
 
 /* --- the drafter ----------------------------------------------------------------------------- */
 
-static void say_draft(const struct generate_draft *d, const struct runtime *r,
+static void say_draft(const struct generate_draft *d, const struct job *r,
                       const struct session_params *params, const struct session_memory *plan)
 {
-    if (!says_memory(r->common, plan->kv_bytes))
+    if (!r->common->verbose && plan->kv_bytes <= (uint64_t)1 << 30)
         return;
     char sequences[40] = "";
     if (params->n_sequences > 1)
@@ -168,7 +167,7 @@ static void say_draft(const struct generate_draft *d, const struct runtime *r,
         figure_bytes((double)plan->scratch_bytes).text);
 }
 
-static enum status start_session(struct generate_draft *d, const struct runtime *r,
+static enum status start_session(struct generate_draft *d, const struct job *r,
                                  const struct session_wanted *w, struct err *e)
 {
     struct session_memory plan;
@@ -184,7 +183,7 @@ static enum status start_session(struct generate_draft *d, const struct runtime 
     return STATUS_OK;
 }
 
-enum status draft_start(struct generate_draft *d, const struct runtime *r,
+enum status draft_start(struct generate_draft *d, const struct job *r,
                         const struct session_wanted *w, struct schedule *s, struct err *e)
 {
     if (d->source == DRAFT_NONE)

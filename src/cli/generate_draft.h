@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "cli/runtime.h"
+#include "cli/job.h"
 #include "engine/draft.h"
 #include "engine/schedule.h"
 
@@ -35,12 +35,12 @@ enum status draft_parse(const struct draft_options *o, struct generate_draft *d,
 /* Opens or makes its model, once the runtime has its own, and adds the bytes that it takes for each
  * sequence. Fails as the opening does; STATUS_USAGE for another vocabulary or a model that cannot
  * be made. */
-enum status draft_open(struct generate_draft *d, struct runtime *r, struct session_wanted *w,
+enum status draft_open(struct generate_draft *d, struct job *r, struct session_wanted *w,
                        struct err *e);
 
 /* Makes the drafter of a schedule whose other members are set, after runtime_start; nothing without
  * --draft. */
-enum status draft_start(struct generate_draft *d, const struct runtime *r,
+enum status draft_start(struct generate_draft *d, const struct job *r,
                         const struct session_wanted *w, struct schedule *s, struct err *e);
 
 void draft_close(struct generate_draft *d); /* legal on a zeroed struct and twice */

@@ -68,12 +68,12 @@ static void report_decoding(struct schedule *s)
 
 /* All that is the same for one text and many. A step makes a token for each of its texts, and more
  * where they were drafted. */
-static void report_schedule(struct schedule *s, const struct runtime *r, uint64_t seed, bool json)
+static void report_schedule(struct schedule *s, const struct job *r, uint64_t seed, bool json)
 {
     const struct schedule_times *t = &s->times;
     if (t->first_token_at)
         notice_summary("first token  %s after start",
-                       figure_duration(t->first_token_at - r->inv->start_ns).text);
+                       figure_duration(t->first_token_at - r->start_ns).text);
     report_decoding(s);
     if (t->n_shifts > 0)
         notice_summary("shifts       %" PRIu64 ", %" PRIu64 " tokens fed again", t->n_shifts,
@@ -85,7 +85,7 @@ static void report_schedule(struct schedule *s, const struct runtime *r, uint64_
     draft_report(s, json);
 }
 
-void generate_report(struct generation *g, const struct runtime *r, uint64_t seed)
+void generate_report(struct generation *g, const struct job *r, uint64_t seed)
 {
     if (g->out->failed) /* and program_run says why, if that is to be said */
         return;
@@ -95,7 +95,7 @@ void generate_report(struct generation *g, const struct runtime *r, uint64_t see
     report_schedule(&g->schedule, r, seed, g->records);
 }
 
-void generate_many_report(struct generation_many *g, const struct runtime *r, uint64_t seed)
+void generate_many_report(struct generation_many *g, const struct job *r, uint64_t seed)
 {
     char done[128], cut[32] = "";
     if (g->out->failed)

@@ -17,7 +17,7 @@ const struct option state_options[] = {
                "go on with the text that was saved there by the same checkpoint, cache included; a "
                "prompt is added to it; without --seed its random numbers go on, too"),
     OPT_STRING("save-state", save, "FILE", "save the text and its cache at the end",
-               .writes = true),
+               .writes = WRITES_FILE),
     OPT_END,
 };
 

@@ -5,9 +5,9 @@
 #define DECODE_CLI_GENERATE_STATE_H
 
 #include "cli/generate.h"
+#include "cli/job.h"
 #include "cli/options.h"
 #include "cli/paths.h"
-#include "cli/runtime.h"
 
 /* How a text goes on. */
 struct state_options {
@@ -18,7 +18,7 @@ extern const struct option state_options[];
 
 /* The text of slot 0 of a generation, which has been created. */
 struct generate_state {
-    const struct runtime *runtime; /* borrowed, as is the next */
+    const struct job *runtime; /* borrowed, as is the next */
     struct generation *generation;
     const struct option_spec *spec; /* of the command, and its values: no text is saved over what */
     const void *values;             /* they say is read */

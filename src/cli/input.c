@@ -25,24 +25,6 @@
 /* A sender that is slower than this may be none. */
 #define PATIENCE_MS 1000
 
-#define VALUES struct input_options
-const struct option input_options[] = {
-    OPT_STRING("prompt", prompt, "TEXT", "the text", .letter = 'p',
-               .excludes = "file|tokens|decode|prompts"),
-    OPT_STRING("file", file, "FILE", "read the text from a file; - is standard input",
-               .letter = 'f', .excludes = "tokens|decode|prompts", .reads = "the text"),
-    OPT_END,
-};
-
-enum status input_or_ids(const struct input_options *in, const char *ids, const char *purpose,
-                         struct err *e)
-{
-    if (!ids && !in->prompt && !in->file)
-        return err_set(e, STATUS_USAGE, "there is nothing to %s; expected -p, -f or --tokens",
-                       purpose);
-    return STATUS_OK;
-}
-
 /* Whether standard input has something, or may yet have. */
 static bool is_piped(void)
 {
@@ -53,15 +35,14 @@ static bool is_piped(void)
            (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size);
 }
 
-struct input_options input_or_piped(const struct input_options *in, const char *instead,
-                                    const struct common_options *c)
+void input_take_piped(struct common_options *o)
 {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-    if (in->prompt || in->file || instead || !is_piped())
-        return *in;
+    if (o->prompt || o->file || o->ids || !is_piped())
+        return;
     if (poll(&p, 1, PATIENCE_MS) == 0)
-        say(c, "waiting for the text on standard input; -p gives it on the command line");
-    return (struct input_options){.file = "-"};
+        say(o, "waiting for the text on standard input; -p gives it on the command line");
+    o->file = "-";
 }
 
 /* Bytes that no text has: of control characters but for those that lay text out, and of what is no
@@ -78,41 +59,30 @@ static size_t count_odd(struct text text)
     return odd;
 }
 
-enum status input_check_text(const struct common_options *c, const char *path, struct text text,
-                             struct err *e)
+enum status input_check_text(const char *path, struct text text, struct err *e)
 {
     if (text.len > JUDGED_MAX) /* and whole characters only */
         text.len = JUDGED_MAX - utf8_cut_short((struct text){text.data, JUDGED_MAX});
     const double share = (double)count_odd(text) / (double)text.len;
-    if (c->binary || text.len < JUDGED_MIN || share <= ODD_SHARE)
+    if (strcmp(path, "-") == 0 || text.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
     return err_set(e, STATUS_USAGE,
                    "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
-                   "characters or no UTF-8; --binary takes it as it is",
-                   strcmp(path, "-") == 0 ? "standard input" : path, 100 * share, text.len);
+                   "characters or no UTF-8; from standard input (-) it is taken as it is",
+                   path, 100 * share, text.len);
 }
 
-static enum status read_text_file(const char *path, const struct common_options *c, char **text,
-                                  size_t *len, struct err *e)
+enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e)
 {
-    TRY(file_read_all(path, INPUT_MAX, text, len, e));
-    const enum status s = input_check_text(c, path, (struct text){*text, *len}, e);
-    if (s != STATUS_OK)
-        free(*text);
-    return s;
-}
-
-enum status input_read(const struct input_options *in, const struct common_options *c, char **text,
-                       size_t *len, struct err *e)
-{
-    *text = NULL;
-    if (in->file)
-        return read_text_file(in->file, c, text, len, e);
-    *len = in->prompt ? strlen(in->prompt) : 0;
+    if (o->file) {
+        TRY(file_read_all(o->file, INPUT_MAX, text, len, e));
+        return input_check_text(o->file, (struct text){*text, *len}, e);
+    }
+    *len = o->prompt ? strlen(o->prompt) : 0;
     *text = malloc(*len + 1);
     if (!*text)
         return err_no_memory(e, "the text", *len + 1);
-    memcpy(*text, in->prompt ? in->prompt : "", *len + 1);
+    memcpy(*text, o->prompt ? o->prompt : "", *len + 1);
     return STATUS_OK;
 }
 

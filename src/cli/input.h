@@ -10,49 +10,23 @@
 
 #include "base/status.h"
 #include "cli/common.h"
-#include "cli/options.h"
 #include "text/tokenizer.h"
 
-/* Where the text comes from: one of them, or neither. */
-struct input_options {
-    const char *prompt; /* -p */
-    const char *file;   /* -f */
-};
-extern const struct option input_options[];
-
 /*
- * The options, and where they give no text, nor `instead` (NULL: not given) takes its place, the
- * file "-" if somebody sends one: standard input is a pipe, a socket or a file that has something.
- * A terminal and /dev/null are nobody; a pipe that ends with nothing is an empty text. Says that it
- * waits if it has to wait for long.
+ * Where no text is given, nor --tokens take its place: --file becomes "-" if somebody sends one:
+ * standard input is a pipe, a socket or a file that has something. A terminal and /dev/null are
+ * nobody; a pipe that ends with nothing is an empty text. Says that it waits if it has to wait for
+ * long.
  */
-struct input_options input_or_piped(const struct input_options *in, const char *instead,
-                                    const struct common_options *c);
+void input_take_piped(struct common_options *o);
 
-/* STATUS_USAGE for what is mostly no text, with what was found, unless --binary takes it. `path`
- * is where it is from. Short texts are not judged: half a character is one, too. */
-enum status input_check_text(const struct common_options *c, const char *path, struct text text,
-                             struct err *e);
-
-/* Of commands that read texts. */
-#define OPT_BINARY                                                                                 \
-    OPT_FLAG("binary", common.binary, "take a file for a text that is mostly none: not UTF-8")
-
-/* Of --tokens, which some commands take instead. */
-#define OPT_IDS                                                                                    \
-    OPT_STRING("tokens", tokens, "IDS",                                                            \
-               "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \
-               "token")
-
-/* STATUS_USAGE unless either a text or the `ids` of --tokens are given: else there is nothing to
- * `purpose` ("score"). */
-enum status input_or_ids(const struct input_options *in, const char *ids, const char *purpose,
-                         struct err *e);
+/* STATUS_USAGE for what is mostly no text, with what was found; `path` is where it is from, "-" is
+ * taken as it is. Short texts are not judged: half a character is one, too. */
+enum status input_check_text(const char *path, struct text text, struct err *e);
 
 /* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
  * file_read_all and input_check_text. */
-enum status input_read(const struct input_options *in, const struct common_options *c, char **text,
-                       size_t *len, struct err *e);
+enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e);
 
 /* file_read_all while signals are deferred: a text from standard input or a pipe may be long in
  * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */
@@ -61,10 +35,6 @@ enum status input_await(const char *path, size_t max, char **text, size_t *len, 
 /* Of --range: the share A:B of `text`, its bytes from floor(A * len) up to floor(B * len), so that
  * ranges that meet leave nothing out and share nothing. NULL is all. STATUS_USAGE. */
 enum status input_cut(const char *range, struct text *text, struct err *e);
-#define OPT_RANGE                                                                                  \
-    OPT_STRING("range", range, "A:B",                                                              \
-               "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",             \
-               .otherwise = "0:1, all")
 
 /* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
  * which `option` needs. */

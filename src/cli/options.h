@@ -38,6 +38,13 @@ struct option_strings {
     int n;
 };
 
+/* Whether the value is the path of what is written. */
+enum option_writes {
+    WRITES_NOTHING,
+    WRITES_FILE,  /* whole, from its begin: job_run finds out before the work whether it can be */
+    WRITES_OTHER, /* a folder, or a file that grows */
+};
+
 struct option {
     enum option_kind kind;
     const char *name;      /* long name without dashes; unique in the command */
@@ -54,7 +61,7 @@ struct option {
                                    several, "a|b", of which one is enough */
     const char *excludes;       /* likewise those beside which it says nothing */
     const char *reads; /* of the path of what is read, what that is: "the text"; else NULL */
-    bool writes;       /* the path of what is written */
+    enum option_writes writes;
 };
 
 /*
@@ -89,13 +96,14 @@ struct option_group {
     const char *title;            /* NULL ends the list of groups */
     const struct option *options; /* ends with OPT_END */
     size_t base;                  /* where in the values struct the rows' offsets count from */
+    bool everywhere;              /* the same in every command, whose help leaves it out */
 };
 
 /* A command's options; what is not filled in ends the lists, so the last of each stays empty.
  * Arguments without a dash go to the positionals in order: each OPTION_STRING takes one, an
  * OPTION_STRINGS all that are left. */
 struct option_spec {
-    struct option_group groups[10];
+    struct option_group groups[12];
     struct option positionals[3];
 };
 
@@ -112,7 +120,8 @@ enum status options_parse(const struct option_spec *spec, int argc, char **argv,
 /* Frees what OPTION_STRINGS rows and positionals of many arguments own. */
 void options_free(const struct option_spec *spec, void *values);
 
-/* Prints the help of all groups, aligned and wrapped, with defaults and ranges. */
+/* Prints the help of all groups but those that are everywhere, aligned and wrapped, with defaults
+ * and ranges. */
 void options_help(const struct option_spec *spec, struct output *out);
 
 /* An option's sentence and, in parentheses, default, choices or range, and whether it may be

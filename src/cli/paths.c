@@ -159,19 +159,31 @@ enum status path_spares(const struct option_spec *spec, const void *values, cons
     return spare_values(&(struct visitor){NULL, option, path, e}, spec, values);
 }
 
+/* The path that option `o` of group `g` names; NULL: none. */
+static const char *path_at(const struct option_group *g, const struct option *o, const void *values)
+{
+    return *(const char *const *)(const void *)((const char *)values + g->base + o->offset);
+}
+
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e)
 {
     for (const struct option_group *g = spec->groups; g->title; g++)
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            if (!o->writes)
-                continue;
-            const char *path =
-                *(const char *const *)(const void *)((const char *)values + g->base + o->offset);
             char option[32];
             snprintf(option, sizeof option, "--%s", o->name);
+            const char *path = o->writes ? path_at(g, o, values) : NULL;
             if (path)
                 TRY(spare_values(&(struct visitor){o, option, path, e}, spec, values));
         }
+    return STATUS_OK;
+}
+
+enum status paths_writable(const struct option_spec *spec, const void *values, struct err *e)
+{
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
+            if (o->writes == WRITES_FILE)
+                TRY(path_writable(path_at(g, o, values), e));
     return STATUS_OK;
 }
 

@@ -28,8 +28,12 @@ enum status path_spares(const struct option_spec *spec, const void *values, cons
 /* The file that -o names: STATUS_USAGE if none is, or if it exists and `force` is not given. */
 enum status path_new(const char *path, bool force, struct err *e);
 
-/* Whether a file can be written there, found out before the work; NULL: none is. While it is found
- * out there is a temporary file: signals should be deferred. The failures of file_writer_open. */
+/* Whether each file that an option of `spec` writes whole can be written, found out before the
+ * work. While it is there are temporary files: signals should be deferred. The failures of
+ * file_writer_open. */
+enum status paths_writable(const struct option_spec *spec, const void *values, struct err *e);
+
+/* The same of one path; NULL: none. */
 enum status path_writable(const char *path, struct err *e);
 
 #endif

@@ -9,10 +9,8 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/output.h"
-#include "cli/command.h"
-#include "cli/common.h"
 #include "cli/descriptor.h"
-#include "cli/runtime.h"
+#include "cli/job.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
@@ -34,7 +32,7 @@ static enum status print_version(struct output *out, struct err *e)
 {
     const struct kernels *chosen;
     const struct common_options quiet = {.quiet = true};
-    TRY(runtime_kernels(&quiet, &chosen, e));
+    TRY(job_choose_kernels(&quiet, &chosen, e));
     output_printf(out, "decode %s\ncompiler           %s\n", DECODE_VERSION, compiler_name());
     output_puts(out, "compiled in       ");
     for (int i = 0; kernels_at(i); i++)
@@ -48,37 +46,41 @@ static enum status print_version(struct output *out, struct err *e)
     return STATUS_OK;
 }
 
-static enum status run_named(int argc, char **argv, struct invocation *inv, struct err *e)
+/* *command is its name, once that is known. */
+static enum status run_named(int argc, char **argv, struct output *out, const char **command,
+                             struct err *e)
 {
+    const uint64_t start_ns = clock_ns();
     const char *name = argv[0];
     const struct command *c;
     if (strcmp(name, "--version") == 0 && argc > 1)
         return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", argv[1]);
     if (strcmp(name, "--version") == 0)
-        return print_version(inv->out, e);
+        return print_version(out, e);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = command_help.name;
     TRY(command_named(name, &c, e));
-    inv->command = c->name;
-    return command_run(c, argc - 1, argv + 1, inv, e);
+    *command = c->name;
+    return job_run(c, argc - 1, argv + 1, out, start_ns, e);
 }
 
-static void print_error(const struct invocation *inv, enum status s, const struct err *e)
+/* `command` is NULL where none is known. */
+static void print_error(const char *command, enum status s, const struct err *e)
 {
-    const char *command = inv->command ? inv->command : "";
+    const char *name = command ? command : "";
     char line[sizeof e->text + 128];
     const int len =
-        snprintf(line, sizeof line, "decode: %s%s%s", command, inv->command ? ": " : "", e->text);
+        snprintf(line, sizeof line, "decode: %s%s%s", name, command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
         snprintf(line + len, sizeof line - (size_t)len, " (see 'decode help%s%s')",
-                 inv->command ? " " : "", command);
+                 command ? " " : "", name);
     notice_put(line, NOTICE_INDENT);
 }
 
 int program_run(int argc, char **argv)
 {
     struct descriptor out;
-    struct invocation inv = {.out = &out.out, .start_ns = clock_ns()};
+    const char *command = NULL;
     struct err e = {""};
     fill_standard_descriptors();
     signals_install();
@@ -90,15 +92,15 @@ int program_run(int argc, char **argv)
     }
     descriptor_init(&out, STDOUT_FILENO);
     terminal_describe(&out.out);
-    enum status s = run_named(argc - 1, argv + 1, &inv, &e);
+    enum status s = run_named(argc - 1, argv + 1, &out.out, &command, &e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
-        print_error(&inv, s, &e);
+        print_error(command, s, &e);
     struct err lost = {""};
     const enum status closed = descriptor_close(&out, &lost);
     if (closed == STATUS_OK || (s != STATUS_OK && s != STATUS_INTERRUPTED))
         return s;
     if (!descriptor_is_unread(&out))
-        print_error(&inv, closed, &lost);
+        print_error(command, closed, &lost);
     else if (!signals_interrupted())
         signals_end_by_pipe();
     return descriptor_is_unread(&out) ? STATUS_INTERRUPTED : closed;

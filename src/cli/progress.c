@@ -35,6 +35,7 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
     struct progress *p = arg;
     const uint64_t now = clock_ns();
     p->done = done;
+    p->all = all;
     if (done == 0 || !is_due(p, now))
         return;
     const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
@@ -68,6 +69,7 @@ void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double
 {
     const uint64_t now = clock_ns();
     p->done = done;
+    p->all = all;
     if (share <= 0 || !is_due(p, now))
         return;
     const double left = (double)(now - p->started_ns) * (1 - share) / share;

@@ -10,9 +10,9 @@
 #include "cli/common.h"
 
 struct progress {
-    const char *unit; /* of what is counted; NULL: bytes */
-    uint64_t done;    /* as last told */
-    bool terminal;    /* something is shown: it is one, and -q is not given */
+    const char *unit;   /* of what is counted; NULL: bytes */
+    uint64_t done, all; /* as last told; 0 of 0: nothing yet */
+    bool terminal;      /* something is shown: it is one, and -q is not given */
     uint64_t started_ns, shown_ns;
 };
 

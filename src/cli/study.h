@@ -5,17 +5,15 @@
 #define DECODE_CLI_STUDY_H
 
 #include "base/output.h"
-#include "cli/common.h"
-#include "cli/progress.h"
+#include "cli/job.h"
 #include "cli/train_shape.h"
 #include "study/study.h"
 #include "train/train.h"
 
 struct study_options {
     struct common_options common; /* its positional is TEXT, its model stays NULL */
-    const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot,
-        *threads, *columns;
-    int n_seeds, format;
+    const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot;
+    int n_seeds;
     struct option_u64 first_seed;
     bool teacher;
     struct train_shape shape;
@@ -35,9 +33,9 @@ struct study_job {
     struct text text;    /* malloc'd */
     int lock;            /* of study_lock_open; -1: none yet */
 
+    struct job *job;
+
     /* Of study_run. */
-    const struct kernels *kernels;
-    struct pool *pool;
     struct progress progress;
     const struct study_cell *current; /* the cell that is made */
     int n_done, n_all;

@@ -35,10 +35,10 @@ enum status study_check_columns(const struct study_options *o, struct err *e)
 {
     const struct table tables[] = {{.fields = study_fields, .n = STUDY_N_FIELDS},
                                    {.fields = mean_fields, .n = N_MEAN_FIELDS}};
-    if (o->columns && o->format == TABLE_JSON)
+    if (o->common.columns && o->common.format == TABLE_JSON)
         return err_set(e, STATUS_USAGE,
                        "--columns is for tables; expected none with --format json");
-    return columns_check(o->columns, (enum table_format)o->format, tables, 2, e);
+    return columns_check(o->common.columns, (enum table_format)o->common.format, tables, 2, e);
 }
 
 /* One line of the means' table: K/V heads, method and teacher. */
@@ -134,18 +134,18 @@ static void print_json(const struct table *tables, struct output *out)
 static enum status print_tables(const struct study_options *o, const struct table *tables,
                                 struct output *out, struct err *e)
 {
-    const enum table_format format = (enum table_format)o->format;
+    const enum table_format format = (enum table_format)o->common.format;
     bool first = true;
     for (const struct table *t = tables; t < tables + 2; t++) {
         struct columns chosen;
-        columns_choose(o->columns, format, t->fields, t->n, &chosen);
+        columns_choose(o->common.columns, format, t->fields, t->n, &chosen);
         if (chosen.n == 0)
             continue;
         output_puts(out, first || format == TABLE_JSONL ? "" : "\n");
         first = false;
-        if (t > tables && table_is_for_people(format) && !o->columns)
+        if (t > tables && table_is_for_people(format) && !o->common.columns)
             return print_matrix(t->rows, t->n_rows, format, out, e);
-        TRY(table_print(t, o->columns, format, out, e));
+        TRY(table_print(t, o->common.columns, format, out, e));
     }
     return STATUS_OK;
 }
@@ -214,7 +214,7 @@ enum status study_report(const struct study_job *job, struct output *out, struct
         {study_fields, STUDY_N_FIELDS, cells, n_cells, sizeof *cells, NULL, NULL},
         {mean_fields, N_MEAN_FIELDS, means, n_means, sizeof *means, NULL, NULL}};
     enum status s = STATUS_OK;
-    if (o->format == TABLE_JSON)
+    if (o->common.format == TABLE_JSON)
         print_json(tables, out);
     else
         s = print_tables(o, tables, out, e);

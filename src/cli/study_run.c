@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "base/figures.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/runtime.h"
 #include "cli/signals.h"
 #include "cli/study.h"
 #include "cli/train_steps.h"
@@ -109,10 +109,9 @@ static void show_training(const struct study_options *o, const struct train_spec
                           const struct train_shape *shape)
 {
     say_verbose(
-        &o->common,
-        "train%s -q%s%s%s --steps %d%s%s --seed %" PRIu64 " --eval-every -1%s%s%s%s%s%s",
-        shown("", o->common.positional).text, o->common.binary ? " --binary" : "",
-        shown(" --threads", o->threads).text, shown(" --output", spec->out).text, spec->n_steps,
+        &o->common, "train%s -q%s%s --steps %d%s%s --seed %" PRIu64 " --eval-every -1%s%s%s%s%s%s",
+        shown("", o->common.positional).text, shown(" --threads", o->common.threads).text,
+        shown(" --output", spec->out).text, spec->n_steps,
         study_given(train_step_options + 1, spec).text, /* all but --steps, the first */
         study_given(train_held_out_options, spec).text, spec->seed,
         shown(" --from", spec->from_path).text, study_given(train_size_options, shape).text,
@@ -178,8 +177,8 @@ static enum status train_cell(struct study_job *job, const struct study_cell *ce
     spec.keep_last = spec.seed_given = true;
     spec.resume = is_there(state.text);
     spec.seed = cell->seed;
-    spec.kernels = job->kernels;
-    spec.pool = job->pool;
+    spec.kernels = job->job->kernels;
+    spec.pool = job->job->pool;
     spec.stop = progress_stop;
     spec.event = hear;
     spec.arg = job;
@@ -214,10 +213,9 @@ static enum status convert_cell(struct study_job *job, const struct study_cell *
         .method = is_latent ? CONVERT_FIT : (int)cell->method - STUDY_MEAN,
         .calib = is_latent || cell->method == STUDY_FIT ? calib.text : NULL,
         .calib_tokens = VARIANT_CALIB_TOKENS};
-    say_verbose(&o->common, "convert%s -q%s%s%s%s%s%s%s%s", shown("", origin.text).text,
-                o->common.binary ? " --binary" : "", shown(" --threads", o->threads).text,
-                shown(" --output", whole).text, shown(" --kv-heads", v.kv_heads).text,
-                shown(" --latent", v.latent).text,
+    say_verbose(&o->common, "convert%s -q%s%s%s%s%s%s%s", shown("", origin.text).text,
+                shown(" --threads", o->common.threads).text, shown(" --output", whole).text,
+                shown(" --kv-heads", v.kv_heads).text, shown(" --latent", v.latent).text,
                 shown(" --method", is_latent ? NULL : cell->method_name).text,
                 shown(" --calib", v.calib).text,
                 shown(" --seed", cell->method == STUDY_RANDOM ? seed : NULL).text);
@@ -228,11 +226,11 @@ static enum status convert_cell(struct study_job *job, const struct study_cell *
     const struct variant_source source = {.common = &job->quiet,
                                           .path = origin.text,
                                           .checkpoint = &checkpoint,
-                                          .kernels = job->kernels,
-                                          .pool = job->pool,
+                                          .kernels = job->job->kernels,
+                                          .pool = job->job->pool,
                                           .seed = cell->seed};
     TRY(path_writable(whole, e));
-    TRY(common_open(origin.text, 0, &checkpoint, e));
+    TRY(job_open(origin.text, 0, &checkpoint, e));
     enum status s = variant_check_types(checkpoint.gguf, origin.text, e);
     if (s == STATUS_OK)
         s = variant_convert(&v, &source, &spec, &converted, e);
@@ -255,8 +253,8 @@ static enum status measure_cell(struct study_job *job, struct study_cell *cell, 
     const struct study_options *o = job->options;
     const size_t cut = train_part(o->steps.val_fraction, job->text.len);
     const struct text held_out = {job->text.data + cut, job->text.len - cut};
-    say_verbose(&o->common, "eval%s -q%s%s%s --range %s:1 --format jsonl", shown("", whole).text,
-                o->common.binary ? " --binary" : "", shown(" --threads", o->threads).text,
+    say_verbose(&o->common, "eval%s -q%s%s --range %s:1 --format jsonl", shown("", whole).text,
+                shown(" --threads", o->common.threads).text,
                 shown(" --text", o->common.positional).text,
                 number_shown(1 - o->steps.val_fraction).text);
 
@@ -264,13 +262,13 @@ static enum status measure_cell(struct study_job *job, struct study_cell *cell, 
     struct eval_result result;
     int32_t *tokens = NULL;
     size_t n;
-    TRY(common_open(whole, CHECKPOINT_MODEL | COMMON_TEXTS, &c, e));
+    TRY(job_open(whole, CHECKPOINT_MODEL | JOB_TOKENIZES, &c, e));
     enum status s =
         tokens_of_text(c.tokenizer, held_out, tokenizer_adds_bos(c.tokenizer), &tokens, &n, e);
     if (s == STATUS_OK) {
         const struct eval_spec spec = {.model = c.model,
-                                       .params = {.kernels = job->kernels},
-                                       .pool = job->pool,
+                                       .params = {.kernels = job->job->kernels},
+                                       .pool = job->job->pool,
                                        .tokens = tokens,
                                        .n_tokens = n,
                                        .tokenizer = c.tokenizer,
@@ -388,13 +386,12 @@ enum status study_run(struct study_job *job, struct err *e)
     job->n_all = want_cells(job);
     if (job->n_all == 0)
         return STATUS_OK;
-    TRY(runtime_workers(&job->quiet, o->threads, &job->kernels, &job->pool, e));
+    TRY(job_start_threads(job->job, e));
     job->progress = progress_start(&o->common, "cells");
     enum status s = STATUS_OK;
     for (struct study_cell *cell = cells; cell < end && s == STATUS_OK; cell++)
         if (cell->wanted)
             s = make_cell(job, cell, e);
-    pool_free(job->pool);
     if (s == STATUS_INTERRUPTED)
         say(&o->common, "interrupted; %d of %d cells are done; the same command goes on",
             job->n_done, job->n_all);

@@ -6,8 +6,7 @@
 
 #include <stdio.h>
 
-#include "cli/command.h"
-#include "cli/runtime.h"
+#include "cli/job.h"
 #include "train/train.h"
 
 struct train_report {

@@ -2,7 +2,7 @@
 
 #include <limits.h>
 
-#include "cli/common.h"
+#include "cli/job.h"
 #include "cli/signals.h"
 
 #define DEFAULT_LR    1e-3
@@ -65,8 +65,8 @@ static enum status open_origin(struct train_spec *spec, const struct train_shape
                        "--%s and --from are both given: the checkpoint has its own shape and "
                        "vocabulary (decode convert changes its K/V heads)",
                        given);
-    TRY(common_open(spec->from_path, COMMON_TEXTS, from, e));
-    TRY(common_config(spec->from_path, from, &spec->shape, e));
+    TRY(job_open(spec->from_path, JOB_TOKENIZES, from, e));
+    TRY(job_config(spec->from_path, from, &spec->shape, e));
     spec->from = from->gguf;
     if (!shape->n_ctx && spec->shape.n_ctx < spec->length)
         spec->length = spec->shape.n_ctx;
@@ -93,7 +93,7 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
         return STATUS_OK;
     if (spec->teacher_share == 0)
         spec->teacher_share = DEFAULT_SHARE;
-    TRY(common_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
+    TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
     spec->teacher = teacher->gguf;
     if (further) /* from here on it may be either */
         signals_mapping(NULL);

@@ -13,53 +13,6 @@
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
 
-/* What a macro stands for, as a string. */
-#define TEXT(x)    #x
-#define TEXT_OF(x) TEXT(x)
-
-#define VALUES struct variant_options
-
-static const char *const groupings[] = {"auto", "adjacent", "cluster", NULL};
-/* auto, then those of enum convert_refit */
-static const char *const refits[] = {"auto", "none", "wo", "all", "block", NULL};
-
-#define ANY_VARIANT "kv-heads|latent|cache-bytes"
-
-const struct option variant_options[] = {
-    OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
-               "convert to G K/V heads, a divisor of the query heads and fewer than there are; or "
-               "to these, layer by layer"),
-    OPT_STRING("latent", latent, "R|R,R,...",
-               "convert to a latent cache instead: one vector of R numbers a position, which all "
-               "heads share as key and value, in every layer or layer by layer; needs --calib"),
-    OPT_STRING("cache-bytes", cache_bytes, "B",
-               "the same, with the ranks that do best for at most B bytes a token (f32)"),
-    OPT_CHOICE(
-        "method", method, "METHOD", convert_methods,
-        "what the heads of a group come to share: their mean, the first, random numbers (the "
-        "GQA paper's), the mean after alignment, or the best fit",
-        .fallback = "fit", .needs = "kv-heads"),
-    OPT_STRING("calib", calib, "TEXT",
-               "a file of text to calibrate on; without it the weights alone decide",
-               .needs = ANY_VARIANT, .reads = "the text of --calib"),
-    OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
-            "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
-            "over the text",
-            .fallback = TEXT_OF(VARIANT_CALIB_TOKENS), .needs = "calib"),
-    OPT_CHOICE("group", grouping, "HOW", groupings,
-               "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
-               "procrustes, but with ALiBi, whose slopes keep heads in their places",
-               .fallback = "auto", .needs = "kv-heads"),
-    OPT_CHOICE(
-        "refit", refit, "WHAT", refits,
-        "what is fitted to the calibration text beyond the shared heads: nothing, the output "
-        "matrix, also values, inputs and the feed-forward part, or also queries and keys "
-        "by gradients (minutes for large models); auto: all for fit, wo for latent caches, none "
-        "for the others",
-        .fallback = "auto", .needs = ANY_VARIANT),
-    OPT_END,
-};
-
 /* --- the specification ----------------------------------------------------------------------- */
 
 /* The numbers of the layers, and whether each has one of its own. */
@@ -225,7 +178,7 @@ static enum status read_calibration(const struct variant_options *o,
     size_t len;
     TRY(input_needs_tokenizer(t, source->path, "--calib", e));
     TRY(input_await(o->calib, CALIB_MAX, &text, &len, e));
-    enum status s = input_check_text(source->common, o->calib, (struct text){text, len}, e);
+    enum status s = input_check_text(o->calib, (struct text){text, len}, e);
     if (s == STATUS_OK)
         s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
     free(text);
@@ -237,7 +190,8 @@ static enum status read_calibration(const struct variant_options *o,
         return err_set(e, STATUS_USAGE,
                        "--calib: expected at least %d tokens in '%.200s', found %zu",
                        CONVERT_MIN_TOKENS, o->calib, *n);
-    *n = spread_windows(*tokens, *n, (size_t)o->calib_tokens, c->n_ctx);
+    const size_t wanted = (size_t)(o->calib_tokens ? o->calib_tokens : VARIANT_CALIB_TOKENS);
+    *n = spread_windows(*tokens, *n, wanted, c->n_ctx);
     if (*n < (size_t)c->d_model)
         say(source->common,
             "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
@@ -283,13 +237,22 @@ struct spec_arrays {
     int32_t *tokens;
 };
 
+static enum status read_config(const struct variant_source *source, struct config *config,
+                               struct err *e)
+{
+    const enum status s = config_read(source->checkpoint->gguf, config, e);
+    if (s != STATUS_OK)
+        err_prefix(e, source->path);
+    return s;
+}
+
 static enum status prepare_and_convert(const struct variant_options *o,
                                        const struct variant_source *source,
                                        struct convert_spec *spec, struct spec_arrays *arrays,
                                        struct convert *out, struct err *e)
 {
     struct config config;
-    TRY(common_config(source->path, source->checkpoint, &config, e));
+    TRY(read_config(source, &config, e));
     *spec = conversion_of(o, source, &config);
     TRY(read_variant(o, &config, &arrays->numbers, spec, e));
     if (o->calib)
@@ -345,7 +308,7 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
     struct variant_file f;
     int heads;
     TRY(check_variant(o, e));
-    TRY(common_config(source->path, source->checkpoint, &config, e));
+    TRY(read_config(source, &config, e));
     if (o->kv_heads && parse_heads(o->kv_heads, config.n_heads, &heads) &&
         config.n_kv_heads == heads) {
         const enum status s =

@@ -10,33 +10,10 @@
 
 #include "base/status.h"
 #include "cli/common.h"
-#include "cli/options.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "convert/convert.h"
 #include "model/checkpoint.h"
-
-struct variant_options {
-    /* What is wanted, one of them; NULL: as in the checkpoint. */
-    const char *kv_heads; /* a number, or one a layer */
-    const char *latent;   /* a rank, or one a layer */
-    const char *cache_bytes;
-    int method;             /* an enum convert_method */
-    const char *calib;      /* NULL: none */
-    int calib_tokens;       /* VARIANT_CALIB_TOKENS, if not said otherwise */
-    int grouping;           /* enum variant_grouping */
-    int refit;              /* VARIANT_AUTO, or an enum convert_refit + 1 */
-    struct option_u64 seed; /* of random heads; in no table, for a command that has --seed */
-};
-#define VARIANT_CALIB_TOKENS 65536
-enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
-extern const struct option variant_options[];
-
-/* Whether another variant than the checkpoint's is wanted. */
-static inline bool variant_is_wanted(const struct variant_options *o)
-{
-    return o->kv_heads || o->latent || o->cache_bytes;
-}
 
 /* Where a conversion starts and what it runs on; all borrowed. */
 struct variant_source {

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/command.h"
 #include "cli/descriptor.h"
+#include "cli/job.h"
 #include "gguf/gguf.h"
 #include "show/paragraph.h"
 #include "target.h"
@@ -200,20 +200,13 @@ static void show(const uint8_t *data, size_t size, unsigned way)
 
     static struct descriptor out; /* large */
     descriptor_init(&out, shown.fd);
-    const struct invocation inv = {.command = "info", .out = &out.out};
-    void *values = calloc(1, command_info.values_size);
-    bool help;
     struct err e = {""};
-    require(values != NULL);
-    require(options_parse(&command_info.spec, argc, argv, values, &help, &e) == STATUS_OK);
-    const enum status s = command_info.run(&inv, values, &e);
+    const enum status s = job_run(&command_info, argc, argv, &out.out, 0, &e);
     require(s == STATUS_OK || s == STATUS_BAD_FILE);
     if (s != STATUS_OK)
         require_message(&e);
     require(output_flush(&out.out));
     check_shown(&shown, way % 5 == 2);
-    options_free(&command_info.spec, values);
-    free(values);
     close(in.fd);
     close(shown.fd);
 }

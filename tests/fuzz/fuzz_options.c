@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/command.h"
+#include "cli/job.h"
 #include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"

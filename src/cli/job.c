@@ -1,0 +1,405 @@
+#include "cli/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/figures.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "cli/head_choice.h"
+#include "cli/input.h"
+#include "cli/nearest.h"
+#include "cli/numbers.h"
+#include "cli/paths.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+#include "cli/variant.h"
+#include "exchange/import.h"
+#include "gguf/blocks.h"
+#include "show/paragraph.h"
+
+/* --- the commands ---------------------------------------------------------------------------- */
+
+#define COMMAND_ROW(name) &command_##name,
+static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
+#undef COMMAND_ROW
+
+const struct command *command_at(int index)
+{
+    return commands[index];
+}
+
+enum status command_named(const char *name, const struct command **out, struct err *e)
+{
+    const char *what = name[0] == '-' ? "option" : "command";
+    struct nearest near = {.word = name};
+    for (int i = 0; commands[i]; i++) {
+        if (strcmp(commands[i]->name, name) == 0) {
+            *out = commands[i];
+            return STATUS_OK;
+        }
+        nearest_offer(&near, commands[i]->name);
+    }
+    nearest_offer(&near, "--help");
+    nearest_offer(&near, "--version");
+    if (near.best)
+        return err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what, name,
+                       near.best);
+    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+}
+
+void command_print_help(const struct command *c, struct output *out)
+{
+    struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
+    paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
+    paragraph_end(&p);
+    options_help(&c->spec, out);
+    output_puts(out, "\nAnd of every command: -m, -q, -v, -h; see decode help.\n");
+    if (c->notes) {
+        output_puts(out, "\n");
+        paragraph_reflow(out, c->notes, 0);
+    }
+}
+
+/* --- what is read ---------------------------------------------------------------------------- */
+
+/* The positionals, where -m or --text may take the place of one. */
+static enum status find_inputs(struct job *j, struct err *e)
+{
+    struct common_options *o = j->common;
+    const bool takes_text = j->command->spec.positionals[1].kind != OPTION_END;
+    if (takes_text && o->model && !o->positional_text && !o->file) {
+        o->positional_text = o->positional;
+        o->positional = NULL;
+    }
+    if (o->file && o->positional_text)
+        return err_set(e, STATUS_USAGE,
+                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
+                       o->positional_text, o->file);
+    o->file = o->file ? o->file : o->positional_text;
+    if (o->positional && o->model)
+        return err_set(e, STATUS_USAGE,
+                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                       o->positional, o->model);
+    j->path = o->positional ? o->positional : o->model;
+    return STATUS_OK;
+}
+
+static enum status read_text(struct job *j, struct err *e)
+{
+    struct text nothing = {"", 0};
+    struct common_options *o = j->common;
+    if (j->needs & JOB_PIPED)
+        input_take_piped(o);
+    if (j->command->no_text && !o->prompt && !o->file && !o->ids)
+        return err_set(e, STATUS_USAGE, "%s", j->command->no_text);
+    if (o->ids)
+        j->parts &= ~(unsigned)JOB_TOKENIZES;
+    TRY(input_cut(o->range, &nothing, e)); /* the option is checked before the text is waited for */
+    TRY(input_read(o, &j->text_bytes, &j->text.len, e));
+    j->text.data = j->text_bytes;
+    return input_cut(o->range, &j->text, e);
+}
+
+/* --- threads and kernels --------------------------------------------------------------------- */
+
+/* Never more threads than the process has processors, which would only wait for each other; any
+ * number gives the same results. */
+static enum status choose_threads(struct job *j, struct err *e)
+{
+    const char *flag = j->common->threads;
+    const char *source = flag ? "-t" : "DECODE_THREADS";
+    const char *text = flag ? flag : environment("DECODE_THREADS");
+    const int usable = cpus_usable();
+    int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
+    j->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
+        return err_set(e, STATUS_USAGE,
+                       "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                       POOL_MAX_THREADS, text);
+    j->n_threads = wanted < usable ? wanted : usable;
+    if (j->n_threads < wanted)
+        say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors",
+                    j->n_threads, wanted, source, usable);
+    else
+        say_verbose(j->common, "threads: %d (%s)", j->n_threads,
+                    j->threads_are_auto ? "auto" : source);
+    return STATUS_OK;
+}
+
+enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
+                               struct err *e)
+{
+    const char *name = environment("DECODE_ISA");
+    const enum status s = kernels_choose(name, out, e);
+    if (s == STATUS_OK)
+        say_verbose(c, "instruction set: %s (%s)", (*out)->name,
+                    name ? "DECODE_ISA" : "the fastest here");
+    else if (name)
+        err_prefix(e, "DECODE_ISA");
+    return s;
+}
+
+enum status job_start_threads(struct job *j, struct err *e)
+{
+    if (j->pool)
+        return STATUS_OK;
+    TRY(pool_create(j->n_threads, &j->pool, e));
+    if (pool_n_threads(j->pool) < j->n_threads)
+        say(j->common, "only %d of %d threads could be started; results are the same, but later",
+            pool_n_threads(j->pool), j->n_threads);
+    j->n_threads = pool_n_threads(j->pool);
+    return STATUS_OK;
+}
+
+/* --- checkpoints ----------------------------------------------------------------------------- */
+
+enum status job_map(const char *path, struct file_map *out, struct err *e)
+{
+    bool is_other;
+    struct import *im;
+    const struct import_options options = {.n_ctx = 0};
+    signals_mapping(path);
+    TRY(import_is_for(path, &is_other, e));
+    if (!is_other)
+        return file_map_open(out, path, e);
+    TRY(import_open(path, &options, &im, e));
+    const enum status s = gguf_write_map(import_writer(im), out, e);
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, path);
+    import_close(im);
+    return s;
+}
+
+enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
+{
+    const unsigned texts = JOB_TOKENIZES & ~(unsigned)CHECKPOINT_TOKENIZER;
+    struct file_map file;
+    *c = (struct checkpoint){0};
+    TRY(job_map(path, &file, e));
+    TRY(checkpoint_take(&file, path, parts & ~texts, c, e));
+    const enum status s = parts & texts ? tokenizer_reads_text(c->tokenizer, e) : STATUS_OK;
+    if (s != STATUS_OK) {
+        err_prefix(e, path);
+        checkpoint_close(c);
+    }
+    return s;
+}
+
+static enum status same_texts(const struct tokenizer *mine, const struct tokenizer *other,
+                              const char *path, enum status failure, struct err *e)
+{
+    for (int id = 0; id < tokenizer_n_tokens(mine); id++) {
+        const struct text expected = tokenizer_bytes(mine, id), found = tokenizer_bytes(other, id);
+        if (!text_equal(expected, found))
+            return err_set(e, failure,
+                           "%.200s: another vocabulary than the checkpoint's: token %d is "
+                           "expected to be '%.*s', found '%.*s'",
+                           path, id, text_width(expected), expected.data, text_width(found),
+                           found.data);
+    }
+    return STATUS_OK;
+}
+
+enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
+                            const char *path, enum status failure, struct err *e)
+{
+    const int expected = mine->model->config.n_vocab, found = other->model->config.n_vocab;
+    if (found != expected)
+        return err_set(e, failure,
+                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
+                       "found %d",
+                       path, expected, found);
+    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
+        return STATUS_OK;
+    return same_texts(mine->tokenizer, other->tokenizer, path, failure, e);
+}
+
+enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
+                       struct err *e)
+{
+    const enum status s = config_read(c->gguf, config, e);
+    if (s != STATUS_OK)
+        err_prefix(e, path);
+    return s;
+}
+
+/* The model with other K/V heads than the file's. */
+static enum status open_variant(struct job *j, struct err *e)
+{
+    const struct variant_options *v = &j->common->variant;
+    struct variant_source source = {
+        .common = j->common, .path = j->path, .checkpoint = &j->checkpoint, .kernels = j->kernels};
+    TRY(job_open(j->path, j->parts & ~(unsigned)CHECKPOINT_MODEL, &j->checkpoint, e));
+    TRY(job_start_threads(j, e));
+    source.pool = j->pool;
+    if (v->method == CONVERT_RANDOM) {
+        TRY(job_seed(j, e));
+        source.seed = j->seed;
+        say(j->common, "seed %llu", (unsigned long long)source.seed);
+    }
+    return variant_load(v, &source, &j->checkpoint.model, e);
+}
+
+static enum status open_checkpoint(struct job *j, struct err *e)
+{
+    const struct common_options *o = j->common;
+    if ((j->parts & CHECKPOINT_MODEL) && variant_is_wanted(&o->variant))
+        TRY(open_variant(j, e));
+    else
+        TRY(job_open(j->path, j->parts, &j->checkpoint, e));
+    if (o->without) {
+        const struct config *c = &j->checkpoint.model->config;
+        TRY(heads_of_option("--without", o->without, c, &j->off, e));
+        j->without.off = j->off;
+    }
+    return STATUS_OK;
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static enum status prepare(struct job *j, void *values, struct err *e)
+{
+    const struct command *c = j->command;
+    const struct common_options *o = j->common;
+    TRY(find_inputs(j, e));
+    if (c->check)
+        TRY(c->check(j, values, e));
+    if ((j->needs & JOB_PATH) && !j->path)
+        return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
+    if (c->tables) {
+        struct table tables[JOB_TABLES];
+        const int n = c->tables(values, tables);
+        TRY(columns_check(o->columns, (enum table_format)o->format, tables, n, e));
+    }
+    TRY(paths_check(&c->spec, values, e));
+    if (j->needs & JOB_OUT)
+        TRY(path_new(o->out, o->force, e));
+    if (j->needs & JOB_TEXT)
+        TRY(read_text(j, e));
+    if (j->needs & JOB_STOPS)
+        signals_defer(); /* also because a probe's temporary file would stay */
+    TRY(paths_writable(&c->spec, values, e));
+    if (j->needs & JOB_WORKERS) {
+        TRY(choose_threads(j, e));
+        TRY(job_choose_kernels(o, &j->kernels, e));
+    }
+    return j->needs & JOB_CHECKPOINT ? open_checkpoint(j, e) : STATUS_OK;
+}
+
+/* How far the work came that Ctrl-C ended. */
+static void say_interrupted(const struct job *j)
+{
+    const struct progress *p = &j->progress;
+    if (j->needs & JOB_OUT)
+        say(j->common, "interrupted; %s is not written", j->common->out);
+    else if (p->unit && p->all > 0)
+        say(j->common, "interrupted after %llu of %llu %s", (unsigned long long)p->done,
+            (unsigned long long)p->all, p->unit);
+}
+
+static enum status run_with(struct job *j, void *values, struct err *e)
+{
+    j->common = values;
+    if (j->common->verbose)
+        j->out->columns = 0; /* who wants more of everything wants whole tables, too */
+    enum status s = prepare(j, values, e);
+    if (s == STATUS_OK)
+        s = j->command->run(j, values, e);
+    progress_end(&j->progress);
+    if (s == STATUS_INTERRUPTED)
+        say_interrupted(j);
+    session_free(j->session);
+    pool_free(j->pool);
+    checkpoint_close(&j->checkpoint);
+    checkpoint_close(&j->other);
+    free(j->tokens);
+    free(j->off);
+    free(j->text_bytes);
+    return s;
+}
+
+enum status job_run(const struct command *c, int argc, char **argv, struct output *out,
+                    uint64_t start_ns, struct err *e)
+{
+    struct job j = {
+        .command = c, .out = out, .start_ns = start_ns, .needs = c->needs, .parts = c->parts};
+    bool help;
+    void *values = calloc(1, c->values_size);
+    if (!values)
+        return err_no_memory(e, "the options", c->values_size);
+    enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
+    if (s == STATUS_OK && help)
+        command_print_help(c, out);
+    else if (s == STATUS_OK)
+        s = run_with(&j, values, e);
+    options_free(&c->spec, values);
+    free(values);
+    return s;
+}
+
+/* --- what a command's run asks for ----------------------------------------------------------- */
+
+struct progress *job_progress(struct job *j, const char *unit)
+{
+    progress_end(&j->progress);
+    j->progress = progress_start(j->common, unit);
+    return &j->progress;
+}
+
+enum status job_print(struct job *j, const struct table *tables, int n, struct err *e)
+{
+    const struct common_options *o = j->common;
+    const enum table_format format = (enum table_format)o->format;
+    progress_end(&j->progress);
+    return n == 1 || !o->columns ? table_print(tables, o->columns, format, j->out, e)
+                                 : columns_print(o->columns, format, tables, n, j->out, e);
+}
+
+enum status job_tokenize(struct job *j, struct err *e)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    return tokens_of_text(t, j->text, tokenizer_adds_bos(t), &j->tokens, &j->n_tokens, e);
+}
+
+enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    const struct config *c = &j->checkpoint.model->config;
+    if (j->common->ids)
+        TRY(parse_ids("--tokens", j->common->ids, c->n_vocab, &j->tokens, &j->n_tokens, e));
+    else
+        TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t), c->n_ctx, &j->tokens,
+                            &j->n_tokens, e));
+    if (j->n_tokens == 0)
+        return err_set(e, STATUS_USAGE, "there is no token to %s: the text is empty", purpose);
+    if (j->n_tokens > (size_t)c->n_ctx)
+        return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
+                       j->n_tokens, c->n_ctx);
+    return STATUS_OK;
+}
+
+enum status job_weight_type(const char *name, uint32_t *out, struct err *e)
+{
+    if (!name)
+        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
+                       names_joined(storage_names, " or ").text);
+    const struct tensor_type_info *type = tensor_type_named(text_of(name));
+    if (!type || !blocks_runs(type->type))
+        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
+                       names_joined(storage_names, ", ").text, name);
+    *out = type->type;
+    return STATUS_OK;
+}
+
+enum status job_seed(struct job *j, struct err *e)
+{
+    const struct option_u64 *given = &j->common->seed;
+    if (given->given)
+        j->seed = given->value;
+    else if (!j->has_seed && getentropy(&j->seed, sizeof j->seed) != 0)
+        return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
+    j->has_seed = true;
+    return STATUS_OK;
+}

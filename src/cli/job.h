@@ -1,0 +1,218 @@
+/*
+ * job - a command of the program, and one run of it, from its options to what it releases.
+ *
+ * A command is one file cmd_NAME.c that defines `const struct command command_NAME`, and a row in
+ * COMMANDS. All run alike: job_run parses the options, checks what they say of each other, reads
+ * the text, starts from the checkpoint, calls the command, and releases everything.
+ *
+ * Of the environment DECODE_THREADS is the default of -t, DECODE_ISA forces a kernel table.
+ */
+#ifndef DECODE_CLI_JOB_H
+#define DECODE_CLI_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/output.h"
+#include "base/status.h"
+#include "cli/columns.h"
+#include "cli/common.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "compute/kernels.h"
+#include "compute/pool.h"
+#include "engine/session.h"
+#include "model/checkpoint.h"
+
+/* In the order in which the help lists them. */
+#define COMMANDS(row)                                                                              \
+    row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
+        row(tokenize) row(info) row(attend) row(heads) row(study) row(import) row(export)          \
+            row(help)
+
+/* What job_run does before it calls `run`, in this order. */
+enum job_needs {
+    JOB_PATH = 1 << 0,       /* MODEL or -m is named: job.path */
+    JOB_OUT = 1 << 1,        /* -o is named; what is there is replaced only with --force */
+    JOB_TEXT = 1 << 2,       /* -p, -f or the positional TEXT is read: job.text */
+    JOB_PIPED = 1 << 3,      /* where none is given, standard input may be one */
+    JOB_STOPS = 1 << 4,      /* from here on Ctrl-C is left to `run` */
+    JOB_WORKERS = 1 << 5,    /* -t is checked, and kernels are chosen */
+    JOB_CHECKPOINT = 1 << 6, /* the checkpoint is opened, with job.parts of it */
+    JOB_MODEL = JOB_PATH | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT, /* what runs one */
+};
+
+struct job;
+
+struct command {
+    const char *name;
+    const char *summary; /* one line for the list of commands */
+    const char *usage;   /* what follows "decode NAME " */
+    /* Below the options in the help; NULL: nothing. Lines of paragraphs, which empty ones divide; a
+     * line with two spaces after its first word is a term and what is said of it, and goes on in
+     * lines that begin with spaces. */
+    const char *notes;
+    struct option_spec spec;
+    size_t values_size;  /* of the struct that the options fill, zeroed before; it begins with a
+                            struct common_options */
+    unsigned needs;      /* enum job_needs */
+    unsigned parts;      /* of the checkpoint: CHECKPOINT_*, JOB_TOKENIZES */
+    const char *no_text; /* what is said where no text is given; NULL: it can do without */
+    /* What the options' rows cannot say of each other; may change job.needs and job.parts. NULL:
+     * nothing. What is found out without reading a file. */
+    enum status (*check)(struct job *j, void *values, struct err *e);
+    /* Puts the tables that --columns may choose from, at most JOB_TABLES, without their rows, and
+     * returns how many they are. NULL: the command has no --columns. */
+    int (*tables)(const void *values, struct table *tables);
+    /* Does the work. What fails is in *e and is not yet printed; STATUS_INTERRUPTED is not an error
+     * message. */
+    enum status (*run)(struct job *j, void *values, struct err *e);
+};
+#define JOB_TABLES 8
+
+/* Of job.parts, beside those of checkpoint.h: a tokenizer that makes tokens of texts. */
+#define JOB_TOKENIZES (CHECKPOINT_TOKENIZER | 1u << 8)
+
+/* One run. Everything is released by job_run. */
+struct job {
+    const struct command *command;
+    struct output *out;            /* standard output: the product and nothing else */
+    uint64_t start_ns;             /* clock_ns when the process started */
+    struct common_options *common; /* in the values that `check` and `run` get, too */
+    unsigned needs, parts;
+    struct progress progress;
+    uint64_t seed; /* once job_seed has chosen it */
+    bool has_seed;
+
+    const char *path; /* of the checkpoint; NULL: none is named */
+    struct text text; /* what of it --range takes */
+
+    struct checkpoint checkpoint; /* its model converted if the options ask for another variant */
+    const struct kernels *kernels;
+    int n_threads;         /* wanted; once they are started, those there are */
+    bool threads_are_auto; /* may be lowered where fewer are faster */
+    struct pool *pool;     /* NULL until job_start_threads */
+    struct session *session;
+    unsigned char *off;           /* malloc'd, of --without; NULL: not given */
+    struct head_ablation without; /* the same */
+
+    /* Of the command. */
+    int32_t *tokens; /* [n_tokens] of the text; malloc'd */
+    size_t n_tokens;
+    struct checkpoint other; /* another one to compare with */
+
+    char *text_bytes; /* malloc'd; of job_run alone */
+};
+
+#define DECLARE_COMMAND(name) extern const struct command command_##name;
+COMMANDS(DECLARE_COMMAND)
+#undef DECLARE_COMMAND
+
+/* In the order of the help; NULL after the last. */
+const struct command *command_at(int index);
+/* The command of that name. STATUS_USAGE says which was probably meant. */
+enum status command_named(const char *name, const struct command **out, struct err *e);
+/* Its options and what is said of it; the list of commands, and what holds for all. */
+void command_print_help(const struct command *c, struct output *out);
+void help_print(struct output *out);
+
+/* Parses the arguments behind the command's name and runs it, or prints its help. What fails is in
+ * *e and is not printed. */
+enum status job_run(const struct command *c, int argc, char **argv, struct output *out,
+                    uint64_t start_ns, struct err *e);
+
+/* --- what a command's run asks for ----------------------------------------------------------- */
+
+/* Starts the progress line of long work; it goes away by itself before anything else is printed. If
+ * the work is interrupted, job_run says how far it came. */
+struct progress *job_progress(struct job *j, const char *unit);
+
+/* Prints the tables in --format, with the columns that --columns chooses. */
+enum status job_print(struct job *j, const struct table *tables, int n, struct err *e);
+
+/* Starts job.pool, unless it is. STATUS_NO_MEMORY. */
+enum status job_start_threads(struct job *j, struct err *e);
+
+/* checkpoint_open of any file that commands take, also one of another format, imported in memory;
+ * `parts` as job.parts. */
+enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
+
+/* The file that is a checkpoint of any of these formats, mapped or made in memory. */
+enum status job_map(const char *path, struct file_map *out, struct err *e);
+
+/* Whether two checkpoints, both with a model, have the same tokens, those of the second as far as
+ * it names them: if not, `failure`, naming its path and the first difference. */
+enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
+                            const char *path, enum status failure, struct err *e);
+
+/* The shape of the checkpoint at `path`, which its messages name. */
+enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
+                       struct err *e);
+
+/* job.tokens: those of the whole text, with BOS where the checkpoint wants it. */
+enum status job_tokenize(struct job *j, struct err *e);
+
+/* The same, or those of --tokens as they are. STATUS_USAGE for none, with which there is nothing to
+ * `purpose` ("score"), and for more than the context. */
+enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
+
+/* The type that --type names, which is required. STATUS_USAGE. */
+enum status job_weight_type(const char *name, uint32_t *out, struct err *e);
+
+/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED if the system
+ * has none. */
+enum status job_seed(struct job *j, struct err *e);
+
+/* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
+enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
+                               struct err *e);
+
+/* --- memory and sessions --------------------------------------------------------------------- */
+
+/* Bytes that work may take of what is available now: that is an estimate, and others want some. */
+double job_spare_bytes(void);
+
+/* What work takes, as it is said and checked. */
+struct job_memory {
+    uint64_t weights; /* of the models that are open already */
+    uint64_t cache;   /* keys and values; 0: counted with `scratch` */
+    uint64_t scratch;
+    const char *of;     /* what the cache is of: "3 tokens of 4 kB, f32"; NULL: nothing is said */
+    const char *advice; /* "fewer --tokens take less"; NULL: none */
+};
+
+/* Says it, with -v and always beyond 1 GiB. */
+void job_say_memory(const struct job *j, const struct job_memory *m);
+
+/* The same, and STATUS_NO_MEMORY if cache and scratch are more than job_spare_bytes, for which
+ * `what` ("100 tokens") is the reason. */
+enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
+                             struct err *e);
+
+/* What the options say of any session; what it borrows is the job's. */
+struct session_params job_session_params(const struct job *j);
+
+/* The session that a command wants. */
+struct session_wanted {
+    int n_ctx;
+    int n_sequences; /* 0: one */
+    int n_shared;
+    size_t more_bytes;  /* that the command itself takes for each sequence */
+    const char *option; /* its own ones that lower the cache; NULL: none */
+};
+
+/* How many such sequences, at most `most`, the memory that is available now has room for, beside
+ * some that is left for others. Fails as session_plan does for one. */
+enum status job_fitting(const struct job *j, const struct session_wanted *w, int most, int *fitting,
+                        struct err *e);
+
+/* STATUS_NO_MEMORY, with the figures and what `option` to lower, if so many are not available. */
+enum status job_check_sequences(const struct job *j, const struct session_wanted *w,
+                                const char *option, struct err *e);
+
+/* Starts the threads and creates the session; its memory is said before it is taken, with the
+ * options that lower the cache. */
+enum status job_start_session(struct job *j, const struct session_wanted *w, struct err *e);
+
+#endif
