@@ -8,6 +8,7 @@
 
 #include "engine/session.h"
 #include "gguf/blocks.h"
+#include "opened.h"
 #include "safetensors/safetensors.h"
 #include "support.h"
 
@@ -48,13 +49,7 @@ float *read_npy(const char *path, size_t *n)
 
 float *logits_of(const struct model *m, const int32_t *tokens, int n)
 {
-    struct session *s;
-    const struct session_params params = {.kv_storage = STORAGE_F32};
-    float *logits = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *logits);
-    expect_ok(session_create(m, &params, NULL, &s, &err));
-    expect_ok(session_feed(s, 0, tokens, n, logits, &err));
-    session_free(s);
-    return logits;
+    return logits_after(m, tokens, n, 1, &(struct session_params){.kv_storage = STORAGE_F32});
 }
 
 void expect_close(const char *what, const float *found, const float *expected, size_t n,
@@ -85,23 +80,17 @@ const char *make_folder(const char *name)
     return path;
 }
 
-static void write_bytes(const char *path, const void *bytes, size_t len)
-{
-    FILE *f = fopen(path, "wb");
-    ck_assert_msg(f && fwrite(bytes, 1, len, f) == len && fclose(f) == 0, "%s", path);
-}
-
 void copy_to(const char *from_folder, const char *to_folder, const char *name)
 {
     size_t len;
     unsigned char *bytes = read_file(path_of(from_folder, name), &len);
-    write_bytes(path_of(to_folder, name), bytes, len);
+    write_file(path_of(to_folder, name), bytes, len);
     free(bytes);
 }
 
 void write_text(const char *folder, const char *name, const char *text)
 {
-    write_bytes(path_of(folder, name), text, strlen(text));
+    write_file(path_of(folder, name), text, strlen(text));
 }
 
 /* --- weights --------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ const struct scenario scenarios[] = {
      "model.gguf prompt.txt", "", STEADY_STDOUT},
     {"generate --kv-heads",
      "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 --calib calib.txt -q "
-     "--logprobs 2 --format jsonl",
+     "--logprobs 2",
      "model.gguf calib.txt", "", STEADY_STDOUT},
     {"generate --samples", "generate model.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
      "model.gguf", "", STEADY_STDOUT},

@@ -14,6 +14,7 @@
 #include "golden.h"
 #include "model/checkpoint.h"
 #include "model/pack.h"
+#include "opened.h"
 #include "support.h"
 
 #define N_TOKENS 21
@@ -21,19 +22,10 @@
 /* Logits after each of some tokens. Freed by the caller. */
 static float *feed(const struct model *m, int n_threads, int block)
 {
-    struct pool *pool = NULL;
-    struct session *s = NULL;
     int32_t tokens[N_TOKENS];
-    const struct session_params p = {.block = block};
-    float *logits = malloc(N_TOKENS * (size_t)m->config.n_vocab * sizeof *logits);
     for (int t = 0; t < N_TOKENS; t++)
         tokens[t] = t * 37 % m->config.n_vocab;
-    expect_ok(pool_create(n_threads, &pool, &err));
-    expect_ok(session_create(m, &p, pool, &s, &err));
-    expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits, &err));
-    session_free(s);
-    pool_free(pool);
-    return logits;
+    return logits_after(m, tokens, N_TOKENS, n_threads, &(struct session_params){.block = block});
 }
 
 /* The largest distance between the logits of two models. */
@@ -67,18 +59,11 @@ static void expect_one_answer(const struct model *m, const char *what)
     free(steps);
 }
 
-static struct checkpoint open_file(const char *path)
-{
-    struct checkpoint c;
-    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL, &c, &err));
-    return c;
-}
-
 static struct checkpoint made(const struct config *config)
 {
     const char *path = scratch_path("made.gguf");
     write_config_checkpoint(path, config);
-    const struct checkpoint c = open_file(path);
+    const struct checkpoint c = open_checkpoint(path, CHECKPOINT_MODEL);
     scratch_remove();
     return c;
 }
@@ -321,7 +306,7 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
     gguf_writer_free(r->w);
     for (int i = 0; i < r->n_blocks; i++)
         free(r->blocks[i]);
-    const struct checkpoint c = open_file(path);
+    const struct checkpoint c = open_checkpoint(path, CHECKPOINT_MODEL);
     scratch_remove();
     return c;
 }

@@ -13,6 +13,7 @@
 #include "golden.h"
 #include "measure/attend.h"
 #include "measure/score.h"
+#include "opened.h"
 #include "program.h"
 
 #define NOTHING ((double)NAN)
@@ -240,12 +241,11 @@ TEST(no_block_thread_or_instruction_set_changes_a_bit)
     enum { N = 33 };
     struct golden g = open_golden("layerwise-kv");
     struct all_heads first, other;
-    struct pool *pool;
     int32_t tokens[N];
     make_tokens(tokens, N);
     struct attend_spec a = spec_of(g.checkpoint.model, &first, tokens, N, 9);
     run(&a, &first);
-    expect_ok(pool_create(3, &pool, &err));
+    struct pool *pool = new_pool(3);
     for (int k = 0; kernels_at(k); k++) {
         if (!kernels_supported(kernels_at(k)))
             continue;

@@ -34,10 +34,7 @@ static struct content content_of(const char *path)
 /* Frees `was`. */
 static void expect_unchanged(const char *path, struct content was)
 {
-    struct content is = content_of(path);
-    ck_assert_msg(is.len == was.len && memcmp(is.bytes, was.bytes, is.len) == 0, "%s has changed",
-                  path);
-    free(is.bytes);
+    expect_bytes(path, was.bytes, was.len);
     free(was.bytes);
 }
 
@@ -235,9 +232,7 @@ TEST(class_12_outputs_through_links, .before = set_up, .after = hostile_tear_dow
     run_program(&r, line, be_nobody, NULL); /* a read-only folder */
     expect_refusal(&r, 1, "cannot create a temporary file in its folder: Permission denied");
     ck_assert_int_eq(chmod(folder, 0700), 0);
-    struct content old = content_of(out_path);
-    ck_assert_uint_eq(old.len, 3);
-    free(old.bytes);
+    expect_bytes(out_path, "old", 3);
 }
 
 TEST(class_12_files_that_change, .before = set_up, .after = hostile_tear_down)
@@ -302,9 +297,7 @@ TEST(class_12_killed_while_writing, .before = set_up, .after = hostile_tear_down
         write_file(out_path, "old", 3); /* it was faster */
     }
     ck_assert_int_eq(r.signal, SIGKILL);
-    struct content old = content_of(out_path);
-    ck_assert_uint_eq(old.len, 3);
-    free(old.bytes);
+    expect_bytes(out_path, "old", 3);
     run_program(&r, line, leave_temporaries, NULL);
     expect_success(&r);
     struct content first = content_of(out_path);
@@ -339,13 +332,8 @@ static void expect_state_refused(const struct content *state, const struct conte
     ck_assert_msg(r.code == 3 || r.code == 2 || r.code == 1, "%s: exit %d (signal %d): %s", what,
                   r.code, r.signal, r.err);
     expect_refusal(&r, r.code, "out.gguf");
-    struct content is = content_of(state_path), is_out = content_of(out_path);
-    ck_assert_uint_eq(is.len, state->len);
-    ck_assert_mem_eq(is.bytes, state->bytes, is.len);
-    ck_assert_uint_eq(is_out.len, out->len);
-    ck_assert_mem_eq(is_out.bytes, out->bytes, is_out.len);
-    free(is.bytes);
-    free(is_out.bytes);
+    expect_bytes(state_path, state->bytes, state->len);
+    expect_bytes(out_path, out->bytes, out->len);
 }
 
 /* With the checksum of what is there: FNV-1a over its 64-bit words. */

@@ -9,6 +9,7 @@
 #include "engine/private.h"
 #include "engine/session.h"
 #include "golden.h"
+#include "opened.h"
 #include "support.h"
 
 #define MAX_SEQUENCES 17
@@ -28,8 +29,7 @@ static int32_t shared_token(const struct model *m, int n_shared, int sequence, i
 static struct session *open_params(const struct model *m, struct session_params p,
                                    struct pool *pool)
 {
-    struct session *s = NULL;
-    expect_ok(session_create(m, &p, pool, &s, &err));
+    struct session *s = new_session(m, &p, pool);
     return s;
 }
 
@@ -160,8 +160,7 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
         c.expected[i] = alone(m, 0, i, c.lengths[i], kv);
     }
     for (size_t t = SANITIZED ? 2 : 0; t < COUNT(threads); t++) {
-        struct pool *pool = NULL;
-        expect_ok(pool_create(threads[t], &pool, &err));
+        struct pool *pool = new_pool(threads[t]);
         for (size_t n = SANITIZED ? (size_t)_i % 2 : 0; n < COUNT(counts); n += SANITIZED ? 2 : 1) {
             c.n_sequences = counts[n];
             c.session = open_session(m, counts[n], kv, n % 2 ? 0 : 3, pool);
@@ -182,9 +181,8 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
 /* Sequence 0 reads the prefix, all go on from it; then the others do once more. */
 static void run_shared(struct schedule *c, enum storage kv, int n_threads)
 {
-    struct pool *pool = NULL;
     int32_t prefix[KERNEL_CHUNK * 2];
-    expect_ok(pool_create(n_threads, &pool, &err));
+    struct pool *pool = new_pool(n_threads);
     c->session = open_params(c->m,
                              (struct session_params){.n_sequences = SHARING,
                                                      .n_shared = c->n_shared,
@@ -327,44 +325,12 @@ TEST(blocks_hold_a_row_of_each)
     for (size_t i = 0; i < COUNT(cases); i++) {
         const struct session_params p = {.n_sequences = cases[i].n_sequences,
                                          .block = cases[i].block};
-        struct session *s = NULL;
-        expect_ok(session_create(g.checkpoint.model, &p, NULL, &s, NULL));
+        struct session *s = new_session(g.checkpoint.model, &p, NULL);
         const int most = cases[i].n_sequences * session_cap(s);
         ck_assert_int_eq(session_block(s), cases[i].expected < most ? cases[i].expected : most);
         session_free(s);
     }
     close_golden(&g);
-}
-
-TEST(rows_are_cut_into_spans)
-{
-    const struct batch_row rows[] = {
-        {.sequence = 4, .position = 300}, {.sequence = 1, .position = 0},
-        {.sequence = 1, .position = 1},   {.sequence = 1, .position = 2, .wants_logits = true},
-        {.sequence = 0, .position = 255},
-    };
-    struct batch_span spans[5];
-    struct batch b;
-    batch_cut(&b, rows, 5, 0, spans);
-    ck_assert(b.n_spans == 3 && b.n_logits == 1 && b.stores_first);
-    /* The calls have a cost, and each position that is read has. */
-    const int call = batch_item_cost(&spans[1], 0, 0) - 1;
-    ck_assert_int_ge(call, 0);
-    ck_assert_int_eq(batch_item_cost(&spans[0], 0, 0), call + 256);
-    ck_assert_int_eq(batch_item_cost(&spans[0], 1, 0), call + 45);
-    ck_assert_int_eq(batch_item_cost(&spans[0], 2, 0), 0);
-    ck_assert_int_eq(batch_item_cost(&spans[1], 0, 2), call + 3);
-    ck_assert_int_eq(spans[0].cost, 2 * call + 301);
-    ck_assert_int_eq(spans[1].cost, spans[0].cost + 3 * call + 1 + 2 + 3);
-    ck_assert_int_eq(spans[2].cost, spans[1].cost + call + 256);
-    ck_assert_int_eq(b.cost_per_head, spans[2].cost);
-    batch_cut(&b, rows, 2, 300, spans);
-    ck_assert(!b.stores_first);
-    /* Others read the panel of position 240 to 255 if they share one of them. */
-    batch_cut(&b, rows + 4, 1, 240, spans);
-    ck_assert(!b.stores_first);
-    batch_cut(&b, rows + 4, 1, 241, spans);
-    ck_assert(b.stores_first);
 }
 
 static int positions_read, calls;

@@ -11,6 +11,7 @@
 #include "model/cost.h"
 #include "model/model.h"
 #include "model/pack.h"
+#include "opened.h"
 #include "support.h"
 
 /* --- copies ---------------------------------------------------------------------------------- */
@@ -260,12 +261,10 @@ static void expect_rounded(const struct matrix *from, const struct matrix *to, e
 /* What is no matrix is borrowed. */
 TEST(packed_is_rounded, .loops = 10)
 {
-    struct checkpoint c;
-    struct pool *pool;
     struct model *packed;
     const enum storage storage = _i & 1 ? STORAGE_Q8_0 : STORAGE_Q4_0;
-    expect_ok(checkpoint_open(paths[_i / 2], CHECKPOINT_MODEL, &c, &err));
-    expect_ok(pool_create(2, &pool, &err));
+    struct checkpoint c = open_checkpoint(paths[_i / 2], CHECKPOINT_MODEL);
+    struct pool *pool = new_pool(2);
     expect_ok(derived_create_packed(c.model, storage, pool, &packed, &err));
     for (int l = 0; l < c.model->config.n_layers; l++) {
         for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
@@ -293,9 +292,8 @@ TEST(packed_is_rounded, .loops = 10)
 
 TEST(what_cannot_be_made_is_refused, .tags = ONE_THREAD)
 {
-    struct checkpoint c;
     struct model *m;
-    expect_ok(checkpoint_open("models/shakespeare-mqa.gguf", CHECKPOINT_MODEL, &c, &err));
+    struct checkpoint c = open_checkpoint("models/shakespeare-mqa.gguf", CHECKPOINT_MODEL);
     expect_status(derived_create_packed(c.model, STORAGE_F32, NULL, &m, &err), STATUS_USAGE,
                   "no matrix of the checkpoint takes fewer bytes as f32");
     ck_assert_ptr_null(m);

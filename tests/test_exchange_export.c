@@ -14,6 +14,7 @@
 #include "gguf/blocks.h"
 #include "golden.h"
 #include "imports.h"
+#include "opened.h"
 #include "support.h"
 
 #define TOLERANCE 2e-4
@@ -69,14 +70,13 @@ TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
 static void make_interleaved(const char *dir)
 {
     struct export_result r;
-    struct checkpoint c;
     struct config whole = {
         .n_layers = 1, .n_heads = 4, .n_kv_heads = 4, .d_model = 64, .d_ff = 96, .norm_eps = 1e-5f};
     config_set_arch(&whole, arch_find(text_of("starcoder")));
     whole.n_ctx = 16;
     whole.n_vocab = 257;
     write_config_checkpoint(scratch_path("m.gguf"), &whole);
-    expect_ok(checkpoint_open(scratch_path("m.gguf"), CHECKPOINT_MODEL, &c, &err));
+    struct checkpoint c = open_checkpoint(scratch_path("m.gguf"), CHECKPOINT_MODEL);
     expect_ok(try_export(c.gguf, false, dir, &r, &err));
     ck_assert_str_eq(r.model_class, "GPTBigCodeForCausalLM");
     checkpoint_close(&c);
@@ -86,10 +86,9 @@ TEST(interleaved_heads, .tags = ONE_THREAD)
 {
     enum { HEADS = 4, DIM = 16, WIDTH = 64 };
     char dir[600];
-    struct checkpoint c;
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
     make_interleaved(dir);
-    expect_ok(checkpoint_open(scratch_path("m.gguf"), 0, &c, &err));
+    struct checkpoint c = open_checkpoint(scratch_path("m.gguf"), 0);
     struct weights w = read_weights(dir);
     const struct gguf_tensor *ours = gguf_find_tensor(c.gguf, "blk.0.attn_qkv.weight");
     const struct safetensors_tensor *theirs =
@@ -199,9 +198,8 @@ TEST(no_model_of_transformers, .loops = N_REFUSALS, .tags = ONE_THREAD)
 /* A small checkpoint of architecture decode that differs from GPT-2 in one thing. */
 static void expect_kind_refused(const struct config *c, unsigned as, const char *message)
 {
-    struct checkpoint k;
     write_config_checkpoint_as(scratch_path("m.gguf"), c, as);
-    expect_ok(checkpoint_open(scratch_path("m.gguf"), 0, &k, &err));
+    struct checkpoint k = open_checkpoint(scratch_path("m.gguf"), 0);
     expect_no_export(k.gguf, true, message);
     checkpoint_close(&k);
 }

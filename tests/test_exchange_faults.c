@@ -14,6 +14,7 @@
 #include "faults.h"
 #include "gguf_bytes.h"
 #include "imports.h"
+#include "opened.h"
 #include "support.h"
 
 /* --- what is run ----------------------------------------------------------------------------- */
@@ -121,7 +122,6 @@ static void write_bins(void)
 
 static void set_up(void)
 {
-    struct checkpoint c;
     struct export_result r;
     const struct export_options o = {.notes = {no_note, NULL}};
     struct checkpoint_shape shape = shape_of("layers=1 heads=2 kv=1 dim=16 seed=1");
@@ -136,7 +136,7 @@ static void set_up(void)
     snprintf(out_path, sizeof out_path, "%s", scratch_path("out.gguf"));
     write_checkpoint(model_path, &shape);
     write_bins();
-    expect_ok(checkpoint_open(model_path, 0, &c, &err));
+    struct checkpoint c = open_checkpoint(model_path, 0);
     expect_ok(export_folder(c.gguf, &o, folder, &r, &err));
     checkpoint_close(&c);
 }

@@ -10,6 +10,7 @@
 #include "engine/session.h"
 #include "exchange/private.h"
 #include "imports.h"
+#include "opened.h"
 #include "support.h"
 #include "json/read.h"
 
@@ -76,9 +77,8 @@ static void expect_logits(const struct checkpoint *c, const char *folder, const 
 static void expect_greedy(const struct model *m, const int32_t *tokens, const int32_t *expected,
                           int n)
 {
-    struct session *s;
     const struct session_params params = {.kv_storage = STORAGE_F32};
-    expect_ok(session_create(m, &params, NULL, &s, &err));
+    struct session *s = new_session(m, &params, NULL);
     expect_ok(session_feed(s, 0, tokens, 8, NULL, &err));
     for (int i = 0; i < n; i++) {
         const int32_t next = logits_argmax(session_logits(s), m->config.n_vocab);

@@ -377,31 +377,8 @@ static void expect_no_replace(const char *path, const char *reason)
 TEST(writer_refuses_what_it_must_not_replace, IN_FOLDER)
 {
     expect_no_replace("", "empty");
-    expect_no_replace(folder, "found a directory");
-    expect_no_replace("/dev/null", "found a device");
-    expect_no_replace(in_folder("no/such"), "No such file");
-    ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
-    expect_no_replace(in_folder("fifo"), "found a pipe");
-    ck_assert_int_eq(symlink("loop", in_folder("loop")), 0);
-    expect_no_replace(in_folder("loop"), "Too many levels");
     make_file(in_folder("a"), "old");
     expect_no_replace(in_folder("a/b"), "Not a directory");
-}
-
-TEST(writer_refuses_read_only_folder_and_file, IN_FOLDER)
-{
-    make_file(in_folder("a"), "old");
-    ck_assert(chmod(in_folder("a"), 0666) == 0 && chmod(folder, 0555) == 0);
-    if (become_nobody()) {
-        expect_no_replace(in_folder("a"), "Permission denied");
-        expect_no_replace(in_folder("new"), "Permission denied");
-    }
-    become_root_again();
-    ck_assert(chmod(in_folder("a"), 0444) == 0 && chmod(folder, 0777) == 0);
-    if (become_nobody())
-        expect_no_replace(in_folder("a"), "Permission denied");
-    become_root_again();
-    expect_text(in_folder("a"), "old");
 }
 
 /* The limit stands for a full disk: the write that reaches it is cut short, the next one fails. */
@@ -426,16 +403,6 @@ TEST(writer_failure_leaves_old_file_and_nothing_else, IN_FOLDER)
     free(bytes);
 }
 
-TEST(writer_failure_of_last_buffered_bytes_is_reported, IN_FOLDER)
-{
-    signal(SIGXFSZ, SIG_IGN);
-    const struct rlimit limit = lower_limit(RLIMIT_FSIZE, 3);
-    const enum status s = replace(in_folder("new"), "four", &err);
-    setrlimit(RLIMIT_FSIZE, &limit);
-    expect_status(s, STATUS_FAILED, "File too large");
-    ck_assert_int_eq(names_in_folder(), 0);
-}
-
 TEST(writer_rename_failure_leaves_nothing, IN_FOLDER)
 {
     struct file_writer *w;
@@ -455,25 +422,6 @@ TEST(writer_abandon_leaves_old_file, IN_FOLDER)
     file_writer_abandon(NULL);
     expect_text(in_folder("a"), "old");
     ck_assert_int_eq(names_in_folder(), 1);
-}
-
-TEST(writer_killed_leaves_old_file, IN_FOLDER)
-{
-    make_file(in_folder("a"), "old");
-    const pid_t child = fork();
-    if (child == 0) {
-        struct file_writer *w;
-        if (file_writer_open(&w, in_folder("a"), NULL) != STATUS_OK)
-            _exit(1);
-        file_writer_put(w, "new", 3);
-        raise(SIGKILL);
-    }
-    int how;
-    ck_assert_int_eq(waitpid(child, &how, 0), child);
-    ck_assert(WIFSIGNALED(how));
-    expect_text(in_folder("a"), "old");
-    expect_ok(replace(in_folder("a"), "newer", NULL));
-    expect_text(in_folder("a"), "newer");
 }
 
 TEST(writer_steps_over_temporaries_in_use, IN_FOLDER)

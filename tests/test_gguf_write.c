@@ -1,8 +1,5 @@
 /* Writing: what is written reads back the same, in the layout llama.cpp demands. */
-#include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -411,37 +408,6 @@ TEST(first_failure_stays, .before = begin, .after = end)
     gguf_add_value(w, text_of("x"), &(struct gguf_value){GGUF_U32, 0, 1, {"abc", 3}});
     gguf_add_tensor(w, text_of(""), 99, 9, NULL, &x);
     refuse_write("key 1 \"\"|expected 1 to 65535");
-}
-
-/* --- the system refuses -------------------------------------------------------------------- */
-
-TEST(failed_write_leaves_the_old_file, .before = begin, .after = end)
-{
-    static const unsigned char data[100000];
-    char path[512];
-    snprintf(path, sizeof path, "%s", scratch_path("old.gguf"));
-    gguf_add_u32(w, "old", 1);
-    expect_ok(gguf_write(w, path, NULL));
-    size_t len;
-    unsigned char *old = read_file(path, &len);
-    gguf_add_tensor(w, text_of("t"), 24, 1, (uint64_t[]){sizeof data}, data);
-    signal(SIGXFSZ, SIG_IGN);
-    struct rlimit limit;
-    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
-    struct rlimit small = {.rlim_cur = 50000, .rlim_max = limit.rlim_max};
-    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const enum status s = gguf_write(w, path, &err);
-    setrlimit(RLIMIT_FSIZE, &limit);
-    expect_status(s, STATUS_FAILED, "old.gguf|File too large");
-    expect_bytes(path, old, len);
-    free(old);
-    expect_ok(gguf_write(w, path, NULL)); /* the writer is as good as before */
-}
-
-TEST(unwritable_path, .before = begin, .after = end)
-{
-    expect_status(gguf_write(w, scratch_path("no/such/folder.gguf"), &err), STATUS_FAILED,
-                  "folder.gguf|No such file");
 }
 
 /* --- tensors that come in pieces ------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/session.h"
+#include "opened.h"
 #include "support.h"
 
 #define TOLERANCE 2e-4
@@ -67,9 +68,8 @@ static void close_nano(struct nano *n)
 
 static struct session *open_session(const struct nano *n, const struct kernels *k)
 {
-    struct session *s = NULL;
     const struct session_params p = {.kernels = k};
-    expect_ok(session_create(n->m, &p, NULL, &s, &err));
+    struct session *s = new_session(n->m, &p, NULL);
     return s;
 }
 

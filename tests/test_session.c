@@ -11,6 +11,7 @@
 #include "model/checkpoint.h"
 #include "model/cost.h"
 #include "model/kv_cache.h"
+#include "opened.h"
 #include "support.h"
 
 #define GOLDEN_TOLERANCE 2e-4
@@ -36,12 +37,10 @@ static float *all_logits(const struct golden *g, struct setting set, int feed)
 {
     const struct model *m = g->checkpoint.model;
     const size_t n_vocab = (size_t)m->config.n_vocab;
-    struct pool *pool = NULL;
-    struct session *session = NULL;
     const struct session_params p = {
         .block = set.block, .kv_storage = set.kv_storage, .kernels = set.kernels};
-    expect_ok(pool_create(set.n_threads, &pool, &err));
-    expect_ok(session_create(m, &p, pool, &session, &err));
+    struct pool *pool = new_pool(set.n_threads);
+    struct session *session = new_session(m, &p, pool);
     float *out = malloc((size_t)g->n_tokens * n_vocab * sizeof *out);
     for (int t = 0; t < g->n_tokens; t += feed) {
         const int n = g->n_tokens - t < feed ? g->n_tokens - t : feed;
@@ -143,30 +142,19 @@ TEST(narrow_caches_are_close, .loops = N_GOLDEN, .seconds = 300)
 
 static struct checkpoint made(const char *name, const struct checkpoint_shape *shape)
 {
-    struct checkpoint c;
     const char *path = scratch_path(name);
     write_checkpoint(path, shape);
-    const enum status s = checkpoint_open(path, CHECKPOINT_MODEL, &c, &err);
-    expect_ok(s);
-    return c;
+    return open_checkpoint(path, CHECKPOINT_MODEL);
 }
 
 /* Logits after each of n tokens 0, 37, 74, ... fed at once. Freed by the caller. */
 static float *feed_all(const struct model *m, int n_threads, int block, int n)
 {
-    struct pool *pool = NULL;
-    struct session *s = NULL;
-    const struct session_params p = {.block = block};
     int32_t *tokens = malloc((size_t)n * sizeof *tokens);
-    float *logits = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *logits);
     for (int t = 0; t < n; t++)
         tokens[t] = t * 37 % m->config.n_vocab;
-    expect_ok(pool_create(n_threads, &pool, &err));
-    expect_ok(session_create(m, &p, pool, &s, &err));
-    expect_ok(session_feed(s, 0, tokens, n, logits, &err));
+    float *logits = logits_after(m, tokens, n, n_threads, &(struct session_params){.block = block});
     free(tokens);
-    session_free(s);
-    pool_free(pool);
     return logits;
 }
 
@@ -289,12 +277,11 @@ TEST(quantisation_costs_little, .seconds = 300)
     const int n_vocab = c.model->config.n_vocab;
     for (int i = 0; i < 5; i++) {
         struct model *m = NULL;
-        struct session *session = NULL;
         const struct model_options o = {.convert = true, .storage = cases[i].weights};
         const struct session_params p = {.kv_storage = cases[i].cache};
         logits[i] = malloc(n * (size_t)n_vocab * sizeof **logits);
         expect_ok(model_create(c.gguf, &o, NULL, &m, &err));
-        expect_ok(session_create(m, &p, NULL, &session, &err));
+        struct session *session = new_session(m, &p, NULL);
         expect_ok(session_feed(session, 0, tokens, (int)n, logits[i], &err));
         const double kl = mean_kl(logits[0], logits[i], (int)n, n_vocab);
         ck_assert_msg(i == 0 || (kl > 0 && kl < cases[i].limit),
@@ -315,11 +302,9 @@ TEST(pools_may_change, .seconds = 300)
 {
     struct golden g = open_golden("mha");
     const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
-    struct pool *pool = NULL;
-    struct session *s = NULL;
     float *expected = all_logits(&g, (struct setting){1, 1, STORAGE_F32, NULL}, 1);
-    expect_ok(pool_create(3, &pool, &err));
-    expect_ok(session_create(g.checkpoint.model, &(struct session_params){0}, pool, &s, &err));
+    struct pool *pool = new_pool(3);
+    struct session *s = new_session(g.checkpoint.model, &(struct session_params){0}, pool);
     session_prefers_one_thread(s, 1);
     session_prefers_one_thread(s, 1000);
     ck_assert_int_eq(session_len(s, 0), 0);
@@ -397,9 +382,8 @@ TEST(rewind_replays, .seconds = 300)
 {
     struct golden g = open_golden("gqa");
     const size_t n_vocab = (size_t)g.checkpoint.model->config.n_vocab;
-    struct session *s = NULL;
     const struct session_params p = {.n_ctx = 0};
-    expect_ok(session_create(g.checkpoint.model, &p, NULL, &s, &err));
+    struct session *s = new_session(g.checkpoint.model, &p, NULL);
     expect_ok(session_feed(s, 0, g.tokens, 20, NULL, &err));
     float *first = malloc(n_vocab * sizeof *first);
     memcpy(first, session_logits(s), n_vocab * sizeof *first);

@@ -344,24 +344,6 @@ TEST(one_part_in_every_order, .loops = N_TYPES, .tags = ONE_THREAD, .before = se
         }
 }
 
-TEST(transposed_sources, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up)
-{
-    static const int all_cols[] = {1, 7, 33, 600};
-    const uint32_t type = types[_i].type;
-    if (is_block(type))
-        return;
-    for (int i = 0; i < 4; i++)
-        for (int off = 0; off <= 1; off++)
-            for (int first = 0; first <= 5; first += 5) {
-                struct source_list l = {.n = 0};
-                struct view v = {.n_parts = 1, .cols = all_cols[i]};
-                v.parts[0] = make_part(&l, type, v.cols, off, first, 40);
-                v.parts[0].transposed = true;
-                check_types(&v, false);
-                free_sources(&l);
-            }
-}
-
 /* Q, K and V of one type or of several, K and V repeated; also plain ones before others. */
 TEST(several_parts, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up)
 {
@@ -407,25 +389,6 @@ TEST(more_than_one_piece, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up
             check_types(&v, false);
             free_sources(&l);
         }
-}
-
-/* Any offset into what is in the source as it is wanted. */
-TEST(plain_rows_from_any_byte_on, .tags = ONE_THREAD, .before = set_up)
-{
-    struct source_list l = {.n = 0};
-    struct view v = {.n_parts = 2, .cols = 32, .type = TENSOR_Q8_0, .maker = &maker};
-    v.parts[0] = make_part(&l, TENSOR_Q8_0, 32, 1, 2, 3);
-    v.parts[1] = make_part(&l, TENSOR_Q8_0, 32, 0, 0, 4);
-    for (size_t at = 0; at < (size_t)7 * 34; at++) {
-        const void *data;
-        size_t len;
-        const bool second = at >= (size_t)3 * 34;
-        expect_ok(view_piece(&v, at, &data, &len, &err));
-        ck_assert_ptr_eq(data, second ? v.parts[1].data + (at - (size_t)3 * 34)
-                                      : v.parts[0].data + (size_t)2 * 34 + at);
-        ck_assert_uint_eq(len, (size_t)(second ? 7 : 3) * 34 - at);
-    }
-    free_sources(&l);
 }
 
 TEST(memory_that_is_not_there, .tags = ONE_THREAD, .before = set_up)
