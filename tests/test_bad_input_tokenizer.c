@@ -89,6 +89,10 @@ static void bad_merges(void)
         {MERGES "=string[]:ab", "element 0: expected two parts"},
         {MERGES "=string[]:,", "element 0: expected two parts"},
         {MERGES "=string[]: ", "element 0: expected two parts"},
+        {MERGES "=string[]: a", "element 0: expected two parts with a space between"},
+        {MERGES "=string[]:  a", "element 0: expected characters that stand for bytes"},
+        {MERGES "=u32:0", MERGES},
+        {"tokenizer.ggml.add_bos_token=u32:1", "tokenizer.ggml.add_bos_token"},
         {MERGES "=string[]:a ", "element 0: expected two parts"},
         {MERGES "=string[]:a b c", "element 0: expected"},
         {MERGES "=string[]:a \x1b[2J",
@@ -105,6 +109,10 @@ static void bad_merges(void)
     set_merges(twice, 2);
     bent_refused_by_all(READERS, "", "element 1: expected each pair once");
     TRY_BENDS(bends, TOKENIZER_READERS);
+    set_token(256, text_of("bc")); /* which the merge makes */
+    set_token(257, text_of("bc"));
+    bent_refused(TOKENIZER_READERS, MERGES "=string[]:b c",
+                 "element 0: expected tokens that are one each, found 256 and 257 alike");
     merge_passed_over("a b");
     merge_passed_over("aa b");
     merge_passed_over("b aa");
@@ -228,6 +236,9 @@ TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
     expect_accepted(EVERY_COMMAND & ~(AGAINST | TEACHER | EVAL | TRAIN));
     run_on_bad(&r, "tokenize %B -p ab");
     ck_assert_str_eq(r.out, "257 256\n");
+    bend("-" SCORES); /* all are equal then */
+    hostile_write();
+    expect_accepted(TOKENIZE);
     run_on_bad(&r, "tokenize %B --decode 257,256");
     ck_assert_str_eq(r.out, "ab");
     expect_line_refused("tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34");
@@ -246,6 +257,8 @@ TEST(class_11_tokenizer, .before = bent_set_up, .after = hostile_tear_down)
     set_types(0, 5, 1);
     bent_refused(READERS, "", TYPES ": expected 260 elements");
     bent_refused(READERS, TYPES "=string:1", TYPES);
+    hostile_set_array(TYPES, GGUF_I8, 260, (const char[260]){0}, 260); /* 4 times too short */
+    bent_refused(READERS, "", TYPES);
     bent_accepted(READERS, SCORES "=string[]:,"); /* a byte-level vocabulary has none to read */
     bend("-tokenizer.ggml.model");
     hostile_write();

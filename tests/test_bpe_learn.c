@@ -322,20 +322,6 @@ TEST(reference_cases)
     ck_assert_int_eq(n, 3);
 }
 
-TEST(ties_go_to_the_lowest_ids)
-{
-    static const struct bpe_merge expected[] = {{'a', 'c'}, {'b', 'a'}, {'b', 'z'}, {'z', 'a'}};
-    struct text texts[] = {text_of("za"), text_of("bz"), text_of("ba"), text_of("ac"),
-                           text_of("ac"), text_of("ba"), text_of("bz"), text_of("za")};
-    const struct bpe_learn_spec spec = {.n_tokens = 300};
-    struct bpe_learned v = must_learn(&spec, texts, 8);
-    check_merges(&v, expected, 4, "ties");
-    bpe_learned_free(&v);
-    v = must_learn(&spec, texts, 7); /* za occurs once */
-    check_merges(&v, expected, 3, "a pair that occurs once");
-    bpe_learned_free(&v);
-}
-
 TEST(texts_are_not_joined)
 {
     const struct text texts[] = {text_of("a"), text_of("b"), text_of("a"), text_of("b")};

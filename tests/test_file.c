@@ -76,17 +76,6 @@ static struct rlimit lower_limit(int resource, rlim_t value)
     return limit;
 }
 
-static bool become_nobody(void)
-{
-    return geteuid() != 0 || seteuid(NOBODY) == 0;
-}
-
-static void become_root_again(void)
-{
-    if (getuid() == 0)
-        ck_assert_int_eq(seteuid(0), 0);
-}
-
 #define IN_FOLDER .before = set_up, .after = tear_down
 
 /* --- mapping ------------------------------------------------------------------------------- */
@@ -133,15 +122,6 @@ TEST(map_refuses_what_is_no_regular_file, IN_FOLDER)
     alarm(5);
     expect_no_map(in_folder("fifo"), "found a pipe");
     alarm(0);
-}
-
-TEST(map_refuses_unreadable_file, IN_FOLDER)
-{
-    make_file(in_folder("secret"), "x");
-    ck_assert_int_eq(chmod(in_folder("secret"), 0), 0);
-    if (become_nobody())
-        expect_no_map(in_folder("secret"), "Permission denied");
-    become_root_again();
 }
 
 TEST(map_of_sparse_file_above_2_gib, IN_FOLDER)

@@ -319,24 +319,6 @@ TEST(tensors_in_any_order_with_gaps)
     parsed_free(&p);
 }
 
-TEST(alignments)
-{
-    for (uint32_t alignment = 8; alignment <= 65536; alignment *= 2) {
-        struct gguf_bytes b;
-        image_begin(&b, 3, 2, 1);
-        image_u32(&b, "general.alignment", alignment);
-        image_row(&b, "a", 1, TENSOR_F32, 0);
-        image_row(&b, "b", 1, TENSOR_F32, alignment);
-        image_align(&b, alignment);
-        const size_t start = b.len;
-        image_data(&b, alignment + 4);
-        struct parsed p = accept(&b);
-        ck_assert_uint_eq(p.g->alignment, alignment);
-        ck_assert_ptr_eq(p.g->tensors[1].data, p.bytes + start + alignment);
-        parsed_free(&p);
-    }
-}
-
 TEST(names_of_the_longest_lengths)
 {
     char key[65536], name[65];
@@ -385,29 +367,4 @@ TEST(names_of_one_hash_are_told_apart)
     parsed_free(&p);
     b = image("GGUF 3 0L 3L 'H8xXDOfaSuh' 4 1 'bcJ_gBzCapo' 4 2 'H8xXDOfaSuh' 4 3");
     refuse(&b, "key \"H8xXDOfaSuh\"|number 0 and 2");
-}
-
-TEST(golden_files)
-{
-    static const char *const paths[] = {"tests/data/golden/mha.gguf",
-                                        "tests/data/golden/mqa-f16.gguf"};
-    static const uint32_t types[] = {TENSOR_F32, TENSOR_F16};
-    for (int i = 0; i < 2; i++) {
-        size_t len;
-        unsigned char *bytes = read_file(paths[i], &len);
-        struct parsed p = parse_exactly(bytes, len);
-        ck_assert_msg(p.status == STATUS_OK, "%s: %s", paths[i], p.err.text);
-        ck_assert(p.g->n_pairs == 17 && p.g->n_tensors == 29);
-        struct text architecture;
-        uint64_t n_layers;
-        expect_ok(gguf_get_text(p.g, "general.architecture", &architecture, NULL, NULL));
-        ck_assert(text_is(architecture, "gpt2"));
-        expect_ok(gguf_get_u64(p.g, "gpt2.block_count", 1, 99, &n_layers, NULL, NULL));
-        ck_assert_uint_eq(n_layers, 2);
-        const struct gguf_tensor *t = gguf_find_tensor(p.g, "blk.1.ffn_up.weight");
-        ck_assert_ptr_nonnull(t);
-        ck_assert_uint_eq(t->type->type, types[i]);
-        parsed_free(&p);
-        free(bytes);
-    }
 }

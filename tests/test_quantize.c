@@ -368,23 +368,6 @@ TEST(threads_change_nothing, .loops = N_TYPES)
     scratch_remove();
 }
 
-/* With Q4_0, the embedding is Q8_0 unless all is to be pure. */
-TEST(embedding)
-{
-    struct quantize q;
-    struct gguf_file m = image_make(TENSOR_F32, 32);
-    for (int pure = 0; pure < 2; pure++) {
-        const struct quantize_params p = {.type = TENSOR_Q4_0, .pure = pure, .gguf = m.g};
-        struct gguf_file out = convert(&p, &q);
-        ck_assert_uint_eq(gguf_find_tensor(out.g, "token_embd.weight")->type->type,
-                          pure ? TENSOR_Q4_0 : TENSOR_Q8_0);
-        ck_assert_uint_eq(gguf_find_tensor(out.g, "blk.0.ffn_up.weight")->type->type, TENSOR_Q4_0);
-        quantize_free(&q);
-        free_gguf(&out);
-    }
-    free_gguf(&m);
-}
-
 /* --- to a file ------------------------------------------------------------------------------- */
 
 struct calls {

@@ -473,32 +473,6 @@ TEST(greedy_takes_the_first_maximum, .tags = ONE_THREAD)
     sampler_free(s);
 }
 
-TEST(filters_keep_the_lower_of_equal_ids, .tags = ONE_THREAD)
-{
-    static const float logits[] = {1, -0.0f, 0, 1, -0.0f, 0, 1};
-    struct sampler_params by_k = plain(1), by_p = plain(1);
-    for (int n = 1; n <= 7; n++) {
-        static const int order[] = {0, 3, 6, 1, 2, 4, 5};
-        by_k.top_k = n;
-        /* Just above what the first n - 1 make up: three of weight e, then of weight 1. */
-        const double before = n <= 4 ? (n - 1) * exp(1) : 3 * exp(1) + (n - 4);
-        by_p.top_p = before / (3 * exp(1) + 4) + 1e-9;
-        const struct sampler_params both[] = {by_k, by_p};
-        for (int which = 0; which < 2; which++) {
-            struct sampler *s = new_sampler(both[which], 7);
-            pick(s, logits);
-            ck_assert_int_eq(choices(s), n);
-            for (int i = 0; i < n; i++) {
-                bool found = false;
-                for (int j = 0; j < n; j++)
-                    found |= tokens[j] == order[i];
-                ck_assert(found);
-            }
-            sampler_free(s);
-        }
-    }
-}
-
 /* Greedy shows the penalised order: the accepted tokens within the window lose. */
 TEST(penalty_reaches_back_exactly_its_window, .tags = ONE_THREAD)
 {
@@ -542,24 +516,6 @@ TEST(window_is_at_most_the_context, .tags = ONE_THREAD)
         ck_assert_int_eq(pick(s, logits), 0);
         sampler_free(s);
     }
-}
-
-TEST(penalty_counts_once_and_pushes_negative_logits_down, .tags = ONE_THREAD)
-{
-    static const float logits[] = {4, -1, -3, 2.5f};
-    struct sampler_params p = plain(1);
-    p.repeat_penalty = 2;
-    p.repeat_last_n = -1;
-    struct reference ref = {.n_vocab = 4};
-    static const int history[] = {0, 1, 0, 0, 1};
-    ref_apply(&ref, &p, logits, history, 5);
-    ck_assert(ref.logit[0] == 2 && ref.logit[1] == -2);
-    struct sampler *s = new_sampler(p, 4);
-    for (int i = 0; i < 5; i++)
-        sampler_accept(s, 0, history[i]);
-    pick(s, logits);
-    expect_choices(s, &ref);
-    sampler_free(s);
 }
 
 TEST(penalty_saturates, .tags = ONE_THREAD)
@@ -650,19 +606,6 @@ TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
             ck_assert_double_eq_tol(probabilities[j], 1.0 / cases[i].kept, 1e-15);
         }
         sampler_free(s);
-    }
-}
-
-TEST(one_token_vocabulary, .tags = ONE_THREAD)
-{
-    static const float logits[] = {-7};
-    struct sampler_params p = plain(0.5);
-    for (int rules = 0; rules < 16; rules++) {
-        p.top_k = rules & 1 ? 5 : 0;
-        p.top_p = rules & 2 ? 0 : 1;
-        p.min_p = rules & 4 ? 1 : 0;
-        p.temperature = rules & 8 ? 0 : 2;
-        ck_assert_int_eq(pick_once(p, logits, 1), 0);
     }
 }
 

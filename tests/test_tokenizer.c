@@ -47,32 +47,6 @@ TEST(test_empty_text, .after = drop_tokenizer)
     tokenizer_free(NULL);
 }
 
-TEST(test_lowest_rank_then_leftmost, .after = drop_tokenizer)
-{
-    plain_bytes_vocabulary();
-    ADD_TOKENS("bc", "ab", "aa"); /* 256 to 258 */
-    ADD_MERGES("b c", "a b", "a a");
-    use_vocabulary();
-    CHECK_IDS("abc", 'a', 256);
-    CHECK_IDS("ab", 257);
-    CHECK_IDS("aaa", 258, 'a');
-    CHECK_IDS("aaab", 258, 257);
-    CHECK_IDS("aaaab", 258, 'a', 257);
-    CHECK_IDS("a b", 'a', ' ', 'b'); /* never across pieces */
-}
-
-/* One merge at a time: the result of a merge may take part in one of a lower rank, which then
- * comes before the next pair of the same rank. */
-TEST(test_merge_that_wakes_an_earlier_one, .after = drop_tokenizer)
-{
-    plain_bytes_vocabulary();
-    ADD_TOKENS("aba", "ab"); /* 256 to 257 */
-    ADD_MERGES("ab a", "a b");
-    use_vocabulary();
-    CHECK_IDS("abab", 256, 'b');
-    CHECK_IDS("ababab", 256, 'b', 257);
-}
-
 /* Merges the lowest rank, leftmost, by looking at all pairs every time. */
 static size_t merge_plainly(const int (*ranks)[8], const int (*results)[8], int *ids, size_t n)
 {
