@@ -90,7 +90,7 @@ const struct scenario scenarios[] = {
      "generate model.gguf --load-state text.saved --save-state out.saved -p d -t 2 -n 3 -q",
      "model.gguf text.saved", "out.saved", STEADY_STDOUT | STEADY_FILES},
 };
-const int n_scenarios = sizeof scenarios / sizeof scenarios[0];
+const int n_scenarios = COUNT(scenarios);
 
 static const char old_content[] = "the old file\n";
 

@@ -29,7 +29,7 @@ TEST(version_2_quota_is_rounded_down_to_at_least_one, .before = cgroups_make,
         {"300000\n", 3},          {"0 100000\n", 1},
         {"  200000\t100000 ", 2},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         cgroups_put("job/cpu.max", cases[i].cpu_max);
         expect(cases[i].quota, "0::/job\n");
     }
@@ -140,7 +140,7 @@ TEST(odd_contents_are_read_as_far_as_they_make_sense, .before = cgroups_make,
         {"300000 banana\n", 3},
         {"0x10 10\n", 1},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         cgroups_put("job/cpu.max", cases[i].cpu_max);
         expect(cases[i].quota, "0::/job\n");
     }
@@ -170,7 +170,7 @@ TEST(odd_lines_are_passed_over, .before = cgroups_make, .after = scratch_remove)
         "0::/job:with:colons\n0::/job\n",
         "0:::/job\n0::/job\n",
     };
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+    for (size_t i = 0; i < COUNT(lines); i++)
         expect(3, lines[i]);
 }
 

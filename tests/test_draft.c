@@ -4,11 +4,12 @@
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "checkpoints.h"
 #include "faults.h"
 #include "model/checkpoint.h"
 #include "model/model.h"
+#include "opened.h"
 #include "schedule_run.h"
-#include "support.h"
 
 enum { TEXTS = 7 };
 
@@ -24,14 +25,7 @@ static const char *const paths[] = {
 #define N_PATHS (int)COUNT(paths)
 enum { COMBINATIONS = SANITIZED ? 2 * N_PATHS : 240 };
 
-static struct checkpoint open_checkpoint(const char *path)
-{
-    struct checkpoint c;
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &c, &err) ==
-                      STATUS_OK,
-                  "%s", err.text);
-    return c;
-}
+#define OPENED (CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER)
 
 static int below(struct rng *r, int n)
 {
@@ -106,14 +100,9 @@ static void choose_texts(struct schedule_texts *t, const struct checkpoint *c, s
 static struct model *random_model(const struct model *m, struct rng *r)
 {
     struct model *out;
-    struct config c = {.n_layers = 1,
-                       .n_heads = 2,
-                       .d_model = 32,
-                       .d_ff = 32,
-                       .n_ctx = m->config.n_ctx < 24 ? m->config.n_ctx : 24,
-                       .n_vocab = m->config.n_vocab,
-                       .norm_eps = 1e-5f};
-    config_set_arch(&c, arch_at(0));
+    struct config c = config_sized("gpt2", "layers=1 heads=2 width=32 ff=32");
+    c.n_ctx = m->config.n_ctx < 24 ? m->config.n_ctx : 24;
+    c.n_vocab = m->config.n_vocab;
     config_complete(&c);
     expect_ok(model_create_random(&c, STORAGE_F32, rng_u32(r), &out, &err));
     return out;
@@ -165,7 +154,7 @@ static struct schedule_seen see(const struct schedule_ways *ways)
 
 TEST(texts_are_the_same, .loops = COMBINATIONS)
 {
-    struct checkpoint c = open_checkpoint(paths[_i % N_PATHS]);
+    struct checkpoint c = open_checkpoint(paths[_i % N_PATHS], OPENED);
     struct rng r;
     rng_seed(&r, 1, (uint64_t)_i);
     choose_texts(&texts, &c, &r);
@@ -198,7 +187,7 @@ static void keep_token(const struct event *event)
 /* What comes after it is what comes after a prompt of the tokens that it leaves. */
 TEST(a_shift_is_a_new_prompt, .loops = N_PATHS)
 {
-    struct checkpoint c = open_checkpoint(paths[_i]);
+    struct checkpoint c = open_checkpoint(paths[_i], OPENED);
     const struct schedule_ways ways = {.n_slots = 1, .n_threads = 1, .see = keep_token};
     texts = (struct schedule_texts){.model = c.model,
                                     .tokenizer = c.tokenizer,
@@ -255,7 +244,7 @@ static struct schedule_seen see_drafted(const struct model *draft, int n)
  * first needs no step, are ceil(41 / (k + 1)) steps. */
 TEST(the_model_itself_is_always_right, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     one_text(&c, 42);
     for (int k = 1; k <= 8; k++) {
         const struct schedule_seen seen = see_drafted(c.model, k);
@@ -270,7 +259,7 @@ TEST(the_model_itself_is_always_right, .tags = ONE_THREAD)
  * one; with the model's it is right about as often as the two can agree at all. */
 TEST(the_same_numbers_are_drawn, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     struct model *own;
     one_text(&c, 200);
     expect_ok(derived_create_packed(c.model, STORAGE_Q4_0, NULL, &own, &err));
@@ -283,7 +272,7 @@ TEST(the_same_numbers_are_drawn, .tags = ONE_THREAD)
 /* Greedy text of a small model runs into circles, which lookup follows. */
 TEST(lookup_follows_a_circle, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     one_text(&c, 240);
     texts.sampler.temperature = 0;
     texts.sampler.repeat_penalty = 1;
@@ -307,7 +296,7 @@ static void count_calls(const struct event *event)
 /* No draft, a lookup, a model. */
 TEST(stepping_takes_no_memory, .loops = 3, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     one_text(&c, 100);
     const struct schedule_ways ways = {.n_slots = 1,
                                        .n_threads = 2,
@@ -326,7 +315,7 @@ TEST(stepping_takes_no_memory, .loops = 3, .tags = ONE_THREAD)
 /* A draft without finite logits guesses nothing. */
 TEST(a_draft_of_nans_is_left_out, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("tests/data/golden/gqa.gguf");
+    struct checkpoint c = open_checkpoint("tests/data/golden/gqa.gguf", OPENED);
     struct rng r;
     rng_seed(&r, 1, 1);
     struct model *bad = random_model(c.model, &r);

@@ -200,7 +200,7 @@ TEST(what_transformers_wrote, .before = set_up, .after = tear_down)
         snprintf(path, sizeof path, "%s/tokenizer.json", folders[i]);
         const struct json_node *a = read_json(&original, path, &text);
         const struct json_node *b = written("tokenizer.json");
-        for (size_t k = 0; k < sizeof same / sizeof same[0]; k++)
+        for (size_t k = 0; k < COUNT(same); k++)
             expect_same(member(a, same[k]), member(b, same[k]));
         json_reader_free(&original);
         free(text);
@@ -288,7 +288,7 @@ TEST(there_and_back, .before = set_up, .after = tear_down)
         "tests/data/bpe-llama3.gguf",  "tests/data/spm-small.gguf",
         "tests/data/spm-chars.gguf",
     };
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+    for (size_t i = 0; i < COUNT(paths); i++) {
         expect_back(paths[i]);
         ck_assert_str_eq(noted, "");
     }
@@ -383,7 +383,7 @@ TEST(cuts, .before = set_up, .after = tear_down)
         {"qwen2", "Sequence", 2, "false"},    {"dbrx", "Sequence", 2, "false"},
         {"llama-bpe", "Sequence", 2, "true"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         start_bytes(rows[i].pre);
         write_keys();
         const struct json_node *root = written("tokenizer.json");
@@ -416,7 +416,7 @@ TEST(merges_by_scores, .before = set_up, .after = tear_down)
         {"aé", -7},
     };
     start_scores();
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < COUNT(rows); i++)
         add(text_of(rows[i].name), TOKEN_NORMAL, rows[i].score);
     write_keys();
     expect_merges("a a,a b,aa b,a ab," VOCAB_SPACE " a," VOCAB_SPACE "a b," VOCAB_SPACE

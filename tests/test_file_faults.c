@@ -166,7 +166,7 @@ static void expect_success(void)
 TEST(pieces_of_many_sizes, .before = set_up, .after = scratch_remove)
 {
     static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, LEN};
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+    for (size_t i = 0; i < COUNT(pieces); i++) {
         piece = pieces[i];
         expect_success();
         longest_write = 99991;

@@ -30,7 +30,7 @@ TEST(names_of_parts)
         {"rope_freqs.weight", INSPECT_OTHER},
         {"", INSPECT_OTHER},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         ck_assert_msg(inspect_part_of(text_of(cases[i].name)) == cases[i].part, "%s",
                       cases[i].name);
 }

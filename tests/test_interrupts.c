@@ -102,7 +102,7 @@ TEST(while_standard_input_is_waited_for, .seconds = 300)
         "tokenize model.gguf -f -",
     };
     scenario_begin(6); /* convert; for its files */
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    for (size_t i = 0; i < COUNT(lines); i++) {
         struct ran r;
         const struct fault_plan none = {.at = 0};
         run_program(&r, lines[i], wait_and_interrupt, NULL);

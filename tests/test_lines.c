@@ -85,7 +85,7 @@ TEST(lines_end_with_newlines)
         {"x\n123456789", "[x](long)"},
         {"1234567890123456789012345\n\ny\n", "(long)[][y]"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         expect_lines(cases[i].content, strlen(cases[i].content), cases[i].lines);
 }
 

@@ -197,7 +197,7 @@ static const char *const bad_ints[] = {
     "",           "1e9", "0x10", " 5",      "5 ", "-1", "+5", "nan", "1.0", "99999999999999999999",
     "2147483648", "5,",  "five", "\xd9\xa3"};
 
-TEST(wrong_ints, .loops = sizeof bad_ints / sizeof bad_ints[0])
+TEST(wrong_ints, .loops = COUNT(bad_ints))
 {
     refused(WORDS("-n", bad_ints[_i]), "-n: expected an integer, 0 to 2147483647");
     refused(WORDS("-n", bad_ints[_i]), bad_ints[_i]);
@@ -209,7 +209,7 @@ static const char *const bad_doubles[] = {"",    "nan", "inf",      "-inf",  "1e
                                           " 1",  "1 ",  "+1",       ".",     "1e",    "-0.5",
                                           "1e+", "--1", "infinity", "1.2.3", "e5"};
 
-TEST(wrong_doubles, .loops = sizeof bad_doubles / sizeof bad_doubles[0])
+TEST(wrong_doubles, .loops = COUNT(bad_doubles))
 {
     refused(WORDS("--temp", bad_doubles[_i]), "--temp: expected a number, 0 or more");
     refused(WORDS("--temp", bad_doubles[_i]), bad_doubles[_i]);
@@ -429,7 +429,7 @@ TEST(help_text)
                                         "p (above 0 to 1)\n",
                                         "texts (may be repeated)\n",
                                         "a form (default table; one of table, json)\n"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    for (size_t i = 0; i < COUNT(parts); i++)
         ck_assert_msg(strstr(help, parts[i]) != NULL, "'%s' is not in\n%s", parts[i], help);
     for (const char *line = help; *line; line += strcspn(line, "\n") + 1)
         ck_assert_uint_le(strcspn(line, "\n"), 96);

@@ -42,7 +42,7 @@ int __wrap_pthread_join(pthread_t thread, void **result)
 /* --- helpers ---------------------------------------------------------------------------------- */
 
 static const int team_sizes[] = {2, 3, 5, 8, 64};
-#define N_TEAM_SIZES (int)(sizeof team_sizes / sizeof team_sizes[0])
+#define N_TEAM_SIZES (int)(COUNT(team_sizes))
 
 static struct pool *new_pool(int n_threads)
 {

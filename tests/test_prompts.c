@@ -200,7 +200,7 @@ TEST(bad_objects_are_refused)
         {"{\"prompt\": \"a\", \"stop\": [1]}", "expected a string, found 1"},
         {"{\"prompt\": \"a\", \"stop\": [[[[1]]]]}", "at most 4 containers"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         expect_refused(true, cases[i].line, strlen(cases[i].line), cases[i].why);
 }
 

@@ -14,7 +14,7 @@
 #include "support.h"
 
 static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
-#define N_TYPES (int)(sizeof types / sizeof types[0])
+#define N_TYPES (int)(COUNT(types))
 
 /* --- helpers --------------------------------------------------------------------------------- */
 
@@ -350,7 +350,7 @@ TEST(threads_change_nothing, .loops = N_TYPES)
     struct quantize_params p = {.type = types[_i], .gguf = m.g};
     struct quantize serial, q;
     struct gguf_file expected = convert(&p, &serial);
-    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+    for (size_t c = 0; c < COUNT(counts); c++) {
         expect_ok(pool_create(counts[c], &p.pool, &err));
         struct gguf_file found = convert(&p, &q);
         ck_assert_uint_eq(found.len, expected.len);

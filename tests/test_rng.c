@@ -8,7 +8,7 @@ TEST(gives_the_published_numbers)
                                          0x83d2f293, 0xbfa4784b, 0xcbed606e};
     struct rng r;
     rng_seed(&r, 42, 54);
-    for (size_t i = 0; i < sizeof published / sizeof published[0]; i++)
+    for (size_t i = 0; i < COUNT(published); i++)
         ck_assert_uint_eq(rng_u32(&r), published[i]);
 }
 
@@ -82,7 +82,7 @@ TEST(derived_seeds_are_splitmix)
 TEST(derived_seeds_differ)
 {
     static const uint64_t seeds[] = {0, 1, 42, UINT64_MAX};
-    for (size_t s = 0; s < sizeof seeds / sizeof seeds[0]; s++) {
+    for (size_t s = 0; s < COUNT(seeds); s++) {
         uint64_t derived[300];
         ck_assert_uint_eq(rng_derive(seeds[s], 0), seeds[s]);
         for (uint64_t i = 0; i < 300; i++) {

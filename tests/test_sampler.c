@@ -270,7 +270,7 @@ TEST(draws_follow_the_probabilities, .loops = 8)
          .repeat_penalty = 1.5,
          .repeat_last_n = 2},
     };
-    ck_assert_int_eq(sizeof settings / sizeof settings[0], 8);
+    ck_assert_int_eq(COUNT(settings), 8);
     static const float logits[V] = {0.5f,  2.0f,  -1.0f, 1.0f, 1.5f,  0.25f,
                                     -0.5f, 1.25f, 0.75f, 0.0f, -2.0f, 1.75f};
     static const int history[] = {1, 11, 6, 4};
@@ -480,7 +480,7 @@ TEST(penalty_reaches_back_exactly_its_window, .tags = ONE_THREAD)
     static const struct {
         int last_n, picked;
     } cases[] = {{0, 0}, {1, 0}, {2, 0}, {3, 1}, {4, 4}, {5, 4}, {1000, 4}, {-1, 4}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct sampler_params p = plain(0);
         p.repeat_penalty = 10;
         p.repeat_last_n = cases[i].last_n;
@@ -503,7 +503,7 @@ TEST(window_is_at_most_the_context, .tags = ONE_THREAD)
     enum { V = N_CTX + 1 };
     static const int sizes[] = {-1, N_CTX, N_CTX + 1, INT32_MAX};
     float logits[V] = {[0] = 2, [1] = 1.5f};
-    for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++) {
+    for (size_t size = 0; size < COUNT(sizes); size++) {
         struct sampler_params p = plain(0);
         p.repeat_penalty = 10;
         p.repeat_last_n = sizes[size];
@@ -522,7 +522,7 @@ TEST(penalty_saturates, .tags = ONE_THREAD)
 {
     static const float logits[] = {FLT_MAX, -FLT_MAX, 1, -1};
     static const double penalties[] = {1e-300, 1e-10, 1e10, 1e300, 5e-324, DBL_MAX};
-    for (size_t i = 0; i < sizeof penalties / sizeof penalties[0]; i++)
+    for (size_t i = 0; i < COUNT(penalties); i++)
         for (int greedy = 0; greedy < 2; greedy++) {
             struct sampler_params p = plain(greedy ? 0 : 1);
             p.repeat_penalty = penalties[i];
@@ -546,7 +546,7 @@ TEST(extreme_temperatures, .tags = ONE_THREAD)
 {
     static const float logits[] = {-1e30f, 3, 3.0000002f, FLT_MAX / 2, -FLT_MAX, 1e38f};
     static const double tiny[] = {1e-30, 1e-300, 5e-324};
-    for (size_t i = 0; i < sizeof tiny / sizeof tiny[0]; i++) {
+    for (size_t i = 0; i < COUNT(tiny); i++) {
         ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 6), 3);
         ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 3), 2);
     }
@@ -593,7 +593,7 @@ TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
         {V, 1, 0, V},       {V + 1, 0.25, 0, 10}, {1, 0, 1, 1}, {0, 1 - 1e-9, 0, V},
         {39, 1, 0, 39},     {INT32_MAX, 1, 0, V},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct sampler_params p = plain(0.7);
         p.top_k = cases[i].top_k;
         p.top_p = cases[i].top_p;

@@ -15,9 +15,13 @@
 #include "compute/pool.h"
 #include "support.h"
 
-/* Runs `body` in a child with its standard error in `said`; gives the wait status. */
-static int run(void (*body)(const char *path), const char *path, char *said, size_t size)
+static char said[1024], path[512];
+
+/* Runs `body` in a child with its standard error in `said`; gives its exit code, or -1 and below:
+ * the signal that ended it. */
+static int run(void (*body)(const char *path), const char *argument)
 {
+    const size_t size = sizeof said;
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
     const pid_t child = fork();
@@ -27,7 +31,7 @@ static int run(void (*body)(const char *path), const char *path, char *said, siz
         signal(SIGHUP, SIG_DFL);  /* the suite may run under nohup */
         signal(SIGALRM, SIG_DFL); /* which Check handles */
         signals_install();
-        body(path);
+        body(argument);
         _exit(77);
     }
     close(ends[1]);
@@ -38,7 +42,7 @@ static int run(void (*body)(const char *path), const char *path, char *said, siz
     close(ends[0]);
     int status;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
-    return status;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
 static void read_beyond_the_cut(const char *path)
@@ -54,16 +58,12 @@ static void read_beyond_the_cut(const char *path)
 
 TEST(a_file_cut_short_while_mapped)
 {
-    char said[512];
-    char path[512];
     strcpy(path, scratch_path("mapped"));
     FILE *f = fopen(path, "wb");
     for (int i = 0; i < 20000; i++)
         fputc('x', f);
     fclose(f);
-    const int status = run(read_beyond_the_cut, path, said, sizeof said);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), STATUS_BAD_FILE);
+    ck_assert_int_eq(run(read_beyond_the_cut, path), STATUS_BAD_FILE);
     ck_assert_msg(strstr(said, path) && strstr(said, "cut short"), "%s", said);
     ck_assert_ptr_eq(strchr(said, '\n'), said + strlen(said) - 1);
     scratch_remove();
@@ -188,15 +188,11 @@ TEST(what_ends_at_once_leaves_no_temporary, .loops = 4)
         {be_interrupted_twice, -1, false},
         {be_interrupted_at_once, STATUS_INTERRUPTED, false},
     };
-    char said[1024], path[512];
     strcpy(path, scratch_path("cut\033"));
     fill_file(beside(path, "whole"));
     fill_file(path);
-    const int status = run(ends[_i].body, path, said, sizeof said);
-    if (ends[_i].code < 0)
-        ck_assert(WIFSIGNALED(status));
-    else
-        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == ends[_i].code);
+    const int code = run(ends[_i].body, path);
+    ck_assert(ends[_i].code < 0 ? code < 0 : code == ends[_i].code);
     if (ends[_i].names_file)
         ck_assert_msg(strstr(said, "cut?: the file was cut short"), "%s", said);
     else
@@ -210,7 +206,6 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
     const int signals[] = {SIGINT,  SIGQUIT, SIGALRM, SIGUSR1,     SIGUSR2, SIGABRT,
                            SIGTRAP, SIGIO,   SIGPROF, SIGPWR,      SIGSYS,  SIGVTALRM,
                            SIGFPE,  SIGILL,  SIGSEGV, SIGRTMIN + 3};
-    char said[1024], path[512];
     strcpy(path, scratch_path("cut"));
     fill_file(beside(path, "whole"));
     for (size_t i = 0; i < COUNT(signals); i++) {
@@ -222,12 +217,8 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
             continue;
         end_signal = signals[i];
         fill_file(path);
-        const int status = run(be_ended_among_descriptors, path, said, sizeof said);
-        if (signals[i] == SIGINT)
-            ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_INTERRUPTED);
-        else
-            ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == signals[i], "signal %d",
-                          signals[i]);
+        const int expected = signals[i] == SIGINT ? STATUS_INTERRUPTED : -signals[i];
+        ck_assert_int_eq(run(be_ended_among_descriptors, path), expected);
         ck_assert_msg(files_in_folder_of(path) == 2, "signal %d", signals[i]);
     }
     scratch_remove();
@@ -236,12 +227,10 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
 /* Neither control characters, C1 among them, nor what turns the direction reaches a terminal. */
 TEST(a_cut_file_s_name_is_shown)
 {
-    char said[1024], path[512];
     strcpy(path, scratch_path("cut\xc2\x9b\xe2\x80\xae"));
     fill_file(beside(path, "whole"));
     fill_file(path);
-    const int status = run(read_on_a_worker, path, said, sizeof said);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_BAD_FILE);
+    ck_assert_int_eq(run(read_on_a_worker, path), STATUS_BAD_FILE);
     ck_assert_msg(strstr(said, "cut??: the file was cut short"), "%s", said);
     scratch_remove();
 }
@@ -258,9 +247,7 @@ static void use_up_processor_time(const char *unused)
 
 TEST(processor_time_runs_out)
 {
-    char said[512];
-    const int status = run(use_up_processor_time, NULL, said, sizeof said);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    ck_assert_int_eq(run(use_up_processor_time, NULL), 42);
 }
 
 static int number_of(const char *which)
@@ -293,13 +280,9 @@ static const char *const names[] = {"INT", "TERM", "HUP"};
 
 TEST(interrupts, .loops = 3)
 {
-    char said[512];
-    int status = run(raise_at_once, names[_i], said, sizeof said);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_INTERRUPTED);
-    status = run(raise_deferred, names[_i], said, sizeof said);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-    status = run(raise_twice, names[_i], said, sizeof said);
-    ck_assert(WIFSIGNALED(status));
+    ck_assert_int_eq(run(raise_at_once, names[_i]), STATUS_INTERRUPTED);
+    ck_assert_int_eq(run(raise_deferred, names[_i]), 42);
+    ck_assert_int_lt(run(raise_twice, names[_i]), 0);
     ck_assert_str_eq(said, "");
 }
 
@@ -314,9 +297,7 @@ static void hang_up_under_nohup(const char *unused)
 
 TEST(an_ignored_hangup_stays_ignored)
 {
-    char said[512];
-    const int status = run(hang_up_under_nohup, NULL, said, sizeof said);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    ck_assert_int_eq(run(hang_up_under_nohup, NULL), 42);
 }
 
 static void write_to_closed_pipe(const char *unused)
@@ -331,7 +312,5 @@ static void write_to_closed_pipe(const char *unused)
 
 TEST(a_closed_pipe_is_a_failed_write)
 {
-    char said[512];
-    const int status = run(write_to_closed_pipe, NULL, said, sizeof said);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    ck_assert_int_eq(run(write_to_closed_pipe, NULL), 42);
 }

@@ -26,7 +26,7 @@ TEST(hashes_are_the_reference_s)
     char bytes[64];
     for (int i = 0; i < 64; i++)
         bytes[i] = (char)i;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         ck_assert_uint_eq(siphash(cases[i].key, (struct text){bytes, cases[i].len}), cases[i].hash);
     ck_assert_uint_eq(siphash(no_key, text_of("abc")), 0xc03bc3a0042630f2);
 }
