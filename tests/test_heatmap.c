@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/attend_view.h"
+#include "cli/attend_report.h"
 #include "cli/terminal.h"
 #include "outputs.h"
 #include "show/heatmap.h"

@@ -1,17 +1,101 @@
 #include "cli/attend_report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/output.h"
-#include "cli/columns.h"
-#include "cli/token_record.h"
+#include "base/figures.h"
+#include "base/text.h"
+#include "cli/terminal.h"
 #include "measure/npy.h"
 #include "measure/score.h"
+#include "show/heatmap.h"
+#include "show/paragraph.h"
+#include "show/report.h"
 
-/* Of a token in a cell. */
-#define LABEL_COLUMNS 10
+#define OPEN_BOX "\xe2\x90\xa3"
+#define ELLIPSIS "\xe2\x80\xa6"
+/* Of a token in a cell of a table, beside a large map, and on a terminal. */
+#define LABEL_COLUMNS  10
+#define LARGE_LABEL    16
+#define TERMINAL_LABEL 12
+
+/* --- heads and tokens ------------------------------------------------------------------------ */
+
+static int kv_head_of(const struct attend_view *v, const struct attend_head *h)
+{
+    return h->head / config_group(&v->model->config, h->layer);
+}
+
+static bool is_shared(const struct attend_view *v, int layer)
+{
+    return config_group(&v->model->config, layer) > 1;
+}
+
+/* The next character as it is to be shown. */
+static struct printable next_shown(struct text *rest, bool blank, bool printable)
+{
+    struct printable p = {""};
+    if (blank) {
+        *rest = (struct text){rest->data + 1, rest->len - 1};
+        return (struct printable){OPEN_BOX};
+    }
+    if (printable)
+        return printable_next(rest);
+    uint32_t code;
+    const struct text first = utf8_next(rest, &code);
+    memcpy(p.text, first.data, first.len);
+    return p;
+}
+
+struct attend_label attend_label(const struct attend_view *v, int position, int columns,
+                                 bool printable)
+{
+    struct attend_label label = {""};
+    char id[24];
+    size_t used = 0, n_spaces = 0;
+    snprintf(id, sizeof id, "#%d", (int)v->tokens[position]);
+    struct text rest =
+        v->tokenizer ? tokenizer_bytes(v->tokenizer, v->tokens[position]) : text_of(id);
+    while (n_spaces < rest.len && rest.data[n_spaces] == ' ')
+        n_spaces++;
+    const bool blank = n_spaces == rest.len;
+    if (n_spaces > 0 && !blank)
+        rest = (struct text){rest.data + 1, rest.len - 1};
+    for (int column = 0; rest.len > 0;) {
+        const struct printable p = next_shown(&rest, blank, printable);
+        const size_t len = strlen(p.text);
+        column += (int)text_columns(text_of(p.text));
+        if (column + (rest.len > 0) > columns || used + len + sizeof ELLIPSIS > sizeof label.text) {
+            memcpy(label.text + used, ELLIPSIS, sizeof ELLIPSIS);
+            break;
+        }
+        memcpy(label.text + used, p.text, len);
+        used += len;
+    }
+    return label;
+}
+
+/* ".61", "1.0", "–" for NaN. */
+struct weight_shown {
+    char text[8];
+};
+
+static struct weight_shown weight_shown(double weight)
+{
+    struct weight_shown w = {"–"};
+    if (isnan(weight))
+        return w;
+    snprintf(w.text, sizeof w.text, "%.2f", weight);
+    if (w.text[0] == '0')
+        memmove(w.text, w.text + 1, strlen(w.text));
+    else
+        w.text[3] = 0; /* "1.0" */
+    return w;
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
 
 /* A head's figures as they are printed. */
 struct attend_row {
@@ -42,13 +126,14 @@ static const struct report_field fields[] = {
 #define N_FIELDS REPORT_LENGTH(fields)
 enum { FIELD_LAYER, FIELD_HEAD, FIELD_VARIANT, FIELD_KV_HEAD, FIELD_FIGURES };
 
-/* Those of this view, unless --columns says which: what all rows have alike people need not see. */
-static void choose_fields(const struct attend_view *v, struct report_field chosen[N_FIELDS])
+/* The first n of them, unless --columns says which: what all rows have alike people need not see.
+ */
+static void choose_fields(const struct attend_view *v, struct report_field *chosen, int n)
 {
     bool shared = false;
-    memcpy(chosen, fields, sizeof fields);
+    memcpy(chosen, fields, (size_t)n * sizeof *fields);
     for (int l = 0; l < v->layers.n; l++)
-        shared |= attend_is_shared(v, v->layers.items[l]);
+        shared |= is_shared(v, v->layers.items[l]);
     chosen[FIELD_VARIANT].heading = NULL;
     if (!shared)
         chosen[FIELD_KV_HEAD].heading = NULL;
@@ -59,7 +144,7 @@ static struct attend_row row_of(const struct attend_view *v, int at)
     const struct attend_head *h = &v->figures[at];
     struct attend_row row = {.layer = h->layer,
                              .head = h->head,
-                             .kv_head = attend_kv_head(v, h),
+                             .kv_head = kv_head_of(v, h),
                              .variant = v->variant,
                              .entropy = h->entropy,
                              .distance = h->distance,
@@ -74,26 +159,40 @@ static struct attend_row row_of(const struct attend_view *v, int at)
         snprintf(row.pair, sizeof row.pair, "%s: %s %s",
                  attend_label(v, h->query, LABEL_COLUMNS, false).text,
                  attend_label(v, h->key, LABEL_COLUMNS, false).text,
-                 attend_weight(h->strongest).text);
+                 weight_shown(h->strongest).text);
     return row;
 }
 
 /* --- the keys of a query --------------------------------------------------------------------- */
 
-/* Room for a column's name. */
-#define COLUMN_NAME 96
+/* A token, and the weight that the query gives to its key. */
+struct key_row {
+    int position, id;
+    struct text text; /* without data: there is no tokenizer */
+    double weight;
+};
 
-struct keys_table {
-    const struct attend_view *v;
-    enum table_format format;
-    struct report report;
-    struct json json;        /* of the JSON forms, whose rows are no tables' */
-    struct token_score *top; /* [n_top] positions and weights */
-    int n_top;               /* no more than there are */
-    struct report_field *columns;
-    char (*names)[COLUMN_NAME]; /* of columns */
-    char *cell;                 /* where a row's keys are joined */
-    size_t cell_cap;
+static const struct report_field key_fields[] = {
+    {"position", NULL, MEMBER(key_row, position)},
+    {"id", NULL, MEMBER(key_row, id)},
+    {"text", NULL, MEMBER(key_row, text), .bytes = true},
+    {"weight", NULL, MEMBER(key_row, weight)},
+};
+
+static struct key_row key_row(const struct attend_view *v, int position, double weight)
+{
+    const int id = v->tokens[position];
+    const struct text none = {NULL, 0};
+    return (struct key_row){position, id, v->tokenizer ? tokenizer_bytes(v->tokenizer, id) : none,
+                            weight};
+}
+
+/* A head, and what it looks at most. */
+struct query_row {
+    struct attend_row head;
+    int query;
+    struct report_list top; /* of struct key_row */
+    struct text joined;     /* for people: "cat .61, The .20" */
 };
 
 /* Whether another key of the query has the same token. */
@@ -105,141 +204,66 @@ static bool is_repeated(const struct attend_view *v, int position)
     return false;
 }
 
-/* "cat .61, The .20"; "cat@4 .61" where there are several cats. */
-static void put_joined_keys(struct keys_table *t)
+/* "cat@4 .61" where there are several cats. */
+static struct text join_keys(const struct attend_view *v, const struct report_list *top, char *cell,
+                             size_t size)
 {
+    const struct key_row *keys = top->items;
     size_t used = 0;
-    for (int k = 0; k < t->n_top; k++) {
-        const int position = t->top[k].id;
+    for (int k = 0; k < top->n; k++) {
         char at[16] = "";
-        if (is_repeated(t->v, position))
-            snprintf(at, sizeof at, "@%d", position);
-        used += (size_t)snprintf(t->cell + used, t->cell_cap - used, "%s%s%s %s", k ? ", " : "",
-                                 attend_label(t->v, position, LABEL_COLUMNS, false).text, at,
-                                 attend_weight(t->top[k].logprob).text);
+        if (is_repeated(v, keys[k].position))
+            snprintf(at, sizeof at, "@%d", keys[k].position);
+        used += (size_t)snprintf(cell + used, size - used, "%s%s%s %s", k ? ", " : "",
+                                 attend_label(v, keys[k].position, LABEL_COLUMNS, false).text, at,
+                                 weight_shown(keys[k].weight).text);
     }
-    report_text(&t->report, (struct text){t->cell, used});
-}
-
-static void put_key_cells(struct keys_table *t, const struct token_score *key)
-{
-    const struct attend_view *v = t->v;
-    const int32_t id = v->tokens[key->id];
-    report_u64(&t->report, (uint64_t)key->id);
-    report_u64(&t->report, (uint64_t)id);
-    if (v->tokenizer)
-        report_text(&t->report, tokenizer_bytes(v->tokenizer, id));
-    else
-        report_null(&t->report);
-    report_double(&t->report, key->logprob, "%.4f");
-}
-
-static void put_keys_json(struct keys_table *t, const struct attend_row *row)
-{
-    struct json *j = &t->json;
-    json_begin_object(j, NULL);
-    report_members(j, fields, FIELD_FIGURES, row);
-    json_int(j, "query", t->v->wanted.query);
-    json_begin_array(j, "top");
-    for (int k = 0; k < t->n_top; k++) {
-        json_begin_object(j, NULL);
-        json_int(j, "position", t->top[k].id);
-        token_json(j, t->v->tokenizer, t->v->tokens[t->top[k].id]);
-        json_double(j, "weight", t->top[k].logprob);
-        json_end(j);
-    }
-    json_end(j);
-    json_end(j);
-    if (t->format == TABLE_JSONL)
-        output_puts(j->out, "\n");
-}
-
-static void put_keys(struct keys_table *t, int at)
-{
-    const struct attend_view *v = t->v;
-    const size_t n = (size_t)v->wanted.query + 1;
-    const struct attend_row row = row_of(v, at);
-    score_top(v->found.query + (size_t)at * n, (int)n, 0, t->n_top, t->top);
-    if (table_is_json(t->format)) {
-        put_keys_json(t, &row);
-        return;
-    }
-    for (int i = 0; i < FIELD_FIGURES; i++)
-        if (report_name(t->format, &t->columns[i]))
-            report_cell(&t->report, &t->columns[i], &row);
-    if (t->format != TABLE_CSV)
-        put_joined_keys(t);
-    for (int k = 0; k < t->n_top && t->format == TABLE_CSV; k++)
-        put_key_cells(t, &t->top[k]);
-}
-
-/* Names *n columns: four more a key in CSV, one for all of them else. */
-static enum status name_columns(struct keys_table *t, int *n, struct err *e)
-{
-    static const char *const kinds[] = {"position", "id", "text", "weight"};
-    const struct attend_view *v = t->v;
-    const bool csv = t->format == TABLE_CSV;
-    struct report_field first[N_FIELDS];
-    *n = FIELD_FIGURES + (csv ? 4 * t->n_top : 1);
-    t->cell_cap = ((size_t)t->n_top + 1) * 2 * sizeof(struct attend_label);
-    t->cell = malloc(t->cell_cap);
-    t->columns = calloc((size_t)*n, sizeof *t->columns);
-    t->names = calloc((size_t)*n, sizeof *t->names);
-    t->top = calloc((size_t)t->n_top, sizeof *t->top);
-    if (!t->columns || !t->names || !t->top || !t->cell)
-        return err_no_memory(e, "the table's columns", (size_t)*n * sizeof *t->columns);
-    choose_fields(v, first);
-    memcpy(t->columns, first, FIELD_FIGURES * sizeof *first);
-    for (int i = FIELD_FIGURES; i < *n; i++) {
-        const int k = i - FIELD_FIGURES;
-        if (csv)
-            snprintf(t->names[i], COLUMN_NAME, "top%d_%s", k / 4 + 1, kinds[k % 4]);
-        else
-            snprintf(t->names[i], COLUMN_NAME, "%s: (token %d)",
-                     attend_label(v, v->wanted.query, LABEL_COLUMNS, true).text, v->wanted.query);
-        t->columns[i] =
-            (struct report_field){t->names[i], t->names[i], .type = REPORT_TEXT, .list = true};
-    }
-    return STATUS_OK;
-}
-
-static void put_all_keys(struct keys_table *t)
-{
-    for (int at = 0; at < t->v->n_rows * t->v->n_columns; at++)
-        put_keys(t, at);
-}
-
-static enum status print_keys(struct keys_table *t, struct output *out, struct err *e)
-{
-    int n_columns;
-    TRY(name_columns(t, &n_columns, e));
-    if (!table_is_json(t->format)) {
-        report_begin(&t->report, t->format, t->columns, n_columns, out);
-        put_all_keys(t);
-        return report_end(&t->report, e);
-    }
-    json_init(&t->json, out, t->format == TABLE_JSON);
-    if (t->format == TABLE_JSON)
-        json_begin_array(&t->json, NULL);
-    put_all_keys(t);
-    if (t->format == TABLE_JSON) {
-        json_end(&t->json);
-        output_puts(out, "\n");
-    }
-    return STATUS_OK;
+    return (struct text){cell, used};
 }
 
 static enum status print_query(const struct attend_view *v, enum table_format format,
                                struct output *out, struct err *e)
 {
-    const int n = v->wanted.query + 1;
-    struct keys_table t = {
-        .v = v, .format = format, .n_top = v->wanted.n_top < n ? v->wanted.n_top : n};
-    const enum status s = print_keys(&t, out, e);
-    free(t.columns);
-    free(t.names);
-    free(t.top);
-    free(t.cell);
+    const int n_keys = v->wanted.query + 1;
+    const int n_top = v->wanted.n_top < n_keys ? v->wanted.n_top : n_keys;
+    const size_t size = ((size_t)n_top + 1) * 2 * sizeof(struct attend_label);
+    char name[96], *cell = malloc(size);
+    struct token_score *top = calloc((size_t)n_top, sizeof *top);
+    struct key_row *keys = calloc((size_t)n_top, sizeof *keys);
+    struct report r;
+    enum status s = STATUS_OK;
+    snprintf(name, sizeof name, "%s: (token %d)",
+             attend_label(v, v->wanted.query, LABEL_COLUMNS, true).text, v->wanted.query);
+    struct report_field columns[FIELD_FIGURES + 3];
+    choose_fields(v, columns, FIELD_FIGURES);
+    columns[FIELD_FIGURES] =
+        (struct report_field){format == TABLE_CSV ? NULL : "query", NULL, MEMBER(query_row, query)};
+    columns[FIELD_FIGURES + 1] = (struct report_field){"top",
+                                                       NULL,
+                                                       MEMBER(query_row, top),
+                                                       .items = key_fields,
+                                                       .n_items = REPORT_LENGTH(key_fields),
+                                                       .item_size = sizeof *keys,
+                                                       .most = n_top};
+    columns[FIELD_FIGURES + 2] =
+        (struct report_field){NULL, name, MEMBER(query_row, joined), .list = true};
+    if (!cell || !top || !keys)
+        s = err_no_memory(e, "the keys of a query", size);
+    else
+        report_begin(&r, format, columns, REPORT_LENGTH(columns), out);
+    for (int at = 0; at < v->n_rows * v->n_columns && s == STATUS_OK; at++) {
+        score_top(v->found.query + (size_t)at * (size_t)n_keys, n_keys, 0, n_top, top);
+        for (int k = 0; k < n_top; k++)
+            keys[k] = key_row(v, top[k].id, top[k].logprob);
+        struct query_row row = {row_of(v, at), v->wanted.query, {keys, n_top}, {"", 0}};
+        row.joined = join_keys(v, &row.top, cell, size);
+        report_row(&r, &row);
+    }
+    if (s == STATUS_OK)
+        s = report_end(&r, e);
+    free(cell);
+    free(top);
+    free(keys);
     return s;
 }
 
@@ -252,22 +276,31 @@ int attend_tables(const void *values, struct table *tables)
     return 1;
 }
 
-enum status attend_print(const struct attend_view *v, enum table_format format, const char *columns,
-                         struct output *out, struct err *e)
+/* A table's rows. */
+struct head_rows {
+    const struct attend_view *v;
+    struct attend_row row;
+};
+
+static const void *next_row(void *arg, int i)
+{
+    struct head_rows *rows = arg;
+    if (i >= rows->v->n_rows * rows->v->n_columns)
+        return NULL;
+    rows->row = row_of(rows->v, i);
+    return &rows->row;
+}
+
+enum status attend_print(const struct attend_view *v, struct job *j, struct err *e)
 {
     struct report_field own[N_FIELDS];
-    struct columns chosen;
-    struct report r;
+    struct head_rows rows = {.v = v};
     if (v->wanted.query >= 0)
-        return print_query(v, format, out, e);
-    choose_fields(v, own);
-    columns_choose(columns, format, columns ? fields : own, N_FIELDS, &chosen);
-    report_begin(&r, format, chosen.fields, chosen.n, out);
-    for (int at = 0; at < v->n_rows * v->n_columns; at++) {
-        const struct attend_row row = row_of(v, at);
-        report_row(&r, &row);
-    }
-    return report_end(&r, e);
+        return print_query(v, (enum table_format)j->common->format, j->out, e);
+    choose_fields(v, own, N_FIELDS);
+    const struct table table = {
+        .fields = j->common->columns ? fields : own, .n = N_FIELDS, .row = next_row, .arg = &rows};
+    return job_print(j, &table, 1, e);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -291,10 +324,8 @@ static void put_axes(struct json *j, const struct attend_view *v)
     put_numbers(j, "heads", &v->heads);
     json_begin_array(j, "tokens");
     for (int i = 0; i < v->n_tokens; i++) {
-        json_begin_object(j, NULL);
-        json_int(j, "position", i);
-        token_json(j, v->tokenizer, v->tokens[i]);
-        json_end(j);
+        const struct key_row token = key_row(v, i, 0);
+        report_object(j, NULL, key_fields, REPORT_LENGTH(key_fields) - 1, &token);
     }
     json_end(j);
 }
@@ -329,4 +360,195 @@ enum status attend_write_npy(const struct attend_view *v, const char *path, stru
     for (int at = 0; at < v->n_rows * v->n_columns; at++)
         npy_put(w, v->arrays[at].cell, (size_t)n * (size_t)n);
     return npy_commit(w, e);
+}
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+/* Bytes of the text that a subtitle quotes, at most. */
+#define QUOTED 120
+/* Cells of a drawing, however wide the terminal. */
+#define MOST_SHOWN 512
+
+#define NOTE_BYTES 200
+
+static float largest_weight(const struct attend_map *m)
+{
+    const size_t n_cells = (size_t)m->cells * (size_t)m->cells;
+    float most = 0;
+    for (size_t k = 0; k < n_cells; k++)
+        most = m->cell[k] > most ? m->cell[k] : most;
+    return most;
+}
+
+/* Of n maps: everything is a share of the largest weight. */
+static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++)
+        most = fmaxf(most, largest_weight(&maps[i]));
+    return heatmap_scale((double)most, log);
+}
+
+/* What an SVG file is made of; all of it freed together. */
+struct attend_picture {
+    const struct attend_view *v;
+    char title[256], subtitle[512 + NOTE_BYTES];
+    struct heatmap_map *maps;    /* [n_maps] */
+    char (*names)[32];           /* [n_maps] */
+    char (*notes)[NOTE_BYTES];   /* [n_maps] */
+    struct attend_label *labels; /* [n_labels] of rows of maps, or of a large map's cells */
+    struct text *label_texts;    /* the same */
+};
+
+/* The beginning of the text, whole tokens; false: there is more. */
+static bool quote(const struct attend_view *v, char *quoted, size_t size)
+{
+    size_t used = 0;
+    int i = 0;
+    for (; i < v->n_tokens; i++) {
+        const struct text t =
+            v->tokenizer ? tokenizer_bytes(v->tokenizer, v->tokens[i]) : (struct text){"", 0};
+        if (t.len >= size - used)
+            break;
+        memcpy(quoted + used, t.data, t.len);
+        used += t.len;
+    }
+    quoted[used] = 0;
+    for (size_t k = 0; k < used; k++)
+        if (!quoted[k])
+            quoted[k] = ' ';
+    return i == v->n_tokens;
+}
+
+static void fill_map(struct attend_picture *p, int at)
+{
+    const struct attend_view *v = p->v;
+    const struct attend_head *h = &v->figures[at];
+    snprintf(p->names[at], sizeof p->names[at], "%d.%d", h->layer, h->head);
+    snprintf(p->notes[at], NOTE_BYTES,
+             "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, previous %s, "
+             "itself %s",
+             h->layer, h->head, v->variant, h->entropy, h->distance, weight_shown(h->first).text,
+             weight_shown(h->previous).text, weight_shown(h->self).text);
+    p->maps[at] = (struct heatmap_map){
+        .cells = v->pictures[at].cell,
+        .name = p->names[at],
+        .note = p->notes[at],
+        .group = is_shared(v, h->layer) ? kv_head_of(v, h) : -1,
+    };
+}
+
+/* Of a single head's picture what small ones show when pointed at. */
+static void describe(struct attend_picture *p, bool large)
+{
+    const struct attend_view *v = p->v;
+    const struct attend_map *m = v->pictures;
+    char quoted[QUOTED], cells[80] = "";
+    const bool whole = quote(v, quoted, sizeof quoted);
+    if (m->cells < v->n_tokens)
+        snprintf(cells, sizeof cells, " A cell is the largest weight of %.1f by %.1f tokens.",
+                 (double)v->n_tokens / m->cells, (double)v->n_tokens / m->cells);
+    snprintf(p->title, sizeof p->title, "What the heads of %.160s look at", v->subject);
+    snprintf(p->subtitle, sizeof p->subtitle,
+             "Queries from top to bottom, keys from left to right: %d token%s, “%s”%s.%s%s%s%s",
+             v->n_tokens, plural((uint64_t)v->n_tokens), quoted, whole ? "" : " and so on", cells,
+             m->without_first ? " The first key is left out." : "", large ? " This is " : "",
+             large ? p->notes[0] : "");
+}
+
+static enum status draw_svg(struct attend_picture *p, bool log, const char *path, struct err *e)
+{
+    const struct attend_view *v = p->v;
+    const int n_maps = v->n_rows * v->n_columns, cells = v->pictures->cells;
+    const bool large = n_maps == 1;
+    const size_t n_labels = (size_t)(large ? cells : v->n_rows);
+    p->maps = calloc((size_t)n_maps, sizeof *p->maps);
+    p->names = calloc((size_t)n_maps, sizeof *p->names);
+    p->notes = calloc((size_t)n_maps, sizeof *p->notes);
+    p->labels = calloc(n_labels, sizeof *p->labels);
+    p->label_texts = calloc(n_labels, sizeof *p->label_texts);
+    if (!p->maps || !p->names || !p->notes || !p->labels || !p->label_texts)
+        return err_no_memory(e, "the picture", (size_t)n_maps * sizeof *p->notes);
+    for (int at = 0; at < n_maps; at++)
+        fill_map(p, at);
+    if (large)
+        p->maps[0].name = p->maps[0].note = NULL;
+    describe(p, large);
+    for (size_t i = 0; i < n_labels; i++) {
+        if (large)
+            p->labels[i] =
+                attend_label(v, attend_cell_begin((int)i, cells, v->n_tokens), LARGE_LABEL, true);
+        else
+            snprintf(p->labels[i].text, sizeof p->labels[i].text, "layer %d", v->layers.items[i]);
+        p->label_texts[i] = text_of(p->labels[i].text);
+    }
+    const struct heatmap_picture picture = {.title = p->title,
+                                            .subtitle = p->subtitle,
+                                            .what = "weight",
+                                            .scale = scale_of(v->pictures, n_maps, log),
+                                            .maps = p->maps,
+                                            .n_rows = v->n_rows,
+                                            .n_columns = v->n_columns,
+                                            .map_rows = cells,
+                                            .map_columns = cells,
+                                            .triangle = true,
+                                            .row_names = p->label_texts,
+                                            .column_names = large ? p->label_texts : NULL};
+    return heatmap_write(&picture, path, e);
+}
+
+enum status attend_write_svg(const struct attend_view *v, const char *path, bool log, struct err *e)
+{
+    struct attend_picture p = {.v = v};
+    const enum status s = draw_svg(&p, log, path, e);
+    free(p.maps);
+    free(p.names);
+    free(p.notes);
+    free(p.labels);
+    free(p.label_texts);
+    return s;
+}
+
+/* --- on a terminal --------------------------------------------------------------------------- */
+
+static int digits_of(int n)
+{
+    return snprintf(NULL, 0, "%d", n);
+}
+
+/* Columns of a line beside its cells: the position, the token and blanks around. */
+static int beside_cells(int n_tokens)
+{
+    return digits_of(n_tokens - 1) + 2 + TERMINAL_LABEL;
+}
+
+int attend_shown_cells(int n_tokens, int width)
+{
+    const int room = width - beside_cells(n_tokens);
+    if (n_tokens <= room && n_tokens <= MOST_SHOWN)
+        return n_tokens;
+    return room < 1 ? 1 : room < HEATMAP_SMALL ? room : HEATMAP_SMALL;
+}
+
+void attend_draw(const struct attend_view *v, bool log, int width, struct output *out)
+{
+    const enum heatmap_ink ink = terminal_ink();
+    unsigned char levels[MOST_SHOWN];
+    const struct attend_map *m = v->shown;
+    const struct heatmap_scale scale = scale_of(m, 1, log);
+    const int digits = digits_of(v->n_tokens - 1);
+    const int of_cell = 2 * m->cells <= width - beside_cells(v->n_tokens) ? 2 : 1;
+    output_printf(out, "head %s\n", v->wanted.show);
+    for (int r = 0; r < m->cells; r++) {
+        const float *row = m->cell + (size_t)r * (size_t)m->cells;
+        const int token = attend_cell_begin(r, m->cells, v->n_tokens);
+        heatmap_levels(&scale, row, r + 1, levels);
+        output_printf(out, "%*d ", digits, token);
+        heatmap_put_cells(out, ink, levels, r + 1, of_cell);
+        output_printf(out, " %s\n", attend_label(v, token, TERMINAL_LABEL, true).text);
+    }
+    if (m->cells < v->n_tokens)
+        output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells,
+                      v->n_tokens);
+    heatmap_put_legend(out, ink, &scale, "weight");
 }

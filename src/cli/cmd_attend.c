@@ -2,14 +2,15 @@
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/attend_picture.h"
 #include "cli/attend_report.h"
-#include "cli/attend_view.h"
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
+#include "show/heatmap.h"
 
 struct attend_options {
     struct common_options common;
@@ -73,8 +74,130 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
+/* --- heads and maps -------------------------------------------------------------------------- */
+
+static size_t n_places(const struct attend_view *v)
+{
+    return (size_t)v->n_rows * (size_t)v->n_columns;
+}
+
+static enum status place_heads(struct attend_view *v, struct err *e)
+{
+    const struct config *c = &v->model->config;
+    TRY(choice_of("--layer", v->wanted.layers, c->n_layers, "layer", &v->layers, e));
+    TRY(choice_of("--head", v->wanted.heads, c->n_heads, "head", &v->heads, e));
+    v->n_rows = v->layers.n;
+    v->n_columns = v->heads.n;
+    v->figures = calloc(n_places(v), sizeof *v->figures);
+    if (!v->figures)
+        return err_no_memory(e, "the list of heads", n_places(v) * sizeof *v->figures);
+    for (int row = 0; row < v->n_rows; row++)
+        for (int i = 0; i < v->n_columns; i++)
+            v->figures[row * v->n_columns + i] =
+                (struct attend_head){.layer = v->layers.items[row], .head = v->heads.items[i]};
+    return STATUS_OK;
+}
+
+/* --- maps ------------------------------------------------------------------------------------ */
+
+static int at_most(int n, int most)
+{
+    return n < most ? n : most;
+}
+
+/* A map of every head. */
+static struct attend_map *add_maps(struct attend_view *v, int cells, bool without_first)
+{
+    struct attend_map *maps = v->maps + v->n_maps;
+    for (size_t i = 0; i < n_places(v); i++)
+        maps[i] = (struct attend_map){.layer = v->figures[i].layer,
+                                      .head = v->figures[i].head,
+                                      .cells = cells,
+                                      .without_first = without_first};
+    v->n_maps += (int)n_places(v);
+    return maps;
+}
+
+static enum status place_maps(struct attend_view *v, struct err *e)
+{
+    const struct attend_wanted *w = &v->wanted;
+    const bool large = n_places(v) == 1;
+    int layer, head;
+    v->maps = calloc(2 * n_places(v) + 1, sizeof *v->maps);
+    if (!v->maps)
+        return err_no_memory(e, "the list of maps", 2 * n_places(v) * sizeof *v->maps);
+    if (w->pictures)
+        v->pictures = add_maps(v, at_most(v->n_tokens, large ? HEATMAP_LARGE : HEATMAP_SMALL),
+                               w->without_first);
+    if (w->arrays)
+        v->arrays = add_maps(v, v->n_tokens, false);
+    if (!w->show)
+        return STATUS_OK;
+    TRY(head_of_option("--show", w->show, &v->model->config, &layer, &head, e));
+    v->shown = v->maps + v->n_maps++;
+    *v->shown = (struct attend_map){.layer = layer,
+                                    .head = head,
+                                    .cells = at_most(v->n_tokens, w->shown_cells),
+                                    .without_first = w->without_first};
+    return STATUS_OK;
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static enum status check_memory(const struct attend_view *v, const struct attend_spec *spec,
+                                const struct job *j, struct err *e)
+{
+    struct job_memory memory = {.weights = v->model->weights.cap,
+                                .advice = v->wanted.arrays
+                                              ? "fewer heads by --layer and --head, a shorter text "
+                                                "or no --npy take less"
+                                              : "fewer heads by --layer and --head, or a shorter "
+                                                "text take less"};
+    char what[32];
+    size_t bytes;
+    TRY(attend_plan(spec, &bytes, e));
+    memory.scratch = bytes;
+    snprintf(what, sizeof what, "%d tokens", v->n_tokens);
+    return job_check_memory(j, &memory, what, e);
+}
+
+static enum status look(struct attend_view *v, struct job *j, struct err *e)
+{
+    v->model = j->checkpoint.model;
+    config_variant_name(&v->model->config, v->model->config.n_kv_heads, v->variant);
+    TRY(place_heads(v, e));
+    TRY(place_maps(v, e));
+    const struct attend_spec spec = {.model = v->model,
+                                     .params = job_session_params(j),
+                                     .pool = j->pool,
+                                     .tokens = v->tokens,
+                                     .n_tokens = v->n_tokens,
+                                     .heads = v->figures,
+                                     .n_heads = (int)n_places(v),
+                                     .maps = v->maps,
+                                     .n_maps = v->n_maps,
+                                     .query = v->wanted.query,
+                                     .stop = progress_stop,
+                                     .progress = progress_show,
+                                     .arg = job_progress(j, "tokens")};
+    j->progress.all = (uint64_t)v->n_tokens;
+    TRY(check_memory(v, &spec, j, e));
+    return attend_run(&spec, &v->found, e);
+}
+
+static void view_free(struct attend_view *v)
+{
+    attend_free(&v->found);
+    free(v->figures);
+    free(v->maps);
+    choice_free(&v->layers);
+    choice_free(&v->heads);
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
 static enum status write_results(const struct attend_options *o, const struct attend_view *v,
-                                 int width, struct output *out, struct err *e)
+                                 int width, struct job *j, struct err *e)
 {
     if (o->npy)
         TRY(attend_write_npy(v, o->npy, e));
@@ -83,8 +206,8 @@ static enum status write_results(const struct attend_options *o, const struct at
     if (o->svg)
         TRY(attend_write_svg(v, o->svg, o->log, e));
     if (!o->show)
-        return attend_print(v, (enum table_format)o->common.format, o->common.columns, out, e);
-    attend_draw(v, terminal_ink(), o->log, width, out);
+        return attend_print(v, j, e);
+    attend_draw(v, o->log, width, j->out);
     return STATUS_OK;
 }
 
@@ -113,11 +236,11 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                    .without_first = o->without_first,
                    .shown_cells = attend_shown_cells((int)j->n_tokens, width)},
     };
-    enum status s = attend_view_run(&view, j, e);
+    enum status s = look(&view, j, e);
     progress_end(&j->progress);
     if (s == STATUS_OK)
-        s = write_results(o, &view, width, j->out, e);
-    attend_view_free(&view);
+        s = write_results(o, &view, width, j, e);
+    view_free(&view);
     return s;
 }
 

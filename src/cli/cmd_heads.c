@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 #include "cli/head_choice.h"
-#include "cli/heads_picture.h"
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "convert/convert.h"
 #include "measure/heads.h"
+#include "show/heatmap.h"
 #include "show/report.h"
 
 struct heads_options {
@@ -53,43 +53,31 @@ struct head_row {
     struct head_likeness kept;
 };
 
-/* What a run holds beside the runtime. */
-struct heads_job {
-    struct head_row row; /* the one that is printed */
+/* What a run holds beside the job. */
+struct ablations {
+    struct job *job;
     const struct heads_options *options;
     const struct model *model;
     unsigned char *layers;      /* [n_layers] 1 for those of --layer, malloc'd */
     struct head_likeness *kept; /* [n_layers, n_heads, n_heads], malloc'd */
     struct heads_result result;
-    struct progress *shown;
+    struct head_row row; /* the one that is printed */
 };
 
 /* --- options --------------------------------------------------------------------------------- */
 
-static enum status find_layers(struct heads_job *job, struct err *e)
+static enum status find_layers(struct ablations *a, struct err *e)
 {
-    const int n = job->model->config.n_layers;
+    const int n = a->model->config.n_layers;
     struct choice chosen;
-    job->layers = calloc((size_t)n, 1);
-    if (!job->layers)
+    a->layers = calloc((size_t)n, 1);
+    if (!a->layers)
         return err_no_memory(e, "the list of layers", (size_t)n);
-    const enum status s = choice_of("--layer", job->options->layers, n, "layer", &chosen, e);
+    const enum status s = choice_of("--layer", a->options->layers, n, "layer", &chosen, e);
     for (int i = 0; i < chosen.n && s == STATUS_OK; i++)
-        job->layers[chosen.items[i]] = 1;
+        a->layers[chosen.items[i]] = 1;
     choice_free(&chosen);
     return s;
-}
-
-/* Found out before the work. */
-static enum status check_picture(const struct heads_job *job, struct err *e)
-{
-    const struct config *c = &job->model->config;
-    const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
-    if (job->options->svg && most > HEADS_PICTURE_MOST)
-        return err_set(e, STATUS_USAGE,
-                       "--svg: expected at most %d layers, and heads in each, found %d",
-                       HEADS_PICTURE_MOST, most);
-    return STATUS_OK;
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -110,13 +98,13 @@ static const struct report_field fields[] = {
 
 static const void *next_head(void *arg, int i)
 {
-    struct heads_job *job = arg;
-    const int n = job->model->config.n_heads;
-    if (i >= job->result.n_done)
+    struct ablations *a = arg;
+    const int n = a->model->config.n_heads;
+    if (i >= a->result.n_done)
         return NULL;
-    const struct head_worth *w = &job->result.heads[i];
-    const struct head_likeness *kept = job->kept + ((size_t)w->layer * n + w->head) * n;
-    struct head_row *row = &job->row;
+    const struct head_worth *w = &a->result.heads[i];
+    const struct head_likeness *kept = a->kept + ((size_t)w->layer * n + w->head) * n;
+    struct head_row *row = &a->row;
     *row = (struct head_row){.worth = *w, .like = -1, .kept = {(double)NAN, (double)NAN}};
     for (int h = 0; h < n; h++)
         if (h != w->head && (row->like < 0 || kept[h].score > row->kept.score)) {
@@ -150,10 +138,10 @@ static bool costs_nothing(const struct head_worth *w)
 
 /* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
  */
-static void say_heads(const struct heads_job *job, bool (*are)(const struct head_worth *),
+static void say_heads(const struct ablations *a, bool (*are)(const struct head_worth *),
                       const char *what)
 {
-    const struct heads_result *r = &job->result;
+    const struct heads_result *r = &a->result;
     char names[512] = "";
     size_t used = 0;
     int n = 0;
@@ -168,37 +156,83 @@ static void say_heads(const struct heads_job *job, bool (*are)(const struct head
             snprintf(names + used, sizeof names - used, ",...");
         n++;
     }
-    say(&job->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
+    say(&a->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
 }
 
-static void say_result(const struct heads_job *job)
+static void say_result(const struct ablations *a)
 {
-    const struct eval_result *whole = &job->result.whole;
-    say(&job->options->common, "%.4f nats a token and %.4f bits per byte with all heads",
-        whole->nll, whole->bits_per_byte);
-    say_heads(job, costs_nothing, "cost nothing on this text, within the standard error");
-    say_heads(job, does_harm, "do harm, beyond two standard errors");
+    const struct eval_result *whole = &a->result.whole;
+    say(&a->options->common, "%.4f nats a token and %.4f bits per byte with all heads", whole->nll,
+        whole->bits_per_byte);
+    say_heads(a, costs_nothing, "cost nothing on this text, within the standard error");
+    say_heads(a, does_harm, "do harm, beyond two standard errors");
 }
 
-/* What is left, for the next run. */
-static void say_interrupted(const struct heads_job *job)
+/* --- the picture ----------------------------------------------------------------------------- */
+
+/* The most layers, or heads of one, that are drawn. */
+#define MOST_DRAWN HEATMAP_LARGE
+
+/* delta_nll of the heads that are done, at least one: layers down and heads across. */
+static enum status write_picture(const struct ablations *a, struct err *e)
 {
-    const struct heads_result *r = &job->result;
-    say(&job->options->common, "interrupted after %d heads%s", r->n_done,
-        r->n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
+    const struct heads_result *r = &a->result;
+    const int n_heads = a->model->config.n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
+    const size_t n_names = (size_t)n_rows + (size_t)n_heads; /* of layers, then of heads */
+    float *cells = calloc((size_t)n_rows * (size_t)n_heads, sizeof *cells);
+    char(*names)[16] = calloc(n_names, sizeof *names);
+    struct text *texts = calloc(n_names, sizeof *texts);
+    char title[256], subtitle[256];
+    double most = 0;
+    enum status s = STATUS_OK;
+    if (!cells || !names || !texts)
+        s = err_no_memory(e, "the picture", (size_t)n_rows * (size_t)n_heads * sizeof *cells);
+    for (int i = 0; i < r->n_done && s == STATUS_OK; i++) {
+        const double delta = r->heads[i].delta_nll;
+        cells[i] = (float)(delta > 0 ? delta : 0);
+        most = delta > most ? delta : most;
+    }
+    for (int i = 0; i < n_rows + n_heads && s == STATUS_OK; i++) {
+        const int number = i < n_rows ? r->heads[i * n_heads].layer : i - n_rows;
+        snprintf(names[i], sizeof names[i], i < n_rows ? "layer %d" : "%d", number);
+        texts[i] = text_of(names[i]);
+    }
+    snprintf(title, sizeof title, "%.160s: loss without each head", path_name(a->job->path));
+    snprintf(subtitle, sizeof subtitle,
+             "%llu tokens, %.4f nats each with all heads; blank: less, or a gain",
+             (unsigned long long)r->whole.tokens, r->whole.nll);
+    const struct heatmap_map map = {.cells = cells, .group = -1};
+    const struct heatmap_picture picture = {.title = title,
+                                            .subtitle = subtitle,
+                                            .what = "nats a token",
+                                            .scale = heatmap_scale(most, true),
+                                            .maps = &map,
+                                            .n_rows = 1,
+                                            .n_columns = 1,
+                                            .map_rows = n_rows,
+                                            .map_columns = n_heads,
+                                            .row_names = texts,
+                                            .column_names = texts + n_rows};
+    if (s == STATUS_OK)
+        s = heatmap_write(&picture, a->options->svg, e);
+    free(cells);
+    free(names);
+    free(texts);
+    return s;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
 static void show_heads(void *arg, int done, int all, double share)
 {
-    struct heads_job *job = arg;
-    progress_show_share(job->shown, (uint64_t)done, (uint64_t)all, share);
+    progress_show_share(arg, (uint64_t)done, (uint64_t)all, share);
 }
 
-static enum status compare_heads(struct heads_job *job, struct job *j, struct err *e)
+/* How much of each head a key of another would keep. */
+static enum status compare_heads(struct ablations *a, struct err *e)
 {
-    const struct config *c = &job->model->config;
+    struct job *j = a->job;
+    const struct config *c = &a->model->config;
     const size_t n = (size_t)c->n_layers * (size_t)c->n_heads * (size_t)c->n_heads;
     struct convert_spec spec = {.gguf = j->checkpoint.gguf,
                                 .source = &j->checkpoint.file,
@@ -209,90 +243,80 @@ static enum status compare_heads(struct heads_job *job, struct job *j, struct er
                                 .stop = progress_stop,
                                 .progress = progress_show,
                                 .arg = job_progress(j, "windows")};
-    job->kept = calloc(n, sizeof *job->kept);
-    if (!job->kept)
-        return err_no_memory(e, "the likeness of heads", n * sizeof *job->kept);
-    return convert_likeness(&spec, job->model, job->kept, e);
+    a->kept = calloc(n, sizeof *a->kept);
+    if (!a->kept)
+        return err_no_memory(e, "the likeness of heads", n * sizeof *a->kept);
+    return convert_likeness(&spec, a->model, a->kept, e);
 }
 
-static struct heads_spec spec_of(struct heads_job *job, struct job *j)
+static enum status measure_heads(struct ablations *a, struct err *e)
 {
-    return (struct heads_spec){.model = job->model,
-                               .kernels = j->kernels,
-                               .pool = j->pool,
-                               .tokens = j->tokens,
-                               .n_tokens = j->n_tokens,
-                               .tokenizer = j->checkpoint.tokenizer,
-                               .ablation = (enum heads_ablation)job->options->ablation,
-                               .layers = job->layers,
-                               .stop = progress_stop,
-                               .progress = show_heads,
-                               .arg = job};
-}
-
-static enum status check_memory(struct heads_job *job, struct job *j, struct err *e)
-{
-    const struct heads_spec spec = spec_of(job, j);
-    struct job_memory memory = {.weights = job->model->weights.cap,
+    struct job *j = a->job;
+    struct job_memory memory = {.weights = a->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
+    struct heads_spec spec = {.model = a->model,
+                              .kernels = j->kernels,
+                              .pool = j->pool,
+                              .tokens = j->tokens,
+                              .n_tokens = j->n_tokens,
+                              .tokenizer = j->checkpoint.tokenizer,
+                              .ablation = (enum heads_ablation)a->options->ablation,
+                              .layers = a->layers,
+                              .stop = progress_stop,
+                              .progress = show_heads};
     char what[32];
-    TRY(heads_plan(&spec, &memory.scratch, e));
     snprintf(what, sizeof what, "%zu tokens", j->n_tokens);
-    return job_check_memory(j, &memory, what, e);
+    TRY(heads_plan(&spec, &memory.scratch, e));
+    TRY(job_check_memory(j, &memory, what, e));
+    TRY(compare_heads(a, e));
+    spec.arg = job_progress(j, "heads");
+    return heads_run(&spec, &a->result, e);
 }
 
-static enum status measure_heads(struct heads_job *job, struct job *j, struct err *e)
+/* What is done is shown also after Ctrl-C. */
+static enum status print_heads(struct ablations *a, enum status measured, struct err *e)
 {
-    const struct heads_spec spec = spec_of(job, j);
-    job->shown = job_progress(j, "heads");
-    return heads_run(&spec, &job->result, e);
-}
-
-static enum status show_result(struct heads_job *job, struct job *j, struct err *e)
-{
+    struct job *j = a->job;
     struct table table;
-    heads_tables(job->options, &table);
-    table.arg = job;
-    TRY(job_print(j, &table, 1, e));
-    say_result(job);
-    if (!job->options->svg)
+    const int n_done = a->result.n_done;
+    if (measured == STATUS_INTERRUPTED)
+        say(j->common, "interrupted after %d heads%s", n_done,
+            n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
+    j->progress.unit = NULL; /* how far it came is said */
+    if (n_done == 0)
         return STATUS_OK;
-    return heads_write_picture(&job->result, job->model->config.n_heads, path_name(j->path),
-                               job->options->svg, e);
-}
-
-static enum status run_job(struct heads_job *job, struct job *j, struct err *e)
-{
-    TRY(find_layers(job, e));
-    TRY(check_picture(job, e));
-    TRY(check_memory(job, j, e));
-    enum status s = compare_heads(job, j, e);
-    if (s == STATUS_OK)
-        s = measure_heads(job, j, e);
-    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
-        return s;
-    if (s == STATUS_INTERRUPTED)
-        say_interrupted(job);
-    j->progress.unit = NULL; /* that is said */
-    if (job->result.n_done == 0)
-        return s;
-    const enum status shown = show_result(job, j, e);
-    return shown == STATUS_OK ? s : shown;
+    heads_tables(a->options, &table);
+    table.arg = a;
+    TRY(job_print(j, &table, 1, e));
+    say_result(a);
+    return a->options->svg ? write_picture(a, e) : STATUS_OK;
 }
 
 static enum status run_heads(struct job *j, void *values, struct err *e)
 {
     const struct heads_options *o = values;
-    struct heads_job job = {.options = o, .model = j->checkpoint.model};
+    const struct config *c = &j->checkpoint.model->config;
+    const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
+    struct ablations a = {.job = j, .options = o, .model = j->checkpoint.model};
     TRY(job_tokenize(j, e));
     TRY(eval_check_length(j->n_tokens, e));
     if (j->n_tokens > (size_t)o->tokens + 1)
         j->n_tokens = (size_t)o->tokens + 1;
+    if (o->svg && most > MOST_DRAWN)
+        return err_set(e, STATUS_USAGE,
+                       "--svg: expected at most %d layers, and heads in each, found %d", MOST_DRAWN,
+                       most);
     TRY(job_start_threads(j, e));
-    const enum status s = run_job(&job, j, e);
-    heads_free(&job.result);
-    free(job.kept);
-    free(job.layers);
+    enum status s = find_layers(&a, e);
+    if (s == STATUS_OK)
+        s = measure_heads(&a, e);
+    if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
+        const enum status printed = print_heads(&a, s, e);
+        s = printed == STATUS_OK ? s : printed;
+    }
+    heads_free(&a.result);
+    free(a.kept);
+    free(a.layers);
     return s;
 }
 

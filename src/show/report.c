@@ -339,6 +339,18 @@ static void csv_put_text(struct output *out, struct text s)
         output_puts(out, "\"");
 }
 
+/* Goes on with the next column. */
+static void end_cell(struct report *r)
+{
+    r->at = next_column(r, r->at);
+    if (table_is_json(r->format) && r->at == r->first)
+        json_end(&r->json);
+    if (r->format == TABLE_CSV && r->at != r->first)
+        output_puts(r->out, ",");
+    else if (r->at == r->first && (r->format == TABLE_CSV || r->format == TABLE_JSONL))
+        output_puts(r->out, "\n");
+}
+
 /* One cell. What is not text is a number, or empty: null in JSON. */
 static void put_cell(struct report *r, struct text bytes, bool is_text)
 {
@@ -354,14 +366,7 @@ static void put_cell(struct report *r, struct text bytes, bool is_text)
         store_escaped(r, bytes);
     else
         csv_put_text(r->out, bytes);
-
-    r->at = next_column(r, r->at);
-    if (json && r->at == r->first)
-        json_end(&r->json);
-    if (r->format == TABLE_CSV && r->at != r->first)
-        output_puts(r->out, ",");
-    else if (r->at == r->first && (r->format == TABLE_CSV || r->format == TABLE_JSONL))
-        output_puts(r->out, "\n");
+    end_cell(r);
 }
 
 void report_text(struct report *r, struct text bytes)
@@ -435,7 +440,7 @@ static struct report_value report_value(const struct report_field *f, const void
     case REPORT_TEXT:
         v.is_text = true;
         v.text = *(const struct text *)member;
-        v.none = v.text.len == 0 && f->none;
+        v.none = !v.text.data || (v.text.len == 0 && f->none);
         return v;
     case REPORT_STRING:
         string = *(const char *const *)member;
@@ -445,14 +450,42 @@ static struct report_value report_value(const struct report_field *f, const void
         v.none = !string;
         v.text = text_of(string ? string : "");
         return v;
+    case REPORT_LIST:
+        break;
     }
     v.number = (double)v.integer;
     snprintf(v.digits.text, sizeof v.digits.text, "%" PRIu64, v.integer);
     return v;
 }
 
+/* The cells of a list in CSV, or where it is NULL their headings. */
+static void put_list_csv(struct report *r, const struct report_field *f,
+                         const struct report_list *list)
+{
+    for (int i = 0; i < f->most * f->n_items; i++) {
+        const struct report_field *item = &f->items[i % f->n_items];
+        const int k = i / f->n_items;
+        char heading[64];
+        snprintf(heading, sizeof heading, "%s%d_%s", f->key, k + 1, item->key);
+        output_puts(r->out, i > 0 ? "," : "");
+        if (!list) {
+            csv_put_text(r->out, text_of(heading));
+        } else if (k < list->n) {
+            const char *row = (const char *)list->items + (size_t)k * f->item_size;
+            const struct report_value v = report_value(item, row);
+            if (!v.none)
+                csv_put_text(r->out, v.is_text ? v.text : text_of(v.digits.text));
+        }
+    }
+    end_cell(r);
+}
+
 void report_cell(struct report *r, const struct report_field *f, const void *row)
 {
+    if (f->type == REPORT_LIST) {
+        put_list_csv(r, f, (const void *)((const char *)row + f->offset));
+        return;
+    }
     const struct report_value v = report_value(f, row);
     const bool people = table_is_for_people(r->format);
     if (v.none)
@@ -485,6 +518,15 @@ void report_properties(struct report *r, const struct report_field *fields, int 
 
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
 {
+    if (f->type == REPORT_LIST) {
+        const struct report_list *list = (const void *)((const char *)row + f->offset);
+        json_begin_array(j, key);
+        for (int i = 0; i < list->n; i++)
+            report_object(j, NULL, f->items, f->n_items,
+                          (const char *)list->items + (size_t)i * f->item_size);
+        json_end(j);
+        return;
+    }
     const struct report_value v = report_value(f, row);
     if (v.none)
         json_null(j, key);
@@ -492,6 +534,12 @@ void report_member(struct json *j, const char *key, const struct report_field *f
         json_text(j, key, v.text);
     else
         json_literal(j, key, text_of(v.digits.text));
+    if (!f->bytes || v.none || text_is_utf8(v.text))
+        return;
+    json_begin_array(j, "bytes");
+    for (size_t i = 0; i < v.text.len; i++)
+        json_int(j, NULL, (unsigned char)v.text.data[i]);
+    json_end(j);
 }
 
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
@@ -521,12 +569,19 @@ void report_begin(struct report *r, enum table_format format, const struct repor
     if (format == TABLE_JSON)
         json_begin_array(&r->json, NULL);
     for (int i = 0; i < n_fields && !table_is_json(format); i++)
-        if (column_name(r, i))
+        if (fields[i].type == REPORT_LIST && format == TABLE_CSV)
+            put_list_csv(r, &fields[i], NULL);
+        else if (column_name(r, i))
             report_string(r, column_name(r, i));
 }
 
 void report_row(struct report *r, const void *row)
 {
+    if (table_is_json(r->format)) {
+        report_object(&r->json, NULL, r->fields, r->n_fields, row);
+        output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
+        return;
+    }
     for (int i = 0; i < r->n_fields; i++)
         if (column_name(r, i))
             report_cell(r, &r->fields[i], row);

@@ -43,9 +43,17 @@ enum report_type {
     REPORT_U64,    /* uint64_t */
     REPORT_DOUBLE, /* double; NaN and infinities: no value */
     REPORT_BOOL,   /* bool: true or false */
-    REPORT_TEXT,   /* struct text; empty: no value if the field has a `none` */
+    REPORT_TEXT,   /* struct text; without data, or empty if the field has a `none`: no value */
     REPORT_STRING, /* const char *; NULL: no value */
     REPORT_CHARS,  /* char[], zero-terminated */
+    REPORT_LIST,   /* struct report_list: of programs alone, so that `heading` is NULL. JSON has an
+                      array of objects, CSV columns key1_a, key1_b, key2_a, ... for `most` items */
+};
+
+/* Structs in a row of another struct. */
+struct report_list {
+    const void *items; /* [n] */
+    int n;
 };
 
 /* What is set off on a terminal of colours, where the column's cell is not empty. */
@@ -69,9 +77,14 @@ struct report_field {
                          null */
     bool right;       /* a text that is aligned right, as numbers are */
     bool list;        /* a text that is broken into lines behind its commas only */
+    bool bytes;       /* a text that JSON has the "bytes" of, too, if it is not UTF-8 */
     int rank;         /* of a table wider than its terminal the highest rank is left out first; 0:
                          never */
     enum report_accent accent;
+    /* Of a REPORT_LIST: its items' fields, an item's size, and the most that a row has. */
+    const struct report_field *items;
+    int n_items, most;
+    size_t item_size;
 };
 
 /* A field's type and offset: those of a member of struct `tag`. */
@@ -84,7 +97,8 @@ struct report_field {
         bool: REPORT_BOOL,                                                                         \
         struct text: REPORT_TEXT,                                                                  \
         const char *: REPORT_STRING,                                                               \
-        char *: REPORT_CHARS),                                                                     \
+        char *: REPORT_CHARS,                                                                      \
+        struct report_list: REPORT_LIST),                                                          \
         .offset = offsetof(struct tag, member)
 
 #define REPORT_LENGTH(fields) ((int)(sizeof(fields) / sizeof *(fields)))
