@@ -186,6 +186,34 @@ TEST(memory, .loops = faults_drawn(n_scenarios), .seconds = 300)
     scenario_end();
 }
 
+/* Files that cannot be opened or read, or written; threads and processes. */
+static const struct way groups[3][8] = {
+    {{FAULT_OPEN, EIO, false},
+     {FAULT_OPEN, EMFILE, true},
+     {FAULT_READ, EIO, false},
+     {FAULT_READ, EIO, true}},
+    {{FAULT_WRITE, ENOSPC, false},
+     {FAULT_WRITE, ENOSPC, true},
+     {FAULT_WRITE, EPIPE, false},
+     {FAULT_SYNC, EIO, false},
+     {FAULT_SYNC, EIO, true},
+     {FAULT_RENAME, EACCES, false},
+     {FAULT_RENAME, EACCES, true},
+     {FAULT_CLOSE, EIO, false}},
+    {{FAULT_THREAD, EAGAIN, false},
+     {FAULT_THREAD, EAGAIN, true},
+     {FAULT_PROCESS, EAGAIN, false},
+     {FAULT_PROCESS, EMFILE, true}},
+};
+
+TEST(calls_that_fail, .loops = 3 * faults_drawn(n_scenarios), .seconds = 300)
+{
+    begin(_i / 3);
+    for (size_t i = 0; i < COUNT(*groups) && groups[_i % 3][i].error; i++)
+        fail_each(groups[_i % 3][i]);
+    scenario_end();
+}
+
 /* Blocks of 2 MiB and more, which the scenarios are too small for. */
 TEST(memory_that_is_mapped, .seconds = 300)
 {
@@ -264,30 +292,6 @@ TEST(memory_while_learning, .loops = 2, .seconds = 300)
     }
 }
 
-TEST(files_that_cannot_be_opened_or_read, .loops = faults_drawn(n_scenarios), .seconds = 300)
-{
-    begin(_i);
-    fail_each((struct way){FAULT_OPEN, EIO, false});
-    fail_each((struct way){FAULT_OPEN, EMFILE, true});
-    fail_each((struct way){FAULT_READ, EIO, false});
-    fail_each((struct way){FAULT_READ, EIO, true});
-    scenario_end();
-}
-
-TEST(files_that_cannot_be_written, .loops = faults_drawn(n_scenarios), .seconds = 300)
-{
-    begin(_i);
-    fail_each((struct way){FAULT_WRITE, ENOSPC, false});
-    fail_each((struct way){FAULT_WRITE, ENOSPC, true});
-    fail_each((struct way){FAULT_WRITE, EPIPE, false});
-    fail_each((struct way){FAULT_SYNC, EIO, false});
-    fail_each((struct way){FAULT_SYNC, EIO, true});
-    fail_each((struct way){FAULT_RENAME, EACCES, false});
-    fail_each((struct way){FAULT_RENAME, EACCES, true});
-    fail_each((struct way){FAULT_CLOSE, EIO, false});
-    scenario_end();
-}
-
 /* No fault at all: the call has to be made again, or to be gone on with. */
 TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
@@ -313,6 +317,17 @@ TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds =
     scenario_end();
 }
 
+/* The scenario's command without -q. */
+static const char *loud_line(void)
+{
+    static char line[1024];
+    strcpy(line, scenario()->line);
+    char *quiet = strstr(line, " -q");
+    if (quiet)
+        memmove(quiet, quiet + 3, strlen(quiet + 3) + 1);
+    return line;
+}
+
 /* Standard error takes nothing: lines are lost, and nothing else. */
 static void fill_standard_error(void *unused)
 {
@@ -336,16 +351,11 @@ TEST(standard_error_that_fails, .loops = faults_drawn(n_scenarios), .seconds = 3
 {
     static program_setup *const ways[] = {fill_standard_error, break_standard_error};
     begin(_i);
-    char line[1024];
-    strcpy(line, scenario()->line);
-    char *quiet = strstr(line, " -q");
-    if (quiet)
-        memmove(quiet, quiet + 3, strlen(quiet + 3) + 1);
     for (int i = 0; i < 2; i++) {
         struct ran r;
         const struct fault_plan none = {.at = 0};
         scenario_reset();
-        run_program(&r, line, ways[i], NULL);
+        run_program(&r, loud_line(), ways[i], NULL);
         scenario_expect_done(&r, &none);
         scenario_expect_kept(&r, &none, false);
         run_program(&r, "info missing.gguf", ways[i], NULL);
@@ -371,29 +381,15 @@ TEST(two_outputs_in_one_without_memory, .seconds = 300)
     scenario_end();
 }
 
-TEST(threads_and_processes, .loops = faults_drawn(n_scenarios), .seconds = 300)
-{
-    begin(_i);
-    fail_each((struct way){FAULT_THREAD, EAGAIN, false});
-    fail_each((struct way){FAULT_THREAD, EAGAIN, true});
-    fail_each((struct way){FAULT_PROCESS, EAGAIN, false});
-    fail_each((struct way){FAULT_PROCESS, EMFILE, true});
-    scenario_end();
-}
-
 /* A crowded machine: it was exit 1 once. */
 TEST(fewer_threads_are_told, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     begin(_i);
     struct fault_plan plan = {.kind = FAULT_THREAD, .error = EAGAIN};
-    char line[1024];
-    strcpy(line, scenario()->line);
-    char *quiet = strstr(line, " -q");
     struct ran r;
-    if (quiet && !benches() && scenario_calls(FAULT_THREAD) > 0) {
-        memmove(quiet, quiet + 3, strlen(quiet + 3) + 1);
+    if (strstr(scenario()->line, " -q") && !benches() && scenario_calls(FAULT_THREAD) > 0) {
         scenario_reset();
-        run_program(&r, line, faults_arm, &plan);
+        run_program(&r, loud_line(), faults_arm, &plan);
         expect_success(&r);
         ck_assert_msg(strstr(r.err, "decode: only 1 of 2 threads could be started; "), "%s", r.err);
     }

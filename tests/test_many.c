@@ -135,19 +135,13 @@ TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, 
 /* Makes the embedding of token X NaN: a text that has it has no logits. */
 static void spoil_model(void)
 {
-    size_t len;
-    unsigned char *bytes = read_file("model.gguf", &len);
-    struct gguf *g;
-    expect_ok(gguf_parse(bytes, len, &g, &err));
-    const struct gguf_tensor *t = gguf_find_tensor(g, "token_embd.weight");
+    struct gguf_file f = read_gguf("model.gguf");
+    const struct gguf_tensor *t = gguf_find_tensor(f.g, "token_embd.weight");
     ck_assert_ptr_nonnull(t);
     const size_t row = (size_t)t->dims[0] * sizeof(float);
-    memset(bytes + (t->data - bytes) + 'X' * row, 0xff, row);
-    gguf_free(g);
-    FILE *f = create("model.gguf");
-    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
-    fclose(f);
-    free(bytes);
+    memset(f.bytes + (t->data - f.bytes) + 'X' * row, 0xff, row);
+    write_file("model.gguf", f.bytes, f.len);
+    free_gguf(&f);
 }
 
 /* Such a prompt is a line with an error, and the others are as they were. */
