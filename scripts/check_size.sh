@@ -33,6 +33,7 @@ most_files=310
 most_headers=136
 most_cli_lines=15300
 most_options=314
+most_function=80
 
 options=0
 if [ -x decode ]; then
@@ -44,7 +45,8 @@ fi
 
 find src -name '*.[ch]' | sort | xargs awk -v ceilings="$ceilings" -v most_lines=$most_lines \
     -v most_files=$most_files -v most_headers=$most_headers -v most_cli_lines=$most_cli_lines \
-    -v options="$options" -v most_options=$most_options '
+    -v options="$options" -v most_options=$most_options \
+    -v most_function=$most_function '
 function words(s,   parts) { return split(s, parts, /[ \t]+/) - (s ~ /^[ \t]/) - (s ~ /[ \t]$/) }
 function comment(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); if (s != "") n_words[room] += words(s) }
 BEGIN {
@@ -59,7 +61,18 @@ FNR == 1 {
     room = path[2]
     n_files[room]++
     n_headers += FILENAME ~ /h$/
-    inside = 0
+    inside = began = 0
+}
+/^[{]$/ { began = FNR }
+/^[}]$/ && began {
+    n = FNR - began - 1
+    n_functions++
+    function_lines += n
+    if (n > longest) {
+        longest = n
+        where = FILENAME ":" began
+    }
+    began = 0
 }
 {
     n_lines[room]++
@@ -112,10 +125,13 @@ END {
     printf "%-12s %6d %8d %8d %8s %14d\n", "all", files, lines, lexemes, "", all_words
     printf "%d headers, %d options; %.2f comment words a lexeme\n", n_headers, options,
         all_words / lexemes
+    printf "%d functions of %.1f lines on average, the longest %d (%s)\n", n_functions,
+        function_lines / n_functions, longest, where
     check("files", files, most_files)
     check("headers", n_headers, most_headers)
     check("lines", lines, most_lines)
     check("lines of src/cli", n_lines["cli"], most_cli_lines)
     check("options", options, most_options)
+    check("lines of the longest function", longest, most_function)
     exit failed
 }'
