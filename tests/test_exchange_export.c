@@ -35,13 +35,10 @@ static enum status try_export(const struct gguf *g, bool expand, const char *dir
 /* The tensors' names, types, shapes and bytes, and their order. */
 static void expect_same_weights(const char *a, const char *b)
 {
-    size_t a_len, b_len;
-    unsigned char *x = read_file(path_of(a, "model.safetensors"), &a_len);
-    unsigned char *y = read_file(path_of(b, "model.safetensors"), &b_len);
-    ck_assert_uint_eq(a_len, b_len);
-    ck_assert_msg(memcmp(x, y, a_len) == 0, "%s and %s differ", a, b);
-    free(x);
-    free(y);
+    size_t len;
+    unsigned char *bytes = read_file(path_of(b, "model.safetensors"), &len);
+    expect_bytes(path_of(a, "model.safetensors"), bytes, len);
+    free(bytes);
 }
 
 TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
@@ -70,11 +67,8 @@ TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
 static void make_interleaved(const char *dir)
 {
     struct export_result r;
-    struct config whole = {
-        .n_layers = 1, .n_heads = 4, .n_kv_heads = 4, .d_model = 64, .d_ff = 96, .norm_eps = 1e-5f};
-    config_set_arch(&whole, arch_find(text_of("starcoder")));
-    whole.n_ctx = 16;
-    whole.n_vocab = 257;
+    const struct config whole =
+        config_sized("starcoder", "layers=1 heads=4 kv=4 width=64 ff=96 ctx=16 vocab=257");
     write_config_checkpoint(scratch_path("m.gguf"), &whole);
     struct checkpoint c = open_checkpoint(scratch_path("m.gguf"), CHECKPOINT_MODEL);
     expect_ok(try_export(c.gguf, false, dir, &r, &err));
@@ -206,12 +200,7 @@ static void expect_kind_refused(const struct config *c, unsigned as, const char 
 
 static struct config small(const char *arch)
 {
-    struct config c = {.n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .d_ff = 64, .norm_eps = 1e-5f};
-    config_set_arch(&c, arch_find(text_of(arch)));
-    c.d_model = 32;
-    c.n_ctx = 16;
-    c.n_vocab = 257;
-    return c;
+    return config_sized(arch, "layers=1 heads=2 kv=2 width=32 ff=64 ctx=16 vocab=257");
 }
 
 TEST(one_thing_is_different, .tags = ONE_THREAD)

@@ -152,26 +152,23 @@ TEST(a_latent_cache_is_one_variant)
 TEST(published_parameters)
 {
     static const struct {
-        const char *preset;
-        int layers, d_model, heads, ff, vocab, ctx, kv_heads;
+        const char *preset, *sizes;
         uint64_t parameters;
     } models[] = {
-        {"gpt2", 12, 768, 12, 3072, 50257, 1024, 12, 124439808},     /* GPT-2 */
-        {"gpt2", 48, 1600, 25, 6400, 50257, 1024, 25, 1557611200},   /* GPT-2 XL */
-        {"llama", 32, 4096, 32, 11008, 32000, 4096, 32, 6738415616}, /* Llama 2 7B */
-        {"llama", 80, 8192, 64, 28672, 32000, 4096, 8, 68976648192}, /* Llama 2 70B */
-        {"llama", 32, 4096, 32, 14336, 128256, 8192, 8, 8030261248}, /* Llama 3 8B */
+        {"gpt2", "layers=12 width=768 heads=12 ff=3072 vocab=50257 ctx=1024 kv=12",
+         124439808}, /* GPT-2 */
+        {"gpt2", "layers=48 width=1600 heads=25 ff=6400 vocab=50257 ctx=1024 kv=25",
+         1557611200}, /* GPT-2 XL */
+        {"llama", "layers=32 width=4096 heads=32 ff=11008 vocab=32000 ctx=4096 kv=32",
+         6738415616}, /* Llama 2 7B */
+        {"llama", "layers=80 width=8192 heads=64 ff=28672 vocab=32000 ctx=4096 kv=8",
+         68976648192}, /* Llama 2 70B */
+        {"llama", "layers=32 width=4096 heads=32 ff=14336 vocab=128256 ctx=8192 kv=8",
+         8030261248}, /* Llama 3 8B */
     };
     for (size_t i = 0; i < COUNT(models); i++) {
-        struct config c = {.n_layers = models[i].layers,
-                           .d_model = models[i].d_model,
-                           .n_heads = models[i].heads,
-                           .n_kv_heads = models[i].kv_heads,
-                           .d_ff = models[i].ff,
-                           .n_vocab = models[i].vocab,
-                           .n_ctx = models[i].ctx};
+        struct config c = config_sized(models[i].preset, models[i].sizes);
         struct inspect_sum parts[INSPECT_PARTS + 1];
-        config_set_arch(&c, arch_preset(text_of(models[i].preset)));
         config_complete(&c);
         const struct cost_shape shape = {.config = &c,
                                          .n_kv_heads = c.n_kv_heads,
@@ -187,14 +184,9 @@ TEST(published_parameters)
 /* GPT-2 by parts, worked out by hand: a layer's attention is 4 x 768^2 and 3 x 768 + 768 biases. */
 TEST(parts_of_a_shape)
 {
-    struct config c = {.n_layers = 12,
-                       .d_model = 768,
-                       .n_heads = 12,
-                       .d_ff = 3072,
-                       .n_vocab = 50257,
-                       .n_ctx = 1024};
+    struct config c =
+        config_sized("gpt2", "layers=12 width=768 heads=12 ff=3072 vocab=50257 ctx=1024");
     struct inspect_sum parts[INSPECT_PARTS + 1];
-    config_set_arch(&c, arch_preset(text_of("gpt2")));
     config_complete(&c);
     struct cost_shape shape = {
         .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};

@@ -78,16 +78,10 @@ TEST(matrices_of_heads)
                     {"blk.1.attn_k_b.weight", TENSOR_Q8_0, false},
                     {"blk.1.attn_v_b.weight", TENSOR_F16, true}};
     const char *path = scratch_path("latent.gguf");
-    const struct config c = {.arch = arch_find(text_of("decode")),
-                             .n_layers = 2,
-                             .n_heads = 4,
-                             .head_dim = 32,
-                             .d_model = 64,
-                             .d_ff = 96,
-                             .n_ctx = 8,
-                             .n_vocab = 260,
-                             .norm_eps = 1e-5f,
-                             .latent = {64, 40}};
+    struct config c =
+        config_sized("decode", "layers=2 heads=4 dim=32 width=64 ff=96 ctx=8 vocab=260");
+    c.latent[0] = 64;
+    c.latent[1] = 40;
     write_config_checkpoint(path, &c);
     struct gguf_file from = read_gguf(path);
     scratch_remove();
