@@ -15,6 +15,12 @@ CC := $(shell echo 'int main(void) { return 0; }' | \
         clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null && echo clang || echo cc)
 endif
 
+# All processors, unless a caller has chosen: another make (MAKELEVEL), or MAKEFLAGS with a -j; one
+# on the command line comes before this. Not with clean, which nothing may run beside.
+ifeq ($(MAKELEVEL)$(filter -j% clean,$(MAKEFLAGS) $(shell echo "$$MAKEFLAGS") $(MAKECMDGOALS)),0)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
+
 # --- flags by mode: one build folder each ----------------------------------------------------
 
 WARN   := -Wall -Wextra -Wshadow -Wvla -Wdouble-promotion -Wstrict-prototypes \
@@ -127,26 +133,23 @@ $(LIB): $(LIB_OBJ)
 	$(Q)rm -f $@
 	$(Q)$(AR) qcs $@ $(LIB_OBJ)
 
-# Instruction sets are switched on for their own kernel object only; the choice is made at start.
+# Instruction sets are switched on for their own objects only; the choice is made at start.
 AVX2   := -mavx2 -mfma -mf16c
 AVX512 := $(AVX2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 # Other machines compile these files to nothing.
 ifneq ($(filter x86_64 amd64 i%86,$(MACHINE)),)
-%/kernels_avx2.o:        ISA_FLAGS := $(AVX2)
-%/kernels_avx512.o:      ISA_FLAGS := $(AVX512)
-%/kernels_avx512_vnni.o: ISA_FLAGS := $(AVX512) -mavx512vnni
-%/grad_avx2.o:           ISA_FLAGS := $(AVX2)
-%/grad_avx512.o:         ISA_FLAGS := $(AVX512)
+%_avx2.o:        ISA_FLAGS := $(AVX2)
+%_avx512.o:      ISA_FLAGS := $(AVX512)
+%_avx512_vnni.o: ISA_FLAGS := $(AVX512) -mavx512vnni
 endif
 ifneq ($(filter aarch64 arm64,$(MACHINE)),)
-%/kernels_neon_dot.o:    ISA_FLAGS := -march=armv8.2-a+dotprod
+%_neon_dot.o:    ISA_FLAGS := -march=armv8.2-a+dotprod
 endif
 
 # Their unrolled tiles take a compiler minutes to instrument in place, and instrumented by calls they
 # run ten times as long. So sanitizers leave them out, but for AddressSanitizer in the suites that
 # are about kernels, which are linked with objects of their own. (UBSan has the scalar kernels.)
-VECTOR_SRC := $(wildcard src/compute/kernels_avx*.c src/compute/kernels_neon*.c \
-                src/compute/grad_avx*.c src/compute/grad_neon*.c)
+VECTOR_SRC := $(wildcard src/compute/*_avx*.c src/compute/*_neon*.c)
 VECTOR_OBJ := $(VECTOR_SRC:%.c=$(BUILD)/%.o)
 IS_CLANG   := $(findstring clang,$(shell $(CC) --version))
 ifneq ($(filter asan,$(MODE))$(IS_CLANG),)

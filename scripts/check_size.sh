@@ -14,8 +14,8 @@ cd "$root"
 ceilings='
 cli          107000
 compute       43000
-convert       40000
-exchange      38000
+convert       38600
+exchange      36100
 engine        30200
 model         25300
 train         25500

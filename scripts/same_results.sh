@@ -213,7 +213,7 @@ texts() {
         same generate "$model" -n 20 --seed 2 --temp 1.5 --top-k 0 --min-p 0.01 -q --kv-type f16
         same generate "$model" -n 20 --seed 3 --top-p 0.5 --repeat-penalty 1.3 -q --kv-type q8_0
         same generate "$model" -n 10 --seed 4 --samples 3 --no-echo --block 3 -q
-        same generate "$model" -n 10 --seed 5 --logprobs 3 --format jsonl --samples 2 --stop e -q
+        same generate "$model" -n 10 --seed 5 --logprobs 3 --samples 2 --stop e -q
     done
 }
 

@@ -5,7 +5,7 @@
 #define TESTS_IMPORTS_H
 
 #include "base/text.h"
-#include "exchange/import.h"
+#include "exchange/exchange.h"
 #include "model/checkpoint.h"
 #include "safetensors/safetensors.h"
 

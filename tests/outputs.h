@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/descriptor.h"
+#include "cli/terminal.h"
 #include "support.h"
 
 static inline void output_begin(struct descriptor *o)

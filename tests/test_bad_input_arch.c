@@ -350,9 +350,9 @@ TEST(class_07_ranks, .before = latent_set_up, .after = hostile_tear_down)
         {RANK "=i32[]:12", RANK ": expected one number a layer, 2, found 1"},
         {RANK "=i32[]:12,12,12", "expected one number a layer, 2, found 3"},
         {RANK "=i32[]:", "expected one number a layer, 2, found 0"},
-        {RANK "=f32:12", RANK ": expected an integer, or one a layer, found f32"},
-        {RANK "=string:12", "expected an integer, or one a layer, found string"},
-        {RANK "=bool:1", "expected an integer, or one a layer, found bool"},
+        {RANK "=f32:12", RANK ": expected integers, found f32"},
+        {RANK "=string:12", "expected integers, found string"},
+        {RANK "=bool:1", "expected integers, found bool"},
         {RANK "=f32[]:12,12", RANK ": expected integers, found f32"},
         /* A rank of so many heads would be more rows than are counted. */
         {"decode.embedding_length=u32:65536; decode.attention.head_count=u32:65536; "

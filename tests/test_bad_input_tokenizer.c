@@ -215,6 +215,8 @@ TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
     expect_bad(READERS, SCORES " of token 7: expected a finite number, found NaN");
     set_scores(260, 259, -INFINITY);
     expect_bad(READERS, SCORES " of token 259: expected a finite number, found -infinity");
+    set_scores(260, 1, INFINITY);
+    expect_bad(READERS, SCORES " of token 1: expected a finite number, found infinity");
     set_scores(259, 0, 0);
     expect_bad(READERS, SCORES ": expected 260 elements, one a token, found 259");
     set_scores(0, 0, 0);

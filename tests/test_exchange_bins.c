@@ -175,6 +175,26 @@ static struct gguf_bytes gpt2_file(const struct gguf *g, int version)
 
 typedef enum status open_file(struct text file, struct arrays *out, struct err *e);
 
+static enum status llmc_open(struct text file, struct arrays *out, struct err *e)
+{
+    return bin_open(&bin_formats[0], file, out, e);
+}
+
+static enum status llama2c_open(struct text file, struct arrays *out, struct err *e)
+{
+    return bin_open(&bin_formats[1], file, out, e);
+}
+
+static bool llmc_is(struct text file)
+{
+    return bin_format_of(file) == &bin_formats[0];
+}
+
+static bool llama2c_is(struct text file)
+{
+    return bin_format_of(file) == &bin_formats[1];
+}
+
 /* In memory of its own, at an odd address and without a byte behind it; freed with free_copy. */
 static char *odd_copy(const void *bytes, size_t len)
 {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "checkpoints.h"
-#include "exchange/export.h"
+#include "exchange/exchange.h"
 #include "gguf/blocks.h"
 #include "golden.h"
 #include "imports.h"

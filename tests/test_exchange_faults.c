@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "checkpoints.h"
-#include "exchange/export.h"
+#include "exchange/exchange.h"
 #include "faults.h"
 #include "gguf_bytes.h"
 #include "imports.h"

@@ -362,6 +362,33 @@ TEST(writer_refuses_what_it_must_not_replace, IN_FOLDER)
 }
 
 /* The limit stands for a full disk: the write that reaches it is cut short, the next one fails. */
+static bool become_nobody(void)
+{
+    return geteuid() != 0 || seteuid(NOBODY) == 0;
+}
+
+static void become_root_again(void)
+{
+    if (getuid() == 0)
+        ck_assert_int_eq(seteuid(0), 0);
+}
+
+TEST(read_only_folders_and_files, IN_FOLDER)
+{
+    make_file(in_folder("a"), "old");
+    ck_assert(chmod(in_folder("a"), 0666) == 0 && chmod(folder, 0555) == 0);
+    if (become_nobody()) {
+        expect_no_replace(in_folder("a"), "Permission denied");
+        expect_no_replace(in_folder("new"), "Permission denied");
+    }
+    become_root_again();
+    ck_assert(chmod(in_folder("a"), 0444) == 0 && chmod(folder, 0777) == 0);
+    if (become_nobody())
+        expect_no_replace(in_folder("a"), "Permission denied");
+    become_root_again();
+    expect_text(in_folder("a"), "old");
+}
+
 TEST(writer_failure_leaves_old_file_and_nothing_else, IN_FOLDER)
 {
     make_file(in_folder("a"), "old");

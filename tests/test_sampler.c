@@ -710,6 +710,7 @@ TEST(ranges_are_refused_by_name, .tags = ONE_THREAD)
             ck_assert_msg(strncmp(err.text, name, strlen(name)) == 0, "%s", err.text);
             expect_status(status, STATUS_USAGE, name);
             ck_assert_ptr_null(s);
+            ck_assert_int_eq(sampler_create(&p, &sizes, &s, NULL), STATUS_USAGE);
         }
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cli/turns.h"
+#include "cli/generate.h"
 #include "support.h"
 
 /* Linked in place of the library's (see the Makefile): it fails for blocks larger than this. */
@@ -89,7 +89,7 @@ TEST(dropped_ones_leave_nothing)
     expect(&t, "ap");
     turns_drop(&t, 2);
     expect(&t, "ap");
-    ck_assert(t.front == 3 && t.keeper.n_held == 0);
+    ck_assert(t.front == 3 && t.n_held == 0);
     turns_free(&t);
 }
 
@@ -131,7 +131,7 @@ TEST(without_memory_a_text_is_lost_whole, .loops = 3)
     put(&t, 1, "held, ");
     put(&t, 2, part);
     turns_output(&t, 3);
-    ck_assert_uint_eq(t.keeper.n_held, 9006);
+    ck_assert_uint_eq(t.n_held, 9006);
     largest = 16 << 10;
     put(&t, 2, part);
     put(&t, 3, "later");
@@ -152,7 +152,7 @@ TEST(without_memory_a_text_is_lost_whole, .loops = 3)
     ck_assert(output_flush(&out));
     ck_assert_msg(n_written == 19 && memcmp(written, "first, held, later!", 19) == 0, "%.*s",
                   (int)n_written, written);
-    ck_assert_uint_eq(t.keeper.n_held, 0);
+    ck_assert_uint_eq(t.n_held, 0);
     turns_free(&t);
     largest = SIZE_MAX;
 }
@@ -189,6 +189,6 @@ TEST(order_does_not_matter, .loops = 5)
         at += strlen(line);
     }
     ck_assert_uint_eq(at, n_written);
-    ck_assert_uint_eq(t.keeper.n_held, 0);
+    ck_assert_uint_eq(t.n_held, 0);
     turns_free(&t);
 }

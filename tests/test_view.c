@@ -184,8 +184,7 @@ static int define_part(const struct view_part *p, int cols, float *out)
     rows = copied(&rows, p->head_rows, p->copies);
     for (int r = 0; r < rows.n; r++)
         for (int c = 0; c < cols; c++) {
-            const int at =
-                p->transposed ? c * p->source_rows + rows.rows[r] : rows.rows[r] * cols + c;
+            const int at = rows.rows[r] * cols + c;
             *out++ = element(p->type, p->data, p->factors, (size_t)at);
         }
     return rows.n;
@@ -379,13 +378,11 @@ TEST(more_than_one_piece, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up
     } shapes[] = {{1200, 32}, {24, 1024}, {4, 20000}, {600, 96}};
     const uint32_t type = types[_i].type;
     for (int i = 0; i < 4; i++)
-        for (int how = 0; how < 2 + !is_block(type); how++) {
+        for (int transposes = 0; transposes <= 1; transposes++) {
             struct source_list l = {.n = 0};
-            struct view v = {.n_parts = 1, .cols = shapes[i].cols, .transposes = how == 1};
+            struct view v = {.n_parts = 1, .cols = shapes[i].cols, .transposes = transposes != 0};
             v.parts[0] = make_part(&l, type, v.cols, 1, 2, shapes[i].rows);
-            v.parts[0].transposed = how == 2;
-            if (!v.parts[0].transposed)
-                v.parts[0].swap = (struct row_swap){2, 2, 1};
+            v.parts[0].swap = (struct row_swap){2, 2, 1};
             check_types(&v, false);
             free_sources(&l);
         }

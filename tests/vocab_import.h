@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/vocabulary.h"
+#include "exchange/exchange.h"
 #include "support.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"

@@ -5,7 +5,7 @@
 
 #include "cli/job.h"
 #include "convert/quantize.h"
-#include "exchange/export.h"
+#include "exchange/exchange.h"
 #include "show/report.h"
 
 struct export_command {

@@ -7,41 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/descriptor.h"
 #include "cli/generate.h"
-#include "cli/generate_draft.h"
-#include "cli/generate_many.h"
-#include "cli/generate_report.h"
-#include "cli/generate_state.h"
-#include "cli/generate_talk.h"
 #include "cli/input.h"
-#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/progress.h"
-#include "cli/prompts.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-
-struct generate_options {
-    struct common_options common;
-    int n, ctx;
-    int truncate; /* an enum truncation */
-    bool shift;
-    int keep;
-    bool no_echo, ignore_eos;
-    struct option_strings stops;
-    int samples;
-    bool greedy;
-    struct sampler_params sampler; /* but for the seed and what --greedy is */
-    int logprobs;                  /* 0: none */
-    int colour;                    /* an enum colour_choice */
-    const char *prompts;           /* NULL: one prompt, the input's */
-    int prompts_format;
-    const char *batch; /* NULL, a number or "auto" */
-    struct draft_options draft;
-    struct state_options state;
-};
 
 static const char *const colour_names[] = {"none", "prob", "always", NULL};
 enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
@@ -49,6 +20,7 @@ enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 static const char *const truncations[] = {"head", "tail", NULL};
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
+enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };
 
 /* Sequences that share a step: at most, and at most if nobody says how many. */
 #define BATCH_MAX  4096
@@ -123,76 +95,86 @@ static const struct option sampler_options[] = {
     OPT_END,
 };
 
-/* *batch is 0 for auto. */
-static enum status parse_batch(const struct generate_options *o, int *batch, struct err *e)
-{
-    *batch = 0;
-    if (!o->batch || strcmp(o->batch, "auto") == 0)
-        return STATUS_OK;
-    if (!parse_int(o->batch, 1, BATCH_MAX, batch))
-        return err_set(e, STATUS_USAGE,
-                       "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
-                       BATCH_MAX, o->batch);
-    if (!o->prompts && o->samples == 1)
-        return err_set(e, STATUS_USAGE,
-                       "--batch is for many sequences; expected --prompts or --samples with it");
-    return STATUS_OK;
-}
+static const struct option state_options[] = {
+    OPT_FLAG("interactive", talks,
+             "a session: each line that is typed continues the text so far and is answered; Ctrl-C "
+             "stops an answer, /help lists commands",
+             .letter = 'i'),
+    OPT_STRING("load-state", load, "FILE",
+               "go on with the text that was saved there by the same checkpoint, cache included; a "
+               "prompt is added to it; without --seed its random numbers go on, too"),
+    OPT_STRING("save-state", save, "FILE", "save the text and its cache at the end",
+               .writes = WRITES_FILE),
+    OPT_END,
+};
 
-/* llama2.c's -t is the temperature. */
-static enum status check_threads(const char *threads, struct err *e)
+static const struct option draft_options[] = {
+    OPT_STRING("draft", draft, "DRAFT",
+               "guess tokens, to verify several in a step; the text stays the same. A checkpoint "
+               "of the same vocabulary; self:TYPE, the model's own weights in that type; "
+               "self:layers=N, its first N layers; or lookup, what followed the same words before",
+               .reads = "the draft"),
+    OPT_STRING("draft-n", draft_n, "K|auto",
+               "tokens to guess at once; auto: as many as are faster, none if none are",
+               .otherwise = "auto", .needs = "draft"),
+    OPT_END,
+};
+
+/* --- checks ---------------------------------------------------------------------------------- */
+
+static enum status check_generate(struct job *j, void *values, struct err *e)
 {
+    struct generate_options *o = values;
+    const char *threads = o->common.threads;
     int n;
     double x;
+    for (int i = 0; i < o->stops.n; i++)
+        if (!o->stops.items[i][0])
+            return err_set(e, STATUS_USAGE, "--stop: the text is empty");
+    /* llama2.c's -t is the temperature. */
     if (threads && !parse_int(threads, 1, INT_MAX, &n) && parse_double(threads, &x) && x >= 0)
         return err_set(e, STATUS_USAGE,
                        "-t: expected auto or a number of threads, found '%.60s'; a temperature is "
                        "--temp",
                        threads);
-    return STATUS_OK;
-}
-
-static enum status check_generate(struct job *j, void *values, struct err *e)
-{
-    const struct generate_options *o = values;
-    int batch;
-    struct generate_draft draft = {.source = DRAFT_NONE};
-    for (int i = 0; i < o->stops.n; i++)
-        if (!o->stops.items[i][0])
-            return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    TRY(check_threads(o->common.threads, e));
-    TRY(parse_batch(o, &batch, e));
-    TRY(draft_parse(&o->draft, &draft, e));
-    if (o->state.talks && o->common.file && strcmp(o->common.file, "-") == 0)
+    if (o->batch && strcmp(o->batch, "auto") != 0) {
+        if (!parse_int(o->batch, 1, BATCH_MAX, &o->n_batch))
+            return err_set(e, STATUS_USAGE,
+                           "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
+                           BATCH_MAX, o->batch);
+        if (!o->prompts && o->samples == 1)
+            return err_set(
+                e, STATUS_USAGE,
+                "--batch is for many sequences; expected --prompts or --samples with it");
+    }
+    TRY(draft_parse(o, e));
+    if (o->talks && o->common.file && strcmp(o->common.file, "-") == 0)
         return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
-    if (o->state.talks || o->prompts)
+    if (o->talks || o->prompts)
         j->needs &= ~(unsigned)JOB_PIPED;
     if (o->prompts)
         j->parts |= JOB_TOKENIZES;
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
 }
 
-/* Checks -c against the checkpoint; *ctx is what is preallocated for each sequence. */
-static enum status choose_context(const struct generate_options *o, const struct config *c,
-                                  int *ctx, struct err *e)
+/* Of the options alone: in a session of a loaded text there need not be one. */
+static bool has_prompt(const struct generate_options *o)
 {
-    *ctx = o->ctx ? o->ctx : c->n_ctx;
-    if (*ctx > c->n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
-                       o->ctx);
-    return STATUS_OK;
+    return o->common.prompt || o->common.file;
 }
 
-/* What --shift keeps. */
-static enum status choose_kept(const struct generate_options *o, const struct job *r, int ctx,
-                               struct schedule *s, struct err *e)
+/* --- the schedule ---------------------------------------------------------------------------- */
+
+/* What --shift keeps, in a context of so many positions. */
+static enum status choose_kept(struct generation *g, int ctx, struct err *e)
 {
+    const struct generate_options *o = g->o;
+    struct schedule *s = &g->schedule;
     const int most = schedule_most_kept(ctx);
     s->shifts = o->shift;
     s->n_keep = o->keep;
     if (o->shift && o->keep == 0 && most > 0)
-        s->n_keep = tokenizer_adds_bos(r->checkpoint.tokenizer);
+        s->n_keep = tokenizer_adds_bos(g->job->checkpoint.tokenizer);
     if (s->n_keep > most)
         return err_set(
             e, STATUS_USAGE,
@@ -202,190 +184,114 @@ static enum status choose_kept(const struct generate_options *o, const struct jo
     return STATUS_OK;
 }
 
-/* --- what both ways share -------------------------------------------------------------------- */
-
 /* Sequences that share a step, of n_texts there are to make at most. */
-static enum status choose_batch(const struct generate_options *o, const struct job *r,
-                                struct session_wanted *w, int n_texts, struct err *e)
+static enum status choose_batch(const struct generation *g, struct session_wanted *w, int n_texts,
+                                struct err *e)
 {
     const char *const option = "--batch N";
-    int batch;
+    const int batch = g->o->n_batch, most = n_texts < BATCH_AUTO ? n_texts : BATCH_AUTO;
     w->option = n_texts > 1 ? "--batch N, -c N" : "-c N";
-    w->more_bytes += (size_t)r->checkpoint.model->config.n_vocab * sizeof(float);
-    TRY(parse_batch(o, &batch, e));
+    w->more_bytes += (size_t)g->schedule.n_vocab * sizeof(float);
     if (batch > 0) {
         w->n_sequences = batch < n_texts ? batch : n_texts;
-        return w->n_sequences > 1 ? job_check_sequences(r, w, option, e) : STATUS_OK;
+        return w->n_sequences > 1 ? job_check_sequences(g->job, w, option, e) : STATUS_OK;
     }
-    const int most = n_texts < BATCH_AUTO ? n_texts : BATCH_AUTO;
     w->n_sequences = 1;
-    if (most > 1)
-        TRY(job_fitting(r, w, most, &w->n_sequences, e));
+    if (most == 1)
+        return STATUS_OK;
+    TRY(job_fitting(g->job, w, most, &w->n_sequences, e));
     if (w->n_sequences < 1)
         w->n_sequences = 1;
-    if (most > 1)
-        say_verbose(r->common, "batch: %d sequences%s; %s changes it", w->n_sequences,
-                    w->n_sequences < most ? ", as memory has no room for more" : "", option);
+    say_verbose(&g->o->common, "batch: %d sequences%s; %s changes it", w->n_sequences,
+                w->n_sequences < most ? ", as memory has no room for more" : "", option);
     return STATUS_OK;
 }
 
-static enum status create_sampler(const struct generate_options *o, const struct job *r,
-                                  const struct session_wanted *w, bool drafts, struct sampler **out,
-                                  struct err *e)
+/* Starts the session in a context of so many positions, with n_texts at most in it, and all else
+ * that the schedule borrows. */
+static enum status start_schedule(struct generation *g, int ctx, int n_texts, struct err *e)
 {
-    struct sampler_params params = o->sampler;
-    const struct sampler_sizes sizes = {.n_vocab = r->checkpoint.model->config.n_vocab,
-                                        .n_ctx = w->n_ctx,
-                                        .n_sequences = w->n_sequences * (drafts ? 2 : 1),
-                                        .n_threads = r->n_threads};
-    if (o->greedy)
+    struct job *job = g->job;
+    struct schedule *s = &g->schedule;
+    struct session_wanted w = {.n_ctx = ctx, .n_shared = g->shares ? (int)job->n_tokens : 0};
+    struct sampler_params params = g->o->sampler;
+    const bool drafts = g->o->drafts.source != DRAFT_NONE; /* each text's has a sequence, too */
+    s->tokenizer = job->checkpoint.tokenizer;
+    s->n_vocab = job->checkpoint.model->config.n_vocab;
+    s->ignore_eos = g->o->ignore_eos;
+    TRY(draft_open(g, &w, e));
+    TRY(choose_batch(g, &w, n_texts, e));
+    TRY(choose_kept(g, ctx, e));
+    TRY(job_start_session(job, &w, e));
+    const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
+                                        .n_ctx = ctx,
+                                        .n_sequences = w.n_sequences * (drafts ? 2 : 1),
+                                        .n_threads = job->n_threads};
+    if (g->o->greedy)
         params.temperature = 0;
-    say_verbose(r->common,
+    say_verbose(job->common,
                 "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
                 "min-p %g, draw",
                 params.repeat_penalty, params.repeat_last_n, params.temperature, params.top_k,
                 params.top_p, params.min_p);
-    return sampler_create(&params, &sizes, out, e);
+    TRY(sampler_create(&params, &sizes, &s->sampler, e));
+    s->session = job->session;
+    s->pool = job->pool;
+    s->n_slots = w.n_sequences;
+    return draft_start(g, &w, e);
 }
 
-/* Starts the session, with n_texts at most in it, and fills in what the schedule borrows; its
- * sampler and the draft are the caller's to free, whatever is returned. */
-static enum status start_schedule(const struct generate_options *o, struct job *r,
-                                  struct session_wanted *w, int n_texts,
-                                  struct generate_draft *draft, struct schedule *s, struct err *e)
-{
-    TRY(draft_parse(&o->draft, draft, e));
-    TRY(draft_open(draft, r, w, e));
-    TRY(choose_batch(o, r, w, n_texts, e));
-    TRY(choose_kept(o, r, w->n_ctx, s, e));
-    TRY(job_start_session(r, w, e));
-    TRY(create_sampler(o, r, w, draft->source != DRAFT_NONE, &s->sampler, e));
-    s->session = r->session;
-    s->pool = r->pool;
-    s->tokenizer = r->checkpoint.tokenizer;
-    s->n_slots = w->n_sequences;
-    s->n_vocab = r->checkpoint.model->config.n_vocab;
-    s->ignore_eos = o->ignore_eos;
-    return draft_start(draft, r, w, s, e);
-}
+/* --- prompts --------------------------------------------------------------------------------- */
 
-/* --stop as texts, which the caller frees. */
-static enum status stop_texts(const struct generate_options *o, struct text **out, struct err *e)
+/* The prompt's tokens, of what fits into ctx positions. */
+static enum status read_prompt(struct generation *g, int ctx, struct err *e)
 {
-    const size_t bytes = (size_t)o->stops.n * sizeof **out;
-    *out = malloc(bytes + 1);
-    if (!*out)
-        return err_no_memory(e, "the stop texts", bytes);
-    for (int i = 0; i < o->stops.n; i++)
-        (*out)[i] = text_of(o->stops.items[i]);
-    return STATUS_OK;
-}
-
-/* --- one prompt ------------------------------------------------------------------------------ */
-
-/* An empty prompt needs no tokenizer that makes tokens of texts. */
-static enum status check_reads_text(const struct job *r, struct text prompt, struct err *e)
-{
-    if (prompt.len == 0)
-        return STATUS_OK;
-    return input_needs_tokenizer(r->checkpoint.tokenizer, r->path, "generate", e);
-}
-
-/* r->tokens, of what fits into ctx positions. */
-static enum status read_prompt(const struct generate_options *o, struct job *r, struct text prompt,
-                               int ctx, struct err *e)
-{
-    const struct config *config = &r->checkpoint.model->config;
-    const struct tokenizer *t = r->checkpoint.tokenizer;
-    TRY(check_reads_text(r, prompt, e));
-    TRY(tokens_of_prompt(t, prompt, o->truncate ? INT_MAX : config->n_ctx, &r->tokens, &r->n_tokens,
+    const struct generate_options *o = g->o;
+    struct job *job = g->job;
+    const int most = job->checkpoint.model->config.n_ctx;
+    const struct tokenizer *t = job->checkpoint.tokenizer;
+    TRY(tokens_of_prompt(t, g->prompt, o->truncate ? INT_MAX : most, &job->tokens, &job->n_tokens,
                          e));
     const size_t cut =
-        tokens_truncate(t, (enum truncation)o->truncate, ctx, o->n, r->tokens, &r->n_tokens);
+        tokens_truncate(t, (enum truncation)o->truncate, ctx, o->n, job->tokens, &job->n_tokens);
     if (cut > 0)
         say(&o->common, "the prompt has %zu tokens, the context %d: its %s %zu are cut off",
-            r->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
-    return check_prompt_length(r->n_tokens, ctx, config->n_ctx, e);
+            job->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
+    return check_prompt_length(job->n_tokens, ctx, most, e);
 }
 
-/* What was saved goes on, with a prompt behind it if there is one; and with the seed that is asked
- * for. */
-static enum status load_state(const struct generate_options *o, struct job *r,
-                              struct generate_state *state, struct err *e)
+/* Opens --prompts and counts them, as far as can be told by now: at least one, at most BATCH_MAX.
+ * Opening a pipe waits for its other end, and Ctrl-C ends the wait. */
+static enum status open_prompts(struct generation *g, int *n, struct err *e)
 {
-    struct generation *g = state->generation;
-    TRY(check_reads_text(r, g->prompt, e));
-    TRY(generate_state_load(state, o->state.load, e));
-    if (o->common.seed.given)
-        generate_state_seed(state, r->seed);
-    TRY(generate_state_tokens(state, g->prompt, &r->tokens, &r->n_tokens, e));
-    g->tokens = r->tokens;
-    g->n_tokens = (int)r->n_tokens;
+    const struct generate_options *o = g->o;
+    struct prompts *p = &g->prompts;
+    p->n = o->n;
+    p->seed = g->job->seed;
+    p->stops = g->stops;
+    p->n_stops = o->stops.n;
+    p->jsonl = o->prompts_format == PROMPTS_AUTO ? text_ends_with(text_of(o->prompts), ".jsonl")
+                                                 : o->prompts_format == PROMPTS_JSONL;
+    if (signals_end_at_once())
+        return STATUS_INTERRUPTED;
+    const enum status s = prompts_open(p, o->prompts, e);
+    signals_defer();
+    TRY(s);
+    TRY(lines_left(&p->lines, BATCH_AUTO, n, e));
+    if (*n >= BATCH_AUTO)
+        *n = BATCH_MAX;
+    if (*n == 0)
+        *n = 1;
+    job_progress(g->job, "prompts")->terminal &=
+        !isatty(STDOUT_FILENO); /* where the lines themselves show it */
     return STATUS_OK;
-}
-
-static bool has_prompt(const struct generate_options *o)
-{
-    return o->common.prompt || o->common.file;
-}
-
-/* Until it ends, by itself or by a signal: the text can be saved then. */
-static enum status run_to_end(const struct generate_options *o, struct generate_state *state,
-                              struct err *e)
-{
-    struct generation *g = state->generation;
-    struct talk talk = {.state = state, .begins = has_prompt(o)};
-    if (o->state.talks)
-        return talk_run(&talk, e);
-    if (g->goes_on && g->n_tokens == 0 && generate_state_at_end(state) && !o->ignore_eos) {
-        say(&o->common,
-            "the model has ended the text in '%.200s': -p adds to it, --ignore-eos "
-            "goes on all the same",
-            o->state.load);
-        return STATUS_OK;
-    }
-    TRY(generate_run(g, e));
-    if (!g->out->failed)
-        generate_say_end(g, &o->common);
-    return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
-}
-
-/* Also when nobody reads on; a session may come to its end without a text. */
-static enum status save_at_end(const struct generate_options *o, struct generate_state *state,
-                               struct err *e)
-{
-    if (!o->state.save)
-        return STATUS_OK;
-    if (generate_state_len(state) > 0)
-        return generate_state_save(state, "--save-state", o->state.save, e);
-    say(&o->common, "there is no text to save in %.200s", o->state.save);
-    return STATUS_OK;
-}
-
-static enum status generate_texts(const struct generate_options *o, struct job *r, int ctx,
-                                  struct generate_draft *draft, struct generation *g, struct err *e)
-{
-    struct session_wanted wanted = {.n_shared = g->shares ? g->n_tokens : 0, .n_ctx = ctx};
-    TRY(start_schedule(o, r, &wanted, o->samples, draft, &g->schedule, e));
-    TRY(generate_create(g, e));
-    struct generate_state state = {
-        .runtime = r, .generation = g, .spec = &command_generate.spec, .values = o};
-    TRY(path_writable(o->state.save, e));
-    if (o->state.load)
-        TRY(load_state(o, r, &state, e));
-    const enum status s = run_to_end(o, &state, e);
-    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
-        return s;
-    TRY(save_at_end(o, &state, e));
-    generate_report(g, r, g->seed);
-    return s;
 }
 
 /* What the text is shaded with, and a legend beside it; or why it is not shaded. */
 static enum heatmap_ink choose_ink(const struct generate_options *o)
 {
     const bool always = o->colour == COLOUR_ALWAYS;
-    const struct heatmap_scale scale = generate_scale();
+    const struct heatmap_scale scale = heatmap_scale(1, false);
     const enum heatmap_ink ink = o->colour == COLOUR_NONE ? HEATMAP_PLAIN
                                  : always                 ? terminal_forced_ink()
                                                           : terminal_ink();
@@ -402,118 +308,94 @@ static enum heatmap_ink choose_ink(const struct generate_options *o)
     return ink;
 }
 
-static enum status generate_from(const struct generate_options *o, struct job *r, struct err *e)
+/* --- the run --------------------------------------------------------------------------------- */
+
+/* From the options to texts that can begin. */
+static enum status open_generation(struct generation *g, struct err *e)
 {
-    const struct text prompt = r->text;
-    const struct config *config = &r->checkpoint.model->config;
-    struct text *stops;
-    int ctx;
-    TRY(choose_context(o, config, &ctx, e));
-    if (!o->state.load && (!o->state.talks || has_prompt(o)))
-        TRY(read_prompt(o, r, prompt, ctx, e));
-    TRY(stop_texts(o, &stops, e));
-    struct generation g = {
-        .out = r->out,
-        .prompt = prompt,
-        .tokens = r->tokens,
-        .n_tokens = (int)r->n_tokens,
-        .n = o->n,
-        .n_samples = o->state.talks ? 0 : o->samples,
-        .seed = r->seed,
-        .shares = o->samples > 1 && !o->shift,
-        .echo = !o->no_echo && (!o->state.talks || has_prompt(o)),
-        .ink = choose_ink(o),
-        .n_top = o->logprobs,
-        .most_top = o->state.talks || o->logprobs > config->n_vocab ? config->n_vocab : o->logprobs,
-        .stops = stops,
-        .n_stops = o->stops.n};
-    struct generate_draft draft = {.source = DRAFT_NONE};
-    const enum status s = generate_texts(o, r, ctx, &draft, &g, e);
-    generate_free(&g);
-    draft_close(&draft);
-    sampler_free(g.schedule.sampler);
-    free(stops);
-    return s;
+    const struct generate_options *o = g->o;
+    const struct config *c = &g->job->checkpoint.model->config;
+    const int ctx = o->ctx ? o->ctx : c->n_ctx;
+    const size_t bytes = (size_t)o->stops.n * sizeof *g->stops;
+    int n_texts = o->samples;
+    if (ctx > c->n_ctx)
+        return err_set(e, STATUS_USAGE,
+                       "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
+                       o->ctx);
+    if (g->prompt.len > 0)
+        TRY(input_needs_tokenizer(g->job->checkpoint.tokenizer, g->job->path, "generate", e));
+    g->stops = malloc(bytes + 1);
+    if (!g->stops)
+        return err_no_memory(e, "the stop texts", bytes);
+    for (int i = 0; i < o->stops.n; i++)
+        g->stops[i] = text_of(o->stops.items[i]);
+    if (o->prompts)
+        TRY(open_prompts(g, &n_texts, e));
+    else if (!o->load && (!o->talks || has_prompt(o)))
+        TRY(read_prompt(g, ctx, e));
+    g->n_samples = o->prompts || o->talks ? 0 : o->samples;
+    g->shares = o->samples > 1 && !o->shift;
+    g->echo = !o->no_echo && (!o->talks || has_prompt(o));
+    g->ink = choose_ink(o);
+    g->most_top = o->talks || o->logprobs > c->n_vocab ? c->n_vocab : o->logprobs;
+    TRY(start_schedule(g, ctx, n_texts, e));
+    TRY(generation_create(g, e));
+    if (!o->load)
+        return STATUS_OK;
+    /* What was saved goes on, with a prompt behind it if there is one; and with the seed that is
+     * asked for. */
+    TRY(generation_load(g, o->load, e));
+    if (o->common.seed.given)
+        generation_reseed(g, o->common.seed.value);
+    return generation_add(g, e);
 }
 
-/* --- many prompts ---------------------------------------------------------------------------- */
-
-/* How many prompts there are, as far as can be told by now; at least one, at most BATCH_MAX. */
-static enum status count_prompts(struct prompts *p, int *n, struct err *e)
+/* Until it ends, by itself or by a signal: the text can be saved then. */
+static enum status run_to_end(struct generation *g, struct err *e)
 {
-    TRY(lines_left(&p->lines, BATCH_AUTO, n, e));
-    if (*n >= BATCH_AUTO)
-        *n = BATCH_MAX;
-    if (*n == 0)
-        *n = 1;
-    return STATUS_OK;
+    const struct generate_options *o = g->o;
+    if (o->talks)
+        return talk_run(g, has_prompt(o), e);
+    if (g->goes_on && g->job->n_tokens == 0 && g->schedule.slots[0].at_end && !o->ignore_eos) {
+        say(&o->common,
+            "the model has ended the text in '%.200s': -p adds to it, --ignore-eos "
+            "goes on all the same",
+            o->load);
+        return STATUS_OK;
+    }
+    TRY(generation_run(g, e));
+    if (!o->prompts)
+        generation_say_end(g);
+    return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
-static enum status generate_prompts(const struct generate_options *o, struct job *r,
-                                    struct generate_draft *draft, struct generation_many *g,
-                                    struct err *e)
+static enum status make_texts(struct generation *g, struct err *e)
 {
-    struct session_wanted wanted = {.n_shared = 0};
-    const struct config *config = &r->checkpoint.model->config;
-    int n_texts;
-    TRY(choose_context(o, config, &wanted.n_ctx, e));
-    TRY(count_prompts(g->prompts, &n_texts, e));
-    TRY(start_schedule(o, r, &wanted, n_texts, draft, &g->schedule, e));
-    g->most_ctx = config->n_ctx;
-    g->truncate = o->truncate;
-    TRY(generate_many_create(g, e));
-    TRY(generate_many_run(g, e));
-    generate_many_report(g, r, r->seed);
-    if (g->schedule.interrupted)
-        return STATUS_INTERRUPTED;
-    if (g->n_errors > 0)
+    const struct generate_options *o = g->o;
+    TRY(open_generation(g, e));
+    const enum status s = run_to_end(g, e);
+    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+        return s;
+    /* Also when nobody reads on; a session may come to its end without a text. */
+    if (o->save && g->schedule.slots[0].len > 0)
+        TRY(generation_save(g, "--save-state", o->save, e));
+    else if (o->save)
+        say(&o->common, "there is no text to save in %.200s", o->save);
+    generation_report(g);
+    if (s == STATUS_OK && g->n_refused > 0)
         return err_set(
             e, STATUS_FAILED, "%llu of %llu prompts could not be run; their lines say why",
-            (unsigned long long)g->n_errors, (unsigned long long)(g->n_errors + g->n_done));
-    return STATUS_OK;
-}
-
-/* Opening a pipe waits for its other end, and Ctrl-C ends the wait. */
-static enum status await_prompts(struct prompts *p, const char *path, struct err *e)
-{
-    if (signals_end_at_once())
-        return STATUS_INTERRUPTED;
-    const enum status s = prompts_open(p, path, e);
-    signals_defer();
-    return s;
-}
-
-static enum status generate_many_from(const struct generate_options *o, struct job *r,
-                                      struct err *e)
-{
-    struct progress progress = progress_start(r->common, "prompts");
-    progress.terminal &= !isatty(STDOUT_FILENO); /* where the lines themselves show it */
-    struct text *stops;
-    TRY(stop_texts(o, &stops, e));
-    struct prompts prompts = {
-        .n = o->n,
-        .seed = r->seed,
-        .stops = stops,
-        .n_stops = o->stops.n,
-        .jsonl = o->prompts_format ? strcmp(prompts_formats[o->prompts_format], "jsonl") == 0
-                                   : text_ends_with(text_of(o->prompts), ".jsonl")};
-    struct generation_many g = {.out = r->out, .prompts = &prompts, .progress = &progress};
-    struct generate_draft draft = {.source = DRAFT_NONE};
-    enum status s = await_prompts(&prompts, o->prompts, e);
-    if (s == STATUS_OK)
-        s = generate_prompts(o, r, &draft, &g, e);
-    generate_many_free(&g);
-    draft_close(&draft);
-    sampler_free(g.schedule.sampler);
-    prompts_close(&prompts);
-    free(stops);
+            (unsigned long long)g->n_refused, (unsigned long long)(g->n_refused + g->n_done));
     return s;
 }
 
 static enum status run_generate(struct job *j, void *values, struct err *e)
 {
-    const struct generate_options *o = values;
-    return o->prompts ? generate_many_from(o, j, e) : generate_from(o, j, e);
+    struct generation g = {
+        .o = values, .job = j, .out = j->out, .prompt = j->text, .prompts.lines.fd = -1};
+    const enum status s = make_texts(&g, e);
+    generation_free(&g);
+    return s;
 }
 
 const struct command command_generate = {
@@ -534,14 +416,14 @@ const struct command command_generate = {
         "the prompt of -i ends the session, as the end of the input does; what fails in one is\n"
         "told and does not change its exit code.\n"
         "With --draft the text is the same; the summary says what was drafted and how much\n"
-        "of it was right, with --format jsonl as a JSON object.\n"
+        "of it was right, with --logprobs as a JSON object.\n"
         "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
     .spec = {.groups = {INPUT_GROUP,
                         {"Continuation", text_options, 0},
-                        {"Texts that go on", state_options, offsetof(VALUES, state)},
+                        {"Texts that go on", state_options, 0},
                         {"Many prompts", many_options, 0},
                         {"Sampling", sampler_options, 0},
-                        {"Drafts", draft_options, offsetof(VALUES, draft)},
+                        {"Drafts", draft_options, 0},
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},

@@ -107,15 +107,6 @@ static void put_line(struct output *out, struct text t)
     output_puts(out, "\n");
 }
 
-static struct text without_spaces(struct text t)
-{
-    while (t.len > 0 && t.data[0] == ' ') {
-        t.data++;
-        t.len--;
-    }
-    return t;
-}
-
 /* Where the two spaces are that end a term; 0 in a line without one. */
 static size_t term_len(struct text line)
 {
@@ -139,8 +130,10 @@ static void put_notes(struct output *out, const char *text)
         } else if (line.len > 0 && (starts || (in_term && line.data[0] != ' '))) {
             output_puts(out, ".PP\n");
         }
+        const size_t at =
+            term + strspn(text + term, " "); /* what is said, of the term if there is one */
         if (line.len > 0)
-            put_line(out, without_spaces((struct text){line.data + term, line.len - term}));
+            put_line(out, (struct text){text + at, line.len - at});
         starts = line.len == 0;
         in_term = !starts && (term > 0 || line.data[0] == ' ');
         text += line.len;
@@ -187,21 +180,6 @@ static void put_command(struct output *out, const struct command *c)
         put_notes(out, c->notes);
 }
 
-static void put_commands(struct output *out)
-{
-    output_puts(out, ".SH COMMANDS\n");
-    for (int i = 0; command_at(i); i++)
-        put_command(out, command_at(i));
-}
-
-static void put_heading(struct output *out, const char *title)
-{
-    output_puts(out, ".SH ");
-    for (; *title; title++)
-        output_printf(out, "%c", toupper((unsigned char)*title));
-    output_puts(out, "\n");
-}
-
 static void manual_print(struct output *out)
 {
     output_puts(out, ".TH DECODE 1 \"\" \"decode " DECODE_VERSION "\" \"User Commands\"\n"
@@ -217,10 +195,15 @@ static void manual_print(struct output *out)
         put_line(out, text_of(command_at(i)->summary));
     }
     for (const struct help_section *s = help_sections; s->title; s++) {
-        put_heading(out, s->title);
+        output_puts(out, ".SH ");
+        for (const char *c = s->title; *c; c++)
+            output_printf(out, "%c", toupper((unsigned char)*c));
+        output_puts(out, "\n");
         put_notes(out, s->text);
         if (s == help_sections)
-            put_commands(out);
+            output_puts(out, ".SH COMMANDS\n");
+        for (int i = 0; s == help_sections && command_at(i); i++)
+            put_command(out, command_at(i));
     }
 }
 
@@ -336,7 +319,7 @@ struct help_options {
     int format;
 };
 
-enum help_format { HELP_TEXT, HELP_MAN, HELP_BASH };
+enum { HELP_TEXT, HELP_MAN, HELP_BASH };
 static const char *const format_names[] = {"text", "man", "bash", NULL};
 
 #define COMMAND_NAME(name) #name,
@@ -352,16 +335,6 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-static void print_all(enum help_format format, struct output *out)
-{
-    static void (*const prints[])(struct output *) = {
-        [HELP_TEXT] = help_print,
-        [HELP_MAN] = manual_print,
-        [HELP_BASH] = completion_bash,
-    };
-    prints[format](out);
-}
-
 static enum status run_help(struct job *j, void *values, struct err *e)
 {
     const struct help_options *o = values;
@@ -372,10 +345,14 @@ static enum status run_help(struct job *j, void *values, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "--format %s is of all commands; expected none named, found '%.60s'",
                        format_names[o->format], o->command);
-    if (c != &command_help)
+    if (o->format == HELP_MAN)
+        manual_print(j->out);
+    else if (o->format == HELP_BASH)
+        completion_bash(j->out);
+    else if (c != &command_help)
         command_print_help(c, j->out);
     else
-        print_all((enum help_format)o->format, j->out);
+        help_print(j->out);
     return STATUS_OK;
 }
 

@@ -11,7 +11,7 @@
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "convert/quantize.h"
-#include "exchange/import.h"
+#include "exchange/exchange.h"
 #include "show/report.h"
 
 struct import_command {

@@ -34,38 +34,34 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-static void print_ids(struct output *out, int format, const int32_t *ids, size_t n)
-{
-    struct json j;
-    json_init(&j, out, 0);
-    if (format == FORMAT_JSON)
-        json_begin_array(&j, NULL);
-    for (size_t i = 0; i < n; i++) {
-        if (format == FORMAT_JSON)
-            json_int(&j, NULL, ids[i]);
-        else
-            output_printf(out, "%s%d", i ? " " : "", (int)ids[i]);
-    }
-    if (format == FORMAT_JSON)
-        json_end(&j);
-    output_puts(out, "\n");
-}
-
 static enum status print_encoded(const struct tokenize_options *o, struct job *j, struct err *e)
 {
+    const bool as_json = o->common.format == FORMAT_JSON;
+    struct json json;
     TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
-    print_ids(j->out, o->common.format, j->tokens, j->n_tokens);
+    json_init(&json, j->out, 0);
+    if (as_json)
+        json_begin_array(&json, NULL);
+    for (size_t i = 0; i < j->n_tokens; i++) {
+        if (as_json)
+            json_int(&json, NULL, j->tokens[i]);
+        else
+            output_printf(j->out, "%s%d", i ? " " : "", (int)j->tokens[i]);
+    }
+    if (as_json)
+        json_end(&json);
+    output_puts(j->out, "\n");
     return STATUS_OK;
 }
 
-static enum status read_ids(const char *given, int n_tokens, int32_t **ids, size_t *n,
-                            struct err *e)
+static enum status read_decoded(const char *given, int n_tokens, int32_t **ids, size_t *n,
+                                struct err *e)
 {
     char *piped = NULL;
     size_t len;
-    if (n_tokens == 0)
-        return err_set(e, STATUS_BAD_FILE, "tokenizer.ggml.tokens: expected tokens, found none");
     enum status s = STATUS_OK;
+    if (n_tokens == 0)
+        return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
     if (strcmp(given, "-") == 0) {
         TRY(file_read_all(given, IDS_MAX, &piped, &len, e));
         if (strlen(piped) < len)
@@ -79,24 +75,19 @@ static enum status read_ids(const char *given, int n_tokens, int32_t **ids, size
     return s;
 }
 
-static enum status print_decoded(const struct tokenize_options *o, const struct tokenizer *t,
-                                 struct output *out, struct err *e)
+static enum status print_decoded(const struct tokenize_options *o, struct job *j, struct err *e)
 {
-    int32_t *ids;
-    size_t n;
-    TRY(read_ids(o->decode, tokenizer_n_tokens(t), &ids, &n, e));
+    const struct tokenizer *t = j->checkpoint.tokenizer;
     struct bytes all = {.data = NULL}; /* so that characters are whole */
     bool kept = true;
-    for (size_t i = 0; i < n && kept; i++) {
-        struct text bytes = tokenizer_bytes(t, ids[i]);
-        const size_t added = i == 0 ? tokenizer_added(t, bytes) : 0;
-        kept = bytes_put(&all, (struct text){bytes.data + added, bytes.len - added});
-    }
-    enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
-    if (s == STATUS_OK)
-        printable_put(out, bytes_text(&all));
+    TRY(read_decoded(o->decode, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
+    for (size_t i = 0; i < j->n_tokens && kept; i++)
+        kept = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));
+    const size_t added = j->n_tokens > 0 ? tokenizer_added(t, tokenizer_bytes(t, j->tokens[0])) : 0;
+    if (kept)
+        printable_put(j->out, (struct text){bytes_text(&all).data + added, all.len - added});
+    const enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
     bytes_free(&all);
-    free(ids);
     return s;
 }
 
@@ -114,8 +105,7 @@ static enum status check_tokenize(struct job *j, void *values, struct err *e)
 static enum status run_tokenize(struct job *j, void *values, struct err *e)
 {
     const struct tokenize_options *o = values;
-    return o->decode ? print_decoded(o, j->checkpoint.tokenizer, j->out, e)
-                     : print_encoded(o, j, e);
+    return o->decode ? print_decoded(o, j, e) : print_encoded(o, j, e);
 }
 
 const struct command command_tokenize = {

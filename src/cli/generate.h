@@ -1,10 +1,14 @@
 /*
- * generate - one prompt continued, once or as several samples, as text or as records of its tokens
- * on standard output.
+ * generate - the texts of decode generate: samples of one prompt, a text for each of many prompts,
+ * or the answers of a session. Private to the files of this command.
  *
- * The prompt is taken once; all samples read its positions in the cache, unless a shift is to
- * change them. They are made side by side and printed in order, the one whose turn it is as it is
- * made.
+ * All are made side by side by one schedule and written in the order of their numbers. A text is
+ * printed as it is made when its turn has come; of --logprobs each token is a JSON line, of
+ * --prompts each whole text is one, which is written as soon as all lines before it are out.
+ *
+ * A prompt of several samples is taken once: the others read its positions in the cache, unless a
+ * shift is to change them. What is in memory of --prompts does not grow with their number: they are
+ * read as slots become vacant, and a slot waits when too much waits for an earlier line.
  */
 #ifndef DECODE_CLI_GENERATE_H
 #define DECODE_CLI_GENERATE_H
@@ -15,70 +19,238 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "cli/turns.h"
+#include "cli/job.h"
+#include "cli/prompts.h"
+#include "engine/draft.h"
 #include "engine/schedule.h"
 #include "measure/score.h"
 #include "show/heatmap.h"
+#include "text/vocab.h"
+
+/* --- options --------------------------------------------------------------------------------- */
+
+enum draft_source { DRAFT_NONE, DRAFT_LOOKUP, DRAFT_PACKED, DRAFT_CUT, DRAFT_FILE };
+
+/* What --draft and --draft-n ask for. */
+struct draft_wanted {
+    enum draft_source source;
+    enum storage storage; /* of DRAFT_PACKED */
+    int n_layers;         /* of DRAFT_CUT */
+    int most;             /* tokens to guess at once; always so many if `fixed` */
+    bool fixed;
+};
+
+struct generate_options {
+    struct common_options common;
+    int n, ctx;
+    int truncate; /* an enum truncation */
+    bool shift;
+    int keep;
+    bool no_echo, ignore_eos;
+    struct option_strings stops;
+    int samples;
+    bool greedy;
+    struct sampler_params sampler; /* but for the seed and what --greedy is */
+    int logprobs;                  /* 0: none */
+    int colour;                    /* an enum colour_choice */
+    const char *prompts;           /* NULL: one prompt, the input's */
+    int prompts_format;
+    const char *batch;           /* NULL, a number or "auto" */
+    const char *draft, *draft_n; /* NULL: none; NULL, a number or "auto" */
+    bool talks;                  /* a session: each line continues the text so far */
+    const char *load, *save;     /* texts that go on in another run: files; NULL: none */
+
+    /* What the checks made of these. */
+    int n_batch; /* 0: auto */
+    struct draft_wanted drafts;
+};
+
+/* --- texts in turn --------------------------------------------------------------------------- */
+
+/*
+ * Texts that are made side by side and written one after another, in the order of their numbers.
+ * The text whose turn it is goes straight to the output; what others write meanwhile is held in
+ * memory until it is theirs; where there is no memory, a text is lost, but never a part of one. So
+ * many may be begun ahead of it as TURNS_AHEAD, and no more once TURNS_BYTES are held: memory is
+ * bounded however many texts there are.
+ */
+#define TURNS_AHEAD 1024
+#define TURNS_BYTES ((size_t)16 << 20)
+
+/* A text that is not the first to be written. */
+struct turn {
+    struct bytes held;
+    bool closed;
+    bool lost; /* it could not be held: nothing of it is written any more */
+};
+
+struct turns {
+    struct output holder; /* first: what is put there is held for `to` */
+    struct turn *to;
+    struct output *out; /* borrowed */
+    uint64_t front;     /* whose turn it is */
+    struct turn *ring;  /* [TURNS_AHEAD] by number, modulo */
+    size_t n_held;      /* bytes, of all */
+    size_t n_lost;      /* bytes that the last text that was lost would have needed; 0: none was */
+};
+
+/* STATUS_NO_MEMORY; turns_free is due in every case. */
+enum status turns_create(struct turns *t, struct output *out, struct err *e);
+void turns_free(struct turns *t); /* legal on a zeroed struct and twice */
+
+/* Whether the text of this number, the next one, may be begun now. That one may whose turn it is.
+ */
+bool turns_has_room(const struct turns *t, uint64_t number);
+
+/* Where that text, for which there is room and which is not closed, is written: until the next call
+ * of anything here. */
+struct output *turns_output(struct turns *t, uint64_t number);
+
+/* The text is complete. */
+void turns_close(struct turns *t, uint64_t number);
+
+/* It is not to be written: what is held of it is forgotten, and it is closed. */
+void turns_drop(struct turns *t, uint64_t number);
+
+/* STATUS_NO_MEMORY if a text could not be held, and is lost. */
+enum status turns_check(const struct turns *t, struct err *e);
+
+/* --- texts ----------------------------------------------------------------------------------- */
+
+/* The draft's model and memory. */
+struct generate_draft {
+    struct checkpoint other; /* of DRAFT_FILE */
+    struct model *own;       /* of DRAFT_PACKED and DRAFT_CUT */
+    struct session *session; /* NULL: lookup */
+    struct drafter drafter;
+};
+
+/* A text on its way: what it has beside its slot in the schedule. */
+struct generated {
+    /* Of a line of --prompts. */
+    struct prompt prompt;
+    int32_t *tokens; /* of the prompt */
+    size_t cut;      /* that --truncate took from them */
+    struct id_list sampled;
+    struct bytes text;
+    /* Of a text that is printed as it is made. */
+    bool begun; /* something of it was printed */
+    struct shaded_text shaded;
+};
 
 struct generation {
-    /* Borrowed, filled in before generate_create. */
+    /* Borrowed, filled in first; the job has the session, the seed, and the tokens that the prompt
+     * became. */
+    const struct generate_options *o;
+    struct job *job;
     struct output *out;
-    struct text prompt;    /* echoed as it is */
-    const int32_t *tokens; /* [n_tokens >= 1] what the prompt became */
-    int n_tokens;
-    int n;         /* tokens wanted in each sample */
-    int n_samples; /* streams of the seed; 0: texts are made by generate_more */
-    uint64_t seed;
-    bool shares; /* samples read the prompt where the first has it in the cache */
-    bool echo;
-    bool records; /* JSON lines with n_top alternatives instead of text */
-    int n_top;
-    int most_top;      /* that n_top is ever set to, at least n_top */
-    bool goes_on;      /* the tokens, which may be none, follow what slot 0 of the schedule has */
-    uint64_t n_before; /* tokens: as many */
-    enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
-    const struct text *stops;
-    int n_stops;
-    /* What generate_create leaves to the caller: session (all sequences empty, if several that
-     * share it with the prompt as their shared positions), sampler, pool, tokenizer, n_slots,
-     * n_vocab, ignore_eos.
-     */
+    struct text prompt; /* that of -p or -f */
+
+    /* Filled in before generation_create, owned from then on. The schedule needs its session (all
+     * sequences empty; if samples share the prompt, that many shared positions), sampler, pool,
+     * tokenizer, n_slots, n_vocab, ignore_eos. */
     struct schedule schedule;
+    struct generate_draft draft;
+    struct text *stops; /* [o->stops.n] */
+    struct prompts prompts;
+    int n_samples; /* streams of the seed; 0: of --prompts or a session, as many as come */
+    bool shares;   /* samples read the prompt where the first has it in the cache */
+    bool echo;
+    int most_top;         /* alternatives that records will ever have */
+    enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
+    bool goes_on;         /* the tokens, which may be none, follow what slot 0 has */
+    uint64_t n_before;    /* tokens: as many */
 
     /* Results, beside the schedule's. */
-    enum text_end end; /* of the last sample; of the one that was cut short, if one was */
-    int last_sampled;  /* its tokens */
+    enum text_end end;     /* of the last sample; of the one that was cut short, if one was */
+    int last_sampled;      /* its tokens */
+    uint64_t last;         /* its number */
+    uint64_t n_done;       /* lines of --prompts with a continuation */
+    uint64_t n_cut;        /* of them those that were too long, of which a part was continued */
+    uint64_t n_refused;    /* lines with an error */
+    enum status reading;   /* how the reading of lines went so far */
+    struct err read_error; /* what it says of that */
 
     /* Private. */
     struct turns turns;
-    int n_begun;
-    uint64_t last;              /* the sample that `end` is about */
-    bool cut;                   /* it was abandoned while it was being printed */
-    float *prompt_logits;       /* [n_vocab] */
-    bool has_prompt;            /* they are there */
-    bool *begun;                /* [n_slots] something of the slot's text was printed */
-    struct token_score *top;    /* [most_top] */
-    struct shaded_text *shaded; /* [n_slots] the texts on their way; nothing of plain ones */
-    struct arena arena;         /* of all these */
+    uint64_t n_begun; /* texts, the refused ones among them */
+    bool read;        /* there are no more lines, or none can be read */
+    int n_top;        /* JSON lines with so many alternatives for each token; 0: text */
+    uint64_t hash;    /* of what runs, once it is known */
+    bool hashed;
+    bool has_prompt;         /* the logits after it are there */
+    float *prompt_logits;    /* [n_vocab] */
+    struct token_score *top; /* [most_top] */
+    struct generated *texts; /* [n_slots] */
+    struct arena arena;      /* of these */
 };
 
-/* What shades a token: its probability, from 0 to 1. */
-struct heatmap_scale generate_scale(void);
+/* Takes all memory: STATUS_NO_MEMORY. generation_free, which releases all that a generation owns,
+ * is due in every case. */
+enum status generation_create(struct generation *g, struct err *e);
+void generation_free(struct generation *g);
 
-/* Takes all memory: STATUS_NO_MEMORY. generate_free is due in every case. */
-enum status generate_create(struct generation *g, struct err *e);
-void generate_free(struct generation *g);
-
-/* Prints everything. STATUS_OK whatever the end, also when interrupted or when the output fails
- * (which the output itself knows); STATUS_FAILED for logits that are not finite, after ending the
- * line. Samples that are complete then are printed, too. */
-enum status generate_run(struct generation *g, struct err *e);
-
-/* One text more, of what prompt, tokens and goes_on now are, unless a signal comes before its
- * beginning; the next one goes on with it, without an echo. The same failures. */
-enum status generate_more(struct generation *g, struct err *e);
+/*
+ * Makes and prints everything. STATUS_OK whatever the end, also when interrupted or when the output
+ * fails (which the output itself knows); STATUS_FAILED for logits that are not finite, after ending
+ * the line (of --prompts they refuse their line only); STATUS_BAD_FILE when the prompts cannot be
+ * read on; STATUS_NO_MEMORY. What is complete is printed in every case.
+ */
+enum status generation_run(struct generation *g, struct err *e);
 
 /* Records with so many alternatives from now on, no more than most_top of them; 0: text. */
-void generate_set_records(struct generation *g, int n_top);
+void generation_set_records(struct generation *g, int n_top);
+
+/* Why the last text ended, where it has fewer tokens than were wanted. */
+void generation_say_end(const struct generation *g);
+
+/* What it cost, on standard error: rates of prompt and decoding, time to first token, percentiles,
+ * seed, peak memory, drafts; nothing with -q. Sorts the schedule's times. */
+void generation_report(struct generation *g);
+
+/* --- texts that go on ------------------------------------------------------------------------ */
+
+/* The generation, which has been created, goes on with the file's text and its seed. The failures
+ * of saved_read; all is then as it was. */
+enum status generation_load(struct generation *g, const char *path, struct err *e);
+
+/* Saves the text of slot 0. STATUS_USAGE, in the name of `option`, if there is none yet or it would
+ * be saved over what is read; the failures of saved_write. */
+enum status generation_save(struct generation *g, const char *option, const char *path,
+                            struct err *e);
+
+/* The random numbers of this seed begin. */
+void generation_reseed(struct generation *g, uint64_t seed);
+
+/*
+ * Makes g->prompt, added to the text so far, what comes next: the job's tokens. Of what is added
+ * there is no begin-of-text token, and none at all of an empty prompt. STATUS_USAGE if they are
+ * more than there is room for; the failures of tokens_of_text.
+ */
+enum status generation_add(struct generation *g, struct err *e);
+
+/* A session: each line of standard input is a prompt that continues the text so far and is answered
+ * at once, lines that begin with a slash are commands; the generation's own prompt, if `begins`, is
+ * answered first. STATUS_OK also when the output fails (which the output itself knows);
+ * STATUS_INTERRUPTED, STATUS_NO_MEMORY; STATUS_FAILED for logits that are not finite. */
+enum status talk_run(struct generation *g, bool begins, struct err *e);
+
+/* --- drafts ---------------------------------------------------------------------------------- */
+
+/* Fills o->drafts. STATUS_USAGE. */
+enum status draft_parse(struct generate_options *o, struct err *e);
+
+/* Opens or makes the draft's model, once the job has its own, and adds the bytes that it takes
+ * for each sequence; nothing without --draft. Fails as the opening does; STATUS_USAGE for another
+ * vocabulary or a model that cannot be made. */
+enum status draft_open(struct generation *g, struct session_wanted *w, struct err *e);
+
+/* Makes the drafter of the schedule, whose other members are set, after job_start_session. */
+enum status draft_start(struct generation *g, const struct session_wanted *w, struct err *e);
+
+void draft_close(struct generate_draft *d); /* legal on a zeroed struct */
+
+/* What the drafts came to, on standard error: a line, or a JSON object. Nothing without --draft. */
+void draft_report(const struct schedule *s, bool json);
 
 #endif

@@ -15,7 +15,7 @@
 #include "cli/signals.h"
 #include "cli/terminal.h"
 #include "cli/variant.h"
-#include "exchange/import.h"
+#include "exchange/exchange.h"
 #include "gguf/blocks.h"
 #include "show/paragraph.h"
 

@@ -59,7 +59,7 @@ static struct session_params params_of(const struct job *j, const struct session
     return p;
 }
 
-/* What lowers the cache, "; A and B lower the cache"; "" if nothing does. */
+/* What lowers the cache, "A and B lower the cache"; "" if nothing does. */
 struct cache_advice {
     char text[96];
 };
@@ -69,9 +69,9 @@ static struct cache_advice advise(const struct job *j, const char *option)
     struct cache_advice advice = {""};
     const char *type = kv_type_advice[j->common->kv_type];
     if (option && type[0])
-        snprintf(advice.text, sizeof advice.text, "; %s and %s lower the cache", option, type);
+        snprintf(advice.text, sizeof advice.text, "%s and %s lower the cache", option, type);
     else if (option || type[0])
-        snprintf(advice.text, sizeof advice.text, "; %s lowers the cache", option ? option : type);
+        snprintf(advice.text, sizeof advice.text, "%s lowers the cache", option ? option : type);
     return advice;
 }
 
@@ -136,11 +136,12 @@ enum status job_check_sequences(const struct job *j, const struct session_wanted
     TRY(job_fitting(j, w, w->n_sequences, &fitting, e));
     if (fitting == w->n_sequences)
         return STATUS_OK;
+    const struct cache_advice advice = advise(j, w->option);
     return err_set(
         e, STATUS_NO_MEMORY,
-        "out of memory: %d sequences need %s, %s are available, %d would fit: lower %s%s",
+        "out of memory: %d sequences need %s, %s are available, %d would fit: lower %s%s%s",
         w->n_sequences, figure_bytes(bytes).text, figure_bytes((double)available_memory()).text,
-        fitting, option, advise(j, w->option).text);
+        fitting, option, advice.text[0] ? "; " : "", advice.text);
 }
 
 /* Goes on with one thread where more do not pay. */

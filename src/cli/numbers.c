@@ -118,37 +118,6 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     return end;
 }
 
-enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
-                       struct err *e)
-{
-    for (char end = ','; end;) {
-        char item[32];
-        int heads;
-        end = list_next(&text, ",", item, sizeof item);
-        if (!parse_heads(item, n_heads, &heads))
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected numbers of K/V heads, or MHA, GQA-G, MQA, found '%s'",
-                           option, item);
-        TRY(list_add(option, heads, list, e));
-    }
-    return STATUS_OK;
-}
-
-enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
-                      struct err *e)
-{
-    for (char end = ','; end;) {
-        char item[32];
-        int value;
-        end = list_next(&text, ",", item, sizeof item);
-        if (!parse_int(item, min, max, &value))
-            return err_set(e, STATUS_USAGE, "%s: expected integers from %d to %d, found '%s'",
-                           option, min, max, item);
-        TRY(list_add(option, value, list, e));
-    }
-    return STATUS_OK;
-}
-
 struct joined names_joined(const char *const *names, const char *last)
 {
     struct joined all = {""};
@@ -170,76 +139,97 @@ int names_find(const char *const *names, const char *text)
     return names[at] ? at : -1;
 }
 
+/* What the items of a list are: one of these names, of which it has the indices; or numbers of K/V
+ * heads, of a model that has n_heads; or, where both are zero, integers from min to max. */
+struct item_kind {
+    const char *const *names;
+    int n_heads;
+    int min, max;
+};
+
+static enum status list_items(const char *option, const char *text, const struct item_kind *kind,
+                              struct int_list *list, struct err *e)
+{
+    char expected[200] = "numbers of K/V heads, or MHA, GQA-G, MQA";
+    if (kind->names)
+        snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names, ", ").text);
+    else if (kind->n_heads == 0)
+        snprintf(expected, sizeof expected, "integers from %d to %d", kind->min, kind->max);
+    for (char end = ','; end;) {
+        char item[32];
+        int value;
+        end = list_next(&text, ",", item, sizeof item);
+        const bool found = kind->names         ? (value = names_find(kind->names, item)) >= 0
+                           : kind->n_heads > 0 ? parse_heads(item, kind->n_heads, &value)
+                                               : parse_int(item, kind->min, kind->max, &value);
+        if (!found)
+            return err_set(e, STATUS_USAGE, "%s: expected %s, found '%s'", option, expected, item);
+        TRY(list_add(option, value, list, e));
+    }
+    return STATUS_OK;
+}
+
+enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
+                       struct err *e)
+{
+    return list_items(option, text, &(struct item_kind){.n_heads = n_heads}, list, e);
+}
+
+enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
+                      struct err *e)
+{
+    return list_items(option, text, &(struct item_kind){.min = min, .max = max}, list, e);
+}
+
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e)
 {
-    for (char end = ','; end;) {
-        char item[32];
-        end = list_next(&text, ",", item, sizeof item);
-        const int at = names_find(names, item);
-        if (at < 0)
-            return err_set(e, STATUS_USAGE, "%s: expected some of %s, found '%s'", option,
-                           names_joined(names, ", ").text, item);
-        TRY(list_add(option, at, list, e));
-    }
-    return STATUS_OK;
+    return list_items(option, text, &(struct item_kind){.names = names}, list, e);
 }
 
 /* --- lists of ids ---------------------------------------------------------------------------- */
 
 #define ID_SPACE " \r\n"
-#define ID_ENDS  ID_SPACE ",[]"
 
-/* Where the reading of a list is. */
-struct id_reader {
-    const char *at;
-    bool printed; /* the list: spaces and brackets may be in it */
-    bool in_brackets, after_comma;
+/* A list as it was given. */
+struct id_source {
+    const char *option, *text;
+    int n_ids;
+    bool printed; /* spaces and brackets may be in it */
 };
 
-static void skip_space(struct id_reader *r)
+static enum status read_id_list(const struct id_source *from, struct id_list *list, struct err *e)
 {
-    r->at += r->printed ? strspn(r->at, ID_SPACE) : 0;
-}
-
-/* Passes over what stands between items; whether there is one more. */
-static bool next_id(struct id_reader *r)
-{
-    for (skip_space(r); r->printed && !r->after_comma; skip_space(r)) {
-        if (*r->at != (r->in_brackets ? ']' : '['))
-            break;
-        r->in_brackets = !r->in_brackets;
-        r->at++;
-    }
-    return *r->at || r->in_brackets || r->after_comma;
-}
-
-static enum status read_ids(const char *option, struct id_reader r, int n_ids, struct id_list *list,
-                            struct err *e)
-{
-    while (next_id(&r)) {
-        const char *end = r.at + strcspn(r.at, r.printed ? ID_ENDS : ",");
+    const char *const space = from->printed ? ID_SPACE : "";
+    bool in_brackets = false, after_comma = false;
+    for (const char *at = from->text;;) {
+        at += strspn(at, space);
+        if (from->printed && !after_comma && *at == (in_brackets ? ']' : '[')) {
+            in_brackets = !in_brackets;
+            at++;
+            continue;
+        }
+        if (!*at && !in_brackets && !after_comma)
+            return id_list_finish(list, e);
+        const char *end = at + strcspn(at, from->printed ? ID_SPACE ",[]" : ",");
         uint64_t id;
-        if (!read_digits(r.at, end, &id) || id >= (uint64_t)n_ids)
+        if (!read_digits(at, end, &id) || id >= (uint64_t)from->n_ids)
             return err_set(e, STATUS_USAGE,
                            "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
                            "vocabulary has %d), separated by commas%s",
-                           option, list->len + 1, end - r.at < 40 ? (int)(end - r.at) : 40, r.at,
-                           n_ids - 1, n_ids, r.printed ? " or spaces" : "");
+                           from->option, list->len + 1, end - at < 40 ? (int)(end - at) : 40, at,
+                           from->n_ids - 1, from->n_ids, from->printed ? " or spaces" : "");
         TRY(id_list_add(list, (int32_t)id, e));
-        r.at = end;
-        skip_space(&r);
-        r.after_comma = *r.at == ',';
-        r.at += r.after_comma;
+        at = end + strspn(end, space);
+        after_comma = *at == ',';
+        at += after_comma;
     }
-    return id_list_finish(list, e);
 }
 
-static enum status ids_of(const char *option, struct id_reader r, int n_ids, int32_t **ids,
-                          size_t *n, struct err *e)
+static enum status ids_of(const struct id_source *from, int32_t **ids, size_t *n, struct err *e)
 {
     struct id_list list = {.len = 0};
-    const enum status s = read_ids(option, r, n_ids, &list, e);
+    const enum status s = read_id_list(from, &list, e);
     if (s != STATUS_OK) {
         free(list.ids);
         return s;
@@ -252,11 +242,11 @@ static enum status ids_of(const char *option, struct id_reader r, int n_ids, int
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e)
 {
-    return ids_of(option, (struct id_reader){.at = text}, n_ids, ids, n, e);
+    return ids_of(&(struct id_source){option, text, n_ids, false}, ids, n, e);
 }
 
 enum status parse_printed_ids(const char *option, const char *text, int n_ids, int32_t **ids,
                               size_t *n, struct err *e)
 {
-    return ids_of(option, (struct id_reader){.at = text, .printed = true}, n_ids, ids, n, e);
+    return ids_of(&(struct id_source){option, text, n_ids, true}, ids, n, e);
 }

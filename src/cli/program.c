@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/output.h"
-#include "cli/descriptor.h"
 #include "cli/job.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"

@@ -66,12 +66,20 @@ static enum status take_plain(struct prompt *prompt, struct text line, struct er
 
 /* --- a JSON line ----------------------------------------------------------------------------- */
 
-static enum status take_prompt(struct prompt *prompt, const struct json_node *value, struct err *e)
+enum prompt_key { KEY_ID, KEY_PROMPT, KEY_N, KEY_SEED, KEY_STOP, N_KEYS };
+static const char *const keys[] = {"id", "prompt", "n", "seed", "stop"};
+
+static enum status add_stop(struct prompt *prompt, const struct json_node *value, struct err *e)
 {
     struct text text;
     TRY(json_node_text(value, &text, e));
-    prompt->text = keep(prompt, text);
-    prompt->has_text = true;
+    if (text.len == 0)
+        return err_bad_file(e, "\"stop\": expected texts, found an empty one at byte %zu",
+                            value->at);
+    if (prompt->n_stops == PROMPTS_MAX_STOPS)
+        return err_bad_file(e, "\"stop\": expected at most %d texts, found more",
+                            PROMPTS_MAX_STOPS);
+    prompt->own_stops[prompt->n_stops++] = keep(prompt, text);
     return STATUS_OK;
 }
 
@@ -83,82 +91,45 @@ static bool is_whole(struct text number)
     return i == number.len;
 }
 
-static enum status take_id(struct prompt *prompt, const struct json_node *value, struct err *e)
+static enum status take_member(struct prompt *prompt, enum prompt_key key,
+                               const struct json_node *value, struct err *e)
 {
-    const bool is_number = value->kind == JSON_NUMBER && is_whole(value->text);
-    if (value->kind != JSON_STRING && !is_number)
-        return err_set(e, STATUS_BAD_FILE,
-                       "\"id\" at byte %zu: expected a string or a whole number, found %.*s",
-                       value->at, text_width(value->text), value->text.data);
-    prompt->id = keep(prompt, value->text);
-    prompt->id_kind = is_number ? PROMPT_ID_NUMBER : PROMPT_ID_STRING;
-    return STATUS_OK;
-}
-
-static enum status take_n(struct prompt *prompt, const struct json_node *value, struct err *e)
-{
-    int64_t n;
-    TRY(json_node_i64(value, 0, INT_MAX, &n, e));
-    prompt->n = (int)n;
-    return STATUS_OK;
-}
-
-static enum status take_seed(struct prompt *prompt, const struct json_node *value, struct err *e)
-{
-    return json_node_u64(value, &prompt->seed, e);
-}
-
-static enum status add_stop(struct prompt *prompt, const struct json_node *value, struct err *e)
-{
+    const bool whole = value->kind == JSON_NUMBER && is_whole(value->text);
+    const char *expected = "a string or a whole number";
     struct text text;
-    TRY(json_node_text(value, &text, e));
-    if (text.len == 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "\"stop\": expected texts, found an empty one at byte %zu", value->at);
-    if (prompt->n_stops == PROMPTS_MAX_STOPS)
-        return err_set(e, STATUS_BAD_FILE, "\"stop\": expected at most %d texts, found more",
-                       PROMPTS_MAX_STOPS);
-    prompt->own_stops[prompt->n_stops++] = keep(prompt, text);
-    return STATUS_OK;
-}
-
-static enum status take_stop(struct prompt *prompt, const struct json_node *value, struct err *e)
-{
-    prompt->stops = prompt->own_stops;
-    prompt->n_stops = 0;
-    if (value->kind == JSON_STRING)
-        return add_stop(prompt, value, e);
-    if (value->kind != JSON_ARRAY)
-        return err_set(e, STATUS_BAD_FILE,
-                       "\"stop\" at byte %zu: expected a string or an array of strings, found %.*s",
-                       value->at, text_width(value->text), value->text.data);
-    for (const struct json_node *c = NULL; (c = json_child(value, c));)
-        TRY(add_stop(prompt, c, e));
-    return STATUS_OK;
-}
-
-static const struct prompt_key {
-    const char *name;
-    enum status (*take)(struct prompt *prompt, const struct json_node *value, struct err *e);
-} keys[] = {
-    {"id", take_id},     {"prompt", take_prompt}, {"n", take_n},
-    {"seed", take_seed}, {"stop", take_stop},
-};
-#define N_KEYS (sizeof keys / sizeof keys[0])
-
-static enum status refuse_unknown_keys(const struct json_node *object, struct err *e)
-{
-    for (const struct json_node *c = NULL; (c = json_child(object, c));) {
-        size_t i = 0;
-        while (i < N_KEYS && !text_is(c->key, keys[i].name))
-            i++;
-        if (i == N_KEYS)
-            return err_set(
-                e, STATUS_BAD_FILE,
-                "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",
-                text_width(c->key), c->key.data, c->at);
+    int64_t n;
+    switch (key) {
+    case KEY_ID:
+        if (value->kind != JSON_STRING && !whole)
+            break;
+        prompt->id = keep(prompt, value->text);
+        prompt->id_kind = whole ? PROMPT_ID_NUMBER : PROMPT_ID_STRING;
+        return STATUS_OK;
+    case KEY_PROMPT:
+        TRY(json_node_text(value, &text, e));
+        prompt->text = keep(prompt, text);
+        prompt->has_text = true;
+        return STATUS_OK;
+    case KEY_N:
+        TRY(json_node_i64(value, 0, INT_MAX, &n, e));
+        prompt->n = (int)n;
+        return STATUS_OK;
+    case KEY_SEED:
+        return json_node_u64(value, &prompt->seed, e);
+    default:
+        expected = "a string or an array of strings";
+        prompt->stops = prompt->own_stops;
+        prompt->n_stops = 0;
+        if (value->kind == JSON_STRING)
+            return add_stop(prompt, value, e);
+        if (value->kind != JSON_ARRAY)
+            break;
+        for (const struct json_node *c = NULL; (c = json_child(value, c));)
+            TRY(add_stop(prompt, c, e));
+        return STATUS_OK;
     }
-    return STATUS_OK;
+    return err_bad_file(e, "\"%s\" at byte %zu: expected %s, found %.*s", keys[key], value->at,
+                        expected, text_width(value->text), value->text.data);
 }
 
 /* All that can be taken is, so that a line that is refused still shows its id and prompt. What is
@@ -169,17 +140,25 @@ static enum status take_object(struct prompts *p, struct prompt *prompt, struct 
     const struct json_node *root, *member;
     TRY(json_read(&p->json, line, &limits, &root, e));
     TRY(json_expect(root, JSON_OBJECT, e));
-    enum status s = STATUS_OK;
-    for (size_t i = 0; i < N_KEYS; i++) {
-        member = json_member(root, keys[i].name);
+    enum status s = STATUS_OK; /* and e: of the first failure */
+    for (int key = 0; key < N_KEYS; key++) {
+        member = json_member(root, keys[key]);
         if (!member || member->kind == JSON_NULL)
             continue;
-        const bool failed = s != STATUS_OK;
-        const enum status taken = keys[i].take(prompt, member, failed ? NULL : e);
-        s = failed ? s : taken;
+        const enum status taken =
+            take_member(prompt, (enum prompt_key)key, member, s == STATUS_OK ? e : NULL);
+        s = s == STATUS_OK ? taken : s;
     }
     TRY(s);
-    TRY(refuse_unknown_keys(root, e));
+    for (const struct json_node *c = NULL; (c = json_child(root, c));) {
+        int key = 0;
+        while (key < N_KEYS && !text_is(c->key, keys[key]))
+            key++;
+        if (key == N_KEYS)
+            return err_bad_file(
+                e, "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",
+                text_width(c->key), c->key.data, c->at);
+    }
     return json_require(root, "prompt", JSON_STRING, &member, e);
 }
 

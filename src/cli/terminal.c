@@ -1,12 +1,15 @@
 #include "cli/terminal.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/numbers.h"
+#include "cli/signals.h"
 
 const char *environment(const char *name)
 {
@@ -65,4 +68,79 @@ enum heatmap_ink terminal_ink(void)
 {
     const bool coloured = isatty(STDOUT_FILENO) && !environment("NO_COLOR") && has_colours();
     return coloured ? terminal_forced_ink() : HEATMAP_PLAIN;
+}
+
+/* --- descriptors ----------------------------------------------------------------------------- */
+
+/* What a reader that does not read gets once the program was interrupted. */
+#define LAST_WAIT_MS 1000
+
+/* Whether a failed write is worth another try; waits if the descriptor does not block. */
+static bool may_retry(int fd)
+{
+    if (errno == EINTR)
+        return true;
+    if (errno != EAGAIN)
+        return false;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    return poll(&p, 1, -1) >= 0 || errno == EINTR;
+}
+
+/*
+ * How much of len bytes to write now; 0: give up. A reader that has stopped reading must not keep
+ * an interrupted program from ending, so from then on only as much is written as does not block.
+ */
+static size_t piece_to_send(int fd, size_t len)
+{
+    if (!signals_interrupted())
+        return len;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    const int ready = poll(&p, 1, LAST_WAIT_MS);
+    return ready == 0 ? 0 : len < PIPE_BUF ? len : PIPE_BUF;
+}
+
+static bool send_all(struct output *o, const char *data, size_t len)
+{
+    struct descriptor *d = (struct descriptor *)o;
+    while (len > 0 && !d->error) {
+        const size_t piece = piece_to_send(d->fd, len);
+        if (piece == 0) {
+            d->error = EINTR;
+            break;
+        }
+        const ssize_t n = write(d->fd, data, piece);
+        if (n >= 0) {
+            data += n;
+            len -= (size_t)n;
+        } else if (!may_retry(d->fd)) {
+            d->error = errno;
+        }
+    }
+    return d->error == 0;
+}
+
+void descriptor_init(struct descriptor *d, int fd)
+{
+    output_init(&d->out, send_all);
+    d->fd = fd;
+    d->error = 0;
+}
+
+bool descriptor_is_unread(const struct descriptor *d)
+{
+    return d->error == EPIPE;
+}
+
+enum status descriptor_close(struct descriptor *d, struct err *e)
+{
+    output_flush(&d->out);
+    /* Some file systems report a failed write only now. */
+    if (close(d->fd) != 0 && !d->error && errno != EINTR)
+        d->error = errno;
+    if (d->error == EINTR)
+        return err_set(e, STATUS_INTERRUPTED,
+                       "interrupted while nobody read standard output; the rest of it is lost");
+    if (d->error)
+        return err_set(e, STATUS_FAILED, "cannot write to standard output: %s", strerror(d->error));
+    return STATUS_OK;
 }

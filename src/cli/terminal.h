@@ -1,10 +1,11 @@
 /*
- * terminal - what standard output and standard error are shown on.
+ * terminal - what standard output and standard error are shown on, and the output that goes there.
  */
 #ifndef DECODE_CLI_TERMINAL_H
 #define DECODE_CLI_TERMINAL_H
 
 #include "base/output.h"
+#include "base/status.h"
 #include "show/heatmap.h"
 
 /* Columns of a line, 1 or more: those of the terminal that the descriptor is, or, where it does not
@@ -26,5 +27,24 @@ enum heatmap_ink terminal_forced_ink(void);
 
 /* NULL if it is unset or empty. */
 const char *environment(const char *name);
+
+/* --- descriptors ----------------------------------------------------------------------------- */
+
+/* An output that goes to a file descriptor, checked: standard output. */
+struct descriptor {
+    struct output out; /* first */
+    int fd;
+    int error; /* errno of the first failure, 0 before it */
+};
+
+void descriptor_init(struct descriptor *d, int fd);
+
+/* Whether its reader closed the pipe. */
+bool descriptor_is_unread(const struct descriptor *d);
+
+/* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
+ * STATUS_INTERRUPTED if that was because of an interruption while nobody read: then it waits for
+ * the reader no longer than a second. */
+enum status descriptor_close(struct descriptor *d, struct err *e);
 
 #endif

@@ -88,8 +88,8 @@ static enum status check_variant(const struct variant_options *o, struct err *e)
 }
 
 /* Which variant. */
-static enum status read_variant(const struct variant_options *o, const struct config *c,
-                                struct by_layer *numbers, struct convert_spec *spec, struct err *e)
+static enum status read_target(const struct variant_options *o, const struct config *c,
+                               struct by_layer *numbers, struct convert_spec *spec, struct err *e)
 {
     TRY(check_variant(o, e));
     if (config_is_latent(c))
@@ -121,52 +121,7 @@ static enum status read_variant(const struct variant_options *o, const struct co
     return STATUS_OK;
 }
 
-static enum convert_refit refit_of(const struct variant_options *o)
-{
-    if (!o->calib)
-        return CONVERT_REFIT_NONE;
-    if (o->refit != VARIANT_AUTO)
-        return (enum convert_refit)(o->refit - 1);
-    if (!o->kv_heads)
-        return CONVERT_REFIT_WO;
-    return o->method == CONVERT_FIT ? CONVERT_REFIT_ALL : CONVERT_REFIT_NONE;
-}
-
-static struct convert_spec conversion_of(const struct variant_options *o,
-                                         const struct variant_source *source,
-                                         const struct config *c)
-{
-    const bool fits = o->method == CONVERT_FIT;
-    return (struct convert_spec){
-        .gguf = source->checkpoint->gguf,
-        .source = &source->checkpoint->file,
-        .source_name = path_name(source->path),
-        .version = DECODE_VERSION,
-        .method = (enum convert_method)o->method,
-        .cluster = o->grouping == VARIANT_AUTO
-                       ? (fits || o->method == CONVERT_PROCRUSTES) && c->position != POSITION_ALIBI
-                       : o->grouping == VARIANT_CLUSTER,
-        .refit = refit_of(o),
-        .seed = source->seed,
-        .kernels = source->kernels,
-        .pool = source->pool,
-    };
-}
-
 /* --- calibration text ------------------------------------------------------------------------ */
-
-/* Keeps `wanted` of n tokens: whole windows, the first from the start, the others at equal
- * distances behind it. Returns how many are kept. */
-static size_t spread_windows(int32_t *tokens, size_t n, size_t wanted, int n_ctx)
-{
-    if (n <= wanted)
-        return n;
-    const size_t window = (size_t)convert_window_size(n_ctx, wanted), n_windows = wanted / window;
-    const size_t step = (n - window) / (n_windows - 1);
-    for (size_t i = 1; i < n_windows; i++)
-        memmove(tokens + i * window, tokens + i * step, window * sizeof *tokens);
-    return n_windows * window;
-}
 
 /* *tokens is malloc'd, also on failure. */
 static enum status read_calibration(const struct variant_options *o,
@@ -191,7 +146,13 @@ static enum status read_calibration(const struct variant_options *o,
                        "--calib: expected at least %d tokens in '%.200s', found %zu",
                        CONVERT_MIN_TOKENS, o->calib, *n);
     const size_t wanted = (size_t)(o->calib_tokens ? o->calib_tokens : VARIANT_CALIB_TOKENS);
-    *n = spread_windows(*tokens, *n, wanted, c->n_ctx);
+    if (*n > wanted) { /* whole windows, at equal distances */
+        const size_t window = (size_t)convert_window_size(c->n_ctx, wanted);
+        const size_t n_windows = wanted / window, step = (*n - window) / (n_windows - 1);
+        for (size_t i = 1; i < n_windows; i++)
+            memmove(*tokens + i * window, *tokens + i * step, window * sizeof **tokens);
+        *n = n_windows * window;
+    }
     if (*n < (size_t)c->d_model)
         say(source->common,
             "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
@@ -214,29 +175,6 @@ enum status variant_check_types(const struct gguf *g, const char *path, struct e
     return STATUS_OK;
 }
 
-static enum status run_conversion(const struct variant_source *source, struct convert_spec *spec,
-                                  struct convert *out, struct err *e)
-{
-    struct progress p = progress_start(source->common, "windows");
-    spec->stop = progress_stop;
-    spec->progress = progress_show;
-    spec->arg = &p;
-    size_t bytes;
-    TRY(convert_plan(spec, &bytes, e));
-    say_verbose(source->common,
-                "memory: the conversion takes %s beside the model; fewer --calib-tokens take less",
-                figure_bytes((double)bytes).text);
-    const enum status s = convert_run(spec, out, e);
-    progress_end(&p);
-    return s;
-}
-
-/* What a specification points to while its conversion runs. */
-struct spec_arrays {
-    struct by_layer numbers;
-    int32_t *tokens;
-};
-
 static enum status read_config(const struct variant_source *source, struct config *config,
                                struct err *e)
 {
@@ -246,33 +184,57 @@ static enum status read_config(const struct variant_source *source, struct confi
     return s;
 }
 
-static enum status prepare_and_convert(const struct variant_options *o,
-                                       const struct variant_source *source,
-                                       struct convert_spec *spec, struct spec_arrays *arrays,
-                                       struct convert *out, struct err *e)
-{
-    struct config config;
-    TRY(read_config(source, &config, e));
-    *spec = conversion_of(o, source, &config);
-    TRY(read_variant(o, &config, &arrays->numbers, spec, e));
-    if (o->calib)
-        TRY(read_calibration(o, source, &config, &arrays->tokens, &spec->n_tokens, e));
-    spec->tokens = arrays->tokens;
-    const enum status s = run_conversion(source, spec, out, e);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, source->path);
-    return s;
-}
-
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    struct spec_arrays arrays = {.tokens = NULL};
+    const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
+    struct config config;
+    struct by_layer numbers;
+    int32_t *tokens = NULL;
+    size_t bytes;
     *out = (struct convert){.n_layers = 0};
-    const enum status s = prepare_and_convert(o, source, spec, &arrays, out, e);
+    TRY(read_config(source, &config, e));
+    *spec = (struct convert_spec){
+        .gguf = source->checkpoint->gguf,
+        .source = &source->checkpoint->file,
+        .source_name = path_name(source->path),
+        .version = DECODE_VERSION,
+        .method = (enum convert_method)o->method,
+        .cluster = o->grouping == VARIANT_AUTO ? aligns && config.position != POSITION_ALIBI
+                                               : o->grouping == VARIANT_CLUSTER,
+        .refit = !o->calib                  ? CONVERT_REFIT_NONE
+                 : o->refit != VARIANT_AUTO ? (enum convert_refit)(o->refit - 1)
+                 : !o->kv_heads             ? CONVERT_REFIT_WO
+                 : o->method == CONVERT_FIT ? CONVERT_REFIT_ALL
+                                            : CONVERT_REFIT_NONE,
+        .seed = source->seed,
+        .kernels = source->kernels,
+        .pool = source->pool,
+        .stop = progress_stop,
+        .progress = progress_show,
+    };
+    TRY(read_target(o, &config, &numbers, spec, e));
+    enum status s =
+        o->calib ? read_calibration(o, source, &config, &tokens, &spec->n_tokens, e) : STATUS_OK;
+    spec->tokens = tokens;
+    if (s == STATUS_OK) {
+        struct progress progress = progress_start(source->common, "windows");
+        spec->arg = &progress;
+        s = convert_plan(spec, &bytes, e);
+        if (s == STATUS_OK) {
+            say_verbose(source->common,
+                        "memory: the conversion takes %s beside the model; fewer --calib-tokens "
+                        "take less",
+                        figure_bytes((double)bytes).text);
+            s = convert_run(spec, out, e);
+        }
+        progress_end(&progress);
+        if (s == STATUS_BAD_FILE)
+            err_prefix(e, source->path);
+    }
+    free(tokens);
     spec->tokens = NULL;
     spec->latent = spec->layer_kv_heads = NULL;
-    free(arrays.tokens);
     return s;
 }
 

@@ -2,16 +2,10 @@
 #include "compute/grad_kernels.h"
 
 #if defined(__AVX512F__)
-
 #define VECTOR_NAME  "avx512"
 #define VECTOR_TABLE grad_avx512
 #define TILE_VECS    2
 #define TILE_ROWS    12
 #define NARROW_ROWS  16
 #include "compute/grad_vector.h"
-
-#else
-
-const struct grad_kernels grad_avx512 = {0};
-
 #endif

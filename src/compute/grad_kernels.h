@@ -120,11 +120,18 @@ struct grad_kernels {
                   size_t n);
 };
 
-/* The table for the instruction set of `k`; what only its integer kernels need makes no
- * difference. */
-const struct grad_kernels *grad_kernels_for(const struct kernels *k);
+/* The table for the instruction set of `k`. */
+static inline const struct grad_kernels *grad_kernels_for(const struct kernels *k)
+{
+    return k->grad;
+}
 
-/* The tables themselves; those of another architecture than the target's have no name. */
-extern const struct grad_kernels grad_scalar, grad_neon, grad_avx2, grad_avx512;
+/* The tables of the target's architecture. */
+extern const struct grad_kernels grad_scalar;
+#if defined(__x86_64__) || defined(__i386__)
+extern const struct grad_kernels grad_avx2, grad_avx512;
+#elif defined(__aarch64__)
+extern const struct grad_kernels grad_neon;
+#endif
 
 #endif

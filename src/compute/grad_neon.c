@@ -2,16 +2,10 @@
 #include "compute/grad_kernels.h"
 
 #if defined(__aarch64__) && defined(__ARM_NEON)
-
 #define VECTOR_NAME  "neon"
 #define VECTOR_TABLE grad_neon
 #define TILE_VECS    1
 #define TILE_ROWS    6
 #define NARROW_ROWS  6
 #include "compute/grad_vector.h"
-
-#else
-
-const struct grad_kernels grad_neon = {0};
-
 #endif

@@ -65,25 +65,29 @@ enum epilogue ffn_epilogue(enum ffn_kind kind)
 }
 
 /* Slowest first. */
-static const struct kernels *const tables[] = {&kernels_scalar,      &kernels_neon_base,
-                                               &kernels_neon,        &kernels_avx2,
-                                               &kernels_avx512_base, &kernels_avx512};
+static const struct kernels *const tables[] = {
+    &kernels_scalar,
+#if defined(__x86_64__) || defined(__i386__)
+    &kernels_avx2,
+    &kernels_avx512_base,
+    &kernels_avx512,
+#elif defined(__aarch64__)
+    &kernels_neon_base,
+    &kernels_neon,
+#endif
+};
 #define N_TABLES ((int)(sizeof tables / sizeof tables[0]))
 
 const struct kernels *kernels_at(int i)
 {
     assert(i >= 0);
-    int seen = 0;
-    for (int t = 0; t < N_TABLES; t++)
-        if (tables[t]->name && seen++ == i)
-            return tables[t];
-    return NULL;
+    return i < N_TABLES ? tables[i] : NULL;
 }
 
 bool kernels_supported(const struct kernels *k)
 {
-    if (k == &kernels_scalar || !k->name)
-        return k == &kernels_scalar;
+    if (k == &kernels_scalar)
+        return true;
 #if defined(__x86_64__) || defined(__i386__)
     /* These ask the operating system too (xgetbv), not only the processor. */
     __builtin_cpu_init();
@@ -96,10 +100,16 @@ bool kernels_supported(const struct kernels *k)
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
         return false;
     return k == &kernels_avx512_base || __builtin_cpu_supports("avx512vnni");
-#elif defined(__aarch64__) && defined(__linux__)
-    return k == &kernels_neon_base || (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__aarch64__)
+    if (k == &kernels_neon_base) /* part of AArch64's baseline */
+        return true;
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #else
-    return k == &kernels_neon_base; /* part of AArch64's baseline */
+    return false;
+#endif
+#else
+    return false;
 #endif
 }
 

@@ -265,7 +265,8 @@ struct attend {
 /* --- the table ------------------------------------------------------------------------------- */
 
 struct kernels {
-    const char *name; /* "scalar", "neon", "avx2", "avx512", ... */
+    const char *name;                /* "scalar", "neon", "avx2", "avx512", ... */
+    const struct grad_kernels *grad; /* training's of the same set, see grad_kernels.h */
 
     void (*matmul)(const struct matmul *m, int panel_begin, int panel_end);
 
@@ -323,11 +324,15 @@ enum status kernels_choose(const char *name, const struct kernels **out, struct 
 
 /* The tables compiled in, slowest first, i >= 0; NULL past the last. */
 const struct kernels *kernels_at(int i);
-/* Whether this processor can run it; false for a table that is not compiled in. */
+/* Whether this processor can run it. */
 bool kernels_supported(const struct kernels *k);
 
-/* The tables themselves; those of another architecture than the target's have no name. */
-extern const struct kernels kernels_scalar, kernels_neon_base, kernels_neon, kernels_avx2,
-    kernels_avx512_base, kernels_avx512;
+/* The tables of the target's architecture. */
+extern const struct kernels kernels_scalar;
+#if defined(__x86_64__) || defined(__i386__)
+extern const struct kernels kernels_avx2, kernels_avx512_base, kernels_avx512;
+#elif defined(__aarch64__)
+extern const struct kernels kernels_neon_base, kernels_neon;
+#endif
 
 #endif

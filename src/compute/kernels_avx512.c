@@ -3,20 +3,9 @@
 #include "compute/kernels.h"
 
 #if defined(__AVX512F__)
-
 #define VECTOR_NAME      "avx512-base"
 #define VECTOR_TABLE     kernels_avx512_base
 #define VECTOR_DOT_NAME  "avx512"
 #define VECTOR_DOT_TABLE kernels_avx512
-#define TILE_ACC         24
-#define TILE_HEADS       12
-#define TILE_TOKENS      6
-#define QUANT_TOKENS     6
-#define QUANT_ACC        6
 #include "compute/kernels_vector.h"
-
-#else
-
-const struct kernels kernels_avx512_base = {0}, kernels_avx512 = {0};
-
 #endif

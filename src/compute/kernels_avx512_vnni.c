@@ -2,12 +2,6 @@
 #include "compute/kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512VNNI__)
-
-#define TILE_ACC     24
-#define TILE_TOKENS  6
-#define QUANT_TOKENS 6
-#define QUANT_ACC    12
-#include "compute/kernels_dot.h"
 #include "compute/kernels_machine.h"
 #include "compute/kernels_matmul.h"
 
@@ -18,5 +12,4 @@ float dot_rounds(long rounds)
 {
     return vector_dot(rounds);
 }
-
 #endif

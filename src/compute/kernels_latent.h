@@ -67,16 +67,14 @@ ALWAYS_INLINE void latent_patch(const struct kv_chunk *kv, enum storage storage,
 ALWAYS_INLINE void latent_add_run(struct latent_panels *p, const struct kv_chunk *kv,
                                   enum storage storage, int i, int piece_first, int begin, int end)
 {
-    const size_t element = storage == STORAGE_F32   ? sizeof(float)
-                           : storage == STORAGE_F16 ? sizeof(uint16_t)
-                                                    : sizeof(int8_t);
     const size_t skipped = (size_t)(begin - piece_first);
     const size_t dim = (size_t)kv->key_dim, n_blocks = (size_t)quant_blocks(kv->key_dim);
     const struct kv_piece *piece = &kv->piece[i];
     if (begin >= end)
         return;
     p->runs[p->n_runs++] = (struct latent_run){
-        .keys = (const unsigned char *)piece->k + skipped * dim * KERNEL_LANES * element,
+        .keys =
+            (const unsigned char *)piece->k + skipped * dim * KERNEL_LANES * element_bytes(storage),
         .scales =
             storage == STORAGE_Q8_0 ? piece->k_scales + skipped * n_blocks * KERNEL_LANES : NULL,
         .n = end - begin};
@@ -174,43 +172,23 @@ ALWAYS_INLINE void latent_heads(const struct attend *a, enum storage storage,
 
 ALWAYS_INLINE void latent_storage(const struct attend *a, enum storage storage)
 {
-    weigh_storage(a, storage);
     const struct latent_panels panels = latent_find_panels(&a->kv, storage, a->patches);
     int h = 0;
-    if (TILE_HEADS >= 12)
-        for (; h + 12 <= a->n_heads; h += 12)
-            latent_heads(a, storage, &panels, h, 12);
-    if (TILE_HEADS >= 6)
-        for (; h + 6 <= a->n_heads; h += 6)
-            latent_heads(a, storage, &panels, h, 6);
-    for (; h + 4 <= a->n_heads; h += 4)
-        latent_heads(a, storage, &panels, h, 4);
-    for (; h + 3 <= a->n_heads; h += 3)
-        latent_heads(a, storage, &panels, h, 3);
-    for (; h + 2 <= a->n_heads; h += 2)
-        latent_heads(a, storage, &panels, h, 2);
-    for (; h < a->n_heads; h++)
-        latent_heads(a, storage, &panels, h, 1);
+    HEADS_LOOP(12, latent_heads(a, storage, &panels, h, 12));
+    HEADS_LOOP(6, latent_heads(a, storage, &panels, h, 6));
+    HEADS_LOOP(4, latent_heads(a, storage, &panels, h, 4));
+    HEADS_LOOP(3, latent_heads(a, storage, &panels, h, 3));
+    HEADS_LOOP(2, latent_heads(a, storage, &panels, h, 2));
+    HEADS_LOOP(1, latent_heads(a, storage, &panels, h, 1));
 }
 
-#define LATENT_OF(name, storage)                                                                   \
-    static __attribute__((noinline)) void name(const struct attend *a)                             \
-    {                                                                                              \
-        latent_storage(a, storage);                                                                \
-    }
-LATENT_OF(latent_f32, STORAGE_F32)
-LATENT_OF(latent_f16, STORAGE_F16)
-LATENT_OF(latent_q8_0, STORAGE_Q8_0)
+EACH_CACHE_STORAGE(vector_averages, latent_storage)
 
-static void vector_attend_latent(const struct attend *a)
+void OF_SET(attend_latent)(const struct attend *a)
 {
     attend_check(a, true);
-    if (a->kv.storage == STORAGE_Q8_0)
-        latent_q8_0(a);
-    else if (a->kv.storage == STORAGE_F16)
-        latent_f16(a);
-    else
-        latent_f32(a);
+    vector_weights(a);
+    vector_averages(a);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * kernels_machine - loops that do nothing but load the machine, to measure it, in vector form
- * (private to the vector kernel objects; they define TILE_ACC, see kernels_vector.h).
+ * (private to the vector kernel objects).
  */
 #ifndef DECODE_COMPUTE_KERNELS_MACHINE_H
 #define DECODE_COMPUTE_KERNELS_MACHINE_H

@@ -64,6 +64,51 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
     tile_end(part, n_panels, n_tokens, acc);
 }
 
+/* --- results --------------------------------------------------------------------------------- */
+
+/* f of the sums of a feed-forward network. A call, because of the code that it would be in every
+ * tile. */
+static __attribute__((noinline)) lanes tile_activate(enum epilogue epilogue, lanes s)
+{
+    switch (epilogue) {
+    case EPILOGUE_GELU:
+        return lanes_gelu(s);
+    case EPILOGUE_GELU_ERF:
+        return lanes_gelu_erf(s);
+    case EPILOGUE_RELU:
+        return lanes_relu(s);
+    default:
+        return lanes_silu(s);
+    }
+}
+
+/* Bias, epilogue and store of one vector of outputs: rows of `panel`, token t. */
+ALWAYS_INLINE void tile_finish(const struct matmul *m, int panel, int t, lanes s)
+{
+    const struct matrix *w = m->w;
+    const int row = panel * KERNEL_LANES;
+    const int n = w->n_out - row;
+    float *y = m->y + (size_t)t * m->y_stride + row;
+    if (w->bias)
+        s = lanes_add(s, lanes_load_upto(w->bias + row, n));
+    if (m->epilogue == EPILOGUE_ADD)
+        s = lanes_add(lanes_load_upto(y, n), s);
+    else if (m->epilogue == EPILOGUE_MUL)
+        s = lanes_mul(lanes_load_upto(y, n), s);
+    else if (m->epilogue != EPILOGUE_STORE)
+        s = tile_activate(m->epilogue, s);
+    lanes_store_upto(y, s, n);
+}
+
+/* The epilogue of sums [n_panels, n_tokens]. A call, because it would be most of a tile's code. */
+static __attribute__((noinline)) void tile_finish_all(const struct matmul *m, int panel, int t,
+                                                      int n_panels, int n_tokens, const lanes *sums)
+{
+    for (int p = 0; p < n_panels; p++)
+        for (int j = 0; j < n_tokens; j++)
+            tile_finish(m, panel + p, t + j, *sums++);
+}
+
 /* --- passes ---------------------------------------------------------------------------------- */
 
 /* Tokens whose sums wait between the parts of the columns: as many as a small stack has room for.
@@ -73,7 +118,7 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 #define PART_BYTES 131072
 
 /* Some tokens against n_panels panels. */
-struct product {
+struct matmul_block {
     const struct matmul *m;
     int panel, token, n_tokens;
     int n_passes, n_parts;
@@ -108,7 +153,7 @@ ALWAYS_INLINE void product_tile(const struct matmul *m, enum storage storage,
 }
 
 /* The first column of part i: a multiple of what any storage has in one piece. */
-ALWAYS_INLINE int part_begin(const struct product *p, int i)
+ALWAYS_INLINE int part_begin(const struct matmul_block *p, int i)
 {
     const int n_in = p->m->w->n_in;
     return i == p->n_parts ? n_in
@@ -116,7 +161,7 @@ ALWAYS_INLINE int part_begin(const struct product *p, int i)
 }
 
 /* Bytes from the elements of part i to those of the next one, which may be of the next panels. */
-ALWAYS_INLINE size_t next_part(const struct product *p, enum storage storage, int i,
+ALWAYS_INLINE size_t next_part(const struct matmul_block *p, enum storage storage, int i,
                                const int n_panels)
 {
     const int n_in = p->m->w->n_in;
@@ -129,7 +174,7 @@ ALWAYS_INLINE size_t next_part(const struct product *p, enum storage storage, in
 
 /* Pass by pass over part i of the columns. While they do so they ask for the next one, each for
  * some of its panels. */
-ALWAYS_INLINE void product_part(const struct product *p, enum storage storage, int i,
+ALWAYS_INLINE void product_part(const struct matmul_block *p, enum storage storage, int i,
                                 const int n_panels, const int most)
 {
     const size_t next = next_part(p, storage, i, n_panels);
@@ -157,7 +202,8 @@ ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, i
     for (; panel + n_panels <= end; panel += n_panels) {
         for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
             const int left = m->n_tokens - t;
-            struct product p = {.m = m, .panel = panel, .token = t, .n_parts = 1, .sums = sums};
+            struct matmul_block p = {
+                .m = m, .panel = panel, .token = t, .n_parts = 1, .sums = sums};
             p.n_tokens = left < WAITING_TOKENS ? left : WAITING_TOKENS;
             p.n_passes = (p.n_tokens + most - 1) / most;
             p.n_parts += (int)(group / PART_BYTES);

@@ -2,6 +2,7 @@
  * The definition of every kernel, in plain C: what it computes and in which order. Slow where the
  * target has no fused multiply-add of its own, because fmaf is then a call.
  */
+#include "compute/grad_kernels.h"
 #include "compute/kernels_check.h"
 #include "compute/kernels_math.h"
 
@@ -185,7 +186,7 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
 static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
     const struct kv_piece *piece = piece_of(kv, &t);
-    const size_t row = (size_t)t * (size_t)kernel_padded(kv->value_dim);
+    const size_t row = (size_t)t * kernel_padded(kv->value_dim);
     const float v = math_load(piece->v, kv->storage, row + (size_t)i);
     if (kv->storage != STORAGE_Q8_0)
         return v;
@@ -196,7 +197,7 @@ static float chunk_value(const struct kv_chunk *kv, int t, int i)
 static const float *weigh_chunk(const struct attend *a, int h)
 {
     const struct kv_chunk *kv = &a->kv;
-    const float *q = a->q + (size_t)h * (size_t)kv->key_dim;
+    const float *q = a->q + (size_t)h * kv->key_dim;
     float *p = a->scores + (size_t)h * KERNEL_CHUNK;
     float max = -INFINITY;
     for (int t = 0; t < kv->n_positions; t++) {
@@ -332,6 +333,7 @@ static float scalar_dot(long rounds)
 
 const struct kernels kernels_scalar = {
     .name = "scalar",
+    .grad = &grad_scalar,
     .matmul = scalar_matmul,
     .quantize = scalar_quantize,
     .norm = {[NORM_LAYER] = scalar_layer_norm, [NORM_RMS] = scalar_rms_norm},

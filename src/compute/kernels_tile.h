@@ -1,9 +1,15 @@
 /*
- * kernels_tile - register tiles of a matrix product: their size, the way from memory and, with the
- * epilogue, to it (private to the vector kernel objects).
+ * kernels_tile - register tiles of a matrix product: their size and the way from memory
+ * (private to the vector kernel objects).
  *
  * A tile is n_panels x n_tokens outputs of KERNEL_LANES rows each. Tile functions take both numbers
  * as constants and are inlined where they are used, so that the accumulators become registers.
+ * Sizes of tiles are the instruction set's, which has
+ *   TILE_ACC      accumulators (lanes) of a tile
+ *   TILE_TOKENS   tokens of a product's widest tile, at most MAX_TOKENS
+ *   TILE_HEADS    query heads that one pass over keys and values serves (see kernels_attend.h)
+ *   QUANT_ACC, QUANT_TOKENS  the first two for quantised weights, whose tiles need integer
+ *                 accumulators, too
  */
 #ifndef DECODE_COMPUTE_KERNELS_TILE_H
 #define DECODE_COMPUTE_KERNELS_TILE_H
@@ -13,6 +19,43 @@
 /* Of the largest tile. */
 #define MAX_PANELS 4
 #define MAX_TOKENS 6
+
+#define TILE_TOKENS 6
+#if defined(__AVX512F__)
+#define OF_SET(name) name##_avx512
+#define TILE_ACC     24
+#define TILE_HEADS   12
+#define QUANT_TOKENS 6
+#if defined(__AVX512VNNI__)
+#define QUANT_ACC 12
+#else
+#define QUANT_ACC 6
+#endif
+#elif defined(__AVX2__)
+#define OF_SET(name) name##_avx2
+#define TILE_ACC     6
+#define TILE_HEADS   6
+#define QUANT_TOKENS 4
+#define QUANT_ACC    4
+#else
+#define OF_SET(name) name##_neon
+#define TILE_ACC     6
+#define TILE_HEADS   4
+#define QUANT_TOKENS 2
+#define QUANT_ACC    2
+#endif
+
+/* An instruction set's attention has an object of its own, so that compilers work on both at once:
+ * `attend` and `attend_latent` of struct kernels. */
+void OF_SET(attend)(const struct attend *a);
+void OF_SET(attend_latent)(const struct attend *a);
+
+/* So has what an instruction for dot products of bytes makes faster, where that is all that one set
+ * has over another: products with quantised weights, whose check was made, and `dot`. All else is
+ * of the object without it, which makes the tables of both. */
+void dot_matmul_q8_0(const struct matmul *m, int panel_begin, int panel_end);
+void dot_matmul_q4_0(const struct matmul *m, int panel_begin, int panel_end);
+float dot_rounds(long rounds);
 
 /* Of Q8_0 the bare integers, as a cache stores them. */
 ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t i)
@@ -24,40 +67,6 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
     if (storage == STORAGE_BF16)
         return lanes_load_bf16((const uint16_t *)base + i);
     return lanes_load((const float *)base + i);
-}
-
-/* f of the sums of a feed-forward network. A call, because of the code that it would be in every
- * tile. */
-static __attribute__((noinline)) lanes tile_activate(enum epilogue epilogue, lanes s)
-{
-    switch (epilogue) {
-    case EPILOGUE_GELU:
-        return lanes_gelu(s);
-    case EPILOGUE_GELU_ERF:
-        return lanes_gelu_erf(s);
-    case EPILOGUE_RELU:
-        return lanes_relu(s);
-    default:
-        return lanes_silu(s);
-    }
-}
-
-/* Bias, epilogue and store of one vector of outputs: rows of `panel`, token t. */
-ALWAYS_INLINE void tile_finish(const struct matmul *m, int panel, int t, lanes s)
-{
-    const struct matrix *w = m->w;
-    const int row = panel * KERNEL_LANES;
-    const int n = w->n_out - row;
-    float *y = m->y + (size_t)t * m->y_stride + row;
-    if (w->bias)
-        s = lanes_add(s, lanes_load_upto(w->bias + row, n));
-    if (m->epilogue == EPILOGUE_ADD)
-        s = lanes_add(lanes_load_upto(y, n), s);
-    else if (m->epilogue == EPILOGUE_MUL)
-        s = lanes_mul(lanes_load_upto(y, n), s);
-    else if (m->epilogue != EPILOGUE_STORE)
-        s = tile_activate(m->epilogue, s);
-    lanes_store_upto(y, s, n);
 }
 
 /*
@@ -118,15 +127,6 @@ ALWAYS_INLINE void tile_end(const struct matmul_part *part, const int n_panels, 
 #pragma GCC unroll 12
         for (int j = 0; j < n_tokens; j++)
             part->sums[p * n_tokens + j] = acc[p][j];
-}
-
-/* The epilogue of sums [n_panels, n_tokens]. A call, because it would be most of a tile's code. */
-static __attribute__((noinline)) void tile_finish_all(const struct matmul *m, int panel, int t,
-                                                      int n_panels, int n_tokens, const lanes *sums)
-{
-    for (int p = 0; p < n_panels; p++)
-        for (int j = 0; j < n_tokens; j++)
-            tile_finish(m, panel + p, t + j, *sums++);
 }
 
 #endif

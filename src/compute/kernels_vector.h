@@ -2,21 +2,13 @@
  * kernels_vector - the kernels in vector form, included by one object an instruction set
  * (private).
  *
- * The includer defines VECTOR_NAME and VECTOR_TABLE, and the sizes of the register tiles:
- *   TILE_ACC      accumulators (lanes) of a tile
- *   TILE_TOKENS   tokens of a product's widest tile, at most MAX_TOKENS
- *   TILE_HEADS    query heads that one pass over keys and values serves (see kernels_attend.h)
- *   QUANT_ACC, QUANT_TOKENS  the first two for quantised weights, whose tiles need integer
- *                 accumulators, too
- * and VECTOR_DOT_NAME and VECTOR_DOT_TABLE where there is a second table, which differs in what an
- * object with kernels_dot.h has.
+ * The includer defines VECTOR_NAME and VECTOR_TABLE, and VECTOR_DOT_NAME and VECTOR_DOT_TABLE where
+ * there is a second table, for the same set with dot products of bytes (see kernels_tile.h).
  * The order of operations on every output is that of kernels_scalar.c; tiles only choose how
  * many outputs are in flight.
  */
-#include "compute/kernels_attend.h"
+#include "compute/grad_kernels.h"
 #include "compute/kernels_check.h"
-#include "compute/kernels_dot.h"
-#include "compute/kernels_latent.h"
 #include "compute/kernels_machine.h"
 #include "compute/kernels_matmul.h"
 #include "compute/kernels_tile.h"
@@ -189,9 +181,9 @@ VECTOR_MATMUL(vector_matmul, matmul_q8_0, matmul_q4_0)
 /* --- the tables ------------------------------------------------------------------------------ */
 
 #define VECTOR_KERNELS                                                                             \
-    .quantize = vector_quantize,                                                                   \
+    .grad = &OF_SET(grad), .quantize = vector_quantize,                                            \
     .norm = {[NORM_LAYER] = vector_layer_norm, [NORM_RMS] = vector_rms_norm},                      \
-    .rotate = vector_rotate, .attend = vector_attend, .attend_latent = vector_attend_latent,       \
+    .rotate = vector_rotate, .attend = OF_SET(attend), .attend_latent = OF_SET(attend_latent),     \
     .merge = vector_merge, .to_f16 = vector_to_f16, .from_f16 = vector_from_f16,                   \
     .read = vector_read, .fma = vector_fma
 

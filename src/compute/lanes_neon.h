@@ -11,6 +11,19 @@ typedef struct {
     float32x4_t q0, q1, q2, q3;
 } lanes;
 
+/* Values made lane by lane of one value, or of two, with what does so for a quarter of the lanes.
+ */
+#define LANES_1(name, f)                                                                           \
+    static inline lanes name(lanes a)                                                              \
+    {                                                                                              \
+        return (lanes){f(a.q0), f(a.q1), f(a.q2), f(a.q3)};                                        \
+    }
+#define LANES_2(name, f)                                                                           \
+    static inline lanes name(lanes a, lanes b)                                                     \
+    {                                                                                              \
+        return (lanes){f(a.q0, b.q0), f(a.q1, b.q1), f(a.q2, b.q2), f(a.q3, b.q3)};                \
+    }
+
 static inline lanes lanes_all(float x)
 {
     const float32x4_t q = vdupq_n_f32(x);
@@ -70,34 +83,11 @@ static inline void lanes_store_f16(uint16_t *p, lanes a)
     quarter_store_f16(p + 12, a.q3);
 }
 
-static inline lanes lanes_add(lanes a, lanes b)
-{
-    return (lanes){vaddq_f32(a.q0, b.q0), vaddq_f32(a.q1, b.q1), vaddq_f32(a.q2, b.q2),
-                   vaddq_f32(a.q3, b.q3)};
-}
-
-static inline lanes lanes_sub(lanes a, lanes b)
-{
-    return (lanes){vsubq_f32(a.q0, b.q0), vsubq_f32(a.q1, b.q1), vsubq_f32(a.q2, b.q2),
-                   vsubq_f32(a.q3, b.q3)};
-}
-
-static inline lanes lanes_mul(lanes a, lanes b)
-{
-    return (lanes){vmulq_f32(a.q0, b.q0), vmulq_f32(a.q1, b.q1), vmulq_f32(a.q2, b.q2),
-                   vmulq_f32(a.q3, b.q3)};
-}
-
-static inline lanes lanes_div(lanes a, lanes b)
-{
-    return (lanes){vdivq_f32(a.q0, b.q0), vdivq_f32(a.q1, b.q1), vdivq_f32(a.q2, b.q2),
-                   vdivq_f32(a.q3, b.q3)};
-}
-
-static inline lanes lanes_sqrt(lanes a)
-{
-    return (lanes){vsqrtq_f32(a.q0), vsqrtq_f32(a.q1), vsqrtq_f32(a.q2), vsqrtq_f32(a.q3)};
-}
+LANES_2(lanes_add, vaddq_f32)
+LANES_2(lanes_sub, vsubq_f32)
+LANES_2(lanes_mul, vmulq_f32)
+LANES_2(lanes_div, vdivq_f32)
+LANES_1(lanes_sqrt, vsqrtq_f32)
 
 /* Not FMAX, which gives the NaN whichever operand it is. */
 static inline float32x4_t quarter_max(float32x4_t a, float32x4_t b)
@@ -106,11 +96,7 @@ static inline float32x4_t quarter_max(float32x4_t a, float32x4_t b)
 }
 
 /* a > b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_max(lanes a, lanes b)
-{
-    return (lanes){quarter_max(a.q0, b.q0), quarter_max(a.q1, b.q1), quarter_max(a.q2, b.q2),
-                   quarter_max(a.q3, b.q3)};
-}
+LANES_2(lanes_max, quarter_max)
 
 /* a * b + c, rounded once. */
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
@@ -120,10 +106,7 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes c)
 }
 
 /* Neighbours change places: lane l ^ 1. */
-static inline lanes lanes_swap(lanes a)
-{
-    return (lanes){vrev64q_f32(a.q0), vrev64q_f32(a.q1), vrev64q_f32(a.q2), vrev64q_f32(a.q3)};
-}
+LANES_1(lanes_swap, vrev64q_f32)
 
 static inline float32x4_t quarter_min(float32x4_t a, float32x4_t b)
 {
@@ -131,11 +114,7 @@ static inline float32x4_t quarter_min(float32x4_t a, float32x4_t b)
 }
 
 /* a < b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_min(lanes a, lanes b)
-{
-    return (lanes){quarter_min(a.q0, b.q0), quarter_min(a.q1, b.q1), quarter_min(a.q2, b.q2),
-                   quarter_min(a.q3, b.q3)};
-}
+LANES_2(lanes_min, quarter_min)
 
 static inline float32x4_t quarter_power_of_two(float32x4_t z)
 {
@@ -144,11 +123,7 @@ static inline float32x4_t quarter_power_of_two(float32x4_t z)
 }
 
 /* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
-static inline lanes lanes_power_of_two(lanes z)
-{
-    return (lanes){quarter_power_of_two(z.q0), quarter_power_of_two(z.q1),
-                   quarter_power_of_two(z.q2), quarter_power_of_two(z.q3)};
-}
+LANES_1(lanes_power_of_two, quarter_power_of_two)
 
 static inline float32x4_t quarter_zero_below(float32x4_t a, float32x4_t x, float32x4_t limit)
 {

@@ -14,6 +14,18 @@
 
 typedef __m512 lanes;
 
+/* Values made lane by lane of one value, or of two, with what does so for all lanes. */
+#define LANES_1(name, f)                                                                           \
+    static inline lanes name(lanes a)                                                              \
+    {                                                                                              \
+        return f(a);                                                                               \
+    }
+#define LANES_2(name, f)                                                                           \
+    static inline lanes name(lanes a, lanes b)                                                     \
+    {                                                                                              \
+        return f(a, b);                                                                            \
+    }
+
 static inline lanes lanes_zero(void)
 {
     return _mm512_setzero_ps();
@@ -71,36 +83,14 @@ static inline lanes lanes_first(lanes a, lanes b, int n)
     return _mm512_mask_blend_ps(lanes_mask(n), b, a);
 }
 
-static inline lanes lanes_add(lanes a, lanes b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-static inline lanes lanes_sub(lanes a, lanes b)
-{
-    return _mm512_sub_ps(a, b);
-}
-
-static inline lanes lanes_mul(lanes a, lanes b)
-{
-    return _mm512_mul_ps(a, b);
-}
-
-static inline lanes lanes_div(lanes a, lanes b)
-{
-    return _mm512_div_ps(a, b);
-}
-
-static inline lanes lanes_sqrt(lanes a)
-{
-    return _mm512_sqrt_ps(a);
-}
+LANES_2(lanes_add, _mm512_add_ps)
+LANES_2(lanes_sub, _mm512_sub_ps)
+LANES_2(lanes_mul, _mm512_mul_ps)
+LANES_2(lanes_div, _mm512_div_ps)
+LANES_1(lanes_sqrt, _mm512_sqrt_ps)
 
 /* a > b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_max(lanes a, lanes b)
-{
-    return _mm512_max_ps(a, b);
-}
+LANES_2(lanes_max, _mm512_max_ps)
 
 /* a * b + c, rounded once. */
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
@@ -115,10 +105,7 @@ static inline lanes lanes_swap(lanes a)
 }
 
 /* a < b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_min(lanes a, lanes b)
-{
-    return _mm512_min_ps(a, b);
-}
+LANES_2(lanes_min, _mm512_min_ps)
 
 /* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
 static inline lanes lanes_power_of_two(lanes z)
@@ -185,7 +172,7 @@ static inline ints ints_start_offset(int32_t sum_x)
 /* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
 static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
-    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
+    return ints_dot_halves(acc, w, quad);
 }
 
 #else
@@ -263,6 +250,18 @@ typedef struct {
     __m256 low, high;
 } lanes;
 
+/* Values made lane by lane of one value, or of two, with what does so for half of the lanes. */
+#define LANES_1(name, f)                                                                           \
+    static inline lanes name(lanes a)                                                              \
+    {                                                                                              \
+        return (lanes){f(a.low), f(a.high)};                                                       \
+    }
+#define LANES_2(name, f)                                                                           \
+    static inline lanes name(lanes a, lanes b)                                                     \
+    {                                                                                              \
+        return (lanes){f(a.low, b.low), f(a.high, b.high)};                                        \
+    }
+
 static inline lanes lanes_zero(void)
 {
     return (lanes){_mm256_setzero_ps(), _mm256_setzero_ps()};
@@ -308,36 +307,14 @@ static inline void lanes_store_f16(uint16_t *p, lanes a)
                      _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
 }
 
-static inline lanes lanes_add(lanes a, lanes b)
-{
-    return (lanes){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
-}
-
-static inline lanes lanes_sub(lanes a, lanes b)
-{
-    return (lanes){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
-}
-
-static inline lanes lanes_mul(lanes a, lanes b)
-{
-    return (lanes){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
-}
-
-static inline lanes lanes_div(lanes a, lanes b)
-{
-    return (lanes){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
-}
-
-static inline lanes lanes_sqrt(lanes a)
-{
-    return (lanes){_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)};
-}
+LANES_2(lanes_add, _mm256_add_ps)
+LANES_2(lanes_sub, _mm256_sub_ps)
+LANES_2(lanes_mul, _mm256_mul_ps)
+LANES_2(lanes_div, _mm256_div_ps)
+LANES_1(lanes_sqrt, _mm256_sqrt_ps)
 
 /* a > b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_max(lanes a, lanes b)
-{
-    return (lanes){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
-}
+LANES_2(lanes_max, _mm256_max_ps)
 
 /* a * b + c, rounded once. */
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
@@ -352,10 +329,7 @@ static inline lanes lanes_swap(lanes a)
 }
 
 /* a < b ? a : b, which is b if either is NaN. */
-static inline lanes lanes_min(lanes a, lanes b)
-{
-    return (lanes){_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
-}
+LANES_2(lanes_min, _mm256_min_ps)
 
 static inline __m256 half_power_of_two(__m256 z)
 {
@@ -364,10 +338,7 @@ static inline __m256 half_power_of_two(__m256 z)
 }
 
 /* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
-static inline lanes lanes_power_of_two(lanes z)
-{
-    return (lanes){half_power_of_two(z.low), half_power_of_two(z.high)};
-}
+LANES_1(lanes_power_of_two, half_power_of_two)
 
 static inline __m256 half_zero_below(__m256 a, __m256 x, float limit)
 {

@@ -1,4 +1,3 @@
-#include "compute/lbfgs.h"
 
 #include <assert.h>
 #include <math.h>

@@ -54,8 +54,8 @@ static void add_row(const struct linalg_product *p, int i)
 static bool matrices_disjoint(const double *a, int a_rows, int a_columns, const double *b,
                               int b_rows, int b_columns)
 {
-    return are_disjoint(a, (size_t)a_rows * (size_t)a_columns * sizeof *a, b,
-                        (size_t)b_rows * (size_t)b_columns * sizeof *b);
+    return are_disjoint(a, (size_t)a_rows * a_columns * sizeof *a, b,
+                        (size_t)b_rows * b_columns * sizeof *b);
 }
 
 void linalg_add_product(const struct linalg_product *p, int first, int end)
@@ -80,14 +80,14 @@ void linalg_multiply(double *c, const double *a, const double *b, int m, int k, 
 {
     assert(m >= 0 && k >= 0 && n >= 0);
     assert_costly(matrices_disjoint(c, m, n, a, m, k) && matrices_disjoint(c, m, n, b, k, n));
-    memset(c, 0, (size_t)m * (size_t)n * sizeof *c);
+    memset(c, 0, (size_t)m * n * sizeof *c);
     const struct linalg_product p = {.c = c,
-                                     .c_stride = (size_t)n,
+                                     .c_stride = n,
                                      .a = a,
-                                     .a_row = (size_t)k,
+                                     .a_row = k,
                                      .a_inner = 1,
                                      .b = b,
-                                     .b_stride = (size_t)n,
+                                     .b_stride = n,
                                      .inner = k,
                                      .columns = n};
     linalg_add_product(&p, 0, m);
@@ -99,7 +99,7 @@ void linalg_transpose(double *t, const double *a, int m, int n)
     assert_costly(matrices_disjoint(t, n, m, a, m, n));
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++)
-            t[(size_t)j * (size_t)m + (size_t)i] = a[(size_t)i * (size_t)n + (size_t)j];
+            t[(size_t)j * m + (size_t)i] = a[(size_t)i * n + (size_t)j];
 }
 
 #define DOT_LANES 8
@@ -124,7 +124,7 @@ double linalg_trace(const double *a, int n)
     assert(n >= 1 && a);
     double sum = 0;
     for (int i = 0; i < n; i++)
-        sum += a[(size_t)i * (size_t)n + (size_t)i];
+        sum += a[(size_t)i * n + (size_t)i];
     return sum;
 }
 
@@ -144,7 +144,7 @@ int linalg_cholesky(double *l, const double *a, int n, double ridge)
 {
     assert(n >= 1 && l && a && !(ridge < 0));
     assert_costly(l == a || matrices_disjoint(l, n, n, a, n, n));
-    const size_t width = (size_t)n;
+    const size_t width = n;
     double largest = 0;
     if (l != a)
         memcpy(l, a, width * width * sizeof *l);
@@ -199,10 +199,10 @@ void linalg_solve_lower(const double *l, int n, double *b, int m)
     assert(n >= 1 && m >= 1 && l && b);
     assert_costly(matrices_disjoint(b, n, m, l, n, n));
     for (int i = 0; i < n; i++) {
-        const double *row = l + (size_t)i * (size_t)n;
-        double *x = b + (size_t)i * (size_t)m;
+        const double *row = l + (size_t)i * n;
+        double *x = b + (size_t)i * m;
         for (int k = 0; k < i; k++)
-            subtract_row(x, row[k], b + (size_t)k * (size_t)m, m);
+            subtract_row(x, row[k], b + (size_t)k * m, m);
         finish_row(x, row[i], m);
     }
 }
@@ -212,10 +212,10 @@ void linalg_solve_lower_transposed(const double *l, int n, double *b, int m)
     assert(n >= 1 && m >= 1 && l && b);
     assert_costly(matrices_disjoint(b, n, m, l, n, n));
     for (int i = n - 1; i >= 0; i--) {
-        double *x = b + (size_t)i * (size_t)m;
+        double *x = b + (size_t)i * m;
         for (int k = i + 1; k < n; k++)
-            subtract_row(x, l[(size_t)k * (size_t)n + (size_t)i], b + (size_t)k * (size_t)m, m);
-        finish_row(x, l[(size_t)i * (size_t)n + (size_t)i], m);
+            subtract_row(x, l[(size_t)k * n + (size_t)i], b + (size_t)k * m, m);
+        finish_row(x, l[(size_t)i * n + (size_t)i], m);
     }
 }
 
@@ -288,7 +288,7 @@ void linalg_nearest_orthogonal(double *q, const double *m, int n, double *scratc
     assert(n >= 1 && q && m && scratch);
     assert_costly(matrices_disjoint(q, n, n, m, n, n));
     assert_costly(matrices_disjoint(scratch, 2 * n, n, m, n, n));
-    const size_t width = (size_t)n, all = width * width;
+    const size_t width = n, all = width * width;
     double *w = scratch, *r = scratch + all;
     memcpy(w, m, all * sizeof *w);
     memset(r, 0, all * sizeof *r);

@@ -14,7 +14,7 @@
 
 size_t linalg_eigen_scratch(int n, bool vectors)
 {
-    const size_t width = (size_t)n;
+    const size_t width = n;
     return 4 * width + (vectors ? width * width : 0);
 }
 
@@ -176,7 +176,7 @@ bool linalg_eigen(double *a, int n, double *values, double *vectors, int n_vecto
 {
     assert(n >= 1 && n_vectors >= 0 && n_vectors <= n && a && values && scratch);
     assert(n_vectors == 0 || vectors);
-    const size_t width = (size_t)n;
+    const size_t width = n;
     double *beside = scratch, *row = scratch + width;
     double *z = n_vectors > 0 ? scratch + 4 * width : NULL;
     tridiagonalize(a, width, values, beside, row);

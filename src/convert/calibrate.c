@@ -11,7 +11,7 @@
 #include "engine/sampler.h"
 
 /* Logits that exist at once, of the checkpoint or changed. */
-#define MAX_LOGITS ((uint64_t)1 << 23)
+#define MAX_LOGITS (1 << 23)
 
 /* --- windows --------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ void convert_calibration_take(struct converter *c, struct arena *arena)
     struct convert_calibration *k = &c->text;
     *k = (struct convert_calibration){
         .window = window,
-        .n_windows = (int)((n + window - 1) / window),
+        .n_windows = ((n + window - 1) / window),
         .stream = convert_floats(arena, n, d),
         .stream2 = convert_floats(arena, n, d),
         .middle = convert_floats(arena, n, d),
@@ -135,17 +135,17 @@ static void step_stream(struct converter *c, int w)
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit)
 {
-    const bool shared = c->config.shared;
-    if (shared)
+    const bool original = c->config.shared || which == CONVERT_ORIGINAL;
+    if (c->config.shared)
         TRY(embed_tokens(c));
     for (int w = 0; w < c->text.n_windows; w++) {
-        if (which != CONVERT_ALL && convert_is_judged(c, w) != (which == CONVERT_KEPT_ASIDE))
+        if (convert_is_judged(c, w) ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
             continue;
         for (int l = c->first; l < c->end; l++) {
-            if (shared)
+            if (original)
                 run_original(c, l, w);
             visit(c, l, w);
-            if (shared)
+            if (original)
                 step_stream(c, w);
             TRY(convert_windows_done(c, 1));
         }
@@ -192,7 +192,7 @@ static void add_moments(struct converter *c, size_t n)
     const size_t d = c->d;
     convert_widen(k->x, k->rows, n * d);
     convert_add_outer(c, m->values, k->x, k->x, n, d, d);
-    memset(k->x_sum, 0, d * sizeof *k->x_sum);
+    convert_zero(k->x_sum, d);
     add_columns(k->x_sum, k->x, n, d);
     for (size_t i = 0; i < d; i++) {
         m->mean[i] += k->x_sum[i];
@@ -245,6 +245,20 @@ static void assume(struct converter *c)
         }
 }
 
+static void measure_window(struct converter *c, int layer, int w)
+{
+    struct convert_calibration *k = &c->text;
+    const size_t n = convert_window_length(c, w), at = layer - c->first;
+    /* What attention adds, and its sum over the rows. */
+    k->energy[at] += convert_squared_distance(c, convert_window(c, k->middle, w),
+                                              convert_window(c, k->stream, w), n * c->d);
+    add_columns(k->energy_sum + at * c->d, k->x, n, c->d);
+    if (convert_is_judged(c, w))
+        return;
+    add_moments(c, n);
+    k->n_fitted += n;
+}
+
 enum status convert_calibrate(struct converter *c)
 {
     struct convert_calibration *k = &c->text;
@@ -253,30 +267,14 @@ enum status convert_calibrate(struct converter *c)
         assume(c);
         return STATUS_OK;
     }
-    memset(c->moments.values, 0, d * d * sizeof(double));
-    memset(c->moments.keys, 0, d * d * sizeof(double));
-    memset(c->moments.mean, 0, d * sizeof(double));
-    memset(k->energy, 0, n_layers * sizeof(double));
-    memset(k->energy_sum, 0, n_layers * d * sizeof(double));
-    double n_fitted = 0;
-    for (int w = 0; w < k->n_windows; w++) {
-        const size_t n = convert_window_length(c, w);
-        const bool fitted = !convert_is_judged(c, w);
-        n_fitted += fitted ? n : 0;
-        for (int l = c->first; l < c->end; l++) {
-            const size_t at = l - c->first;
-            run_original(c, l, w);
-            /* What attention adds, and its sum over the rows. */
-            k->energy[at] += convert_squared_distance(c, convert_window(c, k->middle, w),
-                                                      convert_window(c, k->stream, w), n * d);
-            add_columns(k->energy_sum + at * d, k->x, n, d);
-            if (fitted)
-                add_moments(c, n);
-            step_stream(c, w);
-            TRY(convert_windows_done(c, 1));
-        }
-    }
-    finish_moments(c, n_fitted * (double)n_layers);
+    convert_zero(c->moments.values, d * d);
+    convert_zero(c->moments.keys, d * d);
+    convert_zero(c->moments.mean, d);
+    convert_zero(k->energy, n_layers);
+    convert_zero(k->energy_sum, n_layers * d);
+    k->n_fitted = 0;
+    TRY(convert_each_window(c, CONVERT_ORIGINAL, measure_window));
+    finish_moments(c, k->n_fitted);
     return STATUS_OK;
 }
 
@@ -300,7 +298,7 @@ enum status convert_advance(struct converter *c, struct err *e)
     struct convert_calibration *k = &c->text;
     const int n_layers = c->end - c->first;
     convert_use(c);
-    memset(k->lost, 0, n_layers * sizeof *k->lost);
+    convert_zero(k->lost, n_layers);
     TRY(convert_each_window(c, CONVERT_ALL, advance_window));
     for (int i = 0; i < n_layers; i++) {
         if (!isfinite(k->lost[i]) || !isfinite(k->energy[i]))

@@ -213,10 +213,10 @@ static void apply_maps(const struct converter *c, const struct convert_circuit *
     const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
     const struct convert_matrix *to_own = &c->to.at[s->own], *to_cached = &c->to.at[s->cached];
     const size_t dim = s->dim, d = c->d;
-    memset(to_own->w, 0, to_own->rows * d * sizeof(double));
-    memset(to_cached->w, 0, to_cached->rows * d * sizeof(double));
-    memset(to_own->bias, 0, to_own->n_bias * sizeof(double));
-    memset(to_cached->bias, 0, to_cached->rows * sizeof(double));
+    convert_zero(to_own->w, to_own->rows * d);
+    convert_zero(to_cached->w, to_cached->rows * d);
+    convert_zero(to_own->bias, to_own->n_bias);
+    convert_zero(to_cached->bias, to_cached->rows);
     for (size_t h = 0; h < c->n_heads; h++) {
         const double *in = convert_of_head(s, s->in, h), *out = convert_of_head(s, s->out, h);
         const size_t at = h * dim, old = convert_kv_head(c, h) * dim, new = c->group_of[h] * dim;
@@ -256,7 +256,7 @@ static void randomize(const struct converter *c, enum convert_part part, struct 
     const double spread = sqrt(3 * linalg_dot(from->w, from->w, n_from) / (double)n_from);
     for (size_t i = 0; i < to->rows * c->d; i++)
         to->w[i] = spread * (2 * rng_unit(r) - 1);
-    memset(to->bias, 0, to->rows * sizeof *to->bias);
+    convert_zero(to->bias, to->rows);
 }
 
 /* Rows of every head into their new order. */
@@ -282,7 +282,7 @@ void convert_apply(struct converter *c)
     }
     if (c->method == CONVERT_RANDOM) {
         struct rng r;
-        rng_seed(&r, c->spec->seed, (uint64_t)c->block);
+        rng_seed(&r, c->spec->seed, c->block);
         randomize(c, PART_K, &r);
         randomize(c, PART_V, &r);
     }

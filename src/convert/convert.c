@@ -60,7 +60,7 @@ static enum status check_heads(const struct convert_spec *spec, const struct con
 static enum status check_spec(const struct convert_spec *spec, const struct config *config,
                               struct err *e)
 {
-    if (config_is_latent(config))
+    if (config_is_latent(config) && !spec->measures_only)
         return err_set(e, STATUS_BAD_FILE,
                        "%s.attention.latent: expected none, because all heads share what such a "
                        "cache has already; found %d",
@@ -74,7 +74,7 @@ static enum status check_spec(const struct convert_spec *spec, const struct conf
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= config->n_vocab)
             return err_set(e, STATUS_USAGE, "token %zu: expected an id from 0 to %d, found %d", i,
-                           config->n_vocab - 1, (int)spec->tokens[i]);
+                           config->n_vocab - 1, spec->tokens[i]);
     for (const struct gguf_tensor *t = spec->gguf->tensors, *end = t + spec->gguf->n_tensors;
          t < end; t++)
         if (!blocks_runs(t->type->type))
@@ -94,16 +94,17 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     TRY(check_spec(spec, f, e));
     c->converted = *f;
     c->converted.n_kv_heads = spec->n_kv_heads;
+    memset(c->converted.latent, 0, sizeof c->converted.latent);
     if (spec->latent)
         config_set_latent(&c->converted, spec->latent[0]);
     for (int l = 0; l < f->n_layers; l++)
         if (spec->latent)
-            c->converted.latent[l] = (int32_t)spec->latent[l];
+            c->converted.latent[l] = spec->latent[l];
         else if (spec->layer_kv_heads)
             c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
-    c->n_kv_heads = f->n_kv_heads;
-    c->n_groups = c->converted.n_kv_heads;
     c->n_heads = f->n_heads;
+    c->n_kv_heads = config_is_latent(f) ? f->n_heads : f->n_kv_heads;
+    c->n_groups = c->converted.n_kv_heads;
     c->qk.dim = f->head_dim;
     c->ov.dim = config_value_dim(f);
     c->d = c->widest = f->d_model;
@@ -258,7 +259,8 @@ void convert_begin(struct converter *c, int block)
     c->block = block;
     c->first = block;
     c->end = c->config.shared ? c->config.n_layers : block + 1;
-    c->n_kv_heads = config_kv_heads(&c->config, block);
+    if (!config_is_latent(&c->config))
+        c->n_kv_heads = config_kv_heads(&c->config, block);
     c->n_groups = config_kv_heads(&c->converted, block);
     c->group = c->n_heads / c->n_groups;
     set_sizes(c, &c->from, c->n_kv_heads);
@@ -362,7 +364,7 @@ static enum status convert_blocks(struct converter *c, struct convert *out, stru
 {
     if (c->spec->n_tokens) {
         TRY(convert_calibration_start(c, e));
-        const uint64_t n = (uint64_t)c->text.n_windows;
+        const uint64_t n = c->text.n_windows;
         const uint64_t plain = convert_has_plain(c) ? n / CONVERT_JUDGED : 0;
         c->text.all = c->config.n_layers * (2 * n + plain + convert_refit_windows(c));
     }
@@ -457,4 +459,71 @@ void convert_free(struct convert *c)
     gguf_writer_free(c->writer);
     arena_free(&c->arena);
     *c = (struct convert){.n_layers = 0};
+}
+
+/* --- how alike heads are --------------------------------------------------------------------- */
+
+/* What `convert_group` groups by, made visible. A latent cache is looked at as the keys and values
+ * of the heads that it stands for. */
+struct comparing {
+    struct converter *c;
+    struct head_likeness *kept; /* [n_heads, n_heads] */
+};
+
+/* A thread's share of the pairs. */
+static void compare_pairs(void *arg, int thread)
+{
+    const struct comparing *job = arg;
+    const struct converter *c = job->c;
+    struct convert_eigen *eigen = &c->eigen[thread];
+    const int n = c->n_heads, n_threads = pool_n_threads(c->spec->pool);
+    int at = 0;
+    for (int i = 0; i < n; i++)
+        for (int j = i + 1; j < n; j++) {
+            const int pair[] = {i, j};
+            if (at++ % n_threads != thread)
+                continue;
+            job->kept[i * n + j] = job->kept[j * n + i] = (struct head_likeness){
+                convert_kept(&c->qk, pair, 2, eigen), convert_kept(&c->ov, pair, 2, eigen)};
+        }
+}
+
+static enum status compare_blocks(struct converter *c, struct head_likeness *kept, struct err *e)
+{
+    const size_t n = c->n_heads, size = n * n;
+    TRY(arena_allocate(&c->arena, "the comparison of heads", e));
+    convert_take(c, &c->arena);
+    TRY(convert_calibration_start(c, e));
+    c->text.all = c->config.n_layers * (uint64_t)c->text.n_windows;
+    for (int b = 0; b < config_blocks(&c->config); b++) {
+        struct comparing job = {c, kept + b * size};
+        convert_begin(c, b);
+        TRY(convert_calibrate(c));
+        convert_measure(c);
+        for (size_t h = 0; h < n; h++)
+            job.kept[h * n + h] = (struct head_likeness){1, 1};
+        pool_run(c->spec->pool, compare_pairs, &job);
+        for (int l = c->first + 1; l < c->end; l++)
+            memcpy(kept + l * size, job.kept, size * sizeof *kept);
+        TRY(convert_check_eigen(c, "", e));
+    }
+    return STATUS_OK;
+}
+
+enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
+                             struct head_likeness *kept, struct err *e)
+{
+    struct convert_spec all_share = *spec;
+    all_share.n_kv_heads = 1; /* the largest groups have room for pairs */
+    all_share.measures_only = true;
+    struct converter c;
+    if (spec->n_tokens == 0)
+        return err_set(e, STATUS_USAGE, "heads can only be compared on text");
+    TRY(convert_describe(&c, &all_share, e));
+    c.model = model;
+    convert_take(&c, &c.arena);
+    const enum status s = compare_blocks(&c, kept, e);
+    convert_calibration_end(&c);
+    arena_free(&c.arena);
+    return s;
 }

@@ -173,10 +173,10 @@ struct head_likeness {
 
 /*
  * Of every two heads of every layer, kept [n_layers, n_heads, n_heads], on the text spec->tokens;
- * 1 of a head with itself. `model` is that of spec->gguf as it is; how spec converts is not read.
- * Layers that share a block have the same, over all of them. The same bits
- * for any number of threads. STATUS_USAGE without a token; STATUS_NO_MEMORY; STATUS_INTERRUPTED;
- * STATUS_FAILED if weights are not finite.
+ * 1 of a head with itself. `model` is that of spec->gguf as it is; what else spec wants must be
+ * zeroed. Layers that share a block have the same, over all of them. The same bits for any number
+ * of threads. STATUS_USAGE without a token; STATUS_NO_MEMORY; STATUS_INTERRUPTED; STATUS_FAILED if
+ * weights are not finite.
  */
 enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
                              struct head_likeness *kept, struct err *e);

@@ -1,6 +1,5 @@
 #include "convert/convert.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "gguf/blocks.h"
@@ -41,16 +40,15 @@ static enum status add_metadata(const struct drop_spec *spec, struct gguf_writer
             gguf_add_value(w, p->key, &p->value);
     }
     TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
-    const size_t len = strlen(spec->names), size = before.len + 1 + len;
-    char *all = malloc(size);
-    if (!all)
-        return err_no_memory(e, "the names of the heads", size);
-    memcpy(all, before.data, before.len);
-    all[before.len] = ',';
-    memcpy(all + before.len + 1, spec->names, len);
-    const size_t skip = before.len == 0;
-    gguf_add_text(w, DROPPED_KEY, (struct text){all + skip, size - skip});
-    free(all);
+    struct bytes all = {NULL, 0, 0};
+    const bool good = bytes_put(&all, before) &&
+                      (before.len == 0 || bytes_put(&all, text_of(","))) &&
+                      bytes_put(&all, text_of(spec->names));
+    if (good)
+        gguf_add_text(w, DROPPED_KEY, bytes_text(&all));
+    bytes_free(&all);
+    if (!good)
+        return err_no_memory(e, "the names of the heads", before.len + strlen(spec->names) + 1);
     gguf_add_text(w, VERSION_KEY, text_of(spec->version));
     return STATUS_OK;
 }

@@ -166,7 +166,7 @@ static size_t list_sets(int n_heads, int size, int *sets)
             i--;
         if (i < 0)
             return n;
-        memcpy(set + size, set, (size_t)size * sizeof *set);
+        memcpy(set + size, set, size * sizeof *set);
         set += size;
         set[i]++;
         for (int j = i + 1; j < size; j++)
@@ -396,7 +396,7 @@ static void align_group(const struct converter *c, const struct convert_circuit 
         double *sum = scratch->matrix, *turn = sum + n * n;
         for (int round = 0; round <= ALIGN_ROUNDS; round++)
             for (size_t g = round ? 0 : 1; g < c->group; g++) {
-                memset(sum, 0, n * n * sizeof *sum);
+                convert_zero(sum, n * n);
                 for (size_t o = 0; o < (round ? c->group : 1); o++)
                     add_turned(c, s, &part, heads[o], heads[g], sum);
                 linalg_nearest_orthogonal(turn, sum, n, scratch->scratch);
@@ -433,9 +433,8 @@ enum status convert_map(struct converter *c, struct err *e)
 {
     struct convert_circuit *const circuits[] = {&c->qk, &c->ov};
     for (int i = 0; i < 2; i++) {
-        const size_t bytes = circuits[i]->width * circuits[i]->dim * sizeof(double);
-        memset(circuits[i]->in, 0, bytes);
-        memset(circuits[i]->out, 0, bytes);
+        convert_zero(circuits[i]->in, circuits[i]->width * circuits[i]->dim);
+        convert_zero(circuits[i]->out, circuits[i]->width * circuits[i]->dim);
     }
     pool_run(c->spec->pool, map_groups, c);
     return convert_check_eigen(c, OTHER_METHODS, e);

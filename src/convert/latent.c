@@ -74,14 +74,14 @@ static void set_maps(struct converter *c, const struct convert_circuit *s, doubl
 enum status convert_latent_fit(struct converter *c, struct err *e)
 {
     const struct convert_latent *l = &c->latent;
-    const size_t d = c->d, bytes = d * d * sizeof(double);
-    memset(l->form, 0, bytes);
+    const size_t d = c->d;
+    convert_zero(l->form, d * d);
     add_form(c, &c->qk, SCORES_WEIGHT);
     add_form(c, &c->ov, 1);
     /* C with C C^T the covariance, and C^T W C, symmetric to the last bit. */
     convert_root(l->root, c->moments.values, d, COVARIANCE_RIDGE);
     convert_multiply(c, l->product, l->form, l->root, d, d, d);
-    memset(l->basis, 0, bytes);
+    convert_zero(l->basis, d * d);
     convert_add_outer(c, l->basis, l->root, l->product, d, d, d);
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
@@ -95,7 +95,7 @@ enum status convert_latent_fit(struct converter *c, struct err *e)
     for (size_t r = 0; r < d; r++) {
         double *row = l->basis + r * d;
         if (!(l->values[r] > LEAST_VALUE * l->values[0]))
-            memset(row, 0, d * sizeof *row);
+            convert_zero(row, d);
         l->shift[r] = -linalg_dot(row, c->moments.mean, d);
     }
     set_maps(c, &c->qk, l->k_b);
@@ -289,8 +289,7 @@ static enum status measure_and_choose(struct choice *m, struct model **model, in
     TRY(convert_calibration_start(c, e));
     TRY(convert_distance_start(c, e));
     m->n_windows = convert_measured_windows(c, m->windows);
-    c->text.all =
-        (uint64_t)c->config.n_layers * (uint64_t)(c->text.n_windows + m->n_windows * m->steps.most);
+    c->text.all = c->config.n_layers * (uint64_t)(c->text.n_windows + m->n_windows * m->steps.most);
     for (int b = 0; b < c->config.n_layers; b++)
         TRY(measure_block(m, b, e));
     choose(m, ranks);

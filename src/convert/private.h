@@ -15,6 +15,8 @@
 #ifndef DECODE_CONVERT_PRIVATE_H
 #define DECODE_CONVERT_PRIVATE_H
 
+#include <string.h>
+
 #include "compute/grad_kernels.h"
 #include "convert/convert.h"
 #include "engine/session.h"
@@ -144,6 +146,7 @@ struct convert_calibration {
     double *energy;
     double *energy_sum; /* [layers, d] */
     double *lost;       /* by layer of the block, after it was converted */
+    double n_fitted;    /* rows that moments are over, in all layers of the block */
     struct convert_ridge ridge;
     double error[2];    /* squared, as refits judge it: after attention, and at the layer's end */
     uint64_t done, all; /* windows, for spec->progress */
@@ -226,6 +229,11 @@ static inline double *convert_doubles(struct arena *arena, size_t rows, size_t c
 static inline float *convert_floats(struct arena *arena, size_t rows, size_t cols)
 {
     return arena_take(arena, rows, (uint64_t)cols * sizeof(float));
+}
+
+static inline void convert_zero(double *x, size_t n)
+{
+    memset(x, 0, n * sizeof *x);
 }
 
 /* Whether the result has latent caches, in which no K/V heads are shared. */
@@ -414,10 +422,11 @@ static inline float *convert_stream(const struct converter *c, int w)
 /* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
 enum status convert_windows_done(struct converter *c, int n);
 
-/* Runs `visit` for every layer of the block in work over each of these windows. Layers that share a
- * block run as they were, too, before it, from the embeddings on: then `visit` leaves text.rows2
- * alone, which the stream goes on from. STATUS_INTERRUPTED. */
-enum convert_windows { CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
+/* Runs `visit` for every layer of the block in work over each of these windows. With
+ * CONVERT_ORIGINAL, all windows, the layers run as they were before it, and layers that share a
+ * block always do, from the embeddings on: then `visit` leaves text.rows2 alone, which the stream
+ * goes on from. STATUS_INTERRUPTED. */
+enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
 typedef void convert_visit(struct converter *c, int layer, int w);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
@@ -486,6 +495,23 @@ void convert_add_outer(const struct converter *c, double *sum, const double *a, 
                        size_t n, size_t m, size_t columns);
 void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
                               const float *b, size_t n, size_t m, size_t columns);
+
+/* out [m, n] = a [m, k] b [k, n] of floats, rows close together. */
+static inline struct product convert_product(float *out, const float *a, const float *b, size_t m,
+                                             size_t k, size_t n)
+{
+    return (struct product){.m = m,
+                            .n = n,
+                            .k = k,
+                            .a = a,
+                            .a_row = k,
+                            .a_col = 1,
+                            .b = b,
+                            .b_row = n,
+                            .b_panel = KERNEL_LANES,
+                            .c = out,
+                            .c_row = n};
+}
 
 /* From sums [m, columns] of a^T b over n rows, and the sums a_sum [m] and b_sum [columns] of these,
  * to covariances; to second moments where a_sum is NULL. */

@@ -35,7 +35,7 @@ static void add_product(struct pool *pool, size_t m, struct linalg_product p)
 void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,
                       size_t m, size_t k, size_t n)
 {
-    memset(out, 0, m * n * sizeof *out);
+    convert_zero(out, m * n);
     add_product(c->spec->pool, m,
                 (struct linalg_product){
                     .c = out, .a = a, .a_row = k, .a_inner = 1, .b = b, .inner = k, .columns = n});
@@ -96,19 +96,9 @@ static void add_float_rows(void *arg, int thread)
 void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
                               const float *b, size_t n, size_t m, size_t columns)
 {
-    struct float_outer job = {.sum = sum,
-                              .c = c,
-                              .product = {.m = m,
-                                          .n = columns,
-                                          .k = n,
-                                          .a = a,
-                                          .a_row = 1,
-                                          .a_col = m,
-                                          .b = b,
-                                          .b_row = columns,
-                                          .b_panel = KERNEL_LANES,
-                                          .c = c->text.part,
-                                          .c_row = columns}};
+    struct float_outer job = {sum, c, convert_product(c->text.part, a, b, m, n, columns)};
+    job.product.a_row = 1;
+    job.product.a_col = m;
     pool_run(c->spec->pool, add_float_rows, &job);
 }
 
@@ -139,10 +129,10 @@ void convert_ridge_begin(struct converter *c, size_t m, size_t columns)
     r->m = m;
     r->columns = columns;
     r->n = 0;
-    memset(r->features, 0, m * m * sizeof *r->features);
-    memset(r->targets, 0, m * columns * sizeof *r->targets);
-    memset(r->f_sum, 0, m * sizeof *r->f_sum);
-    memset(r->t_sum, 0, columns * sizeof *r->t_sum);
+    convert_zero(r->features, m * m);
+    convert_zero(r->targets, m * columns);
+    convert_zero(r->f_sum, m);
+    convert_zero(r->t_sum, columns);
 }
 
 void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n)

@@ -20,7 +20,7 @@
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
 #define CHUNK_ELEMENTS 8192
 #define PIECE_CHUNKS   128
-#define PIECE          ((uint64_t)CHUNK_ELEMENTS * PIECE_CHUNKS)
+#define PIECE          (CHUNK_ELEMENTS * PIECE_CHUNKS)
 /* Interleaved partial sums of a chunk. */
 #define SUM_LANES 8
 
@@ -128,8 +128,8 @@ static void add_differences(const float *x, const float *y, uint64_t n, struct r
     uint64_t i = 0;
     for (; i + SUM_LANES <= n; i += SUM_LANES)
         for (int l = 0; l < SUM_LANES; l++) {
-            const double value = (double)x[i + (uint64_t)l];
-            const double difference = fabs(value - (double)y[i + (uint64_t)l]);
+            const double value = (double)x[i + l];
+            const double difference = fabs(value - (double)y[i + l]);
             error[l] += difference * difference;
             size[l] += value * value;
             max[l] = difference > max[l] ? difference : max[l];
@@ -255,7 +255,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     w->tensor = t;
     w->first = offset / t->to->block_bytes * t->to->block_elements;
     w->n = from->n_elements - w->first < PIECE ? from->n_elements - w->first : PIECE;
-    w->n_chunks = (int)((w->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
+    w->n_chunks = ((w->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS);
     if (w->n_chunks > 1)
         pool_run(p->pool, convert_chunks, w);
     else
@@ -267,7 +267,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     }
     const uint64_t read = type_bytes(from->type, w->n);
     if (p->source)
-        file_map_release(p->source, from->data + type_bytes(from->type, w->first), (size_t)read);
+        file_map_release(p->source, from->data + type_bytes(from->type, w->first), read);
     w->bytes_read += read;
     if (p->progress)
         p->progress(p->arg, w->bytes_read, w->q->bytes_before);
@@ -277,7 +277,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
         w->n_changed += from->n_elements;
     }
     *data = w->out;
-    *len = (size_t)type_bytes(t->to, w->n);
+    *len = type_bytes(t->to, w->n);
     return STATUS_OK;
 }
 
@@ -310,7 +310,7 @@ static void add_metadata(const struct quantize *q, struct gguf_writer *w)
 static void take_buffers(struct writing *w, struct arena *arena)
 {
     const struct gguf *g = w->q->params.gguf;
-    const uint64_t n_threads = (uint64_t)pool_n_threads(w->q->params.pool);
+    const uint64_t n_threads = pool_n_threads(w->q->params.pool);
     uint64_t largest = 0;
     for (size_t i = 0; i < g->n_tensors; i++)
         largest = g->tensors[i].n_elements > largest ? g->tensors[i].n_elements : largest;

@@ -14,7 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/lbfgs.h"
 #include "compute/linalg.h"
 #include "convert/private.h"
 #include "engine/causal.h"
@@ -155,18 +154,8 @@ void convert_rebuild_take(struct converter *c, struct arena *arena)
 static void multiply(const struct converter *c, float *y, const float *x, const float *b,
                      const float *bias, size_t n, size_t inner, size_t columns)
 {
-    const struct product p = {.m = n,
-                              .n = columns,
-                              .k = inner,
-                              .a = x,
-                              .a_row = inner,
-                              .a_col = 1,
-                              .b = b,
-                              .b_row = columns,
-                              .b_panel = KERNEL_LANES,
-                              .c = y,
-                              .c_row = columns,
-                              .bias = bias};
+    struct product p = convert_product(y, x, b, n, inner, columns);
+    p.bias = bias;
     c->text.grad->product(&p);
 }
 
@@ -235,17 +224,9 @@ static void add_gradient(const struct converter *c, double *sums, size_t stride,
     const size_t d = c->d;
     int begin, end;
     pool_share(rows, thread, pool_n_threads(c->spec->pool), &begin, &end);
-    const struct product p = {.m = end - begin,
-                              .n = d,
-                              .k = n,
-                              .a = a + begin,
-                              .a_row = 1,
-                              .a_col = rows,
-                              .b = b,
-                              .b_row = d,
-                              .b_panel = KERNEL_LANES,
-                              .c = r->part + begin * d,
-                              .c_row = d};
+    struct product p = convert_product(r->part + begin * d, a + begin, b, end - begin, n, d);
+    p.a_row = 1;
+    p.a_col = rows;
     grad->product(&p);
     for (int j = begin; j < end; j++)
         for (size_t i = 0; i < d; i++)
@@ -296,7 +277,7 @@ static bool run_windows(struct converter *c)
 {
     struct convert_rebuild *r = c->rebuild;
     r->loss = 0;
-    memset(r->gradient, 0, r->n * sizeof *r->gradient);
+    convert_zero(r->gradient, r->n);
     for (int w = 0; w < r->n_windows && !r->stopped; w += r->batch_windows) {
         const int left = r->n_windows - w;
         r->first_window = w;
@@ -354,7 +335,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     for (size_t j = 0; j < qkv && !r->has_biases; j++)
         r->gradient[j * (d + 1) + d] = 0;
     if (!r->has_out_bias)
-        memset(r->gradient + r->n - d, 0, d * sizeof *r->gradient);
+        convert_zero(r->gradient + r->n - d, d);
     scale_heads(c, r->gradient, true);
     linalg_solve_lower(r->out_root, heads, o, d);
     for (size_t i = 0; i < r->n; i++)
@@ -384,8 +365,8 @@ static void gather(struct converter *c)
     struct convert_rebuild *r = c->rebuild;
     const struct convert_calibration *k = &c->text;
     const size_t d = c->d, size = k->window * d;
-    memset(r->root, 0, d * d * sizeof *r->root);
-    memset(r->mean, 0, d * sizeof *r->mean);
+    convert_zero(r->root, d * d);
+    convert_zero(r->mean, d);
     r->energy = 0;
     r->n_windows = 0;
     for (int w = 0; w < k->n_windows; w++) {
@@ -416,7 +397,7 @@ static void whiten_inputs(struct converter *c)
     const size_t d = c->d, size = k->window * d;
     float *turned = k->part; /* root^-T */
     double *inverse = c->square;
-    memset(inverse, 0, d * d * sizeof *inverse);
+    convert_zero(inverse, d * d);
     for (size_t i = 0; i < d; i++)
         inverse[i * d + i] = 1;
     linalg_solve_lower(r->root, d, inverse, d);
@@ -483,15 +464,15 @@ static void set_roots(const struct converter *c, const double *w, const double *
     }
     for (size_t g = 0; g < kv; g++) {
         struct rebuilt_head *k = &r->heads[n + g], *v = &r->heads[n + kv + g];
-        memset(of_v, 0, v_size * sizeof *of_v);
-        memset(k_metric, 0, k_size * sizeof *k_metric);
-        memset(v_metric, 0, v_size * sizeof *v_metric);
+        convert_zero(of_v, v_size);
+        convert_zero(k_metric, k_size);
+        convert_zero(v_metric, v_size);
         add_moments(of_v, w + v->first * stride, stride, d, v_dim, 1);
         for (size_t h = g * c->group; h < (g + 1) * c->group; h++) {
             struct rebuilt_head *q = &r->heads[h];
             const size_t at = h * v_dim;
-            memset(of_o, 0, v_size * sizeof *of_o);
-            memset(q_metric, 0, k_size * sizeof *q_metric);
+            convert_zero(of_o, v_size);
+            convert_zero(q_metric, k_size);
             add_moments(of_o, o + at * d, d, d, v_dim, 1);
             const double share =
                 share_left(of_o, results + at * c->ov.width + at, c->ov.width, of_v, v_dim);
@@ -516,8 +497,8 @@ static void measure_results(struct converter *c, double *moments)
     const struct convert_rebuild *r = c->rebuild;
     const struct convert_calibration *k = &c->text;
     const size_t n = c->ov.width;
-    memset(moments, 0, n * n * sizeof *moments);
-    memset(k->x_sum, 0, n * sizeof *k->x_sum);
+    convert_zero(moments, n * n);
+    convert_zero(k->x_sum, n);
     for (int w = 0; w < k->n_windows; w++) {
         if (!uses(c, w, r->patterns))
             continue;
@@ -553,7 +534,7 @@ static void set_variables(struct converter *c)
     for (enum convert_part p = PART_Q; p <= PART_V; p++)
         for (size_t j = 0; j < c->to.at[p].rows; j++, to += d + 1) {
             const double *w = c->to.at[p].w + j * d;
-            memset(to, 0, d * sizeof *to);
+            convert_zero(to, d);
             for (size_t t = 0; t < d; t++)
                 for (size_t i = 0; i <= t; i++)
                     to[i] += w[t] * r->root[t * d + i];

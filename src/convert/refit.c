@@ -201,7 +201,7 @@ static enum status try_piece(struct converter *c, const struct piece *p, double 
 
 uint64_t convert_refit_windows(const struct converter *c)
 {
-    const uint64_t n = (uint64_t)c->text.n_windows;
+    const uint64_t n = c->text.n_windows;
     const uint64_t judged = n / CONVERT_JUDGED, fitted = n - judged;
     uint64_t sum = c->spec->refit ? judged : 0;
     for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)

@@ -21,7 +21,8 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
 
 /* --- where a part of a block is -------------------------------------------------------------- */
 
-/* In which of a checkpoint's tensors a part is, and from which row on: Q, K and V may be one. */
+/* In which of a checkpoint's tensors a part is, and from which row on: Q, K and V may be one. Keys
+ * and values of heads with a latent cache are made of what is cached. */
 static enum tensor_role find_part(const struct config *c, int block, enum convert_part part,
                                   uint64_t *first)
 {
@@ -33,6 +34,8 @@ static enum tensor_role find_part(const struct config *c, int block, enum conver
     *first = 0;
     if (part >= PART_O)
         return roles[part];
+    if (config_is_latent(c))
+        return part == PART_Q ? ROLE_ATTN_Q : ROLE_ATTN_KV_A;
     if (layout_qkv(c, block, parts) > 1)
         return parts[part].role;
     if (part > PART_Q)
@@ -59,7 +62,7 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
 static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
     if (!t) {
-        memset(out, 0, n * sizeof *out);
+        convert_zero(out, n);
         return;
     }
     assert(first % t->type->block_elements == 0 && first + n <= t->n_elements);
@@ -74,6 +77,36 @@ static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n
     }
 }
 
+/* All heads' keys or values, and their biases, of what a latent cache has: of head h the products
+ * k_b[h]^T kv_a and v_b[h] kv_a. */
+static void load_expanded(struct converter *c, enum convert_part part)
+{
+    const struct convert_matrix *m = &c->from.at[part];
+    const bool are_keys = part == PART_K;
+    const size_t rank = config_latent(&c->config, c->block), dim = m->rows / c->n_heads;
+    const struct gguf_tensor *by_head =
+        find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false);
+    read_numbers(by_head, 0, m->rows * rank, c->square2);
+    for (int is_bias = 0; is_bias < 2; is_bias++) {
+        const size_t columns = is_bias ? 1 : c->d;
+        double *out = is_bias ? m->bias : m->w;
+        read_numbers(find_old(c, ROLE_ATTN_KV_A, is_bias), 0, rank * columns, c->square);
+        convert_zero(out, m->rows * columns);
+        for (size_t h = 0; h < c->n_heads; h++) {
+            const struct linalg_product p = {.c = out + h * dim * columns,
+                                             .c_stride = columns,
+                                             .a = c->square2 + h * dim * rank,
+                                             .a_row = are_keys ? 1 : rank,
+                                             .a_inner = are_keys ? dim : 1,
+                                             .b = c->square,
+                                             .b_stride = columns,
+                                             .inner = rank,
+                                             .columns = columns};
+            linalg_add_product(&p, 0, dim);
+        }
+    }
+}
+
 void convert_load(struct converter *c)
 {
     uint64_t first;
@@ -82,6 +115,10 @@ void convert_load(struct converter *c)
         if (!m->w)
             continue;
         const enum tensor_role role = find_part(&c->config, c->block, p, &first);
+        if (role == ROLE_ATTN_KV_A) {
+            load_expanded(c, p);
+            continue;
+        }
         const bool turned = convert_is_turned(p);
         read_numbers(find_old(c, role, false), first * c->d, m->rows * c->d,
                      turned ? c->square : m->w);
@@ -228,7 +265,7 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
     /* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its
      * bias. */
     const size_t rest = rank - kept;
-    memset(c->square, 0, rest * d * sizeof *c->square);
+    convert_zero(c->square, rest * d);
     TRY(write_numbers(&t[0], 0, kept * d, l->basis, e));
     TRY(write_numbers(&t[0], kept * d, rest * d, c->square, e));
     TRY(write_numbers(&t[1], 0, kept, l->shift, e));
@@ -294,7 +331,7 @@ static void use_by_head(const struct converter *c, struct convert_used *u, enum 
                         const struct convert_tensor *t)
 {
     struct matrix *m = &u->block.w[role].matrix;
-    *m = (struct matrix){.n_out = (int)t->tensor.dims[1], .n_in = (int)t->tensor.dims[0]};
+    *m = (struct matrix){.n_out = t->tensor.dims[1], .n_in = t->tensor.dims[0]};
     pack_storage(t->tensor.type, &m->storage);
     unsigned char *panels = u->roles[role].panels;
     m->panels = panels;
@@ -367,7 +404,7 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
     }
     (latent ? config_write : config_write_kv_heads)(&c->converted, w);
     gguf_add_text(w, OWN_KEYS "source", text_of(spec->source_name));
-    gguf_add_u32(w, OWN_KEYS "source_kv_heads", (uint32_t)c->config.n_kv_heads);
+    gguf_add_u32(w, OWN_KEYS "source_kv_heads", c->config.n_kv_heads);
     gguf_add_text(w, OWN_KEYS "method", text_of(latent ? "latent" : convert_methods[spec->method]));
     if (!latent)
         gguf_add_text(w, OWN_KEYS "grouping", text_of(spec->cluster ? "cluster" : "adjacent"));

@@ -101,7 +101,7 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
 static inline float *workspace_input(const struct workspace *w, int n_rows, int thread)
 {
     const int first = workspace_shares(n_rows) ? 0 : thread * WORKSPACE_OWN_ROWS;
-    return w->input + (size_t)first * (size_t)w->input_dim;
+    return w->input + (size_t)first * w->input_dim;
 }
 
 /* --- stages ----------------------------------------------------------------------------------- */

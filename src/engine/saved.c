@@ -99,55 +99,27 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* Whether it is such a file, and of such a session. */
-static enum status check_subject(const struct header *h, const struct schedule *s, uint64_t model,
-                                 const char *path, struct err *e)
+/* Whether it is such a file, and of such a session. What bounds the counts keeps all sums within 64
+ * bits: a position's bytes times the context are the cache's, which is there. */
+static enum status check_header(const struct header *h, const struct schedule *s, size_t len,
+                                const char *path, struct err *e)
 {
+    const uint64_t cap = session_cap(s->session);
+    const size_t position = kv_cache_position_bytes(&s->session->f.kv);
     const uint32_t type = pack_type(s->session->shape.storage);
     const struct tensor_type_info *was =
         h->cache_type <= UINT32_MAX ? tensor_type_find((uint32_t)h->cache_type) : NULL;
-    if (memcmp(h->magic, magic, sizeof magic) != 0)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found another file", path);
-    if (h->version != SAVED_VERSION)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: expected a saved text of version %d, found version %" PRIu64, path,
-                       SAVED_VERSION, h->version);
-    if (h->model != model)
-        return err_set(e, STATUS_USAGE,
-                       "%s: saved from another model, or from this one with other weights, heads "
-                       "or types",
-                       path);
     if (h->cache_type != type)
         return err_set(e, STATUS_USAGE,
                        "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
                        tensor_type_find(type)->name, was ? was->name : "an unknown one");
-    if (h->position_bytes != kv_cache_position_bytes(&s->session->f.kv))
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: damaged: it claims %" PRIu64 " bytes for each position, not %zu", path,
-                       h->position_bytes, kv_cache_position_bytes(&s->session->f.kv));
-    return STATUS_OK;
-}
-
-/* The counts keep all sums below within 64 bits: a position's bytes times the context are the
- * cache's, which is there. */
-static enum status check_counts(const struct header *h, const struct schedule *s, size_t len,
-                                const char *path, struct err *e)
-{
-    const uint64_t cap = session_cap(s->session);
-    if (h->n_text < 1 || h->n_text > (uint64_t)CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text ||
-        h->n_recent > CONFIG_MAX_CTX)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: damaged: it claims %" PRIu64 " tokens, %" PRIu64
-                       " of them in the cache, %" PRIu64 " recent",
-                       path, h->n_text, h->n_cached, h->n_recent);
-    if (!(h->stream.increment & 1))
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: damaged: expected random numbers with an odd increment, found %" PRIu64,
-                       path, h->stream.increment);
-    if (h->at_end > 1)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: damaged: expected 0 or 1 for a text that has ended, found %" PRIu64,
-                       path, h->at_end);
+    if (h->position_bytes != position || h->n_text < 1 || h->n_text > CONFIG_MAX_CTX + 1 ||
+        h->n_cached > h->n_text || h->n_recent > CONFIG_MAX_CTX || !(h->stream.increment & 1) ||
+        h->at_end > 1)
+        return err_bad_file(e,
+                            "%s: damaged: it claims %" PRIu64 " tokens, %" PRIu64
+                            " of them in the cache with %" PRIu64 " bytes each, %" PRIu64 " recent",
+                            path, h->n_text, h->n_cached, h->position_bytes, h->n_recent);
     if (h->n_text > cap + 1 || h->n_cached > cap)
         return err_set(e, STATUS_USAGE,
                        "%s: it has %" PRIu64 " tokens, the context only %" PRIu64 ": raise -c",
@@ -155,8 +127,7 @@ static enum status check_counts(const struct header *h, const struct schedule *s
     const uint64_t expected = sizeof *h + 4 * (h->n_text + h->n_recent) +
                               h->n_cached * h->position_bytes + sizeof(uint64_t);
     if (len != expected)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected %" PRIu64 " bytes, found %zu", path,
-                       expected, len);
+        return err_bad_file(e, "%s: expected %" PRIu64 " bytes, found %zu", path, expected, len);
     return STATUS_OK;
 }
 
@@ -177,12 +148,18 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
 {
     struct slot *p = &s->slots[slot];
     struct header h;
-    if (len < sizeof h)
-        return err_set(e, STATUS_BAD_FILE, "%s: expected a saved text, found only %zu bytes", path,
-                       len);
+    if (len < sizeof h || memcmp(bytes, magic, sizeof magic) != 0)
+        return err_bad_file(e, "%s: expected a saved text, found another file", path);
     memcpy(&h, bytes, sizeof h);
-    TRY(check_subject(&h, s, model, path, e));
-    TRY(check_counts(&h, s, len, path, e));
+    if (h.version != SAVED_VERSION)
+        return err_bad_file(e, "%s: expected a saved text of version %d, found version %" PRIu64,
+                            path, SAVED_VERSION, h.version);
+    if (h.model != model)
+        return err_set(e, STATUS_USAGE,
+                       "%s: saved from another model, or from this one with other weights, heads "
+                       "or types",
+                       path);
+    TRY(check_header(&h, s, len, path, e));
 
     const unsigned char *text = (const unsigned char *)bytes + sizeof h;
     const unsigned char *recent = text + 4 * h.n_text, *positions = recent + 4 * h.n_recent;
@@ -194,14 +171,13 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
         hash = fingerprint_of(hash, at, h.position_bytes);
     memcpy(&stored, end, sizeof stored);
     if (hash != stored)
-        return err_set(e, STATUS_BAD_FILE, "%s: damaged: its checksum is not that of its content",
-                       path);
+        return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
     for (uint64_t i = 0; i < h.n_text + h.n_recent; i++) {
         const int32_t token = token_at(text, i);
         if (token < 0 || token >= s->n_vocab)
-            return err_set(e, STATUS_BAD_FILE,
-                           "%s: damaged: token %" PRIu64 ": expected an id from 0 to %d, found %d",
-                           path, i, s->n_vocab - 1, (int)token);
+            return err_bad_file(
+                e, "%s: damaged: token %" PRIu64 ": expected an id from 0 to %d, found %d", path, i,
+                s->n_vocab - 1, (int)token);
     }
 
     session_rewind(s->session, slot, 0);

@@ -1,4 +1,4 @@
-#include "exchange/export.h"
+#include "exchange/exchange.h"
 
 #include <assert.h>
 #include <math.h>
@@ -21,10 +21,9 @@ struct export_tensor {
 /* Holds views that point into each other: it may not be moved. */
 struct exporter {
     const struct gguf *gguf;
-    const char *dir;    /* where files are made */
-    struct config from; /* the checkpoint's */
-    struct config to;   /* the shape of what is written */
-    struct hf_config hf;
+    const char *dir;     /* where files are made */
+    struct config from;  /* the checkpoint's */
+    struct hf_config hf; /* of what is written */
     size_t n;
     struct export_tensor *list;          /* [n] */
     struct safetensors_written *written; /* [n] */
@@ -51,11 +50,6 @@ static enum status refuse(struct err *e, const char *what)
     return err_set(e, STATUS_USAGE, "transformers has no model with %s", what);
 }
 
-static bool has_bias(const struct gguf *g, enum tensor_role role)
-{
-    return gguf_find_tensor(g, arch_tensor_name(role, 0, true).text) != NULL;
-}
-
 /* Only the factors are in a file: what they follow from is found by trying. Those that are tried
  * are made behind them. */
 static bool find_llama3(const struct config *c, float *factors, struct hf_llama3 *out)
@@ -79,8 +73,6 @@ static enum status plan_rope(struct exporter *x, struct err *e)
 {
     const struct gguf_tensor *t =
         gguf_find_tensor(x->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
-    if (x->from.rope.n_dims != x->from.head_dim)
-        return refuse(e, "RMS norms and a part of each head turned");
     if (!t)
         return STATUS_OK;
     float *factors = calloc(2 * t->n_elements + 1, sizeof *factors);
@@ -94,79 +86,62 @@ static enum status plan_rope(struct exporter *x, struct err *e)
                              "not those of Llama 3.1");
 }
 
-static enum status refuse_variant(const struct config *c, const char *family, struct err *e)
+/* What config.json says of the family that was found. */
+static void describe(struct exporter *x, bool expand)
 {
-    char name[16];
-    config_variant_name(c, c->n_kv_heads, name);
-    return err_set(e, STATUS_USAGE,
-                   "transformers has no %s of variant %s; --expand repeats its K/V heads, which "
-                   "makes the same MHA of it",
-                   family, name);
-}
-
-static enum status plan_gpt2(struct exporter *x, bool expand, const char **family, struct err *e)
-{
-    const struct config *c = &x->from;
-    const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
-    const bool mqa = config_all_kv_heads(c) == c->n_layers;
-    const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
-    if (config_q_dim(c) != c->d_model)
-        return refuse(e, "learned positions and heads of this size");
-    if (has_bias(x->gguf, ROLE_OUTPUT))
-        return refuse(e, "learned positions and a bias of the output");
-    if (!expand && !mha && !mqa)
-        return refuse_variant(c, "GPT-2", e);
-    *family = !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode" : "gpt2";
-    x->hf.norm_biases = x->hf.attention_biases = x->hf.ffn_biases = true;
-    return STATUS_OK;
-}
-
-static enum status plan_llama(struct exporter *x, bool expand, const char **family, struct err *e)
-{
-    *family = "llama";
-    TRY(plan_rope(x, e));
-    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++) {
-        if (!has_bias(x->gguf, role))
-            continue;
-        switch (role) {
-        case ROLE_ATTN_NORM:
-        case ROLE_FFN_NORM:
-        case ROLE_OUTPUT_NORM:
-        case ROLE_OUTPUT:
-            return refuse(e, "RMS norms and biases of norms or the output");
-        case ROLE_FFN_GATE:
-        case ROLE_FFN_UP:
-        case ROLE_FFN_DOWN:
-            x->hf.ffn_biases = true;
-            break;
-        default:
-            x->hf.attention_biases = true;
-        }
+    x->hf.tied = layout_output_tied(x->gguf);
+    struct config *to = &x->hf.c;
+    const struct arch *arch = arch_find(text_of(x->hf.family->arch));
+    *to = x->from;
+    config_set_arch(to, arch);
+    to->ffn = x->from.ffn;
+    to->no_biases = to->shared = false;
+    memset(to->layer_kv_heads, 0, sizeof to->layer_kv_heads);
+    if (expand)
+        to->n_kv_heads = to->n_heads;
+    x->hf.multi_query = to->n_kv_heads == 1;
+    x->hf.activation =
+        text_of(to->ffn == arch->ffn ? x->hf.family->activation : hf_activation_name(to->ffn));
+    x->hf.eps = (double)to->norm_eps;
+    x->hf.theta = to->rope.base;
+    x->hf.rope_type = text_of(x->hf.llama3.factor > 0 ? "llama3" : "default");
+    if (to->position == POSITION_ROPE && to->rope.scale != 1) {
+        x->hf.rope_type = text_of("linear");
+        x->hf.llama3.factor = 1 / to->rope.scale;
     }
-    if (!expand && !config_same_kv_heads(&x->from))
-        return refuse_variant(&x->from, "Llama", e);
-    return STATUS_OK;
 }
 
 /* `expand`: K/V heads are repeated until there are as many as heads. */
 static enum status plan(struct exporter *x, bool expand, struct err *e)
 {
     const struct config *c = &x->from;
-    const char *family = NULL;
+    char variant[16];
     TRY(model_check(x->gguf, e));
     TRY(config_read(x->gguf, &x->from, e));
-    if (c->placement != PLACEMENT_BEFORE)
-        return refuse(e, "norms behind the residual here and these positions (post-LN)");
-    if (c->embedding_scale > 0 && c->embedding_scale != 1)
-        return refuse(e, "a scaled embedding here");
-    if (config_is_latent(c))
-        return refuse(e, "a latent cache");
-    if (c->head_dim != config_value_dim(c))
-        return refuse(e, "values of another size than keys");
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
+        if (gguf_find_tensor(x->gguf, arch_tensor_name(role, 0, true).text))
+            x->hf.bias[hf_bias_of(role)] = true;
     const bool is_gpt2 =
         c->norm == NORM_LAYER && c->position == POSITION_LEARNED && c->ffn != FFN_SWIGLU;
     const bool is_llama =
         c->norm == NORM_RMS && c->position == POSITION_ROPE && c->ffn == FFN_SWIGLU;
+    const struct {
+        bool is;
+        const char *what;
+    } lacking[] = {
+        {c->placement != PLACEMENT_BEFORE,
+         "norms behind the residual here and these positions (post-LN)"},
+        {c->embedding_scale > 0 && c->embedding_scale != 1, "a scaled embedding here"},
+        {config_is_latent(c), "a latent cache"},
+        {c->head_dim != config_value_dim(c), "values of another size than keys"},
+        {is_gpt2 && config_q_dim(c) != c->d_model, "learned positions and heads of this size"},
+        {is_llama && x->hf.bias[HF_NORMS], "RMS norms and biases of norms"},
+        {is_llama && c->rope.n_dims != c->head_dim, "RMS norms and a part of each head turned"},
+        {(is_gpt2 || is_llama) && x->hf.bias[HF_NOWHERE], "a bias of the embedding or the output"},
+    };
+    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+        if (lacking[i].is)
+            return refuse(e, lacking[i].what);
     if (!is_gpt2 && !is_llama)
         return err_set(
             e, STATUS_USAGE,
@@ -174,19 +149,23 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
             "Llama RMS norms, rotary positions and SwiGLU; found norm %s, positions %s, "
             "feed-forward %s",
             arch_norm_names[c->norm], arch_position_names[c->position], arch_ffn_names[c->ffn]);
-    if (has_bias(x->gguf, ROLE_TOKEN_EMBD))
-        return refuse(e, "a bias of the embedding");
-    TRY((is_gpt2 ? plan_gpt2 : plan_llama)(x, expand, &family, e));
-    const struct text model_type = text_of(family);
-    x->hf.family = hf_family_find(&model_type);
-    x->hf.tied = layout_output_tied(x->gguf);
-    x->to = x->from;
-    config_set_arch(&x->to, arch_find(text_of(x->hf.family->arch)));
-    x->to.ffn = c->ffn;
-    x->to.no_biases = x->to.shared = false;
-    memset(x->to.layer_kv_heads, 0, sizeof x->to.layer_kv_heads);
-    if (expand)
-        x->to.n_kv_heads = x->to.n_heads;
+    const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
+    const bool mqa = config_all_kv_heads(c) == c->n_layers;
+    const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
+    config_variant_name(c, c->n_kv_heads, variant);
+    if (!expand && (is_gpt2 ? !mha && !mqa : !config_same_kv_heads(c)))
+        return err_set(e, STATUS_USAGE,
+                       "transformers has no %s of variant %s; --expand repeats its K/V heads, "
+                       "which makes the same MHA of it",
+                       is_gpt2 ? "GPT-2" : "Llama", variant);
+    if (is_llama)
+        TRY(plan_rope(x, e));
+    else
+        x->hf.bias[HF_NORMS] = x->hf.bias[HF_ATTENTION] = x->hf.bias[HF_FFN] = true;
+    x->hf.family = hf_family_find(text_of(is_llama                                ? "llama"
+                                          : !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode"
+                                                                                  : "gpt2"));
+    describe(x, expand);
     return STATUS_OK;
 }
 
@@ -208,7 +187,7 @@ static struct view_part part_of(const struct exporter *x, const struct tensor_sp
     const uint64_t cols = spec->is_bias || from->n_dims == 1 ? 1 : from->dims[0];
     return (struct view_part){.data = from->data,
                               .type = from->type->type,
-                              .source_rows = (int)(from->n_elements / cols),
+                              .source_rows = from->n_elements / cols,
                               .first = first,
                               .rows = rows};
 }
@@ -228,13 +207,13 @@ static struct view_part attention_part(const struct exporter *x, const struct te
     struct view_part part = part_of(x, spec, parts[joined ? 0 : which].role, first, rows[which]);
     part.head_rows = c->head_dim;
     part.copies =
-        which == 0 ? 1 : config_kv_heads(&x->to, spec->layer) / config_kv_heads(c, spec->layer);
+        which == 0 ? 1 : config_kv_heads(&x->hf.c, spec->layer) / config_kv_heads(c, spec->layer);
     return part;
 }
 
 static void add_parts(const struct exporter *x, const struct tensor_spec *spec, struct view *v)
 {
-    const struct row_swap swap = hf_row_swap(x->hf.family, &x->to, spec->role);
+    const struct row_swap swap = hf_row_swap(x->hf.family, &x->hf.c, spec->role);
     const bool joined = spec->role == ROLE_ATTN_QKV;
     v->n_parts = 1;
     if (joined && !swap.p) {
@@ -245,7 +224,7 @@ static void add_parts(const struct exporter *x, const struct tensor_spec *spec, 
         v->parts[0] = part_of(x, spec, spec->role, 0, config_qkv_dim(&x->from, spec->layer));
     } else if (spec->role == ROLE_ATTN_Q || spec->role == ROLE_ATTN_K ||
                spec->role == ROLE_ATTN_V) {
-        v->parts[0] = attention_part(x, spec, (int)(spec->role - ROLE_ATTN_Q));
+        v->parts[0] = attention_part(x, spec, spec->role - ROLE_ATTN_Q);
     } else {
         v->parts[0] = part_of(x, spec, spec->role, 0,
                               spec->n_dims == 1 ? (int)spec_elements(spec) : spec->rows);
@@ -260,7 +239,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
     const struct hf_family *f = x->hf.family;
     /* What transformers' model has no tensor for. */
     if (spec->role == ROLE_ROPE_FREQS || (spec->role == ROLE_OUTPUT && x->hf.tied) ||
-        (spec->is_bias && !hf_has_bias(&x->hf, spec->role)))
+        (spec->is_bias && !x->hf.bias[hf_bias_of(spec->role)]))
         return;
     const bool is_vector = spec->n_dims == 1;
     t->name = hf_tensor_name(f, true, spec->role, spec->layer, spec->is_bias);
@@ -276,7 +255,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
         same &= t->view.parts[i].type == type;
     if (same)
         t->view.type = type;
-    const uint64_t rows = (uint64_t)view_rows(&t->view), cols = (uint64_t)t->view.cols;
+    const uint64_t rows = view_rows(&t->view), cols = t->view.cols;
     x->written[x->n++] = (struct safetensors_written){
         .name = t->name.text,
         .n_dims = spec->n_dims,
@@ -288,7 +267,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
 /* Whether a type has room for every number of a view that is made in F32. */
 static enum status fits(struct view *v, uint32_t type, bool *fit, struct err *e)
 {
-    const uint64_t bytes = (uint64_t)view_rows(v) * (uint64_t)v->cols * sizeof(float);
+    const uint64_t bytes = view_rows(v) * (uint64_t)v->cols * sizeof(float);
     *fit = true;
     for (uint64_t at = 0; at < bytes && *fit;) {
         const void *data;
@@ -315,36 +294,36 @@ static enum status settle_types(struct exporter *x, struct err *e)
         if (!x->list[i].is_matrix)
             continue;
         fit = x->type < 0 || x->type == (int)x->list[i].view.type;
-        x->type = (int)x->list[i].view.type;
+        x->type = x->list[i].view.type;
     }
     for (size_t i = 0; i < x->n && fit && x->type != TENSOR_F32; i++)
         if (!x->list[i].is_matrix)
-            TRY(fits(&x->list[i].view, (uint32_t)x->type, &fit, e));
+            TRY(fits(&x->list[i].view, x->type, &fit, e));
     if (!fit)
         x->type = -1;
     for (size_t i = 0; i < x->n && fit; i++)
-        x->list[i].view.type = (uint32_t)x->type;
+        x->list[i].view.type = x->type;
     return STATUS_OK;
 }
 
 static enum status make_tensors(struct exporter *x, struct err *e)
 {
-    const size_t n = (size_t)layout_count(&x->to);
-    int longest = layout_longest_row(&x->to);
-    if (longest < config_qkv_dim(&x->to, 0))
-        longest = config_qkv_dim(&x->to, 0);
+    const size_t n = layout_count(&x->hf.c);
+    int longest = layout_longest_row(&x->hf.c);
+    if (longest < config_qkv_dim(&x->hf.c, 0))
+        longest = config_qkv_dim(&x->hf.c, 0);
     x->list = calloc(n, sizeof *x->list);
     x->written = calloc(n, sizeof *x->written);
-    x->zeros = calloc((size_t)longest, sizeof *x->zeros);
+    x->zeros = calloc(longest, sizeof *x->zeros);
     if (!x->list || !x->written || !x->zeros)
         return err_no_memory(e, "the list of tensors", n * sizeof *x->list);
     for (size_t i = 0; i < n; i++) {
-        const struct tensor_spec spec = layout_at(&x->to, (int64_t)i);
+        const struct tensor_spec spec = layout_at(&x->hf.c, i);
         add_tensor(x, &spec);
     }
     TRY(settle_types(x, e));
     for (size_t i = 0; i < x->n; i++)
-        x->written[i].dtype = safetensors_dtype_of((enum tensor_type)x->list[i].view.type);
+        x->written[i].dtype = safetensors_dtype_of(x->list[i].view.type);
     return STATUS_OK;
 }
 
@@ -353,18 +332,6 @@ static enum status make_tensors(struct exporter *x, struct err *e)
 static const char *dtype_name(const struct exporter *x)
 {
     return x->type == TENSOR_F16 ? "float16" : x->type == TENSOR_BF16 ? "bfloat16" : "float32";
-}
-
-/* The shortest decimal that is read back as this float: "1e-05", not all digits of its double. */
-static void put_float(struct json *j, const char *key, float x)
-{
-    char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)x);
-        if (strtof(text, NULL) == x)
-            break;
-    }
-    json_literal(j, key, text_of(text));
 }
 
 static void put_id(struct json *j, const struct gguf *g, const char *key, const char *ggml_key)
@@ -384,60 +351,17 @@ static void put_ids(struct json *j, const struct gguf *g)
     put_id(j, g, "eos_token_id", "tokenizer.ggml.eos_token_id");
 }
 
-/* Once under the name of transformers 5, once under that of versions before. */
-static void put_rope_type(struct json *j, const struct exporter *x, const char *key, bool with_base)
-{
-    const struct hf_llama3 *l = &x->hf.llama3;
-    const bool linear = x->to.rope.scale != 1, llama3 = l->factor > 0;
-    if (!with_base && !linear && !llama3) {
-        json_null(j, key);
-        return;
-    }
-    json_begin_object(j, key);
-    json_string(j, "rope_type", llama3 ? "llama3" : linear ? "linear" : "default");
-    if (with_base)
-        put_float(j, "rope_theta", (float)x->to.rope.base);
-    if (linear)
-        put_float(j, "factor", (float)(1 / x->to.rope.scale));
-    if (llama3) {
-        put_float(j, "factor", (float)l->factor);
-        put_float(j, "low_freq_factor", (float)l->low);
-        put_float(j, "high_freq_factor", (float)l->high);
-        json_int(j, "original_max_position_embeddings", l->context);
-    }
-    json_end(j);
-}
-
 static void put_config(struct json *j, const void *exporter)
 {
     const struct exporter *x = exporter;
     const struct hf_family *f = x->hf.family;
-    struct config to = x->to;
     json_begin_object(j, NULL);
     json_begin_array(j, "architectures");
     json_string(j, NULL, f->model_class);
     json_end(j);
     json_string(j, "model_type", f->model_type);
     json_string(j, "dtype", dtype_name(x));
-    for (int i = 0; i < HF_SIZES; i++)
-        if (f->keys[i])
-            json_int(j, f->keys[i], *config_int(&to, hf_sizes[i].offset));
-    if (to.position == POSITION_LEARNED)
-        json_int(j, "n_ctx", to.n_ctx); /* llama.cpp's converter reads this one */
-    if (f->joins_by_head)
-        json_bool(j, "multi_query", to.n_kv_heads == 1);
-    json_string(j, f->activation_key,
-                to.ffn == arch_find(text_of(f->arch))->ffn ? f->activation
-                                                           : hf_activation_name(to.ffn));
-    put_float(j, f->eps_key, to.norm_eps);
-    json_bool(j, "tie_word_embeddings", x->hf.tied);
-    if (to.position == POSITION_ROPE) {
-        put_float(j, "rope_theta", (float)to.rope.base);
-        put_rope_type(j, x, "rope_scaling", false);
-        put_rope_type(j, x, "rope_parameters", true);
-        json_bool(j, "attention_bias", x->hf.attention_biases);
-        json_bool(j, "mlp_bias", x->hf.ffn_biases);
-    }
+    hf_config_put(j, &x->hf);
     put_ids(j, x->gguf);
     json_bool(j, "use_cache", true);
     json_end(j);
@@ -502,7 +426,7 @@ static enum status write_folder(struct exporter *x, const struct export_options 
     char *at = strstr(e->text, x->dir);
     if (at) {
         const struct err whole = *e;
-        snprintf(at, sizeof e->text - (size_t)(at - e->text), "%.200s%s", dir,
+        snprintf(at, sizeof e->text - (at - e->text), "%.200s%s", dir,
                  whole.text + (at - e->text) + strlen(x->dir));
     }
     folder_writer_abandon(folder);
@@ -520,7 +444,7 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
     if (s == STATUS_OK) {
         *out = (struct export_result){
             .model_class = x.hf.family->model_class, .dtype = dtype_name(&x), .n_tensors = x.n};
-        config_variant_name(&x.to, x.to.n_kv_heads, out->variant);
+        config_variant_name(&x.hf.c, x.hf.c.n_kv_heads, out->variant);
         for (size_t i = 0; i < x.n; i++) {
             const struct safetensors_written *w = &x.written[i];
             uint64_t bytes = 0;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "exchange/export.h"
+#include "exchange/exchange.h"
 #include "exchange/private.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"
@@ -24,7 +24,7 @@ struct exported {
     const struct gguf *gguf;
     const struct vocabulary_notes *notes;
     struct tokenizer *tokenizer;
-    struct vocab vocab; /* the tokens as bytes */
+    const struct vocab *vocab; /* the tokens as bytes */
     /*
      * The tokens as other formats name them: in UTF-8, each name once. A GGUF file may have a name
      * twice, where no text becomes the second one, and empty names of unused tokens: those are
@@ -34,8 +34,6 @@ struct exported {
     bool *replaced; /* [vocab.n] merging knows it by another name, or never makes it */
     int n;          /* of vocab's tokens, without padding at the end; 0: nothing is exported */
     const struct pretokenizer *pre; /* NULL: SentencePiece's */
-    struct bpe bpe;                 /* of pre */
-    struct spm spm;                 /* else */
     struct merge *merges;           /* [n_merges] as they are tried */
     size_t n_merges;
 };
@@ -56,13 +54,13 @@ static enum status read_names(struct exported *x, struct err *e)
     struct gguf_cursor cursor = {0};
     struct text name;
     for (int id = 0;
-         id < x->vocab.n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name); id++) {
-        const enum token_type type = x->vocab.type[id];
+         id < x->vocab->n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name); id++) {
+        const enum token_type type = x->vocab->type[id];
         const int byte = x->pre && type == TOKEN_BYTE ? vocab_hex_byte(name, type) : -1;
         char letter[2];
         uint32_t code = 0;
         if (byte >= 0)
-            name = (struct text){letter, byte_alphabet_write((unsigned char)byte, letter)};
+            name = (struct text){letter, byte_alphabet_write(byte, letter)};
         for (struct text rest = name; rest.len > 0 && code != UNICODE_INVALID;)
             (void)utf8_next(&rest, &code);
         if (code == UNICODE_INVALID)
@@ -79,7 +77,7 @@ static enum status read_names(struct exported *x, struct err *e)
 /* Of the tokens of one name all but one are replaced. */
 static enum status find_twins(struct exported *x, struct err *e)
 {
-    const struct vocab *v = &x->vocab;
+    const struct vocab *v = x->vocab;
     const struct vocab_name *names = x->v.names;
     int twice = 0, lowest = v->n; /* of those that are in use */
     for (int first = 0, end = 0; first < x->v.n_names; first = end) {
@@ -113,18 +111,18 @@ static enum status find_twins(struct exported *x, struct err *e)
 /* Time O(n log n). */
 static enum status make_names(struct exported *x, struct err *e)
 {
-    TRY(vocabulary_start(&x->v, x->vocab.n, x->notes, e));
-    x->replaced = vocabulary_take(&x->v, (uint64_t)x->vocab.n, sizeof *x->replaced, e);
+    TRY(vocabulary_start(&x->v, x->vocab->n, x->notes, e));
+    x->replaced = vocabulary_take(&x->v, x->vocab->n, sizeof *x->replaced, e);
     if (!x->replaced)
         return STATUS_NO_MEMORY;
     TRY(read_names(x, e));
     TRY(find_twins(x, e));
     x->n = 1;
-    for (int id = 0; id < x->vocab.n; id++) {
+    for (int id = 0; id < x->vocab->n; id++) {
         char text[16];
         const int len = snprintf(text, sizeof text, "[PAD%d]", id);
-        const struct text padding = {text, (size_t)len};
-        const bool is_unused = x->vocab.type[id] == TOKEN_UNUSED;
+        const struct text padding = {text, len};
+        const bool is_unused = x->vocab->type[id] == TOKEN_UNUSED;
         const bool is_padding = text_equal(x->v.tokens[id], padding);
         if (is_unused && (x->v.tokens[id].len == 0 || (x->pre && x->pre->whole_pieces)))
             x->replaced[id] = !is_padding;
@@ -148,7 +146,7 @@ static enum status make_names(struct exported *x, struct err *e)
 /* Whether a token is looked for in texts before anything else. */
 static bool is_added(const struct exported *x, int id)
 {
-    const enum token_type type = x->vocab.type[id];
+    const enum token_type type = x->vocab->type[id];
     return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED || type == TOKEN_UNKNOWN;
 }
 
@@ -177,7 +175,7 @@ static int compare_merges(const void *left, const void *right)
 
 static bool is_token(const struct exported *x, int32_t symbol)
 {
-    return symbol < x->vocab.n && !x->replaced[symbol];
+    return symbol < x->vocab->n && !x->replaced[symbol];
 }
 
 /* Byte-level texts have no special token within what is merged; their names are no bytes. */
@@ -186,9 +184,8 @@ static bool is_merged(const struct exported *x, int32_t symbol)
     return is_token(x, symbol) && !(x->pre && is_added(x, symbol));
 }
 
-static enum status read_merges(struct exported *x, struct err *e)
+static enum status read_merges(struct exported *x, const struct merging *m, struct err *e)
 {
-    const struct merging *m = x->pre ? &x->bpe.merging : &x->spm.merging;
     const size_t most = m->first[m->n_symbols];
     const struct symbol_pair *lost = NULL;
     x->merges = calloc(most + 1, sizeof *x->merges);
@@ -230,58 +227,38 @@ static int read_id(const struct exported *x, const char *key)
     bool found;
     if (gguf_get_u64(x->gguf, key, 0, UINT32_MAX, &id, &found, NULL) != STATUS_OK)
         return -1;
-    return id < (uint64_t)x->vocab.n ? (int)id : -1;
-}
-
-/* Tokens, as texts are cut and merged to them. */
-static enum status read_tokens(struct exported *x, struct text model, bool *adds_space,
-                               struct err *e)
-{
-    struct text pre = text_of("default");
-    bool found;
-    if (text_is(model, "gpt2")) {
-        TRY(gguf_get_text(x->gguf, "tokenizer.ggml.pre", &pre, &found, e));
-        x->pre = pretokenizer_find(pre);
-        TRY(vocab_init(&x->vocab, VOCAB_BYTES, x->gguf, e));
-        TRY(bpe_init(&x->bpe, &x->vocab, x->gguf, e));
-        if (x->bpe.lacks_bytes)
-            vocabulary_note(x->notes, "the vocabulary has not a token for every byte: where a text "
-                                      "has one that is missing transformers drops it");
-    } else {
-        TRY(gguf_get_bool(x->gguf, "tokenizer.ggml.add_space_prefix", adds_space, &found, e));
-        TRY(vocab_init(&x->vocab, VOCAB_SPACES, x->gguf, e));
-        TRY(spm_init(&x->spm, &x->vocab, x->gguf, e));
-    }
-    return STATUS_OK;
+    return id < (uint64_t)x->vocab->n ? (int)id : -1;
 }
 
 static enum status read_vocabulary(struct exported *x, struct err *e)
 {
-    struct text model = {"", 0};
     struct err why;
     if (!gguf_find(x->gguf, "tokenizer.ggml.model")) {
         vocabulary_note(x->notes, "the checkpoint has no vocabulary: none is exported");
         return STATUS_OK;
     }
     TRY(tokenizer_create(x->gguf, &x->tokenizer, e));
-    TRY(gguf_get_text(x->gguf, "tokenizer.ggml.model", &model, NULL, e));
     if (tokenizer_reads_text(x->tokenizer, &why) != STATUS_OK) {
         vocabulary_note(x->notes, "the vocabulary is not exported: %s", why.text);
         return STATUS_OK;
     }
-    bool adds_space = !text_is(model, "gpt2");
-    TRY(read_tokens(x, model, &adds_space, e));
+    const struct tokenizer_parts parts = tokenizer_parts(x->tokenizer);
+    x->vocab = parts.vocab;
+    x->pre = parts.pre;
+    if (parts.lacks_bytes)
+        vocabulary_note(x->notes, "the vocabulary has not a token for every byte: where a text has "
+                                  "one that is missing transformers drops it");
     TRY(make_names(x, e));
     struct vocab_keys *k = &x->v.keys;
-    k->add_space_prefix = adds_space;
+    k->add_space_prefix = parts.adds_space;
     k->bos = tokenizer_bos(x->tokenizer);
     k->eos = tokenizer_eos(x->tokenizer);
     k->unk = read_id(x, "tokenizer.ggml.unknown_token_id");
     k->pad = read_id(x, "tokenizer.ggml.padding_token_id");
     const struct gguf_value *scores = gguf_find(x->gguf, "tokenizer.ggml.scores");
-    for (int id = 0; id < x->vocab.n && scores && !x->pre; id++)
-        x->v.scores[id] = (float)gguf_float_at(scores, (uint64_t)id);
-    return read_merges(x, e);
+    for (int id = 0; id < x->vocab->n && scores && !x->pre; id++)
+        x->v.scores[id] = (float)gguf_float_at(scores, id);
+    return read_merges(x, parts.merging, e);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
@@ -304,14 +281,14 @@ static void put(struct json *j, const char *at, const struct text *holes)
             json_literal(j, NULL, *holes++);
         } else if (*at == '\'') {
             end = strchr(at + 1, '\'') + 1;
-            const struct text string = {at + 1, (size_t)(end - at - 2)};
+            const struct text string = {at + 1, (end - at - 2)};
             if (*end == ':')
                 json_key(j, string);
             else
                 json_text(j, NULL, string);
         } else if (!strchr(" ,:", *at)) {
             end = at + strcspn(at, ",]}");
-            json_literal(j, NULL, (struct text){at, (size_t)(end - at)});
+            json_literal(j, NULL, (struct text){at, (end - at)});
         }
     }
 }
@@ -338,7 +315,7 @@ static void put_steps(struct json *j, const struct exported *x)
             "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Split', 'pattern': "
             "{'Regex': $}, 'behavior': 'Isolated', 'invert': false}, " BYTE_LEVEL("false") "]}",
             (const struct text[]){text_of(c->regex)});
-    else if (c->digits)
+    else if (c->flags & CUT_DIGITS)
         put(j,
             "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Digits', "
             "'individual_digits': true}, " BYTE_LEVEL("true") "]}",
@@ -432,7 +409,7 @@ static void put_tokenizer_json(struct json *j, const void *exported)
             "'content': $, 'single_word': false, 'lstrip': false, 'rstrip': false, "
             "'normalized': false",
             &x->v.tokens[id]);
-        json_bool(j, "special", x->vocab.type[id] != TOKEN_USER_DEFINED);
+        json_bool(j, "special", x->vocab->type[id] != TOKEN_USER_DEFINED);
         json_end(j);
     }
     json_end(j);
@@ -486,20 +463,41 @@ static void put_tokenizer_config(struct json *j, const void *exported)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static enum status remove_file(const char *path, struct err *e)
+/* A line a merge, as GPT-2 has them. */
+static void put_merges(struct json *j, const void *exported)
 {
-    if (unlink(path) == 0 || errno == ENOENT)
-        return STATUS_OK;
-    return err_set(e, STATUS_FAILED, "%.200s: cannot remove it: %s", path, strerror(errno));
+    const struct exported *x = exported;
+    output_puts(j->out, "#version: 0.2");
+    for (size_t i = 0; i < x->n_merges; i++) {
+        const struct symbol_pair *p = &x->merges[i].pair;
+        const struct text left = x->v.tokens[p->left], right = x->v.tokens[p->right];
+        output_puts(j->out, "\n");
+        output_put(j->out, left);
+        output_puts(j->out, " ");
+        output_put(j->out, right);
+    }
 }
 
-/* Removed where the library would not take it. */
+/* What transformers looks for: other ones than are written must not stay. */
+enum { BYTES = 1, SPACES = 2 }; /* the kinds of vocabularies that have a file */
+static const struct vocab_file {
+    const char *name;
+    unsigned kinds;
+    void (*put)(struct json *j, const void *exported);
+} vocab_files[] = {
+    {"tokenizer.json", BYTES | SPACES, put_tokenizer_json},
+    {"tokenizer_config.json", BYTES | SPACES, put_tokenizer_config},
+    {"vocab.json", BYTES, put_vocab_json},
+    {"merges.txt", BYTES, put_merges},
+    {"tokenizer.model", SPACES, NULL},
+    {"special_tokens_map.json", 0, NULL},
+    {"added_tokens.json", 0, NULL},
+};
+
 static enum status write_sentencepiece(const struct exported *x, const char *path, struct err *e)
 {
     struct bytes model = {NULL, 0, 0};
     struct file_writer *w;
-    if (!vocab_fits_sentencepiece(&x->v))
-        return remove_file(path, e);
     enum status s = vocab_sentencepiece_write(&x->v, &model)
                         ? file_writer_open(&w, path, e)
                         : err_no_memory(e, "tokenizer.model", 2 * model.cap);
@@ -511,51 +509,21 @@ static enum status write_sentencepiece(const struct exported *x, const char *pat
     return s;
 }
 
-static enum status write_merges(const struct exported *x, const char *path, struct err *e)
-{
-    static const char version[] = "#version: 0.2\n";
-    struct file_writer *w;
-    TRY(file_writer_open(&w, path, e));
-    file_writer_put(w, version, sizeof version - 1);
-    for (size_t i = 0; i < x->n_merges; i++) {
-        const struct text left = x->v.tokens[x->merges[i].pair.left];
-        const struct text right = x->v.tokens[x->merges[i].pair.right];
-        file_writer_put(w, left.data, left.len);
-        file_writer_put(w, " ", 1);
-        file_writer_put(w, right.data, right.len);
-        file_writer_put(w, "\n", 1);
-    }
-    return file_writer_commit(w, e);
-}
-
-/* The kinds of vocabularies that have a file. */
-enum { BYTES = 1, SPACES = 2 };
-
-/* What transformers looks for: other ones than are written must not stay. */
-static const struct vocab_file {
-    const char *name;
-    unsigned kinds;
-    void (*put)(struct json *j, const void *exported);
-    enum status (*write)(const struct exported *x, const char *path, struct err *e);
-} vocab_files[] = {
-    {"tokenizer.json", BYTES | SPACES, put_tokenizer_json, NULL},
-    {"tokenizer_config.json", BYTES | SPACES, put_tokenizer_config, NULL},
-    {"vocab.json", BYTES, put_vocab_json, NULL},
-    {"merges.txt", BYTES, NULL, write_merges},
-    {"tokenizer.model", SPACES, NULL, write_sentencepiece},
-    {"special_tokens_map.json", 0, NULL, NULL},
-    {"added_tokens.json", 0, NULL, NULL},
-};
-
+/* Removed if it is of another kind, or if the sentencepiece library would not take it. */
 static enum status write_file(const struct exported *x, const char *dir, const struct vocab_file *f,
                               struct err *e)
 {
     const unsigned kind = x->n == 0 ? 0 : x->pre ? BYTES : SPACES;
+    const bool wanted = f->kinds & kind;
+    enum status s = STATUS_OK;
     char *path;
-    if (f->kinds & kind && f->put)
+    if (wanted && f->put)
         return export_json(dir, f->name, f->put, x, e);
     TRY(file_in_folder(dir, f->name, &path, e));
-    const enum status s = f->kinds & kind ? f->write(x, path, e) : remove_file(path, e);
+    if (wanted && vocab_fits_sentencepiece(&x->v))
+        s = write_sentencepiece(x, path, e);
+    else if (unlink(path) != 0 && errno != ENOENT)
+        s = err_set(e, STATUS_FAILED, "%.200s: cannot remove it: %s", path, strerror(errno));
     free(path);
     return s;
 }
@@ -568,9 +536,6 @@ enum status export_vocab(const struct gguf *g, const char *dir,
     for (size_t i = 0; i < sizeof vocab_files / sizeof *vocab_files && s == STATUS_OK; i++)
         s = write_file(&x, dir, &vocab_files[i], e);
     tokenizer_free(x.tokenizer);
-    vocab_free(&x.vocab);
-    bpe_free(&x.bpe);
-    spm_free(&x.spm);
     vocabulary_free(&x.v);
     free(x.merges);
     return s;

@@ -2,40 +2,13 @@
  * The models of Hugging Face's transformers: their tensors' names and their config.json.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/angles.h"
 #include "exchange/private.h"
 
 /* --- families -------------------------------------------------------------------------------- */
-
-const struct hf_size_info hf_sizes[HF_SIZES] = {
-    [HF_D_MODEL] = {offsetof(struct config, d_model), CONFIG_MAX_WIDTH},
-    [HF_LAYERS] = {offsetof(struct config, n_layers), CONFIG_MAX_LAYERS},
-    [HF_HEADS] = {offsetof(struct config, n_heads), CONFIG_MAX_WIDTH},
-    [HF_KV_HEADS] = {offsetof(struct config, n_kv_heads), CONFIG_MAX_WIDTH},
-    [HF_HEAD_DIM] = {offsetof(struct config, head_dim), CONFIG_MAX_WIDTH},
-    [HF_CTX] = {offsetof(struct config, n_ctx), CONFIG_MAX_CTX},
-    [HF_FF] = {offsetof(struct config, d_ff), CONFIG_MAX_FF},
-    [HF_VOCAB] = {offsetof(struct config, n_vocab), CONFIG_MAX_VOCAB},
-};
-
-static const char *const gpt2_keys[HF_SIZES] = {
-    [HF_D_MODEL] = "n_embd",  [HF_LAYERS] = "n_layer", [HF_HEADS] = "n_head",
-    [HF_CTX] = "n_positions", [HF_FF] = "n_inner",     [HF_VOCAB] = "vocab_size",
-};
-
-static const char *const nanogpt_keys[HF_SIZES] = {
-    [HF_D_MODEL] = "n_embd", [HF_LAYERS] = "n_layer",   [HF_HEADS] = "n_head",
-    [HF_CTX] = "block_size", [HF_VOCAB] = "vocab_size",
-};
-
-static const char *const llama_keys[HF_SIZES] = {
-    [HF_D_MODEL] = "hidden_size",       [HF_LAYERS] = "num_hidden_layers",
-    [HF_HEADS] = "num_attention_heads", [HF_KV_HEADS] = "num_key_value_heads",
-    [HF_HEAD_DIM] = "head_dim",         [HF_CTX] = "max_position_embeddings",
-    [HF_FF] = "intermediate_size",      [HF_VOCAB] = "vocab_size",
-};
 
 static const char *const gpt2_stems[TENSOR_ROLES] = {
     [ROLE_TOKEN_EMBD] = "wte",          [ROLE_POSITION_EMBD] = "wpe",
@@ -60,41 +33,36 @@ static const char *const llama_stems[TENSOR_ROLES] = {
     [ROLE_OUTPUT] = "lm_head",
 };
 
-#define GPT2_TENSORS .prefix = "transformer.", .block = "h.", .stems = gpt2_stems, .tied = true
-#define GPT2_KEYS                                                                                  \
-    .keys = gpt2_keys, .eps_key = "layer_norm_epsilon", .activation_key = "activation_function",   \
-    .biases = true
+#define GPT2                                                                                       \
+    .prefix = "transformer.", .block = "h.", .stems = gpt2_stems, .tied = true, .biases = true
 #define LLAMA                                                                                      \
     .arch = "llama", .prefix = "model.", .block = "layers.", .stems = llama_stems,                 \
-    .keys = llama_keys, .eps_key = "rms_norm_eps", .activation_key = "hidden_act",                 \
-    .activation = "silu", .rotates_halves = true
+    .activation = "silu", .is_llama = true
 
 static const struct hf_family families[] = {
     {.model_type = "gpt2",
      .model_class = "GPT2LMHeadModel",
      .arch = "gpt2",
-     GPT2_TENSORS,
-     GPT2_KEYS,
+     GPT2,
      .activation = "gelu_new",
      .conv1d = true},
     {.model_type = "gpt_bigcode",
      .model_class = "GPTBigCodeForCausalLM",
      .arch = "starcoder",
-     GPT2_TENSORS,
-     GPT2_KEYS,
+     GPT2,
      .activation = "gelu_pytorch_tanh",
      .joins_by_head = true},
     {.model_type = "llama", .model_class = "LlamaForCausalLM", LLAMA},
     {.model_type = "mistral", .model_class = "MistralForCausalLM", LLAMA},
     /* nanoGPT's own config, as a dictionary: its GELU is the exact one. */
-    {.arch = "decode", GPT2_TENSORS, .keys = nanogpt_keys, .activation = "gelu"},
+    {.arch = "decode", GPT2, .activation = "gelu"},
 };
 
-const struct hf_family *hf_family_find(const struct text *model_type)
+const struct hf_family *hf_family_find(struct text model_type)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const char *name = families[i].model_type;
-        if (name && model_type ? text_is(*model_type, name) : !name && !model_type)
+        if (name && model_type.data ? text_is(model_type, name) : !name && !model_type.data)
             return &families[i];
     }
     return NULL;
@@ -140,58 +108,180 @@ struct hf_tensor_name hf_tensor_name(const struct hf_family *f, bool prefixed,
 struct row_swap hf_row_swap(const struct hf_family *f, const struct config *c,
                             enum tensor_role role)
 {
-    if (f->rotates_halves && (role == ROLE_ATTN_Q || role == ROLE_ATTN_K))
+    if (f->is_llama && (role == ROLE_ATTN_Q || role == ROLE_ATTN_K))
         return (struct row_swap){2, c->head_dim / 2, 1};
     if (f->joins_by_head && role == ROLE_ATTN_QKV && c->n_kv_heads == c->n_heads)
         return (struct row_swap){c->n_heads, 3, c->head_dim};
     return (struct row_swap){0, 0, 0};
 }
 
-bool hf_has_bias(const struct hf_config *h, enum tensor_role role)
+enum hf_bias hf_bias_of(enum tensor_role role)
 {
     switch (role) {
     case ROLE_TOKEN_EMBD:
     case ROLE_OUTPUT:
-        return false;
+        return HF_NOWHERE;
     case ROLE_ATTN_NORM:
     case ROLE_FFN_NORM:
     case ROLE_OUTPUT_NORM:
-        return h->norm_biases;
+        return HF_NORMS;
     case ROLE_FFN_GATE:
     case ROLE_FFN_UP:
     case ROLE_FFN_DOWN:
-        return h->ffn_biases;
+        return HF_FFN;
     default:
-        return h->attention_biases;
+        return HF_ATTENTION;
     }
 }
 
 /* --- config.json ----------------------------------------------------------------------------- */
 
-/* An optional number; *out stays where there is none, or no key. */
-static enum status read_double(const struct json_node *object, const char *key, double above,
-                               double below, double *out, struct err *e)
+enum row_kind { ROW_INT, ROW_REAL, ROW_BOOL, ROW_NAME, ROW_ROPE };
+enum { IN = 1, OUT = 2, BOTH = IN | OUT, REQUIRED = BOTH | 4, JOINED = BOTH | 8 };
+
+/* A member of config.json, or of what it says of rotary positions, in the order in which they are
+ * written, and where in struct hf_config it goes: what is null or not there leaves that as it was.
+ */
+static const struct config_row {
+    const char *gpt2, *llama; /* the keys; NULL: none */
+    enum row_kind kind;
+    size_t offset;
+    double min, max; /* of ints; reals are between */
+    unsigned how;    /* JOINED: written of a family that joins by head */
+} config_rows[] =
+    {
+#define AT(member) offsetof(struct hf_config, member)
+        {"n_embd", "hidden_size", ROW_INT, AT(c.d_model), 1, CONFIG_MAX_WIDTH, REQUIRED},
+        {"n_layer", "num_hidden_layers", ROW_INT, AT(c.n_layers), 1, CONFIG_MAX_LAYERS, REQUIRED},
+        {"n_head", "num_attention_heads", ROW_INT, AT(c.n_heads), 1, CONFIG_MAX_WIDTH, REQUIRED},
+        {NULL, "num_key_value_heads", ROW_INT, AT(c.n_kv_heads), 1, CONFIG_MAX_WIDTH, BOTH},
+        {NULL, "head_dim", ROW_INT, AT(c.head_dim), 1, CONFIG_MAX_WIDTH, BOTH},
+        {"block_size", NULL, ROW_INT, AT(c.n_ctx), 1, CONFIG_MAX_CTX, IN},
+        {"n_positions", "max_position_embeddings", ROW_INT, AT(c.n_ctx), 1, CONFIG_MAX_CTX,
+         REQUIRED},
+        {"n_inner", NULL, ROW_INT, AT(c.d_ff), 1, CONFIG_MAX_FF, BOTH},
+        {NULL, "intermediate_size", ROW_INT, AT(c.d_ff), 1, CONFIG_MAX_FF, REQUIRED},
+        {"vocab_size", "vocab_size", ROW_INT, AT(c.n_vocab), 1, CONFIG_MAX_VOCAB, REQUIRED},
+        {"n_ctx", NULL, ROW_INT, AT(c.n_ctx), 0, 0, OUT}, /* llama.cpp's converter reads this one */
+        {"multi_query", NULL, ROW_BOOL, AT(multi_query), 0, 0, JOINED},
+        {"activation_function", "hidden_act", ROW_NAME, AT(activation), 0, 0, BOTH},
+        {"layer_norm_epsilon", "rms_norm_eps", ROW_REAL, AT(eps), 0, 1, BOTH},
+        {"tie_word_embeddings", "tie_word_embeddings", ROW_BOOL, AT(tied), 0, 0, BOTH},
+        {NULL, "rope_theta", ROW_REAL, AT(theta), 1, 1e30, BOTH},
+        {NULL, "partial_rotary_factor", ROW_REAL, AT(share), 0, 2, IN},
+        {NULL, "rope_scaling", ROW_ROPE, 0, 0, 0, BOTH},    /* before transformers 5 */
+        {NULL, "rope_parameters", ROW_ROPE, 0, 0, 0, BOTH}, /* from then on */
+        {"bias", NULL, ROW_BOOL, AT(biases), 0, 0, IN},
+        {NULL, "attention_bias", ROW_BOOL, AT(bias[HF_ATTENTION]), 0, 0, BOTH},
+        {NULL, "mlp_bias", ROW_BOOL, AT(bias[HF_FFN]), 0, 0, BOTH},
+        {"sliding_window", "sliding_window", ROW_INT, AT(window), 1, INT32_MAX, IN},
+},
+  rope_rows[] = {
+      {NULL, "type", ROW_NAME, AT(rope_type), 0, 0, IN}, /* before 2024 */
+      {NULL, "rope_type", ROW_NAME, AT(rope_type), 0, 0, BOTH},
+      {NULL, "rope_theta", ROW_REAL, AT(theta), 1, 1e30, BOTH},
+      {NULL, "partial_rotary_factor", ROW_REAL, AT(share), 0, 2, IN},
+      {NULL, "factor", ROW_REAL, AT(llama3.factor), CONFIG_LEAST_ROPE_FACTOR, 1e9, BOTH},
+      {NULL, "low_freq_factor", ROW_REAL, AT(llama3.low), 0, 1e9, BOTH},
+      {NULL, "high_freq_factor", ROW_REAL, AT(llama3.high), 0, 1e9, BOTH},
+      {NULL, "original_max_position_embeddings", ROW_INT, AT(llama3.context), 1, CONFIG_MAX_CTX,
+       BOTH},
+};
+#define END_OF(rows) ((rows) + sizeof(rows) / sizeof *(rows))
+
+static enum status read_rows(const struct json_node *object, const struct config_row *r,
+                             const struct config_row *end, struct hf_config *h, struct err *e)
 {
-    const struct json_node *v = key ? json_present(object, key) : NULL;
-    if (!v)
-        return STATUS_OK;
-    TRY(json_node_double(v, out, e));
-    if (!(*out > above && *out < below))
-        return bad_file(e, "\"%s\": expected a number between %g and %g, found %g", key, above,
-                        below, *out);
+    for (; r < end; r++) {
+        const char *key = h->family->is_llama ? r->llama : r->gpt2;
+        const struct json_node *v = key && r->how & IN ? json_present(object, key) : NULL;
+        void *at = (char *)h + r->offset;
+        int64_t whole;
+        if (key && !v && r->how == REQUIRED && *(int *)at == 0)
+            return bad_file(e, "\"%s\": missing", key);
+        if (!v)
+            continue;
+        switch (r->kind) {
+        case ROW_INT:
+            TRY(json_node_i64(v, 1, (int64_t)r->max, &whole, e));
+            *(int *)at = (int)whole;
+            break;
+        case ROW_REAL:
+            TRY(json_node_double(v, at, e));
+            if (!(*(double *)at > r->min && *(double *)at < r->max))
+                return bad_file(e, "\"%s\": expected a number between %g and %g, found %g", key,
+                                r->min, r->max, *(double *)at);
+            break;
+        case ROW_BOOL:
+            TRY(json_node_bool(v, at, e));
+            break;
+        case ROW_NAME:
+            TRY(json_node_text(v, at, e));
+            break;
+        case ROW_ROPE: /* the last that is there counts */
+            h->llama3 = (struct hf_llama3){0};
+            h->rope_type = text_of("default");
+            TRY(json_expect(v, JSON_OBJECT, e));
+            TRY(read_rows(v, rope_rows, END_OF(rope_rows), h, e));
+        }
+    }
     return STATUS_OK;
 }
 
-/* An optional number from 1 on; 0 where there is none, or no key. */
-static enum status read_int(const struct json_node *object, const char *key, int max, int *out,
-                            struct err *e)
+/* The shortest decimal that is read back as this float: "1e-05", not all digits of its double. */
+static void put_float(struct json *j, const char *key, float x)
 {
-    const struct json_node *v = key ? json_present(object, key) : NULL;
-    int64_t value = 0;
-    if (v)
-        TRY(json_node_i64(v, 1, max, &value, e));
-    *out = (int)value;
-    return STATUS_OK;
+    char text[32];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)x);
+        if (strtof(text, NULL) == x)
+            break;
+    }
+    json_literal(j, key, text_of(text));
+}
+
+/* Numbers that are 0 are not said. */
+static void put_rows(struct json *j, const struct config_row *r, const struct config_row *end,
+                     const struct hf_config *h)
+{
+    for (; r < end; r++) {
+        const char *key = h->family->is_llama ? r->llama : r->gpt2;
+        const void *at = (const char *)h + r->offset;
+        struct hf_config rope = *h;
+        if (!key || !(r->how & OUT) || (r->how == JOINED && !h->family->joins_by_head))
+            continue;
+        switch (r->kind) {
+        case ROW_INT:
+            if (*(const int *)at)
+                json_int(j, key, *(const int *)at);
+            break;
+        case ROW_REAL:
+            if (*(const double *)at != 0)
+                put_float(j, key, (float)*(const double *)at);
+            break;
+        case ROW_BOOL:
+            json_bool(j, key, *(const bool *)at);
+            break;
+        case ROW_NAME:
+            json_text(j, key, *(const struct text *)at);
+            break;
+        case ROW_ROPE:
+            if (strcmp(key, "rope_scaling") == 0)
+                rope.theta = 0;
+            if (rope.theta == 0 && text_is(h->rope_type, "default")) {
+                json_null(j, key);
+                break;
+            }
+            json_begin_object(j, key);
+            put_rows(j, rope_rows, END_OF(rope_rows), &rope);
+            json_end(j);
+        }
+    }
+}
+
+void hf_config_put(struct json *j, const struct hf_config *h)
+{
+    put_rows(j, config_rows, END_OF(config_rows), h);
 }
 
 static enum status find_family(const struct json_node *object, const struct hf_family **out,
@@ -199,11 +289,11 @@ static enum status find_family(const struct json_node *object, const struct hf_f
 {
     const struct json_node *v = json_present(object, "model_type");
     if (!v && json_present(object, "block_size")) {
-        *out = hf_family_find(NULL);
+        *out = hf_family_find((struct text){NULL, 0});
         return STATUS_OK;
     }
     TRY(json_require(object, "model_type", JSON_STRING, &v, e));
-    *out = hf_family_find(&v->text);
+    *out = hf_family_find(v->text);
     if (*out)
         return STATUS_OK;
     return bad_file(e,
@@ -212,133 +302,58 @@ static enum status find_family(const struct json_node *object, const struct hf_f
                     SHOWN(v->text));
 }
 
-static enum status read_sizes(const struct json_node *object, const struct hf_family *f,
-                              struct config *c, struct err *e)
+static enum status settle_kinds(struct hf_config *h, struct err *e)
 {
-    for (int i = 0; i < HF_SIZES; i++) {
-        int *size = config_int(c, hf_sizes[i].offset);
-        /* What has a default: GPT-2's d_ff is 4 d_model. */
-        const bool may_lack = i == HF_KV_HEADS || i == HF_HEAD_DIM || (i == HF_FF && f->tied);
-        TRY(read_int(object, f->keys[i], hf_sizes[i].max, size, e));
-        if (!*size && !may_lack)
-            return bad_file(e, "\"%s\": missing", f->keys[i]);
-    }
-    if (!c->d_ff && c->d_model > CONFIG_MAX_FF / 4)
-        return bad_file(e, "\"%s\": expected at most %d, found %d", f->keys[HF_D_MODEL],
-                        CONFIG_MAX_FF / 4, c->d_model);
-    if (!c->d_ff)
-        c->d_ff = 4 * c->d_model;
-    if (f->joins_by_head) { /* GPT-BigCode has one K/V head, or as many as heads */
-        bool multi_query = true;
-        TRY(json_optional_bool(object, "multi_query", &multi_query, e));
-        c->n_kv_heads = multi_query ? 1 : c->n_heads;
-    }
-    return STATUS_OK;
-}
-
-static enum status read_kinds(const struct json_node *object, const struct hf_family *f,
-                              struct config *c, struct err *e)
-{
-    struct text name = text_of(f->activation);
-    const struct arch *arch = arch_find(text_of(f->arch));
+    const struct arch *arch = arch_find(text_of(h->family->arch));
     const bool gated = arch->ffn == FFN_SWIGLU;
     const struct activation *found = NULL;
-    if (f->activation_key)
-        TRY(json_optional_text(object, f->activation_key, &name, e));
     for (size_t i = 0; i < N_ACTIVATIONS; i++)
-        if (text_is(name, activations[i].name) && (activations[i].kind == FFN_SWIGLU) == gated)
+        if (text_is(h->activation, activations[i].name) &&
+            (activations[i].kind == FFN_SWIGLU) == gated)
             found = &activations[i];
     if (!found)
-        return bad_file(e, "\"%s\": expected %s, which run here; found \"%.*s\"", f->activation_key,
+        return bad_file(e, "\"%s\": expected %s, which run here; found \"%.*s\"",
+                        gated ? "hidden_act" : "activation_function",
                         gated ? "silu" : "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu",
-                        SHOWN(name));
+                        SHOWN(h->activation));
     /* What GGUF's architecture of that name cannot say is architecture decode. */
-    config_set_arch(c, found->kind == arch->ffn ? arch : arch_find(text_of("decode")));
-    c->ffn = found->kind;
+    config_set_arch(&h->c, found->kind == arch->ffn ? arch : arch_find(text_of("decode")));
+    h->c.ffn = found->kind;
     return STATUS_OK;
-}
-
-static enum status read_biases(const struct json_node *object, struct config *c,
-                               struct hf_config *h, struct err *e)
-{
-    bool all = h->family->biases;
-    if (!h->family->model_type) {
-        all = true;
-        TRY(json_optional_bool(object, "bias", &all, e));
-        c->no_biases = !all;
-    }
-    h->norm_biases = h->attention_biases = h->ffn_biases = all;
-    if (!h->family->rotates_halves)
-        return STATUS_OK;
-    TRY(json_optional_bool(object, "attention_bias", &h->attention_biases, e));
-    return json_optional_bool(object, "mlp_bias", &h->ffn_biases, e);
 }
 
 /* --- rotary positions ------------------------------------------------------------------------ */
 
 #define TWO_PI 6.283185307179586476925
 
-static enum status read_llama3(const struct json_node *rope, struct hf_llama3 *l, struct err *e)
+static enum status settle_rope(struct hf_config *h, struct err *e)
 {
-    TRY(read_double(rope, "factor", 0, 1e9, &l->factor, e));
-    TRY(read_double(rope, "low_freq_factor", 0, 1e9, &l->low, e));
-    TRY(read_double(rope, "high_freq_factor", 0, 1e9, &l->high, e));
-    TRY(read_int(rope, "original_max_position_embeddings", CONFIG_MAX_CTX, &l->context, e));
-    if (!(l->factor > 0 && l->low > 0 && l->high > l->low && l->context > 0))
+    const struct hf_llama3 l = h->llama3;
+    const bool is_llama3 = text_is(h->rope_type, "llama3"),
+               linear = text_is(h->rope_type, "linear");
+    if (!is_llama3)
+        h->llama3 = (struct hf_llama3){0};
+    if (h->c.position != POSITION_ROPE)
+        return STATUS_OK;
+    h->c.rope = (struct config_rope){.base = h->theta, .scale = 1};
+    if (linear && l.factor > 0)
+        h->c.rope.scale = 1 / l.factor;
+    if (is_llama3 && !(l.factor > 0 && l.low > 0 && l.high > l.low && l.context > 0))
         return bad_file(e,
                         "rotary positions of type llama3: expected factor, low_freq_factor below "
                         "high_freq_factor and original_max_position_embeddings; found %g, %g, %g, "
                         "%d",
-                        l->factor, l->low, l->high, l->context);
-    return STATUS_OK;
-}
-
-static enum status read_scaling(const struct json_node *rope, struct config *c, struct hf_config *h,
-                                struct err *e)
-{
-    const bool is_new = json_present(rope, "rope_type"); /* "type" was before 2024 */
-    struct text type = text_of("default");
-    double factor = 1;
-    TRY(json_optional_text(rope, is_new ? "rope_type" : "type", &type, e));
-    if (text_is(type, "llama3"))
-        return read_llama3(rope, &h->llama3, e);
-    if (text_is(type, "linear")) {
-        TRY(read_double(rope, "factor", CONFIG_LEAST_ROPE_FACTOR, 1e9, &factor, e));
-        c->rope.scale = 1 / factor;
-        return STATUS_OK;
-    }
-    if (!text_is(type, "default"))
+                        l.factor, l.low, l.high, l.context);
+    if (!is_llama3 && !linear && !text_is(h->rope_type, "default"))
         return bad_file(e,
                         "rotary positions: expected the type default, linear or llama3, which run "
                         "here; found \"%.*s\"",
-                        SHOWN(type));
-    return STATUS_OK;
-}
-
-/* rope_parameters of transformers 5; before, rope_theta and rope_scaling. */
-static enum status read_rope(const struct json_node *object, struct config *c, struct hf_config *h,
-                             struct err *e)
-{
-    double share = 1;
-    if (c->position != POSITION_ROPE)
-        return STATUS_OK;
-    c->rope = (struct config_rope){.base = 10000, .scale = 1};
-    TRY(read_double(object, "rope_theta", 1, 1e30, &c->rope.base, e));
-    TRY(read_double(object, "partial_rotary_factor", 0, 2, &share, e));
-    const struct json_node *rope = json_present(object, "rope_parameters");
-    if (!rope)
-        rope = json_present(object, "rope_scaling");
-    if (rope) {
-        TRY(json_expect(rope, JSON_OBJECT, e));
-        TRY(read_double(rope, "rope_theta", 1, 1e30, &c->rope.base, e));
-        TRY(read_double(rope, "partial_rotary_factor", 0, 2, &share, e));
-        TRY(read_scaling(rope, c, h, e));
-    }
-    if (share != 1)
+                        SHOWN(h->rope_type));
+    if (h->share != 1)
         return bad_file(e,
                         "\"partial_rotary_factor\": expected none or 1, because whole heads turn "
                         "in a llama; found %g",
-                        share);
+                        h->share);
     return STATUS_OK;
 }
 
@@ -359,47 +374,56 @@ void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float 
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-/* Keys that would change the computation, and what they must be, as JSON has it; null and absent
- * are right for all but those that mean something else then. */
-static const struct {
-    const char *key, *expected;
-} fixed[] = {
-    {"scale_attn_weights", "true"},           {"scale_attn_by_inverse_layer_idx", "false"},
-    {"add_cross_attention", "false"},         {"is_encoder_decoder", "false"},
-    {"use_bidirectional_attention", "false"}, {"quantization_config", "null"},
+/* Keys that would change the computation; null and absent are right for all but those that mean
+ * something else then. */
+static const struct json_choice fixed[] = {
+    {"scale_attn_weights", .values = "true|null"},
+    {"scale_attn_by_inverse_layer_idx", .values = "false|null"},
+    {"add_cross_attention", .values = "false|null"},
+    {"is_encoder_decoder", .values = "false|null"},
+    {"use_bidirectional_attention", .values = "false|null"},
+    {"quantization_config", .values = "null"},
 };
 
-enum status hf_config_read(const struct json_node *object, struct config *c, struct hf_config *h,
-                           struct err *e)
+enum status hf_config_read(const struct json_node *object, struct hf_config *h, struct err *e)
 {
-    int window = 0;
-    *c = (struct config){.arch = NULL};
-    *h = (struct hf_config){.family = NULL};
+    unsigned sets = 0;
+    struct config *c = &h->c;
+    const struct hf_family *f;
     TRY(json_expect(object, JSON_OBJECT, e));
-    TRY(find_family(object, &h->family, e));
-    const struct hf_family *f = h->family;
-    double eps = strcmp(f->arch, "llama") == 0 ? 1e-6 : 1e-5;
-    TRY(read_sizes(object, f, c, e));
-    TRY(read_kinds(object, f, c, e));
-    TRY(read_biases(object, c, h, e));
-    TRY(read_rope(object, c, h, e));
-    TRY(read_double(object, f->eps_key, 0, 1, &eps, e));
-    c->norm_eps = (float)eps;
-    h->tied = f->tied;
-    TRY(json_optional_bool(object, "tie_word_embeddings", &h->tied, e));
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        const struct json_node *v = json_present(object, fixed[i].key);
-        if (v && !text_is(v->text, fixed[i].expected))
-            return bad_file(e, "\"%s\": expected %s, because nothing else runs here; found %.*s",
-                            fixed[i].key, fixed[i].expected,
-                            v->kind == JSON_OBJECT ? 9 : text_width(v->text),
-                            v->kind == JSON_OBJECT ? "an object" : v->text.data);
-    }
+    TRY(find_family(object, &f, e));
+    *h = (struct hf_config){.family = f,
+                            .tied = f->tied,
+                            .biases = f->biases,
+                            .multi_query = true,
+                            .eps = f->is_llama ? 1e-6 : 1e-5,
+                            .theta = 10000,
+                            .share = 1,
+                            .activation = text_of(f->activation),
+                            .rope_type = text_of("default")};
+    TRY(read_rows(object, config_rows, END_OF(config_rows), h, e));
+    if (!c->d_ff && c->d_model > CONFIG_MAX_FF / 4)
+        return bad_file(e, "\"n_embd\": expected at most %d, found %d", CONFIG_MAX_FF / 4,
+                        c->d_model);
+    if (!c->d_ff) /* GPT-2's */
+        c->d_ff = 4 * c->d_model;
+    if (f->joins_by_head) /* GPT-BigCode has one K/V head, or as many as heads */
+        c->n_kv_heads = h->multi_query ? 1 : c->n_heads;
+    TRY(settle_kinds(h, e));
+    if (f->model_type)
+        h->biases = f->biases;
+    else
+        c->no_biases = !h->biases;
+    if (!f->is_llama)
+        h->bias[HF_NORMS] = h->bias[HF_ATTENTION] = h->bias[HF_FFN] = h->biases;
+    TRY(settle_rope(h, e));
+    c->norm_eps = (float)h->eps;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        TRY(json_choose(object, &fixed[i], &sets, e));
     /* As long as no more positions are there than a window has, all are attended to, as here. */
-    TRY(read_int(object, "sliding_window", INT32_MAX, &window, e));
-    if (window && window < c->n_ctx) {
+    if (h->window && h->window < c->n_ctx) {
         h->uncut_ctx = c->n_ctx;
-        c->n_ctx = window;
+        c->n_ctx = h->window;
     }
     return import_check_config(c, e);
 }

@@ -1,4 +1,4 @@
-#include "exchange/import.h"
+#include "exchange/exchange.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -43,7 +43,7 @@ struct hf_import {
 static const struct safetensors_tensor *find(const struct hf_import *h, enum tensor_role role,
                                              int layer, bool is_bias)
 {
-    if (is_bias && !hf_has_bias(&h->hf, role))
+    if (is_bias && !h->hf.bias[hf_bias_of(role)])
         return NULL;
     const struct hf_tensor_name name =
         hf_tensor_name(h->hf.family, h->prefixed, role, layer, is_bias);
@@ -63,8 +63,8 @@ static enum status check_shape(const struct safetensors_tensor *t, int n_dims,
     snprintf(wanted, sizeof wanted, n_dims == 1 ? "%" PRIu64 : "%" PRIu64 ", %" PRIu64, expected[0],
              expected[1]);
     for (int i = 0; i < t->n_dims && used < sizeof found; i++)
-        used += (size_t)snprintf(found + used, sizeof found - used, "%s%" PRIu64, i ? ", " : "",
-                                 t->dims[i]);
+        used +=
+            snprintf(found + used, sizeof found - used, "%s%" PRIu64, i ? ", " : "", t->dims[i]);
     return bad_file(e,
                     "tensor %.*s: expected F32, F16 or BF16 [%s], as config.json says; found %s "
                     "[%s]",
@@ -88,18 +88,18 @@ static enum status hf_tensor(const struct import_source *s, const struct tensor_
     if (!*found)
         return STATUS_OK;
     const bool is_matrix = spec->n_dims == 2;
-    part.rows = is_matrix ? spec->rows : (int)spec_elements(spec);
+    const bool transposes = is_matrix && h->hf.family->conv1d && role_in_block(spec->role);
+    const int rows = is_matrix ? spec->rows : (int)spec_elements(spec);
+    const int cols = is_matrix ? spec->cols : 1;
+    part.rows = transposes ? cols : rows;
     part.source_rows = spec->role == ROLE_POSITION_EMBD ? h->n_positions : part.rows;
-    part.transposed = is_matrix && h->hf.family->conv1d && role_in_block(spec->role);
-    const uint64_t rows = (uint64_t)part.source_rows, cols = (uint64_t)spec->cols;
-    TRY(check_shape(
-        t, spec->n_dims,
-        (const uint64_t[2]){part.transposed ? cols : rows, part.transposed ? rows : cols}, e));
+    *out = (struct view){.n_parts = 1, .cols = transposes ? rows : cols, .transposes = transposes};
+    TRY(check_shape(t, spec->n_dims, (const uint64_t[2]){part.source_rows, out->cols}, e));
     part.file = safetensors_folder_map(&h->tensors, t);
     part.data = t->data;
-    part.type = (uint32_t)t->dtype->type;
+    part.type = t->dtype->type;
     part.swap = hf_row_swap(h->hf.family, &h->source.config, spec->role);
-    *out = (struct view){.parts = {part}, .n_parts = 1, .cols = is_matrix ? spec->cols : 1};
+    out->parts[0] = part;
     return STATUS_OK;
 }
 
@@ -151,7 +151,7 @@ static enum status check_output(const struct hf_import *h, struct err *e)
                         hf_tensor_name(h->hf.family, true, ROLE_OUTPUT, 0, false).text);
     if (!h->hf.tied || !output ||
         (output->n_bytes == embedding->n_bytes && output->dtype == embedding->dtype &&
-         memcmp(output->data, embedding->data, (size_t)output->n_bytes) == 0))
+         memcmp(output->data, embedding->data, output->n_bytes) == 0))
         return STATUS_OK;
     return bad_file(e,
                     "tensor %.*s differs from the embedding, to which config.json ties it; set "
@@ -170,7 +170,7 @@ static enum status check_tensors(struct hf_import *h, struct err *e)
     TRY(refuse_unused(h, e));
     if (!(h->hf.llama3.factor > 0))
         return STATUS_OK;
-    const size_t bytes = (size_t)(c->rope.n_dims / 2) * sizeof *h->factors;
+    const size_t bytes = (c->rope.n_dims / 2) * sizeof *h->factors;
     h->factors = malloc(bytes);
     if (!h->factors)
         return err_no_memory(e, "the factors of rotary frequencies", bytes);
@@ -188,7 +188,8 @@ static enum status hf_open(struct hf_import *h, const char *path, struct err *e)
                         "%.200s: there is no such file; expected a checkpoint, or a folder with "
                         "config.json and model.safetensors, found a directory without",
                         h->config.path);
-    TRY(status_in(hf_config_read(h->config.root, &h->source.config, &h->hf, e), h->config.path, e));
+    TRY(status_in(hf_config_read(h->config.root, &h->hf, e), h->config.path, e));
+    h->source.config = h->hf.c;
     TRY(safetensors_folder_open(&h->tensors, path, e));
     return status_in(check_tensors(h, e), path, e);
 }
@@ -219,25 +220,6 @@ static struct text bytes_of(const struct file_map *f)
     return (struct text){(const char *)f->data, f->len};
 }
 
-/* Formats of one file, and the vocabulary that their programs take by default. */
-static const struct file_format {
-    const char *name, *tokenizer;
-    bool (*is)(struct text file);
-    enum status (*open)(struct text file, struct arrays *out, struct err *e);
-} file_formats[] = {
-    {"llm.c", "gpt2_tokenizer.bin", llmc_is, llmc_open},
-    {"llama2.c", "tokenizer.bin", llama2c_is, llama2c_open},
-};
-
-/* The one of a file; NULL if there is none. */
-static const struct file_format *format_of(struct text file)
-{
-    for (size_t i = 0; i < sizeof file_formats / sizeof *file_formats; i++)
-        if (file_formats[i].is(file))
-            return &file_formats[i];
-    return NULL;
-}
-
 static bool is_archive(struct text file)
 {
     return text_starts_with(file, "PK\003\004");
@@ -258,7 +240,7 @@ enum status import_is_for(const char *path, bool *is, struct err *e)
         return STATUS_OK;
     TRY(file_map_open(&f, path, e));
     const struct text file = bytes_of(&f);
-    *is = format_of(file) || is_archive(file) || is_safetensors(file);
+    *is = bin_format_of(file) || is_archive(file) || is_safetensors(file);
     file_map_close(&f);
     return STATUS_OK;
 }
@@ -282,13 +264,13 @@ static enum status refuse_format(struct text file, struct err *e)
                        "a .bin of llama2.c or llm.c; found a file that is none of these");
 }
 
-static enum status open_file(struct import *im, const struct file_format **format, struct err *e)
+static enum status open_file(struct import *im, const struct bin_format **format, struct err *e)
 {
     TRY(file_map_open(&im->file, im->path, e));
     const struct text file = bytes_of(&im->file);
-    *format = format_of(file);
+    *format = bin_format_of(file);
     im->source = &im->arrays.source;
-    TRY(status_in(*format ? (*format)->open(file, &im->arrays, e) : refuse_format(file, e),
+    TRY(status_in(*format ? bin_open(*format, file, &im->arrays, e) : refuse_format(file, e),
                   im->path, e));
     im->format = (*format)->name;
     return STATUS_OK;
@@ -324,21 +306,21 @@ static enum status read_beside(struct import *im, const char *name,
                                const struct vocabulary_options *o, struct err *e)
 {
     const char *slash = strrchr(im->path, '/');
-    char *folder = slash ? strndup(im->path, (size_t)(slash - im->path)) : strdup("."), *path;
+    const size_t folder = slash ? slash + 1 - im->path : 0, size = strlen(name) + 1;
+    char *path = malloc(folder + size);
     struct stat st;
-    if (!folder)
-        return err_no_memory(e, "a path", strlen(im->path));
-    enum status s = file_in_folder(folder, name, &path, e);
-    free(folder);
-    if (s == STATUS_OK)
-        s = stat(path, &st) == 0 ? vocabulary_of_file(path, o, &im->vocabulary, e)
-                                 : vocabulary_plain(o->n_vocab, &im->vocabulary, e);
+    if (!path)
+        return err_no_memory(e, "a path", folder + size);
+    memcpy(path, im->path, folder);
+    memcpy(path + folder, name, size);
+    const enum status s = stat(path, &st) == 0 ? vocabulary_of_file(path, o, &im->vocabulary, e)
+                                               : vocabulary_plain(o->n_vocab, &im->vocabulary, e);
     free(path);
     return s;
 }
 
 static enum status read_vocabulary(struct import *im, const struct import_options *o,
-                                   const struct file_format *format, struct err *e)
+                                   const struct bin_format *format, struct err *e)
 {
     const struct json_node *config = im->folder.config.root;
     const struct vocabulary_options options = {
@@ -362,7 +344,7 @@ static enum status read_vocabulary(struct import *im, const struct import_option
 static enum status add_tensor(struct import *im, const struct tensor_spec *spec, struct view *v,
                               struct err *e)
 {
-    const uint64_t dims[2] = {(uint64_t)spec->cols, (uint64_t)spec->rows};
+    const uint64_t dims[2] = {spec->cols, spec->rows};
     bool found;
     TRY(im->source->tensor(im->source, spec, v, &found, e));
     if (!found && spec->flags & SPEC_REQUIRED)
@@ -391,21 +373,21 @@ static struct text name_of_path(const char *path, bool is_file)
     const char *begin = end;
     while (begin > path && begin[-1] != '/')
         begin--;
-    const char *dot = is_file ? memchr(begin, '.', (size_t)(end - begin)) : NULL;
-    return (struct text){begin, (size_t)((dot ? dot : end) - begin)};
+    const char *dot = is_file ? memchr(begin, '.', end - begin) : NULL;
+    return (struct text){begin, (dot ? dot : end) - begin};
 }
 
 static enum status fill_writer(struct import *im, struct err *e)
 {
     const struct config *c = &im->source->config;
-    const size_t n = (size_t)layout_count(c);
+    const size_t n = layout_count(c);
     struct text name = name_of_path(im->path, !im->folder.config.root);
     TRY(gguf_writer_create(&im->writer, e));
     im->views = calloc(n, sizeof *im->views);
     if (!im->views)
         return err_no_memory(e, "the list of tensors", n * sizeof *im->views);
     for (size_t i = 0; i < n; i++) {
-        const struct tensor_spec spec = layout_at(c, (int64_t)i);
+        const struct tensor_spec spec = layout_at(c, i);
         TRY(add_tensor(im, &spec, &im->views[i], e));
     }
     if (name.len > 127)
@@ -422,7 +404,7 @@ static enum status fill_writer(struct import *im, struct err *e)
 
 static enum status open_all(struct import *im, const struct import_options *o, struct err *e)
 {
-    const struct file_format *format = NULL;
+    const struct bin_format *format = NULL;
     TRY(is_folder(im->path) ? open_folder(im, o, e) : open_file(im, &format, e));
     struct config *c = &im->source->config;
     const bool is_window = im->folder.hf.uncut_ctx != 0;

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "exchange/vocabulary.h"
+#include "exchange/exchange.h"
 #include "gguf/gguf.h"
 #include "model/layout.h"
 #include "text/bpe.h"
@@ -74,6 +74,20 @@ enum status json_optional_bool(const struct json_node *object, const char *key, 
                                struct err *e);
 enum status json_optional_text(const struct json_node *object, const char *key, struct text *out,
                                struct err *e);
+
+/*
+ * A member of an object and what it may be, with | between: strings without their quotes, other
+ * values as they are written, "null" also for what is empty or not there, "*" for whatever is
+ * there. Each sets flags.
+ */
+struct json_choice {
+    const char *key, *values;
+    unsigned sets[4];
+};
+
+/* STATUS_BAD_FILE, naming the key, unless it is one of them. */
+enum status json_choose(const struct json_node *object, const struct json_choice *c, unsigned *sets,
+                        struct err *e);
 
 /* --- a vocabulary while it is put together --------------------------------------------------- */
 
@@ -202,10 +216,15 @@ bool vocab_is_llmc(struct text file);
 
 /* How a tokenizer.json says one of our rules of cutting texts into pieces: what stands before or in
  * ByteLevel. */
+enum cut_flags {
+    CUT_BYTES_REGEX = 1, /* ByteLevel cuts by GPT-2's regex */
+    CUT_REGEX = 2,       /* Split cuts by one */
+    CUT_DIGITS = 4,      /* each is a piece */
+};
+
 struct cut {
     const char *regex; /* of Split; NULL: none */
-    bool digits;       /* each is a piece */
-    bool bytes_regex;  /* ByteLevel cuts by GPT-2's */
+    unsigned flags;
     enum pretokenize_rule rule;
     const char *pre, *pre_whole; /* tokenizer.ggml.pre; and where a piece that is a token is that
                                     token, whatever the merges: NULL if there is none */
@@ -241,9 +260,7 @@ struct view_part {
     const unsigned char *factors; /* of VIEW_INT8 */
     int group;
     int source_rows;
-    bool transposed; /* the source is stored as [cols, source_rows]; then it is the only part, with
-                        no swap, no copies, no type in blocks, and `transposes` is not set */
-    int first, rows; /* which of its rows are taken */
+    int first, rows;       /* which of its rows are taken */
     struct row_swap swap;  /* of those */
     int head_rows, copies; /* then each head_rows of them stand `copies` times; 0: once */
 };
@@ -300,12 +317,6 @@ struct import_source {
  */
 enum status import_check_config(struct config *c, struct err *e);
 
-/* An int of a config at its offset there. */
-static inline int *config_int(struct config *c, size_t offset)
-{
-    return (int *)(void *)((char *)c + offset);
-}
-
 /*
  * Checkpoints of one file without names: a header of numbers, then arrays, one for each role, in
  * which the tensors of all layers stand one after another.
@@ -332,48 +343,35 @@ struct arrays {
 };
 
 /*
- * The checkpoints of llama2.c, versions 0 (its first, without a magic number), 1 (float32) and 2
- * (int8 in groups, which become the F32 that they stand for). Architecture llama: pairs that turn
- * are neighbours already. The epsilon of its norms and the base of its positions are constants of
- * its program.
+ * Of llama2.c: versions 0 (its first, without a magic number), 1 (float32) and 2 (int8 in groups,
+ * which become the F32 that they stand for). Architecture llama: pairs that turn are neighbours
+ * already. The epsilon of its norms and the base of its positions are constants of its program.
  *
- * Whether a file begins like one: with the magic number, or with seven numbers that can be a shape.
- * Opening checks the header and that the file is as long as it says. The file is borrowed, at any
- * address. STATUS_BAD_FILE says what was expected and found.
+ * Of llm.c: GPT-2 in float32 (versions 1 and 3) and bfloat16 (version 5). Weights are [out, in],
+ * the output is the embedding. From version 3 on that has rows for more tokens than there are, so
+ * that their number is round: they are left out.
  */
-bool llama2c_is(struct text file);
-enum status llama2c_open(struct text file, struct arrays *out, struct err *e);
+struct bin_format {
+    const char *name, *tokenizer; /* the vocabulary that its programs take by default */
+    const char *arch;
+    int32_t magic;
+    const struct header_number *numbers;
+    const struct bin_version *versions; /* the first may be 0, which has no magic number */
+    const char *expected, *advice;      /* versions */
+};
+#define BIN_FORMATS 2
+extern const struct bin_format bin_formats[BIN_FORMATS];
 
-/*
- * Those of llm.c: GPT-2 in float32 (versions 1 and 3) and bfloat16 (version 5). Weights are
- * [out, in], the output is the embedding. From version 3 on that has rows for more tokens than
- * there are, so that their number is round: they are left out. What its other programs write begins
- * like one, too.
- */
-bool llmc_is(struct text file);
-enum status llmc_open(struct text file, struct arrays *out, struct err *e);
+/* The one that a file begins like: with the magic number (or another one that llm.c's programs
+ * write, which bin_open refuses), or with seven numbers that can be a shape. NULL: none. */
+const struct bin_format *bin_format_of(struct text file);
+
+/* Checks the header and that the file is as long as it says. The file is borrowed, at any address.
+ * STATUS_BAD_FILE says what was expected and found. */
+enum status bin_open(const struct bin_format *f, struct text file, struct arrays *out,
+                     struct err *e);
 
 /* --- Hugging Face's models ------------------------------------------------------------------- */
-
-/* Sizes that config.json has under each family's own name, in this order. */
-enum hf_size {
-    HF_D_MODEL,
-    HF_LAYERS,
-    HF_HEADS,
-    HF_KV_HEADS,
-    HF_HEAD_DIM,
-    HF_CTX,
-    HF_FF,
-    HF_VOCAB,
-    HF_SIZES
-};
-
-/* Of a size in struct config: its place, and the most it may be. */
-struct hf_size_info {
-    size_t offset; /* of an int */
-    int max;
-};
-extern const struct hf_size_info hf_sizes[HF_SIZES];
 
 /* The models of transformers that go in and out, a row each: the names of their tensors and of
  * config.json's keys. */
@@ -385,19 +383,17 @@ struct hf_family {
     const char *block;        /* then of those in blocks, before the number */
     const char *const *stems; /* [TENSOR_ROLES] between the block's number and ".weight"; NULL: it
                                  has no such tensor */
-    const char *const *keys;  /* [HF_SIZES], NULL: no such key */
-    const char *eps_key, *activation_key;
-    const char *activation; /* that is meant where the key is missing */
-    bool conv1d;            /* affine maps are stored as [n_in, n_out] */
-    bool rotates_halves;    /* rows of Q and K: pair i is elements i and i + head_dim / 2 */
-    bool joins_by_head;     /* with all K/V heads: each head's rows of Q, K and V stand together */
-    bool biases;            /* all norms and affine maps in blocks have one */
-    bool tied;              /* unless tie_word_embeddings says otherwise */
+    const char *activation;   /* that is meant where the key is missing */
+    bool is_llama;            /* else a GPT-2. Rows of Q and K: pair i is elements i and i +
+                                 head_dim / 2 */
+    bool conv1d;              /* affine maps are stored as [n_in, n_out] */
+    bool joins_by_head; /* with all K/V heads: each head's rows of Q, K and V stand together */
+    bool biases;        /* all norms and affine maps in blocks have one */
+    bool tied;          /* unless tie_word_embeddings says otherwise */
 };
 
-/* The family of a model_type, that without one where `model_type` is NULL; NULL if there is none.
- */
-const struct hf_family *hf_family_find(const struct text *model_type);
+/* The family of a model_type, that without one where its data is NULL; NULL if there is none. */
+const struct hf_family *hf_family_find(struct text model_type);
 
 /* The first name in config.json of a feed-forward kind that a family may have. */
 const char *hf_activation_name(enum ffn_kind kind);
@@ -422,24 +418,32 @@ struct hf_llama3 {
     int context;              /* before it was made longer */
 };
 
+/* Biases that a model has together. */
+enum hf_bias { HF_NORMS, HF_ATTENTION, HF_FFN, HF_NOWHERE };
+enum hf_bias hf_bias_of(enum tensor_role role);
+
+/* What config.json says. */
 struct hf_config {
     const struct hf_family *family;
-    bool tied;
-    bool norm_biases, attention_biases, ffn_biases;
-    struct hf_llama3 llama3;
+    struct config c; /* all but n_kv_heads by layer */
+    bool tied, multi_query, biases;
+    bool bias[HF_NOWHERE + 1]; /* whether transformers' model has those */
+    double eps, theta, share;
+    struct text activation, rope_type;
+    struct hf_llama3 llama3; /* of rope_type linear only the factor, and only while it is written */
+    int window;
     int uncut_ctx; /* the context, if n_ctx is only as long as a sliding window; else 0 */
 };
 
 /*
- * Reads config.json's object. All of `c` but n_kv_heads by layer is filled; every size is within
- * the bounds of model/config.h. What asks for another computation than ours is refused, naming the
- * key: STATUS_BAD_FILE.
+ * Reads config.json's object; *h borrows names of it. Every size is within the bounds of
+ * model/config.h. What asks for another computation than ours is refused, naming the key:
+ * STATUS_BAD_FILE.
  */
-enum status hf_config_read(const struct json_node *object, struct config *c, struct hf_config *h,
-                           struct err *e);
+enum status hf_config_read(const struct json_node *object, struct hf_config *h, struct err *e);
 
-/* Whether transformers' model has a bias of this role. */
-bool hf_has_bias(const struct hf_config *h, enum tensor_role role);
+/* Puts the members that say this. */
+void hf_config_put(struct json *j, const struct hf_config *h);
 
 /*
  * What the frequency of each pair of a head is divided by, to out [c->rope.n_dims / 2]. Source:

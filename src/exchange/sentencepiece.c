@@ -33,14 +33,14 @@ struct message {
 static enum status refuse_field(const struct message *m, const char *expected, struct err *e)
 {
     return bad_file(e, "field at byte %zu: expected %s, found other bytes",
-                    (size_t)(m->rest.data - m->start), expected);
+                    (m->rest.data - m->start), expected);
 }
 
 static enum status take_varint(struct message *m, uint64_t *value, struct err *e)
 {
     *value = 0;
     for (size_t i = 0; i < 10 && i < m->rest.len; i++) {
-        const unsigned char byte = (unsigned char)m->rest.data[i];
+        const unsigned char byte = m->rest.data[i];
         *value |= (uint64_t)(byte & 0x7f) << (7 * i);
         if (byte < 0x80) {
             (void)text_take(&m->rest, i + 1);
@@ -56,7 +56,7 @@ static enum status take_field(struct message *m, struct field *f, struct err *e)
     uint64_t tag, len = 0;
     const struct message at = *m;
     TRY(take_varint(m, &tag, e));
-    *f = (struct field){.number = tag >> 3, .wire = (enum wire)(tag & 7)};
+    *f = (struct field){.number = tag >> 3, .wire = (tag & 7)};
     switch (f->wire) {
     case WIRE_VARINT:
         return take_varint(m, &f->value, e);
@@ -73,9 +73,9 @@ static enum status take_field(struct message *m, struct field *f, struct err *e)
     if (len > m->rest.len)
         return bad_file(e, "field at byte %zu: expected %llu bytes, found %zu",
                         (size_t)(m->rest.data - m->start), (unsigned long long)len, m->rest.len);
-    f->bytes = text_take(&m->rest, (size_t)len);
+    f->bytes = text_take(&m->rest, len);
     if (f->wire != WIRE_BYTES)
-        f->value = little_load(f->bytes.data, (size_t)len);
+        f->value = little_load(f->bytes.data, len);
     return STATUS_OK;
 }
 
@@ -120,7 +120,7 @@ static enum status read_piece(struct sentencepiece *s, struct message m, struct 
         if (is_field(&f, 1, WIRE_BYTES))
             name = f.bytes;
         else if (is_field(&f, 2, WIRE_32))
-            score = float_of_bits((uint32_t)f.value);
+            score = float_of_bits(f.value);
         else if (is_field(&f, 3, WIRE_VARINT))
             type = f.value;
     }
@@ -130,7 +130,7 @@ static enum status read_piece(struct sentencepiece *s, struct message m, struct 
                         "found %llu and %g",
                         s->n_pieces, SHOWN(name), TOKEN_NORMAL, TOKEN_BYTE,
                         (unsigned long long)type, (double)score);
-    TRY(vocabulary_token(v, s->n_pieces, name, (enum token_type)type, e));
+    TRY(vocabulary_token(v, s->n_pieces, name, type, e));
     v->scores[s->n_pieces++] = score;
     return STATUS_OK;
 }
@@ -145,7 +145,7 @@ static enum status read_spec(struct sentencepiece *s, uint64_t message, struct m
             s->maps_chars = f.bytes.len > 0;
         for (int i = 0; i < SPECS; i++)
             if (specs[i].message == message && is_field(&f, specs[i].field, WIRE_VARINT))
-                s->spec[i] = (int64_t)f.value;
+                s->spec[i] = f.value;
     }
     return STATUS_OK;
 }
@@ -204,7 +204,7 @@ enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, str
     TRY(check_sentencepiece(&s, v, e));
     for (int i = 0; i < 4; i++) {
         const int64_t id = s.spec[UNK + i];
-        *ids[i] = id >= 0 && id < s.n_pieces ? (int)id : -1;
+        *ids[i] = id >= 0 && id < s.n_pieces ? id : -1;
     }
     v->keys.model = "llama";
     v->keys.add_space_prefix = s.spec[ADDS_SPACE] != 0;
@@ -227,7 +227,7 @@ static bool put_varint(struct bytes *b, uint64_t value)
 /* Negative ones as 64 bits. */
 static bool put_number(struct bytes *b, unsigned field, int64_t value)
 {
-    return put_varint(b, field << 3 | WIRE_VARINT) && put_varint(b, (uint64_t)value);
+    return put_varint(b, field << 3 | WIRE_VARINT) && put_varint(b, value);
 }
 
 static bool put_bytes(struct bytes *b, unsigned field, struct text value)
@@ -239,7 +239,7 @@ static bool put_bytes(struct bytes *b, unsigned field, struct text value)
 /* The number that the library has for the type, which it knows by no name. */
 static enum token_type type_of(const struct vocabulary *v, int id)
 {
-    const enum token_type type = (enum token_type)v->types[id];
+    const enum token_type type = v->types[id];
     if (vocab_hex_byte(v->tokens[id], type) >= 0)
         return TOKEN_BYTE;
     return type == TOKEN_UNDEFINED || type == TOKEN_BYTE ? TOKEN_NORMAL : type;

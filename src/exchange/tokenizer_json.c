@@ -15,12 +15,12 @@
 
 /* The first of a rule is the one that is written. */
 static const struct cut cuts[] = {
-    {NULL, false, true, PRETOKENIZE_GPT2, "gpt-2", NULL},
-    {"'s|'t|'re|'ve|'m|'ll|'d" GPT2, false, false, PRETOKENIZE_GPT2, "gpt-2", NULL},
-    {"'(?:[sdmt]|ll|ve|re)" GPT2, false, false, PRETOKENIZE_GPT2, "gpt-2", NULL},
-    {NULL, true, true, PRETOKENIZE_STARCODER, "starcoder", NULL},
-    {LLAMA3("\\p{N}{1,3}"), false, false, PRETOKENIZE_LLAMA3, "dbrx", "llama-bpe"},
-    {LLAMA3("\\p{N}"), false, false, PRETOKENIZE_QWEN2, "qwen2", NULL},
+    {NULL, CUT_BYTES_REGEX, PRETOKENIZE_GPT2, "gpt-2", NULL},
+    {"'s|'t|'re|'ve|'m|'ll|'d" GPT2, CUT_REGEX, PRETOKENIZE_GPT2, "gpt-2", NULL},
+    {"'(?:[sdmt]|ll|ve|re)" GPT2, CUT_REGEX, PRETOKENIZE_GPT2, "gpt-2", NULL},
+    {NULL, CUT_DIGITS | CUT_BYTES_REGEX, PRETOKENIZE_STARCODER, "starcoder", NULL},
+    {LLAMA3("\\p{N}{1,3}"), CUT_REGEX, PRETOKENIZE_LLAMA3, "dbrx", "llama-bpe"},
+    {LLAMA3("\\p{N}"), CUT_REGEX, PRETOKENIZE_QWEN2, "qwen2", NULL},
 };
 #define N_CUTS (sizeof cuts / sizeof *cuts)
 
@@ -32,17 +32,66 @@ const struct cut *cut_of_rule(enum pretokenize_rule rule)
     return c;
 }
 
-struct pipeline {
-    bool is_bytes;         /* tokens in the byte alphabet; else spaces are U+2581 */
-    const struct cut *cut; /* of bytes */
-    bool marks_spaces;     /* spaces become U+2581 */
-    bool adds_space;       /* of the others: before a text */
-    bool cuts_spaces;      /* of the others: no merge goes across a space */
-    bool normalizes;       /* marks spaces before added tokens are looked for */
-    struct text regex;     /* of Split; data is NULL: none */
-    bool digits;           /* each is a piece */
-    bool bytes_regex;      /* of ByteLevel: GPT-2's, too */
+/* What a tokenizer.json says, beside enum cut_flags. */
+enum {
+    BYTES = 1 << 3,         /* tokens are in the byte alphabet; else spaces are U+2581 */
+    MARKS_SPACES = 1 << 4,  /* spaces become U+2581 */
+    ADDS_SPACE = 1 << 5,    /* of these: before a text */
+    ADDS_NONE = 1 << 6,     /* ADDS_SPACE does not hold */
+    AFTER_SPECIAL = 1 << 7, /* and behind special tokens */
+    CUTS_SPACES = 1 << 8,   /* no merge goes across a space */
+    NOT_APPLIED = 1 << 9,
+    BYTE_FALLBACK = 1 << 10,
+    WHOLE_PIECES = 1 << 11, /* a piece that is a token is that token, whatever the merges */
 };
+#define SPACES_FLAGS (MARKS_SPACES | ADDS_SPACE)
+#define CUT_FLAGS    (CUT_BYTES_REGEX | CUT_REGEX | CUT_DIGITS)
+
+struct pipeline {
+    unsigned has;
+    bool normalizes;       /* marks spaces before added tokens are looked for */
+    struct text regex;     /* of Split */
+    const struct cut *cut; /* of BYTES */
+    const struct json_node *vocab, *merges;
+    struct text unknown; /* data is NULL: none */
+};
+
+/*
+ * The steps that do what ours does, or nearly so: a step is the first row of its type whose members
+ * it has, where no step before has said what the row excludes. Members may stand in "pattern".
+ * Before prepend_scheme there was a bool.
+ */
+static const struct step_rule {
+    const char *in, *type;
+    unsigned sets, needs, excludes;
+    struct json_choice members[5];
+} step_rules[] = {
+    {"normalizer", "NFC", .sets = NOT_APPLIED},
+    {"normalizer", "NFKC", .sets = NOT_APPLIED},
+    {"normalizer", "Precompiled", .sets = NOT_APPLIED},
+    {"normalizer", "Prepend", .sets = ADDS_SPACE, .members = {{"prepend", .values = VOCAB_SPACE}}},
+    {"normalizer", "Replace", .sets = MARKS_SPACES,
+     .members = {{"String", .values = " "}, {"content", .values = VOCAB_SPACE}}},
+    {"pre_tokenizer", "ByteLevel", .sets = BYTES, .excludes = BYTES,
+     .members = {{"add_prefix_space", .values = "false|null"},
+                 {"use_regex", "true|null|false", {CUT_BYTES_REGEX, CUT_BYTES_REGEX}}}},
+    {"pre_tokenizer", "Digits", .sets = CUT_DIGITS, .excludes = BYTES,
+     .members = {{"individual_digits", .values = "true"}}},
+    {"pre_tokenizer", "Split", .needs = MARKS_SPACES, .excludes = BYTES, /* there are none left */
+     .members = {{"String", .values = " "}}},
+    {"pre_tokenizer", "Split", .sets = CUT_REGEX, .excludes = BYTES | CUT_DIGITS | CUT_REGEX,
+     .members = {{"Regex", .values = "*"},
+                 {"behavior", .values = "Isolated"},
+                 {"invert", .values = "false|null"}}},
+    {"pre_tokenizer", "Metaspace", .sets = MARKS_SPACES, .excludes = BYTES,
+     .members = {{"replacement", .values = VOCAB_SPACE},
+                 {"split", "true|null|false", {CUTS_SPACES, CUTS_SPACES}},
+                 {"add_prefix_space", "true|null|false", {ADDS_SPACE, ADDS_SPACE}},
+                 {"prepend_scheme",
+                  "always|first|never|null",
+                  {ADDS_SPACE, ADDS_SPACE | AFTER_SPECIAL, ADDS_NONE}}}},
+};
+#define N_STEP_RULES (sizeof step_rules / sizeof *step_rules)
 
 /* The step after *step, NULL at first and at last, of what is a step or a Sequence that has them at
  * `list`; and its type. */
@@ -67,204 +116,104 @@ static enum status next_step(const struct json_node *steps, const char *list,
     return STATUS_OK;
 }
 
-static enum status refuse_step(const char *what, const char *expected, struct text found,
-                               struct err *e)
+/* What a step adds to the pipeline, if there is a rule for it. */
+static enum status read_step(const struct step_rule *r, const struct json_node *step,
+                             const struct vocabulary *v, struct pipeline *p, struct err *e)
 {
-    return bad_file(e, "%s: expected %s, found \"%.*s\"" VOCAB_ADVICE, what, expected,
-                    SHOWN(found));
-}
-
-/* The string or regex that Replace and Split look for. */
-static enum status read_pattern(const struct json_node *step, const char *kind, struct text *out,
-                                struct err *e)
-{
-    const struct json_node *pattern;
-    TRY(json_require(step, "pattern", JSON_OBJECT, &pattern, e));
-    const struct json_node *text = json_member(pattern, kind);
-    *out = (struct text){NULL, 0};
-    return text ? json_node_text(text, out, e) : STATUS_OK;
-}
-
-static enum status read_normalizer(const struct json_node *steps, const struct vocabulary *v,
-                                   struct pipeline *p, struct err *e)
-{
-    const struct json_node *step = NULL, *put;
-    struct text type, from;
-    for (;;) {
-        TRY(next_step(steps, "normalizers", &step, &type, e));
-        if (!step)
-            return STATUS_OK;
-        if (text_is(type, "Replace")) {
-            TRY(read_pattern(step, "String", &from, e));
-            TRY(json_require(step, "content", JSON_STRING, &put, e));
-            if (!text_is(from, " ") || !text_is(put->text, VOCAB_SPACE))
-                return refuse_step("normalizer Replace",
-                                   "\" \" to be replaced by \"" VOCAB_SPACE "\"", from, e);
-            p->marks_spaces = true;
-        } else if (text_is(type, "Prepend")) {
-            TRY(json_require(step, "prepend", JSON_STRING, &put, e));
-            if (!text_is(put->text, VOCAB_SPACE))
-                return refuse_step("normalizer Prepend", "\"" VOCAB_SPACE "\"", put->text, e);
-            p->adds_space = true;
-        } else if (text_is(type, "NFC") || text_is(type, "NFKC") || text_is(type, "Precompiled")) {
-            vocabulary_note(v->notes,
-                            "the normalizer %.*s is not applied: texts must be in its form already",
-                            SHOWN(type));
-        } else {
-            return refuse_step("normalizer", "none, NFC, NFKC, Precompiled, Prepend or Replace",
-                               type, e);
-        }
+    const struct json_node *pattern = json_present(step, "pattern");
+    unsigned sets = r->sets;
+    if (pattern)
+        TRY(json_expect(pattern, JSON_OBJECT, e));
+    for (const struct json_choice *m = r->members; m->key; m++) {
+        const bool in_pattern = json_present(pattern, m->key);
+        TRY(json_choose(in_pattern ? pattern : step, m, &sets, e));
+        if (in_pattern && sets & CUT_REGEX)
+            p->regex = json_member(pattern, m->key)->text;
     }
-}
-
-/* A flag of a step, false where it is not said, that must be so. */
-static enum status expect_flag(const struct json_node *step, const char *type, const char *key,
-                               bool expected, struct err *e)
-{
-    bool found = false;
-    TRY(json_optional_bool(step, key, &found, e));
-    if (found == expected)
-        return STATUS_OK;
-    return bad_file(e, "pre_tokenizer %s: expected %s to be %s, found %s" VOCAB_ADVICE, type, key,
-                    expected ? "true" : "false", found ? "true" : "false");
-}
-
-static enum status read_split(const struct json_node *step, struct pipeline *p, struct err *e)
-{
-    struct text string, regex;
-    const struct json_node *behavior;
-    bool invert = false;
-    TRY(read_pattern(step, "String", &string, e));
-    if (text_is(string, " ") && p->marks_spaces)
-        return STATUS_OK; /* there are none */
-    TRY(read_pattern(step, "Regex", &regex, e));
-    TRY(json_require(step, "behavior", JSON_STRING, &behavior, e));
-    TRY(json_optional_bool(step, "invert", &invert, e));
-    if (!regex.data || p->regex.data || p->digits || invert || !text_is(behavior->text, "Isolated"))
-        return bad_file(e,
-                        "pre_tokenizer Split at byte %zu: expected one, by a Regex, Isolated and "
-                        "not inverted, found another" VOCAB_ADVICE,
-                        step->at);
-    p->regex = regex;
+    if (sets & ADDS_NONE)
+        sets &= ~ADDS_SPACE;
+    if (sets & NOT_APPLIED)
+        vocabulary_note(v->notes,
+                        "the normalizer %s is not applied: texts must be in its form already",
+                        r->type);
+    if (r->excludes && sets & ADDS_SPACE)
+        vocabulary_note(v->notes,
+                        "a space is put before every text, also one that begins with a space%s, "
+                        "which the folder's tokenizer does not do",
+                        sets & AFTER_SPECIAL ? ", and behind special tokens" : "");
+    p->has |= sets;
     return STATUS_OK;
 }
 
-/* How a space is put before texts is a scheme; before the schemes there was a bool. */
-static enum status read_metaspace(const struct json_node *step, const struct vocabulary *v,
-                                  struct pipeline *p, struct err *e)
+/* The steps of a normalizer or a pre_tokenizer, if there is one. */
+static enum status read_steps(const struct json_node *root, const char *in, const char *list,
+                              const struct vocabulary *v, struct pipeline *p, struct err *e)
 {
-    const struct json_node *mark;
-    bool adds = true;
-    TRY(json_require(step, "replacement", JSON_STRING, &mark, e));
-    if (!text_is(mark->text, VOCAB_SPACE))
-        return refuse_step("pre_tokenizer Metaspace", "\"" VOCAB_SPACE "\"", mark->text, e);
-    p->marks_spaces = p->cuts_spaces = true;
-    TRY(json_optional_bool(step, "split", &p->cuts_spaces, e));
-    TRY(json_optional_bool(step, "add_prefix_space", &adds, e));
-    struct text scheme = text_of(adds ? "always" : "never");
-    TRY(json_optional_text(step, "prepend_scheme", &scheme, e));
-    if (text_is(scheme, "never"))
-        return STATUS_OK;
-    const bool first = text_is(scheme, "first");
-    if (!first && !text_is(scheme, "always"))
-        return refuse_step("pre_tokenizer Metaspace: prepend_scheme", "always, first or never",
-                           scheme, e);
-    p->adds_space = true;
-    vocabulary_note(v->notes,
-                    "a space is put before every text, also one that begins with a space%s, "
-                    "which the folder's tokenizer does not do",
-                    first ? ", and behind special tokens" : "");
-    return STATUS_OK;
-}
-
-static enum status read_pre_tokenizer(const struct json_node *steps, const struct vocabulary *v,
-                                      struct pipeline *p, struct err *e)
-{
-    const struct json_node *step = NULL;
+    const struct json_node *steps = json_present(root, in), *step = NULL;
     struct text type;
-    for (;;) {
-        TRY(next_step(steps, "pretokenizers", &step, &type, e));
+    while (steps) {
+        struct err why = {"expected a step that is done here, and none after ByteLevel"};
+        enum status s = STATUS_BAD_FILE;
+        TRY(next_step(steps, list, &step, &type, e));
         if (!step)
-            return STATUS_OK;
-        if (p->is_bytes)
-            return refuse_step("pre_tokenizer", "nothing after ByteLevel", type, e);
-        if (text_is(type, "ByteLevel")) {
-            p->is_bytes = p->bytes_regex = true;
-            TRY(json_optional_bool(step, "use_regex", &p->bytes_regex, e));
-            TRY(expect_flag(step, "ByteLevel", "add_prefix_space", false, e));
-        } else if (text_is(type, "Digits")) {
-            TRY(expect_flag(step, "Digits", "individual_digits", true, e));
-            p->digits = true;
-        } else if (text_is(type, "Split")) {
-            TRY(read_split(step, p, e));
-        } else if (text_is(type, "Metaspace")) {
-            TRY(read_metaspace(step, v, p, e));
-        } else {
-            return refuse_step("pre_tokenizer", "ByteLevel, Split, Digits or Metaspace", type, e);
+            break;
+        for (size_t i = 0; i < N_STEP_RULES && s != STATUS_OK; i++) {
+            const struct step_rule *r = &step_rules[i];
+            if (strcmp(r->in, in) == 0 && text_is(type, r->type) && !(r->excludes & p->has) &&
+                (r->needs & p->has) == r->needs)
+                s = read_step(r, step, v, p, &why);
         }
+        if (s != STATUS_OK)
+            return bad_file(e, "%s \"%.*s\": %s" VOCAB_ADVICE, in, SHOWN(type), why.text);
     }
+    return STATUS_OK;
 }
 
 /* What ours cannot do is refused; what differs for few texts is noted. */
 static enum status read_pipeline(const struct json_node *root, const struct vocabulary *v,
                                  struct pipeline *p, struct err *e)
 {
-    const struct json_node *normalizer = json_present(root, "normalizer");
-    const struct json_node *pre = json_present(root, "pre_tokenizer");
-    *p = (struct pipeline){.cut = NULL};
-    if (normalizer)
-        TRY(read_normalizer(normalizer, v, p, e));
-    p->normalizes = p->marks_spaces || p->adds_space;
-    if (pre)
-        TRY(read_pre_tokenizer(pre, v, p, e));
-    if (p->is_bytes == p->marks_spaces || (p->is_bytes && p->adds_space) ||
-        (!p->is_bytes && (p->digits || p->regex.data)))
+    *p = (struct pipeline){.regex = {"", 0}};
+    TRY(read_steps(root, "normalizer", "normalizers", v, p, e));
+    p->normalizes = p->has & SPACES_FLAGS;
+    TRY(read_steps(root, "pre_tokenizer", "pretokenizers", v, p, e));
+    const bool is_bytes = p->has & BYTES, marks_spaces = p->has & MARKS_SPACES;
+    if (is_bytes == marks_spaces || p->has & (is_bytes ? SPACES_FLAGS : CUT_FLAGS))
         return bad_file(e,
                         "normalizer and pre_tokenizer: expected either ByteLevel or \"" VOCAB_SPACE
                         "\" for spaces, found %s" VOCAB_ADVICE,
-                        p->is_bytes       ? "both"
-                        : p->marks_spaces ? "more"
-                                          : "neither");
-    for (size_t i = 0; i < N_CUTS && p->is_bytes && !p->cut; i++) {
-        const struct cut *c = &cuts[i];
-        if ((p->regex.data ? c->regex && text_is(p->regex, c->regex) : !c->regex) &&
-            c->digits == p->digits && c->bytes_regex == p->bytes_regex)
+                        is_bytes       ? "both"
+                        : marks_spaces ? "more"
+                                       : "neither");
+    for (const struct cut *c = cuts; c < cuts + N_CUTS && is_bytes && !p->cut; c++)
+        if (c->flags == (p->has & CUT_FLAGS) && (!c->regex || text_is(p->regex, c->regex)))
             p->cut = c;
-    }
-    if (p->is_bytes && !p->cut)
+    if (is_bytes && !p->cut)
         return bad_file(e,
                         "pre_tokenizer: expected the cuts of GPT-2, StarCoder, Llama 3 or Qwen 2, "
                         "found %s%sByteLevel %s its regex, Split: \"%.*s\"" VOCAB_ADVICE,
-                        p->regex.data ? "Split, " : "", p->digits ? "Digits, " : "",
-                        p->bytes_regex ? "with" : "without", text_width(p->regex),
-                        p->regex.data ? p->regex.data : "");
+                        p->has & CUT_REGEX ? "Split, " : "", p->has & CUT_DIGITS ? "Digits, " : "",
+                        p->has & CUT_BYTES_REGEX ? "with" : "without", SHOWN(p->regex));
     return STATUS_OK;
 }
 
 /* --- what is put around a text --------------------------------------------------------------- */
 
 /* The id that special_tokens, of TemplateProcessing, has for a name. */
-static enum status read_special_id(const struct json_node *specials, struct text name, int n,
-                                   int *id, struct err *e)
+static enum status read_special_id(const struct json_node *step, struct text name, int n, int *id,
+                                   struct err *e)
 {
-    const struct json_node *found = NULL, *ids;
+    const struct json_node *specials, *ids = NULL;
     int64_t value;
+    TRY(json_require(step, "special_tokens", JSON_OBJECT, &specials, e));
     for (const struct json_node *c = NULL; (c = json_child(specials, c));)
-        if (text_equal(c->key, name))
-            found = c;
-    if (!found)
-        return bad_file(
-            e,
-            "\"special_tokens\" at byte %zu: expected \"%.*s\", as in \"single\", found "
-            "no such key",
-            specials->at, SHOWN(name));
-    TRY(json_expect(found, JSON_OBJECT, e));
-    TRY(json_require(found, "ids", JSON_ARRAY, &ids, e));
-    if (ids->n != 1)
-        return bad_file(e, "\"ids\" at byte %zu: expected one id, found %u", ids->at,
-                        (unsigned)ids->n);
+        if (text_equal(c->key, name) && c->kind == JSON_OBJECT)
+            TRY(json_require(c, "ids", JSON_ARRAY, &ids, e));
+    if (!ids || ids->n != 1)
+        return bad_file(e, "\"special_tokens\" at byte %zu: expected one id for \"%.*s\"",
+                        specials->at, SHOWN(name));
     TRY(json_node_i64(json_child(ids, NULL), 0, n - 1, &value, e));
-    *id = (int)value;
+    *id = value;
     return STATUS_OK;
 }
 
@@ -272,7 +221,7 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
                                     int *id, struct err *e)
 {
     const struct json_node *post = json_present(root, "post_processor");
-    const struct json_node *step = NULL, *single, *specials, *name;
+    const struct json_node *step = NULL, *single, *name;
     struct text type;
     int before = 0, after = 0; /* special tokens */
     *id = -1;
@@ -283,7 +232,10 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
         if (text_is(type, "ByteLevel")) /* places of tokens in the text, nothing else */
             continue;
         if (!text_is(type, "TemplateProcessing"))
-            return refuse_step("post_processor", "TemplateProcessing or ByteLevel", type, e);
+            return bad_file(e,
+                            "post_processor: expected TemplateProcessing or ByteLevel, found "
+                            "\"%.*s\"" VOCAB_ADVICE,
+                            SHOWN(type));
         TRY(json_require(step, "single", JSON_ARRAY, &single, e));
         bool text = false; /* it is before `c` */
         for (const struct json_node *c = NULL; (c = json_child(single, c));) {
@@ -295,8 +247,7 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
                 continue;
             TRY(json_expect(special, JSON_OBJECT, e));
             TRY(json_require(special, "id", JSON_STRING, &name, e));
-            TRY(json_require(step, "special_tokens", JSON_OBJECT, &specials, e));
-            TRY(read_special_id(specials, name->text, v->keys.n, id, e));
+            TRY(read_special_id(step, name->text, v->keys.n, id, e));
         }
     }
     if (before > 1)
@@ -317,7 +268,7 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
 static enum status split_merge(struct text line, uint64_t rank, struct text parts[2], struct err *e)
 {
     const char *space = line.len > 0 ? memchr(line.data, ' ', line.len) : NULL;
-    const size_t cut = space ? (size_t)(space - line.data) : 0;
+    const size_t cut = space ? (space - line.data) : 0;
     const size_t behind = space ? line.len - cut - 1 : 0;
     if (cut == 0 || behind == 0 || memchr(space + 1, ' ', behind))
         return bad_file(e, "merge %llu: expected two tokens with a space between, found \"%.*s\"",
@@ -340,7 +291,7 @@ static enum status find_pair(struct vocabulary *v, const struct text parts[2], u
             return bad_file(e, "merge %llu: expected tokens of the vocabulary, found \"%.*s\"",
                             (unsigned long long)rank, SHOWN(names[i]));
     }
-    *pair = (struct symbol_pair){ids[0], ids[1], (int32_t)rank, ids[2]};
+    *pair = (struct symbol_pair){ids[0], ids[1], rank, ids[2]};
     return STATUS_OK;
 }
 
@@ -375,7 +326,7 @@ static enum status read_merges(struct vocabulary *v, const struct json_node *mer
             TRY(json_expect(c, JSON_ARRAY, e));
             if (c->n != 2)
                 return bad_file(e, "merge %llu: expected two tokens, found %u",
-                                (unsigned long long)rank, (unsigned)c->n);
+                                (unsigned long long)rank, c->n);
             const struct json_node *first = json_child(c, NULL);
             TRY(json_node_text(first, &parts[0], e));
             TRY(json_node_text(json_child(c, first), &parts[1], e));
@@ -387,45 +338,27 @@ static enum status read_merges(struct vocabulary *v, const struct json_node *mer
 
 /* --- the model ------------------------------------------------------------------------------- */
 
-struct model {
-    const struct json_node *vocab, *merges;
-    struct text unknown; /* data is NULL: none */
-    bool byte_fallback, whole_pieces;
+/* What a model must say. Old files do not give the type of one that has merges. */
+static const struct json_choice model_choices[] = {
+    {"type", .values = "BPE|null"},
+    {"dropout", .values = "null|0|0.0"},
+    {"continuing_subword_prefix", .values = "null"},
+    {"end_of_word_suffix", .values = "null"},
+    {"byte_fallback", "true|false|null", {BYTE_FALLBACK}},
+    {"ignore_merges", "true|false|null", {WHOLE_PIECES}},
 };
 
-static enum status read_model(const struct json_node *root, struct model *m, struct err *e)
+static enum status read_model(const struct json_node *root, struct pipeline *p, struct err *e)
 {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const struct json_node *model, *refused = NULL;
-    double dropout = 0;
-    *m = (struct model){.vocab = NULL};
+    const struct json_node *model;
+    struct err why;
     TRY(json_require(root, "model", JSON_OBJECT, &model, e));
-    /* Old files do not say the type of a model that has merges. */
-    struct text type = text_of(json_member(model, "merges") ? "BPE" : "no merges");
-    TRY(json_optional_text(model, "type", &type, e));
-    if (!text_is(type, "BPE"))
-        return bad_file(e, "model: expected \"type\" to be BPE, found %.*s" VOCAB_ADVICE,
-                        SHOWN(type));
-    const struct json_node *node = json_present(model, "dropout");
-    if (node)
-        TRY(json_node_double(node, &dropout, e));
-    if (dropout > 0 || dropout < 0)
-        refused = node;
-    for (int i = 0; i < 2 && !refused; i++) {
-        struct text affix = {NULL, 0};
-        TRY(json_optional_text(model, affixes[i], &affix, e));
-        if (affix.len > 0)
-            refused = json_member(model, affixes[i]);
-    }
-    if (refused)
-        return bad_file(e, "model: expected \"%.*s\" to be %s, found %.*s" VOCAB_ADVICE,
-                        SHOWN(refused->key), refused == node ? "null or 0" : "null",
-                        SHOWN(refused->text));
-    TRY(json_optional_bool(model, "byte_fallback", &m->byte_fallback, e));
-    TRY(json_optional_bool(model, "ignore_merges", &m->whole_pieces, e));
-    TRY(json_optional_text(model, "unk_token", &m->unknown, e));
-    TRY(json_require(model, "vocab", JSON_OBJECT, &m->vocab, e));
-    return json_require(model, "merges", JSON_ARRAY, &m->merges, e);
+    for (size_t i = 0; i < sizeof model_choices / sizeof *model_choices; i++)
+        if (json_choose(model, &model_choices[i], &p->has, &why) != STATUS_OK)
+            return bad_file(e, "model: %s" VOCAB_ADVICE, why.text);
+    TRY(json_optional_text(model, "unk_token", &p->unknown, e));
+    TRY(json_require(model, "vocab", JSON_OBJECT, &p->vocab, e));
+    return json_require(model, "merges", JSON_ARRAY, &p->merges, e);
 }
 
 /* The tokens of an object of names and ids, all normal, also in the index. */
@@ -440,16 +373,15 @@ static enum status read_vocab(const struct json_node *vocab, struct vocabulary *
     return STATUS_OK;
 }
 
-static enum status read_bytes(struct vocabulary *v, const struct model *m, const struct cut *cut,
-                              struct err *e)
+static enum status read_bytes(struct vocabulary *v, const struct pipeline *p, struct err *e)
 {
     v->keys.model = "gpt2";
-    v->keys.pre = m->whole_pieces ? cut->pre_whole : cut->pre;
+    v->keys.pre = p->has & WHOLE_PIECES ? p->cut->pre_whole : p->cut->pre;
     if (!v->keys.pre)
         return bad_file(e, "model: expected \"ignore_merges\" to be false with these cuts, found "
                            "true" VOCAB_ADVICE);
-    v->merges = vocabulary_take(v, m->merges->n, sizeof *v->merges, e);
-    return v->merges ? read_merges(v, m->merges, NULL, e) : STATUS_NO_MEMORY;
+    v->merges = vocabulary_take(v, p->merges->n, sizeof *v->merges, e);
+    return v->merges ? read_merges(v, p->merges, NULL, e) : STATUS_NO_MEMORY;
 }
 
 /* Whether a space stands behind something else in a token that merging makes. */
@@ -461,24 +393,23 @@ static bool crosses_space(struct text name)
     return false;
 }
 
-static enum status read_spaces(struct vocabulary *v, const struct model *m,
-                               const struct pipeline *p, struct err *e)
+static enum status read_spaces(struct vocabulary *v, const struct pipeline *p, struct err *e)
 {
     v->keys.model = "llama";
-    v->keys.add_space_prefix = p->adds_space;
-    if (m->whole_pieces)
+    v->keys.add_space_prefix = (p->has & ADDS_SPACE) != 0;
+    if (p->has & WHOLE_PIECES)
         return bad_file(e, "model: expected \"ignore_merges\" to be false where spaces are "
                            "\"" VOCAB_SPACE "\", found true" VOCAB_ADVICE);
     for (int id = 0; id < v->keys.n; id++) {
         const struct text name = v->tokens[id];
-        if (p->cuts_spaces && crosses_space(name))
+        if (p->has & CUTS_SPACES && crosses_space(name))
             return bad_file(e,
                             "pre_tokenizer Metaspace: expected \"split\" to be false, as token %d "
                             "is \"%.*s\", found true" VOCAB_ADVICE,
                             id, SHOWN(name));
         if (!name.data || vocab_hex_byte(name, TOKEN_BYTE) < 0)
             continue;
-        if (!m->byte_fallback)
+        if (!(p->has & BYTE_FALLBACK))
             return bad_file(e,
                             "model: expected \"byte_fallback\" to be true, as token %d is %.*s, "
                             "found false" VOCAB_ADVICE,
@@ -487,12 +418,13 @@ static enum status read_spaces(struct vocabulary *v, const struct model *m,
     }
     if (v->keys.unk >= 0)
         v->types[v->keys.unk] = TOKEN_UNKNOWN;
-    struct symbol_pair *pairs = calloc((size_t)m->merges->n + 1, sizeof *pairs);
+    const size_t n = p->merges->n;
+    struct symbol_pair *pairs = calloc(n + 1, sizeof *pairs);
     if (!pairs)
-        return err_no_memory(e, "merges", ((size_t)m->merges->n + 1) * sizeof *pairs);
-    const enum status s = read_merges(v, m->merges, pairs, e);
+        return err_no_memory(e, "merges", (n + 1) * sizeof *pairs);
+    const enum status s = read_merges(v, p->merges, pairs, e);
     if (s == STATUS_OK)
-        return vocabulary_score(v, pairs, m->merges->n, e);
+        return vocabulary_score(v, pairs, n, e);
     free(pairs);
     return s;
 }
@@ -500,15 +432,14 @@ static enum status read_spaces(struct vocabulary *v, const struct model *m,
 enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocabulary *v,
                                       struct err *e)
 {
-    struct model m;
     struct pipeline p;
-    TRY(read_model(root, &m, e));
     TRY(read_pipeline(root, v, &p, e));
-    TRY(read_vocab(m.vocab, v, e));
-    if (m.unknown.data)
-        v->keys.unk = vocabulary_find(v, m.unknown);
+    TRY(read_model(root, &p, e));
+    TRY(read_vocab(p.vocab, v, e));
+    if (p.unknown.data)
+        v->keys.unk = vocabulary_find(v, p.unknown);
     TRY(added_tokens_read(json_present(root, "added_tokens"), ADDED_LIST, p.normalizes, v, e));
-    return p.is_bytes ? read_bytes(v, &m, p.cut, e) : read_spaces(v, &m, &p, e);
+    return (p.has & BYTES ? read_bytes : read_spaces)(v, &p, e);
 }
 
 /* --- vocab.json and merges.txt --------------------------------------------------------------- */

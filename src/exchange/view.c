@@ -63,13 +63,13 @@ static uint64_t bytes_of(uint32_t type, uint64_t elements)
 static void decode(const struct view_part *p, uint64_t from, int n, float *out)
 {
     if (p->type != VIEW_INT8) {
-        blocks_decode(p->type, out, p->data + bytes_of(p->type, from), (uint64_t)n);
+        blocks_decode(p->type, out, p->data + bytes_of(p->type, from), n);
         return;
     }
     for (int i = 0; i < n; i++) {
-        const uint64_t at = from + (uint64_t)i;
+        const uint64_t at = from + i;
         float factor;
-        blocks_decode(TENSOR_F32, &factor, p->factors + at / (uint64_t)p->group * sizeof factor, 1);
+        blocks_decode(TENSOR_F32, &factor, p->factors + at / p->group * sizeof factor, 1);
         out[i] = (float)(signed char)p->data[at] * factor;
     }
 }
@@ -78,38 +78,7 @@ static void decode(const struct view_part *p, uint64_t from, int n, float *out)
 static void decode_row(const struct view *v, int row, int from, int n, float *out)
 {
     const struct view_part *p = part_of_row(v, &row);
-    assert(!p->transposed);
-    decode(p, (uint64_t)source_row(p, row) * (uint64_t)v->cols + (uint64_t)from, n, out);
-}
-
-/* Rows [row, row + n). A transposed source has them side by side. */
-static void make_rows(const struct view *v, int row, int n)
-{
-    struct view_maker *m = v->maker;
-    const struct view_part *p = v->parts;
-    if (!p->transposed) {
-        for (int i = 0; i < n; i++)
-            decode_row(v, row + i, 0, v->cols, m->numbers + (size_t)i * (size_t)v->cols);
-        return;
-    }
-    assert(v->n_parts == 1 && !p->swap.p && p->copies <= 1);
-    for (int c = 0; c < v->cols; c++) {
-        decode(p, (uint64_t)c * (uint64_t)p->source_rows + (uint64_t)(p->first + row), n, m->span);
-        for (int i = 0; i < n; i++)
-            m->numbers[(size_t)i * (size_t)v->cols + (size_t)c] = m->span[i];
-    }
-}
-
-/* Columns [from, from + n), which become rows. */
-static void make_columns(const struct view *v, int from, int n)
-{
-    struct view_maker *m = v->maker;
-    const int rows = view_rows(v);
-    for (int r = 0; r < rows; r++) {
-        decode_row(v, r, from, n, m->span);
-        for (int i = 0; i < n; i++)
-            m->numbers[(size_t)i * (size_t)rows + (size_t)r] = m->span[i];
-    }
+    decode(p, source_row(p, row) * (uint64_t)v->cols + from, n, out);
 }
 
 static enum status grow(struct view_maker *m, size_t elements, struct err *e)
@@ -137,10 +106,9 @@ static void release_last(const struct view *v)
     v->maker->last = v;
     for (int i = 0; last && last != v && i < last->n_parts; i++) {
         const struct view_part *p = &last->parts[i];
-        const uint64_t n = (uint64_t)p->source_rows * (uint64_t)last->cols;
+        const uint64_t n = p->source_rows * (uint64_t)last->cols;
         if (p->file)
-            file_map_release(p->file, p->data,
-                             (size_t)(p->type == VIEW_INT8 ? n : bytes_of(p->type, n)));
+            file_map_release(p->file, p->data, p->type == VIEW_INT8 ? n : bytes_of(p->type, n));
     }
 }
 
@@ -150,15 +118,15 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
     release_last(v);
     const int made_cols = v->transposes ? view_rows(v) : v->cols;
     const int made_rows = v->transposes ? v->cols : view_rows(v);
-    const uint64_t row_bytes = bytes_of(v->type, (uint64_t)made_cols);
-    const int row = (int)(offset / row_bytes);
+    const uint64_t row_bytes = bytes_of(v->type, made_cols);
+    const int row = offset / row_bytes;
     int in_part = row;
     const struct view_part *p = v->transposes ? v->parts : part_of_row(v, &in_part);
-    if (p->type == v->type && !v->transposes && !p->transposed && !p->swap.p && p->copies <= 1) {
+    if (p->type == v->type && !v->transposes && !p->swap.p && p->copies <= 1) {
         /* Rows are in the source as they are wanted: what is left of them. */
         const uint64_t skip = offset % row_bytes;
-        *data = p->data + (uint64_t)(p->first + in_part) * row_bytes + skip;
-        *len = (size_t)((uint64_t)(p->rows - in_part) * row_bytes - skip);
+        *data = p->data + (p->first + in_part) * row_bytes + skip;
+        *len = ((p->rows - in_part) * row_bytes - skip);
         return STATUS_OK;
     }
     assert(offset % row_bytes == 0);
@@ -167,14 +135,18 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
         n = v->transposes ? COLUMNS_AT_A_TIME : 1;
     if (n > made_rows - row)
         n = made_rows - row;
-    const uint64_t elements = (uint64_t)n * (uint64_t)made_cols;
-    TRY(grow(v->maker, (size_t)elements, e));
-    if (v->transposes)
-        make_columns(v, row, n);
-    else
-        make_rows(v, row, n);
-    blocks_encode(v->type, v->maker->bytes, v->maker->numbers, elements);
-    *data = v->maker->bytes;
-    *len = (size_t)bytes_of(v->type, elements);
+    const uint64_t elements = n * (uint64_t)made_cols;
+    TRY(grow(v->maker, elements, e));
+    struct view_maker *m = v->maker;
+    for (int r = 0; r < n && !v->transposes; r++)
+        decode_row(v, row + r, 0, v->cols, m->numbers + r * (size_t)v->cols);
+    for (int r = 0; r < made_cols && v->transposes; r++) { /* columns become rows */
+        decode_row(v, r, row, n, m->span);
+        for (int i = 0; i < n; i++)
+            m->numbers[i * (size_t)made_cols + r] = m->span[i];
+    }
+    blocks_encode(v->type, m->bytes, m->numbers, elements);
+    *data = m->bytes;
+    *len = bytes_of(v->type, elements);
     return STATUS_OK;
 }

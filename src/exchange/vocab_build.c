@@ -11,7 +11,7 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-#define CHUNK_BYTES ((size_t)1 << 16)
+#define CHUNK_BYTES (1 << 16)
 #define CHUNK_ALIGN 16
 
 /* Pieces are never moved. */
@@ -51,7 +51,7 @@ enum status vocabulary_join(struct vocabulary *v, const struct text *parts, size
     size_t len = 0; /* the parts are in memory, and few */
     for (size_t i = 0; i < n; i++)
         len += parts[i].len;
-    char *to = vocabulary_take(v, (uint64_t)len + 1, 1, e);
+    char *to = vocabulary_take(v, len + 1, 1, e);
     if (!to)
         return STATUS_NO_MEMORY;
     *out = (struct text){to, len};
@@ -69,7 +69,7 @@ enum status vocabulary_start(struct vocabulary *v, int n_vocab,
                              const struct vocabulary_notes *notes, struct err *e)
 {
     assert(n_vocab > 0 && n_vocab <= CONFIG_MAX_VOCAB);
-    const uint64_t n = (uint64_t)n_vocab;
+    const uint64_t n = n_vocab;
     *v = (struct vocabulary){.notes = notes};
     v->keys = (struct vocab_keys){
         .n = n_vocab, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_space_prefix = -1};
@@ -103,7 +103,7 @@ enum status vocabulary_token(struct vocabulary *v, int64_t id, struct text name,
     if (other.data)
         return bad_file(e, "token %lld: expected one name, found \"%.*s\" and \"%.*s\"",
                         (long long)id, SHOWN(other), SHOWN(name));
-    v->types[id] = (int32_t)type;
+    v->types[id] = type;
     return vocabulary_join(v, &name, 1, &v->tokens[id], e);
 }
 
@@ -121,7 +121,7 @@ void vocabulary_index(struct vocabulary *v)
     for (int id = 0; id < v->keys.n; id++)
         if (v->tokens[id].data)
             v->names[v->n_names++] = (struct vocab_name){v->tokens[id], id};
-    qsort(v->names, (size_t)v->n_names, sizeof *v->names, compare_names);
+    qsort(v->names, v->n_names, sizeof *v->names, compare_names);
 }
 
 int vocabulary_find(const struct vocabulary *v, struct text name)
@@ -239,7 +239,7 @@ enum status vocabulary_score(struct vocabulary *v, struct symbol_pair *pairs, si
                              struct err *e)
 {
     struct scoring scoring = {.merging = {0}};
-    bool *made = vocabulary_take(v, (uint64_t)v->keys.n, sizeof *made, e);
+    bool *made = vocabulary_take(v, v->keys.n, sizeof *made, e);
     if (!made) {
         free(pairs);
         return STATUS_NO_MEMORY;

@@ -18,7 +18,7 @@ enum status vocab_bytes_fill(struct vocabulary *v, struct err *e)
     v->keys.pre = "gpt-2";
     for (int byte = 0; byte < 256; byte++) {
         char name[2];
-        const size_t len = byte_alphabet_write((unsigned char)byte, name);
+        const size_t len = byte_alphabet_write(byte, name);
         TRY(vocabulary_token(v, byte, (struct text){name, len}, TOKEN_NORMAL, e));
     }
     v->keys.bos = '\n';
@@ -69,10 +69,10 @@ struct entry {
 
 static bool take_entry(struct text *rest, struct entry *entry)
 {
-    const size_t len = rest->len < 8 ? SIZE_MAX : (size_t)little_load(rest->data + 4, 4);
+    const size_t len = rest->len < 8 ? SIZE_MAX : little_load(rest->data + 4, 4);
     if (rest->len < 8 || len > rest->len - 8)
         return false;
-    entry->score = float_of_bits((uint32_t)little_load(rest->data, 4));
+    entry->score = float_of_bits(little_load(rest->data, 4));
     (void)text_take(rest, 8);
     entry->bytes = text_take(rest, len);
     return true;
@@ -91,7 +91,7 @@ static enum status add_entry(struct vocabulary *v, int id, const struct entry *e
         return vocabulary_token(v, id, text_of(specials[id].name), specials[id].type, e);
     }
     const bool is_byte = vocab_hex_byte(entry->bytes, TOKEN_BYTE) >= 0;
-    char *name = vocabulary_take(v, (uint64_t)entry->bytes.len + 1, strlen(VOCAB_SPACE), e);
+    char *name = vocabulary_take(v, entry->bytes.len + 1, strlen(VOCAB_SPACE), e);
     size_t len = 0;
     if (!name)
         return STATUS_NO_MEMORY;
@@ -145,7 +145,7 @@ enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct er
 
 static uint32_t header_word(struct text file, size_t i)
 {
-    return (uint32_t)little_load(file.data + 4 * i, 4);
+    return little_load(file.data + 4 * i, 4);
 }
 
 bool vocab_is_llmc(struct text file)
@@ -243,7 +243,7 @@ static struct text write_name(struct text bytes, char *out)
 {
     size_t len = 0;
     for (size_t i = 0; i < bytes.len; i++)
-        len += byte_alphabet_write((unsigned char)bytes.data[i], out + len);
+        len += byte_alphabet_write(bytes.data[i], out + len);
     return (struct text){out, len};
 }
 
@@ -270,10 +270,10 @@ enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *
 {
     uint32_t eot;
     char name[2 * LONGEST];
-    TRY(read_header(file, (uint32_t)v->keys.n, &eot, e));
-    TRY(read_tokens(file, v, (int)eot, e));
+    TRY(read_header(file, v->keys.n, &eot, e));
+    TRY(read_tokens(file, v, eot, e));
     vocabulary_index(v);
-    v->merges = vocabulary_take(v, (uint64_t)v->keys.n, sizeof *v->merges, e);
+    v->merges = vocabulary_take(v, v->keys.n, sizeof *v->merges, e);
     if (!v->merges)
         return STATUS_NO_MEMORY;
     for (int id = 0; id < v->keys.n; id++)
@@ -286,6 +286,6 @@ enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *
     }
     v->keys.model = "gpt2";
     v->keys.pre = "gpt-2";
-    v->keys.bos = v->keys.eos = (int)eot;
+    v->keys.bos = v->keys.eos = eot;
     return STATUS_OK;
 }

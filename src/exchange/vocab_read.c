@@ -33,8 +33,7 @@ enum status input_open(struct input *in, const char *folder, const char *name, s
 
 enum status input_read_json(struct input *in, struct err *e)
 {
-    static const struct json_limits limits = {
-        .bytes = (size_t)1 << 29, .values = (uint32_t)1 << 23, .depth = 32};
+    static const struct json_limits limits = {.bytes = 1 << 29, .values = 1 << 23, .depth = 32};
     const struct json_node *root;
     if (!in->bytes.data)
         return STATUS_OK;
@@ -74,6 +73,23 @@ enum status json_optional_text(const struct json_node *object, const char *key, 
 {
     const struct json_node *member = json_present(object, key);
     return member ? json_node_text(member, out, e) : STATUS_OK;
+}
+
+enum status json_choose(const struct json_node *object, const struct json_choice *c, unsigned *sets,
+                        struct err *e)
+{
+    const struct json_node *node = json_present(object, c->key);
+    const struct text found = node && node->text.len > 0 ? node->text : text_of("null");
+    const char *at = c->values;
+    for (int i = 0; *at; i++) {
+        const struct text value = {at, strcspn(at, "|")};
+        if (text_equal(found, value) || (node && text_is(value, "*"))) {
+            *sets |= c->sets[i];
+            return STATUS_OK;
+        }
+        at += value.len + (at[value.len] == '|');
+    }
+    return bad_file(e, "expected \"%s\" to be %s, found %.*s", c->key, c->values, SHOWN(found));
 }
 
 /* --- added tokens ---------------------------------------------------------------------------- */
@@ -216,7 +232,7 @@ static enum status choose_id(const struct special *special, const struct special
         mark_special(v, named);
         *special->id = named;
     } else if (*special->id < 0 && special->of_config >= 0 && special->of_config < v->keys.n) {
-        *special->id = (int)special->of_config;
+        *special->id = special->of_config;
     }
     return STATUS_OK;
 }

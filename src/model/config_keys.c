@@ -57,7 +57,7 @@ static enum status read_size(const struct reader *r, int key)
     const struct size_key *k = &size_keys[key];
     uint64_t value = 0;
     bool found = true;
-    TRY(gguf_get_u64(r->g, arch_key(r->c, k->suffix).text, 1, (uint64_t)k->max, &value,
+    TRY(gguf_get_u64(r->g, arch_key(r->c, k->suffix).text, 1, k->max, &value,
                      k->required ? NULL : &found, r->e));
     *size_of_key(r->c, key) = found ? (int)value : 0;
     return STATUS_OK;
@@ -68,12 +68,13 @@ static enum status read_rows(const struct reader *r, const char *tensor, int max
 {
     const struct gguf_tensor *t = gguf_find_tensor(r->g, tensor);
     if (!t)
-        return err_set(r->e, STATUS_BAD_FILE, "tensor %s: missing", tensor);
+        return err_bad_file(r->e, "tensor %s: missing", tensor);
     if (t->n_dims != 2 || t->dims[1] > (uint64_t)max)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "tensor %s: expected 2 dimensions and at most %d rows, found %d dimensions "
-                       "and %llu rows",
-                       tensor, max, t->n_dims, (unsigned long long)t->dims[1]);
+        return err_bad_file(
+            r->e,
+            "tensor %s: expected 2 dimensions and at most %d rows, found %d dimensions "
+            "and %llu rows",
+            tensor, max, t->n_dims, (unsigned long long)t->dims[1]);
     *out = (int)t->dims[1];
     return STATUS_OK;
 }
@@ -85,8 +86,8 @@ static enum status read_number(const struct reader *r, const char *suffix, doubl
     const struct key_name key = arch_key(r->c, suffix);
     TRY(gguf_get_f64(r->g, key.text, out, found, r->e));
     if ((!found || *found) && !(*out > above && *out < below && (float)*out > (float)above))
-        return err_set(r->e, STATUS_BAD_FILE, "%s: expected a number between %g and %g, found %g",
-                       key.text, above, below, *out);
+        return err_bad_file(r->e, "%s: expected a number between %g and %g, found %g", key.text,
+                            above, below, *out);
     return STATUS_OK;
 }
 
@@ -97,39 +98,40 @@ static enum status read_heads(const struct reader *r)
     TRY(read_size(r, HEAD_DIM));
     TRY(read_size(r, VALUE_DIM));
     if (!c->head_dim && c->d_model % c->n_heads != 0)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s: expected a divisor of embedding_length %d, found %d",
-                       arch_key(c, size_keys[HEADS].suffix).text, c->d_model, c->n_heads);
+        return err_bad_file(r->e, "%s: expected a divisor of embedding_length %d, found %d",
+                            arch_key(c, size_keys[HEADS].suffix).text, c->d_model, c->n_heads);
     config_complete(c);
     for (int key = HEAD_DIM; key <= VALUE_DIM; key++)
         if (*size_of_key(c, key) > CONFIG_MAX_WIDTH / c->n_heads)
-            return err_set(r->e, STATUS_BAD_FILE, "%s: expected at most %d for %d heads, found %d",
-                           arch_key(c, size_keys[key].suffix).text, CONFIG_MAX_WIDTH / c->n_heads,
-                           c->n_heads, *size_of_key(c, key));
+            return err_bad_file(r->e, "%s: expected at most %d for %d heads, found %d",
+                                arch_key(c, size_keys[key].suffix).text,
+                                CONFIG_MAX_WIDTH / c->n_heads, c->n_heads, *size_of_key(c, key));
     return STATUS_OK;
 }
 
 /* --- one number, or one for each layer --- */
 
-static enum status check_layers(const struct reader *r, const struct gguf_value *array,
-                                const struct key_name *key)
+/* The numbers [n_layers] of a key that is there. */
+static enum status read_layers(const struct reader *r, const struct key_name *key, int64_t *numbers)
 {
-    if (array->count != (uint64_t)r->c->n_layers)
-        return err_set(r->e, STATUS_BAD_FILE, "%s: expected one number a layer, %d, found %llu",
-                       key->text, r->c->n_layers, (unsigned long long)array->count);
-    if (!gguf_is_integer(array->element_kind))
-        return err_set(r->e, STATUS_BAD_FILE, "%s: expected integers, found %s", key->text,
-                       gguf_kind_name(array->element_kind));
-    return STATUS_OK;
-}
-
-static enum status check_shared(const struct reader *r, bool are_same, const struct key_name *key)
-{
-    if (r->c->shared && !are_same)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s: expected the same number in all layers, which share one block; found "
-                       "several",
-                       key->text);
+    const struct gguf_value *v = gguf_find(r->g, key->text);
+    const bool is_array = v->kind == GGUF_ARRAY;
+    const enum gguf_kind kind = is_array ? v->element_kind : v->kind;
+    const int n_layers = r->c->n_layers;
+    if (is_array && v->count != (uint64_t)n_layers)
+        return err_bad_file(r->e, "%s: expected one number a layer, %d, found %llu", key->text,
+                            n_layers, (unsigned long long)v->count);
+    if (!gguf_is_integer(kind))
+        return err_bad_file(r->e, "%s: expected integers, found %s", key->text,
+                            gguf_kind_name(kind));
+    for (int l = 0; l < n_layers; l++) {
+        numbers[l] = gguf_int_at(v, is_array ? l : 0);
+        if (r->c->shared && numbers[l] != numbers[0])
+            return err_bad_file(r->e,
+                                "%s: expected the same number in all layers, which share one "
+                                "block; found several",
+                                key->text);
+    }
     return STATUS_OK;
 }
 
@@ -137,25 +139,22 @@ static enum status read_kv_heads(const struct reader *r)
 {
     struct config *c = r->c;
     const struct key_name key = arch_key(c, KV_HEADS_KEY);
-    const struct gguf_value *value = gguf_find(r->g, key.text);
-    const bool is_array = value && value->kind == GGUF_ARRAY;
-    uint64_t one = (uint64_t)c->n_heads;
-    bool found;
-    if (is_array)
-        TRY(check_layers(r, value, &key));
-    else
-        TRY(gguf_get_u64(r->g, key.text, 1, CONFIG_MAX_WIDTH, &one, &found, r->e));
+    int64_t heads[CONFIG_MAX_LAYERS];
+    c->n_kv_heads = c->n_heads;
+    if (!gguf_find(r->g, key.text))
+        return STATUS_OK;
+    TRY(read_layers(r, &key, heads));
     c->n_kv_heads = 0;
-    for (int l = 0; l < (is_array ? c->n_layers : 1); l++) {
-        const int64_t n = is_array ? gguf_int_at(value, (uint64_t)l) : (int64_t)one;
-        if (n < 1 || n > c->n_heads || c->n_heads % n != 0)
-            return err_set(r->e, STATUS_BAD_FILE,
-                           "%s: expected a divisor of head_count %d, found %lld", key.text,
-                           c->n_heads, (long long)n);
-        c->layer_kv_heads[l] = is_array ? (int32_t)n : 0;
-        c->n_kv_heads = (int)n > c->n_kv_heads ? (int)n : c->n_kv_heads;
+    for (int l = 0; l < c->n_layers; l++) {
+        if (heads[l] < 1 || heads[l] > c->n_heads || c->n_heads % heads[l] != 0)
+            return err_bad_file(r->e, "%s: expected a divisor of head_count %d, found %lld",
+                                key.text, c->n_heads, (long long)heads[l]);
+        c->layer_kv_heads[l] = (int32_t)heads[l];
+        c->n_kv_heads = heads[l] > c->n_kv_heads ? (int)heads[l] : c->n_kv_heads;
     }
-    return check_shared(r, config_same_kv_heads(c), &key);
+    if (config_same_kv_heads(c))
+        memset(c->layer_kv_heads, 0, sizeof c->layer_kv_heads);
+    return STATUS_OK;
 }
 
 /* Keys and values are those of one head, whatever the file says of K/V heads; heads, width and
@@ -165,40 +164,36 @@ static enum status read_latent(const struct reader *r)
     struct config *c = r->c;
     const struct key_name key = arch_key(c, LATENT_KEY);
     const struct gguf_value *value = gguf_find(r->g, key.text);
-    const bool is_array = value && value->kind == GGUF_ARRAY;
-    if (!value || (!is_array && gguf_is_integer(value->kind) && gguf_int_at(value, 0) == 0))
+    int64_t ranks[CONFIG_MAX_LAYERS];
+    if (!value)
         return STATUS_OK;
-    if (is_array)
-        TRY(check_layers(r, value, &key));
-    else if (!gguf_is_integer(value->kind))
-        return err_set(r->e, STATUS_BAD_FILE, "%s: expected an integer, or one a layer, found %s",
-                       key.text, gguf_kind_name(value->kind));
+    TRY(read_layers(r, &key, ranks));
+    if (value->kind != GGUF_ARRAY && ranks[0] == 0)
+        return STATUS_OK;
     for (int l = 0; l < c->n_layers; l++) {
-        const int64_t rank = gguf_int_at(value, is_array ? (uint64_t)l : 0);
-        if (rank < 1 || rank > config_largest_rank(c))
-            return err_set(r->e, STATUS_BAD_FILE,
-                           "%s: expected a rank from 1 to %d in every layer, or 0 for none in "
-                           "all; found %lld",
-                           key.text, config_largest_rank(c), (long long)rank);
-        if (c->position == POSITION_ROPE)
-            return err_set(r->e, STATUS_BAD_FILE,
-                           "%s: expected none with rotary positions, whose turns of keys a cache "
-                           "for all heads cannot have; found %lld",
-                           key.text, (long long)rank);
-        c->latent[l] = (int32_t)rank;
+        if (ranks[l] < 1 || ranks[l] > config_largest_rank(c))
+            return err_bad_file(r->e,
+                                "%s: expected a rank from 1 to %d in every layer, or 0 for none in "
+                                "all; found %lld",
+                                key.text, config_largest_rank(c), (long long)ranks[l]);
+        c->latent[l] = (int32_t)ranks[l];
         c->layer_kv_heads[l] = 0;
     }
+    if (c->position == POSITION_ROPE)
+        return err_bad_file(r->e,
+                            "%s: expected none with rotary positions, whose turns of keys a cache "
+                            "for all heads cannot have; found %d",
+                            key.text, (int)c->latent[0]);
     c->n_kv_heads = 1;
-    return check_shared(r, config_same_latent(c), &key);
+    return STATUS_OK;
 }
 
 /* --- rotary positions --- */
 
 /* Frequencies fall, and angles stay small enough for their sines to mean something. */
-#define ROPE_LEAST_BASE   1.0
-#define ROPE_MOST_BASE    1e30
-#define ROPE_LEAST_FACTOR CONFIG_LEAST_ROPE_FACTOR
-#define ROPE_MOST_FACTOR  1e9
+#define ROPE_LEAST_BASE  1.0
+#define ROPE_MOST_BASE   1e30
+#define ROPE_MOST_FACTOR 1e9
 
 #define SCALING_KEY "rope.scaling.type"
 
@@ -206,29 +201,28 @@ static enum status read_rope(const struct reader *r)
 {
     struct config *c = r->c;
     const struct key_name key = arch_key(c, "rope.dimension_count");
-    uint64_t n_dims = (uint64_t)c->head_dim;
+    uint64_t n_dims = c->head_dim;
     bool found;
     if (c->position != POSITION_ROPE)
         return STATUS_OK;
-    TRY(gguf_get_u64(r->g, key.text, 2, (uint64_t)CONFIG_MAX_WIDTH, &n_dims, &found, r->e));
+    TRY(gguf_get_u64(r->g, key.text, 2, CONFIG_MAX_WIDTH, &n_dims, &found, r->e));
     if (!found && n_dims % 2 != 0)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s: expected an even number, found %d, for rotary positions",
-                       arch_key(c, size_keys[HEAD_DIM].suffix).text, c->head_dim);
+        return err_bad_file(r->e, "%s: expected an even number, found %d, for rotary positions",
+                            arch_key(c, size_keys[HEAD_DIM].suffix).text, c->head_dim);
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s: expected an even number of a head's %d elements, found %llu", key.text,
-                       c->head_dim, (unsigned long long)n_dims);
+        return err_bad_file(r->e, "%s: expected an even number of a head's %d elements, found %llu",
+                            key.text, c->head_dim, (unsigned long long)n_dims);
     c->rope.n_dims = (int)n_dims;
     TRY(read_number(r, "rope.freq_base", ROPE_LEAST_BASE, ROPE_MOST_BASE, &c->rope.base, &found));
     /* "linear" divides positions by a factor; older files have that factor alone. */
     struct text type = text_of("linear");
     double factor = 1;
-    TRY(read_number(r, "rope.scale_linear", ROPE_LEAST_FACTOR, ROPE_MOST_FACTOR, &factor, &found));
+    TRY(read_number(r, "rope.scale_linear", CONFIG_LEAST_ROPE_FACTOR, ROPE_MOST_FACTOR, &factor,
+                    &found));
     TRY(gguf_get_text(r->g, arch_key(c, SCALING_KEY).text, &type, &found, r->e));
     if (!text_is(type, "linear"))
         return STATUS_OK;
-    TRY(read_number(r, "rope.scaling.factor", ROPE_LEAST_FACTOR, ROPE_MOST_FACTOR, &factor,
+    TRY(read_number(r, "rope.scaling.factor", CONFIG_LEAST_ROPE_FACTOR, ROPE_MOST_FACTOR, &factor,
                     &found));
     c->rope.scale = 1 / factor;
     return STATUS_OK;
@@ -261,11 +255,11 @@ static void list_names(const char *const *names, char *out, size_t size)
     size_t used = 0;
     out[0] = 0;
     for (int i = 0; names[i] && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s",
-                                 i == 0         ? ""
-                                 : names[i + 1] ? ", "
-                                                : " or ",
-                                 names[i]);
+        used += snprintf(out + used, size - used, "%s%s",
+                         i == 0         ? ""
+                         : names[i + 1] ? ", "
+                                        : " or ",
+                         names[i]);
 }
 
 static enum status read_kind(const struct reader *r, const struct kind_key *k)
@@ -281,8 +275,8 @@ static enum status read_kind(const struct reader *r, const struct kind_key *k)
     }
     char known[96];
     list_names(k->names, known, sizeof known);
-    return err_set(r->e, STATUS_BAD_FILE, "%s: expected %s, found \"%.*s\"", key.text, known,
-                   text_width(name), name.data);
+    return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text, known, text_width(name),
+                        name.data);
 }
 
 /* Between them no square of an element overflows, or vanishes. */
@@ -345,9 +339,9 @@ static enum status refuse_foreign_keys(const struct reader *r)
             continue;
         char found[32];
         snprintf(found, sizeof found, "%g", value);
-        return err_set(r->e, STATUS_BAD_FILE,
-                       "%s: expected none or %g, because nothing else runs here; found %s",
-                       key.text, k->neutral, is_number ? found : gguf_kind_name(v->kind));
+        return err_bad_file(r->e,
+                            "%s: expected none or %g, because nothing else runs here; found %s",
+                            key.text, k->neutral, is_number ? found : gguf_kind_name(v->kind));
     }
     return STATUS_OK;
 }
@@ -371,8 +365,8 @@ static enum status read_arch(const struct reader *r)
         if (n == 0 || strcmp(arch_at(i)->name, names[n - 1]) != 0)
             names[n++] = arch_at(i)->name;
     list_names(names, known, sizeof known);
-    return err_set(r->e, STATUS_BAD_FILE, "general.architecture: expected %s, found \"%.*s\"",
-                   known, text_width(name), name.data);
+    return err_bad_file(r->e, "general.architecture: expected %s, found \"%.*s\"", known,
+                        text_width(name), name.data);
 }
 
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
@@ -400,10 +394,11 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     TRY(read_rows(&r, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab));
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     if (tokens && tokens->kind == GGUF_ARRAY && tokens->count != (uint64_t)c->n_vocab)
-        return err_set(e, STATUS_BAD_FILE,
-                       "tokenizer.ggml.tokens: expected as many tokens as token_embd.weight has "
-                       "rows, %d, found %llu",
-                       c->n_vocab, (unsigned long long)tokens->count);
+        return err_bad_file(
+            e,
+            "tokenizer.ggml.tokens: expected as many tokens as token_embd.weight has "
+            "rows, %d, found %llu",
+            c->n_vocab, (unsigned long long)tokens->count);
     return STATUS_OK;
 }
 
@@ -416,9 +411,9 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
     bool found;
     TRY(gguf_get_text(g, key.text, &type, &found, e));
     if (c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
-        return err_set(e, STATUS_BAD_FILE,
-                       "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
-                       key.text, text_width(type), type.data);
+        return err_bad_file(e,
+                            "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
+                            key.text, text_width(type), type.data);
     return refuse_foreign_keys(&r);
 }
 
@@ -439,13 +434,13 @@ void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
     const struct key_name key = arch_key(c, KV_HEADS_KEY);
     if (config_same_kv_heads(c)) {
         /* What is latent takes the place of all heads' keys and values. */
-        gguf_add_u32(w, key.text, (uint32_t)(config_is_latent(c) ? c->n_heads : c->n_kv_heads));
+        gguf_add_u32(w, key.text, config_is_latent(c) ? c->n_heads : c->n_kv_heads);
         return;
     }
     int32_t heads[CONFIG_MAX_LAYERS];
     for (int l = 0; l < c->n_layers; l++)
         heads[l] = config_kv_heads(c, l);
-    gguf_add_i32s(w, key.text, heads, (uint64_t)c->n_layers);
+    gguf_add_i32s(w, key.text, heads, c->n_layers);
 }
 
 void config_write(const struct config *config, struct gguf_writer *w)
@@ -456,12 +451,11 @@ void config_write(const struct config *config, struct gguf_writer *w)
     const bool own_dims = config_q_dim(c) != c->d_model || c->value_dim != c->head_dim;
     for (int key = 0; key < SIZE_KEYS; key++)
         if ((key != HEAD_DIM && key != VALUE_DIM) || own_dims)
-            gguf_add_u32(w, arch_key(c, size_keys[key].suffix).text,
-                         (uint32_t)*size_of_key(c, key));
+            gguf_add_u32(w, arch_key(c, size_keys[key].suffix).text, *size_of_key(c, key));
     config_write_kv_heads(config, w);
     gguf_add_f32(w, arch_key(c, c->arch->norm_eps_key).text, c->norm_eps);
     if (c->position == POSITION_ROPE) {
-        gguf_add_u32(w, arch_key(c, "rope.dimension_count").text, (uint32_t)c->rope.n_dims);
+        gguf_add_u32(w, arch_key(c, "rope.dimension_count").text, c->rope.n_dims);
         gguf_add_f32(w, arch_key(c, "rope.freq_base").text, (float)c->rope.base);
     }
     if (c->position == POSITION_ROPE && c->rope.scale != 1) {
@@ -478,7 +472,7 @@ void config_write(const struct config *config, struct gguf_writer *w)
     }
     const struct key_name latent = arch_key(c, LATENT_KEY);
     if (config_is_latent(c) && config_same_latent(c))
-        gguf_add_u32(w, latent.text, (uint32_t)c->latent[0]);
+        gguf_add_u32(w, latent.text, c->latent[0]);
     else if (config_is_latent(c))
-        gguf_add_i32s(w, latent.text, c->latent, (uint64_t)c->n_layers);
+        gguf_add_i32s(w, latent.text, c->latent, c->n_layers);
 }

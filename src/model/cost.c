@@ -101,16 +101,16 @@ struct cost_weights cost_weights(const struct cost_shape *s)
             continue;
         const bool is_matrix = t.form == FORM_MATRIX && !t.is_bias;
         const enum storage storage = is_matrix ? storage_of(s, &t) : STORAGE_F32;
-        const uint64_t bytes = is_matrix ? (uint64_t)t.n_matrices *
-                                               matrix_bytes(t.rows / t.n_matrices, t.cols, storage)
-                                         : spec_elements(&t) * sizeof(float);
+        const uint64_t bytes =
+            is_matrix ? t.n_matrices * matrix_bytes(t.rows / t.n_matrices, t.cols, storage)
+                      : spec_elements(&t) * sizeof(float);
         sum.memory_bytes += again ? 0 : bytes;
         if (t.role == ROLE_TOKEN_EMBD || t.role == ROLE_POSITION_EMBD) { /* a step reads one row */
-            sum.step_bytes += storage_bytes(is_matrix ? s->storage : STORAGE_F32,
-                                            t.is_bias ? 0 : (uint64_t)t.cols);
+            sum.step_bytes +=
+                storage_bytes(is_matrix ? s->storage : STORAGE_F32, t.is_bias ? 0 : t.cols);
             continue;
         }
-        const uint64_t times = c.shared && role_in_block(t.role) ? (uint64_t)c.n_layers : 1;
+        const uint64_t times = c.shared && role_in_block(t.role) ? c.n_layers : 1;
         sum.step_bytes += bytes * times;
         if (is_matrix)
             *(storage_is_quantised(storage) ? &sum.quants : &sum.floats) +=
@@ -129,7 +129,7 @@ uint64_t cost_model_bytes(const struct model *m)
 
 uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
 {
-    return kv_cache_bytes_per_token(c, n_kv_heads, kv) * (uint64_t)depth;
+    return kv_cache_bytes_per_token(c, n_kv_heads, kv) * depth;
 }
 
 struct cost_flops cost_flops(const struct cost_shape *s, int depth)
@@ -138,7 +138,7 @@ struct cost_flops cost_flops(const struct cost_shape *s, int depth)
     const struct cost_weights weights = cost_weights(s);
     uint64_t of_position = 0; /* elements of keys and values, once for every head */
     for (int l = 0; l < c->n_layers; l++)
-        of_position += (uint64_t)config_key_dim(c, l) + (uint64_t)config_average_dim(c, l);
+        of_position += config_key_dim(c, l) + config_average_dim(c, l);
     return (struct cost_flops){.floats = weights.floats,
                                .quants = weights.quants,
                                .attention =
@@ -157,14 +157,14 @@ const char *const cost_part_names[COST_PARTS] = {
 uint64_t cost_step_bytes(const struct cost *c, int batch)
 {
     uint64_t bytes;
-    return u64_mul((uint64_t)batch, c->kv_bytes, &bytes) && u64_add(bytes, c->weight_bytes, &bytes)
+    return u64_mul(batch, c->kv_bytes, &bytes) && u64_add(bytes, c->weight_bytes, &bytes)
                ? bytes
                : UINT64_MAX;
 }
 
 uint64_t cost_step_flops(const struct cost *c, int batch)
 {
-    return (uint64_t)batch * (c->flops.floats + c->flops.quants + c->flops.attention);
+    return batch * (c->flops.floats + c->flops.quants + c->flops.attention);
 }
 
 static void step_seconds(const struct cost *c, int batch, const struct roofline *limits,

@@ -35,7 +35,7 @@ static void pack_one(struct packing *p, enum tensor_role role, const struct weig
     const uint64_t bytes = matrix_bytes(w->n_out, w->n_in, p->storage);
     if (bytes >= matrix_bytes(w->n_out, w->n_in, w->storage))
         return;
-    void *panels = arena_take(p->arena, (uint64_t)spec.n_matrices, bytes);
+    void *panels = arena_take(p->arena, spec.n_matrices, bytes);
     p->n_packed++;
     if (!to)
         return;
@@ -46,9 +46,9 @@ static void pack_one(struct packing *p, enum tensor_role role, const struct weig
 static void pack_all(struct packing *p)
 {
     const struct config *c = &p->from->config;
-    struct block *blocks = arena_take(p->arena, (uint64_t)c->n_layers, sizeof *blocks);
+    struct block *blocks = arena_take(p->arena, c->n_layers, sizeof *blocks);
     struct model *to = blocks ? p->to : NULL;
-    p->scratch = arena_take(p->arena, (uint64_t)p->n_threads, sizeof *p->scratch);
+    p->scratch = arena_take(p->arena, p->n_threads, sizeof *p->scratch);
     for (int t = 0; t < p->n_threads; t++) {
         const struct pack_scratch scratch = pack_scratch_take(p->arena, layout_longest_row(c));
         if (p->scratch)
@@ -190,16 +190,16 @@ static uint64_t hash_weight(uint64_t hash, const struct config *c, enum tensor_r
 {
     const struct tensor_spec spec = layout_weight(c, role, 0);
     const struct matrix *m = &w->matrix;
-    hash = hash_floats(hash, w->norm.gain, (size_t)c->d_model);
-    hash = hash_floats(hash, w->norm.bias, (size_t)c->d_model);
-    hash = hash_floats(hash, w->table, (size_t)spec_elements(&spec));
+    hash = hash_floats(hash, w->norm.gain, c->d_model);
+    hash = hash_floats(hash, w->norm.bias, c->d_model);
+    hash = hash_floats(hash, w->table, spec_elements(&spec));
     if (!m->panels)
         return hash;
     const uint64_t bytes = (uint64_t)spec.n_matrices * matrix_bytes(m->n_out, m->n_in, m->storage);
     const int32_t storage = m->storage;
     hash = fingerprint_of(hash, &storage, sizeof storage);
-    hash = fingerprint_of(hash, m->panels, (size_t)bytes);
-    return hash_floats(hash, m->bias, (size_t)m->n_out);
+    hash = fingerprint_of(hash, m->panels, bytes);
+    return hash_floats(hash, m->bias, m->n_out);
 }
 
 uint64_t model_fingerprint(const struct model *m)

@@ -31,10 +31,10 @@ static size_t room_of(const struct kv_regions *r, enum kv_part part)
 static struct kv_extent extent_of_head(const struct config *c, int layer, enum storage storage)
 {
     const int k_dim = config_key_dim(c, layer), v_dim = config_cached_value_dim(c);
-    struct kv_extent e = {{(size_t)k_dim, (size_t)kernel_padded(v_dim)}};
+    struct kv_extent e = {{k_dim, kernel_padded(v_dim)}};
     if (storage == STORAGE_Q8_0) {
-        e.n[KV_KEY_SCALES] = (size_t)quant_blocks(k_dim);
-        e.n[KV_VALUE_SCALES] = (size_t)quant_blocks(v_dim);
+        e.n[KV_KEY_SCALES] = quant_blocks(k_dim);
+        e.n[KV_VALUE_SCALES] = quant_blocks(v_dim);
     }
     return e;
 }
@@ -43,7 +43,7 @@ static struct kv_extent extent_of_head(const struct config *c, int layer, enum s
 static struct kv_extent extent_after(struct kv_extent at, struct kv_extent one, int n)
 {
     for (enum kv_part part = 0; part < KV_PARTS; part++)
-        at.n[part] += (size_t)n * one.n[part];
+        at.n[part] += n * one.n[part];
     return at;
 }
 
@@ -52,8 +52,8 @@ static struct kv_regions describe_regions(const struct kv_shape *shape, int firs
 {
     return (struct kv_regions){
         .first = first,
-        .n = (size_t)(shape->cap - first),
-        .padded = (size_t)kernel_padded(shape->cap - first),
+        .n = shape->cap - first,
+        .padded = kernel_padded(shape->cap - first),
     };
 }
 
@@ -74,7 +74,7 @@ static void describe_cache(struct kv_cache *kv, const struct config *c,
 static void take_regions(struct kv_cache *kv, struct kv_regions *r, int n_sequences)
 {
     for (enum kv_part part = 0; part < KV_PARTS; part++)
-        r->part[part] = arena_take(&kv->arena, (uint64_t)n_sequences * (uint64_t)room_of(r, part),
+        r->part[part] = arena_take(&kv->arena, (uint64_t)n_sequences * room_of(r, part),
                                    (uint64_t)kv->all.n[part] * bytes_of(part, kv->shape.storage));
 }
 
@@ -87,7 +87,7 @@ static void take_all_regions(struct kv_cache *kv)
 static void take_cache(struct kv_cache *kv)
 {
     take_all_regions(kv);
-    kv->before = arena_take(&kv->arena, (uint64_t)kv->config.n_layers, sizeof *kv->before);
+    kv->before = arena_take(&kv->arena, kv->config.n_layers, sizeof *kv->before);
     struct kv_extent sum = {{0}};
     for (int l = 0; l < kv->config.n_layers && kv->before; l++) {
         kv->before[l] = sum;
@@ -111,8 +111,7 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
     for (int l = 0; l < c->n_layers; l++) {
         const struct kv_extent one = extent_of_head(c, l, storage);
         for (enum kv_part part = 0; part < KV_PARTS; part++)
-            bytes += (size_t)config_variant_heads(c, n_kv_heads, l) * one.n[part] *
-                     bytes_of(part, storage);
+            bytes += config_variant_heads(c, n_kv_heads, l) * one.n[part] * bytes_of(part, storage);
     }
     return bytes;
 }
@@ -151,7 +150,7 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
     if (place.sequence > 0)
         before = extent_after(before, kv->all, place.sequence - 1);
     assert(position >= r->first);
-    const size_t i = (size_t)(position - r->first);
+    const size_t i = position - r->first;
     struct kv_at at = {{NULL}};
     for (enum kv_part part = 0; part < KV_PARTS; part++) {
         const size_t lane = i % step_of(part); /* in its panel */
@@ -207,11 +206,11 @@ void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_
 {
     assert(position >= (place.sequence == 0 ? 0 : kv->shape.n_shared) && position < kv->shape.cap);
     const struct kv_at at = locate_position(kv, place, position);
-    put_row(kernels, kv->shape.storage, k, (size_t)config_key_dim(&kv->config, place.layer),
+    put_row(kernels, kv->shape.storage, k, config_key_dim(&kv->config, place.layer),
             at.part[KV_KEYS], (void *)at.part[KV_KEY_SCALES], KERNEL_LANES);
     if (at.part[KV_VALUES])
-        put_row(kernels, kv->shape.storage, v, (size_t)config_value_dim(&kv->config),
-                at.part[KV_VALUES], (void *)at.part[KV_VALUE_SCALES], 1);
+        put_row(kernels, kv->shape.storage, v, config_value_dim(&kv->config), at.part[KV_VALUES],
+                (void *)at.part[KV_VALUE_SCALES], 1);
 }
 
 /* What a place has from the panel of a position on. */
@@ -244,45 +243,37 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
 
 /* --- positions as bytes ---------------------------------------------------------------------- */
 
-/* Numbers that a position of a head has; the lanes that pad a value are left out. */
-static size_t numbers_of(const struct kv_cache *kv, int layer, enum kv_part part)
+/* Copies all numbers of a position `out` of the cache or from `in` into it, or does neither (NULL);
+ * gives their bytes. The lanes that pad a value are left out. */
+static size_t copy_position(const struct kv_cache *kv, int sequence, int position,
+                            unsigned char *out, const unsigned char *in)
 {
-    return part == KV_VALUES ? (size_t)config_cached_value_dim(&kv->config)
-                             : extent_of_head(&kv->config, layer, kv->shape.storage).n[part];
-}
-
-size_t kv_cache_position_bytes(const struct kv_cache *kv)
-{
-    size_t bytes = 0;
-    for (int l = 0; l < kv->config.n_layers; l++)
-        for (enum kv_part part = 0; part < KV_PARTS; part++)
-            bytes += (size_t)config_kv_heads(&kv->config, l) * numbers_of(kv, l, part) *
-                     bytes_of(part, kv->shape.storage);
-    return bytes;
-}
-
-/* Copies all numbers of a position, out of the cache or, from `in`, into it. */
-static void copy_position(const struct kv_cache *kv, int sequence, int position, unsigned char *out,
-                          const unsigned char *in)
-{
+    const struct config *c = &kv->config;
     size_t done = 0;
-    for (int l = 0; l < kv->config.n_layers; l++) {
-        for (int h = 0; h < config_kv_heads(&kv->config, l); h++) {
+    for (int l = 0; l < c->n_layers; l++) {
+        struct kv_extent numbers = extent_of_head(c, l, kv->shape.storage);
+        numbers.n[KV_VALUES] = config_cached_value_dim(c);
+        for (int h = 0; h < config_kv_heads(c, l); h++) {
             const struct kv_place place = {sequence, l, h};
             const struct kv_at at = locate_position(kv, place, position);
             for (enum kv_part part = 0; part < KV_PARTS; part++) {
-                const size_t n = numbers_of(kv, l, part);
                 const size_t bytes = bytes_of(part, kv->shape.storage);
-                for (size_t i = 0; i < n; i++, done += bytes) {
+                for (size_t i = 0; i < numbers.n[part]; i++, done += bytes) {
                     unsigned char *number = at.part[part] + i * step_of(part) * bytes;
                     if (in)
                         memcpy(number, in + done, bytes);
-                    else
+                    else if (out)
                         memcpy(out + done, number, bytes);
                 }
             }
         }
     }
+    return done;
+}
+
+size_t kv_cache_position_bytes(const struct kv_cache *kv)
+{
+    return copy_position(kv, 0, 0, NULL, NULL);
 }
 
 void kv_cache_read(const struct kv_cache *kv, int sequence, int position, void *bytes)

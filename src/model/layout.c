@@ -240,7 +240,7 @@ bool layout_output_tied(const struct gguf *g)
         gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
     return !output ||
            (embedding && embedding->type == output->type && embedding->n_bytes == output->n_bytes &&
-            memcmp(embedding->data, output->data, (size_t)output->n_bytes) == 0);
+            memcmp(embedding->data, output->data, output->n_bytes) == 0);
 }
 
 int64_t layout_count(const struct config *c)
@@ -281,41 +281,22 @@ int layout_longest_row(const struct config *c)
 
 /* --- by name --------------------------------------------------------------------------------- */
 
-/* The layer of "blk.N."; -1 for other names and for layers that there are not. */
-static int layer_of_name(const struct config *c, struct text name)
-{
-    int layer = 0;
-    size_t i = 4;
-    if (name.len < 6 || memcmp(name.data, "blk.", 4) != 0)
-        return -1;
-    for (; i < name.len && name.data[i] >= '0' && name.data[i] <= '9'; i++) {
-        layer = layer * 10 + (name.data[i] - '0');
-        if (layer >= config_blocks(c))
-            return -1;
-    }
-    return layer;
-}
-
-static bool named_among(const struct config *c, int64_t first, int64_t end, struct text name,
-                        struct tensor_spec *out)
-{
-    for (int64_t i = first; i < end; i++) {
-        *out = layout_at(c, i);
-        if (text_is(name, out->name.text))
-            return true;
-    }
-    return false;
-}
-
 bool layout_named(const struct config *c, struct text name, struct tensor_spec *out)
 {
-    const struct sections s = sections_of(c);
-    const int layer = layer_of_name(c, name);
-    if (layer >= 0) {
-        const int64_t first = s.blocks + layer * s.block;
-        return named_among(c, first, first + s.block, name, out);
+    int layer = 0;
+    if (text_starts_with(name, "blk."))
+        for (size_t i = 4; i < name.len && name.data[i] >= '0' && name.data[i] <= '9'; i++)
+            if ((layer = layer * 10 + (name.data[i] - '0')) >= config_blocks(c))
+                return false;
+    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++) {
+        for (int i = 0; i < tensors_of_role(c, role); i++) {
+            if (!text_is(name, arch_tensor_name(role, layer, i).text))
+                continue;
+            *out = i == 0 ? layout_weight(c, role, layer) : layout_bias(c, role, layer);
+            return true;
+        }
     }
-    return named_among(c, 0, s.blocks, name, out) || named_among(c, s.after, s.all, name, out);
+    return false;
 }
 
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type)

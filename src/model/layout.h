@@ -125,7 +125,7 @@ bool layout_named(const struct config *c, struct text name, struct tensor_spec *
 
 static inline uint64_t spec_elements(const struct tensor_spec *s)
 {
-    return (uint64_t)s->rows * (uint64_t)s->cols;
+    return (uint64_t)s->rows * s->cols;
 }
 
 /* The n_dims sizes that a file has for it, the row length first; the others are 1. */
@@ -135,8 +135,7 @@ struct spec_dims {
 };
 static inline struct spec_dims spec_dims(const struct tensor_spec *s)
 {
-    return (struct spec_dims){
-        {(uint64_t)s->cols, (uint64_t)(s->rows / s->n_matrices), (uint64_t)s->n_matrices}};
+    return (struct spec_dims){{s->cols, s->rows / s->n_matrices, s->n_matrices}};
 }
 
 /*

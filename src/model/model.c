@@ -75,7 +75,7 @@ static const float *load_bias(struct loader *ld, enum tensor_role role, int laye
 /* A weight as panels, those of its heads one after the other; its bias is still NULL. */
 static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *spec)
 {
-    const uint64_t n = (uint64_t)spec->n_matrices;
+    const uint64_t n = spec->n_matrices;
     struct matrix w = {.n_out = spec->rows / spec->n_matrices, .n_in = spec->cols};
     const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
     if (ld->g && !t)
@@ -160,9 +160,9 @@ static void fill_qkv(struct loader *ld, void *panels, const struct matrix *w,
 static const float *load_qkv_bias(struct loader *ld, const struct qkv_source *s, int layer)
 {
     const int n = config_qkv_dim(ld->c, layer);
-    float *out = s->has_bias ? arena_take(&ld->arena, (uint64_t)n, sizeof *out) : NULL;
+    float *out = s->has_bias ? arena_take(&ld->arena, n, sizeof *out) : NULL;
     if (out && !ld->g)
-        pack_random_floats(out, (uint64_t)n, RANDOM_SPREAD, &ld->rng);
+        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
     for (int r = 0; r < n && out && ld->g; r++) {
         struct pack_rows from;
         const int part = part_of_row(ld, layer, s, r, &from);
@@ -209,7 +209,7 @@ static const struct attend_bias *load_score_bias(struct loader *ld, const struct
     const struct config *c = ld->c;
     if (c->position != POSITION_ALIBI && c->position != POSITION_QUADRATIC)
         return NULL;
-    struct attend_bias *bias = arena_take(&ld->arena, (uint64_t)c->n_heads, sizeof *bias);
+    struct attend_bias *bias = arena_take(&ld->arena, c->n_heads, sizeof *bias);
     for (int h = 0; h < c->n_heads && bias; h++)
         bias[h] = c->position == POSITION_ALIBI
                       ? positions_alibi(h, c->n_heads)
@@ -264,7 +264,7 @@ static void load_all(struct loader *ld, struct model *m)
 {
     const struct config *c = ld->c = &m->config;
     m->tied = ld->g && layout_output_tied(ld->g);
-    m->blocks = arena_take(&ld->arena, (uint64_t)c->n_layers, sizeof *m->blocks);
+    m->blocks = arena_take(&ld->arena, c->n_layers, sizeof *m->blocks);
     ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
     for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
         m->w[role] = load_weight(ld, role, 0);
@@ -363,11 +363,12 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
         if (!has_meaning(c, name) || layout_named(c, name, &spec) ||
             text_ends_with(name, ".attn_rot_embd.weight"))
             continue;
-        return err_set(e, STATUS_BAD_FILE,
-                       "tensor %.*s: expected none of this name in architecture %s of %d layers%s: "
-                       "what it stands for does not run here",
-                       text_width(name), name.data, c->arch->name, c->n_layers,
-                       c->shared ? " that share a block" : "");
+        return err_bad_file(
+            e,
+            "tensor %.*s: expected none of this name in architecture %s of %d layers%s: "
+            "what it stands for does not run here",
+            text_width(name), name.data, c->arch->name, c->n_layers,
+            c->shared ? " that share a block" : "");
     }
     return STATUS_OK;
 }
@@ -381,9 +382,9 @@ static enum status check_rope_factors(struct loader *ld)
     for (int i = 0; i < spec.cols && t; i++) {
         const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
         if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
-            return err_set(ld->err, STATUS_BAD_FILE,
-                           "tensor %s: expected numbers above %g, found %g as element %d",
-                           spec.name.text, CONFIG_LEAST_ROPE_FACTOR, (double)x, i);
+            return err_bad_file(ld->err,
+                                "tensor %s: expected numbers above %g, found %g as element %d",
+                                spec.name.text, CONFIG_LEAST_ROPE_FACTOR, (double)x, i);
     }
     return ld->status;
 }
@@ -441,8 +442,7 @@ void model_free(struct model *m)
 struct matrix model_head_matrix(const struct weight *w, int head)
 {
     struct matrix m = w->matrix;
-    m.panels =
-        (const unsigned char *)m.panels + (uint64_t)head * matrix_bytes(m.n_out, m.n_in, m.storage);
+    m.panels = (const unsigned char *)m.panels + head * matrix_bytes(m.n_out, m.n_in, m.storage);
     return m;
 }
 
@@ -454,7 +454,7 @@ void model_embed(const struct model *m, const struct positions *p, int token, in
     pack_read_row(&m->w[ROLE_TOKEN_EMBD].matrix, token, out);
     for (int i = 0; i < d && scale > 0 && scale != 1; i++)
         out[i] *= scale;
-    position = position ? position + (size_t)t * (size_t)d : positions_vector(p, t);
+    position = position ? position + (size_t)t * d : positions_vector(p, t);
     for (int i = 0; i < d && position; i++)
         out[i] += position[i];
 }

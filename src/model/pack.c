@@ -38,8 +38,8 @@ static void describe_shape(char *out, size_t size, int n_dims, const uint64_t *d
 {
     size_t used = 0;
     for (int i = 0; i < n_dims && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%llu", i ? " x " : "",
-                                 (unsigned long long)dims[i]);
+        used += snprintf(out + used, size - used, "%s%llu", i ? " x " : "",
+                         (unsigned long long)dims[i]);
 }
 
 enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
@@ -51,7 +51,7 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
     enum storage storage;
     *out = t;
     if (!t && spec->flags & SPEC_REQUIRED)
-        return err_set(e, STATUS_BAD_FILE, "tensor %s: missing", name);
+        return err_bad_file(e, "tensor %s: missing", name);
     /* Trailing dimensions of 1 do not matter. */
     for (int i = 0; t && i < GGUF_MAX_DIMS; i++) {
         if (t->dims[i] == (i < SPEC_DIMS ? dims.n[i] : 1))
@@ -59,24 +59,22 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
         char expected[96], found[96];
         describe_shape(expected, sizeof expected, spec->n_dims, dims.n);
         describe_shape(found, sizeof found, t->n_dims, t->dims);
-        return err_set(e, STATUS_BAD_FILE, "tensor %s: expected shape %s, found %s", name, expected,
-                       found);
+        return err_bad_file(e, "tensor %s: expected shape %s, found %s", name, expected, found);
     }
     if (t && !pack_storage(t->type, &storage))
-        return err_set(e, STATUS_BAD_FILE,
-                       "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s", name,
-                       t->type->name);
+        return err_bad_file(e, "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
+                            name, t->type->name);
     if (t && spec->n_dims == 1 && storage_is_quantised(storage))
-        return err_set(e, STATUS_BAD_FILE, "tensor %s: expected type F32, F16 or BF16, found %s",
-                       name, t->type->name);
+        return err_bad_file(e, "tensor %s: expected type F32, F16 or BF16, found %s", name,
+                            t->type->name);
     return STATUS_OK;
 }
 
 struct pack_scratch pack_scratch_take(struct arena *a, int n)
 {
-    struct pack_scratch s = {.row = arena_take(a, (uint64_t)n, sizeof(float)),
-                             .sum = arena_take(a, (uint64_t)n, sizeof(float)),
-                             .encoded = arena_take(a, (uint64_t)n, sizeof(float))};
+    struct pack_scratch s = {.row = arena_take(a, n, sizeof(float)),
+                             .sum = arena_take(a, n, sizeof(float)),
+                             .encoded = arena_take(a, n, sizeof(float))};
     return s;
 }
 
@@ -99,8 +97,7 @@ static inline void transpose(unsigned char *out, const unsigned char *rows, size
 {
     for (int i = 0; i < n_in; i++, out += KERNEL_LANES * element)
         for (int lane = 0; lane < n_rows; lane++)
-            memcpy(out + (size_t)lane * element,
-                   rows + (size_t)lane * row_bytes + (size_t)i * element, element);
+            memcpy(out + lane * element, rows + lane * row_bytes + i * element, element);
 }
 
 /* Blocks of `element_bytes` bytes of elements after their scale; `flip` turns words of signed
@@ -112,13 +109,13 @@ static void transpose_blocks(unsigned char *panel, size_t first_lane, const unsi
     uint16_t *scales = (uint16_t *)(void *)panel + first_lane;
     uint32_t *out = (uint32_t *)(void *)(panel + matrix_scales_bytes(n_in)) + first_lane;
     for (int block = 0; block < n_in / QUANT_BLOCK; block++, scales += KERNEL_LANES) {
-        const unsigned char *in = rows + (size_t)block * (SCALE_BYTES + element_bytes);
+        const unsigned char *in = rows + block * (SCALE_BYTES + element_bytes);
         for (int lane = 0; lane < n_rows; lane++)
-            memcpy(&scales[lane], in + (size_t)lane * row_bytes, SCALE_BYTES);
+            memcpy(&scales[lane], in + lane * row_bytes, SCALE_BYTES);
         in += SCALE_BYTES;
         for (size_t at = 0; at < element_bytes; at += sizeof *out, out += KERNEL_LANES) {
             for (int lane = 0; lane < n_rows; lane++) {
-                memcpy(&out[lane], in + (size_t)lane * row_bytes + at, sizeof *out);
+                memcpy(&out[lane], in + lane * row_bytes + at, sizeof *out);
                 out[lane] ^= flip;
             }
         }
@@ -129,11 +126,11 @@ static void transpose_blocks(unsigned char *panel, size_t first_lane, const unsi
 static void place(void *panels, const struct matrix *w, int row, int n_rows,
                   const unsigned char *rows)
 {
-    const size_t lane = (size_t)(row % KERNEL_LANES);
+    const size_t lane = row % KERNEL_LANES;
     const struct tensor_type_info *info = tensor_type_find(tensor_types[w->storage]);
     const size_t row_bytes = (size_t)w->n_in / info->block_elements * info->block_bytes;
-    unsigned char *panel = (unsigned char *)panels +
-                           (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
+    unsigned char *panel =
+        (unsigned char *)panels + row / KERNEL_LANES * matrix_panel_bytes(w->n_in, w->storage);
     switch (w->storage) {
     case STORAGE_Q8_0:
         transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK, 0x80808080u);
@@ -153,7 +150,7 @@ static void place(void *panels, const struct matrix *w, int row, int n_rows,
 static void place_floats(void *panels, const struct matrix *w, int row, const float *x,
                          const struct pack_scratch *scratch)
 {
-    blocks_encode(tensor_types[w->storage], scratch->encoded, x, (uint64_t)w->n_in);
+    blocks_encode(tensor_types[w->storage], scratch->encoded, x, w->n_in);
     place(panels, w, row, 1, scratch->encoded);
 }
 
@@ -163,7 +160,7 @@ static void place_floats(void *panels, const struct matrix *w, int row, const fl
 /* Row k of some rows. */
 static inline uint64_t row_of(struct pack_rows from, int k)
 {
-    return (uint64_t)from.first + (uint64_t)k * (uint64_t)from.step;
+    return (uint64_t)from.first + (uint64_t)k * from.step;
 }
 
 static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
@@ -180,12 +177,12 @@ void pack_matrix(void *panels, const struct matrix *w, int first, const struct g
         for (int row = 0, n; row < n_rows; row += n) {
             const int left = n_rows - row, of_panel = KERNEL_LANES - (first + row) % KERNEL_LANES;
             n = left < of_panel ? left : of_panel;
-            place(panels, w, first + row, n, row_data(t, (uint64_t)row));
+            place(panels, w, first + row, n, row_data(t, row));
         }
         return;
     }
     for (int row = 0; row < n_rows; row++) {
-        blocks_decode(t->type->type, scratch->row, row_data(t, (uint64_t)row), (uint64_t)w->n_in);
+        blocks_decode(t->type->type, scratch->row, row_data(t, row), w->n_in);
         place_floats(panels, w, first + row, scratch->row, scratch);
     }
 }
@@ -205,7 +202,7 @@ void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_
     for (int i = 0; i < w->n_in; i++)
         scratch->sum[i] = 0;
     for (int k = 0; k < from.n; k++) {
-        blocks_decode(t->type->type, scratch->row, row_data(t, row_of(from, k)), (uint64_t)w->n_in);
+        blocks_decode(t->type->type, scratch->row, row_data(t, row_of(from, k)), w->n_in);
         for (int i = 0; i < w->n_in; i++)
             scratch->sum[i] += scratch->row[i];
     }
@@ -235,7 +232,7 @@ void pack_random(void *panels, const struct matrix *w, float spread, struct rng 
                  const struct pack_scratch *scratch)
 {
     for (int row = 0; row < w->n_out; row++) {
-        pack_random_floats(scratch->row, (uint64_t)w->n_in, spread, r);
+        pack_random_floats(scratch->row, w->n_in, spread, r);
         place_floats(panels, w, row, scratch->row, scratch);
     }
 }
@@ -249,8 +246,7 @@ void pack_read_row(const struct matrix *w, int row, float *out)
                 (float)math_quant(w, panel, row, i) * math_quant_scale(panel, row, i / QUANT_BLOCK);
         return;
     }
-    const size_t first = (size_t)(row / KERNEL_LANES) * (size_t)w->n_in * KERNEL_LANES +
-                         (size_t)(row % KERNEL_LANES);
+    const size_t first = (size_t)(row / KERNEL_LANES) * w->n_in * KERNEL_LANES + row % KERNEL_LANES;
     for (int i = 0; i < w->n_in; i++)
         out[i] = math_load(w->panels, w->storage, first + (size_t)i * KERNEL_LANES);
 }
@@ -276,7 +272,7 @@ static enum status list_param(struct param_list *list, const struct tensor_spec 
         !u64_align_up(end, PARAM_ALIGN, &end) || end > PTRDIFF_MAX / sizeof(float))
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the parameters' size");
     list->items[list->n++] = (struct param){.spec = *spec, .offset = list->n_floats};
-    list->n_floats = (size_t)end;
+    list->n_floats = end;
     list->n_params += spec_elements(spec);
     return STATUS_OK;
 }
@@ -328,7 +324,7 @@ struct param_view param_view_take(struct arena *arena, const struct param_list *
                                   const struct config *c)
 {
     struct param_view v = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
-    v.blocks = arena_take(arena, (uint64_t)c->n_layers, sizeof *v.blocks);
+    v.blocks = arena_take(arena, c->n_layers, sizeof *v.blocks);
     for (int i = 0; i < list->n && v.blocks; i++) {
         const struct tensor_spec *spec = &list->items[i].spec;
         struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;

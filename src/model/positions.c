@@ -19,7 +19,7 @@ static void fill_turns(struct positions *p, int from, int to)
         if (p->factors)
             rate /= (double)p->factors[i / 2];
         for (int t = from; t < to; t++) {
-            float *row = p->rows + (size_t)t * p->stride + i;
+            float *row = p->rows + t * p->stride + i;
             double sine, cosine;
             angles_sine(t * rate, &sine, &cosine);
             row[0] = row[1] = (float)cosine;
@@ -35,7 +35,7 @@ static void fill_sinusoids(struct positions *p, int from, int to)
     for (int i = 0; i < d; i += 2) {
         const double rate = angles_power(SINUSOID_BASE, -(double)i / d);
         for (int t = from; t < to; t++) {
-            float *row = p->rows + (size_t)t * p->stride + i;
+            float *row = p->rows + t * p->stride + i;
             double sine, cosine;
             angles_sine(t * rate, &sine, &cosine);
             row[0] = (float)sine;
@@ -52,10 +52,10 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
     if (c->position == POSITION_ROPE)
         p.stride = 2 * (size_t)c->rope.n_dims;
     else if (c->position == POSITION_SINUSOIDAL)
-        p.stride = (size_t)c->d_model;
+        p.stride = c->d_model;
     else
         return p;
-    p.rows = arena_take(a, (uint64_t)cap, p.stride * sizeof *p.rows);
+    p.rows = arena_take(a, cap, p.stride * sizeof *p.rows);
     return p;
 }
 

@@ -37,14 +37,14 @@ void positions_reach(struct positions *p, int n);
 /* The turn of a position that is filled (trusted); NULL: queries and keys stay as they are. */
 static inline const float *positions_turn(const struct positions *p, int position)
 {
-    return p->kind == POSITION_ROPE ? p->rows + (size_t)position * p->stride : NULL;
+    return p->kind == POSITION_ROPE ? p->rows + position * p->stride : NULL;
 }
 
 /* The vector [d_model] to be added to a token at a position; NULL: none. Learned ones are a tensor
  * of the model. */
 static inline const float *positions_vector(const struct positions *p, int position)
 {
-    return p->kind == POSITION_SINUSOIDAL ? p->rows + (size_t)position * p->stride : NULL;
+    return p->kind == POSITION_SINUSOIDAL ? p->rows + position * p->stride : NULL;
 }
 
 /* What ALiBi does to scores of a head (Press et al. 2022, section 3): minus a slope times the

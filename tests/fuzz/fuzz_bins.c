@@ -12,12 +12,6 @@
 /* Of a file that is made as long as its header says. */
 #define MOST_BYTES (1 << 16)
 
-struct format {
-    bool (*is)(struct text file);
-    enum status (*open)(struct text file, struct arrays *out, struct err *e);
-};
-static const struct format formats[] = {{llama2c_is, llama2c_open}, {llmc_is, llmc_open}};
-
 /* To its end, without a gap. */
 static void read_view(struct view *v, uint64_t bytes)
 {
@@ -73,7 +67,7 @@ static void check_tensors(const struct arrays *a)
 
 /* Opens a copy of `len` bytes, zeros behind the input's, at an odd address. Returns the size that
  * the header asks for if it is another, else 0. */
-static unsigned long long check_file(const struct format *f, const uint8_t *data, size_t size,
+static unsigned long long check_file(const struct bin_format *f, const uint8_t *data, size_t size,
                                      size_t len)
 {
     char *copy = calloc(1, len + 1);
@@ -84,9 +78,9 @@ static unsigned long long check_file(const struct format *f, const uint8_t *data
     struct arrays a;
     struct err e = {""};
     unsigned long long expected = 0;
-    const enum status s = f->open(file, &a, &e);
+    const enum status s = bin_open(f, file, &a, &e);
     if (s == STATUS_OK) {
-        require(f->is(file));
+        require(bin_format_of(file) != NULL);
         check_tensors(&a);
     } else {
         require(s == STATUS_BAD_FILE);
@@ -100,10 +94,10 @@ static unsigned long long check_file(const struct format *f, const uint8_t *data
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    for (size_t i = 0; i < COUNT(formats); i++) {
-        const unsigned long long expected = check_file(&formats[i], data, size, size);
+    for (size_t i = 0; i < BIN_FORMATS; i++) {
+        const unsigned long long expected = check_file(&bin_formats[i], data, size, size);
         if (expected > 0 && expected <= MOST_BYTES)
-            require(check_file(&formats[i], data, size, (size_t)expected) == 0);
+            require(check_file(&bin_formats[i], data, size, (size_t)expected) == 0);
     }
     return 0;
 }

@@ -24,8 +24,9 @@ static void check_sizes(const struct config *c)
     require(c->norm_eps >= 0 && c->norm_eps < 1);
 }
 
-static void check_rope(const struct hf_config *h, const struct config *c)
+static void check_rope(const struct hf_config *h)
 {
+    const struct config *c = &h->c;
     static float factors[CONFIG_MAX_WIDTH / 2];
     require(c->head_dim % 2 == 0 && c->rope.base >= 1 && c->rope.scale > 0);
     require(isfinite(c->rope.base) && isfinite(c->rope.scale));
@@ -40,19 +41,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct json_reader reader = {0};
     const struct json_node *root;
-    struct config c;
     struct hf_config h;
     struct err e = {""};
     enum status s = json_read(&reader, (struct text){(const char *)data, size}, &limits, &root, &e);
     if (s == STATUS_OK)
-        s = hf_config_read(root, &c, &h, &e);
+        s = hf_config_read(root, &h, &e);
     if (s == STATUS_OK) {
-        check_sizes(&c);
-        if (c.position == POSITION_ROPE)
-            check_rope(&h, &c);
-        const int64_t n = layout_count(&c);
+        check_sizes(&h.c);
+        if (h.c.position == POSITION_ROPE)
+            check_rope(&h);
+        const int64_t n = layout_count(&h.c);
         for (int64_t i = 0; i < n; i += 1 + n / 50) {
-            const struct tensor_spec spec = layout_at(&c, i);
+            const struct tensor_spec spec = layout_at(&h.c, i);
             require(spec.rows >= 1 && spec.cols >= 1);
         }
     } else {

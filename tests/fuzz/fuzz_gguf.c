@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/descriptor.h"
 #include "cli/job.h"
+#include "cli/terminal.h"
 #include "gguf/gguf.h"
 #include "show/paragraph.h"
 #include "target.h"

@@ -1,0 +1,6 @@
+/* Attention for AVX-512 (F, BW, DQ, VL). */
+#include "compute/kernels.h"
+
+#if defined(__AVX512F__)
+#include "compute/kernels_latent.h"
+#endif

@@ -1,0 +1,6 @@
+/* Attention for AArch64 with NEON. */
+#include "compute/kernels.h"
+
+#if defined(__aarch64__) && defined(__ARM_NEON)
+#include "compute/kernels_latent.h"
+#endif
