@@ -361,7 +361,6 @@ TEST(writer_refuses_what_it_must_not_replace, IN_FOLDER)
     expect_no_replace(in_folder("a/b"), "Not a directory");
 }
 
-/* The limit stands for a full disk: the write that reaches it is cut short, the next one fails. */
 static bool become_nobody(void)
 {
     return geteuid() != 0 || seteuid(NOBODY) == 0;
@@ -389,6 +388,7 @@ TEST(read_only_folders_and_files, IN_FOLDER)
     expect_text(in_folder("a"), "old");
 }
 
+/* The limit stands for a full disk: the write that reaches it is cut short, the next one fails. */
 TEST(writer_failure_leaves_old_file_and_nothing_else, IN_FOLDER)
 {
     make_file(in_folder("a"), "old");

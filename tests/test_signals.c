@@ -15,7 +15,7 @@
 #include "compute/pool.h"
 #include "support.h"
 
-static char said[1024], path[512];
+static char said[1024], cut_path[512];
 
 /* Runs `body` in a child with its standard error in `said`; gives its exit code, or -1 and below:
  * the signal that ended it. */
@@ -58,13 +58,13 @@ static void read_beyond_the_cut(const char *path)
 
 TEST(a_file_cut_short_while_mapped)
 {
-    strcpy(path, scratch_path("mapped"));
-    FILE *f = fopen(path, "wb");
+    strcpy(cut_path, scratch_path("mapped"));
+    FILE *f = fopen(cut_path, "wb");
     for (int i = 0; i < 20000; i++)
         fputc('x', f);
     fclose(f);
-    ck_assert_int_eq(run(read_beyond_the_cut, path), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(said, path) && strstr(said, "cut short"), "%s", said);
+    ck_assert_int_eq(run(read_beyond_the_cut, cut_path), STATUS_BAD_FILE);
+    ck_assert_msg(strstr(said, cut_path) && strstr(said, "cut short"), "%s", said);
     ck_assert_ptr_eq(strchr(said, '\n'), said + strlen(said) - 1);
     scratch_remove();
 }
@@ -188,16 +188,16 @@ TEST(what_ends_at_once_leaves_no_temporary, .loops = 4)
         {be_interrupted_twice, -1, false},
         {be_interrupted_at_once, STATUS_INTERRUPTED, false},
     };
-    strcpy(path, scratch_path("cut\033"));
-    fill_file(beside(path, "whole"));
-    fill_file(path);
-    const int code = run(ends[_i].body, path);
+    strcpy(cut_path, scratch_path("cut\033"));
+    fill_file(beside(cut_path, "whole"));
+    fill_file(cut_path);
+    const int code = run(ends[_i].body, cut_path);
     ck_assert(ends[_i].code < 0 ? code < 0 : code == ends[_i].code);
     if (ends[_i].names_file)
         ck_assert_msg(strstr(said, "cut?: the file was cut short"), "%s", said);
     else
         ck_assert_str_eq(said, "");
-    ck_assert_int_eq(files_in_folder_of(path), 2);
+    ck_assert_int_eq(files_in_folder_of(cut_path), 2);
     scratch_remove();
 }
 
@@ -206,8 +206,8 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
     const int signals[] = {SIGINT,  SIGQUIT, SIGALRM, SIGUSR1,     SIGUSR2, SIGABRT,
                            SIGTRAP, SIGIO,   SIGPROF, SIGPWR,      SIGSYS,  SIGVTALRM,
                            SIGFPE,  SIGILL,  SIGSEGV, SIGRTMIN + 3};
-    strcpy(path, scratch_path("cut"));
-    fill_file(beside(path, "whole"));
+    strcpy(cut_path, scratch_path("cut"));
+    fill_file(beside(cut_path, "whole"));
     for (size_t i = 0; i < COUNT(signals); i++) {
         /* A sanitizer's own handlers stay. */
         const bool is_fault = signals[i] == SIGSEGV || signals[i] == SIGFPE ||
@@ -216,10 +216,10 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
         if (SANITIZED && is_fault)
             continue;
         end_signal = signals[i];
-        fill_file(path);
+        fill_file(cut_path);
         const int expected = signals[i] == SIGINT ? STATUS_INTERRUPTED : -signals[i];
-        ck_assert_int_eq(run(be_ended_among_descriptors, path), expected);
-        ck_assert_msg(files_in_folder_of(path) == 2, "signal %d", signals[i]);
+        ck_assert_int_eq(run(be_ended_among_descriptors, cut_path), expected);
+        ck_assert_msg(files_in_folder_of(cut_path) == 2, "signal %d", signals[i]);
     }
     scratch_remove();
 }
@@ -227,10 +227,10 @@ TEST(every_signal_that_ends_it_leaves_no_temporary)
 /* Neither control characters, C1 among them, nor what turns the direction reaches a terminal. */
 TEST(a_cut_file_s_name_is_shown)
 {
-    strcpy(path, scratch_path("cut\xc2\x9b\xe2\x80\xae"));
-    fill_file(beside(path, "whole"));
-    fill_file(path);
-    ck_assert_int_eq(run(read_on_a_worker, path), STATUS_BAD_FILE);
+    strcpy(cut_path, scratch_path("cut\xc2\x9b\xe2\x80\xae"));
+    fill_file(beside(cut_path, "whole"));
+    fill_file(cut_path);
+    ck_assert_int_eq(run(read_on_a_worker, cut_path), STATUS_BAD_FILE);
     ck_assert_msg(strstr(said, "cut??: the file was cut short"), "%s", said);
     scratch_remove();
 }
