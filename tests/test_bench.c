@@ -1,4 +1,5 @@
 /* The benchmark's matrix, its refusals and its statistics; no test depends on a time. */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,12 @@
 #include "model/checkpoint.h"
 #include "support.h"
 
-static const int kv_heads[] = {4, 2, 1}, depths[] = {0, 17}, threads[] = {1, 2, 3, 8};
-static const int one[] = {1}, batches[] = {1, 3, 17};
-static const int f32[] = {STORAGE_F32}, both[] = {STORAGE_F32, STORAGE_F16};
+static const struct int_list batches = {{1, 3, 17}, 3}, both = {{STORAGE_F32, STORAGE_F16}, 2};
+
+static struct int_list only(int item)
+{
+    return (struct int_list){{item}, 1};
+}
 
 static struct bench_spec spec_of(const struct kernels *k)
 {
@@ -25,12 +29,12 @@ static struct bench_spec spec_of(const struct kernels *k)
                    .n_ctx = 32,
                    .n_vocab = 50,
                    .norm_eps = 1e-5f},
-        .kv_heads = {kv_heads, 3},
-        .types = {f32, 1},
-        .kv_types = {f32, 1},
-        .threads = {threads, 1},
-        .depths = {depths, 2},
-        .batches = {one, 1},
+        .axes = {[BENCH_VARIANTS] = {{4, 2, 1}, 3},
+                 [BENCH_BATCHES] = {{1}, 1},
+                 [BENCH_DEPTHS] = {{0, 17}, 2},
+                 [BENCH_THREADS] = {{1, 2, 3, 8}, 1},
+                 [BENCH_KV_TYPES] = {{STORAGE_F32}, 1},
+                 [BENCH_TYPES] = {{STORAGE_F32}, 1}},
         .n = 3,
         .repeats = 2,
         .warmup = 1,
@@ -65,9 +69,10 @@ static bool stop_at_once(void *arg)
 TEST(every_combination_once, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
-    spec.types = spec.kv_types = (struct bench_list){both, 2};
-    spec.threads.n = 2;
-    spec.batches = (struct bench_list){batches, 2};
+    spec.axes[BENCH_TYPES] = spec.axes[BENCH_KV_TYPES] = both;
+    spec.axes[BENCH_THREADS].n = 2;
+    spec.axes[BENCH_BATCHES] = batches;
+    spec.axes[BENCH_BATCHES].n = 2;
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 3 * 2 * 2 * 2 * 2 * 2);
     ck_assert_int_eq(b.n_lines, b.n_rows / 2);
@@ -88,20 +93,20 @@ TEST(every_combination_once, .seconds = 240)
         ck_assert_int_eq(r->repeats, 2);
         ck_assert(r->p10_us > 0 && r->p10_us <= r->p50_us && r->p50_us <= r->p90_us &&
                   r->p90_us <= r->p99_us && r->p99_us <= r->max_us);
-        ck_assert(r->prefill_tokens_per_s > 0 && r->limit_tokens_per_s > 0);
+        ck_assert(r->prefill_tokens_per_s > 0 && r->predicted.tokens_per_s > 0);
         ck_assert(r->share_of_limit > 0 && r->share_of_limit <= 1.0 + 1e-9);
         ck_assert(!isnan(r->speedup) && r->predicted_speedup >= 1 - 1e-9);
         ck_assert_double_eq_tol(r->us_per_token * r->batch, r->p50_us, 1e-9 * r->p50_us);
         ck_assert_double_eq_tol(r->tokens_per_s * r->mean_us, r->batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->limit_tokens_per_s * r->predicted_us, r->batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->predicted_us,
-                                1e-9 * r->predicted_us);
-        ck_assert_double_eq_tol(r->predicted_us, cost_step_us(&r->cost, r->batch, &r->limits),
-                                1e-9 * r->predicted_us);
+        ck_assert_double_eq_tol(r->predicted.tokens_per_s * r->predicted.us, r->batch * 1e6, 1);
+        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->predicted.us,
+                                1e-9 * r->predicted.us);
+        ck_assert_double_eq_tol(r->predicted.us, cost_predict(&r->cost, r->batch, &r->limits).us,
+                                1e-9 * r->predicted.us);
     }
     ck_assert_int_eq(b.n_machines, 2);
     for (int i = 0; i < b.n_rows; i++) {
-        const struct roofline l = machine_limits(&b.machines[b.rows[i].pool],
+        const struct roofline l = machine_limits(&b.machines[b.rows[i].at[BENCH_THREADS]],
                                                  cost_step_bytes(&b.rows[i].cost, b.rows[i].batch));
         ck_assert(b.rows[i].limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
     }
@@ -113,14 +118,16 @@ TEST(lines_over_batches, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b;
-    spec.batches = (struct bench_list){batches, 3};
-    ck_assert(!bench_is_over_batch(&spec));
-    spec.depths.n = 1;
-    ck_assert(bench_is_over_batch(&spec));
-    spec.kv_types = (struct bench_list){both, 2};
+    spec.axes[BENCH_BATCHES] = batches;
+    ck_assert_int_eq(bench_x_axis(&spec), BENCH_DEPTHS);
+    spec.axes[BENCH_DEPTHS].n = 1;
+    ck_assert_int_eq(bench_x_axis(&spec), BENCH_BATCHES);
+    spec.axes[BENCH_KV_TYPES] = both;
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
     ck_assert_int_eq(b.n_rows, 18);
     ck_assert_int_eq(b.n_lines, 6);
+    for (int i = 0; i < b.n_rows; i++)
+        ck_assert_int_lt(b.rows[i].line, b.n_lines);
     for (int i = 0; i < b.n_rows; i++)
         for (int k = 0; k < b.n_rows; k++)
             ck_assert((b.rows[i].line == b.rows[k].line) ==
@@ -135,15 +142,14 @@ TEST(memory_counts_every_sequence, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     struct bench b, c;
-    static const int four[] = {4}, two[] = {2}, deep[] = {17}, all[] = {2147483647};
-    spec.kv_heads = (struct bench_list){four, 1};
-    spec.depths = (struct bench_list){deep, 1};
+    spec.axes[BENCH_VARIANTS] = only(4);
+    spec.axes[BENCH_DEPTHS] = only(17);
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
-    spec.batches = (struct bench_list){two, 1};
+    spec.axes[BENCH_BATCHES] = only(2);
     ck_assert_int_eq(bench_plan(&spec, &c, NULL), STATUS_OK);
-    spec.batches.items = one;
+    spec.axes[BENCH_BATCHES].items[0] = 1;
     const uint64_t of_one = bench_memory(&spec, &b);
-    spec.batches.items = two;
+    spec.axes[BENCH_BATCHES].items[0] = 2;
     const uint64_t sequence = 2 * 4 * (32 * 8 + 18 * 16) * 4, logits = 50 * 4;
     ck_assert_uint_eq(bench_memory(&spec, &c), of_one + sequence + logits);
     bench_free(&b);
@@ -152,10 +158,8 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     /* More than can be counted. */
     spec.config.n_layers = CONFIG_MAX_LAYERS;
     spec.config.n_ctx = 1 << 30;
-    spec.depths.items = all;
-    spec.batches.items = all;
-    static const int deepest[] = {(1 << 30) - 1};
-    spec.depths.items = deepest;
+    spec.axes[BENCH_BATCHES].items[0] = INT_MAX;
+    spec.axes[BENCH_DEPTHS].items[0] = (1 << 30) - 1;
     ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
     ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
     bench_free(&b);
@@ -166,10 +170,9 @@ TEST(memory_counts_every_sequence, .seconds = 240)
 TEST(hash_does_not_depend_on_batch, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
-    static const int quantised[] = {STORAGE_F32, STORAGE_Q8_0, STORAGE_Q4_0};
-    spec.types = (struct bench_list){quantised, 3};
-    spec.batches = (struct bench_list){batches, 3};
-    spec.threads.n = 3;
+    spec.axes[BENCH_TYPES] = (struct int_list){{STORAGE_F32, STORAGE_Q8_0, STORAGE_Q4_0}, 3};
+    spec.axes[BENCH_BATCHES] = batches;
+    spec.axes[BENCH_THREADS].n = 3;
     struct bench b = run(&spec);
     for (int i = 0; i < b.n_rows; i++)
         for (int k = 0; k < i; k++) {
@@ -183,7 +186,7 @@ TEST(hash_does_not_depend_on_batch, .seconds = 240)
 TEST(hash_does_not_depend_on_threads, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
-    spec.threads.n = 4;
+    spec.axes[BENCH_THREADS].n = 4;
     struct bench b = run(&spec);
     for (int i = 0; i < b.n_rows; i++)
         for (int k = 0; k < b.n_rows; k++)
@@ -193,7 +196,7 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
     bench_free(&b);
 
     spec.kernels = &kernels_scalar;
-    spec.threads.n = 1;
+    spec.axes[BENCH_THREADS].n = 1;
     struct bench scalar = run(&spec);
     spec.kernels = fastest();
     b = run(&spec);
@@ -208,12 +211,11 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     struct checkpoint c;
     struct err e = {{0}};
     ck_assert_int_eq(checkpoint_open("tests/data/golden/mha.gguf", 0, &c, &e), STATUS_OK);
-    static const int as_file[] = {BENCH_AS_FILE};
     struct bench_spec spec = spec_of(fastest());
     spec.gguf = c.gguf;
     spec.source = &c.file;
     ck_assert_int_eq(config_read(c.gguf, &spec.config, &e), STATUS_OK);
-    spec.types = (struct bench_list){as_file, 1};
+    spec.axes[BENCH_TYPES] = only(BENCH_AS_FILE);
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 6);
     ck_assert_uint_gt(b.rows[0].cost.weight_bytes, b.rows[1].cost.weight_bytes);
@@ -243,18 +245,17 @@ static void assert_refused(const struct bench_spec *spec, const char *word)
 TEST(refusals, .seconds = 240)
 {
     const struct bench_spec good = spec_of(fastest());
-    static const int three[] = {3}, zero[] = {0}, eight[] = {8}, deep[] = {32}, minus[] = {-1};
     struct bench_spec s = good;
-    s.kv_heads = (struct bench_list){three, 1};
+    s.axes[BENCH_VARIANTS] = only(3);
     assert_refused(&s, "divisor of 4");
-    s.kv_heads.items = zero;
+    s.axes[BENCH_VARIANTS].items[0] = 0;
     assert_refused(&s, "divisor of 4");
-    s.kv_heads.items = eight;
+    s.axes[BENCH_VARIANTS].items[0] = 8;
     assert_refused(&s, "divisor of 4");
     s = good;
-    s.depths = (struct bench_list){deep, 1};
+    s.axes[BENCH_DEPTHS] = only(32);
     assert_refused(&s, "depth 32");
-    s.depths.items = minus;
+    s.axes[BENCH_DEPTHS].items[0] = -1;
     assert_refused(&s, "depth -1");
     s = good;
     s.prompt = 33;
@@ -279,13 +280,12 @@ static int samples_before(int budget)
 
 TEST(stopping_keeps_what_was_measured, .seconds = 240)
 {
-    static const int three[] = {3};
     for (int budget = 0; budget < 30; budget++) {
         int left = budget;
         struct bench_spec spec = spec_of(fastest());
-        spec.kv_heads.n = 2;
-        spec.depths.n = 1;
-        spec.batches = (struct bench_list){three, 1};
+        spec.axes[BENCH_VARIANTS].n = 2;
+        spec.axes[BENCH_DEPTHS].n = 1;
+        spec.axes[BENCH_BATCHES] = only(3);
         spec.stop = stop_at_once;
         spec.arg = &left;
         struct bench b;
@@ -323,8 +323,8 @@ TEST(summary_of_known_samples, .seconds = 240)
     rows[1].n_kv_heads = 1;
     rows[1].cost.weight_bytes = 400;
     rows[1].p50_us = 1;
-    rows[0].predicted_us = 0.75;
-    rows[1].predicted_us = 0.5;
+    rows[0].predicted.us = 0.75;
+    rows[1].predicted.us = 0.5;
     struct bench b = {.rows = rows, .n_rows = 2};
     bench_compare(&b, 4);
     ck_assert_double_eq_tol(rows[0].speedup, 1, 1e-12);
@@ -341,7 +341,7 @@ TEST(summary_of_known_samples, .seconds = 240)
     ck_assert_double_eq_tol(rows[0].gb_per_s, 0.7, 1e-12);
     bench_compare(&b, 4);
     ck_assert_double_eq_tol(rows[1].predicted_speedup, 1.5, 1e-12);
-    rows[0].batch = 4; /* not the same setting */
+    rows[0].at[BENCH_BATCHES] = 1; /* not the same setting */
     bench_compare(&b, 4);
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
 }
@@ -375,11 +375,11 @@ TEST(predictions_by_hand, .seconds = 240)
     struct machine m = hand_machine();
     struct bench b = {.rows = rows, .n_rows = 2, .machines = &m, .n_machines = 1};
     bench_predict(&b);
-    ck_assert_double_eq_tol(rows[0].predicted_us, 5, 1e-9);
-    ck_assert_double_eq_tol(rows[0].limit_tokens_per_s, 2e5, 1e-6);
+    ck_assert_double_eq_tol(rows[0].predicted.us, 5, 1e-9);
+    ck_assert_double_eq_tol(rows[0].predicted.tokens_per_s, 2e5, 1e-6);
     ck_assert_double_eq_tol(rows[0].share_of_limit, 0.5, 1e-9);
-    ck_assert_double_eq_tol(rows[1].predicted_us, 19, 1e-9);
-    ck_assert_double_eq_tol(rows[1].limit_tokens_per_s, 10 / 19e-6, 1e-3);
+    ck_assert_double_eq_tol(rows[1].predicted.us, 19, 1e-9);
+    ck_assert_double_eq_tol(rows[1].predicted.tokens_per_s, 10 / 19e-6, 1e-3);
     ck_assert_double_eq_tol(rows[1].share_of_limit, 0.5, 1e-9);
     ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 1e9, 1);
 }
@@ -393,7 +393,7 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     rows[1].p50_us = 38;
     rows[1].cost.kv_bytes = 2000; /* 24,000 bytes */
     rows[2].p50_us = 10;
-    rows[2].pool = 1;
+    rows[2].at[BENCH_THREADS] = 1;
     struct machine m[2] = {hand_machine(), hand_machine()};
     m[0].bytes_per_s[13] = m[0].bytes_per_s[15] = 1e9;
     struct bench b = {.rows = rows, .n_rows = 3, .machines = m, .n_machines = 2};
@@ -401,7 +401,7 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     ck_assert_double_eq_tol(rows[0].share_of_limit, 1, 1e-9);
     ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 2.5e9, 1);
     ck_assert_double_eq_tol(rows[1].limits.bytes_per_s, 1e9, 1); /* more bytes */
-    ck_assert_double_eq_tol(rows[1].predicted_us, 29, 1e-9);
+    ck_assert_double_eq_tol(rows[1].predicted.us, 29, 1e-9);
     ck_assert_double_eq_tol(rows[2].limits.bytes_per_s, 1e9, 1); /* other threads */
 
     /* Ten sequences in 10 us: 14,000 bytes are 1.4 GB/s, 30,000 operations 3 and 320,000 32
@@ -414,7 +414,7 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     b = (struct bench){.rows = fast, .n_rows = 2, .machines = m, .n_machines = 1};
     bench_predict(&b);
     const double over = (9 + 10 / 1.4) / 10;
-    ck_assert_double_eq_tol(fast[0].predicted_us, 10, 1e-9);
+    ck_assert_double_eq_tol(fast[0].predicted.us, 10, 1e-9);
     ck_assert_double_eq_tol(fast[0].limits.bytes_per_s, 1.4e9 * over, 1);
     ck_assert_double_eq_tol(fast[0].limits.fma_flops_per_s, 10e9 * over, 1);
     ck_assert_double_eq_tol(fast[1].limits.dot_flops_per_s, 40e9 * over, 1);

@@ -74,17 +74,26 @@ TEST(memory_bytes)
     }
 }
 
-TEST(kv_bytes)
+static uint64_t kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
+{
+    struct config whole = *c;
+    whole.d_model = whole.d_ff = c->n_heads * c->head_dim;
+    whole.n_vocab = whole.n_ctx = 9;
+    const struct cost_shape s = {.config = &whole, .n_kv_heads = n_kv_heads};
+    return cost_of(&s, kv, depth).kv_bytes;
+}
+
+TEST(bytes_of_the_cache)
 {
     /* 12 layers of 12 heads of 64 at depth 3840 in F16: 2 x 12 x 768 x 3840 x 2. */
     const struct config gpt2 = {.n_layers = 12, .n_heads = 12, .n_kv_heads = 12, .head_dim = 64};
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 12, STORAGE_F16, 3840), 141557760);
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 1, STORAGE_F16, 3840), 141557760 / 12);
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 4, STORAGE_F32, 100), 2 * 12 * 4 * 64 * 4 * 100);
-    ck_assert_uint_eq(cost_kv_bytes(&gpt2, 12, STORAGE_F32, 0), 0);
+    ck_assert_uint_eq(kv_bytes(&gpt2, 12, STORAGE_F16, 3840), 141557760);
+    ck_assert_uint_eq(kv_bytes(&gpt2, 1, STORAGE_F16, 3840), 141557760 / 12);
+    ck_assert_uint_eq(kv_bytes(&gpt2, 4, STORAGE_F32, 100), 2 * 12 * 4 * 64 * 4 * 100);
+    ck_assert_uint_eq(kv_bytes(&gpt2, 12, STORAGE_F32, 0), 0);
     /* V rows of 24 take 32. */
     const struct config odd = {.n_layers = 3, .n_heads = 6, .n_kv_heads = 3, .head_dim = 24};
-    ck_assert_uint_eq(cost_kv_bytes(&odd, 3, STORAGE_F32, 10), 3 * 3 * (24 + 32) * 4 * 10);
+    ck_assert_uint_eq(kv_bytes(&odd, 3, STORAGE_F32, 10), 3 * 3 * (24 + 32) * 4 * 10);
 }
 
 TEST(flops)
@@ -92,18 +101,18 @@ TEST(flops)
     /* Two for each weight of the products, and for scores and values 2 x d_model a position and
      * layer, the token's own included. */
     const struct cost_shape f32 = {&shape, 4, STORAGE_F32, false, NULL, NULL};
-    struct cost_flops f = cost_flops(&f32, 0);
+    struct cost_flops f = cost_of(&f32, STORAGE_F32, 0).flops;
     ck_assert_uint_eq(f.floats, 2 * (2 * 49152 + 300 * 64));
     ck_assert_uint_eq(f.quants, 0);
     ck_assert_uint_eq(f.attention, 2 * 2 * 128);
-    ck_assert_uint_eq(cost_flops(&f32, 9).attention, 2 * 2 * 1280);
+    ck_assert_uint_eq(cost_of(&f32, STORAGE_F32, 9).flops.attention, 2 * 2 * 1280);
     /* MQA drops 96 rows of 64 a layer, and none of the query heads. */
     const struct cost_shape mqa = {&shape, 1, STORAGE_F32, true, NULL, NULL};
-    f = cost_flops(&mqa, 9);
+    f = cost_of(&mqa, STORAGE_F32, 9).flops;
     ck_assert_uint_eq(f.floats, 2 * (2 * (49152 - 96 * 64) + 300 * 64));
     ck_assert_uint_eq(f.attention, 2 * 2 * 1280);
     const struct cost_shape q8_0 = {&shape, 4, STORAGE_Q8_0, false, NULL, NULL};
-    f = cost_flops(&q8_0, 9);
+    f = cost_of(&q8_0, STORAGE_F32, 9).flops;
     ck_assert_uint_eq(f.quants, 2 * (2 * 49152 + 300 * 64));
     ck_assert_uint_eq(f.floats, 0);
 }
@@ -118,18 +127,18 @@ TEST(a_step_of_a_batch)
     const struct roofline limits = {
         .bytes_per_s = 1e9, .fma_flops_per_s = 1e9, .dot_flops_per_s = 4e9};
     /* One sequence waits for bytes: 4 us against 0.1 + 0.8, 1 against 0.5. */
-    ck_assert_double_eq_tol(cost_step_us(&c, 1, &limits), 5, 1e-9);
+    ck_assert_double_eq_tol(cost_predict(&c, 1, &limits).us, 5, 1e-9);
     /* Of ten the products wait for arithmetic, 9 us, the caches still for bytes, 10. */
-    ck_assert_double_eq_tol(cost_step_us(&c, 10, &limits), 19, 1e-9);
+    ck_assert_double_eq_tol(cost_predict(&c, 10, &limits).us, 19, 1e-9);
     /* And where memory is fast both do: 9 + 5. */
     const struct roofline near = {
         .bytes_per_s = 8e9, .fma_flops_per_s = 1e9, .dot_flops_per_s = 4e9};
-    ck_assert_double_eq_tol(cost_step_us(&c, 10, &near), 14, 1e-9);
-    ck_assert_int_eq(cost_step_longest(&c, 1, &limits), COST_WEIGHT_BYTES);
-    ck_assert_int_eq(cost_step_longest(&c, 10, &limits), COST_CACHE_BYTES);
-    ck_assert_int_eq(cost_step_longest(&c, 10, &near), COST_PRODUCT_FLOPS);
+    ck_assert_double_eq_tol(cost_predict(&c, 10, &near).us, 14, 1e-9);
+    ck_assert_str_eq(cost_predict(&c, 1, &limits).limited_by, "weight bytes");
+    ck_assert_str_eq(cost_predict(&c, 10, &limits).limited_by, "cache bytes");
+    ck_assert_str_eq(cost_predict(&c, 10, &near).limited_by, "product flops");
     const struct cost deep = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 50000}};
-    ck_assert_int_eq(cost_step_longest(&deep, 10, &near), COST_ATTENTION_FLOPS);
+    ck_assert_str_eq(cost_predict(&deep, 10, &near).limited_by, "attention flops");
 }
 
 /* Of the golden ones in which types differ, or some biases are zeros beside others. */
@@ -158,8 +167,10 @@ TEST(models_agree, .loops = N_GOLDEN)
     ck_assert_uint_eq(cost_weights(&s).parameters, elements);
     ck_assert_int_eq(s.tied, m->tied);
     const struct cost_shape of_model = cost_shape_of_model(m);
-    const struct cost_flops loaded = cost_flops(&of_model, 7), expected = cost_flops(&s, 7);
-    ck_assert_mem_eq(&loaded, &expected, sizeof loaded);
+    const struct cost loaded = cost_of(&of_model, STORAGE_F32, 7),
+                      expected = cost_of(&s, STORAGE_F32, 7);
+    ck_assert_mem_eq(&loaded.flops, &expected.flops, sizeof loaded.flops);
+    ck_assert_uint_eq(loaded.kv_bytes, expected.kv_bytes);
     if (!is_uneven(golden_names[_i]))
         ck_assert_uint_eq(cost_model_bytes(m), cost_weights(&s).step_bytes);
     close_golden(&g);

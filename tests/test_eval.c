@@ -542,7 +542,7 @@ TEST(error_of_batch_means)
     double nll[110];
     for (int i = 0; i < 110; i++)
         nll[i] = i < 100 ? means[i / 10] : 5.5;
-    struct eval_tokens t = {.nll = nll};
+    struct eval_tokens t = {.nll = {nll}};
     struct eval_result r = {.tokens = 100, .bytes = 200};
     eval_summarise(&t, &r);
     ck_assert_double_eq_tol(r.nll, 5.5, 1e-14);
@@ -570,7 +570,7 @@ TEST(percentile_of_divergences)
         kl[i] = (double)(i * 7 % N) * 1e-9; /* every multiple once, 0 among them */
         same[i] = i % 4 == 0;
     }
-    struct eval_tokens t = {.nll = nll, .other_nll = nll, .kl = kl, .same_top = same};
+    struct eval_tokens t = {.nll = {nll, nll}, .kl = kl, .same_top = same};
     struct eval_result r = {.tokens = N, .bytes = N};
     eval_summarise(&t, &r);
     ck_assert_double_eq(r.kl_p99, 989 * 1e-9);

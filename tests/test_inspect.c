@@ -1,4 +1,5 @@
 /* Parts, cache sizes and the search for values that are not finite. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -46,7 +47,7 @@ TEST(sums_of_a_checkpoint)
     expect_ok(file_map_open(&file, scratch_path("m.gguf"), &err));
     expect_ok(gguf_parse(file.data, file.len, &g, &err));
     struct inspect_sum parts[INSPECT_PARTS + 1];
-    inspect_parts(g, parts);
+    inspect_parts(&(struct cost_shape){.gguf = g}, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 256 * 8);
     ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 5 * 8);
     ck_assert_uint_eq(parts[INSPECT_OUTPUT].parameters, 0);
@@ -84,31 +85,42 @@ TEST(variants)
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const int heads[] = {12, 6, 4, 3, 2, 1};
     static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
-    struct inspect_variant v = {.n_kv_heads = c.n_heads + 1};
+    struct inspect_variants list;
+    ck_assert_int_eq(inspect_list_variants(&shape, NULL, 0, &list, NULL), STATUS_OK);
+    ck_assert_int_eq(list.n, 6);
     for (int i = 0; i < 6; i++) {
-        ck_assert(inspect_next_variant(&shape, v.n_kv_heads, &v));
-        ck_assert_int_eq(v.n_kv_heads, heads[i]);
-        ck_assert_str_eq(v.name, names[i]);
+        const struct inspect_variant *v = &list.items[i];
+        ck_assert_int_eq(v->shape.n_kv_heads, heads[i]);
+        ck_assert_str_eq(v->name, names[i]);
         /* Values of 10 take the room of 16. */
         const uint64_t elements = 3 * (10 + 16) * (uint64_t)heads[i];
-        ck_assert_uint_eq(v.token_f32, 4 * elements);
-        ck_assert_uint_eq(v.token_f16, 2 * elements);
-        ck_assert_uint_eq(v.full_f32, 400 * elements);
-        ck_assert_uint_eq(v.full_f16, 200 * elements);
+        ck_assert_uint_eq(v->token_bytes[0], 4 * elements);
+        ck_assert_uint_eq(v->token_bytes[1], 2 * elements);
+        ck_assert_uint_eq(v->full_bytes[0], 400 * elements);
+        ck_assert_uint_eq(v->full_bytes[1], 200 * elements);
         /* Two K/V rows of 120 less for each dimension of a head that is dropped. */
         const uint64_t dropped = 3 * 2 * 10 * (12 - (uint64_t)heads[i]) * 120;
-        ck_assert_uint_eq(v.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 + 9 * 120 +
-                                            100 * 120 - dropped);
+        ck_assert_uint_eq(v->weights.parameters, 3 * (4 * 120 * 120 + 2 * 7 * 120 + 240) + 120 +
+                                                     9 * 120 + 100 * 120 - dropped);
         /* Two sequences of 50 tokens, which have room for 51. */
-        const struct inspect_step s = inspect_step(&shape, &v, STORAGE_F32, 50, 2);
-        ck_assert_uint_eq(s.cost.weight_bytes, v.weight_bytes);
-        ck_assert_uint_eq(s.cache_bytes, 2 * 50 * v.token_f32);
+        const struct inspect_step s = inspect_step(v, STORAGE_F32, 50, 2);
+        const uint64_t weights = v->weights.memory_bytes;
+        ck_assert_uint_eq(s.cost.weight_bytes, v->weights.step_bytes);
+        ck_assert_uint_eq(s.cache_bytes, 2 * 50 * v->token_bytes[0]);
         ck_assert_uint_eq(s.step_bytes,
-                          v.weight_bytes + 2 * 50 * 3 * (uint64_t)heads[i] * (10 + 16) * 4);
-        ck_assert_uint_ge(s.memory_bytes, v.memory_bytes + 2 * 51 * v.token_f32);
-        ck_assert_uint_le(s.memory_bytes, v.memory_bytes + 4 * 51 * v.token_f32 + 4096);
+                          s.cost.weight_bytes + 2 * 50 * 3 * (uint64_t)heads[i] * (10 + 16) * 4);
+        ck_assert_uint_ge(s.memory_bytes, weights + 2 * 51 * v->token_bytes[0]);
+        ck_assert_uint_le(s.memory_bytes, weights + 4 * 51 * v->token_bytes[0] + 4096);
     }
-    ck_assert(!inspect_next_variant(&shape, v.n_kv_heads, &v));
+    free(list.items);
+
+    /* Latent caches come last. */
+    const int ranks[] = {8, 5};
+    ck_assert_int_eq(inspect_list_variants(&shape, ranks, 2, &list, NULL), STATUS_OK);
+    ck_assert_int_eq(list.n, 8);
+    ck_assert_str_eq(list.items[7].name, "MLA-5");
+    ck_assert_uint_eq(list.items[7].token_bytes[0], 4 * 3 * 5);
+    free(list.items);
 }
 
 /* Its bytes are one vector a layer, and every head computes with all of it, twice. */
@@ -126,26 +138,29 @@ TEST(a_latent_cache_is_one_variant)
                        .no_biases = true,
                        .latent = {8, 5, 8}};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 1, .tied = true};
-    struct inspect_variant v = {.n_kv_heads = c.n_heads + 1};
-    ck_assert(inspect_next_variant(&shape, v.n_kv_heads, &v));
-    ck_assert_str_eq(v.name, "MLA-mixed-8");
-    ck_assert_int_eq(v.n_kv_heads, 1);
-    ck_assert_uint_eq(v.token_f32, 4 * 21);
-    ck_assert_uint_eq(v.token_f16, 2 * 21);
-    ck_assert_uint_eq(v.token_q8_0, 21 + 3 * 2);
-    ck_assert_uint_eq(v.full_f32, 100 * 4 * 21);
+    struct inspect_variants list;
+    ck_assert_int_eq(inspect_list_variants(&shape, NULL, 0, &list, NULL), STATUS_OK);
+    ck_assert_int_eq(list.n, 1);
+    const struct inspect_variant *v = &list.items[0];
+    ck_assert_str_eq(v->name, "MLA-mixed-8");
+    ck_assert_int_eq(v->shape.n_kv_heads, 1);
+    ck_assert_uint_eq(v->token_bytes[0], 4 * 21);
+    ck_assert_uint_eq(v->token_bytes[1], 2 * 21);
+    ck_assert_uint_eq(v->token_bytes[2], 21 + 3 * 2);
+    ck_assert_uint_eq(v->full_bytes[0], 100 * 4 * 21);
     /* attn_q, attn_kv_a, k_b and v_b, attn_output. */
     const uint64_t attention = 3 * (120 * 120 + 72 * 120) + 21 * (120 + 120 + 72);
-    ck_assert_uint_eq(v.parameters,
+    ck_assert_uint_eq(v->weights.parameters,
                       attention + 3 * (2 * 7 * 120 + 240) + 120 + 9 * 120 + 100 * 120);
-    const struct inspect_step s = inspect_step(&shape, &v, STORAGE_F16, 50, 2);
+    const struct inspect_step s = inspect_step(v, STORAGE_F16, 50, 2);
     ck_assert_uint_eq(s.cost.kv_bytes, 50 * 2 * 21);
     ck_assert_uint_eq(s.cost.flops.attention, 51 * 4 * 12 * 21);
     ck_assert_uint_eq(s.cost.flops.floats, 2 * (attention + 3 * 2 * 7 * 120 + 9 * 120));
-    ck_assert(!inspect_next_variant(&shape, v.n_kv_heads, &v));
+    free(list.items);
     c.latent[1] = 8;
-    ck_assert(inspect_next_variant(&shape, 2, &v));
-    ck_assert_str_eq(v.name, "MLA-8");
+    ck_assert_int_eq(inspect_list_variants(&shape, NULL, 0, &list, NULL), STATUS_OK);
+    ck_assert_str_eq(list.items[0].name, "MLA-8");
+    free(list.items);
 }
 
 /* What others publish of models whose shape is known. */
@@ -174,7 +189,7 @@ TEST(published_parameters)
                                          .n_kv_heads = c.n_kv_heads,
                                          .storage = STORAGE_F16,
                                          .tied = !c.arch->own_output};
-        inspect_shape_parts(&shape, parts);
+        inspect_parts(&shape, parts);
         ck_assert_uint_eq(parts[INSPECT_PARTS].parameters, models[i].parameters);
         ck_assert_uint_eq(cost_weights(&shape).parameters, models[i].parameters);
         ck_assert_uint_ge(parts[INSPECT_PARTS].bytes, 2 * parts[INSPECT_PARTS].parameters);
@@ -190,7 +205,7 @@ TEST(parts_of_a_shape)
     config_complete(&c);
     struct cost_shape shape = {
         .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
-    inspect_shape_parts(&shape, parts);
+    inspect_parts(&shape, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 50257 * 768);
     ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 1024 * 768);
     ck_assert_uint_eq(parts[INSPECT_ATTENTION].biases, 12 * 4 * 768);
@@ -202,7 +217,7 @@ TEST(parts_of_a_shape)
     ck_assert_uint_eq(parts[INSPECT_PARTS].bytes, 4 * parts[INSPECT_PARTS].parameters);
     /* Q8_0 is 34 bytes for 32 numbers; norms, biases and positions stay F32. */
     shape.storage = STORAGE_Q8_0;
-    inspect_shape_parts(&shape, parts);
+    inspect_parts(&shape, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].bytes, 50257 * 768 / 32 * 34);
     ck_assert_uint_eq(parts[INSPECT_POSITION].bytes, 1024 * 768 * 4);
     ck_assert_uint_eq(parts[INSPECT_ATTENTION].bytes, 12 * (4 * 768 * 768 / 32 * 34 + 4 * 768 * 4));

@@ -9,7 +9,6 @@
 #include "engine/session.h"
 #include "golden.h"
 #include "model/checkpoint.h"
-#include "model/cost.h"
 #include "model/kv_cache.h"
 #include "opened.h"
 #include "support.h"
@@ -477,7 +476,6 @@ TEST(bytes_of_a_position_are_those_taken, .loops = 12, .seconds = 300)
     const size_t all = 256 * kv_cache_bytes_per_token(&c, 2, shape.storage);
     ck_assert(kv_cache_bytes(&c, &shape, &planned));
     ck_assert_uint_eq(planned, all);
-    ck_assert_uint_eq(cost_kv_bytes(&c, 2, shape.storage, 256), all);
     expect_ok(kv_cache_create(&kv, &c, &shape, NULL));
     ck_assert_uint_eq(kv.arena.cap, all + 2 * MEM_ALIGN); /* and the layers' places */
     kv_cache_free(&kv);

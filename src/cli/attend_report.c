@@ -355,11 +355,11 @@ enum status attend_write_npy(const struct attend_view *v, const char *path, stru
 {
     const uint64_t n = (uint64_t)v->n_tokens;
     const uint64_t shape[] = {(uint64_t)v->n_rows, (uint64_t)v->n_columns, n, n};
-    struct npy_writer *w;
+    struct file_writer *w;
     TRY(npy_open(&w, path, shape, 4, e));
     for (int at = 0; at < v->n_rows * v->n_columns; at++)
         npy_put(w, v->arrays[at].cell, (size_t)n * (size_t)n);
-    return npy_commit(w, e);
+    return file_writer_commit(w, e);
 }
 
 /* --- pictures -------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -9,9 +10,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/columns.h"
-#include "cli/numbers.h"
 #include "cli/version.h"
 #include "show/paragraph.h"
+#include "show/plot.h"
 #include "show/report.h"
 
 /* Repeats whose medians differ by more than this say that the machine was busy. */
@@ -40,15 +41,16 @@ static void processor_name(char *name, size_t size)
     fclose(f);
 }
 
-void bench_machine(const struct bench_report *r, char *line, size_t size)
+void bench_machine(const struct bench_report *r, char line[512])
 {
+    const struct int_list *list = &r->spec->axes[BENCH_THREADS];
     char processor[128], threads[256];
     size_t used = 0;
-    for (int i = 0; i < r->spec->threads.n && used < sizeof threads; i++)
+    for (int i = 0; i < list->n && used < sizeof threads; i++)
         used += (size_t)snprintf(threads + used, sizeof threads - used, "%s%d", i ? ", " : "",
-                                 r->spec->threads.items[i]);
+                                 list->items[i]);
     processor_name(processor, sizeof processor);
-    snprintf(line, size, "%s, %s, threads %s; decode %s, %s", processor, r->spec->kernels->name,
+    snprintf(line, 512, "%s, %s, threads %s; decode %s, %s", processor, r->spec->kernels->name,
              threads, DECODE_VERSION, compiler_name());
 }
 
@@ -59,7 +61,7 @@ void bench_machine(const struct bench_report *r, char *line, size_t size)
 static void print_limits(const struct bench_report *r, int at, struct paragraph *p)
 {
     const struct machine *m = &r->bench->machines[at];
-    const int threads = r->spec->threads.items[at];
+    const int threads = r->spec->axes[BENCH_THREADS].items[at];
     struct machine_class classes[MACHINE_POWERS];
     const int n = machine_classes(m, classes);
     paragraph_puts(p, "roofline");
@@ -81,7 +83,7 @@ static void print_header(const struct bench_report *r, struct output *out)
     const struct config *c = &r->spec->config;
     struct paragraph p = paragraph_begin(out, INDENT);
     char machine[512];
-    bench_machine(r, machine, sizeof machine);
+    bench_machine(r, machine);
     char subject[512]; /* a file's name may have control characters */
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
@@ -104,48 +106,33 @@ static void print_header(const struct bench_report *r, struct output *out)
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* The same for all rows. */
-struct run_facts {
+/* A row as it is shown, with what is the same for all. */
+struct shown_row {
+    struct bench_row row;
+    const char *type, *kv_type, *isa;
+    int n, warmup;
+    uint64_t flops, attention_flops; /* of a step */
+    double attention_mflop, bandwidth_gb_per_s;
+    bool noisy;
+    char hash[20], note[64];
+    const char *best;          /* "*" or "" */
     const char *model, *shape; /* NULL: the other one */
     const char *architecture, *version, *compiler;
     char cpu[128], date[24];
+    char line[96]; /* of the plot, that it is in */
 };
 
-static struct run_facts run_facts(const struct bench_report *r)
+static struct figure figure_percent(double share)
 {
-    struct run_facts f = {.model = r->spec->gguf ? r->subject : NULL,
-                          .shape = r->spec->gguf ? NULL : r->subject,
-                          .architecture = r->spec->config.arch->name,
-                          .version = DECODE_VERSION,
-                          .compiler = compiler_name()};
-    processor_name(f.cpu, sizeof f.cpu);
-    const time_t now = time(NULL);
-    struct tm utc;
-    if (gmtime_r(&now, &utc))
-        strftime(f.date, sizeof f.date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.0f%%", share * 100);
     return f;
 }
-
-struct shown_row {
-    struct bench_row row;
-    char variant[16];
-    const char *type, *kv_type, *isa, *limited_by;
-    int n, warmup;
-    uint64_t flops, attention_flops; /* of a step */
-    double attention_mflop;
-    double bandwidth_gb_per_s;
-    char hash[20];
-    const char *best; /* "*" or "" */
-    double percent_of_limit;
-    bool noisy;
-    char note[64];
-    struct run_facts run;
-};
 
 /* What people read in another place is in the list twice. */
 static const struct report_field fields[] = {
     {NULL, "", MEMBER(shown_row, best), .accent = ACCENT_ROW},
-    {"variant", "variant", MEMBER(shown_row, variant)},
+    {"variant", "variant", MEMBER(shown_row, row.variant)},
     {"n_kv_heads", NULL, MEMBER(shown_row, row.n_kv_heads)},
     {"type", "type", MEMBER(shown_row, type), .rank = 7},
     {"kv_type", "KV", MEMBER(shown_row, kv_type), .rank = 7},
@@ -174,11 +161,11 @@ static const struct report_field fields[] = {
     {NULL, "attention Mflop", MEMBER(shown_row, attention_mflop), "%.1f", .rank = 9},
     {"flops", NULL, MEMBER(shown_row, flops)},
     {"gb_per_s", "GB/s", MEMBER(shown_row, row.gb_per_s), "%.1f", .rank = 5},
-    {"predicted_us", NULL, MEMBER(shown_row, row.predicted_us)},
+    {"predicted_us", NULL, MEMBER(shown_row, row.predicted.us)},
     {"speedup", NULL, MEMBER(shown_row, row.speedup)},
     {"predicted_speedup", NULL, MEMBER(shown_row, row.predicted_speedup)},
-    {NULL, "of limit", MEMBER(shown_row, percent_of_limit), "%.0f%%", .rank = 2},
-    {"limited_by", "limited by", MEMBER(shown_row, limited_by), .rank = 6},
+    {NULL, "of limit", MEMBER(shown_row, row.share_of_limit), .figure = figure_percent, .rank = 2},
+    {"limited_by", "limited by", MEMBER(shown_row, row.predicted.limited_by), .rank = 6},
     {"prefill_tokens_per_s", "prefill tok/s", MEMBER(shown_row, row.prefill_tokens_per_s),
      .figure = figure_rate, .rank = 10},
     {"load_ms", NULL, MEMBER(shown_row, row.load_ms)},
@@ -186,7 +173,7 @@ static const struct report_field fields[] = {
      .rank = 10},
     {"logits_hash", NULL, MEMBER(shown_row, hash)},
     {"isa", NULL, MEMBER(shown_row, isa)},
-    {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.limit_tokens_per_s)},
+    {"limit_tokens_per_s", NULL, MEMBER(shown_row, row.predicted.tokens_per_s)},
     {"share_of_limit", NULL, MEMBER(shown_row, row.share_of_limit)},
     {"noisy", NULL, MEMBER(shown_row, noisy)},
     {"cpu_share", NULL, MEMBER(shown_row, row.cpu_share)},
@@ -196,48 +183,52 @@ static const struct report_field fields[] = {
     {"flops_per_s", NULL, MEMBER(shown_row, row.limits.fma_flops_per_s)},
     {"dot_flops_per_s", NULL, MEMBER(shown_row, row.limits.dot_flops_per_s)},
     /* What joins two runs. */
-    {"model", NULL, MEMBER(shown_row, run.model)},
-    {"shape", NULL, MEMBER(shown_row, run.shape)},
-    {"architecture", NULL, MEMBER(shown_row, run.architecture)},
-    {"cpu", NULL, MEMBER(shown_row, run.cpu)},
-    {"version", NULL, MEMBER(shown_row, run.version)},
-    {"compiler", NULL, MEMBER(shown_row, run.compiler)},
-    {"date", NULL, MEMBER(shown_row, run.date)},
+    {"model", NULL, MEMBER(shown_row, model)},
+    {"shape", NULL, MEMBER(shown_row, shape)},
+    {"architecture", NULL, MEMBER(shown_row, architecture)},
+    {"cpu", NULL, MEMBER(shown_row, cpu)},
+    {"version", NULL, MEMBER(shown_row, version)},
+    {"compiler", NULL, MEMBER(shown_row, compiler)},
+    {"date", NULL, MEMBER(shown_row, date)},
     {NULL, "note", MEMBER(shown_row, note), .rank = 1, .accent = ACCENT_CELL},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 
-/* Columns for people that say something only of one sequence, or only of several. */
-static const char *const headings_of_one[] = {"by bytes", NULL};
-static const char *const headings_of_batches[] = {"batch", "µs/token", "predicted", "limited by",
-                                                  NULL};
+/* Columns for people that say something only of some runs: of one sequence, of batches, of latent
+ * caches, which are short and take more arithmetic (it may be what a step of one waits for); or
+ * that are never left out where rows differ in them. */
+enum { OF_ONE = 1, OF_BATCHES = 2, OF_LATENT = 4, OF_ANY = 7 };
+static const struct {
+    const char *heading;
+    unsigned of;
+    enum bench_axis axis; /* of OF_ANY */
+} column_rules[] = {{"type", OF_ANY, BENCH_TYPES},      {"KV", OF_ANY, BENCH_KV_TYPES},
+                    {"threads", OF_ANY, BENCH_THREADS}, {"by bytes", OF_ONE, 0},
+                    {"batch", OF_BATCHES, 0},           {"µs/token", OF_BATCHES, 0},
+                    {"predicted", OF_BATCHES, 0},       {"limited by", OF_BATCHES | OF_LATENT, 0},
+                    {"attention Mflop", OF_LATENT, 0}};
 
-/* Latent caches are short, and take more arithmetic: it may be what a step of one waits for. */
-static const char *const headings_of_latent[] = {"attention Mflop", "limited by", NULL};
-
-static const char footer_of_one[] =
-    "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n";
-static const char footer_of_batches[] =
-    "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each sequence;\v"
-    "speed-up over MHA at the same batch, measured and predicted\n";
-static const char footer_of_all[] =
-    "of limit: the time at the roofline of a step's bytes and operations, over the median\n";
-static const char footer_of_noise[] = "noisy: the repeats' medians differ by so much; busy: so "
-                                      "much of the processors' time was left\v"
-                                      "for the row by other work; a quieter machine says more\n";
-
-static bool is_batched(const struct bench_report *r)
+static bool is_batched(const struct bench_spec *spec)
 {
-    return r->spec->batches.n > 1 || r->spec->batches.items[0] > 1;
+    return spec->axes[BENCH_BATCHES].n > 1 || spec->axes[BENCH_BATCHES].items[0] > 1;
 }
 
-/* Whether a row is of a latent cache, the checkpoint's own or one made for it. */
-static bool has_latent(const struct bench_report *r)
+static void choose_columns(const struct bench_spec *spec, struct report_field chosen[N_FIELDS])
 {
-    bool has = config_is_latent(&r->spec->config);
-    for (int i = 0; i < r->spec->kv_heads.n; i++)
-        has |= r->spec->kv_heads.items[i] < 0;
-    return has;
+    unsigned run = is_batched(spec) ? OF_BATCHES : OF_ONE;
+    run |= config_is_latent(&spec->config) ? OF_LATENT : 0;
+    for (int i = 0; i < spec->axes[BENCH_VARIANTS].n; i++)
+        run |= spec->axes[BENCH_VARIANTS].items[i] < 0 ? OF_LATENT : 0;
+    memcpy(chosen, fields, sizeof fields);
+    for (int f = 0; f < N_FIELDS; f++)
+        for (size_t i = 0; i < sizeof column_rules / sizeof *column_rules; i++) {
+            if (!fields[f].heading || strcmp(fields[f].heading, column_rules[i].heading) != 0)
+                continue;
+            if (!(column_rules[i].of & run))
+                chosen[f].heading = NULL;
+            else if (column_rules[i].of == OF_ANY && spec->axes[column_rules[i].axis].n > 1)
+                chosen[f].rank = 0;
+        }
 }
 
 int bench_tables(const void *values, struct table *tables)
@@ -245,37 +236,6 @@ int bench_tables(const void *values, struct table *tables)
     (void)values;
     *tables = (struct table){.fields = fields, .n = N_FIELDS};
     return 1;
-}
-
-/* Whether the rows differ in it, so that it is never left out. */
-static bool tells_rows_apart(const struct bench_report *r, const char *heading)
-{
-    const struct {
-        const char *heading;
-        int n;
-    } lists[] = {
-        {"type", r->spec->types.n}, {"KV", r->spec->kv_types.n}, {"threads", r->spec->threads.n}};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (strcmp(lists[i].heading, heading) == 0)
-            return lists[i].n > 1;
-    return false;
-}
-
-static void choose_columns(const struct bench_report *r, enum table_format format,
-                           struct columns *chosen)
-{
-    const bool batched = is_batched(r), latent = has_latent(r);
-    columns_choose(r->columns, format, fields, N_FIELDS, chosen);
-    for (int i = 0; i < chosen->n && !r->columns; i++) {
-        const char *heading = chosen->fields[i].heading;
-        if (heading && tells_rows_apart(r, heading))
-            chosen->fields[i].rank = 0;
-        if (!heading || (latent && names_find(headings_of_latent, heading) >= 0))
-            continue;
-        if (names_find(batched ? headings_of_one : headings_of_batches, heading) >= 0 ||
-            strcmp(heading, headings_of_latent[0]) == 0)
-            chosen->fields[i].heading = NULL;
-    }
 }
 
 /* Whether no other row at the same depth and batch has a lower median. */
@@ -290,93 +250,195 @@ static bool is_best(const struct bench_report *r, const struct bench_row *row)
     return true;
 }
 
-static struct shown_row shown_row(const struct bench_report *r, const struct bench_row *row,
-                                  const struct run_facts *run)
+/* "MHA", and what else tells the lines of this run's plot apart. */
+static void name_plot_line(const struct bench_spec *spec, struct shown_row *s)
 {
-    struct shown_row s = {.row = *row,
-                          .type = storage_name(row->type),
-                          .kv_type = storage_name(row->kv_type),
-                          .isa = r->spec->kernels->name,
-                          .limited_by = cost_part_names[row->limited_by],
-                          .n = r->spec->n,
-                          .warmup = r->spec->warmup,
-                          .flops = cost_step_flops(&row->cost, row->batch),
-                          .attention_flops = (uint64_t)row->batch * row->cost.flops.attention,
-                          .attention_mflop = row->batch * (double)row->cost.flops.attention / 1e6,
-                          .bandwidth_gb_per_s = row->limits.bytes_per_s / 1e9,
-                          .noisy = row->spread > NOISY || row->cpu_share < LEAST_SHARE,
-                          .run = *run,
-                          .best = is_best(r, row) ? "*" : "",
-                          .percent_of_limit = row->share_of_limit * 100};
-    const struct config variant = bench_variant(r->spec, row->variant);
-    config_variant_name(&variant, row->n_kv_heads, s.variant);
-    snprintf(s.hash, sizeof s.hash, "%016" PRIx64, row->logits_hash);
+    const size_t size = sizeof s->line;
+    size_t used = (size_t)snprintf(s->line, size, "%s", s->row.variant);
+    if (spec->axes[BENCH_TYPES].n > 1)
+        used += (size_t)snprintf(s->line + used, size - used, " %s", s->type);
+    if (spec->axes[BENCH_KV_TYPES].n > 1)
+        used += (size_t)snprintf(s->line + used, size - used, ", %s KV", s->kv_type);
+    if (spec->axes[BENCH_THREADS].n > 1)
+        used += (size_t)snprintf(s->line + used, size - used, ", %d threads", s->row.threads);
+    if (spec->axes[BENCH_BATCHES].n > 1 && bench_x_axis(spec) != BENCH_BATCHES)
+        snprintf(s->line + used, size - used, ", batch %d", s->row.batch);
+}
+
+/* All but what is the same for all rows, which *s has. */
+static void show_row(const struct bench_report *r, const struct bench_row *row, struct shown_row *s)
+{
+    s->row = *row;
+    s->type = storage_name(row->type);
+    s->kv_type = storage_name(row->kv_type);
+    s->flops = cost_step_flops(&row->cost, row->batch);
+    s->attention_flops = (uint64_t)row->batch * row->cost.flops.attention;
+    s->attention_mflop = (double)s->attention_flops / 1e6;
+    s->bandwidth_gb_per_s = row->limits.bytes_per_s / 1e9;
+    s->noisy = row->spread > NOISY || row->cpu_share < LEAST_SHARE;
+    s->best = is_best(r, row) ? "*" : "";
+    snprintf(s->hash, sizeof s->hash, "%016" PRIx64, row->logits_hash);
     if (row->repeats < r->spec->repeats)
-        snprintf(s.note, sizeof s.note, "%d of %d repeats", row->repeats, r->spec->repeats);
+        snprintf(s->note, sizeof s->note, "%d of %d repeats", row->repeats, r->spec->repeats);
     else if (row->cpu_share < LEAST_SHARE)
-        snprintf(s.note, sizeof s.note, "busy: %.0f%%", row->cpu_share * 100);
-    else if (s.noisy)
-        snprintf(s.note, sizeof s.note, "noisy: %.0f%%", row->spread * 100);
-    return s;
+        snprintf(s->note, sizeof s->note, "busy: %.0f%%", row->cpu_share * 100);
+    else if (s->noisy)
+        snprintf(s->note, sizeof s->note, "noisy: %.0f%%", row->spread * 100);
+    name_plot_line(r->spec, s);
+}
+
+/* Rows with samples, and room for what is drawn of them. */
+struct shown {
+    struct shown_row *rows; /* [n] */
+    int n;
+    struct plot_series *series;
+    struct plot_point *points;
+};
+
+static void show_rows(const struct bench_report *r, struct shown *shown)
+{
+    struct shown_row same = {.isa = r->spec->kernels->name,
+                             .n = r->spec->n,
+                             .warmup = r->spec->warmup,
+                             .model = r->spec->gguf ? r->subject : NULL,
+                             .shape = r->spec->gguf ? NULL : r->subject,
+                             .architecture = r->spec->config.arch->name,
+                             .version = DECODE_VERSION,
+                             .compiler = compiler_name()};
+    const time_t now = time(NULL);
+    struct tm utc;
+    processor_name(same.cpu, sizeof same.cpu);
+    if (gmtime_r(&now, &utc))
+        strftime(same.date, sizeof same.date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    for (int i = 0; i < r->bench->n_rows; i++) {
+        if (!r->bench->rows[i].samples)
+            continue;
+        shown->rows[shown->n] = same;
+        show_row(r, &r->bench->rows[i], &shown->rows[shown->n++]);
+    }
 }
 
 /* What the columns' names leave open. */
-static void print_footer(const struct bench_report *r, bool noisy, struct output *out)
+static void print_footer(const struct bench_spec *spec, bool noisy, struct output *out)
 {
-    const struct bench_list *depths = &r->spec->depths;
+    const struct int_list *depths = &spec->axes[BENCH_DEPTHS];
     struct paragraph p = paragraph_begin(out, INDENT);
-    paragraph_puts(&p, is_batched(r) ? footer_of_batches : footer_of_one);
-    paragraph_puts(&p, footer_of_all);
-    paragraph_puts(&p, noisy ? footer_of_noise : "");
-    if (depths->n == 1 && depths->items[0] == 0 && r->spec->config.n_ctx > 1)
+    paragraph_puts(
+        &p, is_batched(spec)
+                ? "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each "
+                  "sequence;\vspeed-up over MHA at the same batch, measured and predicted\n"
+                : "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n");
+    paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
+                       "the median\n");
+    if (noisy)
+        paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
+                           "processors' time was left\vfor the row by other work; a quieter "
+                           "machine says more\n");
+    if (depths->n == 1 && depths->items[0] == 0 && spec->config.n_ctx > 1)
         paragraph_printf(
             &p, "depth 0: an empty KV cache; --depth 0,%d shows what attention costs as it fills\n",
-            r->spec->config.n_ctx - 1);
+            spec->config.n_ctx - 1);
     paragraph_end(&p);
 }
 
-enum status bench_print(const struct bench_report *r, enum table_format format, struct output *out,
-                        struct err *e)
-{
-    const bool people = table_is_for_people(format);
-    bool noisy = false;
-    struct report report;
-    struct columns chosen;
-    const struct run_facts run = run_facts(r);
-    choose_columns(r, format, &chosen);
-    if (people)
-        print_header(r, out);
-    report_begin(&report, format, chosen.fields, chosen.n, out);
-    for (int i = 0; i < r->bench->n_rows; i++) {
-        const struct shown_row row = shown_row(r, &r->bench->rows[i], &run);
-        if (row.row.samples)
-            report_row(&report, &row);
-        noisy |= row.row.samples && row.noisy;
-    }
-    const enum status s = report_end(&report, e);
-    if (people && !r->columns)
-        print_footer(r, noisy, out);
-    return s;
-}
+/* --- the files ------------------------------------------------------------------------------- */
 
-/* --- every sample ---------------------------------------------------------------------------- */
-
-enum status bench_write_trace(const struct bench_report *r, const char *path, struct err *e)
+static enum status write_trace(const char *path, const struct shown *shown, struct err *e)
 {
     struct file_writer *w;
     TRY(file_writer_open(&w, path, e));
     static const char header[] = "variant,type,kv_type,threads,depth,batch,repeat,index,ns\n";
-    const struct run_facts run = {.model = NULL};
     file_writer_put(w, header, sizeof header - 1);
-    for (int i = 0; i < r->bench->n_rows; i++) {
-        const struct shown_row s = shown_row(r, &r->bench->rows[i], &run);
-        for (int k = 0; k < s.row.samples; k++) {
+    for (const struct shown_row *s = shown->rows; s < shown->rows + shown->n; s++) {
+        for (int k = 0; k < s->row.samples; k++) {
             char line[160];
-            const int len = snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n",
-                                     s.variant, s.type, s.kv_type, s.row.threads, s.row.depth,
-                                     s.row.batch, k / s.n, k % s.n, s.row.times_ns[k]);
+            const int len =
+                snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->row.variant,
+                         s->type, s->kv_type, s->row.threads, s->row.depth, s->row.batch, k / s->n,
+                         k % s->n, s->row.times_ns[k]);
             file_writer_put(w, line, (size_t)len);
         }
     }
     return file_writer_commit(w, e);
+}
+
+/* Microseconds a token, a step's divided by its tokens, against depth or batch. A series is a line
+ * of which something was measured; there is room for n_lines of them, and n points. */
+static enum status write_plot(const struct bench_report *r, const struct shown *shown,
+                              struct err *e)
+{
+    const bool over_batch = bench_x_axis(r->spec) == BENCH_BATCHES;
+    char machine[512], label[64] = "depth (tokens in the KV cache)";
+    struct plot_point *p = shown->points;
+    struct plot plot = {.title = r->subject,
+                        .subtitle = machine,
+                        .x_label = label,
+                        .x_doubles = over_batch,
+                        .y_label = "latency (µs per token)",
+                        .mid_label = "median",
+                        .band_label = "p10 to p90",
+                        .predicted_label = "limit by measured bandwidth and arithmetic",
+                        .series = shown->series};
+    bench_machine(r, machine);
+    if (over_batch)
+        snprintf(label, sizeof label, "batch (sequences in a step, each at depth %d)",
+                 r->spec->axes[BENCH_DEPTHS].items[0]);
+    for (int line = 0; line < r->bench->n_lines; line++) {
+        struct plot_series *series = &shown->series[plot.n_series];
+        series->points = p;
+        for (int i = 0; i < shown->n; i++) {
+            const struct bench_row *row = &shown->rows[i].row;
+            const double b = row->batch;
+            if (row->line != line)
+                continue;
+            series->name = shown->rows[i].line;
+            *p++ = (struct plot_point){over_batch ? b : row->depth, row->p10_us / b,
+                                       row->us_per_token, row->p90_us / b, row->predicted.us / b};
+            series->n_points++;
+        }
+        plot.n_series += series->n_points > 0;
+    }
+    return plot_write(&plot, r->plot, e);
+}
+
+/* --- the whole ------------------------------------------------------------------------------- */
+
+static enum status print_rows(const struct bench_report *r, const struct shown *shown,
+                              struct output *out, struct err *e)
+{
+    const bool people = table_is_for_people(r->format);
+    struct report_field chosen[N_FIELDS];
+    struct table table = TABLE_OF(chosen, shown->rows, shown->n);
+    bool noisy = false;
+    choose_columns(r->spec, chosen);
+    if (r->columns)
+        table.fields = fields;
+    for (int i = 0; i < shown->n; i++)
+        noisy |= shown->rows[i].noisy;
+    if (people)
+        print_header(r, out);
+    TRY(table_print(&table, r->columns, r->format, out, e));
+    if (people && !r->columns)
+        print_footer(r->spec, noisy, out);
+    if (r->trace)
+        TRY(write_trace(r->trace, shown, e));
+    return r->plot ? write_plot(r, shown, e) : STATUS_OK;
+}
+
+enum status bench_print(const struct bench_report *r, struct output *out, struct err *e)
+{
+    const size_t n = (size_t)r->bench->n_rows, n_lines = (size_t)r->bench->n_lines;
+    struct shown shown = {calloc(n, sizeof *shown.rows), 0, calloc(n_lines, sizeof *shown.series),
+                          calloc(n, sizeof *shown.points)};
+    enum status s;
+    if (shown.rows && shown.series && shown.points) {
+        show_rows(r, &shown);
+        s = print_rows(r, &shown, out, e);
+    } else {
+        s = err_no_memory(e, "the report", n * sizeof *shown.rows);
+    }
+    free(shown.rows);
+    free(shown.series);
+    free(shown.points);
+    return s;
 }

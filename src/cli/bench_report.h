@@ -10,32 +10,29 @@
 #include "measure/bench.h"
 #include "show/report.h"
 
-/* What the rows were measured on. */
+/* What is reported, and where. Rows without samples are left out everywhere. */
 struct bench_report {
     const struct bench_spec *spec;
     const struct bench *bench;
     const char *subject; /* the checkpoint's path, or the shape as given */
+    enum table_format format;
     const char *columns; /* of the rows' table; NULL: all that say something */
+    const char *trace;   /* the file that gets every sample, one CSV line each: the row's setting,
+                            repeat, index in it, nanoseconds; NULL: none is wanted */
+    /* The file that gets the median latency a token as SVG against depth, or against batch
+     * (bench_x_axis): a line for each variant; NULL likewise. */
+    const char *plot;
 };
 
 /* The table of rows, without them, for the command's `tables`. */
 int bench_tables(const void *values, struct table *tables);
 
-/* Rows without samples are left out everywhere. */
-
-/* The table in one of table_formats. Those for people begin with a few lines about the machine;
- * the other ones hold the documented keys and nothing else. STATUS_NO_MEMORY. */
-enum status bench_print(const struct bench_report *r, enum table_format format, struct output *out,
-                        struct err *e);
-
-/* Every sample, one CSV line each: the row's setting, repeat, index in it, nanoseconds. */
-enum status bench_write_trace(const struct bench_report *r, const char *path, struct err *e);
-
-/* Median latency a token as SVG against depth, or against batch (bench_is_over_batch): a line for
- * each variant. STATUS_FAILED, STATUS_NO_MEMORY. */
-enum status bench_write_plot(const struct bench_report *r, const char *path, struct err *e);
+/* Prints the table, and writes the files. Forms for people begin with a few lines about the
+ * machine; the other ones hold the documented keys and nothing else. STATUS_FAILED,
+ * STATUS_NO_MEMORY. */
+enum status bench_print(const struct bench_report *r, struct output *out, struct err *e);
 
 /* The line about the machine: processor, instruction set, threads, compiler, version. */
-void bench_machine(const struct bench_report *r, char *line, size_t size);
+void bench_machine(const struct bench_report *r, char line[512]);
 
 #endif

@@ -92,172 +92,143 @@ static const struct option result_options[] = {
 
 /* --- from options to a specification --------------------------------------------------------- */
 
-/* What the specification borrows. */
-struct bench_inputs {
-    struct checkpoint checkpoint;
-    struct int_list kv_heads, depths, batches, types, kv_types, threads;
-    bool threads_are_auto;
-    const char *subject;
-    struct variant_file converted[LIST_MAX]; /* by kv_heads, of --method; [0, kv_heads.n) */
+/* A run, and what its specification borrows. */
+struct bench_work {
+    struct job *job;
+    const struct bench_options *o;
+    struct bench_spec spec;
+    const char *subject;                     /* the checkpoint's path, or the shape */
+    struct variant_file converted[LIST_MAX]; /* by variant, of --method */
     const struct gguf *variants[LIST_MAX];
-    unsigned char *off; /* malloc'd, of --without; NULL: not given */
-    struct head_ablation without;
-    struct progress progress;
 };
-
-static enum status all_divisors(int n, struct int_list *list, struct err *e)
-{
-    for (int g = n; g >= 1; g--)
-        if (n % g == 0)
-            TRY(list_add("--kv-heads", g, list, e));
-    return STATUS_OK;
-}
 
 /* A row says what ran: more threads than processors are never started, so such a row would be one
  * of fewer. */
-static enum status read_thread_list(const struct bench_options *o, struct bench_inputs *in,
-                                    struct err *e)
+static enum status read_thread_list(struct bench_work *run, struct err *e)
 {
+    const struct bench_options *o = run->o;
     const char *source = o->common.threads ? "-t" : "DECODE_THREADS";
     const char *text = o->common.threads ? o->common.threads : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
-    struct int_list asked = {.n = 0};
-    in->threads_are_auto = !text || strcmp(text, "auto") == 0;
-    if (in->threads_are_auto)
-        return list_add(source, most, &in->threads, e);
+    struct int_list asked = {.n = 0}, *threads = &run->spec.axes[BENCH_THREADS];
+    run->job->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    if (run->job->threads_are_auto)
+        return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
         const int n = asked.items[i] < most ? asked.items[i] : most;
         bool again = false;
-        for (int k = 0; k < in->threads.n; k++)
-            again |= in->threads.items[k] == n;
+        for (int k = 0; k < threads->n; k++)
+            again |= threads->items[k] == n;
         if (n < asked.items[i])
             say(&o->common, "%s %d: this process has %d processor%s: %s", source, asked.items[i],
                 most, plural((uint64_t)most), again ? "left out" : "measured with as many threads");
         if (!again)
-            TRY(list_add(source, n, &in->threads, e));
+            TRY(list_add(source, n, threads, e));
     }
     return STATUS_OK;
 }
 
-static enum status read_types(const struct bench_options *o, struct bench_inputs *in, struct err *e)
+/* Ranks are the negative numbers that they are among K/V heads. */
+static enum status read_variants(struct bench_work *run, struct err *e)
 {
-    if (o->types)
-        TRY(list_names("--type", o->types, storage_names, &in->types, e));
-    else
-        TRY(list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_FILE, &in->types, e));
-    TRY(list_names("--kv-type", o->kv_types, kv_type_names, &in->kv_types, e));
-    for (int i = 0; i < in->kv_types.n; i++)
-        in->kv_types.items[i] = (int)kv_type_storage[in->kv_types.items[i]];
-    return STATUS_OK;
-}
-
-/* As the negative numbers that they are among K/V heads. */
-static enum status read_ranks(const char *text, struct int_list *list, struct err *e)
-{
-    struct int_list ranks = {.n = 0};
-    TRY(list_ints("--latent", text, 1, CONFIG_MAX_WIDTH, &ranks, e));
+    const struct bench_options *o = run->o;
+    const struct config *c = &run->spec.config;
+    struct int_list ranks = {.n = 0}, *variants = &run->spec.axes[BENCH_VARIANTS];
+    if (strcmp(o->kv_heads, "all") != 0)
+        TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, variants, e));
+    for (int g = c->n_kv_heads; g >= 1 && strcmp(o->kv_heads, "all") == 0; g--)
+        if (c->n_kv_heads % g == 0)
+            TRY(list_add("--kv-heads", g, variants, e));
+    if (o->latent)
+        TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
     for (int i = 0; i < ranks.n; i++)
-        TRY(list_add("--latent", -ranks.items[i], list, e));
+        TRY(list_add("--latent", -ranks.items[i], variants, e));
     return STATUS_OK;
 }
 
 /* The context is what people ask for who want to know what it costs full. */
-static enum status read_depths(const struct bench_options *o, const struct config *c,
-                               struct int_list *list, struct err *e)
+static enum status read_depths(struct bench_work *run, struct err *e)
 {
+    const int n_ctx = run->spec.config.n_ctx;
     struct int_list depths = {.n = 0};
-    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &depths, e));
+    TRY(list_ints("--depth", run->o->depths, 0, INT_MAX, &depths, e));
     for (int i = 0; i < depths.n; i++) {
-        const bool full = depths.items[i] == c->n_ctx;
+        const bool full = depths.items[i] == n_ctx;
         if (full)
-            say(&o->common,
+            say(&run->o->common,
                 "--depth %d fills the context: measured at %d, with the last token's "
                 "place left",
-                c->n_ctx, c->n_ctx - 1);
-        TRY(list_add("--depth", depths.items[i] - full, list, e));
+                n_ctx, n_ctx - 1);
+        TRY(list_add("--depth", depths.items[i] - full, &run->spec.axes[BENCH_DEPTHS], e));
     }
     return STATUS_OK;
 }
 
-static enum status read_lists(const struct bench_options *o, const struct config *c,
-                              struct bench_inputs *in, struct err *e)
+static enum status read_subject(struct bench_work *run, struct err *e)
 {
-    if (strcmp(o->kv_heads, "all") == 0)
-        TRY(all_divisors(c->n_kv_heads, &in->kv_heads, e));
-    else
-        TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, &in->kv_heads, e));
-    if (o->latent)
-        TRY(read_ranks(o->latent, &in->kv_heads, e));
-    TRY(read_depths(o, c, &in->depths, e));
-    TRY(list_ints("--batch", o->batches, 1, INT_MAX, &in->batches, e));
-    TRY(read_types(o, in, e));
-    return read_thread_list(o, in, e);
+    const struct bench_options *o = run->o;
+    run->subject = o->shape.shape;
+    if (o->shape.shape)
+        return shape_of_options(&o->shape, &o->common, &run->spec.config, e);
+    run->subject = run->job->path;
+    TRY(job_open(run->subject, 0, &run->job->checkpoint, e));
+    run->spec.gguf = run->job->checkpoint.gguf;
+    run->spec.source = &run->job->checkpoint.file;
+    return job_config(run->subject, &run->job->checkpoint, &run->spec.config, e);
 }
 
-/* in->subject is the checkpoint's path, or NULL. */
-static enum status read_subject(const struct bench_options *o, struct bench_inputs *in,
-                                struct bench_spec *spec, struct err *e)
+static enum status specify_bench(struct bench_work *run, struct err *e)
 {
-    if (o->shape.shape) {
-        if (o->method != CONVERT_MEAN)
-            return err_set(e, STATUS_USAGE,
-                           "--method is for a checkpoint; the weights of --shape are random");
-        in->subject = o->shape.shape;
-        return shape_of_options(&o->shape, &o->common, &spec->config, e);
-    }
-    TRY(job_open(in->subject, 0, &in->checkpoint, e));
-    spec->gguf = in->checkpoint.gguf;
-    spec->source = &in->checkpoint.file;
-    return job_config(in->subject, &in->checkpoint, &spec->config, e);
-}
-
-static enum status specify_bench(const struct bench_options *o, struct bench_inputs *in,
-                                 struct bench_spec *spec, struct err *e)
-{
-    TRY(read_subject(o, in, spec, e));
-    TRY(read_lists(o, &spec->config, in, e));
+    const struct bench_options *o = run->o;
+    struct bench_spec *spec = &run->spec;
+    struct int_list *kv_types = &spec->axes[BENCH_KV_TYPES], *types = &spec->axes[BENCH_TYPES];
+    TRY(read_subject(run, e));
+    TRY(read_variants(run, e));
+    TRY(read_depths(run, e));
+    TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
+    TRY(o->types ? list_names("--type", o->types, storage_names, types, e)
+                 : list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_FILE, types, e));
+    TRY(list_names("--kv-type", o->kv_types, kv_type_names, kv_types, e));
+    for (int i = 0; i < kv_types->n; i++)
+        kv_types->items[i] = (int)kv_type_storage[kv_types->items[i]];
+    TRY(read_thread_list(run, e));
     if (o->common.without) {
-        TRY(heads_of_option("--without", o->common.without, &spec->config, &in->off, e));
-        in->without.off = in->off;
-        spec->without = &in->without;
+        TRY(heads_of_option("--without", o->common.without, &spec->config, &run->job->off, e));
+        run->job->without.off = run->job->off;
+        spec->without = &run->job->without;
     }
     TRY(job_choose_kernels(&o->common, &spec->kernels, e));
-    spec->kv_heads = (struct bench_list){in->kv_heads.items, in->kv_heads.n};
-    spec->types = (struct bench_list){in->types.items, in->types.n};
-    spec->kv_types = (struct bench_list){in->kv_types.items, in->kv_types.n};
-    spec->threads = (struct bench_list){in->threads.items, in->threads.n};
-    spec->depths = (struct bench_list){in->depths.items, in->depths.n};
-    spec->batches = (struct bench_list){in->batches.items, in->batches.n};
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->seed = 1;
     spec->stop = progress_stop;
     spec->progress = progress_show;
-    spec->arg = &in->progress;
+    spec->arg = &run->job->progress;
     return STATUS_OK;
 }
 
 /* Converts the checkpoint to each variant, unless averaging while loading does. */
-static enum status convert_variants(const struct bench_options *o, struct bench_inputs *in,
-                                    struct bench_spec *spec, struct err *e)
+static enum status convert_variants(struct bench_work *run, struct err *e)
 {
-    if (!spec->gguf || o->method == CONVERT_MEAN)
-        return STATUS_OK;
-    const struct variant_source source = {.common = &o->common,
-                                          .path = in->subject,
-                                          .checkpoint = &in->checkpoint,
+    struct bench_spec *spec = &run->spec;
+    const struct int_list *variants = &spec->axes[BENCH_VARIANTS];
+    const struct variant_source source = {.common = &run->o->common,
+                                          .path = run->subject,
+                                          .checkpoint = &run->job->checkpoint,
                                           .kernels = spec->kernels,
                                           .seed = spec->seed};
-    spec->converted = in->variants;
-    for (int i = 0; i < in->kv_heads.n; i++) {
+    if (!spec->gguf || run->o->method == CONVERT_MEAN)
+        return STATUS_OK;
+    spec->converted = run->variants;
+    for (int i = 0; i < variants->n; i++) {
         char heads[16];
-        snprintf(heads, sizeof heads, "%d", in->kv_heads.items[i]);
-        const struct variant_options v = {.kv_heads = heads, .method = o->method};
-        if (in->kv_heads.items[i] > 0 && in->kv_heads.items[i] != spec->config.n_kv_heads)
-            TRY(variant_file_create(&v, &source, &in->converted[i], e));
-        in->variants[i] = in->converted[i].gguf;
+        snprintf(heads, sizeof heads, "%d", variants->items[i]);
+        const struct variant_options v = {.kv_heads = heads, .method = run->o->method};
+        if (variants->items[i] > 0 && variants->items[i] != spec->config.n_kv_heads)
+            TRY(variant_file_create(&v, &source, &run->converted[i], e));
+        run->variants[i] = run->converted[i].gguf;
     }
     return STATUS_OK;
 }
@@ -318,59 +289,34 @@ static enum status measure_in_child(const struct bench_spec *spec, struct bench_
     return s;
 }
 
-static enum status measure_in_children(const struct bench_options *o, const struct bench_spec *spec,
-                                       struct bench *b, struct err *e)
+static enum status measure_in_children(const struct bench_work *run, struct bench *b, struct err *e)
 {
-    struct progress p = progress_start(&o->common, "rows");
-    enum status s = STATUS_OK;
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
-        progress_show(&p, (uint64_t)i, (uint64_t)b->n_rows);
-        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_in_child(spec, &b->rows[i], e);
+    struct progress *p = job_progress(run->job, "rows");
+    for (int i = 0; i < b->n_rows; i++) {
+        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        TRY(measure_in_child(&run->spec, &b->rows[i], e));
     }
-    progress_end(&p);
-    return s;
+    return STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status report_rows(const struct bench_options *o, const struct bench_report *r,
-                               struct output *out, struct err *e)
-{
-    char machine[512];
-    if (!table_is_for_people((enum table_format)o->common.format)) {
-        bench_machine(r, machine, sizeof machine);
-        say(&o->common, "%s: %s", r->subject, machine);
-    }
-    TRY(bench_print(r, (enum table_format)o->common.format, out, e));
-    if (o->trace)
-        TRY(bench_write_trace(r, o->trace, e));
-    if (o->plot)
-        TRY(bench_write_plot(r, o->plot, e));
-    return STATUS_OK;
-}
-
-static bool has_samples(const struct bench *b)
-{
-    for (int i = 0; i < b->n_rows; i++)
-        if (b->rows[i].samples > 0)
-            return true;
-    return false;
-}
-
 /* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory backs
  * ends the process. */
-static enum status check_bench_memory(const struct bench_options *o, const struct bench_spec *spec,
-                                      const struct bench *b, struct err *e)
+static enum status check_bench_memory(const struct bench_work *run, const struct bench *b,
+                                      struct err *e)
 {
-    const uint64_t needed = bench_memory(spec, b), left = available_memory();
+    const uint64_t needed = bench_memory(&run->spec, b), left = available_memory();
     if (needed > left)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: %d rows need %s together, and %s are free; fewer or smaller "
                        "--batch, --depth, --kv-heads, --type need less",
                        b->n_rows, figure_bytes((double)needed).text,
                        figure_bytes((double)left).text);
-    if (o->common.verbose || needed > (uint64_t)1 << 30)
-        say(&o->common,
+    if (run->o->common.verbose || needed > (uint64_t)1 << 30)
+        say(&run->o->common,
             "memory: %d rows take %s together; fewer or smaller --batch, --depth, --kv-heads, "
             "--type take less",
             b->n_rows, figure_bytes((double)needed).text);
@@ -378,60 +324,58 @@ static enum status check_bench_memory(const struct bench_options *o, const struc
 }
 
 /* As every command does: one thread where the first row's model is faster so. */
-static enum status choose_threads(const struct bench_options *o, struct bench_inputs *in,
-                                  const struct bench_spec *spec, struct bench *b, struct err *e)
+static enum status choose_bench_threads(struct bench_work *run, struct bench *b, struct err *e)
 {
-    int *threads = &in->threads.items[0];
+    int *threads = &run->spec.axes[BENCH_THREADS].items[0];
     bool prefers_one = false;
-    if (in->threads_are_auto && *threads > 1)
-        TRY(bench_prefers_one_thread(spec, &b->rows[0], &prefers_one, e));
+    if (run->job->threads_are_auto && *threads > 1)
+        TRY(bench_prefers_one_thread(&run->spec, &b->rows[0], &prefers_one, e));
     if (!prefers_one)
         return STATUS_OK;
-    say_verbose(&o->common, "threads: 1, as %d are slower for this model here", *threads);
+    say_verbose(&run->o->common, "threads: 1, as %d are slower for this model here", *threads);
     *threads = 1;
     bench_free(b);
-    return bench_plan(spec, b, e);
+    return bench_plan(&run->spec, b, e);
 }
 
-static enum status measure_rows(const struct bench_options *o, struct bench_inputs *in,
-                                const struct bench_spec *spec, struct output *out, struct err *e)
+/* bench_free is due in every case. What was measured until an interruption is shown. */
+static enum status measure_and_print(struct bench_work *run, struct bench *b, struct err *e)
 {
-    struct bench b;
-    TRY(bench_plan(spec, &b, e));
-    enum status s = check_bench_memory(o, spec, &b, e);
-    if (s == STATUS_OK)
-        s = choose_threads(o, in, spec, &b, e);
-    if (s == STATUS_OK)
-        s = measure_in_children(o, spec, &b, e);
-    in->progress = progress_start(&o->common, "turns");
-    if (s == STATUS_OK)
-        s = bench_run(spec, &b, e);
-    progress_end(&in->progress);
-    if (s == STATUS_OK || (s == STATUS_INTERRUPTED && has_samples(&b))) {
-        const struct bench_report r = {spec, &b, in->subject, o->common.columns};
-        const enum status reported = report_rows(o, &r, out, e);
-        s = reported == STATUS_OK ? s : reported;
-    }
-    bench_free(&b);
-    return s;
-}
-
-static enum status prepare_and_bench(const struct bench_options *o, struct bench_inputs *in,
-                                     struct output *out, struct err *e)
-{
-    struct bench_spec spec = o->spec;
-    TRY(specify_bench(o, in, &spec, e));
-    TRY(convert_variants(o, in, &spec, e));
-    const enum status s = measure_rows(o, in, &spec, out, e);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, in->subject);
+    const struct bench_options *o = run->o;
+    const struct bench_report r = {.spec = &run->spec,
+                                   .bench = b,
+                                   .subject = run->subject,
+                                   .format = (enum table_format)o->common.format,
+                                   .columns = o->common.columns,
+                                   .trace = o->trace,
+                                   .plot = o->plot};
+    char machine[512];
+    int samples = 0;
+    TRY(convert_variants(run, e));
+    TRY(bench_plan(&run->spec, b, e));
+    TRY(check_bench_memory(run, b, e));
+    TRY(choose_bench_threads(run, b, e));
+    TRY(measure_in_children(run, b, e));
+    job_progress(run->job, "turns");
+    const enum status s = bench_run(&run->spec, b, e);
+    progress_end(&run->job->progress);
+    for (int i = 0; i < b->n_rows; i++)
+        samples |= b->rows[i].samples;
+    if (s != STATUS_OK && (s != STATUS_INTERRUPTED || samples == 0))
+        return s;
+    bench_machine(&r, machine);
+    if (!table_is_for_people(r.format))
+        say(&o->common, "%s: %s", r.subject, machine);
+    TRY(bench_print(&r, run->job->out, e));
     return s;
 }
 
 static enum status check_bench(struct job *j, void *values, struct err *e)
 {
     const struct bench_options *o = values;
-    (void)e;
+    if (o->shape.shape && o->method != CONVERT_MEAN)
+        return err_set(e, STATUS_USAGE,
+                       "--method is for a checkpoint; the weights of --shape are random");
     if (o->shape.shape)
         j->needs &= ~(unsigned)JOB_PATH;
     return STATUS_OK;
@@ -440,13 +384,14 @@ static enum status check_bench(struct job *j, void *values, struct err *e)
 static enum status run_bench(struct job *j, void *values, struct err *e)
 {
     const struct bench_options *o = values;
-    struct bench_inputs in = {.subject = j->path};
-    const enum status s = prepare_and_bench(o, &in, j->out, e);
-    for (int i = 0; i < in.kv_heads.n; i++)
-        variant_file_free(&in.converted[i]);
-    checkpoint_close(&in.checkpoint);
-    free(in.off);
-    return s;
+    struct bench_work run = {.job = j, .o = o, .spec = o->spec};
+    struct bench b = {.n_rows = 0};
+    TRY(specify_bench(&run, e));
+    const enum status s = measure_and_print(&run, &b, e);
+    bench_free(&b);
+    for (int i = 0; i < LIST_MAX; i++)
+        variant_file_free(&run.converted[i]);
+    return s == STATUS_BAD_FILE ? err_in(e, s, "%s", run.subject) : s;
 }
 
 const struct command command_bench = {

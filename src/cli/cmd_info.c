@@ -4,9 +4,11 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/figures.h"
 #include "cli/info.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
@@ -66,96 +68,161 @@ static const struct option step_options[] = {
     OPT_END,
 };
 
-static enum status read_names(struct info *info, struct err *e)
-{
-    bool found;
-    const struct gguf *g = info->gguf;
-    TRY(gguf_get_text(g, "general.architecture", &info->architecture, &found, e));
-    TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
-    return gguf_get_text(g, "tokenizer.ggml.model", &info->tokenizer_model, &found, e);
-}
+/* --- a checkpoint ---------------------------------------------------------------------------- */
 
 /* What is wrong with a tokenizer is one of its properties. */
 static enum status read_tokenizer(struct info *info, struct err *e)
 {
     if (info->tokenizer_model.len == 0)
         return STATUS_OK;
-    const enum status s = tokenizer_create(info->gguf, &info->tokenizer, &info->problem);
+    const enum status s = tokenizer_create(info->gguf, &info->tokenizer, &info->tokenizer_problem);
     if (s == STATUS_NO_MEMORY)
-        return err_set(e, s, "%s", info->problem.text);
+        return err_set(e, s, "%s", info->tokenizer_problem.text);
     if (s == STATUS_OK)
-        (void)tokenizer_reads_text(info->tokenizer, &info->problem);
+        (void)tokenizer_reads_text(info->tokenizer, &info->tokenizer_problem);
+    if (info->tokenizer_problem.text[0])
+        info->problem = info->tokenizer_problem.text;
+    if (!info->tokenizer)
+        return STATUS_OK;
+    info->n_tokens = tokenizer_n_tokens(info->tokenizer);
+    info->bos = tokenizer_bos(info->tokenizer);
+    info->eos = tokenizer_eos(info->tokenizer);
+    info->adds_bos = tokenizer_adds_bos(info->tokenizer);
+    if (info->bos >= 0)
+        snprintf(info->bos_note, sizeof info->bos_note, "%d%s", (int)info->bos,
+                 info->adds_bos ? ", before every text" : "");
+    return STATUS_OK;
+}
+
+/* Lists the tensors, checked if that is wanted. */
+static enum status list_tensors(struct info *info, struct err *e)
+{
+    const struct gguf *g = info->gguf;
+    info->tensors = calloc(g->n_tensors + 1, sizeof *info->tensors);
+    if (!info->tensors)
+        return err_no_memory(e, "the list of tensors", (g->n_tensors + 1) * sizeof *info->tensors);
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        struct info_tensor *t = &info->tensors[i];
+        struct info_check *sum = &info->check;
+        *t = (struct info_tensor){.tensor = g->tensors[i],
+                                  .type = g->tensors[i].type->name,
+                                  .offset = (uint64_t)(g->tensors[i].data - info->file.data),
+                                  .nan = -1,
+                                  .inf = -1};
+        size_t used = 0;
+        for (int d = 0; d < t->tensor.n_dims; d++)
+            used += (size_t)snprintf(t->shape + used, sizeof t->shape - used, "%s%" PRIu64,
+                                     d ? " x " : "", t->tensor.dims[d]);
+        if (!info->check_tensors)
+            continue;
+        const struct inspect_check c = inspect_check_tensor(&t->tensor);
+        const uint64_t bad = c.nan + c.inf;
+        sum->checked += c.checked;
+        sum->unchecked += !c.checked;
+        sum->scales += c.scales_only;
+        sum->nan += c.nan;
+        sum->inf += c.inf;
+        sum->bad += bad > 0;
+        if (c.checked) {
+            t->nan = (int64_t)c.nan;
+            t->inf = (int64_t)c.inf;
+        }
+        if (bad > 0 && sum->bad == 1)
+            err_set(&info->first_bad, STATUS_BAD_FILE,
+                    "%.200s: tensor '%.*s' has %" PRIu64 " values that are not finite, the "
+                    "first%s at element %" PRIu64,
+                    info->path, text_width(t->tensor.name), t->tensor.name.data, bad,
+                    c.scales_only ? " (a block's scale)" : "", c.first);
+    }
     return STATUS_OK;
 }
 
 static enum status read_parts(struct info *info, struct err *e)
 {
+    bool found;
     TRY(gguf_parse_file(&info->file, &info->gguf, e));
-    TRY(read_names(info, e));
-    inspect_parts(info->gguf, info->parts);
+    const struct gguf *g = info->gguf;
+    TRY(gguf_get_text(g, "general.architecture", &info->architecture, &found, e));
+    TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
+    TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->tokenizer_model, &found, e));
+    info->file_bytes = info->file.len;
+    info->gguf_version = g->version;
+    info->n_keys = g->n_pairs;
+    info->n_tensors = g->n_tensors;
+    snprintf(info->size, sizeof info->size, "%s (%zu bytes)",
+             figure_bytes((double)info->file.len).text, info->file.len);
+    snprintf(info->format_line, sizeof info->format_line, "GGUF version %u, %zu keys, %zu tensors",
+             g->version, g->n_pairs, g->n_tensors);
+    info->shape = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
-    if (!arch_find(info->architecture))
-        return STATUS_OK;
-    if (info->gguf->n_tensors > 0) {
+    if (arch_find(info->architecture) && g->n_tensors > 0) {
         struct config config;
-        TRY(config_parse(info->gguf, &info->config, e));
+        TRY(config_parse(g, &info->config, e));
         info->has_config = true;
-        info->runs = cost_shape_of_file(info->gguf, &info->config, &info->shape) &&
-                     config_read(info->gguf, &config, &info->refusal) == STATUS_OK;
+        info->runs = cost_shape_of_file(g, &info->config, &info->shape) &&
+                     config_read(g, &config, &info->refusal) == STATUS_OK;
+        if (info->refusal.text[0])
+            info->does_not_run = info->refusal.text;
     }
-    return read_tokenizer(info, e);
+    if (arch_find(info->architecture))
+        TRY(read_tokenizer(info, e));
+    return info->list_tensors || info->check_tensors ? list_tensors(info, e) : STATUS_OK;
 }
 
-static enum status count_nonfinite(struct info *info, struct err *e)
+/* --- a config in words ----------------------------------------------------------------------- */
+
+/* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
+static enum status describe_layers(struct info *info, struct err *e)
 {
-    const size_t n = info->gguf->n_tensors;
-    info->checks = calloc(n + 1, sizeof *info->checks);
-    if (!info->checks)
-        return err_no_memory(e, "the list of checks", (n + 1) * sizeof *info->checks);
-    for (size_t i = 0; i < n; i++)
-        info->checks[i] = inspect_check_tensor(&info->gguf->tensors[i]);
+    const struct config *c = &info->config;
+    const bool latent = config_is_latent(c);
+    if (!latent && config_same_kv_heads(c))
+        return STATUS_OK;
+    for (int l = 0; l < c->n_layers; l++) {
+        char number[24];
+        snprintf(number, sizeof number, "%s%d", l ? ", " : "",
+                 latent ? config_latent(c, l) : config_kv_heads(c, l));
+        if (!bytes_put(&info->by_layer, text_of(number)))
+            return err_no_memory(e, "the numbers of all layers", info->by_layer.len);
+    }
+    *(latent ? &info->latent : &info->kv_heads) = bytes_text(&info->by_layer);
     return STATUS_OK;
 }
 
-/* STATUS_BAD_FILE naming the first tensor with values that are not finite, if one has. */
-static enum status refuse_nonfinite(const struct info *info, struct err *e)
+static enum status describe_config(struct info *info, struct err *e)
 {
-    for (size_t i = 0; info->checks && i < info->gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &info->gguf->tensors[i];
-        const struct inspect_check *c = &info->checks[i];
-        if (c->nan + c->inf > 0)
-            return err_set(e, STATUS_BAD_FILE,
-                           "%.200s: tensor '%.*s' has %" PRIu64 " values that are not finite, the "
-                           "first%s at element %" PRIu64,
-                           info->path, text_width(t->name), t->name.data, c->nan + c->inf,
-                           c->scales_only ? " (a block's scale)" : "", c->first);
-    }
-    return STATUS_OK;
+    const struct config *c = &info->config;
+    config_variant_name(c, c->n_kv_heads, info->variant);
+    info->norm = arch_norm_names[c->norm];
+    info->placement = arch_placement_names[c->placement];
+    info->position = arch_position_names[c->position];
+    info->ffn = arch_ffn_names[c->ffn];
+    info->norm_eps = (double)c->norm_eps;
+    info->value_dim = config_value_dim(c);
+    const int used = snprintf(info->block, sizeof info->block, "%s norm %s, positions %s, %s%s",
+                              info->norm, info->placement, info->position, info->ffn,
+                              c->shared ? ", shared by all layers" : "");
+    if (info->value_dim != c->head_dim)
+        snprintf(info->block + used, sizeof info->block - (size_t)used, ", values of %d",
+                 info->value_dim);
+    return describe_layers(info, e);
 }
 
-/* --- costs ----------------------------------------------------------------------------------- */
+/* --- what is asked of steps ------------------------------------------------------------------ */
 
-/* What is asked about steps; info's cost borrows it. */
-struct asked_steps {
-    struct int_list ranks, depths, batches;
-    struct job *job;
-};
-
-static enum status read_bandwidth(const struct info_options *o, struct asked_steps *a,
-                                  struct info_settings *s, struct err *e)
+static enum status read_bandwidth(struct job *j, const struct info_options *o, struct info_asked *a,
+                                  struct err *e)
 {
     double gb_per_s;
-    if (!o->bandwidth)
-        return STATUS_OK;
     const bool is_auto = strcmp(o->bandwidth, "auto") == 0;
     if (is_auto && o->gflops > 0)
         return err_set(e, STATUS_USAGE,
                        "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
     if (is_auto) {
-        TRY(job_start_threads(a->job, e));
-        s->kernels = a->job->kernels;
-        s->pool = a->job->pool;
+        TRY(job_start_threads(j, e));
+        a->kernels = j->kernels;
+        a->pool = j->pool;
         return STATUS_OK;
     }
     if (o->common.threads)
@@ -166,102 +233,72 @@ static enum status read_bandwidth(const struct info_options *o, struct asked_ste
                        "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
                        MOST_GB_PER_S, o->bandwidth);
     const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
-    s->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
+    a->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
     return STATUS_OK;
 }
 
-static enum status read_steps(const struct info_options *o, const struct config *c,
-                              struct asked_steps *a, struct info_settings *s, struct err *e)
-{
-    if (o->depths) {
-        TRY(list_ints("--depth", o->depths, 0, c->n_ctx, &a->depths, e));
-    } else {
-        TRY(list_add("--depth", 0, &a->depths, e));
-        TRY(list_add("--depth", c->n_ctx, &a->depths, e));
-    }
-    TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &a->batches, e));
-    s->depths = a->depths.items;
-    s->batches = a->batches.items;
-    s->n_depths = a->depths.n;
-    s->n_batches = a->batches.n;
-    s->kv_type = kv_type_storage[o->common.kv_type];
-    return read_bandwidth(o, a, s, e);
-}
-
-static enum status read_ranks(const struct info_options *o, struct info *info,
-                              struct asked_steps *a, struct err *e)
-{
-    struct info_settings *s = &info->cost.settings;
-    if (!o->latent)
-        return STATUS_OK;
-    if (!info->runs)
-        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
-    TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &a->ranks, e));
-    for (int i = 0; i < a->ranks.n; i++)
-        TRY(config_check_rank(&info->config, a->ranks.items[i], e));
-    info->cost.latent = malloc(sizeof *info->cost.latent);
-    if (!info->cost.latent)
-        return err_no_memory(e, "the latent variants", sizeof *info->cost.latent);
-    s->ranks = a->ranks.items;
-    s->n_ranks = a->ranks.n;
-    return STATUS_OK;
-}
-
-/* Whether somebody asks about steps; of a shape, which has nothing else to show, always. */
-static bool asks_steps(const struct info_options *o)
-{
-    return o->shape.shape || o->depths || o->batches || o->bandwidth;
-}
-
-static enum status plan_cost(const struct info_options *o, struct asked_steps *a, struct info *info,
+static enum status plan_cost(struct job *j, const struct info_options *o, struct info *info,
                              struct err *e)
 {
-    info_cost_begin(&info->cost, &info->shape);
-    TRY(read_ranks(o, info, a, e));
-    info->cost.shows_steps = info->runs && asks_steps(o);
-    if (!info->cost.shows_steps)
-        return STATUS_OK;
-    TRY(read_steps(o, &info->config, a, &info->cost.settings, e));
-    return info_cost_plan(&info->cost, e);
+    struct info_asked *a = &info->asked;
+    /* Of a shape, which has nothing else to show, steps are always asked. */
+    const bool steps = info->runs && (o->shape.shape || o->depths || o->batches || o->bandwidth);
+    if (o->latent && !info->runs)
+        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
+    if (o->latent)
+        TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &a->ranks, e));
+    for (int i = 0; i < a->ranks.n; i++)
+        TRY(config_check_rank(&info->config, a->ranks.items[i], e));
+    if (steps) {
+        char context[32];
+        snprintf(context, sizeof context, "0,%d", info->config.n_ctx);
+        TRY(list_ints("--depth", o->depths ? o->depths : context, 0, info->config.n_ctx, &a->depths,
+                      e));
+        TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &a->batches, e));
+        a->kv_type = kv_type_storage[o->common.kv_type];
+        if (o->bandwidth)
+            TRY(read_bandwidth(j, o, a, e));
+    }
+    return info->has_config && !info->does_not_run ? info_plan_cost(info, steps, e) : STATUS_OK;
 }
 
-/* --- from options to tables ------------------------------------------------------------------ */
+/* --- the whole ------------------------------------------------------------------------------- */
 
 /* A shape instead of a file. */
-static enum status read_shape(const struct info_options *o, struct info *info, struct err *e)
+static enum status read_info_shape(const struct info_options *o, struct info *info, struct err *e)
 {
-    TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
     const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
+    TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
     TRY(model_check_storage(&info->config, type, e));
     info->shape_text = o->shape.shape;
+    info->architecture = text_of(info->config.arch->name);
+    info->type = storage_name(type);
     info->shape =
         (struct cost_shape){.config = &info->config,
                             .n_kv_heads = info->config.n_kv_heads,
                             .storage = type,
                             .tied = o->output ? o->output == 1 : !info->config.arch->own_output};
     info->has_config = info->runs = true;
-    inspect_shape_parts(&info->shape, info->parts);
     return STATUS_OK;
 }
 
-static enum status read_file(const struct info_options *o, struct info *info, struct err *e)
-{
-    TRY(job_map(info->path, &info->file, e));
-    enum status s = read_parts(info, e);
-    if (s == STATUS_OK && o->check)
-        s = count_nonfinite(info, e);
-    if (s != STATUS_OK)
-        err_prefix(e, info->path);
-    return s;
-}
-
-static enum status show_info(const struct info_options *o, struct asked_steps *a, struct info *info,
+static enum status show_info(struct job *j, const struct info_options *o, struct info *info,
                              struct err *e)
 {
-    TRY(o->shape.shape ? read_shape(o, info, e) : read_file(o, info, e));
-    TRY(plan_cost(o, a, info, e));
+    if (o->shape.shape) {
+        TRY(read_info_shape(o, info, e));
+    } else {
+        TRY(job_map(info->path, &info->file, e));
+        TRY(err_in(e, read_parts(info, e), "%s", info->path));
+    }
+    inspect_parts(&info->shape, info->parts);
+    info->tied = info->shape.tied;
+    info->output = info->tied ? "tied to the embedding" : "its own matrix";
+    if (info->has_config)
+        TRY(describe_config(info, e));
+    TRY(plan_cost(j, o, info, e));
     TRY(info_print(info, e));
-    return refuse_nonfinite(info, e);
+    return info->check.bad ? err_set(e, STATUS_BAD_FILE, "%s", info->first_bad.text) : STATUS_OK;
 }
 
 static enum status check_info(struct job *j, void *values, struct err *e)
@@ -280,18 +317,22 @@ static enum status check_info(struct job *j, void *values, struct err *e)
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
-    struct asked_steps asked = {.job = j};
     struct info info = {.path = j->path,
                         .architecture = {"", 0},
                         .name = {"", 0},
                         .tokenizer_model = {"", 0},
+                        .kv_heads = {"", 0},
+                        .latent = {"", 0},
                         .list_tensors = o->tensors,
+                        .check_tensors = o->check,
                         .format = (enum table_format)o->common.format,
                         .columns = o->common.columns,
                         .out = j->out};
-    const enum status s = show_info(o, &asked, &info, e);
-    info_cost_free(&info.cost);
-    free(info.checks);
+    const enum status s = show_info(j, o, &info, e);
+    free(info.steps);
+    free(info.variants.items);
+    free(info.tensors);
+    bytes_free(&info.by_layer);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);
     file_map_close(&info.file);

@@ -35,8 +35,6 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-/* --- after ----------------------------------------------------------------------------------- */
-
 /* A tensor, or all of them, or the files. */
 struct quantize_row {
     struct text name;
@@ -56,41 +54,40 @@ static const struct report_field fields[] = {
     {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
 };
 
-static const struct quantize_error no_error = {(double)NAN, (double)NAN, (double)NAN};
-
-static struct quantize_row row_of_tensor(const struct quantize_tensor *t)
-{
-    const struct gguf_tensor *from = t->from;
-    return (struct quantize_row){from->name,  from->type->name,
-                                 t->to->name, from->n_bytes,
-                                 t->bytes,    t->to == from->type ? no_error : t->error};
-}
-
-static enum status print_quantized(const struct quantize_options *o, const struct quantize *q,
-                                   uint64_t file_before, uint64_t file_after, struct output *out,
+static enum status print_quantized(struct job *j, const struct quantize *q, uint64_t file_before,
                                    struct err *e)
 {
+    const struct quantize_error none = {(double)NAN, (double)NAN, (double)NAN};
+    struct quantize_row data = {.name = text_of("tensor data"),
+                                .bytes_before = q->bytes_before,
+                                .bytes_after = q->bytes_after,
+                                .error = none};
+    struct quantize_row file = {
+        .name = text_of("file"), .bytes_before = file_before, .error = none};
     struct report r;
-    bool changed = false;
-    report_begin(&r, (enum table_format)o->common.format, fields, REPORT_LENGTH(fields), out);
+    struct stat st;
+    if (stat(j->common->out, &st) != 0)
+        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", j->common->out);
+    file.bytes_after = (uint64_t)st.st_size;
+    report_begin(&r, (enum table_format)j->common->format, fields, REPORT_LENGTH(fields), j->out);
     for (size_t i = 0; i < q->params.gguf->n_tensors; i++) {
-        const struct quantize_row row = row_of_tensor(&q->tensors[i]);
-        changed |= q->tensors[i].to != q->tensors[i].from->type;
-        if (o->common.verbose)
+        const struct quantize_tensor *t = &q->tensors[i];
+        const bool changed = t->to != t->from->type;
+        const struct quantize_row row = {t->from->name, t->from->type->name,
+                                         t->to->name,   t->from->n_bytes,
+                                         t->bytes,      changed ? t->error : none};
+        if (changed)
+            data.error = q->error;
+        if (j->common->verbose)
             report_row(&r, &row);
     }
-    const struct quantize_row data = {
-        text_of("tensor data"), NULL,           NULL,
-        q->bytes_before,        q->bytes_after, changed ? q->error : no_error};
-    const struct quantize_row file = {text_of("file"), NULL,       NULL,
-                                      file_before,     file_after, no_error};
     report_row(&r, &data);
     report_row(&r, &file);
     return report_end(&r, e);
 }
 
 /* What a user may not expect of the plan. */
-static void say_quantize_plan(const struct quantize_options *o, const struct quantize *q)
+static void say_quantize_plan(const struct common_options *o, const struct quantize *q)
 {
     const size_t n = q->params.gguf->n_tensors;
     size_t changed = 0;
@@ -98,45 +95,25 @@ static void say_quantize_plan(const struct quantize_options *o, const struct qua
         const struct quantize_tensor *t = &q->tensors[i];
         changed += t->to != t->from->type;
         if (t->fallback)
-            say(&o->common, "tensor %.*s: rows of %llu are no multiple of 32; %s %s instead",
+            say(o, "tensor %.*s: rows of %llu are no multiple of 32; %s %s instead",
                 text_width(t->from->name), t->from->name.data, (unsigned long long)t->from->dims[0],
                 t->to == t->from->type ? "it stays" : "it becomes", t->to->name);
     }
     if (changed == 0)
-        say(&o->common, "no tensor changes its type: %s is a copy", o->common.out);
-    say_verbose(&o->common, "%zu of %zu tensors change their type", changed, n);
-}
-
-static enum status write_quantized(const struct quantize_options *o, struct quantize *q,
-                                   uint64_t file_before, struct job *j, struct err *e)
-{
-    struct stat st;
-    say_quantize_plan(o, q);
-    q->params.arg = job_progress(j, NULL);
-    TRY(quantize_write(q, o->common.out, e));
-    progress_end(&j->progress);
-    if (stat(o->common.out, &st) != 0)
-        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", o->common.out);
-    return print_quantized(o, q, file_before, (uint64_t)st.st_size, j->out, e);
+        say(o, "no tensor changes its type: %s is a copy", o->out);
+    say_verbose(o, "%zu of %zu tensors change their type", changed, n);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static enum status quantize_file(const struct quantize_options *o, const struct file_map *file,
-                                 struct quantize_params *params, struct job *j, struct err *e)
+static enum status write_quantized(struct job *j, struct quantize *q, uint64_t file_before,
+                                   struct err *e)
 {
-    struct gguf *g;
-    struct quantize q;
-    TRY(gguf_parse_file(file, &g, e));
-    params->gguf = g;
-    params->source = file;
-    enum status s = quantize_plan(params, &q, e);
-    if (s == STATUS_OK) {
-        s = write_quantized(o, &q, file->len, j, e);
-        quantize_free(&q);
-    }
-    gguf_free(g);
-    return s;
+    say_quantize_plan(j->common, q);
+    q->params.arg = job_progress(j, NULL);
+    TRY(quantize_write(q, j->common->out, e));
+    progress_end(&j->progress);
+    return print_quantized(j, q, file_before, e);
 }
 
 static enum status run_quantize(struct job *j, void *values, struct err *e)
@@ -144,15 +121,24 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
     const struct quantize_options *o = values;
     struct quantize_params params = o->params;
     struct file_map file;
+    struct gguf *g = NULL;
+    struct quantize q;
     params.stop = progress_stop;
     params.progress = progress_show;
     TRY(job_weight_type(o->type, &params.type, e));
     TRY(job_start_threads(j, e));
     params.pool = j->pool;
     TRY(job_map(j->path, &file, e));
-    const enum status s = quantize_file(o, &file, &params, j, e);
+    enum status s = gguf_parse_file(&file, &g, e);
+    params.gguf = g;
+    params.source = &file;
+    if (s == STATUS_OK && (s = quantize_plan(&params, &q, e)) == STATUS_OK) {
+        s = write_quantized(j, &q, file.len, e);
+        quantize_free(&q);
+    }
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
+    gguf_free(g);
     file_map_close(&file);
     return s;
 }

@@ -66,7 +66,7 @@ enum { FIELD_TOP = 4 };
 /* What a visit needs. */
 struct scoring {
     const struct tokenizer *tokenizer; /* NULL: none */
-    struct npy_writer *npy;            /* NULL: not asked for */
+    struct file_writer *npy;           /* NULL: not asked for */
     int n_vocab, n_top;
     struct report report;
     struct report_field fields[REPORT_LENGTH(row_fields)];
@@ -170,8 +170,8 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     free(scoring.joined);
     free(scoring.top);
     if (s == STATUS_OK && scoring.npy)
-        return npy_commit(scoring.npy, e);
-    npy_abandon(scoring.npy);
+        return file_writer_commit(scoring.npy, e);
+    file_writer_abandon(scoring.npy);
     return s;
 }
 

@@ -1,5 +1,6 @@
-#include "cli/info_cost.h"
-
+/*
+ * What a shape's cache and its steps cost, variant by variant.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "base/figures.h"
 #include "base/limits.h"
+#include "cli/info.h"
 #include "show/paragraph.h"
 
 /* This machine is measured several times: what one time says, the next does not repeat. */
@@ -17,120 +19,60 @@
 /* --- the cache ------------------------------------------------------------------------------- */
 
 /* A %d in a heading is for the context. */
-static const struct report_field variant_fields[INFO_VARIANT_FIELDS] = {
+static const struct report_field cache_fields[INFO_CACHE_FIELDS] = {
     {"variant", "KV cache of", MEMBER(inspect_variant, name)},
-    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, n_kv_heads), .rank = 3},
-    {"parameters", "parameters", MEMBER(inspect_variant, parameters), .grouped = true, .rank = 5},
-    {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_f32), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_f16), .grouped = true,
-     .rank = 4},
-    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_q8_0),
+    {"n_kv_heads", "K/V heads", MEMBER(inspect_variant, shape.n_kv_heads), .rank = 3},
+    {"parameters", "parameters", MEMBER(inspect_variant, weights.parameters), .grouped = true,
+     .rank = 5},
+    {"bytes_per_token_f32", "bytes/token f32", MEMBER(inspect_variant, token_bytes[0]),
+     .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", MEMBER(inspect_variant, token_bytes[1]),
+     .grouped = true, .rank = 4},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", MEMBER(inspect_variant, token_bytes[2]),
      .grouped = true, .rank = 6},
-    {"bytes_full_context_f32", "%d tokens f32", MEMBER(inspect_variant, full_f32),
+    {"bytes_full_context_f32", "%d tokens f32", MEMBER(inspect_variant, full_bytes[0]),
      .figure = figure_bytes, .rank = 2},
-    {"bytes_full_context_f16", "%d tokens f16", MEMBER(inspect_variant, full_f16),
+    {"bytes_full_context_f16", "%d tokens f16", MEMBER(inspect_variant, full_bytes[1]),
      .figure = figure_bytes, .rank = 7},
-    {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(inspect_variant, full_q8_0),
+    {"bytes_full_context_q8_0", "%d tokens q8_0", MEMBER(inspect_variant, full_bytes[2]),
      .figure = figure_bytes, .rank = 8},
 };
 
-void info_cost_begin(struct info_cost *cost, const struct cost_shape *shape)
+struct table info_cache_table(const struct info *info)
 {
-    cost->shape = shape;
-    for (int i = 0; i < INFO_VARIANT_FIELDS && shape->config; i++) {
-        cost->variant_fields[i] = variant_fields[i];
-        cost->variant_fields[i].heading = cost->headings[i];
-        snprintf(cost->headings[i], sizeof cost->headings[i], variant_fields[i].heading,
-                 shape->config->n_ctx);
-    }
+    return (struct table){.fields = info->cache_fields,
+                          .n = INFO_CACHE_FIELDS,
+                          .rows = info->variants.items,
+                          .n_rows = info->variants.n,
+                          .row_bytes = sizeof *info->variants.items};
 }
 
-/* False when there is none after this one. */
-static bool next_variant(const struct info_cost *cost, struct info_variants *v)
-{
-    const struct info_settings *s = &cost->settings;
-    if (!v->shape.config)
-        v->shape = *cost->shape;
-    const int above = v->now.n_kv_heads ? v->now.n_kv_heads : v->shape.config->n_heads + 1;
-    if (inspect_next_variant(&v->shape, above, &v->now))
-        return true;
-    if (v->n_ranks == s->n_ranks)
-        return false;
-    *cost->latent = *cost->shape->config;
-    config_set_latent(cost->latent, s->ranks[v->n_ranks++]);
-    v->shape.config = cost->latent;
-    v->shape.n_kv_heads = 1;
-    return inspect_next_variant(&v->shape, 2, &v->now);
-}
-
-static void print_latent_formula(const struct config *c, struct paragraph *p)
-{
-    int64_t all = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        all += config_latent(c, l);
-    paragraph_puts(p, "\nOne token takes the numbers that all heads share in all layers (");
-    if (all == (int64_t)c->n_layers * config_latent(c, 0))
-        paragraph_printf(p, "%d x %d", c->n_layers, config_latent(c, 0));
-    else
-        paragraph_printf(p, "%" PRId64 " in %d layers", all, c->n_layers);
-    paragraph_puts(p,
-                   ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x tokens "
-                   "x sequences.\n\n");
-}
-
+/* How the bytes of a token come about. */
 static void print_formula(const struct config *c, struct paragraph *p)
 {
-    if (config_is_latent(c)) {
-        print_latent_formula(c, p);
-        return;
-    }
-    paragraph_puts(p, "\nOne token takes K/V heads of all layers (");
-    if (config_same_kv_heads(c))
-        paragraph_printf(p, "%d x %d", c->n_layers, c->n_kv_heads);
+    const bool latent = config_is_latent(c);
+    const int each = latent ? config_latent(c, 0) : c->n_kv_heads;
+    int64_t all = 0;
+    for (int l = 0; l < c->n_layers; l++)
+        all += latent ? config_latent(c, l) : config_kv_heads(c, l);
+    paragraph_printf(p, "\nOne token takes %s all layers (",
+                     latent ? "the numbers that all heads share in" : "K/V heads of");
+    if (all == (int64_t)c->n_layers * each)
+        paragraph_printf(p, "%d x %d", c->n_layers, each);
     else
-        paragraph_printf(p, "%" PRId64 " in %d layers", config_all_kv_heads(c), c->n_layers);
-    paragraph_printf(
-        p,
-        ") x numbers of a key and a value (%d + %d)\vx bytes of a number (f32 4, f16 2, "
-        "q8_0 34/32); the cache is that x tokens x sequences.\n\n",
-        c->head_dim, config_value_dim(c));
-}
-
-static const void *variant_row(void *arg, int i)
-{
-    struct info_variants *v = arg;
-    if (i == 0)
-        *v = (struct info_variants){.cost = v->cost};
-    return next_variant(v->cost, v) ? &v->now : NULL;
-}
-
-struct table info_variant_table(const struct info_cost *cost, struct info_variants *walk)
-{
-    walk->cost = cost;
-    return (struct table){cost->variant_fields, INFO_VARIANT_FIELDS, .row = variant_row,
-                          .arg = walk};
+        paragraph_printf(p, "%" PRId64 " in %d layers", all, c->n_layers);
+    if (!latent)
+        paragraph_printf(p, ") x numbers of a key and a value (%d + %d", c->head_dim,
+                         config_value_dim(c));
+    paragraph_puts(p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
+                      "tokens x sequences.\n\n");
 }
 
 /* --- the steps ------------------------------------------------------------------------------- */
 
-struct info_step {
-    char variant[16];
-    int n_kv_heads, depth, batch;
-    const char *kv_type;
-    struct inspect_step step;
-    bool fits;
-    const char *fits_word;
-    struct roofline limits;
-    uint64_t flops;
-    double mflop, tokens_per_s, bandwidth_gb_per_s;
-    double predicted_us, least_us, most_us; /* of the measurements: the median, and its ends */
-    char us[72], rate[72], bandwidth[72];   /* for people: as far as they are known */
-    const char *limited_by;
-};
-
 #define N_MEMORY_FIELDS 12 /* those without times */
 static const struct report_field step_fields[] = {
-    {"variant", "a step of", MEMBER(info_step, variant)},
+    {"variant", "a step of", MEMBER(info_step, name)},
     {"n_kv_heads", NULL, MEMBER(info_step, n_kv_heads)},
     {"depth", "depth", MEMBER(info_step, depth)},
     {"batch", "batch", MEMBER(info_step, batch)},
@@ -147,22 +89,25 @@ static const struct report_field step_fields[] = {
     {NULL, "µs", MEMBER(info_step, us), .right = true, .rank = 1},
     {NULL, "tokens/s", MEMBER(info_step, rate), .right = true},
     {NULL, "GB/s", MEMBER(info_step, bandwidth), .right = true, .rank = 8},
-    {"predicted_us", NULL, MEMBER(info_step, predicted_us), "%.4g"},
+    {"predicted_us", NULL, MEMBER(info_step, time.us), "%.4g"},
     {"predicted_us_least", NULL, MEMBER(info_step, least_us), "%.4g"},
     {"predicted_us_most", NULL, MEMBER(info_step, most_us), "%.4g"},
-    {"limit_tokens_per_s", NULL, MEMBER(info_step, tokens_per_s), .figure = figure_rate},
+    {"limit_tokens_per_s", NULL, MEMBER(info_step, time.tokens_per_s), .figure = figure_rate},
     {"bandwidth_gb_per_s", NULL, MEMBER(info_step, bandwidth_gb_per_s), "%.4g"},
-    {"limited_by", "waits for", MEMBER(info_step, limited_by), .rank = 7},
+    {"limited_by", "waits for", MEMBER(info_step, time.limited_by), .rank = 7},
 };
 
-static bool has_times(const struct info_settings *s)
+static bool has_times(const struct info_asked *a)
 {
-    return s->kernels || s->limits.bytes_per_s > 0;
+    return a->kernels || a->limits.bytes_per_s > 0;
 }
 
-static int n_step_fields(const struct info_cost *cost)
+struct table info_step_table(const struct info *info)
 {
-    return has_times(&cost->settings) ? REPORT_LENGTH(step_fields) : N_MEMORY_FIELDS;
+    struct table table = TABLE_OF(step_fields, info->steps, info->n_steps);
+    if (!has_times(&info->asked))
+        table.n = N_MEMORY_FIELDS;
+    return table;
 }
 
 /* "14", "5,900": two digits of a measured number. */
@@ -178,40 +123,11 @@ static struct figure two_digits(double x)
 }
 
 /* "14 to 22", or one number where both ends are the same in two digits. */
-static void put_range(char *out, size_t size, double least, double most)
+static void put_range(char out[72], double least, double most)
 {
     const struct figure from = two_digits(least), to = two_digits(most);
-    if (strcmp(from.text, to.text) == 0)
-        snprintf(out, size, "%s", from.text);
-    else
-        snprintf(out, size, "%s to %s", from.text, to.text);
-}
-
-/* Adds how long the step takes by limits [n], slowest first by their bandwidth. */
-static void predict_step(struct info_step *s, const struct roofline *limits, int n, bool measured)
-{
-    const struct roofline *median = &limits[n / 2];
-    s->predicted_us = cost_step_us(&s->step.cost, s->batch, median);
-    s->least_us = s->most_us = s->predicted_us;
-    for (int i = 0; i < n; i++) {
-        const double us = cost_step_us(&s->step.cost, s->batch, &limits[i]);
-        s->least_us = fmin(s->least_us, us);
-        s->most_us = fmax(s->most_us, us);
-    }
-    s->tokens_per_s = s->batch * 1e6 / s->predicted_us;
-    s->bandwidth_gb_per_s = median->bytes_per_s / 1e9;
-    s->limited_by = cost_part_names[cost_step_longest(&s->step.cost, s->batch, median)];
-    if (measured) {
-        put_range(s->us, sizeof s->us, s->least_us, s->most_us);
-        put_range(s->rate, sizeof s->rate, s->batch * 1e6 / s->most_us,
-                  s->batch * 1e6 / s->least_us);
-        put_range(s->bandwidth, sizeof s->bandwidth, limits[0].bytes_per_s / 1e9,
-                  limits[n - 1].bytes_per_s / 1e9);
-        return;
-    }
-    snprintf(s->us, sizeof s->us, "%.1f", s->predicted_us);
-    snprintf(s->rate, sizeof s->rate, "%s", figure_rate(s->tokens_per_s).text);
-    snprintf(s->bandwidth, sizeof s->bandwidth, "%.1f", s->bandwidth_gb_per_s);
+    const bool same = strcmp(from.text, to.text) == 0;
+    snprintf(out, 72, "%s%s%s", from.text, same ? "" : " to ", same ? "" : to.text);
 }
 
 static int by_bandwidth(const void *a, const void *b)
@@ -221,144 +137,117 @@ static int by_bandwidth(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of every step: by what was given, or by several measurements of this machine. */
-static enum status predict_steps(struct info_cost *cost, struct err *e)
+/* How long a step takes by what was given, or by several measurements of this machine. */
+static void predict_step(const struct info_asked *a, const struct machine machines[MEASUREMENTS],
+                         struct info_step *s)
 {
-    const struct info_settings *at = &cost->settings;
+    struct roofline limits[MEASUREMENTS] = {a->limits};
+    const int n = a->kernels ? MEASUREMENTS : 1;
+    for (int m = 0; m < MEASUREMENTS && a->kernels; m++)
+        limits[m] = machine_limits(&machines[m], s->step.step_bytes);
+    qsort(limits, (size_t)n, sizeof *limits, by_bandwidth);
+    s->time = cost_predict(&s->step.cost, s->batch, &limits[n / 2]);
+    s->bandwidth_gb_per_s = limits[n / 2].bytes_per_s / 1e9;
+    s->least_us = s->most_us = s->time.us;
+    for (int i = 0; i < n; i++) {
+        const double us = cost_predict(&s->step.cost, s->batch, &limits[i]).us;
+        s->least_us = fmin(s->least_us, us);
+        s->most_us = fmax(s->most_us, us);
+    }
+    if (a->kernels) {
+        put_range(s->us, s->least_us, s->most_us);
+        put_range(s->rate, s->batch * 1e6 / s->most_us, s->batch * 1e6 / s->least_us);
+        put_range(s->bandwidth, limits[0].bytes_per_s / 1e9, limits[n - 1].bytes_per_s / 1e9);
+    } else {
+        snprintf(s->us, sizeof s->us, "%.1f", s->time.us);
+        snprintf(s->rate, sizeof s->rate, "%s", figure_rate(s->time.tokens_per_s).text);
+        snprintf(s->bandwidth, sizeof s->bandwidth, "%.1f", s->bandwidth_gb_per_s);
+    }
+}
+
+static enum status plan_steps(struct info *info, struct err *e)
+{
+    const struct info_asked *a = &info->asked;
+    const size_t n = (size_t)info->variants.n * (size_t)a->depths.n * (size_t)a->batches.n;
     struct machine machines[MEASUREMENTS] = {0};
-    for (int m = 0; m < MEASUREMENTS && at->kernels; m++) {
-        for (int i = 0; i < cost->n_steps; i++)
-            machine_want(&machines[m], cost->steps[i].step.step_bytes);
-        TRY(machine_measure(&machines[m], at->kernels, at->pool, MEASURE_SECONDS, e));
+    info->available = available_memory();
+    info->steps = calloc(n, sizeof *info->steps);
+    if (!info->steps)
+        return err_no_memory(e, "the list of steps", n * sizeof *info->steps);
+    for (size_t i = 0; i < n; i++) { /* variants change fastest, then batches */
+        const int row = (int)i / info->variants.n;
+        const struct inspect_variant *v = &info->variants.items[(int)i % info->variants.n];
+        struct info_step *s = &info->steps[info->n_steps++];
+        *s = (struct info_step){.name = v->name,
+                                .kv_type = storage_name(a->kv_type),
+                                .n_kv_heads = v->shape.n_kv_heads,
+                                .depth = a->depths.items[row / a->batches.n],
+                                .batch = a->batches.items[row % a->batches.n]};
+        s->step = inspect_step(v, a->kv_type, s->depth, s->batch);
+        s->flops = cost_step_flops(&s->step.cost, s->batch);
+        s->mflop = (double)s->flops / 1e6;
+        s->fits = s->step.memory_bytes <= info->available;
+        s->fits_word = s->fits ? "yes" : "no";
+    }
+    for (int m = 0; m < MEASUREMENTS && a->kernels; m++) {
+        for (int i = 0; i < info->n_steps; i++)
+            machine_want(&machines[m], info->steps[i].step.step_bytes);
+        TRY(machine_measure(&machines[m], a->kernels, a->pool, MEASURE_SECONDS, e));
         machine_settle(&machines[m]);
     }
-    for (int i = 0; i < cost->n_steps && has_times(at); i++) {
-        struct info_step *s = &cost->steps[i];
-        struct roofline limits[MEASUREMENTS] = {at->limits};
-        for (int m = 0; m < MEASUREMENTS && at->kernels; m++)
-            limits[m] = machine_limits(&machines[m], s->step.step_bytes);
-        if (at->kernels)
-            qsort(limits, MEASUREMENTS, sizeof *limits, by_bandwidth);
-        predict_step(s, limits, at->kernels ? MEASUREMENTS : 1, at->kernels != NULL);
-    }
+    for (int i = 0; i < info->n_steps && has_times(a); i++)
+        predict_step(a, machines, &info->steps[i]);
     return STATUS_OK;
 }
 
-static void plan_step(struct info_cost *cost, const struct info_variants *v, int depth, int batch)
+enum status info_plan_cost(struct info *info, bool steps, struct err *e)
 {
-    const struct info_settings *at = &cost->settings;
-    struct info_step *s = &cost->steps[cost->n_steps++];
-    *s = (struct info_step){.n_kv_heads = v->now.n_kv_heads,
-                            .depth = depth,
-                            .batch = batch,
-                            .kv_type = storage_name(at->kv_type),
-                            .step = inspect_step(&v->shape, &v->now, at->kv_type, depth, batch)};
-    snprintf(s->variant, sizeof s->variant, "%s", v->now.name);
-    s->flops = cost_step_flops(&s->step.cost, batch);
-    s->mflop = (double)s->flops / 1e6;
-    s->fits = s->step.memory_bytes <= cost->available;
-    s->fits_word = s->fits ? "yes" : "no";
+    TRY(inspect_list_variants(&info->shape, info->asked.ranks.items, info->asked.ranks.n,
+                              &info->variants, e));
+    for (int i = 0; i < INFO_CACHE_FIELDS; i++) {
+        info->cache_fields[i] = cache_fields[i];
+        info->cache_fields[i].heading = info->cache_headings[i];
+        snprintf(info->cache_headings[i], sizeof info->cache_headings[i], cache_fields[i].heading,
+                 info->config.n_ctx);
+    }
+    return steps ? plan_steps(info, e) : STATUS_OK;
 }
 
-static int count_variants(const struct info_cost *cost)
-{
-    struct info_variants v = {.n_ranks = 0};
-    int n = 0;
-    while (next_variant(cost, &v))
-        n++;
-    return n;
-}
+/* --- for people ------------------------------------------------------------------------------ */
 
-enum status info_cost_plan(struct info_cost *cost, struct err *e)
+static void print_steps_heading(const struct info *info, struct paragraph *p)
 {
-    const struct info_settings *s = &cost->settings;
-    const size_t n = (size_t)count_variants(cost) * (size_t)s->n_depths * (size_t)s->n_batches;
-    cost->available = available_memory();
-    cost->steps = calloc(n + 1, sizeof *cost->steps);
-    if (!cost->steps)
-        return err_no_memory(e, "the list of steps", (n + 1) * sizeof *cost->steps);
-    for (int d = 0; d < s->n_depths; d++)
-        for (int b = 0; b < s->n_batches; b++) {
-            struct info_variants v = {.n_ranks = 0};
-            while (next_variant(cost, &v))
-                plan_step(cost, &v, s->depths[d], s->batches[b]);
-        }
-    return predict_steps(cost, e);
-}
-
-void info_cost_free(struct info_cost *cost)
-{
-    free(cost->steps);
-    free(cost->latent);
-    cost->steps = NULL;
-    cost->latent = NULL;
-}
-
-static void print_steps_heading(const struct info_cost *cost, struct output *out)
-{
-    const struct info_settings *s = &cost->settings;
-    struct paragraph p = paragraph_begin(out, 0);
-    paragraph_puts(&p,
-                   "\nA step takes one token of each sequence of the batch: it reads the weights "
-                   "once, and every\vsequence's cache");
-    if (s->kernels)
-        paragraph_printf(&p,
+    const struct info_asked *a = &info->asked;
+    const bool counted = isfinite(a->limits.fma_flops_per_s);
+    paragraph_puts(p, "\nA step takes one token of each sequence of the batch: it reads the "
+                      "weights once, and every\vsequence's cache");
+    if (a->kernels)
+        paragraph_printf(p,
                          ", or waits for its arithmetic, as fast as was measured here, the least "
                          "to the most of %d times",
                          MEASUREMENTS);
-    else if (has_times(s))
-        paragraph_printf(&p, ", at %s GB/s", figure_exact(s->limits.bytes_per_s / 1e9).text);
-    if (has_times(s) && !s->kernels && isfinite(s->limits.fma_flops_per_s))
-        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
-                         figure_exact(s->limits.fma_flops_per_s / 1e9).text);
-    else if (has_times(s) && !s->kernels)
-        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
-    paragraph_puts(&p, ".");
-    if (cost->available != AVAILABLE_UNKNOWN)
-        paragraph_printf(&p, " Free: %s.", figure_bytes((double)cost->available).text);
-    paragraph_puts(&p, "\n\n");
-    paragraph_end(&p);
+    else if (has_times(a))
+        paragraph_printf(p, ", at %s GB/s%s%s%s", figure_exact(a->limits.bytes_per_s / 1e9).text,
+                         counted ? ", or waits for its arithmetic, at " : "; arithmetic is not ",
+                         counted ? figure_exact(a->limits.fma_flops_per_s / 1e9).text : "counted",
+                         counted ? " GFLOP/s" : " (--flops GFLOP/s counts it)");
+    paragraph_puts(p, ".");
+    if (info->available != AVAILABLE_UNKNOWN)
+        paragraph_printf(p, " Free: %s.", figure_bytes((double)info->available).text);
+    paragraph_puts(p, "\n\n");
 }
 
-struct table info_step_table(const struct info_cost *cost)
+enum status info_print_cost(const struct info *info, struct err *e)
 {
-    struct table table = TABLE_OF(step_fields, cost->steps, cost->n_steps);
-    table.n = n_step_fields(cost);
-    return table;
-}
-
-/* --- the forms ------------------------------------------------------------------------------- */
-
-enum status info_cost_print(const struct info_cost *cost, enum table_format format,
-                            struct output *out, struct err *e)
-{
-    struct info_variants walk;
-    const struct table variants = info_variant_table(cost, &walk), steps = info_step_table(cost);
-    struct paragraph p = paragraph_begin(out, 0);
-    print_formula(cost->shape->config, &p);
+    const struct table caches = info_cache_table(info), steps = info_step_table(info);
+    struct paragraph p = paragraph_begin(info->out, 0);
+    print_formula(&info->config, &p);
     paragraph_end(&p);
-    TRY(table_print(&variants, NULL, format, out, e));
-    if (!cost->shows_steps)
+    TRY(table_print(&caches, NULL, info->format, info->out, e));
+    if (!info->steps)
         return STATUS_OK;
-    print_steps_heading(cost, out);
-    return table_print(&steps, NULL, format, out, e);
-}
-
-void info_cost_json(const struct info_cost *cost, struct json *j)
-{
-    struct info_variants v = {.n_ranks = 0};
-    json_begin_array(j, "kv_cache");
-    while (next_variant(cost, &v))
-        report_object(j, NULL, variant_fields, INFO_VARIANT_FIELDS, &v.now);
-    json_end(j);
-    if (!cost->shows_steps)
-        return;
-    if (cost->available == AVAILABLE_UNKNOWN)
-        json_null(j, "memory_available_bytes");
-    else
-        json_u64(j, "memory_available_bytes", cost->available);
-    json_begin_array(j, "steps");
-    for (int i = 0; i < cost->n_steps; i++)
-        report_object(j, NULL, step_fields, n_step_fields(cost), &cost->steps[i]);
-    json_end(j);
+    p = paragraph_begin(info->out, 0);
+    print_steps_heading(info, &p);
+    paragraph_end(&p);
+    return table_print(&steps, NULL, info->format, info->out, e);
 }

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/int_list.h"
 #include "base/status.h"
 
 /* False, with *out left alone, if malformed or out of range. */
@@ -23,13 +24,6 @@ bool parse_bytes(const char *text, size_t *out);
 bool parse_heads(const char *text, int n_heads, int *out);
 /* Digits with optional '-', '.' and exponent; the result is finite. */
 bool parse_double(const char *text, double *out);
-
-#define LIST_MAX 64
-
-struct int_list {
-    int items[LIST_MAX];
-    int n;
-};
 
 /* Puts the text up to one of the bytes in `ends` into item [size], as a string of its own; *rest
  * moves behind it. Returns that byte, 0 at the end of the text. An item that does not fit is cut,

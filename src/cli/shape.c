@@ -1,5 +1,6 @@
 #include "cli/shape.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "cli/numbers.h"
@@ -8,74 +9,64 @@
 
 const char *const shape_archs[] = {"gpt2", "llama", "transformer", "decode", NULL};
 
-static int or_else(int given, int otherwise)
-{
-    return given ? given : otherwise;
-}
-
-/* Gated kinds have three matrices where the others have two. */
-static int usual_ff(const struct config *c)
-{
-    const int step = 32, gated = (8 * c->d_model / 3 + step - 1) / step * step;
-    return ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
-}
-
 void shape_complete(struct config *c)
 {
-    c->n_vocab = or_else(c->n_vocab, 50257);
-    c->n_ctx = or_else(c->n_ctx, 1024);
-    c->d_ff = or_else(c->d_ff, usual_ff(c));
+    /* Gated kinds have three matrices where the others have two. */
+    const int step = 32, gated = (8 * c->d_model / 3 + step - 1) / step * step;
+    if (c->n_vocab == 0)
+        c->n_vocab = 50257;
+    if (c->n_ctx == 0)
+        c->n_ctx = 1024;
+    if (c->d_ff == 0)
+        c->d_ff = ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
     c->norm_eps = 1e-5f;
     config_complete(c);
 }
 
-static enum status parse_size(const char *name, const char *text, int max, int *out, struct err *e)
+/* The first three in this order, the others by name in any. */
+static const struct {
+    const char *name;
+    int max;
+    size_t offset; /* in struct config */
+} sizes[] = {{"layers", CONFIG_MAX_LAYERS, offsetof(struct config, n_layers)},
+             {"d_model", CONFIG_MAX_WIDTH, offsetof(struct config, d_model)},
+             {"heads", CONFIG_MAX_WIDTH, offsetof(struct config, n_heads)},
+             {"ff", CONFIG_MAX_FF, offsetof(struct config, d_ff)},
+             {"vocab", CONFIG_MAX_VOCAB, offsetof(struct config, n_vocab)},
+             {"ctx", CONFIG_MAX_CTX, offsetof(struct config, n_ctx)}};
+enum { N_ORDERED = 3, N_SIZES = 6 };
+
+static enum status parse_size(int at, const char *text, struct config *c, struct err *e)
 {
-    if (parse_int(text, 1, max, out))
+    if (parse_int(text, 1, sizes[at].max, (int *)((char *)c + sizes[at].offset)))
         return STATUS_OK;
     return err_set(e, STATUS_USAGE, "--shape: %s: expected an integer from 1 to %d, found '%s'",
-                   name, max, text);
-}
-
-static enum status parse_setting(const char *part, struct config *c, struct err *e)
-{
-    if (strncmp(part, "ff=", 3) == 0)
-        return parse_size("ff", part + 3, CONFIG_MAX_FF, &c->d_ff, e);
-    if (strncmp(part, "vocab=", 6) == 0)
-        return parse_size("vocab", part + 6, CONFIG_MAX_VOCAB, &c->n_vocab, e);
-    if (strncmp(part, "ctx=", 4) == 0)
-        return parse_size("ctx", part + 4, CONFIG_MAX_CTX, &c->n_ctx, e);
-    return err_set(e, STATUS_USAGE, "--shape: expected ff=, vocab= or ctx=, found '%s'", part);
-}
-
-static enum status parse_core(const char **rest, struct config *c, char *end, struct err *e)
-{
-    const struct {
-        const char *name;
-        int max;
-        int *out;
-    } sizes[] = {{"layers", CONFIG_MAX_LAYERS, &c->n_layers},
-                 {"d_model", CONFIG_MAX_WIDTH, &c->d_model},
-                 {"heads", CONFIG_MAX_WIDTH, &c->n_heads}};
-    for (int i = 0; i < 3; i++) {
-        char part[48];
-        *end = list_next(rest, "x,", part, sizeof part);
-        if (*end != (i < 2 ? 'x' : ',') && !(i == 2 && *end == 0))
-            return err_set(e, STATUS_USAGE, "--shape: expected " FORM);
-        TRY(parse_size(sizes[i].name, part, sizes[i].max, sizes[i].out, e));
-    }
-    return STATUS_OK;
+                   sizes[at].name, sizes[at].max, text);
 }
 
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
 {
+    char part[48], end = 'x';
     *c = (struct config){.arch = NULL};
-    char end;
-    TRY(parse_core(&text, c, &end, e));
+    for (int i = 0; i < N_ORDERED; i++) {
+        end = list_next(&text, "x,", part, sizeof part);
+        if ((end == 'x') != (i < N_ORDERED - 1))
+            return err_set(e, STATUS_USAGE, "--shape: expected " FORM);
+        TRY(parse_size(i, part, c, e));
+    }
     while (end == ',') {
-        char part[48];
+        int at = N_ORDERED;
+        size_t len = 0;
         end = list_next(&text, ",", part, sizeof part);
-        TRY(parse_setting(part, c, e));
+        for (; at < N_SIZES; at++) {
+            len = strlen(sizes[at].name);
+            if (strncmp(part, sizes[at].name, len) == 0 && part[len] == '=')
+                break;
+        }
+        if (at == N_SIZES)
+            return err_set(e, STATUS_USAGE, "--shape: expected ff=, vocab= or ctx=, found '%s'",
+                           part);
+        TRY(parse_size(at, part + len + 1, c, e));
     }
     if (c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_USAGE,

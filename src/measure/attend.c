@@ -13,12 +13,13 @@ struct attend_run {
     const struct attend_spec *spec;
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
-    int bad_head, bad_row; /* of weights that are not finite; -1: none were */
+    const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
+    int bad_row;
 };
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static void take_memory(struct attend_run *run, struct arena *a)
+static void take_maps(struct attend_run *run, struct arena *a)
 {
     const struct attend_spec *spec = run->spec;
     run->earlier = arena_take(a, (uint64_t)spec->n_tokens, sizeof *run->earlier);
@@ -31,8 +32,8 @@ static void take_memory(struct attend_run *run, struct arena *a)
     }
 }
 
-static struct session_params params_of(const struct attend_spec *spec,
-                                       const struct attention_watch *watch)
+static struct session_params text_session_params(const struct attend_spec *spec,
+                                                 const struct attention_watch *watch)
 {
     struct session_params p = spec->params;
     p.n_sequences = 1;
@@ -45,15 +46,14 @@ static struct session_params params_of(const struct attend_spec *spec,
 enum status attend_plan(const struct attend_spec *spec, size_t *bytes, struct err *e)
 {
     const struct attention_watch none = {.arg = NULL};
-    const struct session_params params = params_of(spec, &none);
+    const struct session_params params = text_session_params(spec, &none);
     struct attend_found out = {.query = NULL};
     struct attend_run run = {.spec = spec, .out = &out};
     struct session_memory session;
-    uint64_t all;
     TRY(session_plan(spec->model, &params, pool_n_threads(spec->pool), &session, e));
-    take_memory(&run, &out.arena);
-    if (out.arena.overflow || !u64_add(out.arena.used, session.kv_bytes, &all) ||
-        !u64_add(all, session.scratch_bytes, &all) || all > PTRDIFF_MAX)
+    take_maps(&run, &out.arena);
+    const uint64_t all = u64_sum(out.arena.used, u64_sum(session.kv_bytes, session.scratch_bytes));
+    if (out.arena.overflow || all > PTRDIFF_MAX)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the maps of %d heads need more bytes than can be addressed",
                        spec->n_maps);
@@ -110,7 +110,7 @@ static struct row_sums sum_row(const float *a, int n)
     return (struct row_sums){all[0], all[1], all[2]};
 }
 
-static float largest(const float *a, int begin, int end)
+static float largest_between(const float *a, int begin, int end)
 {
     float most = a[begin];
     for (int j = begin + 1; j < end; j++)
@@ -119,8 +119,8 @@ static float largest(const float *a, int begin, int end)
 }
 
 /* Adds the weights of query i. */
-static void add_row(const struct attend_run *run, struct attend_head *h, const float *a, int i,
-                    const struct row_sums *sums)
+static void add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i,
+                      const struct row_sums *sums)
 {
     h->entropy += sums->entropy;
     h->distance += i * sums->all - sums->position;
@@ -131,7 +131,7 @@ static void add_row(const struct attend_run *run, struct attend_head *h, const f
     }
     for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
         h->induction += (double)a[p + 1];
-    const float most = i < 2 ? 0 : largest(a, 1, i);
+    const float most = i < 2 ? 0 : largest_between(a, 1, i);
     if (i < 2 || (h->query >= 0 && !((double)most > h->strongest)))
         return;
     h->query = i;
@@ -151,7 +151,7 @@ static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
         const int end = next < i + 1 ? next : i + 1;
         if (begin >= end)
             continue;
-        const float most = largest(a, begin, end);
+        const float most = largest_between(a, begin, end);
         cell[c] = most > cell[c] ? most : cell[c];
     }
 }
@@ -162,7 +162,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
 {
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
-    for (int r = 0; r < l->n_rows && run->bad_head < 0; r++) {
+    for (int r = 0; r < l->n_rows && !run->bad; r++) {
         const float *row = l->weights + (size_t)r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
         for (int h = 0; h < spec->n_heads; h++) {
@@ -171,11 +171,11 @@ static void take_layer(void *arg, const struct attention_weights *l)
                 continue;
             const struct row_sums sums = sum_row(a, i + 1);
             if (!isfinite(sums.all)) {
-                run->bad_head = h;
+                run->bad = &spec->heads[h];
                 run->bad_row = i;
                 return;
             }
-            add_row(run, &spec->heads[h], a, i, &sums);
+            add_query(run, &spec->heads[h], a, i, &sums);
             if (i == spec->query)
                 memcpy(run->out->query + (size_t)h * ((size_t)i + 1), a,
                        ((size_t)i + 1) * sizeof *a);
@@ -196,12 +196,11 @@ static enum status feed_text(struct attend_run *run, struct session *s, struct e
         if (spec->stop && spec->stop(spec->arg))
             return STATUS_INTERRUPTED;
         TRY(session_feed(s, 0, spec->tokens + at, n, NULL, e));
-        if (run->bad_head >= 0)
+        if (run->bad)
             return err_set(e, STATUS_FAILED,
                            "the attention weights of token %d in head %d of layer %d are not "
                            "finite (info --check finds tensors that are not)",
-                           run->bad_row, spec->heads[run->bad_head].head,
-                           spec->heads[run->bad_head].layer);
+                           run->bad_row, run->bad->head, run->bad->layer);
         if (spec->progress)
             spec->progress(spec->arg, (uint64_t)(at + n), (uint64_t)spec->n_tokens);
     }
@@ -212,7 +211,7 @@ static enum status run_text(struct attend_run *run, struct err *e)
 {
     const struct attend_spec *spec = run->spec;
     const struct attention_watch watch = {take_layer, run};
-    const struct session_params params = params_of(spec, &watch);
+    const struct session_params params = text_session_params(spec, &watch);
     const int n = spec->n_tokens;
     const double none = (double)NAN;
     int n_repeated = 0; /* tokens that were there before */
@@ -245,11 +244,11 @@ static enum status run_text(struct attend_run *run, struct err *e)
 
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
 {
-    struct attend_run run = {.spec = spec, .out = out, .bad_head = -1, .bad_row = -1};
+    struct attend_run run = {.spec = spec, .out = out};
     *out = (struct attend_found){.query = NULL};
-    take_memory(&run, &out->arena);
+    take_maps(&run, &out->arena);
     TRY(arena_allocate(&out->arena, "the maps of attention", e));
-    take_memory(&run, &out->arena);
+    take_maps(&run, &out->arena);
     const enum status s = run_text(&run, e);
     if (s != STATUS_OK)
         attend_free(out);

@@ -15,50 +15,108 @@ static uint64_t cpu_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static bool bench_stopped(const struct bench_spec *spec)
+/* What cells are measured with. */
+struct bench_state {
+    const struct bench_spec *spec;
+    int n_models, n_pools, n_sessions, batch; /* batch: the largest of a step */
+    struct model **models; /* by struct bench_row's places; NULL: not yet there */
+    struct pool **pools;
+    struct session **sessions; /* by row */
+    struct batch_row *rows;    /* [batch] that a step takes, and gives */
+    float *logits;             /* [batch, n_vocab] */
+    uint64_t *sorted;          /* scratch, a row's samples */
+    int32_t *tokens;           /* of the prefill measurement */
+    struct arena arena;
+};
+
+static void take_bench_state(struct bench_state *st)
 {
-    return spec->stop && spec->stop(spec->arg);
+    const struct bench_spec *spec = st->spec;
+    struct arena *a = &st->arena;
+    const uint64_t batch = (uint64_t)st->batch;
+    st->models = arena_take(a, (uint64_t)st->n_models, sizeof(struct model *));
+    st->pools = arena_take(a, (uint64_t)st->n_pools, sizeof(struct pool *));
+    st->sessions = arena_take(a, (uint64_t)st->n_sessions, sizeof(struct session *));
+    st->rows = arena_take(a, batch, sizeof *st->rows);
+    st->logits = arena_take(a, batch * (uint64_t)spec->config.n_vocab, sizeof *st->logits);
+    st->sorted = arena_take(a, (uint64_t)spec->n * (uint64_t)spec->repeats, sizeof *st->sorted);
+    st->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *st->tokens);
 }
 
-/* With fewer threads than can be started a row would be measured as what it is not. */
-static enum status start_row_pool(int threads, struct pool **out, struct err *e)
+/* close_bench_state is due on success. */
+static enum status open_bench_state(struct bench_state *st, struct err *e)
 {
-    TRY(pool_create(threads, out, e));
-    if (pool_n_threads(*out) < threads)
-        return err_set(e, STATUS_FAILED,
-                       "only %d of %d threads could be started: a row of %d would be measured "
-                       "with fewer; a smaller -t needs fewer",
-                       pool_n_threads(*out), threads, threads);
+    take_bench_state(st);
+    TRY(arena_allocate(&st->arena, "the benchmark", e));
+    take_bench_state(st);
     return STATUS_OK;
+}
+
+static void close_bench_state(struct bench_state *st)
+{
+    for (int i = 0; i < st->n_sessions; i++)
+        session_free(st->sessions[i]);
+    for (int i = 0; i < st->n_pools; i++)
+        pool_free(st->pools[i]);
+    for (int i = 0; i < st->n_models; i++)
+        model_free(st->models[i]);
+    arena_free(&st->arena);
 }
 
 /* --- one row at work ------------------------------------------------------------------------- */
 
-/* Variants of a negative number are not made of the checkpoint: times do not depend on weights. */
-static enum status build_row_model(const struct bench_spec *spec, const struct bench_row *row,
-                                   struct model **out, struct err *e)
+/* The row's model, unless it is there. A latent variant is not made of the checkpoint: times do not
+ * depend on weights. */
+static enum status need_model(const struct bench_state *st, const struct bench_row *row,
+                              struct err *e)
 {
-    const struct gguf *own = spec->converted ? spec->converted[row->variant] : NULL;
-    const struct config c = bench_variant(spec, row->variant);
+    const struct bench_spec *spec = st->spec;
+    const struct gguf *own = spec->converted ? spec->converted[row->at[BENCH_VARIANTS]] : NULL;
+    const struct config c = bench_row_config(spec, row);
     const struct model_options o = {
         .n_kv_heads = own ? 0 : row->n_kv_heads, .convert = !row->as_file, .storage = row->type};
+    struct model **model = &st->models[row->model];
+    if (*model)
+        return STATUS_OK;
     if (own)
-        return model_create(own, &o, NULL, out, e);
-    if (spec->gguf && spec->kv_heads.items[row->variant] > 0)
-        return model_create(spec->gguf, &o, spec->source, out, e);
-    return model_create_random(&c, row->type, spec->seed, out, e);
+        return model_create(own, &o, NULL, model, e);
+    if (spec->gguf && spec->axes[BENCH_VARIANTS].items[row->at[BENCH_VARIANTS]] > 0)
+        return model_create(spec->gguf, &o, spec->source, model, e);
+    return model_create_random(&c, row->type, spec->seed, model, e);
 }
 
-static enum status build_session(const struct bench_spec *spec, const struct bench_row *row,
-                                 const struct model *m, struct pool *pool, struct session **out,
-                                 struct err *e)
+/* The row's threads, likewise. With fewer than it says it would be measured as what it is not. */
+static enum status need_pool(const struct bench_state *st, int at, struct err *e)
+{
+    struct pool **pool = &st->pools[at];
+    const int threads = st->spec->axes[BENCH_THREADS].items[at];
+    if (*pool)
+        return STATUS_OK;
+    TRY(pool_create(threads, pool, e));
+    if (pool_n_threads(*pool) < threads)
+        return err_set(e, STATUS_FAILED,
+                       "only %d of %d threads could be started: a row of %d would be measured "
+                       "with fewer; a smaller -t needs fewer",
+                       pool_n_threads(*pool), threads, threads);
+    return STATUS_OK;
+}
+
+static enum status open_session(const struct bench_state *st, const struct bench_row *row,
+                                struct session **out, struct err *e)
 {
     const struct session_params p = {.n_sequences = row->batch,
-                                     .n_ctx = bench_row_context(spec, row),
+                                     .n_ctx = bench_row_context(st->spec, row),
                                      .kv_storage = row->kv_type,
-                                     .kernels = spec->kernels,
-                                     .without = spec->without};
-    return session_create(m, &p, pool, out, e);
+                                     .kernels = st->spec->kernels,
+                                     .without = st->spec->without};
+    TRY(need_model(st, row, e));
+    TRY(need_pool(st, row->at[BENCH_THREADS], e));
+    return session_create(st->models[row->model], &p, st->pools[row->at[BENCH_THREADS]], out, e);
+}
+
+static bool bench_stopped(const struct bench_spec *spec)
+{
+    return spec->stop && spec->stop(spec->arg);
 }
 
 /* Every sequence has its own seed, sequence 0 the run's whatever the batch. */
@@ -80,39 +138,24 @@ static enum status fill_caches(const struct bench_spec *spec, const struct bench
 }
 
 /* The ith token that a sequence is fed: any will do, but not always the same embedding row. */
-static int32_t token_at(const struct bench_spec *spec, int sequence, int i)
+static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
 {
     struct rng r;
     rng_seed(&r, sequence_seed(spec, sequence), (uint64_t)i);
     return (int32_t)(rng_u32(&r) % (uint32_t)spec->config.n_vocab);
 }
 
-/* What a step takes and gives. */
-struct step_room {
-    struct batch_row *rows; /* [batch] */
-    float *logits;          /* [batch, n_vocab] */
-};
-
-static void take_step_room(struct step_room *room, const struct bench_spec *spec, int batch,
-                           struct arena *a)
-{
-    const uint64_t n = (uint64_t)batch;
-    room->rows = arena_take(a, n, sizeof *room->rows);
-    room->logits = arena_take(a, n * (uint64_t)spec->config.n_vocab, sizeof *room->logits);
-}
-
 /* One token of each sequence at the row's depth, and back. */
-static enum status bench_step(const struct bench_spec *spec, const struct bench_row *row,
-                              const struct step_room *room, struct session *s, int i,
-                              uint64_t *took, struct err *e)
+static enum status bench_step(const struct bench_state *st, const struct bench_row *row,
+                              struct session *s, int i, uint64_t *took, struct err *e)
 {
     for (int q = 0; q < row->batch; q++)
-        room->rows[q] = (struct batch_row){.token = token_at(spec, q, i),
-                                           .sequence = q,
-                                           .position = row->depth,
-                                           .wants_logits = true};
+        st->rows[q] = (struct batch_row){.token = bench_token(st->spec, q, i),
+                                         .sequence = q,
+                                         .position = row->depth,
+                                         .wants_logits = true};
     const uint64_t before = clock_ns();
-    const enum status status = session_step(s, room->rows, row->batch, room->logits, e);
+    const enum status status = session_step(s, st->rows, row->batch, st->logits, e);
     *took = clock_ns() - before;
     for (int q = 0; q < row->batch; q++)
         session_rewind(s, q, row->depth);
@@ -128,58 +171,48 @@ static uint64_t hash_logits(const float *logits, int n)
     return hash;
 }
 
-/* A row on its own. */
-struct row_alone {
-    struct model *model;
-    struct pool *pool;
-    struct session *session;
-    struct step_room room;
-    struct arena arena;
-};
+/* --- a row on its own ------------------------------------------------------------------------ */
 
-/* Fills in its load_ms; row_close is due in every case. */
-static enum status row_open(const struct bench_spec *spec, struct bench_row *row,
-                            struct row_alone *a, struct err *e)
+static struct bench_state state_of_one(const struct bench_spec *spec, const struct bench_row *row)
 {
-    const uint64_t start = clock_ns();
-    TRY(build_row_model(spec, row, &a->model, e));
-    row->load_ms = (double)(clock_ns() - start) / 1e6;
-    TRY(start_row_pool(row->threads, &a->pool, e));
-    take_step_room(&a->room, spec, row->batch, &a->arena);
-    TRY(arena_allocate(&a->arena, "the logits", e));
-    take_step_room(&a->room, spec, row->batch, &a->arena);
-    return build_session(spec, row, a->model, a->pool, &a->session, e);
+    return (struct bench_state){.spec = spec,
+                                .n_models = row->model + 1,
+                                .n_pools = row->at[BENCH_THREADS] + 1,
+                                .n_sessions = 1,
+                                .batch = row->batch};
 }
 
-static void row_close(struct row_alone *a)
+static enum status load_row(struct bench_state *st, struct bench_row *row, struct err *e)
 {
-    session_free(a->session);
-    arena_free(&a->arena);
-    pool_free(a->pool);
-    model_free(a->model);
+    uint64_t took;
+    const uint64_t start = clock_ns();
+    TRY(need_model(st, row, e));
+    row->load_ms = (double)(clock_ns() - start) / 1e6;
+    TRY(open_session(st, row, &st->sessions[0], e));
+    TRY(fill_caches(st->spec, row, st->sessions[0]));
+    for (int i = 0; i < 2; i++)
+        TRY(bench_step(st, row, st->sessions[0], i, &took, e));
+    return STATUS_OK;
 }
 
 enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e)
 {
-    struct row_alone a = {.model = NULL};
-    uint64_t took;
-    enum status s = row_open(spec, row, &a, e);
-    if (s == STATUS_OK)
-        s = fill_caches(spec, row, a.session);
-    for (int i = 0; i < 2 && s == STATUS_OK; i++)
-        s = bench_step(spec, row, &a.room, a.session, i, &took, e);
-    row_close(&a);
+    struct bench_state st = state_of_one(spec, row);
+    TRY(open_bench_state(&st, e));
+    const enum status s = load_row(&st, row, e);
+    close_bench_state(&st);
     return s;
 }
 
 enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct bench_row *first,
                                      bool *out, struct err *e)
 {
-    struct row_alone a = {.model = NULL};
-    struct bench_row row = *first;
-    const enum status s = row_open(spec, &row, &a, e);
-    *out = s == STATUS_OK && session_prefers_one_thread(a.session, row.batch);
-    row_close(&a);
+    struct bench_state st = state_of_one(spec, first);
+    *out = false;
+    TRY(open_bench_state(&st, e));
+    const enum status s = open_session(&st, first, &st.sessions[0], e);
+    *out = s == STATUS_OK && session_prefers_one_thread(st.sessions[0], first->batch);
+    close_bench_state(&st);
     return s;
 }
 
@@ -190,39 +223,17 @@ enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct
 #define SLOW_BYTES_PER_S 1e9
 #define LEAST_SECONDS    0.005
 
-/* What a run works with. */
-struct bench_state {
-    struct model **models;     /* [n_models] */
-    struct pool **pools;       /* [spec.threads.n] */
-    struct session **sessions; /* [n_rows] */
-    struct step_room room;     /* of the largest batch */
-    uint64_t *sorted;          /* scratch, a row's samples */
-    int32_t *tokens;           /* of the prefill measurement */
-    struct arena arena;
-};
-
-static void take_state(const struct bench_spec *spec, const struct bench *b, struct bench_state *st)
-{
-    struct arena *a = &st->arena;
-    st->models = arena_take(a, (uint64_t)b->n_models, sizeof *st->models);
-    st->pools = arena_take(a, (uint64_t)spec->threads.n, sizeof *st->pools);
-    st->sessions = arena_take(a, (uint64_t)b->n_rows, sizeof *st->sessions);
-    take_step_room(&st->room, spec, bench_largest_batch(spec), a);
-    st->sorted = arena_take(a, (uint64_t)spec->n * (uint64_t)spec->repeats, sizeof *st->sorted);
-    st->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *st->tokens);
-}
-
 /* Of the machine, with every pool, for its rows' working sets. */
 static enum status measure_limits(const struct bench_spec *spec, struct bench *b,
                                   struct pool *const *pools, struct err *e)
 {
     for (int i = 0; i < b->n_rows; i++)
-        machine_want(&b->machines[b->rows[i].pool], bench_row_bytes(&b->rows[i]));
+        machine_want(&b->machines[b->rows[i].at[BENCH_THREADS]], bench_row_bytes(&b->rows[i]));
     for (int p = 0; p < b->n_machines; p++) {
         struct machine *m = &b->machines[p];
         double slow = 0;
         for (int i = 0; i < b->n_rows; i++)
-            if (b->rows[i].pool == p)
+            if (b->rows[i].at[BENCH_THREADS] == p)
                 slow += (double)spec->n * spec->repeats * (double)bench_row_bytes(&b->rows[i]);
         const double seconds =
             fmin(spec->roofline_seconds / b->n_machines,
@@ -237,7 +248,7 @@ static enum status measure_prefill(const struct bench_spec *spec, struct bench_r
 {
     double best = (double)INFINITY;
     for (int i = 0; i < spec->prompt; i++)
-        tokens[i] = token_at(spec, 0, i);
+        tokens[i] = bench_token(spec, 0, i);
     for (int pass = 0; pass < 2; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();
         TRY(session_feed(s, 0, tokens, spec->prompt, NULL, e));
@@ -248,26 +259,23 @@ static enum status measure_prefill(const struct bench_spec *spec, struct bench_r
     return STATUS_OK;
 }
 
-static enum status set_up_row(const struct bench_spec *spec, struct bench_row *row,
-                              const struct bench_state *st, struct session **session, struct err *e)
+static enum status set_up_row(const struct bench_state *st, struct bench_row *row,
+                              struct session **session, struct err *e)
 {
-    struct model **model = &st->models[row->model];
-    if (bench_stopped(spec))
+    if (bench_stopped(st->spec))
         return STATUS_INTERRUPTED;
-    if (!*model)
-        TRY(build_row_model(spec, row, model, e));
-    const struct cost_shape shape = cost_shape_of_model(*model);
-    row->cost.weight_bytes = cost_weights(&shape).step_bytes;
-    row->cost.flops = cost_flops(&shape, row->depth);
-    TRY(build_session(spec, row, *model, st->pools[row->pool], session, e));
-    if (spec->prompt)
-        TRY(measure_prefill(spec, row, *session, st->tokens, e));
-    return fill_caches(spec, row, *session);
+    TRY(open_session(st, row, session, e));
+    const struct cost_shape shape = cost_shape_of_model(st->models[row->model]);
+    row->cost = cost_of(&shape, row->kv_type, row->depth);
+    if (st->spec->prompt)
+        TRY(measure_prefill(st->spec, row, *session, st->tokens, e));
+    return fill_caches(st->spec, row, *session);
 }
 
-static enum status measure_repeat(const struct bench_spec *spec, struct bench_row *row,
-                                  const struct step_room *room, struct session *s, struct err *e)
+static enum status measure_repeat(const struct bench_state *st, struct bench_row *row,
+                                  struct session *s, struct err *e)
 {
+    const struct bench_spec *spec = st->spec;
     uint64_t start = 0, worked = 0, took;
     for (int i = -spec->warmup; i < spec->n; i++) {
         if (i == 0) {
@@ -276,56 +284,52 @@ static enum status measure_repeat(const struct bench_spec *spec, struct bench_ro
         }
         if (bench_stopped(spec))
             return STATUS_INTERRUPTED;
-        TRY(bench_step(spec, row, room, s, i < 0 ? i + spec->warmup : i, &took, e));
+        TRY(bench_step(st, row, s, i < 0 ? i + spec->warmup : i, &took, e));
         if (i >= 0)
             row->times_ns[row->samples++] = took;
     }
     const double share = (double)(cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
     row->cpu_share += (fmin(share, 1) - row->cpu_share) / row->repeats; /* the mean so far */
-    row->logits_hash = hash_logits(room->logits, spec->config.n_vocab);
+    row->logits_hash = hash_logits(st->logits, spec->config.n_vocab);
     return STATUS_OK;
 }
 
 /* Setting up is a turn of every row, and then each repeat. */
-static enum status measure_rows(const struct bench_spec *spec, struct bench *b,
-                                struct bench_state *st, struct err *e)
+static enum status measure_rows(struct bench_state *st, struct bench *b, struct err *e)
 {
+    const struct bench_spec *spec = st->spec;
     const uint64_t n_rows = (uint64_t)b->n_rows, all = ((uint64_t)spec->repeats + 1) * n_rows;
-    for (int i = 0; i < spec->threads.n; i++)
-        TRY(start_row_pool(spec->threads.items[i], &st->pools[i], e));
+    for (int i = 0; i < spec->axes[BENCH_THREADS].n; i++)
+        TRY(need_pool(st, i, e));
     TRY(measure_limits(spec, b, st->pools, e));
     for (uint64_t done = 0; done < all; done++) {
         const uint64_t i = done % n_rows;
         if (spec->progress)
             spec->progress(spec->arg, done, all);
         if (done < n_rows)
-            TRY(set_up_row(spec, &b->rows[i], st, &st->sessions[i], e));
+            TRY(set_up_row(st, &b->rows[i], &st->sessions[i], e));
         else
-            TRY(measure_repeat(spec, &b->rows[i], &st->room, st->sessions[i], e));
+            TRY(measure_repeat(st, &b->rows[i], st->sessions[i], e));
     }
     return STATUS_OK;
 }
 
 enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e)
 {
-    struct bench_state st = {0};
-    take_state(spec, b, &st);
-    TRY(arena_allocate(&st.arena, "the benchmark", e));
-    take_state(spec, b, &st);
-    const enum status s = measure_rows(spec, b, &st, e);
+    struct bench_state st = {.spec = spec,
+                             .n_models = b->n_models,
+                             .n_pools = spec->axes[BENCH_THREADS].n,
+                             .n_sessions = b->n_rows,
+                             .batch = bench_largest_batch(spec)};
+    TRY(open_bench_state(&st, e));
+    const enum status s = measure_rows(&st, b, e);
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
         for (int i = 0; i < b->n_rows; i++)
             bench_summarise(&b->rows[i], spec->n, st.sorted);
         bench_predict(b);
         bench_compare(b, spec->config.n_heads);
     }
-    for (int i = 0; i < b->n_rows; i++)
-        session_free(st.sessions[i]);
-    for (int i = 0; i < spec->threads.n; i++)
-        pool_free(st.pools[i]);
-    for (int i = 0; i < b->n_models; i++)
-        model_free(st.models[i]);
-    arena_free(&st.arena);
+    close_bench_state(&st);
     return s;
 }

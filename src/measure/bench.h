@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "base/int_list.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "compute/kernels.h"
@@ -26,30 +27,34 @@
 #include "model/config.h"
 #include "model/cost.h"
 
-struct bench_list {
-    const int *items;
-    int n;
+/* What rows differ in, in the order in which they change, fastest first. */
+enum bench_axis {
+    BENCH_VARIANTS, /* K/V heads: divisors of config.n_kv_heads; or -R: a latent cache of rank R in
+                       every layer, of random weights */
+    BENCH_BATCHES,  /* sequences that a step serves, 1 or more */
+    BENCH_DEPTHS,   /* positions in each cache before the timed token */
+    BENCH_THREADS,  /* 1 to POOL_MAX_THREADS */
+    BENCH_KV_TYPES, /* enum storage of the cache: F32, F16, Q8_0 */
+    BENCH_TYPES,    /* enum storage of the matrices; BENCH_AS_FILE */
+    BENCH_AXES
 };
 
+/* Of BENCH_TYPES: the matrices stay as they are in the file. */
+#define BENCH_AS_FILE (-1)
+
 struct bench_spec {
-    const struct gguf *gguf;       /* the checkpoint; NULL: random weights of `config` */
-    const struct file_map *source; /* of gguf; its pages are released as they are copied */
-    struct config config;          /* of the checkpoint, or the shape wanted */
-    struct bench_list kv_heads;    /* divisors of config.n_kv_heads; or -R: a latent cache of rank R
-                                      in every layer, of random weights */
-    /* [kv_heads.n] the checkpoint with that many; or NULL, one or all: gguf with its heads
+    struct int_list axes[BENCH_AXES]; /* a row for every combination */
+    const struct gguf *gguf;          /* the checkpoint; NULL: random weights of `config` */
+    const struct file_map *source;    /* of gguf; its pages are released as they are copied */
+    struct config config;             /* of the checkpoint, or the shape wanted */
+    /* [variants] the checkpoint with that many; or NULL, one or all: gguf with its heads
      * averaged while it is loaded, which is as fast. */
     const struct gguf *const *converted;
-    struct bench_list types;    /* enum storage of the matrices; BENCH_AS_FILE */
-    struct bench_list kv_types; /* enum storage of the cache: F32, F16, Q8_0 */
-    struct bench_list threads;  /* 1 to POOL_MAX_THREADS */
-    struct bench_list depths;   /* positions in each cache before the timed token */
-    struct bench_list batches;  /* sequences that a step serves, 1 or more */
-    int n;                      /* samples a repeat, 1 or more */
-    int repeats;                /* 1 or more */
-    int warmup;                 /* steps before a row's samples in every repeat, not timed */
-    int prompt;                 /* tokens of the prefill measurement; 0: none */
-    double roofline_seconds;    /* for measuring the limits of all rows, at most */
+    int n;                   /* samples a repeat, 1 or more */
+    int repeats;             /* 1 or more */
+    int warmup;              /* steps before a row's samples in every repeat, not timed */
+    int prompt;              /* tokens of the prefill measurement; 0: none */
+    double roofline_seconds; /* for measuring the limits of all rows, at most */
     uint64_t seed;
     const struct kernels *kernels;
     const struct head_ablation *without; /* NULL: none, see engine/session.h */
@@ -59,18 +64,17 @@ struct bench_spec {
     void *arg;
 };
 
-/* In types: the matrices stay as they are in the file. */
-#define BENCH_AS_FILE (-1)
-
 struct bench_row {
     /* The setting. */
+    int at[BENCH_AXES]; /* its place on each axis */
     int n_kv_heads;
+    char variant[16];
     enum storage type, kv_type; /* type: of the output matrix, where the file mixes several */
     bool as_file;               /* the matrices are as in the file, not converted to `type` */
     int threads, depth, batch;
-    /* Its places: among the models (n_kv_heads x type), in spec.kv_heads and spec.threads, and
-     * among the lines: of rows that differ in depth only, or, over batches, in batch only. */
-    int model, variant, pool, line;
+    /* Its places among the models (variants x types), and among the lines: of rows that differ in
+     * depth only, or, over batches, in batch only. */
+    int model, line;
     struct cost cost; /* of a step, by model/cost.h */
     /* What was measured; all of it only if samples > 0. */
     uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
@@ -80,7 +84,7 @@ struct bench_row {
     double tokens_per_s;               /* of all sequences: batch / mean */
     double gb_per_s;                   /* bytes of a step over the median */
     double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
-                                          at batch 1 by bytes, else by predicted_us. NaN where MHA
+                                          at batch 1 by bytes, else by time. NaN where MHA
                                           is not among the rows */
     double spread;                     /* of the repeats' medians: (largest - least) / least */
     double cpu_share;                  /* of its threads' time that the processors gave to them
@@ -91,32 +95,28 @@ struct bench_row {
     /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
      * batch: equal for any threads and any batch. */
     uint64_t logits_hash;
-    struct roofline limits;    /* the machine's for as many bytes */
-    double predicted_us;       /* of a step by the limits, see cost_step_us */
-    enum cost_part limited_by; /* what takes longest of it */
-    double limit_tokens_per_s; /* batch / predicted_us */
-    double share_of_limit;     /* predicted_us over the median */
+    struct roofline limits;     /* the machine's for as many bytes */
+    struct cost_time predicted; /* of a step by these limits */
+    double share_of_limit;      /* predicted.us over the median */
 };
 
 struct bench {
     struct bench_row *rows;
-    struct machine *machines; /* [n_machines] the limits of all rows, by spec.threads */
+    struct machine *machines; /* [n_machines] the limits of all rows, by BENCH_THREADS */
     int n_rows, n_models, n_lines, n_machines;
     struct arena arena;
 };
-
-/* The config of a row's variant. */
-struct config bench_variant(const struct bench_spec *spec, int variant);
 
 /* Checks the matrix of settings without measuring anything and sets up the rows, settings and
  * bytes filled in. STATUS_USAGE says which value cannot be; STATUS_NO_MEMORY. bench_free is due
  * on success. */
 enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e);
 
-/* Whether the rows are to be seen over their batch: several batches at one depth. */
-static inline bool bench_is_over_batch(const struct bench_spec *spec)
+/* What the rows are to be seen over: their batch, if there are several at one depth; else depth. */
+static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
 {
-    return spec->batches.n > 1 && spec->depths.n == 1;
+    return spec->axes[BENCH_BATCHES].n > 1 && spec->axes[BENCH_DEPTHS].n == 1 ? BENCH_BATCHES
+                                                                              : BENCH_DEPTHS;
 }
 
 /* Whether a step of the first row is faster on one thread than on the row's (see autothreads.h).
@@ -142,8 +142,10 @@ enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */
 
-/* --- what bench_run takes from the plan and does with samples ----------------------------------
- */
+/* --- what bench_run takes from the plan and does with samples -------------------------------- */
+
+/* The config of a row. */
+struct config bench_row_config(const struct bench_spec *spec, const struct bench_row *row);
 
 /* Positions that a sequence of the row needs: the timed token's, and the prompt's. */
 int bench_row_context(const struct bench_spec *spec, const struct bench_row *row);

@@ -16,10 +16,10 @@
 
 /* --- settings -------------------------------------------------------------------------------- */
 
-struct config bench_variant(const struct bench_spec *spec, int variant)
+struct config bench_row_config(const struct bench_spec *spec, const struct bench_row *row)
 {
     struct config c = spec->config;
-    const int item = spec->kv_heads.items[variant];
+    const int item = spec->axes[BENCH_VARIANTS].items[row->at[BENCH_VARIANTS]];
     if (item < 0)
         config_set_latent(&c, -item);
     else
@@ -33,22 +33,24 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
                                   struct err *e)
 {
     const struct config *c = &spec->config;
+    const struct int_list *variants = &spec->axes[BENCH_VARIANTS],
+                          *depths = &spec->axes[BENCH_DEPTHS], *types = &spec->axes[BENCH_TYPES];
     const int n_ctx = c->n_ctx, most = c->n_kv_heads;
-    for (int i = 0; i < spec->kv_heads.n; i++) {
-        const int g = spec->kv_heads.items[i];
+    for (int i = 0; i < variants->n; i++) {
+        const int g = variants->items[i];
         if (g < 0)
             TRY(config_check_rank(c, -g, e));
         else if (g < 1 || g > most || most % g != 0)
             return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of %d", g, most);
     }
-    for (int i = 0; i < spec->depths.n; i++)
-        if (spec->depths.items[i] < 0 || spec->depths.items[i] >= n_ctx)
+    for (int i = 0; i < depths->n; i++)
+        if (depths->items[i] < 0 || depths->items[i] >= n_ctx)
             return err_set(e, STATUS_USAGE,
                            "depth %d: expected 0 to %d, one below the context of %d tokens",
-                           spec->depths.items[i], n_ctx - 1, n_ctx);
-    for (int i = 0; i < spec->types.n; i++)
-        if (spec->types.items[i] != BENCH_AS_FILE)
-            TRY(model_check_storage(c, (enum storage)spec->types.items[i], e));
+                           depths->items[i], n_ctx - 1, n_ctx);
+    for (int i = 0; i < types->n; i++)
+        if (types->items[i] != BENCH_AS_FILE)
+            TRY(model_check_storage(c, (enum storage)types->items[i], e));
     if (spec->prompt < 0 || spec->prompt > n_ctx)
         return err_set(e, STATUS_USAGE, "a prompt of %d tokens: expected 0 to the context of %d",
                        spec->prompt, n_ctx);
@@ -59,40 +61,33 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
     return spec->gguf ? model_check(spec->gguf, e) : STATUS_OK;
 }
 
-/* The item of an axis that a row number has, the number then being one among the other axes. */
-static int take_item(const struct bench_list *axis, int *number)
-{
-    const int item = *number % axis->n;
-    *number /= axis->n;
-    return item;
-}
-
-/* Row i of all: variants change fastest, then batches, depths, threads and types. */
+/* Row i of all. */
 static void plan_row(const struct bench_spec *spec, struct cost_shape shape, int i,
                      struct bench_row *row)
 {
-    row->variant = take_item(&spec->kv_heads, &i);
-    const int batch = take_item(&spec->batches, &i), depth = take_item(&spec->depths, &i);
-    /* Of the settings that a line has in common. */
-    row->line = (i * spec->batches.n + (bench_is_over_batch(spec) ? 0 : batch)) * spec->kv_heads.n +
-                row->variant;
-    row->pool = take_item(&spec->threads, &i);
-    const int kv_type = take_item(&spec->kv_types, &i), type = take_item(&spec->types, &i);
-    row->model = type * spec->kv_heads.n + row->variant;
-    const struct config variant = bench_variant(spec, row->variant);
-    row->n_kv_heads = shape.n_kv_heads = variant.n_kv_heads;
-    shape.config = &variant;
-    row->batch = spec->batches.items[batch];
-    row->depth = spec->depths.items[depth];
-    row->threads = spec->threads.items[row->pool];
-    row->kv_type = (enum storage)spec->kv_types.items[kv_type];
-    row->as_file = spec->types.items[type] == BENCH_AS_FILE;
+    int value[BENCH_AXES];
+    for (int a = 0; a < BENCH_AXES; a++) {
+        row->at[a] = i % spec->axes[a].n;
+        i /= spec->axes[a].n;
+        value[a] = spec->axes[a].items[row->at[a]];
+    }
+    for (int a = BENCH_AXES - 1; a >= 0; a--)
+        if (a != (int)bench_x_axis(spec)) /* else it is what a line has in common */
+            row->line = row->line * spec->axes[a].n + row->at[a];
+    row->model = row->at[BENCH_TYPES] * spec->axes[BENCH_VARIANTS].n + row->at[BENCH_VARIANTS];
+    row->batch = value[BENCH_BATCHES];
+    row->depth = value[BENCH_DEPTHS];
+    row->threads = value[BENCH_THREADS];
+    row->kv_type = (enum storage)value[BENCH_KV_TYPES];
+    row->as_file = value[BENCH_TYPES] == BENCH_AS_FILE;
     if (!row->as_file)
-        shape.storage = (enum storage)spec->types.items[type];
+        shape.storage = (enum storage)value[BENCH_TYPES];
     row->type = shape.storage;
-    row->cost.weight_bytes = cost_weights(&shape).step_bytes;
-    row->cost.kv_bytes = cost_kv_bytes(&variant, row->n_kv_heads, row->kv_type, row->depth);
-    row->cost.flops = cost_flops(&shape, row->depth);
+    const struct config variant = bench_row_config(spec, row);
+    shape.config = &variant;
+    row->n_kv_heads = shape.n_kv_heads = variant.n_kv_heads;
+    config_variant_name(&variant, row->n_kv_heads, row->variant);
+    row->cost = cost_of(&shape, row->kv_type, row->depth);
     row->prefill_tokens_per_s = (double)NAN;
 }
 
@@ -112,15 +107,16 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     struct cost_shape shape;
     *b = (struct bench){0};
     TRY(check_settings(spec, &shape, e));
-    const double n_rows = (double)spec->kv_heads.n * spec->types.n * spec->kv_types.n *
-                          spec->threads.n * spec->depths.n * spec->batches.n;
+    double n_rows = 1;
+    for (int a = 0; a < BENCH_AXES; a++)
+        n_rows *= spec->axes[a].n;
     if (n_rows * spec->n * spec->repeats > MAX_SAMPLES)
         return err_set(e, STATUS_USAGE, "%.0f rows of %d x %d samples: expected at most %d in all",
                        n_rows, spec->repeats, spec->n, MAX_SAMPLES);
     b->n_rows = (int)n_rows;
-    b->n_machines = spec->threads.n;
-    b->n_models = spec->types.n * spec->kv_heads.n;
-    b->n_lines = b->n_rows / (bench_is_over_batch(spec) ? spec->batches.n : spec->depths.n);
+    b->n_machines = spec->axes[BENCH_THREADS].n;
+    b->n_models = spec->axes[BENCH_TYPES].n * spec->axes[BENCH_VARIANTS].n;
+    b->n_lines = b->n_rows / spec->axes[bench_x_axis(spec)].n;
     take_bench_rows(spec, b);
     TRY(arena_allocate(&b->arena, "the samples", e));
     take_bench_rows(spec, b);
@@ -150,10 +146,10 @@ uint64_t bench_row_bytes(const struct bench_row *row)
 
 int bench_largest_batch(const struct bench_spec *spec)
 {
+    const struct int_list *batches = &spec->axes[BENCH_BATCHES];
     int largest = 1;
-    for (int i = 0; i < spec->batches.n; i++)
-        if (spec->batches.items[i] > largest)
-            largest = spec->batches.items[i];
+    for (int i = 0; i < batches->n; i++)
+        largest = batches->items[i] > largest ? batches->items[i] : largest;
     return largest;
 }
 
@@ -164,7 +160,7 @@ uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b)
     int n_models = 0; /* counted: they first appear in their order */
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
-        const struct config variant = bench_variant(spec, row->variant);
+        const struct config variant = bench_row_config(spec, row);
         const struct kv_shape cache = {.n_sequences = row->batch,
                                        .cap = bench_row_context(spec, row),
                                        .storage = row->kv_type};
@@ -188,7 +184,7 @@ static void sort_copy(uint64_t *out, const uint64_t *times, int n)
     stats_sort(out, (size_t)n);
 }
 
-static double percentile_us(const uint64_t *sorted, int n, double p)
+static double sample_percentile_us(const uint64_t *sorted, int n, double p)
 {
     return (double)stats_percentile(sorted, (size_t)n, p) / 1e3;
 }
@@ -209,10 +205,10 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
     sort_copy(sorted, row->times_ns, samples);
     for (int i = 0; i < samples; i++)
         sum += (double)sorted[i];
-    row->p10_us = percentile_us(sorted, samples, 0.1);
-    row->p50_us = percentile_us(sorted, samples, 0.5);
-    row->p90_us = percentile_us(sorted, samples, 0.9);
-    row->p99_us = percentile_us(sorted, samples, 0.99);
+    row->p10_us = sample_percentile_us(sorted, samples, 0.1);
+    row->p50_us = sample_percentile_us(sorted, samples, 0.5);
+    row->p90_us = sample_percentile_us(sorted, samples, 0.9);
+    row->p99_us = sample_percentile_us(sorted, samples, 0.99);
     row->max_us = (double)sorted[samples - 1] / 1e3;
     row->mean_us = sum / samples / 1e3;
     row->us_per_token = row->p50_us / row->batch;
@@ -232,7 +228,7 @@ static void raise_to_reached(struct machine *m, const struct bench_row *row)
                                      (double)f->quants * rows_per_s});
     /* Products and attention may still take longer, one after the other. */
     const struct roofline l = machine_limits(m, bench_row_bytes(row));
-    const double over = cost_step_us(&row->cost, row->batch, &l) / row->p50_us;
+    const double over = cost_predict(&row->cost, row->batch, &l).us / row->p50_us;
     if (over > 1)
         machine_raise(m, bench_row_bytes(row),
                       &(struct roofline){l.bytes_per_s * over, l.fma_flops_per_s * over,
@@ -243,27 +239,28 @@ void bench_predict(struct bench *b)
 {
     for (int i = 0; i < b->n_rows; i++)
         if (b->rows[i].samples)
-            raise_to_reached(&b->machines[b->rows[i].pool], &b->rows[i]);
+            raise_to_reached(&b->machines[b->rows[i].at[BENCH_THREADS]], &b->rows[i]);
     for (int i = 0; i < b->n_machines; i++)
         machine_settle(&b->machines[i]);
     for (int i = 0; i < b->n_rows; i++) {
         struct bench_row *row = &b->rows[i];
-        row->limits = machine_limits(&b->machines[row->pool], bench_row_bytes(row));
-        row->predicted_us = cost_step_us(&row->cost, row->batch, &row->limits);
-        row->limited_by = cost_step_longest(&row->cost, row->batch, &row->limits);
-        row->limit_tokens_per_s = row->batch * 1e6 / row->predicted_us;
+        row->limits = machine_limits(&b->machines[row->at[BENCH_THREADS]], bench_row_bytes(row));
+        row->predicted = cost_predict(&row->cost, row->batch, &row->limits);
         if (row->samples)
-            row->share_of_limit = row->predicted_us / row->p50_us;
+            row->share_of_limit = row->predicted.us / row->p50_us;
     }
 }
 
+/* The row of the same setting that has n_heads K/V heads; NULL: there is none. */
 static const struct bench_row *find_mha(const struct bench *b, const struct bench_row *row,
                                         int n_heads)
 {
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *m = &b->rows[i];
-        if (m->n_kv_heads == n_heads && m->type == row->type && m->kv_type == row->kv_type &&
-            m->threads == row->threads && m->depth == row->depth && m->batch == row->batch)
+        bool same = m->n_kv_heads == n_heads;
+        for (int a = 0; a < BENCH_AXES; a++)
+            same &= a == BENCH_VARIANTS || m->at[a] == row->at[a];
+        if (same)
             return m;
     }
     return NULL;
@@ -280,7 +277,7 @@ void bench_compare(struct bench *b, int n_heads)
         /* Of one sequence bytes are the limit, and need no measurement. */
         row->predicted_speedup = row->batch == 1 ? (double)cost_step_bytes(&mha->cost, 1) /
                                                        (double)cost_step_bytes(&row->cost, 1)
-                                                 : mha->predicted_us / row->predicted_us;
+                                                 : mha->predicted.us / row->predicted.us;
         if (mha->samples && row->samples)
             row->speedup = mha->p50_us / row->p50_us;
     }

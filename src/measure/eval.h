@@ -107,11 +107,13 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
 
 /* --- from single tokens to the figures of a text --------------------------------------------- */
 
-/* What is known of each scored token, in the order of the text; the last three are NULL without
+/* The model and the other. */
+#define EVAL_MODELS 2
+
+/* What is known of each scored token, in the order of the text; all but nll[0] is NULL without
  * another model. */
 struct eval_tokens {
-    double *nll;
-    double *other_nll;
+    double *nll[EVAL_MODELS]; /* of each model */
     double *kl;
     unsigned char *same_top; /* whether both models' most likely tokens are one */
 };

@@ -1,7 +1,6 @@
 #include "measure/heads.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +34,7 @@ static bool wants_layer(const struct heads_run *r, int layer)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static void take_memory(struct heads_run *r, struct arena *a)
+static void take_streams(struct heads_run *r, struct arena *a)
 {
     const struct config *c = r->config;
     const uint64_t n = r->plan.n_scored, d = (uint64_t)c->d_model;
@@ -63,7 +62,7 @@ static struct eval_spec eval_of(const struct heads_spec *spec)
                               .stop = spec->stop};
 }
 
-static enum status describe(struct heads_run *r, const struct heads_spec *spec, struct err *e)
+static enum status describe_heads(struct heads_run *r, const struct heads_spec *spec, struct err *e)
 {
     const struct eval_spec eval = eval_of(spec);
     *r = (struct heads_run){.spec = spec, .config = &spec->model->config};
@@ -76,8 +75,8 @@ static enum status describe(struct heads_run *r, const struct heads_spec *spec, 
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e)
 {
     struct heads_run r;
-    TRY(describe(&r, spec, e));
-    take_memory(&r, &r.arena);
+    TRY(describe_heads(&r, spec, e));
+    take_streams(&r, &r.arena);
     if (r.arena.overflow)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the residual streams need more bytes than can be addressed");
@@ -109,8 +108,8 @@ static bool stop_eval(void *arg)
 
 /* --- evaluations ----------------------------------------------------------------------------- */
 
-static enum status evaluate(struct heads_run *r, struct eval_entry entry, double *nll,
-                            struct eval_result *result, struct err *e)
+static enum status evaluate_windows(struct heads_run *r, struct eval_entry entry, double *nll,
+                                    struct eval_result *result, struct err *e)
 {
     struct eval_spec eval = eval_of(r->spec);
     eval.entry = entry;
@@ -126,7 +125,7 @@ static enum status evaluate(struct heads_run *r, struct eval_entry entry, double
 }
 
 /* The figures of the layer's heads, each off in its turn. */
-static enum status measure_heads(struct heads_run *r, int layer, struct err *e)
+static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e)
 {
     const uint64_t n = r->plan.n_scored;
     const struct eval_result *whole = &r->result->whole;
@@ -136,14 +135,9 @@ static enum status measure_heads(struct heads_run *r, int layer, struct err *e)
         struct eval_result without;
         *off = 1;
         const enum status s =
-            evaluate(r, (struct eval_entry){layer, r->stream}, r->nll, &without, e);
+            evaluate_windows(r, (struct eval_entry){layer, r->stream}, r->nll, &without, e);
         *off = 0;
-        if (s == STATUS_FAILED) {
-            char where[64];
-            snprintf(where, sizeof where, "without head %d.%d", layer, head);
-            err_prefix(e, where);
-        }
-        TRY(s);
+        TRY(s == STATUS_FAILED ? err_in(e, s, "without head %d.%d", layer, head) : s);
         for (uint64_t t = 0; t < n; t++)
             r->nll[t] -= r->whole_nll[t];
         h->delta_nll = without.nll - whole->nll;
@@ -249,7 +243,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     return STATUS_OK;
 }
 
-static enum status run(struct heads_run *r, struct err *e)
+static enum status measure_layers(struct heads_run *r, struct err *e)
 {
     const struct model *m = r->spec->model;
     struct heads_result *result = r->result;
@@ -262,9 +256,9 @@ static enum status run(struct heads_run *r, struct err *e)
         r->work_all += r->config->n_heads * work_from(r, l);
     }
     r->work_all += work_from(r, 0) + end;
-    take_memory(r, &r->arena);
+    take_streams(r, &r->arena);
     TRY(arena_allocate(&r->arena, "the residual streams", e));
-    take_memory(r, &r->arena);
+    take_streams(r, &r->arena);
     result->heads = calloc((size_t)result->n_heads, sizeof *result->heads);
     if (!result->heads)
         return err_no_memory(e, "the heads' figures",
@@ -274,7 +268,7 @@ static enum status run(struct heads_run *r, struct err *e)
     TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->spec->kernels,
                      r->spec->pool, &r->probe, e));
 
-    TRY(evaluate(r, (struct eval_entry){0, NULL}, r->whole_nll, &result->whole, e));
+    TRY(evaluate_windows(r, (struct eval_entry){0, NULL}, r->whole_nll, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
         model_embed(m, probe_positions(r->probe), r->spec->tokens[t],
                     (int)(t % (uint64_t)r->plan.ctx), r->stream + t * (size_t)r->config->d_model);
@@ -282,7 +276,7 @@ static enum status run(struct heads_run *r, struct err *e)
         const bool wanted = wants_layer(r, layer);
         TRY(run_layer(r, layer, wanted ? result->heads + result->n_done : NULL));
         if (wanted)
-            TRY(measure_heads(r, layer, e));
+            TRY(leave_out_heads(r, layer, e));
         float *next = r->next;
         r->next = r->stream;
         r->stream = next;
@@ -294,9 +288,9 @@ enum status heads_run(const struct heads_spec *spec, struct heads_result *result
 {
     struct heads_run r;
     *result = (struct heads_result){.n_done = 0};
-    TRY(describe(&r, spec, e));
+    TRY(describe_heads(&r, spec, e));
     r.result = result;
-    const enum status s = run(&r, e);
+    const enum status s = measure_layers(&r, e);
     probe_free(r.probe);
     arena_free(&r.arena);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)

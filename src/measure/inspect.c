@@ -1,18 +1,12 @@
 #include "measure/inspect.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/little.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
-
-const char *inspect_part_name(enum inspect_part part)
-{
-    static const char names[INSPECT_PARTS][12] = {"embedding", "position", "attention", "ffn",
-                                                  "norms",     "output",   "other"};
-    return names[part];
-}
 
 enum inspect_part inspect_part_of(struct text name)
 {
@@ -42,90 +36,105 @@ enum inspect_part inspect_part_of(struct text name)
     return INSPECT_OTHER;
 }
 
-static void add_tensor(struct inspect_sum parts[INSPECT_PARTS + 1], struct text name,
-                       uint64_t n_elements, uint64_t n_bytes)
+static void add_to_sum(struct inspect_sum *sum, bool is_bias, uint64_t n_elements, uint64_t n_bytes)
 {
-    struct inspect_sum *const sums[] = {&parts[inspect_part_of(name)], &parts[INSPECT_PARTS]};
-    for (int i = 0; i < 2; i++) {
-        sums[i]->parameters = u64_sum(sums[i]->parameters, n_elements);
-        sums[i]->biases = u64_sum(sums[i]->biases, text_ends_with(name, ".bias") ? n_elements : 0);
-        sums[i]->bytes = u64_sum(sums[i]->bytes, n_bytes);
-    }
+    uint64_t *kind = is_bias ? &sum->biases : &sum->weights;
+    *kind = u64_sum(*kind, n_elements);
+    sum->parameters = u64_sum(sum->parameters, n_elements);
+    sum->bytes = u64_sum(sum->bytes, n_bytes);
 }
 
-void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS + 1])
+void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS + 1])
 {
+    static const char *const names[INSPECT_PARTS + 1] = {
+        "embedding", "position", "attention", "ffn", "norms", "output", "other", "total"};
+    const struct gguf *g = shape->gguf;
     const struct tensor_name output = arch_tensor_name(ROLE_OUTPUT, 0, false);
-    const bool tied = layout_output_tied(g);
-    memset(parts, 0, (INSPECT_PARTS + 1) * sizeof parts[0]);
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        const struct gguf_tensor *t = &g->tensors[i];
-        const bool again = tied && text_is(t->name, output.text); /* the embedding once more */
-        add_tensor(parts, t->name, again ? 0 : t->n_elements, t->n_bytes);
+    const bool tied = g && layout_output_tied(g);
+    const int64_t n = g ? (int64_t)g->n_tensors : layout_count(shape->config);
+    struct inspect_sum *total = &parts[INSPECT_PARTS];
+    for (int i = 0; i <= INSPECT_PARTS; i++)
+        parts[i] = (struct inspect_sum){.part = names[i]};
+    for (int64_t i = 0; i < n; i++) {
+        struct tensor_spec spec;
+        struct text name;
+        uint64_t n_elements, n_bytes;
+        if (g) {
+            const struct gguf_tensor *t = &g->tensors[i];
+            const bool again = tied && text_is(t->name, output.text); /* the embedding once more */
+            name = t->name;
+            n_elements = again ? 0 : t->n_elements;
+            n_bytes = t->n_bytes;
+        } else {
+            spec = layout_at(shape->config, i);
+            if (!cost_has_tensor(shape, &spec))
+                continue;
+            const struct tensor_type_info *type = tensor_type_find(
+                spec.flags & SPEC_QUANTISES ? layout_type(&spec, pack_type(shape->storage))
+                                            : (uint32_t)TENSOR_F32);
+            name = text_of(spec.name.text);
+            n_elements = spec_elements(&spec);
+            n_bytes = n_elements / type->block_elements * type->block_bytes;
+        }
+        const bool is_bias = text_ends_with(name, ".bias");
+        add_to_sum(&parts[inspect_part_of(name)], is_bias, n_elements, n_bytes);
+        add_to_sum(total, is_bias, n_elements, n_bytes);
     }
+    for (int i = 0; i <= INSPECT_PARTS && total->parameters > 0; i++)
+        parts[i].percent = 100.0 * (double)parts[i].parameters / (double)total->parameters;
 }
 
-void inspect_shape_parts(const struct cost_shape *shape,
-                         struct inspect_sum parts[INSPECT_PARTS + 1])
+/* The rank is that of a latent cache; 0: it has n_kv_heads instead. */
+static void describe_variant(const struct cost_shape *shape, int n_kv_heads, int rank,
+                             struct inspect_variant *v)
 {
-    const uint32_t matrices = pack_type(shape->storage);
-    memset(parts, 0, (INSPECT_PARTS + 1) * sizeof parts[0]);
-    for (int64_t i = 0; i < layout_count(shape->config); i++) {
-        const struct tensor_spec t = layout_at(shape->config, i);
-        const struct tensor_type_info *type = tensor_type_find(
-            t.flags & SPEC_QUANTISES ? layout_type(&t, matrices) : (uint32_t)TENSOR_F32);
-        if (cost_has_tensor(shape, &t))
-            add_tensor(parts, text_of(t.name.text), spec_elements(&t),
-                       spec_elements(&t) / type->block_elements * type->block_bytes);
+    static const enum storage kinds[3] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    v->config = *shape->config;
+    if (rank > 0)
+        config_set_latent(&v->config, rank);
+    v->config.n_kv_heads = n_kv_heads;
+    v->shape = *shape;
+    v->shape.config = &v->config;
+    v->shape.n_kv_heads = n_kv_heads;
+    config_variant_name(&v->config, n_kv_heads, v->name);
+    for (int i = 0; i < 3; i++) {
+        v->token_bytes[i] = kv_cache_bytes_per_token(&v->config, n_kv_heads, kinds[i]);
+        v->full_bytes[i] = u64_product((uint64_t)v->config.n_ctx, v->token_bytes[i]);
     }
+    v->weights = cost_weights(&v->shape);
 }
 
-bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
-                          struct inspect_variant *out)
+enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
+                                  struct inspect_variants *out, struct err *e)
 {
     const struct config *c = shape->config;
-    for (int g = n_kv_heads - 1; g > 0; g--) {
-        /* A latent cache is the only variant of its file. */
-        if (c->n_heads % g != 0 || (config_is_latent(c) && g > 1))
-            continue;
-        *out = (struct inspect_variant){.n_kv_heads = g};
-        config_variant_name(c, g, out->name);
-        out->token_f32 = kv_cache_bytes_per_token(c, g, STORAGE_F32);
-        out->token_f16 = kv_cache_bytes_per_token(c, g, STORAGE_F16);
-        out->token_q8_0 = kv_cache_bytes_per_token(c, g, STORAGE_Q8_0);
-        out->full_f32 = u64_product((uint64_t)c->n_ctx, out->token_f32);
-        out->full_f16 = u64_product((uint64_t)c->n_ctx, out->token_f16);
-        out->full_q8_0 = u64_product((uint64_t)c->n_ctx, out->token_q8_0);
-        struct cost_shape variant = *shape;
-        variant.n_kv_heads = g;
-        const struct cost_weights weights = cost_weights(&variant);
-        out->parameters = weights.parameters;
-        out->weight_bytes = weights.step_bytes;
-        out->memory_bytes = weights.memory_bytes;
-        return true;
-    }
-    return false;
+    const int most = config_is_latent(c) ? 1 : c->n_heads;
+    size_t n = (size_t)n_ranks;
+    for (int g = most; g > 0; g--)
+        n += c->n_heads % g == 0;
+    *out = (struct inspect_variants){calloc(n, sizeof *out->items), 0};
+    if (!out->items)
+        return err_no_memory(e, "the list of variants", n * sizeof *out->items);
+    for (int g = most; g > 0; g--)
+        if (c->n_heads % g == 0)
+            describe_variant(shape, g, 0, &out->items[out->n++]);
+    for (int i = 0; i < n_ranks; i++)
+        describe_variant(shape, 1, ranks[i], &out->items[out->n++]);
+    return STATUS_OK;
 }
 
-struct inspect_step inspect_step(const struct cost_shape *shape, const struct inspect_variant *v,
-                                 enum storage kv_type, int depth, int batch)
+struct inspect_step inspect_step(const struct inspect_variant *v, enum storage kv_type, int depth,
+                                 int batch)
 {
-    struct cost_shape variant = *shape;
-    struct config c = *shape->config;
-    const struct kv_shape room = {
-        .n_sequences = batch, .cap = depth < c.n_ctx ? depth + 1 : depth, .storage = kv_type};
+    const struct kv_shape room = {.n_sequences = batch,
+                                  .cap = depth < v->config.n_ctx ? depth + 1 : depth,
+                                  .storage = kv_type};
     size_t cache;
-    variant.n_kv_heads = c.n_kv_heads = v->n_kv_heads;
-    struct inspect_step s = {
-        .cost = {.weight_bytes = v->weight_bytes,
-                 .kv_bytes = cost_kv_bytes(shape->config, v->n_kv_heads, kv_type, depth),
-                 .flops = cost_flops(&variant, depth)},
-        .cache_bytes = u64_product((uint64_t)depth * (uint64_t)batch,
-                                   kv_cache_bytes_per_token(shape->config, v->n_kv_heads, kv_type)),
-        .memory_bytes =
-            u64_sum(v->memory_bytes, kv_cache_bytes(&c, &room, &cache) ? cache : UINT64_MAX),
-    };
+    struct inspect_step s = {.cost = cost_of(&v->shape, kv_type, depth)};
+    s.cache_bytes = u64_product(s.cost.kv_bytes, (uint64_t)batch);
     s.step_bytes = cost_step_bytes(&s.cost, batch);
+    s.memory_bytes = u64_sum(v->weights.memory_bytes,
+                             kv_cache_bytes(&v->config, &room, &cache) ? cache : UINT64_MAX);
     return s;
 }
 

@@ -1,5 +1,5 @@
 /*
- * inspect - what a checkpoint holds and what its cache costs.
+ * inspect - what a checkpoint or a shape holds, what its cache and its steps cost.
  */
 #ifndef DECODE_MEASURE_INSPECT_H
 #define DECODE_MEASURE_INSPECT_H
@@ -21,54 +21,53 @@ enum inspect_part {
     INSPECT_NORMS,
     INSPECT_OUTPUT,
     INSPECT_OTHER,
-    INSPECT_PARTS,
+    INSPECT_PARTS, /* their number; the place of the total behind them */
 };
-
-/* "embedding", "position", "attention", "ffn", "norms", "output", "other". */
-const char *inspect_part_name(enum inspect_part part);
 
 /* By GGUF's names: "blk.0.attn_q.weight" is attention, "blk.0.attn_norm.bias" norms. */
 enum inspect_part inspect_part_of(struct text tensor_name);
 
 struct inspect_sum {
-    uint64_t parameters;
-    uint64_t biases; /* of the parameters */
-    uint64_t bytes;  /* in the file */
+    const char *part;                     /* "embedding", "position", ..., "other", "total" */
+    uint64_t parameters, weights, biases; /* the first is the sum of the others */
+    uint64_t bytes;                       /* in the file */
+    double percent;                       /* of all parameters */
 };
 
-/* Adds up all tensors by part; the last sum is the total. Sums stop at the largest u64. */
-void inspect_parts(const struct gguf *g, struct inspect_sum parts[INSPECT_PARTS + 1]);
+/* Adds up by part all tensors of the shape's file, of which nothing else need be known, or, without
+ * a file, of the one that has its matrices in the shape's type. Sums stop at the largest u64. */
+void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS + 1]);
 
-/* The same of a shape, as the file would be that has its matrices in the shape's type. */
-void inspect_shape_parts(const struct cost_shape *shape,
-                         struct inspect_sum parts[INSPECT_PARTS + 1]);
-
-/* One variant's cache; with n_kv_heads K/V heads instead of the checkpoint's. */
+/* A shape with other K/V heads, or with latent caches, and what one sequence's cache takes. */
 struct inspect_variant {
-    int n_kv_heads;
+    struct config config;
+    struct cost_shape shape; /* of this config: it points into the variant, which stays in place */
     char name[16];
-    uint64_t token_f32, token_f16, token_q8_0; /* bytes that one token adds */
-    uint64_t full_f32, full_f16, full_q8_0;    /* bytes of n_ctx tokens */
-    uint64_t parameters;
-    uint64_t weight_bytes; /* that decoding one token reads */
-    uint64_t memory_bytes; /* of the weights in memory */
+    uint64_t token_bytes[3]; /* that a token adds, as f32, f16 and q8_0; */
+    uint64_t full_bytes[3];  /* and n_ctx tokens */
+    struct cost_weights weights;
 };
 
-/* The next variant of a shape below `n_kv_heads` K/V heads (first n_heads + 1): the largest divisor
- * of n_heads that is less. False when there is none. */
-bool inspect_next_variant(const struct cost_shape *shape, int n_kv_heads,
-                          struct inspect_variant *out);
+struct inspect_variants {
+    struct inspect_variant *items; /* [n] malloc'd; the caller's to free */
+    int n;
+};
+
+/* Lists as K/V heads every divisor of n_heads, the largest first, or the shape's own latent cache,
+ * which is the only variant of its file; then latent caches of these ranks. STATUS_NO_MEMORY. */
+enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
+                                  struct inspect_variants *out, struct err *e);
 
 /* What a variant's step costs: one token each of `batch` sequences of `depth` tokens. Sums stop at
  * the largest u64. */
 struct inspect_step {
-    struct cost cost;      /* without its operations */
+    struct cost cost;
     uint64_t cache_bytes;  /* of depth tokens of every sequence */
     uint64_t step_bytes;   /* read: the weights once, and every sequence's cache */
     uint64_t memory_bytes; /* of the weights and the caches, with room for the step's tokens */
 };
-struct inspect_step inspect_step(const struct cost_shape *shape, const struct inspect_variant *v,
-                                 enum storage kv_type, int depth, int batch);
+struct inspect_step inspect_step(const struct inspect_variant *v, enum storage kv_type, int depth,
+                                 int batch);
 
 struct inspect_check {
     bool checked;      /* false for types that are not read */

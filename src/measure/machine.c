@@ -14,31 +14,29 @@
 /* Rates that differ by no more are of one class: by so much one measurement repeats another. */
 #define SAME_RATE 1.15
 
-static uint64_t bytes_of(int power)
+static uint64_t bytes_of_power(int power)
 {
     return (uint64_t)1 << power;
 }
 
-/* --- measuring ------------------------------------------------------------------------------- */
-
-/* Of the memory that is available, what a measurement may take: a quarter. */
-static int most_power(void)
+/* The largest power of no more than so many bytes, but at least `least` and at most `most`. */
+static int power_of(uint64_t bytes, int least, int most)
 {
-    const uint64_t left = available_memory() / 4;
-    int power = MOST_POWER;
-    while (power > LEAST_POWER && bytes_of(power) > left)
-        power--;
+    int power = least;
+    while (power < most && bytes_of_power(power + 1) <= bytes)
+        power++;
     return power;
 }
 
+/* --- measuring ------------------------------------------------------------------------------- */
+
 void machine_want(struct machine *m, uint64_t bytes)
 {
-    const int most = most_power();
-    int below = LEAST_POWER;
-    while (below < most && bytes_of(below + 1) <= bytes)
-        below++;
+    /* Of the memory that is available a measurement may take a quarter. */
+    const int most = power_of(available_memory() / 4, LEAST_POWER, MOST_POWER);
+    const int below = power_of(bytes, LEAST_POWER, most);
     m->wanted[below] = true;
-    if (below < most && bytes > bytes_of(below))
+    if (below < most && bytes > bytes_of_power(below))
         m->wanted[below + 1] = true;
 }
 
@@ -75,7 +73,7 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
     const double each = seconds * (peaks ? 1 - 2 * PEAK_SHARE : 1) / (n > 0 ? n : 1);
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (is_missing(m, p))
-            TRY(roofline_read(k, pool, (size_t)bytes_of(p), each, &m->bytes_per_s[p], e));
+            TRY(roofline_read(k, pool, (size_t)bytes_of_power(p), each, &m->bytes_per_s[p], e));
     for (int p = 0; p < MACHINE_POWERS; p++)
         raise_smaller(m, p);
     return STATUS_OK;
@@ -83,31 +81,27 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
 
 /* --- the function of the bytes --------------------------------------------------------------- */
 
-/* The nearest powers that were measured: of no more than so many bytes, and of more; -1: none. */
-static void find_neighbours(const struct machine *m, uint64_t bytes, int *below, int *above)
+/* The nearest power from `power` on, in steps of 1 or -1, that was measured; -1: none. */
+static int find_measured(const struct machine *m, int power, int step)
 {
-    *below = *above = -1;
-    for (int p = 0; p < MACHINE_POWERS; p++) {
-        if (m->bytes_per_s[p] <= 0)
-            continue;
-        if (bytes_of(p) <= bytes)
-            *below = p;
-        else if (*above < 0)
-            *above = p;
-    }
-    assert(*below >= 0 || *above >= 0);
+    for (; power >= 0 && power < MACHINE_POWERS; power += step)
+        if (m->bytes_per_s[power] > 0)
+            return power;
+    return -1;
 }
 
 /* Time, not rate, goes straight between two powers: a line over depths then has no corner that the
  * machine does not have. */
 static double rate_of(const struct machine *m, uint64_t bytes)
 {
-    int below, above;
-    find_neighbours(m, bytes, &below, &above);
+    const int power = power_of(bytes, 0, MOST_POWER), below = find_measured(m, power, -1),
+              above = find_measured(m, power + 1, 1);
     const double *rates = m->bytes_per_s;
+    assert(below >= 0 || above >= 0);
     if (below < 0 || above < 0 || rates[below] <= rates[above])
         return rates[below < 0 ? above : below];
-    const double b0 = (double)bytes_of(below), b1 = (double)bytes_of(above), b = (double)bytes;
+    const double b0 = (double)bytes_of_power(below), b1 = (double)bytes_of_power(above),
+                 b = (double)bytes;
     const double t0 = b0 / rates[below], t1 = b1 / rates[above];
     return b / (t0 + (t1 - t0) * (b - b0) / (b1 - b0));
 }
@@ -128,9 +122,10 @@ void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
     raise_rate(&m->dot_flops_per_s, to->dot_flops_per_s);
     if (rate_of(m, bytes) >= to->bytes_per_s)
         return;
-    int below, above;
-    find_neighbours(m, bytes, &below, &above);
-    const int highest = above >= 0 && (below < 0 || bytes > bytes_of(below)) ? above : below;
+    /* Of its own power if it was measured, else of the next larger one, else of the largest. */
+    const int power = power_of(bytes, 0, MOST_POWER), below = find_measured(m, power, -1),
+              above = find_measured(m, power + 1, 1);
+    const int highest = above >= 0 && (below < 0 || bytes > bytes_of_power(below)) ? above : below;
     raise_rate(&m->bytes_per_s[highest], to->bytes_per_s);
     raise_smaller(m, highest);
 }
@@ -162,9 +157,9 @@ int machine_classes(const struct machine *m, struct machine_class out[MACHINE_PO
         if (rate <= 0)
             continue;
         if (n > 0 && out[n - 1].bytes_per_s <= rate)
-            out[n - 1].to = bytes_of(p);
+            out[n - 1].to = bytes_of_power(p);
         else
-            out[n++] = (struct machine_class){bytes_of(p), bytes_of(p), rate};
+            out[n++] = (struct machine_class){bytes_of_power(p), bytes_of_power(p), rate};
     }
     return n;
 }

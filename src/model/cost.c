@@ -125,34 +125,22 @@ uint64_t cost_model_bytes(const struct model *m)
     return cost_weights(&shape).step_bytes;
 }
 
-/* --- the cache and the arithmetic ------------------------------------------------------------ */
+/* --- a step ---------------------------------------------------------------------------------- */
 
-uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth)
-{
-    return kv_cache_bytes_per_token(c, n_kv_heads, kv) * depth;
-}
-
-struct cost_flops cost_flops(const struct cost_shape *s, int depth)
+struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)
 {
     const struct config *c = s->config;
     const struct cost_weights weights = cost_weights(s);
     uint64_t of_position = 0; /* elements of keys and values, once for every head */
     for (int l = 0; l < c->n_layers; l++)
         of_position += config_key_dim(c, l) + config_average_dim(c, l);
-    return (struct cost_flops){.floats = weights.floats,
-                               .quants = weights.quants,
-                               .attention =
-                                   2 * (uint64_t)c->n_heads * of_position * ((uint64_t)depth + 1)};
+    return (struct cost){
+        .weight_bytes = weights.step_bytes,
+        .kv_bytes = kv_cache_bytes_per_token(c, s->n_kv_heads, kv) * depth,
+        .flops = {.floats = weights.floats,
+                  .quants = weights.quants,
+                  .attention = 2 * (uint64_t)c->n_heads * of_position * ((uint64_t)depth + 1)}};
 }
-
-const char *const cost_part_names[COST_PARTS] = {
-    [COST_WEIGHT_BYTES] = "weight bytes",
-    [COST_PRODUCT_FLOPS] = "product flops",
-    [COST_CACHE_BYTES] = "cache bytes",
-    [COST_ATTENTION_FLOPS] = "attention flops",
-};
-
-/* --- a step ---------------------------------------------------------------------------------- */
 
 uint64_t cost_step_bytes(const struct cost *c, int batch)
 {
@@ -167,33 +155,24 @@ uint64_t cost_step_flops(const struct cost *c, int batch)
     return batch * (c->flops.floats + c->flops.quants + c->flops.attention);
 }
 
-static void step_seconds(const struct cost *c, int batch, const struct roofline *limits,
-                         double seconds[COST_PARTS])
+struct cost_time cost_predict(const struct cost *c, int batch, const struct roofline *limits)
 {
     assert(batch >= 1);
-    seconds[COST_WEIGHT_BYTES] = (double)c->weight_bytes / limits->bytes_per_s;
-    seconds[COST_PRODUCT_FLOPS] = batch * ((double)c->flops.floats / limits->fma_flops_per_s +
-                                           (double)c->flops.quants / limits->dot_flops_per_s);
-    seconds[COST_CACHE_BYTES] = batch * (double)c->kv_bytes / limits->bytes_per_s;
-    seconds[COST_ATTENTION_FLOPS] = batch * (double)c->flops.attention / limits->fma_flops_per_s;
-}
-
-double cost_step_us(const struct cost *c, int batch, const struct roofline *limits)
-{
-    double s[COST_PARTS];
-    step_seconds(c, batch, limits, s);
-    return (fmax(s[COST_WEIGHT_BYTES], s[COST_PRODUCT_FLOPS]) +
-            fmax(s[COST_CACHE_BYTES], s[COST_ATTENTION_FLOPS])) *
-           1e6;
-}
-
-enum cost_part cost_step_longest(const struct cost *c, int batch, const struct roofline *limits)
-{
-    double s[COST_PARTS];
-    enum cost_part longest = 0;
-    step_seconds(c, batch, limits, s);
-    for (enum cost_part part = 1; part < COST_PARTS; part++)
-        if (s[part] > s[longest])
-            longest = part;
-    return longest;
+    const struct {
+        double seconds;
+        const char *name;
+    } parts[] = {
+        {(double)c->weight_bytes / limits->bytes_per_s, "weight bytes"},
+        {batch * ((double)c->flops.floats / limits->fma_flops_per_s +
+                  (double)c->flops.quants / limits->dot_flops_per_s),
+         "product flops"},
+        {batch * (double)c->kv_bytes / limits->bytes_per_s, "cache bytes"},
+        {batch * (double)c->flops.attention / limits->fma_flops_per_s, "attention flops"},
+    };
+    int longest = 0;
+    for (int i = 1; i < 4; i++)
+        longest = parts[i].seconds > parts[longest].seconds ? i : longest;
+    const double us =
+        (fmax(parts[0].seconds, parts[1].seconds) + fmax(parts[2].seconds, parts[3].seconds)) * 1e6;
+    return (struct cost_time){us, batch * 1e6 / us, parts[longest].name};
 }

@@ -52,48 +52,36 @@ struct cost_weights {
 struct cost_weights cost_weights(const struct cost_shape *s);
 uint64_t cost_model_bytes(const struct model *m); /* step_bytes of a loaded model */
 
-/* Bytes of the cache that a step reads at `depth`, the number of positions already in it. The
- * token's own key and value, just written, are not counted. */
-uint64_t cost_kv_bytes(const struct config *c, int n_kv_heads, enum storage kv, int depth);
-
 /* Operations of a step for each of its sequences, two for every multiply-add. */
 struct cost_flops {
     uint64_t floats;    /* of products with F32, F16 and BF16 weights, which are FMAs */
     uint64_t quants;    /* of products with quantised weights: integer dot products */
-    uint64_t attention; /* of scores and values, which are FMAs */
+    uint64_t attention; /* of scores and values, which are FMAs; the token itself included */
 };
-
-/* At `depth`, the token itself included. */
-struct cost_flops cost_flops(const struct cost_shape *s, int depth);
 
 /* What a step at one depth costs. */
 struct cost {
     uint64_t weight_bytes;   /* read once a step (a few rows of the embeddings aside) */
-    uint64_t kv_bytes;       /* read for each sequence */
+    uint64_t kv_bytes;       /* read for each sequence; the token's own key and value, just written,
+                                are not counted */
     struct cost_flops flops; /* for each sequence */
 };
+
+/* That of a shape whose cache is stored as `kv`, with `depth` positions already in it. */
+struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth);
 
 /* Of a whole step of `batch` >= 1 sequences; bytes stop at the largest u64. */
 uint64_t cost_step_bytes(const struct cost *c, int batch);
 uint64_t cost_step_flops(const struct cost *c, int batch);
 
-/* Microseconds of a step at least: for the products and for attention apart the larger of what the
+/* How long a step takes at least: for the products and for attention apart the larger of what the
  * bytes and what the operations take, added, because one waits for the other. */
-double cost_step_us(const struct cost *c, int batch, const struct roofline *limits);
-
-/* What a step may wait for. */
-enum cost_part {
-    COST_WEIGHT_BYTES,
-    COST_PRODUCT_FLOPS,
-    COST_CACHE_BYTES,
-    COST_ATTENTION_FLOPS,
-    COST_PARTS
+struct cost_time {
+    double us;
+    double tokens_per_s;    /* of all sequences */
+    const char *limited_by; /* what takes longest: "weight bytes", "product flops", "cache bytes" or
+                               "attention flops" */
 };
-
-/* "weight bytes", "product flops", "cache bytes", "attention flops". */
-extern const char *const cost_part_names[COST_PARTS];
-
-/* The part that takes longest. */
-enum cost_part cost_step_longest(const struct cost *c, int batch, const struct roofline *limits);
+struct cost_time cost_predict(const struct cost *c, int batch, const struct roofline *limits);
 
 #endif
