@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cli/head_choice.h"
+#include "cli/numbers.h"
 #include "cli/job.h"
 #include "measure/attend.h"
 #include "text/tokenizer.h"

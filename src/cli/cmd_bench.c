@@ -15,7 +15,6 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "cli/bench_report.h"
-#include "cli/head_choice.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"

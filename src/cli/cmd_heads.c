@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/head_choice.h"
+#include "cli/numbers.h"
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "convert/convert.h"

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "cli/nearest.h"
+#include "cli/options.h"
 #include "cli/numbers.h"
 
 #define MAX_NAME 64

@@ -12,7 +12,7 @@
 
 #include "base/figures.h"
 #include "cli/job.h"
-#include "cli/nearest.h"
+#include "cli/options.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
 #include "target.h"
