@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "cli/convert_report.h"
-#include "cli/numbers.h"
 #include "cli/input.h"
 #include "cli/job.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/say.h"
 #include "cli/signals.h"

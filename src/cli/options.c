@@ -145,26 +145,6 @@ struct expected option_expected(const struct option *o)
     return range_of(o, false);
 }
 
-static bool store_double(const struct option *o, const char *text, double *value)
-{
-    double x;
-    if (!parse_double(text, &x) || x < o->min || x > o->max || (o->above_min && x <= o->min))
-        return false;
-    *value = x;
-    return true;
-}
-
-static enum status append_string(struct option_strings *list, const char *text, struct err *e)
-{
-    const size_t bytes = ((size_t)list->n + 1) * sizeof *list->items;
-    const char **items = realloc(list->items, bytes);
-    if (!items)
-        return err_no_memory(e, "the list of option values", bytes);
-    items[list->n++] = text;
-    list->items = items;
-    return STATUS_OK;
-}
-
 /* Whether the text ends in a dot and one of the names. */
 static bool has_suffix(const char *text, const char *const *names)
 {
@@ -175,24 +155,12 @@ static bool has_suffix(const char *text, const char *const *names)
     return false;
 }
 
-/* What is an SVG picture, as the help says, is no other. */
-static enum status check_picture(const struct option *o, struct spelling as, const char *text,
-                                 struct err *e)
+static enum status store_value(const struct row *row, struct spelling as, const char *text,
+                               struct err *e)
 {
     static const char *const svg[] = {"svg", NULL};
     static const char *const others[] = {"png",  "jpg", "jpeg", "gif", "webp", "bmp", "tif",
                                          "tiff", "pdf", "eps",  "ps",  "html", "htm", NULL};
-    if (o->value && has_suffix(o->value, svg) && has_suffix(text, others))
-        return err_set(e, STATUS_USAGE,
-                       "%.*s: expected a name that ends in .svg, the only form of pictures, found "
-                       "'%.60s'",
-                       as.width, as.text, text);
-    return STATUS_OK;
-}
-
-static enum status store_value(const struct row *row, struct spelling as, const char *text,
-                               struct err *e)
-{
     const struct option *o = row->option;
     bool ok = true;
     switch (o->kind) {
@@ -207,14 +175,32 @@ static enum status store_value(const struct row *row, struct spelling as, const 
     case OPTION_INT:
         ok = parse_int(text, (int)o->min, (int)o->max, row->value);
         break;
-    case OPTION_DOUBLE:
-        ok = store_double(o, text, row->value);
+    case OPTION_DOUBLE: {
+        double x;
+        ok = parse_double(text, &x) && x >= o->min && x <= o->max && !(o->above_min && x <= o->min);
+        if (ok)
+            *(double *)row->value = x;
         break;
+    }
     case OPTION_STRING:
         *(const char **)row->value = text;
-        return check_picture(o, as, text, e);
-    case OPTION_STRINGS:
-        return append_string(row->value, text, e);
+        /* What is an SVG picture, as the help says, is no other. */
+        if (o->value && has_suffix(o->value, svg) && has_suffix(text, others))
+            return err_set(e, STATUS_USAGE,
+                           "%.*s: expected a name that ends in .svg, the only form of pictures, "
+                           "found '%.60s'",
+                           as.width, as.text, text);
+        break;
+    case OPTION_STRINGS: {
+        struct option_strings *list = row->value;
+        const size_t bytes = ((size_t)list->n + 1) * sizeof *list->items;
+        const char **items = realloc(list->items, bytes);
+        if (!items)
+            return err_no_memory(e, "the list of option values", bytes);
+        items[list->n++] = text;
+        list->items = items;
+        break;
+    }
     case OPTION_CHOICE: {
         const int index = names_find(o->choices, text);
         ok = index >= 0;
@@ -254,14 +240,6 @@ static struct row *find_named(struct rows *rows, const char *words)
     return NULL;
 }
 
-static struct row *find_row(struct rows *rows, struct spelling as)
-{
-    for (int i = 0; i < rows->n; i++)
-        if (is_spelling_of(rows->items[i].option, as))
-            return &rows->items[i];
-    return NULL;
-}
-
 static enum status unknown_option(struct rows *rows, struct spelling as, struct err *e)
 {
     char word[64];
@@ -292,7 +270,10 @@ static enum status take_option(struct rows *rows, int argc, char **argv, int *i,
     const char *word = argv[*i];
     const struct spelling as = {word, (int)strcspn(word, "=")};
     const char *attached = word[as.width] ? word + as.width + 1 : NULL;
-    struct row *row = find_row(rows, as);
+    struct row *row = NULL;
+    for (int k = 0; k < rows->n && !row; k++)
+        if (is_spelling_of(rows->items[k].option, as))
+            row = &rows->items[k];
     if (!row)
         return unknown_option(rows, as, e);
     row->given = true;
@@ -354,24 +335,18 @@ static enum status check_company(const struct rows *rows, struct err *e)
     return STATUS_OK;
 }
 
-static enum status store_fallbacks(const struct rows *rows, struct err *e)
-{
-    for (int i = 0; i < rows->n; i++) {
-        const struct option *o = rows->items[i].option;
-        const struct spelling as = {o->name, (int)strlen(o->name)};
-        if (o->fallback)
-            TRY(store_value(&rows->items[i], as, o->fallback, e));
-    }
-    return STATUS_OK;
-}
-
 enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
                           bool *help, struct err *e)
 {
     *help = false;
     struct rows rows;
     collect_rows(spec, values, &rows);
-    TRY(store_fallbacks(&rows, e));
+    for (int i = 0; i < rows.n; i++) {
+        const struct option *o = rows.items[i].option;
+        const struct spelling as = {o->name, (int)strlen(o->name)};
+        if (o->fallback)
+            TRY(store_value(&rows.items[i], as, o->fallback, e));
+    }
     const struct option *positional = spec->positionals;
     bool options_ended = false;
     for (int i = 0; i < argc; i++) {
