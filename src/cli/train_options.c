@@ -271,7 +271,5 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
         spec->teacher_share = 0.5;
     TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
     spec->teacher = teacher->gguf;
-    if (further) /* from here on it may be either */
-        signals_mapping(NULL);
     return STATUS_OK;
 }
