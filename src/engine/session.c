@@ -134,16 +134,6 @@ static enum status check_token(const struct session *s, int i, int32_t token, st
     return STATUS_OK;
 }
 
-/* Whether what a sequence shares with sequence 0 is there. */
-static enum status check_shared(const struct session *s, int sequence, struct err *e)
-{
-    if (least_len(s, sequence) > s->len[0])
-        return err_set(e, STATUS_USAGE,
-                       "sequence %d: expected its %d shared positions in sequence 0, found %d",
-                       sequence, s->shape.n_shared, s->len[0]);
-    return STATUS_OK;
-}
-
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e)
 {
@@ -155,7 +145,10 @@ enum status session_enter(struct session *s, int layer, const float *x,
         if (sequence < 0 || sequence >= s->shape.n_sequences)
             return err_set(e, STATUS_USAGE, "row %d: expected a sequence from 0 to %d, found %d", r,
                            s->shape.n_sequences - 1, sequence);
-        TRY(check_shared(s, sequence, e));
+        if (least_len(s, sequence) > s->len[0])
+            return err_set(e, STATUS_USAGE,
+                           "sequence %d: expected its %d shared positions in sequence 0, found %d",
+                           sequence, s->shape.n_shared, s->len[0]);
         before = r > 0 && sequence == rows[r - 1].sequence ? before + 1 : 0;
         const int expected = s->len[sequence] + before;
         if (position != expected || position >= s->shape.cap)
@@ -197,7 +190,6 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                          struct err *e)
 {
     const size_t n_vocab = s->f.model->config.n_vocab;
-    TRY(check_shared(s, sequence, e));
     if (n < 1 || n > s->shape.cap - s->len[sequence])
         return err_set(e, STATUS_USAGE,
                        "%d more tokens do not fit: %d of the context's %d positions are taken", n,
