@@ -93,7 +93,7 @@ const struct scenario scenarios[] = {
      .line = "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 4 --batch 1,3" MEASURE,
      .outputs = {"out.svg", "out.csv"}},
     {.name = "bench",
-     .line = "bench model.gguf --kv-heads 4,2 --method procrustes --type f16" MEASURE,
+     .line = "bench model.gguf --kv-heads 4,2 --type f16" MEASURE,
      .inputs = {"model.gguf"},
      .outputs = {"out.svg", "out.csv"}},
     {.name = "tokenize",

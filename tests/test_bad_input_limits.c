@@ -18,12 +18,12 @@ static const struct {
     const char *integers[16], *reals[12];
 } numbers[] = {
     {"generate %G",
-     {"-n", "-c", "--top-k", "--logprobs", "--samples", "--block", "--seed", "-t", "--kv-heads",
+     {"-n", "-c", "--top-k", "--logprobs", "--samples", "--seed", "-t", "--kv-heads",
       "--repeat-last-n", "--batch", NULL},
      {"--temp", "--top-p", "--min-p", "--repeat-penalty", NULL}},
     {"score %G -p a", {"--top", "--tokens", "--block", "-t", NULL}, {NULL}},
     {"tokenize %G", {"--decode", NULL}, {NULL}},
-    {"eval %G --text %T", {"--ctx", "--stride", "--block", "-t", NULL}, {NULL}},
+    {"eval %G --text %T", {"--ctx", "--stride", "-t", NULL}, {NULL}},
     {"quantize %G -o %O --type f16", {"-t", NULL}, {NULL}},
     {"convert %G -o %O", {"--kv-heads", NULL}, {NULL}},
     {"convert %G -o %O --kv-heads 1 --calib %T", {"--calib-tokens", "--seed", "-t", NULL}, {NULL}},
@@ -84,8 +84,6 @@ TEST(class_14_options_without_effect, .before = hostile_set_up, .after = hostile
                         "--calib-tokens is for --calib, which is not given");
     expect_line_refused("convert %G -o %O --kv-heads 1 --refit wo", 2,
                         "--refit needs a text: expected --calib too");
-    expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --method fit", 2,
-                        "--method is for a checkpoint");
     struct ran r;
     run_on_bad(&r, "generate %G -p a -n 2 -t 1 --kv-heads 1 --method mean");
     expect_success(&r);
@@ -119,7 +117,7 @@ TEST(class_14_advice_lowers_the_cache, .before = hostile_set_up, .after = hostil
     run_on_bad(&r, "generate %G -p ab -n 1 -t 1 -v --kv-type q8_0");
     ck_assert_ptr_nonnull(strstr(r.err, "; -c N lowers the cache"));
     run_on_bad(&r, "eval %G --text %T -t 1 -v --kv-type q8_0");
-    ck_assert_ptr_nonnull(strstr(r.err, "; --ctx, --block and -t lower it"));
+    ck_assert_ptr_nonnull(strstr(r.err, "; --ctx and -t lower it"));
 }
 
 static void unknown_and_repeated(void)
