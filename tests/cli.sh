@@ -708,7 +708,7 @@ EOF
 done
 checks <<'EOF'
 2 $words --without 9.9 | --without: expected L.H
-    | for words in "score $gqa --tokens 1,2" "generate $gqa -p x" "bench $gqa"
+    | for words in "score $gqa --tokens 1,2" "generate $gqa -p x"
 2 eval $gqa --text half --without 0.1,1.1,0.1 | --without: head 0.1 is given twice
 2 convert $gqa -o new.gguf --drop-heads 0.1 --kv-heads 1 | expected one of them
 2 convert $gqa -o new.gguf --drop-heads 0.1 --eval half | decode eval measures OUT
