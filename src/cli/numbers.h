@@ -14,7 +14,6 @@
 
 #include "base/int_list.h"
 #include "base/status.h"
-#include "cli/options.h"
 #include "model/config.h"
 
 /* False, with *out left alone, if malformed or out of range. */

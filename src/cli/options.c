@@ -58,15 +58,9 @@ void nearest_offer(struct nearest *n, const char *candidate)
     }
 }
 
-/* Options of other programs, or of other commands. A name stands for the first of ours that the
- * command has. */
 #define CPU_ONLY "decode computes on the CPU alone; -t N are its threads"
 
-static const struct foreign {
-    const char *name; /* without dashes in front, and with '-' for '_' */
-    const char *ours; /* "temp"; NULL: we have none */
-    const char *why;  /* then: why not */
-} foreigners[] = {
+static const struct foreign foreigners[] = {
     {.name = "temperature", .ours = "temp"},
     {.name = "do-sample", .why = "text is sampled unless --greedy is given"},
     {.name = "repetition-penalty", .ours = "repeat-penalty"},
@@ -86,6 +80,11 @@ static const struct foreign {
     {.name = "learning-rate", .ours = "lr"},
     {.name = "out", .ours = "output"},
 };
+
+const struct foreign *foreign_at(int index)
+{
+    return (size_t)index < sizeof foreigners / sizeof *foreigners ? &foreigners[index] : NULL;
+}
 
 /* --- parsing --------------------------------------------------------------------------------- */
 
@@ -247,8 +246,8 @@ static enum status unknown_option(struct rows *rows, struct spelling as, struct 
     snprintf(word, sizeof word, "%.*s", as.width - dashes, as.text + dashes);
     for (char *c = word; *c; c++)
         *c = *c == '_' ? '-' : *c;
-    for (size_t i = 0; i < sizeof foreigners / sizeof *foreigners; i++) {
-        const struct foreign *f = &foreigners[i];
+    const struct foreign *f;
+    for (int i = 0; (f = foreign_at(i)); i++) {
         if (strcmp(f->name, word) == 0 && !f->ours)
             return err_set(e, STATUS_USAGE, "unknown option '%.*s': %s", as.width, as.text, f->why);
         if (strcmp(f->name, word) == 0 && find_named(rows, f->ours))

@@ -153,4 +153,14 @@ struct nearest {
 
 void nearest_offer(struct nearest *n, const char *candidate);
 
+/* An option of other programs, or of other commands. */
+struct foreign {
+    const char *name; /* without dashes in front, and with '-' for '_' */
+    const char *ours; /* "temp"; NULL: we have none */
+    const char *why;  /* then: why not */
+};
+
+/* NULL after the last. A name stands for the first of ours that the command has. */
+const struct foreign *foreign_at(int index);
+
 #endif
