@@ -11,7 +11,6 @@
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
-#include "cli/signals.h"
 
 /* Tokens of a window, and of the context of a new model, that are not said otherwise. */
 #define TRAIN_CTX 256
@@ -271,7 +270,5 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
         spec->teacher_share = 0.5;
     TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
     spec->teacher = teacher->gguf;
-    if (further) /* from here on it may be either */
-        signals_mapping(NULL);
     return STATUS_OK;
 }
