@@ -398,6 +398,13 @@ TEST(a_folder_belongs_to_one_study)
     must(study_settings_keep(folder, text_of("--steps 5"), &failure));
     must_fail(STATUS_USAGE, "expected '--steps 6', found '--steps 5'",
               study_settings_keep(folder, text_of("--steps 6"), &failure));
+    /* As an older program wrote numbers. */
+    put_file("study.json", "{\"settings\": \"'text 9' --steps 5e+00 --lr 0.0010\"}");
+    must(study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001"), &failure));
+    must_fail(STATUS_USAGE, "another study",
+              study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001 -q"), &failure));
+    must_fail(STATUS_USAGE, "another study",
+              study_settings_keep(folder, text_of("'text 9' --steps 6 --lr 0.001"), &failure));
     put_file("study.json", "{\"settings\": 5}");
     must_fail(STATUS_BAD_FILE, "study.json",
               study_settings_keep(folder, text_of("--steps 5"), &failure));
