@@ -52,22 +52,22 @@ static inline char *cases_line(struct cases *c, char **rest)
     return NULL;
 }
 
-static inline void case_text(struct test_case *t, const char *hex)
+static inline void case_text(struct test_case *to, const char *hex)
 {
-    t->len = strcmp(hex, "-") == 0 ? 0 : strlen(hex) / 2;
-    ck_assert_uint_le(t->len, CASE_MAX);
-    for (size_t i = 0; i < t->len; i++) {
+    to->len = strcmp(hex, "-") == 0 ? 0 : strlen(hex) / 2;
+    ck_assert_uint_le(to->len, CASE_MAX);
+    for (size_t i = 0; i < to->len; i++) {
         const char digits[] = {hex[2 * i], hex[2 * i + 1], 0};
-        t->text[i] = (char)strtol(digits, NULL, 16);
+        to->text[i] = (char)strtol(digits, NULL, 16);
     }
 }
 
-static inline void case_numbers(struct test_case *t, char **rest)
+static inline void case_numbers(struct test_case *to, char **rest)
 {
-    t->n = 0;
-    for (const char *word; (word = strtok_r(NULL, " ", rest)); t->n++) {
-        ck_assert_uint_lt(t->n, CASE_MAX);
-        t->numbers[t->n] = atoi(word);
+    to->n = 0;
+    for (const char *word; (word = strtok_r(NULL, " ", rest)); to->n++) {
+        ck_assert_uint_lt(to->n, CASE_MAX);
+        to->numbers[to->n] = atoi(word);
     }
 }
 

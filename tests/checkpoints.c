@@ -18,9 +18,52 @@ static void close_checkpoint(void *c)
 struct checkpoint opened_checkpoint(const char *path, unsigned parts)
 {
     struct checkpoint *c = malloc(sizeof *c);
-    must(checkpoint_open(path, parts, c, &failure));
+    expect_ok(checkpoint_open(path, parts, c, &err));
     released_by(close_checkpoint, c);
     return *c;
+}
+
+/* The number behind "key=" in the sizes; 0: there is none. */
+static int size_of(const char *sizes, const char *key)
+{
+    const size_t len = strlen(key);
+    for (const char *at = sizes; (at = strstr(at, key)); at += len)
+        if ((at == sizes || at[-1] == ' ') && at[len] == '=')
+            return atoi(at + len + 1);
+    return 0;
+}
+
+struct checkpoint_shape shape_of(const char *sizes)
+{
+    return (struct checkpoint_shape){.n_layers = size_of(sizes, "layers"),
+                                     .n_heads = size_of(sizes, "heads"),
+                                     .n_kv_heads = size_of(sizes, "kv"),
+                                     .head_dim = size_of(sizes, "dim"),
+                                     .d_ff = size_of(sizes, "ff"),
+                                     .n_ctx = size_of(sizes, "ctx"),
+                                     .n_vocab = size_of(sizes, "vocab"),
+                                     .d_model = size_of(sizes, "width"),
+                                     .base_kv_heads = size_of(sizes, "base"),
+                                     .no_biases = size_of(sizes, "no_biases"),
+                                     .tied = size_of(sizes, "tied"),
+                                     .no_tokenizer = size_of(sizes, "no_tokenizer"),
+                                     .seed = (uint64_t)size_of(sizes, "seed")};
+}
+
+struct config config_sized(const char *arch, const char *sizes)
+{
+    struct config c = {.n_layers = size_of(sizes, "layers"),
+                       .n_heads = size_of(sizes, "heads"),
+                       .n_kv_heads = size_of(sizes, "kv"),
+                       .head_dim = size_of(sizes, "dim"),
+                       .d_model = size_of(sizes, "width"),
+                       .d_ff = size_of(sizes, "ff"),
+                       .n_ctx = size_of(sizes, "ctx"),
+                       .n_vocab = size_of(sizes, "vocab"),
+                       .norm_eps = 1e-5f};
+    const struct arch *row = arch_find(text_of(arch));
+    config_set_arch(&c, row ? row : arch_preset(text_of(arch)));
+    return c;
 }
 
 struct builder {
@@ -208,7 +251,7 @@ static void add_config(struct builder *b)
     };
     char key[96];
     gguf_add_text(b->writer, "general.architecture", text_of(arch));
-    const size_t n_sizes = sizeof sizes / sizeof *sizes - (s->d_model ? 0 : 1);
+    const size_t n_sizes = COUNT(sizes) - (s->d_model ? 0 : 1);
     for (size_t i = 0; i < n_sizes; i++) {
         snprintf(key, sizeof key, "%s.%s", arch, sizes[i].suffix);
         gguf_add_u32(b->writer, key, (uint32_t)sizes[i].value);
@@ -219,7 +262,8 @@ static void add_config(struct builder *b)
 
 static void finish(struct builder *b, const char *path)
 {
-    must(gguf_write(b->writer, path, &failure));
+    const enum status s = gguf_write(b->writer, path, &err);
+    expect_ok(s);
     gguf_writer_free(b->writer);
     for (int i = 0; i < b->n_blocks; i++)
         free(b->blocks[i]);
@@ -228,7 +272,7 @@ static void finish(struct builder *b, const char *path)
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape)
 {
     struct builder b = {.shape = shape};
-    must(gguf_writer_create(&b.writer, &failure));
+    expect_ok(gguf_writer_create(&b.writer, &err));
     add_config(&b);
     if (!shape->no_tokenizer)
         add_tokenizer(&b);
@@ -256,7 +300,7 @@ void write_config_checkpoint_as(const char *path, const struct config *c, unsign
     struct builder b = {.shape = &shape};
     struct config whole = *c;
     config_complete(&whole);
-    must(gguf_writer_create(&b.writer, &failure));
+    expect_ok(gguf_writer_create(&b.writer, &err));
     gguf_add_text(b.writer, "general.architecture", text_of(c->arch->name));
     config_write(&whole, b.writer);
     if (!(as & CONFIG_NO_TOKENIZER))

@@ -31,6 +31,14 @@ struct checkpoint_shape {
     uint64_t seed;
 };
 
+/* "layers=2 heads=4 kv=2 dim=8 ff=32 ctx=64 vocab=256 seed=3", each of them or not; also base,
+ * width (d_model), no_biases, tied, no_tokenizer. All F32 otherwise. */
+struct checkpoint_shape shape_of(const char *sizes);
+
+/* Of an architecture by its name or a preset's: "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16
+ * vocab=260"; epsilon is 1e-5. Complete but for what the caller still sets (config_complete). */
+struct config config_sized(const char *arch, const char *sizes);
+
 /* Writes the checkpoint to `path`; fails the running test if it cannot. The vocabulary is the
  * 256 bytes, then "<x256>" and so on as normal tokens. */
 void write_checkpoint(const char *path, const struct checkpoint_shape *shape);

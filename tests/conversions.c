@@ -23,8 +23,8 @@ static void close_opened(void *opened)
 
 static void open_bytes(struct opened *o)
 {
-    must(gguf_parse(o->bytes, o->len, &o->gguf, &failure));
-    must(model_create(o->gguf, NULL, NULL, &o->model, &failure));
+    expect_ok(gguf_parse(o->bytes, o->len, &o->gguf, &err));
+    expect_ok(model_create(o->gguf, NULL, NULL, &o->model, &err));
     released_by(close_opened, memcpy(malloc(sizeof *o), o, sizeof *o));
 }
 
@@ -59,7 +59,7 @@ struct opened open_shape(const struct checkpoint_shape *shape)
 struct opened open_writer(struct gguf_writer *w)
 {
     struct opened o = {.bytes = NULL};
-    must(gguf_write_memory(w, &o.bytes, &o.len, &failure));
+    expect_ok(gguf_write_memory(w, &o.bytes, &o.len, &err));
     open_bytes(&o);
     return o;
 }
@@ -88,7 +88,7 @@ struct convert_spec spec_of(const struct opened *o, int g, enum convert_method m
 struct convert_spec with_text(struct convert_spec spec, int n)
 {
     struct config c;
-    must(config_read(spec.gguf, &c, &failure));
+    expect_ok(config_read(spec.gguf, &c, &err));
     text_tokens(calib, N_CALIB, c.n_vocab, 99);
     spec.tokens = calib;
     spec.n_tokens = (size_t)n;
@@ -107,7 +107,7 @@ static uint64_t elements_of(const struct gguf *g)
 struct opened convert_to(const struct convert_spec *spec, struct convert_layer *lost)
 {
     struct convert c;
-    must(convert_run(spec, &c, &failure));
+    expect_ok(convert_run(spec, &c, &err));
     if (lost)
         memcpy(lost, c.layers, (size_t)c.n_layers * sizeof *lost);
     const struct opened o = open_writer(c.writer);
@@ -125,7 +125,7 @@ void expect_same_bytes(struct convert_spec spec)
     for (int t = SANITIZED ? N_THREADS - 1 : 0; t < (SANITIZED ? N_THREADS : N_THREADS + 1); t++) {
         spec.pool = NULL;
         if (t < N_THREADS)
-            must(pool_create(threads[t], &spec.pool, &failure));
+            expect_ok(pool_create(threads[t], &spec.pool, &err));
         else
             spec.kernels = &kernels_scalar;
         struct opened b = convert_to(&spec, NULL);
@@ -146,8 +146,8 @@ double logits_apart(const struct opened *a, const struct opened *b, double *spre
         const struct session_params params = {.n_ctx = 0};
         struct session *s;
         logits[i] = calloc(n, sizeof(float));
-        must(session_create(both[i]->model, &params, NULL, &s, &failure));
-        must(session_feed(s, 0, tokens, N_TOKENS, logits[i], &failure));
+        expect_ok(session_create(both[i]->model, &params, NULL, &s, &err));
+        expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits[i], &err));
         session_free(s);
     }
     double square = 0, own = 0, mean = 0;
@@ -552,7 +552,7 @@ struct opened plant(const struct opened *o, const struct planting *p)
             free(b.h[kind].rows);
         free(b.rel);
     }
-    must(gguf_writer_create(&w, &failure));
+    expect_ok(gguf_writer_create(&w, &err));
     write_keys(w, o, &c);
     for (size_t i = 0; i < o->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &o->gguf->tensors[i];

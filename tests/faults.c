@@ -45,58 +45,37 @@ static bool was_open[MAX_DESCRIPTOR];
 
 /* --- what the program calls ------------------------------------------------------------------ */
 
-/* Every wrapped function, with its arguments; the last of each line is the name. */
-int __real_program_run(int argc, char **argv);
-int __wrap_program_run(int argc, char **argv);
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t align, size_t n);
-void *__wrap_aligned_alloc(size_t align, size_t n);
-char *__real_strdup(const char *s);
-char *__wrap_strdup(const char *s);
-char *__real_strndup(const char *s, size_t n);
-char *__wrap_strndup(const char *s, size_t n);
-void __real_free(void *p);
-void __wrap_free(void *p);
-void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
-void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
+/* Every wrapped function: the library's own, and what takes its place. */
+#define WRAP(type, name, ...)                                                                      \
+    type __real_##name(__VA_ARGS__);                                                               \
+    type __wrap_##name(__VA_ARGS__)
+WRAP(int, program_run, int argc, char **argv);
+WRAP(void *, malloc, size_t n);
+WRAP(void *, calloc, size_t n, size_t size);
+WRAP(void *, realloc, void *p, size_t n);
+WRAP(void *, aligned_alloc, size_t align, size_t n);
+WRAP(char *, strdup, const char *s);
+WRAP(char *, strndup, const char *s, size_t n);
+WRAP(void, free, void *p);
+WRAP(void *, mmap, void *at, size_t n, int prot, int flags, int fd, off_t offset);
 void *__wrap_mmap64(void *at, size_t n, int prot, int flags, int fd, int64_t offset);
-int __real_munmap(void *at, size_t n);
-int __wrap_munmap(void *at, size_t n);
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
+WRAP(int, munmap, void *at, size_t n);
+WRAP(int, open, const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...);
-FILE *__real_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode);
+WRAP(FILE *, fopen, const char *path, const char *mode);
 FILE *__wrap_fopen64(const char *path, const char *mode);
-int __real_fclose(FILE *f);
-int __wrap_fclose(FILE *f);
-ssize_t __real_read(int fd, void *to, size_t n);
-ssize_t __wrap_read(int fd, void *to, size_t n);
-ssize_t __real_write(int fd, const void *from, size_t n);
-ssize_t __wrap_write(int fd, const void *from, size_t n);
-int __real_fsync(int fd);
-int __wrap_fsync(int fd);
-int __real_rename(const char *from, const char *to);
-int __wrap_rename(const char *from, const char *to);
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __real_pipe(int ends[2]);
-int __wrap_pipe(int ends[2]);
-pid_t __real_fork(void);
-pid_t __wrap_fork(void);
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
-                          void *arg);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
-                          void *arg);
-int __real_pthread_join(pthread_t thread, void **result);
-int __wrap_pthread_join(pthread_t thread, void **result);
-int __real_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+WRAP(int, fclose, FILE *f);
+WRAP(ssize_t, read, int fd, void *to, size_t n);
+WRAP(ssize_t, write, int fd, const void *from, size_t n);
+WRAP(int, fsync, int fd);
+WRAP(int, rename, const char *from, const char *to);
+WRAP(int, close, int fd);
+WRAP(int, pipe, int ends[2]);
+WRAP(pid_t, fork, void);
+WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+     void *arg);
+WRAP(int, pthread_join, pthread_t thread, void **result);
+WRAP(int, clock_gettime, clockid_t clock, struct timespec *now);
 
 /* --- counting and failing -------------------------------------------------------------------- */
 
@@ -454,6 +433,27 @@ const struct fault_report *faults_report(void)
     r->all = shared->all;
     r->met = shared->met;
     return r;
+}
+
+void fail_each_call(enum status (*run)(struct err *e), struct fault_plan p, enum status expected,
+                    int at_least)
+{
+    for (p.at = 0;; p.at++) {
+        faults_arm(&p);
+        const enum status status = run(&err);
+        faults_disarm();
+        const struct fault_report *f = faults_report();
+        ck_assert_msg(!f->blocks && !f->mapped_bytes && !f->descriptors,
+                      "%ld: %ld blocks, %ld mapped bytes, %d descriptors left", p.at, f->blocks,
+                      f->mapped_bytes, f->descriptors);
+        if (!f->met) {
+            expect_ok(status);
+            ck_assert_int_ge(p.at, at_least);
+            return;
+        }
+        ck_assert_msg(status == expected, "%ld: %d: %s", p.at, (int)status, err.text);
+        expect_says(err.text, expected == STATUS_NO_MEMORY ? "memory" : strerror(p.error));
+    }
 }
 
 int __wrap_program_run(int argc, char **argv)

@@ -16,77 +16,82 @@
 
 char good_path[600], bad_path[600], text_path[600], out_path[600];
 static int n_tried;
+struct hostile h;
 
 /* --- records --------------------------------------------------------------------------------- */
 
-static void *keep(struct hostile *h, const void *bytes, size_t len)
+static void *keep(const void *bytes, size_t len)
 {
-    ck_assert_int_lt(h->n_blocks, HOSTILE_MAX_RECORDS);
+    ck_assert_int_lt(h.n_blocks, HOSTILE_MAX_RECORDS);
     void *copy = malloc(len + 1);
     ck_assert_ptr_nonnull(copy);
     if (len > 0)
         memcpy(copy, bytes, len);
-    h->blocks[h->n_blocks++] = copy;
+    h.blocks[h.n_blocks++] = copy;
     return copy;
 }
 
-void hostile_set(struct hostile *h, const char *key, uint32_t kind, const void *value, size_t len)
+void hostile_set(const char *key, uint32_t kind, const void *value, size_t len)
 {
     size_t i = 0;
-    while (i < h->n_pairs && !text_is(h->pairs[i].key, key))
+    while (i < h.n_pairs && !text_is(h.pairs[i].key, key))
         i++;
     ck_assert_uint_lt(i, HOSTILE_MAX_RECORDS);
-    h->n_pairs += i == h->n_pairs;
-    h->pairs[i] = (struct hostile_pair){.key = {keep(h, key, strlen(key)), strlen(key)},
-                                        .kind = kind,
-                                        .value = {keep(h, value, len), len}};
+    h.n_pairs += i == h.n_pairs;
+    h.pairs[i] = (struct hostile_pair){.key = {keep(key, strlen(key)), strlen(key)},
+                                       .kind = kind,
+                                       .value = {keep(value, len), len}};
 }
 
-void hostile_set_u32(struct hostile *h, const char *key, uint32_t value)
+void hostile_set_u32(const char *key, uint32_t value)
 {
-    hostile_set(h, key, GGUF_U32, &value, sizeof value);
+    hostile_set(key, GGUF_U32, &value, sizeof value);
 }
 
-void hostile_set_text(struct hostile *h, const char *key, struct text value)
+static void set_bytes(const char *key, uint32_t kind, struct gguf_bytes *b)
+{
+    hostile_set(key, kind, b->data, b->len);
+    free(b->data);
+}
+
+void hostile_set_text(const char *key, struct text value)
 {
     struct gguf_bytes b = {0};
     gb_put_text(&b, value);
-    hostile_set(h, key, GGUF_STRING, b.data, b.len);
-    free(b.data);
+    set_bytes(key, GGUF_STRING, &b);
 }
 
-void hostile_set_array(struct hostile *h, const char *key, uint32_t element, uint64_t count,
-                       const void *payload, size_t len)
+void hostile_set_array(const char *key, uint32_t element, uint64_t count, const void *payload,
+                       size_t len)
 {
     struct gguf_bytes b = {0};
     gb_put_u32(&b, element);
     gb_put_u64(&b, count);
     gb_put(&b, payload, len);
-    hostile_set(h, key, GGUF_ARRAY, b.data, b.len);
-    free(b.data);
+    set_bytes(key, GGUF_ARRAY, &b);
 }
 
-void hostile_open(struct hostile *h)
+void hostile_open(void)
 {
     size_t len;
     struct gguf *g;
-    *h = (struct hostile){.alignment = 32};
-    h->source = read_file(good_path, &len);
-    ck_assert_int_eq(gguf_parse(h->source, len, &g, NULL), STATUS_OK);
+    h = (struct hostile){.alignment = 32};
+    h.source = read_file(good_path, &len);
+    expect_ok(gguf_parse(h.source, len, &g, NULL));
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct gguf_value *v = &g->pairs[i].value;
         char key[64];
         snprintf(key, sizeof key, "%.*s", text_width(g->pairs[i].key), g->pairs[i].key.data);
         if (v->kind == GGUF_STRING)
-            hostile_set_text(h, key, v->bytes);
+            hostile_set_text(key, v->bytes);
         else if (v->kind == GGUF_ARRAY)
-            hostile_set_array(h, key, v->element_kind, v->count, v->bytes.data, v->bytes.len);
+            hostile_set_array(key, v->element_kind, v->count, v->bytes.data, v->bytes.len);
         else
-            hostile_set(h, key, v->kind, v->bytes.data, v->bytes.len);
+            hostile_set(key, v->kind, v->bytes.data, v->bytes.len);
     }
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensors[i];
-        struct hostile_tensor *to = &h->tensors[h->n_tensors++];
+        struct hostile_tensor *to = &h.tensors[h.n_tensors++];
         *to = (struct hostile_tensor){.name = t->name,
                                       .n_dims = (uint32_t)t->n_dims,
                                       .dims = {t->dims[0], t->dims[1], t->dims[2], t->dims[3]},
@@ -96,52 +101,60 @@ void hostile_open(struct hostile *h)
     gguf_free(g);
 }
 
-void hostile_free(struct hostile *h)
+void hostile_free(void)
 {
-    for (int i = 0; i < h->n_blocks; i++)
-        free(h->blocks[i]);
-    free(h->source);
-    free(h->more_pairs.data);
-    free(h->more_tensors.data);
-    free(h->more_data.data);
-    *h = (struct hostile){0};
+    for (int i = 0; i < h.n_blocks; i++)
+        free(h.blocks[i]);
+    free(h.source);
+    free(h.more_pairs.data);
+    free(h.more_tensors.data);
+    free(h.more_data.data);
+    h = (struct hostile){0};
 }
 
-struct hostile_pair *hostile_pair(struct hostile *h, const char *key)
+struct hostile_pair *hostile_pair(const char *key)
 {
-    for (size_t i = 0; i < h->n_pairs; i++)
-        if (text_is(h->pairs[i].key, key))
-            return &h->pairs[i];
+    for (size_t i = 0; i < h.n_pairs; i++)
+        if (text_is(h.pairs[i].key, key))
+            return &h.pairs[i];
     ck_abort_msg("no key %s", key);
 }
 
-struct hostile_tensor *hostile_tensor(struct hostile *h, const char *name)
+struct hostile_tensor *hostile_tensor(const char *name)
 {
-    for (size_t i = 0; i < h->n_tensors; i++)
-        if (text_is(h->tensors[i].name, name))
-            return &h->tensors[i];
+    for (size_t i = 0; i < h.n_tensors; i++)
+        if (text_is(h.tensors[i].name, name))
+            return &h.tensors[i];
     ck_abort_msg("no tensor %s", name);
 }
 
-void hostile_drop(struct hostile *h, const char *key)
+unsigned char *hostile_own_data(const char *name)
 {
-    struct hostile_pair *p = hostile_pair(h, key);
-    h->n_pairs--;
-    memmove(p, p + 1, (size_t)(h->pairs + h->n_pairs - p) * sizeof *p);
+    struct hostile_tensor *t = hostile_tensor(name);
+    unsigned char *data = keep(t->data.data, t->data.len);
+    t->data.data = (const char *)data;
+    return data;
 }
 
-void hostile_drop_tensor(struct hostile *h, const char *name)
+void hostile_drop(const char *key)
 {
-    struct hostile_tensor *t = hostile_tensor(h, name);
-    h->n_tensors--;
-    memmove(t, t + 1, (size_t)(h->tensors + h->n_tensors - t) * sizeof *t);
+    struct hostile_pair *p = hostile_pair(key);
+    h.n_pairs--;
+    memmove(p, p + 1, (size_t)(h.pairs + h.n_pairs - p) * sizeof *p);
 }
 
-struct hostile_tensor *hostile_add_tensor(struct hostile *h, const char *name, uint64_t rows,
-                                          uint64_t columns, uint32_t type, struct text data)
+void hostile_drop_tensor(const char *name)
 {
-    ck_assert_uint_lt(h->n_tensors, HOSTILE_MAX_RECORDS);
-    struct hostile_tensor *t = &h->tensors[h->n_tensors++];
+    struct hostile_tensor *t = hostile_tensor(name);
+    h.n_tensors--;
+    memmove(t, t + 1, (size_t)(h.tensors + h.n_tensors - t) * sizeof *t);
+}
+
+struct hostile_tensor *hostile_add_tensor(const char *name, uint64_t rows, uint64_t columns,
+                                          uint32_t type, struct text data)
+{
+    ck_assert_uint_lt(h.n_tensors, HOSTILE_MAX_RECORDS);
+    struct hostile_tensor *t = &h.tensors[h.n_tensors++];
     *t = (struct hostile_tensor){.name = text_of(name),
                                  .n_dims = rows > 1 ? 2 : 1,
                                  .dims = {columns, rows, 1, 1},
@@ -150,9 +163,156 @@ struct hostile_tensor *hostile_add_tensor(struct hostile *h, const char *name, u
     return t;
 }
 
-static uint64_t padded(const struct hostile *h, uint64_t n)
+/* --- bends ----------------------------------------------------------------------------------- */
+
+static void put_value(struct gguf_bytes *b, enum gguf_kind kind, const char *text, size_t len)
 {
-    return (n + h->alignment - 1) / h->alignment * h->alignment;
+    static const unsigned char widths[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    const double x = strtod(text, NULL);
+    const float f = (float)x;
+    const uint64_t n = *text == '-' ? (uint64_t)strtoll(text, NULL, 0) : strtoull(text, NULL, 0);
+    if (kind == GGUF_STRING)
+        gb_put_text(b, (struct text){text, len});
+    else
+        gb_put(b,
+               kind == GGUF_F32   ? (const void *)&f
+               : kind == GGUF_F64 ? (const void *)&x
+                                  : &n,
+               widths[kind]);
+}
+
+/* KIND:VALUE, or KIND[]:VALUE,VALUE,... */
+static void set_value(const char *key, const char *value)
+{
+    const size_t len = strcspn(value, "[:");
+    const bool is_array = value[len] == '[';
+    const char *at = strchr(value, ':') + 1;
+    enum gguf_kind kind = GGUF_U8;
+    while (strlen(gguf_kind_name(kind)) != len || memcmp(gguf_kind_name(kind), value, len) != 0)
+        ck_assert_int_le(++kind, GGUF_F64);
+    struct gguf_bytes b = {0};
+    uint64_t n = 0;
+    for (size_t size; !is_array || *at; n++, at += size + (at[size] == ',')) {
+        size = is_array ? strcspn(at, ",") : strlen(at);
+        put_value(&b, kind, at, size);
+        if (!is_array)
+            break;
+    }
+    if (is_array)
+        hostile_set_array(key, kind, n, b.data, b.len);
+    else
+        hostile_set(key, kind, b.data, b.len);
+    free(b.data);
+}
+
+static void set_dims(struct hostile_tensor *t, const char *dims)
+{
+    char *end;
+    for (t->n_dims = 0; *dims; dims = end + (*end == 'x'))
+        t->dims[t->n_dims++] = strtoull(dims, &end, 10);
+}
+
+void bend(const char *bends)
+{
+    static const float zeros[32 * 32];
+    char one[300];
+    for (size_t len; *bends; bends += len, bends += strspn(bends, "; ")) {
+        len = strcspn(bends, ";");
+        snprintf(one, sizeof one, "%.*s", (int)len, bends);
+        char *middle = one + strcspn(one, "=~");
+        const char sign = *middle;
+        *middle = 0;
+        if (sign == '=')
+            set_value(one, middle + 1);
+        else if (sign == '~')
+            set_dims(hostile_tensor(one), middle + 1);
+        else if (*one == '-')
+            hostile_drop(one + 1);
+        else if (*one == '!')
+            hostile_drop_tensor(one + 1);
+        else
+            hostile_add_tensor(keep(one + 1, len), 32, 32, TENSOR_F32,
+                               (struct text){(const char *)zeros, sizeof zeros});
+    }
+}
+
+void set_token(int id, struct text token)
+{
+    struct text value = hostile_pair(TOKENS)->value;
+    struct gguf_bytes b = {0};
+    size_t at = 12;
+    for (int i = 0; at < value.len; i++) {
+        uint64_t len;
+        memcpy(&len, value.data + at, 8);
+        gb_put_text(&b, i == id ? token : (struct text){value.data + at + 8, (size_t)len});
+        at += 8 + (size_t)len;
+    }
+    hostile_set_array(TOKENS, GGUF_STRING, 260, b.data, b.len);
+    free(b.data);
+}
+
+void set_types(uint64_t count, int id, int32_t type)
+{
+    int32_t types[300];
+    for (int i = 0; i < 300; i++)
+        types[i] = i == id ? type : 1;
+    hostile_set_array("tokenizer.ggml.token_type", GGUF_I32, count, types, count * 4);
+}
+
+void reset(void)
+{
+    hostile_free();
+    hostile_open();
+}
+
+void bent_refused(unsigned commands, const char *bends, const char *text)
+{
+    bend(bends);
+    hostile_write();
+    expect_refused_in_turn(commands, text);
+    reset();
+}
+
+void bent_refused_by_all(unsigned commands, const char *bends, const char *text)
+{
+    bend(bends);
+    hostile_write();
+    expect_refused(commands, text);
+    reset();
+}
+
+void bent_accepted(unsigned commands, const char *bends)
+{
+    bend(bends);
+    hostile_write();
+    expect_accepted(commands);
+    reset();
+}
+
+void try_bends(const struct bend *rows, size_t n, unsigned commands)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].text)
+            bent_refused(commands, rows[i].bends, rows[i].text);
+        else
+            bent_accepted(GENERATE | SCORE, rows[i].bends);
+}
+
+void use_config(const char *preset, const struct config *c)
+{
+    struct config config = *c;
+    config.arch = arch_preset(text_of(preset));
+    ck_assert_ptr_nonnull(config.arch);
+    hostile_free();
+    write_config_checkpoint(good_path, &config);
+    hostile_open();
+}
+
+/* --- the file -------------------------------------------------------------------------------- */
+
+static uint64_t padded(uint64_t n)
+{
+    return (n + h.alignment - 1) / h.alignment * h.alignment;
 }
 
 static void put_tensor_record(struct gguf_bytes *b, struct hostile_tensor *t)
@@ -166,74 +326,65 @@ static void put_tensor_record(struct gguf_bytes *b, struct hostile_tensor *t)
     gb_put_u64(b, t->offset);
 }
 
-void hostile_add_small_tensor(struct hostile *h, const char *name)
+void hostile_add_small_tensor(const char *name)
 {
     struct hostile_tensor t = {.name = text_of(name), .n_dims = 1, .dims = {1}, .type = TENSOR_F32};
-    for (size_t i = 0; i < h->n_tensors; i++)
-        t.offset += padded(h, h->tensors[i].data.len);
-    t.offset += h->n_more_tensors++ * h->alignment;
-    put_tensor_record(&h->more_tensors, &t);
-    for (uint32_t i = 0; i < h->alignment; i++)
-        gb_put(&h->more_data, "", 1);
+    for (size_t i = 0; i < h.n_tensors; i++)
+        t.offset += padded(h.tensors[i].data.len);
+    t.offset += h.n_more_tensors++ * h.alignment;
+    put_tensor_record(&h.more_tensors, &t);
+    for (uint32_t i = 0; i < h.alignment; i++)
+        gb_put(&h.more_data, "", 1);
 }
 
-static void pad(const struct hostile *h, struct gguf_bytes *b)
+static void pad(struct gguf_bytes *b)
 {
-    while (b->len % h->alignment)
+    while (b->len % h.alignment)
         gb_put(b, "", 1);
 }
 
-void hostile_image(struct hostile *h, struct gguf_bytes *b)
+void hostile_image(struct gguf_bytes *b)
 {
     *b = (struct gguf_bytes){0};
     gb_put(b, "GGUF\3\0\0\0", 8);
-    gb_put_u64(b, h->n_tensors + h->n_more_tensors);
-    gb_put_u64(b, h->n_pairs + h->n_more_pairs);
-    for (size_t i = 0; i < h->n_pairs; i++) {
-        h->pairs[i].at = b->len;
-        gb_put_text(b, h->pairs[i].key);
-        gb_put_u32(b, h->pairs[i].kind);
-        gb_put(b, h->pairs[i].value.data, h->pairs[i].value.len);
+    gb_put_u64(b, h.n_tensors + h.n_more_tensors);
+    gb_put_u64(b, h.n_pairs + h.n_more_pairs);
+    for (size_t i = 0; i < h.n_pairs; i++) {
+        h.pairs[i].at = b->len;
+        gb_put_text(b, h.pairs[i].key);
+        gb_put_u32(b, h.pairs[i].kind);
+        gb_put(b, h.pairs[i].value.data, h.pairs[i].value.len);
     }
-    gb_put(b, h->more_pairs.data, h->more_pairs.len);
+    gb_put(b, h.more_pairs.data, h.more_pairs.len);
     uint64_t offset = 0;
-    for (size_t i = 0; i < h->n_tensors; i++) {
-        struct hostile_tensor *t = &h->tensors[i];
+    for (size_t i = 0; i < h.n_tensors; i++) {
+        struct hostile_tensor *t = &h.tensors[i];
         if (!t->placed)
             t->offset = offset;
         put_tensor_record(b, t);
-        offset += padded(h, t->data.len);
+        offset += padded(t->data.len);
     }
-    gb_put(b, h->more_tensors.data, h->more_tensors.len);
-    for (size_t i = 0; i < h->n_tensors; i++) {
-        pad(h, b);
-        gb_put(b, h->tensors[i].data.data, h->tensors[i].data.len);
+    gb_put(b, h.more_tensors.data, h.more_tensors.len);
+    for (size_t i = 0; i < h.n_tensors; i++) {
+        pad(b);
+        gb_put(b, h.tensors[i].data.data, h.tensors[i].data.len);
     }
-    if (h->n_more_tensors > 0)
-        pad(h, b);
-    gb_put(b, h->more_data.data, h->more_data.len);
+    if (h.n_more_tensors > 0)
+        pad(b);
+    gb_put(b, h.more_data.data, h.more_data.len);
 }
 
 /* --- the scratch folder ---------------------------------------------------------------------- */
-
-void write_file(const char *path, const void *bytes, size_t len)
-{
-    unlink(path); /* a FIFO would wait for a reader */
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(len ? fwrite(bytes, 1, len, f) : 0, len);
-    ck_assert_int_eq(fclose(f), 0);
-}
 
 void hostile_write_bytes(const void *bytes, size_t len)
 {
     write_file(bad_path, bytes, len);
 }
 
-void hostile_write(struct hostile *h)
+void hostile_write(void)
 {
     struct gguf_bytes b;
-    hostile_image(h, &b);
+    hostile_image(&b);
     hostile_write_bytes(b.data, b.len);
     free(b.data);
 }
@@ -245,15 +396,8 @@ void hostile_set_up(void)
     snprintf(bad_path, sizeof bad_path, "%s", scratch_path("bad.gguf"));
     snprintf(text_path, sizeof text_path, "%s", scratch_path("text"));
     snprintf(out_path, sizeof out_path, "%s", scratch_path("out.gguf"));
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 2,
-                                           .head_dim = 16,
-                                           .d_ff = 64,
-                                           .n_ctx = 16,
-                                           .n_vocab = 260,
-                                           .type = TENSOR_F32,
-                                           .seed = 7};
+    const struct checkpoint_shape shape =
+        shape_of("layers=2 heads=2 kv=2 dim=16 ff=64 ctx=16 vocab=260 seed=7");
     write_checkpoint(good_path, &shape);
     FILE *f = fopen(text_path, "wb");
     ck_assert_ptr_nonnull(f);
@@ -262,8 +406,15 @@ void hostile_set_up(void)
     fclose(f);
 }
 
+void bent_set_up(void)
+{
+    hostile_set_up();
+    hostile_open();
+}
+
 void hostile_tear_down(void)
 {
+    hostile_free();
     scratch_remove();
     if (getenv("COUNT_CASES"))
         printf("%d runs\n", n_tried);
@@ -352,7 +503,38 @@ void expect_line_refused(const char *line, int code, const char *text)
     expect_refusal(&r, code, text);
 }
 
-static void remove_outputs(void)
+void expect_line_done(const char *line, const char *parts)
+{
+    struct ran r;
+    run_on_bad(&r, line);
+    ck_assert_msg(r.code == 0, "%s: exit %d (signal %d): %s", line, r.code, r.signal, r.err);
+    expect_says(r.out, parts);
+}
+
+void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct line *l = &rows[i];
+        char filled[8192];
+        struct ran r;
+        fill_paths(filled, sizeof filled, l->line);
+        run_program(&r, filled, setup, context);
+        n_tried++;
+        ck_assert_msg(r.code == l->code, "%s: exit %d (signal %d) instead of %d: %s", l->line,
+                      r.code, r.signal, l->code, r.err);
+        if (l->code && !l->prints)
+            expect_refusal(&r, l->code, "");
+        expect_says(r.err, l->says ? l->says : "");
+        expect_says(r.out, l->prints ? l->prints : "");
+        if (l->code)
+            expect_no_output();
+        if (l->code && setup) /* within a limit: what cannot be is not tried */
+            ck_assert_int_lt(r.max_rss_kib, 64 << 10);
+        remove_outputs();
+    }
+}
+
+void remove_outputs(void)
 {
     char state[sizeof out_path + 8];
     unlink(out_path);

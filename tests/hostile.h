@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "checkpoints.h"
 #include "gguf_bytes.h"
 #include "program.h"
 #include "support.h"
@@ -39,7 +40,7 @@ struct hostile_tensor {
 };
 
 /* Records borrow from `source`, from the test's own memory and from `blocks`. */
-struct hostile {
+extern struct hostile {
     struct hostile_pair pairs[HOSTILE_MAX_RECORDS];
     struct hostile_tensor tensors[HOSTILE_MAX_RECORDS];
     size_t n_pairs, n_tensors;
@@ -50,50 +51,53 @@ struct hostile {
     unsigned char *source;
     void *blocks[HOSTILE_MAX_RECORDS];
     int n_blocks;
-};
+} h;
 
 /* --- the file -------------------------------------------------------------------------------- */
 
 /* The records of the good checkpoint. hostile_free is due. */
-void hostile_open(struct hostile *h);
-void hostile_free(struct hostile *h);
+void hostile_open(void);
+void hostile_free(void);
 
 /* The record of this name, which must be there. */
-struct hostile_pair *hostile_pair(struct hostile *h, const char *key);
-struct hostile_tensor *hostile_tensor(struct hostile *h, const char *name);
+struct hostile_pair *hostile_pair(const char *key);
+struct hostile_tensor *hostile_tensor(const char *name);
 
 /* A pair with this value in place of the one with this key, or at the end. Values are copied. */
-void hostile_set(struct hostile *h, const char *key, uint32_t kind, const void *value, size_t len);
-void hostile_set_u32(struct hostile *h, const char *key, uint32_t value);
-void hostile_set_text(struct hostile *h, const char *key, struct text value);
+void hostile_set(const char *key, uint32_t kind, const void *value, size_t len);
+void hostile_set_u32(const char *key, uint32_t value);
+void hostile_set_text(const char *key, struct text value);
 /* An array: `payload` as in the file. */
-void hostile_set_array(struct hostile *h, const char *key, uint32_t element, uint64_t count,
-                       const void *payload, size_t len);
-void hostile_drop(struct hostile *h, const char *key);
-void hostile_drop_tensor(struct hostile *h, const char *name);
+void hostile_set_array(const char *key, uint32_t element, uint64_t count, const void *payload,
+                       size_t len);
+void hostile_drop(const char *key);
+void hostile_drop_tensor(const char *name);
+/* A copy of the tensor's data, which takes their place: to be changed. */
+unsigned char *hostile_own_data(const char *name);
+
 /* At the end; name and data are borrowed. */
-struct hostile_tensor *hostile_add_tensor(struct hostile *h, const char *name, uint64_t rows,
-                                          uint64_t columns, uint32_t type, struct text data);
+struct hostile_tensor *hostile_add_tensor(const char *name, uint64_t rows, uint64_t columns,
+                                          uint32_t type, struct text data);
 
 /* One more F32 tensor of one element, in more_tensors and more_data: after all those above. */
-void hostile_add_small_tensor(struct hostile *h, const char *name);
+void hostile_add_small_tensor(const char *name);
 
 /* Tensors follow each other in the records' order. free(b->data) at last. */
-void hostile_image(struct hostile *h, struct gguf_bytes *b);
+void hostile_image(struct gguf_bytes *b);
 
 /* --- the scratch folder ---------------------------------------------------------------------- */
 
 /* Paths in it; OUT and what else a command leaves begins with "out". */
 extern char good_path[], bad_path[], text_path[], out_path[];
 
-/* Makes the folder with a good checkpoint and a text; the fixture of every test. */
+/* The fixture of every test: the folder with a good checkpoint and a text; and `h` open on it. */
 void hostile_set_up(void);
+void bent_set_up(void);
 void hostile_tear_down(void);
 
 /* Writes what the commands are run on. */
-void hostile_write(struct hostile *h);
+void hostile_write(void);
 void hostile_write_bytes(const void *bytes, size_t len);
-void write_file(const char *path, const void *bytes, size_t len);
 
 /* A setup of run_program: another user, if this one is root, for whom permissions mean nothing. */
 void be_nobody(void *unused);
@@ -141,7 +145,57 @@ void fill_paths(char *line, size_t size, const char *format);
 /* One command of `line`, a space after each word: its paths are filled in. Counted. */
 void run_on_bad(struct ran *r, const char *line);
 
-/* Runs `line` and expects the refusal; counted. */
+/* Runs `line` and expects the refusal, or success and all `parts` on standard output; counted. */
 void expect_line_refused(const char *line, int code, const char *text);
+void expect_line_done(const char *line, const char *parts);
+
+/*
+ * A transcript: lines as above, each with its exit code; what standard error and standard output
+ * must say ("|" between parts, "!" before one that must not be there). What fails says one line,
+ * and prints nothing unless told. No output is left of it.
+ */
+struct line {
+    const char *line;
+    int code;
+    const char *says, *prints;
+};
+void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context);
+#define TRY_LINES(rows) try_lines(rows, COUNT(rows), NULL, NULL)
+
+/* What a command leaves beside standard output. */
+void remove_outputs(void);
+
+/* --- bends ----------------------------------------------------------------------------------- */
+
+/*
+ * Bends the records, by any of these with "; " between:
+ *   KEY=u32:7, KEY=string:a b   a value of a kind, by gguf_kind_name; numbers may be nan and inf
+ *   KEY=u8[]:1,2                an array of it
+ *   -KEY, !TENSOR, +TENSOR      one that goes; one of 32 x 32 zeros that comes
+ *   TENSOR~8x12x4               other dimensions
+ */
+void bend(const char *bends);
+
+/* So bent it is refused by one of the commands, the next one each time; by all; or accepted. */
+void bent_refused(unsigned commands, const char *bends, const char *text);
+void bent_refused_by_all(unsigned commands, const char *bends, const char *text);
+void bent_accepted(unsigned commands, const char *bends);
+void reset(void);
+
+/* Each row in its turn; without a text GENERATE and SCORE accept it. */
+struct bend {
+    const char *bends, *text;
+};
+void try_bends(const struct bend *rows, size_t n, unsigned commands);
+#define TRY_BENDS(rows, commands) try_bends(rows, COUNT(rows), commands)
+
+#define TOKENS "tokenizer.ggml.tokens"
+
+/* The vocabulary with this instead of one of its tokens; types, all 1 but one. */
+void set_token(int id, struct text token);
+void set_types(uint64_t count, int id, int32_t type);
+
+/* Another good checkpoint, a new one of this architecture, open in `h`. */
+void use_config(const char *preset, const struct config *c);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "engine/session.h"
 #include "gguf/blocks.h"
+#include "opened.h"
 #include "safetensors/safetensors.h"
 #include "support.h"
 
@@ -16,11 +17,10 @@ struct file_map import_bytes(const char *path, const struct import_options *o)
     static const struct import_options none;
     struct import *im;
     struct file_map file;
-    struct err e = {""};
     bool is_other = false;
-    ck_assert(import_is_for(path, &is_other, &e) == STATUS_OK && is_other);
-    ck_assert_msg(import_open(path, o ? o : &none, &im, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(gguf_write_map(import_writer(im), &file, &e) == STATUS_OK, "%s", e.text);
+    ck_assert(import_is_for(path, &is_other, &err) == STATUS_OK && is_other);
+    expect_ok(import_open(path, o ? o : &none, &im, &err));
+    expect_ok(gguf_write_map(import_writer(im), &file, &err));
     import_close(im);
     return file;
 }
@@ -28,11 +28,10 @@ struct file_map import_bytes(const char *path, const struct import_options *o)
 struct checkpoint open_import(const char *path, const struct import_options *o)
 {
     struct checkpoint c;
-    struct err e = {""};
     struct file_map file = import_bytes(path, o);
-    ck_assert_msg(checkpoint_take(&file, path, 0, &c, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(checkpoint_take(&file, path, 0, &c, &err));
     /* The tensors stay, for those who export them. */
-    ck_assert_msg(model_create(c.gguf, NULL, NULL, &c.model, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(model_create(c.gguf, NULL, NULL, &c.model, &err));
     return c;
 }
 
@@ -50,14 +49,7 @@ float *read_npy(const char *path, size_t *n)
 
 float *logits_of(const struct model *m, const int32_t *tokens, int n)
 {
-    struct session *s;
-    struct err e = {""};
-    const struct session_params params = {.kv_storage = STORAGE_F32};
-    float *logits = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *logits);
-    ck_assert_msg(session_create(m, &params, NULL, &s, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(session_feed(s, 0, tokens, n, logits, &e) == STATUS_OK, "%s", e.text);
-    session_free(s);
-    return logits;
+    return logits_after(m, tokens, n, 1, &(struct session_params){.kv_storage = STORAGE_F32});
 }
 
 void expect_close(const char *what, const float *found, const float *expected, size_t n,
@@ -88,23 +80,17 @@ const char *make_folder(const char *name)
     return path;
 }
 
-static void write_bytes(const char *path, const void *bytes, size_t len)
-{
-    FILE *f = fopen(path, "wb");
-    ck_assert_msg(f && fwrite(bytes, 1, len, f) == len && fclose(f) == 0, "%s", path);
-}
-
 void copy_to(const char *from_folder, const char *to_folder, const char *name)
 {
     size_t len;
     unsigned char *bytes = read_file(path_of(from_folder, name), &len);
-    write_bytes(path_of(to_folder, name), bytes, len);
+    write_file(path_of(to_folder, name), bytes, len);
     free(bytes);
 }
 
 void write_text(const char *folder, const char *name, const char *text)
 {
-    write_bytes(path_of(folder, name), text, strlen(text));
+    write_file(path_of(folder, name), text, strlen(text));
 }
 
 /* --- weights --------------------------------------------------------------------------------- */
@@ -112,10 +98,9 @@ void write_text(const char *folder, const char *name, const char *text)
 struct weights read_weights(const char *folder)
 {
     struct weights w;
-    struct err e = {""};
     size_t len;
     w.bytes = read_file(path_of(folder, "model.safetensors"), &len);
-    ck_assert_msg(safetensors_parse(w.bytes, len, &w.file, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(safetensors_parse(w.bytes, len, &w.file, &err));
     return w;
 }
 
@@ -162,7 +147,6 @@ static void make(const struct safetensors_tensor *t, const char *prefix,
 void write_weights(const struct weights *w, size_t first, size_t n, const char *prefix,
                    const struct safetensors_dtype *dtype, const char *folder, const char *name)
 {
-    struct err e = {""};
     struct made *made = calloc(n, sizeof *made);
     struct safetensors_written *list = calloc(n, sizeof *list);
     for (size_t i = 0; i < n; i++) {
@@ -174,7 +158,7 @@ void write_weights(const struct weights *w, size_t first, size_t n, const char *
                                                .source = {piece, &made[i]}};
         memcpy(list[i].dims, t->dims, sizeof list[i].dims);
     }
-    ck_assert_msg(safetensors_write(path_of(folder, name), list, n, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(safetensors_write(path_of(folder, name), list, n, &err));
     for (size_t i = 0; i < n; i++)
         free(made[i].bytes);
     free(made);

@@ -21,8 +21,7 @@ static inline void output_begin(struct descriptor *o)
 /* Closes the output and compares what it holds. */
 static inline void output_is(struct descriptor *o, const char *expected)
 {
-    struct err e = {""};
-    ck_assert_msg(descriptor_close(o, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(descriptor_close(o, &err));
     size_t len;
     unsigned char *bytes = read_file(scratch_path("output"), &len);
     bytes[len] = 0;

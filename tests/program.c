@@ -29,7 +29,7 @@ static size_t read_back(FILE *f, char *to, size_t size)
     return (size_t)len;
 }
 
-static _Noreturn void be_program(char *const argv[], FILE *out, FILE *err, program_setup *setup,
+static _Noreturn void be_program(char *const argv[], FILE *out, FILE *errors, program_setup *setup,
                                  void *context)
 {
     static char name[] = "decode";
@@ -38,7 +38,7 @@ static _Noreturn void be_program(char *const argv[], FILE *out, FILE *err, progr
     for (; argv[n - 1] && n <= MAX_ARGS; n++)
         args[n] = argv[n - 1];
     dup2(fileno(out), STDOUT_FILENO);
-    dup2(fileno(err), STDERR_FILENO);
+    dup2(fileno(errors), STDERR_FILENO);
     signal(SIGALRM, SIG_DFL); /* Check's own handler kills the suite with it */
     alarm(seconds_allowed());
     if (setup)
@@ -48,13 +48,13 @@ static _Noreturn void be_program(char *const argv[], FILE *out, FILE *err, progr
 
 void run_program_args(struct ran *r, char *const argv[], program_setup *setup, void *context)
 {
-    FILE *out = tmpfile(), *err = tmpfile();
-    ck_assert(out && err);
+    FILE *out = tmpfile(), *errors = tmpfile();
+    ck_assert(out && errors);
     fflush(NULL); /* or the child prints it again */
     const pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0)
-        be_program(argv, out, err, setup, context);
+        be_program(argv, out, errors, setup, context);
     int status;
     struct rusage used;
     ck_assert_int_eq(wait4(child, &status, 0, &used), child);
@@ -62,7 +62,7 @@ void run_program_args(struct ran *r, char *const argv[], program_setup *setup, v
     r->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     r->max_rss_kib = used.ru_maxrss;
     r->out_len = read_back(out, r->out, sizeof r->out);
-    read_back(err, r->err, sizeof r->err);
+    read_back(errors, r->err, sizeof r->err);
 }
 
 void run_program(struct ran *r, const char *line, program_setup *setup, void *context)

@@ -16,157 +16,81 @@
 #define TRAIN   "train text.txt -o out.gguf --force" SHAPE STEPS " --seed 1 -t 2 -q --log log.csv"
 #define MEASURE " -t 2 -n 2 --repeat 1 --warmup 0 --prompt 2 --plot out.svg --trace out.csv -q"
 
+/* Name, command, inputs, outputs, and what is the same at every run. */
 const struct scenario scenarios[] = {
-    {.name = "generate",
-     .line = "generate model.gguf -f prompt.txt -t 2 -n 5 --seed 1 --stop zzz -q",
-     .inputs = {"model.gguf", "prompt.txt"},
-     .steady_stdout = true},
-    {.name = "generate --kv-heads",
-     .line = "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 --calib calib.txt -q "
-             "--logprobs 2",
-     .inputs = {"model.gguf", "calib.txt"},
-     .steady_stdout = true},
-    {.name = "generate --samples",
-     .line = "generate model.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
-     .inputs = {"model.gguf"},
-     .steady_stdout = true},
-    {.name = "generate --prompts",
-     .line =
-         "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --stop zzz --batch 3 -q",
-     .inputs = {"model.gguf", "prompts.jsonl"},
-     .steady_stdout = true},
-    {.name = "score",
-     .line = "score model.gguf -f prompt.txt -t 2 --top 2 --logits out.npy -q",
-     .inputs = {"model.gguf", "prompt.txt"},
-     .outputs = {"out.npy"},
-     .steady_stdout = true,
-     .steady_files = true},
-    {.name = "attend",
-     .line = "attend model.gguf -f prompt.txt -t 2 --npy out.npy --svg out.svg --json out.json -q",
-     .inputs = {"model.gguf", "prompt.txt"},
-     .outputs = {"out.npy", "out.svg", "out.json"},
-     .steady_stdout = true,
-     .steady_files = true},
-    {.name = "attend, another variant",
-     .line = "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --query 1 --svg out.svg "
-             "--layer 0 --head 1 -q",
-     .inputs = {"model.gguf", "prompt.txt"},
-     .outputs = {"out.svg"},
-     .steady_stdout = true,
-     .steady_files = true},
-    {.name = "eval",
-     .line = "eval model.gguf --text text.txt --against other.gguf --ctx 16 -t 2 -q",
-     .inputs = {"model.gguf", "text.txt", "other.gguf"}},
-    {.name = "convert",
-     .line = "convert model.gguf -o out.gguf --kv-heads 2 --calib calib.txt --eval text.txt -t 2 "
-             "-q --force",
-     .inputs = {"model.gguf", "calib.txt", "text.txt"},
-     .outputs = {"out.gguf"},
-     .steady_files = true},
-    {.name = "quantize",
-     .line = "quantize model.gguf -o out.gguf --type q8_0 --force -t 2 -q",
-     .inputs = {"model.gguf"},
-     .outputs = {"out.gguf"},
-     .steady_stdout = true,
-     .steady_files = true},
-    {.name = "train",
-     .line = TRAIN,
-     .inputs = {"text.txt"},
-     .outputs = {"out.gguf", "out.gguf.state", "log.csv"},
-     .trains = true},
-    {.name = "train --resume",
-     .line = TRAIN " --resume",
-     .inputs = {"text.txt"},
-     .outputs = {"out.gguf", "out.gguf.state", "log.csv"},
-     .trains = true,
-     .resumes = true},
-    {.name = "train --from",
-     .line = "train text.txt -o out.gguf --force --from model.gguf --teacher other.gguf" STEPS
-             " --ctx 8 --seed 1 -t 2 -q",
-     .inputs = {"text.txt", "model.gguf", "other.gguf"},
-     .outputs = {"out.gguf", "out.gguf.state"},
-     .trains = true},
-    {.name = "bench --shape",
-     .line = "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 0,4" MEASURE,
-     .outputs = {"out.svg", "out.csv"}},
-    {.name = "bench --batch",
-     .line = "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 4 --batch 1,3" MEASURE,
-     .outputs = {"out.svg", "out.csv"}},
-    {.name = "bench",
-     .line = "bench model.gguf --kv-heads 4,2 --method procrustes --type f16" MEASURE,
-     .inputs = {"model.gguf"},
-     .outputs = {"out.svg", "out.csv"}},
-    {.name = "tokenize",
-     .line = "tokenize bpe.gguf -f prompt.txt",
-     .inputs = {"bpe.gguf", "prompt.txt"},
-     .steady_stdout = true},
-    {.name = "tokenize by scores",
-     .line = "tokenize spm.gguf -f prompt.txt",
-     .inputs = {"spm.gguf", "prompt.txt"},
-     .steady_stdout = true},
-    {.name = "info",
-     .line = "info model.gguf --check --tensors",
-     .inputs = {"model.gguf"},
-     .steady_stdout = true},
-    {.name = "score, llama",
-     .line = "score llama.gguf -f prompt.txt -t 2 --top 2 -q",
-     .inputs = {"llama.gguf", "prompt.txt"},
-     .steady_stdout = true},
-    {.name = "generate, transformer",
-     .line = "generate transformer.gguf -p abc -t 2 -n 3 --seed 1 --samples 3 --batch 2 -q",
-     .inputs = {"transformer.gguf"},
-     .steady_stdout = true},
-    {.name = "convert, llama",
-     .line = "convert llama.gguf -o out.gguf --kv-heads 1 --calib calib.txt -t 2 -q --force",
-     .inputs = {"llama.gguf", "calib.txt"},
-     .outputs = {"out.gguf"},
-     .steady_files = true},
-    {.name = "import",
-     .line = "import llama2c.bin -o out.gguf --force -q",
-     .inputs = {"llama2c.bin"},
-     .outputs = {"out.gguf"},
-     .steady_stdout = true,
-     .steady_files = true},
-    {.name = "import --type",
-     .line = "import llama2c.bin -o out.gguf --type q8_0 --force -t 2 -q",
-     .inputs = {"llama2c.bin"},
-     .outputs = {"out.gguf"},
-     .steady_stdout = true,
-     .steady_files = true},
-    {.name = "score, imported in memory",
-     .line = "score llama2c.bin --tokens 1,2,3 -t 2 --top 2 -q",
-     .inputs = {"llama2c.bin"},
-     .steady_stdout = true},
-    {.name = "generate --draft",
-     .line = "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --batch 3 "
-             "--draft other.gguf --draft-n 2 -q",
-     .inputs = {"model.gguf", "prompts.jsonl", "other.gguf"},
-     .steady_stdout = true},
-    {.name = "generate --draft self",
-     .line = "generate model.gguf -p abc -t 2 -n 6 --seed 1 --draft self:q4_0 -q",
-     .inputs = {"model.gguf"},
-     .steady_stdout = true},
-    {.name = "generate --draft lookup",
-     .line = "generate model.gguf -p abababab -t 2 -n 4 --seed 1 --samples 3 --draft lookup -q",
-     .inputs = {"model.gguf"},
-     .steady_stdout = true},
-    {.name = "generate --load-state",
-     .line = "generate model.gguf --load-state text.saved --save-state out.saved -p d -t 2 -n 3 -q",
-     .inputs = {"model.gguf", "text.saved"},
-     .outputs = {"out.saved"},
-     .steady_stdout = true,
-     .steady_files = true},
+    {"generate", "generate model.gguf -f prompt.txt -t 2 -n 5 --seed 1 --stop zzz -q",
+     "model.gguf prompt.txt", "", STEADY_STDOUT},
+    {"generate --kv-heads",
+     "generate model.gguf -p abc -t 2 -n 2 --seed 1 --kv-heads 2 --calib calib.txt -q "
+     "--logprobs 2",
+     "model.gguf calib.txt", "", STEADY_STDOUT},
+    {"generate --samples", "generate model.gguf -p abc -t 2 -n 3 --seed 1 --samples 5 --batch 3 -q",
+     "model.gguf", "", STEADY_STDOUT},
+    {"generate --prompts",
+     "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --stop zzz --batch 3 -q",
+     "model.gguf prompts.jsonl", "", STEADY_STDOUT},
+    {"score", "score model.gguf -f prompt.txt -t 2 --top 2 --logits out.npy -q",
+     "model.gguf prompt.txt", "out.npy", STEADY_STDOUT | STEADY_FILES},
+    {"attend",
+     "attend model.gguf -f prompt.txt -t 2 --npy out.npy --svg out.svg --json out.json -q",
+     "model.gguf prompt.txt", "out.npy out.svg out.json", STEADY_STDOUT | STEADY_FILES},
+    {"attend, another variant",
+     "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --query 1 --svg out.svg "
+     "--layer 0 --head 1 -q",
+     "model.gguf prompt.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
+    {"eval", "eval model.gguf --text text.txt --against other.gguf --ctx 16 -t 2 -q",
+     "model.gguf text.txt other.gguf", "", 0},
+    {"convert",
+     "convert model.gguf -o out.gguf --kv-heads 2 --calib calib.txt --eval text.txt -t 2 "
+     "-q --force",
+     "model.gguf calib.txt text.txt", "out.gguf", STEADY_FILES},
+    {"quantize", "quantize model.gguf -o out.gguf --type q8_0 --force -t 2 -q", "model.gguf",
+     "out.gguf", STEADY_STDOUT | STEADY_FILES},
+    {"train", TRAIN, "text.txt", "out.gguf out.gguf.state log.csv", TRAINS},
+    {"train --resume", TRAIN " --resume", "text.txt", "out.gguf out.gguf.state log.csv",
+     TRAINS | RESUMES},
+    {"train --from",
+     "train text.txt -o out.gguf --force --from model.gguf --teacher other.gguf" STEPS
+     " --ctx 8 --seed 1 -t 2 -q",
+     "text.txt model.gguf other.gguf", "out.gguf out.gguf.state", TRAINS},
+    {"bench --shape", "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 0,4" MEASURE, "",
+     "out.svg out.csv", 0},
+    {"bench --batch", "bench --shape 1x16x2,ff=16,vocab=32,ctx=16 --depth 4 --batch 1,3" MEASURE,
+     "", "out.svg out.csv", 0},
+    {"bench", "bench model.gguf --kv-heads 4,2 --type f16" MEASURE, "model.gguf", "out.svg out.csv",
+     0},
+    {"tokenize", "tokenize bpe.gguf -f prompt.txt", "bpe.gguf prompt.txt", "", STEADY_STDOUT},
+    {"tokenize by scores", "tokenize spm.gguf -f prompt.txt", "spm.gguf prompt.txt", "",
+     STEADY_STDOUT},
+    {"info", "info model.gguf --check --tensors", "model.gguf", "", STEADY_STDOUT},
+    {"score, llama", "score llama.gguf -f prompt.txt -t 2 --top 2 -q", "llama.gguf prompt.txt", "",
+     STEADY_STDOUT},
+    {"generate, transformer",
+     "generate transformer.gguf -p abc -t 2 -n 3 --seed 1 --samples 3 --batch 2 -q",
+     "transformer.gguf", "", STEADY_STDOUT},
+    {"convert, llama",
+     "convert llama.gguf -o out.gguf --kv-heads 1 --calib calib.txt -t 2 -q --force",
+     "llama.gguf calib.txt", "out.gguf", STEADY_FILES},
+    {"import", "import llama2c.bin -o out.gguf --force -q", "llama2c.bin", "out.gguf",
+     STEADY_STDOUT | STEADY_FILES},
+    {"import --type", "import llama2c.bin -o out.gguf --type q8_0 --force -t 2 -q", "llama2c.bin",
+     "out.gguf", STEADY_STDOUT | STEADY_FILES},
+    {"score, imported in memory", "score llama2c.bin --tokens 1,2,3 -t 2 --top 2 -q", "llama2c.bin",
+     "", STEADY_STDOUT},
+    {"generate --draft",
+     "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --batch 3 "
+     "--draft other.gguf --draft-n 2 -q",
+     "model.gguf prompts.jsonl other.gguf", "", STEADY_STDOUT},
+    {"generate --draft self", "generate model.gguf -p abc -t 2 -n 6 --seed 1 --draft self:q4_0 -q",
+     "model.gguf", "", STEADY_STDOUT},
+    {"generate --draft lookup",
+     "generate model.gguf -p abababab -t 2 -n 4 --seed 1 --samples 3 --draft lookup -q",
+     "model.gguf", "", STEADY_STDOUT},
+    {"generate --load-state",
+     "generate model.gguf --load-state text.saved --save-state out.saved -p d -t 2 -n 3 -q",
+     "model.gguf text.saved", "out.saved", STEADY_STDOUT | STEADY_FILES},
 };
-const int n_scenarios = sizeof scenarios / sizeof scenarios[0];
-
-static const struct checkpoint_shape shape = {.n_layers = 1,
-                                              .n_heads = 4,
-                                              .n_kv_heads = 4,
-                                              .head_dim = 8,
-                                              .d_ff = 32,
-                                              .n_ctx = 32,
-                                              .n_vocab = 257,
-                                              .seed = 1};
+const int n_scenarios = COUNT(scenarios);
 
 static const char old_content[] = "the old file\n";
 
@@ -179,12 +103,32 @@ struct content {
 static const struct scenario *current;
 static char home[4096]; /* the working directory before */
 static struct content inputs[SCENARIO_FILES], olds[SCENARIO_FILES], news[SCENARIO_FILES];
+static char names[2][SCENARIO_FILES][32]; /* of inputs and outputs; empty after the last */
 static struct ran reference;
 static long calls[FAULT_KINDS], all_calls;
 
 const struct scenario *scenario(void)
 {
     return current;
+}
+
+bool scenario_is(unsigned flag)
+{
+    return current->flags & flag;
+}
+
+const char *scenario_output(int i)
+{
+    return i < SCENARIO_FILES && *names[1][i] ? names[1][i] : NULL;
+}
+
+static void split(const char *list, char (*to)[32])
+{
+    for (int i = 0; i < SCENARIO_FILES; i++) {
+        const size_t len = strcspn(list, " ");
+        snprintf(to[i], sizeof to[i], "%.*s", (int)len, list);
+        list += len + (list[len] == ' ');
+    }
 }
 
 long scenario_calls(enum fault_kind kind)
@@ -209,14 +153,10 @@ static struct content content_of(const char *path)
 
 static void put_back(const char *path, const struct content *c)
 {
-    if (!c->bytes) {
+    if (c->bytes)
+        write_file(path, c->bytes, c->len);
+    else
         unlink(path);
-        return;
-    }
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(c->bytes, 1, c->len, f), c->len);
-    ck_assert_int_eq(fclose(f), 0);
 }
 
 static bool same(const struct content *a, const struct content *b)
@@ -237,15 +177,7 @@ static void write_text(const char *path, const char *text, int times)
 /* Of another architecture, as a new checkpoint of it is. */
 static void make_other(const char *path, const char *preset)
 {
-    struct config c = {.n_layers = 2,
-                       .n_heads = 4,
-                       .n_kv_heads = 2,
-                       .d_model = 32,
-                       .d_ff = 32,
-                       .n_ctx = 32,
-                       .n_vocab = 257,
-                       .norm_eps = 1e-5f};
-    config_set_arch(&c, arch_preset(text_of(preset)));
+    struct config c = config_sized(preset, "layers=2 heads=4 kv=2 width=32 ff=32 ctx=32 vocab=257");
     write_config_checkpoint(path, &c);
 }
 
@@ -256,13 +188,11 @@ static void make_llama2c(const char *path)
     static const int32_t numbers[7] = {WIDTH, FF, 1, 2, 1, VOCAB, CTX};
     static float
         weights[VOCAB * WIDTH + 3 * WIDTH + 3 * WIDTH * WIDTH + 3 * WIDTH * FF + CTX * WIDTH / 2];
-    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+    for (size_t i = 0; i < COUNT(weights); i++)
         weights[i] = (float)((int)(i * 37 % 101) - 50) / 64;
     FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(numbers, 1, sizeof numbers, f), sizeof numbers);
-    ck_assert_uint_eq(fwrite(weights, 1, sizeof weights, f), sizeof weights);
-    ck_assert_int_eq(fclose(f), 0);
+    ck_assert(f && fwrite(numbers, 1, sizeof numbers, f) == sizeof numbers);
+    ck_assert(fwrite(weights, 1, sizeof weights, f) == sizeof weights && fclose(f) == 0);
 }
 
 static void make_saved_text(void)
@@ -275,10 +205,11 @@ static void make_saved_text(void)
 
 static void make_inputs(void)
 {
-    struct checkpoint_shape other = shape;
-    other.seed = 2;
+    struct checkpoint_shape shape =
+        shape_of("layers=1 heads=4 kv=4 dim=8 ff=32 ctx=32 vocab=257 seed=1");
     write_checkpoint("model.gguf", &shape);
-    write_checkpoint("other.gguf", &other);
+    shape.seed = 2;
+    write_checkpoint("other.gguf", &shape);
     make_other("llama.gguf", "llama");
     make_other("transformer.gguf", "transformer");
     make_llama2c("llama2c.bin");
@@ -319,8 +250,8 @@ static void expect_no_leak(const char *where)
 
 void scenario_reset(void)
 {
-    for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++)
-        put_back(current->outputs[i], &olds[i]);
+    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
+        put_back(names[1][i], &olds[i]);
 }
 
 static void run_reference(void)
@@ -334,13 +265,15 @@ static void run_reference(void)
     all_calls = f->all;
     for (int i = 0; i < FAULT_KINDS; i++)
         calls[i] = f->calls[i];
-    for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++)
-        news[i] = content_of(current->outputs[i]);
+    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
+        news[i] = content_of(names[1][i]);
 }
 
 void scenario_begin(int index)
 {
     current = &scenarios[index];
+    split(current->inputs, names[0]);
+    split(current->outputs, names[1]);
     struct content bpe, spm;
     bpe.bytes = read_file("tests/data/bpe-small.gguf", &bpe.len);
     spm.bytes = read_file("tests/data/spm-small.gguf", &spm.len);
@@ -353,16 +286,16 @@ void scenario_begin(int index)
     put_back("spm.gguf", &spm);
     free(bpe.bytes);
     free(spm.bytes);
-    for (int i = 0; i < SCENARIO_FILES && current->inputs[i]; i++)
-        inputs[i] = content_of(current->inputs[i]);
-    if (current->resumes)
+    for (int i = 0; i < SCENARIO_FILES && *names[0][i]; i++)
+        inputs[i] = content_of(names[0][i]);
+    if (scenario_is(RESUMES))
         make_unfinished();
     else
-        for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++)
-            if (!strstr(current->outputs[i], ".state"))
-                write_text(current->outputs[i], old_content, 1);
-    for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++)
-        olds[i] = content_of(current->outputs[i]);
+        for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
+            if (!strstr(names[1][i], ".state"))
+                write_text(names[1][i], old_content, 1);
+    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
+        olds[i] = content_of(names[1][i]);
     run_reference();
 }
 
@@ -404,8 +337,8 @@ static bool ends_in(const char *path, const char *name)
 
 bool scenario_is_input(const char *path)
 {
-    for (int i = 0; i < SCENARIO_FILES && current->inputs[i]; i++)
-        if (ends_in(path, current->inputs[i]))
+    for (int i = 0; i < SCENARIO_FILES && *names[0][i]; i++)
+        if (ends_in(path, names[0][i]))
             return true;
     return false;
 }
@@ -414,8 +347,8 @@ bool scenario_is_output(const char *path)
 {
     if (strstr(path, ".decode-"))
         return true;
-    for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++)
-        if (ends_in(path, current->outputs[i]))
+    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
+        if (ends_in(path, names[1][i]))
             return true;
     return false;
 }
@@ -424,7 +357,7 @@ bool scenario_is_output(const char *path)
 
 bool scenario_changed(int output)
 {
-    struct content now = content_of(current->outputs[output]);
+    struct content now = content_of(names[1][output]);
     const bool changed = !same(&now, &olds[output]);
     free(now.bytes);
     return changed;
@@ -460,9 +393,9 @@ static bool keeps_two_lines(const struct content *old, const struct content *now
 /* A checkpoint of the training; the log's head and rows, the kept ones first. */
 static bool is_of_training(int i, const struct content *c)
 {
-    const char *path = current->outputs[i];
+    const char *path = names[1][i];
     if (strstr(path, ".csv"))
-        return !current->resumes || keeps_two_lines(&olds[i], c);
+        return !scenario_is(RESUMES) || keeps_two_lines(&olds[i], c);
     if (strstr(path, ".state"))
         return true; /* which going on with it shows */
     struct checkpoint checkpoint;
@@ -483,36 +416,25 @@ static bool goes_on(const char *path)
 
 static void expect_outputs_whole(const char *where)
 {
-    for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++) {
-        struct content now = content_of(current->outputs[i]);
+    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++) {
+        struct content now = content_of(names[1][i]);
         bool good = same(&now, &olds[i]) || same(&now, &news[i]);
-        if (!good && now.bytes && current->trains)
+        if (!good && now.bytes && scenario_is(TRAINS))
             good = is_of_training(i, &now);
-        else if (!good && now.bytes && strstr(current->outputs[i], ".saved"))
-            good = goes_on(current->outputs[i]);
-        else if (!good && now.bytes && !current->steady_files)
-            good = is_whole(current->outputs[i], &now);
-        ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where,
-                      current->outputs[i]);
+        else if (!good && now.bytes && strstr(names[1][i], ".saved"))
+            good = goes_on(names[1][i]);
+        else if (!good && now.bytes && !scenario_is(STEADY_FILES))
+            good = is_whole(names[1][i], &now);
+        ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where, names[1][i]);
         free(now.bytes);
     }
 }
 
-static void expect_inputs_unchanged(const char *where)
+static void expect_same(const char *where, int kind, const struct content *as, int n)
 {
-    for (int i = 0; i < SCENARIO_FILES && current->inputs[i]; i++) {
-        struct content now = content_of(current->inputs[i]);
-        ck_assert_msg(same(&now, &inputs[i]), "%s: %s was changed", where, current->inputs[i]);
-        free(now.bytes);
-    }
-}
-
-/* OUT and OUT.state. */
-static void expect_trained(const char *where)
-{
-    for (int i = 0; i < 2; i++) {
-        struct content now = content_of(current->outputs[i]);
-        ck_assert_msg(same(&now, &news[i]), "%s: %s is another", where, current->outputs[i]);
+    for (int i = 0; i < n && *names[kind][i]; i++) {
+        struct content now = content_of(names[kind][i]);
+        ck_assert_msg(same(&now, &as[i]), "%s: another %s", where, names[kind][i]);
         free(now.bytes);
     }
 }
@@ -521,30 +443,25 @@ static void expect_goes_on(const char *where)
 {
     struct ran r;
     char line[1024];
-    if (access(current->outputs[1], F_OK) != 0)
+    if (access(names[1][1], F_OK) != 0)
         return;
-    snprintf(line, sizeof line, "%s%s", current->line, current->resumes ? "" : " --resume");
+    snprintf(line, sizeof line, "%s%s", current->line, scenario_is(RESUMES) ? "" : " --resume");
     run_program(&r, line, NULL, NULL);
     ck_assert_msg(r.code == 0, "%s: and then --resume: exit %d: %s", where, r.code, r.err);
-    expect_trained(where);
+    expect_same(where, 1, news, 2); /* OUT and OUT.state */
 }
 
 void scenario_expect_done(const struct ran *r, const struct fault_plan *plan)
 {
     const char *where = scenario_where(plan);
     ck_assert_msg(r->code == 0 && !r->err[0], "%s: exit %d: %s", where, r->code, r->err);
-    if (current->steady_stdout)
+    if (scenario_is(STEADY_STDOUT))
         ck_assert_msg(r->out_len == reference.out_len && strcmp(r->out, reference.out) == 0,
                       "%s: another output", where);
-    if (current->trains)
-        expect_trained(where);
-    if (!current->steady_files)
-        return;
-    for (int i = 0; i < SCENARIO_FILES && current->outputs[i]; i++) {
-        struct content now = content_of(current->outputs[i]);
-        ck_assert_msg(same(&now, &news[i]), "%s: another %s", where, current->outputs[i]);
-        free(now.bytes);
-    }
+    if (scenario_is(TRAINS))
+        expect_same(where, 1, news, 2); /* OUT and OUT.state */
+    if (scenario_is(STEADY_FILES))
+        expect_same(where, 1, news, SCENARIO_FILES);
 }
 
 void scenario_expect_kept(const struct ran *r, const struct fault_plan *plan, bool leaks)
@@ -555,7 +472,7 @@ void scenario_expect_kept(const struct ran *r, const struct fault_plan *plan, bo
         expect_no_leak(where);
     expect_no_other_file(where);
     expect_outputs_whole(where);
-    expect_inputs_unchanged(where);
-    if (current->trains)
+    expect_same(where, 0, inputs, SCENARIO_FILES);
+    if (scenario_is(TRAINS))
         expect_goes_on(where);
 }

@@ -13,14 +13,13 @@
 
 #define SCENARIO_FILES 4
 
+enum { STEADY_STDOUT = 1, STEADY_FILES = 2, TRAINS = 4, RESUMES = 8 };
+
 struct scenario {
     const char *name;
-    const char *line;                    /* the command with its arguments */
-    const char *inputs[SCENARIO_FILES];  /* read; NULL after the last */
-    const char *outputs[SCENARIO_FILES]; /* written */
-    bool steady_stdout;                  /* the same at every run: no times in it */
-    bool steady_files;                   /* so are all outputs */
-    bool trains, resumes;
+    const char *line;             /* the command with its arguments */
+    const char *inputs, *outputs; /* files that it reads and writes, a space between */
+    unsigned flags; /* no times in standard output, nor in the files: the same at every run */
 };
 extern const struct scenario scenarios[];
 extern const int n_scenarios;
@@ -31,6 +30,8 @@ extern const int n_scenarios;
 void scenario_begin(int index);
 void scenario_end(void);
 const struct scenario *scenario(void);
+bool scenario_is(unsigned flag);
+const char *scenario_output(int i); /* NULL after the last */
 
 /* Calls of the run without a fault. */
 long scenario_calls(enum fault_kind kind);

@@ -8,14 +8,6 @@
 
 #define LEFT_OUT (THREAD_SANITIZED ? ONE_THREAD " " TAKES_LONG : SANITIZED ? TAKES_LONG : NULL)
 
-struct err failure;
-
-void assert_failed(enum status found, enum status expected, const char *said, const char *call)
-{
-    ck_assert_msg(found == expected && strstr(failure.text, said), "%s gives %d, says: %s", call,
-                  found, failure.text);
-}
-
 static struct released {
     struct released *last;
     void (*release)(void *);
@@ -55,7 +47,7 @@ static void end_test(void)
 {
     release_all();
     scratch_remove();
-    failure = (struct err){""};
+    err = (struct err){""};
 }
 
 static Suite *suite;
@@ -103,6 +95,39 @@ __attribute__((weak)) int main(void)
     return run_suite();
 }
 
+void expect_says(const char *text, const char *parts)
+{
+    char part[512];
+    while (*parts) {
+        const size_t len = strcspn(parts, "|");
+        snprintf(part, sizeof part, "%.*s", (int)len, parts);
+        if (*part == '!')
+            ck_assert_msg(!strstr(text, part + 1), "\"%s\" says \"%s\"", text, part + 1);
+        else
+            ck_assert_msg(strstr(text, part), "\"%s\" does not say \"%s\"", text, part);
+        parts += len + (parts[len] == '|');
+    }
+}
+
+struct err err;
+
+void expect_error(enum status found, enum status expected, struct err *e, const char *parts)
+{
+    ck_assert_msg(found == expected, "status %d instead of %d (%s): %s", (int)found, (int)expected,
+                  parts, e && found ? e->text : "");
+    if (!e || !found)
+        return;
+    expect_says(e->text, parts);
+    for (const char *c = e->text; *c; c++)
+        ck_assert_msg((unsigned char)*c >= 0x20, "a control character in \"%s\"", e->text);
+    e->text[0] = 0;
+}
+
+void expect_status(enum status found, enum status expected, const char *parts)
+{
+    expect_error(found, expected, &err, parts);
+}
+
 unsigned char *read_file(const char *path, size_t *len)
 {
     FILE *f = fopen(path, "rb");
@@ -128,10 +153,58 @@ char *file_text(const char *path, size_t *len)
     return text;
 }
 
-void put_bytes(const char *path, const void *bytes, size_t n)
+struct gguf_file parsed_gguf(unsigned char *bytes, size_t len)
 {
+    struct gguf_file f = {.bytes = bytes, .len = len};
+    expect_ok(gguf_parse(bytes, len, &f.g, &err));
+    return f;
+}
+
+struct gguf_file read_gguf(const char *path)
+{
+    size_t len;
+    unsigned char *bytes = read_file(path, &len);
+    return parsed_gguf(bytes, len);
+}
+
+struct gguf_file written_gguf(struct gguf_writer *w)
+{
+    unsigned char *bytes;
+    size_t len;
+    expect_ok(gguf_write_memory(w, &bytes, &len, &err));
+    gguf_writer_free(w);
+    return parsed_gguf(bytes, len);
+}
+
+void free_gguf(struct gguf_file *f)
+{
+    gguf_free(f->g);
+    free(f->bytes);
+    *f = (struct gguf_file){NULL, 0, NULL};
+}
+
+struct tokenizer *tokenizer_in(const struct gguf *g)
+{
+    struct tokenizer *t;
+    expect_ok(tokenizer_create(g, &t, &err));
+    return t;
+}
+
+void write_file(const char *path, const void *bytes, size_t len)
+{
+    unlink(path); /* a FIFO would wait for a reader */
     FILE *f = fopen(path, "wb");
-    ck_assert_msg(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "cannot write %s", path);
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(len ? fwrite(bytes, 1, len, f) : 0, len);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+void expect_bytes(const char *path, const void *bytes, size_t len)
+{
+    size_t found_len;
+    unsigned char *found = read_file(path, &found_len);
+    ck_assert_msg(found_len == len && memcmp(found, bytes, len) == 0, "%s has other bytes", path);
+    free(found);
 }
 
 static char scratch_folder[256];

@@ -10,6 +10,10 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "gguf/gguf.h"
+#include "text/tokenizer.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Whether a sanitizer is built in or valgrind watches: all takes several times as long, and it
  * keeps shadow memory, of which limits and peaks say nothing. */
@@ -66,21 +70,24 @@ void test_register(const TTest *test, const struct test_options *o);
 /* Runs the tests, prints Check's summary line, and gives the exit code for main. */
 int run_suite(void);
 
+/* What the library's calls of a test put their message into. */
+extern struct err err;
+
+/* The call ended so, with a message in `err`, or in e, that has all of `parts` ("|" between them;
+ * "": any), on one line without control characters. What is STATUS_OK may have none. The message
+ * is cleared, so that the next call must say its own. */
+void expect_status(enum status found, enum status expected, const char *parts);
+void expect_error(enum status found, enum status expected, struct err *e, const char *parts);
+#define expect_ok(status)       expect_status(status, STATUS_OK, "")
+#define expect_ok_in(status, e) expect_error(status, STATUS_OK, e, "")
+
+/* `text` has all of `parts`, but not those after a "!". */
+void expect_says(const char *text, const char *parts);
+
 /* Reads a whole file under the repository (tests run from its top) into malloc'd memory. */
 unsigned char *read_file(const char *path, size_t *len);
 /* The same with a 0 behind it, until the test ends. */
 char *file_text(const char *path, size_t *len);
-/* Writes one: n bytes. */
-void put_bytes(const char *path, const void *bytes, size_t n);
-
-/* What the last call said of its failure; "" when a test begins. */
-extern struct err failure;
-
-/* A call that fills `failure`: it succeeds, or fails with this status and says this, among others.
- */
-#define must(call)                    ck_assert_msg((call) == STATUS_OK, "%s: %s", #call, failure.text)
-#define must_fail(status, said, call) assert_failed(call, status, said, #call)
-void assert_failed(enum status found, enum status expected, const char *said, const char *call);
 
 /* What is released when the test ends, the last first, or at once by release_all, for long loops.
  * The others give the pointer, which is not NULL. */
@@ -88,6 +95,24 @@ void *released_by(void (*release)(void *), void *what);
 void *allocated(size_t n_bytes);
 void *allocated_zeros(size_t n_bytes);
 void release_all(void);
+
+/* Writes a file, in place of what has its path, and compares one with what it should hold. */
+void write_file(const char *path, const void *bytes, size_t len);
+void expect_bytes(const char *path, const void *bytes, size_t len);
+
+/* A GGUF file in memory. */
+struct gguf_file {
+    unsigned char *bytes;
+    size_t len;
+    struct gguf *g;
+};
+struct gguf_file parsed_gguf(unsigned char *bytes, size_t len); /* which it takes over */
+struct gguf_file read_gguf(const char *path);
+struct gguf_file written_gguf(struct gguf_writer *w); /* which it frees */
+void free_gguf(struct gguf_file *f);
+
+/* The one whose keys are there. */
+struct tokenizer *tokenizer_in(const struct gguf *g);
 
 /* A path for a scratch file in a fresh folder below $TMPDIR or /tmp, which is removed when the test
  * ends (with .before_all: by scratch_remove); so is the string. */

@@ -14,6 +14,7 @@
 #include "golden.h"
 #include "model/checkpoint.h"
 #include "model/pack.h"
+#include "opened.h"
 #include "support.h"
 
 #define N_TOKENS 21
@@ -21,20 +22,10 @@
 /* Logits after each of some tokens. Freed by the caller. */
 static float *feed(const struct model *m, int n_threads, int block)
 {
-    struct err e = {""};
-    struct pool *pool = NULL;
-    struct session *s = NULL;
     int32_t tokens[N_TOKENS];
-    const struct session_params p = {.block = block};
-    float *logits = malloc(N_TOKENS * (size_t)m->config.n_vocab * sizeof *logits);
     for (int t = 0; t < N_TOKENS; t++)
         tokens[t] = t * 37 % m->config.n_vocab;
-    ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
-    ck_assert_msg(session_create(m, &p, pool, &s, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits, &e), STATUS_OK);
-    session_free(s);
-    pool_free(pool);
-    return logits;
+    return logits_after(m, tokens, N_TOKENS, n_threads, &(struct session_params){.block = block});
 }
 
 /* The largest distance between the logits of two models. */
@@ -68,19 +59,11 @@ static void expect_one_answer(const struct model *m, const char *what)
     free(steps);
 }
 
-static struct checkpoint open_file(const char *path)
-{
-    struct checkpoint c;
-    struct err e = {""};
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL, &c, &e) == STATUS_OK, "%s", e.text);
-    return c;
-}
-
 static struct checkpoint made(const struct config *config)
 {
     const char *path = scratch_path("made.gguf");
     write_config_checkpoint(path, config);
-    const struct checkpoint c = open_file(path);
+    const struct checkpoint c = open_checkpoint(path, CHECKPOINT_MODEL);
     scratch_remove();
     return c;
 }
@@ -154,7 +137,7 @@ static void assert_same_config(const struct config *a, const struct config *b, i
         {"rope.base", a->rope.base, b->rope.base},
         {"rope.scale", a->rope.scale, b->rope.scale},
     };
-    for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+    for (size_t v = 0; v < COUNT(values); v++)
         ck_assert_msg(values[v].a == values[v].b, "mixture %d: %s is %g, not %g", i, values[v].name,
                       values[v].b, values[v].a);
     for (int l = 0; l < a->n_layers; l++) {
@@ -217,8 +200,7 @@ struct rewrite {
 
 static void *keep(struct rewrite *r, size_t bytes)
 {
-    ck_assert_int_lt(r->n_blocks, 256);
-    ck_assert_ptr_nonnull(r->blocks[r->n_blocks] = malloc(bytes));
+    ck_assert(r->n_blocks < 256 && (r->blocks[r->n_blocks] = malloc(bytes)));
     return r->blocks[r->n_blocks++];
 }
 
@@ -303,7 +285,6 @@ static void add_others(struct rewrite *r, const struct gguf *g)
 
 static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *from)
 {
-    struct err e = {""};
     struct config config = from->model->config;
     r->c = &from->model->config;
     if (r->joins) {
@@ -312,7 +293,7 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
     }
     if (r->kv_heads)
         config.n_kv_heads = r->kv_heads;
-    ck_assert_int_eq(gguf_writer_create(&r->w, &e), STATUS_OK);
+    expect_ok(gguf_writer_create(&r->w, &err));
     gguf_add_text(r->w, "general.architecture", text_of(config.arch->name));
     config_write(&config, r->w);
     add_others(r, from->gguf);
@@ -321,11 +302,11 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
         add_qkv(r, from->gguf, l, true);
     }
     const char *path = scratch_path("rewritten.gguf");
-    ck_assert_msg(gguf_write(r->w, path, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_write(r->w, path, &err));
     gguf_writer_free(r->w);
     for (int i = 0; i < r->n_blocks; i++)
         free(r->blocks[i]);
-    const struct checkpoint c = open_file(path);
+    const struct checkpoint c = open_checkpoint(path, CHECKPOINT_MODEL);
     scratch_remove();
     return c;
 }
@@ -341,12 +322,10 @@ TEST(three_tensors_are_one)
     ck_assert(distance(g.checkpoint.model, joined.model) == 0);
     /* And the means of both. */
     struct model *a = NULL, *b = NULL;
-    struct err e = {""};
     const struct model_options o = {.n_kv_heads = 1};
-    ck_assert_int_eq(model_create(g.checkpoint.gguf, &o, NULL, &a, &e), STATUS_OK);
-    ck_assert_int_eq(model_create(joined.gguf, &o, NULL, &b, &e), STATUS_OK);
-    ck_assert(distance(a, b) == 0);
-    ck_assert(distance(a, joined.model) > 0.1);
+    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &a, &err));
+    expect_ok(model_create(joined.gguf, &o, NULL, &b, &err));
+    ck_assert(distance(a, b) == 0 && distance(a, joined.model) > 0.1);
     model_free(a);
     model_free(b);
     checkpoint_close(&joined);
@@ -364,9 +343,8 @@ TEST(fewer_heads_are_means, .loops = 4)
     struct rewrite r = {.kv_heads = cases[_i].kv_heads};
     struct checkpoint pooled = rewritten(&r, &g.checkpoint);
     struct model *m = NULL;
-    struct err e = {""};
     const struct model_options o = {.n_kv_heads = cases[_i].kv_heads};
-    ck_assert_msg(model_create(g.checkpoint.gguf, &o, NULL, &m, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &m, &err));
     for (int l = 0; l < m->config.n_layers; l++)
         ck_assert_int_eq(config_kv_heads(&m->config, l), config_kv_heads(&pooled.model->config, l));
     ck_assert_double_lt(distance(m, pooled.model), 1e-4);
@@ -448,9 +426,8 @@ TEST(every_type, .loops = 3 * STORAGE_COUNT)
     }
     struct checkpoint file = made(&c);
     struct model *m = NULL;
-    struct err e = {""};
     const struct model_options o = {.convert = true, .storage = (enum storage)(_i / 3)};
-    ck_assert_msg(model_create(file.gguf, &o, NULL, &m, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(model_create(file.gguf, &o, NULL, &m, &err));
     ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_QKV].matrix.storage, o.storage);
     if (_i % 3 == 2) {
         ck_assert_int_eq(m->blocks[0].w[ROLE_ATTN_V_B].matrix.storage,

@@ -22,7 +22,7 @@ TEST(system_says_it_in_kib, .before = cgroups_make)
     static const char *const none[] = {"", "MemTotal: 9 kB\n", "xMemAvailable: 9 kB\n",
                                        "MemAvailable: x\n",
                                        "MemAvailable: 18446744073709551615 kB\n"};
-    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+    for (size_t i = 0; i < COUNT(none); i++)
         ck_assert_uint_eq(available_in_system(none[i]), AVAILABLE_UNKNOWN);
 }
 

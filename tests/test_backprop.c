@@ -36,15 +36,15 @@ struct fixture {
 /* The model of a file, its weights widened to F32. */
 static void open_model(struct fixture *f, const char *path)
 {
-    must(file_map_open(&f->file, path, &failure));
-    must(gguf_parse(f->file.data, f->file.len, &f->gguf, &failure));
-    must(config_read(f->gguf, &f->config, &failure));
-    must(param_list_create(&f->list, &f->config, f->gguf, &failure));
+    expect_ok(file_map_open(&f->file, path, &err));
+    expect_ok(gguf_parse(f->file.data, f->file.len, &f->gguf, &err));
+    expect_ok(config_read(f->gguf, &f->config, &err));
+    expect_ok(param_list_create(&f->list, &f->config, f->gguf, &err));
     for (int pass = 0; pass < 2; pass++) {
         f->weights = param_view_take(&f->arena, &f->list, &f->config);
         f->gradient = param_view_take(&f->arena, &f->list, &f->config);
         if (pass == 0)
-            must(arena_allocate(&f->arena, "test", &failure));
+            expect_ok(arena_allocate(&f->arena, "test", &err));
     }
     param_list_read(&f->list, f->gguf, f->weights.flat);
 }
@@ -114,7 +114,7 @@ static struct backprop_batch batch_of(const struct fixture *f)
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
 {
     struct pool *pool;
-    must(pool_create(n_threads, &pool, &failure));
+    expect_ok(pool_create(n_threads, &pool, &err));
     const struct backprop_params params = {.config = &f->config,
                                            .n_sequences = f->n_sequences,
                                            .length = f->length,
@@ -122,7 +122,7 @@ static double gradient_by(struct fixture *f, const struct kernels *k, int n_thre
                                            .rope_factors = f->weights.w[ROLE_ROPE_FREQS].weight,
                                            .kernels = k};
     struct backprop *b;
-    must(backprop_create(&params, pool, &b, &failure));
+    expect_ok(backprop_create(&params, pool, &b, &err));
     const struct backprop_batch batch = batch_of(f);
     const double forward = backprop_loss(b, &f->weights, &batch);
     const double loss = backprop_gradient(b, &f->weights, &batch, NULL, &f->gradient);
@@ -356,7 +356,7 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     /* The teacher is another model of the same vocabulary: the same one, its norms changed. */
     struct arena arena = {0};
     param_view_take(&arena, &f.list, &f.config);
-    must(arena_allocate(&arena, "test", &failure));
+    expect_ok(arena_allocate(&arena, "test", &err));
     struct param_view other = param_view_take(&arena, &f.list, &f.config);
     for (size_t i = 0; i < f.list.n_floats; i++)
         other.flat[i] = 1.5f * f.weights.flat[i];
@@ -367,9 +367,9 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
                                      .taught = true,
                                      .kernels = &kernels_scalar};
     struct backprop *b, *engine;
-    must(backprop_create(&params, NULL, &b, &failure));
+    expect_ok(backprop_create(&params, NULL, &b, &err));
     params.forward_only = true;
-    must(backprop_create(&params, NULL, &engine, &failure));
+    expect_ok(backprop_create(&params, NULL, &engine, &err));
     const struct backprop_teacher teacher = {engine, &other, 0.75f};
     const struct backprop_batch batch = batch_of(&f);
     backprop_gradient(b, &f.weights, &batch, &teacher, &f.gradient);
@@ -470,7 +470,7 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
             .spec = &golden_steps, .kernels = grad_kernels_for(k), .list = &f->list};
         optimizer_take(&o, &arena, &f->config);
         if (pass == 0)
-            must(arena_allocate(&arena, "test", &failure));
+            expect_ok(arena_allocate(&arena, "test", &err));
     }
     memcpy(o.weights.flat, f->weights.flat, f->list.n_floats * sizeof(float));
     const struct param_view weights = f->weights, gradient = f->gradient;
@@ -499,7 +499,7 @@ TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
     ck_assert_ptr_nonnull(in);
     read_windows(&f, in);
     const struct kernels *fastest;
-    must(kernels_choose(NULL, &fastest, &failure));
+    expect_ok(kernels_choose(NULL, &fastest, &err));
     const double loss = gradient_by(&f, fastest, 2);
     ck_assert_double_eq_tol(loss, next_double(in), 1e-5);
     const int n = next_int(in);

@@ -115,7 +115,7 @@ TEST(sizes_that_are_none, .loops = 2, .tags = ONE_THREAD)
     const char *source = _i ? LLAMA : GPT2;
     begin(source);
     for (const char *const *key = _i ? llama_sizes : gpt2_sizes; *key; key++) {
-        for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        for (size_t i = 0; i < COUNT(values); i++)
             expect_bent(source, *key, values[i], *key);
         expect_bent(source, *key, "null", *key);
         expect_bent(source, *key, "", *key);
@@ -184,7 +184,7 @@ static const struct {
 TEST(configs_that_are_bent, .tags = ONE_THREAD)
 {
     begin(GPT2);
-    for (size_t i = 0; i < sizeof bent / sizeof *bent; i++) {
+    for (size_t i = 0; i < COUNT(bent); i++) {
         link_to(bent[i].source, "model.safetensors");
         link_to(bent[i].source, "tokenizer.json");
         expect_bent(bent[i].source, bent[i].key, bent[i].value, bent[i].message);
@@ -275,7 +275,6 @@ static void write_changed(const struct weights *w, const struct change *c)
     char names[64][96];
     uint64_t lengths[64];
     size_t n = 0;
-    struct err e = {""};
     for (size_t i = 0; i < w->file->n_tensors; i++) {
         const struct safetensors_tensor *t = &w->file->tensors[i];
         const bool is_it = text_is(t->name, c->name);
@@ -304,8 +303,7 @@ static void write_changed(const struct weights *w, const struct change *c)
         }
     }
     unlink(path_of(folder, model_file));
-    ck_assert_msg(safetensors_write(path_of(folder, model_file), list, n, &e) == STATUS_OK, "%s",
-                  e.text);
+    expect_ok(safetensors_write(path_of(folder, model_file), list, n, &err));
 }
 
 #define C_ATTN "transformer.h.1.attn.c_attn.weight"
@@ -359,8 +357,7 @@ TEST(tensors_that_are_bent, .loops = 2, .tags = ONE_THREAD)
 {
     const bool llama = _i == 1;
     const struct change *list = llama ? llama_changes : gpt2_changes;
-    const size_t n = llama ? sizeof llama_changes / sizeof *llama_changes
-                           : sizeof gpt2_changes / sizeof *gpt2_changes;
+    const size_t n = llama ? COUNT(llama_changes) : COUNT(gpt2_changes);
     struct weights w = read_weights(llama ? LLAMA : GPT2);
     begin(llama ? LLAMA : GPT2);
     for (size_t i = 0; i < n; i++) {
@@ -386,7 +383,7 @@ static const struct {
     {"text", "First Citizen:\nBefore we proceed any further, hear me speak.\n", 61},
 };
 
-TEST(files_of_other_kinds, .loops = (int)(sizeof files / sizeof *files), .tags = ONE_THREAD)
+TEST(files_of_other_kinds, .loops = (int)COUNT(files), .tags = ONE_THREAD)
 {
     static const char *const lines[] = {
         "import %s -o %s/out",
@@ -408,7 +405,7 @@ TEST(files_of_other_kinds, .loops = (int)(sizeof files / sizeof *files), .tags =
     FILE *f = fopen(path, "wb");
     ck_assert(f && fwrite(files[_i].text, 1, files[_i].len, f) == files[_i].len);
     fclose(f);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i += 1 + 2 * SANITIZED) {
+    for (size_t i = 0; i < COUNT(lines); i += 1 + 2 * SANITIZED) {
         snprintf(line, sizeof line, lines[i], path, folder);
         run_program(&r, line, NULL, NULL);
         expect_refusal(&r, STATUS_BAD_FILE, path);

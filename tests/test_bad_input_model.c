@@ -8,160 +8,131 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "bent.h"
-#include "support.h"
+#include "hostile.h"
 
 /* --- class 6: keys --------------------------------------------------------------------------- */
 
 static const char *const sizes[] = {"gpt2.context_length",      "gpt2.embedding_length",
                                     "gpt2.block_count",         "gpt2.attention.head_count",
                                     "gpt2.feed_forward_length", "gpt2.attention.head_count_kv"};
-#define N_SIZES    6
 #define N_REQUIRED 4 /* of them */
+#define EPSILON    "gpt2.attention.layer_norm_epsilon"
 
-static void bad_size(const char *key)
+TEST(class_06_required_keys, .before = bent_set_up, .after = hostile_tear_down)
 {
-    hostile_set_text(&h, key, text_of("4"));
-    expect_bent_refused(MODEL_READERS, key);
-    hostile_set(&h, key, GGUF_F32, &(float){2}, 4);
-    expect_bent_refused(MODEL_READERS, key);
-    hostile_set(&h, key, GGUF_BOOL, "\1", 1);
-    expect_bent_refused(MODEL_READERS, key);
-    hostile_set_array(&h, key, GGUF_U32, 3, "\2\0\0\0\2\0\0\0\2\0\0\0", 12);
-    expect_bent_refused(MODEL_READERS, key);
-    hostile_set(&h, key, GGUF_I32, &(int32_t){-1}, 4);
-    expect_bent_refused(MODEL_READERS, key);
-    hostile_set(&h, key, GGUF_I64, &(int64_t){INT64_MIN}, 8);
-    expect_bent_refused(MODEL_READERS, key);
-    hostile_set(&h, key, GGUF_U64, &(uint64_t){UINT64_MAX}, 8);
-    expect_bent_refused(MODEL_READERS, key);
-}
-
-static void bad_epsilon(void)
-{
-    static const char key[] = "gpt2.attention.layer_norm_epsilon";
-    static const float values[] = {NAN, INFINITY, -INFINITY, 0, -1e-5f, 1, 1e30f};
-    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
-        hostile_set(&h, key, GGUF_F32, &values[i], 4);
-        expect_bent_refused(MODEL_READERS, "layer_norm_epsilon: expected a number between 0 and 1");
-    }
-    hostile_set_text(&h, key, text_of("1e-5"));
-    expect_bent_refused_by_all(MODEL_READERS, key);
-    hostile_drop(&h, key);
-    expect_bent_refused_by_all(MODEL_READERS, key);
-    hostile_set(&h, key, GGUF_F64, &(double){1e-5}, 8);
-    expect_bent_accepted(INFO | GENERATE);
-    hostile_set(&h, key, GGUF_F32, &(float){1e-40f}, 4); /* as small as none, but a number */
-    expect_bent_accepted(INFO | GENERATE);
-}
-
-TEST(class_06_required_keys, .before = bent_set_up, .after = bent_tear_down)
-{
-    for (int i = 0; i < N_SIZES; i++) {
-        bad_size(sizes[i]);
-        hostile_set(&h, sizes[i], hostile_pair(&h, sizes[i])->kind,
-                    hostile_pair(&h, sizes[i])->value.data, 4);
-        h.pairs[h.n_pairs] = *hostile_pair(&h, sizes[i]);
+    static const char *const values[] = {"string:4",
+                                         "f32:2",
+                                         "bool:1",
+                                         "u32[]:2,2,2",
+                                         "i32:-1",
+                                         "i64:-9223372036854775808",
+                                         "u64:0xffffffffffffffff"};
+    static const char *const epsilons[] = {"nan", "inf", "-inf", "0", "-1e-5", "1", "1e30"};
+    char bends[100];
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        for (size_t k = 0; k < COUNT(values); k++) {
+            snprintf(bends, sizeof bends, "%s=%s", sizes[i], values[k]);
+            bent_refused(MODEL_READERS, bends, sizes[i]);
+        }
+        h.pairs[h.n_pairs] = *hostile_pair(sizes[i]);
         h.n_pairs++;
-        expect_bent_refused(EVERY_COMMAND, "expected each name once");
-        hostile_drop(&h, sizes[i]);
+        bent_refused(EVERY_COMMAND, "", "expected each name once");
+        snprintf(bends, sizeof bends, "-%s", sizes[i]);
         if (i < N_REQUIRED)
-            expect_bent_refused_by_all(MODEL_READERS, sizes[i]);
+            bent_refused_by_all(MODEL_READERS, bends, sizes[i]);
         else
-            expect_bent_accepted(INFO | GENERATE | SCORE | CONVERT | TRAIN | QUANTIZE);
+            bent_accepted(INFO | GENERATE | SCORE | CONVERT | TRAIN | QUANTIZE, bends);
     }
-    hostile_drop(&h, "general.architecture");
-    expect_bent_refused_by_all(MODEL_READERS & ~(INFO | CHECK),
-                               "key \"general.architecture\" is missing");
-    hostile_set_u32(&h, "general.architecture", 1);
-    expect_bent_refused_by_all(MODEL_READERS, "general.architecture\": expected string, found u32");
-    hostile_set_text(&h, "general.architecture", text_of(""));
-    expect_bent_refused_by_all(MODEL_READERS & ~(INFO | CHECK), "found \"\"");
-    bad_epsilon();
-    for (int i = 0; i < N_SIZES; i++) { /* any integer does */
+    bent_refused_by_all(MODEL_READERS & ~(INFO | CHECK), "-general.architecture",
+                        "key \"general.architecture\" is missing");
+    bent_refused_by_all(MODEL_READERS, "general.architecture=u32:1",
+                        "general.architecture\": expected string, found u32");
+    bent_refused_by_all(MODEL_READERS & ~(INFO | CHECK),
+                        "general.architecture=string:", "found \"\"");
+    for (size_t i = 0; i < COUNT(epsilons); i++) {
+        snprintf(bends, sizeof bends, EPSILON "=f32:%s", epsilons[i]);
+        bent_refused(MODEL_READERS, bends, "layer_norm_epsilon: expected a number between 0 and 1");
+    }
+    bent_refused_by_all(MODEL_READERS, EPSILON "=string:1e-5", EPSILON);
+    bent_refused_by_all(MODEL_READERS, "-" EPSILON, EPSILON);
+    bent_accepted(INFO | GENERATE, EPSILON "=f64:1e-5");
+    bent_accepted(INFO | GENERATE, EPSILON "=f32:1e-40"); /* as small as none, but a number */
+    for (size_t i = 0; i < COUNT(sizes); i++) {           /* any integer does */
         uint64_t value = 0;
-        memcpy(&value, hostile_pair(&h, sizes[i])->value.data, 4);
-        hostile_set(&h, sizes[i], i % 2 ? GGUF_U64 : GGUF_I64, &value, 8);
+        memcpy(&value, hostile_pair(sizes[i])->value.data, 4);
+        hostile_set(sizes[i], i % 2 ? GGUF_U64 : GGUF_I64, &value, 8);
     }
-    expect_bent_accepted(INFO | GENERATE | CONVERT | TRAIN);
+    bent_accepted(INFO | GENERATE | CONVERT | TRAIN, "");
 }
 
 /* --- class 7: hyperparameters ---------------------------------------------------------------- */
 
-TEST(class_07_hyperparameters, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_07_hyperparameters, .before = bent_set_up, .after = hostile_tear_down)
 {
-    static const struct {
-        const char *key;
-        uint32_t value;
-        const char *text;
-    } cases[] = {
-        {"gpt2.attention.head_count", 0, "gpt2.attention.head_count"},
-        {"gpt2.attention.head_count", 3, "head_count: expected a divisor of embedding_length 32"},
-        {"gpt2.attention.head_count", 64, "head_count: expected a divisor of embedding_length"},
-        {"gpt2.attention.head_count", UINT32_MAX, "gpt2.attention.head_count"},
-        {"gpt2.attention.head_count", 1, "head_count_kv: expected a divisor of head_count 1"},
-        {"gpt2.attention.head_count_kv", 0, "gpt2.attention.head_count_kv"},
-        {"gpt2.attention.head_count_kv", 3, "head_count_kv: expected a divisor of head_count 2"},
-        {"gpt2.attention.head_count_kv", 1u << 31, "gpt2.attention.head_count_kv"},
-        {"gpt2.embedding_length", 0, "gpt2.embedding_length"},
-        {"gpt2.embedding_length", 31, "head_count: expected a divisor of embedding_length 31"},
-        {"gpt2.embedding_length", 1u << 30, "gpt2.embedding_length"},
-        {"gpt2.block_count", 0, "gpt2.block_count"},
-        {"gpt2.block_count", 1000000000, "gpt2.block_count"},
-        {"gpt2.context_length", 0, "gpt2.context_length"},
-        {"gpt2.context_length", UINT32_MAX, "gpt2.context_length"},
-        {"gpt2.feed_forward_length", 0, "gpt2.feed_forward_length"},
-        {"gpt2.feed_forward_length", UINT32_MAX, "gpt2.feed_forward_length"},
+    static const struct bend bends[] = {
+        {"gpt2.attention.head_count=u32:0", "gpt2.attention.head_count"},
+        {"gpt2.attention.head_count=u32:3",
+         "head_count: expected a divisor of embedding_length 32"},
+        {"gpt2.attention.head_count=u32:64", "head_count: expected a divisor of embedding_length"},
+        {"gpt2.attention.head_count=u32:-1", "gpt2.attention.head_count"},
+        {"gpt2.attention.head_count=u32:1", "head_count_kv: expected a divisor of head_count 1"},
+        {"gpt2.attention.head_count_kv=u32:0", "gpt2.attention.head_count_kv"},
+        {"gpt2.attention.head_count_kv=u32:3", "head_count_kv: expected a divisor of head_count 2"},
+        {"gpt2.attention.head_count_kv=u32:0x80000000", "gpt2.attention.head_count_kv"},
+        {"gpt2.embedding_length=u32:0", "gpt2.embedding_length"},
+        {"gpt2.embedding_length=u32:31", "head_count: expected a divisor of embedding_length 31"},
+        {"gpt2.embedding_length=u32:0x40000000", "gpt2.embedding_length"},
+        {"gpt2.block_count=u32:0", "gpt2.block_count"},
+        {"gpt2.block_count=u32:1000000000", "gpt2.block_count"},
+        {"gpt2.context_length=u32:0", "gpt2.context_length"},
+        {"gpt2.context_length=u32:-1", "gpt2.context_length"},
+        {"gpt2.feed_forward_length=u32:0", "gpt2.feed_forward_length"},
+        {"gpt2.feed_forward_length=u32:-1", "gpt2.feed_forward_length"},
     };
+    /* What only tensors tell; not all of them to the command that is left out. */
     static const struct {
-        const char *key;
-        uint32_t value;
-        const char *text;
+        const char *bends, *text;
+        unsigned but;
     } loaded[] = {
-        {"gpt2.embedding_length", 1u << 16, "token_embd.weight: expected shape 65536 x 260"},
-        {"gpt2.block_count", 512, "blk.2."},
-        {"gpt2.block_count", 3, "blk.2."},
-        {"gpt2.context_length", 1, "position_embd.weight: expected shape 32 x 1, found 32 x 16"},
-        {"gpt2.context_length", 1u << 22, "position_embd.weight: expected shape 32 x 4194304"},
-        {"gpt2.feed_forward_length", 1, "blk.0.ffn_up.weight: expected shape 32 x 1"},
-        {"gpt2.feed_forward_length", 1u << 24, "blk.0.ffn_up.weight: expected shape 32 x 16777216"},
-        {"gpt2.attention.head_count_kv", 1, "blk.0.attn_qkv.weight: expected shape 32 x 64"},
+        {"gpt2.embedding_length=u32:65536", "token_embd.weight: expected shape 65536 x 260", 0},
+        {"gpt2.block_count=u32:512", "blk.2.", 0},
+        {"gpt2.block_count=u32:3", "blk.2.", 0},
+        {"gpt2.context_length=u32:1", "position_embd.weight: expected shape 32 x 1, found 32 x 16",
+         TEACHER},
+        {"gpt2.context_length=u32:4194304", "position_embd.weight: expected shape 32 x 4194304", 0},
+        {"gpt2.feed_forward_length=u32:1", "blk.0.ffn_up.weight: expected shape 32 x 1", 0},
+        {"gpt2.feed_forward_length=u32:16777216",
+         "blk.0.ffn_up.weight: expected shape 32 x 16777216", 0},
+        {"gpt2.attention.head_count_kv=u32:1", "blk.0.attn_qkv.weight: expected shape 32 x 64",
+         CONVERT},
     };
-    const unsigned loaders = MODEL_READERS & ~(INFO | CHECK);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        hostile_set_u32(&h, cases[i].key, cases[i].value);
-        if (i % 4 == 0)
-            expect_bent_refused_by_all(MODEL_READERS, cases[i].text);
-        else
-            expect_bent_refused(MODEL_READERS, cases[i].text);
+    for (size_t i = 0; i < COUNT(bends); i++)
+        (i % 4 == 0 ? bent_refused_by_all : bent_refused)(MODEL_READERS, bends[i].bends,
+                                                          bends[i].text);
+    for (size_t i = 0; i < COUNT(loaded); i++) {
+        bent_accepted(INFO, loaded[i].bends);
+        bent_refused_by_all(MODEL_READERS & ~(INFO | CHECK | loaded[i].but), loaded[i].bends,
+                            loaded[i].text);
     }
-    for (size_t i = 0; i < sizeof loaded / sizeof *loaded; i++) {
-        hostile_set_u32(&h, loaded[i].key, loaded[i].value);
-        hostile_write(&h);
-        expect_accepted(INFO);
-        expect_bent_refused_by_all(loaders & ~(i == 3   ? TEACHER
-                                               : i == 7 ? CONVERT
-                                                        : 0u),
-                                   loaded[i].text);
-    }
-    struct hostile_tensor *t = hostile_tensor(&h, "token_embd.weight");
-    t->dims[1]--; /* against the vocabulary */
-    expect_bent_refused_by_all(MODEL_READERS, "tokenizer.ggml.tokens: expected as many tokens");
-    hostile_set_u32(&h, "gpt2.rope.dimension_count", 7); /* nothing that this model has */
-    hostile_set_u32(&h, "gpt2.block_count", 1);          /* a model of the first layer */
-    expect_bent_accepted(INFO | GENERATE | CONVERT | TRAIN | QUANTIZE);
+    bent_refused_by_all(MODEL_READERS, "token_embd.weight~32x259", /* against the vocabulary */
+                        "tokenizer.ggml.tokens: expected as many tokens");
+    /* Nothing that this model has; a model of the first layer. */
+    bent_accepted(INFO | GENERATE | CONVERT | TRAIN | QUANTIZE,
+                  "gpt2.rope.dimension_count=u32:7; gpt2.block_count=u32:1");
+    /* Once all heads' elements were multiplied out before their bound was checked. */
+    bent_refused_by_all(GENERATE | INFO,
+                        "gpt2.attention.key_length=u32:65536; gpt2.attention.head_count=u32:65536; "
+                        "gpt2.attention.head_count_kv=u32:65536",
+                        "gpt2.attention.key_length: expected at most 1 for 65536 heads");
 }
 
 /* --- class 10: data -------------------------------------------------------------------------- */
 
 static void fill(const char *tensor, float value)
 {
-    struct hostile_tensor *t = hostile_tensor(&h, tensor);
-    char *data = h.blocks[h.n_blocks++] = malloc(t->data.len);
-    ck_assert_ptr_nonnull(data);
-    for (size_t i = 0; i < t->data.len; i += 4)
+    unsigned char *data = hostile_own_data(tensor);
+    for (size_t i = 0; i < hostile_tensor(tensor)->data.len; i += 4)
         memcpy(data + i, &value, 4);
-    t->data.data = data;
 }
 
 /* Nothing but the end of the line that it had begun. */
@@ -175,17 +146,23 @@ static void expect_no_text(void)
     expect_refusal(&r, 1, "not finite");
 }
 
-/* --check finds them and the rest fails with one line instead of figures. */
+/* --check finds them. */
+static void expect_found(const char *text)
+{
+    struct ran r;
+    hostile_write();
+    run_on_bad(&r, "info --check %B -q");
+    ck_assert_int_eq(r.code, 3);
+    expect_says(r.err, text);
+    expect_no_text();
+}
+
+/* And the rest fails with one line instead of figures. */
 static void expect_not_finite(const char *tensor)
 {
     char text[128];
-    hostile_write(&h);
     snprintf(text, sizeof text, "tensor '%s' has", tensor);
-    struct ran r;
-    run_on_bad(&r, "info --check %B -q");
-    ck_assert_int_eq(r.code, 3);
-    ck_assert_msg(strstr(r.err, text), "%s", r.err);
-    expect_no_text();
+    expect_found(text);
     expect_line_refused("eval %B --text %T -t 1", 1, "not finite");
     expect_line_refused("eval %G --text %T -t 1 --against %B", 1, "not finite");
     expect_line_refused("train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1,
@@ -194,24 +171,13 @@ static void expect_not_finite(const char *tensor)
     reset();
 }
 
-/* Once all heads' elements were multiplied out before their bound was checked. */
-TEST(class_07_heads_too_wide, .before = bent_set_up, .after = bent_tear_down)
-{
-    hostile_set_u32(&h, "gpt2.attention.key_length", 65536);
-    hostile_set_u32(&h, "gpt2.attention.head_count", 65536);
-    hostile_set_u32(&h, "gpt2.attention.head_count_kv", 65536);
-    hostile_write(&h);
-    expect_refused(GENERATE | INFO,
-                   "gpt2.attention.key_length: expected at most 1 for 65536 heads");
-}
-
-TEST(class_10_data, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_10_data, .before = bent_set_up, .after = hostile_tear_down)
 {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     static const char *const all[] = {"token_embd.weight", "position_embd.weight",
                                       "blk.0.attn_qkv.weight", "output.weight"};
     struct gguf_bytes b;
-    hostile_image(&h, &b);
+    hostile_image(&b);
     hostile_write_bytes(b.data, b.len - 1);
     free(b.data);
     expect_refused(CHECK | GENERATE, "truncated");
@@ -223,71 +189,55 @@ TEST(class_10_data, .before = bent_set_up, .after = bent_tear_down)
     expect_not_finite("blk.0.attn_norm.weight");
     for (size_t i = 0; i < 4; i++) /* large enough for sums that overflow */
         fill(all[i], 3e38f);
-    hostile_write(&h);
+    hostile_write();
     expect_no_text();
     for (size_t i = 0; i < 4; i++)
         fill(all[i], 1e-41f);
-    expect_bent_accepted(EVERY_COMMAND & ~BENCH);
+    bent_accepted(EVERY_COMMAND & ~BENCH, "");
     for (size_t i = 0; i < h.n_tensors && h.n_blocks < HOSTILE_MAX_RECORDS; i++) {
         char name[64];
         snprintf(name, sizeof name, "%.*s", text_width(h.tensors[i].name), h.tensors[i].name.data);
         fill(name, 0);
     }
-    hostile_write(&h);
+    hostile_write();
     expect_accepted(EVERY_COMMAND & ~BENCH);
     /* All tokens are alike, and as few as can be stay: one. */
-    static const char *const samplers[] = {"--top-k 1", "--top-p 0", "--min-p 1",
-                                           "--min-p 1 --top-p 0 --top-k 1 --temp 1e300",
-                                           "--temp 1e-300 --repeat-penalty 1e300"};
-    for (size_t i = 0; i < sizeof samplers / sizeof *samplers; i++) {
-        struct ran r;
-        char line[200];
-        snprintf(line, sizeof line, "generate %%B -p ab -n 9 -t 1 --seed 1 %s", samplers[i]);
-        run_on_bad(&r, line);
-        expect_success(&r);
-    }
+    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --top-k 1", "");
+    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --top-p 0", "");
+    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --min-p 1", "");
+    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --min-p 1 --top-p 0 --top-k 1 "
+                     "--temp 1e300",
+                     "");
+    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --temp 1e-300 --repeat-penalty 1e300",
+                     "");
 }
 
 /* Of quantized tensors only the scales can be not finite. */
-TEST(class_10_data_quantized, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_10_data_quantized, .before = bent_set_up, .after = hostile_tear_down)
 {
     struct ran r;
     run_on_bad(&r, "quantize %G -o %B --type q8_0 -t 1 -q");
     expect_success(&r);
     strcpy(good_path, bad_path);
     reset();
-    struct hostile_tensor *t = hostile_tensor(&h, "blk.1.ffn_down.weight");
-    char *data = h.blocks[h.n_blocks++] = malloc(t->data.len);
-    memcpy(data, t->data.data, t->data.len);
-    memcpy(data + 34, "\0\x7c", 2); /* infinity in F16 */
-    t->data.data = data;
-    hostile_write(&h);
-    run_on_bad(&r, "info --check %B -q");
-    ck_assert_int_eq(r.code, 3);
-    ck_assert_ptr_nonnull(strstr(r.err, "'blk.1.ffn_down.weight' has 1 values"));
-    expect_no_text();
+    memcpy(hostile_own_data("blk.1.ffn_down.weight") + 34, "\0\x7c", 2); /* infinity in F16 */
+    expect_found("'blk.1.ffn_down.weight' has 1 values");
     expect_line_refused("quantize %B -o %O --type f32 -t 1 -q", 2, "--requantize");
 }
 
 /* Finite weights whose sums are not: no figure of what is lost, and no file. */
-TEST(class_10_data_too_large_to_convert, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_10_data_too_large_to_convert, .before = bent_set_up, .after = hostile_tear_down)
 {
-    struct hostile_tensor *t = hostile_tensor(&h, "blk.1.attn_output.bias");
-    float *data = h.blocks[h.n_blocks++] = malloc(t->data.len);
-    for (size_t i = 0; i < t->data.len / sizeof *data; i++)
-        data[i] = 3e38f;
-    t->data.data = (const char *)data;
-    t = hostile_tensor(&h, "blk.0.attn_output.bias");
-    t->data.data = (const char *)data;
-    hostile_write(&h);
+    fill("blk.1.attn_output.bias", 3e38f);
+    fill("blk.0.attn_output.bias", 3e38f);
+    hostile_write();
     expect_line_refused("convert %B -o %O --kv-heads 1 --method mean --calib %T -t 1 -q", 1,
                         "layer 1: what attention adds to the calibration text is too large");
-    struct ran r;
-    run_on_bad(&r, "convert %B -o %O --kv-heads 1 --method mean -t 1 -q");
-    expect_success(&r);
+    expect_line_done("convert %B -o %O --kv-heads 1 --method mean -t 1 -q", "");
 }
 
-/* --- what of a file's texts reaches the terminal --------------------------------------------- */
+/* --- what of a file's texts reaches the terminal ---------------------------------------------
+ */
 
 #define NASTY                                                                                      \
     "\x1b[31m\xc2\x9b"                                                                             \
@@ -324,16 +274,16 @@ static void expect_clean_forms(const char *line)
 }
 
 /* Metadata strings, keys, tensor names and token texts; generate and tokenize --decode alone
- * print bytes of tokens as they are. It found: C1 controls in JSON and in messages, all of them in
- * CSV, and the tensor names that quantize speaks of. */
+ * print bytes of tokens as they are. It found: C1 controls in JSON and in messages, all of them
+ * in CSV, and the tensor names that quantize speaks of. */
 TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up,
-     .after = bent_tear_down)
+     .after = hostile_tear_down)
 {
     struct ran r;
-    hostile_set_text(&h, "general.name", text_of("name" NASTY));
+    hostile_set_text("general.name", text_of("name" NASTY));
     set_token(259, text_of("token" NASTY));
     set_types(260, 259, 3);
-    struct hostile_tensor first = *hostile_tensor(&h, "token_embd.weight");
+    struct hostile_tensor first = *hostile_tensor("token_embd.weight");
     first.name = text_of("tensor" NASTY ".weight");
     first.n_dims = 2;
     first.dims[0] = 8; /* no multiple of q8_0's block */
@@ -341,7 +291,7 @@ TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up
     first.data.len = 128;
     h.tensors[h.n_tensors++] = h.tensors[0];
     h.tensors[0] = first;
-    hostile_write(&h);
+    hostile_write();
     expect_clean_forms("score --tokens 1,259,2 --top 3 -t 1 %B");
     run_on_bad(&r, "generate %B -p ab -n 9 -t 1 --seed 1 --logprobs 2 --temp 100");
     expect_success(&r);
@@ -359,28 +309,29 @@ TEST(no_control_characters_from_a_file_reach_the_terminal, .before = bent_set_up
     expect_clean_forms("info %B --check");
     char *name = strrchr(bad_path, '/') + 1; /* and a file's own name */
     strcpy(name, "\x1b[31m.gguf");
-    hostile_write(&h);
+    hostile_write();
     expect_clean_forms("bench %B -n 1 --repeat 1 --warmup 0 --prompt 0 --kv-heads 2 -t 1");
     strcpy(name, "bad.gguf");
     h.n_tensors = 1; /* another architecture, of which keys and tensors are listed */
-    hostile_set_text(&h, "general.architecture", text_of("arch" NASTY));
-    hostile_set_text(&h, "key" NASTY, text_of("value" NASTY));
-    hostile_drop(&h, TOKENS);
-    hostile_set_text(&h, "tokenizer.ggml.model", text_of("model" NASTY));
-    hostile_write(&h);
+    hostile_set_text("general.architecture", text_of("arch" NASTY));
+    hostile_set_text("key" NASTY, text_of("value" NASTY));
+    hostile_drop(TOKENS);
+    hostile_set_text("tokenizer.ggml.model", text_of("model" NASTY));
+    hostile_write();
     expect_clean_forms("info %B --tensors --check");
     run_on_bad(&r, "generate %B -p ab");
     expect_refusal(&r, 3, "found \"arch?[31m?2J???????\"");
 }
 
-/* Once room for 32 bytes an alternative was reserved, and logits so far apart take twice as many.
+/* Once room for 32 bytes an alternative was reserved, and logits so far apart take twice as
+ * many.
  */
-TEST(all_alternatives_fit_their_cell, .before = bent_set_up, .after = bent_tear_down)
+TEST(all_alternatives_fit_their_cell, .before = bent_set_up, .after = hostile_tear_down)
 {
     struct ran r;
     int n = 0;
     fill("output_norm.weight", 1e34f);
-    hostile_write(&h);
+    hostile_write();
     run_on_bad(&r, "score %B --tokens 1,2 --top 40 -t 1 -q");
     expect_success(&r);
     for (const char *at = r.out; (at = strstr(at, ".000")); at++)

@@ -34,10 +34,7 @@ static struct content content_of(const char *path)
 /* Frees `was`. */
 static void expect_unchanged(const char *path, struct content was)
 {
-    struct content is = content_of(path);
-    ck_assert_msg(is.len == was.len && memcmp(is.bytes, was.bytes, is.len) == 0, "%s has changed",
-                  path);
-    free(is.bytes);
+    expect_bytes(path, was.bytes, was.len);
     free(was.bytes);
 }
 
@@ -217,9 +214,7 @@ TEST(class_12_outputs_through_links, .before = set_up, .after = hostile_tear_dow
             struct stat st;
             run_writer(&r, i, link_path);
             expect_success(&r);
-            ck_assert_int_eq(lstat(link_path, &st), 0);
-            ck_assert(S_ISLNK(st.st_mode));
-            ck_assert_int_eq(lstat(target, &st), 0);
+            ck_assert(lstat(link_path, &st) == 0 && S_ISLNK(st.st_mode) && lstat(target, &st) == 0);
             ck_assert(S_ISREG(st.st_mode) && st.st_size > 0);
         }
     }
@@ -237,9 +232,7 @@ TEST(class_12_outputs_through_links, .before = set_up, .after = hostile_tear_dow
     run_program(&r, line, be_nobody, NULL); /* a read-only folder */
     expect_refusal(&r, 1, "cannot create a temporary file in its folder: Permission denied");
     ck_assert_int_eq(chmod(folder, 0700), 0);
-    struct content old = content_of(out_path);
-    ck_assert_uint_eq(old.len, 3);
-    free(old.bytes);
+    expect_bytes(out_path, "old", 3);
 }
 
 TEST(class_12_files_that_change, .before = set_up, .after = hostile_tear_down)
@@ -290,15 +283,8 @@ static void leave_temporaries(void *unused)
 
 TEST(class_12_killed_while_writing, .before = set_up, .after = hostile_tear_down)
 {
-    const struct checkpoint_shape large = {.n_layers = 1,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 2,
-                                           .head_dim = 32,
-                                           .d_ff = 64,
-                                           .n_ctx = 16,
-                                           .n_vocab = 8000,
-                                           .type = TENSOR_F32,
-                                           .seed = 7};
+    const struct checkpoint_shape large =
+        shape_of("layers=1 heads=2 kv=2 dim=32 ff=64 ctx=16 vocab=8000 seed=7");
     char line[2000];
     struct ran r;
     write_checkpoint(bad_path, &large);
@@ -311,9 +297,7 @@ TEST(class_12_killed_while_writing, .before = set_up, .after = hostile_tear_down
         write_file(out_path, "old", 3); /* it was faster */
     }
     ck_assert_int_eq(r.signal, SIGKILL);
-    struct content old = content_of(out_path);
-    ck_assert_uint_eq(old.len, 3);
-    free(old.bytes);
+    expect_bytes(out_path, "old", 3);
     run_program(&r, line, leave_temporaries, NULL);
     expect_success(&r);
     struct content first = content_of(out_path);
@@ -348,13 +332,8 @@ static void expect_state_refused(const struct content *state, const struct conte
     ck_assert_msg(r.code == 3 || r.code == 2 || r.code == 1, "%s: exit %d (signal %d): %s", what,
                   r.code, r.signal, r.err);
     expect_refusal(&r, r.code, "out.gguf");
-    struct content is = content_of(state_path), is_out = content_of(out_path);
-    ck_assert_uint_eq(is.len, state->len);
-    ck_assert_mem_eq(is.bytes, state->bytes, is.len);
-    ck_assert_uint_eq(is_out.len, out->len);
-    ck_assert_mem_eq(is_out.bytes, out->bytes, is_out.len);
-    free(is.bytes);
-    free(is_out.bytes);
+    expect_bytes(state_path, state->bytes, state->len);
+    expect_bytes(out_path, out->bytes, out->len);
 }
 
 /* With the checksum of what is there: FNV-1a over its 64-bit words. */
@@ -404,7 +383,7 @@ TEST(class_13_training_state, .before = set_up, .after = hostile_tear_down)
     /* Counts: step and best step, best, the random numbers, floats, OUT's length and hash. */
     static const uint64_t counts[] = {1ull << 31, 1ull << 32, 1ull << 63, UINT64_MAX, 3};
     for (int word = 0; word < 2; word++)
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (size_t i = 0; i < COUNT(counts); i++)
             expect_forged_refused(&state, &out, HEADER - 64 + 8 * (size_t)word, counts[i]);
     expect_forged_refused(&state, &out, HEADER - 48, 0x7ff8000000000000u); /* best: NaN */
     expect_forged_refused(&state, &out, HEADER - 24, UINT64_MAX);          /* floats */
@@ -424,7 +403,7 @@ TEST(class_13_training_state_of_another_run, .before = set_up, .after = hostile_
         "--beta2 0.5",      "--clip 2",           "--seed 2",      "--vocab 257", "--dropout 0.1",
         "--weight-decay 0", "--val-fraction 0.2", "--eval-every 2"};
     char line[600];
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    for (size_t i = 0; i < COUNT(others); i++) {
         snprintf(line, sizeof line, "%s --resume %s", TRAIN_NEW, others[i]);
         expect_line_refused(line, 2, "--resume needs the same");
     }

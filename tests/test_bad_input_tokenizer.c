@@ -7,16 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bent.h"
+#include "hostile.h"
 
 /* --- class 11: tokenizer --------------------------------------------------------------------- */
+
+#define MERGES "tokenizer.ggml.merges"
+#define TYPES  "tokenizer.ggml.token_type"
+#define SCORES "tokenizer.ggml.scores"
+#define BOS    "tokenizer.ggml.bos_token_id"
+#define EOS    "tokenizer.ggml.eos_token_id"
+
+/* Those whose texts need the vocabulary. */
+#define READERS (TOKENIZER_READERS & ~BENCH)
 
 static void set_merges(const char *const *merges, size_t n)
 {
     struct gguf_bytes b = {0};
     for (size_t i = 0; i < n; i++)
         gb_put_text(&b, text_of(merges[i]));
-    hostile_set_array(&h, "tokenizer.ggml.merges", GGUF_STRING, n, b.data, b.len);
+    hostile_set_array(MERGES, GGUF_STRING, n, b.data, b.len);
     free(b.data);
 }
 
@@ -24,7 +33,7 @@ static void set_merges(const char *const *merges, size_t n)
 static void expect_bad(unsigned commands, const char *text)
 {
     struct ran r;
-    hostile_write(&h);
+    hostile_write();
     expect_refused(commands, text);
     expect_accepted(INFO | CHECK);
     run_on_bad(&r, "info %B --format json");
@@ -32,36 +41,26 @@ static void expect_bad(unsigned commands, const char *text)
     reset();
 }
 
-static void bad_merge(const char *merge, const char *text)
-{
-    set_merges(&merge, 1);
-    expect_bent_refused(TOKENIZER_READERS, text);
-}
-
 static void merge_passed_over(const char *merge)
 {
     set_merges(&merge, 1);
-    expect_bent_accepted(INFO | GENERATE | TOKENIZE);
+    bent_accepted(INFO | GENERATE | TOKENIZE, "");
 }
 
 static void bad_tokens(void)
 {
+    int32_t numbers[260] = {0};
     set_token(100, (struct text){"", 0});
     expect_bad(TOKENIZER_READERS, "expected no empty token, found token 100 empty");
     set_token(257, text_of("a"));
     expect_bad(TOKENIZER_READERS, "one token for byte 0x61, found 97 and 257");
-    set_token(257, text_of("<x256>"));
-    expect_bent_accepted(TOKENIZER_READERS &
-                         ~(BENCH | AGAINST | TEACHER)); /* twins that no merge makes */
-    hostile_set_array(&h, TOKENS, GGUF_STRING, 0, NULL, 0);
-    expect_bent_refused_by_all(TOKENIZER_READERS, TOKENS);
-    hostile_set_u32(&h, TOKENS, 260);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
-    int32_t numbers[260] = {0};
-    hostile_set_array(&h, TOKENS, GGUF_I32, 260, numbers, sizeof numbers);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
-    hostile_drop(&h, TOKENS);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, TOKENS);
+    set_token(257, text_of("<x256>")); /* twins that no merge makes */
+    bent_accepted(READERS & ~(AGAINST | TEACHER), "");
+    bent_refused_by_all(TOKENIZER_READERS, TOKENS "=string[]:", TOKENS);
+    bent_refused_by_all(READERS, TOKENS "=u32:260", TOKENS);
+    hostile_set_array(TOKENS, GGUF_I32, 260, numbers, sizeof numbers);
+    bent_refused_by_all(READERS, "", TOKENS);
+    bent_refused_by_all(READERS, "-" TOKENS, TOKENS);
 }
 
 /* A token of 1 MB, as each of the kinds: it costs what it has in bytes, however it is asked for. */
@@ -74,7 +73,7 @@ static void long_tokens(void)
     for (int32_t type = 0; type <= 6; type++) {
         set_token(259, (struct text){longest, len});
         set_types(260, 259, type);
-        hostile_write(&h);
+        hostile_write();
         expect_accepted(INFO | GENERATE | TOKENIZE | TRAIN);
         run_on_bad(&r, "score -p ab -t 1 --top 2147483647 %B --format csv");
         expect_success(&r);
@@ -86,63 +85,66 @@ static void long_tokens(void)
 static void bad_merges(void)
 {
     static const char *const twice[] = {"a b", "a b"};
+    static const struct bend bends[] = {
+        {MERGES "=string[]:ab", "element 0: expected two parts"},
+        {MERGES "=string[]:,", "element 0: expected two parts"},
+        {MERGES "=string[]: ", "element 0: expected two parts"},
+        {MERGES "=string[]: a", "element 0: expected two parts with a space between"},
+        {MERGES "=string[]:  a", "element 0: expected characters that stand for bytes"},
+        {MERGES "=u32:0", MERGES},
+        {"tokenizer.ggml.add_bos_token=u32:1", "tokenizer.ggml.add_bos_token"},
+        {MERGES "=string[]:a ", "element 0: expected two parts"},
+        {MERGES "=string[]:a b c", "element 0: expected"},
+        {MERGES "=string[]:a \x1b[2J",
+         "element 0: expected characters that stand for bytes, found \"a ?[2J\""},
+    };
     set_token(256, text_of("ab"));
     set_token(257, text_of("abab"));
     set_token(258, text_of("aba"));
     set_token(259, text_of("bab"));
     static const char *const ambiguous[] = {"ab ab", "ab a", "b ab", "aba b", "a bab", "a b"};
     set_merges(ambiguous, 6);
-    expect_bent_accepted(TOKENIZER_READERS & ~(BENCH | AGAINST | TEACHER));
+    bent_accepted(READERS & ~(AGAINST | TEACHER), "");
     set_token(256, text_of("ab"));
     set_merges(twice, 2);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "element 1: expected each pair once");
-    bad_merge("ab", "element 0: expected two parts");
-    bad_merge("", "element 0: expected two parts");
-    bad_merge(" ", "element 0: expected two parts");
-    bad_merge("a ", "element 0: expected two parts");
+    bent_refused_by_all(READERS, "", "element 1: expected each pair once");
+    TRY_BENDS(bends, TOKENIZER_READERS);
+    set_token(256, text_of("bc")); /* which the merge makes */
+    set_token(257, text_of("bc"));
+    bent_refused(TOKENIZER_READERS, MERGES "=string[]:b c",
+                 "element 0: expected tokens that are one each, found 256 and 257 alike");
     merge_passed_over("a b");
     merge_passed_over("aa b");
     merge_passed_over("b aa");
-    bad_merge("a b c", "element 0: expected");
-    bad_merge("a \x1b[2J", "element 0: expected characters that stand for bytes, found \"a ?[2J\"");
     char *longest = calloc(1, 1 << 20);
     memset(longest, 'a', (1 << 20) - 1);
     longest[1 << 19] = ' ';
     merge_passed_over(longest);
     free(longest);
-    hostile_set_text(&h, "tokenizer.ggml.merges", text_of("a b"));
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.merges");
-    hostile_set_array(&h, "tokenizer.ggml.merges", GGUF_U8, 3, "abc", 3);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.merges");
-    hostile_drop(&h, "tokenizer.ggml.merges");
-    expect_bent_accepted(INFO | GENERATE | TOKENIZE | TRAIN);
+    bent_refused_by_all(READERS, MERGES "=string:a b", MERGES);
+    bent_refused_by_all(READERS, MERGES "=u8[]:97,98,99", MERGES);
+    bent_accepted(INFO | GENERATE | TOKENIZE | TRAIN, "-" MERGES);
 }
 
 static void bad_ids(void)
 {
-    static const char *const keys[] = {"tokenizer.ggml.bos_token_id",
-                                       "tokenizer.ggml.eos_token_id"};
-    for (int i = 0; i < 2; i++) {
-        hostile_set_u32(&h, keys[i], 260);
-        expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, keys[i]);
-        hostile_set_u32(&h, keys[i], UINT32_MAX); /* none */
-        expect_bent_accepted(INFO | GENERATE | SCORE);
-        hostile_set(&h, keys[i], GGUF_I32, &(int32_t){-1}, 4);
-        expect_bent_refused(TOKENIZER_READERS & ~BENCH, keys[i]);
-        hostile_set_text(&h, keys[i], text_of("10"));
-        expect_bent_refused(TOKENIZER_READERS & ~BENCH, keys[i]);
-        hostile_drop(&h, keys[i]);
-        expect_bent_accepted(INFO | GENERATE | SCORE);
-    }
-    hostile_drop(&h, keys[0]);
-    hostile_set(&h, "tokenizer.ggml.add_bos_token", GGUF_BOOL, "\1", 1);
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, keys[0]);
-    hostile_set_text(&h, "tokenizer.ggml.add_bos_token", text_of("true"));
-    expect_bent_refused_by_all(TOKENIZER_READERS & ~BENCH, "tokenizer.ggml.add_bos_token");
+    bent_refused_by_all(READERS, BOS "=u32:260", BOS);
+    bent_refused_by_all(READERS, EOS "=u32:260", EOS);
+    bent_accepted(INFO | GENERATE | SCORE, BOS "=u32:0xffffffff"); /* none */
+    bent_accepted(INFO | GENERATE | SCORE, EOS "=u32:0xffffffff");
+    bent_refused(READERS, BOS "=i32:-1", BOS);
+    bent_refused(READERS, EOS "=i32:-1", EOS);
+    bent_refused(READERS, BOS "=string:10", BOS);
+    bent_refused(READERS, EOS "=string:10", EOS);
+    bent_accepted(INFO | GENERATE | SCORE, "-" BOS);
+    bent_accepted(INFO | GENERATE | SCORE, "-" EOS);
+    bent_refused_by_all(READERS, "-" BOS "; tokenizer.ggml.add_bos_token=bool:1", BOS);
+    bent_refused_by_all(READERS, "tokenizer.ggml.add_bos_token=string:true",
+                        "tokenizer.ggml.add_bos_token");
 }
 
 /* Kinds that are not known: their tokens are shown, and no text is read. */
-TEST(class_11_unknown_kinds, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_11_unknown_kinds, .before = bent_set_up, .after = hostile_tear_down)
 {
     static const char *const keys[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre"};
     static const char *const found[] = {
@@ -150,29 +152,24 @@ TEST(class_11_unknown_kinds, .before = bent_set_up, .after = bent_tear_down)
         "tokenizer.ggml.pre: found \"no?[2J\", expected one of gpt-2, default, "};
     struct ran r;
     for (int i = 0; i < 2; i++) {
-        hostile_set_text(&h, keys[i], text_of("no\x1b[2J"));
-        hostile_write(&h);
+        hostile_set_text(keys[i], text_of("no\x1b[2J"));
+        hostile_write();
         expect_refused(TEXT_READERS, found[i]);
         expect_accepted(INFO | CHECK | TEACHER | QUANTIZE | CONVERT | BENCH);
         expect_line_refused("convert %B -o %O --kv-heads 1 --calib %T -t 1 -q", 3, keys[i]);
         expect_line_refused("generate %B --prompts %T -n 1 -t 1 -q", 3, keys[i]);
-        run_on_bad(&r, "info %B --format json");
-        ck_assert_ptr_nonnull(strstr(r.out, "\"n_tokens\": 260"));
-        ck_assert_ptr_nonnull(strstr(r.out, "\"problem\": \"tokenizer.ggml."));
-        run_on_bad(&r, "score %B --tokens 97,98 -t 1 --format jsonl");
-        expect_success(&r);
-        ck_assert_ptr_nonnull(strstr(r.out, "\"text\": \"a\""));
+        expect_line_done("info %B --format json",
+                         "\"n_tokens\": 260|\"problem\": \"tokenizer.ggml.");
+        expect_line_done("score %B --tokens 97,98 -t 1 --format jsonl", "\"text\": \"a\"");
         run_on_bad(&r, "tokenize %B --decode 97,98");
-        expect_success(&r);
-        ck_assert_str_eq(r.out, "ab");
-        run_on_bad(&r, "generate %B -n 2 -t 1 --seed 1 -q"); /* from BOS */
-        expect_success(&r);
+        ck_assert(r.code == 0 && strcmp(r.out, "ab") == 0);
+        expect_line_done("generate %B -n 2 -t 1 --seed 1 -q", ""); /* from BOS */
         reset();
     }
-    hostile_set_text(&h, "tokenizer.ggml.model", text_of("none"));
-    hostile_drop(&h, TOKENS);
-    hostile_drop(&h, "tokenizer.ggml.merges");
-    hostile_write(&h);
+    hostile_set_text("tokenizer.ggml.model", text_of("none"));
+    hostile_drop(TOKENS);
+    hostile_drop("tokenizer.ggml.merges");
+    hostile_write();
     expect_refused(TEXT_READERS, "found \"none\"");
     expect_accepted(INFO | CHECK | QUANTIZE | CONVERT | BENCH | AGAINST);
     run_on_bad(&r, "score %B --tokens 97,98 -t 1");
@@ -181,12 +178,12 @@ TEST(class_11_unknown_kinds, .before = bent_set_up, .after = bent_tear_down)
 }
 
 /* A vocabulary that lacks bytes loads; a text that it cannot write is a mistake in the use. */
-TEST(class_11_bytes_without_a_token, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_11_bytes_without_a_token, .before = bent_set_up, .after = hostile_tear_down)
 {
     struct ran r;
     set_token('a', text_of("<x>"));
     set_token(10, text_of("<y>")); /* which is BOS, too */
-    hostile_write(&h);
+    hostile_write();
     expect_accepted(INFO | CHECK | QUANTIZE | CONVERT | BENCH);
     expect_line_refused("tokenize %B -p bad", 2, "U+0061 'a' at offset 1,");
     expect_line_refused("generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,");
@@ -198,8 +195,8 @@ TEST(class_11_bytes_without_a_token, .before = bent_set_up, .after = bent_tear_d
     run_on_bad(&r, "tokenize %B --decode 98,97");
     expect_success(&r);
     ck_assert_str_eq(r.out, "b<x>");
-    hostile_drop(&h, "tokenizer.ggml.bos_token_id");
-    hostile_write(&h);
+    hostile_drop("tokenizer.ggml.bos_token_id");
+    hostile_write();
     expect_line_refused("generate %B -n 1", 2, "the prompt is empty, and the checkpoint has");
 }
 
@@ -207,66 +204,67 @@ static void set_scores(uint64_t count, int id, float score)
 {
     float scores[300] = {0};
     scores[id] = score;
-    hostile_set_array(&h, "tokenizer.ggml.scores", GGUF_F32, count, scores, count * 4);
-    hostile_set_text(&h, "tokenizer.ggml.model", text_of("llama"));
+    hostile_set_array("tokenizer.ggml.scores", GGUF_F32, count, scores, count * 4);
+    hostile_set_text("tokenizer.ggml.model", text_of("llama"));
 }
 
-TEST(class_11_scores, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
 {
     struct ran r;
-    const unsigned readers = TOKENIZER_READERS & ~BENCH;
     set_scores(260, 7, NAN);
-    expect_bad(readers, "tokenizer.ggml.scores of token 7: expected a finite number, found NaN");
+    expect_bad(READERS, SCORES " of token 7: expected a finite number, found NaN");
     set_scores(260, 259, -INFINITY);
-    expect_bad(readers, "tokenizer.ggml.scores of token 259: expected a finite number, found "
-                        "-infinity");
+    expect_bad(READERS, SCORES " of token 259: expected a finite number, found -infinity");
+    set_scores(260, 1, INFINITY);
+    expect_bad(READERS, SCORES " of token 1: expected a finite number, found infinity");
     set_scores(259, 0, 0);
-    expect_bad(readers, "tokenizer.ggml.scores: expected 260 elements, one a token, found 259");
+    expect_bad(READERS, SCORES ": expected 260 elements, one a token, found 259");
     set_scores(0, 0, 0);
-    expect_bad(readers, "tokenizer.ggml.scores: expected 260 elements");
+    expect_bad(READERS, SCORES ": expected 260 elements");
     set_scores(260, 0, 0);
-    hostile_set_array(&h, "tokenizer.ggml.scores", GGUF_U8, 4, "abcd", 4);
-    expect_bad(readers, "tokenizer.ggml.scores");
+    bend(SCORES "=u8[]:97,98,99,100");
+    expect_bad(READERS, SCORES);
     set_scores(260, 0, 0);
-    hostile_set_u32(&h, "tokenizer.ggml.add_space_prefix", 1);
-    expect_bad(readers, "tokenizer.ggml.add_space_prefix");
+    bend("tokenizer.ggml.add_space_prefix=u32:1");
+    expect_bad(READERS, "tokenizer.ggml.add_space_prefix");
     set_scores(260, 0, 0);
     set_token(257, text_of("a"));
-    expect_bad(readers, "expected each token once, found tokens 97 and 257 to be 'a'");
+    expect_bad(READERS, "expected each token once, found tokens 97 and 257 to be 'a'");
     set_scores(260, 0, 0);
     set_token(256, text_of("ab"));
     set_token(257, text_of("\xe2\x96\x81"));
-    hostile_set_u32(&h, "tokenizer.ggml.bos_token_id", 1);
-    hostile_write(&h);
+    bend(BOS "=u32:1");
+    hostile_write();
     expect_accepted(EVERY_COMMAND & ~(AGAINST | TEACHER | EVAL | TRAIN));
     run_on_bad(&r, "tokenize %B -p ab");
     ck_assert_str_eq(r.out, "257 256\n");
+    bend("-" SCORES); /* all are equal then */
+    hostile_write();
+    expect_accepted(TOKENIZE);
     run_on_bad(&r, "tokenize %B --decode 257,256");
     ck_assert_str_eq(r.out, "ab");
     expect_line_refused("tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34");
 }
 
-TEST(class_11_tokenizer, .before = bent_set_up, .after = bent_tear_down)
+TEST(class_11_tokenizer, .before = bent_set_up, .after = hostile_tear_down)
 {
-    const unsigned readers = TOKENIZER_READERS & ~BENCH;
     static const int32_t bad_types[] = {-1, 7, INT32_MAX, INT32_MIN};
     bad_tokens();
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < COUNT(bad_types); i++) {
         set_types(260, 5, bad_types[i]);
-        expect_bent_refused(readers, "tokenizer.ggml.token_type of token 5: expected 0 to 6");
+        bent_refused(READERS, "", TYPES " of token 5: expected 0 to 6");
     }
     set_types(259, 5, 1);
-    expect_bent_refused_by_all(readers, "tokenizer.ggml.token_type: expected 260 elements");
+    bent_refused_by_all(READERS, "", TYPES ": expected 260 elements");
     set_types(0, 5, 1);
-    expect_bent_refused(readers, "tokenizer.ggml.token_type: expected 260 elements");
-    hostile_set_text(&h, "tokenizer.ggml.token_type", text_of("1"));
-    expect_bent_refused(readers, "tokenizer.ggml.token_type");
-    hostile_set_array(&h, "tokenizer.ggml.scores", GGUF_STRING, 1, "\0\0\0\0\0\0\0\0", 8);
-    expect_bent_accepted(readers); /* a byte-level vocabulary has none to read */
-    hostile_drop(&h, "tokenizer.ggml.model");
-    hostile_write(&h);
-    expect_refused(GENERATE | SCORE | TOKENIZE | EVAL | TRAIN,
-                   "\"tokenizer.ggml.model\" is missing");
+    bent_refused(READERS, "", TYPES ": expected 260 elements");
+    bent_refused(READERS, TYPES "=string:1", TYPES);
+    hostile_set_array(TYPES, GGUF_I8, 260, (const char[260]){0}, 260); /* 4 times too short */
+    bent_refused(READERS, "", TYPES);
+    bent_accepted(READERS, SCORES "=string[]:,"); /* a byte-level vocabulary has none to read */
+    bend("-tokenizer.ggml.model");
+    hostile_write();
+    expect_refused(TEXT_READERS, "\"tokenizer.ggml.model\" is missing");
     expect_accepted(INFO | AGAINST | QUANTIZE | CONVERT);
     reset();
     bad_merges();

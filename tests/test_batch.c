@@ -9,6 +9,7 @@
 #include "engine/private.h"
 #include "engine/session.h"
 #include "golden.h"
+#include "opened.h"
 #include "support.h"
 
 #define MAX_SEQUENCES 17
@@ -28,9 +29,7 @@ static int32_t shared_token(const struct model *m, int n_shared, int sequence, i
 static struct session *open_params(const struct model *m, struct session_params p,
                                    struct pool *pool)
 {
-    struct session *s = NULL;
-    struct err e = {""};
-    ck_assert_msg(session_create(m, &p, pool, &s, &e) == STATUS_OK, "%s", e.text);
+    struct session *s = new_session(m, &p, pool);
     return s;
 }
 
@@ -47,12 +46,11 @@ static struct session *open_session(const struct model *m, int n_sequences, enum
 static float *alone(const struct model *m, int n_shared, int sequence, int n, enum storage kv)
 {
     struct session *s = open_session(m, 1, kv, 1, NULL);
-    struct err e = {""};
     float *out = malloc((size_t)n * (size_t)m->config.n_vocab * sizeof *out);
     for (int t = 0; t < n; t++) {
         const int32_t token = shared_token(m, n_shared, sequence, t);
         float *at = out + (size_t)t * (size_t)m->config.n_vocab;
-        ck_assert_int_eq(session_feed(s, 0, &token, 1, at, &e), STATUS_OK);
+        expect_ok(session_feed(s, 0, &token, 1, at, &err));
     }
     session_free(s);
     return out;
@@ -106,14 +104,13 @@ static void run_schedule(struct schedule *c)
 {
     enum { MAX_ROWS = 40 };
     struct batch_row rows[MAX_ROWS];
-    struct err e = {""};
     const size_t n_vocab = (size_t)c->m->config.n_vocab;
     float *logits = malloc(MAX_ROWS * n_vocab * sizeof *logits);
     while (!is_done(c)) {
         const int n = next_rows(c, rows, MAX_ROWS);
         if (n == 0)
             continue;
-        ck_assert_msg(session_step(c->session, rows, n, logits, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(session_step(c->session, rows, n, logits, &err));
         const float *found = logits;
         for (int r = 0; r < n; r++) {
             if (!rows[r].wants_logits)
@@ -132,19 +129,13 @@ static void run_schedule(struct schedule *c)
 /* One whose context is several chunks of the cache. */
 static struct golden open_long(int n_kv_heads)
 {
-    const struct checkpoint_shape shape = {.n_layers = 2,
-                                           .n_heads = 4,
-                                           .n_kv_heads = n_kv_heads,
-                                           .head_dim = 8,
-                                           .d_ff = 32,
-                                           .n_ctx = 2 * KERNEL_CHUNK + 40,
-                                           .n_vocab = 256,
-                                           .seed = 3};
+    struct checkpoint_shape shape = shape_of("layers=2 heads=4 dim=8 ff=32 vocab=256 seed=3");
+    shape.n_kv_heads = n_kv_heads;
+    shape.n_ctx = 2 * KERNEL_CHUNK + 40;
     struct golden g = {.n_tokens = 0};
-    struct err e = {""};
     const char *path = scratch_path("long.gguf");
     write_checkpoint(path, &shape);
-    ck_assert_int_eq(checkpoint_open(path, CHECKPOINT_MODEL, &g.checkpoint, &e), STATUS_OK);
+    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL, &g.checkpoint, &err));
     scratch_remove();
     return g;
 }
@@ -168,12 +159,9 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
         c.lengths[i] = 1 + (int)(rng_u32(&c.rng) % (uint32_t)(m->config.n_ctx));
         c.expected[i] = alone(m, 0, i, c.lengths[i], kv);
     }
-    for (size_t t = SANITIZED ? 2 : 0; t < sizeof threads / sizeof *threads; t++) {
-        struct pool *pool = NULL;
-        struct err e = {""};
-        ck_assert_int_eq(pool_create(threads[t], &pool, &e), STATUS_OK);
-        for (size_t n = SANITIZED ? (size_t)_i % 2 : 0; n < sizeof counts / sizeof *counts;
-             n += SANITIZED ? 2 : 1) {
+    for (size_t t = SANITIZED ? 2 : 0; t < COUNT(threads); t++) {
+        struct pool *pool = new_pool(threads[t]);
+        for (size_t n = SANITIZED ? (size_t)_i % 2 : 0; n < COUNT(counts); n += SANITIZED ? 2 : 1) {
             c.n_sequences = counts[n];
             c.session = open_session(m, counts[n], kv, n % 2 ? 0 : 3, pool);
             run_schedule(&c);
@@ -192,10 +180,8 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
 /* Sequence 0 reads the prefix, all go on from it; then the others do once more. */
 static void run_shared(struct schedule *c, enum storage kv, int n_threads)
 {
-    struct pool *pool = NULL;
-    struct err e = {""};
     int32_t prefix[KERNEL_CHUNK * 2];
-    ck_assert_int_eq(pool_create(n_threads, &pool, &e), STATUS_OK);
+    struct pool *pool = new_pool(n_threads);
     c->session = open_params(c->m,
                              (struct session_params){.n_sequences = SHARING,
                                                      .n_shared = c->n_shared,
@@ -205,7 +191,7 @@ static void run_shared(struct schedule *c, enum storage kv, int n_threads)
     for (int t = 0; t < c->n_shared; t++)
         prefix[t] = token_of(c->m, 0, t);
     if (c->n_shared > 0)
-        ck_assert_int_eq(session_feed(c->session, 0, prefix, c->n_shared, NULL, &e), STATUS_OK);
+        expect_ok(session_feed(c->session, 0, prefix, c->n_shared, NULL, &err));
     run_schedule(c);
     for (int i = 0; i < SHARING; i++) {
         session_rewind(c->session, i, i == 0 ? c->n_shared : 0);
@@ -224,8 +210,7 @@ TEST(a_prefix_is_shared, .loops = 9)
     struct golden g = open_long(kv_heads[_i % 3]);
     struct schedule c = {.m = g.checkpoint.model, .n_sequences = SHARING};
     rng_seed(&c.rng, 2, (uint64_t)_i);
-    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < sizeof shared / sizeof *shared;
-         s += SANITIZED ? 3 : 1) {
+    for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < COUNT(shared); s += SANITIZED ? 3 : 1) {
         c.n_shared = shared[s];
         for (int i = 0; i < SHARING; i++) {
             c.lengths[i] = c.n_shared + 1 + (int)(rng_u32(&c.rng) % 30);
@@ -245,25 +230,23 @@ TEST(shared_positions_must_be_there)
     const int32_t token = 1;
     const struct batch_row rows[] = {{.position = 1}, {.sequence = 1, .position = 2}};
     const char *message = "sequence 1: expected its 2 shared positions in sequence 0, found 1";
-    struct err e = {""};
     struct session *s = open_params(g.checkpoint.model,
                                     (struct session_params){.n_sequences = 2, .n_shared = 2}, NULL);
-    ck_assert_int_eq(session_len(s, 0), 0);
-    ck_assert_int_eq(session_len(s, 1), 2);
-    ck_assert_int_eq(session_feed(s, 0, &token, 1, NULL, &e), STATUS_OK);
-    ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_USAGE);
-    ck_assert_str_eq(e.text, message);
-    ck_assert_int_eq(session_step(s, rows, 2, NULL, &e), STATUS_USAGE); /* not in one step */
-    ck_assert_str_eq(e.text, message);
+    ck_assert(session_len(s, 0) == 0 && session_len(s, 1) == 2);
+    expect_ok(session_feed(s, 0, &token, 1, NULL, &err));
+    ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &err), STATUS_USAGE);
+    ck_assert_str_eq(err.text, message);
+    ck_assert_int_eq(session_step(s, rows, 2, NULL, &err), STATUS_USAGE); /* not in one step */
+    ck_assert_str_eq(err.text, message);
     ck_assert_int_eq(session_len(s, 0), 1);
-    ck_assert_int_eq(session_feed(s, 0, &token, 1, NULL, &e), STATUS_OK);
+    expect_ok(session_feed(s, 0, &token, 1, NULL, &err));
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_OK);
+        expect_ok(session_feed(s, 1, &token, 1, NULL, &err));
     session_rewind(s, 0, 2);
     ck_assert_int_eq(session_len(s, 1), 5);
     session_rewind(s, 0, 1);
     ck_assert_int_eq(session_len(s, 1), 2);
-    ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &e), STATUS_USAGE);
+    ck_assert_int_eq(session_feed(s, 1, &token, 1, NULL, &err), STATUS_USAGE);
     session_free(s);
 }
 
@@ -274,7 +257,6 @@ TEST(places_are_taken_again)
     const struct model *m = g.checkpoint.model;
     const size_t n_vocab = (size_t)m->config.n_vocab;
     struct session *s = open_session(m, 2, STORAGE_F32, 0, NULL);
-    struct err e = {""};
     float *expected[3], *logits = malloc(2 * n_vocab * sizeof *logits);
     int text[2] = {0, 1};
     for (int i = 0; i < 3; i++)
@@ -290,7 +272,7 @@ TEST(places_are_taken_again)
                                          .sequence = i,
                                          .position = session_len(s, i),
                                          .wants_logits = true};
-        ck_assert_int_eq(session_step(s, rows, 2, logits, &e), STATUS_OK);
+        expect_ok(session_step(s, rows, 2, logits, &err));
         for (int i = 0; i < 2; i++)
             ck_assert_mem_eq(logits + (size_t)i * n_vocab,
                              expected[text[i]] + (size_t)rows[i].position * n_vocab,
@@ -320,12 +302,10 @@ TEST(impossible_rows_are_refused)
         {{{.token = -1}}, 1, "token 0: expected an id from 0 to"},
         {{{.position = 0}, {.sequence = 1, .token = 1 << 24}}, 2, "token 1: expected an id"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct err e = {""};
-        ck_assert_int_eq(session_step(s, cases[i].rows, cases[i].n, NULL, &e), STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, cases[i].message) != NULL, "%s", e.text);
-        ck_assert_int_eq(session_len(s, 0), 0);
-        ck_assert_int_eq(session_len(s, 1), 0);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        expect_status(session_step(s, cases[i].rows, cases[i].n, NULL, &err), STATUS_USAGE,
+                      cases[i].message);
+        ck_assert(session_len(s, 0) == 0 && session_len(s, 1) == 0);
     }
     session_free(s);
 }
@@ -337,48 +317,14 @@ TEST(blocks_hold_a_row_of_each)
     static const struct {
         int n_sequences, block, expected;
     } cases[] = {{1, 0, 96}, {97, 0, 97}, {300, 0, 300}, {300, 7, 7}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         const struct session_params p = {.n_sequences = cases[i].n_sequences,
                                          .block = cases[i].block};
-        struct session *s = NULL;
-        ck_assert_int_eq(session_create(g.checkpoint.model, &p, NULL, &s, NULL), STATUS_OK);
+        struct session *s = new_session(g.checkpoint.model, &p, NULL);
         const int most = cases[i].n_sequences * session_cap(s);
         ck_assert_int_eq(session_block(s), cases[i].expected < most ? cases[i].expected : most);
         session_free(s);
     }
-}
-
-TEST(rows_are_cut_into_spans)
-{
-    const struct batch_row rows[] = {
-        {.sequence = 4, .position = 300}, {.sequence = 1, .position = 0},
-        {.sequence = 1, .position = 1},   {.sequence = 1, .position = 2, .wants_logits = true},
-        {.sequence = 0, .position = 255},
-    };
-    struct batch_span spans[5];
-    struct batch b;
-    batch_cut(&b, rows, 5, 0, spans);
-    ck_assert_int_eq(b.n_spans, 3);
-    ck_assert_int_eq(b.n_logits, 1);
-    ck_assert(b.stores_first);
-    /* The calls have a cost, and each position that is read has. */
-    const int call = batch_item_cost(&spans[1], 0, 0) - 1;
-    ck_assert_int_ge(call, 0);
-    ck_assert_int_eq(batch_item_cost(&spans[0], 0, 0), call + 256);
-    ck_assert_int_eq(batch_item_cost(&spans[0], 1, 0), call + 45);
-    ck_assert_int_eq(batch_item_cost(&spans[0], 2, 0), 0);
-    ck_assert_int_eq(batch_item_cost(&spans[1], 0, 2), call + 3);
-    ck_assert_int_eq(spans[0].cost, 2 * call + 301);
-    ck_assert_int_eq(spans[1].cost, spans[0].cost + 3 * call + 1 + 2 + 3);
-    ck_assert_int_eq(spans[2].cost, spans[1].cost + call + 256);
-    ck_assert_int_eq(b.cost_per_head, spans[2].cost);
-    batch_cut(&b, rows, 2, 300, spans);
-    ck_assert(!b.stores_first);
-    /* Others read the panel of position 240 to 255 if they share one of them. */
-    batch_cut(&b, rows + 4, 1, 240, spans);
-    ck_assert(!b.stores_first);
-    batch_cut(&b, rows + 4, 1, 241, spans);
-    ck_assert(b.stores_first);
 }
 
 static int positions_read, calls;
@@ -397,37 +343,28 @@ TEST(work_is_dealt_by_cost, .loops = 3)
     const int n_kv_heads = kv_heads[_i];
     const struct config c = {.n_layers = 1, .n_heads = 4, .n_kv_heads = n_kv_heads, .head_dim = 8};
     struct kernels counting = kernels_scalar;
-    struct kv_cache kv;
-    struct err e = {""};
+    struct forward f = {.kernels = &counting, .work.positions.kind = POSITION_NONE};
     struct batch_row rows[N];
     struct batch_span spans[N];
-    struct batch b;
     counting.attend = count_attend;
-    ck_assert_int_eq(
-        kv_cache_create(&kv, &c, &(struct kv_shape){.n_sequences = N, .cap = LONG}, &e), STATUS_OK);
+    expect_ok(kv_cache_create(&f.kv, &c, &(struct kv_shape){.n_sequences = N, .cap = LONG}, &err));
     for (int i = 0; i < N; i++)
         rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
-    batch_cut(&b, rows, N, 0, spans);
-    float *qkv = calloc((size_t)(N * config_qkv_dim(&c, 0)), sizeof *qkv);
-    float *parts = calloc((size_t)attention_parts(&c, N, LONG), sizeof *parts);
+    batch_cut(&f.batch, rows, N, 0, spans);
+    f.work.qkv = calloc((size_t)(N * config_qkv_dim(&c, 0)), sizeof(float));
+    f.work.parts = calloc((size_t)attention_parts(&c, N, LONG), sizeof(float));
     float *scratch = calloc((size_t)attention_scratch(&c), sizeof *scratch);
-    const struct attention a = {.kernels = &counting,
-                                .batch = &b,
-                                .kv = &kv,
-                                .positions = &(struct positions){.kind = POSITION_NONE},
+    const struct attention a = {.f = &f,
                                 .n_kv_heads = n_kv_heads,
                                 .n_groups = n_kv_heads,
                                 .group = 4 / n_kv_heads,
                                 .key_dim = c.head_dim,
                                 .average_dim = c.head_dim,
                                 .qkv_dim = (size_t)config_qkv_dim(&c, 0),
-                                .qkv = qkv,
-                                .queries = qkv,
-                                .queries_dim = (size_t)config_qkv_dim(&c, 0),
-                                .parts = parts,
-                                .max_chunks = LONG / KERNEL_CHUNK};
+                                .queries = f.work.qkv,
+                                .queries_dim = (size_t)config_qkv_dim(&c, 0)};
     const int all = n_kv_heads * (LONG + (N - 1) * SHORT);
-    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+    for (size_t t = 0; t < COUNT(threads); t++) {
         int sum = 0;
         calls = 0;
         for (int thread = 0; thread < threads[t]; thread++) {
@@ -440,8 +377,8 @@ TEST(work_is_dealt_by_cost, .loops = 3)
         ck_assert_int_eq(sum, all);
         ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
     }
-    free(qkv), free(parts), free(scratch);
-    kv_cache_free(&kv);
+    free(f.work.qkv), free(f.work.parts), free(scratch);
+    kv_cache_free(&f.kv);
 }
 
 /* Block after block on their own are the model. */
@@ -450,12 +387,10 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     struct golden g = open_golden(golden_names[_i]);
     const struct model *m = g.checkpoint.model;
     const int n = g.n_tokens, d = m->config.d_model;
-    struct err e = {""};
     struct probe *p = NULL;
     float *x = malloc((size_t)n * (size_t)d * sizeof *x), *out = malloc((size_t)d * sizeof *out);
     float *logits = malloc((size_t)m->config.n_vocab * sizeof *logits);
-    ck_assert_int_eq(probe_create(&m->config, m->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &p, &e),
-                     STATUS_OK);
+    expect_ok(probe_create(&m->config, m->w[ROLE_ROPE_FREQS].table, n, NULL, NULL, &p, &err));
     for (int t = 0; t < n; t++)
         model_embed(m, probe_positions(p), g.tokens[t], t, x + (size_t)t * (size_t)d);
     for (int l = 0; l < m->config.n_layers; l++) {
@@ -463,7 +398,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
         probe_run(p, &m->blocks[l], l, x, n, &taps);
     }
     const struct kernels *k;
-    ck_assert_int_eq(kernels_choose(NULL, &k, &e), STATUS_OK);
+    expect_ok(kernels_choose(NULL, &k, &err));
     const struct norm *norm = &m->w[ROLE_OUTPUT_NORM].norm;
     if (m->config.placement == PLACEMENT_BEFORE)
         k->norm[m->config.norm](out, x + (size_t)(n - 1) * (size_t)d, norm->gain, norm->bias, d,
@@ -471,7 +406,7 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     else
         memcpy(out, x + (size_t)(n - 1) * (size_t)d, (size_t)d * sizeof *out);
     struct session *s = open_session(m, 1, STORAGE_F32, 0, NULL);
-    ck_assert_int_eq(session_feed(s, 0, g.tokens, n, NULL, &e), STATUS_OK);
+    expect_ok(session_feed(s, 0, g.tokens, n, NULL, &err));
     const struct matrix *w = &m->w[ROLE_OUTPUT].matrix;
     if (!storage_is_quantised(w->storage)) {
         const struct matmul product = {.w = w,

@@ -40,7 +40,7 @@ static struct bench_spec spec_of(const struct kernels *k)
 static const struct kernels *fastest(void)
 {
     const struct kernels *k = NULL;
-    must(kernels_choose(NULL, &k, &failure));
+    expect_ok(kernels_choose(NULL, &k, &err));
     return k;
 }
 
@@ -54,7 +54,7 @@ static void free_bench(void *b)
 static struct bench planned(const struct bench_spec *spec)
 {
     struct bench *b = malloc(sizeof *b);
-    must(bench_plan(spec, b, &failure));
+    expect_ok(bench_plan(spec, b, &err));
     released_by(free_bench, b);
     return *b;
 }
@@ -62,7 +62,7 @@ static struct bench planned(const struct bench_spec *spec)
 static struct bench run(const struct bench_spec *spec)
 {
     struct bench b = planned(spec);
-    must(bench_run(spec, &b, &failure));
+    expect_ok(bench_run(spec, &b, &err));
     return b;
 }
 
@@ -218,21 +218,21 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     ck_assert_uint_gt(b.rows[1].cost.weight_bytes, b.rows[2].cost.weight_bytes);
 
     struct bench_row row = b.rows[0];
-    must(bench_load_row(&spec, &row, &failure));
+    expect_ok(bench_load_row(&spec, &row, &err));
     ck_assert(row.load_ms > 0);
     row.batch = 5;
-    must(bench_load_row(&spec, &row, &failure));
+    expect_ok(bench_load_row(&spec, &row, &err));
     int left = 3; /* it stops before the fifth cache */
     spec.stop = stop_at_once;
     spec.arg = &left;
-    ck_assert_int_eq(bench_load_row(&spec, &row, &failure), STATUS_INTERRUPTED);
+    ck_assert_int_eq(bench_load_row(&spec, &row, &err), STATUS_INTERRUPTED);
 }
 
 static void assert_refused(const struct bench_spec *spec, const char *word)
 {
     struct bench b;
-    ck_assert_int_eq(bench_plan(spec, &b, &failure), STATUS_USAGE);
-    ck_assert_msg(strstr(failure.text, word), "no \"%s\" in: %s", word, failure.text);
+    ck_assert_int_eq(bench_plan(spec, &b, &err), STATUS_USAGE);
+    ck_assert_msg(strstr(err.text, word), "no \"%s\" in: %s", word, err.text);
 }
 
 TEST(refusals, .seconds = 240)

@@ -21,7 +21,7 @@ static const struct coded_type {
     {TENSOR_Q8_0, "tests/data/blocks/x.q8_0", "tests/data/blocks/q8_0.f32"},
     {TENSOR_Q4_0, "tests/data/blocks/x.q4_0", "tests/data/blocks/q4_0.f32"},
 };
-#define N_TYPES (int)(sizeof types / sizeof types[0])
+#define N_TYPES (int)(COUNT(types))
 
 TEST(which_types)
 {
@@ -158,7 +158,7 @@ TEST(not_finite, .loops = N_TYPES)
 {
     static const float bad[] = {INFINITY, -INFINITY, NAN, -NAN, 3e38f, -3e38f};
     const uint32_t type = types[_i].type;
-    for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
+    for (size_t b = 0; b < COUNT(bad); b++) {
         float x[BLOCK], y[BLOCK];
         unsigned char encoded[BLOCK * sizeof(float)];
         for (int i = 0; i < BLOCK; i++)

@@ -25,9 +25,9 @@ static void token_losses(const struct opened *o, float *out)
     struct arena arena = {0};
     int32_t tokens[N_TOKENS + 1];
     text_tokens(tokens, N_TOKENS + 1, o->model->config.n_vocab, 3);
-    must(param_list_create(&list, &o->model->config, o->gguf, &failure));
+    expect_ok(param_list_create(&list, &o->model->config, o->gguf, &err));
     param_view_take(&arena, &list, &o->model->config);
-    must(arena_allocate(&arena, "test", &failure));
+    expect_ok(arena_allocate(&arena, "test", &err));
     const struct param_view weights = param_view_take(&arena, &list, &o->model->config);
     param_list_read(&list, o->gguf, weights.flat);
     const struct backprop_params params = {.config = &o->model->config,
@@ -37,7 +37,7 @@ static void token_losses(const struct opened *o, float *out)
                                            .kernels = &kernels_scalar};
     const struct backprop_batch batch = {.inputs = tokens, .targets = tokens + 1, .n_sequences = 1};
     struct backprop *b;
-    must(backprop_create(&params, NULL, &b, &failure));
+    expect_ok(backprop_create(&params, NULL, &b, &err));
     backprop_loss(b, &weights, &batch);
     memcpy(out, b->losses.x, N_TOKENS * sizeof *out);
     backprop_free(b);
@@ -238,7 +238,7 @@ TEST(score_losses_are_those_of_plain_loops, .loops = 4, .seconds = 300, .tags = 
         model_embed(a.model, NULL, calib[t], t, in + t * d);
     struct probe *p;
     const struct block_taps taps = {.at = {[TAP_NORMED] = normed}};
-    must(probe_create(&a.model->config, NULL, N, NULL, NULL, &p, &failure));
+    expect_ok(probe_create(&a.model->config, NULL, N, NULL, NULL, &p, &err));
     probe_run(p, &a.model->blocks[0], 0, in, N, &taps);
     probe_free(p);
     ck_assert_double_eq_tol(lost[0].score, direct_score_loss(&a, &b, normed, N), 1e-5);
@@ -332,15 +332,15 @@ TEST(types_and_metadata, .loops = 3, .seconds = 300, .tags = ONE_THREAD)
                      gguf_find_tensor(a.gguf, "output.weight")->type);
     uint64_t n;
     struct text text;
-    must(gguf_get_u64(b.gguf, "gpt2.attention.head_count_kv", 2, 2, &n, NULL, &failure));
-    must(gguf_get_u64(b.gguf, "decode.convert.calibration_tokens", N_CALIB, N_CALIB, &n, NULL,
-                      &failure));
-    must(gguf_get_text(b.gguf, "decode.convert.method", &text, NULL, &failure));
+    expect_ok(gguf_get_u64(b.gguf, "gpt2.attention.head_count_kv", 2, 2, &n, NULL, &err));
+    expect_ok(gguf_get_u64(b.gguf, "decode.convert.calibration_tokens", N_CALIB, N_CALIB, &n, NULL,
+                           &err));
+    expect_ok(gguf_get_text(b.gguf, "decode.convert.method", &text, NULL, &err));
     ck_assert(text_is(text, "fit"));
     /* Once more: the keys say how the last step was made. */
     struct convert_spec again = spec_of(&b, 1, CONVERT_MEAN);
     struct opened c = convert_to(&again, NULL);
-    must(gguf_get_text(c.gguf, "decode.convert.method", &text, NULL, &failure));
+    expect_ok(gguf_get_text(c.gguf, "decode.convert.method", &text, NULL, &err));
     ck_assert(text_is(text, "mean"));
     ck_assert_int_eq(c.model->config.n_kv_heads, 1);
 }
@@ -362,17 +362,17 @@ TEST(impossible_or_stopped, .seconds = 300, .tags = ONE_THREAD)
     static const int bad[] = {0, -1, 3, 16, 64};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const struct convert_spec spec = spec_of(&a, bad[i], CONVERT_FIT);
-        ck_assert_int_eq(convert_run(&spec, &c, &failure), STATUS_USAGE);
-        ck_assert_int_eq(convert_plan(&spec, &bytes, &failure), STATUS_USAGE);
+        ck_assert_int_eq(convert_run(&spec, &c, &err), STATUS_USAGE);
+        ck_assert_int_eq(convert_plan(&spec, &bytes, &err), STATUS_USAGE);
     }
     struct convert_spec spec = spec_of(&a, 2, CONVERT_FIT);
     spec.refit = CONVERT_REFIT_WO;
-    ck_assert_int_eq(convert_run(&spec, &c, &failure), STATUS_USAGE);
+    ck_assert_int_eq(convert_run(&spec, &c, &err), STATUS_USAGE);
     spec = with_text(spec, N_CALIB);
     calib[7] = 300;
-    must_fail(STATUS_USAGE, "token 7", convert_run(&spec, &c, &failure));
+    expect_status(convert_run(&spec, &c, &err), STATUS_USAGE, "token 7");
     calib[7] = 0;
-    must(convert_plan(&spec, &bytes, &failure));
+    expect_ok(convert_plan(&spec, &bytes, &err));
     ck_assert_uint_gt(bytes, 3 * N_CALIB * 64 * sizeof(float));
     /* It asks at every window of every pass, the embedding of the tokens too: that was left out
      * once, and a conversion that filled gigabytes could not be interrupted meanwhile. */
@@ -382,7 +382,7 @@ TEST(impossible_or_stopped, .seconds = 300, .tags = ONE_THREAD)
         int left = asked;
         spec.stop = stop_after;
         spec.arg = &left;
-        s = convert_run(&spec, &c, &failure);
+        s = convert_run(&spec, &c, &err);
         convert_free(&c);
     }
     ck_assert_int_eq(s, STATUS_OK);

@@ -126,7 +126,7 @@ static struct rows input_rows(const struct opened *o)
     static float stream[N_ROWS * 64];
     struct rows r = {.n = 0};
     struct probe *p;
-    must(probe_create(c, NULL, N_ROWS, NULL, NULL, &p, &failure));
+    expect_ok(probe_create(c, NULL, N_ROWS, NULL, NULL, &p, &err));
     for (int t = 0; t < N_ROWS; t++)
         model_embed(o->model, probe_positions(p), calib[t], t, stream + (size_t)t * d);
     for (int l = 0; l < (c->shared ? c->n_layers : 1); l++, r.n += N_ROWS) {
@@ -267,7 +267,7 @@ static void direct_output_losses(const struct opened *a, const struct opened *b,
     for (int i = 0; i < 2; i++) {
         const struct config *own = &both[i]->model->config;
         const float *factors = both[i]->model->w[ROLE_ROPE_FREQS].table;
-        must(probe_create(own, factors, N_ROWS, NULL, NULL, &p[i], &failure));
+        expect_ok(probe_create(own, factors, N_ROWS, NULL, NULL, &p[i], &err));
         for (int t = 0; t < N_ROWS; t++)
             model_embed(both[i]->model, probe_positions(p[i]), calib[t], t, stream[i] + t * d);
     }
@@ -373,7 +373,7 @@ TEST(means_are_those_of_the_loader, .loops = N_KINDS, .seconds = 300, .tags = ON
     const struct model_options options = {.n_kv_heads = g};
     const struct convert_spec spec = spec_of(&a, g, CONVERT_MEAN);
     struct opened c = convert_to(&spec, NULL);
-    must(model_create(a.gguf, &options, NULL, &b.model, &failure));
+    expect_ok(model_create(a.gguf, &options, NULL, &b.model, &err));
     double spread;
     ck_assert_double_lt(logits_apart(&c, &b, &spread), 1e-6 * spread);
     model_free(b.model);
@@ -428,13 +428,13 @@ TEST(what_cannot_be_converted, .seconds = 300, .tags = ONE_THREAD)
     struct opened a = open_golden_kind("alibi");
     size_t bytes;
     struct convert_spec spec = spec_of(&a, 1, CONVERT_FIT);
-    must(convert_plan(&spec, &bytes, &failure));
+    expect_ok(convert_plan(&spec, &bytes, &err));
     spec.cluster = true;
-    must_fail(STATUS_USAGE, "ALiBi", convert_plan(&spec, &bytes, &failure));
+    expect_status(convert_plan(&spec, &bytes, &err), STATUS_USAGE, "ALiBi");
     /* A cache that heads share already. */
     struct gguf_writer *w;
     struct opened latent = {.bytes = NULL};
-    must(gguf_writer_create(&w, &failure));
+    expect_ok(gguf_writer_create(&w, &err));
     for (size_t i = 0; i < a.gguf->n_pairs; i++)
         gguf_add_value(w, a.gguf->pairs[i].key, &a.gguf->pairs[i].value);
     for (size_t i = 0; i < a.gguf->n_tensors; i++) {
@@ -442,11 +442,11 @@ TEST(what_cannot_be_converted, .seconds = 300, .tags = ONE_THREAD)
         gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
     }
     gguf_add_u32(w, "decode.attention.latent", 24);
-    must(gguf_write_memory(w, &latent.bytes, &latent.len, &failure));
+    expect_ok(gguf_write_memory(w, &latent.bytes, &latent.len, &err));
     gguf_writer_free(w);
-    must(gguf_parse(latent.bytes, latent.len, &latent.gguf, &failure));
+    expect_ok(gguf_parse(latent.bytes, latent.len, &latent.gguf, &err));
     spec = spec_of(&latent, 1, CONVERT_FIT);
-    must_fail(STATUS_BAD_FILE, "attention.latent", convert_plan(&spec, &bytes, &failure));
+    expect_status(convert_plan(&spec, &bytes, &err), STATUS_BAD_FILE, "attention.latent");
 }
 
 /* --- threads --------------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ TEST(version_2_quota_is_rounded_down_to_at_least_one, .before = cgroups_make)
         {"300000\n", 3},          {"0 100000\n", 1},
         {"  200000\t100000 ", 2},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         cgroups_put("job/cpu.max", cases[i].cpu_max);
         expect(cases[i].quota, "0::/job\n");
     }
@@ -59,8 +59,7 @@ TEST(group_outside_the_namespace_does_not_leave_the_mount, .before = cgroups_mak
     cgroups_put("inner/cpu.max", "300000 100000\n");
     char inner[600];
     snprintf(inner, sizeof inner, "%s/inner", cgroups_mount);
-    ck_assert_int_eq(cpus_quota(inner, "0::/..\n"), 3);
-    ck_assert_int_eq(cpus_quota(inner, "0::/../other\n"), 3);
+    ck_assert(cpus_quota(inner, "0::/..\n") == 3 && cpus_quota(inner, "0::/../other\n") == 3);
     ck_assert_int_eq(cpus_quota(inner, "0::/a/../..\n"), 3);
     cgroups_put("..data/cpu.max", "100000 100000\n"); /* a name, not a way up */
     expect(1, "0::/..data\n");
@@ -137,7 +136,7 @@ TEST(odd_contents_are_read_as_far_as_they_make_sense, .before = cgroups_make)
         {"300000 banana\n", 3},
         {"0x10 10\n", 1},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         cgroups_put("job/cpu.max", cases[i].cpu_max);
         expect(cases[i].quota, "0::/job\n");
     }
@@ -167,7 +166,7 @@ TEST(odd_lines_are_passed_over, .before = cgroups_make)
         "0::/job:with:colons\n0::/job\n",
         "0:::/job\n0::/job\n",
     };
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+    for (size_t i = 0; i < COUNT(lines); i++)
         expect(3, lines[i]);
 }
 
@@ -201,8 +200,7 @@ TEST(usable_is_at_most_the_affinity_mask)
         CPU_SET(cpu, &mask);
         break;
     }
-    ck_assert_int_eq(sched_setaffinity(0, sizeof mask, &mask), 0);
-    ck_assert_int_eq(cpus_usable(), 1);
+    ck_assert(sched_setaffinity(0, sizeof mask, &mask) == 0 && cpus_usable() == 1);
 }
 
 /* The hint picks any usable processor and leaves the mask as it was. */
@@ -212,7 +210,7 @@ TEST(starting_on_a_processor_pins_nothing)
     ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
     ck_assert(CPU_ISSET(cpus_current(), &before));
     static const int starts[] = {0, 1, 7, CPU_SETSIZE - 1};
-    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    for (size_t i = 0; i < COUNT(starts); i++) {
         for (int index = 0; index < 5; index++) {
             cpus_start_on(starts[i], index);
             ck_assert_int_eq(sched_getaffinity(0, sizeof after, &after), 0);

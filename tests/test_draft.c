@@ -4,11 +4,12 @@
 #include <stdio.h>
 
 #include "base/rng.h"
+#include "checkpoints.h"
 #include "faults.h"
 #include "model/checkpoint.h"
 #include "model/model.h"
+#include "opened.h"
 #include "schedule_run.h"
-#include "support.h"
 
 enum { TEXTS = 7 };
 
@@ -21,18 +22,10 @@ static const char *const paths[] = {
     "tests/data/golden/mha.gguf",          "tests/data/golden/mqa.gguf",
     "tests/data/golden/latent.gguf",       "models/shakespeare-mha.gguf",
     "models/shakespeare-llama.gguf"};
-#define N_PATHS (int)(sizeof paths / sizeof *paths)
+#define N_PATHS (int)COUNT(paths)
 enum { COMBINATIONS = SANITIZED ? 2 * N_PATHS : 240 };
 
-static struct checkpoint open_checkpoint(const char *path)
-{
-    struct checkpoint c;
-    struct err e = {""};
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &c, &e) ==
-                      STATUS_OK,
-                  "%s", e.text);
-    return c;
-}
+#define OPENED (CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER)
 
 static int below(struct rng *r, int n)
 {
@@ -107,17 +100,11 @@ static void choose_texts(struct schedule_texts *t, const struct checkpoint *c, s
 static struct model *random_model(const struct model *m, struct rng *r)
 {
     struct model *out;
-    struct err e;
-    struct config c = {.n_layers = 1,
-                       .n_heads = 2,
-                       .d_model = 32,
-                       .d_ff = 32,
-                       .n_ctx = m->config.n_ctx < 24 ? m->config.n_ctx : 24,
-                       .n_vocab = m->config.n_vocab,
-                       .norm_eps = 1e-5f};
-    config_set_arch(&c, arch_at(0));
+    struct config c = config_sized("gpt2", "layers=1 heads=2 width=32 ff=32");
+    c.n_ctx = m->config.n_ctx < 24 ? m->config.n_ctx : 24;
+    c.n_vocab = m->config.n_vocab;
     config_complete(&c);
-    ck_assert_int_eq(model_create_random(&c, STORAGE_F32, rng_u32(r), &out, &e), STATUS_OK);
+    expect_ok(model_create_random(&c, STORAGE_F32, rng_u32(r), &out, &err));
     return out;
 }
 
@@ -125,7 +112,6 @@ static struct model *random_model(const struct model *m, struct rng *r)
 static struct model *choose_draft(const struct model *m, struct rng *r, const struct model **draft)
 {
     struct model *own = NULL;
-    struct err e;
     *draft = NULL;
     switch (below(r, 6)) {
     case 0:
@@ -137,11 +123,11 @@ static struct model *choose_draft(const struct model *m, struct rng *r, const st
         own = random_model(m, r);
         break;
     case 3:
-        if (derived_create_cut(m, 1, &own, &e) != STATUS_OK)
+        if (derived_create_cut(m, 1, &own, &err) != STATUS_OK)
             own = random_model(m, r);
         break;
     default:
-        if (derived_create_packed(m, below(r, 2) ? STORAGE_Q4_0 : STORAGE_Q8_0, NULL, &own, &e) !=
+        if (derived_create_packed(m, below(r, 2) ? STORAGE_Q4_0 : STORAGE_Q8_0, NULL, &own, &err) !=
             STATUS_OK)
             own = random_model(m, r);
     }
@@ -162,14 +148,13 @@ static struct schedule_texts texts; /* large; each test is a process */
 static struct schedule_seen see(const struct schedule_ways *ways)
 {
     struct schedule_seen seen;
-    struct err e = {""};
-    ck_assert_msg(run_schedule(&texts, ways, &seen, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(run_schedule(&texts, ways, &seen, &err));
     return seen;
 }
 
 TEST(texts_are_the_same, .loops = COMBINATIONS)
 {
-    struct checkpoint c = open_checkpoint(paths[_i % N_PATHS]);
+    struct checkpoint c = open_checkpoint(paths[_i % N_PATHS], OPENED);
     struct rng r;
     rng_seed(&r, 1, (uint64_t)_i);
     choose_texts(&texts, &c, &r);
@@ -202,7 +187,7 @@ static void keep_token(const struct event *event)
 /* What comes after it is what comes after a prompt of the tokens that it leaves. */
 TEST(a_shift_is_a_new_prompt, .loops = N_PATHS)
 {
-    struct checkpoint c = open_checkpoint(paths[_i]);
+    struct checkpoint c = open_checkpoint(paths[_i], OPENED);
     const struct schedule_ways ways = {.n_slots = 1, .n_threads = 1, .see = keep_token};
     texts = (struct schedule_texts){.model = c.model,
                                     .tokenizer = c.tokenizer,
@@ -216,9 +201,7 @@ TEST(a_shift_is_a_new_prompt, .loops = N_PATHS)
                                     .n_keep = 2,
                                     .ignore_eos = true};
     struct schedule_seen seen = see(&ways);
-    ck_assert_uint_eq(seen.n_shifts, 1);
-    ck_assert_int_eq(seen.n_sampled[0], 16);
-    ck_assert_int_eq(seen.end[0], END_LENGTH);
+    ck_assert(seen.n_shifts == 1 && seen.n_sampled[0] == 16 && seen.end[0] == END_LENGTH);
     const int32_t first = sampled_tokens[14], second = sampled_tokens[15];
     memcpy(texts.prompts[0] + 2, sampled_tokens + 6,
            8 * sizeof *sampled_tokens); /* the last of 3 + 14 */
@@ -261,7 +244,7 @@ static struct schedule_seen see_drafted(const struct model *draft, int n)
  * first needs no step, are ceil(41 / (k + 1)) steps. */
 TEST(the_model_itself_is_always_right, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     one_text(&c, 42);
     for (int k = 1; k <= 8; k++) {
         const struct schedule_seen seen = see_drafted(c.model, k);
@@ -276,11 +259,10 @@ TEST(the_model_itself_is_always_right, .tags = ONE_THREAD)
  * one; with the model's it is right about as often as the two can agree at all. */
 TEST(the_same_numbers_are_drawn, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     struct model *own;
-    struct err e = {""};
     one_text(&c, 200);
-    ck_assert_int_eq(derived_create_packed(c.model, STORAGE_Q4_0, NULL, &own, &e), STATUS_OK);
+    expect_ok(derived_create_packed(c.model, STORAGE_Q4_0, NULL, &own, &err));
     const struct schedule_seen seen = see_drafted(own, 1);
     ck_assert_uint_gt(seen.n_right * 10, seen.n_drafted * 7);
     model_free(own);
@@ -290,7 +272,7 @@ TEST(the_same_numbers_are_drawn, .tags = ONE_THREAD)
 /* Greedy text of a small model runs into circles, which lookup follows. */
 TEST(lookup_follows_a_circle, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     one_text(&c, 240);
     texts.sampler.temperature = 0;
     texts.sampler.repeat_penalty = 1;
@@ -314,7 +296,7 @@ static void count_calls(const struct event *event)
 /* No draft, a lookup, a model. */
 TEST(stepping_takes_no_memory, .loops = 3, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf");
+    struct checkpoint c = open_checkpoint("models/shakespeare-mha.gguf", OPENED);
     one_text(&c, 100);
     const struct schedule_ways ways = {.n_slots = 1,
                                        .n_threads = 2,
@@ -325,8 +307,7 @@ TEST(stepping_takes_no_memory, .loops = 3, .tags = ONE_THREAD)
     faults_arm(&(struct fault_plan){.error = 0});
     const struct schedule_seen seen = see(&ways);
     faults_disarm();
-    ck_assert_int_eq(seen.n_sampled[0], 100);
-    ck_assert_int_gt(taken_first, 0);
+    ck_assert(seen.n_sampled[0] == 100 && taken_first > 0);
     ck_assert_int_eq(taken_last, taken_first);
     checkpoint_close(&c);
 }
@@ -334,7 +315,7 @@ TEST(stepping_takes_no_memory, .loops = 3, .tags = ONE_THREAD)
 /* A draft without finite logits guesses nothing. */
 TEST(a_draft_of_nans_is_left_out, .tags = ONE_THREAD)
 {
-    struct checkpoint c = open_checkpoint("tests/data/golden/gqa.gguf");
+    struct checkpoint c = open_checkpoint("tests/data/golden/gqa.gguf", OPENED);
     struct rng r;
     rng_seed(&r, 1, 1);
     struct model *bad = random_model(c.model, &r);
@@ -343,8 +324,7 @@ TEST(a_draft_of_nans_is_left_out, .tags = ONE_THREAD)
     one_text(&c, 9);
     const struct schedule_ways ways = {.n_slots = 1, .n_threads = 1};
     const struct schedule_seen plain = see(&ways), seen = see_drafted(bad, 3);
-    ck_assert(same_texts(&plain, &seen, 1));
-    ck_assert_uint_eq(seen.n_drafted, 0);
+    ck_assert(same_texts(&plain, &seen, 1) && seen.n_drafted == 0);
     model_free(bad);
     checkpoint_close(&c);
 }

@@ -11,6 +11,7 @@
 #include "model/cost.h"
 #include "model/model.h"
 #include "model/pack.h"
+#include "opened.h"
 #include "support.h"
 
 /* --- copies ---------------------------------------------------------------------------------- */
@@ -40,12 +41,11 @@ TEST(copies_are_found, .loops = 5, .tags = ONE_THREAD)
     static const int alphabets[] = {1, 2, 5, 40, 100000};
     struct ngrams g;
     struct arena a = {0};
-    struct err e;
     struct rng r;
     int32_t text[TEXT];
     rng_seed(&r, 7, (uint64_t)_i);
     ngrams_take(&g, &a, TEXT);
-    ck_assert_int_eq(arena_allocate(&a, "copies", &e), STATUS_OK);
+    expect_ok(arena_allocate(&a, "copies", &err));
     ngrams_take(&g, &a, TEXT);
     for (int round = 0; round < 3; round++) { /* what stood there before is forgotten */
         ngrams_reset(&g);
@@ -70,11 +70,10 @@ TEST(one_token_has_no_copy, .tags = ONE_THREAD)
 {
     struct ngrams g;
     struct arena a = {0};
-    struct err e;
     const int32_t text[] = {4, 4};
     int length;
     ngrams_take(&g, &a, 2);
-    ck_assert_int_eq(arena_allocate(&a, "copies", &e), STATUS_OK);
+    expect_ok(arena_allocate(&a, "copies", &err));
     ngrams_take(&g, &a, 2);
     ngrams_add(&g, text, 0);
     ck_assert_int_eq(ngrams_find(&g, text, 1, &length), 0);
@@ -90,10 +89,9 @@ static struct arena pace_arena;
 static struct draft_pace new_pace(int n_rows, double cost)
 {
     struct draft_pace p = {.most = 8};
-    struct err e;
     pace_arena = (struct arena){0};
     pace_take(&p, &pace_arena, n_rows);
-    ck_assert_int_eq(arena_allocate(&pace_arena, "pace", &e), STATUS_OK);
+    expect_ok(arena_allocate(&pace_arena, "pace", &err));
     pace_take(&p, &pace_arena, n_rows);
     pace_start(&p, cost);
     return p;
@@ -111,11 +109,9 @@ TEST(times_lie_between_those_measured, .tags = ONE_THREAD)
     ck_assert(pace_step_ns(&p, 3) == 0);
     tell_step(&p, 2, 100);
     ck_assert(pace_step_ns(&p, 1) == 100); /* what is known of less is the least known */
-    ck_assert(pace_step_ns(&p, 2) == 100);
-    ck_assert(pace_step_ns(&p, 9) > 100);
+    ck_assert(pace_step_ns(&p, 2) == 100 && pace_step_ns(&p, 9) > 100);
     tell_step(&p, 6, 140);
-    ck_assert(pace_step_ns(&p, 4) == 120);
-    ck_assert(pace_step_ns(&p, 9) == 170);
+    ck_assert(pace_step_ns(&p, 4) == 120 && pace_step_ns(&p, 9) == 170);
     tell_step(&p, 8, 90);
     ck_assert(pace_step_ns(&p, 7) == 115);
     ck_assert(pace_step_ns(&p, 9) == 90); /* more rows never take less */
@@ -159,8 +155,7 @@ TEST(what_is_right_is_learned, .tags = ONE_THREAD)
         if (right)
             pace_saw(&p, 0, 1, rng_unit(&r) < 0.5);
     }
-    ck_assert(fabs(pace_share(&p, 0, 0) - 0.9) < 0.15);
-    ck_assert(fabs(pace_share(&p, 0, 1) - 0.45) < 0.2);
+    ck_assert(fabs(pace_share(&p, 0, 0) - 0.9) < 0.15 && fabs(pace_share(&p, 0, 1) - 0.45) < 0.2);
     ck_assert(pace_share(&p, 1, 1) == before);
     arena_free(&pace_arena);
 }
@@ -266,21 +261,16 @@ static void expect_rounded(const struct matrix *from, const struct matrix *to, e
 /* What is no matrix is borrowed. */
 TEST(packed_is_rounded, .loops = 10)
 {
-    struct checkpoint c;
-    struct pool *pool;
     struct model *packed;
-    struct err e = {""};
     const enum storage storage = _i & 1 ? STORAGE_Q8_0 : STORAGE_Q4_0;
-    ck_assert_int_eq(checkpoint_open(paths[_i / 2], CHECKPOINT_MODEL, &c, &e), STATUS_OK);
-    ck_assert_int_eq(pool_create(2, &pool, &e), STATUS_OK);
-    ck_assert_msg(derived_create_packed(c.model, storage, pool, &packed, &e) == STATUS_OK, "%s",
-                  e.text);
+    struct checkpoint c = open_checkpoint(paths[_i / 2], CHECKPOINT_MODEL);
+    struct pool *pool = new_pool(2);
+    expect_ok(derived_create_packed(c.model, storage, pool, &packed, &err));
     for (int l = 0; l < c.model->config.n_layers; l++) {
         for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
             const struct weight *from = &c.model->blocks[l].w[role];
             const struct weight *to = &packed->blocks[l].w[role];
-            ck_assert_ptr_eq(to->norm.gain, from->norm.gain);
-            ck_assert_ptr_eq(to->table, from->table);
+            ck_assert(to->norm.gain == from->norm.gain && to->table == from->table);
             ck_assert_ptr_eq(to->matrix.bias, from->matrix.bias);
             const int n = layout_weight(&c.model->config, role, l).n_matrices;
             for (int i = 0; i < n && from->matrix.panels; i++) {
@@ -302,19 +292,16 @@ TEST(packed_is_rounded, .loops = 10)
 
 TEST(what_cannot_be_made_is_refused, .tags = ONE_THREAD)
 {
-    struct checkpoint c;
     struct model *m;
-    struct err e = {""};
-    ck_assert_int_eq(checkpoint_open("models/shakespeare-mqa.gguf", CHECKPOINT_MODEL, &c, &e),
-                     STATUS_OK);
-    ck_assert_int_eq(derived_create_packed(c.model, STORAGE_F32, NULL, &m, &e), STATUS_USAGE);
-    ck_assert_ptr_nonnull(strstr(e.text, "no matrix of the checkpoint takes fewer bytes as f32"));
+    struct checkpoint c = open_checkpoint("models/shakespeare-mqa.gguf", CHECKPOINT_MODEL);
+    expect_status(derived_create_packed(c.model, STORAGE_F32, NULL, &m, &err), STATUS_USAGE,
+                  "no matrix of the checkpoint takes fewer bytes as f32");
     ck_assert_ptr_null(m);
     const int n = c.model->config.n_layers;
-    ck_assert_int_eq(derived_create_cut(c.model, n, &m, &e), STATUS_USAGE);
+    ck_assert_int_eq(derived_create_cut(c.model, n, &m, &err), STATUS_USAGE);
     ck_assert_ptr_null(m);
-    ck_assert_int_eq(derived_create_cut(c.model, 0, &m, &e), STATUS_USAGE);
-    ck_assert_int_eq(derived_create_cut(c.model, n - 1, &m, &e), STATUS_OK);
+    ck_assert_int_eq(derived_create_cut(c.model, 0, &m, &err), STATUS_USAGE);
+    expect_ok(derived_create_cut(c.model, n - 1, &m, &err));
     ck_assert_int_eq(m->config.n_layers, n - 1);
     model_free(m);
     checkpoint_close(&c);
@@ -329,19 +316,18 @@ TEST(a_copied_sequence_goes_on_alike, .tags = ONE_THREAD)
         .temperature = 1, .top_p = 1, .repeat_penalty = 1.5, .repeat_last_n = 7};
     const struct sampler_sizes sizes = {VOCAB, 64, 3, 1};
     struct sampler *s;
-    struct err e;
     struct rng r;
     float logits[VOCAB];
     rng_seed(&r, 2, 2);
-    ck_assert_int_eq(sampler_create(&params, &sizes, &s, &e), STATUS_OK);
+    expect_ok(sampler_create(&params, &sizes, &s, &err));
     for (int round = 0; round < 30; round++) {
         sampler_copy(s, 0, 2);
         for (int i = 0; i < 5; i++) {
             int a, b;
             for (int t = 0; t < VOCAB; t++)
                 logits[t] = (float)(4 * rng_unit(&r));
-            ck_assert_int_eq(sampler_pick(s, 0, 0, logits, &a, &e), STATUS_OK);
-            ck_assert_int_eq(sampler_pick(s, 2, 0, logits, &b, &e), STATUS_OK);
+            expect_ok(sampler_pick(s, 0, 0, logits, &a, &err));
+            expect_ok(sampler_pick(s, 2, 0, logits, &b, &err));
             ck_assert_int_eq(a, b);
             sampler_accept(s, 0, a);
             sampler_accept(s, 2, b);

@@ -13,29 +13,6 @@
 #include "gguf_bytes.h"
 #include "support.h"
 
-/* --- origins --------------------------------------------------------------------------------- */
-
-struct origin {
-    unsigned char *bytes;
-    struct gguf *g;
-};
-
-static struct origin open_origin(const char *path)
-{
-    struct origin o;
-    struct err e = {""};
-    size_t len;
-    o.bytes = read_file(path, &len);
-    ck_assert_msg(gguf_parse(o.bytes, len, &o.g, &e) == STATUS_OK, "%s", e.text);
-    return o;
-}
-
-static void close_origin(struct origin *o)
-{
-    gguf_free(o->g);
-    free(o->bytes);
-}
-
 /* All are F32. */
 static const float *floats_of(const struct gguf *g, const char *name, size_t *n)
 {
@@ -236,13 +213,12 @@ static void free_copy(char *copy)
 static unsigned char *view_bytes(struct view *v, size_t bytes)
 {
     struct view_maker maker = {0};
-    struct err e = {""};
     unsigned char *out = malloc(bytes);
     v->maker = &maker;
     for (size_t at = 0; at < bytes;) {
         const void *data;
         size_t len;
-        ck_assert_msg(view_piece(v, at, &data, &len, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(view_piece(v, at, &data, &len, &err));
         ck_assert(len > 0 && len <= bytes - at);
         memcpy(out + at, data, len);
         at += len;
@@ -304,8 +280,7 @@ static void expect_tensors(const struct arrays *a, const struct gguf *g, const c
         const struct tensor_spec spec = layout_at(c, i);
         struct view v;
         bool found;
-        struct err e = {""};
-        ck_assert_int_eq(a->source.tensor(&a->source, &spec, &v, &found, &e), STATUS_OK);
+        expect_ok(a->source.tensor(&a->source, &spec, &v, &found, &err));
         const bool there = gguf_find_tensor(g, spec.name.text) && spec.role != lacks;
         ck_assert_msg(found == there, "%s", spec.name.text);
         if (found)
@@ -320,14 +295,13 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     static const char *const stored[] = {"f32", "f32", "int8"};
     const struct llama *l = &llamas[_i % N_LLAMAS];
     const int version = _i / N_LLAMAS;
-    struct origin o = open_origin(l->path);
+    struct gguf_file o = read_gguf(l->path);
     struct gguf_bytes b = llama_file(l, o.g, version);
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
     struct arrays a;
-    struct err e = {""};
     ck_assert(llama2c_is(file) && !llmc_is(file));
-    ck_assert_msg(llama2c_open(file, &a, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(llama2c_open(file, &a, &err));
 
     const struct config *c = &a.source.config;
     ck_assert_str_eq(c->arch->name, "llama");
@@ -341,62 +315,53 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     expect_tensors(&a, o.g, stored[version], TENSOR_ROLES, l->own_output ? 21 : 20);
     free_copy(copy);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
 {
     static const int versions[] = {1, 3, 5};
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, versions[_i]);
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
     struct arrays a;
-    struct err e = {""};
     ck_assert(llmc_is(file) && !llama2c_is(file));
-    ck_assert_msg(llmc_open(file, &a, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(llmc_open(file, &a, &err));
 
     const struct config *c = &a.source.config;
     ck_assert_str_eq(c->arch->name, "gpt2");
-    ck_assert_int_eq(c->n_ctx, 64);
-    ck_assert_int_eq(c->n_vocab, 300);
-    ck_assert_int_eq(c->n_layers, 2);
-    ck_assert_int_eq(c->n_heads, 4);
-    ck_assert_int_eq(c->n_kv_heads, 4);
-    ck_assert_int_eq(c->d_model, 64);
-    ck_assert_int_eq(c->head_dim, 16);
-    ck_assert_int_eq(c->d_ff, 256);
+    ck_assert(c->n_ctx == 64 && c->n_vocab == 300 && c->n_layers == 2 && c->n_heads == 4);
+    ck_assert(c->n_kv_heads == 4 && c->d_model == 64 && c->head_dim == 16 && c->d_ff == 256);
     ck_assert(c->norm_eps == 1e-5f && c->ffn == FFN_GELU);
     expect_tensors(&a, o.g, versions[_i] == 5 ? "bf16" : "f32", ROLE_OUTPUT, 28);
     free_copy(copy);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 /* The importer may lower the context: the first rows of the positions. */
 TEST(llmc_lower_context, .tags = ONE_THREAD)
 {
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, 3);
     struct arrays a;
-    struct err e = {""};
     struct view v;
     bool found;
     size_t n;
-    ck_assert_int_eq(llmc_open((struct text){(char *)b.data, b.len}, &a, &e), STATUS_OK);
+    expect_ok(llmc_open((struct text){(char *)b.data, b.len}, &a, &err));
     a.source.config.n_ctx = 10;
     const struct tensor_spec spec = layout_weight(&a.source.config, ROLE_POSITION_EMBD, 0);
-    ck_assert_int_eq(a.source.tensor(&a.source, &spec, &v, &found, &e), STATUS_OK);
-    ck_assert(found);
-    ck_assert_int_eq(view_rows(&v), 10);
+    expect_ok(a.source.tensor(&a.source, &spec, &v, &found, &err));
+    ck_assert(found && view_rows(&v) == 10);
     unsigned char *bytes = view_bytes(&v, 10 * 64 * sizeof(float));
     ck_assert_mem_eq(bytes, floats_of(o.g, "position_embd.weight", &n), 10 * 64 * sizeof(float));
     const struct tensor_spec norm = layout_weight(&a.source.config, ROLE_ATTN_NORM, 1);
-    ck_assert_int_eq(a.source.tensor(&a.source, &norm, &v, &found, &e), STATUS_OK);
+    expect_ok(a.source.tensor(&a.source, &norm, &v, &found, &err));
     expect_tensor(&v, &norm, o.g, "f32");
     free(bytes);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 /* --- what is refused ------------------------------------------------------------------------- */
@@ -431,7 +396,7 @@ static void expect_bent(open_file *open, const struct gguf_bytes *good, const st
     }
     free(bytes);
 }
-#define EXPECT_BENT(open, good, bent) expect_bent(open, good, bent, sizeof(bent) / sizeof *(bent))
+#define EXPECT_BENT(open, good, bent) expect_bent(open, good, bent, COUNT(bent))
 
 /* No beginning of a file is one, nor is a file with a byte more. */
 static void expect_every_length_refused(open_file *open, const struct gguf_bytes *good)
@@ -449,9 +414,9 @@ static void expect_every_length_refused(open_file *open, const struct gguf_bytes
 
 static struct gguf_bytes good_llama(int which, int version)
 {
-    struct origin o = open_origin(llamas[which].path);
+    struct gguf_file o = read_gguf(llamas[which].path);
     struct gguf_bytes b = llama_file(&llamas[which], o.g, version);
-    close_origin(&o);
+    free_gguf(&o);
     return b;
 }
 
@@ -534,11 +499,11 @@ TEST(largest_numbers, .tags = ONE_THREAD)
 
 TEST(llmc_lengths, .loops = 2, .tags = ONE_THREAD)
 {
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, _i == 0 ? 3 : 5);
     expect_every_length_refused(llmc_open, &b);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
 }
 
 TEST(llmc_numbers, .tags = ONE_THREAD)
@@ -565,11 +530,11 @@ TEST(llmc_numbers, .tags = ONE_THREAD)
          "expected 258560 bytes, as the header of llm.c says, found 516096: the file is not what "
          "its header says"},
     };
-    struct origin o = open_origin(GPT2_PATH);
+    struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, 3);
     EXPECT_BENT(llmc_open, &b, bent);
     free(b.data);
-    close_origin(&o);
+    free_gguf(&o);
     const int32_t magic = 20240803; /* a Llama 3 is recognised, so that it can be told so */
     ck_assert(llmc_is((struct text){(const char *)&magic, sizeof magic}));
     ck_assert(!llmc_is((struct text){(const char *)&magic, 3}));

@@ -14,6 +14,7 @@
 #include "gguf/blocks.h"
 #include "golden.h"
 #include "imports.h"
+#include "opened.h"
 #include "support.h"
 
 #define TOLERANCE 2e-4
@@ -34,13 +35,10 @@ static enum status try_export(const struct gguf *g, bool expand, const char *dir
 /* The tensors' names, types, shapes and bytes, and their order. */
 static void expect_same_weights(const char *a, const char *b)
 {
-    size_t a_len, b_len;
-    unsigned char *x = read_file(path_of(a, "model.safetensors"), &a_len);
-    unsigned char *y = read_file(path_of(b, "model.safetensors"), &b_len);
-    ck_assert_uint_eq(a_len, b_len);
-    ck_assert_msg(memcmp(x, y, a_len) == 0, "%s and %s differ", a, b);
-    free(x);
-    free(y);
+    size_t len;
+    unsigned char *bytes = read_file(path_of(b, "model.safetensors"), &len);
+    expect_bytes(path_of(a, "model.safetensors"), bytes, len);
+    free(bytes);
 }
 
 TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
@@ -54,10 +52,9 @@ TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
         {"tests/data/hf/llama-tied-bf16", "LlamaForCausalLM", "MHA", "bfloat16"},
     };
     struct export_result r;
-    struct err e = {""};
     const char *dir = scratch_path("folder");
     struct checkpoint c = open_import(cases[_i].folder, &(struct import_options){.n_ctx = 0});
-    ck_assert_msg(try_export(c.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(try_export(c.gguf, false, dir, &r, &err));
     expect_same_weights(dir, cases[_i].folder);
     ck_assert_str_eq(r.model_class, cases[_i].class);
     ck_assert_str_eq(r.variant, cases[_i].variant);
@@ -69,18 +66,12 @@ TEST(what_came_in_goes_out, .loops = 4, .tags = ONE_THREAD)
 /* An MHA of GPT-BigCode, whose rows of Q, K and V are interleaved head by head. */
 static void make_interleaved(const char *dir)
 {
-    struct err e = {""};
     struct export_result r;
-    struct checkpoint c;
-    struct config whole = {
-        .n_layers = 1, .n_heads = 4, .n_kv_heads = 4, .d_model = 64, .d_ff = 96, .norm_eps = 1e-5f};
-    config_set_arch(&whole, arch_find(text_of("starcoder")));
-    whole.n_ctx = 16;
-    whole.n_vocab = 257;
+    const struct config whole =
+        config_sized("starcoder", "layers=1 heads=4 kv=4 width=64 ff=96 ctx=16 vocab=257");
     write_config_checkpoint(scratch_path("m.gguf"), &whole);
-    ck_assert_msg(checkpoint_open(scratch_path("m.gguf"), CHECKPOINT_MODEL, &c, &e) == STATUS_OK,
-                  "%s", e.text);
-    ck_assert_msg(try_export(c.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    struct checkpoint c = open_checkpoint(scratch_path("m.gguf"), CHECKPOINT_MODEL);
+    expect_ok(try_export(c.gguf, false, dir, &r, &err));
     ck_assert_str_eq(r.model_class, "GPTBigCodeForCausalLM");
     checkpoint_close(&c);
 }
@@ -89,11 +80,9 @@ TEST(interleaved_heads, .tags = ONE_THREAD)
 {
     enum { HEADS = 4, DIM = 16, WIDTH = 64 };
     char dir[600];
-    struct err e = {""};
-    struct checkpoint c;
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
     make_interleaved(dir);
-    ck_assert_int_eq(checkpoint_open(scratch_path("m.gguf"), 0, &c, &e), STATUS_OK);
+    struct checkpoint c = open_checkpoint(scratch_path("m.gguf"), 0);
     struct weights w = read_weights(dir);
     const struct gguf_tensor *ours = gguf_find_tensor(c.gguf, "blk.0.attn_qkv.weight");
     const struct safetensors_tensor *theirs =
@@ -134,17 +123,15 @@ static const struct {
     {"shared-block", false, "LlamaForCausalLM", "GQA-2"},
     {"shared-block", true, "LlamaForCausalLM", "MHA"},
 };
-#define N_TRIPS ((int)(sizeof trips / sizeof *trips))
+#define N_TRIPS ((int)COUNT(trips))
 
 TEST(there_and_back, .loops = N_TRIPS, .tags = ONE_THREAD)
 {
     struct export_result r;
-    struct err e = {""};
     char dir[600];
     struct golden g = open_golden(trips[_i].name);
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
-    ck_assert_msg(try_export(g.checkpoint.gguf, trips[_i].expand, dir, &r, &e) == STATUS_OK, "%s",
-                  e.text);
+    expect_ok(try_export(g.checkpoint.gguf, trips[_i].expand, dir, &r, &err));
     ck_assert_str_eq(r.model_class, trips[_i].class);
     ck_assert_str_eq(r.variant, trips[_i].variant);
     struct checkpoint c = open_import(dir, NULL);
@@ -179,7 +166,7 @@ static const struct {
     {"mixed-none", true, "values of another size than keys"},
     {"mixed-sinusoidal", true, "scaled embedding"},
 };
-#define N_REFUSALS ((int)(sizeof refusals / sizeof *refusals))
+#define N_REFUSALS ((int)COUNT(refusals))
 
 /* No folder is left of it. */
 static void expect_no_export(const struct gguf *g, bool expand, const char *message)
@@ -203,22 +190,15 @@ TEST(no_model_of_transformers, .loops = N_REFUSALS, .tags = ONE_THREAD)
 /* A small checkpoint of architecture decode that differs from GPT-2 in one thing. */
 static void expect_kind_refused(const struct config *c, unsigned as, const char *message)
 {
-    struct checkpoint k;
-    struct err e = {""};
     write_config_checkpoint_as(scratch_path("m.gguf"), c, as);
-    ck_assert_msg(checkpoint_open(scratch_path("m.gguf"), 0, &k, &e) == STATUS_OK, "%s", e.text);
+    struct checkpoint k = open_checkpoint(scratch_path("m.gguf"), 0);
     expect_no_export(k.gguf, true, message);
     checkpoint_close(&k);
 }
 
 static struct config small(const char *arch)
 {
-    struct config c = {.n_layers = 1, .n_heads = 2, .n_kv_heads = 2, .d_ff = 64, .norm_eps = 1e-5f};
-    config_set_arch(&c, arch_find(text_of(arch)));
-    c.d_model = 32;
-    c.n_ctx = 16;
-    c.n_vocab = 257;
-    return c;
+    return config_sized(arch, "layers=1 heads=2 kv=2 width=32 ff=64 ctx=16 vocab=257");
 }
 
 TEST(one_thing_is_different, .tags = ONE_THREAD)
@@ -252,16 +232,14 @@ TEST(one_thing_is_different, .tags = ONE_THREAD)
 TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
 {
     struct export_result r;
-    struct err e = {""};
     char dir[600];
     struct golden g = open_golden("mha");
     snprintf(dir, sizeof dir, "%s", scratch_path("folder"));
-    ck_assert_int_eq(mkdir(dir, 0777), 0);
-    ck_assert_int_eq(mkdir(path_of(dir, "model.safetensors"), 0777), 0);
+    ck_assert(mkdir(dir, 0777) == 0 && mkdir(path_of(dir, "model.safetensors"), 0777) == 0);
     write_text(dir, "config.json", "{}");
     write_text(dir, "other", "stays");
-    ck_assert_int_eq(try_export(g.checkpoint.gguf, false, dir, &r, &e), STATUS_FAILED);
-    ck_assert_msg(strstr(e.text, "folder/model.safetensors: "), "%s", e.text);
+    expect_status(try_export(g.checkpoint.gguf, false, dir, &r, &err), STATUS_FAILED,
+                  "folder/model.safetensors: ");
     size_t len;
     char *config = (char *)read_file(path_of(dir, "config.json"), &len);
     ck_assert_msg(len >= 2 && memcmp(config, "{}", 2) == 0, "%s", config);
@@ -269,7 +247,7 @@ TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)
     ck_assert_int_eq(rmdir(path_of(dir, "model.safetensors")), 0);
     ck_assert_int_eq(mkdir(path_of(dir, "mine"), 0777), 0);
     write_text(path_of(dir, "mine"), "file", "stays");
-    ck_assert_msg(try_export(g.checkpoint.gguf, false, dir, &r, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(try_export(g.checkpoint.gguf, false, dir, &r, &err));
     ck_assert_int_eq(access(path_of(dir, "config.json"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "other"), F_OK), 0);
     ck_assert_int_eq(access(path_of(dir, "mine/file"), F_OK), 0);

@@ -14,6 +14,7 @@
 #include "faults.h"
 #include "gguf_bytes.h"
 #include "imports.h"
+#include "opened.h"
 #include "support.h"
 
 /* --- what is run ----------------------------------------------------------------------------- */
@@ -121,18 +122,12 @@ static void write_bins(void)
 
 static void set_up(void)
 {
-    struct err e = {""};
-    struct checkpoint c;
     struct export_result r;
     const struct export_options o = {.notes = {no_note, NULL}};
-    const struct checkpoint_shape shape = {.n_layers = 1,
-                                           .n_heads = 2,
-                                           .n_kv_heads = 1,
-                                           .head_dim = 16,
-                                           .d_ff = FF,
-                                           .n_ctx = CTX,
-                                           .n_vocab = VOCAB,
-                                           .seed = 1};
+    struct checkpoint_shape shape = shape_of("layers=1 heads=2 kv=1 dim=16 seed=1");
+    shape.d_ff = FF;
+    shape.n_ctx = CTX;
+    shape.n_vocab = VOCAB;
     snprintf(folder, sizeof folder, "%s", make_folder("folder"));
     snprintf(out_folder, sizeof out_folder, "%s", make_folder("out"));
     snprintf(llama2c_path, sizeof llama2c_path, "%s", scratch_path("llama2c.bin"));
@@ -141,8 +136,8 @@ static void set_up(void)
     snprintf(out_path, sizeof out_path, "%s", scratch_path("out.gguf"));
     write_checkpoint(model_path, &shape);
     write_bins();
-    ck_assert_msg(checkpoint_open(model_path, 0, &c, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(export_folder(c.gguf, &o, folder, &r, &e) == STATUS_OK, "%s", e.text);
+    struct checkpoint c = open_checkpoint(model_path, 0);
+    expect_ok(export_folder(c.gguf, &o, folder, &r, &err));
     checkpoint_close(&c);
 }
 
@@ -169,15 +164,14 @@ static void fails_at_each(const struct work *w, struct fault_plan plan, enum sta
                           enum status or_else, int at_least)
 {
     for (plan.at = 0;; plan.at++) {
-        struct err e = {""};
         unlink(out_path);
         unlink(path_of(out_folder, "config.json"));
         faults_arm(&plan);
-        const enum status status = w->run(&e);
+        const enum status status = w->run(&err);
         faults_disarm();
-        expect_nothing_left(w, &plan, status, &e);
+        expect_nothing_left(w, &plan, status, &err);
         if (!faults_report()->met) {
-            ck_assert_msg(status == STATUS_OK, "%s", e.text);
+            expect_ok(status);
             ck_assert_int_ge(plan.at, at_least);
             return;
         }
@@ -189,7 +183,7 @@ static void fails_at_each(const struct work *w, struct fault_plan plan, enum sta
                          writer cleans up */
         if (status != expected && status != or_else)
             ck_abort_msg("%s %ld: %d: %s (%s)", fault_names[plan.kind], plan.at, (int)status,
-                         e.text, what);
+                         err.text, what);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "engine/session.h"
 #include "exchange/private.h"
 #include "imports.h"
+#include "opened.h"
 #include "support.h"
 #include "json/read.h"
 
@@ -32,11 +33,10 @@ static struct expected open_expected(const char *folder)
 {
     static const struct json_limits limits = {1 << 20, 1 << 16, 8};
     struct expected x = {.root = NULL};
-    struct err e = {""};
     size_t len;
     x.bytes = read_file(path_of(folder, "expect.json"), &len);
     const struct text source = {(const char *)x.bytes, len};
-    ck_assert_msg(json_read(&x.reader, source, &limits, &x.root, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(json_read(&x.reader, source, &limits, &x.root, &err));
     return x;
 }
 
@@ -49,13 +49,12 @@ static void close_expected(struct expected *x)
 static int ids_of(const struct json_node *object, const char *key, int32_t *ids)
 {
     const struct json_node *array;
-    struct err e = {""};
     int n = 0;
-    ck_assert_msg(json_require(object, key, JSON_ARRAY, &array, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(json_require(object, key, JSON_ARRAY, &array, &err));
     for (const struct json_node *c = NULL; (c = json_child(array, c)); n++) {
         int64_t id = -1;
         ck_assert_int_lt(n, MAX_TOKENS);
-        ck_assert_int_eq(json_node_i64(c, 0, INT32_MAX, &id, &e), STATUS_OK);
+        expect_ok(json_node_i64(c, 0, INT32_MAX, &id, &err));
         ids[n] = (int32_t)id;
     }
     return n;
@@ -78,15 +77,13 @@ static void expect_logits(const struct checkpoint *c, const char *folder, const 
 static void expect_greedy(const struct model *m, const int32_t *tokens, const int32_t *expected,
                           int n)
 {
-    struct session *s;
-    struct err e = {""};
     const struct session_params params = {.kv_storage = STORAGE_F32};
-    ck_assert_int_eq(session_create(m, &params, NULL, &s, &e), STATUS_OK);
-    ck_assert_int_eq(session_feed(s, 0, tokens, 8, NULL, &e), STATUS_OK);
+    struct session *s = new_session(m, &params, NULL);
+    expect_ok(session_feed(s, 0, tokens, 8, NULL, &err));
     for (int i = 0; i < n; i++) {
         const int32_t next = logits_argmax(session_logits(s), m->config.n_vocab);
         ck_assert_int_eq(next, expected[i]);
-        ck_assert_int_eq(session_feed(s, 0, &next, 1, NULL, &e), STATUS_OK);
+        expect_ok(session_feed(s, 0, &next, 1, NULL, &err));
     }
     session_free(s);
 }
@@ -94,14 +91,13 @@ static void expect_greedy(const struct model *m, const int32_t *tokens, const in
 static int expect_texts(const struct tokenizer *t, const struct json_node *root)
 {
     const struct json_node *texts, *text;
-    struct err e = {""};
     int n_texts = 0;
-    ck_assert_int_eq(json_require(root, "texts", JSON_ARRAY, &texts, &e), STATUS_OK);
+    expect_ok(json_require(root, "texts", JSON_ARRAY, &texts, &err));
     for (const struct json_node *c = NULL; (c = json_child(texts, c)); n_texts++) {
         int32_t expected[MAX_TOKENS], *found;
         size_t n;
-        ck_assert_int_eq(json_require(c, "text", JSON_STRING, &text, &e), STATUS_OK);
-        ck_assert_msg(tokenizer_encode(t, text->text, &found, &n, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(json_require(c, "text", JSON_STRING, &text, &err));
+        expect_ok(tokenizer_encode(t, text->text, &found, &n, &err));
         ck_assert_uint_eq(n, (size_t)ids_of(c, "ids", expected));
         ck_assert_mem_eq(found, expected, n * sizeof *found);
         free(found);
@@ -275,14 +271,12 @@ TEST(with_a_shorter_context, .loops = N_FOLDERS, .tags = ONE_THREAD)
 TEST(with_a_longer_context, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
     struct import *im;
-    struct err e = {""};
     const struct import_options o = {.n_ctx = 500};
-    const enum status s = import_open(folders[_i], &o, &im, &e);
+    const enum status s = import_open(folders[_i], &o, &im, &err);
     if (_i < 2) {
-        ck_assert_int_eq(s, STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, "64 positions"), "%s", e.text);
+        expect_status(s, STATUS_USAGE, "64 positions");
     } else {
-        ck_assert_msg(s == STATUS_OK, "%s", e.text);
+        expect_ok(s);
         ck_assert_int_eq(import_config(im)->n_ctx, 500);
         import_close(im);
     }
@@ -323,19 +317,17 @@ TEST(as_many_tensors_as_a_brace, .tags = ONE_THREAD)
     static const float zero[1];
     const char *path = scratch_path("model.gguf");
     struct gguf_writer *w;
-    struct err e = {""};
     bool is_other = true;
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    expect_ok(gguf_writer_create(&w, &err));
     for (int i = 0; i < '{'; i++) {
         char name[16];
         snprintf(name, sizeof name, "tensor.%d", i);
         gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){1, 1, 1, 1}, zero);
     }
-    ck_assert_msg(gguf_write(w, path, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_write(w, path, &err));
     gguf_writer_free(w);
-    ck_assert_msg(import_is_for(path, &is_other, &e) == STATUS_OK && !is_other, "%s", e.text);
-    ck_assert_int_eq(import_is_for("tests/data/hf/gpt2/model.safetensors", &is_other, &e),
-                     STATUS_OK);
+    ck_assert_msg(import_is_for(path, &is_other, &err) == STATUS_OK && !is_other, "%s", err.text);
+    expect_ok(import_is_for("tests/data/hf/gpt2/model.safetensors", &is_other, &err));
     ck_assert(is_other);
     scratch_remove();
 }

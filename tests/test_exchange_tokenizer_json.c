@@ -2,7 +2,7 @@
 
 /* --- tokenizer.json -------------------------------------------------------------------------- */
 
-TEST(test_refused_models)
+TEST(test_refused_models, .after = drop_import)
 {
     static const struct {
         struct parts parts;
@@ -48,10 +48,9 @@ TEST(test_refused_models)
         check_not_imported("tokenizer.json", 8, cases[i].message);
         check_not_imported(NULL, 8, cases[i].message);
     }
-    scratch_remove();
 }
 
-TEST(test_refused_pipelines)
+TEST(test_refused_pipelines, .after = drop_import)
 {
     static const struct {
         struct parts parts;
@@ -126,10 +125,9 @@ TEST(test_refused_pipelines)
         write_parts(&cases[i].parts);
         check_not_imported("tokenizer.json", 8, cases[i].message);
     }
-    scratch_remove();
 }
 
-TEST(test_cut_rules)
+TEST(test_cut_rules, .after = drop_import)
 {
 #define SPLIT(regex, level)                                                                        \
     "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": " \
@@ -156,19 +154,18 @@ TEST(test_cut_rules)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_parts(&cases[i].parts);
-        struct vocabulary v = must_import("tokenizer.json", 8);
-        ck_assert_str_eq(v.keys.model, "gpt2");
-        ck_assert_str_eq(v.keys.pre, cases[i].pre);
-        ck_assert_uint_eq(v.keys.n_merges, 2);
-        ck_assert(text_is(v.keys.merges[0], "a b") && text_is(v.keys.merges[1], "ab c"));
+        must_import("tokenizer.json", 8);
+        ck_assert_str_eq(imported.keys.model, "gpt2");
+        ck_assert_str_eq(imported.keys.pre, cases[i].pre);
+        ck_assert_uint_eq(imported.keys.n_merges, 2);
+        ck_assert(text_is(imported.keys.merges[0], "a b") &&
+                  text_is(imported.keys.merges[1], "ab c"));
         ck_assert((strstr(import_notes, "the normalizer NFC is not applied") != NULL) ==
                   (cases[i].parts.normalizer != NULL));
-        vocabulary_free(&v);
     }
-    scratch_remove();
 }
 
-TEST(test_added_tokens)
+TEST(test_added_tokens, .after = drop_import)
 {
     const struct parts p = {
         .added = "[{\"id\": 5, \"content\": \"<s>\", \"special\": true, \"lstrip\": true}, "
@@ -181,20 +178,17 @@ TEST(test_added_tokens)
         .options = "\"unk_token\": \"b\"",
     };
     write_parts(&p);
-    struct vocabulary v = must_import(NULL, 9);
-    check_imported(&v, 0, "a", TOKEN_NORMAL);
-    check_imported(&v, 2, "c", TOKEN_CONTROL);
-    check_imported(&v, 5, "<s>", TOKEN_CONTROL);
-    check_imported(&v, 6, "[PAD6]", TOKEN_UNUSED);
-    check_imported(&v, 7, " you ", TOKEN_USER_DEFINED);
-    check_imported(&v, 8, "[PAD8]", TOKEN_UNUSED);
-    ck_assert_int_eq(v.keys.bos, 5);
-    ck_assert_int_eq(v.keys.unk, 1);
-    ck_assert(v.keys.add_bos);
+    must_import(NULL, 9);
+    check_imported(0, "a", TOKEN_NORMAL);
+    check_imported(2, "c", TOKEN_CONTROL);
+    check_imported(5, "<s>", TOKEN_CONTROL);
+    check_imported(6, "[PAD6]", TOKEN_UNUSED);
+    check_imported(7, " you ", TOKEN_USER_DEFINED);
+    check_imported(8, "[PAD8]", TOKEN_UNUSED);
+    ck_assert(imported.keys.bos == 5 && imported.keys.unk == 1 && imported.keys.add_bos);
     check_noted("spaces beside added tokens, such as \"<s>\", stay");
     check_noted("puts behind every text");
     check_noted("no EOS token");
-    vocabulary_free(&v);
 
     scratch_write_text("tokenizer_config.json",
                        "{\"bos_token\": \"a\", \"add_prefix_space\": false}");
@@ -203,14 +197,11 @@ TEST(test_added_tokens)
     check_not_imported(NULL, 9, "expected \"add_prefix_space\" to be false");
     scratch_write_text("tokenizer_config.json", "[]");
     check_not_imported(NULL, 9, "tokenizer_config.json: the value at byte 0: expected an object");
-    scratch_remove();
 }
 
 /* Names in a folder's files come before the ids of the model's config, if they are tokens. */
-TEST(test_special_ids)
+TEST(test_special_ids, .after = drop_import)
 {
-    struct vocabulary v;
-    struct err e = {{0}};
     const struct hf_ids ids = {3, 4, 50256};
     write_parts(&usual_parts);
     scratch_write_text(
@@ -221,19 +212,14 @@ TEST(test_special_ids)
         "special_tokens_map.json",
         "{\"bos_token\": \"a\", \"pad_token\": null, \"additional_special_tokens\": [\"c\"]}");
     scratch_write_text("added_tokens.json", "{\"<y>\": 7, \"<x>\": 6}");
-    ck_assert_msg(vocabulary_of_folder(scratch_dir(), &(struct vocabulary_options){ids, 8, NULL},
-                                       &v, &e) == STATUS_OK,
-                  "%s", e.text);
-    ck_assert_int_eq(v.keys.bos, 1);
-    ck_assert_int_eq(v.keys.eos, 4);
-    ck_assert_int_eq(v.keys.pad, -1);
-    ck_assert(!v.keys.add_bos);
-    check_imported(&v, 1, "b", TOKEN_CONTROL);
-    check_imported(&v, 2, "c", TOKEN_CONTROL);
-    check_imported(&v, 4, "abc", TOKEN_NORMAL);
-    check_imported(&v, 6, "<x>", TOKEN_CONTROL);
-    check_imported(&v, 7, "<y>", TOKEN_USER_DEFINED);
-    vocabulary_free(&v);
+    import_path(scratch_dir(), true, ids, 8);
+    ck_assert(imported.keys.bos == 1 && imported.keys.eos == 4 && imported.keys.pad == -1 &&
+              !imported.keys.add_bos);
+    check_imported(1, "b", TOKEN_CONTROL);
+    check_imported(2, "c", TOKEN_CONTROL);
+    check_imported(4, "abc", TOKEN_NORMAL);
+    check_imported(6, "<x>", TOKEN_CONTROL);
+    check_imported(7, "<y>", TOKEN_USER_DEFINED);
 
     scratch_write_text("added_tokens.json", "{\"<y>\": 8}");
     check_not_imported(NULL, 8, "added_tokens.json: token \"<y>\": expected an id from 0 to 7");
@@ -244,14 +230,13 @@ TEST(test_special_ids)
                        "tokenizer_config.json: \"added_tokens_decoder\": expected ids as keys");
     scratch_write_text("tokenizer_config.json", "{\"bos_token\": 1}");
     check_not_imported(NULL, 8, "\"bos_token\" at byte 1: expected a string, found 1");
-    scratch_remove();
 }
 
 /* --- spaces as U+2581 ------------------------------------------------------------------------ */
 
 #define BYTE_FALLBACK "\"byte_fallback\": true, \"unk_token\": \"<unk>\""
 
-TEST(test_merges_become_scores)
+TEST(test_merges_become_scores, .after = drop_import)
 {
     const struct parts p = {
         .normalizer =
@@ -267,25 +252,21 @@ TEST(test_merges_become_scores)
     };
     static const int types[] = {2, 6, 1, 1, 1, 1, 1};
     write_parts(&p);
-    struct vocabulary v = must_import("tokenizer.json", 7);
+    must_import("tokenizer.json", 7);
     check_noted("added tokens, such as \"<unk>\", are found wherever they stand");
     ck_assert(!strstr(import_notes, "merges"));
-    ck_assert_str_eq(v.keys.model, "llama");
-    ck_assert_ptr_null(v.keys.pre);
-    ck_assert_int_eq(v.keys.unk, 0);
-    ck_assert_int_eq(v.keys.add_space_prefix, 1);
+    ck_assert_str_eq(imported.keys.model, "llama");
+    ck_assert(!imported.keys.pre && imported.keys.unk == 0 && imported.keys.add_space_prefix == 1);
     for (int id = 0; id < 7; id++)
-        ck_assert_int_eq(v.keys.types[id], types[id]);
-    ck_assert(v.keys.scores[5] > v.keys.scores[6] && v.keys.scores[6] > v.keys.scores[2]);
-    struct tokenizer *t = imported_tokenizer(&v);
+        ck_assert_int_eq(imported.keys.types[id], types[id]);
+    ck_assert(imported.keys.scores[5] > imported.keys.scores[6] &&
+              imported.keys.scores[6] > imported.keys.scores[2]);
+    use_imported();
     static const int32_t expected[] = {2, 5, 6, 1};
-    check_text(t, "ab a\n", expected, 4);
-    tokenizer_free(t);
-    vocabulary_free(&v);
-    scratch_remove();
+    check_text("ab a\n", expected, 4);
 }
 
-TEST(test_scores_that_differ_are_noted)
+TEST(test_scores_that_differ_are_noted, .after = drop_import)
 {
     static const struct {
         const char *scheme, *vocab, *merges, *note;
@@ -308,10 +289,8 @@ TEST(test_scores_that_differ_are_noted)
                                 .merges = cases[i].merges,
                                 .options = BYTE_FALLBACK};
         write_parts(&p);
-        struct vocabulary v = must_import("tokenizer.json", 8);
+        must_import("tokenizer.json", 8);
         check_noted(cases[i].note);
-        ck_assert_int_eq(v.keys.add_space_prefix, cases[i].space);
-        vocabulary_free(&v);
+        ck_assert_int_eq(imported.keys.add_space_prefix, cases[i].space);
     }
-    scratch_remove();
 }

@@ -23,8 +23,7 @@
 
 static char folder[512];
 static char noted[4096]; /* all notes, a line each */
-static unsigned char *bytes;
-static struct gguf *g;
+static struct gguf_file file;
 static struct json_reader reader;
 static char *source;
 
@@ -38,10 +37,7 @@ static const struct vocabulary_notes notes = {keep_note, NULL};
 
 static void drop(void)
 {
-    gguf_free(g);
-    free(bytes);
-    g = NULL;
-    bytes = NULL;
+    free_gguf(&file);
     noted[0] = 0;
 }
 
@@ -60,34 +56,21 @@ static void tear_down(void)
     scratch_remove();
 }
 
-static void parse(unsigned char *data, size_t len)
-{
-    struct err e = {""};
-    drop();
-    bytes = data;
-    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
-}
-
 static void take_keys(const struct vocab_keys *k)
 {
     struct gguf_writer *w;
-    struct err e = {""};
-    unsigned char *data;
-    size_t len;
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
+    drop();
+    expect_ok(gguf_writer_create(&w, NULL));
     vocab_keys_write(k, w);
     gguf_add_text(w, "general.architecture", text_of("llama"));
     gguf_add_u32(w, "llama.context_length", 77);
-    ck_assert_msg(gguf_write_memory(w, &data, &len, &e) == STATUS_OK, "%s", e.text);
-    gguf_writer_free(w);
-    parse(data, len);
+    file = written_gguf(w);
 }
 
 static void take_file(const char *path)
 {
-    size_t len;
-    unsigned char *data = read_file(path, &len);
-    parse(data, len);
+    drop();
+    file = read_gguf(path);
 }
 
 /* What `path` has as a folder. */
@@ -95,18 +78,20 @@ static void take_folder(const char *path, int n_vocab)
 {
     const struct hf_ids ids = {-1, -1, -1};
     struct vocabulary v;
-    struct err e = {""};
-    ck_assert_msg(vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v,
-                                       &e) == STATUS_OK,
-                  "%s", e.text);
+    expect_ok(
+        vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v, &err));
     take_keys(&v.keys);
     vocabulary_free(&v);
 }
 
+static enum status export_it(struct err *e)
+{
+    return export_vocab(file.g, folder, &notes, e);
+}
+
 static void write_out(void)
 {
-    struct err e = {""};
-    ck_assert_msg(export_vocab(g, folder, &notes, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(export_it(&err));
 }
 
 static const char *path_of(const char *name)
@@ -125,11 +110,10 @@ static const struct json_node *read_json(struct json_reader *r, const char *path
 {
     static const struct json_limits limits = {1 << 26, 1 << 20, 12};
     const struct json_node *root = NULL;
-    struct err e = {""};
     size_t len;
     *text = (char *)read_file(path, &len);
-    ck_assert_msg(json_read(r, (struct text){*text, len}, &limits, &root, &e) == STATUS_OK,
-                  "%s: %s", path, e.text);
+    ck_assert_msg(json_read(r, (struct text){*text, len}, &limits, &root, &err) == STATUS_OK,
+                  "%s: %s", path, err.text);
     return root;
 }
 
@@ -196,9 +180,7 @@ static struct text name_of(const struct json_node *root, int id)
 
 static void expect_refused(const char *message)
 {
-    struct err e = {""};
-    ck_assert_int_eq(export_vocab(g, folder, &notes, &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, message), "%s", e.text);
+    expect_status(export_it(&err), STATUS_BAD_FILE, message);
     ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
     ck_assert_int_eq(mkdir(folder, 0700), 0);
 }
@@ -218,23 +200,12 @@ TEST(what_transformers_wrote, .before = set_up, .after = tear_down)
         snprintf(path, sizeof path, "%s/tokenizer.json", folders[i]);
         const struct json_node *a = read_json(&original, path, &text);
         const struct json_node *b = written("tokenizer.json");
-        for (size_t k = 0; k < sizeof same / sizeof same[0]; k++)
+        for (size_t k = 0; k < COUNT(same); k++)
             expect_same(member(a, same[k]), member(b, same[k]));
         json_reader_free(&original);
         free(text);
         ck_assert_str_eq(noted, "");
     }
-}
-
-static void expect_same_file(const char *name, const char *path)
-{
-    size_t len, expected_len;
-    unsigned char *data = read_file(path_of(name), &len);
-    unsigned char *expected = read_file(path, &expected_len);
-    ck_assert_uint_eq(len, expected_len);
-    ck_assert_mem_eq(data, expected, len);
-    free(data);
-    free(expected);
 }
 
 TEST(older_files, .before = set_up, .after = tear_down)
@@ -243,7 +214,10 @@ TEST(older_files, .before = set_up, .after = tear_down)
     char *text;
     take_folder("tests/data/hf/gpt2", 399);
     write_out();
-    expect_same_file("merges.txt", "tests/data/hf/gpt2/merges.txt");
+    size_t len;
+    unsigned char *expected = read_file("tests/data/hf/gpt2/merges.txt", &len);
+    expect_bytes(path_of("merges.txt"), expected, len);
+    free(expected);
     expect_same(read_json(&original, "tests/data/hf/gpt2/vocab.json", &text),
                 written("vocab.json"));
     json_reader_free(&original);
@@ -271,7 +245,7 @@ TEST(settings, .before = set_up, .after = tear_down)
 /* A key that the file has is the same in what was imported again. */
 static void expect_key(const struct gguf *other, const char *key)
 {
-    const struct gguf_value *a = gguf_find(g, key), *b = gguf_find(other, key);
+    const struct gguf_value *a = gguf_find(file.g, key), *b = gguf_find(other, key);
     if (!a)
         return;
     ck_assert_msg(b && a->kind == b->kind && text_equal(a->bytes, b->bytes), "%s", key);
@@ -286,32 +260,25 @@ static void expect_back(const char *path)
         "tokenizer.ggml.bos_token_id",  "tokenizer.ggml.eos_token_id",
         "tokenizer.ggml.add_bos_token", "tokenizer.ggml.unknown_token_id",
     };
-    struct err e = {""};
-    struct tokenizer *t;
     struct vocabulary v;
     take_file(path);
     write_out();
-    ck_assert_int_eq(tokenizer_create(g, &t, &e), STATUS_OK);
+    struct tokenizer *t = tokenizer_in(file.g);
     const struct hf_ids ids = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
-    ck_assert_msg(
-        vocabulary_of_folder(folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL},
-                             &v, &e) == STATUS_OK,
-        "%s", e.text);
+    expect_ok(vocabulary_of_folder(
+        folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL}, &v, &err));
     ck_assert_int_eq(v.keys.add_bos, tokenizer_adds_bos(t));
     tokenizer_free(t);
-    struct gguf *first = g;
-    unsigned char *first_bytes = bytes;
-    g = NULL;
-    bytes = NULL;
+    struct gguf_file first = file;
+    file = (struct gguf_file){.g = NULL};
     take_keys(&v.keys);
     vocabulary_free(&v);
-    struct gguf *second = g;
-    g = first;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        expect_key(second, keys[i]);
-    g = second;
-    gguf_free(first);
-    free(first_bytes);
+    const struct gguf_file second = file;
+    file = first;
+    for (size_t i = 0; i < COUNT(keys); i++)
+        expect_key(second.g, keys[i]);
+    file = second;
+    free_gguf(&first);
 }
 
 TEST(there_and_back, .before = set_up, .after = tear_down)
@@ -321,7 +288,7 @@ TEST(there_and_back, .before = set_up, .after = tear_down)
         "tests/data/bpe-llama3.gguf",  "tests/data/spm-small.gguf",
         "tests/data/spm-chars.gguf",
     };
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+    for (size_t i = 0; i < COUNT(paths); i++) {
         expect_back(paths[i]);
         ck_assert_str_eq(noted, "");
     }
@@ -333,8 +300,7 @@ TEST(ordinary_bos, .before = set_up, .after = tear_down)
     take_file("tests/data/shakespeare-bytes.gguf");
     write_out();
     const struct json_node *config = written("tokenizer_config.json");
-    ck_assert(is_literal(config, "bos_token", "null"));
-    ck_assert(is_literal(config, "eos_token", "null"));
+    ck_assert(is_literal(config, "bos_token", "null") && is_literal(config, "eos_token", "null"));
     ck_assert_uint_eq(member(written("tokenizer.json"), "added_tokens")->n, 0);
 }
 
@@ -417,7 +383,7 @@ TEST(cuts, .before = set_up, .after = tear_down)
         {"qwen2", "Sequence", 2, "false"},    {"dbrx", "Sequence", 2, "false"},
         {"llama-bpe", "Sequence", 2, "true"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < COUNT(rows); i++) {
         start_bytes(rows[i].pre);
         write_keys();
         const struct json_node *root = written("tokenizer.json");
@@ -450,7 +416,7 @@ TEST(merges_by_scores, .before = set_up, .after = tear_down)
         {"aé", -7},
     };
     start_scores();
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < COUNT(rows); i++)
         add(text_of(rows[i].name), TOKEN_NORMAL, rows[i].score);
     write_keys();
     expect_merges("a a,a b,aa b,a ab," VOCAB_SPACE " a," VOCAB_SPACE "a b," VOCAB_SPACE
@@ -508,8 +474,7 @@ TEST(names_of_every_kind, .before = set_up, .after = tear_down)
     ck_assert(text_equal(name, (struct text){odd, sizeof odd - 1}));
     ck_assert_uint_eq(name_of(root, at + 1).len, sizeof huge);
     const struct json_node *config = written("tokenizer_config.json");
-    ck_assert(is_literal(config, "bos_token", "null"));
-    ck_assert_ptr_null(json_member(config, "add_bos_token"));
+    ck_assert(is_literal(config, "bos_token", "null") && !json_member(config, "add_bos_token"));
 }
 
 TEST(names_that_occur_twice, .before = set_up, .after = tear_down)
@@ -577,10 +542,7 @@ TEST(names_that_are_refused, .before = set_up, .after = tear_down)
 
 static void put(const char *name)
 {
-    FILE *f = fopen(path_of(name), "w");
-    ck_assert_ptr_nonnull(f);
-    fputs("old", f);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file(path_of(name), "old", 3);
 }
 
 TEST(what_was_there, .before = set_up, .after = tear_down)
@@ -608,31 +570,10 @@ TEST(nothing_to_write, .before = set_up, .after = tear_down)
     ck_assert_ptr_nonnull(strstr(noted, "has no vocabulary"));
     start_bytes("some-other");
     write_keys();
-    ck_assert_ptr_nonnull(strstr(noted, "is not exported: tokenizer.ggml.pre"));
-    ck_assert_int_eq(rmdir(folder), 0);
+    ck_assert(strstr(noted, "is not exported: tokenizer.ggml.pre") && rmdir(folder) == 0);
 }
 
 /* --- calls that fail ------------------------------------------------------------------------- */
-
-/* Each call of the kind in its turn, until all succeed: at least so many. */
-static void fails_at_each(struct fault_plan plan, enum status expected, int at_least)
-{
-    for (plan.at = 0;; plan.at++) {
-        struct err e = {""};
-        faults_arm(&plan);
-        const enum status status = export_vocab(g, folder, &notes, &e);
-        faults_disarm();
-        const struct fault_report *f = faults_report();
-        ck_assert_msg(!f->blocks && !f->descriptors, "%ld: %ld blocks, %d descriptors left",
-                      plan.at, f->blocks, f->descriptors);
-        if (!f->met) {
-            ck_assert_int_eq(status, STATUS_OK);
-            ck_assert_int_ge(plan.at, at_least);
-            return;
-        }
-        ck_assert_msg(status == expected, "%ld: %d: %s", plan.at, status, e.text);
-    }
-}
 
 TEST(without_memory, .before = set_up, .after = tear_down)
 {
@@ -645,10 +586,10 @@ TEST(without_memory, .before = set_up, .after = tear_down)
             start_bytes("llama-bpe");
         }
         take_keys(&keys);
-        fails_at_each((struct fault_plan){FAULT_MEMORY, 0, false, ENOMEM, 0, 0}, STATUS_NO_MEMORY,
-                      30);
-        fails_at_each((struct fault_plan){FAULT_MEMORY, 0, true, ENOMEM, 0, 0}, STATUS_NO_MEMORY,
-                      30);
+        fail_each_call(export_it, (struct fault_plan){FAULT_MEMORY, 0, false, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 30);
+        fail_each_call(export_it, (struct fault_plan){FAULT_MEMORY, 0, true, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 30);
     }
 }
 
@@ -656,6 +597,8 @@ TEST(a_disk_that_is_full, .before = set_up, .after = tear_down)
 {
     start_scores();
     take_keys(&keys);
-    fails_at_each((struct fault_plan){FAULT_WRITE, 0, false, ENOSPC, 0, 0}, STATUS_FAILED, 3);
-    fails_at_each((struct fault_plan){FAULT_RENAME, 0, false, EACCES, 0, 0}, STATUS_FAILED, 3);
+    fail_each_call(export_it, (struct fault_plan){FAULT_WRITE, 0, false, ENOSPC, 0, 0},
+                   STATUS_FAILED, 3);
+    fail_each_call(export_it, (struct fault_plan){FAULT_RENAME, 0, false, EACCES, 0, 0},
+                   STATUS_FAILED, 3);
 }

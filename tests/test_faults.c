@@ -87,14 +87,14 @@ static bool may_go_on(const struct way *w, const char *what)
         return false;
     /* A list that cannot shrink stays as it is. A training that cannot save tries again at the
      * next time. What is only read to describe it, or given up, may fail to close. */
-    return strcmp(what, "realloc") == 0 || scenario()->trains || w->kind == FAULT_CLOSE;
+    return strcmp(what, "realloc") == 0 || scenario_is(TRAINS) || w->kind == FAULT_CLOSE;
 }
 
 static bool is_allowed(int code, const struct way *w, const char *what)
 {
     if (w->from_then_on && is_optional(what)) /* then it met one that counts */
         return code == STATUS_OK || code == STATUS_FAILED || code == STATUS_BAD_FILE;
-    if (scenario()->resumes && strstr(what, ".state") && w->kind == FAULT_OPEN &&
+    if (scenario_is(RESUMES) && strstr(what, ".state") && w->kind == FAULT_OPEN &&
         code == STATUS_BAD_FILE)
         return true; /* the state that it goes on from */
     return code == code_expected(w, what) || (code == STATUS_OK && may_go_on(w, what));
@@ -102,8 +102,8 @@ static bool is_allowed(int code, const struct way *w, const char *what)
 
 static bool names_an_output(const char *line)
 {
-    for (int i = 0; i < SCENARIO_FILES && scenario()->outputs[i]; i++)
-        if (strstr(line, scenario()->outputs[i]))
+    for (int i = 0; scenario_output(i); i++)
+        if (strstr(line, scenario_output(i)))
             return true;
     return false;
 }
@@ -186,6 +186,34 @@ TEST(memory, .loops = faults_drawn(n_scenarios), .seconds = 300)
     scenario_end();
 }
 
+/* Files that cannot be opened or read, or written; threads and processes. */
+static const struct way groups[3][8] = {
+    {{FAULT_OPEN, EIO, false},
+     {FAULT_OPEN, EMFILE, true},
+     {FAULT_READ, EIO, false},
+     {FAULT_READ, EIO, true}},
+    {{FAULT_WRITE, ENOSPC, false},
+     {FAULT_WRITE, ENOSPC, true},
+     {FAULT_WRITE, EPIPE, false},
+     {FAULT_SYNC, EIO, false},
+     {FAULT_SYNC, EIO, true},
+     {FAULT_RENAME, EACCES, false},
+     {FAULT_RENAME, EACCES, true},
+     {FAULT_CLOSE, EIO, false}},
+    {{FAULT_THREAD, EAGAIN, false},
+     {FAULT_THREAD, EAGAIN, true},
+     {FAULT_PROCESS, EAGAIN, false},
+     {FAULT_PROCESS, EMFILE, true}},
+};
+
+TEST(calls_that_fail, .loops = 3 * faults_drawn(n_scenarios), .seconds = 300)
+{
+    begin(_i / 3);
+    for (size_t i = 0; i < COUNT(*groups) && groups[_i % 3][i].error; i++)
+        fail_each(groups[_i % 3][i]);
+    scenario_end();
+}
+
 /* Blocks of 2 MiB and more, which the scenarios are too small for. */
 TEST(memory_that_is_mapped, .seconds = 300)
 {
@@ -250,9 +278,8 @@ TEST(memory_while_learning, .loops = 2, .seconds = 300)
     for (long n = 0;; n++) {
         struct fault_plan plan = {
             .kind = FAULT_MEMORY, .at = n, .from_then_on = _i == 1, .error = ENOMEM};
-        struct err e = {""};
         faults_arm(&plan);
-        const enum status s = learn(text_of(words), &e);
+        const enum status s = learn(text_of(words), &err);
         faults_disarm();
         f = faults_report();
         ck_assert_msg(!f->blocks && !f->mapped_bytes, "%ld: %ld blocks left", n, f->blocks);
@@ -261,33 +288,8 @@ TEST(memory_while_learning, .loops = 2, .seconds = 300)
             ck_assert_int_gt(n, 15);
             break;
         }
-        ck_assert_int_eq(s, STATUS_NO_MEMORY);
-        ck_assert(strstr(e.text, "memory") != NULL);
+        expect_status(s, STATUS_NO_MEMORY, "memory");
     }
-}
-
-TEST(files_that_cannot_be_opened_or_read, .loops = faults_drawn(n_scenarios), .seconds = 300)
-{
-    begin(_i);
-    fail_each((struct way){FAULT_OPEN, EIO, false});
-    fail_each((struct way){FAULT_OPEN, EMFILE, true});
-    fail_each((struct way){FAULT_READ, EIO, false});
-    fail_each((struct way){FAULT_READ, EIO, true});
-    scenario_end();
-}
-
-TEST(files_that_cannot_be_written, .loops = faults_drawn(n_scenarios), .seconds = 300)
-{
-    begin(_i);
-    fail_each((struct way){FAULT_WRITE, ENOSPC, false});
-    fail_each((struct way){FAULT_WRITE, ENOSPC, true});
-    fail_each((struct way){FAULT_WRITE, EPIPE, false});
-    fail_each((struct way){FAULT_SYNC, EIO, false});
-    fail_each((struct way){FAULT_SYNC, EIO, true});
-    fail_each((struct way){FAULT_RENAME, EACCES, false});
-    fail_each((struct way){FAULT_RENAME, EACCES, true});
-    fail_each((struct way){FAULT_CLOSE, EIO, false});
-    scenario_end();
 }
 
 /* No fault at all: the call has to be made again, or to be gone on with. */
@@ -315,6 +317,17 @@ TEST(interrupted_and_short_calls, .loops = faults_drawn(n_scenarios), .seconds =
     scenario_end();
 }
 
+/* The scenario's command without -q. */
+static const char *loud_line(void)
+{
+    static char line[1024];
+    strcpy(line, scenario()->line);
+    char *quiet = strstr(line, " -q");
+    if (quiet)
+        memmove(quiet, quiet + 3, strlen(quiet + 3) + 1);
+    return line;
+}
+
 /* Standard error takes nothing: lines are lost, and nothing else. */
 static void fill_standard_error(void *unused)
 {
@@ -338,16 +351,11 @@ TEST(standard_error_that_fails, .loops = faults_drawn(n_scenarios), .seconds = 3
 {
     static program_setup *const ways[] = {fill_standard_error, break_standard_error};
     begin(_i);
-    char line[1024];
-    strcpy(line, scenario()->line);
-    char *quiet = strstr(line, " -q");
-    if (quiet)
-        memmove(quiet, quiet + 3, strlen(quiet + 3) + 1);
     for (int i = 0; i < 2; i++) {
         struct ran r;
         const struct fault_plan none = {.at = 0};
         scenario_reset();
-        run_program(&r, line, ways[i], NULL);
+        run_program(&r, loud_line(), ways[i], NULL);
         scenario_expect_done(&r, &none);
         scenario_expect_kept(&r, &none, false);
         run_program(&r, "info missing.gguf", ways[i], NULL);
@@ -373,29 +381,15 @@ TEST(two_outputs_in_one_without_memory, .seconds = 300)
     scenario_end();
 }
 
-TEST(threads_and_processes, .loops = faults_drawn(n_scenarios), .seconds = 300)
-{
-    begin(_i);
-    fail_each((struct way){FAULT_THREAD, EAGAIN, false});
-    fail_each((struct way){FAULT_THREAD, EAGAIN, true});
-    fail_each((struct way){FAULT_PROCESS, EAGAIN, false});
-    fail_each((struct way){FAULT_PROCESS, EMFILE, true});
-    scenario_end();
-}
-
 /* A crowded machine: it was exit 1 once. */
 TEST(fewer_threads_are_told, .loops = faults_drawn(n_scenarios), .seconds = 300)
 {
     begin(_i);
     struct fault_plan plan = {.kind = FAULT_THREAD, .error = EAGAIN};
-    char line[1024];
-    strcpy(line, scenario()->line);
-    char *quiet = strstr(line, " -q");
     struct ran r;
-    if (quiet && !benches() && scenario_calls(FAULT_THREAD) > 0) {
-        memmove(quiet, quiet + 3, strlen(quiet + 3) + 1);
+    if (strstr(scenario()->line, " -q") && !benches() && scenario_calls(FAULT_THREAD) > 0) {
         scenario_reset();
-        run_program(&r, line, faults_arm, &plan);
+        run_program(&r, loud_line(), faults_arm, &plan);
         expect_success(&r);
         ck_assert_msg(strstr(r.err, "decode: only 1 of 2 threads could be started; "), "%s", r.err);
     }

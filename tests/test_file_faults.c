@@ -127,20 +127,15 @@ static void set_up(void)
     for (size_t i = 0; i < LEN; i++)
         bytes[i] = (char)(i * 13 >> 2);
     struct file_writer *w;
-    ck_assert_int_eq(file_writer_open(&w, path, NULL), STATUS_OK);
+    expect_ok(file_writer_open(&w, path, NULL));
     file_writer_put(w, "old", 3);
-    ck_assert_int_eq(file_writer_commit(w, NULL), STATUS_OK);
+    expect_ok(file_writer_commit(w, NULL));
 }
 
 /* The scratch folder holds this one file and nothing else. */
 static void expect_content(const char *expected, size_t n)
 {
-    char *found;
-    size_t len;
-    ck_assert_int_eq(file_read_all(path, 1 << 20, &found, &len, NULL), STATUS_OK);
-    ck_assert_uint_eq(len, n);
-    ck_assert_mem_eq(found, expected, n);
-    free(found);
+    expect_bytes(path, expected, n);
     char folder[sizeof path];
     strcpy(folder, path);
     *strrchr(folder, '/') = 0;
@@ -163,8 +158,7 @@ static void expect_failure(const char *reason)
 
 static void expect_success(void)
 {
-    struct err e = {0};
-    ck_assert_msg(replace(&e) == STATUS_OK, "%s", e.text);
+    expect_ok(replace(&err));
     expect_content(bytes, LEN);
 }
 
@@ -172,7 +166,7 @@ static void expect_success(void)
 TEST(pieces_of_many_sizes, .before = set_up, .after = scratch_remove)
 {
     static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, LEN};
-    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+    for (size_t i = 0; i < COUNT(pieces); i++) {
         piece = pieces[i];
         expect_success();
         longest_write = 99991;
@@ -180,20 +174,38 @@ TEST(pieces_of_many_sizes, .before = set_up, .after = scratch_remove)
     }
 }
 
-TEST(full_disk, .before = set_up, .after = scratch_remove)
-{
-    for (int after = 0; after < 3; after++) {
-        on_write = (struct fault){.after = after, .times = 1, .error = ENOSPC};
-        expect_failure("cannot write: No space left on device");
-    }
-    on_write = (struct fault){.after = 1, .times = 1, .error = EIO};
-    expect_failure("Input/output error");
-}
+/* Where the file stays the old one, and why; or NULL: it is replaced all the same. */
+static const struct {
+    struct fault *call;
+    struct fault fault;
+    const char *reason;
+} faults[] = {
+    {&on_write, {0, 1, ENOSPC}, "cannot write: No space left on device"},
+    {&on_write, {1, 1, ENOSPC}, "cannot write: No space left on device"},
+    {&on_write, {2, 1, ENOSPC}, "cannot write: No space left on device"},
+    {&on_write, {1, 1, EIO}, "Input/output error"},
+    {&on_write, {1, 1, 0}, "Input/output error"}, /* it takes nothing */
+    {&on_fsync, {0, 1, EIO}, "Input/output error"},
+    {&on_fsync, {0, 3, EINTR}, NULL},
+    {&on_fsync, {0, 1, EINVAL}, NULL}, /* unknown to the file system */
+    /* The folder's: the new file is in its place already. */
+    {&on_fsync, {1, 1, EIO}, NULL},
+    {&on_open, {1, 1, EACCES}, NULL},
+    {&on_close, {0, 1, EDQUOT}, "quota exceeded"},
+    {&on_close, {0, 1, EINTR}, NULL},
+    {&on_rename, {0, 1, EBUSY}, "cannot replace it: Device or resource busy"},
+    {&on_fchmod, {0, 1, EPERM}, "cannot keep its permissions"},
+    {&on_open, {0, 1, EMFILE}, "Too many open files"},
+    {&on_open, {0, 2, EINTR}, NULL},
+};
 
-TEST(write_that_takes_nothing, .before = set_up, .after = scratch_remove)
+TEST(calls_that_fail, .loops = (int)COUNT(faults), .before = set_up, .after = scratch_remove)
 {
-    on_write = (struct fault){.after = 1, .times = 1, .error = 0};
-    expect_failure("Input/output error");
+    *faults[_i].call = faults[_i].fault;
+    if (faults[_i].reason)
+        expect_failure(faults[_i].reason);
+    else
+        expect_success();
 }
 
 TEST(interrupted_and_short_writes, .before = set_up, .after = scratch_remove)
@@ -203,60 +215,13 @@ TEST(interrupted_and_short_writes, .before = set_up, .after = scratch_remove)
     expect_success();
 }
 
-TEST(disk_that_fails_while_syncing, .before = set_up, .after = scratch_remove)
-{
-    on_fsync = (struct fault){.times = 1, .error = EIO};
-    expect_failure("Input/output error");
-}
-
-TEST(sync_interrupted_or_unknown_to_the_file_system, .before = set_up, .after = scratch_remove)
-{
-    on_fsync = (struct fault){.times = 3, .error = EINTR};
-    expect_success();
-    on_fsync = (struct fault){.times = 1, .error = EINVAL};
-    expect_success();
-}
-
-/* The new file is in its place already. */
-TEST(folder_that_cannot_be_synced, .before = set_up, .after = scratch_remove)
-{
-    on_fsync = (struct fault){.after = 1, .times = 1, .error = EIO};
-    expect_success();
-    on_open = (struct fault){.after = 1, .times = 1, .error = EACCES};
-    expect_success();
-}
-
-TEST(quota_reported_by_close, .before = set_up, .after = scratch_remove)
-{
-    on_close = (struct fault){.times = 1, .error = EDQUOT};
-    expect_failure("quota exceeded");
-    on_close = (struct fault){.times = 1, .error = EINTR};
-    expect_success();
-}
-
-TEST(rename_refused, .before = set_up, .after = scratch_remove)
-{
-    on_rename = (struct fault){.times = 1, .error = EBUSY};
-    expect_failure("cannot replace it: Device or resource busy");
-}
-
-TEST(permissions_that_cannot_be_kept, .before = set_up, .after = scratch_remove)
-{
-    on_fchmod = (struct fault){.times = 1, .error = EPERM};
-    expect_failure("cannot keep its permissions");
-}
-
 TEST(interrupted_open, .before = set_up, .after = scratch_remove)
 {
-    on_open = (struct fault){.times = 1, .error = EMFILE};
-    expect_failure("Too many open files");
-    on_open = (struct fault){.times = 2, .error = EINTR};
-    expect_success();
     struct file_map f;
+    expect_success();
     on_open = (struct fault){.times = 2, .error = EINTR};
-    ck_assert_int_eq(file_map_open(&f, path, NULL), STATUS_OK);
-    ck_assert_int_eq(on_open.times, 0);
-    ck_assert_uint_eq(f.len, LEN);
+    expect_ok(file_map_open(&f, path, NULL));
+    ck_assert(on_open.times == 0 && f.len == LEN);
     file_map_close(&f);
 }
 
@@ -266,7 +231,7 @@ TEST(read_that_fails, .before = set_up, .after = scratch_remove)
     size_t len;
     struct err e = {0};
     on_read = (struct fault){.times = 3, .error = EINTR};
-    ck_assert_int_eq(file_read_all(path, 99, &found, &len, NULL), STATUS_OK);
+    expect_ok(file_read_all(path, 99, &found, &len, NULL));
     ck_assert_str_eq(found, "old");
     free(found);
     on_read = (struct fault){.after = 1, .times = 1, .error = EIO};

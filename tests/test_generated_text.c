@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bent.h"
+#include "hostile.h"
 
 #define MARK "\xe2\x96\x81"
 
@@ -19,14 +19,14 @@ static void write_words(bool space)
         snprintf(name, sizeof name, MARK "w%d", id);
         gb_put_text(&b, text_of(id == 1 ? "<s>" : id == 2 ? MARK : id == 3 ? "a" : name));
     }
-    hostile_set_array(&h, TOKENS, GGUF_STRING, 260, b.data, b.len);
+    hostile_set_array(TOKENS, GGUF_STRING, 260, b.data, b.len);
     free(b.data);
     set_types(260, 1, 3);
-    hostile_set_text(&h, "tokenizer.ggml.model", text_of("llama"));
-    hostile_set_u32(&h, "tokenizer.ggml.bos_token_id", 1);
-    hostile_set_u32(&h, "tokenizer.ggml.eos_token_id", UINT32_MAX);
-    hostile_set(&h, "tokenizer.ggml.add_space_prefix", GGUF_BOOL, space ? "\1" : "\0", 1);
-    hostile_write(&h);
+    hostile_set_text("tokenizer.ggml.model", text_of("llama"));
+    hostile_set_u32("tokenizer.ggml.bos_token_id", 1);
+    hostile_set_u32("tokenizer.ggml.eos_token_id", UINT32_MAX);
+    hostile_set("tokenizer.ggml.add_space_prefix", GGUF_BOOL, space ? "\1" : "\0", 1);
+    hostile_write();
 }
 
 static void expect_output(const char *line, const char *start)
@@ -38,7 +38,7 @@ static void expect_output(const char *line, const char *start)
                   line, r.out, start);
 }
 
-TEST(test_first_space, .before = bent_set_up, .after = bent_tear_down)
+TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
 {
     write_words(true);
     expect_output("generate %B -n 3 --seed 3 -t 1 -q", "w");
@@ -53,7 +53,7 @@ TEST(test_first_space, .before = bent_set_up, .after = bent_tear_down)
     expect_output("tokenize %B --decode 4,5", " w4 w5");
 }
 
-TEST(test_first_space_of_each_sample, .before = bent_set_up, .after = bent_tear_down)
+TEST(test_first_space_of_each_sample, .before = bent_set_up, .after = hostile_tear_down)
 {
     struct ran r;
     int n = 0;
@@ -69,7 +69,7 @@ TEST(test_first_space_of_each_sample, .before = bent_set_up, .after = bent_tear_
     ck_assert_int_eq(n, 5);
 }
 
-TEST(test_first_space_of_many, .before = bent_set_up, .after = bent_tear_down)
+TEST(test_first_space_of_many, .before = bent_set_up, .after = hostile_tear_down)
 {
     static const char prompts[] = "{\"prompt\":\"\"}\n{\"prompt\":\"a\"}\n";
     write_words(true);

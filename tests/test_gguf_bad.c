@@ -1,77 +1,67 @@
-/* Bad files: each is refused, with a message that names where and what. Their tensors are in
- * test_gguf_bad_tensors.c. */
+/* Bad files: each is refused, with a message that names where and what. */
 #include <stdio.h>
 
 #include "gguf_image.h"
 
 /* A small good file with a bit of everything; 24 bytes of header, then the keys. */
-static void sample(struct gguf_bytes *b)
+static const char sample[] =
+    "GGUF 3 2L 4L 'general.alignment' 4 16 'name' 8 'a name' 'words' 9 8 2L 'one' '' "
+    "'list' 9 3 3L 1b 0b 2b 0b 3b 0b 'first' 2 3L 2L 0 0L 'second' 1 32L 8 32L /16 *66";
+
+/* The same with `len` bytes at `at` replaced is refused. */
+static void refuse_patched(size_t at, const void *bytes, size_t len, const char *parts)
 {
-    image_begin(b, 3, 2, 4);
-    image_u32(b, "general.alignment", 16);
-    image_key(b, "name", GGUF_STRING);
-    gb_put_text(b, text_of("a name"));
-    image_key(b, "words", GGUF_ARRAY);
-    gb_put_u32(b, GGUF_STRING);
-    gb_put_u64(b, 2);
-    gb_put_text(b, text_of("one"));
-    gb_put_text(b, text_of(""));
-    image_key(b, "list", GGUF_ARRAY);
-    gb_put_u32(b, GGUF_I16);
-    gb_put_u64(b, 3);
-    gb_put(b, "\1\0\2\0\3\0", 6);
-    image_tensor(b, "first", 2, (uint64_t[]){3, 2}, TENSOR_F32, 0);
-    image_row(b, "second", 32, TENSOR_Q8_0, 32);
-    image_align(b, 16);
-    image_data(b, 32 + 34);
+    struct gguf_bytes b = image(sample);
+    ck_assert_uint_le(at + len, b.len);
+    memcpy(b.data + at, bytes, len);
+    refuse(&b, parts);
 }
 
-/* The same with `len` bytes at `at` replaced. */
-static void patched(struct gguf_bytes *b, size_t at, const void *bytes, size_t len)
+/* Files as words of image_add; ? is each of `impossible`. */
+struct bad {
+    const char *words, *parts;
+};
+
+static const uint64_t impossible[] = {100000,     1ull << 31,     (1ull << 32) + 1,    INT64_MAX,
+                                      1ull << 63, UINT64_MAX - 7, UINT64_MAX / 14 + 1, UINT64_MAX};
+
+static void refuse_all(const struct bad *bad, size_t n)
 {
-    sample(b);
-    ck_assert_uint_le(at + len, b->len);
-    memcpy(b->data + at, bytes, len);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < (strchr(bad[i].words, '?') ? COUNT(impossible) : 1); k++) {
+            struct gguf_bytes b = {0};
+            image_add(&b, bad[i].words, impossible[k]);
+            refuse(&b, bad[i].parts);
+        }
 }
 
 /* --- class 1: short files ------------------------------------------------------------------ */
-
-TEST(empty_file)
-{
-    struct gguf_bytes b = {0};
-    refuse(&b, "empty", "expected a GGUF file");
-    struct gguf *g;
-    struct err e;
-    ck_assert_int_eq(gguf_parse(NULL, 0, &g, &e), STATUS_BAD_FILE);
-    ck_assert_ptr_null(g);
-    ck_assert_int_eq(gguf_parse(NULL, 0, &g, NULL), STATUS_BAD_FILE);
-}
 
 TEST(header_cut_short)
 {
     static const char *const fields[] = {"magic", "version", "tensor count", "key count"};
     static const size_t ends[] = {4, 8, 16, 24};
     size_t field = 0;
+    struct gguf_bytes b = {0};
+    refuse(&b, "empty|expected a GGUF file");
+    ck_assert_int_eq(gguf_parse(NULL, 0, &(struct gguf *){NULL}, NULL), STATUS_BAD_FILE);
     for (size_t len = 1; len < 24; len++) {
-        struct gguf_bytes b;
-        image_begin(&b, 3, 0, 0);
+        b = image("GGUF 3 0L 0L");
         b.len = len;
         while (len >= ends[field])
             field++;
-        refuse(&b, fields[field], "truncated");
+        char parts[64];
+        snprintf(parts, sizeof parts, "%s|truncated", fields[field]);
+        refuse(&b, parts);
     }
 }
 
 TEST(every_prefix_of_a_good_file)
 {
-    struct gguf_bytes b;
-    sample(&b);
+    struct gguf_bytes b = image(sample);
     for (size_t len = 0; len < b.len; len++) {
         struct parsed p = parse_exactly(b.data, len);
-        ck_assert_msg(p.status == STATUS_BAD_FILE, "%zu of %zu bytes were accepted", len, b.len);
-        ck_assert_ptr_null(p.g);
-        ck_assert_msg(len == 0 || strstr(p.err.text, "truncated"), "%zu bytes: %s", len,
-                      p.err.text);
+        expect_error(p.status, STATUS_BAD_FILE, &p.err, len > 0 ? "truncated" : "");
         parsed_free(&p);
     }
     struct parsed p = accept(&b);
@@ -88,18 +78,17 @@ TEST(prefixes_of_a_golden_file)
         parsed_free(&p);
         b.len = cut;
     }
-    refuse(&b, "its data at byte", "truncated: download it again");
+    refuse(&b, "its data at byte|truncated: download it again");
 }
 
 static uint64_t read_everything(const struct gguf *g)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < g->n_pairs; i++) {
-        const struct gguf_value *v = &g->pairs[i].value;
-        for (size_t k = 0; k < g->pairs[i].key.len; k++)
-            sum += (unsigned char)g->pairs[i].key.data[k];
-        for (size_t k = 0; k < v->bytes.len; k++)
-            sum += (unsigned char)v->bytes.data[k];
+        const struct text parts[] = {g->pairs[i].key, g->pairs[i].value.bytes};
+        for (int part = 0; part < 2; part++)
+            for (size_t k = 0; k < parts[part].len; k++)
+                sum += (unsigned char)parts[part].data[k];
     }
     for (size_t i = 0; i < g->n_tensors; i++)
         for (uint64_t k = 0; k < g->tensors[i].n_bytes; k++)
@@ -109,29 +98,22 @@ static uint64_t read_everything(const struct gguf *g)
 
 TEST(every_bit_and_byte_flipped)
 {
-    struct gguf_bytes b;
-    sample(&b);
-    size_t good = 0, bad = 0;
+    struct gguf_bytes b = image(sample);
+    size_t n[2] = {0, 0}; /* bad, good */
     uint64_t sum = 0;
-    for (size_t at = 0; at < b.len; at++) {
+    for (size_t at = 0; at < b.len; at++)
         for (int flip = 0; flip < 10; flip++) {
             const unsigned char before = b.data[at];
             b.data[at] = (unsigned char)(flip < 8 ? before ^ 1 << flip : flip < 9 ? ~before : 0x80);
             struct parsed p = parse_exactly(b.data, b.len);
-            ck_assert(p.status == STATUS_OK || p.status == STATUS_BAD_FILE);
-            ck_assert((p.g != NULL) == (p.status == STATUS_OK));
-            ck_assert(p.status == STATUS_OK || p.err.text[0]);
+            ck_assert(p.g || (p.status == STATUS_BAD_FILE && p.err.text[0]));
             if (p.g)
                 sum += read_everything(p.g);
-            good += p.g != NULL;
-            bad += p.g == NULL;
+            n[p.g != NULL]++;
             parsed_free(&p);
             b.data[at] = before;
         }
-    }
-    ck_assert_uint_gt(good, 500);
-    ck_assert_uint_gt(bad, 500);
-    ck_assert(sum != 0);
+    ck_assert(n[0] > 500 && n[1] > 500 && sum != 0);
     free(b.data);
 }
 
@@ -139,219 +121,237 @@ TEST(every_bit_and_byte_flipped)
 
 TEST(magic_of_other_formats)
 {
-    static const char *const starts[][2] = {
-        {"FUGG", "byte-swapped"},
-        {"tjgg", "before GGUF"},
-        {"fmgg", "before GGUF"},
-        {"lmgg", "before GGUF"},
-        {"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"},
-        {"PK\3\4 and more", "zip archive"},
-        {"<!DOCTYPE html>", "web page"},
-        {"gguf", "not a GGUF file"},
-        {"GGUE", "found bytes 47 47 55 45"},
-        {"\x1b[2J....", "found bytes 1b 5b 32 4a"},
+    static const struct bad starts[] = {
+        {"FUGG", "magic at byte 0|byte-swapped"},
+        {"tjgg", "magic at byte 0|before GGUF"},
+        {"fmgg", "magic at byte 0|before GGUF"},
+        {"lmgg", "magic at byte 0|before GGUF"},
+        {"version https://git-lfs.github.com/spec/v1\n", "magic at byte 0|Git LFS pointer"},
+        {"PK\3\4 and more", "magic at byte 0|zip archive"},
+        {"<!DOCTYPE html>", "magic at byte 0|web page"},
+        {"gguf", "magic at byte 0|not a GGUF file"},
+        {"GGUE", "magic at byte 0|found bytes 47 47 55 45"},
+        {"\x1b[2J....", "magic at byte 0|found bytes 1b 5b 32 4a"},
     };
-    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
-        struct gguf_bytes b = {0};
-        gb_put(&b, starts[i][0], strlen(starts[i][0]));
-        refuse(&b, "magic at byte 0", starts[i][1]);
-    }
-}
-
-TEST(versions)
-{
     static const struct {
         uint32_t version;
-        const char *hint;
-    } cases[] = {
-        {0, "corrupt"},
-        {1, "early version"},
-        {4, "newer than this program"},
-        {0x03000000, "byte-swapped"},
-        {0x02000000, "byte-swapped"},
-        {UINT32_MAX, "newer"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct gguf_bytes b;
-        patched(&b, 4, &cases[i].version, 4);
-        refuse(&b, "version at byte 4: expected 2 or 3", cases[i].hint);
+        const char *parts;
+    } versions[] = {{0, "corrupt"},
+                    {1, "early version"},
+                    {4, "newer than this program"},
+                    {0x03000000, "byte-swapped"},
+                    {0x02000000, "byte-swapped"},
+                    {UINT32_MAX, "newer"}};
+    for (size_t i = 0; i < COUNT(starts); i++) {
+        struct gguf_bytes b = {0};
+        gb_put(&b, starts[i].words, strlen(starts[i].words));
+        refuse(&b, starts[i].parts);
+    }
+    for (size_t i = 0; i < COUNT(versions); i++) {
+        refuse_patched(4, &versions[i].version, 4, "version at byte 4: expected 2 or 3");
+        refuse_patched(4, &versions[i].version, 4, versions[i].parts);
     }
 }
 
 /* --- class 3: counts ----------------------------------------------------------------------- */
 
-static const uint64_t impossible[] = {100000,     1ull << 31,     (1ull << 32) + 1,    INT64_MAX,
-                                      1ull << 63, UINT64_MAX - 7, UINT64_MAX / 14 + 1, UINT64_MAX};
-
-#define N_IMPOSSIBLE (sizeof impossible / sizeof impossible[0])
-
 TEST(counts_that_cannot_be)
 {
-    struct gguf_bytes b;
-    for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
-        char found[32];
-        snprintf(found, sizeof found, "is %llu,", (unsigned long long)impossible[i]);
-        patched(&b, 8, &impossible[i], 8);
-        refuse(&b, "tensor count at byte 8", found);
-        patched(&b, 16, &impossible[i], 8);
-        refuse(&b, "key count at byte 16", found);
+    char parts[64];
+    for (size_t i = 0; i < COUNT(impossible); i++) {
+        const unsigned long long n = impossible[i];
+        snprintf(parts, sizeof parts, "tensor count at byte 8|is %llu,", n);
+        refuse_patched(8, &impossible[i], 8, parts);
+        snprintf(parts, sizeof parts, "key count at byte 16|is %llu,", n);
+        refuse_patched(16, &impossible[i], 8, parts);
     }
+    /* Off by one: what follows is read as something else, which fails sooner or later. */
+    refuse_patched(8, &(uint64_t){3}, 8, "tensor 2|byte");
+    refuse_patched(16, &(uint64_t){5}, 8, "tensor 0: name of the tensor at byte|truncated");
+    refuse_patched(16, &(uint64_t){3}, 8, "tensor 0 \"list\"|dimensions");
+    static const struct bad nothing[] = {{"GGUF 3 0L 1L", "key count|at most 0"},
+                                         {"GGUF 2 1L 0L", "tensor count|at most 0"}};
+    refuse_all(nothing, COUNT(nothing));
 }
 
-/* What follows is then read as something else, which fails sooner or later. */
-TEST(counts_off_by_one)
-{
-    struct gguf_bytes b;
-    patched(&b, 8, &(uint64_t){3}, 8);
-    refuse(&b, "tensor 2", "byte");
-    patched(&b, 16, &(uint64_t){5}, 8);
-    refuse(&b, "tensor 0: name of the tensor at byte", "truncated");
-    patched(&b, 16, &(uint64_t){3}, 8);
-    refuse(&b, "tensor 0 \"list\"", "dimensions");
-}
-
-TEST(count_without_anything_after_it)
-{
-    struct gguf_bytes b;
-    image_begin(&b, 3, 0, 1);
-    refuse(&b, "key count", "at most 0");
-    image_begin(&b, 2, 1, 0);
-    refuse(&b, "tensor count", "at most 0");
-}
-
-/* --- class 4: strings ---------------------------------------------------------------------- */
+/* --- classes 4 to 6: strings, types of values, keys ------------------------------------------ */
 
 TEST(key_lengths_that_cannot_be)
 {
-    struct gguf_bytes b;
-    for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
-        patched(&b, 24, &impossible[i], 8);
-        refuse(&b, "key 0: name of the key at byte 32", "truncated");
-    }
-    sample(&b);
+    struct gguf_bytes b = image(sample);
     const uint64_t one_too_many = b.len - 32 + 1;
-    memcpy(b.data + 24, &one_too_many, 8);
-    refuse(&b, "key 0: name of the key at byte 32", "truncated");
-}
-
-TEST(empty_key)
-{
-    struct gguf_bytes b;
-    image_begin(&b, 3, 0, 1);
-    image_u32(&b, "", 1);
-    gb_put(&b, "", 1); /* as long as the smallest pair */
-    refuse(&b, "key 0: length of the key's name at byte 24", "expected 1 to 65535, found 0");
-}
-
-TEST(key_of_64_kib)
-{
+    free(b.data);
+    refuse_patched(24, &one_too_many, 8, "key 0: name of the key at byte 32|truncated");
+    for (size_t i = 0; i < COUNT(impossible); i++)
+        refuse_patched(24, &impossible[i], 8, "key 0: name of the key at byte 32|truncated");
     char key[65537];
     memset(key, 'k', sizeof key - 1);
     key[sizeof key - 1] = 0;
-    struct gguf_bytes b;
     image_begin(&b, 3, 0, 1);
     image_u32(&b, key, 1);
-    refuse(&b, "key 0 \"kkk", "expected 1 to 65535, found 65536");
+    refuse(&b, "key 0 \"kkk|expected 1 to 65535, found 65536");
 }
 
-TEST(string_lengths_that_cannot_be)
+/* 10000 arrays in each other; 2^62 * 4 bytes are 0 in 64 bits. */
+TEST(keys_that_cannot_be)
 {
-    for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
-        struct gguf_bytes b;
-        image_begin(&b, 3, 0, 1);
-        image_key(&b, "text", GGUF_STRING);
-        gb_put_u64(&b, impossible[i]);
-        gb_put(&b, "abc", 3);
-        refuse(&b, "key 0 \"text\": string at byte 48", "found 3 more");
-        image_begin(&b, 3, 0, 1);
-        image_key(&b, "texts", GGUF_ARRAY);
-        gb_put_u32(&b, GGUF_STRING);
-        gb_put_u64(&b, 2);
-        gb_put_text(&b, text_of("fine"));
-        gb_put_u64(&b, impossible[i]);
-        gb_put(&b, "abc", 3);
-        refuse(&b, "key 0 \"texts\": string in the array at byte 73", "found 3 more");
+    static const struct bad bad[] = {
+        {"GGUF 3 0L 1L '' 4 1 0b", /* as long as the smallest pair */
+         "key 0: length of the key's name at byte 24|expected 1 to 65535, found 0"},
+        {"GGUF 3 0L 1L 'text' 8 ? 1b 1b 1b", "key 0 \"text\": string at byte 48|found 3 more"},
+        {"GGUF 3 0L 1L 'texts' 9 8 2L 'fine' ? 1b 1b 1b",
+         "key 0 \"texts\": string in the array at byte 73|found 3 more"},
+        {"GGUF 3 0L 1L '\x1b[31m\r\n\x7f' 77", "key 0 \"?[31m???\"|value type"},
+        {"GGUF 3 0L 1L 'odd' 13 0L", "key 0 \"odd\": value type at byte 35|found 13;"},
+        {"GGUF 3 0L 1L 'odd' 255 0L", "key 0 \"odd\": value type at byte 35|found 255;"},
+        {"GGUF 3 0L 1L 'odd' 0x80000000 0L", "value type at byte 35|found 2147483648;"},
+        {"GGUF 3 0L 1L 'odd' -1 0L", "value type at byte 35|found 4294967295;"},
+        {"GGUF 3 0L 1L 'odd' 9 13 0L", "key 0 \"odd\": array element type at byte 39|found 13;"},
+        {"GGUF 3 0L 1L 'odd' 9 255 0L", "array element type at byte 39|found 255;"},
+        {"GGUF 3 0L 1L 'odd' 9 0x80000000 0L", "element type at byte 39|found 2147483648;"},
+        {"GGUF 3 0L 1L 'odd' 9 -1 0L", "array element type at byte 39|found 4294967295;"},
+        {"GGUF 3 0L 1L 'list' 9 0 ? 0L", "key 0 \"list\": array length|truncated"},
+        {"GGUF 3 0L 1L 'list' 9 3 ? 0L", "key 0 \"list\": array length|truncated"},
+        {"GGUF 3 0L 1L 'list' 9 6 ? 0L", "key 0 \"list\": array length|truncated"},
+        {"GGUF 3 0L 1L 'list' 9 7 ? 0L", "key 0 \"list\": array length|truncated"},
+        {"GGUF 3 0L 1L 'list' 9 8 ? 0L", "key 0 \"list\": array length|truncated"},
+        {"GGUF 3 0L 1L 'list' 9 12 ? 0L", "key 0 \"list\": array length|truncated"},
+        {"GGUF 3 0L 1L 'list' 9 4 0x4000000000000000L", "array length is 4611686018427387904"},
+        {"GGUF 3 0L 4L 'a' 4 1 'twice' 4 1 'b' 4 1 'twice' 8 'again'",
+         "key \"twice\" at byte|number 1 and 3"},
+    };
+    refuse_all(bad, COUNT(bad));
+    struct gguf_bytes b = image("GGUF 3 0L 1L 'deep' 9");
+    for (int i = 0; i < 10000; i++)
+        image_add(&b, "9 1L", 0);
+    refuse(&b, "key 0 \"deep\"|nested arrays");
+}
+
+/* --- classes 8 and 9: tensors, offsets and alignment ----------------------------------------- */
+
+TEST(tensors_that_cannot_be)
+{
+    static const struct bad bad[] = {
+        {"GGUF 3 1L 0L 't' 0 0 0L /32 *64",
+         "tensor 0 \"t\": number of dimensions at byte 33|expected 1 to 4, found 0"},
+        {"GGUF 3 1L 0L 't' 5 1L 1L 1L 1L 1L 0 0L /32 *64", "expected 1 to 4, found 5"},
+        {"GGUF 3 1L 0L 't' 0x80000000 1L 1L 1L 1L 1L 0 0L /32 *64", "found 2147483648"},
+        {"GGUF 3 1L 0L 't' -1 1L 1L 1L 1L 1L 0 0L /32 *64", "expected 1 to 4, found 4294967295"},
+        {"GGUF 3 1L 0L 't' 1 0L 0 0L /32 *64", "tensor 0 \"t\"|dimension 0 is 0"},
+        {"GGUF 3 1L 0L 't' 3 4L 4L 0L 0 0L /32 *64", "tensor 0 \"t\"|dimension 2 is 0"},
+        {"GGUF 3 1L 0L 't' 4 0x8000000000000000L 1L 1L 1L 0 0L /32 *64", "\"t\"|overflows"},
+        {"GGUF 3 1L 0L 't' 4 -1L 1L 1L 1L 0 0L /32 *64", "\"t\"|overflows"},
+        {"GGUF 3 1L 0L 't' 4 0x100000000L 0x80000000L 1L 1L 0 0L /32 *64", "\"t\"|overflows"},
+        {"GGUF 3 1L 0L 't' 4 0x100000000L 0x100000000L 1L 1L 0 0L /32 *64", "\"t\"|overflows"},
+        {"GGUF 3 1L 0L 't' 4 65536L 65536L 65536L 65536L 0 0L /32 *64", "\"t\"|overflows"},
+        {"GGUF 3 1L 0L 't' 4 2L 3L 3074457345618258602L 2L 0 0L /32 *64", "\"t\"|overflows"},
+        /* The product fits, its bytes do not. */
+        {"GGUF 3 1L 0L 't' 1 0x4000000000000000L 0 0L /32 *64", "number of bytes overflows"},
+        {"GGUF 3 1L 0L 't' 2 0x2000000000000000L 3L 1 0L /32 *64", "number of bytes overflows"},
+        {"GGUF 3 1L 0L 't' 1 0x1000000000000000L 0 0L /32 *64", "tensor 0 \"t\"|truncated"},
+        {"GGUF 3 1L 0L 't' 2 33L 32L 8 0L /32 *2000",
+         "tensor 0 \"t\": dimension 0 is 33|multiple of 32, the block of type Q8_0"},
+        {"GGUF 3 1L 0L 't' 2 128L 2L 12 0L /32 *2000",
+         "tensor 0 \"t\": dimension 0 is 128|multiple of 256, the block of type Q4_K"},
+        {"GGUF 3 1L 0L '' 1 1L 0 0L /32 *64", "tensor 0|found 0"},
+        {"GGUF 3 1L 0L 'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn' 1 1L "
+         "0 0L /32 *64",
+         "tensor 0: length of the tensor's name at byte 24|expected 1 to 64, found 65"},
+        {"GGUF 3 3L 0L 'twice' 1 1L 0 0L 'once' 1 1L 0 32L 'twice' 1 1L 0 64L /32 *96",
+         "tensor \"twice\" at byte 32|number 0 and 2"},
+        /* Offsets out of line; past the end of 64 bytes of header and 512 of data. */
+        {"GGUF 3 1L 0L 't' 1 1L 0 1L /32 *512", "\"t\": offset|multiple of the alignment 32"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 4L /32 *512", "\"t\": offset|multiple of the alignment 32"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 16L /32 *512", "\"t\": offset|multiple of the alignment 32"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 31L /32 *512", "\"t\": offset|multiple of the alignment 32"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 33L /32 *512", "\"t\": offset|multiple of the alignment 32"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 -1L /32 *512", "\"t\": offset|multiple of the alignment 32"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 544L /32 *512", "\"t\": offset|within the file's 576 bytes"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 0x100000000L /32 *512", "within the file's 576 bytes"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 0x8000000000000000L /32 *512", "within the file's 576 bytes"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 -32L /32 *512", "\"t\": offset|within the file's 576 bytes"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 -64L /32 *512", "\"t\": offset|within the file's 576 bytes"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 512L /32 *512",
+         "tensor 0 \"t\": its data at byte 576 need 4 bytes|found 0"},
+        {"GGUF 3 1L 0L 't' 1 129L 0 0L /32 *515",
+         "tensor 0 \"t\": its data at byte 64 need 516 bytes, found 515|download it again"},
+        {"GGUF 3 1L 0L 't' 1 1L 0 0L", "tensor 0 \"t\": offset|truncated"}, /* in the padding */
+    };
+    refuse_all(bad, COUNT(bad));
+    static const int32_t gone[] = {4, 5, 31, 32, 33, 36, 37, 38}, unknown[] = {42, INT32_MIN, -1};
+    char words[64], parts[64];
+    for (size_t i = 0; i < COUNT(gone) + COUNT(unknown); i++) {
+        const int32_t type = i < COUNT(gone) ? gone[i] : unknown[i - COUNT(gone)];
+        snprintf(words, sizeof words, "GGUF 3 1L 0L 't' 1 32L %d 0L /32 *2000", type);
+        snprintf(parts, sizeof parts, "tensor 0 \"t\"|type %u %s", (uint32_t)type,
+                 i < COUNT(gone) ? "was removed" : "is unknown");
+        refuse_all(&(struct bad){words, parts}, 1);
     }
 }
 
-TEST(control_bytes_in_names_do_not_reach_the_message)
+TEST(data_that_overlap)
 {
-    struct gguf_bytes b;
-    image_begin(&b, 3, 0, 1);
-    image_key(&b, "\x1b[31m\r\n\x7f", 77);
-    refuse(&b, "key 0 \"?[31m???\"", "value type");
-}
-
-/* --- class 5: types of values -------------------------------------------------------------- */
-
-TEST(value_types_that_do_not_exist)
-{
-    static const uint32_t kinds[] = {13, 255, 1u << 31, UINT32_MAX};
-    for (size_t i = 0; i < 4; i++) {
-        char found[32];
-        snprintf(found, sizeof found, "found %u;", kinds[i]);
-        struct gguf_bytes b;
-        image_begin(&b, 3, 0, 1);
-        image_key(&b, "odd", kinds[i]);
-        gb_put_u64(&b, 0);
-        refuse(&b, "key 0 \"odd\": value type at byte 35", found);
-        image_begin(&b, 3, 0, 1);
-        image_key(&b, "odd", GGUF_ARRAY);
-        gb_put_u32(&b, kinds[i]);
-        gb_put_u64(&b, 0);
-        refuse(&b, "key 0 \"odd\": array element type at byte 39", found);
-    }
-}
-
-TEST(arrays_of_arrays_10000_deep)
-{
-    struct gguf_bytes b;
-    image_begin(&b, 3, 0, 1);
-    image_key(&b, "deep", GGUF_ARRAY);
-    for (int i = 0; i < 10000; i++) {
-        gb_put_u32(&b, GGUF_ARRAY);
-        gb_put_u64(&b, 1);
-    }
-    refuse(&b, "key 0 \"deep\"", "nested arrays");
-}
-
-TEST(array_lengths_that_cannot_be)
-{
-    static const uint32_t kinds[] = {GGUF_U8, GGUF_I16, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_F64};
-    for (size_t k = 0; k < 6; k++) {
-        for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
-            struct gguf_bytes b;
-            image_begin(&b, 3, 0, 1);
-            image_key(&b, "list", GGUF_ARRAY);
-            gb_put_u32(&b, kinds[k]);
-            gb_put_u64(&b, impossible[i]);
-            gb_put_u64(&b, 0);
-            refuse(&b, "key 0 \"list\": array length", "truncated");
+    static const struct {
+        int first, second;
+        const char *parts;
+    } offsets[] = {
+        {0, 32, "tensors \"one\" and \"two\" overlap|offset 0 with 64 bytes, and offset 32"},
+        {128, 96, "tensors \"two\" and \"one\" overlap|offset 96 with 64 bytes, and offset 128"},
+        {64, 64, "\"one\" and \"two\" overlap|expected separate data"},
+        {0, 480, "\"two\" and \"apart\" overlap|offset 480"},
+        {0, 64, NULL},
+    };
+    for (size_t i = 0; i < COUNT(offsets); i++) {
+        char words[128];
+        snprintf(words, sizeof words,
+                 "GGUF 3 3L 0L 'one' 1 16L 0 %dL 'apart' 1 16L 0 512L 'two' 1 16L 0 %dL /32 *1024",
+                 offsets[i].first, offsets[i].second);
+        struct gguf_bytes b = image(words);
+        if (offsets[i].parts) {
+            refuse(&b, offsets[i].parts);
+        } else {
+            struct parsed p = accept(&b);
+            parsed_free(&p);
         }
     }
 }
 
-/* 2^62 * 4 is 0 in 64 bits. */
-TEST(array_bytes_that_wrap_to_0)
+TEST(alignments_that_cannot_be)
 {
-    struct gguf_bytes b;
-    image_begin(&b, 3, 0, 1);
-    image_key(&b, "list", GGUF_ARRAY);
-    gb_put_u32(&b, GGUF_U32);
-    gb_put_u64(&b, 1ull << 62);
-    refuse(&b, "\"list\"", "array length is 4611686018427387904");
+    static const uint32_t alignments[] = {0, 1, 3, 4, 24, 33, 1u << 17, 1u << 31, UINT32_MAX};
+    for (size_t i = 0; i < COUNT(alignments); i++) {
+        char words[96], parts[128];
+        snprintf(words, sizeof words, "GGUF 3 1L 1L 'general.alignment' 4 %u 't' 1 1L 0 0L /32 *64",
+                 alignments[i]);
+        snprintf(parts, sizeof parts,
+                 "\"general.alignment\" at byte 53: expected a power of two "
+                 "from 8 to 65536|found %u",
+                 alignments[i]);
+        refuse_all(&(struct bad){words, parts}, 1);
+    }
+    static const struct bad bad[] = {
+        {"GGUF 3 0L 1L 'general.alignment' 10 32L", "alignment\"|expected a u32, found u64"},
+        {"GGUF 3 0L 1L 'general.alignment' 8 '32'", "alignment\"|expected a u32, found string"},
+        {"GGUF 3 0L 1L 'general.alignment' 9 4 1L 32", "alignment\"|expected a u32, found array"},
+    };
+    refuse_all(bad, COUNT(bad));
 }
 
-/* --- class 6: keys ------------------------------------------------------------------------- */
-
-TEST(duplicate_keys)
+/* Names of one length that share all but their last bytes are the slowest to compare. */
+TEST(many_similar_names_take_little_time)
 {
+    enum { N = 20000 };
+    char name[65];
     struct gguf_bytes b;
-    image_begin(&b, 3, 0, 4);
-    image_u32(&b, "a", 1);
-    image_u32(&b, "twice", 1);
-    image_u32(&b, "b", 1);
-    image_key(&b, "twice", GGUF_STRING);
-    gb_put_text(&b, text_of("again"));
-    refuse(&b, "key \"twice\" at byte", "number 1 and 3");
+    image_begin(&b, 3, N, 0);
+    memset(name, 'n', sizeof name);
+    for (uint32_t i = 0; i < N; i++) {
+        snprintf(name + 56, 9, "%08x", i);
+        image_row(&b, name, 1, TENSOR_F32, (uint64_t)i * 32);
+    }
+    image_align(&b, 32);
+    image_data(&b, N * 32);
+    struct parsed p = accept(&b);
+    ck_assert_ptr_eq(gguf_find_tensor(p.g, name), &p.g->tensors[N - 1]);
+    parsed_free(&p);
 }

@@ -14,7 +14,7 @@
 static struct heads_result measure(const struct heads_spec *spec)
 {
     struct heads_result r;
-    must(heads_run(spec, &r, &failure));
+    expect_ok(heads_run(spec, &r, &err));
     ck_assert_int_eq(r.n_done, r.n_heads);
     return r;
 }
@@ -96,7 +96,7 @@ TEST(likeness_is_that_of_numpy, .loops = N_GOLDEN)
         .gguf = g.checkpoint.gguf, .tokens = g.tokens, .n_tokens = (size_t)g.n_tokens - 1};
     struct head_likeness *kept =
         allocated_zeros((size_t)(c->n_layers * n_heads * n_heads) * sizeof *kept);
-    must(convert_likeness(&spec, g.checkpoint.model, kept, &failure));
+    expect_ok(convert_likeness(&spec, g.checkpoint.model, kept, &err));
     char *text = read_expected(golden_names[_i]), *at = text;
     for (int i = 0; i < c->n_layers * n_heads; i++) {
         const struct expected x = next_expected(&at, n_heads);
@@ -122,12 +122,12 @@ static double nll_of_dropped(const struct gguf *g, const struct config *c, int l
     struct eval_result r;
     off[layer * c->n_heads + head] = 1;
     const struct drop_spec spec = {.gguf = g, .off = off, .names = "x", .version = "y"};
-    must(drop_heads(&spec, &d, &failure));
-    must(gguf_write_memory(d.writer, &bytes, &len, &failure));
-    must(gguf_parse(bytes, len, &dropped, &failure));
-    must(model_create(dropped, NULL, NULL, &m, &failure));
+    expect_ok(drop_heads(&spec, &d, &err));
+    expect_ok(gguf_write_memory(d.writer, &bytes, &len, &err));
+    expect_ok(gguf_parse(bytes, len, &dropped, &err));
+    expect_ok(model_create(dropped, NULL, NULL, &m, &err));
     const struct eval_spec eval = {.model = m, .tokens = tokens, .n_tokens = n};
-    must(eval_run(&eval, &r, &failure));
+    expect_ok(eval_run(&eval, &r, &err));
     model_free(m);
     gguf_free(dropped);
     free(bytes);
@@ -204,12 +204,12 @@ TEST(metadata_name_all_that_was_dropped)
     for (int i = 0; i < 2; i++) {
         const struct drop_spec spec = {
             .gguf = gguf[i], .off = off, .names = i ? "0.0" : "1.2,0.1", .version = "y"};
-        must(drop_heads(&spec, &d, &failure));
-        must(gguf_write_memory(d.writer, &bytes[i], &len, &failure));
-        must(gguf_parse(bytes[i], len, &gguf[i + 1], &failure));
+        expect_ok(drop_heads(&spec, &d, &err));
+        expect_ok(gguf_write_memory(d.writer, &bytes[i], &len, &err));
+        expect_ok(gguf_parse(bytes[i], len, &gguf[i + 1], &err));
         drop_free(&d);
     }
-    must(gguf_get_text(gguf[2], "decode.convert.dropped_heads", &names, NULL, &failure));
+    expect_ok(gguf_get_text(gguf[2], "decode.convert.dropped_heads", &names, NULL, &err));
     ck_assert(text_is(names, "1.2,0.1,0.0"));
     for (int i = 0; i < 2; i++) {
         gguf_free(gguf[i + 1]);
@@ -224,7 +224,7 @@ TEST(a_shared_block_drops_no_head)
     struct drop d;
     const struct drop_spec spec = {
         .gguf = g.checkpoint.gguf, .off = off, .names = "0.0", .version = "y"};
-    must_fail(STATUS_USAGE, "share one block", drop_heads(&spec, &d, &failure));
+    expect_status(drop_heads(&spec, &d, &err), STATUS_USAGE, "share one block");
 }
 
 /* --- runs ------------------------------------------------------------------------------------ */
@@ -247,7 +247,7 @@ TEST(threads_change_nothing)
     spec.n_tokens = N;
     spec.ablation = HEADS_MEAN;
     struct heads_result one = measure(&spec);
-    must(pool_create(3, &pool, &failure));
+    expect_ok(pool_create(3, &pool, &err));
     spec.pool = pool;
     struct heads_result three = measure(&spec);
     ck_assert(same_worth(one.heads, three.heads, one.n_heads));
@@ -303,7 +303,7 @@ TEST(what_is_done_is_kept, .loops = 3)
     spec.stop = has_enough;
     spec.progress = see_progress;
     spec.arg = &w;
-    ck_assert_int_eq(heads_run(&spec, &some, &failure), STATUS_INTERRUPTED);
+    ck_assert_int_eq(heads_run(&spec, &some, &err), STATUS_INTERRUPTED);
     ck_assert_int_eq(some.n_heads, all.n_heads);
     /* Progress comes with the next head's first tokens. */
     ck_assert_int_eq(some.n_done, _i ? _i + 1 : 0);
@@ -323,11 +323,11 @@ TEST(a_plan_is_at_least_the_streams)
     struct heads_spec spec = spec_of_golden(&g);
     struct heads_result r;
     spec.n_tokens = 1;
-    ck_assert_int_eq(heads_run(&spec, &r, &failure), STATUS_USAGE);
+    ck_assert_int_eq(heads_run(&spec, &r, &err), STATUS_USAGE);
     uint64_t bytes;
-    ck_assert_int_eq(heads_plan(&spec, &bytes, &failure), STATUS_USAGE);
+    ck_assert_int_eq(heads_plan(&spec, &bytes, &err), STATUS_USAGE);
     spec.n_tokens = (size_t)g.n_tokens;
-    must(heads_plan(&spec, &bytes, &failure));
+    expect_ok(heads_plan(&spec, &bytes, &err));
     ck_assert_uint_gt(bytes, (uint64_t)(g.n_tokens - 1) *
                                  (uint64_t)g.checkpoint.model->config.d_model * 2 * sizeof(float));
 }

@@ -57,7 +57,7 @@ static const float triangle[N_SIDE * N_SIDE] = {1,    0,    0,    0, 0.5f, 0.5f,
 static char *draw(const struct heatmap_picture *p)
 {
     const char *path = scratch_path("map.svg");
-    must(heatmap_write(p, path, &failure));
+    expect_ok(heatmap_write(p, path, &err));
     char *text = file_text(path, NULL);
     check_xml(text);
     return text;
@@ -177,7 +177,7 @@ TEST(a_rectangle)
     p.map_columns = 2;
     char *text = draw(&p);
     expect_counts(text, "1 d=\"M0 0H2V4H0Z\"", "0 <path class=\"h");
-    ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &failure), STATUS_FAILED);
+    ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &err), STATUS_FAILED);
 }
 
 /* --- shaded text ----------------------------------------------------------------------------- */
@@ -263,14 +263,13 @@ TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
         {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
         {"\xe2\x96\x81x", 12, "x"},
     };
-    static struct vocabulary v;
-    vocabulary_of_scores(&v, true);
-    add_scored(&v, cases[_i].token, 0);
-    struct tokenizer *t = must_create(&v);
+    vocabulary_of_scores(true);
+    add_scored(cases[_i].token, 0);
+    use_vocabulary();
     const int32_t id = (int32_t)v.n_tokens - 1;
     const struct attend_view view = {.tokenizer = t, .tokens = &id, .n_tokens = 1};
     ck_assert_str_eq(attend_label(&view, 0, cases[_i].columns, true).text, cases[_i].label);
-    tokenizer_free(t);
+    drop_tokenizer();
 }
 
 /* --- terminals ------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ TEST(names_of_parts)
         {"rope_freqs.weight", INSPECT_OTHER},
         {"", INSPECT_OTHER},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         ck_assert_msg(inspect_part_of(text_of(cases[i].name)) == cases[i].part, "%s",
                       cases[i].name);
 }
@@ -39,12 +39,13 @@ TEST(names_of_parts)
 TEST(sums_of_a_checkpoint)
 {
     /* d_model 8, kv_dim 4. */
-    const struct checkpoint_shape shape = {SIZES(2, 4, 2, 2, 12, 5, 256), .tied = 1};
+    const struct checkpoint_shape shape =
+        shape_of("layers=2 heads=4 kv=2 dim=2 ff=12 ctx=5 vocab=256 tied=1");
     struct file_map file;
     struct gguf *g;
     write_checkpoint(scratch_path("m.gguf"), &shape);
-    must(file_map_open(&file, scratch_path("m.gguf"), &failure));
-    must(gguf_parse(file.data, file.len, &g, &failure));
+    expect_ok(file_map_open(&file, scratch_path("m.gguf"), &err));
+    expect_ok(gguf_parse(file.data, file.len, &g, &err));
     struct inspect_sum parts[INSPECT_PARTS + 1];
     inspect_parts(&(struct cost_shape){.gguf = g}, parts);
     ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 256 * 8);
@@ -148,22 +149,23 @@ TEST(a_latent_cache_is_one_variant)
 TEST(published_parameters)
 {
     static const struct {
-        const char *preset;
-        int layers, d_model, heads, ff, vocab, ctx, kv_heads;
+        const char *preset, *sizes;
         uint64_t parameters;
     } models[] = {
-        {"gpt2", 12, 768, 12, 3072, 50257, 1024, 12, 124439808},     /* GPT-2 */
-        {"gpt2", 48, 1600, 25, 6400, 50257, 1024, 25, 1557611200},   /* GPT-2 XL */
-        {"llama", 32, 4096, 32, 11008, 32000, 4096, 32, 6738415616}, /* Llama 2 7B */
-        {"llama", 80, 8192, 64, 28672, 32000, 4096, 8, 68976648192}, /* Llama 2 70B */
-        {"llama", 32, 4096, 32, 14336, 128256, 8192, 8, 8030261248}, /* Llama 3 8B */
+        {"gpt2", "layers=12 width=768 heads=12 ff=3072 vocab=50257 ctx=1024 kv=12",
+         124439808}, /* GPT-2 */
+        {"gpt2", "layers=48 width=1600 heads=25 ff=6400 vocab=50257 ctx=1024 kv=25",
+         1557611200}, /* GPT-2 XL */
+        {"llama", "layers=32 width=4096 heads=32 ff=11008 vocab=32000 ctx=4096 kv=32",
+         6738415616}, /* Llama 2 7B */
+        {"llama", "layers=80 width=8192 heads=64 ff=28672 vocab=32000 ctx=4096 kv=8",
+         68976648192}, /* Llama 2 70B */
+        {"llama", "layers=32 width=4096 heads=32 ff=14336 vocab=128256 ctx=8192 kv=8",
+         8030261248}, /* Llama 3 8B */
     };
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        struct config c = {SIZES(models[i].layers, models[i].heads, models[i].kv_heads, 0,
-                                 models[i].ff, models[i].ctx, models[i].vocab),
-                           .d_model = models[i].d_model};
+    for (size_t i = 0; i < COUNT(models); i++) {
+        struct config c = config_sized(models[i].preset, models[i].sizes);
         struct inspect_sum parts[INSPECT_PARTS + 1];
-        config_set_arch(&c, arch_preset(text_of(models[i].preset)));
         config_complete(&c);
         const struct cost_shape shape = {.config = &c,
                                          .n_kv_heads = c.n_kv_heads,
@@ -179,9 +181,9 @@ TEST(published_parameters)
 /* GPT-2 by parts, worked out by hand: a layer's attention is 4 x 768^2 and 3 x 768 + 768 biases. */
 TEST(parts_of_a_shape)
 {
-    struct config c = {SIZES(12, 12, 0, 0, 3072, 1024, 50257), .d_model = 768};
+    struct config c =
+        config_sized("gpt2", "layers=12 width=768 heads=12 ff=3072 vocab=50257 ctx=1024");
     struct inspect_sum parts[INSPECT_PARTS + 1];
-    config_set_arch(&c, arch_preset(text_of("gpt2")));
     config_complete(&c);
     struct cost_shape shape = {
         .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
@@ -224,10 +226,7 @@ TEST(f32_values)
                                   0, 0, 0x80, 0xff, /* -inf */ 1, 0,    0x80, 0x7f, /* NaN */
                                   0, 0, 0xc0, 0xff, /* NaN */ 1,  0,    0,    0 /* denormal */};
     const struct inspect_check c = check(TENSOR_F32, data, sizeof data);
-    ck_assert(c.checked && !c.scales_only);
-    ck_assert_uint_eq(c.nan, 2);
-    ck_assert_uint_eq(c.inf, 1);
-    ck_assert_uint_eq(c.first, 2);
+    ck_assert(c.checked && !c.scales_only && c.nan == 2 && c.inf == 1 && c.first == 2);
     ck_assert_uint_eq(check(TENSOR_F32, data, 8).nan + check(TENSOR_F32, data, 8).inf, 0);
 }
 

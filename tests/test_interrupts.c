@@ -36,8 +36,8 @@ static void judge(const struct ran *r, const struct fault_plan *plan)
     ck_assert_msg(!r->err[0], "%s: it says %s", where, r->err);
     if (r->code == 0)
         scenario_expect_done(r, plan);
-    if (scenario()->trains && scenario_changed(0)) /* its state is saved, too */
-        ck_assert_msg(access(scenario()->outputs[1], F_OK) == 0, "%s: no state", where);
+    if (scenario_is(TRAINS) && scenario_changed(0)) /* its state is saved, too */
+        ck_assert_msg(access(scenario_output(1), F_OK) == 0, "%s: no state", where);
     scenario_expect_kept(r, plan, faults_report()->returned);
 }
 
@@ -102,7 +102,7 @@ TEST(while_standard_input_is_waited_for, .seconds = 300)
         "tokenize model.gguf -f -",
     };
     scenario_begin(6); /* convert; for its files */
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    for (size_t i = 0; i < COUNT(lines); i++) {
         struct ran r;
         const struct fault_plan none = {.at = 0};
         run_program(&r, lines[i], wait_and_interrupt, NULL);

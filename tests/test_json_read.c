@@ -53,9 +53,8 @@ static enum status read_copy(struct text source, const struct json_limits *most,
 static const struct json_node *read_bytes(const char *bytes, size_t len)
 {
     const struct json_node *root = NULL;
-    struct err e = {""};
-    const enum status s = read_copy((struct text){bytes, len}, &limits, &root, &e);
-    ck_assert_msg(s == STATUS_OK, "%s: %s", bytes, e.text);
+    const enum status s = read_copy((struct text){bytes, len}, &limits, &root, &err);
+    ck_assert_msg(s == STATUS_OK, "%s: %s", bytes, err.text);
     return root;
 }
 
@@ -68,10 +67,9 @@ static void refused_bytes(const char *bytes, size_t len, const struct json_limit
                           const char *message)
 {
     const struct json_node *root = NULL;
-    struct err e = {""};
-    ck_assert_int_eq(read_copy((struct text){bytes, len}, most, &root, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(read_copy((struct text){bytes, len}, most, &root, &err), STATUS_BAD_FILE);
     ck_assert_ptr_null(root);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_str_eq(err.text, message);
 }
 
 static void free_reader(void)
@@ -102,8 +100,7 @@ TEST(values_in_their_order, .after = free_reader)
         read_string(" {\"a\" : [1, -2.5e+3,\n\t[ ] ] ,\r\"b\":{\"\":null,\"x\":{}},\"c\":\"d\"} ");
     is_node(root, JSON_OBJECT, NULL,
             "{\"a\" : [1, -2.5e+3,\n\t[ ] ] ,\r\"b\":{\"\":null,\"x\":{}},\"c\":\"d\"}", 1);
-    ck_assert_uint_eq(root->n, 3);
-    ck_assert_uint_eq(root->span, 9);
+    ck_assert(root->n == 3 && root->span == 9);
 
     const struct json_node *a = json_child(root, NULL);
     is_node(a, JSON_ARRAY, "a", "[1, -2.5e+3,\n\t[ ] ]", 2);
@@ -115,9 +112,7 @@ TEST(values_in_their_order, .after = free_reader)
     is_node(element, JSON_NUMBER, NULL, "-2.5e+3", 12);
     element = json_child(a, element);
     is_node(element, JSON_ARRAY, NULL, "[ ]", 22);
-    ck_assert_uint_eq(element->n, 0);
-    ck_assert_ptr_null(json_child(element, NULL));
-    ck_assert_ptr_null(json_child(a, element));
+    ck_assert(element->n == 0 && !json_child(element, NULL) && !json_child(a, element));
 
     const struct json_node *b = json_child(root, a);
     is_node(b, JSON_OBJECT, "b", "{\"\":null,\"x\":{}}", 30);
@@ -128,8 +123,7 @@ TEST(values_in_their_order, .after = free_reader)
 
     const struct json_node *c = json_child(root, b);
     is_node(c, JSON_STRING, "c", "d", 51);
-    ck_assert_ptr_eq(json_member(root, "c"), c);
-    ck_assert_ptr_null(json_child(root, c));
+    ck_assert(json_member(root, "c") == c && !json_child(root, c));
 }
 
 TEST(one_value_is_a_text, .after = free_reader)
@@ -146,7 +140,7 @@ TEST(one_value_is_a_text, .after = free_reader)
                  {"\"\"", JSON_STRING, ""},          {"\"a b\"", JSON_STRING, "a b"},
                  {"[]", JSON_ARRAY, "[]"},           {"{ }", JSON_OBJECT, "{ }"},
                  {"\"\x7f/\"", JSON_STRING, "\x7f/"}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < COUNT(texts); i++) {
         const struct json_node *root = read_string(texts[i].source);
         is_node(root, texts[i].kind, NULL, texts[i].text, strspn(texts[i].source, " \t\n"));
         ck_assert_uint_eq(root->span, 1);
@@ -169,7 +163,7 @@ TEST(escapes, .after = free_reader)
         {"\"\\u0120\"", "Ġ"},
         {"\"é€😀\"", "é€😀"},
     };
-    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+    for (size_t i = 0; i < COUNT(strings); i++)
         is_node(read_string(strings[i].source), JSON_STRING, NULL, strings[i].text, 0);
     const struct json_node *zero = read_string("\"a\\u0000b\"");
     ck_assert(text_equal(zero->text, (struct text){"a\0b", 3}));
@@ -199,8 +193,7 @@ TEST(plain_strings_are_borrowed, .after = free_reader)
 {
     const char *const source = "[\"abc\",\"a\\tc\"]";
     const struct json_node *root = NULL;
-    struct err e = {""};
-    ck_assert_int_eq(json_read(&reader, text_of(source), &limits, &root, &e), STATUS_OK);
+    expect_ok(json_read(&reader, text_of(source), &limits, &root, &err));
     ck_assert_ptr_eq(root[1].text.data, source + 2);
     ck_assert(root[2].text.data < source || root[2].text.data >= source + strlen(source));
 }
@@ -316,7 +309,7 @@ static const struct {
 
 TEST(what_is_not_json, .after = free_reader)
 {
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         char message[256];
         snprintf(message, sizeof message, "JSON at byte %s", bad[i].message);
         refused_bytes(bad[i].source, strlen(bad[i].source), &limits, message);
@@ -336,9 +329,8 @@ TEST(every_beginning_is_refused, .after = free_reader)
     static const char source[] =
         "{\"a\\ud83d\\ude00\": [-1.5e+10, true, {\"é\": null}, \"\\u00e9\"]}";
     const struct json_node *root;
-    struct err e;
     for (size_t len = 0; len < sizeof source - 1; len++)
-        ck_assert_int_eq(read_copy((struct text){source, len}, &limits, &root, &e),
+        ck_assert_int_eq(read_copy((struct text){source, len}, &limits, &root, &err),
                          STATUS_BAD_FILE);
     read_bytes(source, sizeof source - 1);
 }
@@ -349,15 +341,14 @@ TEST(bounds, .after = free_reader)
 {
     struct json_limits most = {.bytes = 9, .values = 4, .depth = 2};
     const struct json_node *root;
-    struct err e = {""};
-    ck_assert_int_eq(read_copy(text_of("[[1, 22]]"), &most, &root, &e), STATUS_OK);
+    expect_ok(read_copy(text_of("[[1, 22]]"), &most, &root, &err));
     refused_bytes("[[1, 222]]", 10, &most, "JSON: expected at most 9 bytes, found 10");
     refused_bytes("[1,2,3,4]", 9, &most, "JSON at byte 7: expected at most 4 values, found more");
     refused_bytes("[[{}]]", 6, &most,
                   "JSON at byte 2: expected at most 2 containers in one another, found more");
-    ck_assert_int_eq(read_copy(text_of("[[],{},1]"), &most, &root, &e), STATUS_OK);
+    expect_ok(read_copy(text_of("[[],{},1]"), &most, &root, &err));
     most.depth = 0;
-    ck_assert_int_eq(read_copy(text_of("1"), &most, &root, &e), STATUS_OK);
+    expect_ok(read_copy(text_of("1"), &most, &root, &err));
     refused_bytes("[]", 2, &most,
                   "JSON at byte 0: expected at most 0 containers in one another, found more");
     most.values = 0;
@@ -373,12 +364,10 @@ TEST(a_million_containers, .after = free_reader)
     memset(source, '[', N);
     memset(source + N, ']', N);
     const struct json_node *root;
-    struct err e = {""};
-    ck_assert_int_eq(json_read(&reader, (struct text){source, 2 * (size_t)N}, &most, &root, &e),
-                     STATUS_OK);
+    expect_ok(json_read(&reader, (struct text){source, 2 * (size_t)N}, &most, &root, &err));
     ck_assert_uint_eq(root->span, N);
     ck_assert_uint_eq(root[N - 1].span, 1);
-    ck_assert_int_eq(json_read(&reader, (struct text){source, N}, &most, &root, &e),
+    ck_assert_int_eq(json_read(&reader, (struct text){source, N}, &most, &root, &err),
                      STATUS_BAD_FILE);
     free(source);
 }
@@ -394,15 +383,12 @@ TEST(many_keys, .after = free_reader)
         len += (size_t)sprintf(source + len, "%s\"%d\":%d", i ? "," : "{", i * 7 % N, i);
     source[len] = '}';
     const struct json_node *root;
-    struct err e = {""};
-    ck_assert_int_eq(json_read(&reader, (struct text){source, len + 1}, &most, &root, &e),
-                     STATUS_OK);
+    expect_ok(json_read(&reader, (struct text){source, len + 1}, &most, &root, &err));
     ck_assert_uint_eq(root->n, N);
     ck_assert(text_is(json_member(root, "7")->text, "1"));
     len += (size_t)sprintf(source + len, ",\"7\":0}");
-    ck_assert_int_eq(json_read(&reader, (struct text){source, len}, &most, &root, &e),
-                     STATUS_BAD_FILE);
-    ck_assert(strstr(e.text, "found \"7\" again"));
+    expect_status(json_read(&reader, (struct text){source, len}, &most, &root, &err),
+                  STATUS_BAD_FILE, "found \"7\" again");
     free(source);
 }
 
@@ -428,48 +414,43 @@ TEST(exact_whole_numbers, .after = free_reader)
                 {"9007199254740993", 9007199254740993u},
                 {"9223372036854775808", (uint64_t)INT64_MAX + 1},
                 {"18446744073709551615", UINT64_MAX}};
-    struct err e = {""};
     uint64_t u;
     int64_t i;
-    for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
-        ck_assert_int_eq(json_node_u64(read_string(good[k].source), &u, &e), STATUS_OK);
+    for (size_t k = 0; k < COUNT(good); k++) {
+        expect_ok(json_node_u64(read_string(good[k].source), &u, &err));
         ck_assert_uint_eq(u, good[k].value);
     }
-    ck_assert_int_eq(
-        json_node_i64(read_string("-9223372036854775808"), INT64_MIN, INT64_MAX, &i, &e),
-        STATUS_OK);
+    expect_ok(json_node_i64(read_string("-9223372036854775808"), INT64_MIN, INT64_MAX, &i, &err));
     ck_assert(i == INT64_MIN);
-    ck_assert_int_eq(
-        json_node_i64(read_string("9223372036854775807"), INT64_MIN, INT64_MAX, &i, &e), STATUS_OK);
+    expect_ok(json_node_i64(read_string("9223372036854775807"), INT64_MIN, INT64_MAX, &i, &err));
     ck_assert(i == INT64_MAX);
-    ck_assert_int_eq(json_node_i64(read_string("-0"), 0, 1, &i, &e), STATUS_OK);
+    expect_ok(json_node_i64(read_string("-0"), 0, 1, &i, &err));
     ck_assert(i == 0);
-    ck_assert_int_eq(json_node_i64(read_string("-17"), -17, 1, &i, &e), STATUS_OK);
+    expect_ok(json_node_i64(read_string("-17"), -17, 1, &i, &err));
     ck_assert(i == -17);
 }
 
 static void no_u64(const char *source, const char *found)
 {
-    struct err e = {""};
     uint64_t u = 77;
     char message[256];
-    ck_assert_int_eq(json_node_u64(json_member(read_string(source), "n"), &u, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(json_node_u64(json_member(read_string(source), "n"), &u, &err),
+                     STATUS_BAD_FILE);
     snprintf(message, sizeof message,
              "\"n\" at byte 1: expected a whole number from 0 to 18446744073709551615, found %s",
              found);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_str_eq(err.text, message);
     ck_assert_uint_eq(u, 77);
 }
 
 static void no_i64(const char *source, const char *found)
 {
-    struct err e = {""};
     int64_t i = 77;
     char message[256];
-    ck_assert_int_eq(json_node_i64(read_string(source), -5, 4096, &i, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(json_node_i64(read_string(source), -5, 4096, &i, &err), STATUS_BAD_FILE);
     snprintf(message, sizeof message,
              "the value at byte 0: expected a whole number from -5 to 4096, found %s", found);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_str_eq(err.text, message);
     ck_assert(i == 77);
 }
 
@@ -514,20 +495,20 @@ TEST(exact_doubles, .after = free_reader)
         {"1e-400", 0},
         {"0e99999", 0},
     };
-    struct err e = {""};
     double x;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        ck_assert_int_eq(json_node_double(read_string(good[i].source), &x, &e), STATUS_OK);
+    for (size_t i = 0; i < COUNT(good); i++) {
+        expect_ok(json_node_double(read_string(good[i].source), &x, &err));
         ck_assert_double_eq(x, good[i].value);
     }
-    ck_assert_int_eq(json_node_double(read_string("-0"), &x, &e), STATUS_OK);
+    expect_ok(json_node_double(read_string("-0"), &x, &err));
     ck_assert(x == 0 && signbit(x));
     x = 77;
-    ck_assert_int_eq(json_node_double(read_string("-1e309"), &x, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "the value at byte 0: expected a number that a double can hold, found "
-                             "-1e309, which is out of range");
-    ck_assert_int_eq(json_node_double(read_string("\"1\""), &x, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "the value at byte 0: expected a number, found a string");
+    ck_assert_int_eq(json_node_double(read_string("-1e309"), &x, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text,
+                     "the value at byte 0: expected a number that a double can hold, found "
+                     "-1e309, which is out of range");
+    ck_assert_int_eq(json_node_double(read_string("\"1\""), &x, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "the value at byte 0: expected a number, found a string");
     ck_assert_double_eq(x, 77);
 }
 
@@ -535,11 +516,10 @@ TEST(exact_doubles, .after = free_reader)
 TEST(the_longest_double, .after = free_reader)
 {
     char source[JSON_NUMBER_MAX + 1];
-    struct err e = {""};
     double x;
     const int len = snprintf(source, sizeof source, "%.1074f", 0x1p-1074);
     ck_assert_int_lt(len, JSON_NUMBER_MAX);
-    ck_assert_int_eq(json_node_double(read_string(source), &x, &e), STATUS_OK);
+    expect_ok(json_node_double(read_string(source), &x, &err));
     ck_assert_double_eq(x, 0x1p-1074);
 }
 
@@ -548,30 +528,29 @@ TEST(kinds, .after = free_reader)
     const struct json_node *root =
         read_string("{\"s\":\"x\",\"t\":true,\"f\":false,\"o\":{},\"\\u001b\":3}");
     const struct json_node *node = NULL;
-    struct err e = {""};
     struct text text = {NULL, 0};
     bool is = false;
-    ck_assert_int_eq(json_node_text(json_member(root, "s"), &text, &e), STATUS_OK);
+    expect_ok(json_node_text(json_member(root, "s"), &text, &err));
     ck_assert(text_is(text, "x"));
-    ck_assert_int_eq(json_node_bool(json_member(root, "t"), &is, &e), STATUS_OK);
+    expect_ok(json_node_bool(json_member(root, "t"), &is, &err));
     ck_assert(is);
-    ck_assert_int_eq(json_node_bool(json_member(root, "f"), &is, &e), STATUS_OK);
+    expect_ok(json_node_bool(json_member(root, "f"), &is, &err));
     ck_assert(!is);
-    ck_assert_int_eq(json_require(root, "o", JSON_OBJECT, &node, &e), STATUS_OK);
+    expect_ok(json_require(root, "o", JSON_OBJECT, &node, &err));
     ck_assert_ptr_eq(node, json_member(root, "o"));
-    ck_assert_str_eq(e.text, "");
+    ck_assert_str_eq(err.text, "");
 
-    ck_assert_int_eq(json_node_text(json_member(root, "\x1b"), &text, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "\"?\" at byte 35: expected a string, found 3");
-    ck_assert_int_eq(json_node_bool(json_member(root, "s"), &is, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "\"s\" at byte 1: expected true or false, found a string");
-    ck_assert_int_eq(json_require(root, "s", JSON_ARRAY, &node, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "\"s\" at byte 1: expected an array, found a string");
-    ck_assert_int_eq(json_require(root, "p", JSON_STRING, &node, &e), STATUS_BAD_FILE);
-    ck_assert_str_eq(e.text, "the object at byte 0: expected \"p\", a string, found no such key");
+    ck_assert_int_eq(json_node_text(json_member(root, "\x1b"), &text, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "\"?\" at byte 35: expected a string, found 3");
+    ck_assert_int_eq(json_node_bool(json_member(root, "s"), &is, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "\"s\" at byte 1: expected true or false, found a string");
+    ck_assert_int_eq(json_require(root, "s", JSON_ARRAY, &node, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "\"s\" at byte 1: expected an array, found a string");
+    ck_assert_int_eq(json_require(root, "p", JSON_STRING, &node, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "the object at byte 0: expected \"p\", a string, found no such key");
     ck_assert_ptr_eq(node, json_member(root, "o"));
-    ck_assert_int_eq(json_expect(root, JSON_OBJECT, &e), STATUS_OK);
-    ck_assert_int_eq(json_expect(root, JSON_NULL, &e), STATUS_BAD_FILE);
+    expect_ok(json_expect(root, JSON_OBJECT, &err));
+    ck_assert_int_eq(json_expect(root, JSON_NULL, &err), STATUS_BAD_FILE);
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -593,15 +572,13 @@ static enum status read_armed(const char *source, const struct json_node **root,
 TEST(memory_serves_again, .after = free_reader)
 {
     const struct json_node *root;
-    struct err e = {""};
     for (int i = 0; i < 1000; i++) {
         for (int k = 1; k >= 0; k--)
-            ck_assert_int_eq(read_armed(hungry[k], &root, &e), STATUS_OK);
+            expect_ok(read_armed(hungry[k], &root, &err));
         if (i == 0)
             allocations = 0;
     }
-    ck_assert_int_eq(allocations, 0);
-    ck_assert(text_is(root[1].key, "a"));
+    ck_assert(allocations == 0 && text_is(root[1].key, "a"));
 }
 
 /* Each allocation in its turn; what fails can be tried again. */
@@ -614,15 +591,12 @@ TEST(allocations_that_fail, .after = free_reader)
         fails_at = n;
         for (int k = 0; k < 2; k++) {
             const struct json_node *root = NULL;
-            struct err e = {""};
-            enum status s = read_armed(hungry[k], &root, &e);
+            enum status s = read_armed(hungry[k], &root, &err);
             if (s != STATUS_OK) {
-                ck_assert_int_eq(s, STATUS_NO_MEMORY);
-                ck_assert_msg(strstr(e.text, "out of memory: ") && strstr(e.text, "JSON"), "%s",
-                              e.text);
+                expect_status(s, STATUS_NO_MEMORY, "out of memory: |JSON");
                 ck_assert_ptr_null(root);
                 failed = true;
-                s = json_read(&reader, text_of(hungry[k]), &limits, &root, &e);
+                s = json_read(&reader, text_of(hungry[k]), &limits, &root, &err);
             }
             ck_assert_int_eq(s, STATUS_OK);
             ck_assert_uint_eq(root->n, k ? 69 : 2);

@@ -15,8 +15,7 @@
 
 static void open_lines(struct lines *l, const char *path)
 {
-    struct err e;
-    ck_assert_msg(lines_open(l, path, MAX_LINE, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(lines_open(l, path, MAX_LINE, &err));
 }
 
 static const char *file_of(struct text content)
@@ -32,8 +31,7 @@ static const char *file_of(struct text content)
 static enum lines_state next(struct lines *l, struct text *line)
 {
     enum lines_state state;
-    struct err e;
-    ck_assert_msg(lines_next(l, 0, &state, line, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(lines_next(l, 0, &state, line, &err));
     return state;
 }
 
@@ -53,8 +51,7 @@ static void expect_lines(const char *content, size_t len, const char *expected)
             snprintf(found + n, sizeof found - n, "[%.*s]", (int)line.len, line.data);
     }
     ck_assert_str_eq(found, expected);
-    ck_assert_int_eq(next(&l, &line), LINES_END);
-    ck_assert(len == 0 || lines_share(&l) == 1);
+    ck_assert(next(&l, &line) == LINES_END && (len == 0 || lines_share(&l) == 1));
     lines_close(&l);
     scratch_remove();
 }
@@ -88,7 +85,7 @@ TEST(lines_end_with_newlines)
         {"x\n123456789", "[x](long)"},
         {"1234567890123456789012345\n\ny\n", "(long)[][y]"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         expect_lines(cases[i].content, strlen(cases[i].content), cases[i].lines);
 }
 
@@ -140,8 +137,7 @@ TEST(long_line_takes_no_memory)
     open_lines(&l, file_of(bytes_text(&content)));
     while ((state = next(&l, &line)) == LINES_LATER)
         ck_assert_uint_le(l.read.cap, 256 << 10);
-    ck_assert_int_eq(state, LINES_LONG);
-    ck_assert_int_eq(next(&l, &line), LINES_END);
+    ck_assert(state == LINES_LONG && next(&l, &line) == LINES_END);
     lines_close(&l);
     bytes_free(&content);
 }
@@ -161,8 +157,7 @@ TEST(long_line_comes_in_parts, .loops = 2)
         n_parts++;
     ck_assert_int_ge(n_parts, 5);
     ck_assert_int_eq(state, _i ? LINES_LINE : LINES_LONG);
-    ck_assert(!_i || text_equal(line, bytes_text(&content)));
-    ck_assert_int_eq(next(&l, &line), LINES_END);
+    ck_assert((!_i || text_equal(line, bytes_text(&content))) && next(&l, &line) == LINES_END);
     lines_close(&l);
     bytes_free(&content);
 }
@@ -171,8 +166,7 @@ TEST(long_line_comes_in_parts, .loops = 2)
 static int pipe_to_input(void)
 {
     int ends[2];
-    ck_assert_int_eq(pipe(ends), 0);
-    ck_assert_int_ge(dup2(ends[0], STDIN_FILENO), 0);
+    ck_assert(pipe(ends) == 0 && dup2(ends[0], STDIN_FILENO) >= 0);
     close(ends[0]);
     return ends[1];
 }
@@ -190,26 +184,20 @@ TEST(pipe_gives_lines_as_they_come)
     int n;
     open_lines(&l, "-");
     ck_assert_int_eq(next(&l, &line), LINES_LATER);
-    must(lines_left(&l, 3, &n, &failure));
+    expect_ok(lines_left(&l, 3, &n, NULL));
     ck_assert_int_eq(n, 3); /* not known */
     send(to, "on");
     ck_assert_int_eq(next(&l, &line), LINES_LATER);
     send(to, "e\ntwo");
-    ck_assert_int_eq(next(&l, &line), LINES_LINE);
-    ck_assert(text_is(line, "one"));
-    ck_assert_int_eq(next(&l, &line), LINES_LATER);
-    ck_assert(lines_share(&l) < 0);
+    ck_assert(next(&l, &line) == LINES_LINE && text_is(line, "one"));
+    ck_assert(next(&l, &line) == LINES_LATER && lines_share(&l) < 0);
     send(to, "\n\nlonger than ");
     close(to);
-    must(lines_left(&l, 9, &n, &failure));
+    expect_ok(lines_left(&l, 9, &n, NULL));
     ck_assert_int_eq(n, 3);
-    must(lines_left(&l, 2, &n, &failure));
-    ck_assert_int_eq(n, 2);
-    ck_assert_int_eq(next(&l, &line), LINES_LINE);
-    ck_assert(text_is(line, "two"));
-    ck_assert_int_eq(next(&l, &line), LINES_LINE);
-    ck_assert(text_is(line, ""));
-    ck_assert_int_eq(next(&l, &line), LINES_LONG);
+    expect_ok(lines_left(&l, 2, &n, NULL));
+    ck_assert(n == 2 && next(&l, &line) == LINES_LINE && text_is(line, "two"));
+    ck_assert(next(&l, &line) == LINES_LINE && text_is(line, "") && next(&l, &line) == LINES_LONG);
     ck_assert_int_eq(next(&l, &line), LINES_END);
     lines_close(&l);
 }
@@ -249,14 +237,11 @@ TEST(what_cannot_be_read_is_named)
 {
     struct lines l;
     struct text line;
-    struct err e;
     enum lines_state state;
-    ck_assert_int_eq(lines_open(&l, "no/such/file", MAX_LINE, &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, "no/such/file") != NULL, "%s", e.text);
+    expect_status(lines_open(&l, "no/such/file", MAX_LINE, &err), STATUS_BAD_FILE, "no/such/file");
     lines_close(&l);
-    must(lines_open(&l, "tests", MAX_LINE, &e));
-    ck_assert_int_eq(lines_next(&l, 0, &state, &line, &e), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(e.text, "tests: cannot read") != NULL, "%s", e.text);
+    expect_ok(lines_open(&l, "tests", MAX_LINE, &err));
+    expect_status(lines_next(&l, 0, &state, &line, &err), STATUS_BAD_FILE, "tests: cannot read");
     lines_close(&l);
     lines_close(&l);
 }
@@ -267,8 +252,7 @@ TEST(bytes_grow_and_are_used_again)
     ck_assert(bytes_put(&b, (struct text){NULL, 0}));
     for (int i = 0; i < 1000; i++)
         ck_assert(bytes_put(&b, text_of("abc")));
-    ck_assert_uint_eq(bytes_text(&b).len, 3000);
-    ck_assert(text_ends_with(bytes_text(&b), "bcabc"));
+    ck_assert(bytes_text(&b).len == 3000 && text_ends_with(bytes_text(&b), "bcabc"));
     const size_t cap = b.cap;
     b.len = 0;
     ck_assert(bytes_reserve(&b, cap));

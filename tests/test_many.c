@@ -22,16 +22,9 @@ static char home[4096];
 
 static void set_up(void)
 {
-    static const struct checkpoint_shape shape = {.n_layers = 1,
-                                                  .n_heads = 2,
-                                                  .n_kv_heads = 1,
-                                                  .head_dim = 4,
-                                                  .d_ff = 8,
-                                                  .n_ctx = 48,
-                                                  .n_vocab = 257,
-                                                  .seed = 3};
-    ck_assert_ptr_nonnull(getcwd(home, sizeof home));
-    ck_assert_int_eq(chdir(scratch_path("")), 0);
+    const struct checkpoint_shape shape =
+        shape_of("layers=1 heads=2 kv=1 dim=4 ff=8 ctx=48 vocab=257 seed=3");
+    ck_assert(getcwd(home, sizeof home) && chdir(scratch_path("")) == 0);
     write_checkpoint("model.gguf", &shape);
 }
 
@@ -120,22 +113,15 @@ TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, 
 {
     rlim_t limit = (rlim_t)300 << 20;
     struct ran r;
-    const struct checkpoint_shape wide = {.n_layers = 1,
-                                          .n_heads = 16,
-                                          .n_kv_heads = 16,
-                                          .head_dim = 32,
-                                          .d_ff = 16,
-                                          .n_ctx = 8192,
-                                          .n_vocab = 257,
-                                          .seed = 3};
+    const struct checkpoint_shape wide =
+        shape_of("layers=1 heads=16 kv=16 dim=32 ff=16 ctx=8192 vocab=257 seed=3");
     write_checkpoint("wide.gguf", &wide); /* 32 MiB a sequence */
     if (SANITIZED)
         return;
     run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 40", limit_memory,
                 &limit);
     expect_refusal(&r, 4, "40 sequences need 1.2");
-    ck_assert_ptr_nonnull(strstr(r.err, "would fit: lower --batch N"));
-    ck_assert_ptr_nonnull(strstr(r.err, "--kv-type f16"));
+    ck_assert(strstr(r.err, "would fit: lower --batch N") && strstr(r.err, "--kv-type f16"));
     run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_memory, &limit);
     expect_success(&r);
     ck_assert_ptr_nonnull(strstr(r.err, "as memory has no room for more; --batch N changes it"));
@@ -149,20 +135,13 @@ TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, 
 /* Makes the embedding of token X NaN: a text that has it has no logits. */
 static void spoil_model(void)
 {
-    size_t len;
-    unsigned char *bytes = read_file("model.gguf", &len);
-    struct gguf *g;
-    struct err e;
-    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
-    const struct gguf_tensor *t = gguf_find_tensor(g, "token_embd.weight");
+    struct gguf_file f = read_gguf("model.gguf");
+    const struct gguf_tensor *t = gguf_find_tensor(f.g, "token_embd.weight");
     ck_assert_ptr_nonnull(t);
     const size_t row = (size_t)t->dims[0] * sizeof(float);
-    memset(bytes + (t->data - bytes) + 'X' * row, 0xff, row);
-    gguf_free(g);
-    FILE *f = create("model.gguf");
-    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
-    fclose(f);
-    free(bytes);
+    memset(f.bytes + (t->data - f.bytes) + 'X' * row, 0xff, row);
+    write_file("model.gguf", f.bytes, f.len);
+    free_gguf(&f);
 }
 
 /* Such a prompt is a line with an error, and the others are as they were. */

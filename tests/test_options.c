@@ -72,21 +72,18 @@ static enum status parse(struct values *v, bool *help, struct err *e, const char
 static struct values good(const char *const *words)
 {
     struct values v;
-    struct err e = {""};
     bool help;
-    ck_assert_msg(parse(&v, &help, &e, words) == STATUS_OK, "%s", e.text);
+    expect_ok(parse(&v, &help, &err, words));
     ck_assert(!help);
     return v;
 }
 
-/* The words are refused with a message that has all of a and b in it. */
-static void refused(const char *const *words, const char *a, const char *b)
+/* The words are refused with a message that has all of these parts in it. */
+static void refused(const char *const *words, const char *parts)
 {
     struct values v;
-    struct err e = {""};
     bool help;
-    ck_assert_int_eq(parse(&v, &help, &e, words), STATUS_USAGE);
-    ck_assert_msg(strstr(e.text, a) && strstr(e.text, b), "'%s' lacks '%s' or '%s'", e.text, a, b);
+    expect_status(parse(&v, &help, &err, words), STATUS_USAGE, parts);
     options_free(&spec, &v);
 }
 
@@ -97,20 +94,15 @@ TEST(fallbacks)
     const struct values v = good((const char *const[]){NULL});
     ck_assert_int_eq(v.n, 256);
     ck_assert_double_eq(v.temp, 0.8);
-    ck_assert_int_eq(v.form, 0);
-    ck_assert(!v.seed.given && !v.flag && !v.text && !v.first);
+    ck_assert(v.form == 0 && !v.seed.given && !v.flag && !v.text && !v.first);
 }
 
 TEST(spellings)
 {
-    ck_assert_int_eq(good(WORDS("-n", "5")).n, 5);
-    ck_assert_int_eq(good(WORDS("-n=5")).n, 5);
-    ck_assert_int_eq(good(WORDS("--n", "5")).n, 5);
-    ck_assert_int_eq(good(WORDS("--n=5")).n, 5);
-    ck_assert_int_eq(good(WORDS("--format=json")).form, 1);
-    ck_assert(good(WORDS("--flag")).flag);
-    ck_assert(good(WORDS("-F")).flag);
-    ck_assert(good(WORDS("--loud")).inner.loud);
+    ck_assert(good(WORDS("-n", "5")).n == 5 && good(WORDS("-n=5")).n == 5);
+    ck_assert(good(WORDS("--n", "5")).n == 5 && good(WORDS("--n=5")).n == 5);
+    ck_assert(good(WORDS("--format=json")).form == 1 && good(WORDS("--flag")).flag);
+    ck_assert(good(WORDS("-F")).flag && good(WORDS("--loud")).inner.loud);
     ck_assert_int_eq(good(WORDS("--signed", "-1")).signed_n, -1);
     ck_assert_double_eq(good(WORDS("--temp", "1e-3")).temp, 1e-3);
 }
@@ -134,7 +126,7 @@ TEST(positionals_mix_with_options)
     ck_assert_str_eq(v.first, "-n");
     ck_assert_str_eq(v.second, "--flag");
     ck_assert_str_eq(good(WORDS("-")).first, "-");
-    refused(WORDS("1", "2", "3"), "unexpected argument", "'3'");
+    refused(WORDS("1", "2", "3"), "unexpected argument|'3'");
 }
 
 TEST(the_last_positional_takes_many)
@@ -147,9 +139,8 @@ TEST(the_last_positional_takes_many)
     char *argv[7];
     memcpy(argv, words, sizeof words);
     struct values v = {.flag = false};
-    struct err e = {""};
     bool help;
-    ck_assert_int_eq(options_parse(&many, 7, argv, &v, &help, &e), STATUS_OK);
+    expect_ok(options_parse(&many, 7, argv, &v, &help, &err));
     ck_assert_str_eq(v.first, "one");
     ck_assert_int_eq(v.many.n, 3);
     ck_assert_str_eq(v.many.items[0], "two");
@@ -173,57 +164,81 @@ TEST(the_last_counts_but_strings_are_kept)
 TEST(help_ends_the_parse)
 {
     struct values v;
-    struct err e = {""};
     bool help;
-    ck_assert_int_eq(parse(&v, &help, &e, WORDS("--help", "--bogus")), STATUS_OK);
+    expect_ok(parse(&v, &help, &err, WORDS("--help", "--bogus")));
     ck_assert(help);
-    ck_assert_int_eq(parse(&v, &help, &e, WORDS("-h")), STATUS_OK);
+    expect_ok(parse(&v, &help, &err, WORDS("-h")));
     ck_assert(help);
 }
 
 TEST(wrong_options)
 {
-    refused(WORDS("--flagg"), "unknown option '--flagg'", "'--flag'");
-    refused(WORDS("--tmep=1"), "unknown option '--tmep'", "'--temp'");
-    refused(WORDS("-temp", "1"), "unknown option '-temp'", "'--temp'");
-    refused(WORDS("--zzzzzzzzz"), "unknown option", "zzz");
-    refused(WORDS("-n5"), "unknown option", "-n5");
-    refused(WORDS("-n"), "-n needs a value", "0 or more");
-    refused(WORDS("--format"), "--format needs a value", "table, json");
-    refused(WORDS("--flag=1"), "--flag takes no value", "'1'");
-    refused(WORDS("--format", "xml"), "--format: expected one of table, json", "'xml'");
+    refused(WORDS("--flagg"), "unknown option '--flagg'|'--flag'");
+    refused(WORDS("--tmep=1"), "unknown option '--tmep'|'--temp'");
+    refused(WORDS("-temp", "1"), "unknown option '-temp'|'--temp'");
+    refused(WORDS("--zzzzzzzzz"), "unknown option|zzz");
+    refused(WORDS("-n5"), "unknown option|-n5");
+    refused(WORDS("-n"), "-n needs a value|0 or more");
+    refused(WORDS("--format"), "--format needs a value|table, json");
+    refused(WORDS("--flag=1"), "--flag takes no value|'1'");
+    refused(WORDS("--format", "xml"), "--format: expected one of table, json|'xml'");
 }
 
 /* A fallback is nobody's wish. */
 TEST(options_that_exclude_others)
 {
     ck_assert(good(WORDS("--loud", "--signed", "1")).inner.loud);
-    refused(WORDS("--loud", "--format", "json"), "--format and --loud are both given", "one of");
-    refused(WORDS("--format=table", "--signed=1"), "--format and --signed", "both given");
-    refused(WORDS("--format=table", "--signed=1", "--loud"), "--format and --loud", "both given");
+    refused(WORDS("--loud", "--format", "json"), "--format and --loud are both given|one of");
+    refused(WORDS("--format=table", "--signed=1"), "--format and --signed|both given");
+    refused(WORDS("--format=table", "--signed=1", "--loud"), "--format and --loud|both given");
 }
 
 static const char *const bad_ints[] = {
     "",           "1e9", "0x10", " 5",      "5 ", "-1", "+5", "nan", "1.0", "99999999999999999999",
     "2147483648", "5,",  "five", "\xd9\xa3"};
 
-TEST(wrong_ints, .loops = sizeof bad_ints / sizeof bad_ints[0])
+TEST(wrong_ints, .loops = COUNT(bad_ints))
 {
-    refused(WORDS("-n", bad_ints[_i]), "-n: expected an integer, 0 to 2147483647", bad_ints[_i]);
-    refused(WORDS("--signed", "-2"), "-1 to 9", "-2");
-    refused(WORDS("--signed", "-"), "-1 to 9", "'-'");
+    refused(WORDS("-n", bad_ints[_i]), "-n: expected an integer, 0 to 2147483647");
+    refused(WORDS("-n", bad_ints[_i]), bad_ints[_i]);
+    refused(WORDS("--signed", "-2"), "-1 to 9|-2");
+    refused(WORDS("--signed", "-"), "-1 to 9|'-'");
 }
 
 static const char *const bad_doubles[] = {"",    "nan", "inf",      "-inf",  "1e999", "0x1p3",
                                           " 1",  "1 ",  "+1",       ".",     "1e",    "-0.5",
                                           "1e+", "--1", "infinity", "1.2.3", "e5"};
 
-TEST(wrong_doubles, .loops = sizeof bad_doubles / sizeof bad_doubles[0])
+TEST(wrong_doubles, .loops = COUNT(bad_doubles))
 {
-    refused(WORDS("--temp", bad_doubles[_i]), "--temp: expected a number, 0 or more",
-            bad_doubles[_i]);
-    refused(WORDS("--above", "0"), "above 0 to 1", "'0'");
-    refused(WORDS("--above", "1.5"), "above 0 to 1", "'1.5'");
+    refused(WORDS("--temp", bad_doubles[_i]), "--temp: expected a number, 0 or more");
+    refused(WORDS("--temp", bad_doubles[_i]), bad_doubles[_i]);
+    refused(WORDS("--above", "0"), "above 0 to 1|'0'");
+    refused(WORDS("--above", "1.5"), "above 0 to 1|'1.5'");
+}
+
+static bool is_int(const char *text, int min, int max, int expected)
+{
+    int i = 7;
+    return parse_int(text, min, max, &i) && i == expected;
+}
+
+static bool is_no_int(const char *text, int min, int max)
+{
+    int i = 7;
+    return !parse_int(text, min, max, &i) && i == 7;
+}
+
+static bool is_bytes(const char *text, size_t expected) /* 0: refused */
+{
+    size_t bytes = 7;
+    return parse_bytes(text, &bytes) ? bytes == expected : expected == 0 && bytes == 7;
+}
+
+static bool is_heads(const char *text, int expected) /* 0: refused */
+{
+    int i = 7;
+    return parse_heads(text, 8, &i) ? i == expected : expected == 0;
 }
 
 TEST(numbers)
@@ -232,83 +247,61 @@ TEST(numbers)
     ck_assert(parse_u64("18446744073709551615", &u) && u == UINT64_MAX);
     ck_assert(!parse_u64("18446744073709551616", &u) && u == UINT64_MAX);
     ck_assert(!parse_u64("-1", &u) && !parse_u64("", &u));
-    int i = 7;
-    ck_assert(parse_int("2147483647", 0, INT_MAX, &i) && i == INT_MAX);
-    ck_assert(parse_int("-5", -5, 5, &i) && i == -5);
-    ck_assert(!parse_int("--5", -5, 5, &i) && !parse_int("-6", -5, 5, &i) && i == -5);
+    ck_assert(is_int("2147483647", 0, INT_MAX, INT_MAX) && is_int("-5", -5, 5, -5));
+    ck_assert(is_no_int("--5", -5, 5) && is_no_int("-6", -5, 5));
+    ck_assert(is_int("3k", 0, INT_MAX, 3000) && is_int("2M", 0, INT_MAX, 2000000));
+    ck_assert(is_no_int("3000M", 0, INT_MAX) && is_no_int("3k", 0, 2999));
+    ck_assert(is_no_int("k", 0, INT_MAX) && is_no_int("1K", 0, INT_MAX));
+    ck_assert(is_no_int("1kk", 0, INT_MAX) && is_no_int("1 k", 0, INT_MAX));
     double x = 7;
     ck_assert(parse_double("-1.5e+2", &x) && x == -150);
     ck_assert(parse_double(".5", &x) && x == 0.5);
     ck_assert(parse_double("5.", &x) && x == 5);
+    ck_assert(is_bytes("640", 640) && is_bytes("64kB", 64000) && is_bytes("64KiB", 65536));
+    ck_assert(is_bytes("3GiB", (size_t)3 << 30) && is_bytes("0", 0) && is_bytes("1KB", 0));
+    ck_assert(is_bytes("", 0) && is_bytes("-1", 0) && is_bytes("18446744073709551615", 0));
+    ck_assert(is_bytes("18446744073709551615GiB", 0));
+    ck_assert(is_heads("MQA", 1) && is_heads("gqa-4", 4) && is_heads("mha", 8) && is_heads("2", 2));
+    ck_assert(is_heads("gqa", 0) && is_heads("gqa-", 0) && is_heads("0", 0));
 }
 
+typedef enum status read_ids(const char *option, const char *text, int n_vocab, int32_t **ids,
+                             size_t *n, struct err *e);
+
+/* Each of the lists is 1, 22, 0; or refused. */
+static void expect_ids(read_ids *read, const char *const *lists, const char *refused)
+{
+    for (; *lists; lists++) {
+        int32_t *ids;
+        size_t n;
+        const enum status s = read("--ids", *lists, 23, &ids, &n, &err);
+        expect_status(s, refused ? STATUS_USAGE : STATUS_OK, refused ? refused : "");
+        if (s == STATUS_OK) {
+            ck_assert(n == 3 && ids[0] == 1 && ids[1] == 22 && ids[2] == 0);
+            free(ids);
+        }
+    }
+}
+
+/* As given; and as tokenize prints them, and a little otherwise. */
 TEST(ids)
 {
+    static const char *const given[] = {"1,22,0", NULL};
+    static const char *const bad[] = {
+        "1,", ",1", "1,,2", "23", "-1", "1 2", "1, 2", "x", "+1", "99999999999999999999", NULL};
+    static const char *const printed[] = {"1,22,0",      "1 22 0\n",  "[1, 22, 0]\n",
+                                          "1\n22\n0\n",  "[1]\n22 0", " 1 ,22,\r\n0 ",
+                                          "[][1,22][0]", NULL};
+    static const char *const bad_prints[] = {"1,",    ",1",   "1,,2", "23", "[1",  "1]",
+                                             "[[1]]", "[1,]", "1;2",  "x",  "\t1", NULL};
     int32_t *list;
-    size_t n;
-    struct err e = {""};
-    ck_assert_int_eq(parse_ids("--tokens", "1,22,0", 23, &list, &n, &e), STATUS_OK);
-    ck_assert_uint_eq(n, 3);
-    ck_assert(list[0] == 1 && list[1] == 22 && list[2] == 0);
+    size_t n = 1;
+    ck_assert(parse_ids("--tokens", "", 23, &list, &n, NULL) == STATUS_OK && n == 0);
     free(list);
-    ck_assert_int_eq(parse_ids("--tokens", "", 23, &list, &n, &e), STATUS_OK);
-    ck_assert_uint_eq(n, 0);
-    free(list);
-    static const char *const bad[] = {"1,",  ",1",   "1,,2", "23", "-1",
-                                      "1 2", "1, 2", "x",    "+1", "99999999999999999999"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        ck_assert_int_eq(parse_ids("--tokens", bad[i], 23, &list, &n, &e), STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, "--tokens: item") && strstr(e.text, "0 to 22"), "%s", e.text);
-    }
-}
-
-/* As tokenize prints them, and a little otherwise. */
-TEST(printed_ids)
-{
-    static const char *const good_lists[] = {"1,22,0",     "1 22 0\n",  "[1, 22, 0]\n",
-                                             "1\n22\n0\n", "[1]\n22 0", " 1 ,22,\r\n0 ",
-                                             "[][1,22][0]"};
-    static const char *const bad[] = {"1,",    ",1",   "1,,2", "23", "[1", "1]",
-                                      "[[1]]", "[1,]", "1;2",  "x",  "\t1"};
-    int32_t *list;
-    size_t n;
-    struct err e = {""};
-    for (size_t i = 0; i < sizeof good_lists / sizeof *good_lists; i++) {
-        ck_assert_int_eq(parse_printed_ids("--decode", good_lists[i], 23, &list, &n, &e),
-                         STATUS_OK);
-        ck_assert_uint_eq(n, 3);
-        ck_assert(list[0] == 1 && list[1] == 22 && list[2] == 0);
-        free(list);
-    }
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ck_assert_int_eq(parse_printed_ids("--decode", bad[i], 23, &list, &n, &e), STATUS_USAGE);
-        ck_assert_msg(strstr(e.text, "--decode: item") && strstr(e.text, "or spaces"), "%s",
-                      e.text);
-    }
-}
-
-TEST(counts_and_sizes)
-{
-    int i = 7;
-    ck_assert(parse_int("3k", 0, INT_MAX, &i) && i == 3000);
-    ck_assert(parse_int("2M", 0, INT_MAX, &i) && i == 2000000);
-    ck_assert(!parse_int("3000M", 0, INT_MAX, &i) && !parse_int("3k", 0, 2999, &i) && i == 2000000);
-    ck_assert(!parse_int("k", 0, INT_MAX, &i) && !parse_int("1K", 0, INT_MAX, &i));
-    ck_assert(!parse_int("1kk", 0, INT_MAX, &i) && !parse_int("1 k", 0, INT_MAX, &i));
-    size_t bytes = 7;
-    ck_assert(parse_bytes("640", &bytes) && bytes == 640);
-    ck_assert(parse_bytes("64kB", &bytes) && bytes == 64000);
-    ck_assert(parse_bytes("64KiB", &bytes) && bytes == 65536);
-    ck_assert(parse_bytes("3GiB", &bytes) && bytes == (size_t)3 << 30);
-    ck_assert(!parse_bytes("0", &bytes) && !parse_bytes("1KB", &bytes) && !parse_bytes("", &bytes));
-    ck_assert(!parse_bytes("18446744073709551615", &bytes) && !parse_bytes("-1", &bytes));
-    ck_assert(!parse_bytes("18446744073709551615GiB", &bytes) && bytes == (size_t)3 << 30);
-    ck_assert(parse_heads("MQA", 8, &i) && i == 1);
-    ck_assert(parse_heads("gqa-4", 8, &i) && i == 4);
-    ck_assert(parse_heads("mha", 8, &i) && i == 8);
-    ck_assert(parse_heads("2", 8, &i) && i == 2);
-    ck_assert(!parse_heads("gqa", 8, &i) && !parse_heads("gqa-", 8, &i) &&
-              !parse_heads("0", 8, &i));
+    expect_ids(parse_ids, given, NULL);
+    expect_ids(parse_ids, bad, "--ids: item|0 to 22");
+    expect_ids(parse_printed_ids, printed, NULL);
+    expect_ids(parse_printed_ids, bad_prints, "--ids: item|or spaces");
 }
 
 static bool has_option(const struct command *c, const char *words)
@@ -319,6 +312,14 @@ static bool has_option(const struct command *c, const char *words)
             if (strlen(o->name) == len && strncmp(o->name, words, len) == 0)
                 return true;
     return false;
+}
+
+static bool some_command_has(const char *words)
+{
+    bool found = false;
+    for (int i = 0; command_at(i) && !found; i++)
+        found = has_option(command_at(i), words);
+    return found;
 }
 
 /* Every hint is about an option that some command has, under a name that this one has not. */
@@ -335,14 +336,6 @@ TEST(names_of_others)
     }
 }
 
-static bool some_command_has(const char *words)
-{
-    bool found = false;
-    for (int i = 0; command_at(i) && !found; i++)
-        found = has_option(command_at(i), words);
-    return found;
-}
-
 static void expect_names(const struct option *o, const char *names)
 {
     for (char end = '|', name[64]; names && end;) {
@@ -351,25 +344,18 @@ static void expect_names(const struct option *o, const char *names)
     }
 }
 
-/* What an option needs or excludes is there. */
-TEST(names_of_company)
+/* What an option needs or excludes is there. A value is called something: without that --method
+ * once looked like a flag. */
+TEST(rows_of_all_commands)
 {
     for (int i = 0; command_at(i); i++)
         for (const struct option_group *g = command_at(i)->spec.groups; g->title; g++)
             for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
                 expect_names(o, o->needs);
                 expect_names(o, o->excludes);
-            }
-}
-
-/* Without it --method once looked like a flag. */
-TEST(all_values_are_called_something)
-{
-    for (int k = 0; command_at(k); k++)
-        for (const struct option_group *g = command_at(k)->spec.groups; g->title; g++)
-            for (const struct option *o = g->options; o->kind != OPTION_END; o++)
                 ck_assert_msg((o->value != NULL) == (o->kind != OPTION_FLAG), "%s --%s",
-                              command_at(k)->name, o->name);
+                              command_at(i)->name, o->name);
+            }
 }
 
 TEST(figures)
@@ -396,33 +382,31 @@ TEST(figures)
 
 TEST(distances)
 {
-    ck_assert_int_eq(edit_distance("", ""), 0);
-    ck_assert_int_eq(edit_distance("abc", ""), 3);
-    ck_assert_int_eq(edit_distance("kitten", "sitting"), 3);
-    ck_assert_int_eq(edit_distance("genrate", "generate"), 1);
-    ck_assert_int_eq(edit_distance("genreate", "generate"), 1);
-    char longer[80];
-    memset(longer, 'a', sizeof longer);
-    longer[79] = 0;
+    static const struct {
+        const char *a, *b;
+        int distance;
+    } pairs[] = {{"", "", 0},
+                 {"abc", "", 3},
+                 {"kitten", "sitting", 3},
+                 {"genrate", "generate", 1},
+                 {"genreate", "generate", 1}};
+    char longer[301];
+    memset(longer, 'g', sizeof longer - 1);
+    longer[300] = 0;
+    for (size_t i = 0; i < COUNT(pairs); i++)
+        ck_assert_int_eq(edit_distance(pairs[i].a, pairs[i].b), pairs[i].distance);
     ck_assert_int_eq(edit_distance(longer, longer), 64);
-    struct nearest near = {.word = "xyz"};
-    nearest_offer(&near, "generate");
-    ck_assert_ptr_null(near.best);
-    near = (struct nearest){.word = "repeat"};
+    /* The fuzzer's: a word of 200 letters or more was "near" everything, because the distance of
+     * words too long to be compared, 64, is less than a third of its letters. */
+    const char *const far[] = {"xyz", longer};
+    for (size_t i = 0; i < COUNT(far); i++) {
+        struct nearest near = {.word = far[i]};
+        nearest_offer(&near, "generate");
+        ck_assert_ptr_null(near.best);
+    }
+    struct nearest near = {.word = "repeat"};
     nearest_offer(&near, "repeat-penalty");
     ck_assert_str_eq(near.best, "repeat-penalty");
-}
-
-/* The fuzzer's: a word of 200 letters or more was "near" everything, because the distance of words
- * too long to be compared, 64, is less than a third of its letters. */
-TEST(nothing_is_near_a_word_too_long_to_compare)
-{
-    char word[301];
-    memset(word, 'g', sizeof word);
-    word[300] = 0;
-    struct nearest near = {.word = word};
-    nearest_offer(&near, "generate");
-    ck_assert_ptr_null(near.best);
 }
 
 TEST(help_text)
@@ -434,7 +418,7 @@ TEST(help_text)
     size_t len;
     output_begin(&o);
     options_help(&spec, &o.out);
-    ck_assert_int_eq(descriptor_close(&o, NULL), STATUS_OK);
+    expect_ok(descriptor_close(&o, NULL));
     char *help = (char *)read_file(scratch_path("output"), &len);
     help[len] = 0;
     static const char *const parts[] = {"All:\n",
@@ -445,7 +429,7 @@ TEST(help_text)
                                         "p (above 0 to 1)\n",
                                         "texts (may be repeated)\n",
                                         "a form (default table; one of table, json)\n"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    for (size_t i = 0; i < COUNT(parts); i++)
         ck_assert_msg(strstr(help, parts[i]) != NULL, "'%s' is not in\n%s", parts[i], help);
     for (const char *line = help; *line; line += strcspn(line, "\n") + 1)
         ck_assert_uint_le(strcspn(line, "\n"), 96);

@@ -44,7 +44,7 @@ static void check_chart(const char *text)
 static char *draw(const struct plot *p)
 {
     const char *path = scratch_path("chart.svg");
-    must(plot_write(p, path, &failure));
+    expect_ok(plot_write(p, path, &err));
     char *text = file_text(path, NULL);
     check_chart(text);
     return text;
@@ -397,10 +397,10 @@ TEST(nothing_to_plot)
     const struct plot_point none = {1, 1, NOTHING, 1, 1};
     const struct plot_series series = {"x", &none, 1, false};
     const char *path = scratch_path("chart.svg");
-    put_bytes(path, "old", 3);
+    write_file(path, "old", 3);
     for (int n = 0; n <= 1; n++) {
         const struct plot p = plot_of(&series, n);
-        must_fail(STATUS_USAGE, "chart.svg: nothing to plot", plot_write(&p, path, &failure));
+        expect_status(plot_write(&p, path, &err), STATUS_USAGE, "chart.svg: nothing to plot");
     }
     ck_assert_str_eq(file_text(path, NULL), "old");
 }
@@ -409,17 +409,17 @@ TEST(files)
 {
     const struct plot_series series = {"x", simple_points, 3, false};
     const struct plot p = plot_of(&series, 1);
-    must_fail(STATUS_FAILED, "folder.svg",
-              plot_write(&p, scratch_path("no/such/folder.svg"), &failure));
+    expect_status(plot_write(&p, scratch_path("no/such/folder.svg"), &err), STATUS_FAILED,
+                  "folder.svg");
     ck_assert_int_eq(plot_write(&p, "", NULL), STATUS_FAILED);
-    ck_assert_int_eq(plot_write(&p, "/dev/null", &failure), STATUS_FAILED);
+    ck_assert_int_eq(plot_write(&p, "/dev/null", &err), STATUS_FAILED);
 
     /* A new file, not the old one's bytes: who reads the old one still has it whole. */
     const char *path = scratch_path("chart.svg");
-    put_bytes(path, "old", 3);
+    write_file(path, "old", 3);
     FILE *reader = fopen(path, "r");
     ck_assert_ptr_nonnull(reader);
-    must(plot_write(&p, path, &failure));
+    expect_ok(plot_write(&p, path, &err));
     char old[8] = "";
     ck_assert_ptr_nonnull(fgets(old, sizeof old, reader));
     ck_assert_str_eq(old, "old");

@@ -42,13 +42,12 @@ int __wrap_pthread_join(pthread_t thread, void **result)
 /* --- helpers ---------------------------------------------------------------------------------- */
 
 static const int team_sizes[] = {2, 3, 5, 8, 64};
-#define N_TEAM_SIZES (int)(sizeof team_sizes / sizeof team_sizes[0])
+#define N_TEAM_SIZES (int)(COUNT(team_sizes))
 
 static struct pool *new_pool(int n_threads)
 {
     struct pool *p;
-    struct err e;
-    ck_assert_int_eq(pool_create(n_threads, &p, &e), STATUS_OK);
+    expect_ok(pool_create(n_threads, &p, &err));
     ck_assert_int_eq(pool_n_threads(p), n_threads);
     return p;
 }
@@ -143,9 +142,8 @@ TEST(null_pool_is_one_thread)
 TEST(one_thread_gives_null)
 {
     struct pool *p = (struct pool *)&p;
-    ck_assert_int_eq(pool_create(1, &p, NULL), STATUS_OK);
-    ck_assert_ptr_null(p);
-    ck_assert_int_eq(n_workers, 0);
+    expect_ok(pool_create(1, &p, NULL));
+    ck_assert(!p && n_workers == 0);
 }
 
 TEST(every_member_runs_once_a_run, .loops = N_TEAM_SIZES)
@@ -282,7 +280,7 @@ TEST(refused_threads_make_a_smaller_pool)
     for (int k = 0; k < N; k++) {
         struct pool *p = (struct pool *)&p;
         creations_left = k;
-        ck_assert_int_eq(pool_create(N, &p, NULL), STATUS_OK);
+        expect_ok(pool_create(N, &p, NULL));
         ck_assert_int_eq(p == NULL, k == 0);
         ck_assert_int_eq(n_workers, k);
         struct job j = new_job(p);
@@ -319,10 +317,8 @@ TEST(signals_reach_the_caller)
     for (int number = 1; number < 32; number++)
         ck_assert_int_eq(sigismember(&m.of[0], number), sigismember(&before, number));
     for (int i = 1; i < 4; i++) {
-        ck_assert(sigismember(&m.of[i], SIGINT));
-        ck_assert(sigismember(&m.of[i], SIGTERM));
-        ck_assert(sigismember(&m.of[i], SIGALRM));
-        ck_assert(!sigismember(&m.of[i], SIGSEGV));
+        ck_assert(sigismember(&m.of[i], SIGINT) && sigismember(&m.of[i], SIGTERM));
+        ck_assert(sigismember(&m.of[i], SIGALRM) && !sigismember(&m.of[i], SIGSEGV));
         ck_assert(!sigismember(&m.of[i], SIGBUS));
     }
 }

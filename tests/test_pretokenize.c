@@ -53,8 +53,8 @@ TEST(test_reference_cases)
 #define CHECK(rule, string, ...)                                                                   \
     do {                                                                                           \
         const int lengths[] = {__VA_ARGS__};                                                       \
-        check_pieces(rule, (struct text){string, sizeof string - 1}, lengths,                      \
-                     sizeof lengths / sizeof lengths[0], "here", __LINE__);                        \
+        check_pieces(rule, (struct text){string, sizeof string - 1}, lengths, COUNT(lengths),      \
+                     "here", __LINE__);                                                            \
     } while (0)
 
 TEST(test_spaces_leave_one_to_the_word)
@@ -137,7 +137,7 @@ TEST(test_long_runs_take_linear_time)
     const size_t size = 6 << 20;
     char *text = malloc(size);
     ck_assert_ptr_nonnull(text);
-    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+    for (size_t u = 0; u < COUNT(units); u++) {
         const size_t len = strlen(units[u]);
         for (size_t i = 0; i < size; i++)
             text[i] = units[u][i % len];

@@ -10,85 +10,82 @@
 
 static const struct text stop = {"stop", 4};
 
-static void open_prompts(struct prompts *p, bool jsonl, const char *content, size_t len)
+static struct prompts p; /* every test's, and the last of them */
+static struct prompt prompt;
+static bool is_open;
+
+static void close_prompts(void)
+{
+    if (is_open) {
+        prompt_free(&prompt);
+        prompts_close(&p);
+        scratch_remove();
+    }
+    is_open = false;
+    prompt = (struct prompt){.index = 0};
+}
+
+static void open_prompts(bool jsonl, const char *content, size_t len)
 {
     const char *path = scratch_path("prompts");
-    struct err e;
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(content, 1, len, f), len);
-    fclose(f);
-    *p = (struct prompts){.n = 7, .seed = 42, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
-    ck_assert_msg(prompts_open(p, path, &e) == STATUS_OK, "%s", e.text);
+    write_file(path, content, len);
+    p = (struct prompts){.n = 7, .seed = 42, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
+    expect_ok(prompts_open(&p, path, &err));
+    is_open = true;
 }
 
-static void close_prompts(struct prompts *p, struct prompt *prompt)
-{
-    prompt_free(prompt);
-    prompts_close(p);
-    scratch_remove();
-}
-
-static bool next(struct prompts *p, struct prompt *prompt)
+static bool next(void)
 {
     enum lines_state state;
-    struct err e;
     do
-        ck_assert_msg(prompts_next(p, 0, &state, prompt, &e) == STATUS_OK, "%s", e.text);
+        expect_ok(prompts_next(&p, 0, &state, &prompt, &err));
     while (state == LINES_LATER);
     return state == LINES_LINE;
 }
 
-TEST(plain_lines_are_prompts)
+TEST(plain_lines_are_prompts, .after = close_prompts)
 {
     static const char *const texts[] = {"", "one", "  two {\"prompt\": 3}", "\xc3\xa9\r", "end"};
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
     const char content[] = "\xef\xbb\xbf\none\r\n  two {\"prompt\": 3}\n\xc3\xa9\r\r\nend\r";
-    open_prompts(&p, false, content, sizeof content - 1);
+    open_prompts(false, content, sizeof content - 1);
     for (uint64_t i = 0; i < 5; i++) {
-        ck_assert(next(&p, &prompt));
+        ck_assert(next());
         ck_assert(!prompt.refused && prompt.has_text && prompt.id_kind == PROMPT_ID_NONE);
         ck_assert(text_is(prompt.text, texts[i]));
         ck_assert_uint_eq(prompt.index, i);
         ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
-        ck_assert_int_eq(prompt.n, 7);
-        ck_assert_int_eq(prompt.n_stops, 1);
-        ck_assert(text_is(prompt.stops[0], "stop"));
+        ck_assert(prompt.n == 7 && prompt.n_stops == 1 && text_is(prompt.stops[0], "stop"));
     }
-    ck_assert(!next(&p, &prompt));
-    close_prompts(&p, &prompt);
+    ck_assert(!next());
 }
 
 /* One line after which a good one follows. */
 static void expect_refused(bool jsonl, const char *line, size_t len, const char *why)
 {
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
     struct bytes content = {NULL, 0, 0};
     ck_assert(bytes_put(&content, (struct text){line, len}));
     ck_assert(bytes_put(&content, text_of("\n{\"prompt\": \"good\"}\n")));
-    open_prompts(&p, jsonl, content.data, content.len);
-    ck_assert(next(&p, &prompt));
+    open_prompts(jsonl, content.data, content.len);
+    ck_assert(next());
     ck_assert_msg(prompt.refused, "%.60s", line);
     ck_assert_msg(strncmp(prompt.error.text, "line 1: ", 8) == 0 && strstr(prompt.error.text, why),
                   "%s instead of %s", prompt.error.text, why);
-    ck_assert(next(&p, &prompt));
+    ck_assert(next());
     ck_assert_msg(!prompt.refused && prompt.index == 1, "%s", prompt.error.text);
     ck_assert(text_is(prompt.text, jsonl ? "good" : "{\"prompt\": \"good\"}"));
-    ck_assert(!next(&p, &prompt));
+    ck_assert(!next());
     bytes_free(&content);
-    close_prompts(&p, &prompt);
+    close_prompts();
 }
 
-TEST(what_is_not_utf8_is_refused)
+TEST(what_is_not_utf8_is_refused, .after = close_prompts)
 {
     expect_refused(false, "ab\xff", 3, "byte 2: expected UTF-8, found 0xff");
     expect_refused(false, "\xc3", 1, "byte 0: expected UTF-8, found 0xc3");
     expect_refused(true, "{\"prompt\": \"\xff\"}", 15, "byte 12");
 }
 
-TEST(long_lines_are_refused)
+TEST(long_lines_are_refused, .after = close_prompts)
 {
     const size_t len = PROMPTS_MAX_LINE + 1;
     char *line = malloc(len);
@@ -99,7 +96,7 @@ TEST(long_lines_are_refused)
     free(line);
 }
 
-TEST(objects_say_more)
+TEST(objects_say_more, .after = close_prompts)
 {
     static const char content[] =
         "\xef\xbb\xbf{\"prompt\": \"a\\n\\u00e9\\u0000b\", \"id\": \"x\", \"n\": 0, "
@@ -108,68 +105,58 @@ TEST(objects_say_more)
         " { \"stop\" : [\"s\", \"tt\"], \"id\": -5, \"prompt\": \"\" } \n"
         "{\"id\": \"-5\", \"prompt\": \"p\", \"stop\": []}\n"
         "{\"prompt\": \"q\"}";
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
-    open_prompts(&p, true, content, sizeof content - 1);
-    ck_assert(next(&p, &prompt) && !prompt.refused);
+    open_prompts(true, content, sizeof content - 1);
+    ck_assert(next() && !prompt.refused);
     ck_assert(text_equal(prompt.text, (struct text){"a\n\xc3\xa9\0b", 6}));
     ck_assert(prompt.id_kind == PROMPT_ID_STRING && text_is(prompt.id, "x"));
     ck_assert(prompt.n == 0 && prompt.seed == UINT64_MAX && prompt.n_stops == 1);
     ck_assert(text_equal(prompt.stops[0], (struct text){"\0", 1}));
 
-    ck_assert(next(&p, &prompt) && !prompt.refused);
+    ck_assert(next() && !prompt.refused);
     ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && text_is(prompt.id, "-5"));
     ck_assert(prompt.has_text && prompt.text.len == 0 && prompt.n == 7 && prompt.n_stops == 2);
     ck_assert(text_is(prompt.stops[0], "s") && text_is(prompt.stops[1], "tt"));
     ck_assert_uint_eq(prompt.seed, rng_derive(42, 1));
 
-    ck_assert(next(&p, &prompt) && !prompt.refused); /* a string is another id than a number */
+    ck_assert(next() && !prompt.refused); /* a string is another id than a number */
     ck_assert(prompt.id_kind == PROMPT_ID_STRING && prompt.n_stops == 0);
 
-    ck_assert(next(&p, &prompt) && !prompt.refused);
+    ck_assert(next() && !prompt.refused);
     ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n_stops == 1);
-    ck_assert(text_is(prompt.stops[0], "stop"));
-    ck_assert(!next(&p, &prompt));
-    close_prompts(&p, &prompt);
+    ck_assert(text_is(prompt.stops[0], "stop") && !next());
 }
 
-TEST(null_is_not_given)
+TEST(null_is_not_given, .after = close_prompts)
 {
     static const char content[] =
         "{\"prompt\": \"a\", \"id\": null, \"n\": null, \"seed\": null, \"stop\": null}\n"
         "{\"prompt\": \"b\", \"id\": null}";
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
-    open_prompts(&p, true, content, sizeof content - 1);
+    open_prompts(true, content, sizeof content - 1);
     for (uint64_t i = 0; i < 2; i++) {
-        ck_assert(next(&p, &prompt) && !prompt.refused);
+        ck_assert(next() && !prompt.refused);
         ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n == 7 && prompt.n_stops == 1);
         ck_assert(text_is(prompt.stops[0], "stop"));
         ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
     }
-    ck_assert(!next(&p, &prompt));
-    close_prompts(&p, &prompt);
+    ck_assert(!next());
 }
 
-TEST(whole_ids_may_be_large)
+TEST(whole_ids_may_be_large, .after = close_prompts)
 {
     static const char *const ids[] = {"0", "-0", "9223372036854775808",
                                       "-123456789012345678901234567890"};
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
     char content[512] = "";
     for (int i = 0; i < 4; i++)
         snprintf(content + strlen(content), sizeof content - strlen(content),
                  "{\"id\": %s, \"prompt\": \"a\"}\n", ids[i]);
-    open_prompts(&p, true, content, strlen(content));
+    open_prompts(true, content, strlen(content));
     for (int i = 0; i < 4; i++) {
-        ck_assert(next(&p, &prompt) && !prompt.refused);
+        ck_assert(next() && !prompt.refused);
         ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && text_is(prompt.id, ids[i]));
     }
-    close_prompts(&p, &prompt);
 }
 
-TEST(bad_objects_are_refused)
+TEST(bad_objects_are_refused, .after = close_prompts)
 {
     static const struct {
         const char *line, *why;
@@ -204,51 +191,39 @@ TEST(bad_objects_are_refused)
         {"{\"prompt\": \"a\", \"stop\": [1]}", "expected a string, found 1"},
         {"{\"prompt\": \"a\", \"stop\": [[[[1]]]]}", "at most 4 containers"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         expect_refused(true, cases[i].line, strlen(cases[i].line), cases[i].why);
 }
 
-TEST(stops_are_not_too_many)
+TEST(stops_are_not_too_many, .after = close_prompts)
 {
     char line[8 * (PROMPTS_MAX_STOPS + 3)] = "{\"prompt\": \"a\", \"stop\": [\"x\"";
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
     for (int i = 1; i < PROMPTS_MAX_STOPS; i++)
         strcat(line, ",\"x\"");
     const size_t len = strlen(line);
     strcat(line, "]}");
-    open_prompts(&p, true, line, strlen(line));
-    ck_assert(next(&p, &prompt) && !prompt.refused);
-    ck_assert_int_eq(prompt.n_stops, PROMPTS_MAX_STOPS);
-    close_prompts(&p, &prompt);
+    open_prompts(true, line, strlen(line));
+    ck_assert(next() && !prompt.refused && prompt.n_stops == PROMPTS_MAX_STOPS);
+    close_prompts();
     strcpy(line + len, ",\"x\"]}");
     expect_refused(true, line, strlen(line), "\"stop\": expected at most 256 texts");
 }
 
-TEST(refused_lines_show_what_they_have)
+TEST(refused_lines_show_what_they_have, .after = close_prompts)
 {
     static const char content[] =
         "{\"n\": [], \"id\": 3, \"prompt\": \"abc\"}\n{\"id\": 4, \"n\": 1}";
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
-    open_prompts(&p, true, content, sizeof content - 1);
-    ck_assert(next(&p, &prompt) && prompt.refused);
+    open_prompts(true, content, sizeof content - 1);
+    ck_assert(next() && prompt.refused);
     ck_assert(text_is(prompt.id, "3") && prompt.has_text && text_is(prompt.text, "abc"));
-    ck_assert(next(&p, &prompt) && prompt.refused);
-    ck_assert(text_is(prompt.id, "4") && !prompt.has_text);
-    close_prompts(&p, &prompt);
+    ck_assert(next() && prompt.refused && text_is(prompt.id, "4") && !prompt.has_text);
 }
 
-TEST(ids_may_come_again)
+TEST(ids_may_come_again, .after = close_prompts)
 {
     static const char content[] = "{\"id\": \"a\", \"prompt\": \"1\"}\n"
                                   "{\"id\": \"a\", \"prompt\": \"2\"}\n";
-    struct prompts p;
-    struct prompt prompt = {.index = 0};
-    open_prompts(&p, true, content, sizeof content - 1);
-    for (int i = 0; i < 2; i++) {
-        ck_assert(next(&p, &prompt));
-        ck_assert(!prompt.refused && text_is(prompt.id, "a"));
-    }
-    close_prompts(&p, &prompt);
+    open_prompts(true, content, sizeof content - 1);
+    for (int i = 0; i < 2; i++)
+        ck_assert(next() && !prompt.refused && text_is(prompt.id, "a"));
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/session.h"
+#include "opened.h"
 #include "support.h"
 
 #define TOLERANCE 2e-4
@@ -47,11 +48,10 @@ struct nano {
 static struct nano open_nano(void)
 {
     struct nano n;
-    struct err e = {""};
     size_t len;
     n.bytes = read_file("tests/data/real/nano-sort.gguf", &len);
-    ck_assert_msg(gguf_parse(n.bytes, len, &n.g, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(model_create(n.g, NULL, NULL, &n.m, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(gguf_parse(n.bytes, len, &n.g, &err));
+    expect_ok(model_create(n.g, NULL, NULL, &n.m, &err));
     n.npy = read_file("tests/data/real/nano-sort.npy", &len);
     ck_assert_uint_gt(len, sizeof n.truth);
     memcpy(n.truth, n.npy + len - sizeof n.truth, sizeof n.truth);
@@ -68,10 +68,8 @@ static void close_nano(struct nano *n)
 
 static struct session *open_session(const struct nano *n, const struct kernels *k)
 {
-    struct session *s = NULL;
-    struct err e = {""};
     const struct session_params p = {.kernels = k};
-    ck_assert_msg(session_create(n->m, &p, NULL, &s, &e) == STATUS_OK, "%s", e.text);
+    struct session *s = new_session(n->m, &p, NULL);
     return s;
 }
 
@@ -101,8 +99,7 @@ static void check_text(const struct nano *n, int text, const struct kernels *k)
     float middle[N_TOKENS * D_MODEL], qkv[N_TOKENS * 3 * D_MODEL], logits[N_TOKENS * N_VOCAB];
     int32_t tokens[N_TOKENS];
     struct probe *p = NULL;
-    struct err e = {""};
-    ck_assert_int_eq(probe_create(&n->m->config, NULL, N_TOKENS, k, NULL, &p, &e), STATUS_OK);
+    expect_ok(probe_create(&n->m->config, NULL, N_TOKENS, k, NULL, &p, &err));
     text_tokens(n, text, tokens);
     for (int t = 0; t < N_TOKENS; t++)
         model_embed(n->m, probe_positions(p), tokens[t], t, x + (size_t)t * D_MODEL);
@@ -130,7 +127,7 @@ static void check_text(const struct nano *n, int text, const struct kernels *k)
     }
     probe_free(p);
     struct session *s = open_session(n, k);
-    ck_assert_int_eq(session_feed(s, 0, tokens, N_TOKENS, logits, &e), STATUS_OK);
+    expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits, &err));
     assert_column(n, text, LOGITS, logits, k->name);
     session_free(s);
 }
@@ -159,7 +156,6 @@ TEST(it_sorts)
     enum { INPUTS = 729 };
     struct nano n = open_nano();
     struct session *s = open_session(&n, NULL);
-    struct err e = {""};
     for (int input = 0; input < INPUTS; input++) {
         int32_t letters[LETTERS];
         int count[N_VOCAB] = {0}, rest = input;
@@ -168,14 +164,14 @@ TEST(it_sorts)
             count[letters[i]]++;
         }
         session_rewind(s, 0, 0);
-        ck_assert_int_eq(session_feed(s, 0, letters, LETTERS, NULL, &e), STATUS_OK);
+        expect_ok(session_feed(s, 0, letters, LETTERS, NULL, &err));
         for (int i = 0; i < LETTERS; i++) {
             const int32_t next = likeliest(session_logits(s));
             const int32_t expected = i < count[0] ? 0 : i < count[0] + count[1] ? 1 : 2;
             ck_assert_msg(next == expected, "input %d: letter %d is %d, not %d", input, i, next,
                           expected);
             if (i + 1 < LETTERS)
-                ck_assert_int_eq(session_feed(s, 0, &next, 1, NULL, &e), STATUS_OK);
+                expect_ok(session_feed(s, 0, &next, 1, NULL, &err));
         }
     }
     session_free(s);

@@ -132,7 +132,7 @@ TEST(kv_heads_layer_by_layer, .seconds = 300, .tags = ONE_THREAD)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct convert c;
         spec.layer_kv_heads = bad[i];
-        ck_assert_int_eq(convert_run(&spec, &c, &failure), STATUS_USAGE);
+        ck_assert_int_eq(convert_run(&spec, &c, &err), STATUS_USAGE);
     }
 }
 
@@ -240,7 +240,7 @@ TEST(full_rank_loses_nothing, .loops = SANITIZED ? 2 : N_KINDS, .seconds = 300, 
     const struct convert_spec spec = latent_spec(&a, ranks);
     if (c->position == POSITION_ROPE) {
         struct convert out;
-        must_fail(STATUS_USAGE, "rotary", convert_run(&spec, &out, &failure));
+        expect_status(convert_run(&spec, &out, &err), STATUS_USAGE, "rotary");
     } else {
         double spread;
         struct convert_layer lost[MAX_LAYERS];
@@ -282,8 +282,8 @@ TEST(cache_bytes_bound_the_ranks, .seconds = 300, .tags = ONE_THREAD)
     size_t bytes;
     spec.cache_bytes = 4 * (16 * 5 + 15);
     spec.refit = CONVERT_REFIT_ALL;
-    must(convert_plan(&spec, &bytes, &failure));
-    must(convert_run(&spec, &out, &failure));
+    expect_ok(convert_plan(&spec, &bytes, &err));
+    expect_ok(convert_run(&spec, &out, &err));
     const int ranks[] = {config_latent(&out.config, 0), config_latent(&out.config, 1)};
     ck_assert_int_le(ranks[0] + ranks[1], 80);
     ck_assert_int_ge(ranks[0] + ranks[1], 64);
@@ -291,8 +291,8 @@ TEST(cache_bytes_bound_the_ranks, .seconds = 300, .tags = ONE_THREAD)
     ck_assert_double_gt(out.divergence, 0);
     convert_free(&out);
     spec.cache_bytes = 127;
-    ck_assert_int_eq(convert_run(&spec, &out, &failure), STATUS_USAGE);
-    ck_assert_int_eq(convert_plan(&spec, &bytes, &failure), STATUS_USAGE);
+    ck_assert_int_eq(convert_run(&spec, &out, &err), STATUS_USAGE);
+    ck_assert_int_eq(convert_plan(&spec, &bytes, &err), STATUS_USAGE);
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */

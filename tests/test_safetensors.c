@@ -28,26 +28,23 @@ static unsigned char *make_file(const char *header, size_t n_data, size_t *len)
 static void refused(const unsigned char *bytes, size_t len, const char *message)
 {
     struct safetensors *s = (struct safetensors *)1;
-    struct err e = {""};
-    ck_assert_int_eq(safetensors_parse(bytes, len, &s, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(safetensors_parse(bytes, len, &s, &err), STATUS_BAD_FILE);
     ck_assert_ptr_null(s);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_str_eq(err.text, message);
 }
 
 static struct safetensors *parsed(const unsigned char *bytes, size_t len)
 {
     struct safetensors *s = NULL;
-    struct err e = {""};
-    const enum status status = safetensors_parse(bytes, len, &s, &e);
-    ck_assert_msg(status == STATUS_OK, "%s", e.text);
+    const enum status status = safetensors_parse(bytes, len, &s, &err);
+    expect_ok(status);
     return s;
 }
 
 static void is_tensor(const struct safetensors_tensor *t, const char *name, const char *dtype,
                       int n_dims, const uint64_t *dims, const unsigned char *data)
 {
-    ck_assert_ptr_nonnull(t);
-    ck_assert(text_is(t->name, name));
+    ck_assert(t && text_is(t->name, name));
     ck_assert_str_eq(t->dtype->name, dtype);
     ck_assert_int_eq(t->n_dims, n_dims);
     for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
@@ -99,8 +96,8 @@ TEST(every_type)
     unsigned char *bytes = read_file(GOLDEN, &len);
     struct safetensors *s = parsed(bytes, len);
     ck_assert_uint_eq(s->n_tensors, 19 * 3 + 4 * 2);
-    for (unsigned i = 0; i < sizeof types / sizeof *types; i++) {
-        for (unsigned k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+    for (unsigned i = 0; i < COUNT(types); i++) {
+        for (unsigned k = 0; k < COUNT(shapes); k++) {
             char name[32];
             snprintf(name, sizeof name, "%s%s", shapes[k].prefix, types[i].name);
             const struct safetensors_tensor *t = safetensors_find(s, text_of(name));
@@ -143,12 +140,10 @@ TEST(any_order_and_white_space)
     is_tensor(&s->tensors[1], "z", "I64", 2, dims[1], data + 4);
     is_tensor(&s->tensors[2], "b", "F32", 2, dims[2], data + 4);
     is_tensor(&s->tensors[3], "", "F64", 1, dims[3], data + 12);
-    ck_assert(text_equal(s->tensors[4].name, (struct text){"a\0", 2}));
-    ck_assert_int_eq(s->tensors[4].n_dims, 0);
+    ck_assert(text_equal(s->tensors[4].name, (struct text){"a\0", 2}) && s->tensors[4].n_dims == 0);
     for (size_t i = 0; i < 5; i++)
         ck_assert_ptr_eq(safetensors_find(s, s->tensors[i].name), &s->tensors[i]);
-    ck_assert_ptr_null(safetensors_find(s, text_of("c")));
-    ck_assert_ptr_null(safetensors_find(s, text_of("__metadata__")));
+    ck_assert(!safetensors_find(s, text_of("c")) && !safetensors_find(s, text_of("__metadata__")));
     safetensors_free(s);
     free(bytes);
 }
@@ -158,8 +153,7 @@ TEST(no_tensors)
     size_t len;
     unsigned char *bytes = make_file("{}", 0, &len);
     struct safetensors *s = parsed(bytes, len);
-    ck_assert_uint_eq(s->n_tensors, 0);
-    ck_assert_ptr_null(safetensors_find(s, text_of("")));
+    ck_assert(s->n_tensors == 0 && !safetensors_find(s, text_of("")));
     safetensors_free(s);
     safetensors_free(NULL);
     free(bytes);
@@ -273,7 +267,7 @@ static const struct {
 
 TEST(bad_headers)
 {
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         size_t len;
         unsigned char *bytes = make_file(bad[i].header, bad[i].n_data, &len);
         refused(bytes, len, bad[i].message);
@@ -294,7 +288,7 @@ TEST(bad_lengths)
     char message[256];
     size_t len;
     unsigned char *bytes = make_file("{}", 0, &len);
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    for (size_t i = 0; i < COUNT(lengths); i++) {
         little_store(bytes, lengths[i].n, 8);
         snprintf(message, sizeof message,
                  "the header's length at byte 0: expected at most 2, found %s; the file is "
@@ -355,10 +349,9 @@ TEST(every_beginning_is_refused)
     unsigned char *bytes = read_file(GOLDEN, &len);
     for (size_t n = 0; n < len; n++) {
         struct safetensors *s;
-        struct err e;
         unsigned char *copy = malloc(n + !n);
         memcpy(copy, bytes, n);
-        ck_assert_int_eq(safetensors_parse(copy, n, &s, &e), STATUS_BAD_FILE);
+        ck_assert_int_eq(safetensors_parse(copy, n, &s, &err), STATUS_BAD_FILE);
         free(copy);
     }
     free(bytes);

@@ -44,10 +44,7 @@ static const char *path_of(const char *name)
 
 static void put(const char *name, const void *bytes, size_t len)
 {
-    FILE *f = fopen(path_of(name), "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file(path_of(name), bytes, len);
 }
 
 static void put_text(const char *name, const char *text)
@@ -90,30 +87,17 @@ static void put_shards(void)
 
 static void opens(void)
 {
-    struct err e = {""};
-    const enum status status = safetensors_folder_open(&opened, folder, &e);
-    ck_assert_msg(status == STATUS_OK, "%s", e.text);
+    expect_ok(safetensors_folder_open(&opened, folder, &err));
 }
 
 /* The message begins with the path of `name`, or of the folder if that is NULL. */
 static void is_refused(const char *name, const char *message)
 {
-    struct err e = {""};
     char expected[2048];
-    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE);
+    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &err), STATUS_BAD_FILE);
     snprintf(expected, sizeof expected, "%s: %s", name ? path_of(name) : folder, message);
-    ck_assert_str_eq(e.text, expected);
+    ck_assert_str_eq(err.text, expected);
     safetensors_folder_close(&opened);
-}
-
-static void expect_mapped(const struct file_map *map, const char *path)
-{
-    struct err e = {""};
-    struct file_map file;
-    ck_assert_int_eq(file_map_open(&file, path, &e), STATUS_OK);
-    ck_assert_uint_eq(map->len, file.len);
-    ck_assert_mem_eq(map->data, file.data, file.len);
-    file_map_close(&file);
 }
 
 /* Each tensor by its name, and where it is. */
@@ -123,12 +107,12 @@ static void has(const char *letters, const char *file)
         const char name[2] = {*letters};
         const struct safetensors_tensor *t = safetensors_folder_find(&opened, text_of(name));
         float value;
-        ck_assert_ptr_nonnull(t);
-        ck_assert(t >= opened.tensors && t < opened.tensors + opened.n_tensors);
+        ck_assert(t && t >= opened.tensors && t < opened.tensors + opened.n_tensors);
         ck_assert_uint_eq(t->n_bytes, sizeof value);
         memcpy(&value, t->data, sizeof value);
         ck_assert(value == (float)*letters);
-        expect_mapped(safetensors_folder_map(&opened, t), path_of(file));
+        const struct file_map *map = safetensors_folder_map(&opened, t);
+        expect_bytes(path_of(file), map->data, map->len);
     }
 }
 
@@ -181,7 +165,7 @@ TEST(links_to_others, .before = set_up, .after = tear_down)
         {"pipe", "expected a regular file, found a pipe (FIFO)"},
     };
     ck_assert_int_eq(mkfifo(path_of("pipe"), 0600), 0);
-    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+    for (size_t i = 0; i < COUNT(links); i++) {
         ck_assert_int_eq(symlink(links[i].target, path_of("model.safetensors")), 0);
         is_refused("model.safetensors", links[i].message);
         unlink(path_of("model.safetensors"));
@@ -247,14 +231,13 @@ TEST(bad_indexes, .before = set_up, .after = tear_down)
         {NAME("a\\u002fb"), NO_NAME("a/b")},
         {NAME("a\\u001b[1m/"), NO_NAME("a?[1m/")},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         put_text(INDEX, bad[i].json);
         is_refused(INDEX, bad[i].message);
     }
-    struct err e = {""};
     put_text(INDEX, NAME("x\\u0000y"));
-    ck_assert_int_eq(safetensors_folder_open(&opened, folder, &e), STATUS_BAD_FILE);
-    ck_assert(strstr(e.text, "expected the name of a file in this folder") != NULL);
+    expect_status(safetensors_folder_open(&opened, folder, &err), STATUS_BAD_FILE,
+                  "expected the name of a file in this folder");
     safetensors_folder_close(&opened);
     put_text(INDEX, NAME(INDEX));
     is_refused(INDEX, "the header's length at byte 0: expected at most 43, found "
@@ -316,10 +299,9 @@ struct copy {
 
 static void copy_open(struct copy *c, const char *path)
 {
-    struct err e = {""};
     memset(c, 0, sizeof *c);
     c->bytes = read_file(path, &c->len);
-    ck_assert_int_eq(safetensors_parse(c->bytes, c->len, &c->file, &e), STATUS_OK);
+    expect_ok(safetensors_parse(c->bytes, c->len, &c->file, &err));
     c->n = c->file->n_tensors;
     ck_assert_uint_le(c->n, MAX_WRITTEN);
     for (size_t i = 0; i < c->n; i++) {
@@ -348,28 +330,18 @@ static void copy_free(struct copy *c)
     free(c->bytes);
 }
 
-static void expect_bytes(const char *path, const unsigned char *bytes, size_t len)
-{
-    size_t n;
-    unsigned char *found = read_file(path, &n);
-    ck_assert_uint_eq(n, len);
-    ck_assert_int_eq(memcmp(found, bytes, len), 0);
-    free(found);
-}
-
 static struct copy copy;
 
 TEST(the_same_bytes, .before = set_up, .after = tear_down)
 {
-    struct err e = {""};
     struct bytes head = {NULL, 0, 0};
     const char *path = path_of("model.safetensors");
     copy_open(&copy, GOLDEN);
-    ck_assert_int_eq(safetensors_write(path, copy.written, copy.n, &e), STATUS_OK);
+    expect_ok(safetensors_write(path, copy.written, copy.n, &err));
     expect_bytes(path, copy.bytes, copy.len);
     for (size_t i = 0; i < copy.n; i++)
         ck_assert_uint_eq(copy.sources[i].next, copy.sources[i].n);
-    ck_assert_int_eq(safetensors_head(copy.written, copy.n, &head, &e), STATUS_OK);
+    expect_ok(safetensors_head(copy.written, copy.n, &head, &err));
     ck_assert_uint_eq(head.len, copy.file->head_bytes);
     ck_assert_int_eq(memcmp(head.data, copy.bytes, head.len), 0);
     bytes_free(&head);
@@ -381,10 +353,9 @@ TEST(the_same_bytes, .before = set_up, .after = tear_down)
 TEST(nothing_to_write, .before = set_up, .after = tear_down)
 {
     static const char expected[] = "\40\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}";
-    struct err e = {""};
     const char *path = path_of("model.safetensors");
-    ck_assert_int_eq(safetensors_write(path, NULL, 0, &e), STATUS_OK);
-    expect_bytes(path, (const unsigned char *)expected, sizeof expected - 1);
+    expect_ok(safetensors_write(path, NULL, 0, &err));
+    expect_bytes(path, expected, sizeof expected - 1);
     opens();
     ck_assert_uint_eq(opened.n_tensors, 0);
 }
@@ -399,19 +370,19 @@ TEST(writing_that_fails, .before = set_up, .after = tear_down)
                                       {.bytes = numbers, .n = 8, .step = 8}};
     for (int i = 0; i < 2; i++)
         w[i].source = (struct gguf_source){memory_piece, &sources[i]};
-    struct err e = {""};
     sources[0].fails = STATUS_INTERRUPTED;
     put_text("model.safetensors", "the old file");
-    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &e), STATUS_INTERRUPTED);
-    ck_assert_str_eq(e.text, "the source ended");
+    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &err),
+                     STATUS_INTERRUPTED);
+    ck_assert_str_eq(err.text, "the source ended");
     ck_assert_str_eq(w[0].name, "a"); /* first, and written */
     ck_assert_uint_eq(sources[1].next, 8);
-    expect_bytes(path_of("model.safetensors"), (const unsigned char *)"the old file", 12);
-    ck_assert_int_eq(safetensors_write(path_of("no/folder"), w, 2, &e), STATUS_FAILED);
+    expect_bytes(path_of("model.safetensors"), "the old file", 12);
+    ck_assert_int_eq(safetensors_write(path_of("no/folder"), w, 2, &err), STATUS_FAILED);
     w[0].n_dims = 3;
     w[0].dims[0] = w[0].dims[1] = w[0].dims[2] = UINT64_C(1) << 32;
-    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &e), STATUS_USAGE);
-    ck_assert_str_eq(e.text, "tensor \"a\": expected fewer bytes, they overflow");
+    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &err), STATUS_USAGE);
+    ck_assert_str_eq(err.text, "tensor \"a\": expected fewer bytes, they overflow");
     unlink(path_of("model.safetensors"));
     ck_assert_int_eq(rmdir(folder), 0); /* no temporary file */
 }
@@ -431,41 +402,18 @@ static enum status write_copy(struct err *e)
     return safetensors_write(path_of("out"), copy.written, copy.n, e);
 }
 
-/* Each call of the kind in its turn, until all succeed: at least so many. */
-static void fails_at_each(enum status (*run)(struct err *), struct fault_plan plan,
-                          enum status expected, int at_least)
-{
-    for (plan.at = 0;; plan.at++) {
-        struct err e = {""};
-        faults_arm(&plan);
-        const enum status status = run(&e);
-        faults_disarm();
-        const struct fault_report *f = faults_report();
-        ck_assert_msg(!f->blocks && !f->mapped_bytes && !f->descriptors,
-                      "%ld: %ld blocks, %ld mapped bytes, %d descriptors left", plan.at, f->blocks,
-                      f->mapped_bytes, f->descriptors);
-        if (!f->met) {
-            ck_assert_int_eq(status, STATUS_OK);
-            ck_assert_int_ge(plan.at, at_least);
-            return;
-        }
-        ck_assert_msg(status == expected, "%ld: %d: %s", plan.at, status, e.text);
-        ck_assert_ptr_nonnull(
-            strstr(e.text, expected == STATUS_NO_MEMORY ? "memory" : strerror(plan.error)));
-    }
-}
-
 static void reading_fails(int at_least)
 {
     for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
-        fails_at_each(open_folder, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
-                      STATUS_NO_MEMORY, at_least);
-        fails_at_each(open_folder, (struct fault_plan){FAULT_MAP, 0, from_then_on, ENOMEM, 0, 0},
-                      STATUS_NO_MEMORY, 1);
-        fails_at_each(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EIO, 0, 0},
-                      STATUS_BAD_FILE, 1);
-        fails_at_each(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EMFILE, 0, 0},
-                      STATUS_FAILED, 1);
+        fail_each_call(open_folder,
+                       (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, at_least);
+        fail_each_call(open_folder, (struct fault_plan){FAULT_MAP, 0, from_then_on, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 1);
+        fail_each_call(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EIO, 0, 0},
+                       STATUS_BAD_FILE, 1);
+        fail_each_call(open_folder, (struct fault_plan){FAULT_OPEN, 0, from_then_on, EMFILE, 0, 0},
+                       STATUS_FAILED, 1);
     }
 }
 
@@ -488,11 +436,11 @@ TEST(writing_without_memory, .before = set_up, .after = tear_down)
 {
     copy_open(&copy, GOLDEN);
     for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
-        fails_at_each(write_copy, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
-                      STATUS_NO_MEMORY, 4);
+        fail_each_call(write_copy, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
+                       STATUS_NO_MEMORY, 4);
         unlink(path_of("out"));
-        fails_at_each(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
-                      STATUS_FAILED, 1);
+        fail_each_call(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
+                       STATUS_FAILED, 1);
         expect_bytes(path_of("out"), copy.bytes, copy.len);
         unlink(path_of("out"));
     }

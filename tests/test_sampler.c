@@ -1,6 +1,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/rng.h"
 #include "compute/pool.h"
 #include "engine/sampler.h"
+#include "opened.h"
 #include "support.h"
 
 #define N_CTX 64
@@ -23,8 +25,7 @@ static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t
 {
     const struct sampler_sizes sizes = {n_vocab, N_CTX, 1, 1};
     struct sampler *s;
-    struct err e = {""};
-    ck_assert_msg(sampler_create(&p, &sizes, &s, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(sampler_create(&p, &sizes, &s, &err));
     sampler_reset(s, 0, seed, stream);
     return s;
 }
@@ -37,8 +38,17 @@ static struct sampler *new_sampler(struct sampler_params p, int n_vocab)
 static int pick(struct sampler *s, const float *logits)
 {
     int token = -1;
-    ck_assert_int_eq(sampler_pick(s, 0, 0, logits, &token, NULL), STATUS_OK);
+    expect_ok(sampler_pick(s, 0, 0, logits, &token, NULL));
     return token;
+}
+
+/* What was left to choose from at the last pick; returns how many. */
+static const int *tokens;
+static const double *probabilities;
+
+static int choices(const struct sampler *s)
+{
+    return sampler_choices(s, 0, &tokens, &probabilities);
 }
 
 /* The first pick of a new sampler. */
@@ -169,9 +179,7 @@ static void ref_apply(struct reference *r, const struct sampler_params *p, const
 
 static void expect_choices(const struct sampler *s, const struct reference *r)
 {
-    const int *tokens;
-    const double *probabilities;
-    const int n = sampler_choices(s, 0, &tokens, &probabilities);
+    const int n = choices(s);
     int kept = 0;
     for (int i = 0; i < r->n_vocab; i++)
         kept += r->kept[i];
@@ -262,7 +270,7 @@ TEST(draws_follow_the_probabilities, .loops = 8)
          .repeat_penalty = 1.5,
          .repeat_last_n = 2},
     };
-    ck_assert_int_eq(sizeof settings / sizeof settings[0], 8);
+    ck_assert_int_eq(COUNT(settings), 8);
     static const float logits[V] = {0.5f,  2.0f,  -1.0f, 1.0f, 1.5f,  0.25f,
                                     -0.5f, 1.25f, 0.75f, 0.0f, -2.0f, 1.75f};
     static const int history[] = {1, 11, 6, 4};
@@ -337,17 +345,15 @@ TEST(one_stream_couples_two_models, .loops = 8)
     struct sampler *a = new_sampler(p, V), *b = new_sampler(p, V);
     for (int i = 0; i < PICKS; i++) {
         float one[V], other[V];
-        const int *tokens;
-        const double *probabilities;
         double both[V] = {0};
         for (int t = 0; t < V; t++) {
             one[t] = (float)uniform(&r, 0, 8);
             other[t] = one[t] + (float)uniform(&r, -0.4, 0.4) * (float)(_i / 2);
         }
         equal += pick(a, one) == pick(b, other);
-        for (int n = sampler_choices(a, 0, &tokens, &probabilities) - 1; n >= 0; n--)
+        for (int n = choices(a) - 1; n >= 0; n--)
             both[tokens[n]] = probabilities[n];
-        for (int n = sampler_choices(b, 0, &tokens, &probabilities) - 1; n >= 0; n--)
+        for (int n = choices(b) - 1; n >= 0; n--)
             both[tokens[n]] -= probabilities[n];
         for (int t = 0; t < V; t++)
             d += fabs(both[t]) / 2 / PICKS;
@@ -359,10 +365,10 @@ TEST(one_stream_couples_two_models, .loops = 8)
     sampler_free(b);
 }
 
-static void take_picks(struct sampler *s, const float *logits, int *tokens, int n)
+static void take_picks(struct sampler *s, const float *logits, int *picked, int n)
 {
     for (int i = 0; i < n; i++)
-        sampler_accept(s, 0, tokens[i] = pick(s, logits));
+        sampler_accept(s, 0, picked[i] = pick(s, logits));
 }
 
 TEST(reset_replays_and_streams_differ)
@@ -412,9 +418,8 @@ static void pick_some(void *arg, int thread)
     struct many *m = arg;
     for (int i = 0; i < SEQUENCES; i++)
         if ((i + m->shift) % THREADS == thread)
-            ck_assert_int_eq(
-                sampler_pick(m->s, i, thread, m->logits + (size_t)i * MANY_V, &m->tokens[i], NULL),
-                STATUS_OK);
+            expect_ok(
+                sampler_pick(m->s, i, thread, m->logits + (size_t)i * MANY_V, &m->tokens[i], NULL));
 }
 
 TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
@@ -427,9 +432,8 @@ TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
     const struct sampler_sizes sizes = {MANY_V, N_CTX, SEQUENCES, THREADS};
     struct many m = {.logits = logits};
     struct sampler *alone[SEQUENCES];
-    struct pool *pool;
-    ck_assert_int_eq(pool_create(THREADS, &pool, NULL), STATUS_OK);
-    ck_assert_int_eq(sampler_create(&p, &sizes, &m.s, NULL), STATUS_OK);
+    struct pool *pool = new_pool(THREADS);
+    expect_ok(sampler_create(&p, &sizes, &m.s, NULL));
     for (int i = 0; i < SEQUENCES; i++) {
         alone[i] = new_seeded(p, MANY_V, 5, (uint64_t)i);
         sampler_reset(m.s, i, 5, (uint64_t)i);
@@ -463,40 +467,10 @@ TEST(greedy_takes_the_first_maximum, .tags = ONE_THREAD)
     static const float zeros[] = {-1.0f, -0.0f, 0.0f};
     ck_assert_int_eq(pick_once(plain(0), zeros, 3), 1);
     struct sampler *s = new_sampler(plain(0), 3);
-    const int *tokens;
-    const double *probabilities;
     pick(s, zeros);
-    ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), 1);
+    ck_assert_int_eq(choices(s), 1);
     ck_assert(tokens[0] == 1 && probabilities[0] == 1);
     sampler_free(s);
-}
-
-TEST(filters_keep_the_lower_of_equal_ids, .tags = ONE_THREAD)
-{
-    static const float logits[] = {1, -0.0f, 0, 1, -0.0f, 0, 1};
-    struct sampler_params by_k = plain(1), by_p = plain(1);
-    for (int n = 1; n <= 7; n++) {
-        static const int order[] = {0, 3, 6, 1, 2, 4, 5};
-        by_k.top_k = n;
-        /* Just above what the first n - 1 make up: three of weight e, then of weight 1. */
-        const double before = n <= 4 ? (n - 1) * exp(1) : 3 * exp(1) + (n - 4);
-        by_p.top_p = before / (3 * exp(1) + 4) + 1e-9;
-        const struct sampler_params both[] = {by_k, by_p};
-        for (int which = 0; which < 2; which++) {
-            struct sampler *s = new_sampler(both[which], 7);
-            const int *tokens;
-            const double *probabilities;
-            pick(s, logits);
-            ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), n);
-            for (int i = 0; i < n; i++) {
-                bool found = false;
-                for (int j = 0; j < n; j++)
-                    found |= tokens[j] == order[i];
-                ck_assert(found);
-            }
-            sampler_free(s);
-        }
-    }
 }
 
 /* Greedy shows the penalised order: the accepted tokens within the window lose. */
@@ -506,7 +480,7 @@ TEST(penalty_reaches_back_exactly_its_window, .tags = ONE_THREAD)
     static const struct {
         int last_n, picked;
     } cases[] = {{0, 0}, {1, 0}, {2, 0}, {3, 1}, {4, 4}, {5, 4}, {1000, 4}, {-1, 4}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct sampler_params p = plain(0);
         p.repeat_penalty = 10;
         p.repeat_last_n = cases[i].last_n;
@@ -529,7 +503,7 @@ TEST(window_is_at_most_the_context, .tags = ONE_THREAD)
     enum { V = N_CTX + 1 };
     static const int sizes[] = {-1, N_CTX, N_CTX + 1, INT32_MAX};
     float logits[V] = {[0] = 2, [1] = 1.5f};
-    for (size_t size = 0; size < sizeof sizes / sizeof sizes[0]; size++) {
+    for (size_t size = 0; size < COUNT(sizes); size++) {
         struct sampler_params p = plain(0);
         p.repeat_penalty = 10;
         p.repeat_last_n = sizes[size];
@@ -544,29 +518,11 @@ TEST(window_is_at_most_the_context, .tags = ONE_THREAD)
     }
 }
 
-TEST(penalty_counts_once_and_pushes_negative_logits_down, .tags = ONE_THREAD)
-{
-    static const float logits[] = {4, -1, -3, 2.5f};
-    struct sampler_params p = plain(1);
-    p.repeat_penalty = 2;
-    p.repeat_last_n = -1;
-    struct reference ref = {.n_vocab = 4};
-    static const int history[] = {0, 1, 0, 0, 1};
-    ref_apply(&ref, &p, logits, history, 5);
-    ck_assert(ref.logit[0] == 2 && ref.logit[1] == -2);
-    struct sampler *s = new_sampler(p, 4);
-    for (int i = 0; i < 5; i++)
-        sampler_accept(s, 0, history[i]);
-    pick(s, logits);
-    expect_choices(s, &ref);
-    sampler_free(s);
-}
-
 TEST(penalty_saturates, .tags = ONE_THREAD)
 {
     static const float logits[] = {FLT_MAX, -FLT_MAX, 1, -1};
     static const double penalties[] = {1e-300, 1e-10, 1e10, 1e300, 5e-324, DBL_MAX};
-    for (size_t i = 0; i < sizeof penalties / sizeof penalties[0]; i++)
+    for (size_t i = 0; i < COUNT(penalties); i++)
         for (int greedy = 0; greedy < 2; greedy++) {
             struct sampler_params p = plain(greedy ? 0 : 1);
             p.repeat_penalty = penalties[i];
@@ -576,10 +532,8 @@ TEST(penalty_saturates, .tags = ONE_THREAD)
                 sampler_accept(s, 0, token);
             const int token = pick(s, logits);
             ck_assert(token >= 0 && token < 4);
-            const int *tokens;
-            const double *probabilities;
             double sum = 0;
-            for (int n = sampler_choices(s, 0, &tokens, &probabilities); n > 0; n--)
+            for (int n = choices(s); n > 0; n--)
                 sum += probabilities[n - 1];
             ck_assert_double_eq_tol(sum, 1, 1e-12);
             sampler_free(s);
@@ -592,15 +546,13 @@ TEST(extreme_temperatures, .tags = ONE_THREAD)
 {
     static const float logits[] = {-1e30f, 3, 3.0000002f, FLT_MAX / 2, -FLT_MAX, 1e38f};
     static const double tiny[] = {1e-30, 1e-300, 5e-324};
-    for (size_t i = 0; i < sizeof tiny / sizeof tiny[0]; i++) {
+    for (size_t i = 0; i < COUNT(tiny); i++) {
         ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 6), 3);
         ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 3), 2);
     }
     struct sampler *s = new_sampler(plain(DBL_MAX), 6);
-    const int *tokens;
-    const double *probabilities;
     pick(s, logits);
-    ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), 6);
+    ck_assert_int_eq(choices(s), 6);
     for (int i = 0; i < 6; i++)
         ck_assert_double_eq_tol(probabilities[i], 1.0 / 6, 1e-15);
     sampler_free(s);
@@ -641,34 +593,19 @@ TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
         {V, 1, 0, V},       {V + 1, 0.25, 0, 10}, {1, 0, 1, 1}, {0, 1 - 1e-9, 0, V},
         {39, 1, 0, 39},     {INT32_MAX, 1, 0, V},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < COUNT(cases); i++) {
         struct sampler_params p = plain(0.7);
         p.top_k = cases[i].top_k;
         p.top_p = cases[i].top_p;
         p.min_p = cases[i].min_p;
         struct sampler *s = new_sampler(p, V);
         ck_assert_int_lt(pick(s, logits), cases[i].kept);
-        const int *tokens;
-        const double *probabilities;
-        ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), cases[i].kept);
+        ck_assert_int_eq(choices(s), cases[i].kept);
         for (int j = 0; j < cases[i].kept; j++) {
             ck_assert_int_lt(tokens[j], cases[i].kept);
             ck_assert_double_eq_tol(probabilities[j], 1.0 / cases[i].kept, 1e-15);
         }
         sampler_free(s);
-    }
-}
-
-TEST(one_token_vocabulary, .tags = ONE_THREAD)
-{
-    static const float logits[] = {-7};
-    struct sampler_params p = plain(0.5);
-    for (int rules = 0; rules < 16; rules++) {
-        p.top_k = rules & 1 ? 5 : 0;
-        p.top_p = rules & 2 ? 0 : 1;
-        p.min_p = rules & 4 ? 1 : 0;
-        p.temperature = rules & 8 ? 0 : 2;
-        ck_assert_int_eq(pick_once(p, logits, 1), 0);
     }
 }
 
@@ -679,10 +616,8 @@ TEST(weights_are_exponentials, .tags = ONE_THREAD)
     for (int i = 0; i <= 8000; i++) {
         const float logits[] = {0, -0.09f * (float)i};
         const double exact = exp((double)logits[1]);
-        const int *tokens;
-        const double *probabilities;
         pick(s, logits);
-        sampler_choices(s, 0, &tokens, &probabilities);
+        choices(s);
         const double ratio = probabilities[1] / probabilities[0];
         if (logits[1] > -708)
             ck_assert_double_eq_tol(ratio, exact, 1e-15 * exact);
@@ -725,9 +660,7 @@ TEST(large_vocabulary, .tags = ONE_THREAD)
         struct sampler *s = new_sampler(p[which], V);
         const float picked = logits[pick(s, logits)];
         ck_assert(picked >= sorted[sizes[which] - 1]);
-        const int *tokens;
-        const double *probabilities;
-        ck_assert_int_eq(sampler_choices(s, 0, &tokens, &probabilities), sizes[which]);
+        ck_assert_int_eq(choices(s), sizes[which]);
         for (int i = 0; i < sizes[which]; i++)
             ck_assert(logits[tokens[i]] == sorted[i]);
         sampler_free(s);
@@ -736,43 +669,49 @@ TEST(large_vocabulary, .tags = ONE_THREAD)
 
 /* --- refusals --------------------------------------------------------------------------------- */
 
-static void expect_refused(struct sampler_params p, const char *name)
-{
-    const struct sampler_sizes sizes = {10, N_CTX, 1, 1};
-    struct sampler *s = (struct sampler *)&s;
-    struct err e;
-    ck_assert_int_eq(sampler_create(&p, &sizes, &s, &e), STATUS_USAGE);
-    ck_assert_ptr_null(s);
-    ck_assert_msg(strncmp(e.text, name, strlen(name)) == 0, "%s", e.text);
-    ck_assert_int_eq(sampler_create(&p, &sizes, &s, NULL), STATUS_USAGE);
-}
-
 TEST(ranges_are_refused_by_name, .tags = ONE_THREAD)
 {
-    static const double not_shares[] = {-0.001, 1.001, (double)NAN, (double)INFINITY, -1, 100};
-    for (size_t i = 0; i < sizeof not_shares / sizeof not_shares[0]; i++) {
-        struct sampler_params top = plain(1), min = plain(1);
-        top.top_p = not_shares[i];
-        expect_refused(top, "top_p");
-        min.min_p = not_shares[i];
-        expect_refused(min, "min_p");
-    }
-    static const double not_positive[] = {-1, (double)NAN, (double)INFINITY, -(double)INFINITY};
-    for (size_t i = 0; i < sizeof not_positive / sizeof not_positive[0]; i++) {
-        expect_refused(plain(not_positive[i]), "temperature");
-        struct sampler_params p = plain(1);
-        p.repeat_penalty = not_positive[i];
-        expect_refused(p, "repeat_penalty");
-    }
-    struct sampler_params p = plain(1);
-    p.repeat_penalty = 0;
-    expect_refused(p, "repeat_penalty");
-    p = plain(1);
-    p.top_k = -1;
-    expect_refused(p, "top_k");
-    p = plain(1);
-    p.repeat_last_n = -2;
-    expect_refused(p, "repeat_last_n");
+    static const struct {
+        const char *name; /* of the field, at its place in the struct */
+        size_t offset;
+        double bad[6];
+        int n;
+    } fields[] = {
+        {"top_p",
+         offsetof(struct sampler_params, top_p),
+         {-.001, 1.001, NAN, INFINITY, -1, 100},
+         6},
+        {"min_p",
+         offsetof(struct sampler_params, min_p),
+         {-.001, 1.001, NAN, INFINITY, -1, 100},
+         6},
+        {"temperature",
+         offsetof(struct sampler_params, temperature),
+         {-1, NAN, INFINITY, -INFINITY},
+         4},
+        {"repeat_penalty",
+         offsetof(struct sampler_params, repeat_penalty),
+         {-1, NAN, INFINITY, -INFINITY, 0},
+         5},
+    };
+    const struct sampler_sizes sizes = {10, N_CTX, 1, 1};
+    for (size_t i = 0; i < COUNT(fields) + 2; i++)
+        for (int k = 0; k < (i < COUNT(fields) ? fields[i].n : 1); k++) {
+            struct sampler_params p = plain(1);
+            struct sampler *s = (struct sampler *)&s;
+            if (i < COUNT(fields))
+                memcpy((char *)&p + fields[i].offset, &fields[i].bad[k], sizeof(double));
+            else
+                *(i == COUNT(fields) ? &p.top_k : &p.repeat_last_n) = i == COUNT(fields) ? -1 : -2;
+            const char *name = i < COUNT(fields)    ? fields[i].name
+                               : i == COUNT(fields) ? "top_k"
+                                                    : "repeat_last_n";
+            const enum status status = sampler_create(&p, &sizes, &s, &err);
+            ck_assert_msg(strncmp(err.text, name, strlen(name)) == 0, "%s", err.text);
+            expect_status(status, STATUS_USAGE, name);
+            ck_assert_ptr_null(s);
+            ck_assert_int_eq(sampler_create(&p, &sizes, &s, NULL), STATUS_USAGE);
+        }
 }
 
 TEST(non_finite_logits_are_named, .tags = ONE_THREAD)

@@ -22,7 +22,7 @@ static const char *const paths[] = {
     "tests/data/golden/layerwise-kv.gguf", "tests/data/golden/mqa-f16.gguf",
     "tests/data/golden/alibi.gguf",        "tests/data/golden/quadratic.gguf",
     "tests/data/golden/mha.gguf",          "tests/data/golden/latent.gguf"};
-#define N_PATHS (int)(sizeof paths / sizeof *paths)
+#define N_PATHS (int)COUNT(paths)
 
 static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
@@ -45,20 +45,16 @@ struct talk {
 
 static void open_talk(struct talk *t)
 {
-    struct err e = {""};
     t->run = (struct schedule_run){.pool = NULL};
     t->asked = (struct asked){.n = 0};
-    ck_assert_msg(open_run(&t->run, &t->texts, &t->ways, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(open_run(&t->run, &t->texts, &t->ways, &err));
 }
 
 static struct talk *start_talk(const char *path)
 {
     struct talk *t = calloc(1, sizeof *t);
-    struct err e = {""};
     ck_assert_ptr_nonnull(t);
-    ck_assert_msg(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &t->checkpoint,
-                                  &e) == STATUS_OK,
-                  "%s", e.text);
+    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &t->checkpoint, &err));
     t->texts.model = t->checkpoint.model;
     t->texts.tokenizer = t->checkpoint.tokenizer;
     t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
@@ -80,12 +76,11 @@ static void end_talk(struct talk *t)
 static void run(struct talk *t, const struct request *r)
 {
     struct schedule *s = &t->run.schedule;
-    struct err e = {""};
     bool given = false;
-    for (struct event event; schedule_next(s, &event, &e);) {
+    for (struct event event; schedule_next(s, &event, &err);) {
         ck_assert_int_ne(event.kind, EVENT_FAILED);
         if (event.kind == EVENT_ROUND && !given) {
-            ck_assert_int_eq(schedule_begin(s, schedule_vacant(s), r, &e), STATUS_OK);
+            expect_ok(schedule_begin(s, schedule_vacant(s), r, &err));
             given = true;
         } else if (event.kind == EVENT_SAMPLED) {
             ck_assert_int_lt(t->asked.n, 4 * RUN_TOKENS);
@@ -94,7 +89,7 @@ static void run(struct talk *t, const struct request *r)
             t->asked.end = event.end;
         }
     }
-    ck_assert_msg(s->status == STATUS_OK, "%s", e.text);
+    expect_ok(s->status);
 }
 
 /* n tokens more: of the prompt, or of the slot's text with what is said behind it. */
@@ -111,16 +106,13 @@ static const struct saved_marks marks = {MODEL, SEED};
 
 static void save(const struct talk *t, const char *path)
 {
-    struct err e = {""};
-    ck_assert_msg(saved_write(path, &t->run.schedule, 0, &marks, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(saved_write(path, &t->run.schedule, 0, &marks, &err));
 }
 
 static void load(struct talk *t, const char *path)
 {
-    struct err e = {""};
     uint64_t seed = 0;
-    ck_assert_msg(saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e) == STATUS_OK, "%s",
-                  e.text);
+    expect_ok(saved_read(path, &t->run.schedule, 0, MODEL, &seed, &err));
     ck_assert_uint_eq(seed, SEED);
 }
 
@@ -160,7 +152,7 @@ static void compare_parts(struct talk *t)
 TEST(two_parts_are_one_text, .loops = N_PATHS)
 {
     struct talk *t = start_talk(paths[_i]);
-    for (size_t k = 0; k < sizeof storages / sizeof *storages; k++) {
+    for (size_t k = 0; k < COUNT(storages); k++) {
         t->texts.kv_storage = storages[k];
         t->texts.n_ctx = t->checkpoint.model->config.n_ctx;
         t->texts.shifts = t->ways.drafts = false;
@@ -185,7 +177,7 @@ TEST(two_parts_are_one_text, .loops = N_PATHS)
 TEST(what_is_said_is_a_prompt, .loops = N_PATHS)
 {
     const int32_t said[] = {2, 4, 1};
-    enum { SAID = sizeof said / sizeof *said };
+    enum { SAID = COUNT(said) };
     struct talk *t = start_talk(paths[_i]);
     t->texts.sampler.temperature = 0;
     t->texts.sampler.repeat_penalty = 1;
@@ -241,12 +233,11 @@ struct image {
 static struct image make_image(void)
 {
     struct image i = {.talk = start_talk(paths[0])};
-    struct err e = {""};
     i.talk->texts.n_ctx = 12;
     open_talk(i.talk);
     make(i.talk, 3, false, NULL, 0);
     save(i.talk, temporary());
-    ck_assert_int_eq(file_read_all(temporary(), SIZE_MAX, &i.bytes, &i.len, &e), STATUS_OK);
+    expect_ok(file_read_all(temporary(), SIZE_MAX, &i.bytes, &i.len, &err));
     unlink(temporary());
     return i;
 }
@@ -291,9 +282,8 @@ TEST(every_bit_is_checked)
     struct image i = make_image();
     for (size_t at = 0; at < i.len; at += at < 256 ? 1 : 37)
         for (int bit = 0; bit < 8; bit++) {
-            struct err e = {""};
             i.bytes[at] = (char)(i.bytes[at] ^ 1 << bit);
-            const enum status s = take(&i, i.bytes, i.len, &e);
+            const enum status s = take(&i, i.bytes, i.len, &err);
             ck_assert_msg(s == STATUS_BAD_FILE || s == STATUS_USAGE, "byte %zu, bit %d", at, bit);
             i.bytes[at] = (char)(i.bytes[at] ^ 1 << bit);
         }
@@ -325,7 +315,7 @@ static const struct {
     {11, 2, STATUS_BAD_FILE, "it claims"},
 };
 
-TEST(a_bent_field_is_named, .loops = (int)(sizeof bent / sizeof *bent))
+TEST(a_bent_field_is_named, .loops = (int)COUNT(bent))
 {
     struct image i = make_image();
     struct err e = {""};
@@ -353,9 +343,8 @@ TEST(a_file_that_changes_while_it_is_read)
                 _exit(1);
     }
     for (int i = 0; i < 500; i++) {
-        struct err e = {""};
         uint64_t seed;
-        const enum status s = saved_read(path, &t->run.schedule, 0, MODEL, &seed, &e);
+        const enum status s = saved_read(path, &t->run.schedule, 0, MODEL, &seed, &err);
         ck_assert(s == STATUS_OK || s == STATUS_BAD_FILE);
         ck_assert_int_eq(t->run.schedule.slots[0].text[0], right);
     }

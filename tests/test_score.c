@@ -78,7 +78,7 @@ static enum status score_in_blocks(int block, struct record *r, int top, struct 
     ck_assert_msg(checkpoint_open(model_path, CHECKPOINT_MODEL, &c, e) == STATUS_OK, "%s", e->text);
     struct session *session;
     const struct session_params params = {.block = block};
-    must(session_create(c.model, &params, NULL, &session, e));
+    expect_ok(session_create(c.model, &params, NULL, &session, e));
     const enum status s = score_tokens(session,
                                        &(struct score_spec){.n_vocab = c.model->config.n_vocab,
                                                             .tokens = tokens,
@@ -91,9 +91,9 @@ static enum status score_in_blocks(int block, struct record *r, int top, struct 
     for (int i = 1; s == STATUS_OK && i < N_TOKENS; i++) {
         double log_sum;
         session_rewind(session, 0, 0);
-        must(session_feed(session, 0, tokens, i, NULL, e));
+        expect_ok(session_feed(session, 0, tokens, i, NULL, e));
         const float *logits = session_logits(session);
-        must(logits_log_sum(logits, c.model->config.n_vocab, &log_sum, e));
+        expect_ok(logits_log_sum(logits, c.model->config.n_vocab, &log_sum, e));
         ck_assert_double_eq(r->logprobs[i], (double)logits[tokens[i]] - log_sum);
         ck_assert_double_eq(r->top[i][0].logprob, (double)logits[r->top[i][0].id] - log_sum);
     }
@@ -106,8 +106,8 @@ TEST(rows_do_not_depend_on_the_block, .loops = 4)
 {
     struct record whole = {.stop_at = -1}, cut = {.stop_at = -1};
     static const int blocks[] = {1, 3, 16, 20};
-    must(score_in_blocks(0, &whole, TOP, &failure));
-    must(score_in_blocks(blocks[_i], &cut, TOP, &failure));
+    expect_ok(score_in_blocks(0, &whole, TOP, &err));
+    expect_ok(score_in_blocks(blocks[_i], &cut, TOP, &err));
     ck_assert_int_eq(whole.n, N_TOKENS);
     ck_assert_mem_eq(whole.logprobs, cut.logprobs, sizeof whole.logprobs);
     for (int i = 1; i < N_TOKENS; i++)
@@ -118,7 +118,7 @@ TEST(rows_do_not_depend_on_the_block, .loops = 4)
 TEST(a_visit_can_end_it)
 {
     struct record r = {.stop_at = 7};
-    ck_assert_int_eq(score_in_blocks(3, &r, TOP, &failure), STATUS_INTERRUPTED);
+    ck_assert_int_eq(score_in_blocks(3, &r, TOP, &err), STATUS_INTERRUPTED);
     ck_assert_int_eq(r.n, 7);
 }
 
@@ -127,22 +127,22 @@ TEST(impossible_tokens_are_refused)
     struct checkpoint c;
     struct session *session;
     const struct session_params params = {.n_ctx = 4};
-    must(checkpoint_open(model_path, CHECKPOINT_MODEL, &c, &failure));
-    must(session_create(c.model, &params, NULL, &session, &failure));
+    expect_ok(checkpoint_open(model_path, CHECKPOINT_MODEL, &c, &err));
+    expect_ok(session_create(c.model, &params, NULL, &session, &err));
     struct record r = {.stop_at = -1};
     const int n_vocab = c.model->config.n_vocab;
     const int32_t many[5] = {0}, high[] = {0, n_vocab}, low[] = {0, -1};
     struct score_spec spec = {.n_vocab = n_vocab, .n_top = TOP, .visit = note, .arg = &r};
     spec.tokens = many;
     spec.n_tokens = 5;
-    must_fail(STATUS_USAGE, "do not fit: 4 of", score_tokens(session, &spec, &failure));
+    expect_status(score_tokens(session, &spec, &err), STATUS_USAGE, "do not fit: 4 of");
     session_rewind(session, 0, 0);
     r.n = 0;
     spec.n_tokens = 2;
     spec.tokens = high;
-    ck_assert_int_eq(score_tokens(session, &spec, &failure), STATUS_USAGE);
+    ck_assert_int_eq(score_tokens(session, &spec, &err), STATUS_USAGE);
     spec.tokens = low;
-    must_fail(STATUS_USAGE, "-1", score_tokens(session, &spec, &failure));
+    expect_status(score_tokens(session, &spec, &err), STATUS_USAGE, "-1");
     ck_assert_int_eq(r.n, 0);
     session_free(session);
     checkpoint_close(&c);

@@ -14,9 +14,8 @@ static size_t run(const struct text *stops, int n_stops, struct text bytes, cons
                   size_t n_cuts, char *out, bool *stopped)
 {
     struct stream s = {.bytes = NULL};
-    struct err e;
     size_t len = 0, at = 0;
-    ck_assert_int_eq(stream_start(&s, stops, n_stops, LONGEST, &e), STATUS_OK);
+    expect_ok(stream_start(&s, stops, n_stops, LONGEST, &err));
     for (size_t i = 0; i <= n_cuts; i++) {
         const size_t end = i < n_cuts ? cuts[i] : bytes.len;
         const struct text ready = stream_push(&s, (struct text){bytes.data + at, end - at});
@@ -43,8 +42,7 @@ static void lets_through(struct stream *s, const char *piece, const char *expect
 TEST(characters_are_whole)
 {
     struct stream s = {.bytes = NULL};
-    struct err e;
-    ck_assert_int_eq(stream_start(&s, NULL, 0, 8, &e), STATUS_OK);
+    expect_ok(stream_start(&s, NULL, 0, 8, &err));
     lets_through(&s, "a", "a");
     lets_through(&s, "\xe2", "");
     lets_through(&s, "\x82", "");
@@ -99,16 +97,14 @@ TEST(stop_across_pieces)
 {
     const struct text stops[] = {{"\n\n", 2}};
     struct stream s = {.bytes = NULL};
-    struct err e;
-    ck_assert_int_eq(stream_start(&s, stops, 1, 8, &e), STATUS_OK);
+    expect_ok(stream_start(&s, stops, 1, 8, &err));
     lets_through(&s, "a\n", "a");
     lets_through(&s, "b\n", "\nb");
     ck_assert(!s.stopped);
     lets_through(&s, "\nrest", "");
     ck_assert(s.stopped);
     lets_through(&s, "more", "");
-    ck_assert_uint_eq(stream_finish(&s).len, 0);
-    ck_assert(!s.stopped);
+    ck_assert(stream_finish(&s).len == 0 && !s.stopped);
     lets_through(&s, "again", "again");
     stream_free(&s);
 }
@@ -117,8 +113,7 @@ TEST(held_text_comes_out_at_the_end)
 {
     const struct text stops[] = {{"STOP", 4}};
     struct stream s = {.bytes = NULL};
-    struct err e;
-    ck_assert_int_eq(stream_start(&s, stops, 1, 8, &e), STATUS_OK);
+    expect_ok(stream_start(&s, stops, 1, 8, &err));
     lets_through(&s, "xSTO", "x");
     ck_assert(text_is(stream_finish(&s), "STO"));
     lets_through(&s, "P", "P"); /* nothing of the stream before is left */
@@ -191,17 +186,14 @@ TEST(a_stream_starts_again)
 {
     const struct text zeros[] = {{"a\0b", 3}}, longer[] = {{"a long stop string", 18}};
     struct stream s = {.bytes = NULL};
-    struct err e;
-    ck_assert_int_eq(stream_start(&s, zeros, 1, 4, &e), STATUS_OK);
+    expect_ok(stream_start(&s, zeros, 1, 4, &err));
     const struct text ready = stream_push(&s, (struct text){"xa\0", 3});
-    ck_assert(text_is(ready, "x"));
-    ck_assert_uint_eq(stream_push(&s, text_of("bc")).len, 0);
-    ck_assert(s.stopped);
-    ck_assert_int_eq(stream_start(&s, longer, 1, 4, &e), STATUS_OK);
+    ck_assert(text_is(ready, "x") && stream_push(&s, text_of("bc")).len == 0 && s.stopped);
+    expect_ok(stream_start(&s, longer, 1, 4, &err));
     ck_assert(!s.stopped);
     lets_through(&s, "a lo", "");
     lets_through(&s, "ts", "a lots");
-    ck_assert_int_eq(stream_start(&s, NULL, 0, 4, &e), STATUS_OK);
+    expect_ok(stream_start(&s, NULL, 0, 4, &err));
     lets_through(&s, "a lo", "a lo");
     stream_free(&s);
     stream_free(&s);

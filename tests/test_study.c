@@ -47,7 +47,7 @@ static void add_cells(struct study_plan *plan, const struct study_cell cell, con
     int n = 0;
     while (shares[n] >= 0)
         n++;
-    must(study_plan_add(plan, cell, shares, n, &failure));
+    expect_ok(study_plan_add(plan, cell, shares, n, &err));
 }
 
 static struct study_plan plan_of(const struct wanted *w)
@@ -117,11 +117,9 @@ TEST(steps_are_the_percents_and_at_least_one)
     plan = w.plan;
     plan.n_steps = 2000000000;
     const struct study_cell cell = {.kv_heads = 8, .method = STUDY_MHA};
-    ck_assert_int_eq(study_plan_add(&plan, cell, (const double[]){0, 100}, 2, &failure),
-                     STATUS_USAGE);
+    ck_assert_int_eq(study_plan_add(&plan, cell, (const double[]){0, 100}, 2, &err), STATUS_USAGE);
     study_plan_free(&plan);
-    ck_assert_msg(strstr(failure.text, "100% more than 2000000000 steps") != NULL, "%s",
-                  failure.text);
+    ck_assert_msg(strstr(err.text, "100% more than 2000000000 steps") != NULL, "%s", err.text);
 }
 
 TEST(origins_come_before_what_is_made_from_them)
@@ -206,7 +204,7 @@ TEST(means_are_over_the_seeds_that_are_done)
     }
     struct study_mean *m;
     int n;
-    must(study_means(&plan, &m, &n, &failure));
+    expect_ok(study_means(&plan, &m, &n, &err));
     ck_assert_int_eq(n, 3);
     ck_assert_str_eq(m[0].variant, "MHA");
     ck_assert_double_eq(m[0].over_mha, 0);
@@ -275,13 +273,13 @@ TEST(records_come_back_as_they_were)
     again.bits_per_byte = again.seconds = 0;
     again.cache_bytes_per_token = 0;
     begin_folder();
-    must(study_record_read(folder, &again, &failure));
+    expect_ok(study_record_read(folder, &again, &err));
     ck_assert(!again.done);
-    must(study_record_write(folder, &cell, &failure));
-    must(study_record_read(folder, &again, &failure));
+    expect_ok(study_record_write(folder, &cell, &err));
+    expect_ok(study_record_read(folder, &again, &err));
     ck_assert(again.done && again.bits_per_byte == cell.bits_per_byte);
     ck_assert(again.cache_bytes_per_token == 1024 && again.seconds == 0.25);
-    must(study_results_write(folder, &failure));
+    expect_ok(study_results_write(folder, &err));
     expect_file("results.jsonl",
                 "{\"cell\": \"s18446744073709551615-gqa2-fit-a0.5\", \"seed\": "
                 "18446744073709551615, \"kv_heads\": 2, \"latent\": 0, \"method\": \"fit\", "
@@ -336,17 +334,16 @@ TEST(damaged_records_are_refused_by_name)
     study_cell_complete(&cell, &c);
     begin_folder();
     put_file("s1-mqa-fit-a5.json", RECORD);
-    must(study_record_read(folder, &cell, &failure));
+    expect_ok(study_record_read(folder, &cell, &err));
     ck_assert(cell.done);
     for (size_t i = 0; i < sizeof bent / sizeof *bent; i++) {
         char content[2000];
         bend(bent[i][0], bent[i][1], content, sizeof content);
         put_file("s1-mqa-fit-a5.json", content);
-        ck_assert_msg(study_record_read(folder, &cell, &failure) == STATUS_BAD_FILE, "taken: %s",
+        ck_assert_msg(study_record_read(folder, &cell, &err) == STATUS_BAD_FILE, "taken: %s",
                       content);
-        ck_assert_msg(strstr(failure.text, "s1-mqa-fit-a5.json") &&
-                          strstr(failure.text, bent[i][2]),
-                      "%s", failure.text);
+        ck_assert_msg(strstr(err.text, "s1-mqa-fit-a5.json") && strstr(err.text, bent[i][2]), "%s",
+                      err.text);
     }
 }
 
@@ -361,15 +358,15 @@ TEST(records_of_latent_caches_say_their_rank)
                               .cache_bytes_per_token = 96};
     study_cell_complete(&cell, &c);
     begin_folder();
-    must(study_record_write(folder, &cell, &failure));
+    expect_ok(study_record_write(folder, &cell, &err));
     expect_file("s1-mla12-latent-a0.json",
                 "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 12, "
                 "\"method\": \"latent\", \"taught\": false, \"alpha\": 0, \"steps\": 0, "
                 "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
-    must(study_record_read(folder, &cell, &failure));
+    expect_ok(study_record_read(folder, &cell, &err));
     ck_assert(cell.done && cell.cache_bytes_per_token == 96);
     cell.latent = 13; /* the name is that of 12 still */
-    must_fail(STATUS_BAD_FILE, "expected the figures", study_record_read(folder, &cell, &failure));
+    expect_status(study_record_read(folder, &cell, &err), STATUS_BAD_FILE, "expected the figures");
 }
 
 /* Others may have put anything beside them; what is called as a record is must be one. */
@@ -380,34 +377,34 @@ TEST(results_have_every_record_and_nothing_else)
     put_file("study.json", "anything");
     put_file("notes.json", "{}");
     put_file("s1-mqa-fit-a5.part.gguf", "x");
-    must(study_results_write(folder, &failure));
+    expect_ok(study_results_write(folder, &err));
     expect_file("results.jsonl",
                 "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 0, "
                 "\"method\": \"fit\", \"taught\": false, \"alpha\": 5, \"steps\": 50, "
                 "\"bits_per_byte\": 2.5, "
                 "\"cache_bytes_per_token\": 512}\n");
     put_file("s2-mqa-fit-a5.json", RECORD);
-    must_fail(STATUS_BAD_FILE, "s2-mqa-fit-a5.json", study_results_write(folder, &failure));
+    expect_status(study_results_write(folder, &err), STATUS_BAD_FILE, "s2-mqa-fit-a5.json");
 }
 
 TEST(a_folder_belongs_to_one_study)
 {
     begin_folder();
-    must(study_settings_keep(folder, text_of("--steps 5"), &failure));
+    expect_ok(study_settings_keep(folder, text_of("--steps 5"), &err));
     expect_file("study.json", "{\"settings\": \"--steps 5\"}\n");
-    must(study_settings_keep(folder, text_of("--steps 5"), &failure));
-    must_fail(STATUS_USAGE, "expected '--steps 6', found '--steps 5'",
-              study_settings_keep(folder, text_of("--steps 6"), &failure));
+    expect_ok(study_settings_keep(folder, text_of("--steps 5"), &err));
+    expect_status(study_settings_keep(folder, text_of("--steps 6"), &err), STATUS_USAGE,
+                  "expected '--steps 6', found '--steps 5'");
     /* As an older program wrote numbers. */
     put_file("study.json", "{\"settings\": \"'text 9' --steps 5e+00 --lr 0.0010\"}");
-    must(study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001"), &failure));
-    must_fail(STATUS_USAGE, "another study",
-              study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001 -q"), &failure));
-    must_fail(STATUS_USAGE, "another study",
-              study_settings_keep(folder, text_of("'text 9' --steps 6 --lr 0.001"), &failure));
+    expect_ok(study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001"), &err));
+    expect_status(study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001 -q"), &err),
+                  STATUS_USAGE, "another study");
+    expect_status(study_settings_keep(folder, text_of("'text 9' --steps 6 --lr 0.001"), &err),
+                  STATUS_USAGE, "another study");
     put_file("study.json", "{\"settings\": 5}");
-    must_fail(STATUS_BAD_FILE, "study.json",
-              study_settings_keep(folder, text_of("--steps 5"), &failure));
+    expect_status(study_settings_keep(folder, text_of("--steps 5"), &err), STATUS_BAD_FILE,
+                  "study.json");
 }
 
 /* Of another process; one's own are no hindrance, and other names are other locks. */
@@ -416,8 +413,8 @@ TEST(a_cell_is_one_runs_at_once)
     const char *dir = scratch_path("");
     int fd;
     bool taken;
-    must(study_lock_open(dir, &fd, &failure));
-    must(study_lock_try(fd, "s1-mha-a0", &taken, &failure));
+    expect_ok(study_lock_open(dir, &fd, &err));
+    expect_ok(study_lock_try(fd, "s1-mha-a0", &taken, &err));
     ck_assert(taken);
     for (int other = 0; other < 3; other++) {
         if (other == 2)

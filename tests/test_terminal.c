@@ -41,16 +41,17 @@ static void show_on(void *arg)
         _exit(99);
 }
 
-/* What `line` prints, less than a terminal's buffer, into text [4096]; without carriage returns
- * before line feeds. */
-static void print_on_terminal(unsigned short columns, const char *line, char *text)
+/* What the last line printed, less than a terminal's buffer, without carriage returns before line
+ * feeds. */
+static char text[4096];
+
+static void print_on_terminal(unsigned short columns, const char *line)
 {
     struct ran r;
     struct screen s = open_screen(columns);
     const int kept = open(s.slave, O_RDWR | O_NOCTTY); /* the text outlives the child */
     run_program(&r, line, show_on, &s);
-    ck_assert_int_eq(r.code, 0);
-    ck_assert_int_eq(fcntl(s.master, F_SETFL, O_NONBLOCK), 0);
+    ck_assert(r.code == 0 && fcntl(s.master, F_SETFL, O_NONBLOCK) == 0);
     size_t len = 0;
     for (ssize_t n; len < 4095 && (n = read(s.master, text + len, 4095 - len)) > 0;)
         len += (size_t)n;
@@ -64,14 +65,14 @@ static void print_on_terminal(unsigned short columns, const char *line, char *te
 }
 
 /* Columns of the longest line, of one-byte characters, without its escapes. */
-static int longest_line(const char *text)
+static int longest_line(void)
 {
     int most = 0, at = 0;
-    for (; *text; text++) {
-        if (*text == '\033')
-            text += strcspn(text, "mK");
+    for (const char *c = text; *c; c++) {
+        if (*c == '\033')
+            c += strcspn(c, "mK");
         else
-            at = *text == '\n' || *text == '\r' ? 0 : at + ((*text & 0xc0) != 0x80);
+            at = *c == '\n' || *c == '\r' ? 0 : at + ((*c & 0xc0) != 0x80);
         most = at > most ? at : most;
     }
     return most;
@@ -88,38 +89,35 @@ static const char *const table_commands[] = {
     "heads " MODEL " --text Makefile --tokens 16 --layer 0",
 };
 
-TEST(tables_fit, .loops = sizeof table_commands / sizeof *table_commands)
+TEST(tables_fit, .loops = COUNT(table_commands))
 {
     static const unsigned short widths[] = {60, 80, 120};
     setenv("NO_COLOR", "1", 1);
     for (int w = 0; w < 3; w++) {
-        char text[4096];
-        print_on_terminal(widths[w], table_commands[_i], text);
-        ck_assert_msg(longest_line(text) <= widths[w], "%d of %d: %s", longest_line(text),
-                      widths[w], text);
+        print_on_terminal(widths[w], table_commands[_i]);
+        ck_assert_msg(longest_line() <= widths[w], "%d of %d: %s", longest_line(), widths[w], text);
         ck_assert_msg(!strstr(text, "\033[1m"), "%s", text);
     }
 }
 
 TEST(all_columns_with_v)
 {
-    char text[4096];
-    print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64 -v", text);
+    print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64 -v");
     ck_assert_msg(strstr(text, "bytes/token q8_0") && !strstr(text, "left out"), "%s", text);
-    print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64", text);
+    print_on_terminal(60, "info --shape 2x32x4,vocab=50,ctx=64");
     ck_assert_msg(strstr(text, "Too wide, left out:"), "%s", text);
 }
 
 TEST(lines_below_tables_fit)
 {
     struct ran r;
-    char text[4096], line[300];
+    char line[300];
     const char *path = scratch_path("q.gguf");
     snprintf(line, sizeof line, "quantize " MODEL " --type q8_0 -o %s", path);
     run_program(&r, line, NULL, NULL);
     snprintf(line, sizeof line, "info %s --check", path);
-    print_on_terminal(60, line, text);
-    ck_assert_msg(longest_line(text) <= 60, "%s", text);
+    print_on_terminal(60, line);
+    ck_assert_msg(longest_line() <= 60, "%s", text);
     ck_assert_msg(strstr(text, "the scales only"), "%s", text);
     scratch_remove();
 }
@@ -127,34 +125,30 @@ TEST(lines_below_tables_fit)
 /* The type was left out where rows differ in nothing else. */
 TEST(rows_are_told_apart)
 {
-    char text[4096];
-    print_on_terminal(60,
-                      "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0 "
-                      "--kv-heads 4 --type f32,q8_0 --kv-type f32,f16",
-                      text);
+    print_on_terminal(60, "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0 "
+                          "--kv-heads 4 --type f32,q8_0 --kv-type f32,f16");
     ck_assert_msg(strstr(text, "variant  type  KV   depth"), "%s", text);
     ck_assert_msg(strstr(text, "left out: threads"), "%s", text);
 }
 
 TEST(the_best_row_stands_out)
 {
-    char text[4096];
     unsetenv("NO_COLOR");
     setenv("TERM", "xterm-256color", 1);
-    print_on_terminal(100, "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0", text);
+    print_on_terminal(100, "bench --shape 2x32x4,vocab=50,ctx=64 -n 2 --repeat 1 --prompt 0");
     ck_assert_msg(strstr(text, "\033[1m*\033[m"), "%s", text);
 }
 
 /* Learning the vocabulary once left "0%" before the next line. */
 TEST(no_rests_of_lines)
 {
-    char text[4096], line[300];
+    char line[300];
     snprintf(line, sizeof line,
              "train README.md -o %s --vocab 300 --layers 1 --embd 16 --heads 2 --ctx 16 --batch 1 "
              "--steps 4 --eval-every 2 --seed 1",
              scratch_path("t.gguf"));
-    print_on_terminal(60, line, text);
-    ck_assert_msg(longest_line(text) < 60, "%s", text);
+    print_on_terminal(60, line);
+    ck_assert_msg(longest_line() < 60, "%s", text);
     for (const char *at = text; (at = strstr(at, "decode: ")); at++)
         ck_assert_msg(at == text || at[-1] == '\n' ||
                           (at - text > 3 && strncmp(at - 3, "\033[K", 3) == 0),
@@ -184,19 +178,19 @@ struct stroke {
 /* Exits with the number of the stroke that was waited for in vain, or 0. */
 static _Noreturn void type(const struct screen *s, const struct stroke *strokes)
 {
-    char text[65536] = "";
+    char all[65536] = "";
     size_t len = 0;
-    const char *seen = text;
+    const char *seen = all;
     for (int i = 0; strokes[i].shown; i++) {
         const char *at;
         while (!(at = strstr(seen, strokes[i].shown))) {
             struct pollfd p = {.fd = s->master, .events = POLLIN};
             const ssize_t n =
-                poll(&p, 1, 20000) == 1 ? read(s->master, text + len, sizeof text - 1 - len) : 0;
+                poll(&p, 1, 20000) == 1 ? read(s->master, all + len, sizeof all - 1 - len) : 0;
             if (n <= 0)
                 _exit(i + 1);
             len += (size_t)n;
-            text[len] = 0;
+            all[len] = 0;
         }
         seen = at + strlen(strokes[i].shown);
         const size_t n = strlen(strokes[i].typed);
@@ -233,7 +227,7 @@ static const struct {
 } sessions[] = {{by_end, STATUS_OK}, {by_key, STATUS_INTERRUPTED}};
 
 /* Ctrl-C ends an answer and keeps the session, and ends it at the prompt, as Ctrl-D does. */
-TEST(a_session_by_keys, .loops = sizeof sessions / sizeof *sessions)
+TEST(a_session_by_keys, .loops = COUNT(sessions))
 {
     char home[4096], line[4200];
     struct screen s = open_screen(80);
@@ -266,20 +260,20 @@ TEST(text_does_not_command_the_terminal)
         "tokenize " MODEL " --decode 97,27,91,50,74,9,194,155,226,128,174,255,10,98",
         "generate " MODEL " -f %s -n 0 -q", "generate " MODEL " -f %s -n 0 -q --colour always",
         "generate " MODEL " -f %s -n 0 -q --samples 2"};
-    static const char text[] = "a\x1b[2J\t\xc2\x9b\xe2\x80\xae\xff\nb";
+    static const char spoken[] = "a\x1b[2J\t\xc2\x9b\xe2\x80\xae\xff\nb";
     static const char shown[] = "a\\x1b[2J\t\\xc2\\x9b\\xe2\\x80\\xae\\xff\nb";
     const char *path = scratch_path("text");
-    write_file(path, text, sizeof text - 1);
-    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        char line[300], found[4096];
+    write_file(path, spoken, sizeof spoken - 1);
+    for (size_t i = 0; i < COUNT(lines); i++) {
+        char line[300];
         struct ran r;
         snprintf(line, sizeof line, lines[i], path);
-        print_on_terminal(80, line, found);
-        ck_assert_msg(strstr(found, shown) != NULL, "%s: %s", line, found);
-        ck_assert_msg(!strchr(found, '\x1b'), "%s", line);
+        print_on_terminal(80, line);
+        ck_assert_msg(strstr(text, shown) != NULL, "%s: %s", line, text);
+        ck_assert_msg(!strchr(text, '\x1b'), "%s", line);
         /* In a pipe bytes are bytes. */
         run_program(&r, line, NULL, NULL);
-        ck_assert_msg(memmem(r.out, r.out_len, text, sizeof text - 1) != NULL, "%s", line);
+        ck_assert_msg(memmem(r.out, r.out_len, spoken, sizeof spoken - 1) != NULL, "%s", line);
     }
     scratch_remove();
 }

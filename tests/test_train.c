@@ -89,9 +89,9 @@ TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
     r.spec.teacher_share = 0.1;
     r.spec.out = r.out;
     r.spec.arg = &r;
-    must(trainer_open(&r.spec, &r.trainer, &failure));
+    expect_ok(trainer_open(&r.spec, &r.trainer, &err));
     ck_assert(trainer_plan(r.trainer)->widened);
-    must(trainer_run(r.trainer, &failure));
+    expect_ok(trainer_run(r.trainer, &err));
     trainer_free(r.trainer);
     ck_assert_int_eq(r.evals, 4); /* also before the first step */
     ck_assert(r.last_loss < r.first_loss);
@@ -133,13 +133,13 @@ TEST(resumed_is_uninterrupted, .loops = 2)
         ck_assert_int_eq(access(parts.out, F_OK), 0);
         parts.spec.seed_given = false; /* the state has it */
         parts.spec.seed = 1234;
-        const enum status s = resume(&parts, &failure);
-        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", stop_at, failure.text);
+        const enum status s = resume(&parts, &err);
+        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", stop_at, err.text);
         assert_same_run(&whole, &parts);
     }
     /* One that is at its end has nothing left to do. */
     whole.steps = 0;
-    must(resume(&whole, &failure));
+    expect_ok(resume(&whole, &err));
     ck_assert_int_eq(whole.steps, 0);
 }
 
@@ -153,11 +153,11 @@ TEST(older_state_comes_to_the_same)
     char command[1300];
     snprintf(command, sizeof command, "cp '%s.state' '%s.old'", early.out, early.out);
     ck_assert_int_eq(system(command), 0);
-    must(resume(&early, &failure));
+    expect_ok(resume(&early, &err));
     early.best = HUGE_VAL;
     snprintf(command, sizeof command, "mv '%s.old' '%s.state'", early.out, early.out);
     ck_assert_int_eq(system(command), 0);
-    must(resume(&early, &failure));
+    expect_ok(resume(&early, &err));
     assert_same_run(&whole, &early);
 }
 
@@ -177,8 +177,8 @@ TEST(loss_that_is_not_finite_keeps_the_last_save)
     wild.spec.clip = 0;
     wild.spec.val_fraction = 0;
     wild.spec.save_every = 100;
-    must_fail(STATUS_FAILED, "loss after step 1 is", run(&wild, &failure));
-    ck_assert_ptr_nonnull(strstr(failure.text, "--lr"));
+    expect_status(run(&wild, &err), STATUS_FAILED, "loss after step 1 is");
+    ck_assert_ptr_nonnull(strstr(err.text, "--lr"));
     unsigned char *after = (unsigned char *)file_text(r.out, &m);
     ck_assert(n == m && memcmp(before, after, n) == 0);
 }
@@ -216,7 +216,7 @@ TEST(last_save_that_fails_is_an_error)
 {
     struct run r = make_run("out.gguf");
     strcat(r.out, "/no/such/out.gguf");
-    must_fail(STATUS_FAILED, "out.gguf", run(&r, &failure));
+    expect_status(run(&r, &err), STATUS_FAILED, "out.gguf");
     ck_assert_int_eq(r.steps, 12);
 }
 
@@ -277,8 +277,8 @@ TEST(another_file_in_place_of_out_is_refused)
 {
     struct run r = make_run("out.gguf");
     run_well(&r);
-    put_bytes(r.out, "another file", 12);
-    must_fail(STATUS_FAILED, "is not the best checkpoint of this run", resume(&r, &failure));
+    write_file(r.out, "another file", 12);
+    expect_status(resume(&r, &err), STATUS_FAILED, "is not the best checkpoint of this run");
 }
 
 /* Cut anywhere, or with any bit of the header and some of the rest flipped. */
@@ -292,16 +292,16 @@ TEST(damaged_state_is_refused)
     unsigned char *bytes = (unsigned char *)file_text(path, &n);
     r.spec.resume = true;
     for (size_t len = 0; len < n; len += len < 260 ? 20 : n / 7) {
-        put_bytes(path, bytes, len);
+        write_file(path, bytes, len);
         r.steps = 0;
         refused(&r, STATUS_BAD_FILE, ".state");
     }
     for (size_t at = 0; at < n; at += at < 250 ? 3 : n / 9) {
         bytes[at] ^= (unsigned char)(1 << at % 8);
-        put_bytes(path, bytes, n);
+        write_file(path, bytes, n);
         bytes[at] ^= (unsigned char)(1 << at % 8);
         r.steps = 0;
-        const enum status s = run(&r, &failure);
+        const enum status s = run(&r, &err);
         ck_assert_msg(s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED,
                       "byte %zu: %d", at, s);
         ck_assert_int_eq(r.steps, 0);
@@ -323,7 +323,7 @@ TEST(impossible_best_loss_in_a_state_is_refused)
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         /* Behind magic, version, identity, step and best step. */
         memcpy(bytes + (2 + STATE_FIELDS + 2) * 8, &losses[i], sizeof losses[i]);
-        put_bytes(path, bytes, n);
+        write_file(path, bytes, n);
         r.steps = 0;
         refused(&r, STATUS_BAD_FILE, "damaged: it claims a best loss of");
     }
@@ -341,8 +341,8 @@ TEST(done_run_resumed_writes_its_lost_out_again)
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(remove(r.out), 0);
         if (i == 1)
-            put_bytes(r.out, "another file", 12);
-        must(resume(&r, &failure));
+            write_file(r.out, "another file", 12);
+        expect_ok(resume(&r, &err));
         unsigned char *again = (unsigned char *)file_text(r.out, &n_again);
         ck_assert_uint_eq(n_again, n);
         ck_assert_mem_eq(again, bytes, n);
@@ -380,11 +380,11 @@ TEST(layers_that_the_file_lacks_take_no_memory)
                   *at = memmem(bytes, n, key, strlen(key));
     ck_assert_ptr_nonnull(at);
     memcpy(at + strlen(key) + 4, &layers, sizeof layers);
-    must(gguf_parse(bytes, n, &g, &failure));
-    must(config_read(g, &config, &failure));
+    expect_ok(gguf_parse(bytes, n, &g, &err));
+    expect_ok(config_read(g, &config, &err));
     ck_assert_int_eq(config.n_layers, CONFIG_MAX_LAYERS);
     limit_memory(32 << 20);
-    ck_assert_int_eq(param_list_create(&list, &config, g, &failure), STATUS_BAD_FILE);
-    ck_assert_str_eq(failure.text, "tensor blk.1.attn_norm.weight: missing");
+    ck_assert_int_eq(param_list_create(&list, &config, g, &err), STATUS_BAD_FILE);
+    ck_assert_str_eq(err.text, "tensor blk.1.attn_norm.weight: missing");
     gguf_free(g);
 }

@@ -85,8 +85,8 @@ static void assert_knows_by_heart(const struct checkpoint *c, struct text t)
     for (int i = 0; i < n; i++)
         tokens[i] = (unsigned char)t.data[i]; /* plain bytes are their own ids */
     const struct session_params params = {.block = 0};
-    must(session_create(c->model, &params, NULL, &s, &failure));
-    must(session_feed(s, 0, tokens, n, logits, &failure));
+    expect_ok(session_create(c->model, &params, NULL, &s, &err));
+    expect_ok(session_feed(s, 0, tokens, n, logits, &err));
     for (int i = 0; i < n; i++) {
         const float *row = logits + (size_t)i * (size_t)n_vocab;
         int best = 0;
@@ -140,8 +140,8 @@ TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
     struct run whole = run_of(_i, "whole.gguf"), parts = run_of(_i, "parts.gguf");
     run_well(&whole);
     run_until(&parts, 7);
-    must(pool_create(2 + _i % 7, &parts.spec.pool, &failure));
-    must(resume(&parts, &failure));
+    expect_ok(pool_create(2 + _i % 7, &parts.spec.pool, &err));
+    expect_ok(resume(&parts, &err));
     pool_free(parts.spec.pool);
     assert_same_run(&whole, &parts);
 }
@@ -231,7 +231,7 @@ static void write_with_tensor(const char *path, const char *name, int n, float x
     struct checkpoint whole = opened_checkpoint(path, CHECKPOINT_TOKENIZER);
     for (int i = 0; i < 256; i++)
         numbers[i] = x;
-    must(gguf_writer_create(&w, &failure));
+    expect_ok(gguf_writer_create(&w, &err));
     for (size_t i = 0; i < whole.gguf->n_pairs; i++)
         gguf_add_value(w, whole.gguf->pairs[i].key, &whole.gguf->pairs[i].value);
     for (size_t i = 0; i < whole.gguf->n_tensors; i++) {
@@ -241,7 +241,7 @@ static void write_with_tensor(const char *path, const char *name, int n, float x
     gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){(uint64_t)n}, numbers);
     char more[600];
     snprintf(more, sizeof more, "%s.more", path);
-    must(gguf_write(w, more, &failure));
+    expect_ok(gguf_write(w, more, &err));
     gguf_writer_free(w);
     ck_assert_int_eq(rename(more, path), 0);
 }
@@ -274,12 +274,12 @@ static double deviation_of(const struct config *c, enum tensor_role role, float 
     struct param_list list;
     struct arena arena = {0};
     struct optimizer o;
-    must(param_list_create(&list, c, NULL, &failure));
+    expect_ok(param_list_create(&list, c, NULL, &err));
     for (int pass = 0; pass < 2; pass++) {
         o = (struct optimizer){.list = &list};
         optimizer_take(&o, &arena, c);
         if (pass == 0)
-            must(arena_allocate(&arena, "test", &failure));
+            expect_ok(arena_allocate(&arena, "test", &err));
     }
     struct rng r;
     rng_seed(&r, 1, 0);

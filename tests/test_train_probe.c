@@ -53,7 +53,7 @@ static struct probed make_probed(const char *out)
 {
     struct probed p = {.run = make_run(out), .stop_in_trial = -1};
     const char *path = scratch_path("source.gguf");
-    must(checkpoint_open(path, CHECKPOINT_TOKENIZER, &p.from, &failure));
+    expect_ok(checkpoint_open(path, CHECKPOINT_TOKENIZER, &p.from, &err));
     p.run.spec.from = p.from.gguf;
     p.run.spec.lr = 0;
     p.run.spec.dropout = 0;
@@ -77,7 +77,7 @@ static enum status run_probed(struct probed *p, struct err *e)
 
 static void run_probed_well(struct probed *p)
 {
-    must(run_probed(p, &failure));
+    expect_ok(run_probed(p, &err));
 }
 
 /* --- what it does ---------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ TEST(any_threads_try_and_take_the_same, .before_all = make_source, .after_all = 
     run_probed_well(&one);
     for (int n = SANITIZED ? 5 : 2; n <= 5; n += 3) {
         struct probed many = make_probed("many.gguf");
-        must(pool_create(n, &many.run.spec.pool, &failure));
+        expect_ok(pool_create(n, &many.run.spec.pool, &err));
         run_probed_well(&many);
         pool_free(many.run.spec.pool);
         assert_same_run(&one.run, &many.run);
@@ -284,12 +284,12 @@ TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD,
             parts.stop_in_trial = -1;
             parts.run.stop_at = 7;
         }
-        ck_assert_int_eq(run_probed(&parts, &failure), STATUS_INTERRUPTED);
+        ck_assert_int_eq(run_probed(&parts, &err), STATUS_INTERRUPTED);
         parts.run.spec.resume = true;
         parts.stop_in_trial = parts.run.stop_at = -1;
         parts.n = parts.n_chosen = 0;
-        const enum status s = run_probed(&parts, &failure);
-        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", told, failure.text);
+        const enum status s = run_probed(&parts, &err);
+        ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", told, err.text);
         assert_same_run(&whole.run, &parts.run);
         ck_assert_int_eq(parts.n_chosen, told < whole.n); /* one that was chosen is kept */
         checkpoint_close(&parts.from);
@@ -309,7 +309,7 @@ TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD, .before_all = ma
     char path[600];
     size_t n;
     p.run.stop_at = 3;
-    ck_assert_int_eq(run_probed(&p, &failure), STATUS_INTERRUPTED);
+    ck_assert_int_eq(run_probed(&p, &err), STATUS_INTERRUPTED);
     snprintf(path, sizeof path, "%s.state", p.run.out);
     unsigned char *bytes = (unsigned char *)file_text(path, &n);
     p.run.spec.resume = true;
@@ -317,7 +317,7 @@ TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD, .before_all = ma
         memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
         FILE *f = fopen(path, "wb");
         ck_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-        must_fail(STATUS_BAD_FILE, "damaged: it claims", run_probed(&p, &failure));
+        expect_status(run_probed(&p, &err), STATUS_BAD_FILE, "damaged: it claims");
     }
     checkpoint_close(&p.from);
 }

@@ -33,7 +33,7 @@ static void begin(struct turns *t, struct output *out)
 {
     n_written = 0;
     output_init(out, collect);
-    ck_assert_int_eq(turns_create(t, out, NULL), STATUS_OK);
+    expect_ok(turns_create(t, out, NULL));
 }
 
 static void put(struct turns *t, uint64_t number, const char *text)
@@ -46,7 +46,7 @@ static void expect(struct turns *t, const char *all)
     ck_assert(output_flush(t->out));
     ck_assert_msg(n_written == strlen(all) && memcmp(written, all, n_written) == 0,
                   "'%.*s' instead of '%s'", (int)n_written, written, all);
-    ck_assert_int_eq(turns_check(t, NULL), STATUS_OK);
+    expect_ok(turns_check(t, NULL));
 }
 
 TEST(the_front_goes_straight_out)
@@ -89,8 +89,7 @@ TEST(dropped_ones_leave_nothing)
     expect(&t, "ap");
     turns_drop(&t, 2);
     expect(&t, "ap");
-    ck_assert_uint_eq(t.front, 3);
-    ck_assert_uint_eq(t.n_held, 0);
+    ck_assert(t.front == 3 && t.n_held == 0);
     turns_free(&t);
 }
 
@@ -99,15 +98,13 @@ TEST(room_is_bounded)
     struct output out;
     struct turns t;
     begin(&t, &out);
-    ck_assert(turns_has_room(&t, TURNS_AHEAD - 1));
-    ck_assert(!turns_has_room(&t, TURNS_AHEAD));
+    ck_assert(turns_has_room(&t, TURNS_AHEAD - 1) && !turns_has_room(&t, TURNS_AHEAD));
     char *big = malloc(TURNS_BYTES + 1);
     memset(big, 'x', TURNS_BYTES);
     big[TURNS_BYTES] = 0;
     put(&t, 1, big);
     free(big);
-    ck_assert(!turns_has_room(&t, 2));
-    ck_assert(turns_has_room(&t, 0));
+    ck_assert(!turns_has_room(&t, 2) && turns_has_room(&t, 0));
     turns_drop(&t, 1);
     ck_assert(turns_has_room(&t, 2));
     turns_close(&t, 0);
@@ -117,9 +114,8 @@ TEST(room_is_bounded)
 
 static void expect_lost(const struct turns *t, const char *message)
 {
-    struct err e;
-    ck_assert_int_eq(turns_check(t, &e), STATUS_NO_MEMORY);
-    ck_assert_str_eq(e.text, message);
+    ck_assert_int_eq(turns_check(t, &err), STATUS_NO_MEMORY);
+    ck_assert_str_eq(err.text, message);
 }
 
 /* A text that could be held in part is not written at all, whether it ends before its turn (_i 0),

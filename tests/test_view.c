@@ -34,7 +34,7 @@ static const struct type {
     int block, bytes; /* elements of a block, and its bytes */
 } types[] = {{TENSOR_F32, 1, 4},    {TENSOR_F16, 1, 2},    {TENSOR_BF16, 1, 2},
              {TENSOR_Q8_0, 32, 34}, {TENSOR_Q4_0, 32, 18}, {VIEW_INT8, 1, 1}};
-#define N_TYPES ((int)(sizeof types / sizeof *types))
+#define N_TYPES ((int)COUNT(types))
 
 static const struct type *type_of(uint32_t type)
 {
@@ -217,8 +217,7 @@ static void compare(const struct view *v, const float *expected, size_t first, c
                     size_t bytes)
 {
     const struct type *t = type_of(v->type);
-    ck_assert_uint_gt(bytes, 0);
-    ck_assert_uint_eq(bytes % (size_t)t->bytes, 0);
+    ck_assert(bytes > 0 && bytes % (size_t)t->bytes == 0);
     for (size_t i = 0; i < bytes / (size_t)t->bytes * (size_t)t->block; i++) {
         const float found = element(v->type, data, NULL, i);
         if (memcmp(&found, &expected[first + i], sizeof found) != 0)
@@ -231,7 +230,6 @@ static void compare(const struct view *v, const float *expected, size_t first, c
 /* From the first byte to the last, and from each row on. */
 static void check_view(struct view *v)
 {
-    struct err e = {""};
     int rows;
     float *expected = define(v, &rows);
     ck_assert_int_eq(view_rows(v), rows);
@@ -243,13 +241,13 @@ static void check_view(struct view *v)
     const void *data;
     size_t len;
     for (size_t at = 0; at < all; at += len) {
-        ck_assert_int_eq(view_piece(v, at, &data, &len, &e), STATUS_OK);
+        expect_ok(view_piece(v, at, &data, &len, &err));
         ck_assert_uint_le(len, all - at);
         compare(v, expected, at / (size_t)t->bytes * (size_t)t->block, data, len);
     }
     const size_t step = v->transposes ? 32 : elements > 4096 ? 7 : 1; /* no block is cut */
     for (size_t row = 0; row < elements / row_elements; row += step) {
-        ck_assert_int_eq(view_piece(v, row * row_bytes, &data, &len, &e), STATUS_OK);
+        expect_ok(view_piece(v, row * row_bytes, &data, &len, &err));
         ck_assert_uint_le(len, all - row * row_bytes);
         compare(v, expected, row * row_elements, data, len < row_bytes ? len : row_bytes);
     }
@@ -390,26 +388,6 @@ TEST(more_than_one_piece, .loops = N_TYPES, .tags = ONE_THREAD, .before = set_up
         }
 }
 
-/* Any offset into what is in the source as it is wanted. */
-TEST(plain_rows_from_any_byte_on, .tags = ONE_THREAD, .before = set_up)
-{
-    struct source_list l = {.n = 0};
-    struct err e = {""};
-    struct view v = {.n_parts = 2, .cols = 32, .type = TENSOR_Q8_0, .maker = &maker};
-    v.parts[0] = make_part(&l, TENSOR_Q8_0, 32, 1, 2, 3);
-    v.parts[1] = make_part(&l, TENSOR_Q8_0, 32, 0, 0, 4);
-    for (size_t at = 0; at < (size_t)7 * 34; at++) {
-        const void *data;
-        size_t len;
-        const bool second = at >= (size_t)3 * 34;
-        ck_assert_int_eq(view_piece(&v, at, &data, &len, &e), STATUS_OK);
-        ck_assert_ptr_eq(data, second ? v.parts[1].data + (at - (size_t)3 * 34)
-                                      : v.parts[0].data + (size_t)2 * 34 + at);
-        ck_assert_uint_eq(len, (size_t)(second ? 7 : 3) * 34 - at);
-    }
-    free_sources(&l);
-}
-
 TEST(memory_that_is_not_there, .tags = ONE_THREAD, .before = set_up)
 {
     struct source_list l = {.n = 0};
@@ -418,17 +396,15 @@ TEST(memory_that_is_not_there, .tags = ONE_THREAD, .before = set_up)
     v.parts[0] = make_part(&l, TENSOR_F16, 32, 0, 0, 8);
     const void *data;
     size_t len;
-    struct err e = {""};
     int failures = 0;
     enum status s = STATUS_NO_MEMORY;
     for (fails_at = 0; s != STATUS_OK; fails_at++) {
         allocations = 0;
         armed = true;
-        s = view_piece(&v, 0, &data, &len, &e);
+        s = view_piece(&v, 0, &data, &len, &err);
         armed = false;
         if (s != STATUS_OK) {
-            ck_assert_int_eq(s, STATUS_NO_MEMORY);
-            ck_assert_ptr_nonnull(strstr(e.text, "memory"));
+            expect_status(s, STATUS_NO_MEMORY, "memory");
             failures++;
         }
     }

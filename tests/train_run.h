@@ -122,13 +122,13 @@ static inline enum status run(struct run *r, struct err *e)
 
 static inline void run_well(struct run *r)
 {
-    must(run(r, &failure));
+    expect_ok(run(r, &err));
 }
 
 static inline void run_until(struct run *r, int stop_at)
 {
     r->stop_at = stop_at;
-    must_fail(STATUS_INTERRUPTED, "", run(r, &failure));
+    expect_status(run(r, &err), STATUS_INTERRUPTED, "");
 }
 
 static inline enum status resume(struct run *r, struct err *e)
@@ -159,7 +159,7 @@ static inline void assert_same_run(const struct run *a, const struct run *b)
 /* Fails before the first step. */
 static inline void refused(struct run *r, enum status expected, const char *message)
 {
-    must_fail(expected, message, run(r, &failure));
+    expect_status(run(r, &err), expected, message);
     ck_assert_int_eq(r->steps, 0);
 }
 

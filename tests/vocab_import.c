@@ -6,6 +6,8 @@
 
 /* --- what is read ---------------------------------------------------------------------------- */
 
+struct vocabulary imported;
+struct tokenizer *imported_tokenizer;
 char import_notes[4096];
 
 static void keep_note(void *arg, const char *text)
@@ -15,23 +17,28 @@ static void keep_note(void *arg, const char *text)
     snprintf(import_notes + len, sizeof import_notes - len, "%s\n", text);
 }
 
-struct tokenizer *imported_tokenizer(const struct vocabulary *v)
+static void drop_vocabulary(void)
+{
+    tokenizer_free(imported_tokenizer);
+    vocabulary_free(&imported);
+    imported_tokenizer = NULL;
+    imported = (struct vocabulary){.memory = NULL};
+}
+
+void drop_import(void)
+{
+    drop_vocabulary();
+    scratch_remove();
+}
+
+void use_imported(void)
 {
     struct gguf_writer *w;
-    struct gguf *g;
-    struct tokenizer *t;
-    unsigned char *bytes;
-    size_t len;
-    struct err e = {{0}};
-    ck_assert_int_eq(gguf_writer_create(&w, &e), STATUS_OK);
-    vocab_keys_write(&v->keys, w);
-    ck_assert_msg(gguf_write_memory(w, &bytes, &len, &e) == STATUS_OK, "%s", e.text);
-    gguf_writer_free(w);
-    ck_assert_msg(gguf_parse(bytes, len, &g, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_msg(tokenizer_create(g, &t, &e) == STATUS_OK, "%s", e.text);
-    gguf_free(g);
-    free(bytes);
-    return t;
+    expect_ok(gguf_writer_create(&w, &err));
+    vocab_keys_write(&imported.keys, w);
+    struct gguf_file f = written_gguf(w);
+    imported_tokenizer = tokenizer_in(f.g);
+    free_gguf(&f);
 }
 
 /* --- the scratch folder ---------------------------------------------------------------------- */
@@ -40,10 +47,7 @@ const struct hf_ids no_ids = {-1, -1, -1};
 
 void scratch_write(const char *name, const void *bytes, size_t len)
 {
-    FILE *f = fopen(scratch_path(name), "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file(scratch_path(name), bytes, len);
 }
 
 void scratch_write_text(const char *name, const char *text)
@@ -69,31 +73,31 @@ const char *scratch_dir(void)
 
 static const struct vocabulary_notes notes = {keep_note, NULL};
 
-static enum status read_scratch(const char *name, int n_vocab, struct vocabulary *v, struct err *e)
+static enum status read_path(const char *path, bool is_folder, struct hf_ids ids, int n_vocab)
 {
+    const struct vocabulary_options o = {ids, n_vocab, &notes};
+    drop_vocabulary();
     import_notes[0] = 0;
-    const struct vocabulary_options o = {no_ids, n_vocab, &notes};
-    return name ? vocabulary_of_file(scratch_path(name), &o, v, e)
-                : vocabulary_of_folder(scratch_dir(), &o, v, e);
+    return (is_folder ? vocabulary_of_folder : vocabulary_of_file)(path, &o, &imported, &err);
 }
 
-struct vocabulary must_import(const char *name, int n_vocab)
+void import_path(const char *path, bool is_folder, struct hf_ids ids, int n_vocab)
 {
-    struct vocabulary v;
-    struct err e = {{0}};
-    ck_assert_msg(read_scratch(name, n_vocab, &v, &e) == STATUS_OK, "%s", e.text);
-    return v;
+    expect_ok(read_path(path, is_folder, ids, n_vocab));
+}
+
+void must_import(const char *name, int n_vocab)
+{
+    import_path(name ? scratch_path(name) : scratch_dir(), !name, no_ids, n_vocab);
 }
 
 void check_not_imported(const char *name, int n_vocab, const char *message)
 {
-    struct vocabulary v;
-    struct err e = {{0}};
-    const enum status s = read_scratch(name, n_vocab, &v, &e);
-    ck_assert_msg(s == STATUS_BAD_FILE, "status %d (%s), expected: %s", s, e.text, message);
-    ck_assert_msg(strstr(e.text, message) != NULL, "\"%s\" does not have \"%s\"", e.text, message);
-    ck_assert_msg(!name || strstr(e.text, name) != NULL, "\"%s\" does not name %s", e.text, name);
-    ck_assert_ptr_null(v.memory);
+    const enum status s =
+        read_path(name ? scratch_path(name) : scratch_dir(), !name, no_ids, n_vocab);
+    expect_says(err.text, name ? name : "");
+    expect_status(s, STATUS_BAD_FILE, message);
+    ck_assert_ptr_null(imported.memory);
 }
 
 void check_noted(const char *part)
@@ -102,60 +106,57 @@ void check_noted(const char *part)
                   part);
 }
 
-void check_imported(const struct vocabulary *v, int id, const char *name, int type)
+void check_imported(int id, const char *name, int type)
 {
-    ck_assert_msg(text_is(v->keys.tokens[id], name), "token %d is \"%.*s\", expected \"%s\"", id,
-                  text_width(v->keys.tokens[id]), v->keys.tokens[id].data, name);
-    ck_assert_msg(v->keys.types[id] == type, "token %d is of type %d, expected %d", id,
-                  (int)v->keys.types[id], type);
+    ck_assert_msg(text_is(imported.keys.tokens[id], name), "token %d is \"%.*s\", expected \"%s\"",
+                  id, text_width(imported.keys.tokens[id]), imported.keys.tokens[id].data, name);
+    ck_assert_msg(imported.keys.types[id] == type, "token %d is of type %d, expected %d", id,
+                  (int)imported.keys.types[id], type);
 }
 
 /* --- texts and their ids --------------------------------------------------------------------- */
 
-static void check_ids(const struct tokenizer *t, struct text text, const struct json_node *expected)
+static void check_ids(struct text text, const struct json_node *expected)
 {
     int32_t *ids;
     size_t n;
-    struct err e = {{0}};
-    ck_assert_msg(tokenizer_encode(t, text, &ids, &n, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(tokenizer_encode(imported_tokenizer, text, &ids, &n, &err));
     ck_assert_uint_eq(n, expected->n);
     size_t i = 0;
     for (const struct json_node *c = NULL; (c = json_child(expected, c)); i++) {
         int64_t id = -1;
-        ck_assert_int_eq(json_node_i64(c, 0, INT32_MAX, &id, &e), STATUS_OK);
+        expect_ok(json_node_i64(c, 0, INT32_MAX, &id, &err));
         ck_assert_msg(ids[i] == id, "'%.*s': token %zu is %d, expected %d", text_width(text),
                       text.data, i, (int)ids[i], (int)id);
     }
     free(ids);
 }
 
-void check_text(const struct tokenizer *t, const char *text, const int32_t *expected, size_t n)
+void check_text(const char *text, const int32_t *expected, size_t n)
 {
     int32_t *ids;
     size_t n_ids;
-    struct err e = {{0}};
-    ck_assert_msg(tokenizer_encode(t, text_of(text), &ids, &n_ids, &e) == STATUS_OK, "%s", e.text);
+    expect_ok(tokenizer_encode(imported_tokenizer, text_of(text), &ids, &n_ids, &err));
     ck_assert_uint_eq(n_ids, n);
     ck_assert_int_eq(memcmp(ids, expected, n * sizeof *ids), 0);
     free(ids);
 }
 
-int check_expected_ids(const struct tokenizer *t, const char *path)
+int check_expected_ids(const char *path)
 {
     static const struct json_limits limits = {1 << 20, 1 << 16, 8};
     struct json_reader r = {0};
     const struct json_node *root, *texts, *text, *ids;
-    struct err e = {{0}};
     size_t len;
     int n = 0;
     unsigned char *bytes = read_file(path, &len);
     const struct text source = {(const char *)bytes, len};
-    ck_assert_msg(json_read(&r, source, &limits, &root, &e) == STATUS_OK, "%s", e.text);
-    ck_assert_int_eq(json_require(root, "texts", JSON_ARRAY, &texts, &e), STATUS_OK);
+    expect_ok(json_read(&r, source, &limits, &root, &err));
+    expect_ok(json_require(root, "texts", JSON_ARRAY, &texts, &err));
     for (const struct json_node *c = NULL; (c = json_child(texts, c)); n++) {
-        ck_assert_int_eq(json_require(c, "text", JSON_STRING, &text, &e), STATUS_OK);
-        ck_assert_int_eq(json_require(c, "ids", JSON_ARRAY, &ids, &e), STATUS_OK);
-        check_ids(t, text->text, ids);
+        expect_ok(json_require(c, "text", JSON_STRING, &text, &err));
+        expect_ok(json_require(c, "ids", JSON_ARRAY, &ids, &err));
+        check_ids(text->text, ids);
     }
     json_reader_free(&r);
     free(bytes);

@@ -13,12 +13,16 @@
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
-/* The notes of the last reading, a line each. */
+/* The last reading: the vocabulary, the tokenizer that was made of it, and the notes, a line each.
+ * drop_import, which every test ends with, frees them and the scratch folder's files. */
+extern struct vocabulary imported;
+extern struct tokenizer *imported_tokenizer;
 extern char import_notes[4096];
+void drop_import(void);
 
 extern const struct hf_ids no_ids;
 
-struct tokenizer *imported_tokenizer(const struct vocabulary *v);
+void use_imported(void);
 
 /* Files of the scratch folder; the folder's path. */
 void scratch_write(const char *name, const void *bytes, size_t len);
@@ -26,18 +30,19 @@ void scratch_write_text(const char *name, const char *text);
 void scratch_copy(const char *path, const char *name);
 const char *scratch_dir(void);
 
-/* Of the scratch folder (name is NULL), or of a file in it. */
-struct vocabulary must_import(const char *name, int n_vocab);
+/* Of the scratch folder (name is NULL), or of a file in it; or of another path. */
+void must_import(const char *name, int n_vocab);
+void import_path(const char *path, bool is_folder, struct hf_ids ids, int n_vocab);
 
 /* STATUS_BAD_FILE with this in the message, which names the file. */
 void check_not_imported(const char *name, int n_vocab, const char *message);
 
 void check_noted(const char *part);
-void check_imported(const struct vocabulary *v, int id, const char *name, int type);
-void check_text(const struct tokenizer *t, const char *text, const int32_t *expected, size_t n);
+void check_imported(int id, const char *name, int type);
+void check_text(const char *text, const int32_t *expected, size_t n);
 
 /* The texts of an expect.json, with the ids that transformers gave them; returns how many. */
-int check_expected_ids(const struct tokenizer *t, const char *path);
+int check_expected_ids(const char *path);
 
 /* What a small tokenizer.json has under each key; NULL: what usual_parts has. */
 struct parts {

@@ -30,48 +30,67 @@ struct vocabulary {
     int adds_bos, adds_space; /* likewise */
 };
 
+/* What the tests below make and look at, and the tokenizer of it; each `use` frees the one before,
+ * drop_tokenizer the last. */
+extern struct vocabulary v;
+extern struct tokenizer *t;
+
 /* "gpt2" with 256 byte tokens, whose ids are the bytes. */
-void plain_bytes_vocabulary(struct vocabulary *v);
+void plain_bytes_vocabulary(void);
 
 /* "llama" with <unk>, <s>, </s>, and then, with `bytes`, <0x00> to <0xFF>: ids 3 to 258. */
-void vocabulary_of_scores(struct vocabulary *v, bool bytes);
+void vocabulary_of_scores(bool bytes);
 
-/* The name is borrowed. */
-void add_token(struct vocabulary *v, const char *name, int32_t type);
-void add_scored(struct vocabulary *v, const char *name, float score); /* a normal one */
+/* The names are borrowed. */
+void add_token(const char *name, int32_t type);
+void add_scored(const char *name, float score); /* a normal one */
 /* A merge alone; its result is to be a token. */
-void add_merge(struct vocabulary *v, const char *merge);
+void add_merge(const char *merge);
 
-/* The keys; free(b->data) at last. */
-void vocabulary_write(const struct vocabulary *v, struct gguf_bytes *b);
+/* Normal tokens, and merges, of these names; NULL ends them. */
+void add_tokens(const char *const *names);
+void add_merges(const char *const *merges);
+#define ADD_TOKENS(...) add_tokens((const char *const[]){__VA_ARGS__, NULL})
+#define ADD_MERGES(...) add_merges((const char *const[]){__VA_ARGS__, NULL})
 
-/* Takes the bytes over. */
-enum status create_from(struct gguf_bytes *b, struct tokenizer **t, struct err *e);
-enum status create(const struct vocabulary *v, struct tokenizer **t, struct err *e);
-struct tokenizer *must_create(const struct vocabulary *v);
-struct tokenizer *must_open(const char *path); /* under the repository */
+/* The keys of `v`; free(b->data) at last. */
+void vocabulary_write(struct gguf_bytes *b);
 
-/* STATUS_BAD_FILE with this in the message. */
-void check_refused(const struct vocabulary *v, const char *message);
+/* Makes a tokenizer; the first takes the bytes over. */
+enum status create_from(struct gguf_bytes *b, struct err *e);
+void use_vocabulary(void);
+void use_file(const char *path); /* under the repository */
+void drop_tokenizer(void);
+
+/* `v` is refused with STATUS_BAD_FILE and this in the message. */
+void check_refused(const char *message);
+void check_refused_file(struct gguf_bytes *b, const char *message);
 
 /* The text, in memory of its own so that a read past its end is caught, has these ids. */
-void check_encoding(const struct tokenizer *t, struct text s, const int *expected,
-                    size_t n_expected, const char *file, int line);
+void check_encoding(struct text s, const int *expected, size_t n_expected, const char *file,
+                    int line);
 
 /* The ids' bytes are the text, but for what the tokenizer adds. */
-void check_decoding(const struct tokenizer *t, struct text s, const char *file, int line);
+void check_decoding(struct text s, const char *file, int line);
 
 /* Both. */
-#define CHECK_IDS(t, string, ...)                                                                  \
+#define CHECK_IDS(string, ...)                                                                     \
     do {                                                                                           \
         const int expected[] = {__VA_ARGS__};                                                      \
         const struct text text = {string, sizeof string - 1};                                      \
-        check_encoding(t, text, expected, sizeof expected / sizeof expected[0], __FILE__,          \
-                       __LINE__);                                                                  \
-        check_decoding(t, text, __FILE__, __LINE__);                                               \
+        check_encoding(text, expected, COUNT(expected), __FILE__, __LINE__);                       \
+        check_decoding(text, __FILE__, __LINE__);                                                  \
     } while (0)
 
+/* At least so many cases of a file are encoded, by the vocabulary of another one, as it says; those
+ * for which `decodes` holds (NULL: all) come back. */
+void check_cases(const char *vocabulary, const char *path, int least,
+                 bool (*decodes)(struct text s));
+
+/* So many letters a become n tokens; their ids, to be freed. */
+int32_t *encode_letters(size_t len, size_t *n);
+
 /* STATUS_USAGE with this in the message. */
-void check_unencodable(const struct tokenizer *t, struct text s, const char *message);
+void check_unencodable(struct text s, const char *message);
 
 #endif

@@ -269,7 +269,7 @@ const struct command command_attend = {
         "cell is the largest weight of those in it. Frames are around heads that share keys\n"
         "and values: with --kv-heads these become neighbours and are counted so. Colours are\n"
         "for terminals that have 256, unless NO_COLOR is set. All is the same for any number\n"
-        "of threads and any block.\n",
+        "of threads.\n",
     .spec = {.groups = {INPUT_GROUP,
                         {"Text as ids", ids_options, 0},
                         {"Heads", head_options, 0},

@@ -102,7 +102,7 @@ static void say_eval_plan(const struct job *j, const struct eval_spec *spec,
                 " tokens; %d at once",
                 plan->n_windows, plan->ctx, plan->stride, plan->n_scored,
                 plan->n_workers * plan->n_together);
-    snprintf(advice, sizeof advice, "--ctx, --block%s -t%s%s lower it", type[0] ? "," : " and",
+    snprintf(advice, sizeof advice, "--ctx%s -t%s%s lower it", type[0] ? "," : " and",
              type[0] ? " and " : "", type);
     job_say_memory(j, &(struct job_memory){.weights = spec->model->weights.cap +
                                                       (spec->other ? spec->other->weights.cap : 0),
@@ -175,7 +175,7 @@ const struct command command_eval = {
         "top1_agreement  share of predictions with the same likeliest token\n"
         "bits_per_byte_other  MODEL2's\n"
         "\n"
-        "All but tokens_per_s is the same for any number of threads and any block. Ctrl-C prints\n"
+        "All but tokens_per_s is the same for any number of threads. Ctrl-C prints\n"
         "no figures, because those of a part of the text would be another text's.\n",
     .spec = {.groups = {{"Text", text_options, 0},
                         {"Results", result_options, 0},

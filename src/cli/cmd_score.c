@@ -31,7 +31,12 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-static const struct option ids_options[] = {OPT_IDS, OPT_END};
+static const struct option ids_options[] = {
+    OPT_IDS,
+    OPT_INT("block", common.block, "N", 1, 4096,
+            "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
+    OPT_END,
+};
 
 struct scored_token {
     int id;

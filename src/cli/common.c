@@ -39,8 +39,6 @@ const struct option engine_options[] = {
                .otherwise = "DECODE_THREADS, else auto"),
     OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
-    OPT_INT("block", block, "N", 1, 4096,
-            "tokens taken at once in prefill; all give the same result", .otherwise = "chosen"),
     OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
     OPT_END,
 };

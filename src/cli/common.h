@@ -56,7 +56,7 @@ struct common_options {
 
     /* Of the commands that run the model. */
     int kv_type;         /* of kv_type_names */
-    int block;           /* 0: the default */
+    int block;           /* of score; 0: the default */
     const char *without; /* NULL: all heads are there */
     struct variant_options variant;
 };

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "engine/session.h"
-#include "input.h"
 #include "model/model.h"
 #include "target.h"
 
@@ -105,7 +104,7 @@ static void create_sessions(struct schedule *c, enum storage cache, int block, b
         require(session_create(c->model, &one, NULL, &c->alone[i], &e) == STATUS_OK);
 }
 
-static struct schedule *create_schedule(struct input *in)
+static struct schedule *create_schedule(struct choices *in)
 {
     struct schedule *c = calloc(1, sizeof *c);
     struct err e;
@@ -235,7 +234,7 @@ static void rewind_sequence(struct schedule *c, int sequence, int len)
 }
 
 /* A byte says what is done and with which sequence; some take another. */
-static void run_command(struct schedule *c, struct input *in)
+static void run_command(struct schedule *c, struct choices *in)
 {
     const int command = next_byte(in), sequence = (command >> 3) % c->n_sequences;
     int more = next_byte(in);
@@ -261,7 +260,7 @@ static void run_command(struct schedule *c, struct input *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct input in = {data, size};
+    struct choices in = {data, size};
     struct schedule *c = create_schedule(&in);
     while (in.left > 0 && c->n_tokens < MAX_TOKENS)
         run_command(c, &in);

@@ -17,13 +17,6 @@
 
 #define MAX_TOKENS 24
 
-/* A refusal says something, on one line. */
-static void require_refusal(enum status s, const struct err *e)
-{
-    require((s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED));
-    require_message(e);
-}
-
 /* A number up to `max` from the input; where there is none, `otherwise`. */
 static uint64_t number(const struct gguf *g, const char *key, uint64_t max, uint64_t otherwise)
 {

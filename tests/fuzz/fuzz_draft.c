@@ -42,7 +42,7 @@ static void make_all(void)
 
 /* --- what the input says --------------------------------------------------------------------- */
 
-static void read_sampler(struct sampler_params *p, struct input *in)
+static void read_sampler(struct sampler_params *p, struct choices *in)
 {
     static const double temperatures[] = {0, 0.05, 0.3, 1, 3};
     const int how = next_byte(in), penalty = next_byte(in);
@@ -54,7 +54,7 @@ static void read_sampler(struct sampler_params *p, struct input *in)
                                  .repeat_last_n = (penalty >> 1) % 20 - 1};
 }
 
-static void read_texts(struct schedule_texts *t, struct input *in)
+static void read_texts(struct schedule_texts *t, struct choices *in)
 {
     static const struct text stops[] = {{"abc", 3}, {"a", 1}, {"gh", 2}};
     const int what = next_byte(in);
@@ -82,7 +82,7 @@ static void read_texts(struct schedule_texts *t, struct input *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct input in = {data, size};
+    struct choices in = {data, size};
     static struct schedule_texts texts;
     static struct schedule_seen plain, drafted;
     struct err e;

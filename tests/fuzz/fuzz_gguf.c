@@ -202,9 +202,9 @@ static void show(const uint8_t *data, size_t size, unsigned way)
     descriptor_init(&out, shown.fd);
     struct err e = {""};
     const enum status s = job_run(&command_info, argc, argv, &out.out, 0, &e);
-    require(s == STATUS_OK || (s == STATUS_BAD_FILE && e.text[0]));
-    for (const char *c = e.text; *c; c++)
-        require((unsigned char)*c >= 0x20 && *c != 0x7f);
+    require(s == STATUS_OK || s == STATUS_BAD_FILE);
+    if (s != STATUS_OK)
+        require_message(&e);
     require(output_flush(&out.out));
     check_shown(&shown, way % 5 == 2);
     close(in.fd);
@@ -218,9 +218,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = {0};
     const enum status s = gguf_parse(data, size, &g, &e);
     if (s != STATUS_OK) {
-        require(s == STATUS_BAD_FILE && !g && e.text[0]);
-        for (const char *c = e.text; *c; c++)
-            require((unsigned char)*c >= 0x20);
+        require(s == STATUS_BAD_FILE && !g);
+        require_message(&e);
         return 0;
     }
     sink = sink + read_all(g, data, size);

@@ -16,7 +16,7 @@
 #include "text/tokenizer.h"
 
 /* A refusal says something, on one line. */
-static void require_refusal(enum status s, enum status expected, const struct err *e)
+static void require_refused(enum status s, enum status expected, const struct err *e)
 {
     require(s == expected);
     require_message(e);
@@ -69,7 +69,7 @@ static int run_steps(const struct model *m, struct session *s, const struct way 
         /* The weights may be anything, NaN too. */
         const enum status picked = sampler_pick(sampler, 0, 0, session_logits(s), &token, &e);
         if (picked != STATUS_OK) {
-            require_refusal(picked, STATUS_FAILED, &e);
+            require_refused(picked, STATUS_FAILED, &e);
             break;
         }
         require(token >= 0 && token < m->config.n_vocab);
@@ -103,7 +103,7 @@ static void run_model(const struct model *m, const struct way *w)
     for (size_t i = 0; i < bytes / sizeof(float); i++)
         require(memcmp(&a[i], &b[i], sizeof a[i]) == 0 || (a[i] != a[i] && b[i] != b[i]));
     if (done == n)
-        require_refusal(session_feed(steps, 0, tokens, 1, NULL, &e), STATUS_USAGE, &e);
+        require_refused(session_feed(steps, 0, tokens, 1, NULL, &e), STATUS_USAGE, &e);
     session_free(steps);
     session_free(prefill);
 }
@@ -120,7 +120,7 @@ static void read_params(const struct gguf *g, bool loads)
         s = param_list_create(&list, &c, g, &e);
     if (s != STATUS_OK) {
         require(!loads);
-        require_refusal(s, STATUS_BAD_FILE, &e);
+        require_refused(s, STATUS_BAD_FILE, &e);
         return;
     }
     param_view_take(&arena, &list, &c);
@@ -153,7 +153,7 @@ static void load_model(const struct gguf *g, uint64_t hash)
     read_params(g, s == STATUS_OK);
     if (s != STATUS_OK) {
         require(!m);
-        require_refusal(s, STATUS_BAD_FILE, &e);
+        require_refused(s, STATUS_BAD_FILE, &e);
         return;
     }
     run_model(m, &w);
@@ -164,7 +164,7 @@ static void load_model(const struct gguf *g, uint64_t hash)
     model_free(m);
     s = model_create(g, &o, NULL, &m, &e);
     if (s != STATUS_OK) { /* rows that are no whole blocks */
-        require_refusal(s, STATUS_USAGE, &e);
+        require_refused(s, STATUS_USAGE, &e);
         return;
     }
     require(m->config.n_kv_heads == o.n_kv_heads);
@@ -181,7 +181,7 @@ static void load_tokenizer(const struct gguf *g)
     const enum status s = tokenizer_create(g, &t, &e);
     if (s != STATUS_OK) {
         require(!t);
-        require_refusal(s, STATUS_BAD_FILE, &e);
+        require_refused(s, STATUS_BAD_FILE, &e);
         return;
     }
     const bool exact = keeps_texts(g);

@@ -20,12 +20,11 @@
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW)};
 #undef COMMAND_ROW
-#define N_COMMANDS (sizeof commands / sizeof *commands)
+#define N_COMMANDS COUNT(commands)
 
 #define MAX_ARGUMENTS 64
 
-/* A refusal says something, on one line. */
-static void require_refusal(enum status s, const struct err *e)
+static void require_usage(enum status s, const struct err *e)
 {
     require(s == STATUS_USAGE);
     require_message(e);
@@ -159,7 +158,7 @@ static void parse_options(const struct command *c, struct arguments *a)
     if (s == STATUS_OK)
         check_values(c, values, a);
     else
-        require_refusal(s, &e);
+        require_usage(s, &e);
     if (help)
         print_help(&c->spec);
     options_free(&c->spec, values);
@@ -196,7 +195,7 @@ static void try_integers(const char *text)
     } else {
         require(u == 77);
     }
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+    for (size_t i = 0; i < COUNT(ranges); i++) {
         int n = 77;
         if (parse_int(text, ranges[i][0], ranges[i][1], &n))
             require(n >= ranges[i][0] && n <= ranges[i][1] && n == (int)strtol(text, NULL, 10));
@@ -232,14 +231,14 @@ static void try_lists(const char *text)
     for (int i = 0; i < list.n; i++)
         require(list.items[i] >= -2 && list.items[i] <= 1000);
     if (s != STATUS_OK)
-        require_refusal(s, &e);
+        require_usage(s, &e);
     e.text[0] = 0;
     list.n = 0;
     s = list_names("--names", text, names, &list, &e);
     for (int i = 0; i < list.n; i++)
         require(list.items[i] >= 0 && list.items[i] < 3);
     if (s != STATUS_OK)
-        require_refusal(s, &e);
+        require_usage(s, &e);
 }
 
 static void try_ids(const char *text)
@@ -250,7 +249,7 @@ static void try_ids(const char *text)
     const enum status s = parse_ids("--tokens", text, 257, &ids, &n, &e);
     if (s != STATUS_OK) {
         require(!ids);
-        require_refusal(s, &e);
+        require_usage(s, &e);
         return;
     }
     for (size_t i = 0; i < n; i++)
@@ -264,7 +263,7 @@ static void try_shape(const char *text)
     struct config c = {.n_layers = 0};
     const enum status s = shape_parse(text, arch_at(0), &c, &e);
     if (s != STATUS_OK) {
-        require_refusal(s, &e);
+        require_usage(s, &e);
         return;
     }
     require(c.n_layers >= 1 && c.n_layers <= CONFIG_MAX_LAYERS);

@@ -11,13 +11,6 @@
 #include "model/model.h"
 #include "target.h"
 
-/* A refusal says something, on one line. */
-static void require_refusal(enum status s, const struct err *e)
-{
-    require((s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED));
-    require_message(e);
-}
-
 static void compare(const struct quantize *q, const struct gguf *out)
 {
     uint64_t bytes = 0;

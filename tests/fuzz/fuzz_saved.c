@@ -38,7 +38,7 @@ static void make_all(void)
 
 /* Whose text, how it is drawn, and what is said: the model, the cache, the sampler, the end of the
  * context. */
-static void read_texts(struct schedule_texts *t, struct input *in)
+static void read_texts(struct schedule_texts *t, struct choices *in)
 {
     const int what = next_byte(in), how = next_byte(in), said = next_byte(in);
     *t = (struct schedule_texts){.model = models[what % TINY_SHAPES],
@@ -122,7 +122,7 @@ static void put(struct file *f, const void *bytes, size_t len)
 }
 
 /* Few are none of the vocabulary's. */
-static void put_tokens(struct file *f, int n, struct input *in)
+static void put_tokens(struct file *f, int n, struct choices *in)
 {
     int32_t tokens[256];
     for (int i = 0; i < n; i++) {
@@ -132,7 +132,7 @@ static void put_tokens(struct file *f, int n, struct input *in)
     put(f, tokens, (size_t)n * sizeof *tokens);
 }
 
-static void put_positions(struct file *f, int n, size_t bytes, struct input *in)
+static void put_positions(struct file *f, int n, size_t bytes, struct choices *in)
 {
     unsigned char position[4096];
     require(bytes <= sizeof position);
@@ -154,7 +154,7 @@ static size_t position_bytes(const struct schedule_texts *t)
     return bytes;
 }
 
-static void make_file(struct file *f, const struct schedule_texts *t, struct input *in)
+static void make_file(struct file *f, const struct schedule_texts *t, struct choices *in)
 {
     const int n_text = next_byte(in) % (N_CTX + 3), n_cached = next_byte(in) % (N_CTX + 3),
               n_recent = next_byte(in) % 16;
@@ -189,7 +189,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct file file;
     static struct schedule_texts texts;
     static struct schedule_seen plain, drafted;
-    struct input in = {data, size};
+    struct choices in = {data, size};
     make_all();
     read_texts(&texts, &in);
     run_file(&texts, data, size, false, &plain);

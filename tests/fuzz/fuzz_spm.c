@@ -23,19 +23,6 @@ enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 #define MAX_TEXT    256
 #define MAX_SYMBOLS (3 * MAX_TEXT + 3)
 
-struct input {
-    const uint8_t *data;
-    size_t left;
-};
-
-static uint8_t take(struct input *in)
-{
-    if (in->left == 0)
-        return 0;
-    in->left--;
-    return *in->data++;
-}
-
 struct table {
     char hex[256][8];
     struct text name[MAX_TOKENS];
@@ -57,22 +44,19 @@ static void add_bytes(struct table *t)
     t->n_bytes = t->n;
 }
 
-static void read_tokens(struct table *t, struct input *in)
+static void read_tokens(struct table *t, struct choices *in)
 {
     static const int32_t types[] = {NORMAL,       NORMAL, NORMAL, NORMAL,  0,
                                     USER_DEFINED, UNUSED, BYTE,   UNKNOWN, CONTROL};
-    for (int n = take(in) % (MAX_READ + 1); n > 0; n--) {
-        const int32_t type = types[take(in) % (sizeof types / sizeof types[0])];
-        const uint8_t score = take(in);
-        size_t len = 1 + take(in) % 16;
-        len = len < in->left ? len : in->left;
-        if (len == 0)
+    for (int n = next_byte(in) % (MAX_READ + 1); n > 0; n--) {
+        const int32_t type = types[next_byte(in) % (sizeof types / sizeof types[0])];
+        const int score = next_byte(in);
+        const struct text name = next_text(in, 1 + (size_t)next_byte(in) % 16);
+        if (name.len == 0)
             return;
         t->score[t->n] = score == 255 ? NAN : (float)score / 4;
         t->type[t->n] = type;
-        t->name[t->n++] = (struct text){(const char *)in->data, len};
-        in->data += len;
-        in->left -= len;
+        t->name[t->n++] = name;
     }
 }
 
@@ -277,8 +261,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct table table;
     struct table *t = &table;
-    struct input in = {data, size};
-    const uint8_t flags = take(&in);
+    struct choices in = {data, size};
+    const int flags = next_byte(&in);
     *t = (struct table){.adds_space = !(flags & FLAG_NO_SPACE),
                         .has_scores = !(flags & FLAG_NO_SCORES)};
     if (flags & FLAG_BYTES)
@@ -304,7 +288,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(s == STATUS_OK);
     check_bytes(t, tokenizer);
     check_text(t, tokenizer,
-               (struct text){(const char *)in.data, in.left < MAX_TEXT ? in.left : MAX_TEXT});
+               (struct text){(const char *)in.at, in.left < MAX_TEXT ? in.left : MAX_TEXT});
     tokenizer_free(tokenizer);
     return 0;
 }

@@ -16,13 +16,6 @@
 #include "target.h"
 #include "train/private.h"
 
-/* A refusal says something, on one line. */
-static void require_refusal(enum status s, const struct err *e)
-{
-    require((s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED));
-    require_message(e);
-}
-
 /* --- the bytes as they are ------------------------------------------------------------------- */
 
 #define N_FLOATS 16
@@ -47,7 +40,7 @@ static void parse(const uint8_t *data, size_t size)
     enum status status = state_parse(&t.state, data, size, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
-        require_refusal(status, &e);
+        require_message(&e);
         return;
     }
     require(p->step >= p->best_step && p->best_step >= 0);
@@ -64,7 +57,7 @@ static void parse(const uint8_t *data, size_t size)
     status = state_read(&t.state, &t.optimizer, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
-        require_refusal(status, &e);
+        require_message(&e);
         return;
     }
     require(t.optimizer.step == p->step);

@@ -16,13 +16,6 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
-/* Stays on with any build flags. */
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            abort();                                                                               \
-    } while (0)
-
 enum { FLAG_FILE = 1, FLAG_RULE = 2, FLAG_NO_TYPES = 4, FLAG_RULE_HIGH = 8 };
 
 /* By the bits FLAG_RULE and FLAG_RULE_HIGH. */
@@ -32,19 +25,6 @@ static const char *const rules[] = {"gpt-2", "starcoder", "llama-bpe", "qwen2"};
 #define MAX_SPECIALS 8
 #define MAX_TOKENS   (256 + MAX_MERGES + MAX_SPECIALS)
 #define MAX_NAME     64 /* bytes of a token that merges make */
-
-struct input {
-    const uint8_t *data;
-    size_t left;
-};
-
-static uint8_t take(struct input *in)
-{
-    if (in->left == 0)
-        return 0;
-    in->left--;
-    return *in->data++;
-}
 
 struct table {
     char bytes[256 + MAX_MERGES][MAX_NAME];
@@ -77,12 +57,12 @@ static bool has_merge(const struct table *t, int left, int right)
 
 /* A count, then for each merge the indices of two tokens known so far; the merges are listed
  * from a place in the middle, so that results take part in earlier merges too. */
-static void build_merges(struct table *t, struct input *in)
+static void build_merges(struct table *t, struct choices *in)
 {
-    for (int n = take(in) % (MAX_MERGES + 1); n > 0; n--) {
+    for (int n = next_byte(in) % (MAX_MERGES + 1); n > 0; n--) {
         int side[2];
         for (int i = 0; i < 2; i++) {
-            const uint8_t byte = take(in);
+            const int byte = next_byte(in);
             const int made = t->n_tokens - 256;
             side[i] = byte >= 128 && made > 0 ? 256 + byte % made : byte;
         }
@@ -106,7 +86,7 @@ static void build_merges(struct table *t, struct input *in)
     if (t->n_merges == 0)
         return;
     const struct table old = *t;
-    const int from = take(in) % t->n_merges;
+    const int from = next_byte(in) % t->n_merges;
     for (int m = 0; m < t->n_merges; m++) {
         const int o = (m + from) % t->n_merges;
         t->left[m] = old.left[o];
@@ -116,18 +96,14 @@ static void build_merges(struct table *t, struct input *in)
 }
 
 /* A count, then for each special token its length and bytes. */
-static void build_specials(struct table *t, struct input *in)
+static void build_specials(struct table *t, struct choices *in)
 {
     t->first_special = t->n_tokens;
-    for (int n = take(in) % (MAX_SPECIALS + 1); n > 0; n--) {
-        size_t len = 1 + take(in) % 16;
-        if (len > in->left)
-            len = in->left;
-        if (len == 0)
+    for (int n = next_byte(in) % (MAX_SPECIALS + 1); n > 0; n--) {
+        const struct text name = next_text(in, 1 + (size_t)next_byte(in) % 16);
+        if (name.len == 0)
             return;
-        t->token[t->n_tokens++] = (struct text){(const char *)in->data, len};
-        in->data += len;
-        in->left -= len;
+        t->token[t->n_tokens++] = name;
     }
 }
 
@@ -157,12 +133,11 @@ static void write_table(const struct table *t, struct gguf_bytes *b)
     gb_text(b, "tokenizer.ggml.model", "gpt2");
     gb_text(b, "tokenizer.ggml.pre", t->pre->names[0]);
     gb_array(b, "tokenizer.ggml.tokens", GGUF_STRING, (uint64_t)t->n_tokens);
-    for (int id = 0; id < t->n_tokens; id++) {
+    for (int id = 0; id < t->n_tokens; id++)
         if (id < t->first_special)
             put_string(b, t->token[id], "", (struct text){NULL, 0});
         else
             gb_put_text(b, t->token[id]);
-    }
     if (t->has_types) {
         gb_array(b, "tokenizer.ggml.token_type", GGUF_I32, (uint64_t)t->n_tokens);
         for (int id = 0; id < t->n_tokens; id++)
@@ -236,7 +211,7 @@ static size_t encode_plainly(const struct table *t, struct text s, int32_t *ids)
         while (at < end) {
             struct text piece = {s.data + at, end - at};
             piece.len = pretokenize_next(t->pre->rule, piece);
-            CHECK(piece.len > 0 && piece.len <= end - at);
+            require(piece.len > 0 && piece.len <= end - at);
             n += encode_piece(t, piece, ids + n);
             at += piece.len;
         }
@@ -255,16 +230,16 @@ static struct tokenizer *open_tokenizer(const void *bytes, size_t len, bool *exa
         return NULL;
     struct tokenizer *t;
     const enum status s = tokenizer_create(g, &t, &e);
-    CHECK((s == STATUS_OK) == (t != NULL) && (t || e.text[0]));
+    require((s == STATUS_OK) == (t != NULL) && (t || e.text[0]));
     *exact = keeps_texts(g);
     gguf_free(g);
     return t;
 }
 
-static void try_file(struct input in)
+static void try_file(struct choices in)
 {
     bool exact;
-    struct tokenizer *t = open_tokenizer(in.data, in.left, &exact);
+    struct tokenizer *t = open_tokenizer(in.at, in.left, &exact);
     if (!t)
         return;
     for (int id = 0; id < tokenizer_n_tokens(t); id++) {
@@ -272,14 +247,14 @@ static void try_file(struct input in)
         round_trip(t, tokenizer_bytes(t, id), exact);
     }
     round_trip(t, text_of("a b  \n\n 12 \xc3\xa9\xe2 \xff"), exact);
-    CHECK(tokenizer_bos(t) < tokenizer_n_tokens(t) && tokenizer_eos(t) < tokenizer_n_tokens(t));
+    require(tokenizer_bos(t) < tokenizer_n_tokens(t) && tokenizer_eos(t) < tokenizer_n_tokens(t));
     tokenizer_free(t);
 }
 
-static void try_table(uint8_t flags, struct input in)
+static void try_table(int flags, struct choices in)
 {
     struct table *t = calloc(1, sizeof *t);
-    CHECK(t != NULL);
+    require(t != NULL);
     const int rule = (flags & FLAG_RULE ? 1 : 0) + (flags & FLAG_RULE_HIGH ? 2 : 0);
     t->pre = pretokenizer_find(text_of(rules[rule]));
     t->has_types = !(flags & FLAG_NO_TYPES);
@@ -297,19 +272,19 @@ static void try_table(uint8_t flags, struct input in)
     write_table(t, &b);
     bool exact;
     struct tokenizer *tokenizer = open_tokenizer(b.data, b.len, &exact);
-    CHECK(tokenizer != NULL && exact);
+    require(tokenizer != NULL && exact);
     free(b.data);
 
-    const struct text s = {(const char *)in.data, in.left < 4096 ? in.left : 4096};
+    const struct text s = {(const char *)in.at, in.left < 4096 ? in.left : 4096};
     int32_t *ids;
     size_t n;
     struct err e;
-    CHECK(tokenizer_encode(tokenizer, s, &ids, &n, &e) == STATUS_OK);
+    require(tokenizer_encode(tokenizer, s, &ids, &n, &e) == STATUS_OK);
     round_trip(tokenizer, s, true);
     int32_t *plain = malloc((s.len + 1) * sizeof *plain);
-    CHECK(plain != NULL);
-    CHECK(encode_plainly(t, s, plain) == n);
-    CHECK(n == 0 || memcmp(plain, ids, n * sizeof *ids) == 0);
+    require(plain != NULL);
+    require(encode_plainly(t, s, plain) == n);
+    require(n == 0 || memcmp(plain, ids, n * sizeof *ids) == 0);
     free(plain);
     free(ids);
     tokenizer_free(tokenizer);
@@ -318,8 +293,8 @@ static void try_table(uint8_t flags, struct input in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct input in = {data, size};
-    const uint8_t flags = take(&in);
+    struct choices in = {data, size};
+    const int flags = next_byte(&in);
     if (flags & FLAG_FILE)
         try_file(in);
     else

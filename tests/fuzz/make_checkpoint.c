@@ -42,8 +42,8 @@ static void some_heads(struct parts *p, struct config *c)
     for (int l = 0; l < c->n_layers && !c->shared && pick(p, 3) == 0; l++)
         c->layer_kv_heads[l] = pick(p, 2) ? 1 : c->n_kv_heads;
     if (pick(p, 3) == 0) {
-        c->head_dim = dims[pick(p, sizeof dims / sizeof *dims)];
-        c->value_dim = dims[pick(p, sizeof dims / sizeof *dims)];
+        c->head_dim = dims[pick(p, COUNT(dims))];
+        c->value_dim = dims[pick(p, COUNT(dims))];
     }
     if (c->position == POSITION_ROPE && (c->head_dim ? c->head_dim : c->d_model / c->n_heads) % 2)
         c->head_dim = 2 + 2 * (int)pick(p, 4);
@@ -65,7 +65,7 @@ static struct shape some_shape(struct parts *p)
     static const int widths[] = {1, 4, 8, 32, 32, 64};
     static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_0};
     static const char *const architectures[] = {"gpt2", "starcoder", "llama", "decode", "decode"};
-    struct shape s = {.config = {.n_heads = heads[pick(p, sizeof heads / sizeof *heads)],
+    struct shape s = {.config = {.n_heads = heads[pick(p, COUNT(heads))],
                                  .d_ff = widths[pick(p, 6)],
                                  .n_ctx = 1 + (int)pick(p, 9),
                                  .n_layers = 1 + (int)pick(p, 5) / 3,
@@ -73,9 +73,9 @@ static struct shape some_shape(struct parts *p)
                       .tied = pick(p, 2),
                       .tokenizer = pick(p, 4) == 0,
                       .mixed = pick(p, 2),
-                      .type = types[pick(p, sizeof types / sizeof *types)]};
+                      .type = types[pick(p, COUNT(types))]};
     struct config *c = &s.config;
-    c->d_model = c->n_heads * sizes[pick(p, sizeof sizes / sizeof *sizes)];
+    c->d_model = c->n_heads * sizes[pick(p, COUNT(sizes))];
     while (c->d_model > 64)
         c->d_model /= 2;
     c->d_model -= c->d_model % c->n_heads;
@@ -226,7 +226,7 @@ static void add_tokenizer(struct parts *p)
     }
     put_text(p, "th", 2);
     for (int i = 0; i < 3; i++) {
-        const char *other = others[pick(p, sizeof others / sizeof *others)];
+        const char *other = others[pick(p, COUNT(others))];
         put_text(p, other, strlen(other));
     }
     add_texts(p, "tokenizer.ggml.tokens", from, 260);

@@ -66,7 +66,7 @@ static const struct arch *architecture(const struct parts *p)
 static struct text known_key(struct parts *p)
 {
     char key[96];
-    const char *name = known_keys[pick(p, sizeof known_keys / sizeof *known_keys)];
+    const char *name = known_keys[pick(p, COUNT(known_keys))];
     snprintf(key, sizeof key, "%s%s", name[0] == '.' ? architecture(p)->name : "", name);
     return keep(p, key);
 }
@@ -130,10 +130,10 @@ static struct gguf_value some_number(struct parts *p)
                                      (double)INFINITY};
     static const enum gguf_kind kinds[] = {GGUF_U32, GGUF_U32, GGUF_U32, GGUF_U8,  GGUF_I16,
                                            GGUF_I32, GGUF_U64, GGUF_F32, GGUF_F64, GGUF_BOOL};
-    struct gguf_value v = {.kind = kinds[pick(p, sizeof kinds / sizeof *kinds)], .count = 1};
+    struct gguf_value v = {.kind = kinds[pick(p, COUNT(kinds))], .count = 1};
     unsigned char *bytes = take(p, 8);
     if (bytes)
-        parts_put_number(bytes, v.kind, numbers[pick(p, sizeof numbers / sizeof *numbers)]);
+        parts_put_number(bytes, v.kind, numbers[pick(p, COUNT(numbers))]);
     v.bytes = (struct text){bytes ? (char *)bytes : "", bytes ? parts_kind_bytes(v.kind) : 0};
     return v;
 }
@@ -145,9 +145,8 @@ static struct gguf_value some_text(struct parts *p)
         "spe\n", "mean",       "layer",  "rms",    "before",    "after",   "learned",
         "rope",  "sinusoidal", "alibi",  "none",   "quadratic", "gelu",    "gelu_erf",
         "relu",  "swiglu",     "linear", "yarn",   "",          "\xff",    "\x1b[31mred"};
-    return (struct gguf_value){.kind = GGUF_STRING,
-                               .count = 1,
-                               .bytes = text_of(texts[pick(p, sizeof texts / sizeof *texts)])};
+    return (struct gguf_value){
+        .kind = GGUF_STRING, .count = 1, .bytes = text_of(texts[pick(p, COUNT(texts))])};
 }
 
 /* An array of small integers, as K/V heads by layer are. */
@@ -246,8 +245,7 @@ void parts_change_type(struct parts *p, struct gguf_tensor *t)
 {
     static const uint32_t types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q8_0,
                                      TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_F16,  12 /* Q4_K */};
-    const struct tensor_type_info *type =
-        tensor_type_find(types[pick(p, sizeof types / sizeof *types)]);
+    const struct tensor_type_info *type = tensor_type_find(types[pick(p, COUNT(types))]);
     if (t->dims[0] % type->block_elements)
         return;
     t->type = type;
@@ -258,7 +256,7 @@ static void change_shape(struct parts *p, struct gguf_tensor *t)
 {
     static const uint64_t sizes[] = {1, 2, 3, 4, 8, 16, 32, 64, 257};
     const int i = (int)pick(p, (size_t)t->n_dims + (t->n_dims < GGUF_MAX_DIMS));
-    t->dims[i] = sizes[pick(p, sizeof sizes / sizeof *sizes)];
+    t->dims[i] = sizes[pick(p, COUNT(sizes))];
     if (i == t->n_dims)
         t->n_dims++;
     if (t->dims[0] % t->type->block_elements)

@@ -7,7 +7,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "gguf/gguf.h"
+
+#define COUNT(table) (sizeof(table) / sizeof *(table))
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,6 +29,13 @@ static inline void require_message(const struct err *e)
         require((unsigned char)*c >= 0x20 && *c != 0x7f);
 }
 
+/* That of a file, or of what is asked of it. */
+static inline void require_refusal(enum status s, const struct err *e)
+{
+    require(s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED);
+    require_message(e);
+}
+
 /* Whether the writer takes what was read: all but tensor names of 64 bytes. */
 static inline int writable(const struct gguf *g)
 {
@@ -33,6 +43,30 @@ static inline int writable(const struct gguf *g)
         if (g->tensors[i].name.len > 63)
             return 0;
     return 1;
+}
+
+/* An input that is read byte by byte, as choices of what is done: what is left of it, and zeros
+ * after its end. */
+struct choices {
+    const uint8_t *at;
+    size_t left;
+};
+
+static inline int next_byte(struct choices *in)
+{
+    if (in->left == 0)
+        return 0;
+    in->left--;
+    return *in->at++;
+}
+
+/* So many bytes, or what is left. */
+static inline struct text next_text(struct choices *in, size_t len)
+{
+    const struct text t = {(const char *)in->at, len < in->left ? len : in->left};
+    in->at += t.len;
+    in->left -= t.len;
+    return t;
 }
 
 #endif

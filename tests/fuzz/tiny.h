@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "gguf/gguf.h"
-#include "input.h"
 #include "model/model.h"
 #include "target.h"
 #include "text/tokenizer.h"
@@ -26,7 +25,7 @@ static const struct tiny_shape {
     {4, 4, POSITION_ROPE, FFN_SWIGLU},
     {4, 2, POSITION_ALIBI, FFN_RELU},
 };
-#define TINY_SHAPES COUNT(tiny_shapes)
+#define TINY_SHAPES (int)COUNT(tiny_shapes)
 
 /* Random ones of a shape: the same weights for the same seed. */
 static inline struct model *tiny_model(int shape, int n_layers, int n_ctx, uint64_t seed)
