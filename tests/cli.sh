@@ -1165,14 +1165,11 @@ $ cmp -s exported/model.safetensors $hf/gpt2/model.safetensors
 2 export exported -o exported --force | is the checkpoint itself
 1 export import.gguf -o few --force | there is a file of this name
 2 export import.gguf | no output is named
-2 export import.gguf -o y --type q8_0 | --type
 2 export b.gguf -o y | --expand repeats
 $ [ ! -e y ]
 0 export b.gguf -o y --expand -q
 0 score y -p abcdefg
 $ [ "$(cut -c1-12 "$out")" = "$(cut -c1-12 expected)" ]
-0 export a.gguf -o half-folder --type $type --force --format csv | GPT2LMHeadModel,MHA,
-    | for type in f16 bf16
 0 export a.gguf -o half-folder --force --format csv | GPT2LMHeadModel,MHA,float32,
 
 # --- latent caches

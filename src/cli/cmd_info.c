@@ -21,13 +21,10 @@ struct info_options {
     struct common_options common;
     bool tensors, check;
     struct shape_options shape;
-    int type;   /* of storage_names, and 1 more; 0: not given */
-    int output; /* of output_names; 0: as usual */
+    int type; /* of storage_names, and 1 more; 0: not given */
     const char *latent, *depths, *batches, *bandwidth;
     double gflops; /* per second; 0: not given */
 };
-
-static const char *const output_names[] = {"tied", "own", NULL};
 
 #define VALUES struct info_options
 
@@ -44,9 +41,6 @@ static const struct option own_options[] = {
 static const struct option shape_info_options[] = {
     OPT_CHOICE("type", type, "TYPE", storage_names, "type of its weight matrices",
                .otherwise = "f32", .needs = "shape"),
-    OPT_CHOICE("output", output, "KIND", output_names,
-               "its output matrix: the embedding, or one of its own",
-               .otherwise = "llama: own, else tied", .needs = "shape"),
     OPT_END,
 };
 
@@ -271,11 +265,10 @@ static enum status read_info_shape(const struct info_options *o, struct info *in
     info->shape_text = o->shape.shape;
     info->architecture = text_of(info->config.arch->name);
     info->type = storage_name(type);
-    info->shape =
-        (struct cost_shape){.config = &info->config,
-                            .n_kv_heads = info->config.n_kv_heads,
-                            .storage = type,
-                            .tied = o->output ? o->output == 1 : !info->config.arch->own_output};
+    info->shape = (struct cost_shape){.config = &info->config,
+                                      .n_kv_heads = info->config.n_kv_heads,
+                                      .storage = type,
+                                      .tied = !info->config.arch->own_output};
     info->has_config = info->runs = true;
     return STATUS_OK;
 }
