@@ -212,7 +212,7 @@ texts() {
         same generate "$model" -p ab -n 30 --seed 1 -v
         same generate "$model" -n 20 --seed 2 --temp 1.5 --top-k 0 --min-p 0.01 -q --kv-type f16
         same generate "$model" -n 20 --seed 3 --top-p 0.5 --repeat-penalty 1.3 -q --kv-type q8_0
-        same generate "$model" -n 10 --seed 4 --samples 3 --no-echo --block 3 -q
+        same generate "$model" -n 10 --seed 4 --samples 3 --no-echo -q
         same generate "$model" -n 10 --seed 5 --logprobs 3 --samples 2 --stop e -q
     done
 }
@@ -256,7 +256,7 @@ evals() {
             same eval "$model" --text $text --range 0:0.02 --format $format
             same eval "$model" --text $text --range 0:0.02 --ctx 20 --stride 7 --format $format
         done
-        same eval "$model" --text $text --range 0:0.02 --kv-type q8_0 --block 5
+        same eval "$model" --text $text --range 0:0.02 --kv-type q8_0
     done
     same eval models/shakespeare-gqa2.gguf --text $text --range 0:0.01 \
         --against models/shakespeare-mha.gguf --format json
@@ -273,10 +273,8 @@ benches() {
             same bench $of $few --format $format -q
         done
     done
-    for method in first procrustes fit; do
-        # shellcheck disable=SC2086 # words
-        same bench "$1" $few --kv-heads 2,1 --method $method --format json -q
-    done
+    # shellcheck disable=SC2086 # words
+    same bench "$1" $few --kv-heads 2,1 --format json -q
 }
 
 conversions() {

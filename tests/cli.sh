@@ -94,8 +94,7 @@ checks <<'EOF'
 0 $g | > seed7 | 107 bytes | 2> prompt       6 tokens | 2> first token | 2> decoded      100 tokens
     | 2> p50 | 2> p99 | 2> seed         7 | 2> peak memory
 $ [ "$(head -c 6 "$out")" = ROMEO: ]
-0 $g $same | == seed7 | for same in "-t 1" "-t 2" "-t 3" "-t 8" "-t auto" "--block 1" "--block 2"
-    "--block 5" "--block 64"
+0 $g $same | == seed7 | for same in "-t 1" "-t 2" "-t 3" "-t 8" "-t auto"
 0 $g -q | == seed7 | quiet
 0 generate $model -p ROMEO: -n 100 --seed 8
 $ ! cmp -s "$out" seed7
@@ -252,7 +251,7 @@ checks <<'EOF'
     | layer,head,variant,kv_head,entropy,distance,first,previous,self
 $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 attend $model $same --format csv | == attend | for same in "-f prompt -t 1" "-f prompt -t 3"
-    "-f prompt --block 1" "-f prompt --block 5 -t 3" "--tokens $ids --layer all --head all"
+    "--tokens $ids --layer all --head all"
 0 attend $model -p "$line" --format $form --layer 1 --head 3,0 | for form in table md json jsonl
 0 attend $model -p "$line" --format $form --query 4 --top 2 | for form in table md json
 0 attend $model -p "$line" --format jsonl --query 4 --top 2 | "query": 4, "top": [{"position": 
@@ -336,11 +335,11 @@ $ has "$out" "| architecture |"
 0 info --shape 32x4096x32,ff=11008,vocab=32000,ctx=4096 --arch llama --type f16 --kv-type f16
     --format json | "total": 6738415616 | "bytes_per_token_f16": 524288 | "fits": 
     | "memory_available_bytes":  | "attention_4_d_model_squared": 2147483648
-0 info --shape 2x64x4,vocab=300 --bandwidth auto --format jsonl -t 1 | ! "bandwidth_gb_per_s": 0
+0 info --shape 2x64x4,vocab=300 --bandwidth auto --format jsonl | ! "bandwidth_gb_per_s": 0
     | "limited_by": "
 $ [ "$(grep -o '"predicted_us[a-z_]*": [0-9.e+-]*' "$out" | head -n 3 | sed 's/.*: //' |
     awk '{ x[NR] = $1 } END { print (x[2] <= x[1] && x[1] <= x[3]) }')" = 1 ]
-0 info --shape 12x768x12 --bandwidth auto --depth 0 -t 1 | the least
+0 info --shape 12x768x12 --bandwidth auto --depth 0 | the least
 $ [ "$(grep -c '^MHA .*[0-9]\.[0-9]  *[0-9.]* waits' "$out")" = 0 ]
 0 info --shape 12x768x12 --bandwidth 50 --depth 0 | arithmetic is not counted
 0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 --columns limited_by | product flops
@@ -357,7 +356,6 @@ $ [ "$(grep -c '^MHA .*[0-9]\.[0-9]  *[0-9.]* waits' "$out")" = 0 ]
 2 info --shape 2x64x4,ctx=100 --depth 101 | --depth
 2 info --shape 2x64x4 --batch 0 | --batch
 2 info --shape 2x64x4 --bandwidth $speed | --bandwidth: expected auto | for speed in fast 0
-2 info --shape 2x64x4 --bandwidth 3 -t 2 | -t is for --bandwidth auto
 2 info --shape 2x64x5 | --shape: heads
 EOF
 
@@ -450,7 +448,7 @@ $ has p.svg "batch (sequences in a step, each at depth 0)" && has t.csv ",0,16,1
 0 $b --batch 1,2 --depth 0,30 --plot p.svg -q
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
-0 bench $model --kv-heads 8,2 --method fit $quickest --format csv | 3 lines
+0 bench $model --kv-heads 8,2 $quickest --format csv | 3 lines
 
 # --columns: by key or heading, in this order, in every form.
 0 $b -q --columns p10_us,variant --format csv
@@ -469,7 +467,6 @@ $ columns_are part,weights
 2 eval $model --text LICENSE --columns kl_mean | no column is called 'kl_mean'
 2 attend $model -p abc --query 1 --columns head | expected it without --query
 
-2 bench $model --method none | --method: expected one of mean
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257
 2 bench $model --depth 1,,2 | --depth: expected integers
@@ -598,7 +595,7 @@ $ row $model --text text --ctx 20 -t 1 && columns_are $keys && is_empty "$err"
 $ [ "$(field 1)" = $((bytes - 1)) -a "$(field 2)" = $((bytes - 1)) ]
 $ expected=$row
 EOF
-for same in "-t 2" "-t 3" "-t 5" "-t 8" "--block 1 -t 2" "--block 7" "--stride 20" \
+for same in "-t 2" "-t 3" "-t 5" "-t 8" "--stride 20" \
     "--range 0:1" "--range 0.0:1e0"; do
     row $model --text text --ctx 20 $same
     note "eval: the same figures: $same" [ "$row" = "$expected" ]
@@ -702,7 +699,6 @@ $ tokens=$(cat $golden/gqa.tokens)
 0 generate dropped.gguf -p x -n 20 --greedy -q | > expected
 0 generate $gqa -p x -n 20 --greedy -q --without 0.1,1.0 | == expected
 $ row $gqa --text half --without 0.1 --against $gqa && [ "$(field 7)" != 0 ]
-0 bench $gqa --kv-heads all --without 0.1 $quickest -q
 EOF
 for heads in '' 0 0. .0 0.1. 0.1, ,0.1 -1.0 0.-1 99.0 0.99 0,1 x 0.1,1.x 4294967296.0; do
     checks <<'EOF'
@@ -712,7 +708,7 @@ EOF
 done
 checks <<'EOF'
 2 $words --without 9.9 | --without: expected L.H
-    | for words in "score $gqa --tokens 1,2" "generate $gqa -p x" "bench $gqa"
+    | for words in "score $gqa --tokens 1,2" "generate $gqa -p x"
 2 eval $gqa --text half --without 0.1,1.1,0.1 | --without: head 0.1 is given twice
 2 convert $gqa -o new.gguf --drop-heads 0.1 --kv-heads 1 | expected one of them
 2 convert $gqa -o new.gguf --drop-heads 0.1 --eval half | decode eval measures OUT
@@ -946,7 +942,7 @@ $ cmp -s first.npy second.npy
 0 score small.gguf --tokens "$tokens" -q
 EOF
     done
-    check '0 bench $from --kv-heads all --method fit --depth 4 -n 2 --repeat 1 -q'
+    check '0 bench $from --kv-heads all --depth 4 -n 2 --repeat 1 -q'
 done
 
 # Latent caches: the file gives what memory gives; ranks by layer, or for a number of bytes.

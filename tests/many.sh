@@ -54,7 +54,7 @@ for sampler; do
 0 $prompts -n $tokens --batch $batch -t $threads $sampler | == first | for batch in $batches
 EOF
     done
-    check "0 $prompts -n $tokens --batch 5 --block 3 $sampler | == first"
+    check "0 $prompts -n $tokens --batch 5 $sampler | == first"
 done
 # The log-probability is the sum of the tokens', which are the records'.
 checks <<'EOF'

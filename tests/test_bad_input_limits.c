@@ -18,12 +18,12 @@ static const struct {
     const char *integers[16], *reals[12];
 } numbers[] = {
     {"generate %G",
-     {"-n", "-c", "--top-k", "--logprobs", "--samples", "--block", "--seed", "-t", "--kv-heads",
+     {"-n", "-c", "--top-k", "--logprobs", "--samples", "--seed", "-t", "--kv-heads",
       "--repeat-last-n", "--batch", NULL},
      {"--temp", "--top-p", "--min-p", "--repeat-penalty", NULL}},
     {"score %G -p a", {"--top", "--tokens", "--block", "-t", NULL}, {NULL}},
     {"tokenize %G", {"--decode", NULL}, {NULL}},
-    {"eval %G --text %T", {"--ctx", "--stride", "--block", "-t", NULL}, {NULL}},
+    {"eval %G --text %T", {"--ctx", "--stride", "-t", NULL}, {NULL}},
     {"quantize %G -o %O --type f16", {"-t", NULL}, {NULL}},
     {"convert %G -o %O", {"--kv-heads", NULL}, {NULL}},
     {"convert %G -o %O --kv-heads 1 --calib %T", {"--calib-tokens", "--seed", "-t", NULL}, {NULL}},
@@ -79,7 +79,6 @@ TEST(class_14_options_without_effect, .before = hostile_set_up, .after = hostile
          "--calib-tokens is for --calib, which is not given", NULL},
         {"convert %G -o %O --kv-heads 1 --refit wo", 2,
          "--refit needs a text: expected --calib too", NULL},
-        {"bench --shape 1x8x1,vocab=9,ctx=4 --method fit", 2, "--method is for a checkpoint", NULL},
         {"generate %G -p a -n 2 -t 1 --kv-heads 1 --method mean", 0, NULL, NULL},
         {"generate --help --method fit", 0, NULL, NULL},
     };
@@ -102,7 +101,7 @@ TEST(class_14_said_in_time_and_right, .before = hostile_set_up, .after = hostile
         {"score %G -p ab -t 1 -v --kv-type f16", 0, "; --kv-type q8_0 lowers the cache", NULL},
         {"score %G -p ab -t 1 -v --kv-type q8_0", 0, "!lowers", NULL},
         {"generate %G -p ab -n 1 -t 1 -v --kv-type q8_0", 0, "; -c N lowers the cache", NULL},
-        {"eval %G --text %T -t 1 -v --kv-type q8_0", 0, "; --ctx, --block and -t lower it", NULL},
+        {"eval %G --text %T -t 1 -v --kv-type q8_0", 0, "; --ctx and -t lower it", NULL},
     };
     write_file(bad_path, "a", 1);
     TRY_LINES(lines);

@@ -343,33 +343,26 @@ TEST(work_is_dealt_by_cost, .loops = 3)
     const int n_kv_heads = kv_heads[_i];
     const struct config c = {.n_layers = 1, .n_heads = 4, .n_kv_heads = n_kv_heads, .head_dim = 8};
     struct kernels counting = kernels_scalar;
-    struct kv_cache kv;
+    struct forward f = {.kernels = &counting, .work.positions.kind = POSITION_NONE};
     struct batch_row rows[N];
     struct batch_span spans[N];
-    struct batch b;
     counting.attend = count_attend;
-    expect_ok(kv_cache_create(&kv, &c, &(struct kv_shape){.n_sequences = N, .cap = LONG}, &err));
+    expect_ok(kv_cache_create(&f.kv, &c, &(struct kv_shape){.n_sequences = N, .cap = LONG}, &err));
     for (int i = 0; i < N; i++)
         rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
-    batch_cut(&b, rows, N, 0, spans);
-    float *qkv = calloc((size_t)(N * config_qkv_dim(&c, 0)), sizeof *qkv);
-    float *parts = calloc((size_t)attention_parts(&c, N, LONG), sizeof *parts);
+    batch_cut(&f.batch, rows, N, 0, spans);
+    f.work.qkv = calloc((size_t)(N * config_qkv_dim(&c, 0)), sizeof(float));
+    f.work.parts = calloc((size_t)attention_parts(&c, N, LONG), sizeof(float));
     float *scratch = calloc((size_t)attention_scratch(&c), sizeof *scratch);
-    const struct attention a = {.kernels = &counting,
-                                .batch = &b,
-                                .kv = &kv,
-                                .positions = &(struct positions){.kind = POSITION_NONE},
+    const struct attention a = {.f = &f,
                                 .n_kv_heads = n_kv_heads,
                                 .n_groups = n_kv_heads,
                                 .group = 4 / n_kv_heads,
                                 .key_dim = c.head_dim,
                                 .average_dim = c.head_dim,
                                 .qkv_dim = (size_t)config_qkv_dim(&c, 0),
-                                .qkv = qkv,
-                                .queries = qkv,
-                                .queries_dim = (size_t)config_qkv_dim(&c, 0),
-                                .parts = parts,
-                                .max_chunks = LONG / KERNEL_CHUNK};
+                                .queries = f.work.qkv,
+                                .queries_dim = (size_t)config_qkv_dim(&c, 0)};
     const int all = n_kv_heads * (LONG + (N - 1) * SHORT);
     for (size_t t = 0; t < COUNT(threads); t++) {
         int sum = 0;
@@ -384,8 +377,8 @@ TEST(work_is_dealt_by_cost, .loops = 3)
         ck_assert_int_eq(sum, all);
         ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
     }
-    free(qkv), free(parts), free(scratch);
-    kv_cache_free(&kv);
+    free(f.work.qkv), free(f.work.parts), free(scratch);
+    kv_cache_free(&f.kv);
 }
 
 /* Block after block on their own are the model. */

@@ -451,7 +451,6 @@ TEST(choosing_tables, .before = seed_numbers)
         ck_assert_int_eq(strncmp(k->name, table->name, strlen(table->name)), 0);
     }
     ck_assert_int_eq(kernels_choose("avx", &k, &err), STATUS_USAGE);
-    expect_status(kernels_choose("mmx", &k, &err), STATUS_USAGE, "mmx");
-    ck_assert_ptr_nonnull(strstr(err.text, "scalar"));
+    expect_status(kernels_choose("mmx", &k, &err), STATUS_USAGE, "mmx|scalar");
     ck_assert_int_eq(kernels_choose("", &k, &err), STATUS_USAGE);
 }

@@ -6,7 +6,7 @@
 
 # Tokens of a text that goes beyond the context of 256, and what it is made with.
 tokens=600
-set -- "-t 1" "--block 7" "--draft lookup" "--draft self:q4_0 --draft-n 5"
+set -- "-t 1" "--draft lookup" "--draft self:q4_0 --draft-n 5"
 is_sanitized && tokens=300 && set -- "--draft lookup"
 
 # piped FILE ARGS...: the same with the file coming through a pipe.
@@ -141,7 +141,7 @@ EOF
 
 # --- a context that is full ---------------------------------------------------------------------
 
-shift_text="generate $model -f $dir/text -n $tokens --seed 1 --shift --keep 3"
+shift_text="generate $model -f $dir/text -n $tokens --seed 1 --shift"
 checks <<'EOF'
 0 generate $model -f "$dir/text" -n $tokens --seed 1
     | 2> context full (256 tokens): stopped after 248 of $tokens; --shift goes on | > full
@@ -161,8 +161,6 @@ $ many="generate $model --prompts $dir/prompts -n $tokens --seed 1 --shift -q"
 0 $many --batch 1 | > many
 $ [ "$(grep -c '"finish": "length"' "$out")" -eq 3 ]
 0 $many --batch 3 --draft lookup | == many
-2 generate $model -p x --keep 3 | --keep is for --shift
-2 generate $model -p x --shift --keep 129 | --keep: expected 0 to 128
 
 $ head -c 1000 tests/cli.sh >"$dir/long"
 $ tail -c 247 "$dir/long" >"$dir/head"

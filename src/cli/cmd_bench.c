@@ -15,13 +15,11 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "cli/bench_report.h"
-#include "cli/head_choice.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "cli/variant.h"
 #include "compute/pool.h"
 #include "model/checkpoint.h"
 
@@ -33,7 +31,6 @@ struct bench_options {
     struct shape_options shape;
     const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
-    int method;             /* an enum convert_method */
     const char *plot, *trace;
 };
 
@@ -46,9 +43,6 @@ static const struct option matrix_options[] = {
     OPT_STRING("latent", latent, "R,R,...",
                "latent caches of these ranks as more variants; their weights are random, and the "
                "times those of converted ones"),
-    OPT_CHOICE("method", method, "METHOD", convert_methods,
-               "how a checkpoint's variants are made, see decode convert; as fast, whichever it is",
-               .fallback = "mean"),
     OPT_STRING("depth", depths, "D,D,...", "positions in the KV cache before the timed token",
                .fallback = "0"),
     OPT_STRING("batch", batches, "B,B,...",
@@ -59,7 +53,6 @@ static const struct option matrix_options[] = {
                .otherwise = "as in the checkpoint; f32 with --shape", .choices = storage_names),
     OPT_STRING("kv-type", kv_types, "KV,...", "types of the cache: f32, f16, q8_0",
                .fallback = "f32", .choices = kv_type_names),
-    OPT_STRING("without", common.without, "L.H,...", WITHOUT_HELP),
     OPT_STRING("threads", common.threads, "T,T,...",
                "numbers of threads; auto: as many processors as this process may use",
                .letter = 't', .otherwise = "DECODE_THREADS, else auto"),
@@ -97,9 +90,7 @@ struct bench_work {
     struct job *job;
     const struct bench_options *o;
     struct bench_spec spec;
-    const char *subject;                     /* the checkpoint's path, or the shape */
-    struct variant_file converted[LIST_MAX]; /* by variant, of --method */
-    const struct gguf *variants[LIST_MAX];
+    const char *subject; /* the checkpoint's path, or the shape */
 };
 
 /* A row says what ran: more threads than processors are never started, so such a row would be one
@@ -193,11 +184,6 @@ static enum status specify_bench(struct bench_work *run, struct err *e)
     for (int i = 0; i < kv_types->n; i++)
         kv_types->items[i] = (int)kv_type_storage[kv_types->items[i]];
     TRY(read_thread_list(run, e));
-    if (o->common.without) {
-        TRY(heads_of_option("--without", o->common.without, &spec->config, &run->job->off, e));
-        run->job->without.off = run->job->off;
-        spec->without = &run->job->without;
-    }
     TRY(job_choose_kernels(&o->common, &spec->kernels, e));
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
@@ -206,30 +192,6 @@ static enum status specify_bench(struct bench_work *run, struct err *e)
     spec->stop = progress_stop;
     spec->progress = progress_show;
     spec->arg = &run->job->progress;
-    return STATUS_OK;
-}
-
-/* Converts the checkpoint to each variant, unless averaging while loading does. */
-static enum status convert_variants(struct bench_work *run, struct err *e)
-{
-    struct bench_spec *spec = &run->spec;
-    const struct int_list *variants = &spec->axes[BENCH_VARIANTS];
-    const struct variant_source source = {.common = &run->o->common,
-                                          .path = run->subject,
-                                          .checkpoint = &run->job->checkpoint,
-                                          .kernels = spec->kernels,
-                                          .seed = spec->seed};
-    if (!spec->gguf || run->o->method == CONVERT_MEAN)
-        return STATUS_OK;
-    spec->converted = run->variants;
-    for (int i = 0; i < variants->n; i++) {
-        char heads[16];
-        snprintf(heads, sizeof heads, "%d", variants->items[i]);
-        const struct variant_options v = {.kv_heads = heads, .method = run->o->method};
-        if (variants->items[i] > 0 && variants->items[i] != spec->config.n_kv_heads)
-            TRY(variant_file_create(&v, &source, &run->converted[i], e));
-        run->variants[i] = run->converted[i].gguf;
-    }
     return STATUS_OK;
 }
 
@@ -351,7 +313,6 @@ static enum status measure_and_print(struct bench_work *run, struct bench *b, st
                                    .plot = o->plot};
     char machine[512];
     int samples = 0;
-    TRY(convert_variants(run, e));
     TRY(bench_plan(&run->spec, b, e));
     TRY(check_bench_memory(run, b, e));
     TRY(choose_bench_threads(run, b, e));
@@ -372,10 +333,8 @@ static enum status measure_and_print(struct bench_work *run, struct bench *b, st
 
 static enum status check_bench(struct job *j, void *values, struct err *e)
 {
+    (void)e;
     const struct bench_options *o = values;
-    if (o->shape.shape && o->method != CONVERT_MEAN)
-        return err_set(e, STATUS_USAGE,
-                       "--method is for a checkpoint; the weights of --shape are random");
     if (o->shape.shape)
         j->needs &= ~(unsigned)JOB_PATH;
     return STATUS_OK;
@@ -389,8 +348,6 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     TRY(specify_bench(&run, e));
     const enum status s = measure_and_print(&run, &b, e);
     bench_free(&b);
-    for (int i = 0; i < LIST_MAX; i++)
-        variant_file_free(&run.converted[i]);
     return s == STATUS_BAD_FILE ? err_in(e, s, "%s", run.subject) : s;
 }
 
@@ -407,8 +364,7 @@ const struct command command_bench = {
         "the larger of bytes over bandwidth and operations over peak, all measured once for\n"
         "each number of threads. Bandwidth goes by the bytes that a step reads: one for all that\n"
         "fit the same cache, or none, and between two such classes in proportion. Variants\n"
-        "of a checkpoint average its K/V heads, or are converted by --method (then peak RSS\n"
-        "counts the converted file, too).\n"
+        "of a checkpoint average its K/V heads; how heads are merged changes no time.\n"
         "Ctrl-C prints what was measured so far.\n",
     .spec = {.groups = {{"Random weights of a shape instead of a checkpoint", shape_options,
                          offsetof(VALUES, shape)},

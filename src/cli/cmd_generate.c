@@ -40,12 +40,9 @@ static const struct option text_options[] = {
                "for -n tokens, but is at least half of the context",
                .excludes = "interactive|load-state"),
     OPT_FLAG("shift", shift,
-             "go on when the context is full: the first tokens of --keep and the last half of the "
+             "go on when the context is full: a begin-of-text token and the last half of the "
              "context are all that the model then sees, that half fed again at the positions "
-             "behind those kept"),
-    OPT_INT("keep", keep, "K", 0, INT_MAX,
-            "tokens that --shift keeps at the start; a begin-of-text token stays in any case",
-            .fallback = "0", .needs = "shift"),
+             "behind it"),
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed"),
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
@@ -165,25 +162,6 @@ static bool has_prompt(const struct generate_options *o)
 
 /* --- the schedule ---------------------------------------------------------------------------- */
 
-/* What --shift keeps, in a context of so many positions. */
-static enum status choose_kept(struct generation *g, int ctx, struct err *e)
-{
-    const struct generate_options *o = g->o;
-    struct schedule *s = &g->schedule;
-    const int most = schedule_most_kept(ctx);
-    s->shifts = o->shift;
-    s->n_keep = o->keep;
-    if (o->shift && o->keep == 0 && most > 0)
-        s->n_keep = tokenizer_adds_bos(g->job->checkpoint.tokenizer);
-    if (s->n_keep > most)
-        return err_set(
-            e, STATUS_USAGE,
-            "--keep: expected 0 to %d, what is left of the context of %d beside its last "
-            "half, found %d",
-            most, ctx, o->keep);
-    return STATUS_OK;
-}
-
 /* Sequences that share a step, of n_texts there are to make at most. */
 static enum status choose_batch(const struct generation *g, struct session_wanted *w, int n_texts,
                                 struct err *e)
@@ -221,7 +199,9 @@ static enum status start_schedule(struct generation *g, int ctx, int n_texts, st
     s->ignore_eos = g->o->ignore_eos;
     TRY(draft_open(g, &w, e));
     TRY(choose_batch(g, &w, n_texts, e));
-    TRY(choose_kept(g, ctx, e));
+    s->shifts = g->o->shift;
+    if (s->shifts && schedule_most_kept(ctx) > 0)
+        s->n_keep = tokenizer_adds_bos(s->tokenizer);
     TRY(job_start_session(job, &w, e));
     const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
                                         .n_ctx = ctx,

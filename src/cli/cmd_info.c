@@ -58,13 +58,14 @@ static const struct option step_options[] = {
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
     OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
-    OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
-               "predict a step's time on a machine that reads so fast; auto: this one, measured",
-               .otherwise = "no prediction"),
+    OPT_STRING(
+        "bandwidth", bandwidth, "GB/s|auto",
+        "predict a step's time on a machine that reads so fast; auto: this one, measured with "
+        "DECODE_THREADS threads",
+        .otherwise = "no prediction"),
     OPT_DOUBLE("flops", gflops, "GFLOP/s", 0, MOST_GB_PER_S,
                "and computes so fast, two operations a multiply-add", .above_min = true,
                .otherwise = "arithmetic is not counted", .needs = "bandwidth"),
-    OPT_THREADS("threads that --bandwidth auto measures with", .needs = "bandwidth"),
     OPT_END,
 };
 
@@ -225,9 +226,6 @@ static enum status read_bandwidth(struct job *j, const struct info_options *o, s
         a->pool = j->pool;
         return STATUS_OK;
     }
-    if (o->common.threads)
-        return err_set(e, STATUS_USAGE, "-t is for --bandwidth auto; expected none with '%.60s'",
-                       o->bandwidth);
     if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
         return err_set(e, STATUS_USAGE,
                        "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",

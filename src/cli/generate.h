@@ -44,9 +44,7 @@ struct generate_options {
     struct common_options common;
     int n, ctx;
     int truncate; /* an enum truncation */
-    bool shift;
-    int keep;
-    bool no_echo, ignore_eos;
+    bool shift, no_echo, ignore_eos;
     struct option_strings stops;
     int samples;
     bool greedy;

@@ -71,7 +71,6 @@ static enum status plan_session(const struct generation *g, const struct session
 {
     const struct model *model = model_of_draft(&g->draft);
     *params = job_session_params(g->job);
-    params->block = 0;
     params->n_sequences = w->n_sequences;
     params->n_ctx = w->n_ctx < model->config.n_ctx ? w->n_ctx : model->config.n_ctx;
     params->n_shared = w->n_shared <= params->n_ctx ? w->n_shared : 0;

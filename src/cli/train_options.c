@@ -11,7 +11,6 @@
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
-#include "cli/signals.h"
 
 /* Tokens of a window, and of the context of a new model, that are not said otherwise. */
 #define TRAIN_CTX 256

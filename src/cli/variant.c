@@ -8,7 +8,7 @@
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/progress.h"
+#include "cli/say.h"
 
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
@@ -238,36 +238,15 @@ enum status variant_convert(const struct variant_options *o, const struct varian
     return s;
 }
 
-enum status variant_file_create(const struct variant_options *o,
-                                const struct variant_source *source, struct variant_file *out,
-                                struct err *e)
-{
-    struct convert_spec spec;
-    struct convert converted;
-    size_t len = 0;
-    *out = (struct variant_file){NULL, NULL};
-    TRY(variant_convert(o, source, &spec, &converted, e));
-    enum status s = gguf_write_memory(converted.writer, &out->bytes, &len, e);
-    convert_free(&converted);
-    if (s == STATUS_OK)
-        s = gguf_parse(out->bytes, len, &out->gguf, e);
-    if (s != STATUS_OK)
-        variant_file_free(out);
-    return s;
-}
-
-void variant_file_free(struct variant_file *f)
-{
-    gguf_free(f->gguf);
-    free(f->bytes);
-    *f = (struct variant_file){NULL, NULL};
-}
-
 enum status variant_load(const struct variant_options *o, const struct variant_source *source,
                          struct model **out, struct err *e)
 {
     struct config config;
-    struct variant_file f;
+    struct convert_spec spec;
+    struct convert converted;
+    unsigned char *bytes = NULL;
+    struct gguf *gguf = NULL;
+    size_t len = 0;
     int heads;
     TRY(check_variant(o, e));
     TRY(read_config(source, &config, e));
@@ -279,8 +258,14 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
             err_prefix(e, source->path);
         return s;
     }
-    TRY(variant_file_create(o, source, &f, e));
-    const enum status s = model_create(f.gguf, NULL, NULL, out, e);
-    variant_file_free(&f);
+    TRY(variant_convert(o, source, &spec, &converted, e));
+    enum status s = gguf_write_memory(converted.writer, &bytes, &len, e);
+    convert_free(&converted);
+    if (s == STATUS_OK)
+        s = gguf_parse(bytes, len, &gguf, e);
+    if (s == STATUS_OK)
+        s = model_create(gguf, NULL, NULL, out, e);
+    gguf_free(gguf);
+    free(bytes);
     return s;
 }

@@ -35,19 +35,8 @@ enum status variant_check_types(const struct gguf *g, const char *path, struct e
 enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
                             struct convert_spec *spec, struct convert *out, struct err *e);
 
-/* The converted checkpoint as a file in memory; variant_file_free is legal on a zeroed struct. The
- * failures of variant_convert. */
-struct variant_file {
-    unsigned char *bytes;
-    struct gguf *gguf;
-};
-enum status variant_file_create(const struct variant_options *o,
-                                const struct variant_source *source, struct variant_file *out,
-                                struct err *e);
-void variant_file_free(struct variant_file *f);
-
-/* The checkpoint's model with its K/V heads converted, in memory; unchanged if it has as many.
- */
+/* The checkpoint's model with its K/V heads converted, in memory; unchanged if it has as many. The
+ * failures of variant_convert and model_create. */
 enum status variant_load(const struct variant_options *o, const struct variant_source *source,
                          struct model **out, struct err *e);
 

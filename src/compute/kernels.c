@@ -113,37 +113,25 @@ bool kernels_supported(const struct kernels *k)
 #endif
 }
 
-static void name_choices(char *out, size_t size)
-{
-    size_t used = 0;
-    for (int i = 0; kernels_at(i) && used < size; i++)
-        if (kernels_supported(kernels_at(i)))
-            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
-                                     kernels_at(i)->name);
-}
-
-/* "avx512" asks for "avx512-base" too. */
-static bool is_asked_for(const struct kernels *k, const char *name)
-{
-    const size_t len = strlen(name);
-    return strncmp(k->name, name, len) == 0 &&
-           (k->name[len] == '\0' || (len > 0 && k->name[len] == '-'));
-}
-
 enum status kernels_choose(const char *name, const struct kernels **out, struct err *e)
 {
-    const struct kernels *chosen = NULL;
+    const size_t len = name ? strlen(name) : 0;
+    char choices[128] = "";
+    size_t used = 0;
+    *out = NULL;
     for (int i = 0; kernels_at(i); i++) {
         const struct kernels *k = kernels_at(i);
-        if (kernels_supported(k) && (!name || is_asked_for(k, name)))
-            chosen = k;
+        if (!kernels_supported(k))
+            continue;
+        if (used < sizeof choices)
+            used += (size_t)snprintf(choices + used, sizeof choices - used, "%s%s",
+                                     used ? ", " : "", k->name);
+        /* "avx512" asks for "avx512-base" too. */
+        if (!name || (strncmp(k->name, name, len) == 0 &&
+                      (k->name[len] == '\0' || (len > 0 && k->name[len] == '-'))))
+            *out = k;
     }
-    if (!chosen) {
-        char choices[128] = "";
-        name_choices(choices, sizeof choices);
-        return err_set(e, STATUS_USAGE, "instruction set \"%.40s\": expected one of %s", name,
-                       choices);
-    }
-    *out = chosen;
-    return STATUS_OK;
+    return *out ? STATUS_OK
+                : err_set(e, STATUS_USAGE, "instruction set \"%.40s\": expected one of %s", name,
+                          choices);
 }

@@ -25,21 +25,6 @@ size_t lbfgs_scratch(size_t n, int memory)
     return (2 * (size_t)memory + 4) * n + 2 * (size_t)memory;
 }
 
-static struct state take_state(const struct lbfgs *p, double *x, double *scratch)
-{
-    const size_t n = p->n, memory = (size_t)p->memory;
-    struct state s = {.p = p, .x = x, .left = p->evaluations};
-    s.gradient = scratch;
-    s.direction = s.gradient + n;
-    s.next = s.direction + n;
-    s.next_gradient = s.next + n;
-    s.steps = s.next_gradient + n;
-    s.changes = s.steps + memory * n;
-    s.curvature = s.changes + memory * n;
-    s.along = s.curvature + memory;
-    return s;
-}
-
 static bool evaluate(struct state *s, const double *x, double *value, double *gradient)
 {
     return s->left-- > 0 && s->p->evaluate(s->p->arg, x, value, gradient);
@@ -84,10 +69,30 @@ static void find_direction(struct state *s)
     }
 }
 
-/* Remembers the step to `next`, if the function curves upwards along it, and goes there. */
-static void take_step(struct state *s, double value)
+/* A step along the direction; false if no step lowers the value, or evaluations are used up. */
+static bool search(struct state *s)
 {
     const size_t n = s->p->n;
+    const double slope = linalg_dot(s->direction, s->gradient, n);
+    double length = 1, value = 0;
+    if (!(slope < 0))
+        return false;
+    int cut = 0;
+    for (; cut < MAX_CUTS; cut++) {
+        memcpy(s->next, s->x, n * sizeof *s->next);
+        add_scaled(s->next, length, s->direction, n);
+        if (!evaluate(s, s->next, &value, s->next_gradient))
+            return false;
+        if (value <= s->value + ARMIJO * length * slope)
+            break;
+        const double bend = value - s->value - slope * length; /* NaN cuts, too */
+        const double best = -slope * length * length / (2 * bend);
+        length = best > length / 10 && best < length / 2 ? best : length / (bend > 0 ? 4 : 10);
+    }
+    if (cut == MAX_CUTS)
+        return false;
+
+    /* It is remembered if the function curves upwards along it. */
     double *step = row_of(s, s->steps, s->n_steps), *change = row_of(s, s->changes, s->n_steps);
     for (size_t i = 0; i < n; i++) {
         step[i] = s->next[i] - s->x[i];
@@ -99,36 +104,22 @@ static void take_step(struct state *s, double value)
     s->value = value;
     if (curvature > 1e-12 * linalg_dot(change, change, n))
         s->curvature[s->n_steps++ % s->p->memory] = curvature;
-}
-
-/* Along the direction; false if no step lowers the value, or evaluations are used up. */
-static bool search(struct state *s)
-{
-    const size_t n = s->p->n;
-    const double slope = linalg_dot(s->direction, s->gradient, n);
-    double length = 1, value;
-    if (!(slope < 0))
-        return false;
-    for (int cut = 0; cut < MAX_CUTS; cut++) {
-        memcpy(s->next, s->x, n * sizeof *s->next);
-        add_scaled(s->next, length, s->direction, n);
-        if (!evaluate(s, s->next, &value, s->next_gradient))
-            return false;
-        if (value <= s->value + ARMIJO * length * slope) {
-            take_step(s, value);
-            return true;
-        }
-        const double bend = value - s->value - slope * length; /* NaN cuts, too */
-        const double best = -slope * length * length / (2 * bend);
-        length = best > length / 10 && best < length / 2 ? best : length / (bend > 0 ? 4 : 10);
-    }
-    return false;
+    return true;
 }
 
 double lbfgs_minimise(const struct lbfgs *p, double *x, double *scratch)
 {
     assert(p->n >= 1 && p->memory >= 1);
-    struct state s = take_state(p, x, scratch);
+    const size_t n = p->n, memory = (size_t)p->memory;
+    struct state s = {.p = p, .x = x, .left = p->evaluations};
+    s.gradient = scratch;
+    s.direction = s.gradient + n;
+    s.next = s.direction + n;
+    s.next_gradient = s.next + n;
+    s.steps = s.next_gradient + n;
+    s.changes = s.steps + memory * n;
+    s.curvature = s.changes + memory * n;
+    s.along = s.curvature + memory;
     if (!evaluate(&s, x, &s.value, s.gradient))
         return (double)NAN;
     do

@@ -236,33 +236,6 @@ static bool orthogonalize(double *w, double *r, size_t n, size_t i, size_t j)
     return true;
 }
 
-/* Replaces row k of w, whose other rows are orthonormal or zero, by one of length 1 orthogonal to
- * them: from the coordinate axis that they contain least of. */
-static void complete_row(double *w, size_t n, size_t k)
-{
-    double *row = w + k * n;
-    memset(row, 0, n * sizeof *row);
-    size_t axis = 0;
-    double least = HUGE_VAL;
-    for (size_t i = 0; i < n; i++) {
-        double contained = 0;
-        for (size_t r = 0; r < n; r++)
-            contained += w[r * n + i] * w[r * n + i];
-        if (contained < least) {
-            least = contained;
-            axis = i;
-        }
-    }
-    row[axis] = 1;
-    for (int pass = 0; pass < 2; pass++) /* twice is enough (Kahan) */
-        for (size_t r = 0; r < n; r++)
-            if (r != k)
-                subtract_row(row, linalg_dot(row, w + r * n, n), w + r * n, (int)n);
-    const double length = sqrt(linalg_dot(row, row, n));
-    for (size_t i = 0; i < n; i++)
-        row[i] /= length;
-}
-
 /* Makes the orthogonal rows of w orthonormal, those that are zero to rounding any that fit. */
 static void make_orthonormal(double *w, size_t n)
 {
@@ -276,9 +249,32 @@ static void make_orthonormal(double *w, size_t n)
         for (size_t j = 0; j < n; j++)
             row[j] = zero ? 0 : row[j] / length;
     }
-    for (size_t i = 0; i < n; i++)
-        if (!(linalg_dot(w + i * n, w + i * n, n) > 0))
-            complete_row(w, n, i);
+    for (size_t k = 0; k < n; k++) {
+        double *row = w + k * n;
+        if (linalg_dot(row, row, n) > 0)
+            continue;
+        /* Orthogonal to the others: from the coordinate axis that they contain least of. */
+        memset(row, 0, n * sizeof *row);
+        size_t axis = 0;
+        double least = HUGE_VAL;
+        for (size_t i = 0; i < n; i++) {
+            double contained = 0;
+            for (size_t r = 0; r < n; r++)
+                contained += w[r * n + i] * w[r * n + i];
+            if (contained < least) {
+                least = contained;
+                axis = i;
+            }
+        }
+        row[axis] = 1;
+        for (int pass = 0; pass < 2; pass++) /* twice is enough (Kahan) */
+            for (size_t r = 0; r < n; r++)
+                if (r != k)
+                    subtract_row(row, linalg_dot(row, w + r * n, n), w + r * n, (int)n);
+        const double length = sqrt(linalg_dot(row, row, n));
+        for (size_t i = 0; i < n; i++)
+            row[i] /= length;
+    }
 }
 
 /* Rotations r make the rows of w = r m orthogonal: m = r^T S w' with w' of rows of length 1; the

@@ -98,39 +98,30 @@ static void relax(void)
 #endif
 }
 
-static bool wait_awake(const struct pool *p, const struct counter *c, uint32_t target)
+static void counter_await(struct pool *p, struct counter *c, uint32_t target)
 {
+    if (counter_has(c, target))
+        return;
     const uint64_t start = clock_ns();
     for (uint64_t waited = 0; waited < AWAKE_NS; waited = clock_ns() - start) {
         if (waited >= p->pause_ns) {
             sched_yield();
             if (counter_has(c, target))
-                return true;
+                return;
             continue;
         }
         for (int i = 0; i < CHECKS_PER_CLOCK; i++) {
             relax();
             if (counter_has(c, target))
-                return true;
+                return;
         }
     }
-    return false;
-}
-
-static void wait_asleep(struct pool *p, struct counter *c, uint32_t target)
-{
     pthread_mutex_lock(&p->lock);
     /* The owner's exchange either sees the bit set here, and then wakes us after we have given up
      * the lock in the wait, or came first, and then this sees its value. */
     while (!has_reached(atomic_fetch_or_explicit(&c->word, SLEEPING, memory_order_acq_rel), target))
         pthread_cond_wait(c->stepped, &p->lock);
     pthread_mutex_unlock(&p->lock);
-}
-
-static void counter_await(struct pool *p, struct counter *c, uint32_t target)
-{
-    if (!counter_has(c, target) && !wait_awake(p, c, target))
-        wait_asleep(p, c, target);
 }
 
 static void await_release(struct pool *p, struct member *m)

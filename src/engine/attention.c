@@ -57,6 +57,12 @@ static size_t part_size(const struct attention *a)
     return (size_t)a->average_dim + 2;
 }
 
+/* Of the cache's positions. */
+static size_t max_chunks(const struct attention *a)
+{
+    return kv_cache_chunks(a->f->kv.shape.cap);
+}
+
 static size_t largest(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -84,9 +90,9 @@ uint64_t attention_scratch(const struct config *c)
 
 static float *part_of(const struct attention *a, int row, int head, int chunk)
 {
-    const struct config *c = &a->kv->config;
-    const size_t index = ((size_t)row * c->n_heads + head) * a->max_chunks + chunk;
-    return a->parts + index * part_size(a);
+    const struct config *c = &a->f->kv.config;
+    const size_t index = ((size_t)row * c->n_heads + head) * max_chunks(a) + chunk;
+    return a->f->work.parts + index * part_size(a);
 }
 
 /* --- new keys and values --------------------------------------------------------------------- */
@@ -95,9 +101,9 @@ static float *part_of(const struct attention *a, int row, int head, int chunk)
 static void place_row(const struct attention *a, int position, const float *x, float scale,
                       float *out)
 {
-    const float *turn = positions_turn(a->positions, position);
+    const float *turn = positions_turn(&a->f->work.positions, position);
     if (turn) {
-        a->kernels->rotate(out, x, turn, a->kv->config.rope.n_dims, a->key_dim, scale, false);
+        a->f->kernels->rotate(out, x, turn, a->f->kv.config.rope.n_dims, a->key_dim, scale, false);
         return;
     }
     for (int i = 0; i < a->key_dim; i++)
@@ -107,53 +113,31 @@ static void place_row(const struct attention *a, int position, const float *x, f
 /* scratch is [key_dim]. */
 static void store_row(const struct attention *a, int kv_head, int row, float *scratch)
 {
-    const struct config *c = &a->kv->config;
-    const struct batch_row *r = &a->batch->rows[row];
-    const float *keys = a->qkv + row * a->qkv_dim + config_q_dim(c);
+    const struct config *c = &a->f->kv.config;
+    const struct batch_row *r = &a->f->batch.rows[row];
+    const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c);
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->average_dim;
-    if (positions_turn(a->positions, r->position)) {
+    if (positions_turn(&a->f->work.positions, r->position)) {
         place_row(a, r->position, k, 1, scratch);
         k = scratch;
     }
-    kv_cache_put(a->kv, a->kernels, (struct kv_place){r->sequence, a->layer, kv_head}, r->position,
-                 k, v);
+    kv_cache_put(&a->f->kv, a->f->kernels, (struct kv_place){r->sequence, a->layer, kv_head},
+                 r->position, k, v);
 }
 
 /* --- weights --------------------------------------------------------------------------------- */
 
 static float *weights_of(const struct attention *a, int row, int head)
 {
-    const size_t index = (size_t)row * a->kv->config.n_heads + head;
-    return a->weights + index * a->kv->shape.cap;
+    const size_t index = (size_t)row * a->f->kv.config.n_heads + head;
+    return a->f->work.weights + index * a->f->kv.shape.cap;
 }
 
 /* exp of a number that is not positive; the same wherever it runs. */
 static double exp_of(double x)
 {
     return angles_power(2.718281828459045235, x);
-}
-
-/* A chunk's exponentials are relative to its own largest score: the factors, one a chunk, bring
- * them all to the largest of all and divide by the sum (as the merge of the values does). */
-static void finish_weights(const struct attention *a, int row, int head)
-{
-    const size_t dim = a->average_dim;
-    const int n = a->batch->rows[row].position + 1, n_chunks = kv_cache_chunks(n);
-    const float *part = part_of(a, row, head, 0) + dim; /* max, sum */
-    const size_t stride = part_size(a);
-    float *weights = weights_of(a, row, head);
-    float most = part[0];
-    double sum = 0;
-    for (int c = 1; c < n_chunks; c++)
-        most = part[c * stride] > most ? part[c * stride] : most;
-    for (int c = 0; c < n_chunks; c++)
-        sum += exp_of((double)part[c * stride] - (double)most) * (double)part[c * stride + 1];
-    for (int c = 0; c < n_chunks; c++) {
-        const double factor = exp_of((double)part[c * stride] - (double)most) / sum;
-        for (int i = c * KERNEL_CHUNK; i < n && i < (c + 1) * KERNEL_CHUNK; i++)
-            weights[i] = (float)((double)weights[i] * factor);
-    }
 }
 
 /* --- work items ------------------------------------------------------------------------------ */
@@ -168,7 +152,7 @@ static struct kv_place place_of(const struct attention *a, const struct batch_sp
 static const void *keys_after(const struct attention *a, const struct batch_span *span, int group,
                               int chunk)
 {
-    const struct batch *b = a->batch;
+    const struct batch *b = &a->f->batch;
     if (span->n_rows > 1 || chunk + 1 < span->n_chunks)
         return NULL;
     if (++span == b->spans + b->n_spans) {
@@ -176,7 +160,7 @@ static const void *keys_after(const struct attention *a, const struct batch_span
         if (++group == a->n_groups)
             return NULL;
     }
-    const struct kv_chunk next = kv_cache_chunk(a->kv, place_of(a, span, group), 0, 1);
+    const struct kv_chunk next = kv_cache_chunk(&a->f->kv, place_of(a, span, group), 0, 1);
     return next.piece[next.split == 0].k;
 }
 
@@ -201,65 +185,62 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
 
     float *part = part_of(a, row, group * a->group, chunk);
     const struct attend args = {
-        .kv = kv_cache_chunk(a->kv, place_of(a, span, group), chunk_first, n),
+        .kv = kv_cache_chunk(&a->f->kv, place_of(a, span, group), chunk_first, n),
         .n_heads = a->group,
         .q = scaled,
         .scores = scaled + n_heads * dim,
         .out = part,
         .max = part + a->average_dim,
         .sum = part + a->average_dim + 1,
-        .stride = (size_t)a->max_chunks * part_size(a),
+        .stride = max_chunks(a) * part_size(a),
         .bias = a->bias ? a->bias + (size_t)group * n_heads : NULL,
         .distance = position - chunk_first,
         .next = keys_after(a, span, group, chunk),
         .patches = scaled + n_heads * (dim + KERNEL_CHUNK),
     };
     if (a->latent)
-        a->kernels->attend_latent(&args);
+        a->f->kernels->attend_latent(&args);
     else
-        a->kernels->attend(&args);
-    for (int h = 0; a->weights && h < a->group; h++) /* scores are what they became */
+        a->f->kernels->attend(&args);
+    for (int h = 0; a->f->watch && h < a->group; h++) /* scores are what they became */
         memcpy(weights_of(a, row, group * a->group + h) + chunk_first,
                args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
-/* Of the items of one group of heads, one after the other on a line as long as they cost, those
- * that start in [begin, end). Rows of a span vary fastest: a chunk of the cache stays near while
- * they pass. */
-static void attend_group(const struct attention *a, int group, int64_t begin, int64_t end,
-                         float *scratch)
-{
-    int64_t at = 0;
-    for (int i = 0; i < a->batch->n_spans && at < end; i++) {
-        const struct batch_span *span = &a->batch->spans[i];
-        for (int chunk = 0; chunk < span->n_chunks && span->cost > begin; chunk++) {
-            for (int row = 0; row < span->n_rows && at < end; row++) {
-                const int cost = batch_item_cost(span, chunk, row);
-                if (cost > 0 && at >= begin)
-                    attend_chunk(a, span, group, chunk, row, scratch);
-                at += cost;
-            }
-        }
-        at = span->cost;
-    }
-}
-
-/* Threads with as many heads as the others get just these: their costs are equal. */
+/* The items of a group of heads stand one after the other on a line as long as they cost, and the
+ * groups one after the other: a thread has those that start in its part of the whole. Rows of a
+ * span vary fastest: a chunk of the cache stays near while they pass. Threads with as many heads as
+ * the others get just these: their costs are equal. */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads)
 {
-    const int64_t per_head = a->batch->cost_per_head, all = a->n_groups * per_head;
+    const struct batch *b = &a->f->batch;
+    const int64_t per_head = b->cost_per_head, all = a->n_groups * per_head;
     const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
-    for (int h = (int)(begin / per_head); h * per_head < end; h++)
-        attend_group(a, h, begin - h * per_head, end - h * per_head, scratch);
+    for (int group = (int)(begin / per_head); group * per_head < end; group++) {
+        int64_t at = group * per_head;
+        for (int i = 0; i < b->n_spans && at < end; i++) {
+            const struct batch_span *span = &b->spans[i];
+            const int64_t span_end = group * per_head + span->cost;
+            for (int chunk = 0; chunk < span->n_chunks && span_end > begin; chunk++) {
+                for (int row = 0; row < span->n_rows && at < end; row++) {
+                    const int cost = batch_item_cost(span, chunk, row);
+                    if (cost > 0 && at >= begin)
+                        attend_chunk(a, span, group, chunk, row, scratch);
+                    at += cost;
+                }
+            }
+            at = span_end;
+        }
+    }
 }
 
 /* Joins the chunks of one head of a row into out [average_dim]; after a barrier. */
 static void merge_chunks(const struct attention *a, int row, int head, float *out)
 {
     const int dim = a->average_dim;
-    const int n_chunks = kv_cache_chunks(a->batch->rows[row].position + 1);
+    const int n_chunks = kv_cache_chunks(a->f->batch.rows[row].position + 1);
     const float *part = part_of(a, row, head, 0);
-    a->kernels->merge(out, part, part + dim, part + dim + 1, n_chunks, part_size(a), dim);
+    a->f->kernels->merge(out, part, part + dim, part + dim + 1, n_chunks, part_size(a), dim);
 }
 
 /* --- a latent cache: products by head --------------------------------------------------------- */
@@ -301,41 +282,6 @@ static void multiply_head(const struct forward *f, const struct matrix *w, const
     f->kernels->matmul(&m, 0, matrix_panels(w->n_out));
 }
 
-/* Queries become what scores with a latent cache: work.mapped of those in work.qkv, which are
- * complete. Threads share the heads, whole: each head's matrix is read by one. */
-static void map_queries(const struct forward *f, const struct block *b, const struct attention *a,
-                        int thread)
-{
-    const size_t dim = f->kv.config.head_dim;
-    int h, end;
-    pool_share(f->kv.config.n_heads, thread, pool_n_threads(f->pool), &h, &end);
-    for (; h < end; h++) {
-        const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
-        multiply_head(f, &w, a->qkv + h * dim, a->qkv_dim, f->work.mapped + (size_t)h * a->key_dim,
-                      a->queries_dim, thread);
-    }
-}
-
-/* The averages of a latent cache that attention left in `parts`, after a barrier, go to
- * work.mapped and become the heads' results [n_rows, heads_dim], of this thread's heads. */
-static void map_results(const struct forward *f, const struct block *b, const struct attention *a,
-                        float *heads, int thread)
-{
-    const size_t row_dim = config_heads_dim(&f->kv.config);
-    int h, end;
-    pool_share(f->kv.config.n_heads, thread, pool_n_threads(f->pool), &h, &end);
-    for (; h < end; h++) {
-        float *averages = f->work.mapped + (size_t)h * a->average_dim;
-        float *results = heads + (size_t)h * config_value_dim(&f->kv.config);
-        const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_V_B], h);
-        for (int r = 0; r < f->batch.n_rows; r++)
-            merge_chunks(a, r, h, averages + r * a->queries_dim);
-        multiply_head(f, &w, averages, a->queries_dim, results, row_dim, thread);
-        for (int r = 0; r < f->batch.n_rows; r++)
-            end_head(f, a->layer, h, results + r * row_dim);
-    }
-}
-
 /* --- a layer --------------------------------------------------------------------------------- */
 
 /* The rows of Q, K and V that belong to this thread's K/V heads. */
@@ -355,32 +301,24 @@ static void multiply_heads(const struct forward *f, const struct matrix *qkv, co
     f->kernels->matmul(&m, v + first * v_panels, v + (first + n_heads) * v_panels);
 }
 
-/* Groups of query heads. All could be one with a latent cache, which would be read once; but of a
- * short one each thread reads what there is for some heads, because arithmetic takes longer. */
-static int head_groups(const struct forward *f, int layer)
-{
-    const int n_heads = f->kv.config.n_heads, n_threads = pool_n_threads(f->pool);
-    if (!config_is_latent(&f->kv.config))
-        return config_kv_heads(&f->kv.config, layer);
-    if (f->batch.cost_per_head >= (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK)
-        return 1;
-    int n = n_threads < n_heads ? n_threads : n_heads;
-    while (n_heads % n != 0)
-        n++;
-    return n;
-}
-
 static struct attention layer_attention(struct forward *f, const struct block *b, int layer)
 {
     const struct config *c = &f->kv.config;
     const bool latent = config_is_latent(c);
-    const int n_groups = head_groups(f, layer);
     const size_t qkv_dim = config_qkv_dim(c, layer);
-    const int key_dim = config_key_dim(c, layer);
+    const int key_dim = config_key_dim(c, layer), n_threads = pool_n_threads(f->pool);
+    int n_groups = config_kv_heads(c, layer);
+    /* With a latent cache all heads could be one group, and it would be read once; but of a short
+     * one each thread reads what there is for some heads, because arithmetic takes longer. */
+    if (latent) {
+        const int64_t many = (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK;
+        n_groups = f->batch.cost_per_head >= many ? 1 : n_threads;
+        n_groups = n_groups < c->n_heads ? n_groups : c->n_heads;
+        while (c->n_heads % n_groups != 0)
+            n_groups++;
+    }
     return (struct attention){
-        .kernels = f->kernels,
-        .batch = &f->batch,
-        .kv = &f->kv,
+        .f = f,
         .layer = layer,
         .n_kv_heads = config_kv_heads(c, layer),
         .n_groups = n_groups,
@@ -391,26 +329,39 @@ static struct attention layer_attention(struct forward *f, const struct block *b
         .qkv_dim = qkv_dim,
         .latent = latent,
         .scale = 1.0f / sqrtf((float)c->head_dim),
-        .positions = &f->work.positions,
         .bias = b->bias,
-        .qkv = f->work.qkv,
         .queries = latent ? f->work.mapped : f->work.qkv,
         .queries_dim = latent ? (size_t)c->n_heads * key_dim : qkv_dim,
-        .parts = f->work.parts,
-        .max_chunks = kv_cache_chunks(f->kv.shape.cap),
-        .weights = f->watch ? f->work.weights : NULL,
     };
 }
 
-/* Nobody comes back to the weights before thread 0 has been to the end of the residual. */
-static void show_weights(const struct forward *f, const struct attention *a, int thread)
+/* A chunk's exponentials are relative to its own largest score: the factors, one a chunk, bring
+ * them all to the largest of all and divide by the sum (as the merge of the values does). Nobody
+ * comes back to the weights before thread 0 has been to the end of the residual. */
+static void show_weights(const struct attention *a, int thread)
 {
+    const struct forward *f = a->f;
     const int n_rows = f->batch.n_rows, n_heads = f->kv.config.n_heads;
+    const size_t stride = part_size(a);
     int begin, end;
-    pool_share(n_rows, thread, pool_n_threads(f->pool), &begin, &end);
-    for (int r = begin; r < end; r++)
-        for (int h = 0; h < n_heads; h++)
-            finish_weights(a, r, h);
+    pool_share(n_rows * n_heads, thread, pool_n_threads(f->pool), &begin, &end);
+    for (int i = begin; i < end; i++) {
+        const int row = i / n_heads, head = i % n_heads;
+        const int n = f->batch.rows[row].position + 1, n_chunks = kv_cache_chunks(n);
+        const float *part = part_of(a, row, head, 0) + a->average_dim; /* max, sum */
+        float *weights = weights_of(a, row, head);
+        float most = part[0];
+        double sum = 0;
+        for (int c = 1; c < n_chunks; c++)
+            most = part[c * stride] > most ? part[c * stride] : most;
+        for (int c = 0; c < n_chunks; c++)
+            sum += exp_of((double)part[c * stride] - (double)most) * (double)part[c * stride + 1];
+        for (int c = 0; c < n_chunks; c++) {
+            const double factor = exp_of((double)part[c * stride] - (double)most) / sum;
+            for (int t = c * KERNEL_CHUNK; t < n && t < (c + 1) * KERNEL_CHUNK; t++)
+                weights[t] = (float)((double)weights[t] * factor);
+        }
+    }
     pool_barrier(f->pool, thread);
     if (thread == 0)
         f->watch->take(f->watch->arg, &(struct attention_weights){.layer = a->layer,
@@ -418,31 +369,44 @@ static void show_weights(const struct forward *f, const struct attention *a, int
                                                                   .n_rows = n_rows,
                                                                   .n_heads = n_heads,
                                                                   .stride = f->kv.shape.cap,
-                                                                  .weights = a->weights});
+                                                                  .weights = f->work.weights});
 }
 
 /* The results [n_rows, heads_dim] of the rows' heads, complete for this thread as the next product
  * asks for: chunks joined, heads side by side. */
-static float *join_heads(const struct forward *f, const struct block *b, const struct attention *a,
-                         int thread)
+static float *join_heads(const struct attention *a, const struct block *b, int thread)
 {
+    const struct forward *f = a->f;
+    const struct config *c = &f->kv.config;
     const int n_rows = f->batch.n_rows;
-    const size_t row_dim = config_heads_dim(&f->kv.config);
+    const size_t row_dim = config_heads_dim(c);
     float *heads = workspace_input(&f->work, n_rows, a->latent ? 0 : thread);
     int begin, end;
-    if (a->latent) {
-        map_results(f, b, a, heads, thread);
-        pool_barrier(f->pool, thread);
+    if (!a->latent) {
+        forward_rows(f, n_rows, thread, &begin, &end);
+        for (int r = begin; r < end; r++) {
+            for (int h = 0; h < c->n_heads; h++) {
+                float *head = heads + r * row_dim + (size_t)h * a->average_dim;
+                merge_chunks(a, r, h, head);
+                end_head(f, a->layer, h, head);
+            }
+        }
         return heads;
     }
-    forward_rows(f, n_rows, thread, &begin, &end);
-    for (int r = begin; r < end; r++) {
-        for (int h = 0; h < f->kv.config.n_heads; h++) {
-            float *head = heads + r * row_dim + (size_t)h * a->average_dim;
-            merge_chunks(a, r, h, head);
-            end_head(f, a->layer, h, head);
-        }
+    /* The averages of a latent cache go to work.mapped and become the results of this thread's
+     * heads. */
+    pool_share(c->n_heads, thread, pool_n_threads(f->pool), &begin, &end);
+    for (int h = begin; h < end; h++) {
+        float *averages = f->work.mapped + (size_t)h * a->average_dim;
+        float *results = heads + (size_t)h * config_value_dim(c);
+        const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_V_B], h);
+        for (int r = 0; r < n_rows; r++)
+            merge_chunks(a, r, h, averages + r * a->queries_dim);
+        multiply_head(f, &w, averages, a->queries_dim, results, row_dim, thread);
+        for (int r = 0; r < n_rows; r++)
+            end_head(f, a->layer, h, results + r * row_dim);
     }
+    pool_barrier(f->pool, thread);
     return heads;
 }
 
@@ -472,8 +436,16 @@ void block_attention(struct forward *f, const struct block *b, int layer, int th
     forward_tap(f, TAP_NORMED, input, c->d_model, thread);
 
     /* Queries as a latent cache takes them; keys and values into the cache. */
-    if (a.latent)
-        map_queries(f, b, &a, thread);
+    if (a.latent) {
+        /* Threads share the heads, whole: each head's matrix is read by one. */
+        int h, end;
+        pool_share(c->n_heads, thread, n_threads, &h, &end);
+        for (; h < end; h++) {
+            const struct matrix k_b = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
+            multiply_head(f, &k_b, w->qkv + (size_t)h * c->head_dim, a.qkv_dim,
+                          w->mapped + (size_t)h * a.key_dim, a.queries_dim, thread);
+        }
+    }
     if (a.stores_first) {
         int item, end;
         pool_share(a.n_kv_heads * n_rows, thread, n_threads, &item, &end);
@@ -487,10 +459,10 @@ void block_attention(struct forward *f, const struct block *b, int layer, int th
     attention_run(&a, scratch, thread, n_threads);
     pool_barrier(f->pool, thread);
     if (f->watch)
-        show_weights(f, &a, thread);
+        show_weights(&a, thread);
 
     /* Output projection, added to the residual stream. */
-    const float *heads = join_heads(f, b, &a, thread);
+    const float *heads = join_heads(&a, b, thread);
     forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, heads, n_rows, w->x, EPILOGUE_ADD, thread);
     forward_tap(f, TAP_HEADS, heads, config_heads_dim(c), thread);
     forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE], thread);

@@ -343,26 +343,6 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token)
 
 /* --- lookup ---------------------------------------------------------------------------------- */
 
-/* Longer copies are right more often. */
-static int kind_of_copy(int length)
-{
-    return length < 3 ? 0 : length < 5 ? 1 : length < 9 ? 2 : length < 17 ? 3 : 4;
-}
-
-/* Levels stay in order of their shares. */
-static void add_level(struct drafter *d, double share)
-{
-    int i = 0;
-    while (i < d->n_levels && d->levels[i].share > share)
-        i++;
-    if (i == d->n_levels || d->levels[i].share != share) {
-        memmove(&d->levels[i + 1], &d->levels[i], (size_t)(d->n_levels - i) * sizeof *d->levels);
-        d->levels[i] = (struct draft_level){share, 0};
-        d->n_levels++;
-    }
-    d->levels[i].rows++;
-}
-
 static void look_up(struct drafter *d, const int *wants)
 {
     bool trying;
@@ -372,11 +352,21 @@ static void look_up(struct drafter *d, const int *wants)
         const int from = wants[i] > 0 ? ngrams_find(&p->copies, p->text, p->len, &length) : 0;
         if (from == 0)
             continue;
-        p->kind = kind_of_copy(length);
+        /* Longer copies are right more often. */
+        p->kind = length < 3 ? 0 : length < 5 ? 1 : length < 9 ? 2 : length < 17 ? 3 : 4;
         /* Copies go on into what they drafted themselves. */
         while (p->n_drafted < wants[i] && p->text[from + p->n_drafted] != d->end) {
             p->text[p->len + p->n_drafted] = p->text[from + p->n_drafted];
-            add_level(d, pace_share(&d->pace, p->kind, p->n_drafted++));
+            const double share = pace_share(&d->pace, p->kind, p->n_drafted++);
+            int level = 0; /* in order of their shares */
+            while (level < d->n_levels && d->levels[level].share > share)
+                level++;
+            if (level == d->n_levels || d->levels[level].share != share) {
+                memmove(&d->levels[level + 1], &d->levels[level],
+                        (size_t)(d->n_levels++ - level) * sizeof *d->levels);
+                d->levels[level] = (struct draft_level){share, 0};
+            }
+            d->levels[level].rows++;
         }
     }
     const int kept = pace_choose(&d->pace, d->base, d->levels, d->n_levels, 0, 0, &trying);
@@ -461,27 +451,6 @@ static enum status feed(struct drafter *d, int slot, int n, bool *done, struct e
     return STATUS_OK;
 }
 
-/* Feeds what the active slots are behind, but for the last rows of each, and keeps those that are
- * not behind any more. What all have in common is sequence 0's, whose slot has the first text that
- * a schedule begins. */
-static enum status catch_up(struct drafter *d, struct err *e)
-{
-    const int n = d->n_active;
-    bool done;
-    d->room = session_block(d->session);
-    d->n_active = 0;
-    TRY(feed(d, 0, d->n_shared - session_len(d->session, 0), &done, e));
-    for (int i = 0; i < n && done; i++) {
-        struct draft_slot *p = d->active[i];
-        const int behind = lag_of(d, p) - 1;
-        bool ready;
-        TRY(feed(d, slot_number(d, p), behind < STEP_ROWS ? 0 : behind, &ready, e));
-        if (ready)
-            d->active[d->n_active++] = p;
-    }
-    return STATUS_OK;
-}
-
 static enum status draft_by_model(struct drafter *d, const int *wants, struct err *e)
 {
     int lag = 0, most = 0; /* rows that those who draft are behind; tokens that they want */
@@ -505,10 +474,22 @@ static enum status draft_by_model(struct drafter *d, const int *wants, struct er
                                    pace_draft_ns(&d->pace, d->base), lag, &d->trying);
     if (levels == 0)
         return STATUS_OK;
-    TRY(catch_up(d, e));
-    for (int i = 0; i < d->n_active; i++) {
+    /* The active slots are fed what they are behind, but for the last rows of each, and those stay
+     * that are not behind any more. What all have in common is sequence 0's, whose slot has the
+     * first text that a schedule begins. */
+    const int n = d->n_active;
+    bool done;
+    d->room = session_block(d->session);
+    d->n_active = 0;
+    TRY(feed(d, 0, d->n_shared - session_len(d->session, 0), &done, e));
+    for (int i = 0; i < n && done; i++) {
         struct draft_slot *p = d->active[i];
-        const int slot = slot_number(d, p);
+        const int slot = slot_number(d, p), behind = lag_of(d, p) - 1;
+        bool ready;
+        TRY(feed(d, slot, behind < STEP_ROWS ? 0 : behind, &ready, e));
+        if (!ready)
+            continue;
+        d->active[d->n_active++] = p;
         p->wanted = p->wanted < levels ? p->wanted : levels;
         p->kind = 0;
         sampler_copy(d->sampler, slot, d->n_slots + slot);

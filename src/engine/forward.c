@@ -165,10 +165,18 @@ static void block_feed_forward(const struct forward *f, const struct block *b, i
     forward_tap(f, TAP_OUT, w->x, c->d_model, thread);
 }
 
-/* The last norm, unless norms stand after the residuals, and the output matrix, for the rows that
- * want logits. */
-static void compute_logits(const struct forward *f, int thread)
+static void run_layers(void *arg, int thread)
 {
+    struct forward *f = arg;
+    for (int l = f->first_layer; l < f->end_layer; l++) {
+        block_attention(f, &f->blocks[l], l, thread);
+        if (!f->only_attention)
+            block_feed_forward(f, &f->blocks[l], thread);
+    }
+    if (f->batch.n_logits == 0)
+        return;
+    /* The last norm, unless norms stand after the residuals, and the output matrix, for the rows
+     * that want logits. */
     const size_t d = f->kv.config.d_model;
     const int n_logits = f->batch.n_logits;
     float *input = workspace_input(&f->work, n_logits, thread);
@@ -186,18 +194,6 @@ static void compute_logits(const struct forward *f, int thread)
     }
     forward_multiply(f, &f->model->w[ROLE_OUTPUT].matrix, input, n_logits, f->logits,
                      EPILOGUE_STORE, thread);
-}
-
-static void run_layers(void *arg, int thread)
-{
-    struct forward *f = arg;
-    for (int l = f->first_layer; l < f->end_layer; l++) {
-        block_attention(f, &f->blocks[l], l, thread);
-        if (!f->only_attention)
-            block_feed_forward(f, &f->blocks[l], thread);
-    }
-    if (f->batch.n_logits > 0)
-        compute_logits(f, thread);
 }
 
 int forward_run(struct forward *f, const struct batch_row *rows, int n)

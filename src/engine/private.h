@@ -61,10 +61,11 @@ struct workspace {
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
     struct positions positions; /* of a sequence */
-    float *parts;               /* attention_parts(max_rows) */
-    bool watches;               /* set before workspace_take: whether there are */
-    float *weights;             /* [max_rows, n_heads, cap] of attention_watch */
-    float *hidden;              /* [max_rows, d_ff] */
+    /* Of attention: out [average_dim], max and sum, [max_rows, n_heads, kv_cache_chunks(cap)]. */
+    float *parts;
+    bool watches;   /* set before workspace_take: whether there are */
+    float *weights; /* [max_rows, n_heads, cap] of attention_watch */
+    float *hidden;  /* [max_rows, d_ff] */
     /* What the next product reads, and the same quantised: rows of each thread's own, or of all. */
     float *input; /* [max_rows or threads times their own, input_dim] */
     int input_dim;
@@ -178,37 +179,29 @@ void block_attention(struct forward *f, const struct block *b, int layer, int th
  * but the position, so no bit depends on the threads or on what else is in the batch.
  */
 struct attention {
-    const struct kernels *kernels;
-    const struct batch *batch;
-    struct kv_cache *kv;
+    struct forward *f;
     int layer;
     int n_kv_heads;      /* the layer's, see model/config.h */
     int n_groups, group; /* groups of query heads that are one work item, and heads of each */
     int key_dim;         /* likewise: of a query and a key, */
     int average_dim;     /* of a head's average, */
-    size_t qkv_dim;      /* and of a row of qkv */
+    size_t qkv_dim;      /* and of a row of work.qkv: Q, then K, then V */
     bool latent;         /* keys are values, too, of one K/V head, which all groups share */
     bool stores_first;   /* new keys and values are in the cache before attention_run, which
                             otherwise stores them itself */
     float scale;         /* of scores: 1 / sqrt(head_dim) */
-    const struct positions *positions;
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
-    const float *qkv;               /* [n_rows, qkv_dim], a row's Q, then K, then V */
     const float *queries;           /* [n_rows, n_heads * key_dim], */
     size_t queries_dim;             /* so far apart: of qkv where they are not mapped */
-    float *parts;   /* [n_rows, n_heads, max_chunks, average_dim + 2]: out, max, sum */
-    int max_chunks; /* kv_cache_chunks of the cache's positions */
-    float
-        *weights; /* [n_rows, n_heads, cap] of the cache: see attention_weights; NULL: not wanted */
 };
 
-/* Floats of `parts` for n_rows rows in a cache of `cap` positions. */
+/* Floats of work.parts for n_rows rows in a cache of `cap` positions. */
 uint64_t attention_parts(const struct config *c, int n_rows, int cap);
 
 /* Floats that one thread of attention_run needs as scratch. */
 uint64_t attention_scratch(const struct config *c);
 
-/* This thread's share of the work items (group, chunk, row), by what they cost; fills `parts`.
+/* This thread's share of the work items (group, chunk, row), by what they cost; fills work.parts.
  * Where threads have whole groups it has the work of groups [thread * n, (thread + 1) * n). */
 void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
 

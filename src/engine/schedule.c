@@ -136,43 +136,6 @@ static int room_of(const struct schedule *s, const struct slot *p)
     return session_cap(s->session) - p->len + 1;
 }
 
-/* Guesses for every slot that decodes. A text's last token need not be verified. */
-static enum status draft_tokens(struct schedule *s, struct err *e)
-{
-    const uint64_t fed = s->drafter->feed_ns;
-    for (int i = 0; i < s->n_slots; i++) {
-        const struct slot *p = &s->slots[i];
-        const int wanted = p->request.n - p->n_sampled, room = room_of(s, p);
-        const int left = wanted < room ? wanted : room;
-        const bool decodes = p->state == SLOT_DECODES && !p->logits;
-        s->wants[i] = decodes ? (left < s->n_together ? left : s->n_together) - 1 : -1;
-    }
-    TRY(drafter_propose(s->drafter, s->wants, e));
-    s->round.prompts_ns += s->drafter->feed_ns - fed;
-    return STATUS_OK;
-}
-
-/* A row for every slot that has a token to feed, and for each that is drafted behind it. */
-static void put_decoding_rows(struct schedule *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->n_slots; i++) {
-        struct slot *p = &s->slots[i];
-        const int32_t *drafted = NULL;
-        if (p->state != SLOT_DECODES || p->logits)
-            continue;
-        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
-        p->logits = s->logits + (size_t)n * s->n_vocab;
-        for (int t = 0; t <= n_drafted; t++)
-            s->rows[n++] = (struct batch_row){.token = t == 0 ? p->token : drafted[t - 1],
-                                              .sequence = i,
-                                              .position = p->len - 1 + t,
-                                              .wants_logits = true};
-        s->round.n_texts++;
-    }
-    s->round.n_rows = n;
-}
-
 /* Rows of prompts behind the others, until the last of the step's blocks is full. Those that come
  * to an end get the logits behind the others', and leave the queue. */
 static void put_prompt_rows(struct schedule *s)
@@ -199,13 +162,40 @@ static void put_prompt_rows(struct schedule *s)
     memmove(s->prefills, s->prefills + done, s->n_prefills * sizeof *s->prefills);
 }
 
+/* One step of the model: a row for every slot that has a token to feed, one for each that is
+ * drafted behind it, and prompts. */
 static enum status feed_rows(struct schedule *s, struct err *e)
 {
     struct schedule_round *round = &s->round;
     *round = (struct schedule_round){.sampled_before = s->times.n_sampled};
-    if (s->drafter)
-        TRY(draft_tokens(s, e));
-    put_decoding_rows(s);
+    if (s->drafter) {
+        /* Guesses for every slot that decodes. A text's last token need not be verified. */
+        const uint64_t fed = s->drafter->feed_ns;
+        for (int i = 0; i < s->n_slots; i++) {
+            const struct slot *p = &s->slots[i];
+            const int wanted = p->request.n - p->n_sampled, room = room_of(s, p);
+            const int left = wanted < room ? wanted : room;
+            const bool decodes = p->state == SLOT_DECODES && !p->logits;
+            s->wants[i] = decodes ? (left < s->n_together ? left : s->n_together) - 1 : -1;
+        }
+        TRY(drafter_propose(s->drafter, s->wants, e));
+        round->prompts_ns += s->drafter->feed_ns - fed;
+    }
+    for (int i = 0; i < s->n_slots; i++) {
+        struct slot *p = &s->slots[i];
+        const int32_t *drafted = NULL;
+        if (p->state != SLOT_DECODES || p->logits)
+            continue;
+        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
+        p->logits = s->logits + (size_t)round->n_rows * s->n_vocab;
+        for (int t = 0; t <= n_drafted; t++)
+            s->rows[round->n_rows++] =
+                (struct batch_row){.token = t == 0 ? p->token : drafted[t - 1],
+                                   .sequence = i,
+                                   .position = p->len - 1 + t,
+                                   .wants_logits = true};
+        round->n_texts++;
+    }
     put_prompt_rows(s);
     const int n = round->n_rows + round->n_prompt;
     if (n == 0) /* all have the logits of a prompt that they share */
@@ -239,20 +229,6 @@ static void sample_share(void *arg, int thread)
         sample(s, s->picks[i], thread);
 }
 
-/* A token for each text that has logits. For one alone each thread would have the others to wait
- * for. */
-static void sample_all(struct schedule *s)
-{
-    s->n_picks = s->next_pick = 0;
-    for (int i = 0; i < s->n_slots; i++)
-        if (s->slots[i].logits)
-            s->picks[s->n_picks++] = &s->slots[i];
-    if (s->n_picks > 1)
-        pool_run(s->pool, sample_share, s);
-    else if (s->n_picks == 1)
-        sample(s, s->picks[0], 0);
-}
-
 static void vacate(struct schedule *s, struct slot *p)
 {
     p->state = SLOT_VACANT;
@@ -267,23 +243,6 @@ static void end_text(struct schedule *s, struct slot *p, enum text_end end, stru
     event->ready = stream_finish(&p->stream);
     event->end = end;
     vacate(s, p);
-}
-
-/* Adds the token that was sampled, and goes on to the logits after it if it was drafted. */
-static void add_token(struct schedule *s, struct slot *p)
-{
-    sampler_accept(s->sampler, p->sequence, p->token);
-    p->logprob += (double)p->logits[p->token] - p->log_sum;
-    p->text[p->len++] = p->token;
-    p->n_sampled++;
-    s->times.n_sampled++;
-    if (s->drafter && drafter_accept(s->drafter, p->sequence, p->token)) {
-        p->logits += s->n_vocab;
-        s->times.n_decoded++;
-        return;
-    }
-    p->logits = NULL;
-    session_rewind(s->session, p->sequence, p->len - 1);
 }
 
 /* What was sampled for a slot is an event; the next one is the text's end, if that is it. */
@@ -311,7 +270,21 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
     }
     if (!tokenizer_is_special(s->tokenizer, p->token))
         event->ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
-    add_token(s, p);
+
+    /* The token is the text's, which goes on to the logits after it if it was drafted. */
+    sampler_accept(s->sampler, p->sequence, p->token);
+    p->logprob += (double)p->logits[p->token] - p->log_sum;
+    p->text[p->len++] = p->token;
+    p->n_sampled++;
+    s->times.n_sampled++;
+    if (s->drafter && drafter_accept(s->drafter, p->sequence, p->token)) {
+        p->logits += s->n_vocab;
+        s->times.n_decoded++;
+    } else {
+        p->logits = NULL;
+        session_rewind(s->session, p->sequence, p->len - 1);
+    }
+
     const bool complete = p->n_sampled == p->request.n, full = room_of(s, p) == 0;
     if (p->stream.stopped || complete || (full && !s->shifts)) {
         s->ended = p;
@@ -328,45 +301,11 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
-static void note_round(struct schedule *s)
-{
-    struct schedule_times *t = &s->times;
-    const struct schedule_round *round = &s->round;
-    const uint64_t now = clock_ns(), ns = now - s->round_at - round->prompts_ns;
-    s->round_at = now;
-    if (t->n_sampled > 0 && !t->first_token_at)
-        t->first_token_at = now;
-    if (round->n_texts == 0)
-        return;
-    t->n_steps += round->n_texts;
-    t->n_decoded += round->n_texts;
-    t->decode_ns += ns;
-    if (t->n_rounds < s->cap_rounds)
-        t->rounds[t->n_rounds++] = ns;
-    if (s->drafter && round->n_prompt == 0)
-        drafter_measured(s->drafter, round->n_rows, (int)(t->n_sampled - round->sampled_before),
-                         ns);
-}
-
 void schedule_end(struct schedule *s, enum status status)
 {
     if (!s->over)
         s->status = status;
     s->over = true;
-}
-
-/* Of the texts that have not ended the one that has the highest number; false: there is none. */
-static bool abandon_text(struct schedule *s, struct event *event)
-{
-    struct slot *last = NULL;
-    for (int i = 0; i < s->n_slots; i++) {
-        struct slot *p = &s->slots[i];
-        if (p->state != SLOT_VACANT && (!last || p->request.number > last->request.number))
-            last = p;
-    }
-    if (last)
-        end_text(s, last, END_ABANDONED, event);
-    return last;
 }
 
 /* Goes on to the next event; false: it is over. */
@@ -388,15 +327,41 @@ static bool advance(struct schedule *s, struct event *event, struct err *e)
         }
         s->feeds = false;
     }
-    if (s->next_pick ==
-        s->n_picks) /* also of tokens that were drafted, as long as they are right */
-        sample_all(s);
+    if (s->next_pick == s->n_picks) {
+        /* A token for each text that has logits: also those that were drafted, as long as they are
+         * right. For one alone each thread would have the others to wait for. */
+        s->n_picks = s->next_pick = 0;
+        for (int i = 0; i < s->n_slots; i++)
+            if (s->slots[i].logits)
+                s->picks[s->n_picks++] = &s->slots[i];
+        if (s->n_picks > 1)
+            pool_run(s->pool, sample_share, s);
+        else if (s->n_picks == 1)
+            sample(s, s->picks[0], 0);
+    }
     if (s->next_pick < s->n_picks) {
         take_pick(s, s->picks[s->next_pick++], event, e);
         return true;
     }
-    note_round(s);
+
+    /* The round is over. */
+    struct schedule_times *t = &s->times;
+    const struct schedule_round *round = &s->round;
+    const uint64_t now = clock_ns(), ns = now - s->round_at - round->prompts_ns;
     s->feeds = true;
+    s->round_at = now;
+    if (t->n_sampled > 0 && !t->first_token_at)
+        t->first_token_at = now;
+    if (round->n_texts == 0)
+        return true;
+    t->n_steps += round->n_texts;
+    t->n_decoded += round->n_texts;
+    t->decode_ns += ns;
+    if (t->n_rounds < s->cap_rounds)
+        t->rounds[t->n_rounds++] = ns;
+    if (s->drafter && round->n_prompt == 0)
+        drafter_measured(s->drafter, round->n_rows, (int)(t->n_sampled - round->sampled_before),
+                         ns);
     return true;
 }
 
@@ -410,8 +375,19 @@ bool schedule_next(struct schedule *s, struct event *event, struct err *e)
         s->round_at = clock_ns();
         return true;
     }
-    if ((!s->over && advance(s, event, e)) || abandon_text(s, event))
+    if (!s->over && advance(s, event, e))
         return true;
+    /* Of the texts that have not ended the one that has the highest number is abandoned. */
+    struct slot *last = NULL;
+    for (int i = 0; i < s->n_slots; i++) {
+        struct slot *p = &s->slots[i];
+        if (p->state != SLOT_VACANT && (!last || p->request.number > last->request.number))
+            last = p;
+    }
+    if (last) {
+        end_text(s, last, END_ABANDONED, event);
+        return true;
+    }
     s->failed = s->ended = NULL;
     s->n_prefills = s->n_picks = s->next_pick = 0;
     s->runs = false;

@@ -125,43 +125,12 @@ void session_free(struct session *s)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* At most work.max_rows rows, which have been checked, from a layer on: x [n, d_model] is what is
- * known of them there, NULL: nothing, they enter before layer 0 as embeddings. Gives how many want
- * logits. */
-static int step_rows(struct session *s, int layer, const float *x, const struct batch_row *rows,
-                     int n, float *logits)
-{
-    struct workspace *w = &s->f.work;
-    const size_t d = s->f.kv.config.d_model;
-    if (x)
-        memcpy(w->x, x, n * d * sizeof *x);
-    for (int r = 0; r < n; r++) {
-        positions_reach(&w->positions, rows[r].position + 1);
-        if (!x)
-            model_embed(s->f.model, &w->positions, rows[r].token, rows[r].position, w->x + r * d);
-        s->len[rows[r].sequence]++;
-    }
-    s->f.first_layer = layer;
-    s->f.logits = logits;
-    return forward_run(&s->f, rows, n);
-}
-
 static enum status check_token(const struct session *s, int i, int32_t token, struct err *e)
 {
     const int n_vocab = s->f.model->config.n_vocab;
     if (token < 0 || token >= n_vocab)
         return err_set(e, STATUS_USAGE, "token %d: expected an id from 0 to %d, found %d", i,
                        n_vocab - 1, (int)token);
-    return STATUS_OK;
-}
-
-/* Whether what a sequence shares with sequence 0 is there. */
-static enum status check_shared(const struct session *s, int sequence, struct err *e)
-{
-    if (least_len(s, sequence) > s->len[0])
-        return err_set(e, STATUS_USAGE,
-                       "sequence %d: expected its %d shared positions in sequence 0, found %d",
-                       sequence, s->shape.n_shared, s->len[0]);
     return STATUS_OK;
 }
 
@@ -176,7 +145,10 @@ enum status session_enter(struct session *s, int layer, const float *x,
         if (sequence < 0 || sequence >= s->shape.n_sequences)
             return err_set(e, STATUS_USAGE, "row %d: expected a sequence from 0 to %d, found %d", r,
                            s->shape.n_sequences - 1, sequence);
-        TRY(check_shared(s, sequence, e));
+        if (least_len(s, sequence) > s->len[0])
+            return err_set(e, STATUS_USAGE,
+                           "sequence %d: expected its %d shared positions in sequence 0, found %d",
+                           sequence, s->shape.n_shared, s->len[0]);
         before = r > 0 && sequence == rows[r - 1].sequence ? before + 1 : 0;
         const int expected = s->len[sequence] + before;
         if (position != expected || position >= s->shape.cap)
@@ -186,13 +158,24 @@ enum status session_enter(struct session *s, int layer, const float *x,
         TRY(check_token(s, r, rows[r].token, e));
         assert(logits || !rows[r].wants_logits);
     }
-    for (int done = 0; done < n;) {
-        const int now = n - done < s->f.work.max_rows ? n - done : s->f.work.max_rows;
-        const float *from = x ? x + (size_t)done * c->d_model : NULL;
-        const int wanted = step_rows(s, layer, from, rows + done, now, logits);
+    struct workspace *w = &s->f.work;
+    const size_t d = c->d_model;
+    s->f.first_layer = layer;
+    for (int done = 0, now; done < n; done += now) {
+        now = n - done < w->max_rows ? n - done : w->max_rows;
+        if (x)
+            memcpy(w->x, x + done * d, now * d * sizeof *x);
+        for (int r = 0; r < now; r++) {
+            const struct batch_row *row = &rows[done + r];
+            positions_reach(&w->positions, row->position + 1);
+            if (!x)
+                model_embed(s->f.model, &w->positions, row->token, row->position, w->x + r * d);
+            s->len[row->sequence]++;
+        }
+        s->f.logits = logits;
+        const int wanted = forward_run(&s->f, rows + done, now);
         if (wanted > 0)
             logits += (size_t)wanted * c->n_vocab;
-        done += now;
     }
     return STATUS_OK;
 }
@@ -207,22 +190,20 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                          struct err *e)
 {
     const size_t n_vocab = s->f.model->config.n_vocab;
-    TRY(check_shared(s, sequence, e));
     if (n < 1 || n > s->shape.cap - s->len[sequence])
         return err_set(e, STATUS_USAGE,
                        "%d more tokens do not fit: %d of the context's %d positions are taken", n,
                        s->len[sequence], s->shape.cap);
     for (int i = 0; i < n; i++)
         TRY(check_token(s, i, tokens[i], e));
-    for (int done = 0; done < n;) {
-        const int now = n - done < s->f.work.max_rows ? n - done : s->f.work.max_rows;
+    for (int done = 0, now; done < n; done += now) {
+        now = n - done < s->f.work.max_rows ? n - done : s->f.work.max_rows;
         for (int r = 0; r < now; r++)
             s->rows[r] = (struct batch_row){.token = tokens[done + r],
                                             .sequence = sequence,
                                             .position = s->len[sequence] + r,
                                             .wants_logits = all || done + r == n - 1};
-        step_rows(s, 0, NULL, s->rows, now, all ? all + done * n_vocab : s->logits);
-        done += now;
+        TRY(session_step(s, s->rows, now, all ? all + done * n_vocab : s->logits, e));
     }
     if (all)
         memcpy(s->logits, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);

@@ -71,15 +71,12 @@ static enum status need_model(const struct bench_state *st, const struct bench_r
                               struct err *e)
 {
     const struct bench_spec *spec = st->spec;
-    const struct gguf *own = spec->converted ? spec->converted[row->at[BENCH_VARIANTS]] : NULL;
     const struct config c = bench_row_config(spec, row);
     const struct model_options o = {
-        .n_kv_heads = own ? 0 : row->n_kv_heads, .convert = !row->as_file, .storage = row->type};
+        .n_kv_heads = row->n_kv_heads, .convert = !row->as_file, .storage = row->type};
     struct model **model = &st->models[row->model];
     if (*model)
         return STATUS_OK;
-    if (own)
-        return model_create(own, &o, NULL, model, e);
     if (spec->gguf && spec->axes[BENCH_VARIANTS].items[row->at[BENCH_VARIANTS]] > 0)
         return model_create(spec->gguf, &o, spec->source, model, e);
     return model_create_random(&c, row->type, spec->seed, model, e);
@@ -107,8 +104,7 @@ static enum status open_session(const struct bench_state *st, const struct bench
     const struct session_params p = {.n_sequences = row->batch,
                                      .n_ctx = bench_row_context(st->spec, row),
                                      .kv_storage = row->kv_type,
-                                     .kernels = st->spec->kernels,
-                                     .without = st->spec->without};
+                                     .kernels = st->spec->kernels};
     TRY(need_model(st, row, e));
     TRY(need_pool(st, row->at[BENCH_THREADS], e));
     return session_create(st->models[row->model], &p, st->pools[row->at[BENCH_THREADS]], out, e);

@@ -44,20 +44,17 @@ enum bench_axis {
 
 struct bench_spec {
     struct int_list axes[BENCH_AXES]; /* a row for every combination */
-    const struct gguf *gguf;          /* the checkpoint; NULL: random weights of `config` */
+    const struct gguf *gguf;          /* the checkpoint, whose K/V heads are averaged while it is
+                                         loaded; NULL: random weights of `config` */
     const struct file_map *source;    /* of gguf; its pages are released as they are copied */
     struct config config;             /* of the checkpoint, or the shape wanted */
-    /* [variants] the checkpoint with that many; or NULL, one or all: gguf with its heads
-     * averaged while it is loaded, which is as fast. */
-    const struct gguf *const *converted;
-    int n;                   /* samples a repeat, 1 or more */
-    int repeats;             /* 1 or more */
-    int warmup;              /* steps before a row's samples in every repeat, not timed */
-    int prompt;              /* tokens of the prefill measurement; 0: none */
-    double roofline_seconds; /* for measuring the limits of all rows, at most */
+    int n;                            /* samples a repeat, 1 or more */
+    int repeats;                      /* 1 or more */
+    int warmup;                       /* steps before a row's samples in every repeat, not timed */
+    int prompt;                       /* tokens of the prefill measurement; 0: none */
+    double roofline_seconds;          /* for measuring the limits of all rows, at most */
     uint64_t seed;
     const struct kernels *kernels;
-    const struct head_ablation *without; /* NULL: none, see engine/session.h */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: finish with what there is */
     void (*progress)(void *arg, uint64_t done, uint64_t all); /* rows x (1 + repeats) */

@@ -262,23 +262,6 @@ static void list_names(const char *const *names, char *out, size_t size)
                          names[i]);
 }
 
-static enum status read_kind(const struct reader *r, const struct kind_key *k)
-{
-    const struct key_name key = arch_key(r->c, k->suffix);
-    struct text name;
-    TRY(gguf_get_text(r->g, key.text, &name, NULL, r->e));
-    for (unsigned i = 0; k->names[i]; i++) {
-        if (text_is(name, k->names[i])) {
-            *kind_of_key(r->c, k) = i;
-            return STATUS_OK;
-        }
-    }
-    char known[96];
-    list_names(k->names, known, sizeof known);
-    return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text, known, text_width(name),
-                        name.data);
-}
-
 /* Between them no square of an element overflows, or vanishes. */
 #define LEAST_EMBEDDING_SCALE 1e-9
 #define MOST_EMBEDDING_SCALE  1e9
@@ -288,8 +271,21 @@ static enum status read_own_keys(const struct reader *r)
     struct config *c = r->c;
     bool found;
     double scale = 1;
-    for (size_t i = 0; i < N_KIND_KEYS; i++)
-        TRY(read_kind(r, &kind_keys[i]));
+    for (size_t i = 0; i < N_KIND_KEYS; i++) {
+        const struct kind_key *k = &kind_keys[i];
+        const struct key_name key = arch_key(c, k->suffix);
+        struct text name;
+        char known[96];
+        unsigned kind = 0;
+        TRY(gguf_get_text(r->g, key.text, &name, NULL, r->e));
+        while (k->names[kind] && !text_is(name, k->names[kind]))
+            kind++;
+        list_names(k->names, known, sizeof known);
+        if (!k->names[kind])
+            return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text, known,
+                                text_width(name), name.data);
+        *kind_of_key(c, k) = kind;
+    }
     TRY(gguf_get_bool(r->g, arch_key(c, "block.shared").text, &c->shared, &found, r->e));
     TRY(read_number(r, "embedding_scale", LEAST_EMBEDDING_SCALE, MOST_EMBEDDING_SCALE, &scale,
                     &found));
@@ -324,57 +320,29 @@ static const struct foreign_key {
     {LATENT_KEY, 0, 0, true},
 };
 
-static enum status refuse_foreign_keys(const struct reader *r)
-{
-    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
-        const struct foreign_key *k = &foreign_keys[i];
-        const struct key_name key = arch_key(r->c, k->suffix);
-        const struct gguf_value *v = gguf_find(r->g, key.text);
-        if (!v || (r->c->arch->has_keys && k->own))
-            continue;
-        const bool is_number = v->kind == GGUF_F32 || v->kind == GGUF_F64 || v->kind == GGUF_BOOL ||
-                               gguf_is_integer(v->kind);
-        const double value = is_number ? gguf_float_at(v, 0) : (double)NAN;
-        if (value == k->neutral || value == k->none)
-            continue;
-        char found[32];
-        snprintf(found, sizeof found, "%g", value);
-        return err_bad_file(r->e,
-                            "%s: expected none or %g, because nothing else runs here; found %s",
-                            key.text, k->neutral, is_number ? found : gguf_kind_name(v->kind));
-    }
-    return STATUS_OK;
-}
-
 /* --- the whole --- */
 
 #define MAX_ARCH_NAMES 8
-
-static enum status read_arch(const struct reader *r)
-{
-    struct text name;
-    TRY(gguf_get_text(r->g, "general.architecture", &name, NULL, r->e));
-    const struct arch *arch = arch_find(name);
-    if (arch) {
-        config_set_arch(r->c, arch);
-        return STATUS_OK;
-    }
-    const char *names[MAX_ARCH_NAMES + 1] = {0}; /* each once */
-    char known[128];
-    for (int i = 0, n = 0; arch_at(i) && n < MAX_ARCH_NAMES; i++)
-        if (n == 0 || strcmp(arch_at(i)->name, names[n - 1]) != 0)
-            names[n++] = arch_at(i)->name;
-    list_names(names, known, sizeof known);
-    return err_bad_file(r->e, "general.architecture: expected %s, found \"%.*s\"", known,
-                        text_width(name), name.data);
-}
 
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 {
     const struct reader r = {g, c, e};
     double eps = 0;
+    struct text name;
     *c = (struct config){.arch = NULL};
-    TRY(read_arch(&r));
+    TRY(gguf_get_text(g, "general.architecture", &name, NULL, e));
+    const struct arch *arch = arch_find(name);
+    if (!arch) {
+        const char *names[MAX_ARCH_NAMES + 1] = {0}; /* each once */
+        char known[128];
+        for (int i = 0, n = 0; arch_at(i) && n < MAX_ARCH_NAMES; i++)
+            if (n == 0 || strcmp(arch_at(i)->name, names[n - 1]) != 0)
+                names[n++] = arch_at(i)->name;
+        list_names(names, known, sizeof known);
+        return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"", known,
+                            text_width(name), name.data);
+    }
+    config_set_arch(c, arch);
     TRY(read_size(&r, LAYERS));
     TRY(read_size(&r, WIDTH));
     TRY(read_size(&r, CONTEXT));
@@ -404,17 +372,32 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
 {
-    const struct reader r = {g, c, e};
     TRY(config_parse(g, c, e));
-    const struct key_name key = arch_key(c, SCALING_KEY);
+    const struct key_name scaling = arch_key(c, SCALING_KEY);
     struct text type = text_of("none");
     bool found;
-    TRY(gguf_get_text(g, key.text, &type, &found, e));
+    TRY(gguf_get_text(g, scaling.text, &type, &found, e));
     if (c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
         return err_bad_file(e,
                             "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
-                            key.text, text_width(type), type.data);
-    return refuse_foreign_keys(&r);
+                            scaling.text, text_width(type), type.data);
+    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
+        const struct foreign_key *k = &foreign_keys[i];
+        const struct key_name key = arch_key(c, k->suffix);
+        const struct gguf_value *v = gguf_find(g, key.text);
+        if (!v || (c->arch->has_keys && k->own))
+            continue;
+        const bool is_number = v->kind == GGUF_F32 || v->kind == GGUF_F64 || v->kind == GGUF_BOOL ||
+                               gguf_is_integer(v->kind);
+        const double value = is_number ? gguf_float_at(v, 0) : (double)NAN;
+        if (value == k->neutral || value == k->none)
+            continue;
+        char number[32];
+        snprintf(number, sizeof number, "%g", value);
+        return err_bad_file(e, "%s: expected none or %g, because nothing else runs here; found %s",
+                            key.text, k->neutral, is_number ? number : gguf_kind_name(v->kind));
+    }
+    return STATUS_OK;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

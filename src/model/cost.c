@@ -66,26 +66,6 @@ bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
     return file_has(s, t->role, t->layer, t->is_bias);
 }
 
-/* The tensor in memory that one of a checkpoint becomes: Q stands for K and V, too, or what is
- * latent, which it is joined with. False: there is none (factors of rotary positions are in the
- * turns). */
-static bool in_memory(const struct config *c, struct tensor_spec *t)
-{
-    if (t->role == ROLE_ATTN_Q)
-        *t = t->is_bias ? layout_bias(c, ROLE_ATTN_QKV, t->layer)
-                        : layout_weight(c, ROLE_ATTN_QKV, t->layer);
-    return !is_joined(t->role) && t->role != ROLE_ROPE_FREQS;
-}
-
-static enum storage storage_of(const struct cost_shape *s, const struct tensor_spec *t)
-{
-    enum storage storage = s->storage;
-    if (s->model)
-        return loaded(s->model, t)->matrix.storage;
-    pack_storage(tensor_type_find(layout_type(t, pack_type(s->storage))), &storage);
-    return storage;
-}
-
 struct cost_weights cost_weights(const struct cost_shape *s)
 {
     struct cost_weights sum = {0};
@@ -97,10 +77,19 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (!again && !cost_has_tensor(s, &t))
             continue;
         sum.parameters += again ? 0 : spec_elements(&t);
-        if (!in_memory(&c, &t))
+        /* In memory Q stands for K and V, too, or what is latent, which it is joined with; and
+         * factors of rotary positions are in the turns. */
+        if (t.role == ROLE_ATTN_Q)
+            t = t.is_bias ? layout_bias(&c, ROLE_ATTN_QKV, t.layer)
+                          : layout_weight(&c, ROLE_ATTN_QKV, t.layer);
+        if (is_joined(t.role) || t.role == ROLE_ROPE_FREQS)
             continue;
         const bool is_matrix = t.form == FORM_MATRIX && !t.is_bias;
-        const enum storage storage = is_matrix ? storage_of(s, &t) : STORAGE_F32;
+        enum storage storage = is_matrix ? s->storage : STORAGE_F32;
+        if (is_matrix && s->model)
+            storage = loaded(s->model, &t)->matrix.storage;
+        else if (is_matrix)
+            pack_storage(tensor_type_find(layout_type(&t, pack_type(s->storage))), &storage);
         const uint64_t bytes =
             is_matrix ? t.n_matrices * matrix_bytes(t.rows / t.n_matrices, t.cols, storage)
                       : spec_elements(&t) * sizeof(float);

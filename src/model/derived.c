@@ -23,78 +23,79 @@ struct packing {
     int n_packed;                 /* matrices */
 };
 
-static void pack_one(struct packing *p, enum tensor_role role, const struct weight *from,
-                     struct weight *to)
+#define BLOCK_ROLES (ROLE_BLOCK_END - ROLE_BLOCK_FIRST)
+
+/* The i-th of a model's weights, and its role: those outside of blocks, then those of each block;
+ * NULL behind the last. */
+static const struct weight *weight_at(const struct model *m, int i, enum tensor_role *role)
 {
-    const struct tensor_spec spec = layout_weight(&p->from->config, role, 0);
-    const struct matrix *w = &from->matrix;
-    /* Quantised rows are whole blocks. */
-    const bool fits = !storage_is_quantised(p->storage) || w->n_in % QUANT_BLOCK == 0;
-    if (!w->panels || !(spec.flags & SPEC_QUANTISES) || spec.flags & SPEC_ROWS_ENTER || !fits)
-        return;
-    const uint64_t bytes = matrix_bytes(w->n_out, w->n_in, p->storage);
-    if (bytes >= matrix_bytes(w->n_out, w->n_in, w->storage))
-        return;
-    void *panels = arena_take(p->arena, spec.n_matrices, bytes);
-    p->n_packed++;
-    if (!to)
-        return;
-    to->matrix.storage = p->storage;
-    to->matrix.panels = panels;
+    const int n_outside = TENSOR_ROLES - BLOCK_ROLES, l = (i - n_outside) / BLOCK_ROLES;
+    if (i < n_outside) {
+        *role = i < ROLE_BLOCK_FIRST ? i : i + BLOCK_ROLES;
+        return &m->w[*role];
+    }
+    *role = ROLE_BLOCK_FIRST + (i - n_outside) % BLOCK_ROLES;
+    return l < config_blocks(&m->config) ? &m->blocks[l].w[*role] : NULL;
 }
 
 static void pack_all(struct packing *p)
 {
     const struct config *c = &p->from->config;
     struct block *blocks = arena_take(p->arena, c->n_layers, sizeof *blocks);
-    struct model *to = blocks ? p->to : NULL;
     p->scratch = arena_take(p->arena, p->n_threads, sizeof *p->scratch);
     for (int t = 0; t < p->n_threads; t++) {
         const struct pack_scratch scratch = pack_scratch_take(p->arena, layout_longest_row(c));
         if (p->scratch)
             p->scratch[t] = scratch;
     }
-    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        if (!role_in_block(role))
-            pack_one(p, role, &p->from->w[role], to ? &to->w[role] : NULL);
-    for (int l = 0; l < config_blocks(c); l++) {
-        if (to)
-            blocks[l] = p->from->blocks[l];
-        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-            pack_one(p, role, &p->from->blocks[l].w[role], to ? &blocks[l].w[role] : NULL);
+    for (int l = 0; l < config_blocks(c) && blocks; l++)
+        blocks[l] = p->from->blocks[l];
+    if (blocks)
+        p->to->blocks = blocks;
+    const struct weight *from;
+    enum tensor_role role;
+    for (int i = 0; (from = weight_at(p->from, i, &role)) != NULL; i++) {
+        const struct tensor_spec spec = layout_weight(c, role, 0);
+        const struct matrix *w = &from->matrix;
+        /* Quantised rows are whole blocks. */
+        const bool fits = !storage_is_quantised(p->storage) || w->n_in % QUANT_BLOCK == 0;
+        if (!w->panels || !(spec.flags & SPEC_QUANTISES) || spec.flags & SPEC_ROWS_ENTER || !fits)
+            continue;
+        const uint64_t bytes = matrix_bytes(w->n_out, w->n_in, p->storage);
+        if (bytes >= matrix_bytes(w->n_out, w->n_in, w->storage))
+            continue;
+        void *panels = arena_take(p->arena, spec.n_matrices, bytes);
+        p->n_packed++;
+        if (blocks) {
+            struct matrix *to = &((struct weight *)(uintptr_t)weight_at(p->to, i, &role))->matrix;
+            to->storage = p->storage;
+            to->panels = panels;
+        }
     }
-    for (int l = config_blocks(c); l < c->n_layers && to; l++)
+    for (int l = config_blocks(c); l < c->n_layers && blocks; l++)
         blocks[l] = blocks[0];
-    if (to)
-        to->blocks = blocks;
 }
 
-/* The thread's share of a weight's panels, in all its matrices: a head's each, or one. */
-static void fill_one(const struct packing *p, enum tensor_role role, const struct weight *from,
-                     const struct weight *to, int thread)
-{
-    const int n_out = to->matrix.n_out;
-    const int n_matrices = layout_weight(&p->from->config, role, 0).n_matrices;
-    int begin, end;
-    if (to->matrix.panels == from->matrix.panels)
-        return;
-    pool_share(matrix_panels(n_out), thread, p->n_threads, &begin, &end);
-    end = end * KERNEL_LANES < n_out ? end * KERNEL_LANES : n_out;
-    for (int i = 0; i < n_matrices; i++) {
-        const struct matrix w = model_head_matrix(to, i), source = model_head_matrix(from, i);
-        pack_again((void *)(uintptr_t)w.panels, &w, &source, begin * KERNEL_LANES, end,
-                   &p->scratch[thread]);
-    }
-}
-
+/* The thread's share of each weight's panels, in all its matrices: a head's each, or one. */
 static void fill_share(void *arg, int thread)
 {
     const struct packing *p = arg;
-    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        fill_one(p, role, &p->from->w[role], &p->to->w[role], thread);
-    for (int l = 0; l < config_blocks(&p->from->config); l++)
-        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-            fill_one(p, role, &p->from->blocks[l].w[role], &p->to->blocks[l].w[role], thread);
+    const struct weight *from;
+    enum tensor_role role;
+    for (int i = 0; (from = weight_at(p->from, i, &role)) != NULL; i++) {
+        const struct weight *to = weight_at(p->to, i, &role);
+        const int n_out = to->matrix.n_out;
+        int begin, end;
+        if (to->matrix.panels == from->matrix.panels)
+            continue;
+        pool_share(matrix_panels(n_out), thread, p->n_threads, &begin, &end);
+        end = end * KERNEL_LANES < n_out ? end * KERNEL_LANES : n_out;
+        for (int h = 0; h < layout_weight(&p->from->config, role, 0).n_matrices; h++) {
+            const struct matrix w = model_head_matrix(to, h), source = model_head_matrix(from, h);
+            pack_again((void *)(uintptr_t)w.panels, &w, &source, begin * KERNEL_LANES, end,
+                       &p->scratch[thread]);
+        }
+    }
 }
 
 /* --- models ---------------------------------------------------------------------------------- */
@@ -161,14 +162,21 @@ uint64_t fingerprint_of(uint64_t hash, const void *bytes, size_t len)
     return siphash(key, (struct text){bytes, len});
 }
 
-static uint64_t hash_config(uint64_t hash, const struct config *c)
+/* Floats, of which there may be none. */
+static uint64_t hash_floats(uint64_t hash, const float *x, size_t n)
 {
+    return x ? fingerprint_of(hash, x, n * sizeof *x) : hash;
+}
+
+uint64_t model_fingerprint(const struct model *m)
+{
+    const struct config *c = &m->config;
     const int32_t kinds[] = {c->norm, c->placement, c->position, c->ffn, c->no_biases, c->shared};
     const int32_t sizes[] = {c->n_layers, c->n_heads, c->head_dim, config_value_dim(c),
                              c->d_model,  c->d_ff,    c->n_vocab,  c->rope.n_dims};
     const double numbers[] = {(double)c->norm_eps, (double)c->embedding_scale, c->rope.base,
                               c->rope.scale};
-    hash = fingerprint_of(hash, c->arch->name, strlen(c->arch->name));
+    uint64_t hash = fingerprint_of(0, c->arch->name, strlen(c->arch->name));
     hash = fingerprint_of(hash, kinds, sizeof kinds);
     hash = fingerprint_of(hash, sizes, sizeof sizes);
     hash = fingerprint_of(hash, numbers, sizeof numbers);
@@ -176,41 +184,23 @@ static uint64_t hash_config(uint64_t hash, const struct config *c)
         const int32_t layer[] = {config_kv_heads(c, l), config_latent(c, l)};
         hash = fingerprint_of(hash, layer, sizeof layer);
     }
-    return hash;
-}
-
-/* Floats, of which there may be none. */
-static uint64_t hash_floats(uint64_t hash, const float *x, size_t n)
-{
-    return x ? fingerprint_of(hash, x, n * sizeof *x) : hash;
-}
-
-static uint64_t hash_weight(uint64_t hash, const struct config *c, enum tensor_role role,
-                            const struct weight *w)
-{
-    const struct tensor_spec spec = layout_weight(c, role, 0);
-    const struct matrix *m = &w->matrix;
-    hash = hash_floats(hash, w->norm.gain, c->d_model);
-    hash = hash_floats(hash, w->norm.bias, c->d_model);
-    hash = hash_floats(hash, w->table, spec_elements(&spec));
-    if (!m->panels)
-        return hash;
-    const uint64_t bytes = (uint64_t)spec.n_matrices * matrix_bytes(m->n_out, m->n_in, m->storage);
-    const int32_t storage = m->storage;
-    hash = fingerprint_of(hash, &storage, sizeof storage);
-    hash = fingerprint_of(hash, m->panels, bytes);
-    return hash_floats(hash, m->bias, m->n_out);
-}
-
-uint64_t model_fingerprint(const struct model *m)
-{
-    const struct config *c = &m->config;
-    uint64_t hash = hash_config(0, c);
-    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        if (!role_in_block(role) && !(m->tied && role == ROLE_OUTPUT))
-            hash = hash_weight(hash, c, role, &m->w[role]);
-    for (int l = 0; l < config_blocks(c); l++)
-        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-            hash = hash_weight(hash, c, role, &m->blocks[l].w[role]);
+    const struct weight *w;
+    enum tensor_role role;
+    for (int i = 0; (w = weight_at(m, i, &role)) != NULL; i++) {
+        const struct tensor_spec spec = layout_weight(c, role, 0);
+        const struct matrix *x = &w->matrix;
+        if (m->tied && role == ROLE_OUTPUT)
+            continue;
+        hash = hash_floats(hash, w->norm.gain, c->d_model);
+        hash = hash_floats(hash, w->norm.bias, c->d_model);
+        hash = hash_floats(hash, w->table, spec_elements(&spec));
+        if (!x->panels)
+            continue;
+        const int32_t storage = x->storage;
+        hash = fingerprint_of(hash, &storage, sizeof storage);
+        hash = fingerprint_of(hash, x->panels,
+                              spec.n_matrices * matrix_bytes(x->n_out, x->n_in, x->storage));
+        hash = hash_floats(hash, x->bias, x->n_out);
+    }
     return hash;
 }

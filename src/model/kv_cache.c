@@ -161,21 +161,6 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
     return at;
 }
 
-/* Quantises up to QUANT_BLOCK floats. */
-static void put_block(const struct kernels *kernels, const float *x, size_t n, int8_t *out,
-                      size_t step, uint16_t *scale)
-{
-    float padded[QUANT_BLOCK] = {0};
-    _Alignas(64) unsigned char row[64]; /* quant_row_bytes(QUANT_BLOCK) */
-    memcpy(padded, x, n * sizeof *x);
-    kernels->quantize(row, padded, QUANT_BLOCK, 1, QUANT_BLOCK);
-    for (size_t i = 0; i < n; i++)
-        out[i * step] = (int8_t)row[i];
-    float d;
-    memcpy(&d, row + QUANT_BLOCK, sizeof d);
-    kernels->to_f16(scale, &d, 1);
-}
-
 /* Puts n numbers, `step` elements apart; of Q8_0 their scales, as far apart, too. */
 static void put_row(const struct kernels *kernels, enum storage storage, const float *x, size_t n,
                     void *out, uint16_t *scales, size_t step)
@@ -190,14 +175,20 @@ static void put_row(const struct kernels *kernels, enum storage storage, const f
             floats[i * step] = x[i];
     for (size_t first = 0; first < n && storage != STORAGE_F32; first += at_once) {
         const size_t now = n - first < at_once ? n - first : at_once;
-        if (storage == STORAGE_Q8_0) {
-            put_block(kernels, x + first, now, (int8_t *)out + first * step, step,
-                      scales + first / QUANT_BLOCK * step);
+        if (storage == STORAGE_F16) {
+            kernels->to_f16(halves, x + first, now);
+            for (size_t i = 0; i < now; i++)
+                ((uint16_t *)out)[(first + i) * step] = halves[i];
             continue;
         }
-        kernels->to_f16(halves, x + first, now);
+        float padded[QUANT_BLOCK] = {0}, scale;
+        _Alignas(64) unsigned char row[64]; /* quant_row_bytes(QUANT_BLOCK) */
+        memcpy(padded, x + first, now * sizeof *x);
+        kernels->quantize(row, padded, QUANT_BLOCK, 1, QUANT_BLOCK);
         for (size_t i = 0; i < now; i++)
-            ((uint16_t *)out)[(first + i) * step] = halves[i];
+            ((int8_t *)out)[(first + i) * step] = (int8_t)row[i];
+        memcpy(&scale, row + QUANT_BLOCK, sizeof scale);
+        kernels->to_f16(scales + first / QUANT_BLOCK * step, &scale, 1);
     }
 }
 

@@ -141,36 +141,7 @@ static int part_of_row(const struct loader *ld, int layer, const struct qkv_sour
     return i;
 }
 
-static void fill_qkv(struct loader *ld, void *panels, const struct matrix *w,
-                     const struct qkv_source *s, int layer)
-{
-    const bool as_is = config_kv_heads(&ld->file, layer) == config_kv_heads(ld->c, layer);
-    for (int i = 0; i < s->n && as_is; i++)
-        pack_matrix(panels, w, s->parts[i].first, s->weight[i], &ld->scratch);
-    for (int r = 0; r < w->n_out && !as_is; r++) {
-        struct pack_rows from;
-        const int part = part_of_row(ld, layer, s, r, &from);
-        pack_mean(panels, w, r, s->weight[part], from, &ld->scratch);
-    }
-    for (int i = 0; i < s->n; i++)
-        release(ld, s->weight[i]);
-}
-
-/* NULL if no tensor has one; zero where some have. */
-static const float *load_qkv_bias(struct loader *ld, const struct qkv_source *s, int layer)
-{
-    const int n = config_qkv_dim(ld->c, layer);
-    float *out = s->has_bias ? arena_take(&ld->arena, n, sizeof *out) : NULL;
-    if (out && !ld->g)
-        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
-    for (int r = 0; r < n && out && ld->g; r++) {
-        struct pack_rows from;
-        const int part = part_of_row(ld, layer, s, r, &from);
-        out[r] = s->bias[part] ? pack_mean_of_vector(s->bias[part], from) : 0;
-    }
-    return out;
-}
-
+/* The bias is NULL if no tensor has one; zero where some have. */
 static struct matrix load_qkv(struct loader *ld, int layer)
 {
     struct matrix w = {.n_out = config_qkv_dim(ld->c, layer), .n_in = ld->c->d_model};
@@ -193,28 +164,30 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     }
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     w.panels = panels;
-    if (panels && ld->g)
-        fill_qkv(ld, panels, &w, &s, layer);
-    else if (panels)
+    float *bias = s.has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
+    w.bias = bias;
+    if (!panels)
+        return w;
+    if (!ld->g) {
         pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-    w.bias = load_qkv_bias(ld, &s, layer);
+        if (bias)
+            pack_random_floats(bias, w.n_out, RANDOM_SPREAD, &ld->rng);
+        return w;
+    }
+    const bool as_is = config_kv_heads(&ld->file, layer) == config_kv_heads(ld->c, layer);
+    for (int i = 0; i < s.n && as_is; i++)
+        pack_matrix(panels, &w, s.parts[i].first, s.weight[i], &ld->scratch);
+    for (int r = 0; r < w.n_out; r++) {
+        struct pack_rows from;
+        const int part = part_of_row(ld, layer, &s, r, &from);
+        if (!as_is)
+            pack_mean(panels, &w, r, s.weight[part], from, &ld->scratch);
+        if (bias)
+            bias[r] = s.bias[part] ? pack_mean_of_vector(s.bias[part], from) : 0;
+    }
+    for (int i = 0; i < s.n; i++)
+        release(ld, s.weight[i]);
     return w;
-}
-
-/* --- biases of scores ------------------------------------------------------------------------ */
-
-/* [n_heads], from the head's slope, or its row of attn_rel: alpha and centre. */
-static const struct attend_bias *load_score_bias(struct loader *ld, const struct weight *rel)
-{
-    const struct config *c = ld->c;
-    if (c->position != POSITION_ALIBI && c->position != POSITION_QUADRATIC)
-        return NULL;
-    struct attend_bias *bias = arena_take(&ld->arena, c->n_heads, sizeof *bias);
-    for (int h = 0; h < c->n_heads && bias; h++)
-        bias[h] = c->position == POSITION_ALIBI
-                      ? positions_alibi(h, c->n_heads)
-                      : positions_quadratic(rel->table[2 * h], rel->table[2 * h + 1]);
-    return bias;
 }
 
 /* --- roles ----------------------------------------------------------------------------------- */
@@ -249,16 +222,6 @@ static struct weight load_weight(struct loader *ld, enum tensor_role role, int l
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-static void load_block(struct loader *ld, struct model *m, int layer)
-{
-    struct block b = {.bias = NULL};
-    for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        b.w[role] = load_weight(ld, role, layer);
-    b.bias = load_score_bias(ld, &b.w[ROLE_ATTN_REL]);
-    if (m->blocks)
-        m->blocks[layer] = b;
-}
-
 /* One pass over all tensors, in the order of a file. */
 static void load_all(struct loader *ld, struct model *m)
 {
@@ -268,8 +231,23 @@ static void load_all(struct loader *ld, struct model *m)
     ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
     for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
         m->w[role] = load_weight(ld, role, 0);
-    for (int l = 0; l < config_blocks(c) && ld->status == STATUS_OK; l++)
-        load_block(ld, m, l);
+    const bool biases_scores = c->position == POSITION_ALIBI || c->position == POSITION_QUADRATIC;
+    for (int l = 0; l < config_blocks(c) && ld->status == STATUS_OK; l++) {
+        struct block b = {.bias = NULL};
+        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
+            b.w[role] = load_weight(ld, role, l);
+        /* Of scores, [n_heads]: from the head's slope, or its row of attn_rel, alpha and centre. */
+        const float *rel = b.w[ROLE_ATTN_REL].table;
+        struct attend_bias *bias =
+            biases_scores ? arena_take(&ld->arena, c->n_heads, sizeof *bias) : NULL;
+        for (int h = 0; h < c->n_heads && bias; h++)
+            bias[h] = c->position == POSITION_ALIBI
+                          ? positions_alibi(h, c->n_heads)
+                          : positions_quadratic(rel[2 * h], rel[2 * h + 1]);
+        b.bias = bias;
+        if (m->blocks)
+            m->blocks[l] = b;
+    }
     for (enum tensor_role role = ROLE_BLOCK_END; role < (m->tied ? ROLE_OUTPUT : TENSOR_ROLES);
          role++)
         m->w[role] = load_weight(ld, role, 0);
@@ -314,25 +292,6 @@ enum status model_check_storage(const struct config *c, enum storage s, struct e
     return STATUS_OK;
 }
 
-/* Fills in the defaults of the options and checks them. */
-static enum status resolve_options(struct loader *ld, const struct model_options *o)
-{
-    if (o)
-        ld->options = *o;
-    if (ld->options.n_kv_heads == 0)
-        ld->options.n_kv_heads = ld->file.n_kv_heads;
-    const int wanted = ld->options.n_kv_heads;
-    for (int l = 0; l < ld->file.n_layers; l++) {
-        const int own = config_kv_heads(&ld->file, l);
-        if (wanted < 1 || wanted > ld->file.n_kv_heads || (wanted < own && own % wanted != 0))
-            return err_set(ld->err, STATUS_USAGE,
-                           "%d K/V heads: expected a divisor of the checkpoint's %d", wanted, own);
-    }
-    if (ld->options.convert)
-        return model_check_storage(&ld->file, ld->options.storage, ld->err);
-    return STATUS_OK;
-}
-
 /* Tensors outside of the blocks that change the results of models which have them. */
 static const char *const foreign_tensors[] = {"token_embd_norm.weight", "rope_factors_long.weight",
                                               "rope_factors_short.weight"};
@@ -373,12 +332,18 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
     return STATUS_OK;
 }
 
-/* What divides must not be 0; see config_rope. */
-static enum status check_rope_factors(struct loader *ld)
+/* What is wrong with the file before any tensor is looked at, or with the options, whose defaults
+ * are filled in. */
+static enum status open_file(struct loader *ld, const struct model_options *o)
 {
-    const struct tensor_spec spec = layout_weight(&ld->file, ROLE_ROPE_FREQS, 0);
-    const bool has = layout_has(&ld->file, ROLE_ROPE_FREQS);
-    const struct gguf_tensor *t = has ? find_tensor(ld, &spec) : NULL;
+    const struct config *c = &ld->file;
+    TRY(config_read(ld->g, &ld->file, ld->err));
+    TRY(refuse_foreign_tensors(ld->g, c, ld->err));
+
+    /* What divides must not be 0; see config_rope. */
+    const struct tensor_spec spec = layout_weight(c, ROLE_ROPE_FREQS, 0);
+    const struct gguf_tensor *t = layout_has(c, ROLE_ROPE_FREQS) ? find_tensor(ld, &spec) : NULL;
+    TRY(ld->status);
     for (int i = 0; i < spec.cols && t; i++) {
         const float x = pack_mean_of_vector(t, (struct pack_rows){.first = i, .n = 1});
         if (!(x > (float)CONFIG_LEAST_ROPE_FACTOR && x < INFINITY))
@@ -386,16 +351,19 @@ static enum status check_rope_factors(struct loader *ld)
                                 "tensor %s: expected numbers above %g, found %g as element %d",
                                 spec.name.text, CONFIG_LEAST_ROPE_FACTOR, (double)x, i);
     }
-    return ld->status;
-}
 
-/* What is wrong with the file before any tensor is looked at. */
-static enum status open_file(struct loader *ld, const struct model_options *o)
-{
-    TRY(config_read(ld->g, &ld->file, ld->err));
-    TRY(refuse_foreign_tensors(ld->g, &ld->file, ld->err));
-    TRY(check_rope_factors(ld));
-    return resolve_options(ld, o);
+    if (o)
+        ld->options = *o;
+    if (ld->options.n_kv_heads == 0)
+        ld->options.n_kv_heads = c->n_kv_heads;
+    const int wanted = ld->options.n_kv_heads;
+    for (int l = 0; l < c->n_layers; l++) {
+        const int own = config_kv_heads(c, l);
+        if (wanted < 1 || wanted > c->n_kv_heads || (wanted < own && own % wanted != 0))
+            return err_set(ld->err, STATUS_USAGE,
+                           "%d K/V heads: expected a divisor of the checkpoint's %d", wanted, own);
+    }
+    return ld->options.convert ? model_check_storage(c, ld->options.storage, ld->err) : STATUS_OK;
 }
 
 enum status model_check(const struct gguf *g, struct err *e)

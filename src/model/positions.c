@@ -9,42 +9,6 @@
 /* Rows are filled by so many. */
 #define ROWS 64
 
-/* What kernels.rotate takes: the cosine of each pair's angle twice, then minus and plus its sine.
- */
-static void fill_turns(struct positions *p, int from, int to)
-{
-    const int n = p->rope.n_dims;
-    for (int i = 0; i < n; i += 2) {
-        double rate = p->rope.scale * angles_power(p->rope.base, -(double)i / n);
-        if (p->factors)
-            rate /= (double)p->factors[i / 2];
-        for (int t = from; t < to; t++) {
-            float *row = p->rows + t * p->stride + i;
-            double sine, cosine;
-            angles_sine(t * rate, &sine, &cosine);
-            row[0] = row[1] = (float)cosine;
-            row[n] = (float)-sine;
-            row[n + 1] = (float)sine;
-        }
-    }
-}
-
-static void fill_sinusoids(struct positions *p, int from, int to)
-{
-    const int d = (int)p->stride;
-    for (int i = 0; i < d; i += 2) {
-        const double rate = angles_power(SINUSOID_BASE, -(double)i / d);
-        for (int t = from; t < to; t++) {
-            float *row = p->rows + t * p->stride + i;
-            double sine, cosine;
-            angles_sine(t * rate, &sine, &cosine);
-            row[0] = (float)sine;
-            if (i + 1 < d)
-                row[1] = (float)cosine;
-        }
-    }
-}
-
 struct positions positions_take(struct arena *a, const struct config *c, const float *factors,
                                 int cap)
 {
@@ -64,11 +28,33 @@ void positions_reach(struct positions *p, int n)
     assert(n <= p->cap);
     if (n <= p->n_filled || !p->rows)
         return;
-    const int to = p->cap - n < ROWS ? p->cap : (n + ROWS - 1) / ROWS * ROWS;
-    if (p->kind == POSITION_ROPE)
-        fill_turns(p, p->n_filled, to);
-    else
-        fill_sinusoids(p, p->n_filled, to);
+    const int from = p->n_filled, to = p->cap - n < ROWS ? p->cap : (n + ROWS - 1) / ROWS * ROWS;
+    const bool turns = p->kind == POSITION_ROPE;
+    const int dims = turns ? p->rope.n_dims : (int)p->stride;
+    for (int i = 0; i < dims; i += 2) {
+        const double base = turns ? p->rope.base : SINUSOID_BASE;
+        double rate = angles_power(base, -(double)i / dims);
+        if (turns)
+            rate = p->rope.scale * rate;
+        if (turns && p->factors)
+            rate /= (double)p->factors[i / 2];
+        for (int t = from; t < to; t++) {
+            float *row = p->rows + t * p->stride + i;
+            double sine, cosine;
+            angles_sine(t * rate, &sine, &cosine);
+            if (turns) {
+                /* What kernels.rotate takes: the cosine of each pair's angle twice, then minus and
+                 * plus its sine. */
+                row[0] = row[1] = (float)cosine;
+                row[dims] = (float)-sine;
+                row[dims + 1] = (float)sine;
+                continue;
+            }
+            row[0] = (float)sine;
+            if (i + 1 < dims)
+                row[1] = (float)cosine;
+        }
+    }
     p->n_filled = to;
 }
 
