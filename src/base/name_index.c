@@ -44,19 +44,16 @@ enum status name_index_add(struct name_index *x, struct text text, int32_t id, i
     return STATUS_OK;
 }
 
-/* How many of its first bytes a text has in common with another. */
-static size_t common_start(struct text a, struct text b)
-{
-    size_t n = 0;
-    while (n < a.len && n < b.len && a.data[n] == b.data[n])
-        n++;
-    return n;
-}
-
 /* `last` or what it starts with, the longest that the text starts with. */
 static const struct indexed *longest_start(const struct indexed *last, struct text text)
 {
-    const size_t common = last ? common_start(last->text, text) : 0;
+    const size_t block = 64;
+    size_t common = 0, most = last ? last->text.len : 0;
+    most = most < text.len ? most : text.len;
+    while (most - common >= block && !memcmp(last->text.data + common, text.data + common, block))
+        common += block;
+    while (common < most && last->text.data[common] == text.data[common])
+        common++;
     while (last && last->text.len > common)
         last = last->start;
     return last;

@@ -146,30 +146,6 @@ static const struct other_format {
     {"", "not a GGUF file"},
 };
 
-static enum status refuse_magic(struct reader *r)
-{
-    const struct other_format *f = other_formats;
-    const unsigned char *magic = (const unsigned char *)r->bytes;
-    while (!text_starts_with((struct text){r->bytes, r->len}, f->start))
-        f++;
-    return err_bad_file(r->e,
-                        "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)",
-                        magic[0], magic[1], magic[2], magic[3], f->hint);
-}
-
-static enum status refuse_version(struct reader *r, uint64_t version)
-{
-    const char *hint = "the file is newer than this program, or corrupt";
-    if (version == 0)
-        hint = "the file is corrupt";
-    else if (version == 1)
-        hint = "an early version with 32-bit lengths; convert the model again";
-    else if ((version & 0xffff) == 0)
-        hint = "a byte-swapped (big-endian) file; convert it to little-endian";
-    return err_bad_file(r->e, "version at byte 4: expected 2 or 3, found %" PRIu64 " (%s)", version,
-                        hint);
-}
-
 static enum status read_header(struct reader *r, struct gguf *g)
 {
     struct text magic = {0};
@@ -177,11 +153,27 @@ static enum status read_header(struct reader *r, struct gguf *g)
     if (r->len == 0)
         return err_bad_file(r->e, "expected a GGUF file, found an empty one");
     TRY(take(r, 4, "magic", &magic));
-    if (!text_is(magic, GGUF_MAGIC))
-        return refuse_magic(r);
+    if (!text_is(magic, GGUF_MAGIC)) {
+        const struct other_format *f = other_formats;
+        const unsigned char *m = (const unsigned char *)magic.data;
+        while (!text_starts_with((struct text){r->bytes, r->len}, f->start))
+            f++;
+        return err_bad_file(
+            r->e, "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)", m[0],
+            m[1], m[2], m[3], f->hint);
+    }
     TRY(take_int(r, 4, "version", &version));
-    if (version != 2 && version != 3)
-        return refuse_version(r, version);
+    if (version != 2 && version != 3) {
+        const char *hint = "the file is newer than this program, or corrupt";
+        if (version == 0)
+            hint = "the file is corrupt";
+        else if (version == 1)
+            hint = "an early version with 32-bit lengths; convert the model again";
+        else if ((version & 0xffff) == 0)
+            hint = "a byte-swapped (big-endian) file; convert it to little-endian";
+        return err_bad_file(r->e, "version at byte 4: expected 2 or 3, found %" PRIu64 " (%s)",
+                            version, hint);
+    }
     TRY(take_int(r, 8, "tensor count", &n_tensors));
     TRY(take_int(r, 8, "key count", &n_pairs));
     TRY(check_count(r, "tensor count at byte 8", n_tensors, MIN_TENSOR_BYTES));
@@ -194,8 +186,17 @@ static enum status read_header(struct reader *r, struct gguf *g)
 
 /* --- metadata -------------------------------------------------------------------------------- */
 
-static enum status read_array(struct reader *r, struct gguf_value *v)
+static enum status read_pair(struct reader *r, struct gguf_pair *pair)
 {
+    struct gguf_value *v = &pair->value;
+    TRY(take_name(r, "key", GGUF_MAX_KEY, &pair->key));
+    TRY(take_kind(r, "value type", &v->kind));
+    v->count = 1;
+    if (v->kind == GGUF_STRING)
+        return take_text(r, "string", &v->bytes);
+    if (v->kind != GGUF_ARRAY)
+        return take(r, gguf_kind_bytes(v->kind), "value", &v->bytes);
+
     TRY(take_kind(r, "array element type", &v->element_kind));
     if (v->element_kind == GGUF_ARRAY)
         return err_bad_file(r->e,
@@ -216,19 +217,6 @@ static enum status read_array(struct reader *r, struct gguf_value *v)
     return STATUS_OK;
 }
 
-static enum status read_pair(struct reader *r, struct gguf_pair *pair)
-{
-    struct gguf_value *v = &pair->value;
-    TRY(take_name(r, "key", GGUF_MAX_KEY, &pair->key));
-    TRY(take_kind(r, "value type", &v->kind));
-    v->count = 1;
-    if (v->kind == GGUF_ARRAY)
-        return read_array(r, v);
-    if (v->kind == GGUF_STRING)
-        return take_text(r, "string", &v->bytes);
-    return take(r, gguf_kind_bytes(v->kind), "value", &v->bytes);
-}
-
 static enum status read_pairs(struct reader *r, struct gguf *g)
 {
     const size_t n = g->n_pairs;
@@ -237,11 +225,8 @@ static enum status read_pairs(struct reader *r, struct gguf *g)
         return err_no_memory(r->e, "the table of keys", n * sizeof *pairs);
     for (size_t i = 0; i < n; i++)
         TRY(in_record(r, read_pair(r, &pairs[i]), "key", i, &pairs[i].key));
-    return index_names(r, &g->by_key, "key", pairs, sizeof *pairs, n);
-}
+    TRY(index_names(r, &g->by_key, "key", pairs, sizeof *pairs, n));
 
-static enum status read_alignment(struct reader *r, struct gguf *g)
-{
     g->alignment = GGUF_ALIGNMENT_DEFAULT;
     const struct gguf_value *v = gguf_find(g, GGUF_ALIGNMENT_KEY);
     if (!v)
@@ -321,23 +306,6 @@ static int compare_places(const void *a, const void *b)
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-/* Offsets are multiples of the alignment: when data do not overlap, their padding does not. */
-static enum status refuse_overlap(struct reader *r, struct place *places, size_t n)
-{
-    qsort(places, n, sizeof *places, compare_places);
-    for (size_t i = 1; i < n; i++) {
-        const struct gguf_tensor *a = places[i - 1].tensor, *b = places[i].tensor;
-        if (a->n_bytes > places[i].offset - places[i - 1].offset)
-            return err_bad_file(r->e,
-                                "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64
-                                " with %" PRIu64 " bytes, and offset %" PRIu64
-                                "; expected separate data",
-                                text_width(a->name), a->name.data, text_width(b->name),
-                                b->name.data, places[i - 1].offset, a->n_bytes, places[i].offset);
-    }
-    return STATUS_OK;
-}
-
 /* `places` has room for all tensors. */
 static enum status read_tensors(struct reader *r, struct gguf *g, struct place *places)
 {
@@ -353,7 +321,20 @@ static enum status read_tensors(struct reader *r, struct gguf *g, struct place *
     for (size_t i = 0; i < n; i++)
         TRY(in_record(r, place_tensor(r, g, data_start, places[i].offset, &tensors[i]), "tensor", i,
                       &tensors[i].name));
-    return refuse_overlap(r, places, n);
+
+    /* Offsets are multiples of the alignment: when data do not overlap, their padding does not. */
+    qsort(places, n, sizeof *places, compare_places);
+    for (size_t i = 1; i < n; i++) {
+        const struct gguf_tensor *a = places[i - 1].tensor, *b = places[i].tensor;
+        if (a->n_bytes > places[i].offset - places[i - 1].offset)
+            return err_bad_file(r->e,
+                                "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64
+                                " with %" PRIu64 " bytes, and offset %" PRIu64
+                                "; expected separate data",
+                                text_width(a->name), a->name.data, text_width(b->name),
+                                b->name.data, places[i - 1].offset, a->n_bytes, places[i].offset);
+    }
+    return STATUS_OK;
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
@@ -362,7 +343,6 @@ static enum status read_file(struct reader *r, struct gguf *g)
 {
     TRY(read_header(r, g));
     TRY(read_pairs(r, g));
-    TRY(read_alignment(r, g));
     const size_t n = g->n_tensors + !g->n_tensors;
     struct place *places = calloc(n, sizeof *places);
     g->tensors = calloc(n, sizeof *g->tensors);

@@ -102,17 +102,6 @@ static enum status read_scores(struct builder *b, const struct gguf *g, struct e
     return STATUS_OK;
 }
 
-/* The higher the score, the lower; equal of equal ones. The bits of floats of one sign are in the
- * order of their magnitudes. */
-static int32_t rank_of(const struct builder *b, int32_t id)
-{
-    const float score = b->scores ? (float)gguf_float_at(b->scores, (uint64_t)id) : 0.0f;
-    const float magnitude = fabsf(score);
-    int32_t bits;
-    memcpy(&bits, &magnitude, sizeof bits);
-    return score > 0.0f ? -bits : bits;
-}
-
 static enum status add_char(struct builder *b, struct text c, struct err *e)
 {
     bool *has = &b->has_char[(unsigned char)*c.data];
@@ -122,24 +111,8 @@ static enum status add_char(struct builder *b, struct text c, struct err *e)
     return name_index_add(&b->spellings, c, NOT_A_TOKEN, 0, e);
 }
 
-/* A token, and what of it may be a character of the text that it is merged from: its first one, and
- * what may be the last, be it one that the text ends within. */
-static enum status add_token(struct builder *b, struct text name, int32_t id, struct err *e)
-{
-    struct text rest = name;
-    size_t n;
-    (void)next_run(true, &rest, &n);
-    b->spm->cuts = b->spm->cuts && rest.len == 0;
-    TRY(name_index_add(&b->spellings, name, id, 0, e));
-    TRY(add_char(b, char_at(name), e));
-    for (size_t len = 1; len <= CHAR_MAX_LEN && len < name.len; len++) {
-        const struct text tail = {name.data + name.len - len, len};
-        if (char_at(tail).len == len)
-            TRY(add_char(b, tail, e));
-    }
-    return STATUS_OK;
-}
-
+/* Lists the tokens, and what of each may be a character of the text that it is merged from: its
+ * first one, and what may be the last, be it one that the text ends within. */
 static enum status read_spellings(struct builder *b, const struct gguf *g, struct err *e)
 {
     const struct gguf_value *names = gguf_find(g, TOKENS_KEY); /* which vocab_init has read */
@@ -153,9 +126,20 @@ static enum status read_spellings(struct builder *b, const struct gguf *g, struc
         const int byte = vocab_hex_byte(name, type);
         if (byte >= 0 && byte_id[byte] < 0)
             byte_id[byte] = id;
-        if (byte < 0 && name.len > 0 && type != TOKEN_UNKNOWN && type != TOKEN_CONTROL &&
-            type != TOKEN_BYTE)
-            TRY(add_token(b, name, id, e));
+        if (byte >= 0 || name.len == 0 || type == TOKEN_UNKNOWN || type == TOKEN_CONTROL ||
+            type == TOKEN_BYTE)
+            continue;
+        struct text rest = name;
+        size_t n;
+        (void)next_run(true, &rest, &n);
+        b->spm->cuts = b->spm->cuts && rest.len == 0;
+        TRY(name_index_add(&b->spellings, name, id, 0, e));
+        TRY(add_char(b, char_at(name), e));
+        for (size_t len = 1; len <= CHAR_MAX_LEN && len < name.len; len++) {
+            const struct text tail = {name.data + name.len - len, len};
+            if (char_at(tail).len == len)
+                TRY(add_char(b, tail, e));
+        }
     }
     return STATUS_OK;
 }
@@ -216,11 +200,6 @@ static enum status list_chars(struct builder *b, struct err *e)
 
 /* --- reading: pairs -------------------------------------------------------------------------- */
 
-static bool ends_with(struct text s, struct text end)
-{
-    return end.len <= s.len && memcmp(s.data + s.len - end.len, end.data, end.len) == 0;
-}
-
 /* By their bytes read backwards: a text follows right after all that it ends with. */
 static int compare_backwards(const void *left, const void *right)
 {
@@ -251,7 +230,9 @@ static enum status link_ends(struct builder *b, struct err *e)
     qsort(back, n, sizeof *back, compare_backwards);
     for (size_t i = 1; i < n; i++) {
         const struct indexed *end = back[i - 1];
-        while (end && !ends_with(back[i]->text, end->text))
+        const struct text s = back[i]->text;
+        while (end && (end->text.len > s.len ||
+                       memcmp(s.data + s.len - end->text.len, end->text.data, end->text.len) != 0))
             end = b->end[end - list];
         b->end[back[i] - list] = end;
     }
@@ -266,6 +247,13 @@ static enum status cut_token(struct builder *b, const struct indexed *token,
                              const struct indexed **starts, struct err *e)
 {
     const struct indexed *list = b->spellings.list;
+    /* The higher the score, the lower the rank. The bits of floats of one sign are in the order of
+     * their magnitudes. */
+    const float score = b->scores ? (float)gguf_float_at(b->scores, (uint64_t)token->id) : 0.0f;
+    const float magnitude = fabsf(score);
+    int32_t rank;
+    memcpy(&rank, &magnitude, sizeof rank);
+    rank = score > 0.0f ? -rank : rank;
     size_t n = 0;
     for (const struct indexed *s = token->start; s; s = s->start)
         starts[n++] = s;
@@ -281,8 +269,7 @@ static enum status cut_token(struct builder *b, const struct indexed *token,
         if (!pairs)
             return err_no_memory(e, "merges", (b->n_pairs + 1) * sizeof *pairs);
         b->pairs = pairs;
-        pairs[b->n_pairs++] =
-            (struct symbol_pair){starts[n - 1]->id, end->id, rank_of(b, token->id), token->id};
+        pairs[b->n_pairs++] = (struct symbol_pair){starts[n - 1]->id, end->id, rank, token->id};
     }
     return STATUS_OK;
 }

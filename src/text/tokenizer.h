@@ -65,9 +65,9 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
  * The ids of `text`, without BOS or EOS. *ids is malloc'd (the caller frees it, also when *n is
  * 0); NULL on failure. Control, user-defined and unknown tokens written out in the text become
  * their ids: at each place the longest, from left to right, of equal ones the lowest id. Time O(n
- * log n), and at each place where one of those tokens starts but does not end so much as is there
- * of it; memory up to 6 bytes a token, and 8.3 bytes a byte of the longest piece between cuts, for
- * "llama" up to 3 bytes a byte of text more.
+ * log n), and the text once more for each of those tokens of more than 1,024 bytes; memory up to 6
+ * bytes a token, and 8.3 bytes a byte of the longest piece between cuts, for "llama" up to 3 bytes
+ * a byte of text more.
  *
  * Fails with STATUS_NO_MEMORY; as tokenizer_reads_text, unless the text is empty; and with
  * STATUS_USAGE, naming character and offset, where the vocabulary has no tokens for a character.
