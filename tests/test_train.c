@@ -177,8 +177,7 @@ TEST(loss_that_is_not_finite_keeps_the_last_save)
     wild.spec.clip = 0;
     wild.spec.val_fraction = 0;
     wild.spec.save_every = 100;
-    expect_status(run(&wild, &err), STATUS_FAILED, "loss after step 1 is");
-    ck_assert_ptr_nonnull(strstr(err.text, "--lr"));
+    expect_status(run(&wild, &err), STATUS_FAILED, "loss after step 1 is|--lr");
     unsigned char *after = (unsigned char *)file_text(r.out, &m);
     ck_assert(n == m && memcmp(before, after, n) == 0);
 }
