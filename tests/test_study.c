@@ -395,6 +395,13 @@ TEST(a_folder_belongs_to_one_study)
     expect_ok(study_settings_keep(folder, text_of("--steps 5"), &err));
     expect_status(study_settings_keep(folder, text_of("--steps 6"), &err), STATUS_USAGE,
                   "expected '--steps 6', found '--steps 5'");
+    /* As an older program wrote numbers. */
+    put_file("study.json", "{\"settings\": \"'text 9' --steps 5e+00 --lr 0.0010\"}");
+    expect_ok(study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001"), &err));
+    expect_status(study_settings_keep(folder, text_of("'text 9' --steps 5 --lr 0.001 -q"), &err),
+                  STATUS_USAGE, "another study");
+    expect_status(study_settings_keep(folder, text_of("'text 9' --steps 6 --lr 0.001"), &err),
+                  STATUS_USAGE, "another study");
     put_file("study.json", "{\"settings\": 5}");
     expect_status(study_settings_keep(folder, text_of("--steps 5"), &err), STATUS_BAD_FILE,
                   "study.json");

@@ -410,11 +410,13 @@ static enum status prepare(struct train_job *job, struct err *e)
 {
     const struct train_options *o = job->options;
     struct train_spec *spec = &job->spec;
-    char *state = NULL;
     if (!o->spec.out)
         return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    if (asprintf(&state, "%s.state", o->spec.out) < 0)
-        return err_no_memory(e, "a path", strlen(o->spec.out) + sizeof ".state");
+    const size_t path_size = strlen(o->spec.out) + sizeof ".state";
+    char *state = malloc(path_size);
+    if (!state)
+        return err_no_memory(e, "a path", path_size);
+    snprintf(state, path_size, "%s.state", o->spec.out);
     const enum status s = check_outputs(o, state, e);
     free(state);
     TRY(s);

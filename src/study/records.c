@@ -46,34 +46,32 @@ struct study_path study_path(const char *dir, const char *name, const char *suff
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* A file that is one JSON object; zeroed: none. */
-struct object {
-    struct file_map file;
-    struct json_reader reader;
-    const struct json_node *root; /* NULL: there is no such file */
-};
-
-/* close_object is due in any case. */
-static enum status open_object(const char *path, struct object *o, struct err *e)
+/* Reads the file, one JSON object, by `take`, which gets its root; *found is false, and nothing is
+ * taken, if there is no such file. What fails names the path. */
+static enum status read_object(const char *path, bool *found,
+                               enum status (*take)(const struct json_node *root, void *arg,
+                                                   struct err *e),
+                               void *arg, struct err *e)
 {
     static const struct json_limits limits = {.bytes = RECORD_MAX, .values = 64, .depth = 1};
-    *o = (struct object){.root = NULL};
-    if (access(path, F_OK) != 0)
+    struct file_map file;
+    struct json_reader reader = {0};
+    const struct json_node *root;
+    *found = access(path, F_OK) == 0;
+    if (!*found)
         return STATUS_OK;
-    TRY(file_map_open(&o->file, path, e));
-    const struct text source = {(const char *)o->file.data, o->file.len};
-    enum status s = json_read(&o->reader, source, &limits, &o->root, e);
+    TRY(file_map_open(&file, path, e));
+    const struct text source = {(const char *)file.data, file.len};
+    enum status s = json_read(&reader, source, &limits, &root, e);
     if (s == STATUS_OK)
-        s = json_expect(o->root, JSON_OBJECT, e);
+        s = json_expect(root, JSON_OBJECT, e);
+    if (s == STATUS_OK)
+        s = take(root, arg, e);
     if (s != STATUS_OK)
         err_prefix(e, path);
+    json_reader_free(&reader);
+    file_map_close(&file);
     return s;
-}
-
-static void close_object(struct object *o)
-{
-    json_reader_free(&o->reader);
-    file_map_close(&o->file);
 }
 
 /* One member of a record into the cell, which has its name already. */
@@ -122,31 +120,23 @@ static enum status take_field(const struct json_node *root, const struct report_
     }
 }
 
-/* The record at `path` into c, whose name says which; c->done is false if there is none. Those made
- * before there were latent caches say nothing of them. */
-static enum status read_record(const char *path, struct study_cell *c, struct err *e)
+/* A record into the cell, whose name says which. Those made before there were latent caches say
+ * nothing of them. */
+static enum status take_record(const struct json_node *root, void *cell, struct err *e)
 {
-    struct object o;
-    enum status s = open_object(path, &o, e);
-    c->done = s == STATUS_OK && o.root;
-    for (int i = 0; i < STUDY_N_FIELDS && s == STATUS_OK && c->done; i++) {
-        const struct report_field *f = &study_fields[i];
-        if (strcmp(f->key, "latent") == 0 && !json_member(o.root, f->key))
-            c->latent = 0;
+    for (const struct report_field *f = study_fields; f < study_fields + STUDY_N_FIELDS; f++)
+        if (strcmp(f->key, "latent") == 0 && !json_member(root, f->key))
+            ((struct study_cell *)cell)->latent = 0;
         else
-            s = take_field(o.root, f, c, e);
-        if (s != STATUS_OK)
-            err_prefix(e, path);
-    }
-    close_object(&o);
-    return s;
+            TRY(take_field(root, f, cell, e));
+    return STATUS_OK;
 }
 
 enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e)
 {
     const struct study_path path = study_path(dir, cell->name, RECORD);
     struct study_cell found = *cell;
-    TRY(read_record(path.text, &found, e));
+    TRY(read_object(path.text, &found.done, take_record, &found, e));
     if (study_order(cell, &found) != 0 || cell->steps != found.steps)
         return err_set(e, STATUS_BAD_FILE,
                        "%.300s: expected the figures of %d steps and of the cell it is named "
@@ -158,17 +148,25 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-/* Replaces the file by a line for each cell: its first n_fields figures. */
-static enum status write_records(struct study_path path, const struct study_cell *cells, size_t n,
-                                 int n_fields, struct err *e)
+/* A line of JSON for each of the rows: the members that the fields say. */
+struct lines {
+    const struct report_field *fields;
+    int n_fields;
+    const void *rows;
+    size_t n, row_bytes;
+};
+
+/* Replaces the file by these lines. */
+static enum status write_lines(struct study_path path, struct lines lines, struct err *e)
 {
     struct file_output f;
     struct json j;
     file_output_init(&f);
     TRY(file_output_open(&f, path.text, e));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < lines.n; i++) {
         json_init(&j, &f.out, 0);
-        report_object(&j, NULL, study_fields, n_fields, &cells[i]);
+        report_object(&j, NULL, lines.fields, lines.n_fields,
+                      (const char *)lines.rows + i * lines.row_bytes);
         output_puts(&f.out, "\n");
     }
     return file_output_commit(&f, e);
@@ -176,7 +174,8 @@ static enum status write_records(struct study_path path, const struct study_cell
 
 enum status study_record_write(const char *dir, const struct study_cell *cell, struct err *e)
 {
-    return write_records(study_path(dir, cell->name, RECORD), cell, 1, STUDY_N_FIELDS, e);
+    return write_lines(study_path(dir, cell->name, RECORD),
+                       (struct lines){study_fields, STUDY_N_FIELDS, cell, 1, sizeof *cell}, e);
 }
 
 /* All records of the folder; *cells [*n] is malloc'd, and the caller's also on failure. */
@@ -196,7 +195,7 @@ static enum status read_all(const char *dir, struct study_cell **cells, size_t *
             file.data[0] != 's' || file.data[1] < '0' || file.data[1] > '9')
             continue;
         memcpy(cell.name, file.data, len);
-        s = read_record(study_path(dir, cell.name, RECORD).text, &cell, e);
+        s = read_object(study_path(dir, cell.name, RECORD).text, &cell.done, take_record, &cell, e);
         if (s != STATUS_OK || !cell.done)
             continue;
         more = realloc(*cells, (*n + 1) * sizeof cell);
@@ -222,8 +221,10 @@ enum status study_results_write(const char *dir, struct err *e)
     enum status s = read_all(dir, &cells, &n, e);
     for (size_t before = SIZE_MAX; s == STATUS_OK && n != before;) {
         before = n;
-        s = write_records(study_path(dir, "results", ".jsonl"), cells, n,
-                          STUDY_N_FIELDS - STUDY_N_TIMES, e);
+        s = write_lines(
+            study_path(dir, "results", ".jsonl"),
+            (struct lines){study_fields, STUDY_N_FIELDS - STUDY_N_TIMES, cells, n, sizeof *cells},
+            e);
         if (s == STATUS_OK)
             s = read_all(dir, &cells, &n, e);
     }
@@ -233,41 +234,58 @@ enum status study_results_write(const char *dir, struct err *e)
 
 /* --- settings -------------------------------------------------------------------------------- */
 
-static enum status write_settings(const char *path, struct text settings, struct err *e)
+/* The first word of the rest, which is cut off with the space behind it. */
+static struct text next_word(struct text *rest)
 {
-    struct file_output f;
-    struct json j;
-    file_output_init(&f);
-    TRY(file_output_open(&f, path, e));
-    json_init(&j, &f.out, 0);
-    json_begin_object(&j, NULL);
-    json_text(&j, "settings", settings);
-    json_end(&j);
-    output_puts(&f.out, "\n");
-    return file_output_commit(&f, e);
+    const char *space = rest->len > 0 ? memchr(rest->data, ' ', rest->len) : NULL;
+    const struct text word = text_cut(rest, space ? (size_t)(space - rest->data) : rest->len);
+    text_cut(rest, space ? 1 : 0);
+    return word;
+}
+
+/* Whether it is a number of fewer than 64 bytes. */
+static bool read_number(struct text word, double *x)
+{
+    char number[64], *end;
+    snprintf(number, sizeof number, "%.*s", text_width(word), word.data);
+    *x = strtod(number, &end);
+    return word.len > 0 && word.len < sizeof number && *end == 0;
+}
+
+/* Whether the words are the same, numbers as numbers: an older program wrote 10 as 1e+01. */
+static bool same_settings(struct text a, struct text b)
+{
+    while (a.len > 0 && b.len > 0) {
+        const struct text x = next_word(&a), y = next_word(&b);
+        double m, n;
+        if (!text_equal(x, y) && !(read_number(x, &m) && read_number(y, &n) && m == n))
+            return false;
+    }
+    return a.len == b.len;
+}
+
+static enum status compare_settings(const struct json_node *root, void *arg, struct err *e)
+{
+    const struct text *settings = arg;
+    const struct json_node *node;
+    TRY(json_require(root, "settings", JSON_STRING, &node, e));
+    if (same_settings(node->text, *settings))
+        return STATUS_OK;
+    return err_set(e, STATUS_USAGE,
+                   "the cells there are of another study: expected '%.*s', found '%.*s'; the same "
+                   "options go on with it, another -o begins anew",
+                   text_width(*settings), settings->data, text_width(node->text), node->text.data);
 }
 
 enum status study_settings_keep(const char *dir, struct text settings, struct err *e)
 {
+    static const struct report_field field = {"settings", NULL, .type = REPORT_TEXT};
     const struct study_path path = study_path(dir, SETTINGS, RECORD);
-    const struct json_node *node;
-    struct object o;
-    enum status s = open_object(path.text, &o, e);
-    if (s == STATUS_OK && !o.root) {
-        s = write_settings(path.text, settings, e);
-    } else if (s == STATUS_OK) {
-        s = json_require(o.root, "settings", JSON_STRING, &node, e);
-        if (s != STATUS_OK)
-            err_prefix(e, path.text);
-        else if (!text_equal(node->text, settings))
-            s = err_set(e, STATUS_USAGE,
-                        "%.200s: the cells there are of another study: expected '%.*s', found "
-                        "'%.*s'; the same options go on with it, another -o begins anew",
-                        path.text, text_width(settings), settings.data, text_width(node->text),
-                        node->text.data);
-    }
-    close_object(&o);
-    return s;
+    bool found;
+    TRY(read_object(path.text, &found, compare_settings, &settings, e));
+    if (found)
+        return STATUS_OK;
+    return write_lines(path, (struct lines){&field, 1, &settings, 1, sizeof settings}, e);
 }
 
 /* --- locks ----------------------------------------------------------------------------------- */
