@@ -6,7 +6,6 @@
 
 #include "base/figures.h"
 #include "cli/job.h"
-#include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "outputs.h"

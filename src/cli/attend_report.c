@@ -33,22 +33,6 @@ static bool is_shared(const struct attend_view *v, int layer)
     return config_group(&v->model->config, layer) > 1;
 }
 
-/* The next character as it is to be shown. */
-static struct printable next_shown(struct text *rest, bool blank, bool printable)
-{
-    struct printable p = {""};
-    if (blank) {
-        *rest = (struct text){rest->data + 1, rest->len - 1};
-        return (struct printable){OPEN_BOX};
-    }
-    if (printable)
-        return printable_next(rest);
-    uint32_t code;
-    const struct text first = utf8_next(rest, &code);
-    memcpy(p.text, first.data, first.len);
-    return p;
-}
-
 struct attend_label attend_label(const struct attend_view *v, int position, int columns,
                                  bool printable)
 {
@@ -64,7 +48,16 @@ struct attend_label attend_label(const struct attend_view *v, int position, int 
     if (n_spaces > 0 && !blank)
         rest = (struct text){rest.data + 1, rest.len - 1};
     for (int column = 0; rest.len > 0;) {
-        const struct printable p = next_shown(&rest, blank, printable);
+        struct printable p = {OPEN_BOX};
+        if (blank) {
+            rest = (struct text){rest.data + 1, rest.len - 1};
+        } else if (printable) {
+            p = printable_next(&rest);
+        } else {
+            uint32_t code;
+            const struct text first = utf8_next(&rest, &code);
+            snprintf(p.text, sizeof p.text, "%.*s", text_width(first), first.data);
+        }
         const size_t len = strlen(p.text);
         column += (int)text_columns(text_of(p.text));
         if (column + (rest.len > 0) > columns || used + len + sizeof ELLIPSIS > sizeof label.text) {
@@ -195,32 +188,6 @@ struct query_row {
     struct text joined;     /* for people: "cat .61, The .20" */
 };
 
-/* Whether another key of the query has the same token. */
-static bool is_repeated(const struct attend_view *v, int position)
-{
-    for (int i = 0; i <= v->wanted.query; i++)
-        if (i != position && v->tokens[i] == v->tokens[position])
-            return true;
-    return false;
-}
-
-/* "cat@4 .61" where there are several cats. */
-static struct text join_keys(const struct attend_view *v, const struct report_list *top, char *cell,
-                             size_t size)
-{
-    const struct key_row *keys = top->items;
-    size_t used = 0;
-    for (int k = 0; k < top->n; k++) {
-        char at[16] = "";
-        if (is_repeated(v, keys[k].position))
-            snprintf(at, sizeof at, "@%d", keys[k].position);
-        used += (size_t)snprintf(cell + used, size - used, "%s%s%s %s", k ? ", " : "",
-                                 attend_label(v, keys[k].position, LABEL_COLUMNS, false).text, at,
-                                 weight_shown(keys[k].weight).text);
-    }
-    return (struct text){cell, used};
-}
-
 static enum status print_query(const struct attend_view *v, enum table_format format,
                                struct output *out, struct err *e)
 {
@@ -256,7 +223,18 @@ static enum status print_query(const struct attend_view *v, enum table_format fo
         for (int k = 0; k < n_top; k++)
             keys[k] = key_row(v, top[k].id, top[k].logprob);
         struct query_row row = {row_of(v, at), v->wanted.query, {keys, n_top}, {"", 0}};
-        row.joined = join_keys(v, &row.top, cell, size);
+        size_t used = 0;
+        for (int k = 0; k < n_top; k++) { /* "cat@4 .61" where there are several cats */
+            const int position = keys[k].position;
+            char place[16] = "";
+            for (int i = 0; i < n_keys; i++)
+                if (i != position && v->tokens[i] == v->tokens[position])
+                    snprintf(place, sizeof place, "@%d", position);
+            used += (size_t)snprintf(cell + used, size - used, "%s%s%s %s", k ? ", " : "",
+                                     attend_label(v, position, LABEL_COLUMNS, false).text, place,
+                                     weight_shown(keys[k].weight).text);
+        }
+        row.joined = (struct text){cell, used};
         report_row(&r, &row);
     }
     if (s == STATUS_OK)
@@ -305,31 +283,6 @@ enum status attend_print(const struct attend_view *v, struct job *j, struct err 
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-static void put_numbers(struct json *j, const char *key, const struct choice *c)
-{
-    json_begin_array(j, key);
-    for (int i = 0; i < c->n; i++)
-        json_int(j, NULL, c->items[i]);
-    json_end(j);
-}
-
-static void put_axes(struct json *j, const struct attend_view *v)
-{
-    static const char *const axes[] = {"layer", "head", "query", "key"};
-    json_begin_array(j, "axes");
-    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
-        json_string(j, NULL, axes[i]);
-    json_end(j);
-    put_numbers(j, "layers", &v->layers);
-    put_numbers(j, "heads", &v->heads);
-    json_begin_array(j, "tokens");
-    for (int i = 0; i < v->n_tokens; i++) {
-        const struct key_row token = key_row(v, i, 0);
-        report_object(j, NULL, key_fields, REPORT_LENGTH(key_fields) - 1, &token);
-    }
-    json_end(j);
-}
-
 enum status attend_write_json(const struct attend_view *v, const char *path, struct err *e)
 {
     struct file_output file;
@@ -339,7 +292,24 @@ enum status attend_write_json(const struct attend_view *v, const char *path, str
     json_init(&j, &file.out, 2);
     json_begin_object(&j, NULL);
     json_string(&j, "model", v->subject);
-    put_axes(&j, v);
+    static const char *const axes[] = {"layer", "head", "query", "key"};
+    json_begin_array(&j, "axes");
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
+        json_string(&j, NULL, axes[i]);
+    json_end(&j);
+    for (int k = 0; k < 2; k++) {
+        const struct choice *c = k == 0 ? &v->layers : &v->heads;
+        json_begin_array(&j, k == 0 ? "layers" : "heads");
+        for (int i = 0; i < c->n; i++)
+            json_int(&j, NULL, c->items[i]);
+        json_end(&j);
+    }
+    json_begin_array(&j, "tokens");
+    for (int i = 0; i < v->n_tokens; i++) {
+        const struct key_row token = key_row(v, i, 0);
+        report_object(&j, NULL, key_fields, REPORT_LENGTH(key_fields) - 1, &token);
+    }
+    json_end(&j);
     json_begin_array(&j, "figures");
     for (int at = 0; at < v->n_rows * v->n_columns; at++) {
         const struct attend_row row = row_of(v, at);
@@ -371,21 +341,13 @@ enum status attend_write_npy(const struct attend_view *v, const char *path, stru
 
 #define NOTE_BYTES 200
 
-static float largest_weight(const struct attend_map *m)
-{
-    const size_t n_cells = (size_t)m->cells * (size_t)m->cells;
-    float most = 0;
-    for (size_t k = 0; k < n_cells; k++)
-        most = m->cell[k] > most ? m->cell[k] : most;
-    return most;
-}
-
 /* Of n maps: everything is a share of the largest weight. */
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
 {
     float most = 0;
     for (int i = 0; i < n; i++)
-        most = fmaxf(most, largest_weight(&maps[i]));
+        for (size_t k = 0; k < (size_t)maps[i].cells * (size_t)maps[i].cells; k++)
+            most = maps[i].cell[k] > most ? maps[i].cell[k] : most;
     return heatmap_scale((double)most, log);
 }
 
@@ -400,15 +362,18 @@ struct attend_picture {
     struct text *label_texts;    /* the same */
 };
 
-/* The beginning of the text, whole tokens; false: there is more. */
-static bool quote(const struct attend_view *v, char *quoted, size_t size)
+/* Of a single head's picture what small ones show when pointed at. */
+static void describe(struct attend_picture *p, bool large)
 {
-    size_t used = 0;
+    const struct attend_view *v = p->v;
+    const struct attend_map *m = v->pictures;
+    char quoted[QUOTED], cells[80] = "";
+    size_t used = 0; /* of the beginning of the text, whole tokens */
     int i = 0;
     for (; i < v->n_tokens; i++) {
         const struct text t =
             v->tokenizer ? tokenizer_bytes(v->tokenizer, v->tokens[i]) : (struct text){"", 0};
-        if (t.len >= size - used)
+        if (t.len >= sizeof quoted - used)
             break;
         memcpy(quoted + used, t.data, t.len);
         used += t.len;
@@ -417,41 +382,14 @@ static bool quote(const struct attend_view *v, char *quoted, size_t size)
     for (size_t k = 0; k < used; k++)
         if (!quoted[k])
             quoted[k] = ' ';
-    return i == v->n_tokens;
-}
-
-static void fill_map(struct attend_picture *p, int at)
-{
-    const struct attend_view *v = p->v;
-    const struct attend_head *h = &v->figures[at];
-    snprintf(p->names[at], sizeof p->names[at], "%d.%d", h->layer, h->head);
-    snprintf(p->notes[at], NOTE_BYTES,
-             "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, previous %s, "
-             "itself %s",
-             h->layer, h->head, v->variant, h->entropy, h->distance, weight_shown(h->first).text,
-             weight_shown(h->previous).text, weight_shown(h->self).text);
-    p->maps[at] = (struct heatmap_map){
-        .cells = v->pictures[at].cell,
-        .name = p->names[at],
-        .note = p->notes[at],
-        .group = is_shared(v, h->layer) ? kv_head_of(v, h) : -1,
-    };
-}
-
-/* Of a single head's picture what small ones show when pointed at. */
-static void describe(struct attend_picture *p, bool large)
-{
-    const struct attend_view *v = p->v;
-    const struct attend_map *m = v->pictures;
-    char quoted[QUOTED], cells[80] = "";
-    const bool whole = quote(v, quoted, sizeof quoted);
     if (m->cells < v->n_tokens)
         snprintf(cells, sizeof cells, " A cell is the largest weight of %.1f by %.1f tokens.",
                  (double)v->n_tokens / m->cells, (double)v->n_tokens / m->cells);
     snprintf(p->title, sizeof p->title, "What the heads of %.160s look at", v->subject);
     snprintf(p->subtitle, sizeof p->subtitle,
              "Queries from top to bottom, keys from left to right: %d token%s, “%s”%s.%s%s%s%s",
-             v->n_tokens, plural((uint64_t)v->n_tokens), quoted, whole ? "" : " and so on", cells,
+             v->n_tokens, plural((uint64_t)v->n_tokens), quoted,
+             i == v->n_tokens ? "" : " and so on", cells,
              m->without_first ? " The first key is left out." : "", large ? " This is " : "",
              large ? p->notes[0] : "");
 }
@@ -469,8 +407,22 @@ static enum status draw_svg(struct attend_picture *p, bool log, const char *path
     p->label_texts = calloc(n_labels, sizeof *p->label_texts);
     if (!p->maps || !p->names || !p->notes || !p->labels || !p->label_texts)
         return err_no_memory(e, "the picture", (size_t)n_maps * sizeof *p->notes);
-    for (int at = 0; at < n_maps; at++)
-        fill_map(p, at);
+    for (int at = 0; at < n_maps; at++) {
+        const struct attend_head *h = &v->figures[at];
+        snprintf(p->names[at], sizeof p->names[at], "%d.%d", h->layer, h->head);
+        snprintf(p->notes[at], NOTE_BYTES,
+                 "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, previous "
+                 "%s, itself %s",
+                 h->layer, h->head, v->variant, h->entropy, h->distance,
+                 weight_shown(h->first).text, weight_shown(h->previous).text,
+                 weight_shown(h->self).text);
+        p->maps[at] = (struct heatmap_map){
+            .cells = v->pictures[at].cell,
+            .name = p->names[at],
+            .note = p->notes[at],
+            .group = is_shared(v, h->layer) ? kv_head_of(v, h) : -1,
+        };
+    }
     if (large)
         p->maps[0].name = p->maps[0].note = NULL;
     describe(p, large);

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cli/head_choice.h"
 #include "cli/job.h"
+#include "cli/numbers.h"
 #include "measure/attend.h"
 #include "text/tokenizer.h"
 

@@ -144,23 +144,6 @@ static enum status place_maps(struct attend_view *v, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status check_memory(const struct attend_view *v, const struct attend_spec *spec,
-                                const struct job *j, struct err *e)
-{
-    struct job_memory memory = {.weights = v->model->weights.cap,
-                                .advice = v->wanted.arrays
-                                              ? "fewer heads by --layer and --head, a shorter text "
-                                                "or no --npy take less"
-                                              : "fewer heads by --layer and --head, or a shorter "
-                                                "text take less"};
-    char what[32];
-    size_t bytes;
-    TRY(attend_plan(spec, &bytes, e));
-    memory.scratch = bytes;
-    snprintf(what, sizeof what, "%d tokens", v->n_tokens);
-    return job_check_memory(j, &memory, what, e);
-}
-
 static enum status look(struct attend_view *v, struct job *j, struct err *e)
 {
     v->model = j->checkpoint.model;
@@ -181,34 +164,19 @@ static enum status look(struct attend_view *v, struct job *j, struct err *e)
                                      .progress = progress_show,
                                      .arg = job_progress(j, "tokens")};
     j->progress.all = (uint64_t)v->n_tokens;
-    TRY(check_memory(v, &spec, j, e));
+    struct job_memory memory = {.weights = v->model->weights.cap,
+                                .advice = v->wanted.arrays
+                                              ? "fewer heads by --layer and --head, a shorter text "
+                                                "or no --npy take less"
+                                              : "fewer heads by --layer and --head, or a shorter "
+                                                "text take less"};
+    char what[32];
+    size_t bytes;
+    TRY(attend_plan(&spec, &bytes, e));
+    memory.scratch = bytes;
+    snprintf(what, sizeof what, "%d tokens", v->n_tokens);
+    TRY(job_check_memory(j, &memory, what, e));
     return attend_run(&spec, &v->found, e);
-}
-
-static void view_free(struct attend_view *v)
-{
-    attend_free(&v->found);
-    free(v->figures);
-    free(v->maps);
-    choice_free(&v->layers);
-    choice_free(&v->heads);
-}
-
-/* --- the run --------------------------------------------------------------------------------- */
-
-static enum status write_results(const struct attend_options *o, const struct attend_view *v,
-                                 int width, struct job *j, struct err *e)
-{
-    if (o->npy)
-        TRY(attend_write_npy(v, o->npy, e));
-    if (o->json)
-        TRY(attend_write_json(v, o->json, e));
-    if (o->svg)
-        TRY(attend_write_svg(v, o->svg, o->log, e));
-    if (!o->show)
-        return attend_print(v, j, e);
-    attend_draw(v, o->log, width, j->out);
-    return STATUS_OK;
 }
 
 static enum status run_attend(struct job *j, void *values, struct err *e)
@@ -238,9 +206,21 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     };
     enum status s = look(&view, j, e);
     progress_end(&j->progress);
-    if (s == STATUS_OK)
-        s = write_results(o, &view, width, j, e);
-    view_free(&view);
+    if (s == STATUS_OK && o->npy)
+        s = attend_write_npy(&view, o->npy, e);
+    if (s == STATUS_OK && o->json)
+        s = attend_write_json(&view, o->json, e);
+    if (s == STATUS_OK && o->svg)
+        s = attend_write_svg(&view, o->svg, o->log, e);
+    if (s == STATUS_OK && o->show)
+        attend_draw(&view, o->log, width, j->out);
+    else if (s == STATUS_OK)
+        s = attend_print(&view, j, e);
+    attend_free(&view.found);
+    free(view.figures);
+    free(view.maps);
+    choice_free(&view.layers);
+    choice_free(&view.heads);
     return s;
 }
 

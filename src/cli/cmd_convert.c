@@ -7,11 +7,11 @@
 
 #include "base/clock.h"
 #include "cli/convert_report.h"
-#include "cli/head_choice.h"
 #include "cli/input.h"
 #include "cli/job.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/progress.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/variant.h"
 #include "convert/convert.h"

@@ -76,41 +76,6 @@ static int eval_tables(const void *values, struct table *tables)
     return 1;
 }
 
-/* Windows longer than a checkpoint's context. */
-static enum status check_windows(const struct eval_options *o, const struct model *model,
-                                 const struct model *other, struct err *e)
-{
-    const bool others = other && other->config.n_ctx < model->config.n_ctx;
-    const int limit = others ? other->config.n_ctx : model->config.n_ctx;
-    const char *whose = others ? "the other checkpoint" : "the checkpoint";
-    if (o->ctx > limit)
-        return err_set(e, STATUS_USAGE, "--ctx: expected 1 to %d, the context of %s, found %d",
-                       limit, whose, o->ctx);
-    if (!o->ctx && o->stride > limit)
-        return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the context of %s, found %d",
-                       limit, whose, o->stride);
-    return STATUS_OK;
-}
-
-static void say_eval_plan(const struct job *j, const struct eval_spec *spec,
-                          const struct eval_plan *plan)
-{
-    const char *type = kv_type_advice[j->common->kv_type];
-    char advice[96];
-    say_verbose(j->common,
-                "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64
-                " tokens; %d at once",
-                plan->n_windows, plan->ctx, plan->stride, plan->n_scored,
-                plan->n_workers * plan->n_together);
-    snprintf(advice, sizeof advice, "--ctx%s -t%s%s lower it", type[0] ? "," : " and",
-             type[0] ? " and " : "", type);
-    job_say_memory(j, &(struct job_memory){.weights = spec->model->weights.cap +
-                                                      (spec->other ? spec->other->weights.cap : 0),
-                                           .cache = plan->kv_bytes,
-                                           .scratch = plan->scratch_bytes,
-                                           .advice = advice});
-}
-
 static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
@@ -122,7 +87,14 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
         TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
         TRY(job_same_tokens(c, &j->other, o->against, STATUS_BAD_FILE, e));
     }
-    TRY(check_windows(o, c->model, j->other.model, e));
+    /* Windows longer than a checkpoint's context. */
+    const bool others = o->against && j->other.model->config.n_ctx < c->model->config.n_ctx;
+    const int limit = others ? j->other.model->config.n_ctx : c->model->config.n_ctx;
+    if ((o->ctx ? o->ctx : o->stride) > limit)
+        return err_set(e, STATUS_USAGE, "--%s: expected 1 to %d, the context of %s, found %d",
+                       o->ctx ? "ctx" : "stride", limit,
+                       others ? "the other checkpoint" : "the checkpoint",
+                       o->ctx ? o->ctx : o->stride);
     TRY(job_tokenize(j, e));
     TRY(job_start_threads(j, e));
     struct eval_spec spec = {.model = c->model,
@@ -137,7 +109,20 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
                              .stop = progress_stop,
                              .progress = progress_show};
     TRY(eval_make_plan(&spec, &plan, e));
-    say_eval_plan(j, &spec, &plan);
+    say_verbose(
+        j->common,
+        "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64 " tokens; %d at once",
+        plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_workers * plan.n_together);
+    const char *type = kv_type_advice[j->common->kv_type];
+    char advice[96];
+    snprintf(advice, sizeof advice, "--ctx%s -t%s%s lower it", type[0] ? "," : " and",
+             type[0] ? " and " : "", type);
+    job_say_memory(j,
+                   &(struct job_memory){.weights = c->model->weights.cap +
+                                                   (o->against ? j->other.model->weights.cap : 0),
+                                        .cache = plan.kv_bytes,
+                                        .scratch = plan.scratch_bytes,
+                                        .advice = advice});
     struct progress *progress = job_progress(j, "tokens");
     progress->all = plan.n_scored;
     spec.arg = progress;

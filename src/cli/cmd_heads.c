@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/head_choice.h"
 #include "cli/job.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
 #include "convert/convert.h"
 #include "measure/heads.h"
@@ -63,22 +63,6 @@ struct ablations {
     struct heads_result result;
     struct head_row row; /* the one that is printed */
 };
-
-/* --- options --------------------------------------------------------------------------------- */
-
-static enum status find_layers(struct ablations *a, struct err *e)
-{
-    const int n = a->model->config.n_layers;
-    struct choice chosen;
-    a->layers = calloc((size_t)n, 1);
-    if (!a->layers)
-        return err_no_memory(e, "the list of layers", (size_t)n);
-    const enum status s = choice_of("--layer", a->options->layers, n, "layer", &chosen, e);
-    for (int i = 0; i < chosen.n && s == STATUS_OK; i++)
-        a->layers[chosen.items[i]] = 1;
-    choice_free(&chosen);
-    return s;
-}
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
@@ -159,15 +143,6 @@ static void say_heads(const struct ablations *a, bool (*are)(const struct head_w
     say(&a->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
 }
 
-static void say_result(const struct ablations *a)
-{
-    const struct eval_result *whole = &a->result.whole;
-    say(&a->options->common, "%.4f nats a token and %.4f bits per byte with all heads", whole->nll,
-        whole->bits_per_byte);
-    say_heads(a, costs_nothing, "cost nothing on this text, within the standard error");
-    say_heads(a, does_harm, "do harm, beyond two standard errors");
-}
-
 /* --- the picture ----------------------------------------------------------------------------- */
 
 /* The most layers, or heads of one, that are drawn. */
@@ -228,30 +203,10 @@ static void show_heads(void *arg, int done, int all, double share)
     progress_show_share(arg, (uint64_t)done, (uint64_t)all, share);
 }
 
-/* How much of each head a key of another would keep. */
-static enum status compare_heads(struct ablations *a, struct err *e)
-{
-    struct job *j = a->job;
-    const struct config *c = &a->model->config;
-    const size_t n = (size_t)c->n_layers * (size_t)c->n_heads * (size_t)c->n_heads;
-    struct convert_spec spec = {.gguf = j->checkpoint.gguf,
-                                .source = &j->checkpoint.file,
-                                .tokens = j->tokens,
-                                .n_tokens = j->n_tokens - 1, /* the last is only predicted */
-                                .kernels = j->kernels,
-                                .pool = j->pool,
-                                .stop = progress_stop,
-                                .progress = progress_show,
-                                .arg = job_progress(j, "windows")};
-    a->kept = calloc(n, sizeof *a->kept);
-    if (!a->kept)
-        return err_no_memory(e, "the likeness of heads", n * sizeof *a->kept);
-    return convert_likeness(&spec, a->model, a->kept, e);
-}
-
 static enum status measure_heads(struct ablations *a, struct err *e)
 {
     struct job *j = a->job;
+    const struct config *c = &a->model->config;
     struct job_memory memory = {.weights = a->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
     struct heads_spec spec = {.model = a->model,
@@ -268,7 +223,21 @@ static enum status measure_heads(struct ablations *a, struct err *e)
     snprintf(what, sizeof what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
-    TRY(compare_heads(a, e));
+    /* How much of each head a key of another would keep. */
+    const size_t n = (size_t)c->n_layers * (size_t)c->n_heads * (size_t)c->n_heads;
+    const struct convert_spec likeness = {.gguf = j->checkpoint.gguf,
+                                          .source = &j->checkpoint.file,
+                                          .tokens = j->tokens,
+                                          .n_tokens = j->n_tokens - 1, /* the last is predicted */
+                                          .kernels = j->kernels,
+                                          .pool = j->pool,
+                                          .stop = progress_stop,
+                                          .progress = progress_show,
+                                          .arg = job_progress(j, "windows")};
+    a->kept = calloc(n, sizeof *a->kept);
+    if (!a->kept)
+        return err_no_memory(e, "the likeness of heads", n * sizeof *a->kept);
+    TRY(convert_likeness(&likeness, a->model, a->kept, e));
     spec.arg = job_progress(j, "heads");
     return heads_run(&spec, &a->result, e);
 }
@@ -288,7 +257,10 @@ static enum status print_heads(struct ablations *a, enum status measured, struct
     heads_tables(a->options, &table);
     table.arg = a;
     TRY(job_print(j, &table, 1, e));
-    say_result(a);
+    say(j->common, "%.4f nats a token and %.4f bits per byte with all heads", a->result.whole.nll,
+        a->result.whole.bits_per_byte);
+    say_heads(a, costs_nothing, "cost nothing on this text, within the standard error");
+    say_heads(a, does_harm, "do harm, beyond two standard errors");
     return a->options->svg ? write_picture(a, e) : STATUS_OK;
 }
 
@@ -307,7 +279,14 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
                        "--svg: expected at most %d layers, and heads in each, found %d", MOST_DRAWN,
                        most);
     TRY(job_start_threads(j, e));
-    enum status s = find_layers(&a, e);
+    struct choice chosen;
+    enum status s = choice_of("--layer", o->layers, c->n_layers, "layer", &chosen, e);
+    a.layers = calloc((size_t)c->n_layers, 1);
+    if (s == STATUS_OK && !a.layers)
+        s = err_no_memory(e, "the list of layers", (size_t)c->n_layers);
+    for (int i = 0; i < chosen.n && s == STATUS_OK; i++)
+        a.layers[chosen.items[i]] = 1;
+    choice_free(&chosen);
     if (s == STATUS_OK)
         s = measure_heads(&a, e);
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {

@@ -38,9 +38,6 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-/* No --type. */
-#define NO_TYPE UINT32_MAX
-
 /* What was imported. */
 struct import_row {
     const char *format, *architecture, *variant;
@@ -66,42 +63,35 @@ static void say_note(void *arg, const char *text)
     say(arg, "%s", text);
 }
 
-/* Writes what is in memory in another type. */
-static enum status write_as(uint32_t type, const struct file_map *file, struct job *j,
-                            struct err *e)
+/* Writes what was imported in another type, by way of a file in memory. */
+static enum status write_as(uint32_t type, const struct import *im, struct job *j, struct err *e)
 {
-    struct gguf *g;
+    struct file_map file;
+    struct gguf *g = NULL;
     struct quantize q;
-    TRY(job_start_threads(j, e));
-    struct quantize_params params = {.type = type,
-                                     .requantize = true,
-                                     .source = file,
-                                     .pool = j->pool,
-                                     .stop = progress_stop,
-                                     .progress = progress_show,
-                                     .arg = job_progress(j, NULL)};
-    TRY(gguf_parse(file->data, file->len, &g, e));
-    params.gguf = g;
-    enum status s = quantize_plan(&params, &q, e);
+    TRY(gguf_write_map(import_writer(im), &file, e));
+    signals_defer(); /* from here on the work is asked whether it should end */
+    enum status s = job_start_threads(j, e);
+    if (s == STATUS_OK)
+        s = gguf_parse(file.data, file.len, &g, e);
+    if (s == STATUS_OK) {
+        const struct quantize_params params = {.type = type,
+                                               .requantize = true,
+                                               .gguf = g,
+                                               .source = &file,
+                                               .pool = j->pool,
+                                               .stop = progress_stop,
+                                               .progress = progress_show,
+                                               .arg = job_progress(j, NULL)};
+        s = quantize_plan(&params, &q, e);
+    }
     if (s == STATUS_OK) {
         s = quantize_write(&q, j->common->out, e);
         quantize_free(&q);
     }
     gguf_free(g);
-    progress_end(&j->progress);
-    return s;
-}
-
-static enum status write_import(const struct import *im, uint32_t type, struct job *j,
-                                struct err *e)
-{
-    struct file_map file;
-    if (type == NO_TYPE)
-        return gguf_write(import_writer(im), j->common->out, e);
-    TRY(gguf_write_map(import_writer(im), &file, e));
-    signals_defer(); /* from here on the work is asked whether it should end */
-    const enum status s = write_as(type, &file, j, e);
     file_map_close(&file);
+    progress_end(&j->progress);
     return s;
 }
 
@@ -129,22 +119,15 @@ static enum status report_import(const struct import *im, struct job *j, struct 
     return job_print(j, &table, 1, e);
 }
 
-static enum status is_gguf_file(const char *path, bool *is, struct err *e)
-{
-    struct file_map f;
-    TRY(file_map_open(&f, path, e));
-    *is = text_starts_with((struct text){(const char *)f.data, f.len}, "GGUF");
-    file_map_close(&f);
-    return STATUS_OK;
-}
-
 static enum status refuse_gguf(const char *path, struct err *e)
 {
     struct stat st;
-    bool is_gguf;
+    struct file_map f;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return STATUS_OK;
-    TRY(is_gguf_file(path, &is_gguf, e));
+    TRY(file_map_open(&f, path, e));
+    const bool is_gguf = text_starts_with((struct text){(const char *)f.data, f.len}, "GGUF");
+    file_map_close(&f);
     if (!is_gguf)
         return STATUS_OK;
     return err_set(e, STATUS_USAGE,
@@ -157,14 +140,15 @@ static enum status run_import(struct job *j, void *values, struct err *e)
 {
     const struct import_command *o = values;
     struct import *im;
-    uint32_t type = NO_TYPE;
+    uint32_t type = 0;
     const struct import_options options = {
         .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {say_note, j->common}};
     if (o->type)
         TRY(job_weight_type(o->type, &type, e));
     TRY(refuse_gguf(j->path, e));
     TRY(import_open(j->path, &options, &im, e));
-    enum status s = write_import(im, type, j, e);
+    enum status s =
+        o->type ? write_as(type, im, j, e) : gguf_write(import_writer(im), j->common->out, e);
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
     if (s == STATUS_OK)

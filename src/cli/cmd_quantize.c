@@ -86,11 +86,13 @@ static enum status print_quantized(struct job *j, const struct quantize *q, uint
     return report_end(&r, e);
 }
 
-/* What a user may not expect of the plan. */
-static void say_quantize_plan(const struct common_options *o, const struct quantize *q)
+static enum status write_quantized(struct job *j, struct quantize *q, uint64_t file_before,
+                                   struct err *e)
 {
+    const struct common_options *o = j->common;
     const size_t n = q->params.gguf->n_tensors;
     size_t changed = 0;
+    /* What a user may not expect of the plan. */
     for (size_t i = 0; i < n; i++) {
         const struct quantize_tensor *t = &q->tensors[i];
         changed += t->to != t->from->type;
@@ -102,16 +104,8 @@ static void say_quantize_plan(const struct common_options *o, const struct quant
     if (changed == 0)
         say(o, "no tensor changes its type: %s is a copy", o->out);
     say_verbose(o, "%zu of %zu tensors change their type", changed, n);
-}
-
-/* --- the whole ------------------------------------------------------------------------------- */
-
-static enum status write_quantized(struct job *j, struct quantize *q, uint64_t file_before,
-                                   struct err *e)
-{
-    say_quantize_plan(j->common, q);
     q->params.arg = job_progress(j, NULL);
-    TRY(quantize_write(q, j->common->out, e));
+    TRY(quantize_write(q, o->out, e));
     progress_end(&j->progress);
     return print_quantized(j, q, file_before, e);
 }

@@ -87,22 +87,6 @@ static struct scored_token token_of(const struct scoring *s, int id, double logp
                                  logprob};
 }
 
-static struct text join(struct scoring *s, int n)
-{
-    size_t used = 0;
-    for (int i = 0; i < n; i++) {
-        char id[24];
-        snprintf(id, sizeof id, "#%d", s->top[i].id);
-        const struct text name = s->tokenizer ? s->top[i].text : text_of(id);
-        used += (size_t)snprintf(s->joined + used, s->joined_cap - used, "%s'", i ? ", " : "");
-        memcpy(s->joined + used, name.data, name.len);
-        used += name.len;
-        used +=
-            (size_t)snprintf(s->joined + used, s->joined_cap - used, "' %.3f", s->top[i].logprob);
-    }
-    return (struct text){s->joined, used};
-}
-
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
 {
     (void)e;
@@ -118,8 +102,18 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
         .top = {s->top, row->n_top}};
     for (int i = 0; i < row->n_top; i++)
         s->top[i] = token_of(s, row->top[i].id, row->top[i].logprob);
-    if (table_is_for_people(s->report.format))
-        scored.joined = join(s, row->n_top);
+    size_t used = 0;
+    for (int i = 0; i < row->n_top && table_is_for_people(s->report.format); i++) {
+        char id[24];
+        snprintf(id, sizeof id, "#%d", s->top[i].id);
+        const struct text name = s->tokenizer ? s->top[i].text : text_of(id);
+        used += (size_t)snprintf(s->joined + used, s->joined_cap - used, "%s'", i ? ", " : "");
+        memcpy(s->joined + used, name.data, name.len);
+        used += name.len;
+        used +=
+            (size_t)snprintf(s->joined + used, s->joined_cap - used, "' %.3f", s->top[i].logprob);
+    }
+    scored.joined = (struct text){s->joined, used};
     report_row(&s->report, &scored);
     return STATUS_OK;
 }
@@ -127,19 +121,6 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
 /* Bytes of an alternative in a joined cell beside its text, or with its id for one: quotes and up
  * to 45 digits, as logits may be as far apart as numbers can. */
 #define MAX_TOP_MARKS ((size_t)64)
-
-/* The largest cell of alternatives: they are different tokens, so that all together have no more
- * bytes than the vocabulary, however long one of them is. */
-static enum status reserve_top(struct scoring *s, struct err *e)
-{
-    s->joined_cap = ((size_t)s->n_top + 1) * MAX_TOP_MARKS;
-    for (int id = 0; s->tokenizer && id < tokenizer_n_tokens(s->tokenizer); id++)
-        s->joined_cap += tokenizer_bytes(s->tokenizer, id).len;
-    s->joined = malloc(s->joined_cap);
-    s->top = calloc((size_t)s->n_top + 1, sizeof *s->top);
-    return s->joined && s->top ? STATUS_OK
-                               : err_no_memory(e, "a row's alternatives", s->joined_cap);
-}
 
 static enum status print_scores(struct scoring *s, struct job *j, struct err *e)
 {
@@ -149,7 +130,15 @@ static enum status print_scores(struct scoring *s, struct job *j, struct err *e)
                                     .n_top = s->n_top,
                                     .visit = visit_token,
                                     .arg = s};
-    TRY(reserve_top(s, e));
+    /* The largest cell of alternatives: they are different tokens, so that all together have no
+     * more bytes than the vocabulary, however long one of them is. */
+    s->joined_cap = ((size_t)s->n_top + 1) * MAX_TOP_MARKS;
+    for (int id = 0; s->tokenizer && id < tokenizer_n_tokens(s->tokenizer); id++)
+        s->joined_cap += tokenizer_bytes(s->tokenizer, id).len;
+    s->joined = malloc(s->joined_cap);
+    s->top = calloc((size_t)s->n_top + 1, sizeof *s->top);
+    if (!s->joined || !s->top)
+        return err_no_memory(e, "a row's alternatives", s->joined_cap);
     memcpy(s->fields, row_fields, sizeof row_fields);
     s->fields[FIELD_TOP].most = s->n_top;
     report_begin(&s->report, (enum table_format)j->common->format, s->fields,

@@ -34,26 +34,6 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-static enum status print_encoded(const struct tokenize_options *o, struct job *j, struct err *e)
-{
-    const bool as_json = o->common.format == FORMAT_JSON;
-    struct json json;
-    TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
-    json_init(&json, j->out, 0);
-    if (as_json)
-        json_begin_array(&json, NULL);
-    for (size_t i = 0; i < j->n_tokens; i++) {
-        if (as_json)
-            json_int(&json, NULL, j->tokens[i]);
-        else
-            output_printf(j->out, "%s%d", i ? " " : "", (int)j->tokens[i]);
-    }
-    if (as_json)
-        json_end(&json);
-    output_puts(j->out, "\n");
-    return STATUS_OK;
-}
-
 static enum status read_decoded(const char *given, int n_tokens, int32_t **ids, size_t *n,
                                 struct err *e)
 {
@@ -75,12 +55,12 @@ static enum status read_decoded(const char *given, int n_tokens, int32_t **ids, 
     return s;
 }
 
-static enum status print_decoded(const struct tokenize_options *o, struct job *j, struct err *e)
+static enum status print_decoded(const char *given, struct job *j, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     struct bytes all = {.data = NULL}; /* so that characters are whole */
     bool kept = true;
-    TRY(read_decoded(o->decode, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
+    TRY(read_decoded(given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens && kept; i++)
         kept = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));
     const size_t added = j->n_tokens > 0 ? tokenizer_added(t, tokenizer_bytes(t, j->tokens[0])) : 0;
@@ -105,7 +85,24 @@ static enum status check_tokenize(struct job *j, void *values, struct err *e)
 static enum status run_tokenize(struct job *j, void *values, struct err *e)
 {
     const struct tokenize_options *o = values;
-    return o->decode ? print_decoded(o, j, e) : print_encoded(o, j, e);
+    const bool as_json = o->common.format == FORMAT_JSON;
+    struct json json;
+    if (o->decode)
+        return print_decoded(o->decode, j, e);
+    TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
+    json_init(&json, j->out, 0);
+    if (as_json)
+        json_begin_array(&json, NULL);
+    for (size_t i = 0; i < j->n_tokens; i++) {
+        if (as_json)
+            json_int(&json, NULL, j->tokens[i]);
+        else
+            output_printf(j->out, "%s%d", i ? " " : "", (int)j->tokens[i]);
+    }
+    if (as_json)
+        json_end(&json);
+    output_puts(j->out, "\n");
+    return STATUS_OK;
 }
 
 const struct command command_tokenize = {

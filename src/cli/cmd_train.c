@@ -17,7 +17,7 @@
 #include "cli/input.h"
 #include "cli/job.h"
 #include "cli/paths.h"
-#include "cli/progress.h"
+#include "cli/say.h"
 #include "cli/train_options.h"
 #include "model/checkpoint.h"
 #include "train/train.h"

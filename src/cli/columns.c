@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "cli/nearest.h"
 #include "cli/numbers.h"
+#include "cli/options.h"
 
 #define MAX_NAME 64
 
@@ -31,15 +31,6 @@ static const struct report_field *find_column(enum table_format format, const st
     return found;
 }
 
-static bool is_known(enum table_format format, const struct table *tables, int n_tables,
-                     const char *name)
-{
-    for (int i = 0; i < n_tables; i++)
-        if (find_column(format, &tables[i], name))
-            return true;
-    return false;
-}
-
 static enum status refuse_name(enum table_format format, const struct table *tables, int n_tables,
                                const char *name, struct err *e)
 {
@@ -61,16 +52,6 @@ static enum status refuse_name(enum table_format format, const struct table *tab
                    name);
 }
 
-/* Whether an item of the list up to `end` is `name`. */
-static bool is_earlier(const char *names, const char *end, const char *name)
-{
-    const size_t len = strlen(name);
-    for (const char *at = names; at < end; at += strcspn(at, ",") + 1)
-        if (strcspn(at, ",") == len && memcmp(at, name, len) == 0)
-            return true;
-    return false;
-}
-
 enum status columns_check(const char *names, enum table_format format, const struct table *tables,
                           int n_tables, struct err *e)
 {
@@ -79,24 +60,19 @@ enum status columns_check(const char *names, enum table_format format, const str
         char name[MAX_NAME];
         const char *begin = rest;
         end = list_next(&rest, ",", name, sizeof name);
-        if (!is_known(format, tables, n_tables, name))
+        bool is_known = false;
+        for (int i = 0; i < n_tables && !is_known; i++)
+            is_known = find_column(format, &tables[i], name) != NULL;
+        if (!is_known)
             return refuse_name(format, tables, n_tables, name, e);
-        if (is_earlier(names, begin, name))
-            return err_set(e, STATUS_USAGE, "--columns: '%.60s' is given twice", name);
+        for (const char *at = names; at < begin;) {
+            char earlier[MAX_NAME];
+            list_next(&at, ",", earlier, sizeof earlier);
+            if (strcmp(earlier, name) == 0)
+                return err_set(e, STATUS_USAGE, "--columns: '%.60s' is given twice", name);
+        }
     }
     return STATUS_OK;
-}
-
-/* Under the key, which is what a name that the form has no heading for can be only. */
-static struct report_field named(enum table_format format, const struct report_field *f)
-{
-    struct report_field column = *f;
-    column.rank = 0; /* what was asked for is shown */
-    if (!report_name(format, f))
-        column.heading = f->key;
-    if (column.type == REPORT_DOUBLE && !column.format && !column.figure)
-        column.format = "%.6g";
-    return column;
 }
 
 void columns_choose(const char *names, enum table_format format, const struct report_field *fields,
@@ -111,16 +87,16 @@ void columns_choose(const char *names, enum table_format format, const struct re
         char name[MAX_NAME];
         end = list_next(&names, ",", name, sizeof name);
         const struct report_field *f = find_column(format, &table, name);
-        if (f && out->n < COLUMNS_MOST)
-            out->fields[out->n++] = named(format, f);
+        if (!f || out->n == COLUMNS_MOST)
+            continue;
+        struct report_field *column = &out->fields[out->n++];
+        *column = *f;
+        column->rank = 0; /* what was asked for is shown */
+        if (!report_name(format, f))
+            column->heading = f->key; /* its name can have been nothing else */
+        if (column->type == REPORT_DOUBLE && !column->format && !column->figure)
+            column->format = "%.6g";
     }
-}
-
-static const void *row_at(const struct table *t, int i)
-{
-    if (t->row)
-        return t->row(t->arg, i);
-    return i < t->n_rows ? (const char *)t->rows + (size_t)i * t->row_bytes : NULL;
 }
 
 enum status table_print(const struct table *t, const char *names, enum table_format format,
@@ -128,11 +104,15 @@ enum status table_print(const struct table *t, const char *names, enum table_for
 {
     struct report r;
     struct columns chosen;
-    const void *row;
     columns_choose(names, format, t->fields, t->n, &chosen);
     report_begin(&r, format, chosen.fields, chosen.n, out);
-    for (int i = 0; (row = row_at(t, i)) != NULL; i++)
+    for (int i = 0; t->row || i < t->n_rows; i++) {
+        const void *row =
+            t->row ? t->row(t->arg, i) : (const char *)t->rows + (size_t)i * t->row_bytes;
+        if (!row)
+            break;
         report_row(&r, row);
+    }
     return report_end(&r, e);
 }
 

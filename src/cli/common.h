@@ -1,6 +1,5 @@
 /*
- * common - the options that several commands have, and the lines on standard error that -q and -v
- * forbid or ask for.
+ * common - the options that several commands have.
  */
 #ifndef DECODE_CLI_COMMON_H
 #define DECODE_CLI_COMMON_H
@@ -116,29 +115,5 @@ extern const struct option general_options[], input_options[], engine_options[];
 extern const char *const kv_type_names[];
 extern const enum storage kv_type_storage[];
 extern const char *const kv_type_advice[];
-
-/* One line about the run on standard error, "decode: " before it; nothing with -q. Names from files
- * may be in it: control characters become '?'. */
-void say(const struct common_options *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* The same, with -v only. */
-#define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
-
-/* Shows a line in place of the one before, on standard error, which is a terminal. */
-void notice_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Takes that line away, if there is one: whatever else is written there does so first. */
-void notice_clear(void);
-
-/* A line that stays; where it is broken the next begins after so many spaces. */
-void notice_put(const char *line, int indent);
-
-/* The same of a line that printf's format makes, below a heading of "prompt       ": the summary at
- * a command's end. */
-void notice_summary(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-/* Of what follows "decode: ". */
-#define NOTICE_INDENT 8
 
 #endif

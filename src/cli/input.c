@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/numbers.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 #include "text/stream.h"
 
@@ -25,45 +26,35 @@
 /* A sender that is slower than this may be none. */
 #define PATIENCE_MS 1000
 
-/* Whether standard input has something, or may yet have. */
-static bool is_piped(void)
-{
-    struct stat st;
-    if (fstat(STDIN_FILENO, &st) != 0)
-        return false;
-    return S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) ||
-           (S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size);
-}
-
 void input_take_piped(struct common_options *o)
 {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-    if (o->prompt || o->file || o->ids || !is_piped())
+    struct stat st;
+    if (o->prompt || o->file || o->ids || fstat(STDIN_FILENO, &st) != 0)
+        return;
+    /* Whether it has something, or may yet have. */
+    if (!S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode) &&
+        !(S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size))
         return;
     if (poll(&p, 1, PATIENCE_MS) == 0)
         say(o, "waiting for the text on standard input; -p gives it on the command line");
     o->file = "-";
 }
 
-/* Bytes that no text has: of control characters but for those that lay text out, and of what is no
- * UTF-8. */
-static size_t count_odd(struct text text)
-{
-    size_t odd = 0;
-    while (text.len > 0) {
-        uint32_t code;
-        const struct text c = utf8_next(&text, &code);
-        if (code == UNICODE_INVALID || (utf8_is_control(code) && (code < '\t' || code > '\r')))
-            odd += c.len;
-    }
-    return odd;
-}
-
 enum status input_check_text(const char *path, struct text text, struct err *e)
 {
     if (text.len > JUDGED_MAX) /* and whole characters only */
         text.len = JUDGED_MAX - utf8_cut_short((struct text){text.data, JUDGED_MAX});
-    const double share = (double)count_odd(text) / (double)text.len;
+    /* Bytes that no text has: of control characters but for those that lay text out, and of what is
+     * no UTF-8. */
+    size_t odd = 0;
+    for (struct text rest = text; rest.len > 0;) {
+        uint32_t code;
+        const struct text c = utf8_next(&rest, &code);
+        if (code == UNICODE_INVALID || (utf8_is_control(code) && (code < '\t' || code > '\r')))
+            odd += c.len;
+    }
+    const double share = (double)odd / (double)text.len;
     if (strcmp(path, "-") == 0 || text.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
     return err_set(e, STATUS_USAGE,

@@ -7,10 +7,9 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "cli/head_choice.h"
 #include "cli/input.h"
-#include "cli/nearest.h"
 #include "cli/numbers.h"
+#include "cli/options.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
@@ -186,11 +185,20 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
     return s;
 }
 
-static enum status same_texts(const struct tokenizer *mine, const struct tokenizer *other,
-                              const char *path, enum status failure, struct err *e)
+enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
+                            const char *path, enum status failure, struct err *e)
 {
-    for (int id = 0; id < tokenizer_n_tokens(mine); id++) {
-        const struct text expected = tokenizer_bytes(mine, id), found = tokenizer_bytes(other, id);
+    const int n = mine->model->config.n_vocab, n_other = other->model->config.n_vocab;
+    if (n_other != n)
+        return err_set(e, failure,
+                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
+                       "found %d",
+                       path, n, n_other);
+    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
+        return STATUS_OK;
+    for (int id = 0; id < tokenizer_n_tokens(mine->tokenizer); id++) {
+        const struct text expected = tokenizer_bytes(mine->tokenizer, id);
+        const struct text found = tokenizer_bytes(other->tokenizer, id);
         if (!text_equal(expected, found))
             return err_set(e, failure,
                            "%.200s: another vocabulary than the checkpoint's: token %d is "
@@ -199,20 +207,6 @@ static enum status same_texts(const struct tokenizer *mine, const struct tokeniz
                            found.data);
     }
     return STATUS_OK;
-}
-
-enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
-                            const char *path, enum status failure, struct err *e)
-{
-    const int expected = mine->model->config.n_vocab, found = other->model->config.n_vocab;
-    if (found != expected)
-        return err_set(e, failure,
-                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
-                       "found %d",
-                       path, expected, found);
-    if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
-        return STATUS_OK;
-    return same_texts(mine->tokenizer, other->tokenizer, path, failure, e);
 }
 
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
@@ -287,17 +281,6 @@ static enum status prepare(struct job *j, void *values, struct err *e)
     return j->needs & JOB_CHECKPOINT ? open_checkpoint(j, e) : STATUS_OK;
 }
 
-/* How far the work came that Ctrl-C ended. */
-static void say_interrupted(const struct job *j)
-{
-    const struct progress *p = &j->progress;
-    if (j->needs & JOB_OUT)
-        say(j->common, "interrupted; %s is not written", j->common->out);
-    else if (p->unit && p->all > 0)
-        say(j->common, "interrupted after %llu of %llu %s", (unsigned long long)p->done,
-            (unsigned long long)p->all, p->unit);
-}
-
 static enum status run_with(struct job *j, void *values, struct err *e)
 {
     j->common = values;
@@ -307,8 +290,12 @@ static enum status run_with(struct job *j, void *values, struct err *e)
     if (s == STATUS_OK)
         s = j->command->run(j, values, e);
     progress_end(&j->progress);
-    if (s == STATUS_INTERRUPTED)
-        say_interrupted(j);
+    const struct progress *p = &j->progress;
+    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT))
+        say(j->common, "interrupted; %s is not written", j->common->out);
+    else if (s == STATUS_INTERRUPTED && p->unit && p->all > 0)
+        say(j->common, "interrupted after %llu of %llu %s", (unsigned long long)p->done,
+            (unsigned long long)p->all, p->unit);
     session_free(j->session);
     pool_free(j->pool);
     checkpoint_close(&j->checkpoint);

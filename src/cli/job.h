@@ -19,7 +19,7 @@
 #include "cli/columns.h"
 #include "cli/common.h"
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/say.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "engine/session.h"

@@ -75,26 +75,6 @@ static struct cache_advice advise(const struct job *j, const char *option)
     return advice;
 }
 
-static void say_session(const struct job *j, const struct session_wanted *w,
-                        const struct session_memory *plan)
-{
-    const int kv_type = j->common->kv_type;
-    const struct config *c = &j->checkpoint.model->config;
-    const double per_token =
-        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage[kv_type]);
-    const struct cache_advice advice = advise(j, w->option);
-    char sequences[40] = "", of[128];
-    if (w->n_sequences > 1)
-        snprintf(sequences, sizeof sequences, "%d sequences of ", w->n_sequences);
-    snprintf(of, sizeof of, "%s%d tokens of %s, %s", sequences, w->n_ctx,
-             figure_bytes(per_token).text, kv_type_names[kv_type]);
-    job_say_memory(j, &(struct job_memory){.weights = j->checkpoint.model->weights.cap,
-                                           .cache = plan->kv_bytes,
-                                           .scratch = plan->scratch_bytes,
-                                           .of = of,
-                                           .advice = advice.text[0] ? advice.text : NULL});
-}
-
 /* All that the session and the command take. */
 static enum status bytes_wanted(const struct job *j, const struct session_wanted *w, double *bytes,
                                 struct err *e)
@@ -144,26 +124,35 @@ enum status job_check_sequences(const struct job *j, const struct session_wanted
         fitting, option, advice.text[0] ? "; " : "", advice.text);
 }
 
-/* Goes on with one thread where more do not pay. */
-static void lower_threads(struct job *j)
-{
-    session_set_pool(j->session, NULL);
-    pool_free(j->pool);
-    j->pool = NULL;
-    say_verbose(j->common, "threads: 1, as %d are slower for this model here", j->n_threads);
-    j->n_threads = 1;
-}
-
 enum status job_start_session(struct job *j, const struct session_wanted *w, struct err *e)
 {
     const struct session_params params = params_of(j, w);
     struct session_memory plan;
     TRY(session_plan(j->checkpoint.model, &params, j->n_threads, &plan, e));
-    say_session(j, w, &plan);
+    const int kv_type = j->common->kv_type;
+    const struct config *c = &j->checkpoint.model->config;
+    const double per_token =
+        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage[kv_type]);
+    const struct cache_advice advice = advise(j, w->option);
+    char sequences[40] = "", of[128];
+    if (w->n_sequences > 1)
+        snprintf(sequences, sizeof sequences, "%d sequences of ", w->n_sequences);
+    snprintf(of, sizeof of, "%s%d tokens of %s, %s", sequences, w->n_ctx,
+             figure_bytes(per_token).text, kv_type_names[kv_type]);
+    job_say_memory(j, &(struct job_memory){.weights = j->checkpoint.model->weights.cap,
+                                           .cache = plan.kv_bytes,
+                                           .scratch = plan.scratch_bytes,
+                                           .of = of,
+                                           .advice = advice.text[0] ? advice.text : NULL});
     TRY(job_start_threads(j, e));
     TRY(session_create(j->checkpoint.model, &params, j->pool, &j->session, e));
     const int rows = w->n_sequences > 0 ? w->n_sequences : 1;
-    if (j->threads_are_auto && session_prefers_one_thread(j->session, rows))
-        lower_threads(j);
+    if (j->threads_are_auto && session_prefers_one_thread(j->session, rows)) {
+        session_set_pool(j->session, NULL);
+        pool_free(j->pool);
+        j->pool = NULL;
+        say_verbose(j->common, "threads: 1, as %d are slower for this model here", j->n_threads);
+        j->n_threads = 1;
+    }
     return STATUS_OK;
 }

@@ -1,5 +1,6 @@
 /*
- * numbers - strict numbers from text, and comma-separated lists: "1,2,8", "f32,f16".
+ * numbers - strict numbers from text, comma-separated lists: "1,2,8", "f32,f16", and which heads of
+ * a model these name: --layer, --head, --without.
  *
  * A number is the whole string: decimal digits, '-' only where negative values are allowed; no
  * '+', space, hexadecimal, infinity or NaN. Counts may end in k or M, thousands and millions.
@@ -13,6 +14,7 @@
 
 #include "base/int_list.h"
 #include "base/status.h"
+#include "model/config.h"
 
 /* False, with *out left alone, if malformed or out of range. */
 bool parse_u64(const char *text, uint64_t *out);
@@ -66,5 +68,37 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
  * other. */
 enum status parse_printed_ids(const char *option, const char *text, int n_ids, int32_t **ids,
                               size_t *n, struct err *e);
+
+/* --- which heads of a model a command is about ----------------------------------------------- */
+
+/* Of the options; a command has them in a table of its own, with its VALUES. */
+#define OPT_LAYER(member, ...) OPT_STRING("layer", member, "L,...|all", __VA_ARGS__)
+#define OPT_HEAD(member, ...)  OPT_STRING("head", member, "H,...|all", __VA_ARGS__)
+
+/* Ascending numbers, each once. */
+struct choice {
+    int *items; /* malloc'd */
+    int n;
+};
+
+/* The numbers below n_all that a list "0,3", or "all", or NULL (all) names. STATUS_USAGE names the
+ * option, the range and what was found; STATUS_NO_MEMORY. choice_free is due in every case. */
+enum status choice_of(const char *option, const char *text, int n_all, const char *what,
+                      struct choice *out, struct err *e);
+void choice_free(struct choice *c); /* legal on a zeroed struct and twice */
+
+/* One head, "L.H". STATUS_USAGE names the option and the ranges. */
+enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
+                           int *head, struct err *e);
+
+/* Of --without, which several commands have. */
+#define WITHOUT_HELP                                                                               \
+    "leave out what these heads add: layer and head, from 0, of the model as it runs"
+
+/* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", as
+ * malloc'd memory of the caller. The failures of head_of_option, for each; STATUS_USAGE for one
+ * that is there twice; STATUS_NO_MEMORY. */
+enum status heads_of_option(const char *option, const char *text, const struct config *c,
+                            unsigned char **heads, struct err *e);
 
 #endif

@@ -8,9 +8,85 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/nearest.h"
 #include "cli/numbers.h"
 #include "show/paragraph.h"
+
+/* --- which known word was probably meant ----------------------------------------------------- */
+
+#define LONGEST 63
+
+static int shorter(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int edit_distance(const char *a, const char *b)
+{
+    const size_t a_len = strlen(a), b_len = strlen(b);
+    if (a_len > LONGEST || b_len > LONGEST)
+        return LONGEST + 1;
+    /* Rows i - 2, i - 1 and i of the distance between prefixes, used in turn. */
+    int rows[3][LONGEST + 1];
+    for (size_t j = 0; j <= b_len; j++)
+        rows[0][j] = (int)j;
+    for (size_t i = 1; i <= a_len; i++) {
+        int *now = rows[i % 3];
+        const int *above = rows[(i - 1) % 3];
+        now[0] = (int)i;
+        for (size_t j = 1; j <= b_len; j++) {
+            now[j] = shorter(above[j], now[j - 1]) + 1;
+            now[j] = shorter(now[j], above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = shorter(now[j], rows[(i - 2) % 3][j - 2] + 1);
+        }
+    }
+    return rows[a_len % 3][b_len];
+}
+
+void nearest_offer(struct nearest *n, const char *candidate)
+{
+    const size_t word_len = strlen(n->word);
+    const size_t longer = word_len > strlen(candidate) ? word_len : strlen(candidate);
+    const int allowed = longer < 3 ? 1 : (int)(longer + 2) / 3;
+    int distance = edit_distance(n->word, candidate);
+    if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
+        distance = shorter(distance, 1); /* cut short rather than mistyped */
+    /* Of words too long to be compared no distance is known. */
+    if (distance <= LONGEST && distance <= allowed && (!n->best || distance < n->distance)) {
+        n->best = candidate;
+        n->distance = distance;
+    }
+}
+
+#define CPU_ONLY "decode computes on the CPU alone; -t N are its threads"
+
+static const struct foreign foreigners[] = {
+    {.name = "temperature", .ours = "temp"},
+    {.name = "do-sample", .why = "text is sampled unless --greedy is given"},
+    {.name = "repetition-penalty", .ours = "repeat-penalty"},
+    {.name = "n-predict", .ours = "n"},
+    {.name = "max-new-tokens", .ours = "n"},
+    {.name = "max-tokens", .ours = "n"},
+    {.name = "ctx-size", .ours = "ctx"},
+    {.name = "ctx-size", .ours = "depth"}, /* where the context is the model's */
+    /* the text */
+    {.name = "text", .ours = "prompt"},
+    {.name = "f", .ours = "text"}, /* other commands' */
+    {.name = "file", .ours = "text"},
+    {.name = "batch-size", .ours = "batch"},
+    {.name = "n-gpu-layers", .why = CPU_ONLY},
+    {.name = "ngl", .why = CPU_ONLY},
+    {.name = "flash-attn", .why = "attention keeps no matrix of scores in any case"},
+    {.name = "learning-rate", .ours = "lr"},
+    {.name = "out", .ours = "output"},
+};
+
+const struct foreign *foreign_at(int index)
+{
+    return (size_t)index < sizeof foreigners / sizeof *foreigners ? &foreigners[index] : NULL;
+}
+
+/* --- parsing --------------------------------------------------------------------------------- */
 
 #define MAX_ROWS 128 /* of a command */
 
@@ -68,26 +144,6 @@ struct expected option_expected(const struct option *o)
     return range_of(o, false);
 }
 
-static bool store_double(const struct option *o, const char *text, double *value)
-{
-    double x;
-    if (!parse_double(text, &x) || x < o->min || x > o->max || (o->above_min && x <= o->min))
-        return false;
-    *value = x;
-    return true;
-}
-
-static enum status append_string(struct option_strings *list, const char *text, struct err *e)
-{
-    const size_t bytes = ((size_t)list->n + 1) * sizeof *list->items;
-    const char **items = realloc(list->items, bytes);
-    if (!items)
-        return err_no_memory(e, "the list of option values", bytes);
-    items[list->n++] = text;
-    list->items = items;
-    return STATUS_OK;
-}
-
 /* Whether the text ends in a dot and one of the names. */
 static bool has_suffix(const char *text, const char *const *names)
 {
@@ -98,24 +154,12 @@ static bool has_suffix(const char *text, const char *const *names)
     return false;
 }
 
-/* What is an SVG picture, as the help says, is no other. */
-static enum status check_picture(const struct option *o, struct spelling as, const char *text,
-                                 struct err *e)
+static enum status store_value(const struct row *row, struct spelling as, const char *text,
+                               struct err *e)
 {
     static const char *const svg[] = {"svg", NULL};
     static const char *const others[] = {"png",  "jpg", "jpeg", "gif", "webp", "bmp", "tif",
                                          "tiff", "pdf", "eps",  "ps",  "html", "htm", NULL};
-    if (o->value && has_suffix(o->value, svg) && has_suffix(text, others))
-        return err_set(e, STATUS_USAGE,
-                       "%.*s: expected a name that ends in .svg, the only form of pictures, found "
-                       "'%.60s'",
-                       as.width, as.text, text);
-    return STATUS_OK;
-}
-
-static enum status store_value(const struct row *row, struct spelling as, const char *text,
-                               struct err *e)
-{
     const struct option *o = row->option;
     bool ok = true;
     switch (o->kind) {
@@ -130,14 +174,32 @@ static enum status store_value(const struct row *row, struct spelling as, const 
     case OPTION_INT:
         ok = parse_int(text, (int)o->min, (int)o->max, row->value);
         break;
-    case OPTION_DOUBLE:
-        ok = store_double(o, text, row->value);
+    case OPTION_DOUBLE: {
+        double x;
+        ok = parse_double(text, &x) && x >= o->min && x <= o->max && !(o->above_min && x <= o->min);
+        if (ok)
+            *(double *)row->value = x;
         break;
+    }
     case OPTION_STRING:
         *(const char **)row->value = text;
-        return check_picture(o, as, text, e);
-    case OPTION_STRINGS:
-        return append_string(row->value, text, e);
+        /* What is an SVG picture, as the help says, is no other. */
+        if (o->value && has_suffix(o->value, svg) && has_suffix(text, others))
+            return err_set(e, STATUS_USAGE,
+                           "%.*s: expected a name that ends in .svg, the only form of pictures, "
+                           "found '%.60s'",
+                           as.width, as.text, text);
+        break;
+    case OPTION_STRINGS: {
+        struct option_strings *list = row->value;
+        const size_t bytes = ((size_t)list->n + 1) * sizeof *list->items;
+        const char **items = realloc(list->items, bytes);
+        if (!items)
+            return err_no_memory(e, "the list of option values", bytes);
+        items[list->n++] = text;
+        list->items = items;
+        break;
+    }
     case OPTION_CHOICE: {
         const int index = names_find(o->choices, text);
         ok = index >= 0;
@@ -177,14 +239,6 @@ static struct row *find_named(struct rows *rows, const char *words)
     return NULL;
 }
 
-static struct row *find_row(struct rows *rows, struct spelling as)
-{
-    for (int i = 0; i < rows->n; i++)
-        if (is_spelling_of(rows->items[i].option, as))
-            return &rows->items[i];
-    return NULL;
-}
-
 static enum status unknown_option(struct rows *rows, struct spelling as, struct err *e)
 {
     char word[64];
@@ -215,7 +269,10 @@ static enum status take_option(struct rows *rows, int argc, char **argv, int *i,
     const char *word = argv[*i];
     const struct spelling as = {word, (int)strcspn(word, "=")};
     const char *attached = word[as.width] ? word + as.width + 1 : NULL;
-    struct row *row = find_row(rows, as);
+    struct row *row = NULL;
+    for (int k = 0; k < rows->n && !row; k++)
+        if (is_spelling_of(rows->items[k].option, as))
+            row = &rows->items[k];
     if (!row)
         return unknown_option(rows, as, e);
     row->given = true;
@@ -277,24 +334,18 @@ static enum status check_company(const struct rows *rows, struct err *e)
     return STATUS_OK;
 }
 
-static enum status store_fallbacks(const struct rows *rows, struct err *e)
-{
-    for (int i = 0; i < rows->n; i++) {
-        const struct option *o = rows->items[i].option;
-        const struct spelling as = {o->name, (int)strlen(o->name)};
-        if (o->fallback)
-            TRY(store_value(&rows->items[i], as, o->fallback, e));
-    }
-    return STATUS_OK;
-}
-
 enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
                           bool *help, struct err *e)
 {
     *help = false;
     struct rows rows;
     collect_rows(spec, values, &rows);
-    TRY(store_fallbacks(&rows, e));
+    for (int i = 0; i < rows.n; i++) {
+        const struct option *o = rows.items[i].option;
+        const struct spelling as = {o->name, (int)strlen(o->name)};
+        if (o->fallback)
+            TRY(store_value(&rows.items[i], as, o->fallback, e));
+    }
     const struct option *positional = spec->positionals;
     bool options_ended = false;
     for (int i = 0; i < argc; i++) {

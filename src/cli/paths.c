@@ -24,18 +24,6 @@ const char *path_name(const char *path)
     return name;
 }
 
-/* Whether two paths, of which neither is there, would name one file. Cuts their names off. */
-static bool same_place(char *a, char *b)
-{
-    struct stat x, y;
-    char *a_slash = strrchr(a, '/'), *b_slash = strrchr(b, '/');
-    char *a_name = a_slash ? a_slash + 1 : a, *b_name = b_slash ? b_slash + 1 : b;
-    if (strcmp(a_name, b_name) != 0)
-        return false;
-    *a_name = *b_name = 0;
-    return stat(*a ? a : ".", &x) == 0 && stat(*b ? b : ".", &y) == 0 && same_file(&x, &y);
-}
-
 bool path_same(const char *a, const char *b)
 {
     struct stat x, y;
@@ -45,9 +33,18 @@ bool path_same(const char *a, const char *b)
     if (a_is || b_is)
         return false;
     char *a_end = NULL, *b_end = NULL;
-    /* What cannot be followed cannot be written either, and the writer says why. */
-    const bool same = file_follow_links(a, &a_end, NULL) == STATUS_OK &&
-                      file_follow_links(b, &b_end, NULL) == STATUS_OK && same_place(a_end, b_end);
+    /* Neither is there: in one folder, by one name? What cannot be followed cannot be written
+     * either, and the writer says why. */
+    bool same = file_follow_links(a, &a_end, NULL) == STATUS_OK &&
+                file_follow_links(b, &b_end, NULL) == STATUS_OK;
+    if (same) {
+        char *a_slash = strrchr(a_end, '/'), *b_slash = strrchr(b_end, '/');
+        char *a_name = a_slash ? a_slash + 1 : a_end, *b_name = b_slash ? b_slash + 1 : b_end;
+        same = strcmp(a_name, b_name) == 0;
+        *a_name = *b_name = 0; /* the folders are left */
+        same = same && stat(*a_end ? a_end : ".", &x) == 0 && stat(*b_end ? b_end : ".", &y) == 0 &&
+               same_file(&x, &y);
+    }
     free(a_end);
     free(b_end);
     return same;
@@ -88,24 +85,18 @@ static bool is_beside(const char *checkpoint, const struct stat *file)
     return false;
 }
 
-/* Whether one of two paths is a folder or a checkpoint of which the other is a part. */
-static bool is_part(const char *output, const char *input)
-{
-    struct stat out, in;
-    if (stat(output, &out) != 0 || stat(input, &in) != 0)
-        return false;
-    if (S_ISDIR(in.st_mode))
-        return folder_has(input, &out);
-    return S_ISDIR(out.st_mode) ? folder_has(output, &in) : is_beside(input, &out);
-}
-
 static enum status spare(const char *option, const char *path, const char *input, const char *what,
                          struct err *e)
 {
     if (path_same(path, input))
         return err_set(e, STATUS_USAGE, "%s: '%.200s' is %s itself, which would be overwritten",
                        option, path, what);
-    if (is_part(path, input))
+    /* Or one of the two is a folder or a checkpoint of which the other is a part. */
+    struct stat out, in;
+    if (stat(path, &out) == 0 && stat(input, &in) == 0 &&
+        (S_ISDIR(in.st_mode)    ? folder_has(input, &out)
+         : S_ISDIR(out.st_mode) ? folder_has(path, &in)
+                                : is_beside(input, &out)))
         return err_set(e, STATUS_USAGE,
                        "%s: '%.200s' is one of %s's own files, or has them, which would be "
                        "overwritten",

@@ -37,36 +37,26 @@ void terminal_describe(struct output *out)
     out->colours = terminal_ink() != HEATMAP_PLAIN;
 }
 
-/* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
-static bool is_light(void)
-{
-    const char *colours = environment("COLORFGBG");
-    const char *last = colours ? strrchr(colours, ';') : NULL;
-    return last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
-}
-
-static bool has_colours(void)
-{
-    /* In the name, or the name, of terminals that have 256 colours. */
-    static const char *const names[] = {"256color", "direct",    "kitty", "alacritty",
-                                        "foot",     "truecolor", NULL};
-    const char *term = environment("TERM");
-    if (!term || strcmp(term, "dumb") == 0)
-        return false;
-    for (int i = 0; names[i]; i++)
-        if (strstr(term, names[i]))
-            return true;
-    return environment("COLORTERM") != NULL;
-}
-
 enum heatmap_ink terminal_forced_ink(void)
 {
-    return is_light() ? HEATMAP_LIGHT : HEATMAP_DARK;
+    /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
+    const char *colours = environment("COLORFGBG");
+    const char *last = colours ? strrchr(colours, ';') : NULL;
+    const bool is_light = last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
+    return is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
 }
 
 enum heatmap_ink terminal_ink(void)
 {
-    const bool coloured = isatty(STDOUT_FILENO) && !environment("NO_COLOR") && has_colours();
+    /* In the name, or the name, of terminals that have 256 colours. */
+    static const char *const names[] = {"256color",  "direct", "kitty",
+                                        "alacritty", "foot",   "truecolor"};
+    const char *term = environment("TERM");
+    if (!isatty(STDOUT_FILENO) || environment("NO_COLOR") || !term || strcmp(term, "dumb") == 0)
+        return HEATMAP_PLAIN;
+    bool coloured = environment("COLORTERM") != NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        coloured |= strstr(term, names[i]) != NULL;
     return coloured ? terminal_forced_ink() : HEATMAP_PLAIN;
 }
 
@@ -75,44 +65,31 @@ enum heatmap_ink terminal_ink(void)
 /* What a reader that does not read gets once the program was interrupted. */
 #define LAST_WAIT_MS 1000
 
-/* Whether a failed write is worth another try; waits if the descriptor does not block. */
-static bool may_retry(int fd)
-{
-    if (errno == EINTR)
-        return true;
-    if (errno != EAGAIN)
-        return false;
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    return poll(&p, 1, -1) >= 0 || errno == EINTR;
-}
-
 /*
- * How much of len bytes to write now; 0: give up. A reader that has stopped reading must not keep
- * an interrupted program from ending, so from then on only as much is written as does not block.
+ * A reader that has stopped reading must not keep an interrupted program from ending, so from then
+ * on only as much is written as does not block.
  */
-static size_t piece_to_send(int fd, size_t len)
-{
-    if (!signals_interrupted())
-        return len;
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    const int ready = poll(&p, 1, LAST_WAIT_MS);
-    return ready == 0 ? 0 : len < PIPE_BUF ? len : PIPE_BUF;
-}
-
 static bool send_all(struct output *o, const char *data, size_t len)
 {
     struct descriptor *d = (struct descriptor *)o;
+    struct pollfd p = {.fd = d->fd, .events = POLLOUT};
     while (len > 0 && !d->error) {
-        const size_t piece = piece_to_send(d->fd, len);
-        if (piece == 0) {
-            d->error = EINTR;
-            break;
+        size_t piece = len;
+        if (signals_interrupted()) {
+            piece = len < PIPE_BUF ? len : PIPE_BUF;
+            if (poll(&p, 1, LAST_WAIT_MS) == 0) {
+                d->error = EINTR;
+                break;
+            }
         }
         const ssize_t n = write(d->fd, data, piece);
         if (n >= 0) {
             data += n;
             len -= (size_t)n;
-        } else if (!may_retry(d->fd)) {
+        } else if (errno == EAGAIN) { /* the descriptor does not block */
+            if (poll(&p, 1, -1) < 0 && errno != EINTR)
+                d->error = errno;
+        } else if (errno != EINTR) {
             d->error = errno;
         }
     }

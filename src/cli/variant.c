@@ -8,7 +8,7 @@
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
-#include "cli/progress.h"
+#include "cli/say.h"
 
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)

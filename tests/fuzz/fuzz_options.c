@@ -12,8 +12,8 @@
 
 #include "base/figures.h"
 #include "cli/job.h"
-#include "cli/nearest.h"
 #include "cli/numbers.h"
+#include "cli/options.h"
 #include "cli/shape.h"
 #include "target.h"
 

@@ -1,13 +1,40 @@
 /*
- * progress - one line about long work on standard error, if that is a terminal.
+ * say - all that goes to standard error: lines that -q and -v forbid or ask for, the summary at a
+ * command's end, and one line about long work, if it is a terminal.
  */
-#ifndef DECODE_CLI_PROGRESS_H
-#define DECODE_CLI_PROGRESS_H
+#ifndef DECODE_CLI_SAY_H
+#define DECODE_CLI_SAY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "cli/common.h"
+
+/* One line about the run on standard error, "decode: " before it; nothing with -q. Names from files
+ * may be in it: control characters become '?'. */
+void say(const struct common_options *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The same, with -v only. */
+#define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
+
+/* Shows a line in place of the one before, on standard error, which is a terminal. */
+void notice_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Takes that line away, if there is one: whatever else is written there does so first. */
+void notice_clear(void);
+
+/* A line that stays; where it is broken the next begins after so many spaces. */
+void notice_put(const char *line, int indent);
+
+/* The same of a line that printf's format makes, below a heading of "prompt       ": the summary at
+ * a command's end. */
+void notice_summary(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Of what follows "decode: ". */
+#define NOTICE_INDENT 8
+
+/* --- progress -------------------------------------------------------------------------------- */
 
 struct progress {
     const char *unit;   /* of what is counted; NULL: bytes */
