@@ -1035,10 +1035,10 @@ checks <<'EOF'
 0 import $hf/gpt2 -o import.gguf --format csv | 2 lines | GPT2LMHeadModel,gpt2,MHA,2,48,4,4,64,400,
 # Tied stays tied: the file has no output matrix of its own, and converts as the folder does.
 0 info import.gguf --tensors | !  output.weight
-0 convert import.gguf -o of-file.gguf --kv-heads 1 -q
+$ mkdir named && cp import.gguf named/gpt2
+0 convert named/gpt2 -o of-file.gguf --kv-heads 1 -q
 0 convert $hf/gpt2 -o of-folder.gguf --kv-heads 1 -q
-0 score of-file.gguf -p abcdefg | > expected
-0 score of-folder.gguf -p abcdefg | == expected
+$ cmp -s of-folder.gguf of-file.gguf
 0 train README.md -o tied.gguf --arch gpt2 $least --steps 2 -t 1
 $ trained=$(grep -o '[0-9]* parameters' "$err" | head -1)
 0 info tied.gguf

@@ -87,6 +87,7 @@ cat >"$dir/lines" <<'END'
 decode tok|tokenize
 decode generate --kv-type |f16 f32 q8_0
 decode generate --tem|--temp
+decode score --mo|--model
 decode help --format |bash man text
 decode help exp|export
 decode convert --refit n|none
@@ -117,8 +118,12 @@ END
     echo "$commands" | sort >"$dir/expected"
     note "bash: the commands" cmp -s "$dir/found" "$dir/expected"
     for command in $commands; do
-        in_bash "decode $command --" | grep -vx -e --help -e '-.' >"$dir/found"
+        in_bash "decode $command --" >"$dir/offered"
+        grep -vx -e --help -e --model -e --quiet -e --verbose -e '-.' "$dir/offered" >"$dir/found"
         note "bash: all options of $command" cmp -s "$dir/found" "$dir/options.$command"
+        [ "$command" = help ] ||
+            note "bash: those of all commands, too" \
+                [ "$(grep -cx -e --help -e --quiet -e --verbose "$dir/offered")" -eq 3 ]
     done
     bash -ic 'PATH=$1:$PATH; . "$2"; complete -p decode' - "$(dirname "$decode")" \
         "$dir/share/bash-completion/completions/decode" >"$out" 2>/dev/null

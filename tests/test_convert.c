@@ -345,7 +345,17 @@ TEST(types_and_metadata, .loops = 3, .seconds = 300, .tags = ONE_THREAD)
     ck_assert_int_eq(c.model->config.n_kv_heads, 1);
 }
 
-/* --- what is refused ------------------------------------------------------------ */
+/* --- threads, and what is refused ------------------------------------------------------------ */
+
+TEST(any_number_of_threads_gives_the_same_bytes, .loops = 2, .seconds = 300)
+{
+    const struct checkpoint_shape shape = mha(_i ? 16 : 8);
+    struct opened a = open_shape(&shape);
+    struct convert_spec spec = with_text(spec_of(&a, 2, CONVERT_FIT), 200);
+    spec.cluster = true;
+    spec.refit = CONVERT_REFIT_WO;
+    expect_same_bytes(spec);
+}
 
 static bool stop_after(void *arg)
 {

@@ -38,12 +38,6 @@ static void set_up(void)
     ck_assert_int_eq(chmod(folder, 0755), 0);
 }
 
-static void tear_down(void)
-{
-    ck_assert_int_eq(chmod(folder, 0755), 0);
-    scratch_remove();
-}
-
 static void make_file(const char *path, const char *text)
 {
     write_file(path, text, strlen(text));
@@ -76,7 +70,7 @@ static struct rlimit lower_limit(int resource, rlim_t value)
     return limit;
 }
 
-#define IN_FOLDER .before = set_up, .after = tear_down
+#define IN_FOLDER .before = set_up
 
 /* --- mapping ------------------------------------------------------------------------------- */
 

@@ -63,9 +63,7 @@ TEST(a_file_cut_short_while_mapped)
         fputc('x', f);
     fclose(f);
     ck_assert_int_eq(run(read_beyond_the_cut, cut_path), STATUS_BAD_FILE);
-    ck_assert_msg(strstr(said, cut_path) && strstr(said, "cut short"), "%s", said);
-    ck_assert_ptr_eq(strchr(said, '\n'), said + strlen(said) - 1);
-    scratch_remove();
+    ck_assert_str_eq(said, "decode: a file was cut short, or its disk failed, while it was read\n");
 }
 
 /* Two mapped files and an output; `path` is the folder's first file. */

@@ -200,10 +200,11 @@ void backprop_norm_sums(const struct pass *p, int point, int thread)
                             .n = end - begin,
                             .add = c->shared && point + 2 <= last};
     sum_rows(b->grad, &sums);
-    sums.out = gradient->bias + begin;
-    sums.stats = NULL;
-    if (gradient->bias)
+    if (gradient->bias) {
+        sums.out = gradient->bias + begin;
+        sums.stats = NULL;
         sum_rows(b->grad, &sums);
+    }
 }
 
 /* --- dropout --------------------------------------------------------------------------------- */
