@@ -84,7 +84,7 @@ endif
 
 # --- what is built ---------------------------------------------------------------------------
 
-LIB_ROOMS := base json gguf safetensors text compute model engine train convert exchange measure \
+LIB_ROOMS := base formats text compute model engine train convert exchange measure \
              show study
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)

@@ -12,20 +12,18 @@ trap 'rm -f "$work"' EXIT
 # A room's name, and the rooms it may include beside its own.
 rooms='
 base
-json         base
-gguf         base
-safetensors  base json gguf
-text         base gguf
+formats      base
+text         base formats
 compute      base
-model        base gguf text compute
-engine       base gguf text compute model
-train        base gguf text compute model engine
-convert      base gguf text compute model engine
-exchange     base json gguf safetensors text compute model
-measure      base gguf text compute model engine
-show         base json text
-study        base json model show
-cli          base json gguf text compute model engine train convert exchange measure show study
+model        base formats text compute
+engine       base formats text compute model
+train        base formats text compute model engine
+convert      base formats text compute model engine
+exchange     base formats text compute model
+measure      base formats text compute model engine
+show         base formats text
+study        base formats model show
+cli          base formats text compute model engine train convert exchange measure show study
 '
 
 includes() {

@@ -12,28 +12,26 @@ cd "$root"
 
 # room, lexemes at most
 ceilings='
-cli          107000
-compute       43000
+cli           92600
+compute       41900
 convert       38600
 exchange      36100
-engine        30200
-model         25300
-train         25500
-text          25600
-measure       21200
-base          16400
-show          16000
-gguf          12500
-safetensors    5900
-json           5500
-study          4600
+engine        29400
+train         24100
+model         23800
+formats       23300
+text          23200
+measure       20100
+show          16500
+base          16300
+study          4800
 '
-most_lines=57800
-most_files=310
-most_headers=136
-most_cli_lines=15300
-most_options=314
-most_function=80
+most_lines=54000
+most_files=262
+most_headers=109
+most_cli_lines=12900
+most_options=240
+most_function=64
 
 options=0
 if [ -x decode ]; then

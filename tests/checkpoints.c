@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "model/layout.h"
 #include "support.h"
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_CHECKPOINTS_H
 #define TESTS_CHECKPOINTS_H
 
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/checkpoint.h"
 #include "model/config.h"
 

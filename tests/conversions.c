@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "engine/session.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "support.h"
 
 /* --- checkpoints in memory ------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 /* Zeroed at first; free(data) at last. */
 struct gguf_bytes {

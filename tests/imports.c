@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 #include "engine/session.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
+#include "formats/safetensors.h"
 #include "opened.h"
-#include "safetensors/safetensors.h"
 #include "support.h"
 
 struct file_map import_bytes(const char *path, const struct import_options *o)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "text/tokenizer.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -10,7 +10,7 @@
 
 #include "checkpoints.h"
 #include "engine/session.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "golden.h"
 #include "model/checkpoint.h"
 #include "model/pack.h"

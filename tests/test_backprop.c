@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/config.h"
 #include "model/pack.h"
 #include "plain_model.h"

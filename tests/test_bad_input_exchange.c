@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/safetensors.h"
 #include "imports.h"
 #include "program.h"
-#include "safetensors/safetensors.h"
 #include "support.h"
 
 #define GPT2  "tests/data/hf/gpt2"

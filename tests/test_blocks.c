@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "compute/kernels_math.h"
-#include "gguf/blocks.h"
-#include "gguf/gguf.h"
+#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "support.h"
 
 #define BLOCK 32

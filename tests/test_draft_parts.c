@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "engine/draft.h"
 #include "engine/sampler.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "model/checkpoint.h"
 #include "model/cost.h"
 #include "model/model.h"

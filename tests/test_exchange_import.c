@@ -9,10 +9,10 @@
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "exchange/private.h"
+#include "formats/json_read.h"
 #include "imports.h"
 #include "opened.h"
 #include "support.h"
-#include "json/read.h"
 
 #define TOLERANCE 2e-4
 

@@ -12,12 +12,12 @@
 
 #include "exchange/exchange.h"
 #include "faults.h"
+#include "formats/json_read.h"
 #include "gguf_bytes.h"
 #include "support.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 #include "text/vocab.h"
-#include "json/read.h"
 
 /* --- a vocabulary and a folder --------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 #include "conversions.h"
 #include "convert/convert.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "golden.h"
 #include "support.h"
 

@@ -5,9 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "formats/json_write.h"
 #include "outputs.h"
 #include "show/paragraph.h"
-#include "json/write.h"
 
 static void structure_is(int broken_depth, const char *expected)
 {

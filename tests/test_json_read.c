@@ -1,5 +1,5 @@
 /* The JSON reader: what it takes, what it refuses and with which words, and its memory. */
-#include "json/read.h"
+#include "formats/json_read.h"
 
 #include <float.h>
 #include <math.h>

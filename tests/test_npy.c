@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "measure/npy.h"
+#include "formats/npy.h"
 #include "support.h"
 
 TEST(bytes)

@@ -1,5 +1,5 @@
 /* The safetensors reader: what it takes, what it refuses and with which words. */
-#include "safetensors/safetensors.h"
+#include "formats/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "base/little.h"
 #include "faults.h"
-#include "safetensors/safetensors.h"
+#include "formats/safetensors.h"
 #include "support.h"
 
 #define GOLDEN "tests/data/safetensors/every-type.safetensors"

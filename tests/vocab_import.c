@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "json/read.h"
+#include "formats/json_read.h"
 
 /* --- what is read ---------------------------------------------------------------------------- */
 

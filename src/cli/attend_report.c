@@ -8,7 +8,7 @@
 #include "base/figures.h"
 #include "base/text.h"
 #include "cli/terminal.h"
-#include "measure/npy.h"
+#include "formats/npy.h"
 #include "measure/score.h"
 #include "show/heatmap.h"
 #include "show/paragraph.h"

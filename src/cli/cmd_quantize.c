@@ -9,7 +9,7 @@
 #include "cli/numbers.h"
 #include "compute/pool.h"
 #include "convert/quantize.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "show/report.h"
 
 struct quantize_options {

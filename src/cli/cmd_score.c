@@ -9,7 +9,7 @@
 
 #include "cli/job.h"
 #include "cli/signals.h"
-#include "measure/npy.h"
+#include "formats/npy.h"
 #include "measure/score.h"
 #include "show/report.h"
 

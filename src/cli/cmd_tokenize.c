@@ -8,9 +8,9 @@
 #include "base/text.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
+#include "formats/json_write.h"
 #include "model/checkpoint.h"
 #include "show/paragraph.h"
-#include "json/write.h"
 
 struct tokenize_options {
     struct common_options common;

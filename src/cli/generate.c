@@ -13,9 +13,9 @@
 #include "cli/common.h"
 #include "cli/input.h"
 #include "cli/signals.h"
+#include "formats/json_write.h"
 #include "show/paragraph.h"
 #include "show/report.h"
-#include "json/write.h"
 
 /* Memory that a long text may leave to those after it. */
 #define MOST_TEXT_KEPT ((size_t)1 << 20)

@@ -8,9 +8,9 @@
 #include "cli/generate.h"
 #include "cli/numbers.h"
 #include "cli/terminal.h"
+#include "formats/json_write.h"
 #include "model/cost.h"
 #include "model/model.h"
-#include "json/write.h"
 
 /* Tokens that a text drafts in a round, if nobody says how many. */
 #define DRAFT_AUTO 8

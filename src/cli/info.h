@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "cli/columns.h"
 #include "cli/numbers.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "measure/inspect.h"
 #include "measure/machine.h"
 #include "model/config.h"

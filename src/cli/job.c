@@ -15,7 +15,7 @@
 #include "cli/terminal.h"
 #include "cli/variant.h"
 #include "exchange/exchange.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "show/paragraph.h"
 
 /* --- the commands ---------------------------------------------------------------------------- */

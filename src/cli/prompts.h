@@ -13,7 +13,7 @@
 #include "base/lines.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "json/read.h"
+#include "formats/json_read.h"
 
 /* Bytes of a line; a longer one is refused. */
 #define PROMPTS_MAX_LINE  ((size_t)16 << 20)

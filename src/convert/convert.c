@@ -5,7 +5,7 @@
 
 #include "compute/linalg.h"
 #include "convert/private.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 
 const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
 const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};

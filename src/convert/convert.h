@@ -51,7 +51,7 @@
 #include "base/mem.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/model.h"
 
 /* --- what is wanted -------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 
 #define DROPPED_KEY "decode.convert.dropped_heads"
 #define VERSION_KEY "decode.convert.version"

@@ -14,7 +14,7 @@
 
 #include "base/checked.h"
 #include "base/mem.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 #include "model/layout.h"
 
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */

@@ -22,7 +22,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "compute/pool.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 struct quantize_params {
     uint32_t type;                 /* of the matrices: one that blocks_runs */

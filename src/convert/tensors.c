@@ -8,7 +8,7 @@
 
 #include "compute/linalg.h"
 #include "convert/private.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 
 /* Elements decoded or encoded at a time: a multiple of every type's block. */
 #define PIECE 256

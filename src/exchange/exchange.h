@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/config.h"
 #include "text/vocab.h"
 

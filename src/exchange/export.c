@@ -8,9 +8,9 @@
 
 #include "base/file.h"
 #include "exchange/private.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
+#include "formats/safetensors.h"
 #include "model/model.h"
-#include "safetensors/safetensors.h"
 
 struct export_tensor {
     struct hf_tensor_name name;

@@ -9,7 +9,7 @@
 
 #include "base/little.h"
 #include "exchange/private.h"
-#include "safetensors/safetensors.h"
+#include "formats/safetensors.h"
 
 enum status import_check_config(struct config *c, struct err *e)
 {

@@ -13,13 +13,13 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "exchange/exchange.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
+#include "formats/json_read.h"
+#include "formats/json_write.h"
 #include "model/layout.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
 #include "text/vocab.h"
-#include "json/read.h"
-#include "json/write.h"
 
 /* --- files that are read --------------------------------------------------------------------- */
 

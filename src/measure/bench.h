@@ -22,7 +22,7 @@
 #include "compute/kernels.h"
 #include "compute/roofline.h"
 #include "engine/session.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "measure/machine.h"
 #include "model/config.h"
 #include "model/cost.h"

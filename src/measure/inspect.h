@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/config.h"
 #include "model/cost.h"
 

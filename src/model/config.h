@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "compute/kernels.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 /* --- architectures --------------------------------------------------------------------------- */
 

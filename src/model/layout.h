@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/config.h"
 
 /* What a tensor is for, in the order of a file: those of each block stand between the others. */

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/layout.h"
 #include "model/positions.h"
 

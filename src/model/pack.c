@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "compute/kernels_math.h"
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 
 /* By enum storage. */
 static const enum tensor_type tensor_types[STORAGE_COUNT] = {

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compute/kernels.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/layout.h"
 
 /* The storage that keeps a tensor's type as it is; false for types that do not run. */

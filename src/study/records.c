@@ -11,9 +11,9 @@
 
 #include "base/file.h"
 #include "base/output.h"
+#include "formats/json_read.h"
+#include "formats/json_write.h"
 #include "study/study.h"
-#include "json/read.h"
-#include "json/write.h"
 
 /* A record, or the settings, is no longer. */
 #define RECORD_MAX ((size_t)65536)

@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "text/vocab.h"
 
 /* --- merging --------------------------------------------------------------------------------- */

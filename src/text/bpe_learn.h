@@ -27,7 +27,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 enum bpe_learn_phase {
     BPE_LEARN_READING, /* done and all are bytes of text */

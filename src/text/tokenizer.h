@@ -25,7 +25,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 struct tokenizer;
 

@@ -14,7 +14,7 @@
 #include "base/name_index.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 /* The numbers are the file's. */
 enum token_type {

@@ -25,7 +25,7 @@
 #include "base/text.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/config.h"
 
 enum train_event_kind {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "mutate_checkpoint.h"
 
 #define MAX_PAIRS   64

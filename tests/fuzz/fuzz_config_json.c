@@ -6,9 +6,9 @@
 #include <math.h>
 
 #include "exchange/private.h"
+#include "formats/json_read.h"
 #include "model/layout.h"
 #include "target.h"
-#include "json/read.h"
 
 static const struct json_limits limits = {.bytes = 1 << 16, .values = 1 << 12, .depth = 32};
 

@@ -11,7 +11,7 @@
 
 #include "cli/job.h"
 #include "cli/terminal.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "show/paragraph.h"
 #include "target.h"
 

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "formats/json_read.h"
+#include "formats/json_write.h"
 #include "target.h"
-#include "json/read.h"
-#include "json/write.h"
 
 static const struct json_limits limits = {
     .bytes = 1 << 18, .values = 1 << 14, .depth = JSON_MAX_DEPTH};

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "safetensors/safetensors.h"
+#include "formats/safetensors.h"
 #include "target.h"
 
 #define MAX_TENSORS 1024

@@ -2,8 +2,8 @@
  * fuzz_tokenizer_json - a tokenizer.json, through to the ids of texts. Behind a zero byte a
  * tokenizer_config.json may follow, and behind another an added_tokens.json.
  */
+#include "formats/json_read.h"
 #include "imported.h"
-#include "json/read.h"
 
 #define N_FILES 3
 #define N_VOCAB 300

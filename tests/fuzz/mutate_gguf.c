@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "mutate_checkpoint.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);

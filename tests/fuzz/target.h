@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 

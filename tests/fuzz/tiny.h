@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 #include "model/model.h"
 #include "target.h"
 #include "text/tokenizer.h"

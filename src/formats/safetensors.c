@@ -3,7 +3,7 @@
  * tensors by their names, and the tensors' data, one after another in any order. The header is read
  * once: what json_read borrows or decodes, the tensors' names, stays.
  */
-#include "safetensors/safetensors.h"
+#include "formats/safetensors.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 #include "base/checked.h"
 #include "base/little.h"
-#include "json/write.h"
+#include "formats/json_write.h"
 
 #define LENGTH_BYTES 8
 #define HEADER_ALIGN 8

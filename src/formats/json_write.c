@@ -1,4 +1,4 @@
-#include "json/write.h"
+#include "formats/json_write.h"
 
 #include <assert.h>
 #include <inttypes.h>

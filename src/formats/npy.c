@@ -1,4 +1,4 @@
-#include "measure/npy.h"
+#include "formats/npy.h"
 
 #include <assert.h>
 #include <inttypes.h>

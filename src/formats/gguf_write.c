@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "gguf/private.h"
+#include "formats/gguf_private.h"
 
 struct write_tensor {
     struct gguf_tensor t; /* t.name.data is set while writing: records move as they are added */

@@ -2,7 +2,7 @@
  * While a container is open its `span` is the index of the container around it: the stack is in the
  * nodes. They are indices, because the array may move as it grows.
  */
-#include "json/read.h"
+#include "formats/json_read.h"
 
 #include <assert.h>
 #include <inttypes.h>

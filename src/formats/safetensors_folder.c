@@ -1,4 +1,4 @@
-#include "safetensors/safetensors.h"
+#include "formats/safetensors.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -8,14 +8,14 @@
  * than 2^20 JSON values or 16 containers in one another. (That refuses a -0 as a whole number.)
  * What has been read is immutable: any threads may read it.
  */
-#ifndef DECODE_SAFETENSORS_SAFETENSORS_H
-#define DECODE_SAFETENSORS_SAFETENSORS_H
+#ifndef DECODE_FORMATS_SAFETENSORS_H
+#define DECODE_FORMATS_SAFETENSORS_H
 
 #include "base/file.h"
 #include "base/name_index.h"
 #include "base/text.h"
-#include "gguf/gguf.h"
-#include "json/read.h"
+#include "formats/gguf.h"
+#include "formats/json_read.h"
 
 /* --- types ---------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
  * The loops over a block have fixed lengths, no calls and no branches, so that compilers turn
  * them into vector code for any processor.
  */
-#include "gguf/blocks.h"
+#include "formats/blocks.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 
 #include "base/checked.h"
 #include "base/half.h"
-#include "gguf/private.h"
+#include "formats/gguf_private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensor data are little-endian and are copied as they are");

@@ -17,8 +17,8 @@
  *
  * The functions depend on nothing but their arguments: any threads may run them at once.
  */
-#ifndef DECODE_GGUF_BLOCKS_H
-#define DECODE_GGUF_BLOCKS_H
+#ifndef DECODE_FORMATS_BLOCKS_H
+#define DECODE_FORMATS_BLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  * that are not a pair, numbers of more than JSON_NUMBER_MAX bytes. A reader's memory serves one
  * text after another: once it has grown, reading allocates nothing.
  */
-#ifndef DECODE_JSON_READ_H
-#define DECODE_JSON_READ_H
+#ifndef DECODE_FORMATS_JSON_READ_H
+#define DECODE_FORMATS_JSON_READ_H
 
 #include <stdbool.h>
 #include <stdint.h>

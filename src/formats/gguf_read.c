@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "gguf/private.h"
+#include "formats/gguf_private.h"
 
 /* The smallest records: a name of one byte, then a u8; or one dimension, type and offset. */
 #define MIN_PAIR_BYTES   (8 + 1 + 4 + 1)

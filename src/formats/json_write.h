@@ -6,8 +6,8 @@
  * whatever the bytes: those that are not become U+FFFD. Doubles read back exactly; NaN and
  * infinities are null.
  */
-#ifndef DECODE_JSON_WRITE_H
-#define DECODE_JSON_WRITE_H
+#ifndef DECODE_FORMATS_JSON_WRITE_H
+#define DECODE_FORMATS_JSON_WRITE_H
 
 #include <stdbool.h>
 #include <stdint.h>

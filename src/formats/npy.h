@@ -6,8 +6,8 @@
  *
  * Source: NumPy's format description (numpy.lib.format).
  */
-#ifndef DECODE_MEASURE_NPY_H
-#define DECODE_MEASURE_NPY_H
+#ifndef DECODE_FORMATS_NPY_H
+#define DECODE_FORMATS_NPY_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /*
  * private - what the reader and the writer of GGUF share.
  */
-#ifndef DECODE_GGUF_PRIVATE_H
-#define DECODE_GGUF_PRIVATE_H
+#ifndef DECODE_FORMATS_GGUF_PRIVATE_H
+#define DECODE_FORMATS_GGUF_PRIVATE_H
 
 #include "base/little.h"
-#include "gguf/gguf.h"
+#include "formats/gguf.h"
 
 #define GGUF_MAGIC           "GGUF"
 #define GGUF_VERSION_WRITTEN 3

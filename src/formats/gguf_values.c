@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "gguf/private.h"
+#include "formats/gguf_private.h"
 
 /* --- kinds --------------------------------------------------------------------------------- */
 

@@ -9,8 +9,8 @@
  * Source: the GGUF specification of the ggml project; where llama.cpp's loader differs, see
  * read.c.
  */
-#ifndef DECODE_GGUF_GGUF_H
-#define DECODE_GGUF_GGUF_H
+#ifndef DECODE_FORMATS_GGUF_H
+#define DECODE_FORMATS_GGUF_H
 
 #include <stdbool.h>
 #include <stddef.h>
