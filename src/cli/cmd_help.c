@@ -168,7 +168,7 @@ static void put_command(struct output *out, const struct command *c)
     output_puts(out, ".PP\n");
     put_line(out, text_of(c->summary));
     for (const struct option_group *g = c->spec.groups; g->title; g++) {
-        if (g->everywhere)
+        if (!g->title[0])
             continue;
         output_puts(out, ".PP\n");
         put_text(out, text_of(g->title));

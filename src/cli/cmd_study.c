@@ -584,7 +584,7 @@ const struct command command_study = {
                         {"Steps", train_step_options, offsetof(VALUES, steps)},
                         {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
                         {"Run", run_options, 0},
-                        {"General", general_options + 1, 0, true}},
+                        {"", general_options + 1, 0}},
              .positionals = {TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,

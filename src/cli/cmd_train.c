@@ -499,7 +499,7 @@ const struct command command_train = {
                         {"Held-out text", train_held_out_options, offsetof(VALUES, spec)},
                         {"Evaluation", eval_options, 0},
                         {"Run", run_options, 0},
-                        {"General", general_options + 1, 0, true}},
+                        {"", general_options + 1, 0}},
              .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL, .reads = "the text")}},
     .values_size = sizeof(VALUES),
     .needs = JOB_STOPS | JOB_WORKERS,

@@ -63,7 +63,7 @@ struct common_options {
 /* Groups of rows. */
 #define GENERAL_GROUP                                                                              \
     {                                                                                              \
-        "General", general_options, 0, true                                                        \
+        "", general_options, 0                                                                     \
     }
 #define INPUT_GROUP                                                                                \
     {                                                                                              \

@@ -415,7 +415,7 @@ void options_help(const struct option_spec *spec, struct output *out)
     char usage[128];
     int width = 0;
     for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END && !g->everywhere; o++) {
+        for (const struct option *o = g->options; o->kind != OPTION_END && !!g->title[0]; o++) {
             const int n = usage_of(o, usage, sizeof usage);
             width = n > width ? n : width;
         }
@@ -425,7 +425,7 @@ void options_help(const struct option_spec *spec, struct output *out)
     const int beside = width + 4;
     struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? (size_t)beside : 10);
     for (const struct option_group *g = spec->groups; g->title; g++) {
-        if (g->everywhere)
+        if (!g->title[0])
             continue;
         paragraph_printf(&p, "%s%s:\n", g == spec->groups ? "" : "\n", g->title);
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {

@@ -93,10 +93,10 @@ struct option {
 
 /* One heading of the help. */
 struct option_group {
-    const char *title;            /* NULL ends the list of groups */
+    const char *title; /* NULL ends the list of groups; "": of every command, whose help leaves
+                         it out */
     const struct option *options; /* ends with OPT_END */
     size_t base;                  /* where in the values struct the rows' offsets count from */
-    bool everywhere;              /* the same in every command, whose help leaves it out */
 };
 
 /* A command's options; what is not filled in ends the lists, so the last of each stays empty.
