@@ -132,12 +132,9 @@ static struct golden open_long(int n_kv_heads)
     struct checkpoint_shape shape = shape_of("layers=2 heads=4 dim=8 ff=32 vocab=256 seed=3");
     shape.n_kv_heads = n_kv_heads;
     shape.n_ctx = 2 * KERNEL_CHUNK + 40;
-    struct golden g = {.n_tokens = 0};
     const char *path = scratch_path("long.gguf");
     write_checkpoint(path, &shape);
-    expect_ok(checkpoint_open(path, CHECKPOINT_MODEL, &g.checkpoint, &err));
-    scratch_remove();
-    return g;
+    return (struct golden){.checkpoint = opened_checkpoint(path, CHECKPOINT_MODEL)};
 }
 
 /* A golden checkpoint, or (the last) a long one. */
