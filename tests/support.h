@@ -10,10 +10,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "count.h"
 #include "formats/gguf.h"
 #include "text/tokenizer.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Whether a sanitizer is built in or valgrind watches: all takes several times as long, and it
  * keeps shadow memory, of which limits and peaks say nothing. */

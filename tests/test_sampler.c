@@ -679,19 +679,19 @@ TEST(ranges_are_refused_by_name, .tags = ONE_THREAD)
     } fields[] = {
         {"top_p",
          offsetof(struct sampler_params, top_p),
-         {-.001, 1.001, NAN, INFINITY, -1, 100},
+         {-.001, 1.001, (double)NAN, (double)INFINITY, -1, 100},
          6},
         {"min_p",
          offsetof(struct sampler_params, min_p),
-         {-.001, 1.001, NAN, INFINITY, -1, 100},
+         {-.001, 1.001, (double)NAN, (double)INFINITY, -1, 100},
          6},
         {"temperature",
          offsetof(struct sampler_params, temperature),
-         {-1, NAN, INFINITY, -INFINITY},
+         {-1, (double)NAN, (double)INFINITY, -(double)INFINITY},
          4},
         {"repeat_penalty",
          offsetof(struct sampler_params, repeat_penalty),
-         {-1, NAN, INFINITY, -INFINITY, 0},
+         {-1, (double)NAN, (double)INFINITY, -(double)INFINITY, 0},
          5},
     };
     const struct sampler_sizes sizes = {10, N_CTX, 1, 1};

@@ -149,7 +149,7 @@ TEST(resumed_with_other_threads_is_uninterrupted, .loops = N_TRAINED)
 /* What makes another run of one: a member of its spec. */
 #define CHANGED(type, member, value, message)                                                      \
     {                                                                                              \
-        offsetof(struct train_spec, member), sizeof(type), &(const type){value}, message           \
+        offsetof(struct train_spec, member), sizeof(type), &(type){value}, message                 \
     }
 static const struct text shorter_text = {words, TEXT_LEN - 1};
 static const struct {

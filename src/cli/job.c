@@ -54,7 +54,7 @@ void command_print_help(const struct command *c, struct output *out)
     paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
     paragraph_end(&p);
     options_help(&c->spec, out);
-    output_puts(out, "\nAnd of every command: -m, -q, -v, -h; see decode help.\n");
+    output_puts(out, "\nMore, of all commands: decode help.\n");
     if (c->notes) {
         output_puts(out, "\n");
         paragraph_reflow(out, c->notes, 0);

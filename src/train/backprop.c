@@ -64,7 +64,7 @@ static void take_all(struct backprop *b)
                                         {&saved.mid, d, true},
                                         {&saved.up, ff, true},
                                         {&saved.gate, ff, gated},
-                                        {NULL}});
+                                        {NULL, 0, false}});
             saved.softmax =
                 arena_take(&b->arena, head_windows,
                            2 * (uint64_t)causal_padded_length(b->length) * sizeof(float));
@@ -80,7 +80,7 @@ static void take_all(struct backprop *b)
     take_buffers(b, b->head_rows,
                  (const struct buffer[]){{&b->logits, c->n_vocab, true},
                                          {&b->teacher_logits, c->n_vocab, back && b->taught},
-                                         {NULL}});
+                                         {NULL, 0, false}});
     take_buffers(b, rows,
                  (const struct buffer[]){{&b->out, d, true},
                                          {&b->norm, d, true},
@@ -97,7 +97,7 @@ static void take_all(struct backprop *b)
                                          {&b->dqkv, config_qkv_dim(c, widest), back},
                                          {&b->dkv, pass_kv_dim(c), back && latent},
                                          {&b->stats, 2, back},
-                                         {NULL}});
+                                         {NULL, 0, false}});
     if (!b->dropping) {
         b->dx_dropped = b->dx;
         b->dmid_dropped = b->dmid;
@@ -308,7 +308,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
         return;
     const struct affine map = {.panels = b->output_backward};
     backprop_multiply(b, map, logits, view_rows(b->dnorm, r));
-    backprop_norm_backward(p, last, (struct view){NULL}, b->dx, r);
+    backprop_norm_backward(p, last, (struct view){.x = NULL}, b->dx, r);
 }
 
 /* From b->out to b->losses and, if there is a gradient, to b->dx and the gradients of output and

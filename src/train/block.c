@@ -331,7 +331,7 @@ void backprop_block(const struct pass *p, int l, int thread)
  * with what comes from the branch, through it. */
 static struct view round_norm(const struct pass *p, struct view gradient)
 {
-    return adds_norm(p) ? (struct view){NULL} : gradient;
+    return adds_norm(p) ? (struct view){.x = NULL} : gradient;
 }
 
 static const float *through_norm(const struct pass *p, struct view gradient, struct rows r)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "count.h"
 #include "formats/gguf.h"
 #include "mutate_checkpoint.h"
 

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "count.h"
 #include "formats/gguf.h"
-
-#define COUNT(table) (sizeof(table) / sizeof *(table))
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
