@@ -102,7 +102,7 @@ generate $model -f tests
 generate $model -p a -f $text
 generate $model --tmep 1
 generate $model -n
-generate $model -n 2 --format jsonl
+generate $model -n 2 --logprobs x
 generate $model -n 2 --logprobs 2 --seed 1
 generate $model -f $text
 generate $model -c 100000

@@ -198,7 +198,7 @@ static inline enum status run_schedule(const struct schedule_texts *t,
                                        struct err *e)
 {
     struct schedule_run r = {.pool = NULL};
-    float *prompt_logits = allocated((size_t)t->model->config.n_vocab * sizeof(float));
+    float *prompt_logits = malloc((size_t)t->model->config.n_vocab * sizeof(float));
     *seen = (struct schedule_seen){.n_drafted = 0};
     enum status s = prompt_logits ? open_run(&r, t, w, e) : STATUS_NO_MEMORY;
     if (s == STATUS_OK)
@@ -209,6 +209,7 @@ static inline enum status run_schedule(const struct schedule_texts *t,
     seen->n_decoded = r.schedule.times.n_decoded;
     seen->n_shifts = r.schedule.times.n_shifts;
     close_run(&r);
+    free(prompt_logits);
     return s;
 }
 
