@@ -356,7 +356,6 @@ TEST(attend_and_merge_are_softmax, .loops = 2, .before = seed_numbers)
         at.args.sum = parts + (size_t)c * stride + VALUES + 1;
         kernels_scalar.attend(&at.args);
         add_softmax(&at, 0, numerator, &denominator);
-        release_all();
     }
     kernels_scalar.merge(merged, parts, parts + VALUES, parts + VALUES + 1, CHUNKS, stride, VALUES);
     for (int i = 0; i < VALUES; i++)

@@ -121,13 +121,12 @@ TEST(every_combination_once, .seconds = 240)
 TEST(lines_over_batches, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
-    struct bench b;
     spec.axes[BENCH_BATCHES] = batches;
     ck_assert_int_eq(bench_x_axis(&spec), BENCH_DEPTHS);
     spec.axes[BENCH_DEPTHS].n = 1;
     ck_assert_int_eq(bench_x_axis(&spec), BENCH_BATCHES);
     spec.axes[BENCH_KV_TYPES] = both;
-    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    const struct bench b = planned(&spec);
     ck_assert_int_eq(b.n_rows, 18);
     ck_assert_int_eq(b.n_lines, 6);
     for (int i = 0; i < b.n_rows; i++)
@@ -144,12 +143,11 @@ TEST(lines_over_batches, .seconds = 240)
 TEST(memory_counts_every_sequence, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
-    struct bench b, c;
     spec.axes[BENCH_VARIANTS] = only(4);
     spec.axes[BENCH_DEPTHS] = only(17);
-    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    struct bench b = planned(&spec);
     spec.axes[BENCH_BATCHES] = only(2);
-    ck_assert_int_eq(bench_plan(&spec, &c, NULL), STATUS_OK);
+    const struct bench c = planned(&spec);
     spec.axes[BENCH_BATCHES].items[0] = 1;
     const uint64_t of_one = bench_memory(&spec, &b);
     spec.axes[BENCH_BATCHES].items[0] = 2;
@@ -161,7 +159,7 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     spec.config.n_ctx = 1 << 30;
     spec.axes[BENCH_BATCHES].items[0] = INT_MAX;
     spec.axes[BENCH_DEPTHS].items[0] = (1 << 30) - 1;
-    ck_assert_int_eq(bench_plan(&spec, &b, NULL), STATUS_OK);
+    b = planned(&spec);
     ck_assert_uint_eq(bench_memory(&spec, &b), UINT64_MAX);
 }
 
@@ -204,13 +202,11 @@ TEST(hash_does_not_depend_on_threads, .seconds = 240)
 
 TEST(a_checkpoint_and_its_variants, .seconds = 240)
 {
-    struct checkpoint c;
-    struct err e = {{0}};
-    ck_assert_int_eq(checkpoint_open("tests/data/golden/mha.gguf", 0, &c, &e), STATUS_OK);
+    const struct checkpoint c = opened_checkpoint("tests/data/golden/mha.gguf", 0);
     struct bench_spec spec = spec_of(fastest());
     spec.gguf = c.gguf;
     spec.source = &c.file;
-    ck_assert_int_eq(config_read(c.gguf, &spec.config, &e), STATUS_OK);
+    expect_ok(config_read(c.gguf, &spec.config, &err));
     spec.axes[BENCH_TYPES] = only(BENCH_AS_FILE);
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 6);

@@ -442,7 +442,6 @@ TEST(what_cannot_be_converted, .seconds = 300, .tags = ONE_THREAD)
     expect_status(convert_plan(&spec, &bytes, &err), STATUS_USAGE, "ALiBi");
     /* A cache that heads share already. */
     struct gguf_writer *w;
-    struct opened latent = {.bytes = NULL};
     expect_ok(gguf_writer_create(&w, &err));
     for (size_t i = 0; i < a.gguf->n_pairs; i++)
         gguf_add_value(w, a.gguf->pairs[i].key, &a.gguf->pairs[i].value);
@@ -451,11 +450,11 @@ TEST(what_cannot_be_converted, .seconds = 300, .tags = ONE_THREAD)
         gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
     }
     gguf_add_u32(w, "decode.attention.latent", 24);
-    expect_ok(gguf_write_memory(w, &latent.bytes, &latent.len, &err));
-    gguf_writer_free(w);
-    expect_ok(gguf_parse(latent.bytes, latent.len, &latent.gguf, &err));
+    struct gguf_file file = written_gguf(w);
+    const struct opened latent = {.bytes = file.bytes, .len = file.len, .gguf = file.g};
     spec = spec_of(&latent, 1, CONVERT_FIT);
     expect_status(convert_plan(&spec, &bytes, &err), STATUS_BAD_FILE, "attention.latent");
+    free_gguf(&file);
 }
 
 /* --- threads --------------------------------------------------------------------------------- */
