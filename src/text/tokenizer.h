@@ -43,7 +43,8 @@ struct tokenizer;
  *
  * Or STATUS_NO_MEMORY. No vocabulary needs a token for every byte. A model or pre that is not known
  * is no failure: see tokenizer_reads_text. An id of 4294967295 is none, as the llama2.c converter
- * of llama.cpp writes it; of "llama", ids that are absent are 1 and 2.
+ * of llama.cpp writes it; of "llama", ids that are absent are 1 and 2. Each byte of a special token
+ * of more than 1,024 takes 8 bytes more, while the tokenizer is there.
  */
 enum status tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err *e);
 void tokenizer_free(struct tokenizer *t); /* NULL is legal */
