@@ -254,6 +254,7 @@ export TERM=xterm-256color COLORTERM=truecolor
 for width in 1 9 20 60 120; do
     export COLUMNS=$width
     checks <<'EOF'
+$ escape=$(printf '\033')
 0 attend $model -p "$line$(printf '\n\033')" --show 1.2 | ! $escape
 $ [ $width -lt 120 ] || has "$out" '\x1b'
 $ [ $width -lt 60 ] || [ "$(awk '{ if (length > w) w = length } END { print w + 0 }' "$out")" -le $width ]
