@@ -376,10 +376,10 @@ EOF
 # --- bench --------------------------------------------------------------------------------------
 
 keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
-keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,weight_bytes,kv_bytes,flops,gb_per_s"
-keys="$keys,predicted_us,speedup,predicted_speedup,limited_by,prefill_tokens_per_s,load_ms"
-keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,cpu_share"
-keys="$keys,attention_flops,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
+keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,speedup,predicted_speedup,weight_bytes"
+keys="$keys,kv_bytes,flops,attention_flops,gb_per_s,predicted_us,limit_tokens_per_s,share_of_limit"
+keys="$keys,limited_by,prefill_tokens_per_s,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
+keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
 keys="$keys,architecture,cpu,version,compiler,date"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
