@@ -273,11 +273,11 @@ static enum status measure_and_print(struct job *j, struct bench_options *o, str
     TRY(bench_plan(spec, b, e));
     TRY(check_memory(b, &o->common, e));
     /* As every command does: one thread where the first row's model is faster so. */
-    if (j->threads_are_auto && *threads > 1) {
+    if (j->threads_are_auto && *threads > 1)
         TRY(bench_prefers_one_thread(b, &prefers_one, e));
-        if (prefers_one)
-            say_verbose(&o->common, "threads: 1, as %d are slower for this model here", *threads);
-        *threads = prefers_one ? 1 : *threads;
+    if (prefers_one) {
+        say_verbose(&o->common, "threads: 1, as %d are slower for this model here", *threads);
+        *threads = 1;
         bench_free(b);
         TRY(bench_plan(spec, b, e));
     }

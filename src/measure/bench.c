@@ -213,18 +213,25 @@ static enum status need_work(struct bench *b, struct err *e)
     return STATUS_OK;
 }
 
+static void free_work(struct bench *b)
+{
+    struct bench_work *w = b->work;
+    if (!w)
+        return;
+    struct arena a = w->arena;
+    for (int i = 0; i < w->n_sessions; i++)
+        session_free(w->sessions[i]);
+    for (int i = 0; i < b->n_machines; i++)
+        pool_free(w->pools[i]);
+    for (int i = 0; i < b->n_models; i++)
+        model_free(w->models[i]);
+    arena_free(&a);
+    b->work = NULL;
+}
+
 void bench_free(struct bench *b)
 {
-    if (b->work) {
-        struct arena a = b->work->arena;
-        for (int i = 0; i < b->work->n_sessions; i++)
-            session_free(b->work->sessions[i]);
-        for (int i = 0; i < b->n_machines; i++)
-            pool_free(b->work->pools[i]);
-        for (int i = 0; i < b->n_models; i++)
-            model_free(b->work->models[i]);
-        arena_free(&a);
-    }
+    free_work(b);
     arena_free(&b->arena);
     *b = (struct bench){0};
 }
@@ -342,9 +349,10 @@ enum status bench_load_row(struct bench *b, int i, struct err *e)
 enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e)
 {
     TRY(need_work(b, e));
-    TRY(open_session(b, 0, e));
-    *out = session_prefers_one_thread(b->work->sessions[0], b->rows[0].batch);
-    return STATUS_OK;
+    const enum status s = open_session(b, 0, e);
+    *out = s == STATUS_OK && session_prefers_one_thread(b->work->sessions[0], b->rows[0].batch);
+    free_work(b);
+    return s;
 }
 
 /* --- measuring ------------------------------------------------------------------------------- */

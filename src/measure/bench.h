@@ -129,7 +129,7 @@ static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
 }
 
 /* Whether a step of the first row is faster on one thread than on the row's (see autothreads.h).
- * What was opened for that stays until bench_free. The failures of bench_load_row. */
+ * The failures of bench_load_row. */
 enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e);
 
 /* Bytes of all models and caches, which are in memory together while rows take turns, and of the
