@@ -319,10 +319,7 @@ $ has "$out" "| architecture |"
     | "memory_available_bytes":  | "attention_4_d_model_squared": 2147483648
 0 info --shape 2x64x4,vocab=300 --bandwidth auto --format jsonl | ! "bandwidth_gb_per_s": 0
     | "limited_by": "
-$ [ "$(grep -o '"predicted_us[a-z_]*": [0-9.e+-]*' "$out" | head -n 3 | sed 's/.*: //' |
-    awk '{ x[NR] = $1 } END { print (x[2] <= x[1] && x[1] <= x[3]) }')" = 1 ]
-0 info --shape 12x768x12 --bandwidth auto --depth 0 | the least
-$ [ "$(grep -c '^MHA .*[0-9]\.[0-9]  *[0-9.]* waits' "$out")" = 0 ]
+0 info --shape 12x768x12 --bandwidth auto --depth 0 | as fast as was measured here
 0 info --shape 12x768x12 --bandwidth 50 --depth 0 | arithmetic is not counted
 0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 --columns limited_by | product flops
 2 info --shape 2x64x4 --flops 3 | --flops is for --bandwidth
@@ -348,7 +345,7 @@ printf 'general.architecture\010\0\0\0\006\0\0\0\0\0\0\0\033other' >>other.gguf
 offset=$(sed -n 's/^blk\.0\.ffn_up\.weight,.*,\([0-9]*\)$/\1/p' tensors)
 printf '\377\377\377\377' | dd of=copy.gguf bs=1 seek="$offset" conv=notrunc 2>"$err"
 checks <<'EOF'
-0 info other.gguf | architecture  \x1bother | there are no tensors
+0 info other.gguf | architecture  \x1bother | n_tensors     0
 0 info other.gguf --format json --tensors --check | "architecture": "\u001bother"
 3 $command other.gguf -p x | other.gguf | for command in generate score tokenize
 3+ info copy.gguf --check | 2> tensor 'blk.0.ffn_up.weight' has 1 values
@@ -361,10 +358,10 @@ EOF
 # --- bench --------------------------------------------------------------------------------------
 
 keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
-keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,weight_bytes,kv_bytes,flops,gb_per_s"
-keys="$keys,predicted_us,speedup,predicted_speedup,limited_by,prefill_tokens_per_s,load_ms"
-keys="$keys,peak_rss_bytes,logits_hash,isa,limit_tokens_per_s,share_of_limit,noisy,cpu_share"
-keys="$keys,attention_flops,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
+keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,speedup,predicted_speedup,weight_bytes"
+keys="$keys,kv_bytes,flops,attention_flops,gb_per_s,predicted_us,limit_tokens_per_s,share_of_limit"
+keys="$keys,limited_by,prefill_tokens_per_s,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
+keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
 keys="$keys,architecture,cpu,version,compiler,date"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
