@@ -153,7 +153,7 @@ for how in "" "--greedy --kv-type q8_0 -c 48" "--temp 1.3 --repeat-penalty 1.2 -
     checks <<'EOF'
 0 $g $how -q | > plain
 0 $g $how -q --draft $draft | == plain | quiet | for draft in lookup "lookup --draft-n 3"
-    "self:q4_0 --draft-n 2" "self:q8_0 -t 2" "self:layers=1 --draft-n 32" "$model --draft-n 5 $batch"
+    "self:q4_0 --draft-n 2" "self:q8_0 -t 2" "$model --draft-n 5 $batch"
 EOF
 done
 printf 'the the the the\n\nROMEO:\n' >prompts
@@ -164,13 +164,9 @@ checks <<'EOF'
     | for draft in lookup self:q8_0 "$model --draft-n 4 --batch 2"
 0 $d -v | 2> drafts       16 drafted, 16 accepted (100%); 5.00 tokens a step; draft  | 2>  per step
     | 2> decode: draft: weights 
-0 $d --logprobs 1
-    | 2> {"drafted": 16, "accepted": 16, "share": 1, "tokens_per_step": 5, "draft_seconds": 
 0 generate $model -p ROMEO: -n 3 --seed 3 | 2! drafts
 2 $g --draft "" | --draft: expected a checkpoint, self:TYPE
-2 $g --draft self:q5 | expected one of f32, f16, bf16, q8_0, q4_0 or layers=N, found 'q5'
-2 $g --draft self:layers=0 | layers=N: expected an integer, 1 or more, found '0'
-2 $g --draft self:layers=999 | fewer layers than the checkpoint has
+2 $g --draft self:q5 | expected one of f32, f16, bf16, q8_0, q4_0, found 'q5'
 2 $g --draft self:f32 | takes fewer bytes as f32
 2 $g --draft lookup "--draft-n=$number" | --draft-n: expected auto or an integer from 1 to 32
     | for number in 0 33 -1 x '' 1.5
@@ -188,21 +184,6 @@ $ [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
 0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa mqa-f16
-
-# Shaded or not, the same text: here of tokens that are parts of characters. A file is not shaded.
-$ g="generate $model -p x -n 60 --temp 3 --top-k 0 --top-p 1 --seed 5 --samples 3 --stop zq"
-$ escape=$(printf '\033')
-0 $g -q | > plain
-0 $g -q --colour always | $escape[38;5;
-$ [ "$(head -c 1 "$out")" = x ]
-$ sed "s/$escape\[[0-9;]*m//g" "$out" | cmp -s - plain
-0 $g --colour prob | == plain | 2> no colours: 
-$ export NO_COLOR=1
-0 $g --colour always | 2> decode: probability 0 
-$ unset NO_COLOR
-2 generate $model -p x --colour prob --logprobs 1 | --colour and --logprobs are both given
-2 generate $model --prompts plain --colour prob | --colour and --prompts are both given
-2 generate $model -p x --colour red | --colour
 EOF
 
 # --- score --------------------------------------------------------------------------------------
@@ -273,6 +254,7 @@ export TERM=xterm-256color COLORTERM=truecolor
 for width in 1 9 20 60 120; do
     export COLUMNS=$width
     checks <<'EOF'
+$ escape=$(printf '\033')
 0 attend $model -p "$line$(printf '\n\033')" --show 1.2 | ! $escape
 $ [ $width -lt 120 ] || has "$out" '\x1b'
 $ [ $width -lt 60 ] || [ "$(awk '{ if (length > w) w = length } END { print w + 0 }' "$out")" -le $width ]
