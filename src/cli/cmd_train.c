@@ -368,8 +368,6 @@ static enum status read_texts(struct train_job *job, struct err *e)
         TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
         text->data = bytes;
     }
-    for (int i = 0; i < paths->n; i++)
-        TRY(input_check_text(paths->items[i], job->texts[i], e));
     return STATUS_OK;
 }
 

@@ -102,7 +102,7 @@ struct job {
     size_t n_tokens;
     struct checkpoint other; /* another one to compare with */
 
-    char *text_bytes; /* malloc'd; of job_run alone */
+    char *text_bytes; /* malloc'd: what `text` is of */
 };
 
 #define DECLARE_COMMAND(name) extern const struct command command_##name;
@@ -117,10 +117,11 @@ enum status command_named(const char *name, const struct command **out, struct e
 void command_print_help(const struct command *c, struct output *out);
 void help_print(struct output *out);
 
-/* Parses the arguments behind the command's name and runs it, or prints its help. What fails is in
+/* Parses the arguments behind the command's name, which end with NULL, and runs it, or prints its
+ * help. What fails is in
  * *e and is not printed. */
-enum status job_run(const struct command *c, int argc, char **argv, struct output *out,
-                    uint64_t start_ns, struct err *e);
+enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
+                    struct err *e);
 
 /* --- what a command's run asks for ----------------------------------------------------------- */
 
@@ -167,6 +168,12 @@ enum status job_seed(struct job *j, struct err *e);
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
+
+/* Of the file that -o names, which is written; 0: it is gone already. */
+uint64_t job_out_bytes(const struct job *j);
+
+/* For what is made or imported: says a note; `arg` is a struct common_options. */
+void job_say_note(void *arg, const char *text);
 
 /* --- memory and sessions --------------------------------------------------------------------- */
 

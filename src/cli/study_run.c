@@ -212,27 +212,25 @@ static enum status convert_cell(struct study_job *job, const struct study_cell *
                                         {" --seed", cell->method == STUDY_RANDOM ? seed : NULL},
                                         {NULL, NULL}},
                  "");
-    struct checkpoint checkpoint;
     struct convert_spec spec;
     struct convert converted;
-    const struct variant_source source = {.common = &job->quiet,
-                                          .path = origin.text,
-                                          .checkpoint = &checkpoint,
-                                          .kernels = job->run->kernels,
-                                          .pool = job->run->pool,
-                                          .seed = cell->seed};
+    struct job source = {.common = &job->quiet,
+                         .path = origin.text,
+                         .kernels = job->run->kernels,
+                         .pool = job->run->pool,
+                         .seed = cell->seed};
     TRY(path_writable(whole, e));
-    TRY(job_open(origin.text, 0, &checkpoint, e));
-    enum status s = variant_check_types(checkpoint.gguf, origin.text, e);
+    TRY(job_open(origin.text, 0, &source.checkpoint, e));
+    enum status s = variant_check_types(source.checkpoint.gguf, origin.text, e);
     if (s == STATUS_OK)
-        s = variant_convert(&v, &source, &spec, &converted, e);
+        s = variant_convert(&source, &v, &spec, &converted, e);
     if (s == STATUS_OK) {
         s = gguf_write(converted.writer, whole, e);
         if (s == STATUS_BAD_FILE)
             err_prefix(e, origin.text);
         convert_free(&converted);
     }
-    checkpoint_close(&checkpoint);
+    checkpoint_close(&source.checkpoint);
     return s;
 }
 
