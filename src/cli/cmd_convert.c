@@ -11,7 +11,6 @@
 #include "cli/paths.h"
 #include "cli/say.h"
 #include "cli/signals.h"
-#include "cli/variant.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
 
@@ -328,12 +327,18 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     if (o->drop_heads)
         return drop_and_tell(j, o->drop_heads, e);
-    if (!o->requantize)
-        TRY(variant_check_types(j->checkpoint.gguf, j->path, e));
+    const struct gguf *g = j->checkpoint.gguf;
+    for (size_t i = 0; i < g->n_tensors && !o->requantize; i++)
+        if (g->tensors[i].type->block_elements > 1)
+            return err_set(e, STATUS_USAGE,
+                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
+                           "the same, but better convert first and quantize then",
+                           j->path, text_width(g->tensors[i].name), g->tensors[i].name.data,
+                           g->tensors[i].type->name);
     TRY(job_seed(j, e));
     enum status s = o->eval ? read_eval_tokens(&c, e) : STATUS_OK;
     const uint64_t started_ns = clock_ns();
-    if (s == STATUS_OK && (s = variant_convert(j, v, &c.spec, &c.converted, e)) == STATUS_OK) {
+    if (s == STATUS_OK && (s = variant_convert(j, &c.spec, &c.converted, e)) == STATUS_OK) {
         if (v->kv_heads && v->method == CONVERT_RANDOM)
             say(&o->common, "seed %llu", (unsigned long long)j->seed);
         s = write_and_report(&c, started_ns, e);

@@ -14,7 +14,6 @@
 #include "cli/paths.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "cli/variant.h"
 #include "exchange/exchange.h"
 #include "formats/blocks.h"
 #include "show/paragraph.h"

@@ -1,11 +1,14 @@
-#include "cli/variant.h"
-
+/*
+ * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options,
+ * calibration text, memory plan, progress.
+ */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/figures.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/say.h"
@@ -100,10 +103,10 @@ static enum status read_target(const struct variant_options *o, const struct con
 }
 
 /* *tokens is malloc'd, also on failure. */
-static enum status read_calibration(const struct job *j, const struct variant_options *o,
-                                    const struct config *c, int32_t **tokens, size_t *n,
-                                    struct err *e)
+static enum status read_calibration(const struct job *j, const struct config *c, int32_t **tokens,
+                                    size_t *n, struct err *e)
 {
+    const struct variant_options *o = &j->common->variant;
     char *text;
     size_t len;
     TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib", e));
@@ -134,21 +137,10 @@ static enum status read_calibration(const struct job *j, const struct variant_op
     return STATUS_OK;
 }
 
-enum status variant_check_types(const struct gguf *g, const char *path, struct err *e)
+enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
+                            struct err *e)
 {
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].type->block_elements > 1)
-            return err_set(e, STATUS_USAGE,
-                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
-                           "the same, but better convert first and quantize then",
-                           path, text_width(g->tensors[i].name), g->tensors[i].name.data,
-                           g->tensors[i].type->name);
-    return STATUS_OK;
-}
-
-enum status variant_convert(struct job *j, const struct variant_options *o,
-                            struct convert_spec *spec, struct convert *out, struct err *e)
-{
+    const struct variant_options *o = &j->common->variant;
     const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
     struct config config;
     struct by_layer numbers;
@@ -177,7 +169,7 @@ enum status variant_convert(struct job *j, const struct variant_options *o,
     };
     TRY(read_target(o, &config, &numbers, spec, e));
     enum status s =
-        o->calib ? read_calibration(j, o, &config, &tokens, &spec->n_tokens, e) : STATUS_OK;
+        o->calib ? read_calibration(j, &config, &tokens, &spec->n_tokens, e) : STATUS_OK;
     spec->tokens = tokens;
     if (s == STATUS_OK) {
         struct progress progress = progress_start(j->common, "windows");
@@ -215,7 +207,7 @@ enum status variant_load(struct job *j, struct err *e)
     if (o->kv_heads && parse_heads(o->kv_heads, config.n_heads, &heads) &&
         config.n_kv_heads == heads)
         return err_in(e, model_create(c->gguf, NULL, &c->file, &c->model, e), "%s", j->path);
-    TRY(variant_convert(j, o, &spec, &converted, e));
+    TRY(variant_convert(j, &spec, &converted, e));
     enum status s = gguf_write_memory(converted.writer, &bytes, &len, e);
     convert_free(&converted);
     if (s == STATUS_OK)
