@@ -171,27 +171,11 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
                    "one for a newline to begin with");
 }
 
-size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
-                       int32_t *ids, size_t *n_tokens)
-{
-    const int least = n_ctx - n_ctx / 2, left = n_ctx - n + 1; /* the last token is not fed */
-    const size_t kept = (size_t)(n < 1 ? n_ctx : left < least ? least : left);
-    const size_t cut = *n_tokens - kept, first = kept > 1 && tokenizer_adds_bos(t);
-    if (which == TRUNCATE_NONE || *n_tokens <= (size_t)n_ctx)
-        return 0;
-    if (which == TRUNCATE_HEAD)
-        memmove(ids + first, ids + first + cut, (kept - first) * sizeof *ids);
-    *n_tokens = kept;
-    return cut;
-}
-
 enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
-        return err_set(
-            e, STATUS_USAGE,
-            "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
-            "with --truncate",
-            n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
+        return err_set(e, STATUS_USAGE,
+                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
+                       n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
     return STATUS_OK;
 }

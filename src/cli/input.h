@@ -57,17 +57,6 @@ enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct 
 enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
                              int32_t **ids, size_t *n, struct err *e);
 
-/* Which end of a prompt that is too long is cut off. */
-enum truncation { TRUNCATE_NONE, TRUNCATE_HEAD, TRUNCATE_TAIL };
-
-/*
- * Cuts a prompt of more than n_ctx tokens to what leaves room for the n that are wanted behind it,
- * but to no less than half of the context; its begin-of-text token stays. Returns how many are
- * gone; none if it fits, or of TRUNCATE_NONE.
- */
-size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
-                       int32_t *ids, size_t *n_tokens);
-
 /* STATUS_USAGE if a prompt has more than n_ctx tokens, of which there could be `most`. */
 enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e);
 

@@ -294,7 +294,7 @@ static enum status add_tensor(struct import *im, const struct tensor_spec *spec,
     if (im->file.data)
         v->parts[0].file = &im->file;
     gguf_add_tensor_source(im->writer, text_of(spec->name.text), v->type, spec->n_dims, dims,
-                           (struct gguf_source){view_piece, v});
+                           (struct gguf_source){.piece = view_piece, .arg = v});
     return STATUS_OK;
 }
 

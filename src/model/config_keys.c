@@ -423,7 +423,7 @@ void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
     int32_t heads[CONFIG_MAX_LAYERS];
     for (int l = 0; l < c->n_layers; l++)
         heads[l] = config_kv_heads(c, l);
-    gguf_add_i32s(w, key.text, heads, c->n_layers);
+    gguf_add_array(w, key.text, GGUF_I32, heads, c->n_layers);
 }
 
 void config_write(const struct config *config, struct gguf_writer *w)
@@ -457,5 +457,5 @@ void config_write(const struct config *config, struct gguf_writer *w)
     if (config_is_latent(c) && config_same_latent(c))
         gguf_add_u32(w, latent.text, c->latent[0]);
     else if (config_is_latent(c))
-        gguf_add_i32s(w, latent.text, c->latent, c->n_layers);
+        gguf_add_array(w, latent.text, GGUF_I32, c->latent, c->n_layers);
 }
