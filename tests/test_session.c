@@ -412,7 +412,7 @@ TEST(refusals_change_nothing, .seconds = 300)
     ck_assert_int_eq(session_feed(s, 0, g.tokens, 13, NULL, &e), STATUS_USAGE);
     ck_assert_int_eq(session_feed(s, 0, g.tokens, 0, NULL, &e), STATUS_USAGE);
     const int32_t bad[3] = {1, m->config.n_vocab, 2};
-    expect_error(session_feed(s, 0, bad, 3, NULL, &e), STATUS_USAGE, &e, "token 1");
+    expect_error(session_feed(s, 0, bad, 3, NULL, &e), STATUS_USAGE, &e, "row 1: token ");
     const int32_t negative = -1;
     ck_assert_int_eq(session_feed(s, 0, &negative, 1, NULL, &e), STATUS_USAGE);
     ck_assert_int_eq(session_len(s, 0), 0);

@@ -56,7 +56,8 @@ static const struct option many_options[] = {
                .fallback = "auto", .needs = "prompts"),
     OPT_STRING("batch", batch, "N|auto", "sequences that share a step; no text depends on it",
                .otherwise = "as many as there are prompts or samples, at most 16 and what memory "
-                            "allows"),
+                            "allows",
+               .needs = "prompts|samples"),
     OPT_END,
 };
 
@@ -119,23 +120,12 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
 {
     static const char self[] = "self:";
     struct generate_options *o = values;
-    const char *draft = o->draft, *threads = o->common.threads;
-    int n;
-    double x;
+    const char *draft = o->draft;
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    /* llama2.c's -t is the temperature. */
-    if (threads && !parse_int(threads, 1, INT_MAX, &n) && parse_double(threads, &x) && x >= 0)
-        return err_set(e, STATUS_USAGE,
-                       "-t: expected auto or a number of threads, found '%.60s'; a temperature is "
-                       "--temp",
-                       threads);
     TRY(parse_auto("--batch", o->batch, BATCH_MAX, &o->n_batch, e));
     TRY(parse_auto("--draft-n", o->draft_n, DRAFT_MOST, &o->n_draft, e));
-    if (o->n_batch > 0 && !o->prompts && o->samples == 1)
-        return err_set(e, STATUS_USAGE,
-                       "--batch is for many sequences; expected --prompts or --samples with it");
     if (draft && !draft[0])
         return err_set(e, STATUS_USAGE, "--draft: expected a checkpoint, self:TYPE or lookup");
     o->draft_type = -1;
@@ -145,8 +135,6 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
             return err_set(e, STATUS_USAGE, "--draft self: expected one of %s, found '%.60s'",
                            names_joined(storage_names, ", ").text, draft + strlen(self));
     }
-    if (o->talks && o->common.file && strcmp(o->common.file, "-") == 0)
-        return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
     if (o->talks || o->prompts)
         j->needs &= ~(unsigned)JOB_PIPED;
     if (o->prompts)
