@@ -41,13 +41,14 @@ checks <<'EOF'
 2 generate $model $word | unknown option '$word' | for word in --xyzzy -n5
 2 generate $model -n | -n needs a value
 2 generate $model --greedy=1 | --greedy takes no value
+2 score $model --tokens "1,$number" | --tokens: item
+    | for number in '' 1e9 0x10 -1 +5 NaN 99999999999999999999 1.5 5x
 EOF
 for number in '' 1e9 0x10 ' 5' '5 ' -1 +5 NaN 99999999999999999999 1.5 5x; do
     checks <<'EOF'
 2 generate $model -n "$number" | -n: expected an integer, 0 to 2147483647
 2 generate $model "--seed=$number" | --seed: expected an integer, 0 to 18446744073709551615
 2 score $model -p x -t "$number" | -t: expected auto or an integer from 1 to
-2 score $model --tokens "1,$number" | --tokens: item
 EOF
 done
 checks <<'EOF'
@@ -280,7 +281,7 @@ $ has a.svg 'class="frame"'
     | for more in "--format csv" "--query 0"
 2 attend $model -p x --log | expected --svg or --show
 2 attend $model -f prompt --json prompt | is the text itself
-2 attend $model -p x --npy a.npy --json a.npy | --npy and --json both name
+2 attend $model -p x --npy a.npy --json a.npy | --json names, too
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
 1+ attend $model -p abc --svg none/a.svg
 
@@ -461,7 +462,7 @@ $ columns_are part,weights
 2 bench $model --shape $shape | both named
 2 bench | no checkpoint is named
 2 bench $model --trace $model $quick | the checkpoint itself
-2 bench $model --plot x --trace x | both name
+2 bench $model --plot x --trace x | names, too
 1 $b --plot nosuchfolder/p.svg --format csv -q | nosuchfolder
 EOF
 
@@ -790,7 +791,7 @@ checks <<'EOF'
 2 train tt.state $words | the checkpoint itself
     | for words in "-o x.gguf --from source.state --log source.state" "-o source --from source.state"
     "-o x.gguf --teacher source.state --log source.state" "-o source --teacher source.state"
-2 train tt.state -o x.gguf --log ./x.gguf | both name
+2 train tt.state -o x.gguf --log ./x.gguf | names, too
 2 train tt.state -o $name --log $name.state | is OUT.state | for name in x.gguf toy.gguf
 2 $x --teacher-weight 0.3 | --teacher-weight is for --teacher
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]

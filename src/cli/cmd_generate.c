@@ -263,8 +263,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     s->n_vocab = c->n_vocab;
     s->ignore_eos = o->ignore_eos;
     s->shifts = o->shift;
-    if (s->shifts && schedule_most_kept(params.n_ctx) > 0)
-        s->n_keep = tokenizer_adds_bos(t);
+    s->n_keep = s->shifts && tokenizer_adds_bos(t);
     TRY(start_schedule(g, &params, n_texts, e));
     TRY(generation_create(g, e));
     if (!o->load)

@@ -87,7 +87,7 @@ static enum status run_command(const struct study_job *job, const struct command
     study_line_add(line, NULL, "-q");
     study_line_print(line, shown, sizeof shown);
     say_verbose(&job->options->common, "%s %s", command->name, shown);
-    return job_run(command, line->n, (char **)(uintptr_t)line->items, &nowhere.out, clock_ns(), e);
+    return job_run(command, (char **)(uintptr_t)line->items, &nowhere.out, clock_ns(), e);
 }
 
 /* --- a cell ---------------------------------------------------------------------------------- */
