@@ -236,6 +236,7 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
         while (meets(&t->aside, start, length));
         put_window(t, &t->data.train, start, row);
     }
+    memset(o->gradient.flat, 0, t->list.n_floats * sizeof *o->gradient.flat);
     made->loss = backprop_gradient(t->engine, &o->weights, &batch, t->teacher ? &teacher : NULL,
                                    &o->gradient);
     if (!isfinite(made->loss))
