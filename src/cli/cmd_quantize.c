@@ -105,7 +105,7 @@ static enum status write_quantized(struct job *j, struct quantize *q, uint64_t f
         say(o, "no tensor changes its type: %s is a copy", o->out);
     say_verbose(o, "%zu of %zu tensors change their type", changed, n);
     q->params.arg = job_progress(j, NULL);
-    TRY(quantize_write(q, o->out, e));
+    TRY(gguf_write(q->writer, o->out, e));
     progress_end(&j->progress);
     return print_quantized(j, q, file_before, e);
 }
