@@ -306,7 +306,7 @@ static enum status plan(struct quantize *q, struct err *e)
         q->bytes_before += from->n_bytes;
         q->bytes_after += t->bytes;
         gguf_add_tensor_source(q->writer, from->name, t->to->type, from->n_dims, from->dims,
-                               (struct gguf_source){next_piece, &w->sources[i]});
+                               (struct gguf_source){.piece = next_piece, .arg = &w->sources[i]});
     }
     return STATUS_OK;
 }
