@@ -245,40 +245,6 @@ TEST(shared_positions_must_be_there)
     session_free(s);
 }
 
-/* A sequence that ended gives its place to another, while its neighbours go on. */
-TEST(places_are_taken_again)
-{
-    struct golden g = open_golden("gqa");
-    const struct model *m = g.checkpoint.model;
-    const size_t n_vocab = (size_t)m->config.n_vocab;
-    struct session *s = open_session(m, 2, STORAGE_F32, 0, NULL);
-    float *expected[3], *logits = malloc(2 * n_vocab * sizeof *logits);
-    int text[2] = {0, 1};
-    for (int i = 0; i < 3; i++)
-        expected[i] = alone(m, 0, i, 8, STORAGE_F32);
-    for (int step = 0; step < 8; step++) {
-        struct batch_row rows[2];
-        if (step == 4) {
-            session_rewind(s, 0, 0);
-            text[0] = 2;
-        }
-        for (int i = 0; i < 2; i++)
-            rows[i] = (struct batch_row){.token = token_of(m, text[i], session_len(s, i)),
-                                         .sequence = i,
-                                         .position = session_len(s, i),
-                                         .wants_logits = true};
-        expect_ok(session_step(s, rows, 2, logits, &err));
-        for (int i = 0; i < 2; i++)
-            ck_assert_mem_eq(logits + (size_t)i * n_vocab,
-                             expected[text[i]] + (size_t)rows[i].position * n_vocab,
-                             n_vocab * sizeof *logits);
-    }
-    for (int i = 0; i < 3; i++)
-        free(expected[i]);
-    free(logits);
-    session_free(s);
-}
-
 TEST(impossible_rows_are_refused)
 {
     struct golden g = open_golden("mha");

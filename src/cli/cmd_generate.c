@@ -187,7 +187,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     struct sampler_params sampler = o->sampler;
     struct sequences_wanted w = {.n = o->n_batch ? o->n_batch : BATCH_AUTO,
                                  .all = o->n_batch > 0,
-                                 .more_bytes = (size_t)s->n_vocab * sizeof(float),
+                                 .more_bytes = s->n_vocab * sizeof(float),
                                  .option = n_texts > 1 ? "--batch N, -c N" : "-c N"};
     TRY(draft_open(g, params, &w.more_bytes, e));
     w.n = w.n < n_texts ? w.n : n_texts;
@@ -246,7 +246,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->shares = o->samples > 1 && !o->shift;
     g->echo = !o->no_echo && (!o->talks || has_prompt(o));
     g->most_top = o->talks || o->logprobs > c->n_vocab ? c->n_vocab : o->logprobs;
-    params.n_shared = g->shares ? (int)job->n_tokens : 0;
+    params.n_shared = g->shares ? job->n_tokens : 0;
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
     s->ignore_eos = o->ignore_eos;
