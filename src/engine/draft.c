@@ -237,14 +237,6 @@ static void take_drafter(struct drafter *d, struct arena *a)
     d->logits = arena_take(a, d->session ? n * d->n_vocab : 0, sizeof *d->logits);
 }
 
-size_t drafter_bytes(const struct drafter *d)
-{
-    struct drafter counted = *d;
-    counted.arena = (struct arena){0};
-    take_drafter(&counted, &counted.arena);
-    return counted.arena.overflow ? SIZE_MAX : counted.arena.used;
-}
-
 enum status drafter_create(struct drafter *d, struct err *e)
 {
     assert(d->pace.most >= 1 && d->pace.most <= DRAFT_MOST);

@@ -184,9 +184,6 @@ struct drafter {
 enum status drafter_create(struct drafter *d, struct err *e);
 void drafter_free(struct drafter *d);
 
-/* The bytes that drafter_create takes; SIZE_MAX if they do not fit. */
-size_t drafter_bytes(const struct drafter *d);
-
 /* A text begins: the n <= cap tokens of its prompt. */
 void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n);
 
