@@ -259,7 +259,7 @@ TEST(teacher_of_another_vocabulary_is_refused)
     write_checkpoint(source, &shape);
     struct checkpoint teacher = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
     r.spec.teacher = teacher.gguf;
-    refused(&r, STATUS_USAGE, "of 256 tokens; found 257");
+    refused(&r, STATUS_USAGE, "of 256 tokens; found another, of 257");
 }
 
 TEST(missing_out_is_refused)
