@@ -118,7 +118,7 @@ TEST(test_refused_pipelines, .after = drop_import)
          "token 1: expected one name, found \"b\" and \"x\""},
         {{.added = "[{\"id\": 5, \"content\": \"b\"}]"},
          "added token \"b\": expected id 1, as in the vocabulary, found 5"},
-        {{.added = "[{\"id\": 5, \"content\": \"\"}]"}, "expected a name, found none"},
+        {{.added = "[{\"id\": 5, \"content\": \"\"}]"}, "added token \"\": expected a name"},
         {{.added = "[{\"id\": 5, \"content\": \"x\", \"single_word\": true}]"},
          "single_word to be false"},
     };

@@ -43,7 +43,6 @@ static const struct step_rule {
      "Metaspace",
      {{"replacement", VOCAB_SPACE}, {"prepend_scheme", "null"}, {"add_prefix_space", "false"}}},
 };
-#define END_OF(rows) ((rows) + sizeof(rows) / sizeof *(rows))
 
 #define SPACES "\\s+(?!\\S)|\\s+"
 #define GPT2   "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|" SPACES
@@ -395,7 +394,7 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
     };
     struct found f;
     const struct json_node *model, *vocab, *merges;
-    struct text unknown = {NULL, 0}, left, right;
+    struct text left, right;
     TRY(read_pipeline(root, v, &f, e));
     TRY(json_require(root, "model", JSON_OBJECT, &model, e));
     for (size_t i = 0; i < sizeof must / sizeof *must; i++)
@@ -407,12 +406,12 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
     if (whole_pieces && !v->keys.pre)
         return bad_file(e, "model: expected \"ignore_merges\" to be false with these cuts, found "
                            "true" VOCAB_ADVICE);
-    TRY(json_optional_text(model, "unk_token", &unknown, e));
     TRY(json_require(model, "vocab", JSON_OBJECT, &vocab, e));
     TRY(json_require(model, "merges", JSON_ARRAY, &merges, e));
     TRY(read_names(vocab, false, v, e));
-    if (unknown.data)
-        v->keys.unk = vocabulary_find(v, unknown);
+    const struct json_node *unknown = json_present(model, "unk_token");
+    if (unknown)
+        v->keys.unk = vocabulary_find(v, unknown->text);
     TRY(added_tokens_read(json_present(root, "added_tokens"), strpbrk(f.steps, "pr"), v, e));
     for (const struct json_node *c = NULL; (c = json_child(merges, c));) {
         const struct json_node *first = json_child(c, NULL);
