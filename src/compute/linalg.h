@@ -4,10 +4,9 @@
  * Matrices are row-major. Every element of a result is one fixed chain of operations, so that
  * callers may cut work between rows; nothing is fused, so all processors compute the same bits.
  *
- * Nothing here allocates or fails on its arguments. Sizes are at least 1 (of products,
- * transposition and dot products at least 0), pointers not NULL, and outputs do not overlap inputs,
- * unless it says that they may. Numbers may be anything. Any threads may run these at once on
- * different outputs.
+ * Nothing here allocates or fails on its arguments. Sizes are at least 1 (of products, transposition
+ * and dot products at least 0), pointers not NULL, and outputs do not overlap inputs, unless it says
+ * that they may. Numbers may be anything. Any threads may run these at once on different outputs.
  */
 #ifndef DECODE_COMPUTE_LINALG_H
 #define DECODE_COMPUTE_LINALG_H
