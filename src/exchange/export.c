@@ -1,10 +1,7 @@
-#include "exchange/exchange.h"
-
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "exchange/private.h"
 #include "formats/blocks.h"

@@ -3,7 +3,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "compute/angles.h"
 #include "exchange/private.h"
@@ -315,7 +314,6 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
         {"partial_rotary_factor", "1|1.0|null"}, /* also in what is said of rotary positions */
     };
     struct config *c = &h->c;
-    TRY(json_expect(object, JSON_OBJECT, e));
     const struct json_node *type = json_present(object, "model_type");
     const struct hf_family *f = hf_family_find(type ? type->text : (struct text){NULL, 0});
     if (!f || (!type && !json_present(object, "block_size")))

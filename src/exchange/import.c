@@ -1,10 +1,7 @@
-#include "exchange/exchange.h"
-
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/little.h"

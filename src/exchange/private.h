@@ -60,7 +60,7 @@ enum status input_open(struct input *in, const char *folder, const char *name, s
 enum status input_read_json(struct input *in, struct err *e);
 void input_close(struct input *in); /* legal on a zeroed struct and twice */
 
-/* The member of an object that is there and not null; else, and where `object` is NULL, NULL. */
+/* The member of an object that is there and not null; else, and where `object` is none, NULL. */
 const struct json_node *json_present(const struct json_node *object, const char *key);
 
 /* What it is: a string without its quotes, another value as it is written, "null" also for what is

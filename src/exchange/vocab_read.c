@@ -53,7 +53,8 @@ void input_close(struct input *in)
 
 const struct json_node *json_present(const struct json_node *object, const char *key)
 {
-    const struct json_node *member = object ? json_member(object, key) : NULL;
+    const struct json_node *member =
+        object && object->kind == JSON_OBJECT ? json_member(object, key) : NULL;
     return member && member->kind != JSON_NULL ? member : NULL;
 }
 
@@ -151,10 +152,9 @@ enum status added_tokens_read(const struct json_node *from, bool normalizes, str
 static enum status find_special(const struct json_node *node, struct vocabulary *v, int *id,
                                 struct err *e)
 {
+    const struct json_node *content = json_present(node, "content");
     struct text name;
-    if (node->kind == JSON_OBJECT)
-        TRY(json_require(node, "content", JSON_STRING, &node, e));
-    TRY(json_node_text(node, &name, e));
+    TRY(json_node_text(content ? content : node, &name, e));
     *id = vocabulary_find(v, name);
     mark_special(v, *id);
     return STATUS_OK;
@@ -201,8 +201,6 @@ static enum status read_special_tokens(const struct input *files, const struct h
     int first = -1;
     for (int i = 0; i < 2; i++) {
         const struct json_node *list = json_present(named_in[i], "additional_special_tokens");
-        if (list)
-            TRY(json_expect(list, JSON_ARRAY, e));
         for (const struct json_node *c = NULL; list && (c = json_child(list, c));)
             TRY(find_special(c, v, &first, e));
     }
