@@ -188,14 +188,13 @@ static enum status measure_block(struct converter *c, int l, double *lost, struc
     TRY(convert_latent_fit(c, NULL, e));
     TRY(convert_store(c, PART_O, PART_UP, e));
     for (int i = 0; i < x->n_windows; i++) {
-        const int w = x->windows[i];
-        TRY(convert_distance_add(c, l + 1, w, convert_window(c, k->stream, w), NULL, e));
+        const struct convert_window win = convert_window_at(c, x->windows[i]);
+        TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
         for (int step = c->choice->most; step > 0; step--) {
             TRY(convert_store_latent(c, step * RANK_STEP, e));
             convert_use(c);
-            convert_run_layer(c, l, w, convert_stream(c, w),
-                              (struct block_taps){.at = {[TAP_OUT] = k->rows3}});
-            TRY(convert_distance_add(c, l + 1, w, k->rows3, &lost[step - 1], e));
+            convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = k->rows3}});
+            TRY(convert_distance_add(c, l + 1, win.n, k->rows3, &lost[step - 1], e));
             TRY(convert_windows_done(c, 1));
         }
     }
