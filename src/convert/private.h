@@ -334,9 +334,9 @@ enum status convert_write(struct converter *c, struct err *e);
 /* All of both circuits that follows from weights and moments. */
 void convert_measure(struct converter *c);
 
-/* Row i of the gram between the cached factors of heads g and h. */
-const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, size_t g,
-                               size_t i, size_t h);
+/* The gram between the cached factors of heads g and h: [dim, dim], rows kv_heads * dim apart. */
+const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
+                           size_t h);
 
 /* `to` from the maps, heads in their new order. */
 void convert_apply(struct converter *c);

@@ -333,8 +333,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
         convert_zero(r->gradient + r->n - d, d);
     scale_heads(c, r->gradient, true);
     linalg_solve_lower(r->out_root, heads, o, d);
-    for (size_t i = 0; i < r->n; i++)
-        r->gradient[i] *= scale;
+    linalg_scale(r->gradient, scale, r->n);
 
     /* What the variables have moved is an error, too. */
     const double rows = (double)r->n_windows * (double)c->text.window;
