@@ -114,7 +114,8 @@ void convert_measure(struct converter *c)
             const double *rows = own->w + h * dim * d, *of_head = means + h * dim;
             double *metric = convert_of_head(s, s->metric, h);
             cross(c, s, metric,
-                  is_q ? (struct factor){c->square + h * dim * d, of_head} : (struct factor){rows, NULL},
+                  is_q ? (struct factor){c->square + h * dim * d, of_head}
+                       : (struct factor){rows, NULL},
                   (struct factor){rows, of_head});
             average_turns(s, metric, dim);
             convert_root(convert_of_head(s, s->root, h), metric, dim, METRIC_RIDGE);
@@ -157,8 +158,7 @@ double convert_loss(struct converter *c, struct convert_circuit *s)
         const size_t g = c->group_of[h], old = convert_kv_head(c, h);
         const double *out = convert_of_head(s, s->out, h),
                      *metric = convert_of_head(s, s->metric, h);
-        const struct factor new = {c->square + g * rows,
-                                   s->centred ? NULL : s->new_mean + g * dim};
+        const struct factor new = {c->square + g * rows, s->centred ? NULL : s->new_mean + g * dim};
         copy_gram(c, s, h, h, xx);
         cross(c, s, new_old, new, (struct factor){from->w + old * rows, s->mean + old * dim});
         cross(c, s, new_new, new, (struct factor){to->w + g * rows, new.means});

@@ -378,8 +378,7 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     convert_free(&other);
     if (s == STATUS_OK)
         s = run_once(*spec, equal, out, e);
-    if (s != STATUS_OK ||
-        memcmp(equal, choice.ranks, c.config.n_layers * sizeof *equal) == 0)
+    if (s != STATUS_OK || memcmp(equal, choice.ranks, c.config.n_layers * sizeof *equal) == 0)
         return s;
     s = run_once(*spec, choice.ranks, &other, e);
     if (s == STATUS_OK && other.divergence < out->divergence) {

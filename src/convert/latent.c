@@ -140,8 +140,8 @@ enum status convert_equal_ranks(const struct convert_spec *spec, int *ranks, str
                        "layers of width %d",
                        spec->cache_bytes, unit, RANK_STEP, f.n_layers, f.d_model);
     for (int l = 0; l < f.n_layers; l++)
-        ranks[l] = smaller(n < CONFIG_MAX_WIDTH ? n : CONFIG_MAX_WIDTH, f.d_model / RANK_STEP) *
-                   RANK_STEP;
+        ranks[l] =
+            smaller(n < CONFIG_MAX_WIDTH ? n : CONFIG_MAX_WIDTH, f.d_model / RANK_STEP) * RANK_STEP;
     return STATUS_OK;
 }
 

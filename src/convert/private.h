@@ -383,10 +383,10 @@ enum status convert_equal_ranks(const struct convert_spec *spec, int *ranks, str
  * ranks; none is more than three times the equal one.
  */
 struct convert_choice {
-    struct convert_spec spec;    /* of a conversion to the largest rank */
+    struct convert_spec spec;     /* of a conversion to the largest rank */
     int ranks[CONFIG_MAX_LAYERS]; /* the largest, then those chosen */
-    int all, most;               /* steps of 16: of all layers together, of one */
-    double *lost;                /* [n_layers, most] divergences */
+    int all, most;                /* steps of 16: of all layers together, of one */
+    double *lost;                 /* [n_layers, most] divergences */
     double *best; /* [n_layers + 1, all + 1] the least sum for that many layers and steps */
     int *chosen;  /* the same: steps of the last layer among them */
 };
@@ -490,7 +490,8 @@ void convert_rebuild_take(struct converter *c, struct arena *arena);
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
 enum status convert_rebuild_run(struct converter *c, bool patterns);
 
-/* --- products.c: matrix products and sums in double, on all threads ---------------------------- */
+/* --- products.c: matrix products and sums in double, on all threads ----------------------------
+ */
 
 /* out [m, n] = a [m, k] b [k, n], and = a [m, k] b [n, k]^T through c->square2. */
 void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,

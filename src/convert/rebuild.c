@@ -404,8 +404,8 @@ static void set_root(double *root, const double *metric, size_t n)
         linalg_identity(root, n);
 }
 
-/* Metrics of the heads from the rows w [qkv_dim, d + 1] over white inputs, o [heads_dim, d], and the
- * second moments of their results. */
+/* Metrics of the heads from the rows w [qkv_dim, d + 1] over white inputs, o [heads_dim, d], and
+ * the second moments of their results. */
 static void set_roots(const struct converter *c, const double *w, const double *o,
                       const double *results)
 {
@@ -499,8 +499,8 @@ static void set_variables(struct converter *c)
         convert_add_outer_floats(c, moments, k->rows, k->rows, k->window, n, n);
         convert_add_rows(k->x_sum, k->rows, k->window, n);
     }
-    convert_finish_sums(moments, k->x_sum, k->x_sum,
-                        (double)r->n_windows * (double)k->window, n, n);
+    convert_finish_sums(moments, k->x_sum, k->x_sum, (double)r->n_windows * (double)k->window, n,
+                        n);
     set_roots(c, r->theta, to, moments);
     set_root(r->out_root, moments, n);
     for (size_t i = 0; i < n_rebuilt(c); i++) {

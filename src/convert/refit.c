@@ -169,8 +169,8 @@ uint64_t convert_refit_windows(const struct converter *c)
     return sum;
 }
 
-/* Runs each piece, and takes it back if it does not lower the error on the windows kept aside, or if
- * its solution is beyond the type that the weights are stored in. */
+/* Runs each piece, and takes it back if it does not lower the error on the windows kept aside, or
+ * if its solution is beyond the type that the weights are stored in. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
     const double *error = c->text.error;
