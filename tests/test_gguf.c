@@ -312,36 +312,3 @@ TEST(names_of_the_longest_lengths)
     ck_assert(gguf_find(p.g, key) && gguf_find_tensor(p.g, name));
     parsed_free(&p);
 }
-
-/* Also the time: with a quadratic check for duplicates this takes minutes. */
-TEST(many_names_are_found)
-{
-    enum { N = 200000 };
-    struct gguf_bytes b;
-    char name[32];
-    image_begin(&b, 3, 0, N);
-    for (uint32_t i = 0; i < N; i++) {
-        snprintf(name, sizeof name, "key.%u", i * 7919u);
-        image_u32(&b, name, i);
-    }
-    struct parsed p = accept(&b);
-    for (uint32_t i = 0; i < N; i++) {
-        snprintf(name, sizeof name, "key.%u", i * 7919u);
-        const struct gguf_value *v = gguf_find(p.g, name);
-        ck_assert_ptr_eq(v, &p.g->pairs[i].value);
-    }
-    ck_assert_ptr_null(gguf_find(p.g, "key.1"));
-    parsed_free(&p);
-}
-
-/* Two names of the same FNV-1a hash: the index must compare the names too. */
-TEST(names_of_one_hash_are_told_apart)
-{
-    struct gguf_bytes b = image("GGUF 3 0L 3L 'bcJ_gBzCapo' 4 1 'between' 4 2 'H8xXDOfaSuh' 4 3");
-    struct parsed p = accept(&b);
-    ck_assert_int_eq(gguf_int_at(gguf_find(p.g, "bcJ_gBzCapo"), 0), 1);
-    ck_assert_int_eq(gguf_int_at(gguf_find(p.g, "H8xXDOfaSuh"), 0), 3);
-    parsed_free(&p);
-    b = image("GGUF 3 0L 3L 'H8xXDOfaSuh' 4 1 'bcJ_gBzCapo' 4 2 'H8xXDOfaSuh' 4 3");
-    refuse(&b, "\"H8xXDOfaSuh\"|number 0 and 2");
-}
