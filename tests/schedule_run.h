@@ -144,13 +144,12 @@ static inline void see_event(const struct event *event, int n_vocab, struct sche
         seen_bytes(&seen->hash[i], event->logits, (size_t)n_vocab * sizeof *event->logits);
         seen_bytes(&seen->hash[i], &event->log_sum, sizeof event->log_sum);
     }
-    if (event->kind == EVENT_FAILED)
-        seen_bytes(&seen->hash[i], e->text, strlen(e->text));
-    else
-        seen_bytes(&seen->hash[i], event->ready.data, event->ready.len);
-    if (event->kind != EVENT_SAMPLED) {
+    seen_bytes(&seen->hash[i], event->ready.data, event->ready.len);
+    if (event->kind == EVENT_ENDED) {
+        if (event->end == END_FAILED)
+            seen_bytes(&seen->hash[i], e->text, strlen(e->text));
         seen->n_sampled[i] = p->n_sampled;
-        seen->end[i] = event->kind == EVENT_FAILED ? END_ABANDONED : event->end;
+        seen->end[i] = event->end;
     }
 }
 

@@ -206,20 +206,15 @@ static void sample_share(void *arg, int thread)
     }
 }
 
-static void vacate(struct schedule *s, struct slot *p)
-{
-    p->state = SLOT_VACANT;
-    p->pick = PICK_NONE;
-    p->logits = NULL;
-    s->n_busy--;
-}
-
 static void end_text(struct schedule *s, struct slot *p, enum text_end end, struct event *event)
 {
     event->kind = EVENT_ENDED;
     event->ready = stream_finish(&p->stream);
     event->end = end;
-    vacate(s, p);
+    p->state = SLOT_VACANT;
+    p->pick = PICK_NONE;
+    p->logits = NULL;
+    s->n_busy--;
 }
 
 /* What was sampled for a slot is an event; the next one is the text's end, if that is it. */
@@ -239,8 +234,7 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
     }
     if (p->sampled != STATUS_OK) {
         (void)logits_check(p->logits, s->n_vocab, e);
-        event->kind = EVENT_FAILED;
-        p->pick = PICK_FAILED;
+        end_text(s, p, END_FAILED, event);
         return;
     }
     if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
@@ -326,8 +320,6 @@ static bool advance(struct schedule *s, struct event *event, struct err *e)
     for (;;) {
         for (; s->next < s->n_slots; s->next++) {
             struct slot *p = &s->slots[s->next];
-            if (p->pick == PICK_FAILED)
-                vacate(s, p);
             if (p->pick == PICK_NONE)
                 continue;
             event->slot = p;
