@@ -14,7 +14,7 @@ static size_t step_of(enum kv_part part)
     return part == KV_KEYS || part == KV_KEY_SCALES ? KERNEL_LANES : 1;
 }
 
-static size_t bytes_of(enum kv_part part, enum storage storage)
+static size_t part_bytes(enum kv_part part, enum storage storage)
 {
     if (part == KV_KEY_SCALES || part == KV_VALUE_SCALES || storage == STORAGE_F16)
         return sizeof(uint16_t);
@@ -39,7 +39,7 @@ static void take_regions(struct kv_cache *kv, struct kv_regions *r, int first, i
         const int n = kv->shape.cap - first;
         r->room[part] = step_of(part) > 1 ? kernel_padded(n) : n;
         r->part[part] = arena_take(&kv->arena, (uint64_t)n_sequences * r->room[part],
-                                   (uint64_t)kv->all[part] * bytes_of(part, kv->shape.storage));
+                                   (uint64_t)kv->all[part] * part_bytes(part, kv->shape.storage));
     }
 }
 
@@ -75,7 +75,7 @@ size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum sto
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_part part = 0; part < KV_PARTS; part++)
             bytes += config_variant_heads(c, n_kv_heads, l) * numbers_of(c, l, storage, part) *
-                     bytes_of(part, storage);
+                     part_bytes(part, storage);
     return bytes;
 }
 
@@ -118,7 +118,7 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
                      lane = i % step_of(part); /* in its panel */
         const size_t element = before * r->room[part] + (i - lane) * n + lane;
         if (n > 0)
-            at.part[part] = r->part[part] + element * bytes_of(part, kv->shape.storage);
+            at.part[part] = r->part[part] + element * part_bytes(part, kv->shape.storage);
     }
     return at;
 }
@@ -208,7 +208,7 @@ static size_t copy_position(const struct kv_cache *kv, int sequence, int positio
             const struct kv_place place = {sequence, l, h};
             const struct kv_at at = locate_position(kv, place, position);
             for (enum kv_part part = 0; part < KV_PARTS; part++) {
-                const size_t bytes = bytes_of(part, kv->shape.storage);
+                const size_t bytes = part_bytes(part, kv->shape.storage);
                 const size_t n = part == KV_VALUES ? (size_t)config_cached_value_dim(c)
                                                    : numbers_of(c, l, kv->shape.storage, part);
                 for (size_t i = 0; i < n; i++, done += bytes) {
