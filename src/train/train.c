@@ -297,6 +297,10 @@ static enum status after_step(struct trainer *t, struct err *e)
                         });
         t->loss_sum = 0;
         t->loss_steps = 0;
+        if (best) {
+            t->plan.best_loss = loss;
+            t->plan.best_step = (int)p->step;
+        }
         if (best && !spec->keep_last)
             saved = write_out(t, &failure);
         if (best && saved == STATUS_OK) {
