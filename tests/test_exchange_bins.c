@@ -464,7 +464,6 @@ TEST(llama2c_numbers, .tags = ONE_THREAD)
         {4, -1, "version at byte 4: expected 1 (float32) or 2 (int8), found -1"},
         {8, 65537, "dim at byte 8: expected 1 to 65536, found 65537"},
         {28, -400, "vocab_size at byte 28: expected 1 to 16777216, found -400"},
-        {36, 2, "shared_classifier at byte 36: expected 0 or 1, found 2"},
         {37, 0, "group_size at byte 37: expected a divisor of dim 64, found 0"},
         {37, -64, "group_size at byte 37: expected a divisor of dim 64, found -64"},
         {37, 48, "group_size at byte 37: expected a divisor of dim 64, found 48"},
