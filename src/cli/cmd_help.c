@@ -1,210 +1,60 @@
 /*
- * cmd_help - decode help: the commands, a command's options, the manual page, completions.
+ * cmd_help - decode help: the commands, a command's options, completion in bash.
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/job.h"
 #include "show/paragraph.h"
 
-/* --- what is said of the program as a whole, here and in the manual page ---------------------- */
-
-static const char help_summary[] =
-    "continue texts with transformers, and see what their attention costs";
-
-struct help_section {
-    const char *title; /* NULL ends the list */
-    const char *text;  /* as a command's notes are written */
-};
-
-static const struct help_section help_sections[] = {
-    {"Options",
-     "decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
-     "decode help --format man prints the manual page; --format bash what\n"
-     "completes command lines in that shell. decode --version shows version, compiler,\n"
-     "instruction sets and threads.\n"
-     "\n"
-     "The checkpoint is the first argument or -m FILE; --option value and --option=value\n"
-     "both work, anywhere among the arguments; -- ends the options; of an option given\n"
-     "twice the last one counts.\n"
-     "\n"
-     "-m, --model FILE  the checkpoint, instead of the first argument\n"
-     "-q, --quiet       nothing on standard error but errors\n"
-     "-v, --verbose     also memory plan, threads, instruction set; whole tables\n"
-     "\n"
-     "Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
-     "\n"
-     "A reader that closes the pipe ends the program silently, as it ends cat (by SIGPIPE: 141\n"
-     "in a shell); files that were asked for are written all the same.\n"},
-    {"Exit status", "0    done\n"
-                    "1    failed while running\n"
-                    "2    usage\n"
-                    "3    bad input file\n"
-                    "4    out of memory\n"
-                    "130  interrupted\n"},
-    {"Environment", "DECODE_THREADS  the default of -t\n"
-                    "DECODE_ISA      forces an instruction set, of those that --version lists\n"
-                    "NO_COLOR        no colours on a terminal\n"
-                    "COLORFGBG       whether the terminal is light or dark\n"
-                    "COLUMNS         its width, where it does not say it itself\n"},
-    {NULL, NULL},
-};
+static const char help_sections[] =
+    "Options:\n"
+    "  decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
+    "  decode help --format bash prints what completes command lines in that shell.\n"
+    "  decode --version shows version, compiler, instruction sets and threads.\n"
+    "\n"
+    "  The checkpoint is the first argument or -m FILE; --option value and --option=value\n"
+    "  both work, anywhere among the arguments; -- ends the options; of an option given\n"
+    "  twice the last one counts.\n"
+    "\n"
+    "  -m, --model FILE  the checkpoint, instead of the first argument\n"
+    "  -q, --quiet       nothing on standard error but errors\n"
+    "  -v, --verbose     also memory plan, threads, instruction set; whole tables\n"
+    "\n"
+    "  Counts take k and M, thousands and millions; sizes also kB, KiB, MB, MiB, GB, GiB.\n"
+    "\n"
+    "  A reader that closes the pipe ends the program silently, as it ends cat (by SIGPIPE: 141\n"
+    "  in a shell); files that were asked for are written all the same.\n"
+    "\n"
+    "Exit status:\n"
+    "  0    done\n"
+    "  1    failed while running\n"
+    "  2    usage\n"
+    "  3    bad input file\n"
+    "  4    out of memory\n"
+    "  130  interrupted\n"
+    "\n"
+    "Environment:\n"
+    "  DECODE_THREADS  the default of -t\n"
+    "  DECODE_ISA      forces an instruction set, of those that --version lists\n"
+    "  NO_COLOR        no colours on a terminal\n"
+    "  COLORFGBG       whether the terminal is light or dark\n"
+    "  COLUMNS         its width, where it does not say it itself\n";
 
 void help_print(struct output *out)
 {
     const struct command *c;
     char line[256];
     output_puts(out, "usage: decode <command> [options]\n\n");
-    snprintf(line, sizeof line, "%s\n", help_summary);
-    paragraph_reflow(out, line, 0);
-    output_puts(out, "\nCommands:\n");
+    paragraph_reflow(
+        out, "continue texts with transformers, and see what their attention costs\n\nCommands:\n",
+        0);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         snprintf(line, sizeof line, "  %-10s %s\n", c->name, c->summary);
         paragraph_reflow(out, line, 0);
     }
-    for (const struct help_section *s = help_sections; s->title; s++) {
-        output_printf(out, "\n%s:\n", s->title);
-        paragraph_reflow(out, s->text, 2);
-    }
-}
-
-/* --- the manual page decode(1), as source for man(1) in the macros of man(7) ------------------ */
-
-/* Characters that mean something else to troff, or look different: - becomes a hyphen. */
-static const char *escape_of(char c)
-{
-    static const char *const escapes[] = {"\\\\e", "-\\-", "'\\(aq", "`\\(ga", "^\\(ha", "~\\(ti"};
-    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
-        if (escapes[i][0] == c)
-            return escapes[i] + 1;
-    return NULL;
-}
-
-static void put_text(struct output *out, struct text t)
-{
-    if (t.len > 0 && t.data[0] == '.')
-        output_puts(out, "\\&");
-    for (size_t i = 0; i < t.len; i++) {
-        const char *escape = escape_of(t.data[i]);
-        if (escape)
-            output_puts(out, escape);
-        else
-            output_put(out, (struct text){t.data + i, 1});
-    }
-}
-
-static void put_bold(struct output *out, struct text t)
-{
-    output_puts(out, "\\fB");
-    put_text(out, t);
-    output_puts(out, "\\fP");
-}
-
-static void put_line(struct output *out, struct text t)
-{
-    put_text(out, t);
     output_puts(out, "\n");
-}
-
-/* Where the two spaces are that end a term; 0 in a line without one. */
-static size_t term_len(struct text line)
-{
-    for (size_t i = 1; i + 1 < line.len && line.data[0] != ' '; i++)
-        if (line.data[i] == ' ' && line.data[i + 1] == ' ')
-            return i;
-    return 0;
-}
-
-static void put_notes(struct output *out, const char *text)
-{
-    bool starts = true; /* the next line begins a paragraph */
-    bool in_term = false;
-    while (*text) {
-        const struct text line = {text, strcspn(text, "\n")};
-        const size_t term = term_len(line);
-        if (term > 0) {
-            output_puts(out, ".TP\n");
-            put_bold(out, (struct text){line.data, term});
-            output_puts(out, "\n");
-        } else if (line.len > 0 && (starts || (in_term && line.data[0] != ' '))) {
-            output_puts(out, ".PP\n");
-        }
-        const size_t at =
-            term + strspn(text + term, " "); /* what is said, of the term if there is one */
-        if (line.len > 0)
-            put_line(out, (struct text){text + at, line.len - at});
-        starts = line.len == 0;
-        in_term = !starts && (term > 0 || line.data[0] == ' ');
-        text += line.len;
-        text += *text == '\n';
-    }
-}
-
-static void put_option(struct output *out, const struct option *o)
-{
-    const char letter[] = {'-', o->letter, 0};
-    char name[64];
-    output_puts(out, ".TP\n");
-    if (o->letter) {
-        put_bold(out, text_of(letter));
-        output_puts(out, ", ");
-    }
-    snprintf(name, sizeof name, "--%s", o->name);
-    put_bold(out, text_of(name));
-    if (o->value) {
-        output_puts(out, " \\fI");
-        put_text(out, text_of(o->value));
-        output_puts(out, "\\fP");
-    }
-    output_puts(out, "\n");
-    put_line(out, text_of(option_description(o).text));
-}
-
-static void put_command(struct output *out, const struct command *c)
-{
-    output_printf(out, ".SS %s\n.B decode %s\n", c->name, c->name);
-    put_line(out, text_of(c->usage));
-    output_puts(out, ".PP\n");
-    put_line(out, text_of(c->summary));
-    for (const struct option_group *g = c->spec.groups; g->title; g++) {
-        if (!g->title[0])
-            continue;
-        output_puts(out, ".PP\n");
-        put_text(out, text_of(g->title));
-        output_puts(out, ":\n");
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            put_option(out, o);
-    }
-    if (c->notes)
-        put_notes(out, c->notes);
-}
-
-static void manual_print(struct output *out)
-{
-    output_puts(out, ".TH DECODE 1 \"\" \"decode " DECODE_VERSION "\" \"User Commands\"\n"
-                     ".nh\n.ad l\n.SH NAME\ndecode \\- ");
-    put_line(out, text_of(help_summary));
-    output_puts(out, ".SH SYNOPSIS\n"
-                     ".B decode\n\\fIcommand\\fP [\\fIoptions\\fP]\n.br\n"
-                     ".B decode help\n[\\fIcommand\\fP]\n.br\n"
-                     ".B decode \\-\\-version\n"
-                     ".SH DESCRIPTION\n");
-    for (int i = 0; command_at(i); i++) {
-        output_printf(out, ".TP\n.B %s\n", command_at(i)->name);
-        put_line(out, text_of(command_at(i)->summary));
-    }
-    for (const struct help_section *s = help_sections; s->title; s++) {
-        output_puts(out, ".SH ");
-        for (const char *c = s->title; *c; c++)
-            output_printf(out, "%c", toupper((unsigned char)*c));
-        output_puts(out, "\n");
-        put_notes(out, s->text);
-        if (s == help_sections)
-            output_puts(out, ".SH COMMANDS\n");
-        for (int i = 0; s == help_sections && command_at(i); i++)
-            put_command(out, command_at(i));
-    }
+    paragraph_reflow(out, help_sections, 0);
 }
 
 /* --- the script that completes command lines in bash ------------------------------------------ */
@@ -258,45 +108,33 @@ static const char tail[] = "    esac\n"
                            "\n"
                            "complete -o default -F _decode decode\n";
 
-/* What every command takes beside its own options. */
-static const struct option help_option = {
-    .kind = OPTION_FLAG, .name = "help", .letter = 'h', .help = "show this command's options"};
-
-/* Whether the value is a file or a folder: the help calls it so. */
-static bool takes_file(const struct option *o)
-{
-    static const char *const begins[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (o->value && strncmp(o->value, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return false;
-}
-
 static void put_choices(struct output *out, const char *const *choices)
 {
     for (int i = 0; choices && choices[i]; i++)
         output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
 }
 
-static void complete_option(struct output *out, const struct option *o)
-{
-    const char letter[] = {' ', '-', o->letter, 0};
-    const char *kind = o->kind == OPTION_FLAG ? "flag" : takes_file(o) ? "file" : "other";
-    output_printf(out, "        _decode_option %s '", kind);
-    put_choices(out, o->choices);
-    output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
-}
-
 static void complete_command(struct output *out, const struct command *c)
 {
+    /* What the help calls a file or a folder. */
+    static const char *const files[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
+    struct option_rows rows;
+    options_list(&c->spec, &rows);
     output_printf(out, "    %s)\n        arguments='", c->name);
     put_choices(out, c->spec.positionals[0].choices);
     output_puts(out, "'\n");
-    for (const struct option_group *g = c->spec.groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            complete_option(out, o);
-    complete_option(out, &help_option);
-    output_puts(out, "        ;;\n");
+    for (int i = 0; i < rows.n_options; i++) {
+        const struct option *o = rows.items[i].option;
+        const char letter[] = {' ', '-', o->letter, 0};
+        const char *kind = o->kind == OPTION_FLAG ? "flag" : "other";
+        for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+            if (o->value && strncmp(o->value, files[f], strlen(files[f])) == 0)
+                kind = "file";
+        output_printf(out, "        _decode_option %s '", kind);
+        put_choices(out, o->choices);
+        output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
+    }
+    output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
 }
 
 static void completion_bash(struct output *out)
@@ -319,8 +157,7 @@ struct help_options {
     int format;
 };
 
-enum { HELP_TEXT, HELP_MAN, HELP_BASH };
-static const char *const format_names[] = {"text", "man", "bash", NULL};
+static const char *const format_names[] = {"text", "bash", NULL};
 
 #define COMMAND_NAME(name) #name,
 static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
@@ -330,8 +167,7 @@ static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
 
 static const struct option own_options[] = {
     OPT_CHOICE("format", format, "FORM", format_names,
-               "man: the manual page, for man -l -; bash: a script that completes command lines",
-               .fallback = "text"),
+               "bash: a script that completes command lines", .fallback = "text"),
     OPT_END,
 };
 
@@ -341,13 +177,11 @@ static enum status run_help(struct job *j, void *values, struct err *e)
     const struct command *c = &command_help;
     if (o->command)
         TRY(command_named(o->command, &c, e));
-    if (o->command && o->format != HELP_TEXT)
+    if (o->command && o->format)
         return err_set(e, STATUS_USAGE,
-                       "--format %s is of all commands; expected none named, found '%.60s'",
-                       format_names[o->format], o->command);
-    if (o->format == HELP_MAN)
-        manual_print(j->out);
-    else if (o->format == HELP_BASH)
+                       "--format bash is of all commands; expected none named, found '%.60s'",
+                       o->command);
+    if (o->format)
         completion_bash(j->out);
     else if (c != &command_help)
         command_print_help(c, j->out);

@@ -336,8 +336,6 @@ static enum status prepare(struct train_job *job, struct text *texts, struct err
         TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
         text->data = bytes;
     }
-    for (int i = 0; i < spec->n_texts; i++)
-        TRY(input_check_text(o->texts.items[i], texts[i], e));
     TRY(job_seed(run, e));
     spec->texts = texts;
     spec->keep_last = spec->eval_every < 0;

@@ -20,16 +20,16 @@
  */
 void input_take_piped(struct common_options *o);
 
-/* STATUS_USAGE for what is mostly no text, with what was found; `path` is where it is from, "-" is
- * taken as it is. Short texts are not judged: half a character is one, too. */
-enum status input_check_text(const char *path, struct text text, struct err *e);
-
-/* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
- * file_read_all and input_check_text. */
+/*
+ * The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
+ * file_read_all; STATUS_USAGE for what is mostly no text, with what was found; from "-" it is taken
+ * as it is. Short texts are not judged: half a character is one, too.
+ */
 enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e);
 
-/* file_read_all while signals are deferred: a text from standard input or a pipe may be long in
- * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */
+/* The same of any file of at most `max` bytes while signals are deferred: a text from standard
+ * input or a pipe may be long in coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it
+ * came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
 /* Of --range: the share A:B of `text`, its bytes from floor(A * len) up to floor(B * len), so that

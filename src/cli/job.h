@@ -62,14 +62,13 @@ struct command {
     /* What the options' rows cannot say of each other; may change job.needs and job.parts. NULL:
      * nothing. What is found out without reading a file. */
     enum status (*check)(struct job *j, void *values, struct err *e);
-    /* Puts the tables that --columns may choose from, at most JOB_TABLES, without their rows, and
+    /* Puts the tables that --columns may choose from, at most TABLES_MOST, without their rows, and
      * returns how many they are. NULL: the command has no --columns. */
     int (*tables)(const void *values, struct table *tables);
     /* Does the work. What fails is in *e and is not yet printed; STATUS_INTERRUPTED is not an error
      * message. */
     enum status (*run)(struct job *j, void *values, struct err *e);
 };
-#define JOB_TABLES 8
 
 /* Of job.parts, beside those of checkpoint.h: a tokenizer that makes tokens of texts. */
 #define JOB_TOKENIZES (CHECKPOINT_TOKENIZER | 1u << 8)
@@ -102,7 +101,7 @@ struct job {
     size_t n_tokens;
     struct checkpoint other; /* another one to compare with */
 
-    char *text_bytes; /* malloc'd; of job_run alone */
+    char *text_bytes; /* malloc'd: what `text` is of */
 };
 
 #define DECLARE_COMMAND(name) extern const struct command command_##name;
@@ -117,10 +116,11 @@ enum status command_named(const char *name, const struct command **out, struct e
 void command_print_help(const struct command *c, struct output *out);
 void help_print(struct output *out);
 
-/* Parses the arguments behind the command's name and runs it, or prints its help. What fails is in
+/* Parses the arguments behind the command's name, which end with NULL, and runs it, or prints its
+ * help. What fails is in
  * *e and is not printed. */
-enum status job_run(const struct command *c, int argc, char **argv, struct output *out,
-                    uint64_t start_ns, struct err *e);
+enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
+                    struct err *e);
 
 /* --- what a command's run asks for ----------------------------------------------------------- */
 
@@ -167,6 +167,25 @@ enum status job_seed(struct job *j, struct err *e);
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
+
+/* Of the file that -o names, which is written; 0: it is gone already. */
+uint64_t job_out_bytes(const struct job *j);
+
+/* For what is made or imported: says a note; `arg` is a struct common_options. */
+void job_say_note(void *arg, const char *text);
+
+/* --- conversion, as the commands offer it: variant.c ----------------------------------------- */
+
+/* Converts job.checkpoint, which needs no model, on job.pool; random heads are job.seed's. *spec is
+ * what was asked for, but its tokens and its numbers by layer are gone. convert_free is due on
+ * success. Signals are deferred but while --calib's text is read. The failures of convert_run;
+ * STATUS_USAGE for options that do not fit together, or as many K/V heads as the checkpoint has. */
+enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
+                            struct err *e);
+
+/* Makes the model of job.checkpoint with its K/V heads converted, in memory; unchanged if it has as
+ * many. The failures of variant_convert and model_create. */
+enum status variant_load(struct job *j, struct err *e);
 
 /* --- memory and sessions --------------------------------------------------------------------- */
 

@@ -22,9 +22,6 @@ void terminal_describe(struct output *out);
  */
 enum heatmap_ink terminal_ink(void);
 
-/* The same colours wherever the output goes, and whatever the variables say of them. */
-enum heatmap_ink terminal_forced_ink(void);
-
 /* NULL if it is unset or empty. */
 const char *environment(const char *name);
 
@@ -34,13 +31,10 @@ const char *environment(const char *name);
 struct descriptor {
     struct output out; /* first */
     int fd;
-    int error; /* errno of the first failure, 0 before it */
+    int error; /* errno of the first failure, 0 before it; EPIPE: its reader closed the pipe */
 };
 
 void descriptor_init(struct descriptor *d, int fd);
-
-/* Whether its reader closed the pipe. */
-bool descriptor_is_unread(const struct descriptor *d);
 
 /* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
  * STATUS_INTERRUPTED if that was because of an interruption while nobody read: then it waits for

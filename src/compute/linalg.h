@@ -4,9 +4,10 @@
  * Matrices are row-major. Every element of a result is one fixed chain of operations, so that
  * callers may cut work between rows; nothing is fused, so all processors compute the same bits.
  *
- * Nothing here allocates or fails on its arguments. Sizes are at least 1 (of products, transposition
- * and dot products at least 0), pointers not NULL, and outputs do not overlap inputs, unless it says
- * that they may. Numbers may be anything. Any threads may run these at once on different outputs.
+ * Nothing here allocates or fails on its arguments. Sizes are at least 1 (of products,
+ * transposition and dot products at least 0), pointers not NULL, and outputs do not overlap inputs,
+ * unless it says that they may. Numbers may be anything. Any threads may run these at once on
+ * different outputs.
  */
 #ifndef DECODE_COMPUTE_LINALG_H
 #define DECODE_COMPUTE_LINALG_H
@@ -50,6 +51,13 @@ void linalg_transpose(double *t, const double *a, size_t m, size_t n);
 
 /* a [n, n] = I. */
 void linalg_identity(double *a, size_t n);
+
+/* Rows [m, n] from one matrix to another, whose rows are so far apart. */
+void linalg_copy(double *to, size_t to_stride, const double *from, size_t from_stride, size_t m,
+                 size_t n);
+
+/* x [n] *= a. */
+void linalg_scale(double *x, double a, size_t n);
 
 /* sum_i a[i] b[i] over n >= 0, in interleaved partial sums. */
 double linalg_dot(const double *a, const double *b, size_t n);

@@ -208,47 +208,32 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
 
 /* --- create ----------------------------------------------------------------------------------- */
 
-/* Written so that a NaN fails each of them. */
-static enum status check_params(const struct sampler_params *p, struct err *e)
+static bool are_in_range(const struct sampler_params *p)
 {
-    if (!(p->temperature >= 0 && p->temperature <= DBL_MAX))
-        return err_set(e, STATUS_USAGE, "temperature must be a number from 0, not %g",
-                       p->temperature);
-    if (p->top_k < 0)
-        return err_set(e, STATUS_USAGE, "top_k must be 0 (off) or more, not %d", p->top_k);
-    if (!(p->top_p >= 0 && p->top_p <= 1))
-        return err_set(e, STATUS_USAGE, "top_p must be from 0 to 1, not %g", p->top_p);
-    if (!(p->min_p >= 0 && p->min_p <= 1))
-        return err_set(e, STATUS_USAGE, "min_p must be from 0 to 1, not %g", p->min_p);
-    if (!(p->repeat_penalty > 0 && p->repeat_penalty <= DBL_MAX))
-        return err_set(e, STATUS_USAGE, "repeat_penalty must be a number above 0, not %g",
-                       p->repeat_penalty);
-    if (p->repeat_last_n < -1)
-        return err_set(e, STATUS_USAGE, "repeat_last_n must be -1 (all), 0 (none) or more, not %d",
-                       p->repeat_last_n);
-    return STATUS_OK;
+    return p->temperature >= 0 && p->temperature <= DBL_MAX && p->top_k >= 0 && p->top_p >= 0 &&
+           p->top_p <= 1 && p->min_p >= 0 && p->min_p <= 1 && p->repeat_penalty > 0 &&
+           p->repeat_penalty <= DBL_MAX && p->repeat_last_n >= -1;
 }
 
 /* The sampler's place and its buffers, which go to *s; or their count. */
 static struct sampler *take_sampler(struct sampler *s, struct arena *a)
 {
     const struct sampler_sizes *z = &s->sizes;
-    const uint64_t n_vocab = z->n_vocab;
     struct sampler *place = arena_take(a, 1, sizeof *place);
-    s->histories = arena_take(a, z->n_sequences, sizeof *s->histories);
-    s->scratches = arena_take(a, z->n_threads, sizeof *s->scratches);
     struct history counted_history;
     struct scratch counted;
+    s->histories = arena_take(a, z->n_sequences, sizeof *s->histories);
+    s->scratches = arena_take(a, z->n_threads, sizeof *s->scratches);
     for (int i = 0; i < z->n_sequences; i++) {
         struct history *h = s->histories ? &s->histories[i] : &counted_history;
         h->window = arena_take(a, s->window_cap, sizeof *h->window);
     }
     for (int i = 0; i < z->n_threads; i++) {
         struct scratch *d = s->scratches ? &s->scratches[i] : &counted;
-        d->tokens = arena_take(a, n_vocab, sizeof *d->tokens);
-        d->weights = arena_take(a, n_vocab, sizeof *d->weights);
-        d->logits = arena_take(a, n_vocab, sizeof *d->logits);
-        d->keys = arena_take(a, n_vocab, sizeof *d->keys);
+        d->tokens = arena_take(a, z->n_vocab, sizeof *d->tokens);
+        d->weights = arena_take(a, z->n_vocab, sizeof *d->weights);
+        d->logits = arena_take(a, z->n_vocab, sizeof *d->logits);
+        d->keys = arena_take(a, z->n_vocab, sizeof *d->keys);
     }
     return place;
 }
@@ -258,8 +243,8 @@ enum status sampler_create(const struct sampler_params *params, const struct sam
 {
     assert(sizes->n_vocab > 0 && sizes->n_ctx > 0);
     assert(sizes->n_sequences > 0 && sizes->n_threads > 0);
+    assert(are_in_range(params));
     *out = NULL;
-    TRY(check_params(params, e));
 
     struct sampler sized = {.params = *params, .sizes = *sizes};
     if (params->repeat_penalty != 1)
@@ -278,9 +263,7 @@ enum status sampler_create(const struct sampler_params *params, const struct sam
 
 void sampler_free(struct sampler *s)
 {
-    if (!s)
-        return;
-    struct arena arena = s->arena;
+    struct arena arena = s ? s->arena : (struct arena){0};
     arena_free(&arena);
 }
 
@@ -294,8 +277,7 @@ void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stre
 {
     struct history *h = history_of(s, sequence);
     rng_seed(&h->rng, seed, stream);
-    h->window_len = 0;
-    h->window_next = 0;
+    h->window_len = h->window_next = 0;
 }
 
 void sampler_accept(struct sampler *s, int sequence, int token)
@@ -314,11 +296,11 @@ void sampler_copy(struct sampler *s, int from, int to)
 {
     const struct history *h = history_of(s, from);
     struct history *copy = history_of(s, to);
-    copy->rng = h->rng;
-    copy->window_len = h->window_len;
-    copy->window_next = h->window_next;
+    int *window = copy->window;
+    *copy = *h;
+    copy->window = window;
     if (h->window_len > 0)
-        memcpy(copy->window, h->window, h->window_len * sizeof *h->window);
+        memcpy(window, h->window, h->window_len * sizeof *window);
 }
 
 struct rng *sampler_stream(struct sampler *s, int sequence)
@@ -335,13 +317,10 @@ int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
     return h->window_len;
 }
 
-enum status sampler_set_temperature(struct sampler *s, double temperature, struct err *e)
+void sampler_set_temperature(struct sampler *s, double temperature)
 {
-    struct sampler_params params = s->params;
-    params.temperature = temperature;
-    TRY(check_params(&params, e));
-    s->params = params;
-    return STATUS_OK;
+    s->params.temperature = temperature;
+    assert(are_in_range(&s->params));
 }
 
 /* --- sorting ---------------------------------------------------------------------------------- */
@@ -476,15 +455,14 @@ static void filter(struct scratch *d, float maximum)
     const struct sampler_params *p = d->params;
     if (p->top_k > 0 && p->top_k < d->n_vocab) {
         choose_top_k(d, p->top_k, maximum);
-        if (p->top_p < 1) {
-            const double wanted = p->top_p * sum_in_order(d->weights, d->n_choices);
-            double sum = 0;
-            int n = 0;
-            do
-                sum += d->weights[n++];
-            while (n < d->n_choices && sum < wanted);
+        const double wanted = p->top_p * sum_in_order(d->weights, d->n_choices);
+        double sum = 0;
+        int n = 0;
+        do
+            sum += d->weights[n++];
+        while (n < d->n_choices && sum < wanted);
+        if (p->top_p < 1)
             d->n_choices = n;
-        }
     } else {
         weigh(d, NULL, d->n_vocab, maximum, d->weights);
         for (int i = 0; i < d->n_vocab; i++)

@@ -349,25 +349,21 @@ static inline struct view pass_stream(const struct backprop *b, int point)
 struct pass {
     struct backprop *b;
     const struct param_view *w;
-    const int32_t *inputs, *targets; /* [rows] */
-    int n_sequences;
-    struct dropout dropout, attn_dropout;
-    float label_smoothing;
-    const struct backprop *teacher; /* has passed the same batch, hidden only; NULL: none */
-    float teacher_share;            /* of the loss */
-    struct param_view *gradient;    /* NULL: loss only */
-    bool hidden_only;               /* norm of the last block's output is all */
+    const struct backprop_batch *batch;
+    const struct backprop_teacher *teacher; /* has passed the same batch; NULL: none */
+    struct param_view *gradient;            /* NULL: loss only, and nothing is left out */
+    bool hidden_only;                       /* norm of the last block's output is all */
 };
 
 static inline int pass_rows(const struct pass *p)
 {
-    return p->n_sequences * p->b->length;
+    return p->batch->n_sequences * p->b->length;
 }
 
 /* Whether this pass leaves something out. */
 static inline bool pass_drops(const struct pass *p)
 {
-    return p->gradient && p->dropout.share > 0;
+    return p->gradient && p->batch->dropout.share > 0;
 }
 
 static inline struct rows all_rows(const struct pass *p)
@@ -412,16 +408,10 @@ struct affine {
 };
 void backprop_multiply(const struct backprop *b, struct affine map, struct view x, struct view y);
 
-/* dW [dy.n, x.n] = dy^T x and, where there is a bias, db = the sum of dy; `add` adds to what is
- * there. */
-struct weight_sums {
-    struct param_pair gradient;
-    struct view dy, x;
-    bool add;
-};
-
-/* This thread's share: some rows of dW. */
-void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s, int thread);
+/* This thread's share, some rows of dW: dW [dy.n, x.n] += dy^T x and, where there is a bias, db +=
+ * the sum of dy. */
+void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, struct view dy,
+                          struct view x, int thread);
 
 /*
  * Norms. Each stands at a point of the residual stream: what a branch reads is the norm of its
@@ -437,7 +427,7 @@ void backprop_norm(const struct pass *p, int point, struct rows r, float *out);
 void backprop_norm_backward(const struct pass *p, int point, struct view around, struct view dx,
                             struct rows r);
 
-/* This thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
+/* Adds this thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
 void backprop_norm_sums(const struct pass *p, int point, int thread);
 
 /* out = start + x without what is left out, over n elements from element `first` of the site on;

@@ -18,7 +18,7 @@
 
 /* --- what there is --------------------------------------------------------------------------- */
 
-enum guesser { BY_COPIES, BY_ITSELF, BY_PACKED, BY_CUT, BY_ANOTHER, GUESSERS };
+enum guesser { BY_COPIES, BY_ITSELF, BY_PACKED, BY_SHALLOW, BY_ANOTHER, GUESSERS };
 
 /* Made once, for all inputs. */
 static struct tokenizer *tokenizer;
@@ -36,7 +36,7 @@ static void make_all(void)
         m[BY_ANOTHER] = tiny_model((i + 1) % TINY_SHAPES, 1, N_CTX / 2, 8);
         require(derived_create_packed(m[BY_ITSELF], STORAGE_Q4_0, NULL, &m[BY_PACKED], &e) ==
                 STATUS_OK);
-        require(derived_create_cut(m[BY_ITSELF], 1, &m[BY_CUT], &e) == STATUS_OK);
+        m[BY_SHALLOW] = tiny_model(i, 1, N_CTX, 9);
     }
 }
 
@@ -64,7 +64,7 @@ static void read_texts(struct schedule_texts *t, struct choices *in)
     t->n_ctx = what & 4 ? N_CTX : N_CTX / 3;
     t->shifts = what & 128;
     t->shares = what & 8 && !t->shifts;
-    t->n_keep = t->shifts ? next_byte(in) % (schedule_most_kept(t->n_ctx) + 1) : 0;
+    t->n_keep = t->shifts ? next_byte(in) % (t->n_ctx - t->n_ctx / 2 + 1) : 0;
     t->ignore_eos = what & 16;
     t->stops = stops;
     t->n_stops = what >> 5 & 3;
