@@ -180,72 +180,6 @@ TEST(a_rectangle)
     ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &err), STATUS_FAILED);
 }
 
-/* --- shaded text ----------------------------------------------------------------------------- */
-
-/* As a reader sees it: "[3:ab]" is what stands on level 3. */
-static void expect_shades(struct descriptor *o, const char *expected)
-{
-    char text[512] = "";
-    const char *at = expected;
-    for (size_t used = 0; *at && used + 64 < sizeof text;) {
-        int level = 0, n = 0;
-        if (sscanf(at, "[%1d:%n", &level, &n) == 1 && n > 0) {
-            used +=
-                (size_t)snprintf(text + used, 64, "%s", heatmap_colour(HEATMAP_DARK, level).text);
-            at += n;
-        } else if (*at == ']') {
-            used += (size_t)snprintf(text + used, 64, "%s", heatmap_colour(HEATMAP_DARK, 0).text);
-            at++;
-        } else {
-            text[used++] = *at++;
-            text[used] = 0;
-        }
-    }
-    output_is(o, text);
-}
-
-static void put(struct shaded_text *s, struct descriptor *o, const char *ready, size_t skipped)
-{
-    shaded_text_put(s, &o->out, HEATMAP_DARK, text_of(ready), skipped);
-}
-
-TEST(held_back_bytes_keep_their_level)
-{
-    unsigned char room[32];
-    struct shaded_text s = {.levels = room, .cap = sizeof room};
-    struct descriptor o;
-    output_begin(&o);
-    shaded_text_push(&s, 2, 3);
-    put(&s, &o, "ab", 0);
-    shaded_text_push(&s, 2, 5); /* "c" and half of a character */
-    put(&s, &o, "c", 0);
-    shaded_text_push(&s, 3, 7); /* its other half, which is shaded as the first, and "de" */
-    put(&s, &o,
-        "\xc3\xa9"
-        "d",
-        0);
-    shaded_text_push(&s, 1, 7);
-    put(&s, &o, "ef", 0);
-    ck_assert_uint_eq(s.len, 0);
-    expect_shades(&o, "[3:ab][5:c][5:\xc3\xa9][7:d][7:ef]");
-}
-
-TEST(levels_change_inside_of_what_is_ready)
-{
-    unsigned char room[32];
-    struct shaded_text s = {.levels = room, .cap = sizeof room};
-    struct descriptor o;
-    output_begin(&o);
-    shaded_text_push(&s, 2, 9);
-    shaded_text_push(&s, 3, 0);
-    shaded_text_push(&s, 2, 9);
-    shaded_text_push(&s, 4, 2);
-    /* Without the space before the text; control characters are not shaded. */
-    put(&s, &o, " xplain\n\tz", 1);
-    put(&s, &o, "!", 0);
-    expect_shades(&o, "[9:x]pla[9:in]\n\t[2:z][2:!]");
-}
-
 /* --- labels ---------------------------------------------------------------------------------- */
 
 TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
@@ -347,7 +281,6 @@ TEST(colours_of_a_terminal)
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         setenv(steps[i].name, steps[i].value, 1);
         ck_assert_msg(terminal_ink() == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
-        ck_assert_int_ne(terminal_forced_ink(), HEATMAP_PLAIN);
     }
 }
 
