@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/little.h"
+#include "safetensors_find.h"
 #include "support.h"
 
 #define GOLDEN "tests/data/safetensors/every-type.safetensors"
