@@ -550,26 +550,6 @@ TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
 
 /* --- refusals --------------------------------------------------------------------------------- */
 
-TEST(ranges_are_refused_by_name, .tags = ONE_THREAD)
-{
-    const double nan = (double)NAN, infinity = (double)INFINITY;
-    const double shares[] = {-.001, 1.001, nan, infinity, -1, 100};
-    const double positive[] = {-1, nan, infinity, -infinity, 0};
-    const struct sampler_sizes sizes = {10, N_CTX, 1, 1};
-    for (size_t i = 0; i < 23; i++) {
-        struct sampler_params p = plain(1);
-        struct sampler *s = (struct sampler *)&s;
-        const char *name = i < 6    ? (p.top_p = shares[i], "top_p must be from 0 to 1")
-                           : i < 12 ? (p.min_p = shares[i - 6], "min_p must be from 0 to 1")
-                           : i < 16 ? (p.temperature = positive[i - 12], "temperature must be")
-                           : i < 21 ? (p.repeat_penalty = positive[i - 16], "repeat_penalty must")
-                           : i < 22 ? (p.top_k = -1, "top_k must be")
-                                    : (p.repeat_last_n = -2, "repeat_last_n must be");
-        expect_status(sampler_create(&p, &sizes, &s, &err), STATUS_USAGE, name);
-        ck_assert_ptr_null(s);
-    }
-}
-
 /* The first is named, and nothing changes: the next pick is as if it had not been. */
 TEST(non_finite_logits_are_named, .loops = 6, .tags = ONE_THREAD)
 {

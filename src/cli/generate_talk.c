@@ -166,9 +166,9 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
             generation_reseed(g, seed);
         break;
     case TALK_TEMP:
-        right = parse_double(argument, &x);
+        right = parse_double(argument, &x) && x >= 0;
         if (right)
-            return sampler_set_temperature(g->schedule.sampler, x, e);
+            sampler_set_temperature(g->schedule.sampler, x);
         break;
     case TALK_LOGPROBS:
         right = parse_int(argument, 0, INT_MAX, &n);

@@ -31,12 +31,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
         return err_set(e, STATUS_USAGE,
                        "context of %d tokens: expected 1 to %d, the context of the checkpoint", cap,
                        c->n_ctx);
-    if (p->n_shared < 0 || p->n_shared > cap)
-        return err_set(e, STATUS_USAGE, "%d shared positions: expected 0 to %d, the context",
-                       p->n_shared, cap);
-    if (!kv_cache_can_store(p->kv_storage))
-        return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
-                       storage_name(p->kv_storage));
+    assert(p->n_shared >= 0 && p->n_shared <= cap && kv_cache_can_store(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
     int block = p->block > 0 ? p->block : n > DEFAULT_BLOCK ? n : DEFAULT_BLOCK;
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
