@@ -78,7 +78,6 @@ static inline enum status open_drafter(struct schedule_run *r, const struct sche
                                   .pool = r->pool,
                                   .n_slots = w->n_slots,
                                   .n_vocab = t->model->config.n_vocab,
-                                  .cap = t->n_ctx,
                                   .end = t->ignore_eos ? -1 : tokenizer_eos(t->tokenizer),
                                   .cost = 0.2,
                                   .pace = {.most = w->draft_n, .fixed = w->fixed}};

@@ -90,6 +90,7 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
                            struct err *e)
 {
     const int cap = session_cap(s->session);
+    int n_same = r->goes_on ? p->len : r->logits ? r->n_tokens : 0; /* as before, for the draft */
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     p->request = *r;
     if (!r->goes_on) {
@@ -100,8 +101,10 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
     } else {
         /* Where there is no room left it is shifted first, as while it is decoded. */
         assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
-        if (p->len + r->n_tokens > cap)
+        if (p->len + r->n_tokens > cap) {
             cut_text(s, p, last_half(cap) - r->n_tokens);
+            n_same = s->n_keep;
+        }
         session_rewind(s->session, p->sequence, p->len); /* drafted tokens may stand behind it */
     }
     for (int i = 0; i < r->n_tokens; i++) {
@@ -111,7 +114,7 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
     if (r->goes_on) /* at least the last token is to be fed, for the logits behind it */
         session_rewind(s->session, p->sequence, p->len - 1);
     if (s->drafter)
-        drafter_begin(s->drafter, p->sequence, p->text, p->len);
+        drafter_begin(s->drafter, p->sequence, p->text, p->len, n_same);
     p->at_end = false;
     p->n_sampled = 0;
     p->logprob = 0;
@@ -248,10 +251,11 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
     /* The token is the text's, which goes on to the logits after it if it was drafted. */
     sampler_accept(s->sampler, p->sequence, p->token);
     p->logprob += (double)p->logits[p->token] - p->log_sum;
-    p->text[p->len++] = p->token;
     p->n_sampled++;
     s->times.n_sampled++;
-    if (s->drafter && drafter_accept(s->drafter, p->sequence, p->token)) {
+    const bool drafted = s->drafter && drafter_accept(s->drafter, p->sequence, p->token);
+    p->text[p->len++] = p->token;
+    if (drafted) {
         p->logits += s->n_vocab;
         s->times.n_decoded++;
     } else {
@@ -269,7 +273,7 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
         cut_text(s, p, last_half(session_cap(s->session)));
         p->logits = NULL;
         if (s->drafter)
-            drafter_begin(s->drafter, p->sequence, p->text, p->len);
+            drafter_begin(s->drafter, p->sequence, p->text, p->len, s->n_keep);
         prefill_slot(s, p);
     }
 }
