@@ -104,6 +104,7 @@ struct bench_row {
         double bandwidth_gb_per_s;
         bool noisy;
         char hash[20], note[64], date[24];
+        char line[96]; /* of the plot, that it is in */
     } shown;
 };
 
