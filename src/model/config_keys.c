@@ -250,8 +250,6 @@ static enum status read_rope(const struct reader *r)
     return STATUS_OK;
 }
 
-#define MAX_ARCH_NAMES 8
-
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 {
     const struct reader r = {g, c, e};
@@ -260,12 +258,8 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     TRY(gguf_get_text(g, "general.architecture", &name, NULL, e));
     const struct arch *arch = arch_find(name);
     if (!arch) {
-        const char *names[MAX_ARCH_NAMES + 1] = {0}; /* each once */
         char known[128];
-        for (int i = 0, n = 0; arch_at(i) && n < MAX_ARCH_NAMES; i++)
-            if (n == 0 || strcmp(arch_at(i)->name, names[n - 1]) != 0)
-                names[n++] = arch_at(i)->name;
-        join_names(names, known, sizeof known);
+        join_names(arch_names, known, sizeof known);
         return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"", known,
                             text_width(name), name.data);
     }
@@ -312,20 +306,20 @@ static const struct foreign_key {
     double neutral, none; /* `none` says that there is no such thing */
     bool own;             /* architectures that have keys for their kinds have it */
 } foreign_keys[] = {
-    {"expert_count", 0, 0, false},
-    {"attention.causal", 1, 1, false},
-    {"attention.sliding_window", 0, 0, false},
-    {"attention.clamp_kqv", 0, 0, false},
-    {"attention.max_alibi_bias", 0, 0, false},
-    {"attn_logit_softcapping", 0, 0, false},
-    {"final_logit_softcapping", 0, 0, false},
-    {"logit_scale", 1, 0, false},
-    {"residual_scale", 1, 0, false},
-    {"embedding_scale", 1, 0, true},
-    {"attention.scale", 0, 0, false},
-    {"rope.scaling.attn_factor", 1, 0, false},
-    {"use_parallel_residual", 0, 0, false},
-    {LATENT_KEY, 0, 0, true},
+    {.suffix = "expert_count"},
+    {.suffix = "attention.causal", .neutral = 1, .none = 1},
+    {.suffix = "attention.sliding_window"},
+    {.suffix = "attention.clamp_kqv"},
+    {.suffix = "attention.max_alibi_bias"},
+    {.suffix = "attn_logit_softcapping"},
+    {.suffix = "final_logit_softcapping"},
+    {.suffix = "logit_scale", .neutral = 1},
+    {.suffix = "residual_scale", .neutral = 1},
+    {.suffix = "embedding_scale", .neutral = 1, .own = true},
+    {.suffix = "attention.scale"},
+    {.suffix = "rope.scaling.attn_factor", .neutral = 1},
+    {.suffix = "use_parallel_residual"},
+    {.suffix = LATENT_KEY, .own = true},
 };
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
