@@ -229,9 +229,6 @@ static enum status read_rope(const struct reader *r)
     uint64_t n_dims = c->head_dim;
     bool found;
     TRY(gguf_get_u64(r->g, key.text, 2, CONFIG_MAX_WIDTH, &n_dims, &found, r->e));
-    if (!found && n_dims % 2 != 0)
-        return err_bad_file(r->e, "%s: expected an even number, found %d, for rotary positions",
-                            arch_key(c, keys[HEAD_DIM].suffix).text, c->head_dim);
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
         return err_bad_file(r->e, "%s: expected an even number of a head's %d elements, found %llu",
                             key.text, c->head_dim, (unsigned long long)n_dims);
