@@ -38,6 +38,7 @@ static void token_losses(const struct opened *o, float *out)
     const struct backprop_batch batch = {.inputs = tokens, .targets = tokens + 1, .n_sequences = 1};
     struct backprop *b;
     expect_ok(backprop_create(&params, NULL, &b, &err));
+    expect_ok(backprop_start(b, NULL, &err));
     backprop_loss(b, &weights, &batch);
     memcpy(out, b->losses.x, N_TOKENS * sizeof *out);
     backprop_free(b);
