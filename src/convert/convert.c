@@ -10,36 +10,29 @@ const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
 
 /* --- what can be done ------------------------------------------------------------------------ */
 
-/* One layer of what is wanted. */
-static enum status check_layer(const struct convert_spec *spec, const struct config *f, int layer,
-                               struct err *e)
-{
-    const int *numbers = spec->latent ? spec->latent : spec->layer_kv_heads;
-    const int g = numbers ? numbers[layer] : spec->n_kv_heads;
-    const int own = numbers ? config_kv_heads(f, layer) : f->n_kv_heads;
-    if (spec->latent)
-        TRY(config_check_rank(f, g, e));
-    else if (g < 1 || f->n_heads % g != 0)
-        return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of the %d query heads", g,
-                       f->n_heads);
-    else if (g > own)
-        return err_set(e, STATUS_USAGE, "%d K/V heads: the checkpoint has only %d", g, own);
-    if (f->shared && numbers && g != numbers[0])
-        return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
-                       f->n_layers);
-    return STATUS_OK;
-}
-
 static enum status check_spec(const struct convert_spec *spec, const struct config *f,
                               struct err *e)
 {
+    const int *numbers = spec->latent ? spec->latent : spec->layer_kv_heads;
     if (config_is_latent(f) && !spec->measures_only)
         return err_bad_file(e,
                             "%s.attention.latent: expected none, because all heads share what such "
                             "a cache has already; found %d",
                             f->arch->name, config_latent(f, 0));
-    for (int l = 0; l < f->n_layers; l++)
-        TRY(check_layer(spec, f, l, e));
+    for (int l = 0; l < f->n_layers; l++) {
+        const int g = numbers ? numbers[l] : spec->n_kv_heads;
+        const int own = numbers ? config_kv_heads(f, l) : f->n_kv_heads;
+        if (spec->latent)
+            TRY(config_check_rank(f, g, e));
+        else if (g < 1 || f->n_heads % g != 0 || g > own)
+            return err_set(e, STATUS_USAGE,
+                           "%d K/V heads: expected a divisor of the %d query heads, and no more "
+                           "than there are, %d",
+                           g, f->n_heads, own);
+        if (f->shared && numbers && g != numbers[0])
+            return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
+                           f->n_layers);
+    }
     if (spec->cluster && !spec->latent && f->position == POSITION_ALIBI)
         return err_set(e, STATUS_USAGE,
                        "heads cannot change places, because each has a slope of its own (ALiBi); "
