@@ -762,8 +762,8 @@ cp toy.gguf source.state
 cp further.gguf more.gguf
 x="train lines -o x.gguf"
 checks <<'EOF'
-2 $x --arch llama --ffn relu | --ffn relu: --arch llama has swiglu; --arch decode has what is asked for
-2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2 has biases
+2 $x --arch llama --ffn relu | --ffn: --arch llama has no such choice; --arch decode has what is asked for
+2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions turn pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3

@@ -19,9 +19,6 @@
 #define MOST_TEXT_KEPT ((size_t)1 << 20)
 #define MOST_HELD_KEPT ((size_t)16 << 10)
 
-/* How long to wait for a line before looking whether all is over. */
-#define WAIT_MS 100
-
 /* --- texts in turn --------------------------------------------------------------------------- */
 
 static void forget(struct turns *t, struct bytes *held)

@@ -330,10 +330,9 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
                             .activation = text_of(f->activation),
                             .rope_type = text_of("default")};
     TRY(read_rows(object, config_rows, END_OF(config_rows), h, e));
-    if (!c->d_ff && c->d_model > CONFIG_MAX_FF / 4)
-        return bad_file(e, "\"n_embd\": expected at most %d, found %d", CONFIG_MAX_FF / 4,
-                        c->d_model);
-    if (!c->d_ff) /* GPT-2's */
+    _Static_assert(CONFIG_MAX_WIDTH <= CONFIG_MAX_FF / 4,
+                   "GPT-2's feed-forward is 4 times as wide");
+    if (!c->d_ff)
         c->d_ff = 4 * c->d_model;
     if (f->joins_by_head) /* GPT-BigCode has one K/V head, or as many as heads */
         c->n_kv_heads = h->multi_query ? 1 : c->n_heads;
