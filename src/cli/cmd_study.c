@@ -330,7 +330,7 @@ static enum status print_matrix(const struct study_mean *means, int n, enum tabl
             if (m < end && same_line(line, m) && m->alpha == alphas[a])
                 print_mean(&r, m++);
             else
-                report_null(&r);
+                report_string(&r, "");
     }
     return report_end(&r, e);
 }

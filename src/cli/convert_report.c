@@ -64,14 +64,14 @@ static double double_of(const struct convert_figures *x, const struct report_fie
 static void print_figure(struct report *t, const struct convert_report *r,
                          const struct report_field *f)
 {
-    const bool people = table_is_for_people(t->format);
+    static const struct report_field changed = {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"};
+    const double change =
+        f->format ? double_of(&r->after, f) - double_of(&r->before, f) : (double)NAN;
     report_string(t, report_name(t->format, f));
     report_cell(t, f, &r->before);
     report_cell(t, f, &r->after);
-    if (people && f->format)
-        report_double(t, double_of(&r->after, f) - double_of(&r->before, f), "%+.4f");
-    else if (people)
-        report_null(t);
+    if (table_is_for_people(t->format))
+        report_cell(t, &changed, &change);
 }
 
 static enum status print_figures(const struct convert_report *r, enum table_format format,

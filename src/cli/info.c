@@ -126,7 +126,8 @@ static void print_scalar(struct report *r, const struct gguf_value *v)
     } else if (v->kind == GGUF_F32 || v->kind == GGUF_F64) {
         report_string(r, figure_exact(gguf_float_at(v, 0)).text);
     } else if (v->kind == GGUF_U64) {
-        report_u64(r, little_load(v->bytes.data, v->bytes.len));
+        snprintf(digits, sizeof digits, "%" PRIu64, little_load(v->bytes.data, v->bytes.len));
+        report_string(r, digits);
     } else {
         snprintf(digits, sizeof digits, "%" PRId64, gguf_int_at(v, 0));
         report_string(r, digits);
