@@ -199,7 +199,7 @@ TEST(windows_counted_by_hand, .before = open_small)
 
 static bool same_figures(struct eval_result a, struct eval_result b)
 {
-    a.seconds = b.seconds = 0;
+    a.tokens_per_s = b.tokens_per_s = 0;
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
@@ -461,10 +461,10 @@ TEST(impossible_specs_are_refused, .before = open_small)
     } specs[] = {
         {0, 0, 0, 4, "the text has 0 tokens; expected at least 2"},
         {1, 0, 0, 4, "the text has 1 token; expected at least 2"},
-        {4, 25, 0, 4, "windows of 25 tokens: expected 1 to 24, the context of the checkpoint"},
-        {4, -1, 0, 4, "windows of -1 tokens"},
-        {4, 3, 4, 4, "a stride of 4 tokens: expected 1 to 3"},
-        {4, 3, -1, 4, "a stride of -1 tokens"},
+        {4, 25, 0, 4, "--ctx: expected 1 to 24, the context of the checkpoint, found 25"},
+        {4, -1, 0, 4, "--ctx|found -1"},
+        {4, 3, 4, 4, "--stride: expected 1 to 3|found 4"},
+        {4, 3, -1, 4, "--stride|found -1"},
         {4, 3, 0, 300, "token 3 is 300; expected ids from 0 to 299"},
         {4, 3, 0, -1, "token 3 is -1"},
     };
@@ -500,47 +500,15 @@ TEST(the_smaller_context_counts, .before = open_small)
     expect_refused(spec, "expected 1 to 24, the context of the other checkpoint");
 }
 
-/* --- statistics ------------------------------------------------------------------------------ */
-
-/* 100 tokens in batches of 10 that are all alike: the error is that of 10 numbers. */
+/* 100 numbers in batches of 10 that are all alike: the error is that of 10 numbers. A last batch of
+ * 5 on the mean: eleven batches, weighted by their lengths. */
 TEST(error_of_batch_means)
 {
-    static const double means[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-    double nll[110];
-    for (int i = 0; i < 110; i++)
-        nll[i] = i < 100 ? means[i / 10] : 5.5;
-    struct eval_tokens t = {.nll = {nll}};
-    struct eval_result r = {.tokens = 100, .bytes = 200};
-    eval_summarise(&t, &r);
-    ck_assert_double_eq_tol(r.nll, 5.5, 1e-14);
-    ck_assert_double_eq_tol(r.nll_stderr, sqrt(82.5 / 9 / 10), 1e-14);
-    ck_assert_double_eq_tol(r.bits_per_byte, 5.5 * 100 / log(2) / 200, 1e-14);
-    /* A last batch of 5 on the mean: eleven batches, weighted by their lengths. */
-    r.tokens = 105;
-    eval_summarise(&t, &r);
-    ck_assert_double_eq_tol(r.nll_stderr, sqrt(82.5 * 100 * 11 / 10) / 105, 1e-14);
-    r.tokens = 2; /* both 1 */
-    eval_summarise(&t, &r);
-    ck_assert_double_eq(r.nll_stderr, 0);
-    r.tokens = 1;
-    eval_summarise(&t, &r);
-    ck_assert(isnan(r.nll_stderr));
-}
-
-TEST(percentile_of_divergences)
-{
-    enum { N = 1000 };
-    double nll[N], kl[N];
-    unsigned char same[N];
-    for (int i = 0; i < N; i++) {
-        nll[i] = 1;
-        kl[i] = (double)(i * 7 % N) * 1e-9; /* every multiple once, 0 among them */
-        same[i] = i % 4 == 0;
-    }
-    struct eval_tokens t = {.nll = {nll, nll}, .kl = kl, .same_top = same};
-    struct eval_result r = {.tokens = N, .bytes = N};
-    eval_summarise(&t, &r);
-    ck_assert_double_eq(r.kl_p99, 989 * 1e-9);
-    ck_assert_double_eq_tol(r.kl_mean, 499.5e-9, 1e-20);
-    ck_assert_double_eq(r.top1_agreement, 0.25);
+    double x[105];
+    for (int i = 0; i < 105; i++)
+        x[i] = i < 100 ? i / 10 + 1 : 5.5;
+    ck_assert_double_eq_tol(eval_mean_error(x, 100, 5.5), sqrt(82.5 / 9 / 10), 1e-14);
+    ck_assert_double_eq_tol(eval_mean_error(x, 105, 5.5), sqrt(82.5 * 100 * 11 / 10) / 105, 1e-14);
+    ck_assert_double_eq(eval_mean_error(x, 2, 1), 0);
+    ck_assert(isnan(eval_mean_error(x, 1, 1)));
 }

@@ -65,8 +65,9 @@ static char *draw(const struct heatmap_picture *p)
 
 static struct heatmap_map map_of(int group, const char *name)
 {
-    return (struct heatmap_map){
-        .cells = triangle, .name = name, .note = "a < b & c", .group = group};
+    struct heatmap_map map = {.cells = triangle, .note = "a < b & c", .group = group};
+    strcpy(map.name, name);
+    return map;
 }
 
 /* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
@@ -82,7 +83,7 @@ TEST(paths_are_the_map, .loops = 4)
         cells[i] = (float)wanted[i] / 9;
     }
     const struct heatmap_map map = {.cells = cells, .group = -1};
-    const struct text name = text_of("");
+    const struct heatmap_name name = {""};
     const struct heatmap_picture p = {.title = "",
                                       .subtitle = "",
                                       .what = "",
@@ -116,10 +117,10 @@ TEST(small_maps, .loops = 2)
 {
     static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
     static const int frames[] = {2, 2};
-    const struct text rows[] = {text_of("layer <0>"), text_of("layer 1")};
+    const struct heatmap_name rows[] = {{"layer <0>"}, {"layer 1"}};
     struct heatmap_map maps[12];
     for (int i = 0; i < 12; i++)
-        maps[i] = map_of(groups[_i][i % 6], i == 7 ? NULL : "1.5");
+        maps[i] = map_of(groups[_i][i % 6], i == 7 ? "" : "1.5");
     const struct heatmap_picture p = {.title = "ti\ntle\x01",
                                       .subtitle = "sub\xffti]]>tle",
                                       .what = "weight",
@@ -138,7 +139,8 @@ TEST(small_maps, .loops = 2)
                   "1 prefers-color-scheme:dark");
 }
 
-static struct heatmap_picture large_picture(const struct heatmap_map *map, const struct text *names,
+static struct heatmap_picture large_picture(const struct heatmap_map *map,
+                                            const struct heatmap_name *names,
                                             struct heatmap_scale scale)
 {
     return (struct heatmap_picture){.title = "t",
@@ -157,9 +159,8 @@ static struct heatmap_picture large_picture(const struct heatmap_map *map, const
 
 TEST(large_maps)
 {
-    const struct text names[N_SIDE] = {text_of("To"), text_of("\\n"), text_of("<|x|>"),
-                                       text_of("\xe6\x97\xa5")};
-    const struct heatmap_map map = map_of(-1, NULL);
+    const struct heatmap_name names[N_SIDE] = {{"To"}, {"\\n"}, {"<|x|>"}, {"\xe6\x97\xa5"}};
+    const struct heatmap_map map = map_of(-1, "");
     const struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0.99, true));
     char *text = draw(&p);
     /* Rows and columns are named. */
@@ -170,8 +171,8 @@ TEST(large_maps)
 /* Columns fewer than rows, no triangle: all of it lies on ground. */
 TEST(a_rectangle)
 {
-    const struct text names[N_SIDE] = {{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}};
-    const struct heatmap_map map = map_of(-1, NULL);
+    const struct heatmap_name names[N_SIDE] = {{"a"}, {"b"}, {"c"}, {"d"}};
+    const struct heatmap_map map = map_of(-1, "");
     struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0, false));
     p.triangle = false;
     p.map_columns = 2;
@@ -252,7 +253,7 @@ TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
 {
     static const struct {
         const char *token;
-        int columns;
+        size_t columns;
         const char *label;
     } cases[] = {
         {"abcdefghijkl", 12, "abcdefghijkl"},

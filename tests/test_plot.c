@@ -27,10 +27,12 @@ static void check_chart(const char *text)
         double x, y;
         ck_assert_int_eq(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &x, &y), 2);
         const char *begin = strchr(at, '>') + 1;
-        const struct text shown = {begin, strcspn(begin, "<")};
+        char shown[4000];
+        ck_assert_int_lt(snprintf(shown, sizeof shown, "%.*s", (int)strcspn(begin, "<"), begin),
+                         (int)sizeof shown);
         const double size = strstr(at, "class=\"title\"") == strchr(at, 'c') ? 1.5 : 1;
         /* Escaped characters are counted as they are written: such texts are passed over. */
-        const bool escaped = memchr(shown.data, '&', shown.len);
+        const bool escaped = strchr(shown, '&');
         const double width = escaped ? 0 : canvas_text_width(shown) * size;
         const bool end = strncmp(begin - 6, "\"end\"", 5) == 0;
         const bool middle = strncmp(begin - 9, "\"middle\"", 8) == 0;

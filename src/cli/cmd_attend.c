@@ -10,16 +10,6 @@
 #include "cli/job.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
-#include "show/heatmap.h"
-
-struct attend_options {
-    struct common_options common;
-    const char *layers, *heads;
-    struct option_u64 query;
-    int top;
-    const char *npy, *json, *svg, *show;
-    bool log, without_first;
-};
 
 #define VALUES struct attend_options
 
@@ -74,108 +64,73 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-/* --- heads and maps -------------------------------------------------------------------------- */
-
-static size_t n_places(const struct attend_view *v)
-{
-    return (size_t)v->n_rows * (size_t)v->n_columns;
-}
-
-static enum status place_heads(struct attend_view *v, struct err *e)
-{
-    const struct config *c = &v->model->config;
-    TRY(choice_of("--layer", v->wanted.layers, c->n_layers, "layer", &v->layers, e));
-    TRY(choice_of("--head", v->wanted.heads, c->n_heads, "head", &v->heads, e));
-    v->n_rows = v->layers.n;
-    v->n_columns = v->heads.n;
-    v->figures = calloc(n_places(v), sizeof *v->figures);
-    if (!v->figures)
-        return err_no_memory(e, "the list of heads", n_places(v) * sizeof *v->figures);
-    for (int row = 0; row < v->n_rows; row++)
-        for (int i = 0; i < v->n_columns; i++)
-            v->figures[row * v->n_columns + i] =
-                (struct attend_head){.layer = v->layers.items[row], .head = v->heads.items[i]};
-    return STATUS_OK;
-}
-
-/* --- maps ------------------------------------------------------------------------------------ */
-
-static int at_most(int n, int most)
-{
-    return n < most ? n : most;
-}
-
 /* A map of every head. */
-static struct attend_map *add_maps(struct attend_view *v, int cells, bool without_first)
+static struct attend_map *add_maps(const struct attend_view *v, struct attend_spec *spec, int cells,
+                                   bool without_first)
 {
-    struct attend_map *maps = v->maps + v->n_maps;
-    for (size_t i = 0; i < n_places(v); i++)
+    struct attend_map *maps = spec->maps + spec->n_maps;
+    spec->n_maps += v->n_heads;
+    for (int i = 0; i < v->n_heads; i++)
         maps[i] = (struct attend_map){.layer = v->figures[i].layer,
                                       .head = v->figures[i].head,
-                                      .cells = cells,
+                                      .cells = cells < v->n_tokens ? cells : v->n_tokens,
                                       .without_first = without_first};
-    v->n_maps += (int)n_places(v);
     return maps;
 }
 
-static enum status place_maps(struct attend_view *v, struct err *e)
+/* Which heads, and of which of them maps are wanted; `width` columns has the terminal. */
+static enum status place_heads(struct attend_view *v, int width, struct attend_spec *spec,
+                               struct err *e)
 {
-    const struct attend_wanted *w = &v->wanted;
-    const bool large = n_places(v) == 1;
-    int layer, head;
-    v->maps = calloc(2 * n_places(v) + 1, sizeof *v->maps);
-    if (!v->maps)
-        return err_no_memory(e, "the list of maps", 2 * n_places(v) * sizeof *v->maps);
-    if (w->pictures)
-        v->pictures = add_maps(v, at_most(v->n_tokens, large ? HEATMAP_LARGE : HEATMAP_SMALL),
-                               w->without_first);
-    if (w->arrays)
-        v->arrays = add_maps(v, v->n_tokens, false);
-    if (!w->show)
-        return STATUS_OK;
-    TRY(head_of_option("--show", w->show, &v->model->config, &layer, &head, e));
-    v->shown = v->maps + v->n_maps++;
-    *v->shown = (struct attend_map){.layer = layer,
-                                    .head = head,
-                                    .cells = at_most(v->n_tokens, w->shown_cells),
-                                    .without_first = w->without_first};
+    const struct attend_options *o = v->options;
+    TRY(choice_of("--layer", o->layers, v->config->n_layers, "layer", &v->layers, e));
+    TRY(choice_of("--head", o->heads, v->config->n_heads, "head", &v->heads, e));
+    const size_t n = (size_t)v->layers.n * (size_t)v->heads.n;
+    const size_t bytes = n * sizeof *v->figures + (2 * n + 1) * sizeof *v->shown;
+    v->figures = calloc(bytes, 1);
+    if (!v->figures)
+        return err_no_memory(e, "the list of heads", bytes);
+    spec->heads = v->figures;
+    spec->n_heads = v->n_heads = (int)n;
+    spec->maps = (void *)(v->figures + n);
+    for (int i = 0; i < v->n_heads; i++)
+        v->figures[i] = (struct attend_head){.layer = v->layers.items[i / v->heads.n],
+                                             .head = v->heads.items[i % v->heads.n]};
+    if (o->svg)
+        v->pictures = add_maps(v, spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
+    if (o->npy)
+        v->arrays = add_maps(v, spec, v->n_tokens, false);
+    if (o->show) {
+        v->shown = &spec->maps[spec->n_maps++];
+        v->shown->cells = attend_shown_cells(v->n_tokens, width);
+        v->shown->without_first = o->without_first;
+        TRY(head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e));
+    }
     return STATUS_OK;
 }
 
-/* --- the run --------------------------------------------------------------------------------- */
-
-static enum status look(struct attend_view *v, struct job *j, struct err *e)
+static enum status look(struct attend_view *v, struct job *j, int width, struct err *e)
 {
-    v->model = j->checkpoint.model;
-    config_variant_name(&v->model->config, v->model->config.n_kv_heads, v->variant);
-    TRY(place_heads(v, e));
-    TRY(place_maps(v, e));
-    const struct attend_spec spec = {.model = v->model,
-                                     .params = job_session_params(j),
-                                     .pool = j->pool,
-                                     .tokens = v->tokens,
-                                     .n_tokens = v->n_tokens,
-                                     .heads = v->figures,
-                                     .n_heads = (int)n_places(v),
-                                     .maps = v->maps,
-                                     .n_maps = v->n_maps,
-                                     .query = v->wanted.query,
-                                     .stop = progress_stop,
-                                     .progress = progress_show,
-                                     .arg = job_progress(j, "tokens")};
-    j->progress.all = (uint64_t)v->n_tokens;
-    struct job_memory memory = {.weights = v->model->weights.cap,
-                                .advice = v->wanted.arrays
-                                              ? "fewer heads by --layer and --head, a shorter text "
-                                                "or no --npy take less"
-                                              : "fewer heads by --layer and --head, or a shorter "
-                                                "text take less"};
+    const struct attend_options *o = v->options;
+    struct attend_spec spec = {.model = j->checkpoint.model,
+                               .params = job_session_params(j),
+                               .pool = j->pool,
+                               .tokens = v->tokens,
+                               .n_tokens = v->n_tokens,
+                               .query = o->query.given ? (int)o->query.value : -1,
+                               .stop = progress_stop,
+                               .progress = progress_show};
+    struct job_memory memory = {
+        .weights = spec.model->weights.cap,
+        .advice = o->npy ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
+                         : "fewer heads by --layer and --head, or a shorter text take less"};
     char what[32];
-    size_t bytes;
-    TRY(attend_plan(&spec, &bytes, e));
-    memory.scratch = bytes;
+    TRY(place_heads(v, width, &spec, e));
+    TRY(attend_plan(&spec, &memory.scratch, e));
     snprintf(what, sizeof what, "%d tokens", v->n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
+    spec.arg = job_progress(j, "tokens");
+    j->progress.all = (uint64_t)v->n_tokens;
     return attend_run(&spec, &v->found, e);
 }
 
@@ -189,36 +144,28 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                        "--query: expected 0 to %zu, a token of the text, found %llu",
                        j->n_tokens - 1, (unsigned long long)o->query.value);
     TRY(job_start_threads(j, e));
-    struct attend_view view = {
-        .subject = path_name(j->path),
-        .tokenizer = j->checkpoint.tokenizer,
-        .tokens = j->tokens,
-        .n_tokens = (int)j->n_tokens,
-        .wanted = {.layers = o->layers,
-                   .heads = o->heads,
-                   .show = o->show,
-                   .query = o->query.given ? (int)o->query.value : -1,
-                   .n_top = o->top,
-                   .pictures = o->svg != NULL,
-                   .arrays = o->npy != NULL,
-                   .without_first = o->without_first,
-                   .shown_cells = attend_shown_cells((int)j->n_tokens, width)},
-    };
-    enum status s = look(&view, j, e);
+    struct attend_view view = {.options = o,
+                               .subject = path_name(j->path),
+                               .tokenizer = j->checkpoint.tokenizer,
+                               .text = o->common.ids ? text_of(o->common.ids) : j->text,
+                               .tokens = j->tokens,
+                               .n_tokens = (int)j->n_tokens,
+                               .config = &j->checkpoint.model->config};
+    config_variant_name(view.config, view.config->n_kv_heads, view.variant);
+    enum status s = look(&view, j, width, e);
     progress_end(&j->progress);
     if (s == STATUS_OK && o->npy)
         s = attend_write_npy(&view, o->npy, e);
     if (s == STATUS_OK && o->json)
         s = attend_write_json(&view, o->json, e);
     if (s == STATUS_OK && o->svg)
-        s = attend_write_svg(&view, o->svg, o->log, e);
+        s = attend_write_svg(&view, o->svg, e);
     if (s == STATUS_OK && o->show)
-        attend_draw(&view, o->log, width, j->out);
+        attend_draw(&view, width, j->out);
     else if (s == STATUS_OK)
         s = attend_print(&view, j, e);
     attend_free(&view.found);
     free(view.figures);
-    free(view.maps);
     choice_free(&view.layers);
     choice_free(&view.heads);
     return s;

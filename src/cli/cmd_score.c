@@ -72,12 +72,10 @@ enum { FIELD_TOP = 4 };
 struct scoring {
     const struct tokenizer *tokenizer; /* NULL: none */
     struct file_writer *npy;           /* NULL: not asked for */
-    int n_vocab, n_top;
+    int n_vocab;
     struct report report;
-    struct report_field fields[REPORT_LENGTH(row_fields)];
     struct scored_token *top; /* [n_top] */
-    char *joined;             /* [joined_cap] */
-    size_t joined_cap;
+    struct bytes joined;
 };
 
 static struct scored_token token_of(const struct scoring *s, int id, double logprob)
@@ -89,79 +87,61 @@ static struct scored_token token_of(const struct scoring *s, int id, double logp
 
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
 {
-    (void)e;
     struct scoring *s = arg;
     const bool unread = s->report.out->failed && !s->npy; /* nobody wants the rest */
     if (signals_interrupted() || unread)
         return STATUS_INTERRUPTED;
     if (s->npy)
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
-    struct scored_row scored = {
+    s->joined.len = 0;
+    for (int i = 0; i < row->n_top; i++) {
+        const struct scored_token *t = &s->top[i];
+        char id[24], logprob[64]; /* logits may be as far apart as numbers can */
+        s->top[i] = token_of(s, row->top[i].id, row->top[i].logprob);
+        snprintf(id, sizeof id, "#%d", t->id);
+        snprintf(logprob, sizeof logprob, "' %.3f", t->logprob);
+        if (!bytes_put(&s->joined, text_of(i ? ", '" : "'")) ||
+            !bytes_put(&s->joined, s->tokenizer ? t->text : text_of(id)) ||
+            !bytes_put(&s->joined, text_of(logprob)))
+            return err_no_memory(e, "a row's alternatives", s->joined.len);
+    }
+    const struct scored_row scored = {
         .position = row->position,
         .token = token_of(s, row->id, row->predicted ? row->logprob : (double)NAN),
-        .top = {s->top, row->n_top}};
-    for (int i = 0; i < row->n_top; i++)
-        s->top[i] = token_of(s, row->top[i].id, row->top[i].logprob);
-    size_t used = 0;
-    for (int i = 0; i < row->n_top && table_is_for_people(s->report.format); i++) {
-        char id[24];
-        snprintf(id, sizeof id, "#%d", s->top[i].id);
-        const struct text name = s->tokenizer ? s->top[i].text : text_of(id);
-        used += (size_t)snprintf(s->joined + used, s->joined_cap - used, "%s'", i ? ", " : "");
-        memcpy(s->joined + used, name.data, name.len);
-        used += name.len;
-        used +=
-            (size_t)snprintf(s->joined + used, s->joined_cap - used, "' %.3f", s->top[i].logprob);
-    }
-    scored.joined = (struct text){s->joined, used};
+        .top = {s->top, row->n_top},
+        .joined = bytes_text(&s->joined)};
     report_row(&s->report, &scored);
     return STATUS_OK;
-}
-
-/* Bytes of an alternative in a joined cell beside its text, or with its id for one: quotes and up
- * to 45 digits, as logits may be as far apart as numbers can. */
-#define MAX_TOP_MARKS ((size_t)64)
-
-static enum status print_scores(struct scoring *s, struct job *j, struct err *e)
-{
-    const struct score_spec spec = {.n_vocab = s->n_vocab,
-                                    .tokens = j->tokens,
-                                    .n_tokens = (int)j->n_tokens,
-                                    .n_top = s->n_top,
-                                    .visit = visit_token,
-                                    .arg = s};
-    /* The largest cell of alternatives: they are different tokens, so that all together have no
-     * more bytes than the vocabulary, however long one of them is. */
-    s->joined_cap = ((size_t)s->n_top + 1) * MAX_TOP_MARKS;
-    for (int id = 0; s->tokenizer && id < tokenizer_n_tokens(s->tokenizer); id++)
-        s->joined_cap += tokenizer_bytes(s->tokenizer, id).len;
-    s->joined = malloc(s->joined_cap);
-    s->top = calloc((size_t)s->n_top + 1, sizeof *s->top);
-    if (!s->joined || !s->top)
-        return err_no_memory(e, "a row's alternatives", s->joined_cap);
-    memcpy(s->fields, row_fields, sizeof row_fields);
-    s->fields[FIELD_TOP].most = s->n_top;
-    report_begin(&s->report, (enum table_format)j->common->format, s->fields,
-                 s->n_top > 0 ? REPORT_LENGTH(row_fields) : FIELD_TOP, j->out);
-    const enum status visited = score_tokens(j->session, &spec, e);
-    const enum status printed = report_end(&s->report, visited == STATUS_OK ? e : NULL);
-    return visited == STATUS_OK ? printed : visited;
 }
 
 static enum status run_score(struct job *j, void *values, struct err *e)
 {
     const struct score_options *o = values;
     const int n_vocab = j->checkpoint.model->config.n_vocab;
+    const int n_top = o->top < n_vocab ? o->top : n_vocab;
+    struct report_field fields[REPORT_LENGTH(row_fields)];
     TRY(job_tokenize_for_context(j, "score", e));
     TRY(job_start_session(j, &(struct session_wanted){.n_ctx = (int)j->n_tokens}, e));
-    struct scoring scoring = {.tokenizer = j->checkpoint.tokenizer,
-                              .n_vocab = n_vocab,
-                              .n_top = o->top < n_vocab ? o->top : n_vocab};
+    struct scoring scoring = {.tokenizer = j->checkpoint.tokenizer, .n_vocab = n_vocab};
+    const struct score_spec spec = {.n_vocab = n_vocab,
+                                    .tokens = j->tokens,
+                                    .n_tokens = (int)j->n_tokens,
+                                    .n_top = n_top,
+                                    .visit = visit_token,
+                                    .arg = &scoring};
     if (o->logits)
         TRY(npy_open(&scoring.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2,
                      e));
-    enum status s = print_scores(&scoring, j, e);
-    free(scoring.joined);
+    memcpy(fields, row_fields, sizeof row_fields);
+    fields[FIELD_TOP].most = n_top;
+    report_begin(&scoring.report, (enum table_format)j->common->format, fields,
+                 n_top > 0 ? REPORT_LENGTH(row_fields) : FIELD_TOP, j->out);
+    scoring.top = calloc((size_t)n_top + 1, sizeof *scoring.top);
+    enum status s = scoring.top ? score_tokens(j->session, &spec, e)
+                                : err_no_memory(e, "a row's alternatives", (size_t)n_top);
+    const enum status printed = report_end(&scoring.report, s == STATUS_OK ? e : NULL);
+    s = s == STATUS_OK ? printed : s;
+    bytes_free(&scoring.joined);
     free(scoring.top);
     if (s == STATUS_OK && scoring.npy)
         return file_writer_commit(scoring.npy, e);

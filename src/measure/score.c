@@ -1,8 +1,8 @@
 #include "measure/score.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
-#include "base/mem.h"
 #include "engine/sampler.h"
 
 /* Whether a comes after b in the list. */
@@ -52,33 +52,20 @@ void score_top(const float *logits, int n, double log_sum, int k, struct token_s
     }
 }
 
-/* What one run holds: a block's logits, and a row's list. */
-struct score_room {
-    float *logits;           /* [block, n_vocab] */
-    struct token_score *top; /* [n_top] */
-    struct arena arena;
-};
-
-static void take_score_room(struct score_room *room, int block, const struct score_spec *spec)
-{
-    room->logits =
-        arena_take(&room->arena, (uint64_t)block, (uint64_t)spec->n_vocab * sizeof *room->logits);
-    room->top = arena_take(&room->arena, (uint64_t)spec->n_top, sizeof *room->top);
-}
-
-/* The row is the state between one token's logits and the next token. */
-static enum status visit_scored_tokens(struct session *session, const struct score_spec *spec,
-                                       const struct score_room *room, struct err *e)
+/* With room for the logits of a block, and for a row's list. The row is the state between one
+ * token's logits and the next token. */
+static enum status visit_tokens(struct session *session, const struct score_spec *spec,
+                                float *logits, struct token_score *top, struct err *e)
 {
     const int block = session_block(session), n = spec->n_tokens;
-    struct score_row row = {.top = room->top};
+    struct score_row row = {.top = top};
     for (int i = 0; i < n; i++) {
         if (i % block == 0)
-            TRY(session_feed(session, 0, spec->tokens + i, n - i < block ? n - i : block,
-                             room->logits, e));
+            TRY(session_feed(session, 0, spec->tokens + i, n - i < block ? n - i : block, logits,
+                             e));
         row.position = i;
         row.id = spec->tokens[i];
-        row.logits = room->logits + (size_t)(i % block) * (size_t)spec->n_vocab;
+        row.logits = logits + (size_t)(i % block) * (size_t)spec->n_vocab;
         TRY(spec->visit(spec->arg, &row, e));
         if (i + 1 == n)
             break;
@@ -90,19 +77,21 @@ static enum status visit_scored_tokens(struct session *session, const struct sco
         row.predicted = true;
         row.logprob = (double)row.logits[next] - log_sum;
         row.n_top = spec->n_top;
-        score_top(row.logits, spec->n_vocab, log_sum, spec->n_top, room->top);
+        score_top(row.logits, spec->n_vocab, log_sum, spec->n_top, top);
     }
     return STATUS_OK;
 }
 
 enum status score_tokens(struct session *s, const struct score_spec *spec, struct err *e)
 {
-    const int block = session_block(s) < spec->n_tokens ? session_block(s) : spec->n_tokens;
-    struct score_room room = {.logits = NULL};
-    take_score_room(&room, block, spec);
-    TRY(arena_allocate(&room.arena, "the logits of a block", e));
-    take_score_room(&room, block, spec);
-    const enum status result = visit_scored_tokens(s, spec, &room, e);
-    arena_free(&room.arena);
+    const size_t block =
+        (size_t)(session_block(s) < spec->n_tokens ? session_block(s) : spec->n_tokens);
+    const size_t bytes = (size_t)spec->n_top * sizeof(struct token_score) +
+                         block * (size_t)spec->n_vocab * sizeof(float);
+    struct token_score *top = malloc(bytes);
+    if (!top)
+        return err_no_memory(e, "the logits of a block", bytes);
+    const enum status result = visit_tokens(s, spec, (float *)(top + spec->n_top), top, e);
+    free(top);
     return result;
 }

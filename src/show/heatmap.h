@@ -42,9 +42,14 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 
 struct heatmap_map {
     const float *cells; /* [map_rows, map_columns] */
-    const char *name;   /* above it; NULL: none */
-    const char *note;   /* that a reader's pointer brings up; NULL: none */
+    char name[32];      /* above it; "": none */
+    char note[200];     /* that a reader's pointer brings up; "": none */
     int group;          /* neighbours in a row that have the same share a frame; -1: no frame */
+};
+
+/* Of a row or column. */
+struct heatmap_name {
+    char text[64];
 };
 
 /* Small maps side by side in rows, or a single large one with its rows and columns named.
@@ -55,10 +60,10 @@ struct heatmap_picture {
     struct heatmap_scale scale;
     const struct heatmap_map *maps; /* [n_rows, n_columns] */
     int n_rows, n_columns;
-    int map_rows, map_columns;       /* of all maps, at most HEATMAP_LARGE */
-    bool triangle;                   /* row i of a map ends with column i */
-    const struct text *row_names;    /* [n_rows]; of a large map [map_rows] */
-    const struct text *column_names; /* of a large map [map_columns]; NULL: they are small */
+    int map_rows, map_columns;               /* of all maps, at most HEATMAP_LARGE */
+    bool triangle;                           /* row i of a map ends with column i */
+    const struct heatmap_name *row_names;    /* [n_rows]; of a large map [map_rows] */
+    const struct heatmap_name *column_names; /* of a large map [map_columns]; NULL: small ones */
 };
 
 /* Replaces the file at `path` atomically. The failures of file_writer. */
