@@ -216,8 +216,6 @@ $(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 # test_view makes allocations fail.
 $(BUILD)/tests/test_view: TEST_LDFLAGS := -Wl,--wrap=malloc
 
-# test_turns makes text that waits find no memory.
-$(BUILD)/tests/test_turns: TEST_LDFLAGS := -Wl,--wrap=realloc
 
 # These run the whole program with its calls into the system failing on demand.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \

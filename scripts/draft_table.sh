@@ -81,6 +81,6 @@ rows() {
 }
 
 ./decode convert "$models/26m.gguf" -o "$dir/mqa.gguf" --kv-heads 1 --calib "$text" --refit all -q
-rows "$models/26m.gguf" self:q4_0 self:q8_0 self:layers=4 lookup "$dir/mqa.gguf"
+rows "$models/26m.gguf" self:q4_0 self:q8_0 lookup "$dir/mqa.gguf"
 rows "$models/26m-f16.gguf" self:q4_0 lookup
 rows models/shakespeare-mha.gguf self:q4_0 lookup models/shakespeare-mqa.gguf

@@ -11,7 +11,7 @@ struct ran {
     int code;         /* the exit code; -1: ended by a signal */
     int signal;       /* that signal, or 0; SIGALRM: it hung */
     size_t out_len;   /* bytes of standard output, of which `out` has the first */
-    char out[4096];   /* terminated */
+    char out[8192];   /* terminated */
     char err[4096];   /* standard error, terminated, its end cut */
     long max_rss_kib; /* at its peak, the memory of the suite itself included */
 };

@@ -180,6 +180,6 @@ $ cp -r "$dir/plain" "$dir/bent"
 $ echo '{"cell": 5}' >"$dir/bent/s1-mha-a5.json"
 3 $s/bent $small $cells | s1-mha-a5.json: "cell" at byte 1
 $ echo 'x' >"$dir/bent/study.json"
-3 $s/bent $small $cells | study.json
+2 $s/bent $small $cells | of another study
 EOF
 finish

@@ -47,7 +47,6 @@ $ head -c 2000 "$dir/state" >"$dir/cut"
 3 $g --load-state "$dir/cut" | bytes, found 2000
 2 $g --load-state "$dir/state" --samples 2 | --samples and --load-state are both given
 2 $g --save-state "$dir/new" --prompts "$dir/more" | --prompts and --save-state are both given
-2 $g --load-state "$dir/state" --truncate head | --truncate and --load-state are both given
 
 # What is read is not saved over.
 2 generate "$dir/m.gguf" -f "$dir/text" --draft "$dir/draft" --save-state "$dir/${spared%:*}"
@@ -100,11 +99,11 @@ $ say '/seed 9\n\n' -n 12 --load-state "$dir/talk" -q
 $ say 'a\n/temp 0\n/logprobs 2\nb\n/logprobs 0\nc\n' -n 3 --seed 1 -q
 0 | 5 lines | "position": 5, 
 $ say "$(repeat a 300)\n" -n 3 -q
-0 | 2> the line has 300 tokens, the context only 256: shorten it
+0 | 2> the text has 0 tokens, the context 256: no room for 300 more
 $ bad='/bogus\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/save\n/save f\n/load f\n/help x\n/logprobs -1\n'
 $ say "$bad/quit\nno\n" -n 3
-0 | 0 lines | 2> unknown command '/bogus'; /help | 2> /temp: expected X, found '' | 2> found 'x'
-    | 2> /temp: expected a number | 2> /seed: expected an integer | 2> /save: expected FILE
+0 | 0 lines | 2> unknown command '/bogus'; /help | 2> /temp: expected a number from 0 on, found '' | 2> found 'x'
+    | 2> /seed: expected an integer | 2> /save: expected FILE
     | 2> there is no text yet | 2> /help: expected nothing behind it | 2> /logprobs: expected
 $ say '/quit\n' -n 3 --save-state "$dir/unsaid"
 0 | 2> there is no text to save in $dir/unsaid

@@ -311,15 +311,15 @@ static void write_changed(const struct weights *w, const struct change *c)
 
 static const struct change gpt2_changes[] = {
     {.name = C_ATTN, .as = "", .message = "blk.1.attn_qkv.weight"},
-    {.name = C_ATTN, .as = "transformer.h.1.attn.c_atn.weight", .message = "c_atn"},
-    {.name = C_ATTN, .as = "h.1.attn.c_attn.weight", .message = "tensor h.1.attn.c_attn.weight"},
+    {.name = C_ATTN, .as = "transformer.h.1.attn.c_atn.weight", .message = "blk.1.attn_qkv"},
+    {.name = C_ATTN, .as = "h.1.attn.c_attn.weight", .message = "blk.1.attn_qkv"},
     {.name = C_ATTN, .dtype = "I32", .message = "found I32 [48, 144]"},
     {.name = C_ATTN, .dtype = "F64", .message = "found F64"},
     {.name = C_ATTN, .rows = 144, .message = "expected F32, F16 or BF16 [48, 144]"},
     {.name = C_ATTN, .flat = true, .message = "found F32 [6912]"},
     {.name = "transformer.ln_f.weight", .rows = 47, .message = "found F32 [47]"},
     {.name = "transformer.ln_f.weight", .as = "", .message = "output_norm.weight"},
-    {.name = "transformer.wte.weight", .as = "", .message = "which holds the embedding"},
+    {.name = "transformer.wte.weight", .as = "", .message = "token_embd.weight"},
     {.name = "transformer.wte.weight",
      .as = "lm_head.bias",
      .adds = true,

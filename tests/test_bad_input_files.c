@@ -225,17 +225,16 @@ TEST(class_04_strings, .before = bent_set_up, .after = hostile_tear_down)
     struct gguf_bytes b;
     hostile_image(&b); /* for the records' places */
     free(b.data);
-    lengths(h.pairs[0].at, "key 0: name of the key");
+    lengths(h.pairs[0].at, "key 0: name");
     lengths(h.pairs[0].at + 8 + h.pairs[0].key.len + 4, "key 0 \"general.architecture\": string");
     lengths(hostile_pair("tokenizer.ggml.tokens")->at + 8 + 21 + 4 + 4 + 8,
             "\"tokenizer.ggml.tokens\": string in the array");
-    lengths(h.tensors[0].at, "tensor 0: name of the tensor");
-    expect_u64_refused(h.pairs[0].at, 0, "key 0: length of the key's name");
-    expect_u64_refused(h.tensors[0].at, 0, "tensor 0: length of the tensor's name");
+    lengths(h.tensors[0].at, "tensor 0: name");
+    expect_u64_refused(h.pairs[0].at, 0, "key 0: length of the name");
+    expect_u64_refused(h.tensors[0].at, 0, "tensor 0: length of the name");
     long_keys();
     h.pairs[0].key = (struct text){"a\0b", 3};
-    bent_refused(EVERY_COMMAND, "",
-                 "key 0 \"a\": name of the key at byte 32: expected no zero byte");
+    bent_refused(EVERY_COMMAND, "", "key 0 \"a\": name at byte 24: expected no zero byte");
     h.tensors[0].name = (struct text){"a\0b", 3};
     bent_refused(EVERY_COMMAND, "", "expected no zero byte, found one as byte 1 of 3");
     for (size_t i = 0; i < N_NASTY; i++) {
@@ -316,7 +315,7 @@ static void bad_records(void)
         {"token_embd.weight~9223372036854775808x1", "overflows"},
         {"token_embd.weight~18446744073709551615x260", "overflows"},
         {"token_embd.weight~4294967296x4294967296", "overflows"},
-        {"token_embd.weight~4611686018427387904x1", "number of bytes overflows"},
+        {"token_embd.weight~4611686018427387904x1", "its shape overflows"},
         {"token_embd.weight~1099511627776x1", "its data"},
     };
     TRY_BENDS(dims, EVERY_COMMAND);
@@ -343,12 +342,12 @@ static void bad_names(void)
     char *most = calloc(1, 70000);
     memset(most, 'n', 69999);
     hostile_add_tensor(most, 1, 8, TENSOR_F32, (struct text){name, 32});
-    bent_refused(EVERY_COMMAND, "", "length of the tensor's name");
+    bent_refused(EVERY_COMMAND, "", "length of the name");
     free(most);
     hostile_add_tensor("blk.999999.attn_qkv.weight", 1, 8, TENSOR_F32, (struct text){name, 32});
     bent_accepted(INFO | CHECK | GENERATE | QUANTIZE | CONVERT | TRAIN, "");
     hostile_add_tensor("output.weight", 1, 8, TENSOR_F32, (struct text){name, 32});
-    bent_refused_by_all(EVERY_COMMAND, "", "tensor \"output.weight\" at byte");
+    bent_refused_by_all(EVERY_COMMAND, "", "\"output.weight\" at byte");
 }
 
 static const struct bend misshapen[] = {
@@ -421,21 +420,23 @@ TEST(class_09_offsets_and_alignment, .before = bent_set_up, .after = hostile_tea
     place(0, "overlap"); /* with all of another */
     place(last + 32, "\"output.weight\": its data at byte");
     place(end, "\"output.weight\": its data at byte");
-    place(end + 32, "\"output.weight\": offset: its data begin at byte");
-    place(UINT64_MAX - 31, "\"output.weight\": offset: its data begin at byte");
-    place(1ull << 63, "\"output.weight\": offset: its data begin at byte");
+    place(end + 32, "\"output.weight\": its data at byte");
+    place(UINT64_MAX - 31, "\"output.weight\": its data at byte");
+    place(1ull << 63, "\"output.weight\": its data at byte");
     hostile_image(&b); /* one byte short, in the last tensor's data */
     hostile_write_bytes(b.data, b.len - 1);
     free(b.data);
     expect_refused(EVERY_COMMAND, "truncated");
     for (size_t i = 0; i < COUNT(alignments); i++) {
         hostile_set_u32("general.alignment", alignments[i]);
-        bent_refused(EVERY_COMMAND, "", "key \"general.alignment\" at byte");
+        bent_refused(EVERY_COMMAND, "", "key \"general.alignment\": expected a u32 that is");
     }
     bent_refused(EVERY_COMMAND, "general.alignment=u64:32",
-                 "key \"general.alignment\": expected a u32, found u64");
+                 "key \"general.alignment\": expected a u32 that is a power of two from 8 to "
+                 "65536, found u64");
     bent_refused(EVERY_COMMAND, "general.alignment=string:32",
-                 "key \"general.alignment\": expected a u32, found string");
+                 "key \"general.alignment\": expected a u32 that is a power of two from 8 to "
+                 "65536, found string");
     hostile_set_u32("general.alignment", 8);
     h.alignment = 8;
     bent_accepted(INFO | CHECK | GENERATE | QUANTIZE | CONVERT | TRAIN, "");

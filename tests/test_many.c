@@ -121,7 +121,7 @@ TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, 
     run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 40", limit_memory,
                 &limit);
     expect_refusal(&r, 4, "40 sequences need 1.2");
-    ck_assert(strstr(r.err, "would fit: lower --batch N") && strstr(r.err, "--kv-type f16"));
+    ck_assert(strstr(r.err, "would fit; --batch N, -c N and --kv-type f16 lower"));
     run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_memory, &limit);
     expect_success(&r);
     ck_assert_ptr_nonnull(strstr(r.err, "as memory has no room for more; --batch N changes it"));

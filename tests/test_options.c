@@ -61,11 +61,12 @@ static enum status parse(struct values *v, bool *help, struct err *e, const char
 {
     /* The parser does not write to its arguments, it only takes them as main gets them. */
     char *argv[MAX_WORDS];
-    int argc = 0;
-    for (; words[argc]; argc++)
-        memcpy(&argv[argc], &words[argc], sizeof argv[argc]);
+    int n = 0;
+    while (words[n++])
+        continue;
+    memcpy(argv, words, (size_t)n * sizeof *argv);
     *v = (struct values){.flag = false};
-    return options_parse(&spec, argc, argv, v, help, e);
+    return options_parse(&spec, argv, v, help, e);
 }
 
 static struct values good(const char *const *words)
@@ -134,12 +135,12 @@ TEST(the_last_positional_takes_many)
         .groups = {{"All", rows, 0}},
         .positionals = {OPT_STRING("FIRST", first, NULL, NULL),
                         OPT_STRINGS("REST...", many, NULL, NULL)}};
-    const char *const words[] = {"one", "two", "-n", "3", "three", "--", "-four"};
-    char *argv[7];
+    const char *const words[] = {"one", "two", "-n", "3", "three", "--", "-four", NULL};
+    char *argv[8];
     memcpy(argv, words, sizeof words);
     struct values v = {.flag = false};
     bool help;
-    expect_ok(options_parse(&many, 7, argv, &v, &help, &err));
+    expect_ok(options_parse(&many, argv, &v, &help, &err));
     ck_assert_str_eq(v.first, "one");
     ck_assert_int_eq(v.many.n, 3);
     ck_assert_str_eq(v.many.items[0], "two");
@@ -264,43 +265,30 @@ TEST(numbers)
     ck_assert(is_heads("gqa", 0) && is_heads("gqa-", 0) && is_heads("0", 0));
 }
 
-typedef enum status read_ids(const char *option, const char *text, int n_vocab, int32_t **ids,
-                             size_t *n, struct err *e);
-
 /* Each of the lists is 1, 22, 0; or refused. */
-static void expect_ids(read_ids *read, const char *const *lists, const char *refused)
-{
-    for (; *lists; lists++) {
-        int32_t *ids;
-        size_t n;
-        const enum status s = read("--ids", *lists, 23, &ids, &n, &err);
-        expect_status(s, refused ? STATUS_USAGE : STATUS_OK, refused ? refused : "");
-        if (s == STATUS_OK) {
-            ck_assert(n == 3 && ids[0] == 1 && ids[1] == 22 && ids[2] == 0);
-            free(ids);
-        }
-    }
-}
-
-/* As given; and as tokenize prints them, and a little otherwise. */
 TEST(ids)
 {
-    static const char *const given[] = {"1,22,0", NULL};
-    static const char *const bad[] = {
-        "1,", ",1", "1,,2", "23", "-1", "1 2", "1, 2", "x", "+1", "99999999999999999999", NULL};
-    static const char *const printed[] = {"1,22,0",      "1 22 0\n",  "[1, 22, 0]\n",
-                                          "1\n22\n0\n",  "[1]\n22 0", " 1 ,22,\r\n0 ",
-                                          "[][1,22][0]", NULL};
-    static const char *const bad_prints[] = {"1,",    ",1",   "1,,2", "23", "[1",  "1]",
-                                             "[[1]]", "[1,]", "1;2",  "x",  "\t1", NULL};
+    static const char *const good_lists[] = {"1,22,0",     "1 22 0\n",   "[1, 22, 0]\n",
+                                             "1\n22\n0\n", "[1]\n22 0",  " 1 ,22,\r\n0 ",
+                                             "1, 22 ,0",   "[][1,22][0]"};
+    static const char *const bad_lists[] = {
+        "1,", ",1",    "1,,2", "23",  "-1", "+1",  "[1",
+        "1]", "[[1]]", "[1,]", "1;2", "x",  "\t1", "99999999999999999999"};
     int32_t *list;
     size_t n = 1;
-    ck_assert(parse_ids("--tokens", "", 23, &list, &n, NULL) == STATUS_OK && n == 0);
+    expect_ok(parse_ids("--ids", "", 23, &list, &n, NULL));
+    ck_assert_uint_eq(n, 0);
     free(list);
-    expect_ids(parse_ids, given, NULL);
-    expect_ids(parse_ids, bad, "--ids: item|0 to 22");
-    expect_ids(parse_printed_ids, printed, NULL);
-    expect_ids(parse_printed_ids, bad_prints, "--ids: item|or spaces");
+    for (size_t i = 0; i < COUNT(good_lists); i++) {
+        expect_ok(parse_ids("--ids", good_lists[i], 23, &list, &n, &err));
+        ck_assert(n == 3 && list[0] == 1 && list[1] == 22 && list[2] == 0);
+        free(list);
+    }
+    for (size_t i = 0; i < COUNT(bad_lists); i++) {
+        expect_status(parse_ids("--ids", bad_lists[i], 23, &list, &n, &err), STATUS_USAGE,
+                      "--ids: item|0 to 22|or spaces");
+        free(list);
+    }
 }
 
 static bool has_option(const struct command *c, const char *words)
@@ -321,17 +309,15 @@ static bool some_command_has(const char *words)
     return found;
 }
 
-/* Every hint is about an option that some command has, under a name that this one has not. */
+/* Every synonym is of an option that some command has, under a name that this one has not. */
 TEST(names_of_others)
 {
-    for (int i = 0; foreign_at(i); i++) {
-        const struct foreign *f = foreign_at(i);
-        bool helps = f->why != NULL;
-        ck_assert_msg((f->ours != NULL) != helps, "%s", f->name);
-        for (int k = 0; f->ours && command_at(k); k++)
-            helps |= has_option(command_at(k), f->ours) && !has_option(command_at(k), f->name);
-        ck_assert_msg(helps, "%s: no command has --%s", f->name, f->ours);
-        ck_assert_msg(!strchr(f->name, '_'), "%s", f->name);
+    for (int i = 0; option_synonyms[i][0]; i++) {
+        const char *name = option_synonyms[i][0], *ours = option_synonyms[i][1];
+        bool helps = false;
+        for (int k = 0; command_at(k); k++)
+            helps |= has_option(command_at(k), ours) && !has_option(command_at(k), name);
+        ck_assert_msg(helps && !strchr(name, '_'), "%s: no command has --%s", name, ours);
     }
 }
 

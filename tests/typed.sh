@@ -163,23 +163,8 @@ $ [ "$(grep -c '"finish": "length"' "$out")" -eq 3 ]
 0 $many --batch 3 --draft lookup | == many
 
 $ head -c 1000 tests/cli.sh >"$dir/long"
-$ tail -c 247 "$dir/long" >"$dir/head"
-$ head -c 247 "$dir/long" >"$dir/tail"
 2 generate $model -f "$dir/long" -n 10
-    | the prompt has 1000 tokens, the context only 256: shorten the prompt, or cut it with
-EOF
-for cut in head tail; do
-    checks <<'EOF'
-0 generate $model -f "$dir/$cut" -n 10 --seed 1 --no-echo -q | > cut
-0 generate $model -f "$dir/long" -n 10 --seed 1 --no-echo --truncate $cut | == cut
-    | 2> the prompt has 1000 tokens, the context 256: its
-EOF
-done
-checks <<'EOF'
-$ tr '\n' ' ' <"$dir/long" >"$dir/line"
-0 generate $model --prompts "$dir/line" -n 10 --truncate head | "finish": "length" | , "cut": 753}
-    | 2> prompts      1 done, 0 errors, 1 cut; 247
+    | the prompt has 1000 tokens, the context only 256: shorten the prompt
 0 generate $model -p x -n 10 -c 1 | 2> context full (1 token): stopped after 1 of 10
-0 generate $model -f "$dir/text" -n 10 --truncate tail | 2! cut off
 EOF
 finish

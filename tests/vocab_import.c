@@ -73,28 +73,27 @@ const char *scratch_dir(void)
 
 static const struct vocabulary_notes notes = {keep_note, NULL};
 
-static enum status read_path(const char *path, bool is_folder, struct hf_ids ids, int n_vocab)
+static enum status read_path(const char *path, struct hf_ids ids, int n_vocab)
 {
     const struct vocabulary_options o = {ids, n_vocab, &notes};
     drop_vocabulary();
     import_notes[0] = 0;
-    return (is_folder ? vocabulary_of_folder : vocabulary_of_file)(path, &o, &imported, &err);
+    return vocabulary_read(path, &o, &imported, &err);
 }
 
-void import_path(const char *path, bool is_folder, struct hf_ids ids, int n_vocab)
+void import_path(const char *path, struct hf_ids ids, int n_vocab)
 {
-    expect_ok(read_path(path, is_folder, ids, n_vocab));
+    expect_ok(read_path(path, ids, n_vocab));
 }
 
 void must_import(const char *name, int n_vocab)
 {
-    import_path(name ? scratch_path(name) : scratch_dir(), !name, no_ids, n_vocab);
+    import_path(name ? scratch_path(name) : scratch_dir(), no_ids, n_vocab);
 }
 
 void check_not_imported(const char *name, int n_vocab, const char *message)
 {
-    const enum status s =
-        read_path(name ? scratch_path(name) : scratch_dir(), !name, no_ids, n_vocab);
+    const enum status s = read_path(name ? scratch_path(name) : scratch_dir(), no_ids, n_vocab);
     expect_says(err.text, name ? name : "");
     expect_status(s, STATUS_BAD_FILE, message);
     ck_assert_ptr_null(imported.memory);

@@ -32,7 +32,7 @@ const char *scratch_dir(void);
 
 /* Of the scratch folder (name is NULL), or of a file in it; or of another path. */
 void must_import(const char *name, int n_vocab);
-void import_path(const char *path, bool is_folder, struct hf_ids ids, int n_vocab);
+void import_path(const char *path, struct hf_ids ids, int n_vocab);
 
 /* STATUS_BAD_FILE with this in the message, which names the file. */
 void check_not_imported(const char *name, int n_vocab, const char *message);

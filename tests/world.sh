@@ -227,8 +227,8 @@ $ [ $code -eq 1 -o $code -eq 3 ] && has_lines "$err" 1
 # Two outputs, or an output and an input, by other names.
 $ clear_work
 $ ln -s there "$work/link"
-2 train "$dir/text" -o "$work/link" --log "$work/there" $toy | both name
-2 $bench --plot "$work/link" --trace "$work/./there" | both name
+2 train "$dir/text" -o "$work/link" --log "$work/there" $toy | names, too
+2 $bench --plot "$work/link" --trace "$work/./there" | names, too
 $ cp $model "$work/m.gguf"
 $ ln -s m.gguf "$work/soft"
 2 $words | the checkpoint itself | for words in "quantize $work/soft -o $work/m.gguf --type f16"

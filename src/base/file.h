@@ -104,22 +104,21 @@ enum status file_writer_commit(struct file_writer *w, struct err *e);
 void file_writer_abandon(struct file_writer *w); /* NULL is legal */
 
 /*
- * A folder that is made or replaced as a whole: the new one grows under a temporary name beside the
- * old one and then changes places with it, so that at every moment the old or the new one is there,
- * whole. Of an old folder's files all are in the new one from the start (as links), so that writing
- * one of them there replaces it, and those of other names stay; its folders move.
+ * A folder whose files are made or replaced together: they grow in one of a temporary name beside
+ * it. Where there is no folder yet, that one becomes it; else each file, once all are whole, takes
+ * its place, and those of other names stay.
  */
 struct folder_writer;
 
-/* STATUS_FAILED for what is no folder, or is the one that this process works in; where nothing can
- * be made beside it; where the file system knows no links to keep the old files by. Or
- * STATUS_NO_MEMORY. After any failure, and after abandon, `path` is as it was. */
+/* STATUS_FAILED for what is no folder, or where nothing can be made beside it; STATUS_NO_MEMORY.
+ * After any failure, and after abandon, `path` is as it was. */
 enum status folder_writer_open(struct folder_writer **out, const char *path, struct err *e);
 
 /* Where the new folder's files are to be written; borrowed. */
 const char *folder_writer_path(const struct folder_writer *w);
 
-/* Frees w in any case. STATUS_FAILED also if another process made the folder meanwhile. */
+/* Frees w in any case. STATUS_FAILED, also if another process made the folder meanwhile; a file
+ * that cannot take its place, because a folder has its name, leaves those before it in theirs. */
 enum status folder_writer_commit(struct folder_writer *w, struct err *e);
 void folder_writer_abandon(struct folder_writer *w); /* NULL is legal */
 

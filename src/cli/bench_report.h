@@ -4,16 +4,12 @@
 #ifndef DECODE_CLI_BENCH_REPORT_H
 #define DECODE_CLI_BENCH_REPORT_H
 
-#include "base/output.h"
-#include "base/status.h"
 #include "cli/columns.h"
 #include "measure/bench.h"
-#include "show/report.h"
 
-/* What is reported, and where. Rows without samples are left out everywhere. */
+/* What is reported, and where. */
 struct bench_report {
-    const struct bench_spec *spec;
-    const struct bench *bench;
+    struct bench *bench; /* its rows are filled in, see struct bench_shown */
     const char *subject; /* the checkpoint's path, or the shape as given */
     enum table_format format;
     const char *columns; /* of the rows' table; NULL: all that say something */
@@ -33,6 +29,6 @@ int bench_tables(const void *values, struct table *tables);
 enum status bench_print(const struct bench_report *r, struct output *out, struct err *e);
 
 /* The line about the machine: processor, instruction set, threads, compiler, version. */
-void bench_machine(const struct bench_report *r, char line[512]);
+void bench_machine(const struct bench_spec *spec, char line[512]);
 
 #endif

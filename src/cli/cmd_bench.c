@@ -85,25 +85,17 @@ static const struct option result_options[] = {
 
 /* --- from options to a specification --------------------------------------------------------- */
 
-/* A run, and what its specification borrows. */
-struct bench_work {
-    struct job *job;
-    const struct bench_options *o;
-    struct bench_spec spec;
-    const char *subject; /* the checkpoint's path, or the shape */
-};
-
 /* A row says what ran: more threads than processors are never started, so such a row would be one
  * of fewer. */
-static enum status read_thread_list(struct bench_work *run, struct err *e)
+static enum status read_threads(struct job *j, const struct bench_options *o,
+                                struct int_list *threads, struct err *e)
 {
-    const struct bench_options *o = run->o;
     const char *source = o->common.threads ? "-t" : "DECODE_THREADS";
     const char *text = o->common.threads ? o->common.threads : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
-    struct int_list asked = {.n = 0}, *threads = &run->spec.axes[BENCH_THREADS];
-    run->job->threads_are_auto = !text || strcmp(text, "auto") == 0;
-    if (run->job->threads_are_auto)
+    struct int_list asked = {.n = 0};
+    j->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    if (j->threads_are_auto)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
@@ -120,70 +112,56 @@ static enum status read_thread_list(struct bench_work *run, struct err *e)
     return STATUS_OK;
 }
 
-/* Ranks are the negative numbers that they are among K/V heads. */
-static enum status read_variants(struct bench_work *run, struct err *e)
+/* What rows differ in but threads, of a config that is known. */
+static enum status read_axes(const struct bench_options *o, struct bench_spec *spec, struct err *e)
 {
-    const struct bench_options *o = run->o;
-    const struct config *c = &run->spec.config;
-    struct int_list ranks = {.n = 0}, *variants = &run->spec.axes[BENCH_VARIANTS];
-    if (strcmp(o->kv_heads, "all") != 0)
+    const struct config *c = &spec->config;
+    struct int_list *axes = spec->axes, *variants = &axes[BENCH_VARIANTS], ranks = {.n = 0},
+                    depths = {.n = 0};
+    const bool all = strcmp(o->kv_heads, "all") == 0;
+    if (!all)
         TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, variants, e));
-    for (int g = c->n_kv_heads; g >= 1 && strcmp(o->kv_heads, "all") == 0; g--)
+    for (int g = c->n_kv_heads; g >= 1 && all; g--)
         if (c->n_kv_heads % g == 0)
             TRY(list_add("--kv-heads", g, variants, e));
+    /* Ranks are the negative numbers that they are among K/V heads. */
     if (o->latent)
         TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
     for (int i = 0; i < ranks.n; i++)
         TRY(list_add("--latent", -ranks.items[i], variants, e));
-    return STATUS_OK;
-}
-
-/* The context is what people ask for who want to know what it costs full. */
-static enum status read_depths(struct bench_work *run, struct err *e)
-{
-    const int n_ctx = run->spec.config.n_ctx;
-    struct int_list depths = {.n = 0};
-    TRY(list_ints("--depth", run->o->depths, 0, INT_MAX, &depths, e));
+    /* The context is what people ask for who want to know what it costs full. */
+    TRY(list_ints("--depth", o->depths, 0, INT_MAX, &depths, e));
     for (int i = 0; i < depths.n; i++) {
-        const bool full = depths.items[i] == n_ctx;
+        const bool full = depths.items[i] == c->n_ctx;
         if (full)
-            say(&run->o->common,
-                "--depth %d fills the context: measured at %d, with the last token's "
-                "place left",
-                n_ctx, n_ctx - 1);
-        TRY(list_add("--depth", depths.items[i] - full, &run->spec.axes[BENCH_DEPTHS], e));
+            say(&o->common,
+                "--depth %d fills the context: measured at %d, with the last token's place left",
+                c->n_ctx, c->n_ctx - 1);
+        TRY(list_add("--depth", depths.items[i] - full, &axes[BENCH_DEPTHS], e));
     }
+    TRY(list_ints("--batch", o->batches, 1, INT_MAX, &axes[BENCH_BATCHES], e));
+    TRY(o->types ? list_names("--type", o->types, storage_names, &axes[BENCH_TYPES], e)
+                 : list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_FILE,
+                            &axes[BENCH_TYPES], e));
+    TRY(list_names("--kv-type", o->kv_types, kv_type_names, &axes[BENCH_KV_TYPES], e));
+    for (int i = 0; i < axes[BENCH_KV_TYPES].n; i++)
+        axes[BENCH_KV_TYPES].items[i] = (int)kv_type_storage[axes[BENCH_KV_TYPES].items[i]];
     return STATUS_OK;
 }
 
-static enum status read_subject(struct bench_work *run, struct err *e)
+static enum status specify_bench(struct job *j, struct bench_options *o, struct err *e)
 {
-    const struct bench_options *o = run->o;
-    run->subject = o->shape.shape;
-    if (o->shape.shape)
-        return shape_of_options(&o->shape, &o->common, &run->spec.config, e);
-    run->subject = run->job->path;
-    TRY(job_open(run->subject, 0, &run->job->checkpoint, e));
-    run->spec.gguf = run->job->checkpoint.gguf;
-    run->spec.source = &run->job->checkpoint.file;
-    return job_config(run->subject, &run->job->checkpoint, &run->spec.config, e);
-}
-
-static enum status specify_bench(struct bench_work *run, struct err *e)
-{
-    const struct bench_options *o = run->o;
-    struct bench_spec *spec = &run->spec;
-    struct int_list *kv_types = &spec->axes[BENCH_KV_TYPES], *types = &spec->axes[BENCH_TYPES];
-    TRY(read_subject(run, e));
-    TRY(read_variants(run, e));
-    TRY(read_depths(run, e));
-    TRY(list_ints("--batch", o->batches, 1, INT_MAX, &spec->axes[BENCH_BATCHES], e));
-    TRY(o->types ? list_names("--type", o->types, storage_names, types, e)
-                 : list_add("--type", o->shape.shape ? STORAGE_F32 : BENCH_AS_FILE, types, e));
-    TRY(list_names("--kv-type", o->kv_types, kv_type_names, kv_types, e));
-    for (int i = 0; i < kv_types->n; i++)
-        kv_types->items[i] = (int)kv_type_storage[kv_types->items[i]];
-    TRY(read_thread_list(run, e));
+    struct bench_spec *spec = &o->spec;
+    if (o->shape.shape) {
+        TRY(shape_of_options(&o->shape, &o->common, &spec->config, e));
+    } else {
+        TRY(job_open(j->path, 0, &j->checkpoint, e));
+        TRY(job_config(j->path, &j->checkpoint, &spec->config, e));
+        spec->gguf = j->checkpoint.gguf;
+        spec->source = &j->checkpoint.file;
+    }
+    TRY(read_axes(o, spec, e));
+    TRY(read_threads(j, o, &spec->axes[BENCH_THREADS], e));
     TRY(job_choose_kernels(&o->common, &spec->kernels, e));
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
@@ -191,25 +169,57 @@ static enum status specify_bench(struct bench_work *run, struct err *e)
     spec->seed = 1;
     spec->stop = progress_stop;
     spec->progress = progress_show;
-    spec->arg = &run->job->progress;
+    spec->arg = &j->progress;
     return STATUS_OK;
 }
 
-/* --- load time and peak memory of a row, in a process of its own ----------------------------- */
+/* --- before the rows are measured ------------------------------------------------------------ */
 
-/* What the process leaves in memory that both see. */
+/* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory backs
+ * ends the process. */
+static enum status check_memory(const struct bench *b, const struct common_options *common,
+                                struct err *e)
+{
+    const uint64_t needed = bench_memory(b), left = available_memory();
+    if (needed > left)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %d rows need %s together, and %s are free; fewer or smaller "
+                       "--batch, --depth, --kv-heads, --type need less",
+                       b->n_rows, figure_bytes((double)needed).text,
+                       figure_bytes((double)left).text);
+    if (common->verbose || needed > (uint64_t)1 << 30)
+        say(common,
+            "memory: %d rows take %s together; fewer or smaller --batch, --depth, --kv-heads, "
+            "--type take less",
+            b->n_rows, figure_bytes((double)needed).text);
+    return STATUS_OK;
+}
+
+/* What a process leaves in memory that both see. */
 struct child_answer {
     bool complete;
     enum status status;
     struct err err;
-    struct bench_row row;
+    double load_ms;
 };
 
-static enum status take_answer(pid_t pid, const struct child_answer *a, struct bench_row *row,
-                               struct err *e)
+/* Load time and peak memory of row i, in a process of its own. Before threads are started; what the
+ * caller has resident counts, too. */
+static enum status measure_in_child(struct bench *b, int i, struct child_answer *a, struct err *e)
 {
     struct rusage usage = {0};
     int ended = 0;
+    a->complete = false;
+    const pid_t pid = fork();
+    if (pid < 0)
+        return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
+                       strerror(errno));
+    if (pid == 0) {
+        a->status = bench_load_row(b, i, &a->err);
+        a->load_ms = b->rows[i].load_ms;
+        a->complete = true;
+        _exit(STATUS_OK); /* nothing of the parent's is closed or flushed on the way out */
+    }
     while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
         if (signals_interrupted())
             kill(pid, SIGKILL); /* it has nothing to leave behind */
@@ -221,113 +231,66 @@ static enum status take_answer(pid_t pid, const struct child_answer *a, struct b
     if (!a->complete)
         return err_set(e, STATUS_FAILED,
                        "the process that measures memory was ended; was it out of memory?");
-    row->load_ms = a->row.load_ms;
-    row->peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    b->rows[i].load_ms = a->load_ms;
+    b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     if (a->status != STATUS_OK)
         *e = a->err;
     return a->status;
 }
 
-/* Before threads are started. What the caller has resident counts, too. */
-static enum status measure_in_child(const struct bench_spec *spec, struct bench_row *row,
-                                    struct err *e)
+static enum status measure_in_children(struct job *j, struct bench *b, struct err *e)
 {
+    struct progress *p = job_progress(j, "rows");
     struct child_answer *a =
         mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    enum status s = STATUS_OK;
     if (a == MAP_FAILED)
         return err_no_memory(e, "the answer of the process that measures memory", sizeof *a);
-    a->row = *row;
-    const pid_t pid = fork();
-    if (pid == 0) {
-        a->status = bench_load_row(spec, &a->row, &a->err);
-        a->complete = true;
-        _exit(STATUS_OK); /* nothing of the parent's is closed or flushed on the way out */
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
+        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
+        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_in_child(b, i, a, e);
     }
-    const enum status s =
-        pid > 0 ? take_answer(pid, a, row, e)
-                : err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
-                          strerror(errno));
     munmap(a, sizeof *a);
     return s;
 }
 
-static enum status measure_in_children(const struct bench_work *run, struct bench *b, struct err *e)
-{
-    struct progress *p = job_progress(run->job, "rows");
-    for (int i = 0; i < b->n_rows; i++) {
-        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
-        if (signals_interrupted())
-            return STATUS_INTERRUPTED;
-        TRY(measure_in_child(&run->spec, &b->rows[i], e));
-    }
-    return STATUS_OK;
-}
-
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory backs
- * ends the process. */
-static enum status check_bench_memory(const struct bench_work *run, const struct bench *b,
-                                      struct err *e)
-{
-    const uint64_t needed = bench_memory(&run->spec, b), left = available_memory();
-    if (needed > left)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %d rows need %s together, and %s are free; fewer or smaller "
-                       "--batch, --depth, --kv-heads, --type need less",
-                       b->n_rows, figure_bytes((double)needed).text,
-                       figure_bytes((double)left).text);
-    if (run->o->common.verbose || needed > (uint64_t)1 << 30)
-        say(&run->o->common,
-            "memory: %d rows take %s together; fewer or smaller --batch, --depth, --kv-heads, "
-            "--type take less",
-            b->n_rows, figure_bytes((double)needed).text);
-    return STATUS_OK;
-}
-
-/* As every command does: one thread where the first row's model is faster so. */
-static enum status choose_bench_threads(struct bench_work *run, struct bench *b, struct err *e)
-{
-    int *threads = &run->spec.axes[BENCH_THREADS].items[0];
-    bool prefers_one = false;
-    if (run->job->threads_are_auto && *threads > 1)
-        TRY(bench_prefers_one_thread(&run->spec, &b->rows[0], &prefers_one, e));
-    if (!prefers_one)
-        return STATUS_OK;
-    say_verbose(&run->o->common, "threads: 1, as %d are slower for this model here", *threads);
-    *threads = 1;
-    bench_free(b);
-    return bench_plan(&run->spec, b, e);
-}
-
 /* bench_free is due in every case. What was measured until an interruption is shown. */
-static enum status measure_and_print(struct bench_work *run, struct bench *b, struct err *e)
+static enum status measure_and_print(struct job *j, struct bench_options *o, struct bench *b,
+                                     struct err *e)
 {
-    const struct bench_options *o = run->o;
-    const struct bench_report r = {.spec = &run->spec,
-                                   .bench = b,
-                                   .subject = run->subject,
+    struct bench_spec *spec = &o->spec;
+    int *threads = &spec->axes[BENCH_THREADS].items[0];
+    const struct bench_report r = {.bench = b,
+                                   .subject = o->shape.shape ? o->shape.shape : j->path,
                                    .format = (enum table_format)o->common.format,
                                    .columns = o->common.columns,
                                    .trace = o->trace,
                                    .plot = o->plot};
     char machine[512];
-    int samples = 0;
-    TRY(bench_plan(&run->spec, b, e));
-    TRY(check_bench_memory(run, b, e));
-    TRY(choose_bench_threads(run, b, e));
-    TRY(measure_in_children(run, b, e));
-    job_progress(run->job, "turns");
-    const enum status s = bench_run(&run->spec, b, e);
-    progress_end(&run->job->progress);
-    for (int i = 0; i < b->n_rows; i++)
-        samples |= b->rows[i].samples;
-    if (s != STATUS_OK && (s != STATUS_INTERRUPTED || samples == 0))
+    bool prefers_one = false;
+    TRY(bench_plan(spec, b, e));
+    TRY(check_memory(b, &o->common, e));
+    /* As every command does: one thread where the first row's model is faster so. */
+    if (j->threads_are_auto && *threads > 1)
+        TRY(bench_prefers_one_thread(b, &prefers_one, e));
+    if (prefers_one) {
+        say_verbose(&o->common, "threads: 1, as %d are slower for this model here", *threads);
+        *threads = 1;
+        bench_free(b);
+        TRY(bench_plan(spec, b, e));
+    }
+    TRY(measure_in_children(j, b, e));
+    job_progress(j, "turns");
+    const enum status s = bench_run(b, e);
+    progress_end(&j->progress);
+    if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))
         return s;
-    bench_machine(&r, machine);
+    bench_machine(spec, machine);
     if (!table_is_for_people(r.format))
         say(&o->common, "%s: %s", r.subject, machine);
-    TRY(bench_print(&r, run->job->out, e));
+    TRY(bench_print(&r, j->out, e));
     return s;
 }
 
@@ -342,13 +305,12 @@ static enum status check_bench(struct job *j, void *values, struct err *e)
 
 static enum status run_bench(struct job *j, void *values, struct err *e)
 {
-    const struct bench_options *o = values;
-    struct bench_work run = {.job = j, .o = o, .spec = o->spec};
+    struct bench_options *o = values;
     struct bench b = {.n_rows = 0};
-    TRY(specify_bench(&run, e));
-    const enum status s = measure_and_print(&run, &b, e);
+    TRY(specify_bench(j, o, e));
+    const enum status s = measure_and_print(j, o, &b, e);
     bench_free(&b);
-    return s == STATUS_BAD_FILE ? err_in(e, s, "%s", run.subject) : s;
+    return s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
 }
 
 const struct command command_bench = {

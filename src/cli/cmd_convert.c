@@ -3,20 +3,15 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
-#include "cli/convert_report.h"
 #include "cli/input.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/say.h"
 #include "cli/signals.h"
-#include "cli/variant.h"
-#include "convert/convert.h"
 #include "measure/eval.h"
-#include "model/checkpoint.h"
 #include "model/kv_cache.h"
 
 /* A rise of bits per byte from here on is worth a warning. */
@@ -53,70 +48,72 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
+/* Of the checkpoint before, or after. */
+struct convert_figures {
+    char variant[16]; /* "MHA", "GQA-4" */
+    uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
+    uint64_t parameters;
+    uint64_t file_bytes;
+    double divergence;    /* from the checkpoint before, on calibration text kept aside; else NaN */
+    double bits_per_byte; /* NaN: not measured */
+    double seconds;       /* that the conversion took, `after`; NaN before */
+};
+
 /* What a run holds. */
 struct conversion {
     const struct convert_options *options;
     struct job *job; /* its checkpoint is without a model */
     struct convert_spec spec;
-    char *eval_text; /* --eval's, malloc'd */
-    size_t eval_len;
-    int32_t *eval_tokens; /* malloc'd */
+    struct convert converted;
+    int32_t *eval_tokens; /* of --eval's text; malloc'd */
     size_t n_eval_tokens;
-    struct convert_report report;
+    struct convert_figures before, after;
 };
 
-/* --- before ---------------------------------------------------------------------------------- */
-
 /* What --drop-heads does is not a conversion of heads to other heads. */
-static enum status check_drop_options(const struct convert_options *o, struct err *e)
-{
-    if (variant_is_wanted(&o->common.variant))
-        return err_set(e, STATUS_USAGE,
-                       "--drop-heads and --%s are both given; expected one of them: the second run "
-                       "takes what the first wrote",
-                       o->common.variant.kv_heads ? "kv-heads"
-                       : o->common.variant.latent ? "latent"
-                                                  : "cache-bytes");
-    if (o->eval)
-        return err_set(e, STATUS_USAGE,
-                       "--drop-heads and --eval are both given; decode eval measures OUT");
-    return STATUS_OK;
-}
-
 static enum status check_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
+    const struct variant_options *v = &o->common.variant;
     (void)j;
-    if (o->drop_heads)
-        return check_drop_options(o, e);
-    if (!variant_is_wanted(&o->common.variant))
+    if (!o->drop_heads)
+        return variant_is_wanted(v)
+                   ? STATUS_OK
+                   : err_set(e, STATUS_USAGE,
+                             "no number of K/V heads is named; expected --kv-heads G, or --latent "
+                             "R or --cache-bytes B");
+    if (variant_is_wanted(v))
         return err_set(e, STATUS_USAGE,
-                       "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
-                       "--cache-bytes B");
-    return STATUS_OK;
+                       "--drop-heads and --%s are both given; expected one of them: the second run "
+                       "takes what the first wrote",
+                       v->kv_heads ? "kv-heads"
+                       : v->latent ? "latent"
+                                   : "cache-bytes");
+    return o->eval ? err_set(e, STATUS_USAGE,
+                             "--drop-heads and --eval are both given; decode eval measures OUT")
+                   : STATUS_OK;
 }
+
+/* --- bits per byte --------------------------------------------------------------------------- */
 
 /* Found out before the work, too: whether the text of --eval can be measured at all. */
 static enum status read_eval_tokens(struct conversion *c, struct err *e)
 {
     const struct tokenizer *t = c->job->checkpoint.tokenizer;
-    const char *path = c->options->eval;
-    if (!path)
-        return STATUS_OK;
-    TRY(input_await(path, EVAL_MAX, &c->eval_text, &c->eval_len, e));
-    TRY(input_check_text(path, (struct text){c->eval_text, c->eval_len}, e));
-    TRY(input_needs_tokenizer(t, c->job->path, "--eval", e));
-    const struct text text = {c->eval_text, c->eval_len};
-    enum status s =
-        tokens_of_text(t, text, tokenizer_adds_bos(t), &c->eval_tokens, &c->n_eval_tokens, e);
-    if (s == STATUS_OK)
-        s = eval_check_length(c->n_eval_tokens, e);
-    if (s != STATUS_OK)
-        err_prefix(e, "--eval");
+    char *text;
+    size_t len;
+    TRY(input_await(c->options->eval, EVAL_MAX, &text, &len, e));
+    enum status s = input_needs_tokenizer(t, c->job->path, "--eval", e);
+    if (s == STATUS_OK) {
+        s = tokens_of_text(t, (struct text){text, len}, tokenizer_adds_bos(t), &c->eval_tokens,
+                           &c->n_eval_tokens, e);
+        if (s == STATUS_OK)
+            s = eval_check_length(c->n_eval_tokens, e);
+        err_in(e, s, "--eval");
+    }
+    free(text);
     return s;
 }
-
-/* --- bits per byte --------------------------------------------------------------------------- */
 
 /* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
 static enum status measure_bits(const struct conversion *c, const char *path, double *out,
@@ -141,146 +138,213 @@ static enum status measure_bits(const struct conversion *c, const char *path, do
         .arg = job_progress(c->job, "tokens"),
     };
     struct eval_result result;
-    s = eval_run(&spec, &result, e);
+    s = err_in(e, eval_run(&spec, &result, e), "--eval");
     if (s == STATUS_OK)
         *out = result.bits_per_byte;
-    else
-        err_prefix(e, "--eval");
     checkpoint_close(&k);
     return s;
 }
 
-/* --- after ----------------------------------------------------------------------------------- */
+/* --- the report ------------------------------------------------------------------------------ */
 
-static void fill_figures(const struct config *config, int n_kv_heads, uint64_t n_params,
-                         struct convert_figures *f)
+static struct figure figure_of_seconds(double seconds)
 {
+    return figure_duration(seconds * 1e9);
+}
+
+/* Of the checkpoint before, and after; in JSON without the last. */
+static const struct report_field figure_fields[] = {
+    {"variant", "variant", MEMBER(convert_figures, variant)},
+    {"kv_bytes_per_token_f32", "cache a token, f32",
+     MEMBER(convert_figures, kv_bytes_per_token_f32), .figure = figure_bytes},
+    {"kv_bytes_per_token_f16", "cache a token, f16",
+     MEMBER(convert_figures, kv_bytes_per_token_f16), .figure = figure_bytes},
+    {"parameters", "parameters", MEMBER(convert_figures, parameters)},
+    {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
+    {"divergence", "divergence", MEMBER(convert_figures, divergence), "%.4f"},
+    {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
+    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds},
+};
+#define N_FIGURES REPORT_LENGTH(figure_fields)
+
+struct layer_row {
+    int layer;
+    double score_lost, output_lost;
+};
+
+static const struct report_field layer_fields[] = {
+    {"layer", "layer", MEMBER(layer_row, layer)},
+    {"score_lost", "score_lost", MEMBER(layer_row, score_lost), "%.5f"},
+    {"output_lost", "output_lost", MEMBER(layer_row, output_lost), "%.5f"},
+};
+
+/* One object, over several lines or (JSON lines) on one. */
+static void print_json(const struct conversion *c, const struct table *layers)
+{
+    struct json j;
+    json_init(&j, c->job->out, c->job->common->format == TABLE_JSONL ? 0 : 1);
+    json_begin_object(&j, NULL);
+    const bool latent = config_is_latent(&c->converted.config);
+    json_string(&j, "method", latent ? "latent" : convert_methods[c->spec.method]);
+    if (!latent)
+        json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
+    json_string(&j, "refit", convert_refits[c->spec.refit]);
+    json_u64(&j, "calibration_tokens", c->spec.n_tokens);
+    json_begin_array(&j, "layers");
+    for (int l = 0; l < layers->n_rows; l++)
+        report_object(&j, NULL, layers->fields + 1, layers->n - 1,
+                      (const struct layer_row *)layers->rows + l);
+    json_end(&j);
+    report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
+    report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
+    report_members(&j, &figure_fields[N_FIGURES - 1], 1, &c->after);
+    json_end(&j);
+    output_puts(c->job->out, "\n");
+}
+
+/* A table of the layers, and one of the figures, in which people see the change of fractions. */
+static enum status print_conversion(const struct conversion *c, struct err *e)
+{
+    static const struct report_field columns[] = {
+        {"figure", "figure", .type = REPORT_TEXT},
+        {"before", "before", .type = REPORT_DOUBLE},
+        {"after", "after", .type = REPORT_DOUBLE},
+        {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"}};
+    const enum table_format format = (enum table_format)c->job->common->format;
+    const bool people = table_is_for_people(format);
+    struct layer_row rows[CONFIG_MAX_LAYERS];
+    struct report t;
+    for (int l = 0; l < c->converted.n_layers; l++)
+        rows[l] =
+            (struct layer_row){l, c->converted.layers[l].score, c->converted.layers[l].output};
+    const struct table layers = TABLE_OF(layer_fields, rows, c->converted.n_layers);
+    if (table_is_json(format)) {
+        print_json(c, &layers);
+        return STATUS_OK;
+    }
+    TRY(table_print(&layers, NULL, format, c->job->out, e));
+    output_puts(c->job->out, "\n");
+    report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);
+    for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {
+        const void *before = (const char *)&c->before + f->offset;
+        const void *after = (const char *)&c->after + f->offset;
+        const double change =
+            f->format ? *(const double *)after - *(const double *)before : (double)NAN;
+        if (people && f->format && isnan(*(const double *)after))
+            continue;
+        report_string(&t, report_name(format, f));
+        report_cell(&t, f, &c->before);
+        report_cell(&t, f, &c->after);
+        if (people)
+            report_cell(&t, &columns[3], &change);
+    }
+    return report_end(&t, e);
+}
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+static void fill_figures(const struct config *config, uint64_t n_params, struct convert_figures *f)
+{
+    const int n_kv_heads = config->n_kv_heads;
     config_variant_name(config, n_kv_heads, f->variant);
     f->kv_bytes_per_token_f32 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F32);
     f->kv_bytes_per_token_f16 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F16);
     f->parameters = n_params;
 }
 
-static enum status write_and_report(struct conversion *c, struct convert *converted,
-                                    uint64_t started_ns, struct err *e)
+/* Writes what was converted, measures it and prints the report. */
+static enum status write_and_report(struct conversion *c, uint64_t started_ns, struct err *e)
 {
-    const struct convert_options *o = c->options;
-    struct convert_report *r = &c->report;
+    const struct common_options *o = c->job->common;
+    const struct convert *converted = &c->converted;
     const uint64_t measured_ns = clock_ns();
+    struct config config;
     /* First, because logits may not be finite, and OUT is still as it was. */
-    enum status s = measure_bits(c, c->job->path, &r->before.bits_per_byte, e);
+    enum status s = measure_bits(c, c->job->path, &c->before.bits_per_byte, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
-        s = gguf_write(converted->writer, o->common.out, e);
+        s = gguf_write(converted->writer, o->out, e);
     if (s == STATUS_BAD_FILE)
         err_prefix(e, c->job->path);
-    if (s != STATUS_OK)
-        return s;
-    r->spec = &c->spec;
-    r->converted = converted;
-    r->before.seconds = (double)NAN;
-    r->after.seconds = (double)(clock_ns() - started_ns) * 1e-9;
-    struct config config;
+    TRY(s);
     TRY(config_read(c->job->checkpoint.gguf, &config, e));
-    fill_figures(&config, config.n_kv_heads, converted->n_params_before, &r->before);
-    fill_figures(&converted->config, converted->config.n_kv_heads, converted->n_params_after,
-                 &r->after);
-    r->before.divergence = c->spec.n_tokens ? 0 : (double)NAN;
-    r->after.divergence = converted->divergence;
-    struct stat st;
-    r->before.file_bytes = c->job->checkpoint.file.len;
-    if (stat(o->common.out, &st) == 0)
-        r->after.file_bytes = (uint64_t)st.st_size;
-    const enum status measured = measure_bits(c, o->common.out, &r->after.bits_per_byte, e);
-    if (measured != STATUS_OK && measured != STATUS_INTERRUPTED)
-        return measured;
+    fill_figures(&config, converted->n_params_before, &c->before);
+    fill_figures(&converted->config, converted->n_params_after, &c->after);
+    c->before.seconds = (double)NAN;
+    c->after.seconds = (double)(clock_ns() - started_ns) * 1e-9;
+    c->before.divergence = c->spec.n_tokens ? 0 : (double)NAN;
+    c->after.divergence = converted->divergence;
+    c->before.file_bytes = c->job->checkpoint.file.len;
+    c->after.file_bytes = job_out_bytes(c->job);
+    s = measure_bits(c, o->out, &c->after.bits_per_byte, e);
+    if (s == STATUS_INTERRUPTED) {
+        c->job->needs &= ~(unsigned)JOB_OUT;
+        say(o, "interrupted; %s is written", o->out);
+    } else if (s != STATUS_OK) {
+        return s;
+    }
     progress_end(&c->job->progress);
-    TRY(convert_report_print(r, (enum table_format)o->common.format, c->job->out, e));
+    TRY(print_conversion(c, e));
     if (converted->divergence > converted->plain_divergence)
-        say(&o->common,
+        say(o,
             "warning: the plain mean (--method mean --refit none) diverges less on text that was "
             "kept aside: %.4f nats a token, not %.4f",
             converted->plain_divergence, converted->divergence);
-    const double rise = r->after.bits_per_byte - r->before.bits_per_byte;
+    const double rise = c->after.bits_per_byte - c->before.bits_per_byte;
     if (rise > NOTICEABLE_BITS)
-        say(&o->common,
+        say(o,
             "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
             "--from %s",
-            rise, o->common.out);
-    return measured;
-}
-
-static enum status convert_and_tell(struct conversion *c, struct err *e)
-{
-    const struct convert_options *o = c->options;
-    struct variant_source source = {
-        .common = &o->common,
-        .path = c->job->path,
-        .checkpoint = &c->job->checkpoint,
-        .kernels = c->job->kernels,
-        .pool = c->job->pool,
-    };
-    TRY(job_seed(c->job, e));
-    source.seed = c->job->seed;
-    const uint64_t started_ns = clock_ns();
-    struct convert converted;
-    enum status s = variant_convert(&o->common.variant, &source, &c->spec, &converted, e);
-    if (s == STATUS_OK) {
-        if (o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
-            say(&o->common, "seed %llu", (unsigned long long)source.seed);
-        s = write_and_report(c, &converted, started_ns, e);
-        convert_free(&converted);
-    }
-    if (s == STATUS_INTERRUPTED && c->report.spec) {
-        say(&o->common, "interrupted; %s is written", o->common.out);
-        c->job->needs &= ~(unsigned)JOB_OUT;
-    }
+            rise, o->out);
     return s;
 }
 
-/* --- without heads --------------------------------------------------------------------------- */
-
-static enum status write_without(const struct conversion *c, const unsigned char *off,
-                                 struct err *e)
-{
-    const struct drop_spec spec = {.gguf = c->job->checkpoint.gguf,
-                                   .off = off,
-                                   .names = c->options->drop_heads,
-                                   .version = DECODE_VERSION};
-    struct drop dropped;
-    TRY(drop_heads(&spec, &dropped, e));
-    const enum status s = gguf_write(dropped.writer, c->options->common.out, e);
-    drop_free(&dropped);
-    return s;
-}
-
-static enum status drop_and_tell(const struct conversion *c, struct err *e)
+static enum status drop_and_tell(const struct job *j, const char *heads, struct err *e)
 {
     struct config config;
-    unsigned char *off;
-    TRY(job_config(c->job->path, &c->job->checkpoint, &config, e));
-    TRY(heads_of_option("--drop-heads", c->options->drop_heads, &config, &off, e));
-    const enum status s = write_without(c, off, e);
+    unsigned char *off = NULL;
+    struct drop dropped;
+    TRY(job_config(j->path, &j->checkpoint, &config, e));
+    enum status s = heads_of_option("--drop-heads", heads, &config, &off, e);
+    const struct drop_spec spec = {
+        .gguf = j->checkpoint.gguf, .off = off, .names = heads, .version = DECODE_VERSION};
+    if (s == STATUS_OK && (s = drop_heads(&spec, &dropped, e)) == STATUS_OK) {
+        s = gguf_write(dropped.writer, j->common->out, e);
+        drop_free(&dropped);
+    }
     free(off);
     if (s == STATUS_BAD_FILE)
-        err_prefix(e, c->job->path);
+        err_prefix(e, j->path);
     if (s == STATUS_OK)
-        say(&c->options->common, "%s: the output columns of heads %s are zero",
-            c->options->common.out, c->options->drop_heads);
+        say(j->common, "%s: the output columns of heads %s are zero", j->common->out, heads);
     return s;
 }
 
 static enum status run_convert(struct job *j, void *values, struct err *e)
 {
-    struct conversion c = {.options = values, .job = j};
-    enum status s = STATUS_OK;
+    const struct convert_options *o = values;
+    const struct variant_options *v = &o->common.variant;
+    struct conversion c = {.options = o, .job = j};
     TRY(job_start_threads(j, e));
-    if (!c.options->requantize && !c.options->drop_heads)
-        TRY(variant_check_types(j->checkpoint.gguf, j->path, e));
-    s = read_eval_tokens(&c, e);
-    if (s == STATUS_OK)
-        s = c.options->drop_heads ? drop_and_tell(&c, e) : convert_and_tell(&c, e);
-    free(c.eval_text);
+    if (o->drop_heads)
+        return drop_and_tell(j, o->drop_heads, e);
+    const struct gguf *g = j->checkpoint.gguf;
+    for (size_t i = 0; i < g->n_tensors && !o->requantize; i++)
+        if (g->tensors[i].type->block_elements > 1)
+            return err_set(e, STATUS_USAGE,
+                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
+                           "the same, but better convert first and quantize then",
+                           j->path, text_width(g->tensors[i].name), g->tensors[i].name.data,
+                           g->tensors[i].type->name);
+    TRY(job_seed(j, e));
+    enum status s = o->eval ? read_eval_tokens(&c, e) : STATUS_OK;
+    const uint64_t started_ns = clock_ns();
+    if (s == STATUS_OK && (s = variant_convert(j, &c.spec, &c.converted, e)) == STATUS_OK) {
+        if (v->kv_heads && v->method == CONVERT_RANDOM)
+            say(&o->common, "seed %llu", (unsigned long long)j->seed);
+        s = write_and_report(&c, started_ns, e);
+        convert_free(&c.converted);
+    }
     free(c.eval_tokens);
     return s;
 }

@@ -29,16 +29,11 @@ static const struct report_field fields[] = {
     {"tensor_bytes", "bytes", MEMBER(export_result, n_bytes)},
 };
 
-static void say_note(void *arg, const char *text)
-{
-    say(arg, "%s", text);
-}
-
 static enum status run_export(struct job *j, void *values, struct err *e)
 {
     const struct export_command *o = values;
     struct export_result result;
-    const struct export_options options = {.expand = o->expand, .notes = {say_note, j->common}};
+    const struct export_options options = {.expand = o->expand, .notes = {job_say_note, j->common}};
     const enum status s = export_folder(j->checkpoint.gguf, &options, j->common->out, &result, e);
     if (s == STATUS_BAD_FILE || s == STATUS_USAGE)
         err_prefix(e, j->path);

@@ -3,7 +3,6 @@
  */
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,12 +11,7 @@
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
-#include "cli/terminal.h"
-
-static const char *const colour_names[] = {"none", "prob", "always", NULL};
-enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
-
-static const char *const truncations[] = {"head", "tail", NULL};
+#include "model/model.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };
@@ -35,10 +29,6 @@ static const struct option text_options[] = {
     OPT_INT("n", n, "N", 0, INT_MAX, "tokens to make", .letter = 'n', .fallback = "256"),
     OPT_INT("ctx", ctx, "CTX", 1, INT_MAX, "positions to preallocate in the KV cache",
             .letter = 'c', .otherwise = "the checkpoint's context"),
-    OPT_CHOICE("truncate", truncate, "END", truncations,
-               "cut off the head or the tail of a prompt that is too long: what stays leaves room "
-               "for -n tokens, but is at least half of the context",
-               .excludes = "interactive|load-state"),
     OPT_FLAG("shift", shift,
              "go on when the context is full: a begin-of-text token and the last half of the "
              "context are all that the model then sees, that half fed again at the positions "
@@ -53,10 +43,6 @@ static const struct option text_options[] = {
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest",
             .excludes = "prompts"),
-    OPT_CHOICE("colour", colour, "KIND", colour_names,
-               "prob: shade each token by its probability, on a terminal of 256 colours unless "
-               "NO_COLOR is set; always: the same wherever the text goes",
-               .fallback = "none", .excludes = "logprobs|prompts"),
     OPT_END,
 };
 
@@ -108,8 +94,8 @@ static const struct option state_options[] = {
 static const struct option draft_options[] = {
     OPT_STRING("draft", draft, "DRAFT",
                "guess tokens, to verify several in a step; the text stays the same. A checkpoint "
-               "of the same vocabulary; self:TYPE, the model's own weights in that type; "
-               "self:layers=N, its first N layers; or lookup, what followed the same words before",
+               "of the same vocabulary; self:TYPE, the model's own weights in that type; or "
+               "lookup, what followed the same words before",
                .reads = "the draft"),
     OPT_STRING("draft-n", draft_n, "K|auto",
                "tokens to guess at once; auto: as many as are faster, none if none are",
@@ -119,10 +105,21 @@ static const struct option draft_options[] = {
 
 /* --- checks ---------------------------------------------------------------------------------- */
 
+/* "auto", which is 0, or a number from 1 on; NULL is auto. */
+static enum status parse_auto(const char *option, const char *text, int most, int *n, struct err *e)
+{
+    *n = 0;
+    if (!text || strcmp(text, "auto") == 0 || parse_int(text, 1, most, n))
+        return STATUS_OK;
+    return err_set(e, STATUS_USAGE, "%s: expected auto or an integer from 1 to %d, found '%.60s'",
+                   option, most, text);
+}
+
 static enum status check_generate(struct job *j, void *values, struct err *e)
 {
+    static const char self[] = "self:";
     struct generate_options *o = values;
-    const char *threads = o->common.threads;
+    const char *draft = o->draft, *threads = o->common.threads;
     int n;
     double x;
     for (int i = 0; i < o->stops.n; i++)
@@ -134,17 +131,20 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
                        "-t: expected auto or a number of threads, found '%.60s'; a temperature is "
                        "--temp",
                        threads);
-    if (o->batch && strcmp(o->batch, "auto") != 0) {
-        if (!parse_int(o->batch, 1, BATCH_MAX, &o->n_batch))
-            return err_set(e, STATUS_USAGE,
-                           "--batch: expected auto or an integer from 1 to %d, found '%.60s'",
-                           BATCH_MAX, o->batch);
-        if (!o->prompts && o->samples == 1)
-            return err_set(
-                e, STATUS_USAGE,
-                "--batch is for many sequences; expected --prompts or --samples with it");
+    TRY(parse_auto("--batch", o->batch, BATCH_MAX, &o->n_batch, e));
+    TRY(parse_auto("--draft-n", o->draft_n, DRAFT_MOST, &o->n_draft, e));
+    if (o->n_batch > 0 && !o->prompts && o->samples == 1)
+        return err_set(e, STATUS_USAGE,
+                       "--batch is for many sequences; expected --prompts or --samples with it");
+    if (draft && !draft[0])
+        return err_set(e, STATUS_USAGE, "--draft: expected a checkpoint, self:TYPE or lookup");
+    o->draft_type = -1;
+    if (draft && text_starts_with(text_of(draft), self)) {
+        o->draft_type = names_find(storage_names, draft + strlen(self));
+        if (o->draft_type < 0)
+            return err_set(e, STATUS_USAGE, "--draft self: expected one of %s, found '%.60s'",
+                           names_joined(storage_names, ", ").text, draft + strlen(self));
     }
-    TRY(draft_parse(o, e));
     if (o->talks && o->common.file && strcmp(o->common.file, "-") == 0)
         return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
     if (o->talks || o->prompts)
@@ -160,85 +160,7 @@ static bool has_prompt(const struct generate_options *o)
     return o->common.prompt || o->common.file;
 }
 
-/* --- the schedule ---------------------------------------------------------------------------- */
-
-/* Sequences that share a step, of n_texts there are to make at most. */
-static enum status choose_batch(const struct generation *g, struct session_wanted *w, int n_texts,
-                                struct err *e)
-{
-    const char *const option = "--batch N";
-    const int batch = g->o->n_batch, most = n_texts < BATCH_AUTO ? n_texts : BATCH_AUTO;
-    w->option = n_texts > 1 ? "--batch N, -c N" : "-c N";
-    w->more_bytes += (size_t)g->schedule.n_vocab * sizeof(float);
-    if (batch > 0) {
-        w->n_sequences = batch < n_texts ? batch : n_texts;
-        return w->n_sequences > 1 ? job_check_sequences(g->job, w, option, e) : STATUS_OK;
-    }
-    w->n_sequences = 1;
-    if (most == 1)
-        return STATUS_OK;
-    TRY(job_fitting(g->job, w, most, &w->n_sequences, e));
-    if (w->n_sequences < 1)
-        w->n_sequences = 1;
-    say_verbose(&g->o->common, "batch: %d sequences%s; %s changes it", w->n_sequences,
-                w->n_sequences < most ? ", as memory has no room for more" : "", option);
-    return STATUS_OK;
-}
-
-/* Starts the session in a context of so many positions, with n_texts at most in it, and all else
- * that the schedule borrows. */
-static enum status start_schedule(struct generation *g, int ctx, int n_texts, struct err *e)
-{
-    struct job *job = g->job;
-    struct schedule *s = &g->schedule;
-    struct session_wanted w = {.n_ctx = ctx, .n_shared = g->shares ? (int)job->n_tokens : 0};
-    struct sampler_params params = g->o->sampler;
-    const bool drafts = g->o->drafts.source != DRAFT_NONE; /* each text's has a sequence, too */
-    s->tokenizer = job->checkpoint.tokenizer;
-    s->n_vocab = job->checkpoint.model->config.n_vocab;
-    s->ignore_eos = g->o->ignore_eos;
-    TRY(draft_open(g, &w, e));
-    TRY(choose_batch(g, &w, n_texts, e));
-    s->shifts = g->o->shift;
-    if (s->shifts && schedule_most_kept(ctx) > 0)
-        s->n_keep = tokenizer_adds_bos(s->tokenizer);
-    TRY(job_start_session(job, &w, e));
-    const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
-                                        .n_ctx = ctx,
-                                        .n_sequences = w.n_sequences * (drafts ? 2 : 1),
-                                        .n_threads = job->n_threads};
-    if (g->o->greedy)
-        params.temperature = 0;
-    say_verbose(job->common,
-                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
-                "min-p %g, draw",
-                params.repeat_penalty, params.repeat_last_n, params.temperature, params.top_k,
-                params.top_p, params.min_p);
-    TRY(sampler_create(&params, &sizes, &s->sampler, e));
-    s->session = job->session;
-    s->pool = job->pool;
-    s->n_slots = w.n_sequences;
-    return draft_start(g, &w, e);
-}
-
-/* --- prompts --------------------------------------------------------------------------------- */
-
-/* The prompt's tokens, of what fits into ctx positions. */
-static enum status read_prompt(struct generation *g, int ctx, struct err *e)
-{
-    const struct generate_options *o = g->o;
-    struct job *job = g->job;
-    const int most = job->checkpoint.model->config.n_ctx;
-    const struct tokenizer *t = job->checkpoint.tokenizer;
-    TRY(tokens_of_prompt(t, g->prompt, o->truncate ? INT_MAX : most, &job->tokens, &job->n_tokens,
-                         e));
-    const size_t cut =
-        tokens_truncate(t, (enum truncation)o->truncate, ctx, o->n, job->tokens, &job->n_tokens);
-    if (cut > 0)
-        say(&o->common, "the prompt has %zu tokens, the context %d: its %s %zu are cut off",
-            job->n_tokens + cut, ctx, o->truncate == TRUNCATE_HEAD ? "first" : "last", cut);
-    return check_prompt_length(job->n_tokens, ctx, most, e);
-}
+/* --- the run --------------------------------------------------------------------------------- */
 
 /* Opens --prompts and counts them, as far as can be told by now: at least one, at most BATCH_MAX.
  * Opening a pipe waits for its other end, and Ctrl-C ends the wait. */
@@ -248,7 +170,6 @@ static enum status open_prompts(struct generation *g, int *n, struct err *e)
     struct prompts *p = &g->prompts;
     p->n = o->n;
     p->seed = g->job->seed;
-    p->stops = g->stops;
     p->n_stops = o->stops.n;
     p->jsonl = o->prompts_format == PROMPTS_AUTO ? text_ends_with(text_of(o->prompts), ".jsonl")
                                                  : o->prompts_format == PROMPTS_JSONL;
@@ -267,58 +188,83 @@ static enum status open_prompts(struct generation *g, int *n, struct err *e)
     return STATUS_OK;
 }
 
-/* What the text is shaded with, and a legend beside it; or why it is not shaded. */
-static enum heatmap_ink choose_ink(const struct generate_options *o)
+/* The job's session, with as many of n_texts sequences as --batch or the memory allows, the sampler
+ * and the draft: all that the schedule borrows. */
+static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
+                                  struct err *e)
 {
-    const bool always = o->colour == COLOUR_ALWAYS;
-    const struct heatmap_scale scale = heatmap_scale(1, false);
-    const enum heatmap_ink ink = o->colour == COLOUR_NONE ? HEATMAP_PLAIN
-                                 : always                 ? terminal_forced_ink()
-                                                          : terminal_ink();
-    struct descriptor legend;
-    if (ink == HEATMAP_PLAIN && o->colour)
-        say(&o->common, "no colours: standard output is no terminal that has 256 of them, or "
-                        "NO_COLOR is set; --colour always shades the text all the same");
-    if (ink == HEATMAP_PLAIN || o->common.quiet || !(always || isatty(STDERR_FILENO)))
-        return ink;
-    descriptor_init(&legend, STDERR_FILENO);
-    output_puts(&legend.out, "decode: ");
-    heatmap_put_legend(&legend.out, ink, &scale, "probability");
-    output_flush(&legend.out);
-    return ink;
+    const struct generate_options *o = g->o;
+    struct job *job = g->job;
+    struct schedule *s = &g->schedule;
+    struct sampler_params sampler = o->sampler;
+    struct sequences_wanted w = {.n = o->n_batch ? o->n_batch : BATCH_AUTO,
+                                 .all = o->n_batch > 0,
+                                 .more_bytes = (size_t)s->n_vocab * sizeof(float),
+                                 .option = n_texts > 1 ? "--batch N, -c N" : "-c N"};
+    TRY(draft_open(g, params, &w.more_bytes, e));
+    w.n = w.n < n_texts ? w.n : n_texts;
+    params->n_sequences = 1;
+    if (w.n > 1) {
+        TRY(job_fit_sequences(job, params, &w, e));
+        if (!w.all)
+            say_verbose(&o->common, "batch: %d sequences%s; --batch N changes it",
+                        params->n_sequences,
+                        params->n_sequences < w.n ? ", as memory has no room for more" : "");
+    }
+    TRY(job_start_session(job, params, w.option, e));
+    s->session = job->session;
+    s->pool = job->pool;
+    s->n_slots = params->n_sequences;
+    if (o->greedy)
+        sampler.temperature = 0;
+    say_verbose(job->common,
+                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
+                "min-p %g, draw",
+                sampler.repeat_penalty, sampler.repeat_last_n, sampler.temperature, sampler.top_k,
+                sampler.top_p, sampler.min_p);
+    /* Each text's draft has a sequence of the sampler, too. */
+    const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
+                                        .n_ctx = params->n_ctx,
+                                        .n_sequences = s->n_slots * (o->draft ? 2 : 1),
+                                        .n_threads = job->n_threads};
+    TRY(sampler_create(&sampler, &sizes, &s->sampler, e));
+    return draft_start(g, params, e);
 }
-
-/* --- the run --------------------------------------------------------------------------------- */
 
 /* From the options to texts that can begin. */
 static enum status open_generation(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;
-    const struct config *c = &g->job->checkpoint.model->config;
-    const int ctx = o->ctx ? o->ctx : c->n_ctx;
-    const size_t bytes = (size_t)o->stops.n * sizeof *g->stops;
+    struct job *job = g->job;
+    struct schedule *s = &g->schedule;
+    const struct config *c = &job->checkpoint.model->config;
+    const struct tokenizer *t = job->checkpoint.tokenizer;
+    struct session_params params = job_session_params(job);
     int n_texts = o->samples;
-    if (ctx > c->n_ctx)
+    params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
+    if (params.n_ctx > c->n_ctx)
         return err_set(e, STATUS_USAGE,
                        "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
                        o->ctx);
     if (g->prompt.len > 0)
-        TRY(input_needs_tokenizer(g->job->checkpoint.tokenizer, g->job->path, "generate", e));
-    g->stops = malloc(bytes + 1);
-    if (!g->stops)
-        return err_no_memory(e, "the stop texts", bytes);
-    for (int i = 0; i < o->stops.n; i++)
-        g->stops[i] = text_of(o->stops.items[i]);
-    if (o->prompts)
+        TRY(input_needs_tokenizer(t, job->path, "generate", e));
+    if (o->prompts) {
         TRY(open_prompts(g, &n_texts, e));
-    else if (!o->load && (!o->talks || has_prompt(o)))
-        TRY(read_prompt(g, ctx, e));
+    } else if (!o->load && (!o->talks || has_prompt(o))) {
+        TRY(tokens_of_prompt(t, g->prompt, c->n_ctx, &job->tokens, &job->n_tokens, e));
+        TRY(check_prompt_length(job->n_tokens, params.n_ctx, c->n_ctx, e));
+    }
     g->n_samples = o->prompts || o->talks ? 0 : o->samples;
     g->shares = o->samples > 1 && !o->shift;
     g->echo = !o->no_echo && (!o->talks || has_prompt(o));
-    g->ink = choose_ink(o);
     g->most_top = o->talks || o->logprobs > c->n_vocab ? c->n_vocab : o->logprobs;
-    TRY(start_schedule(g, ctx, n_texts, e));
+    params.n_shared = g->shares ? (int)job->n_tokens : 0;
+    s->tokenizer = t;
+    s->n_vocab = c->n_vocab;
+    s->ignore_eos = o->ignore_eos;
+    s->shifts = o->shift;
+    s->n_keep = s->shifts && tokenizer_adds_bos(t);
+    TRY(start_schedule(g, &params, n_texts, e));
     TRY(generation_create(g, e));
     if (!o->load)
         return STATUS_OK;
@@ -388,15 +334,15 @@ const struct command command_generate = {
         "from a newline. The same checkpoint, prompt, options and seed give the same text\n"
         "for any number of threads.\n"
         "With --prompts a line a prompt: index, id, prompt, text, tokens, n, finish (length,\n"
-        "stop, eos, context), seed, logprob, and cut, the tokens that --truncate took from it;\n"
-        "or error. Each text is that of the prompt alone with its seed. An object's n, seed and\n"
+        "stop, eos, context), seed, logprob; or error. Each text is that of the prompt alone with "
+        "its seed. An object's n, seed and\n"
         "stop take the place of the command's.\n"
         "With -i and with --load-state a text goes on: with its cache, its random numbers and\n"
         "the tokens that a penalty remembers, bit for bit as one run would make it. Ctrl-C at\n"
         "the prompt of -i ends the session, as the end of the input does; what fails in one is\n"
         "told and does not change its exit code.\n"
         "With --draft the text is the same; the summary says what was drafted and how much\n"
-        "of it was right, with --logprobs as a JSON object.\n"
+        "of it was right.\n"
         "The sampler's order: repetition penalty, temperature, top-k, top-p, min-p, draw.\n",
     .spec = {.groups = {INPUT_GROUP,
                         {"Continuation", text_options, 0},

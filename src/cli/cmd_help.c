@@ -71,49 +71,22 @@ void help_print(struct output *out)
 
 /* --- the manual page decode(1), as source for man(1) in the macros of man(7) ------------------ */
 
-/* Characters that mean something else to troff, or look different: - becomes a hyphen. */
-static const char *escape_of(char c)
+/* `before`, the text without what means something else to troff, or looks different (- becomes a
+ * hyphen), and `after`. */
+static void put_text(struct output *out, const char *before, struct text t, const char *after)
 {
     static const char *const escapes[] = {"\\\\e", "-\\-", "'\\(aq", "`\\(ga", "^\\(ha", "~\\(ti"};
-    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
-        if (escapes[i][0] == c)
-            return escapes[i] + 1;
-    return NULL;
-}
-
-static void put_text(struct output *out, struct text t)
-{
+    output_puts(out, before);
     if (t.len > 0 && t.data[0] == '.')
         output_puts(out, "\\&");
-    for (size_t i = 0; i < t.len; i++) {
-        const char *escape = escape_of(t.data[i]);
-        if (escape)
-            output_puts(out, escape);
-        else
-            output_put(out, (struct text){t.data + i, 1});
+    for (; t.len > 0; text_cut(&t, 1)) {
+        struct text shown = {t.data, 1};
+        for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++)
+            if (escapes[i][0] == t.data[0])
+                shown = text_of(escapes[i] + 1);
+        output_put(out, shown);
     }
-}
-
-static void put_bold(struct output *out, struct text t)
-{
-    output_puts(out, "\\fB");
-    put_text(out, t);
-    output_puts(out, "\\fP");
-}
-
-static void put_line(struct output *out, struct text t)
-{
-    put_text(out, t);
-    output_puts(out, "\n");
-}
-
-/* Where the two spaces are that end a term; 0 in a line without one. */
-static size_t term_len(struct text line)
-{
-    for (size_t i = 1; i + 1 < line.len && line.data[0] != ' '; i++)
-        if (line.data[i] == ' ' && line.data[i + 1] == ' ')
-            return i;
-    return 0;
+    output_puts(out, after);
 }
 
 static void put_notes(struct output *out, const char *text)
@@ -121,60 +94,46 @@ static void put_notes(struct output *out, const char *text)
     bool starts = true; /* the next line begins a paragraph */
     bool in_term = false;
     while (*text) {
-        const struct text line = {text, strcspn(text, "\n")};
-        const size_t term = term_len(line);
-        if (term > 0) {
-            output_puts(out, ".TP\n");
-            put_bold(out, (struct text){line.data, term});
-            output_puts(out, "\n");
-        } else if (line.len > 0 && (starts || (in_term && line.data[0] != ' '))) {
-            output_puts(out, ".PP\n");
-        }
-        const size_t at =
-            term + strspn(text + term, " "); /* what is said, of the term if there is one */
-        if (line.len > 0)
-            put_line(out, (struct text){text + at, line.len - at});
-        starts = line.len == 0;
-        in_term = !starts && (term > 0 || line.data[0] == ' ');
+        struct text line = {text, strcspn(text, "\n")};
         text += line.len;
         text += *text == '\n';
+        size_t term = 0; /* up to the two spaces that end it */
+        for (size_t i = 1; i + 1 < line.len && line.data[0] != ' ' && term == 0; i++)
+            if (line.data[i] == ' ' && line.data[i + 1] == ' ')
+                term = i;
+        if (term > 0)
+            put_text(out, ".TP\n\\fB", text_cut(&line, term), "\\fP\n");
+        else if (line.len > 0 && (starts || (in_term && line.data[0] != ' ')))
+            output_puts(out, ".PP\n");
+        starts = line.len == 0;
+        in_term = !starts && line.data[0] == ' ';
+        if (!starts) {
+            text_cut(&line, strspn(line.data, " "));
+            put_text(out, "", line, "\n");
+        }
     }
-}
-
-static void put_option(struct output *out, const struct option *o)
-{
-    const char letter[] = {'-', o->letter, 0};
-    char name[64];
-    output_puts(out, ".TP\n");
-    if (o->letter) {
-        put_bold(out, text_of(letter));
-        output_puts(out, ", ");
-    }
-    snprintf(name, sizeof name, "--%s", o->name);
-    put_bold(out, text_of(name));
-    if (o->value) {
-        output_puts(out, " \\fI");
-        put_text(out, text_of(o->value));
-        output_puts(out, "\\fP");
-    }
-    output_puts(out, "\n");
-    put_line(out, text_of(option_description(o).text));
 }
 
 static void put_command(struct output *out, const struct command *c)
 {
+    struct option_rows rows;
+    options_list(&c->spec, &rows);
     output_printf(out, ".SS %s\n.B decode %s\n", c->name, c->name);
-    put_line(out, text_of(c->usage));
-    output_puts(out, ".PP\n");
-    put_line(out, text_of(c->summary));
-    for (const struct option_group *g = c->spec.groups; g->title; g++) {
-        if (!g->title[0])
-            continue;
-        output_puts(out, ".PP\n");
-        put_text(out, text_of(g->title));
-        output_puts(out, ":\n");
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            put_option(out, o);
+    put_text(out, "", text_of(c->usage), "\n.PP\n");
+    put_text(out, "", text_of(c->summary), "\n");
+    for (int i = 0; i < rows.n_options && rows.items[i].group[0]; i++) {
+        const struct option_row *row = &rows.items[i];
+        const struct option *o = row->option;
+        const char letter[] = {o->letter, 0};
+        if (i == 0 || row->group != row[-1].group)
+            put_text(out, ".PP\n", text_of(row->group), ":\n");
+        output_puts(out, ".TP\n");
+        if (o->letter)
+            put_text(out, "\\fB\\-", text_of(letter), "\\fP, ");
+        put_text(out, "\\fB\\-\\-", text_of(o->name), "\\fP");
+        if (o->value)
+            put_text(out, " \\fI", text_of(o->value), "\\fP");
+        put_text(out, "\n", text_of(option_description(o).text), "\n");
     }
     if (c->notes)
         put_notes(out, c->notes);
@@ -182,17 +141,18 @@ static void put_command(struct output *out, const struct command *c)
 
 static void manual_print(struct output *out)
 {
-    output_puts(out, ".TH DECODE 1 \"\" \"decode " DECODE_VERSION "\" \"User Commands\"\n"
-                     ".nh\n.ad l\n.SH NAME\ndecode \\- ");
-    put_line(out, text_of(help_summary));
-    output_puts(out, ".SH SYNOPSIS\n"
-                     ".B decode\n\\fIcommand\\fP [\\fIoptions\\fP]\n.br\n"
-                     ".B decode help\n[\\fIcommand\\fP]\n.br\n"
-                     ".B decode \\-\\-version\n"
-                     ".SH DESCRIPTION\n");
+    put_text(out,
+             ".TH DECODE 1 \"\" \"decode " DECODE_VERSION "\" \"User Commands\"\n"
+             ".nh\n.ad l\n.SH NAME\ndecode \\- ",
+             text_of(help_summary),
+             "\n.SH SYNOPSIS\n"
+             ".B decode\n\\fIcommand\\fP [\\fIoptions\\fP]\n.br\n"
+             ".B decode help\n[\\fIcommand\\fP]\n.br\n"
+             ".B decode \\-\\-version\n"
+             ".SH DESCRIPTION\n");
     for (int i = 0; command_at(i); i++) {
         output_printf(out, ".TP\n.B %s\n", command_at(i)->name);
-        put_line(out, text_of(command_at(i)->summary));
+        put_text(out, "", text_of(command_at(i)->summary), "\n");
     }
     for (const struct help_section *s = help_sections; s->title; s++) {
         output_puts(out, ".SH ");
@@ -258,45 +218,33 @@ static const char tail[] = "    esac\n"
                            "\n"
                            "complete -o default -F _decode decode\n";
 
-/* What every command takes beside its own options. */
-static const struct option help_option = {
-    .kind = OPTION_FLAG, .name = "help", .letter = 'h', .help = "show this command's options"};
-
-/* Whether the value is a file or a folder: the help calls it so. */
-static bool takes_file(const struct option *o)
-{
-    static const char *const begins[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (o->value && strncmp(o->value, begins[i], strlen(begins[i])) == 0)
-            return true;
-    return false;
-}
-
 static void put_choices(struct output *out, const char *const *choices)
 {
     for (int i = 0; choices && choices[i]; i++)
         output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
 }
 
-static void complete_option(struct output *out, const struct option *o)
-{
-    const char letter[] = {' ', '-', o->letter, 0};
-    const char *kind = o->kind == OPTION_FLAG ? "flag" : takes_file(o) ? "file" : "other";
-    output_printf(out, "        _decode_option %s '", kind);
-    put_choices(out, o->choices);
-    output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
-}
-
 static void complete_command(struct output *out, const struct command *c)
 {
+    /* What the help calls a file or a folder. */
+    static const char *const files[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
+    struct option_rows rows;
+    options_list(&c->spec, &rows);
     output_printf(out, "    %s)\n        arguments='", c->name);
     put_choices(out, c->spec.positionals[0].choices);
     output_puts(out, "'\n");
-    for (const struct option_group *g = c->spec.groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            complete_option(out, o);
-    complete_option(out, &help_option);
-    output_puts(out, "        ;;\n");
+    for (int i = 0; i < rows.n_options; i++) {
+        const struct option *o = rows.items[i].option;
+        const char letter[] = {' ', '-', o->letter, 0};
+        const char *kind = o->kind == OPTION_FLAG ? "flag" : "other";
+        for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+            if (o->value && strncmp(o->value, files[f], strlen(files[f])) == 0)
+                kind = "file";
+        output_printf(out, "        _decode_option %s '", kind);
+        put_choices(out, o->choices);
+        output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
+    }
+    output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
 }
 
 static void completion_bash(struct output *out)

@@ -1,12 +1,7 @@
 /*
  * cmd_import - decode import: a checkpoint of another format to GGUF.
  */
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
 #include "base/file.h"
-#include "base/mem.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
@@ -58,11 +53,6 @@ static const struct report_field fields[] = {
     {"bytes", "bytes", MEMBER(import_row, bytes)},
 };
 
-static void say_note(void *arg, const char *text)
-{
-    say(arg, "%s", text);
-}
-
 /* Writes what was imported in another type, by way of a file in memory. */
 static enum status write_as(uint32_t type, const struct import *im, struct job *j, struct err *e)
 {
@@ -95,64 +85,51 @@ static enum status write_as(uint32_t type, const struct import *im, struct job *
     return s;
 }
 
-static enum status report_import(const struct import *im, struct job *j, struct err *e)
-{
-    struct stat st = {.st_size = 0};
-    char variant[16];
-    const struct config *c = import_config(im);
-    if (stat(j->common->out, &st) != 0)
-        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", j->common->out);
-    config_variant_name(c, c->n_kv_heads, variant);
-    const struct import_row row = {
-        .format = import_format(im),
-        .architecture = c->arch->name,
-        .variant = variant,
-        .n_layers = c->n_layers,
-        .n_heads = c->n_heads,
-        .n_kv_heads = c->n_kv_heads,
-        .d_model = c->d_model,
-        .n_ctx = c->n_ctx,
-        .n_vocab = c->n_vocab,
-        .bytes = (uint64_t)st.st_size,
-    };
-    const struct table table = TABLE_OF(fields, &row, 1);
-    return job_print(j, &table, 1, e);
-}
-
-static enum status refuse_gguf(const char *path, struct err *e)
-{
-    struct stat st;
-    struct file_map f;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return STATUS_OK;
-    TRY(file_map_open(&f, path, e));
-    const bool is_gguf = text_starts_with((struct text){(const char *)f.data, f.len}, "GGUF");
-    file_map_close(&f);
-    if (!is_gguf)
-        return STATUS_OK;
-    return err_set(e, STATUS_USAGE,
-                   "'%.200s' is a GGUF file already; decode quantize changes the type of its "
-                   "weights",
-                   path);
-}
-
 static enum status run_import(struct job *j, void *values, struct err *e)
 {
     const struct import_command *o = values;
     struct import *im;
+    struct file_map file = {0};
+    bool is_other;
     uint32_t type = 0;
+    char variant[16];
     const struct import_options options = {
-        .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {say_note, j->common}};
+        .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {job_say_note, j->common}};
     if (o->type)
         TRY(job_weight_type(o->type, &type, e));
-    TRY(refuse_gguf(j->path, e));
+    TRY(import_is_for(j->path, &is_other, e));
+    if (!is_other)
+        TRY(file_map_open(&file, j->path, e));
+    const bool is_gguf = text_starts_with((struct text){(const char *)file.data, file.len}, "GGUF");
+    file_map_close(&file);
+    if (is_gguf)
+        return err_set(e, STATUS_USAGE,
+                       "'%.200s' is a GGUF file already; decode quantize changes the type of its "
+                       "weights",
+                       j->path);
     TRY(import_open(j->path, &options, &im, e));
     enum status s =
         o->type ? write_as(type, im, j, e) : gguf_write(import_writer(im), j->common->out, e);
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
-    if (s == STATUS_OK)
-        s = report_import(im, j, e);
+    if (s == STATUS_OK) {
+        const struct config *c = import_config(im);
+        config_variant_name(c, c->n_kv_heads, variant);
+        const struct import_row row = {
+            .format = import_format(im),
+            .architecture = c->arch->name,
+            .variant = variant,
+            .n_layers = c->n_layers,
+            .n_heads = c->n_heads,
+            .n_kv_heads = c->n_kv_heads,
+            .d_model = c->d_model,
+            .n_ctx = c->n_ctx,
+            .n_vocab = c->n_vocab,
+            .bytes = job_out_bytes(j),
+        };
+        const struct table table = TABLE_OF(fields, &row, 1);
+        s = job_print(j, &table, 1, e);
+    }
     import_close(im);
     return s;
 }

@@ -9,10 +9,13 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/info.h"
+#include "base/limits.h"
+#include "base/little.h"
+#include "cli/info_cost.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
+#include "show/paragraph.h"
 
 /* Of --bandwidth: with more, times are less than a double of microseconds shows. */
 #define MOST_GB_PER_S 1e9
@@ -63,233 +66,569 @@ static const struct option step_options[] = {
     OPT_END,
 };
 
-/* --- a checkpoint ---------------------------------------------------------------------------- */
-
-/* What is wrong with a tokenizer is one of its properties. */
-static enum status read_tokenizer(struct info *info, struct err *e)
+static bool is_auto(const struct info_options *o)
 {
-    if (info->tokenizer_model.len == 0)
-        return STATUS_OK;
-    const enum status s = tokenizer_create(info->gguf, &info->tokenizer, &info->tokenizer_problem);
-    if (s == STATUS_NO_MEMORY)
-        return err_set(e, s, "%s", info->tokenizer_problem.text);
-    if (s == STATUS_OK)
-        (void)tokenizer_reads_text(info->tokenizer, &info->tokenizer_problem);
-    if (info->tokenizer_problem.text[0])
-        info->problem = info->tokenizer_problem.text;
-    if (!info->tokenizer)
-        return STATUS_OK;
-    info->n_tokens = tokenizer_n_tokens(info->tokenizer);
-    info->bos = tokenizer_bos(info->tokenizer);
-    info->eos = tokenizer_eos(info->tokenizer);
-    info->adds_bos = tokenizer_adds_bos(info->tokenizer);
-    if (info->bos >= 0)
-        snprintf(info->bos_note, sizeof info->bos_note, "%d%s", (int)info->bos,
-                 info->adds_bos ? ", before every text" : "");
-    return STATUS_OK;
+    return o->bandwidth && strcmp(o->bandwidth, "auto") == 0;
 }
+
+/* A tensor of the file. */
+struct info_tensor {
+    struct gguf_tensor tensor;
+    const char *type;
+    char shape[GGUF_MAX_DIMS * 24];
+    uint64_t offset; /* of the data, from the start of the file */
+    struct inspect_check check;
+};
+
+struct info {
+    const struct info_options *o;
+    struct job *job;
+    enum table_format format;
+    struct file_map file; /* of job.path; none of a shape */
+    struct gguf *gguf;
+    struct tokenizer *tokenizer;                /* NULL: none, or it cannot be read */
+    struct text architecture, name, token_kind; /* no data: none is stated */
+    struct err refusal, tokenizer_problem;      /* why the one does not run, the other not read */
+    struct config config; /* of an architecture that runs here, with tensors */
+    bool has_config;
+    bool runs; /* the weights are of a type that runs here: the type in cost.shape means it */
+    struct info_cost cost;
+    struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
+    struct info_tensor *tensors; /* [gguf->n_tensors] malloc'd if listed or checked; else NULL */
+    struct info_check {
+        uint64_t checked, unchecked, scales, bad; /* tensors */
+        uint64_t nan, inf;                        /* values */
+    } check;
+};
+
+/* --- what there is --------------------------------------------------------------------------- */
 
 /* Lists the tensors, checked if that is wanted. */
 static enum status list_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
+    struct info_check *sum = &info->check;
     info->tensors = calloc(g->n_tensors + 1, sizeof *info->tensors);
     if (!info->tensors)
         return err_no_memory(e, "the list of tensors", (g->n_tensors + 1) * sizeof *info->tensors);
     for (size_t i = 0; i < g->n_tensors; i++) {
         struct info_tensor *t = &info->tensors[i];
-        struct info_check *sum = &info->check;
         *t = (struct info_tensor){.tensor = g->tensors[i],
                                   .type = g->tensors[i].type->name,
                                   .offset = (uint64_t)(g->tensors[i].data - info->file.data),
-                                  .nan = -1,
-                                  .inf = -1};
+                                  .check = {.nan = -1, .inf = -1}};
         size_t used = 0;
         for (int d = 0; d < t->tensor.n_dims; d++)
             used += (size_t)snprintf(t->shape + used, sizeof t->shape - used, "%s%" PRIu64,
                                      d ? " x " : "", t->tensor.dims[d]);
-        if (!info->check_tensors)
+        if (info->o->check)
+            t->check = inspect_check_tensor(&t->tensor);
+        const struct inspect_check *c = &t->check;
+        if (c->nan < 0) {
+            sum->unchecked++;
             continue;
-        const struct inspect_check c = inspect_check_tensor(&t->tensor);
-        const uint64_t bad = c.nan + c.inf;
-        sum->checked += c.checked;
-        sum->unchecked += !c.checked;
-        sum->scales += c.scales_only;
-        sum->nan += c.nan;
-        sum->inf += c.inf;
-        sum->bad += bad > 0;
-        if (c.checked) {
-            t->nan = (int64_t)c.nan;
-            t->inf = (int64_t)c.inf;
         }
-        if (bad > 0 && sum->bad == 1)
-            err_set(&info->first_bad, STATUS_BAD_FILE,
-                    "%.200s: tensor '%.*s' has %" PRIu64 " values that are not finite, the "
-                    "first%s at element %" PRIu64,
-                    info->path, text_width(t->tensor.name), t->tensor.name.data, bad,
-                    c.scales_only ? " (a block's scale)" : "", c.first);
+        sum->checked++;
+        sum->scales += c->scales_only;
+        sum->nan += (uint64_t)c->nan;
+        sum->inf += (uint64_t)c->inf;
+        sum->bad += c->nan + c->inf > 0;
     }
     return STATUS_OK;
 }
 
-static enum status read_parts(struct info *info, struct err *e)
+static enum status read_file(struct info *info, struct err *e)
 {
+    struct config config;
     bool found;
     TRY(gguf_parse_file(&info->file, &info->gguf, e));
     const struct gguf *g = info->gguf;
     TRY(gguf_get_text(g, "general.architecture", &info->architecture, &found, e));
     TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
-    TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->tokenizer_model, &found, e));
-    info->file_bytes = info->file.len;
-    info->gguf_version = g->version;
-    info->n_keys = g->n_pairs;
-    info->n_tensors = g->n_tensors;
-    snprintf(info->size, sizeof info->size, "%s (%zu bytes)",
-             figure_bytes((double)info->file.len).text, info->file.len);
-    snprintf(info->format_line, sizeof info->format_line, "GGUF version %u, %zu keys, %zu tensors",
-             g->version, g->n_pairs, g->n_tensors);
-    info->shape = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
+    TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->token_kind, &found, e));
+    info->cost.shape = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
-    if (arch_find(info->architecture) && g->n_tensors > 0) {
-        struct config config;
+    const bool is_known = info->architecture.data && arch_find(info->architecture);
+    if (is_known && g->n_tensors > 0) {
         TRY(config_parse(g, &info->config, e));
         info->has_config = true;
-        info->runs = cost_shape_of_file(g, &info->config, &info->shape) &&
+        info->runs = cost_shape_of_file(g, &info->config, &info->cost.shape) &&
                      config_read(g, &config, &info->refusal) == STATUS_OK;
-        if (info->refusal.text[0])
-            info->does_not_run = info->refusal.text;
     }
-    if (arch_find(info->architecture))
-        TRY(read_tokenizer(info, e));
-    return info->list_tensors || info->check_tensors ? list_tensors(info, e) : STATUS_OK;
-}
-
-/* --- a config in words ----------------------------------------------------------------------- */
-
-/* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
-static enum status describe_layers(struct info *info, struct err *e)
-{
-    const struct config *c = &info->config;
-    const bool latent = config_is_latent(c);
-    if (!latent && config_same_kv_heads(c))
-        return STATUS_OK;
-    for (int l = 0; l < c->n_layers; l++) {
-        char number[24];
-        snprintf(number, sizeof number, "%s%d", l ? ", " : "",
-                 latent ? config_latent(c, l) : config_kv_heads(c, l));
-        if (!bytes_put(&info->by_layer, text_of(number)))
-            return err_no_memory(e, "the numbers of all layers", info->by_layer.len);
+    /* What is wrong with a tokenizer is one of its properties. */
+    if (is_known && info->token_kind.len > 0) {
+        const enum status s = tokenizer_create(g, &info->tokenizer, &info->tokenizer_problem);
+        if (s == STATUS_NO_MEMORY)
+            return err_set(e, s, "%s", info->tokenizer_problem.text);
+        if (s == STATUS_OK)
+            (void)tokenizer_reads_text(info->tokenizer, &info->tokenizer_problem);
     }
-    *(latent ? &info->latent : &info->kv_heads) = bytes_text(&info->by_layer);
-    return STATUS_OK;
+    return info->o->tensors || info->o->check ? list_tensors(info, e) : STATUS_OK;
 }
-
-static enum status describe_config(struct info *info, struct err *e)
-{
-    const struct config *c = &info->config;
-    config_variant_name(c, c->n_kv_heads, info->variant);
-    info->norm = arch_norm_names[c->norm];
-    info->placement = arch_placement_names[c->placement];
-    info->position = arch_position_names[c->position];
-    info->ffn = arch_ffn_names[c->ffn];
-    info->norm_eps = (double)c->norm_eps;
-    info->value_dim = config_value_dim(c);
-    const int used = snprintf(info->block, sizeof info->block, "%s norm %s, positions %s, %s%s",
-                              info->norm, info->placement, info->position, info->ffn,
-                              c->shared ? ", shared by all layers" : "");
-    if (info->value_dim != c->head_dim)
-        snprintf(info->block + used, sizeof info->block - (size_t)used, ", values of %d",
-                 info->value_dim);
-    return describe_layers(info, e);
-}
-
-/* --- what is asked of steps ------------------------------------------------------------------ */
-
-static enum status read_bandwidth(struct job *j, const struct info_options *o, struct info_asked *a,
-                                  struct err *e)
-{
-    double gb_per_s;
-    const bool is_auto = strcmp(o->bandwidth, "auto") == 0;
-    if (is_auto && o->gflops > 0)
-        return err_set(e, STATUS_USAGE,
-                       "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
-    if (is_auto) {
-        TRY(job_start_threads(j, e));
-        a->kernels = j->kernels;
-        a->pool = j->pool;
-        return STATUS_OK;
-    }
-    if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
-        return err_set(e, STATUS_USAGE,
-                       "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
-                       MOST_GB_PER_S, o->bandwidth);
-    const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
-    a->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
-    return STATUS_OK;
-}
-
-static enum status plan_cost(struct job *j, const struct info_options *o, struct info *info,
-                             struct err *e)
-{
-    struct info_asked *a = &info->asked;
-    /* Of a shape, which has nothing else to show, steps are always asked. */
-    const bool steps = info->runs && (o->shape.shape || o->depths || o->batches || o->bandwidth);
-    if (o->latent && !info->runs)
-        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
-    if (o->latent)
-        TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &a->ranks, e));
-    for (int i = 0; i < a->ranks.n; i++)
-        TRY(config_check_rank(&info->config, a->ranks.items[i], e));
-    if (steps) {
-        char context[32];
-        snprintf(context, sizeof context, "0,%d", info->config.n_ctx);
-        TRY(list_ints("--depth", o->depths ? o->depths : context, 0, info->config.n_ctx, &a->depths,
-                      e));
-        TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &a->batches, e));
-        a->kv_type = kv_type_storage[o->common.kv_type];
-        if (o->bandwidth)
-            TRY(read_bandwidth(j, o, a, e));
-    }
-    return info->has_config && !info->does_not_run ? info_plan_cost(info, steps, e) : STATUS_OK;
-}
-
-/* --- the whole ------------------------------------------------------------------------------- */
 
 /* A shape instead of a file. */
-static enum status read_info_shape(const struct info_options *o, struct info *info, struct err *e)
+static enum status read_shape(struct info *info, struct err *e)
 {
+    const struct info_options *o = info->o;
     const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
     TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
     TRY(model_check_storage(&info->config, type, e));
-    info->shape_text = o->shape.shape;
     info->architecture = text_of(info->config.arch->name);
-    info->type = storage_name(type);
-    info->shape = (struct cost_shape){.config = &info->config,
-                                      .n_kv_heads = info->config.n_kv_heads,
-                                      .storage = type,
-                                      .tied = !info->config.arch->own_output};
+    info->cost.shape = (struct cost_shape){.config = &info->config,
+                                           .n_kv_heads = info->config.n_kv_heads,
+                                           .storage = type,
+                                           .tied = !info->config.arch->own_output};
     info->has_config = info->runs = true;
     return STATUS_OK;
 }
 
-static enum status show_info(struct job *j, const struct info_options *o, struct info *info,
-                             struct err *e)
+static enum status plan_cost(struct info *info, struct err *e)
 {
-    if (o->shape.shape) {
-        TRY(read_info_shape(o, info, e));
-    } else {
-        TRY(job_map(info->path, &info->file, e));
-        TRY(err_in(e, read_parts(info, e), "%s", info->path));
+    const struct info_options *o = info->o;
+    struct info_cost *c = &info->cost;
+    double gb_per_s;
+    if (o->latent && !info->runs)
+        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
+    if (o->latent)
+        TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &c->ranks, e));
+    for (int i = 0; i < c->ranks.n; i++)
+        TRY(config_check_rank(&info->config, c->ranks.items[i], e));
+    /* Of a shape, which has nothing else to show, steps are always asked. */
+    if (info->runs && (o->shape.shape || o->depths || o->batches || o->bandwidth)) {
+        char context[32];
+        snprintf(context, sizeof context, "0,%d", info->config.n_ctx);
+        TRY(list_ints("--depth", o->depths ? o->depths : context, 0, info->config.n_ctx, &c->depths,
+                      e));
+        TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &c->batches, e));
+        c->kv_type = kv_type_storage[o->common.kv_type];
+        if (is_auto(o)) {
+            TRY(job_start_threads(info->job, e));
+            c->kernels = info->job->kernels;
+            c->pool = info->job->pool;
+        } else if (o->bandwidth) {
+            if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
+                return err_set(
+                    e, STATUS_USAGE,
+                    "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
+                    MOST_GB_PER_S, o->bandwidth);
+            const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
+            c->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
+        }
     }
-    inspect_parts(&info->shape, info->parts);
-    info->tied = info->shape.tied;
-    info->output = info->tied ? "tied to the embedding" : "its own matrix";
+    return info->has_config && !info->refusal.text[0] ? info_cost_plan(c, e) : STATUS_OK;
+}
+
+/* --- properties ------------------------------------------------------------------------------ */
+
+/* Where properties go: into a table "property, value" for people, or as members of an object for
+ * programs; the other one is NULL. */
+struct properties {
+    struct report *rows;
+    struct json *json;
+};
+
+/* Without data there is none; people are not shown such, nor empty ones. */
+static void put_text(const struct properties *p, const char *name, struct text value)
+{
+    if (p->json && value.data) {
+        json_text(p->json, name, value);
+    } else if (p->json) {
+        json_null(p->json, name);
+    } else if (value.len > 0) {
+        report_string(p->rows, name);
+        report_text(p->rows, value);
+    }
+}
+
+static void put_string(const struct properties *p, const char *name, const char *value)
+{
+    put_text(p, name, text_of(value));
+}
+
+/* Why something does not work; "": it does. */
+static void put_problem(const struct properties *p, const char *name, const struct err *e)
+{
+    put_text(p, name, (struct text){e->text[0] ? e->text : NULL, strlen(e->text)});
+}
+
+/* A number, or a truth, in digits. */
+static void put_literal(const struct properties *p, const char *name, const char *digits)
+{
+    if (p->json)
+        json_literal(p->json, name, text_of(digits));
+    else
+        put_string(p, name, digits);
+}
+
+static void put_bool(const struct properties *p, const char *name, bool value)
+{
+    put_literal(p, name, value ? "true" : "false");
+}
+
+/* A negative one is none. */
+static void put_count(const struct properties *p, const char *name, int64_t value)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRId64, value);
+    if (value < 0)
+        put_text(p, name, (struct text){NULL, 0});
+    else
+        put_literal(p, name, digits);
+}
+
+static void put_config(const struct properties *p, const struct config *c)
+{
+    const struct {
+        const char *name;
+        int size;
+    } sizes[] = {{"n_layers", c->n_layers},
+                 {"n_heads", c->n_heads},
+                 {"n_kv_heads", c->n_kv_heads},
+                 {"head_dim", c->head_dim},
+                 {"value_dim", config_value_dim(c)},
+                 {"d_model", c->d_model},
+                 {"d_ff", c->d_ff},
+                 {"n_ctx", c->n_ctx},
+                 {"n_vocab", c->n_vocab}};
+    char list[CONFIG_MAX_LAYERS * 8] = "", eps[32];
+    const bool latent = config_is_latent(c);
+    config_variant_name(c, c->n_kv_heads, list);
+    put_string(p, "variant", list);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        put_count(p, sizes[i].name, sizes[i].size);
+    /* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
+    size_t used = 0;
+    list[0] = 0;
+    for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", l ? ", " : "",
+                                 latent ? config_latent(c, l) : config_kv_heads(c, l));
+    put_string(p, "kv_heads_by_layer", latent ? "" : list);
+    put_string(p, "latent", latent ? list : "");
+    put_string(p, "norm", arch_norm_names[c->norm]);
+    put_string(p, "placement", arch_placement_names[c->placement]);
+    put_string(p, "position", arch_position_names[c->position]);
+    put_string(p, "ffn", arch_ffn_names[c->ffn]);
+    put_bool(p, "shared_block", c->shared);
+    snprintf(eps, sizeof eps, "%g", (double)c->norm_eps);
+    put_literal(p, "norm_eps", p->json ? figure_exact((double)c->norm_eps).text : eps);
+}
+
+/* A file without the key of its kind has none; of one that cannot be read there is only what is
+ * wrong with it. */
+static void put_tokenizer(const struct properties *p, const struct info *info)
+{
+    const struct tokenizer *t = info->tokenizer;
+    if (info->token_kind.len == 0) {
+        put_text(p, "tokenizer", (struct text){NULL, 0});
+        return;
+    }
+    if (p->json)
+        json_begin_object(p->json, "tokenizer");
+    put_text(p, p->json ? "model" : "tokenizer", info->token_kind);
+    put_problem(p, "problem", &info->tokenizer_problem);
+    if (t) {
+        put_count(p, "n_tokens", tokenizer_n_tokens(t));
+        put_count(p, "bos", tokenizer_bos(t));
+        put_count(p, "eos", tokenizer_eos(t));
+        put_bool(p, "adds_bos", tokenizer_adds_bos(t));
+    }
+    if (p->json)
+        json_end(p->json);
+}
+
+#define MAX_TYPES 64
+
+/* How many tensors are of each type, in order of first use. */
+static void put_types(const struct properties *p, const struct gguf *g)
+{
+    const char *types[MAX_TYPES];
+    int64_t counts[MAX_TYPES] = {0};
+    int n = 0;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        int at = 0;
+        while (at < n && types[at] != g->tensors[i].type->name)
+            at++;
+        if (at == MAX_TYPES)
+            continue;
+        n += at == n;
+        types[at] = g->tensors[i].type->name;
+        counts[at]++;
+    }
+    if (p->json)
+        json_begin_object(p->json, "types");
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s%s", types[i], p->json ? "" : " tensors");
+        put_count(p, name, counts[i]);
+    }
+    if (p->json)
+        json_end(p->json);
+}
+
+/* The scalar keys that stand nowhere else: what a conversion says of itself, and of an architecture
+ * that does not run here its own and the general ones. */
+static void put_other_keys(struct report *r, const struct info *info)
+{
+    for (size_t i = 0; i < info->gguf->n_pairs; i++) {
+        const struct text key = info->gguf->pairs[i].key;
+        const struct gguf_value *v = &info->gguf->pairs[i].value;
+        const bool told = info->has_config ? !text_starts_with(key, "decode.convert.")
+                                           : text_is(key, "general.architecture") ||
+                                                 text_is(key, "general.name") ||
+                                                 text_starts_with(key, "tokenizer.");
+        if (v->kind == GGUF_ARRAY || told)
+            continue;
+        struct figure f = {""};
+        if (v->kind == GGUF_BOOL)
+            f = gguf_int_at(v, 0) ? (struct figure){"true"} : (struct figure){"false"};
+        else if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
+            f = figure_exact(gguf_float_at(v, 0));
+        else if (v->kind == GGUF_U64)
+            snprintf(f.text, sizeof f.text, "%" PRIu64, little_load(v->bytes.data, v->bytes.len));
+        else if (v->kind != GGUF_STRING)
+            snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
+        report_text(r, key);
+        report_text(r, v->kind == GGUF_STRING
+                           ? (struct text){v->bytes.data, (size_t)text_width(v->bytes)}
+                           : text_of(f.text));
+    }
+}
+
+static void put_properties(const struct properties *p, const struct info *info)
+{
+    const struct gguf *g = info->gguf;
+    if (g) {
+        put_string(p, "file", info->job->path);
+        put_count(p, "file_bytes", (int64_t)info->file.len);
+        put_count(p, "gguf_version", g->version);
+        put_count(p, "n_keys", (int64_t)g->n_pairs);
+        put_count(p, "n_tensors", (int64_t)g->n_tensors);
+    } else {
+        put_string(p, "shape", info->o->shape.shape);
+    }
+    put_text(p, "architecture", info->architecture);
+    if (g)
+        put_text(p, "name", info->name);
+    else
+        put_string(p, "type", storage_name(info->cost.shape.storage));
+    if (info->has_config) {
+        put_config(p, &info->config);
+        put_problem(p, "does_not_run", &info->refusal);
+        put_bool(p, "tied_output", info->cost.shape.tied);
+    }
+    if (g) {
+        put_tokenizer(p, info);
+        put_types(p, g);
+    }
+    if (g && p->rows)
+        put_other_keys(p->rows, info);
+}
+
+/* --- tables ---------------------------------------------------------------------------------- */
+
+#define PART(member) MEMBER(inspect_sum, member)
+static const struct report_field part_fields[] = {
+    {"part", "part", PART(part)},
+    {"parameters", "parameters", PART(parameters), .grouped = true},
+    {NULL, "share", PART(percent), "%.1f%%"},
+    {"bytes", "bytes", PART(bytes), .grouped = true, .rank = 1},
+    {"weights", "weights", PART(weights), .grouped = true, .rank = 2},
+    {"biases", "biases", PART(biases), .grouped = true, .rank = 3},
+};
+
+/* The last two with --check. JSON has the first two as a name and an array. */
+#define TENSOR(member) MEMBER(info_tensor, member)
+static const struct report_field tensor_fields[] = {
+    {"tensor", "tensor", TENSOR(tensor.name)},
+    {"shape", "shape", TENSOR(shape), .right = true},
+    {"type", "type", TENSOR(type)},
+    {"bytes", "bytes", TENSOR(tensor.n_bytes), .rank = 1},
+    {"offset", "offset", TENSOR(offset), .rank = 2},
+    {"nan", "nan", TENSOR(check.nan), .none = "not checked"},
+    {"inf", "inf", TENSOR(check.inf), .none = "not checked"},
+};
+
+enum { TABLE_TENSORS, TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, INFO_TABLES };
+
+static void json_rows(struct json *j, const char *key, const struct table *t)
+{
+    json_begin_array(j, key);
+    for (int i = 0; i < t->n_rows; i++)
+        report_object(j, NULL, t->fields, t->n, (const char *)t->rows + (size_t)i * t->row_bytes);
+    json_end(j);
+}
+
+/* 4 d_model^2 a layer: the weights of Q, K, V and the output where every head has its own. */
+static uint64_t textbook_attention(const struct config *c)
+{
+    return 4 * (uint64_t)c->d_model * (uint64_t)c->d_model * (uint64_t)config_blocks(c);
+}
+
+static void print_json(const struct info *info, const struct table tables[INFO_TABLES])
+{
+    const struct table *tensors = &tables[TABLE_TENSORS];
+    struct json json, *j = &json;
+    json_init(j, info->job->out, info->format == TABLE_JSONL ? 0 : 2);
+    json_begin_object(j, NULL);
+    put_properties(&(struct properties){.json = j}, info);
+    for (int f = 0; f < REPORT_LENGTH(part_fields); f++) { /* an object a field, the total first */
+        if (!part_fields[f].grouped)
+            continue;
+        json_begin_object(j, part_fields[f].key);
+        for (int i = 0; i <= INSPECT_PARTS; i++) {
+            const struct inspect_sum *sum = &info->parts[(i + INSPECT_PARTS) % (INSPECT_PARTS + 1)];
+            report_member(j, sum->part, &part_fields[f], sum);
+        }
+        json_end(j);
+    }
     if (info->has_config)
-        TRY(describe_config(info, e));
-    TRY(plan_cost(j, o, info, e));
-    TRY(info_print(info, e));
-    return info->check.bad ? err_set(e, STATUS_BAD_FILE, "%s", info->first_bad.text) : STATUS_OK;
+        json_u64(j, "attention_4_d_model_squared", textbook_attention(&info->config));
+    if (info->cost.variants.n > 0)
+        json_rows(j, "kv_cache", &tables[TABLE_CACHES]);
+    if (info->cost.steps) {
+        if (info->cost.available == AVAILABLE_UNKNOWN)
+            json_null(j, "memory_available_bytes");
+        else
+            json_u64(j, "memory_available_bytes", info->cost.available);
+        json_rows(j, "steps", &tables[TABLE_STEPS]);
+    }
+    if (info->o->check) {
+        json_begin_object(j, "check");
+        json_u64(j, "tensors_checked", info->check.checked);
+        json_u64(j, "tensors_not_checked", info->check.unchecked);
+        json_u64(j, "nan", info->check.nan);
+        json_u64(j, "inf", info->check.inf);
+        json_end(j);
+    }
+    if (info->o->tensors) {
+        json_begin_array(j, "tensors");
+        for (const struct info_tensor *t = info->tensors; t < info->tensors + tensors->n_rows;
+             t++) {
+            json_begin_object(j, NULL);
+            json_text(j, "name", t->tensor.name);
+            json_begin_array(j, "shape");
+            for (int d = 0; d < t->tensor.n_dims; d++)
+                json_u64(j, NULL, t->tensor.dims[d]);
+            json_end(j);
+            report_members(j, tensor_fields + 2, tensors->n - 2, t);
+            json_end(j);
+        }
+        json_end(j);
+    }
+    json_end(j);
+    output_puts(info->job->out, "\n");
+}
+
+static enum status print_for_people(const struct info *info, const struct table tables[INFO_TABLES],
+                                    struct err *e)
+{
+    static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
+                                                  {NULL, "value", .type = REPORT_TEXT}};
+    const struct info_check *sum = &info->check;
+    struct output *out = info->job->out;
+    struct report r;
+    report_begin(&r, info->format, columns, 2, out);
+    put_properties(&(struct properties){.rows = &r}, info);
+    TRY(report_end(&r, e));
+    if (!info->gguf || info->gguf->n_tensors > 0) {
+        output_puts(out, "\n");
+        TRY(table_print(&tables[TABLE_PARTS], NULL, info->format, out, e));
+    }
+    struct paragraph p = paragraph_begin(out, 2);
+    if (info->has_config)
+        paragraph_printf(&p, "\nattention: %s weights; 4 d_model^2 x %d blocks is %s\n",
+                         figure_grouped(info->parts[INSPECT_ATTENTION].weights).text,
+                         config_blocks(&info->config),
+                         figure_grouped(textbook_attention(&info->config)).text);
+    paragraph_end(&p);
+    if (info->cost.variants.n > 0)
+        TRY(info_cost_print(&info->cost, info->format, out, e));
+    if (info->o->tensors) {
+        output_puts(out, "\n");
+        TRY(table_print(&tables[TABLE_TENSORS], NULL, info->format, out, e));
+    }
+    if (!info->o->check)
+        return STATUS_OK;
+    p = paragraph_begin(out, 2);
+    paragraph_printf(
+        &p, "\ncheck: %" PRIu64 " tensor%s read, %" PRIu64 " with values that are not finite",
+        sum->checked, plural(sum->checked), sum->bad);
+    if (sum->scales > 0)
+        paragraph_printf(&p, "; of %" PRIu64 " the scales only", sum->scales);
+    if (sum->unchecked > 0)
+        paragraph_printf(&p, "; %" PRIu64 " of other types not checked", sum->unchecked);
+    paragraph_end(&p);
+    if (sum->bad == 0 || info->o->tensors)
+        return STATUS_OK;
+    report_begin(&r, info->format, tensor_fields, REPORT_LENGTH(tensor_fields), out);
+    for (size_t i = 0; i < info->gguf->n_tensors; i++)
+        if (info->tensors[i].check.nan + info->tensors[i].check.inf > 0)
+            report_row(&r, &info->tensors[i]);
+    return report_end(&r, e);
+}
+
+/* Several tables for people, one CSV table, or one JSON object. */
+static enum status print_info(const struct info *info, struct err *e)
+{
+    const char *columns = info->o->common.columns;
+    const bool csv = info->format == TABLE_CSV;
+    struct inspect_sum sums[INSPECT_PARTS + 1]; /* without parts that there are none of */
+    struct table tables[INFO_TABLES] = {
+        [TABLE_PARTS] = TABLE_OF(part_fields, sums, 0),
+        [TABLE_CACHES] = info->cost.cache_table,
+        [TABLE_STEPS] = info->cost.step_table,
+        [TABLE_TENSORS] =
+            TABLE_OF(tensor_fields, info->tensors, info->gguf ? (int)info->gguf->n_tensors : 0)};
+    tables[TABLE_TENSORS].n -= info->o->check ? 0 : 2;
+    for (int i = 0; i <= INSPECT_PARTS; i++)
+        if (csv || i == INSPECT_PARTS || info->parts[i].parameters > 0)
+            sums[tables[TABLE_PARTS].n_rows++] = info->parts[i];
+    if (table_is_json(info->format) && columns)
+        return err_set(e, STATUS_USAGE, "--columns is for tables; expected none with --format %s",
+                       table_formats[info->format]);
+    if (table_is_json(info->format)) {
+        print_json(info, tables);
+        return STATUS_OK;
+    }
+    if (!csv && !columns)
+        return print_for_people(info, tables, e);
+    /* The tables that columns may be of; of CSV, which has one, that. */
+    const bool steps = info->cost.steps, listed = info->tensors;
+    const bool has[INFO_TABLES] = {listed, !csv || (!listed && !steps),
+                                   !csv && info->cost.variants.n > 0, steps && !(csv && listed)};
+    int n = 0;
+    for (int i = 0; i < INFO_TABLES; i++)
+        if (has[i])
+            tables[n++] = tables[i];
+    return columns ? columns_print(columns, info->format, tables, n, info->job->out, e)
+                   : table_print(tables, NULL, info->format, info->job->out, e);
+}
+
+/* --- the whole ------------------------------------------------------------------------------- */
+
+static enum status show_info(struct info *info, struct err *e)
+{
+    if (info->o->shape.shape) {
+        TRY(read_shape(info, e));
+    } else {
+        TRY(job_map(info->job->path, &info->file, e));
+        TRY(err_in(e, read_file(info, e), "%s", info->job->path));
+    }
+    inspect_parts(&info->cost.shape, info->parts);
+    TRY(plan_cost(info, e));
+    TRY(print_info(info, e));
+    if (info->check.bad == 0)
+        return STATUS_OK;
+    const struct info_tensor *t = info->tensors;
+    while (t->check.nan + t->check.inf <= 0)
+        t++;
+    return err_bad_file(e,
+                        "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
+                        "first%s at element %" PRIu64,
+                        info->job->path, text_width(t->tensor.name), t->tensor.name.data,
+                        t->check.nan + t->check.inf,
+                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
 }
 
 static enum status check_info(struct job *j, void *values, struct err *e)
@@ -298,9 +637,12 @@ static enum status check_info(struct job *j, void *values, struct err *e)
     if (o->shape.shape && (o->tensors || o->check))
         return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
                        o->tensors ? "--tensors" : "--check");
+    if (is_auto(o) && o->gflops > 0)
+        return err_set(e, STATUS_USAGE,
+                       "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
     if (o->shape.shape)
         j->needs &= ~(unsigned)JOB_PATH;
-    if (o->bandwidth && strcmp(o->bandwidth, "auto") == 0)
+    if (is_auto(o))
         j->needs |= JOB_WORKERS;
     return STATUS_OK;
 }
@@ -308,22 +650,10 @@ static enum status check_info(struct job *j, void *values, struct err *e)
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
-    struct info info = {.path = j->path,
-                        .architecture = {"", 0},
-                        .name = {"", 0},
-                        .tokenizer_model = {"", 0},
-                        .kv_heads = {"", 0},
-                        .latent = {"", 0},
-                        .list_tensors = o->tensors,
-                        .check_tensors = o->check,
-                        .format = (enum table_format)o->common.format,
-                        .columns = o->common.columns,
-                        .out = j->out};
-    const enum status s = show_info(j, o, &info, e);
-    free(info.steps);
-    free(info.variants.items);
+    struct info info = {.o = o, .job = j, .format = (enum table_format)o->common.format};
+    const enum status s = show_info(&info, e);
+    info_cost_free(&info.cost);
     free(info.tensors);
-    bytes_free(&info.by_layer);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);
     file_map_close(&info.file);
@@ -342,16 +672,14 @@ const struct command command_info = {
         "With --bandwidth also how long it takes at least: what `decode bench` measures, without\n"
         "measuring. With --flops, too, it is for the products and for attention the larger of\n"
         "what bytes and operations take; else reading is all that takes time. auto measures both,\n"
-        "reading as many bytes as the step does (at the next power of two, 512 MiB at most), five\n"
-        "times: times are the least to the most of these, in two digits.\n"
+        "reading as many bytes as the step does (at the next power of two, 512 MiB at most).\n"
         "JSON has the properties, parameters, weights, biases and bytes by part,\n"
         "attention_4_d_model_squared, kv_cache (variant, n_kv_heads, parameters,\n"
         "bytes_per_token_TYPE, bytes_full_context_TYPE), memory_available_bytes, and steps:\n"
         "variant, n_kv_heads, depth, batch, kv_type, cache_bytes (of all sequences),\n"
-        "memory_bytes (weights and caches), fits, step_bytes (read), step_flops, predicted_us\n"
-        "(the median, and predicted_us_least and _most), limit_tokens_per_s, bandwidth_gb_per_s, "
-        "limited_by. CSV holds the parts, or the\n"
-        "steps if there are options of steps, or with --tensors or --check the tensors.\n",
+        "memory_bytes (weights and caches), fits, step_bytes (read), step_flops, predicted_us,\n"
+        "limit_tokens_per_s, bandwidth_gb_per_s, limited_by. CSV holds the parts, or the steps if\n"
+        "there are options of steps, or with --tensors or --check the tensors.\n",
     .spec = {.groups = {{"Contents", own_options, 0},
                         {"A shape instead of a checkpoint", shape_options, offsetof(VALUES, shape)},
                         {"The shape's weights", shape_info_options, 0},

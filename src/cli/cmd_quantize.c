@@ -2,7 +2,6 @@
  * cmd_quantize - decode quantize: a checkpoint in another weight type.
  */
 #include <math.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "cli/job.h"
@@ -54,24 +53,33 @@ static const struct report_field fields[] = {
     {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
 };
 
-static enum status print_quantized(struct job *j, const struct quantize *q, uint64_t file_before,
-                                   struct err *e)
+/* What a user may not expect of the plan. */
+static void say_plan(const struct quantize *q, const struct common_options *o)
+{
+    const size_t n = q->params.gguf->n_tensors;
+    size_t changed = 0;
+    for (const struct quantize_tensor *t = q->tensors; t < q->tensors + n; t++) {
+        const bool stays = t->to == t->from->type;
+        changed += !stays;
+        if (t->fallback)
+            say(o, "tensor %.*s: rows of %llu are no multiple of 32; it %s %s instead",
+                text_width(t->from->name), t->from->name.data, (unsigned long long)t->from->dims[0],
+                stays ? "stays" : "becomes", t->to->name);
+    }
+    if (changed == 0)
+        say(o, "no tensor changes its type: %s is a copy", o->out);
+    say_verbose(o, "%zu of %zu tensors change their type", changed, n);
+}
+
+static enum status print_quantized(struct job *j, const struct quantize *q, struct err *e)
 {
     const struct quantize_error none = {(double)NAN, (double)NAN, (double)NAN};
-    struct quantize_row data = {.name = text_of("tensor data"),
-                                .bytes_before = q->bytes_before,
-                                .bytes_after = q->bytes_after,
-                                .error = none};
-    struct quantize_row file = {
-        .name = text_of("file"), .bytes_before = file_before, .error = none};
+    const struct quantize_tensor *end = q->tensors + q->params.gguf->n_tensors;
+    struct quantize_row data = {text_of("tensor data"), NULL,           NULL,
+                                q->bytes_before,        q->bytes_after, none};
     struct report r;
-    struct stat st;
-    if (stat(j->common->out, &st) != 0)
-        return err_set(e, STATUS_FAILED, "%.200s: it is not there any more", j->common->out);
-    file.bytes_after = (uint64_t)st.st_size;
     report_begin(&r, (enum table_format)j->common->format, fields, REPORT_LENGTH(fields), j->out);
-    for (size_t i = 0; i < q->params.gguf->n_tensors; i++) {
-        const struct quantize_tensor *t = &q->tensors[i];
+    for (const struct quantize_tensor *t = q->tensors; t < end; t++) {
         const bool changed = t->to != t->from->type;
         const struct quantize_row row = {t->from->name, t->from->type->name,
                                          t->to->name,   t->from->n_bytes,
@@ -82,32 +90,9 @@ static enum status print_quantized(struct job *j, const struct quantize *q, uint
             report_row(&r, &row);
     }
     report_row(&r, &data);
-    report_row(&r, &file);
+    report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL, q->params.source->len,
+                                          job_out_bytes(j), none});
     return report_end(&r, e);
-}
-
-static enum status write_quantized(struct job *j, struct quantize *q, uint64_t file_before,
-                                   struct err *e)
-{
-    const struct common_options *o = j->common;
-    const size_t n = q->params.gguf->n_tensors;
-    size_t changed = 0;
-    /* What a user may not expect of the plan. */
-    for (size_t i = 0; i < n; i++) {
-        const struct quantize_tensor *t = &q->tensors[i];
-        changed += t->to != t->from->type;
-        if (t->fallback)
-            say(o, "tensor %.*s: rows of %llu are no multiple of 32; %s %s instead",
-                text_width(t->from->name), t->from->name.data, (unsigned long long)t->from->dims[0],
-                t->to == t->from->type ? "it stays" : "it becomes", t->to->name);
-    }
-    if (changed == 0)
-        say(o, "no tensor changes its type: %s is a copy", o->out);
-    say_verbose(o, "%zu of %zu tensors change their type", changed, n);
-    q->params.arg = job_progress(j, NULL);
-    TRY(quantize_write(q, o->out, e));
-    progress_end(&j->progress);
-    return print_quantized(j, q, file_before, e);
 }
 
 static enum status run_quantize(struct job *j, void *values, struct err *e)
@@ -117,17 +102,22 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
     struct file_map file;
     struct gguf *g = NULL;
     struct quantize q;
-    params.stop = progress_stop;
-    params.progress = progress_show;
     TRY(job_weight_type(o->type, &params.type, e));
     TRY(job_start_threads(j, e));
-    params.pool = j->pool;
     TRY(job_map(j->path, &file, e));
     enum status s = gguf_parse_file(&file, &g, e);
     params.gguf = g;
     params.source = &file;
+    params.pool = j->pool;
+    params.stop = progress_stop;
+    params.progress = progress_show;
     if (s == STATUS_OK && (s = quantize_plan(&params, &q, e)) == STATUS_OK) {
-        s = write_quantized(j, &q, file.len, e);
+        say_plan(&q, j->common);
+        q.params.arg = job_progress(j, NULL);
+        s = quantize_write(&q, j->common->out, e);
+        progress_end(&j->progress);
+        if (s == STATUS_OK)
+            s = print_quantized(j, &q, e);
         quantize_free(&q);
     }
     if (s == STATUS_BAD_FILE)

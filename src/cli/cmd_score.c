@@ -121,7 +121,9 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     const int n_top = o->top < n_vocab ? o->top : n_vocab;
     struct report_field fields[REPORT_LENGTH(row_fields)];
     TRY(job_tokenize_for_context(j, "score", e));
-    TRY(job_start_session(j, &(struct session_wanted){.n_ctx = (int)j->n_tokens}, e));
+    struct session_params params = job_session_params(j);
+    params.n_ctx = (int)j->n_tokens;
+    TRY(job_start_session(j, &params, NULL, e));
     struct scoring scoring = {.tokenizer = j->checkpoint.tokenizer, .n_vocab = n_vocab};
     const struct score_spec spec = {.n_vocab = n_vocab,
                                     .tokens = j->tokens,

@@ -1,6 +1,7 @@
 /*
  * cmd_study - decode study: the GQA paper's experiment on one text.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,17 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "base/file.h"
-#include "cli/columns.h"
-#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/study.h"
-#include "cli/train_options.h"
 #include "convert/convert.h"
 #include "show/plot.h"
-#include "train/train.h"
+
+_Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order of convert's");
 
 /* Percents of the steps: no study needs more, and the steps stay within an int. */
 #define MOST_ALPHA 10000
@@ -48,7 +46,7 @@ static const struct option study_options[] = {
     OPT_STRING("scratch", scratch, "P,P,...|none",
                "percents more than all steps for which each number of K/V heads is trained from "
                "scratch",
-               .otherwise = "the largest of --alpha; none with --from"),
+               .otherwise = "the largest of --alpha; none with --from", .excludes = "from"),
     OPT_INT("seeds", n_seeds, "N", 1, 1000, "seeds: each has an MHA checkpoint of its own",
             .otherwise = "3, or 1 with --from"),
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
@@ -76,7 +74,7 @@ static const struct option run_options[] = {
 /* --- what is compared ------------------------------------------------------------------------ */
 
 struct share_list {
-    double items[LIST_MAX];
+    double items[LIST_MAX + 1];
     int n;
 };
 
@@ -133,9 +131,6 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
                        "its own position: one cached vector for all heads cannot be turned");
     if (o->latent)
         TRY(list_ints("--latent", o->latent, 1, c->d_model, &ranks, e));
-    if (plan->first_seed > UINT64_MAX - (uint64_t)plan->n_seeds)
-        return err_set(e, STATUS_USAGE, "--seed: %d seeds from %" PRIu64 " on are beyond the last",
-                       plan->n_seeds, plan->first_seed);
     /* 0 is always among the alphas; without --scratch it is as long as the longest. */
     double least = HUGE_VAL, most = 0;
     TRY(list_shares("--alpha", o->alphas, &alphas, e));
@@ -144,17 +139,18 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
         most = fmax(most, alphas.items[i]);
     }
     if (least > 0)
-        TRY(list_shares("--alpha", "0", &alphas, e));
-    if (o->scratch && strcmp(o->scratch, "none") != 0)
-        TRY(list_shares("--scratch", o->scratch, &scratch, e));
-    else if (!o->scratch && !o->from)
+        alphas.items[alphas.n++] = 0;
+    if (!o->scratch && !o->from)
         scratch = (struct share_list){{most}, 1};
+    else if (o->scratch && strcmp(o->scratch, "none") != 0)
+        TRY(list_shares("--scratch", o->scratch, &scratch, e));
 
     plan->config = c;
     struct study_cell cell = {.kv_heads = c->n_heads, .method = STUDY_MHA};
     TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
     for (int g = 0; g < kv_heads.n; g++) {
-        cell = (struct study_cell){.kv_heads = kv_heads.items[g], .method = STUDY_SCRATCH};
+        cell.kv_heads = kv_heads.items[g];
+        cell.method = STUDY_SCRATCH;
         TRY(study_plan_add(plan, cell, scratch.items, scratch.n, e));
         for (int m = 0; m < methods.n; m++) {
             cell.method = (enum study_method)(STUDY_MEAN + methods.items[m]);
@@ -171,26 +167,6 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
 
 /* --- the folder ------------------------------------------------------------------------------ */
 
-/* What all cells of a folder have in common: the text, the given checkpoint and the options of
- * training. */
-static enum status keep_settings(const struct study_job *job, const struct file_map *from,
-                                 struct err *e)
-{
-    const struct study_options *o = job->options;
-    const struct text text = job->run->text;
-    char given[64] = "", settings[4096];
-    if (o->from)
-        snprintf(given, sizeof given, " 'from %zu bytes %016" PRIx64 "'", from->len,
-                 train_hash(TRAIN_HASH_START, from->data, from->len));
-    snprintf(settings, sizeof settings, "'text %zu bytes %016" PRIx64 "'%s%s%s%s%s", text.len,
-             train_hash(TRAIN_HASH_START, text.data, text.len), given,
-             study_given(train_size_options, &o->shape).text,
-             study_given(train_kind_options, &o->shape).text,
-             study_given(train_step_options, &o->steps).text,
-             study_given(train_held_out_options, &o->steps).text);
-    return study_settings_keep(o->dir, text_of(settings), e);
-}
-
 /* Written once: that it is not there whole cannot be, as it is replaced as a whole. */
 static enum status keep_file(struct study_path path, const void *data, size_t len, struct err *e)
 {
@@ -203,175 +179,143 @@ static enum status keep_file(struct study_path path, const void *data, size_t le
     return file_writer_commit(w, e);
 }
 
-/* What a run needs in its folder beside the cells. */
-static enum status keep_all(const struct study_job *job, const struct file_map *from, struct err *e)
+/* What a run needs in its folder beside the cells: its settings, which are what all cells have in
+ * common (the text, the given checkpoint and the options of training), the text to calibrate on,
+ * and the given checkpoint as the one that each seed would have trained. */
+static enum status prepare_folder(struct study_job *job, const struct file_map *from, struct err *e)
 {
     static const char *const own[] = {STUDY_CALIB, "results.jsonl"};
     const struct study_options *o = job->options;
-    /* What is called as a study's own file where there is none: somebody else's. */
-    if (access(study_path(o->dir, "study.json", "").text, F_OK) != 0)
-        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-            if (access(study_path(o->dir, own[i], "").text, F_OK) == 0)
-                return err_set(e, STATUS_USAGE,
-                               "-o: '%.200s' has a %s that no study has made, which would be "
-                               "overwritten; expected a new folder, or a study's",
-                               o->dir, own[i]);
-    TRY(keep_settings(job, from, e));
-    TRY(keep_file(study_path(o->dir, STUDY_CALIB, ""), job->run->text.data,
-                  train_part(o->steps.val_fraction, job->run->text.len), e));
-    /* The given checkpoint as the one that each seed would have trained. */
+    const struct text text = job->run->text;
+    struct stat st = {.st_mode = S_IFDIR};
+    struct study_line line = {.n = 0};
+    char hashed[2][64], settings[2048];
+    if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
+        return file_failure(e, STATUS_FAILED, o->dir, "make", errno);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", o->dir);
+    TRY(study_lock_open(o->dir, &job->lock, e));
+    TRY(study_lock(job, "", e));
+    const bool is_new = access(study_path(o->dir, "study.json", "").text, F_OK) != 0;
+    for (int i = 0; i < 2; i++)
+        if (is_new && access(study_path(o->dir, own[i], "").text, F_OK) == 0)
+            return err_set(e, STATUS_USAGE,
+                           "-o: '%.200s' has a %s that no study has made, which would be "
+                           "overwritten; expected a new folder, or a study's",
+                           o->dir, own[i]);
+    snprintf(hashed[0], sizeof hashed[0], "text %zu bytes %016" PRIx64, text.len,
+             train_hash(TRAIN_HASH_START, text.data, text.len));
+    snprintf(hashed[1], sizeof hashed[1], "from %zu bytes %016" PRIx64, from->len,
+             train_hash(TRAIN_HASH_START, from->data, from->len));
+    study_line_add(&line, NULL, hashed[0]);
+    study_line_add(&line, NULL, o->from ? hashed[1] : NULL);
+    study_line_add_given(&line, &o->shape, &o->steps);
+    study_line_print(&line, settings, sizeof settings);
+    TRY(study_settings_keep(o->dir, settings, e));
+    TRY(keep_file(study_path(o->dir, STUDY_CALIB, ""), text.data,
+                  train_part(o->steps.val_fraction, text.len), e));
     for (int i = 0; o->from && i < job->plan.n; i++) {
         const struct study_cell *cell = &job->plan.cells[i];
         if (cell->method == STUDY_MHA && cell->alpha == 0)
             TRY(keep_file(study_path(o->dir, cell->name, ".gguf"), from->data, from->len, e));
     }
-    return STATUS_OK;
-}
-
-static enum status prepare_folder(struct study_job *job, const struct file_map *from, struct err *e)
-{
-    const struct study_options *o = job->options;
-    struct stat st;
-    if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
-        return err_set(e, STATUS_FAILED, "-o: the folder '%.200s' cannot be made", o->dir);
-    if (stat(o->dir, &st) == 0 && !S_ISDIR(st.st_mode))
-        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", o->dir);
-    TRY(study_lock_open(o->dir, &job->lock, e));
-    TRY(study_lock(job, "", e));
-    const enum status s = keep_all(job, from, e);
     study_unlock(job->lock, "");
-    return s;
+    return STATUS_OK;
 }
 
 /* --- the report ------------------------------------------------------------------------------ */
 
 static const struct report_field mean_fields[] = {
-    {"kv_heads", "K/V heads", MEMBER(study_mean, kv_heads)},
-    {"variant", "variant", MEMBER(study_mean, variant)},
-    {"method", "method", MEMBER(study_mean, method)},
-    {"taught", "taught", MEMBER(study_mean, taught)},
-    {"alpha", "% of steps", MEMBER(study_mean, alpha), "%g"},
+    {"kv_heads", "K/V heads", MEMBER(study_mean, of.kv_heads)},
+    {"variant", "variant", MEMBER(study_mean, of.variant)},
+    {"method", "method", MEMBER(study_mean, of.method_name)},
+    {"taught", "taught", MEMBER(study_mean, of.taught)},
+    {"alpha", "% of steps", MEMBER(study_mean, of.alpha), "%g"},
     {"seeds", "seeds", MEMBER(study_mean, n_seeds)},
-    {"bits_per_byte", "bits/byte", MEMBER(study_mean, bits_per_byte), "%.4f"},
+    {"bits_per_byte", "bits/byte", MEMBER(study_mean, of.bits_per_byte), "%.4f"},
     {"deviation", "deviation", MEMBER(study_mean, deviation), "%.4f"},
     {"least", "least", MEMBER(study_mean, least), "%.4f"},
     {"most", "most", MEMBER(study_mean, most), "%.4f"},
     {"over_mha", "over MHA", MEMBER(study_mean, over_mha), "%+.4f"},
-    {"latent", NULL, MEMBER(study_mean, latent)},
-    {"cache_bytes_per_token", NULL, MEMBER(study_mean, cache_bytes_per_token)},
+    {"latent", NULL, MEMBER(study_mean, of.latent)},
+    {"cache_bytes_per_token", NULL, MEMBER(study_mean, of.cache_bytes_per_token)},
 };
 
-#define N_MEAN_FIELDS REPORT_LENGTH(mean_fields)
+static int study_tables(const void *values, struct table *tables)
+{
+    (void)values;
+    tables[0] = (struct table){.fields = study_fields, .n = STUDY_N_FIELDS};
+    tables[1] = (struct table){.fields = mean_fields, .n = REPORT_LENGTH(mean_fields)};
+    return 2;
+}
 
-/* One line of the means' table: K/V heads, method and teacher. */
+/* What means of one line have in common: K/V heads, method and teacher. */
+struct line {
+    char name[48]; /* "fit, taught" */
+};
+static struct line line_of(const struct study_mean *m)
+{
+    struct line line;
+    snprintf(line.name, sizeof line.name, "%s%s", m->of.method_name,
+             m->of.taught ? ", taught" : "");
+    return line;
+}
+
 static bool same_line(const struct study_mean *a, const struct study_mean *b)
 {
-    return a->kv_heads == b->kv_heads && a->latent == b->latent && a->method == b->method &&
-           a->taught == b->taught;
+    return a->of.kv_heads == b->of.kv_heads && a->of.latent == b->of.latent &&
+           a->of.method == b->of.method && a->of.taught == b->of.taught;
 }
 
-static void name_line(const struct study_mean *m, char *out, size_t size)
-{
-    snprintf(out, size, "%s%s", m->method, m->taught ? ", taught" : "");
-}
+#define MOST_ALPHAS (2 * LIST_MAX + 2) /* of cells that are trained further, and from scratch */
 
-/* --- tables ---------------------------------------------------------------------------------- */
-
-#define MOST_ALPHAS (2 * LIST_MAX) /* of cells that are trained further, and from scratch */
-
-/* The alphas of all means, rising. Returns how many there are. */
-static int list_alphas(const struct study_mean *means, int n_means, double alphas[MOST_ALPHAS])
-{
-    int n = 0;
-    for (int i = 0; i < n_means; i++) {
-        const double alpha = means[i].alpha;
-        int at = n;
-        while (at > 0 && alphas[at - 1] > alpha)
-            at--;
-        if (at > 0 && alphas[at - 1] == alpha)
-            continue;
-        memmove(alphas + at + 1, alphas + at, (size_t)(n++ - at) * sizeof *alphas);
-        alphas[at] = alpha;
-    }
-    return n;
-}
-
-/* "2.716 ±0.004": the mean and the deviation of the seeds. */
-static void print_mean(struct report *r, const struct study_mean *m)
-{
-    char cell[64];
-    int len = snprintf(cell, sizeof cell, "%.3f", m->bits_per_byte);
-    if (isfinite(m->deviation))
-        len += snprintf(cell + len, sizeof cell - (size_t)len, " ±%.3f", m->deviation);
-    report_text(r, (struct text){cell, (size_t)len});
-}
-
+/* The means for people: a row for K/V heads and method and a column for each alpha, "2.716 ±0.004"
+ * the mean and the deviation of the seeds. */
 static enum status print_matrix(const struct study_mean *means, int n, enum table_format format,
                                 struct output *out, struct err *e)
 {
     double alphas[MOST_ALPHAS];
-    char headings[MOST_ALPHAS][32], name[48];
+    char headings[MOST_ALPHAS][32], cell[64];
     struct report_field columns[2 + MOST_ALPHAS] = {{NULL, "variant", .type = REPORT_TEXT},
                                                     {NULL, "method", .type = REPORT_TEXT}};
-    const int n_alphas = list_alphas(means, n, alphas);
+    struct report r;
+    int n_alphas = 0;
+    for (int i = 0; i < n; i++) { /* all alphas, rising */
+        int at = 0;
+        while (at < n_alphas && alphas[at] < means[i].of.alpha)
+            at++;
+        if (at < n_alphas && alphas[at] == means[i].of.alpha)
+            continue;
+        memmove(alphas + at + 1, alphas + at, (size_t)(n_alphas++ - at) * sizeof *alphas);
+        alphas[at] = means[i].of.alpha;
+    }
     for (int a = 0; a < n_alphas; a++) {
         snprintf(headings[a], sizeof headings[a], "%g%%", alphas[a]);
         columns[2 + a] =
             (struct report_field){NULL, headings[a], .type = REPORT_TEXT, .right = true, .rank = 1};
     }
-    struct report r;
     report_begin(&r, format, columns, 2 + n_alphas, out);
     for (const struct study_mean *m = means, *end = m + n; m < end;) {
         const struct study_mean *line = m;
-        name_line(m, name, sizeof name);
-        report_string(&r, m->variant);
-        report_string(&r, name);
-        for (int a = 0; a < n_alphas; a++) /* a line's means have rising alphas, too */
-            if (m < end && same_line(line, m) && m->alpha == alphas[a])
-                print_mean(&r, m++);
-            else
+        report_string(&r, m->of.variant);
+        report_string(&r, line_of(m).name);
+        for (int a = 0; a < n_alphas; a++) { /* a line's means have rising alphas, too */
+            if (m == end || !same_line(line, m) || m->of.alpha != alphas[a]) {
                 report_string(&r, "");
+                continue;
+            }
+            const int len = snprintf(cell, sizeof cell, "%.3f", m->of.bits_per_byte);
+            if (isfinite(m->deviation))
+                snprintf(cell + len, sizeof cell - (size_t)len, " ±%.3f", m->deviation);
+            report_string(&r, cell);
+            m++;
+        }
     }
     return report_end(&r, e);
 }
 
-static void print_json(const struct table *tables, struct output *out)
-{
-    static const char *const keys[] = {"cells", "means"};
-    struct json j;
-    json_init(&j, out, 2);
-    json_begin_object(&j, NULL);
-    for (int t = 0; t < 2; t++) {
-        json_begin_array(&j, keys[t]);
-        for (int i = 0; i < tables[t].n_rows; i++)
-            report_object(&j, NULL, tables[t].fields, tables[t].n,
-                          (const char *)tables[t].rows + (size_t)i * tables[t].row_bytes);
-        json_end(&j);
-    }
-    json_end(&j);
-    output_puts(out, "\n");
-}
-
-/* The cells and the means. */
-static enum status print_tables(const struct study_options *o, const struct table *tables,
-                                struct output *out, struct err *e)
-{
-    const enum table_format format = (enum table_format)o->common.format;
-    bool first = true;
-    for (const struct table *t = tables; t < tables + 2; t++) {
-        struct columns chosen;
-        columns_choose(o->common.columns, format, t->fields, t->n, &chosen);
-        if (chosen.n == 0)
-            continue;
-        output_puts(out, first || format == TABLE_JSONL ? "" : "\n");
-        first = false;
-        if (t > tables && table_is_for_people(format) && !o->common.columns)
-            return print_matrix(t->rows, t->n_rows, format, out, e);
-        TRY(table_print(t, o->common.columns, format, out, e));
-    }
-    return STATUS_OK;
-}
-
+/* Bits per byte over alpha, a line for K/V heads and method, a band from the least seed to the
+ * most. */
 static enum status draw_means(const struct study_job *job, const struct study_mean *means, int n,
                               struct err *e)
 {
@@ -394,19 +338,18 @@ static enum status draw_means(const struct study_job *job, const struct study_me
     struct plot_series *series = calloc(room, sizeof *series);
     struct plot_point *points = calloc(room, sizeof *points);
     char(*names)[80] = calloc(room, sizeof *names);
-    enum status s = STATUS_OK;
-    if (!series || !points || !names)
-        s = err_no_memory(e, "the plot", room * sizeof *points);
+    enum status s =
+        series && points && names ? STATUS_OK : err_no_memory(e, "the plot", room * sizeof *points);
     for (int i = 0; i < n && s == STATUS_OK; i++) {
         const struct study_mean *m = &means[i];
         const bool band = m->n_seeds > 1;
-        points[i] = (struct plot_point){m->alpha, band ? m->least : (double)NAN, m->bits_per_byte,
-                                        band ? m->most : (double)NAN, (double)NAN};
+        points[i] =
+            (struct plot_point){m->of.alpha, band ? m->least : (double)NAN, m->of.bits_per_byte,
+                                band ? m->most : (double)NAN, (double)NAN};
         if (i == 0 || !same_line(m - 1, m)) {
-            char *name = names[plot.n_series], method[48];
-            name_line(m, method, sizeof method);
-            snprintf(name, sizeof *names, "%s, %s", m->variant,
-                     m->method == study_methods[STUDY_MHA] ? "trained as long" : method);
+            char *name = names[plot.n_series];
+            snprintf(name, sizeof *names, "%s, %s", m->of.variant,
+                     m->of.method == STUDY_MHA ? "trained as long" : line_of(m).name);
             series[plot.n_series++] = (struct plot_series){.name = name, .points = &points[i]};
         }
         series[plot.n_series - 1].n_points++;
@@ -421,16 +364,17 @@ static enum status draw_means(const struct study_job *job, const struct study_me
 }
 
 /*
- * Prints the cells that are done, then their means, and draws --plot: bits per byte over alpha, a
- * line for K/V heads and method, a band from the least seed to the most. For people the means are a
- * row for K/V heads and method and a column for each alpha; CSV has them under a header of their
- * own after an empty line, JSON in an object {"cells": [], "means": []}, JSON lines in lines of
- * their own. With --columns only these of the cells, and of the means, which are rows then in every
- * form; a table without one of them is left out.
+ * Prints the cells that are done, then their means, and draws --plot. For people the means are a
+ * matrix; CSV has them under a header of their own after an empty line, JSON in an object
+ * {"cells": [], "means": []}, JSON lines in lines of their own. With --columns they are rows in
+ * every form, and only the tables that have such columns are printed.
  */
 static enum status report_study(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
+    static const char *const keys[] = {"cells", "means"};
+    const enum table_format format = (enum table_format)o->common.format;
+    struct output *out = job->run->out;
     struct study_cell *cells = job->plan.cells;
     struct study_mean *means;
     int n_cells = 0, n_means;
@@ -438,14 +382,35 @@ static enum status report_study(const struct study_job *job, struct err *e)
     for (int i = 0; i < job->plan.n; i++)
         if (cells[i].done)
             cells[n_cells++] = cells[i];
-    const struct table tables[] = {
-        {study_fields, STUDY_N_FIELDS, cells, n_cells, sizeof *cells, NULL, NULL},
-        {mean_fields, N_MEAN_FIELDS, means, n_means, sizeof *means, NULL, NULL}};
+    const struct table tables[] = {{.fields = study_fields,
+                                    .n = STUDY_N_FIELDS,
+                                    .rows = cells,
+                                    .n_rows = n_cells,
+                                    .row_bytes = sizeof *cells},
+                                   TABLE_OF(mean_fields, means, n_means)};
     enum status s = STATUS_OK;
-    if (o->common.format == TABLE_JSON)
-        print_json(tables, job->run->out);
-    else
-        s = print_tables(o, tables, job->run->out, e);
+    if (format == TABLE_JSON) {
+        struct json j;
+        json_init(&j, out, 2);
+        json_begin_object(&j, NULL);
+        for (int t = 0; t < 2; t++) {
+            json_begin_array(&j, keys[t]);
+            for (int i = 0; i < tables[t].n_rows; i++)
+                report_object(&j, NULL, tables[t].fields, tables[t].n,
+                              (const char *)tables[t].rows + (size_t)i * tables[t].row_bytes);
+            json_end(&j);
+        }
+        json_end(&j);
+        output_puts(out, "\n");
+    } else if (o->common.columns) {
+        s = job_print(job->run, tables, 2, e);
+    } else {
+        s = job_print(job->run, tables, 1, e);
+        output_puts(out, format == TABLE_JSONL ? "" : "\n");
+        if (s == STATUS_OK)
+            s = table_is_for_people(format) ? print_matrix(means, n_means, format, out, e)
+                                            : job_print(job->run, &tables[1], 1, e);
+    }
     if (s == STATUS_OK && o->plot)
         s = draw_means(job, means, n_means, e);
     free(means);
@@ -453,20 +418,6 @@ static enum status report_study(const struct study_job *job, struct err *e)
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
-
-/* "I/N" */
-static enum status read_shard(const char *text, struct study_job *job, struct err *e)
-{
-    const char *rest = text;
-    char index[24];
-    if (list_next(&rest, "/", index, sizeof index) != '/' ||
-        !parse_int(rest, 1, MOST_SHARD, &job->n_shards) ||
-        !parse_int(index, 0, job->n_shards - 1, &job->shard))
-        return err_set(e, STATUS_USAGE,
-                       "--shard: expected I/N, I from 0 to N - 1, as 0/2 and 1/2; found '%.60s'",
-                       text);
-    return STATUS_OK;
-}
 
 static enum status check_study(struct job *j, void *values, struct err *e)
 {
@@ -491,40 +442,30 @@ static enum status check_study(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-static int study_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    tables[0] = (struct table){.fields = study_fields, .n = STUDY_N_FIELDS};
-    tables[1] = (struct table){.fields = mean_fields, .n = N_MEAN_FIELDS};
-    return 2;
-}
-
-/* The MHA checkpoints' shape; *from is open where one is given. */
-static enum status read_shape(const struct study_options *o, struct checkpoint *from,
-                              struct config *c, struct err *e)
-{
-    if (o->from && o->scratch && strcmp(o->scratch, "none") != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--scratch and --from are both given: no new checkpoint is made");
-    TRY(train_origin_open(o->from, &o->shape, from, c, e));
-    if (o->from &&
-        (config_is_latent(c) || config_all_kv_heads(c) != (int64_t)c->n_layers * c->n_heads)) {
-        char variant[16];
-        config_variant_name(c, c->n_kv_heads, variant);
-        return err_set(e, STATUS_USAGE, "--from: expected an MHA checkpoint, found %s in '%.200s'",
-                       variant, o->from);
-    }
-    return STATUS_OK;
-}
-
 static enum status make_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    struct config config;
-    TRY(read_shard(o->shard, job, e));
-    TRY(read_shape(o, &job->run->checkpoint, &config, e));
-    TRY(plan_study(job, &config, e));
-    TRY(prepare_folder(job, &job->run->checkpoint.file, e));
+    struct checkpoint *from = &job->run->checkpoint;
+    struct config c;
+    const char *rest = o->shard;
+    char index[24];
+    if (list_next(&rest, "/", index, sizeof index) != '/' ||
+        !parse_int(rest, 1, MOST_SHARD, &job->n_shards) ||
+        !parse_int(index, 0, job->n_shards - 1, &job->shard))
+        return err_set(e, STATUS_USAGE,
+                       "--shard: expected I/N, I from 0 to N - 1, as 0/2 and 1/2; found '%.60s'",
+                       o->shard);
+    TRY(train_origin_open(o->from, &o->shape, from, &c, e));
+    if (o->from &&
+        (config_is_latent(&c) || config_all_kv_heads(&c) != (int64_t)c.n_layers * c.n_heads)) {
+        char variant[16];
+        config_variant_name(&c, c.n_kv_heads, variant);
+        return err_set(e, STATUS_USAGE, "--from: expected an MHA checkpoint, found %s in '%.200s'",
+                       variant, o->from);
+    }
+    TRY(plan_study(job, &c, e));
+    TRY(prepare_folder(job, &from->file, e));
+    checkpoint_close(from);
     const enum status s = study_run(job, e);
     /* Whatever the end: a record whose line an earlier run was kept from writing gets it. */
     const enum status written = study_results_write(o->dir, s == STATUS_OK ? e : NULL);
@@ -538,7 +479,6 @@ static enum status run_study(struct job *j, void *values, struct err *e)
     const struct study_options *o = values;
     struct study_job job = {.options = o,
                             .run = j,
-                            .quiet = {.quiet = true},
                             .plan = {.first_seed = o->first_seed.given ? o->first_seed.value : 1,
                                      .n_seeds = o->n_seeds ? o->n_seeds
                                                 : o->from  ? 1

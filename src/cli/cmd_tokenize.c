@@ -34,38 +34,30 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-static enum status read_decoded(const char *given, int n_tokens, int32_t **ids, size_t *n,
-                                struct err *e)
-{
-    char *piped = NULL;
-    size_t len;
-    enum status s = STATUS_OK;
-    if (n_tokens == 0)
-        return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
-    if (strcmp(given, "-") == 0) {
-        TRY(file_read_all(given, IDS_MAX, &piped, &len, e));
-        if (strlen(piped) < len)
-            s = err_set(e, STATUS_USAGE,
-                        "--decode -: expected token ids, found a zero byte behind %zu others",
-                        strlen(piped));
-    }
-    if (s == STATUS_OK)
-        s = parse_printed_ids("--decode", piped ? piped : given, n_tokens, ids, n, e);
-    free(piped);
-    return s;
-}
-
 static enum status print_decoded(const char *given, struct job *j, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     struct bytes all = {.data = NULL}; /* so that characters are whole */
     bool kept = true;
-    TRY(read_decoded(given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
+    if (tokenizer_n_tokens(t) == 0)
+        return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
+    if (strcmp(given, "-") == 0) {
+        size_t len;
+        TRY(file_read_all(given, IDS_MAX, &j->text_bytes, &len, e));
+        given = j->text_bytes;
+        if (strlen(given) < len)
+            return err_set(e, STATUS_USAGE,
+                           "--decode -: expected token ids, found a zero byte behind %zu others",
+                           strlen(given));
+    }
+    TRY(parse_ids("--decode", given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens && kept; i++)
         kept = bytes_put(&all, tokenizer_bytes(t, j->tokens[i]));
-    const size_t added = j->n_tokens > 0 ? tokenizer_added(t, tokenizer_bytes(t, j->tokens[0])) : 0;
+    struct text shown = bytes_text(&all);
+    if (j->n_tokens > 0)
+        text_cut(&shown, tokenizer_added(t, tokenizer_bytes(t, j->tokens[0])));
     if (kept)
-        printable_put(j->out, (struct text){bytes_text(&all).data + added, all.len - added});
+        printable_put(j->out, shown);
     const enum status s = kept ? STATUS_OK : err_no_memory(e, "the text", all.len);
     bytes_free(&all);
     return s;

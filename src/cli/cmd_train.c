@@ -62,7 +62,7 @@ static const struct option further_options[] = {
                "learn this checkpoint's predictions too (distillation); same vocabulary",
                .reads = "the checkpoint"),
     OPT_DOUBLE("teacher-weight", spec.teacher_share, "X", 0, 1, "share of the teacher in the loss",
-               .otherwise = "0.5", .above_min = true),
+               .otherwise = "0.5", .above_min = true, .needs = "teacher"),
     OPT_END,
 };
 
@@ -86,7 +86,6 @@ struct train_job {
     const struct train_options *options;
     struct job *run;        /* has the pool and both checkpoints */
     struct train_spec spec; /* borrows them, and the texts */
-    struct text *texts;     /* [spec.n_texts]; each malloc'd */
 
     bool terminal;               /* show a progress line */
     FILE *log;                   /* NULL: none */
@@ -97,37 +96,29 @@ struct train_job {
     double val_loss;             /* the last one; NaN before */
     double best_loss, best_bits; /* the lowest so far; not finite before */
     int best_step;
-    char tried[240];  /* of the probe: its trials so far, */
-    int n_tried;      /* the steps of each, */
-    uint64_t n_aside; /* and the windows that judge them */
+    char tried[320]; /* the probe's trials so far */
 };
 
 /* --- the log --------------------------------------------------------------------------------- */
-
-static enum status log_failed(const struct train_job *job, struct err *e)
-{
-    return err_set(e, STATUS_FAILED, "--log: cannot write %s: %s", job->options->log,
-                   strerror(errno));
-}
 
 /* Begins the log, or in a resumed run goes on with it: rows of steps that are made again, and a
  * torn one, are cut off. */
 static enum status open_log(struct train_job *job, struct err *e)
 {
+    const char *path = job->options->log;
     const bool resumed = job->first_step > 0;
-    const int fd =
-        file_open_retry(job->options->log, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
+    const int fd = file_open_retry(path, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
     char line[256];
     long end = 0;
     if (fd < 0 || !(job->log = fdopen(fd, resumed ? "r+" : "w")))
-        return log_failed(job, e);
+        return file_failure(e, STATUS_FAILED, path, "write --log", errno);
     while (resumed && fgets(line, sizeof line, job->log)) {
         if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > job->first_step))
             break;
         end = ftell(job->log);
     }
     if (resumed && (fseek(job->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0))
-        return log_failed(job, e);
+        return file_failure(e, STATUS_FAILED, path, "write --log", errno);
     if (end == 0)
         fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", job->log);
     return STATUS_OK;
@@ -146,14 +137,6 @@ static void log_row(const struct train_job *job, const struct train_event *ev)
         fprintf(job->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
                 tokens / ((double)ev->ns * 1e-9), seconds);
     }
-}
-
-static enum status close_log(struct train_job *job, struct err *e)
-{
-    FILE *f = job->log;
-    const bool lost = f && ferror(f) != 0, unclosed = f && fclose(f) != 0;
-    job->log = NULL;
-    return lost || unclosed ? log_failed(job, e) : STATUS_OK;
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */
@@ -217,39 +200,28 @@ static void show_evaluation(struct train_job *job, const struct train_event *ev)
         time_left(job).text);
 }
 
-/* One line for all trials, told once the rate is chosen. */
+/* One line for all trials of the probe, beginning with none; told once the rate is chosen. */
 static void show_trial(struct train_job *job, const struct train_event *ev)
 {
-    const size_t len = strlen(job->tried), room = sizeof job->tried - len;
+    char *tried = job->tried;
+    const size_t len = strlen(tried), room = sizeof job->tried - len;
     if (ev->lr == 0)
-        snprintf(job->tried, sizeof job->tried, "; %.4f as it is", ev->loss);
+        snprintf(tried, room,
+                 ": tried %d steps each, nats a token of %llu windows kept aside; %.4f as it is",
+                 ev->step, (unsigned long long)ev->all, ev->loss);
     else if (isfinite(ev->loss))
-        snprintf(job->tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
+        snprintf(tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
     else
-        snprintf(job->tried + len, room, ", none at %g", ev->lr);
+        snprintf(tried + len, room, ", none at %g", ev->lr);
     if (job->terminal)
-        notice_show("trying learning rates, %d steps each%s", ev->step, job->tried);
-    job->n_tried = ev->step;
-    job->n_aside = ev->all;
-}
-
-static void show_choice(const struct train_job *job, const struct train_event *ev)
-{
-    char rate[96] = "no rate: the checkpoint stays as it is (--lr X trains it all the same)";
-    if (ev->lr > 0)
-        snprintf(rate, sizeof rate, "learning rate %g", ev->lr);
-    if (job->tried[0])
-        say(&job->options->common,
-            "%s: tried %d steps each, nats a token of %llu windows kept aside%s", rate,
-            job->n_tried, (unsigned long long)job->n_aside, job->tried);
-    else
-        say(&job->options->common, "%s: the text is too short to try others", rate);
+        notice_show("learning rates%s", tried);
 }
 
 /* The trainer's `event`. */
 static void hear(void *arg, const struct train_event *ev)
 {
     struct train_job *job = arg;
+    const struct common_options *o = &job->options->common;
     switch (ev->kind) {
     case TRAIN_LEARNING:
         if (job->terminal && ev->all)
@@ -260,7 +232,12 @@ static void hear(void *arg, const struct train_event *ev)
         show_trial(job, ev);
         break;
     case TRAIN_CHOSEN:
-        show_choice(job, ev);
+        if (ev->lr > 0)
+            say(o, "learning rate %g%s", ev->lr,
+                job->tried[0] ? job->tried : ": the text is too short to try others");
+        else
+            say(o, "no rate: the checkpoint stays as it is (--lr X trains it all the same)%s",
+                job->tried);
         break;
     case TRAIN_STEP:
         show_step(job, ev);
@@ -273,13 +250,11 @@ static void hear(void *arg, const struct train_event *ev)
             fdatasync(fileno(job->log));
         break;
     case TRAIN_SAVED:
-        say_verbose(&job->options->common, "saved after step %d", ev->step);
+        say_verbose(o, "saved after step %d", ev->step);
         break;
     case TRAIN_NOT_SAVED:
-        say(&job->options->common,
-            "warning: not saved after step %d: %s; training goes on and tries again", ev->step,
+        say(o, "warning: not saved after step %d: %s; training goes on and tries again", ev->step,
             ev->message);
-        break;
     }
 }
 
@@ -294,7 +269,7 @@ static void announce(const struct train_job *job, const struct train_plan *p)
     say(&o->common,
         "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
-        o->spec.from_path ? o->spec.from_path : "new model", what, c->n_layers,
+        spec->from_path ? spec->from_path : "new model", what, c->n_layers,
         plural((uint64_t)c->n_layers), c->d_model, c->n_heads, plural((uint64_t)c->n_heads),
         variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
     const double tokens = (double)spec->n_steps * spec->batch * spec->length;
@@ -307,17 +282,17 @@ static void announce(const struct train_job *job, const struct train_plan *p)
         say(&o->common, "the text has pairs that occur twice for only %d of --vocab %d tokens",
             c->n_vocab, o->shape.n_vocab);
     if (p->widened)
-        say(&o->common, "%s is not all F32: it is trained, and written, in F32", o->spec.from_path);
+        say(&o->common, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
     if (p->replaced_step > 0)
         say(&o->common,
             "%s.state has an unfinished run at step %d, which the first save replaces (--resume "
             "goes on with it)",
-            o->spec.out, p->replaced_step);
+            spec->out, p->replaced_step);
     if (p->resumed_step > 0)
         say(&o->common, "going on after step %d", p->resumed_step);
-    if (o->spec.label_smoothing > 0 || o->spec.teacher_path)
+    if (spec->label_smoothing > 0 || spec->teacher_path)
         say(&o->common, "the loss that is shown is the text's cross-entropy, without what %s adds",
-            o->spec.teacher_path ? "the teacher" : "label smoothing");
+            spec->teacher_path ? "the teacher" : "label smoothing");
     const size_t all = p->parameter_bytes + p->activation_bytes + p->teacher_bytes;
     if (o->common.verbose || all > (size_t)1 << 30)
         say(&o->common,
@@ -328,10 +303,73 @@ static void announce(const struct train_job *job, const struct train_plan *p)
             figure_bytes((double)p->teacher_bytes).text, figure_bytes((double)p->token_bytes).text);
 }
 
-static void conclude(const struct train_job *job, enum status s)
+/* --- the run --------------------------------------------------------------------------------- */
+
+/*
+ * Checks what is written and reads the texts into `texts`, spec.n_texts of them, malloc'd. They are
+ * read, not mapped: a file that changes in the meantime must not be one text when the vocabulary is
+ * learned and another when it is cut into tokens; and a pipe is a text too.
+ */
+static enum status prepare(struct train_job *job, struct text *texts, struct err *e)
 {
     const struct train_options *o = job->options;
+    const bool replaces = o->spec.resume || o->common.force;
+    struct train_spec *spec = &job->spec;
+    struct job *run = job->run;
+    struct stat st;
+    char state[PATH_MAX];
+    TRY(path_new(spec->out, true, e));
+    snprintf(state, sizeof state, "%s.state", spec->out);
+    TRY(path_spares(&command_train.spec, o, "--output", state, e));
+    if (o->log && path_same(o->log, state))
+        return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
+                       o->log);
+    TRY(path_new(spec->out, replaces, e));
+    TRY(path_new(state, replaces, e));
+    TRY(path_writable(spec->out, e));
+    TRY(path_writable(state, e));
+    for (; spec->n_texts < o->texts.n; spec->n_texts++) {
+        const char *path = o->texts.items[spec->n_texts];
+        struct text *text = &texts[spec->n_texts];
+        const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        char *bytes = NULL;
+        TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
+        text->data = bytes;
+    }
+    TRY(job_seed(run, e));
+    spec->texts = texts;
+    spec->keep_last = spec->eval_every < 0;
+    spec->seed_given = o->common.seed.given;
+    spec->seed = run->seed;
+    spec->stop = progress_stop;
+    spec->event = hear;
+    spec->arg = job;
+    TRY(train_spec_complete(spec, &o->shape, &run->checkpoint, &run->other, e));
+    TRY(job_start_threads(run, e));
+    spec->kernels = run->kernels;
+    spec->pool = run->pool;
+    return STATUS_OK;
+}
+
+static enum status train(struct train_job *job, struct trainer *t, struct err *e)
+{
+    const struct train_options *o = job->options;
+    const struct train_plan *p = trainer_plan(t);
     char best[128] = "";
+    announce(job, p);
+    job->first_step = job->step = p->resumed_step;
+    job->loss = job->val_loss = (double)NAN;
+    job->best_loss = p->best_loss;
+    job->best_bits = p->best_loss * p->bits_per_nat;
+    job->best_step = p->best_step;
+    enum status s = o->log ? open_log(job, e) : STATUS_OK;
+    if (s == STATUS_OK)
+        s = trainer_run(t, e);
+    notice_clear();
+    bool lost = job->log && ferror(job->log);
+    lost |= job->log && fclose(job->log) != 0;
+    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+        return s;
     if (isfinite(job->best_loss) && o->spec.eval_every >= 0)
         snprintf(best, sizeof best,
                  "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", job->best_step,
@@ -342,123 +380,9 @@ static void conclude(const struct train_job *job, enum status s)
             job->step, o->spec.out);
     else
         say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best,
-            job->step - job->first_step, figure_duration(job->step_ns).text, speed(job).text);
-}
-
-/* --- the run --------------------------------------------------------------------------------- */
-
-/*
- * Texts are read, not mapped: a file that changes in the meantime must not be one text when the
- * vocabulary is learned and another when it is cut into tokens; and a pipe is a text too.
- */
-static enum status read_texts(struct train_job *job, struct err *e)
-{
-    const struct option_strings *paths = &job->options->texts;
-    struct stat st;
-    if (paths->n == 0)
-        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
-    job->spec.texts = job->texts = calloc((size_t)paths->n, sizeof *job->texts);
-    if (!job->texts)
-        return err_no_memory(e, "the list of texts", (size_t)paths->n * sizeof *job->texts);
-    for (; job->spec.n_texts < paths->n; job->spec.n_texts++) {
-        const char *path = paths->items[job->spec.n_texts];
-        struct text *text = &job->texts[job->spec.n_texts];
-        const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
-        char *bytes = NULL;
-        TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
-        text->data = bytes;
-    }
-    for (int i = 0; i < paths->n; i++)
-        TRY(input_check_text(paths->items[i], job->texts[i], e));
-    return STATUS_OK;
-}
-
-static void free_texts(struct train_job *job)
-{
-    for (int i = 0; i < job->spec.n_texts; i++)
-        free((void *)(uintptr_t)job->texts[i].data);
-    free(job->texts);
-    job->spec.texts = job->texts = NULL;
-    job->spec.n_texts = 0;
-}
-
-/* What an earlier run has made is not lost by typing it again. */
-static enum status check_replaced(const struct train_options *o, const char *path, struct err *e)
-{
-    struct stat st;
-    if (!o->spec.resume && !o->common.force && lstat(path, &st) == 0)
-        return err_set(e, STATUS_USAGE,
-                       "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
-                       "replaces what is there",
-                       path);
-    return STATUS_OK;
-}
-
-static enum status check_outputs(const struct train_options *o, const char *state, struct err *e)
-{
-    TRY(path_spares(&command_train.spec, o, "--output", state, e));
-    if (o->log && path_same(o->log, state))
-        return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
-                       o->log);
-    TRY(check_replaced(o, o->spec.out, e));
-    TRY(check_replaced(o, state, e));
-    TRY(path_writable(o->spec.out, e));
-    return path_writable(state, e);
-}
-
-static enum status prepare(struct train_job *job, struct err *e)
-{
-    const struct train_options *o = job->options;
-    struct train_spec *spec = &job->spec;
-    if (!o->spec.out)
-        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
-    const size_t path_size = strlen(o->spec.out) + sizeof ".state";
-    char *state = malloc(path_size);
-    if (!state)
-        return err_no_memory(e, "a path", path_size);
-    snprintf(state, path_size, "%s.state", o->spec.out);
-    const enum status s = check_outputs(o, state, e);
-    free(state);
-    TRY(s);
-    TRY(read_texts(job, e));
-    spec->keep_last = spec->eval_every < 0;
-    spec->seed_given = o->common.seed.given;
-    spec->stop = progress_stop;
-    spec->event = hear;
-    spec->arg = job;
-    TRY(job_seed(job->run, e));
-    spec->seed = job->run->seed;
-    TRY(train_spec_complete(spec, &o->shape, &job->run->checkpoint, &job->run->other, e));
-    TRY(job_start_threads(job->run, e));
-    spec->kernels = job->run->kernels;
-    spec->pool = job->run->pool;
-    return STATUS_OK;
-}
-
-static enum status train(struct train_job *job, struct err *e)
-{
-    struct trainer *t;
-    TRY(prepare(job, e));
-    enum status s = trainer_open(&job->spec, &t, e);
-    free_texts(job); /* training takes their tokens */
-    TRY(s);
-    const struct train_plan *p = trainer_plan(t);
-    announce(job, p);
-    job->first_step = job->step = p->resumed_step;
-    job->loss = job->val_loss = (double)NAN;
-    job->best_loss = p->best_loss;
-    job->best_bits = p->best_loss * p->bits_per_nat;
-    job->best_step = p->best_step;
-    s = job->options->log ? open_log(job, e) : STATUS_OK;
-    if (s == STATUS_OK)
-        s = trainer_run(t, e);
-    const bool done = s == STATUS_OK || s == STATUS_INTERRUPTED;
-    notice_clear();
-    const enum status logged = close_log(job, done ? e : NULL);
-    if (done)
-        conclude(job, s);
-    trainer_free(t);
-    return done && logged != STATUS_OK ? logged : s;
+            job->step - job->first_step, figure_duration((double)job->step_ns).text,
+            speed(job).text);
+    return lost ? file_failure(e, STATUS_FAILED, o->log, "write --log", errno) : s;
 }
 
 static enum status run_train(struct job *j, void *values, struct err *e)
@@ -468,8 +392,22 @@ static enum status run_train(struct job *j, void *values, struct err *e)
                             .run = j,
                             .spec = o->spec,
                             .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
-    const enum status s = train(&job, e);
-    free_texts(&job);
+    struct trainer *t = NULL;
+    struct text *texts = calloc((size_t)o->texts.n + 1, sizeof *texts);
+    if (!texts)
+        return err_no_memory(e, "the list of texts", (size_t)o->texts.n * sizeof *texts);
+    enum status s =
+        o->texts.n > 0
+            ? prepare(&job, texts, e)
+            : err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
+    if (s == STATUS_OK)
+        s = trainer_open(&job.spec, &t, e);
+    for (int i = 0; i < job.spec.n_texts; i++) /* training takes their tokens */
+        free((void *)(uintptr_t)texts[i].data);
+    free(texts);
+    if (s == STATUS_OK)
+        s = train(&job, t, e);
+    trainer_free(t);
     return s;
 }
 

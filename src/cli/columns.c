@@ -144,7 +144,7 @@ enum status columns_print(const char *names, enum table_format format, const str
     for (int i = 0; i < n_tables; i++) {
         if (count_columns(names, format, &tables[i], &all) == 0 || (one_has_all && !all))
             continue;
-        output_puts(out, any ? "\n" : "");
+        output_puts(out, any && format != TABLE_JSONL ? "\n" : "");
         any = true;
         TRY(table_print(&tables[i], names, format, out, e));
     }

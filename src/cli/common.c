@@ -52,10 +52,12 @@ static const char *const refits[] = {"auto", "none", "wo", "all", "block", NULL}
 const struct option variant_options[] = {
     OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
                "convert to G K/V heads, a divisor of the query heads and fewer than there are; or "
-               "to these, layer by layer"),
+               "to these, layer by layer",
+               .excludes = "latent|cache-bytes"),
     OPT_STRING("latent", latent, "R|R,R,...",
                "convert to a latent cache instead: one vector of R numbers a position, which all "
-               "heads share as key and value, in every layer or layer by layer; needs --calib"),
+               "heads share as key and value, in every layer or layer by layer; needs --calib",
+               .excludes = "cache-bytes"),
     OPT_CHOICE(
         "method", method, "METHOD", convert_methods,
         "what the heads of a group come to share: their mean, the first, random numbers (the "

@@ -24,33 +24,17 @@
 #include "engine/draft.h"
 #include "engine/schedule.h"
 #include "measure/score.h"
-#include "show/heatmap.h"
 #include "text/vocab.h"
-
-/* --- options --------------------------------------------------------------------------------- */
-
-enum draft_source { DRAFT_NONE, DRAFT_LOOKUP, DRAFT_PACKED, DRAFT_CUT, DRAFT_FILE };
-
-/* What --draft and --draft-n ask for. */
-struct draft_wanted {
-    enum draft_source source;
-    enum storage storage; /* of DRAFT_PACKED */
-    int n_layers;         /* of DRAFT_CUT */
-    int most;             /* tokens to guess at once; always so many if `fixed` */
-    bool fixed;
-};
 
 struct generate_options {
     struct common_options common;
     int n, ctx;
-    int truncate; /* an enum truncation */
     bool shift, no_echo, ignore_eos;
     struct option_strings stops;
     int samples;
     bool greedy;
     struct sampler_params sampler; /* but for the seed and what --greedy is */
     int logprobs;                  /* 0: none */
-    int colour;                    /* an enum colour_choice */
     const char *prompts;           /* NULL: one prompt, the input's */
     int prompts_format;
     const char *batch;           /* NULL, a number or "auto" */
@@ -59,132 +43,88 @@ struct generate_options {
     const char *load, *save;     /* texts that go on in another run: files; NULL: none */
 
     /* What the checks made of these. */
-    int n_batch; /* 0: auto */
-    struct draft_wanted drafts;
+    int n_batch, n_draft; /* 0: auto */
+    int draft_type;       /* of self:TYPE, an enum storage; -1: another draft, or none */
 };
-
-/* --- texts in turn --------------------------------------------------------------------------- */
-
-/*
- * Texts that are made side by side and written one after another, in the order of their numbers.
- * The text whose turn it is goes straight to the output; what others write meanwhile is held in
- * memory until it is theirs; where there is no memory, a text is lost, but never a part of one. So
- * many may be begun ahead of it as TURNS_AHEAD, and no more once TURNS_BYTES are held: memory is
- * bounded however many texts there are.
- */
-#define TURNS_AHEAD 1024
-#define TURNS_BYTES ((size_t)16 << 20)
-
-/* A text that is not the first to be written. */
-struct turn {
-    struct bytes held;
-    bool closed;
-    bool lost; /* it could not be held: nothing of it is written any more */
-};
-
-struct turns {
-    struct output holder; /* first: what is put there is held for `to` */
-    struct turn *to;
-    struct output *out; /* borrowed */
-    uint64_t front;     /* whose turn it is */
-    struct turn *ring;  /* [TURNS_AHEAD] by number, modulo */
-    size_t n_held;      /* bytes, of all */
-    size_t n_lost;      /* bytes that the last text that was lost would have needed; 0: none was */
-};
-
-/* STATUS_NO_MEMORY; turns_free is due in every case. */
-enum status turns_create(struct turns *t, struct output *out, struct err *e);
-void turns_free(struct turns *t); /* legal on a zeroed struct and twice */
-
-/* Whether the text of this number, the next one, may be begun now. That one may whose turn it is.
- */
-bool turns_has_room(const struct turns *t, uint64_t number);
-
-/* Where that text, for which there is room and which is not closed, is written: until the next call
- * of anything here. */
-struct output *turns_output(struct turns *t, uint64_t number);
-
-/* The text is complete. */
-void turns_close(struct turns *t, uint64_t number);
-
-/* It is not to be written: what is held of it is forgotten, and it is closed. */
-void turns_drop(struct turns *t, uint64_t number);
-
-/* STATUS_NO_MEMORY if a text could not be held, and is lost. */
-enum status turns_check(const struct turns *t, struct err *e);
-
-/* --- texts ----------------------------------------------------------------------------------- */
 
 /* The draft's model and memory. */
 struct generate_draft {
-    struct checkpoint other; /* of DRAFT_FILE */
-    struct model *own;       /* of DRAFT_PACKED and DRAFT_CUT */
-    struct session *session; /* NULL: lookup */
+    struct checkpoint other;   /* of --draft FILE */
+    struct model *own;         /* of --draft self:TYPE */
+    const struct model *model; /* one of these; NULL: lookup */
+    struct session *session;
     struct drafter drafter;
 };
 
 /* A text on its way: what it has beside its slot in the schedule. */
 struct generated {
+    bool begun; /* something of it was printed */
     /* Of a line of --prompts. */
     struct prompt prompt;
     int32_t *tokens; /* of the prompt */
-    size_t cut;      /* that --truncate took from them */
     struct id_list sampled;
     struct bytes text;
-    /* Of a text that is printed as it is made. */
-    bool begun; /* something of it was printed */
-    struct shaded_text shaded;
+};
+
+/* Texts begin no further ahead of the one whose turn it is than so many, nor when so many bytes are
+ * held of others: memory is bounded however many texts there are. */
+#define TURNS_AHEAD 1024
+#define TURNS_BYTES ((size_t)16 << 20)
+
+/* Texts that are made side by side and written one after another. What is put to the holder is held
+ * for one of them until it is its turn. Where there is no memory that text and those after it are
+ * lost, but never a part of one, and the holder has failed. */
+struct turns {
+    struct output holder; /* first */
+    struct bytes *to;     /* whose text it is */
+    struct turn {
+        struct bytes held;
+        bool complete;
+    } * ring;       /* [TURNS_AHEAD] by number, modulo */
+    uint64_t front; /* whose turn it is */
+    size_t n_held;  /* bytes, of all */
 };
 
 struct generation {
-    /* Borrowed, filled in first; the job has the session, the seed, and the tokens that the prompt
-     * became. */
+    /* Borrowed; the job has the session, the seed, and the tokens that the prompt became. */
     const struct generate_options *o;
     struct job *job;
     struct output *out;
     struct text prompt; /* that of -p or -f */
 
-    /* Filled in before generation_create, owned from then on. The schedule needs its session (all
-     * sequences empty; if samples share the prompt, that many shared positions), sampler, pool,
-     * tokenizer, n_slots, n_vocab, ignore_eos. */
     struct schedule schedule;
     struct generate_draft draft;
-    struct text *stops; /* [o->stops.n] */
     struct prompts prompts;
-    int n_samples; /* streams of the seed; 0: of --prompts or a session, as many as come */
-    bool shares;   /* samples read the prompt where the first has it in the cache */
-    bool echo;
-    int most_top;         /* alternatives that records will ever have */
-    enum heatmap_ink ink; /* of text: each token is shaded by its probability, unless plain */
-    bool goes_on;         /* the tokens, which may be none, follow what slot 0 has */
-    uint64_t n_before;    /* tokens: as many */
+    int n_samples;     /* streams of the seed; 0: of --prompts or a session, as many as come */
+    bool shares;       /* samples read the prompt where the first has it in the cache */
+    bool echo;         /* prompts are printed */
+    int most_top;      /* alternatives that records will ever have */
+    int n_top;         /* JSON lines with so many alternatives for each token; 0: text */
+    bool goes_on;      /* the tokens, which may be none, follow what slot 0 has */
+    uint64_t n_before; /* tokens: as many */
+    uint64_t hash;     /* of what runs; 0: not yet known */
+    bool read;         /* there are no more lines of --prompts, or none can be read */
+    bool has_prompt;   /* the logits after the prompt that is shared are there */
 
-    /* Results, beside the schedule's. */
-    enum text_end end;     /* of the last sample; of the one that was cut short, if one was */
-    int last_sampled;      /* its tokens */
-    uint64_t last;         /* its number */
+    /* What became of it, beside the schedule's. */
+    uint64_t n_begun;      /* texts, the refused ones among them */
+    enum text_end end;     /* of the last text that ended, */
+    int last_sampled;      /* and its tokens */
     uint64_t n_done;       /* lines of --prompts with a continuation */
-    uint64_t n_cut;        /* of them those that were too long, of which a part was continued */
     uint64_t n_refused;    /* lines with an error */
     enum status reading;   /* how the reading of lines went so far */
     struct err read_error; /* what it says of that */
 
-    /* Private. */
     struct turns turns;
-    uint64_t n_begun; /* texts, the refused ones among them */
-    bool read;        /* there are no more lines, or none can be read */
-    int n_top;        /* JSON lines with so many alternatives for each token; 0: text */
-    uint64_t hash;    /* of what runs, once it is known */
-    bool hashed;
-    bool has_prompt;         /* the logits after it are there */
+    struct text *stops;      /* [o->stops.n] */
     float *prompt_logits;    /* [n_vocab] */
     struct token_score *top; /* [most_top] */
     struct generated *texts; /* [n_slots] */
     struct arena arena;      /* of these */
 };
 
-/* Takes all memory: STATUS_NO_MEMORY. generation_free, which releases all that a generation owns,
- * is due in every case. */
+/* Takes the memory for texts, of a generation whose schedule has what it borrows: STATUS_NO_MEMORY.
+ * generation_free, which releases all that a generation owns, is due in every case. */
 enum status generation_create(struct generation *g, struct err *e);
 void generation_free(struct generation *g);
 
@@ -208,8 +148,8 @@ void generation_report(struct generation *g);
 
 /* --- texts that go on ------------------------------------------------------------------------ */
 
-/* The generation, which has been created, goes on with the file's text and its seed. The failures
- * of saved_read; all is then as it was. */
+/* The generation goes on with the file's text and its seed. The failures of saved_read; all is then
+ * as it was. */
 enum status generation_load(struct generation *g, const char *path, struct err *e);
 
 /* Saves the text of slot 0. STATUS_USAGE, in the name of `option`, if there is none yet or it would
@@ -235,20 +175,18 @@ enum status talk_run(struct generation *g, bool begins, struct err *e);
 
 /* --- drafts ---------------------------------------------------------------------------------- */
 
-/* Fills o->drafts. STATUS_USAGE. */
-enum status draft_parse(struct generate_options *o, struct err *e);
+/* Opens or makes the draft's model, once the job has its own, and adds the bytes that it takes for
+ * each sequence of such a session; nothing without --draft. Fails as the opening does; STATUS_USAGE
+ * for another vocabulary or a model that cannot be made. */
+enum status draft_open(struct generation *g, const struct session_params *p, size_t *bytes,
+                       struct err *e);
 
-/* Opens or makes the draft's model, once the job has its own, and adds the bytes that it takes
- * for each sequence; nothing without --draft. Fails as the opening does; STATUS_USAGE for another
- * vocabulary or a model that cannot be made. */
-enum status draft_open(struct generation *g, struct session_wanted *w, struct err *e);
-
-/* Makes the drafter of the schedule, whose other members are set, after job_start_session. */
-enum status draft_start(struct generation *g, const struct session_wanted *w, struct err *e);
+/* Makes the drafter of the schedule, whose other members are set, beside such a session. */
+enum status draft_start(struct generation *g, const struct session_params *p, struct err *e);
 
 void draft_close(struct generate_draft *d); /* legal on a zeroed struct */
 
-/* What the drafts came to, on standard error: a line, or a JSON object. Nothing without --draft. */
-void draft_report(const struct schedule *s, bool json);
+/* What the drafts came to, on standard error. Nothing without --draft. */
+void draft_report(const struct schedule *s);
 
 #endif

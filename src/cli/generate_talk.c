@@ -1,4 +1,3 @@
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,13 +5,11 @@
 #include <unistd.h>
 
 #include "base/lines.h"
-#include "base/text.h"
 #include "cli/generate.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/signals.h"
-#include "model/model.h"
 
 /* A line; no context holds more. */
 #define LINE_MAX_BYTES ((size_t)16 << 20)
@@ -25,12 +22,11 @@
 static uint64_t hash_of(struct generation *g)
 {
     const struct model *m = g->job->checkpoint.model;
-    const size_t n_heads = (size_t)m->config.n_layers * (size_t)m->config.n_heads;
-    if (!g->hashed) {
+    if (g->hash == 0) {
         g->hash = model_fingerprint(m);
         if (g->job->off)
-            g->hash = fingerprint_of(g->hash, g->job->off, n_heads);
-        g->hashed = true;
+            g->hash = fingerprint_of(g->hash, g->job->off,
+                                     (size_t)m->config.n_layers * (size_t)m->config.n_heads);
     }
     return g->hash;
 }
@@ -63,7 +59,8 @@ enum status generation_add(struct generation *g, struct err *e)
 {
     struct job *job = g->job;
     const struct schedule *s = &g->schedule;
-    const int cap = session_cap(s->session), room = schedule_room(s, 0), len = s->slots[0].len;
+    const int cap = session_cap(s->session), len = s->slots[0].len;
+    const int64_t room = len == 0 ? cap : schedule_room(s, 0);
     char added[24] = ""; /* an empty line only goes on */
     free(job->tokens);
     job->tokens = NULL;
@@ -74,17 +71,14 @@ enum status generation_add(struct generation *g, struct err *e)
         TRY(tokens_of_prompt(s->tokenizer, g->prompt, INT_MAX, &job->tokens, &job->n_tokens, e));
     else if (g->prompt.len > 0)
         TRY(tokens_of_text(s->tokenizer, g->prompt, false, &job->tokens, &job->n_tokens, e));
-    if (len == 0 && job->n_tokens > (size_t)cap)
-        return err_set(e, STATUS_USAGE, "the line has %zu tokens, the context only %d: shorten it",
-                       job->n_tokens, cap);
+    if ((int64_t)job->n_tokens <= room)
+        return STATUS_OK;
     if (job->n_tokens > 0)
         snprintf(added, sizeof added, "%zu ", job->n_tokens);
-    if (len > 0 && (room < 0 || job->n_tokens > (size_t)room))
-        return err_set(e, STATUS_USAGE,
-                       "the text has %d tokens, the context %d: no room for %smore; shorten what "
-                       "is added%s",
-                       len, cap, added, s->shifts ? "" : ", raise -c, or go on with --shift");
-    return STATUS_OK;
+    return err_set(e, STATUS_USAGE,
+                   "the text has %d tokens, the context %d: no room for %smore; shorten what is "
+                   "added%s",
+                   len, cap, added, s->shifts ? "" : ", raise -c, or go on with --shift");
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -92,8 +86,8 @@ enum status generation_add(struct generation *g, struct err *e)
 struct talk {
     struct generation *g; /* without samples */
     struct lines lines;
-    struct bytes line;           /* of several that belong together */
-    bool terminal, over, joined; /* joined: the next line belongs to this one */
+    struct bytes line; /* of several that belong together */
+    bool over, joined; /* joined: the next line belongs to this one */
 };
 
 /* One text more, of what prompt and tokens now are; the next one goes on with it, without an echo.
@@ -127,93 +121,75 @@ enum talk_command {
     TALK_TEMP,
     TALK_LOGPROBS,
     TALK_HELP,
-    TALK_QUIT
+    TALK_QUIT,
+    TALK_COMMANDS
 };
 
 static const struct {
-    const char *name, *argument, *help; /* argument NULL: it takes none */
-} talk_commands[] = {
-    [TALK_SAVE] = {"save", "FILE", "save the text so far and its cache"},
-    [TALK_LOAD] = {"load", "FILE", "go on with a saved text instead"},
-    [TALK_SEED] = {"seed", "N", "begin the random numbers of this seed"},
-    [TALK_TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest"},
-    [TALK_LOGPROBS] = {"logprobs", "N", "JSON lines with the N likeliest of each token; 0: text"},
-    [TALK_HELP] = {"help", NULL, "this list"},
-    [TALK_QUIT] = {"quit", NULL, "the end, as is that of the input"},
+    const char *name, *argument, *help;
+    const char *expected; /* of the argument */
+} commands[] = {
+    [TALK_SAVE] = {"save", "FILE", "save the text so far and its cache", "FILE"},
+    [TALK_LOAD] = {"load", "FILE", "go on with a saved text instead", "FILE"},
+    [TALK_SEED] = {"seed", "N", "begin the random numbers of this seed",
+                   "an integer from 0 to 18446744073709551615"},
+    [TALK_TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest",
+                   "a number from 0 on"},
+    [TALK_LOGPROBS] = {"logprobs", "N", "JSON lines with the N likeliest of each token; 0: text",
+                       "an integer from 0 on"},
+    [TALK_HELP] = {"help", "", "this list", "nothing behind it"},
+    [TALK_QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
 };
-#define N_TALK_COMMANDS ((int)(sizeof talk_commands / sizeof *talk_commands))
 
-static void talk_help(void)
-{
-    for (int i = 0; i < N_TALK_COMMANDS; i++)
-        fprintf(stderr, "  /%-8s %-4s  %s\n", talk_commands[i].name,
-                talk_commands[i].argument ? talk_commands[i].argument : "", talk_commands[i].help);
-    fputs("  //text          a text that begins with one slash\n"
-          "  text\\           a text that goes on in the next line\n",
-          stderr);
-}
-
-/* *expected, NULL before: what this argument is not. */
-static enum status run_talk_command(struct talk *t, enum talk_command command, const char *argument,
-                                    const char **expected, struct err *e)
+/* A line behind its slash. */
+static enum status take_command(struct talk *t, const char *line, struct err *e)
 {
     struct generation *g = t->g;
+    const size_t len = strcspn(line, " \t");
+    const char *argument = line + len + strspn(line + len, " \t");
     uint64_t seed;
     double x;
-    int n;
-    switch (command) {
+    int n, which = 0;
+    while (which < TALK_COMMANDS && !text_is((struct text){line, len}, commands[which].name))
+        which++;
+    if (which == TALK_COMMANDS)
+        return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
+    bool right = !*commands[which].argument == !*argument;
+    switch (right ? which : TALK_COMMANDS) {
     case TALK_SAVE:
         return generation_save(g, "/save", argument, e);
     case TALK_LOAD:
         return generation_load(g, argument, e);
     case TALK_SEED:
-        if (parse_u64(argument, &seed))
+        right = parse_u64(argument, &seed);
+        if (right)
             generation_reseed(g, seed);
-        else
-            *expected = "an integer from 0 to 18446744073709551615";
         break;
     case TALK_TEMP:
-        if (parse_double(argument, &x))
+        right = parse_double(argument, &x);
+        if (right)
             return sampler_set_temperature(g->schedule.sampler, x, e);
-        *expected = "a number from 0 on";
         break;
     case TALK_LOGPROBS:
-        if (parse_int(argument, 0, INT_MAX, &n))
+        right = parse_int(argument, 0, INT_MAX, &n);
+        if (right)
             generation_set_records(g, n);
-        else
-            *expected = "an integer from 0 on";
         break;
     case TALK_HELP:
-        talk_help();
+        for (int i = 0; i < TALK_COMMANDS; i++)
+            fprintf(stderr, "  /%-8s %-4s  %s\n", commands[i].name, commands[i].argument,
+                    commands[i].help);
+        fputs("  //text          a text that begins with one slash\n"
+              "  text\\           a text that goes on in the next line\n",
+              stderr);
         break;
     case TALK_QUIT:
         t->over = true;
         break;
     }
-    return STATUS_OK;
-}
-
-/* A line behind its slash. */
-static enum status take_command(struct talk *t, const char *line, struct err *e)
-{
-    const size_t len = strcspn(line, " \t");
-    const char *argument = line + len + strspn(line + len, " \t");
-    const char *expected = NULL; /* instead of this argument */
-    int which = 0;
-    while (which < N_TALK_COMMANDS && (strlen(talk_commands[which].name) != len ||
-                                       strncmp(talk_commands[which].name, line, len) != 0))
-        which++;
-    if (which == N_TALK_COMMANDS)
-        return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
-    const char *wanted = talk_commands[which].argument;
-    if (!wanted != !*argument)
-        expected = wanted ? wanted : "nothing behind it";
-    else
-        TRY(run_talk_command(t, (enum talk_command)which, argument, &expected, e));
-    if (!expected)
-        return STATUS_OK;
-    return err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", talk_commands[which].name,
-                   expected, argument);
+    return right ? STATUS_OK
+                 : err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", commands[which].name,
+                           commands[which].expected, argument);
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */
@@ -239,8 +215,8 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     } else if (text_starts_with(line, "/") && !text_starts_with(line, "//")) {
         s = take_command(t, line.data + 1, e);
     } else {
-        const size_t escape = text_starts_with(line, "/"); /* of a text that begins with a slash */
-        t->g->prompt = (struct text){line.data + escape, line.len - escape};
+        text_cut(&line, text_starts_with(line, "/")); /* of a text that begins with a slash */
+        t->g->prompt = line;
         s = generation_add(t->g, e);
         if (s == STATUS_OK)
             return answer(t, e);
@@ -251,37 +227,28 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     return STATUS_OK;
 }
 
-/* To the end of the input, /quit, or a signal at the prompt: STATUS_INTERRUPTED. */
-static enum status talk_lines(struct talk *t, struct err *e)
-{
-    while (!t->over) {
-        enum lines_state state = LINES_LATER;
-        enum status s = STATUS_OK;
-        struct text line;
-        if (t->terminal)
-            fputs(t->joined ? ". " : "> ", stderr);
-        while (s == STATUS_OK && state == LINES_LATER)
-            s = signals_interrupted() ? STATUS_INTERRUPTED
-                                      : lines_next(&t->lines, WAIT_MS, &state, &line, e);
-        const bool ended = s == STATUS_OK && state == LINES_END;
-        if (t->terminal && (s != STATUS_OK || ended))
-            fputc('\n', stderr);
-        if (s != STATUS_OK || (ended && !t->joined))
-            return s;
-        TRY(take_line(t, state == LINES_LINE ? line : text_of(""), state == LINES_LONG, e));
-    }
-    return STATUS_OK;
-}
-
 enum status talk_run(struct generation *g, bool begins, struct err *e)
 {
-    struct talk t = {
-        .g = g, .terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet};
+    const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet;
+    struct talk t = {.g = g};
     enum status s = lines_open(&t.lines, "-", LINE_MAX_BYTES, e);
     if (s == STATUS_OK && begins)
         s = answer(&t, e);
-    if (s == STATUS_OK)
-        s = talk_lines(&t, e);
+    /* To the end of the input, /quit, or a signal at the prompt. */
+    while (s == STATUS_OK && !t.over) {
+        enum lines_state state = LINES_LATER;
+        struct text line;
+        if (terminal)
+            fputs(t.joined ? ". " : "> ", stderr);
+        while (s == STATUS_OK && state == LINES_LATER)
+            s = signals_interrupted() ? STATUS_INTERRUPTED
+                                      : lines_next(&t.lines, WAIT_MS, &state, &line, e);
+        if (terminal && (s != STATUS_OK || state == LINES_END))
+            fputc('\n', stderr);
+        t.over = state == LINES_END && !t.joined;
+        if (s == STATUS_OK && !t.over)
+            s = take_line(&t, state == LINES_LINE ? line : text_of(""), state == LINES_LONG, e);
+    }
     lines_close(&t.lines);
     bytes_free(&t.line);
     return s;

@@ -41,47 +41,51 @@ void input_take_piped(struct common_options *o)
     o->file = "-";
 }
 
-enum status input_check_text(const char *path, struct text text, struct err *e)
+/* The file's bytes, if they are a text. */
+static enum status read_text(const char *path, size_t max, char **text, size_t *len, struct err *e)
 {
-    if (text.len > JUDGED_MAX) /* and whole characters only */
-        text.len = JUDGED_MAX - utf8_cut_short((struct text){text.data, JUDGED_MAX});
+    TRY(file_read_all(path, max, text, len, e));
+    struct text judged = {*text, *len};
+    if (judged.len > JUDGED_MAX) /* and whole characters only */
+        judged.len = JUDGED_MAX - utf8_cut_short((struct text){*text, JUDGED_MAX});
     /* Bytes that no text has: of control characters but for those that lay text out, and of what is
      * no UTF-8. */
     size_t odd = 0;
-    for (struct text rest = text; rest.len > 0;) {
+    for (struct text rest = judged; rest.len > 0;) {
         uint32_t code;
         const struct text c = utf8_next(&rest, &code);
         if (code == UNICODE_INVALID || (utf8_is_control(code) && (code < '\t' || code > '\r')))
             odd += c.len;
     }
-    const double share = (double)odd / (double)text.len;
-    if (strcmp(path, "-") == 0 || text.len < JUDGED_MIN || share <= ODD_SHARE)
+    const double share = (double)odd / (double)judged.len;
+    if (strcmp(path, "-") == 0 || judged.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
+    free(*text);
+    *text = NULL;
     return err_set(e, STATUS_USAGE,
                    "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
                    "characters or no UTF-8; from standard input (-) it is taken as it is",
-                   path, 100 * share, text.len);
+                   path, 100 * share, judged.len);
 }
 
 enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e)
 {
-    if (o->file) {
-        TRY(file_read_all(o->file, INPUT_MAX, text, len, e));
-        return input_check_text(o->file, (struct text){*text, *len}, e);
-    }
-    *len = o->prompt ? strlen(o->prompt) : 0;
-    *text = malloc(*len + 1);
+    if (o->file)
+        return read_text(o->file, INPUT_MAX, text, len, e);
+    const char *prompt = o->prompt ? o->prompt : "";
+    *text = strdup(prompt);
     if (!*text)
-        return err_no_memory(e, "the text", *len + 1);
-    memcpy(*text, o->prompt ? o->prompt : "", *len + 1);
+        return err_no_memory(e, "the text", strlen(prompt) + 1);
+    *len = strlen(prompt);
     return STATUS_OK;
 }
 
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e)
 {
+    *text = NULL;
     if (signals_end_at_once())
         return STATUS_INTERRUPTED;
-    const enum status s = file_read_all(path, max, text, len, e);
+    const enum status s = read_text(path, max, text, len, e);
     signals_defer();
     return s;
 }
@@ -92,38 +96,23 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
     if (!t)
         return err_set(e, STATUS_BAD_FILE,
                        "%.200s: it has no tokenizer, which %s needs for its text", path, option);
-    const enum status s = tokenizer_reads_text(t, e);
-    if (s != STATUS_OK)
-        err_prefix(e, path);
-    return s;
-}
-
-/* One fraction of A:B, [begin, end) of the option's text. */
-static bool parse_fraction(const char *begin, const char *end, double *out)
-{
-    char digits[64];
-    const size_t len = (size_t)(end - begin);
-    if (len >= sizeof digits)
-        return false;
-    memcpy(digits, begin, len);
-    digits[len] = 0;
-    return digits[0] != '-' && parse_double(digits, out) && *out <= 1;
+    return err_in(e, tokenizer_reads_text(t, e), "%s", path);
 }
 
 enum status input_cut(const char *range, struct text *text, struct err *e)
 {
     double from = 0, to = 1;
+    char begin[64];
+    const char *end = range;
     if (!range)
         return STATUS_OK;
-    const char *colon = strchr(range, ':');
-    if (!colon || !parse_fraction(range, colon, &from) ||
-        !parse_fraction(colon + 1, colon + strlen(colon), &to) || from >= to)
+    if (list_next(&end, ":", begin, sizeof begin) != ':' || range[0] == '-' ||
+        !parse_double(begin, &from) || !parse_double(end, &to) || to > 1 || from >= to)
         return err_set(e, STATUS_USAGE,
                        "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
                        range);
-    const size_t begin = (size_t)(from * (double)text->len);
-    const size_t end = (size_t)(to * (double)text->len);
-    *text = (struct text){text->data + begin, end - begin};
+    const size_t first = (size_t)(from * (double)text->len);
+    *text = (struct text){text->data + first, (size_t)(to * (double)text->len) - first};
     return STATUS_OK;
 }
 
@@ -171,27 +160,11 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
                    "one for a newline to begin with");
 }
 
-size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
-                       int32_t *ids, size_t *n_tokens)
-{
-    const int least = n_ctx - n_ctx / 2, left = n_ctx - n + 1; /* the last token is not fed */
-    const size_t kept = (size_t)(n < 1 ? n_ctx : left < least ? least : left);
-    const size_t cut = *n_tokens - kept, first = kept > 1 && tokenizer_adds_bos(t);
-    if (which == TRUNCATE_NONE || *n_tokens <= (size_t)n_ctx)
-        return 0;
-    if (which == TRUNCATE_HEAD)
-        memmove(ids + first, ids + first + cut, (kept - first) * sizeof *ids);
-    *n_tokens = kept;
-    return cut;
-}
-
 enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
-        return err_set(
-            e, STATUS_USAGE,
-            "the prompt has %zu tokens, the context only %d: shorten the prompt%s, or cut it "
-            "with --truncate",
-            n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
+        return err_set(e, STATUS_USAGE,
+                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
+                       n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
     return STATUS_OK;
 }

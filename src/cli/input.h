@@ -20,16 +20,16 @@
  */
 void input_take_piped(struct common_options *o);
 
-/* STATUS_USAGE for what is mostly no text, with what was found; `path` is where it is from, "-" is
- * taken as it is. Short texts are not judged: half a character is one, too. */
-enum status input_check_text(const char *path, struct text text, struct err *e);
-
-/* The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
- * file_read_all and input_check_text. */
+/*
+ * The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
+ * file_read_all; STATUS_USAGE for what is mostly no text, with what was found; from "-" it is taken
+ * as it is. Short texts are not judged: half a character is one, too.
+ */
 enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e);
 
-/* file_read_all while signals are deferred: a text from standard input or a pipe may be long in
- * coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it came before. */
+/* The same of any file of at most `max` bytes while signals are deferred: a text from standard
+ * input or a pipe may be long in coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it
+ * came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
 /* Of --range: the share A:B of `text`, its bytes from floor(A * len) up to floor(B * len), so that
@@ -56,17 +56,6 @@ enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct 
  * As tokens_that_fit. */
 enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int n_ctx,
                              int32_t **ids, size_t *n, struct err *e);
-
-/* Which end of a prompt that is too long is cut off. */
-enum truncation { TRUNCATE_NONE, TRUNCATE_HEAD, TRUNCATE_TAIL };
-
-/*
- * Cuts a prompt of more than n_ctx tokens to what leaves room for the n that are wanted behind it,
- * but to no less than half of the context; its begin-of-text token stays. Returns how many are
- * gone; none if it fits, or of TRUNCATE_NONE.
- */
-size_t tokens_truncate(const struct tokenizer *t, enum truncation which, int n_ctx, int n,
-                       int32_t *ids, size_t *n_tokens);
 
 /* STATUS_USAGE if a prompt has more than n_ctx tokens, of which there could be `most`. */
 enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/figures.h"
@@ -13,7 +14,6 @@
 #include "cli/paths.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "cli/variant.h"
 #include "exchange/exchange.h"
 #include "formats/blocks.h"
 #include "show/paragraph.h"
@@ -42,10 +42,9 @@ enum status command_named(const char *name, const struct command **out, struct e
     }
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
-    if (near.best)
-        return err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what, name,
-                       near.best);
-    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'%s%s%s", what, name,
+                   near.best ? "; did you mean '" : "", near.best ? near.best : "",
+                   near.best ? "'?" : "");
 }
 
 void command_print_help(const struct command *c, struct output *out)
@@ -61,83 +60,16 @@ void command_print_help(const struct command *c, struct output *out)
     }
 }
 
-/* --- what is read ---------------------------------------------------------------------------- */
-
-/* The positionals, where -m or --text may take the place of one. */
-static enum status find_inputs(struct job *j, struct err *e)
-{
-    struct common_options *o = j->common;
-    const bool takes_text = j->command->spec.positionals[1].kind != OPTION_END;
-    if (takes_text && o->model && !o->positional_text && !o->file) {
-        o->positional_text = o->positional;
-        o->positional = NULL;
-    }
-    if (o->file && o->positional_text)
-        return err_set(e, STATUS_USAGE,
-                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
-                       o->positional_text, o->file);
-    o->file = o->file ? o->file : o->positional_text;
-    if (o->positional && o->model)
-        return err_set(e, STATUS_USAGE,
-                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
-                       o->positional, o->model);
-    j->path = o->positional ? o->positional : o->model;
-    return STATUS_OK;
-}
-
-static enum status read_text(struct job *j, struct err *e)
-{
-    struct text nothing = {"", 0};
-    struct common_options *o = j->common;
-    if (j->needs & JOB_PIPED)
-        input_take_piped(o);
-    if (j->command->no_text && !o->prompt && !o->file && !o->ids)
-        return err_set(e, STATUS_USAGE, "%s", j->command->no_text);
-    if (o->ids)
-        j->parts &= ~(unsigned)JOB_TOKENIZES;
-    TRY(input_cut(o->range, &nothing, e)); /* the option is checked before the text is waited for */
-    TRY(input_read(o, &j->text_bytes, &j->text.len, e));
-    j->text.data = j->text_bytes;
-    return input_cut(o->range, &j->text, e);
-}
-
-/* --- threads and kernels --------------------------------------------------------------------- */
-
-/* Never more threads than the process has processors, which would only wait for each other; any
- * number gives the same results. */
-static enum status choose_threads(struct job *j, struct err *e)
-{
-    const char *flag = j->common->threads;
-    const char *source = flag ? "-t" : "DECODE_THREADS";
-    const char *text = flag ? flag : environment("DECODE_THREADS");
-    const int usable = cpus_usable();
-    int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
-    j->threads_are_auto = !text || strcmp(text, "auto") == 0;
-    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
-        return err_set(e, STATUS_USAGE,
-                       "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
-                       POOL_MAX_THREADS, text);
-    j->n_threads = wanted < usable ? wanted : usable;
-    if (j->n_threads < wanted)
-        say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors",
-                    j->n_threads, wanted, source, usable);
-    else
-        say_verbose(j->common, "threads: %d (%s)", j->n_threads,
-                    j->threads_are_auto ? "auto" : source);
-    return STATUS_OK;
-}
+/* --- threads, kernels, checkpoints ----------------------------------------------------------- */
 
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e)
 {
     const char *name = environment("DECODE_ISA");
-    const enum status s = kernels_choose(name, out, e);
-    if (s == STATUS_OK)
-        say_verbose(c, "instruction set: %s (%s)", (*out)->name,
-                    name ? "DECODE_ISA" : "the fastest here");
-    else if (name)
-        err_prefix(e, "DECODE_ISA");
-    return s;
+    TRY(err_in(e, kernels_choose(name, out, e), "DECODE_ISA"));
+    say_verbose(c, "instruction set: %s (%s)", (*out)->name,
+                name ? "DECODE_ISA" : "the fastest here");
+    return STATUS_OK;
 }
 
 enum status job_start_threads(struct job *j, struct err *e)
@@ -151,8 +83,6 @@ enum status job_start_threads(struct job *j, struct err *e)
     j->n_threads = pool_n_threads(j->pool);
     return STATUS_OK;
 }
-
-/* --- checkpoints ----------------------------------------------------------------------------- */
 
 enum status job_map(const char *path, struct file_map *out, struct err *e)
 {
@@ -177,11 +107,11 @@ enum status job_open(const char *path, unsigned parts, struct checkpoint *c, str
     *c = (struct checkpoint){0};
     TRY(job_map(path, &file, e));
     TRY(checkpoint_take(&file, path, parts & ~texts, c, e));
-    const enum status s = parts & texts ? tokenizer_reads_text(c->tokenizer, e) : STATUS_OK;
-    if (s != STATUS_OK) {
-        err_prefix(e, path);
+    if (!(parts & texts))
+        return STATUS_OK;
+    const enum status s = err_in(e, tokenizer_reads_text(c->tokenizer, e), "%s", path);
+    if (s != STATUS_OK)
         checkpoint_close(c);
-    }
     return s;
 }
 
@@ -212,50 +142,83 @@ enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoi
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
                        struct err *e)
 {
-    const enum status s = config_read(c->gguf, config, e);
-    if (s != STATUS_OK)
-        err_prefix(e, path);
-    return s;
-}
-
-/* The model with other K/V heads than the file's. */
-static enum status open_variant(struct job *j, struct err *e)
-{
-    const struct variant_options *v = &j->common->variant;
-    struct variant_source source = {
-        .common = j->common, .path = j->path, .checkpoint = &j->checkpoint, .kernels = j->kernels};
-    TRY(job_open(j->path, j->parts & ~(unsigned)CHECKPOINT_MODEL, &j->checkpoint, e));
-    TRY(job_start_threads(j, e));
-    source.pool = j->pool;
-    if (v->method == CONVERT_RANDOM) {
-        TRY(job_seed(j, e));
-        source.seed = j->seed;
-        say(j->common, "seed %llu", (unsigned long long)source.seed);
-    }
-    return variant_load(v, &source, &j->checkpoint.model, e);
-}
-
-static enum status open_checkpoint(struct job *j, struct err *e)
-{
-    const struct common_options *o = j->common;
-    if ((j->parts & CHECKPOINT_MODEL) && variant_is_wanted(&o->variant))
-        TRY(open_variant(j, e));
-    else
-        TRY(job_open(j->path, j->parts, &j->checkpoint, e));
-    if (o->without) {
-        const struct config *c = &j->checkpoint.model->config;
-        TRY(heads_of_option("--without", o->without, c, &j->off, e));
-        j->without.off = j->off;
-    }
-    return STATUS_OK;
+    return err_in(e, config_read(c->gguf, config, e), "%s", path);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
+/* The positionals, where -m or --text may take the place of one. */
+static enum status find_inputs(struct job *j, struct err *e)
+{
+    struct common_options *o = j->common;
+    if (j->command->spec.positionals[1].kind != OPTION_END && o->model && !o->positional_text &&
+        !o->file) {
+        o->positional_text = o->positional;
+        o->positional = NULL;
+    }
+    if (o->file && o->positional_text)
+        return err_set(e, STATUS_USAGE,
+                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
+                       o->positional_text, o->file);
+    if (o->positional && o->model)
+        return err_set(e, STATUS_USAGE,
+                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                       o->positional, o->model);
+    o->file = o->file ? o->file : o->positional_text;
+    j->path = o->positional ? o->positional : o->model;
+    return STATUS_OK;
+}
+
+/* Never more threads than the process has processors, which would only wait for each other; any
+ * number gives the same results. */
+static enum status choose_threads(struct job *j, struct err *e)
+{
+    const char *flag = j->common->threads;
+    const char *source = flag ? "-t" : "DECODE_THREADS";
+    const char *text = flag ? flag : environment("DECODE_THREADS");
+    const int usable = cpus_usable();
+    int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
+    j->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
+        return err_set(e, STATUS_USAGE,
+                       "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                       POOL_MAX_THREADS, text);
+    j->n_threads = wanted < usable ? wanted : usable;
+    if (j->n_threads < wanted)
+        say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors",
+                    j->n_threads, wanted, source, usable);
+    else
+        say_verbose(j->common, "threads: %d (%s)", j->n_threads,
+                    j->threads_are_auto ? "auto" : source);
+    return STATUS_OK;
+}
+
+/* Opens the checkpoint; its model with other K/V heads than the file's, if they are asked for. */
+static enum status open_checkpoint(struct job *j, struct err *e)
+{
+    const struct common_options *o = j->common;
+    const bool other = (j->parts & CHECKPOINT_MODEL) && variant_is_wanted(&o->variant);
+    TRY(job_open(j->path, other ? j->parts & ~(unsigned)CHECKPOINT_MODEL : j->parts, &j->checkpoint,
+                 e));
+    if (other) {
+        TRY(job_start_threads(j, e));
+        if (o->variant.method == CONVERT_RANDOM) {
+            TRY(job_seed(j, e));
+            say(o, "seed %llu", (unsigned long long)j->seed);
+        }
+        TRY(variant_load(j, e));
+    }
+    if (o->without)
+        TRY(heads_of_option("--without", o->without, &j->checkpoint.model->config, &j->off, e));
+    j->without.off = j->off;
+    return STATUS_OK;
+}
+
+/* What enum job_needs says, in its order. */
 static enum status prepare(struct job *j, void *values, struct err *e)
 {
     const struct command *c = j->command;
-    const struct common_options *o = j->common;
+    struct common_options *o = j->common;
     TRY(find_inputs(j, e));
     if (c->check)
         TRY(c->check(j, values, e));
@@ -269,8 +232,19 @@ static enum status prepare(struct job *j, void *values, struct err *e)
     TRY(paths_check(&c->spec, values, e));
     if (j->needs & JOB_OUT)
         TRY(path_new(o->out, o->force, e));
-    if (j->needs & JOB_TEXT)
-        TRY(read_text(j, e));
+    if (j->needs & JOB_TEXT) {
+        struct text nothing = {"", 0};
+        if (j->needs & JOB_PIPED)
+            input_take_piped(o);
+        if (c->no_text && !o->prompt && !o->file && !o->ids)
+            return err_set(e, STATUS_USAGE, "%s", c->no_text);
+        if (o->ids)
+            j->parts &= ~(unsigned)JOB_TOKENIZES;
+        TRY(input_cut(o->range, &nothing, e)); /* checked before the text is waited for */
+        TRY(input_read(o, &j->text_bytes, &j->text.len, e));
+        j->text.data = j->text_bytes;
+        TRY(input_cut(o->range, &j->text, e));
+    }
     if (j->needs & JOB_STOPS)
         signals_defer(); /* also because a probe's temporary file would stay */
     TRY(paths_writable(&c->spec, values, e));
@@ -281,33 +255,8 @@ static enum status prepare(struct job *j, void *values, struct err *e)
     return j->needs & JOB_CHECKPOINT ? open_checkpoint(j, e) : STATUS_OK;
 }
 
-static enum status run_with(struct job *j, void *values, struct err *e)
-{
-    j->common = values;
-    if (j->common->verbose)
-        j->out->columns = 0; /* who wants more of everything wants whole tables, too */
-    enum status s = prepare(j, values, e);
-    if (s == STATUS_OK)
-        s = j->command->run(j, values, e);
-    progress_end(&j->progress);
-    const struct progress *p = &j->progress;
-    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT))
-        say(j->common, "interrupted; %s is not written", j->common->out);
-    else if (s == STATUS_INTERRUPTED && p->unit && p->all > 0)
-        say(j->common, "interrupted after %llu of %llu %s", (unsigned long long)p->done,
-            (unsigned long long)p->all, p->unit);
-    session_free(j->session);
-    pool_free(j->pool);
-    checkpoint_close(&j->checkpoint);
-    checkpoint_close(&j->other);
-    free(j->tokens);
-    free(j->off);
-    free(j->text_bytes);
-    return s;
-}
-
-enum status job_run(const struct command *c, int argc, char **argv, struct output *out,
-                    uint64_t start_ns, struct err *e)
+enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
+                    struct err *e)
 {
     struct job j = {
         .command = c, .out = out, .start_ns = start_ns, .needs = c->needs, .parts = c->parts};
@@ -315,11 +264,30 @@ enum status job_run(const struct command *c, int argc, char **argv, struct outpu
     void *values = calloc(1, c->values_size);
     if (!values)
         return err_no_memory(e, "the options", c->values_size);
-    enum status s = options_parse(&c->spec, argc, argv, values, &help, e);
-    if (s == STATUS_OK && help)
+    const struct common_options *o = j.common = values;
+    enum status s = options_parse(&c->spec, argv, values, &help, e);
+    if (s == STATUS_OK && help) {
         command_print_help(c, out);
-    else if (s == STATUS_OK)
-        s = run_with(&j, values, e);
+    } else if (s == STATUS_OK) {
+        if (o->verbose)
+            out->columns = 0; /* who wants more of everything wants whole tables, too */
+        s = prepare(&j, values, e);
+        if (s == STATUS_OK)
+            s = c->run(&j, values, e);
+        progress_end(&j.progress);
+        if (s == STATUS_INTERRUPTED && (j.needs & JOB_OUT))
+            say(o, "interrupted; %s is not written", o->out);
+        else if (s == STATUS_INTERRUPTED && j.progress.unit && j.progress.all > 0)
+            say(o, "interrupted after %llu of %llu %s", (unsigned long long)j.progress.done,
+                (unsigned long long)j.progress.all, j.progress.unit);
+    }
+    session_free(j.session);
+    pool_free(j.pool);
+    checkpoint_close(&j.checkpoint);
+    checkpoint_close(&j.other);
+    free(j.tokens);
+    free(j.off);
+    free(j.text_bytes);
     options_free(&c->spec, values);
     free(values);
     return s;
@@ -388,4 +356,15 @@ enum status job_seed(struct job *j, struct err *e)
         return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
     j->has_seed = true;
     return STATUS_OK;
+}
+
+uint64_t job_out_bytes(const struct job *j)
+{
+    struct stat st;
+    return stat(j->common->out, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+void job_say_note(void *arg, const char *text)
+{
+    say(arg, "%s", text);
 }

@@ -102,7 +102,7 @@ struct job {
     size_t n_tokens;
     struct checkpoint other; /* another one to compare with */
 
-    char *text_bytes; /* malloc'd; of job_run alone */
+    char *text_bytes; /* malloc'd: what `text` is of */
 };
 
 #define DECLARE_COMMAND(name) extern const struct command command_##name;
@@ -117,10 +117,11 @@ enum status command_named(const char *name, const struct command **out, struct e
 void command_print_help(const struct command *c, struct output *out);
 void help_print(struct output *out);
 
-/* Parses the arguments behind the command's name and runs it, or prints its help. What fails is in
+/* Parses the arguments behind the command's name, which end with NULL, and runs it, or prints its
+ * help. What fails is in
  * *e and is not printed. */
-enum status job_run(const struct command *c, int argc, char **argv, struct output *out,
-                    uint64_t start_ns, struct err *e);
+enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
+                    struct err *e);
 
 /* --- what a command's run asks for ----------------------------------------------------------- */
 
@@ -168,24 +169,41 @@ enum status job_seed(struct job *j, struct err *e);
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
 
-/* --- memory and sessions --------------------------------------------------------------------- */
+/* Of the file that -o names, which is written; 0: it is gone already. */
+uint64_t job_out_bytes(const struct job *j);
 
-/* Bytes that work may take of what is available now: that is an estimate, and others want some. */
-double job_spare_bytes(void);
+/* For what is made or imported: says a note; `arg` is a struct common_options. */
+void job_say_note(void *arg, const char *text);
+
+/* --- conversion, as the commands offer it: variant.c ----------------------------------------- */
+
+/* Converts job.checkpoint, which needs no model, on job.pool; random heads are job.seed's. *spec is
+ * what was asked for, but its tokens and its numbers by layer are gone. convert_free is due on
+ * success. Signals are deferred but while --calib's text is read. The failures of convert_run;
+ * STATUS_USAGE for options that do not fit together, or as many K/V heads as the checkpoint has. */
+enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
+                            struct err *e);
+
+/* Makes the model of job.checkpoint with its K/V heads converted, in memory; unchanged if it has as
+ * many. The failures of variant_convert and model_create. */
+enum status variant_load(struct job *j, struct err *e);
+
+/* --- memory and sessions --------------------------------------------------------------------- */
 
 /* What work takes, as it is said and checked. */
 struct job_memory {
+    const char *name; /* of the message; NULL: "memory" */
     uint64_t weights; /* of the models that are open already */
     uint64_t cache;   /* keys and values; 0: counted with `scratch` */
     uint64_t scratch;
     const char *of;     /* what the cache is of: "3 tokens of 4 kB, f32"; NULL: nothing is said */
-    const char *advice; /* "fewer --tokens take less"; NULL: none */
+    const char *advice; /* "fewer --tokens take less"; "" and NULL: none */
 };
 
 /* Says it, with -v and always beyond 1 GiB. */
 void job_say_memory(const struct job *j, const struct job_memory *m);
 
-/* The same, and STATUS_NO_MEMORY if cache and scratch are more than job_spare_bytes, for which
+/* The same, and STATUS_NO_MEMORY if cache and scratch are more than is available, for which
  * `what` ("100 tokens") is the reason. */
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e);
@@ -193,26 +211,28 @@ enum status job_check_memory(const struct job *j, const struct job_memory *m, co
 /* What the options say of any session; what it borrows is the job's. */
 struct session_params job_session_params(const struct job *j);
 
-/* The session that a command wants. */
-struct session_wanted {
-    int n_ctx;
-    int n_sequences; /* 0: one */
-    int n_shared;
-    size_t more_bytes;  /* that the command itself takes for each sequence */
-    const char *option; /* its own ones that lower the cache; NULL: none */
+/* Sequences that are to share a session. */
+struct sequences_wanted {
+    int n;              /* at most */
+    bool all;           /* not one less will do */
+    size_t more_bytes;  /* that the command itself takes for each */
+    const char *option; /* its own ones that lower the cache */
 };
 
-/* How many such sequences, at most `most`, the memory that is available now has room for, beside
- * some that is left for others. Fails as session_plan does for one. */
-enum status job_fitting(const struct job *j, const struct session_wanted *w, int most, int *fitting,
-                        struct err *e);
+/* Sets p->n_sequences to as many as the memory that is available now has room for, beside some that
+ * is left for others, but at least one; if all are asked for and do not fit, STATUS_NO_MEMORY with
+ * the figures. Fails as session_plan does for one. */
+enum status job_fit_sequences(const struct job *j, struct session_params *p,
+                              const struct sequences_wanted *w, struct err *e);
 
-/* STATUS_NO_MEMORY, with the figures and what `option` to lower, if so many are not available. */
-enum status job_check_sequences(const struct job *j, const struct session_wanted *w,
-                                const char *option, struct err *e);
+/* Starts the threads and creates the job's session; its memory is said before it is taken, with
+ * what lowers the cache: `option` (NULL: none) and another type. */
+enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
+                              struct err *e);
 
-/* Starts the threads and creates the session; its memory is said before it is taken, with the
- * options that lower the cache. */
-enum status job_start_session(struct job *j, const struct session_wanted *w, struct err *e);
+/* The same of any model on the threads there are, its memory said with this name. */
+enum status job_create_session(struct job *j, const char *name, const struct model *m,
+                               const struct session_params *p, const char *option,
+                               struct session **out, struct err *e);
 
 #endif

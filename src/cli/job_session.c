@@ -12,18 +12,19 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-double job_spare_bytes(void)
+/* What work may take of what is available now: that is an estimate, and others want some. */
+static double spare_bytes(void)
 {
     return (double)available_memory() * AVAILABLE_SHARE;
 }
 
 void job_say_memory(const struct job *j, const struct job_memory *m)
 {
-    const char *of = m->of, *advice = m->advice;
+    const char *of = m->of, *advice = m->advice && m->advice[0] ? m->advice : NULL;
     if (!j->common->verbose && m->cache + m->scratch <= LARGE_MEMORY)
         return;
     const struct figure cache = figure_bytes((double)m->cache);
-    say(j->common, "memory: weights %s%s%s%s%s%s, scratch %s%s%s",
+    say(j->common, "%s: weights %s%s%s%s%s%s, scratch %s%s%s", m->name ? m->name : "memory",
         figure_bytes((double)m->weights).text, m->cache ? ", KV cache " : "",
         m->cache ? cache.text : "", of ? " (" : "", of ? of : "", of ? ")" : "",
         figure_bytes((double)m->scratch).text, advice ? "; " : "", advice ? advice : "");
@@ -32,7 +33,7 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e)
 {
-    const double needed = (double)m->cache + (double)m->scratch, spare = job_spare_bytes();
+    const double needed = (double)m->cache + (double)m->scratch, spare = spare_bytes();
     if (needed > spare)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
                        figure_bytes(needed).text, figure_bytes(spare).text, m->advice);
@@ -50,15 +51,6 @@ struct session_params job_session_params(const struct job *j)
                                    .without = j->without.off ? &j->without : NULL};
 }
 
-static struct session_params params_of(const struct job *j, const struct session_wanted *w)
-{
-    struct session_params p = job_session_params(j);
-    p.n_sequences = w->n_sequences;
-    p.n_ctx = w->n_ctx;
-    p.n_shared = w->n_shared;
-    return p;
-}
-
 /* What lowers the cache, "A and B lower the cache"; "" if nothing does. */
 struct cache_advice {
     char text[96];
@@ -68,85 +60,77 @@ static struct cache_advice advise(const struct job *j, const char *option)
 {
     struct cache_advice advice = {""};
     const char *type = kv_type_advice[j->common->kv_type];
-    if (option && type[0])
-        snprintf(advice.text, sizeof advice.text, "%s and %s lower the cache", option, type);
-    else if (option || type[0])
-        snprintf(advice.text, sizeof advice.text, "%s lowers the cache", option ? option : type);
+    const bool both = option && type[0];
+    if (option || type[0])
+        snprintf(advice.text, sizeof advice.text, "%s%s%s lower%s the cache", option ? option : "",
+                 both ? " and " : "", type, both ? "" : "s");
     return advice;
 }
 
-/* All that the session and the command take. */
-static enum status bytes_wanted(const struct job *j, const struct session_wanted *w, double *bytes,
-                                struct err *e)
+enum status job_fit_sequences(const struct job *j, struct session_params *p,
+                              const struct sequences_wanted *w, struct err *e)
 {
-    const struct session_params params = params_of(j, w);
+    const double spare = spare_bytes();
     struct session_memory plan;
-    TRY(session_plan(j->checkpoint.model, &params, j->n_threads, &plan, e));
-    *bytes = (double)plan.kv_bytes + (double)plan.scratch_bytes +
-             (double)w->more_bytes * (w->n_sequences > 0 ? w->n_sequences : 1);
-    return STATUS_OK;
-}
-
-enum status job_fitting(const struct job *j, const struct session_wanted *w, int most, int *fitting,
-                        struct err *e)
-{
-    const double available = job_spare_bytes();
-    struct session_wanted try = *w;
-    double bytes;
-    int low = 0, high = most;
-    try.n_sequences = 1;
-    TRY(bytes_wanted(j, &try, &bytes, e));
-    while (low < high) {
-        try.n_sequences = low + (high - low + 1) / 2;
-        if (bytes_wanted(j, &try, &bytes, NULL) == STATUS_OK && bytes <= available)
-            low = try.n_sequences;
+    double needed = 0; /* of the first try: of all */
+    int low = 0, high = w->n;
+    p->n_sequences = 1;
+    TRY(session_plan(j->checkpoint.model, p, j->n_threads, &plan, e));
+    for (int n = w->n; low < high; n = low + (high - low + 1) / 2) {
+        p->n_sequences = n;
+        const enum status s =
+            session_plan(j->checkpoint.model, p, j->n_threads, &plan, w->all ? e : NULL);
+        const double bytes =
+            (double)plan.kv_bytes + (double)plan.scratch_bytes + (double)w->more_bytes * n;
+        if (n == w->n) {
+            if (w->all)
+                TRY(s);
+            needed = bytes;
+        }
+        if (s == STATUS_OK && bytes <= spare)
+            low = n;
         else
-            high = try.n_sequences - 1;
+            high = n - 1;
     }
-    *fitting = low;
-    return STATUS_OK;
-}
-
-enum status job_check_sequences(const struct job *j, const struct session_wanted *w,
-                                const char *option, struct err *e)
-{
-    int fitting;
-    double bytes;
-    TRY(bytes_wanted(j, w, &bytes, e));
-    TRY(job_fitting(j, w, w->n_sequences, &fitting, e));
-    if (fitting == w->n_sequences)
+    p->n_sequences = low > 0 ? low : 1;
+    if (!w->all || low == w->n)
         return STATUS_OK;
     const struct cache_advice advice = advise(j, w->option);
-    return err_set(
-        e, STATUS_NO_MEMORY,
-        "out of memory: %d sequences need %s, %s are available, %d would fit: lower %s%s%s",
-        w->n_sequences, figure_bytes(bytes).text, figure_bytes((double)available_memory()).text,
-        fitting, option, advice.text[0] ? "; " : "", advice.text);
+    return err_set(e, STATUS_NO_MEMORY,
+                   "out of memory: %d sequences need %s, %s are available, %d would fit; %s", w->n,
+                   figure_bytes(needed).text, figure_bytes(spare).text, low, advice.text);
 }
 
-enum status job_start_session(struct job *j, const struct session_wanted *w, struct err *e)
+enum status job_create_session(struct job *j, const char *name, const struct model *m,
+                               const struct session_params *p, const char *option,
+                               struct session **out, struct err *e)
 {
-    const struct session_params params = params_of(j, w);
-    struct session_memory plan;
-    TRY(session_plan(j->checkpoint.model, &params, j->n_threads, &plan, e));
     const int kv_type = j->common->kv_type;
-    const struct config *c = &j->checkpoint.model->config;
-    const double per_token =
-        (double)kv_cache_bytes_per_token(c, c->n_kv_heads, kv_type_storage[kv_type]);
-    const struct cache_advice advice = advise(j, w->option);
+    const uint64_t per_token =
+        kv_cache_bytes_per_token(&m->config, m->config.n_kv_heads, kv_type_storage[kv_type]);
+    const struct cache_advice advice = advise(j, option);
+    struct session_memory plan;
     char sequences[40] = "", of[128];
-    if (w->n_sequences > 1)
-        snprintf(sequences, sizeof sequences, "%d sequences of ", w->n_sequences);
-    snprintf(of, sizeof of, "%s%d tokens of %s, %s", sequences, w->n_ctx,
-             figure_bytes(per_token).text, kv_type_names[kv_type]);
-    job_say_memory(j, &(struct job_memory){.weights = j->checkpoint.model->weights.cap,
+    TRY(session_plan(m, p, j->n_threads, &plan, e));
+    if (p->n_sequences > 1)
+        snprintf(sequences, sizeof sequences, "%d sequences of ", p->n_sequences);
+    snprintf(of, sizeof of, "%s%d tokens of %s, %s", sequences, p->n_ctx,
+             figure_bytes((double)per_token).text, kv_type_names[kv_type]);
+    job_say_memory(j, &(struct job_memory){.name = name,
+                                           .weights = m->weights.cap,
                                            .cache = plan.kv_bytes,
                                            .scratch = plan.scratch_bytes,
                                            .of = of,
-                                           .advice = advice.text[0] ? advice.text : NULL});
+                                           .advice = advice.text});
+    return session_create(m, p, j->pool, out, e);
+}
+
+enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
+                              struct err *e)
+{
     TRY(job_start_threads(j, e));
-    TRY(session_create(j->checkpoint.model, &params, j->pool, &j->session, e));
-    const int rows = w->n_sequences > 0 ? w->n_sequences : 1;
+    TRY(job_create_session(j, NULL, j->checkpoint.model, p, option, &j->session, e));
+    const int rows = p->n_sequences > 0 ? p->n_sequences : 1;
     if (j->threads_are_auto && session_prefers_one_thread(j->session, rows)) {
         session_set_pool(j->session, NULL);
         pool_free(j->pool);

@@ -30,43 +30,49 @@ bool parse_u64(const char *text, uint64_t *out)
     return read_digits(text, text + strlen(text), out);
 }
 
-/* Digits, and behind them one of these units or none. */
 struct unit {
     const char *name;
     uint64_t times;
 };
 
+/* Digits, and behind them one of these units, of which the last is the empty one. */
 static bool read_units(const char *text, const struct unit *units, uint64_t *out)
 {
     const char *end = text + strspn(text, DIGITS);
     uint64_t value;
     if (!read_digits(text, end, &value))
         return false;
-    while (units->name && strcmp(units->name, end) != 0)
+    while (units->name[0] && strcmp(units->name, end) != 0)
         units++;
-    return units->name && !__builtin_mul_overflow(value, units->times, out);
+    return strcmp(units->name, end) == 0 && !__builtin_mul_overflow(value, units->times, out);
 }
 
 bool parse_int(const char *text, int min, int max, int *out)
 {
-    static const struct unit units[] = {{"", 1}, {"k", 1000}, {"M", 1000000}, {NULL, 0}};
+    static const struct unit units[] = {{"k", 1000}, {"M", 1000000}, {"", 1}};
     const bool negative = min < 0 && text[0] == '-';
     uint64_t magnitude;
     if (!read_units(text + negative, units, &magnitude) || magnitude > INT_MAX)
         return false;
     const int value = negative ? -(int)magnitude : (int)magnitude;
-    if (value < min || value > max)
-        return false;
-    *out = value;
-    return true;
+    const bool fits = value >= min && value <= max;
+    *out = fits ? value : *out;
+    return fits;
 }
 
 bool parse_bytes(const char *text, size_t *out)
 {
-    static const struct unit units[] = {
-        {"", 1},           {"B", 1},           {"k", 1000},       {"kB", 1000},
-        {"KiB", 1u << 10}, {"M", 1000000},     {"MB", 1000000},   {"MiB", 1u << 20},
-        {"G", 1000000000}, {"GB", 1000000000}, {"GiB", 1u << 30}, {NULL, 0}};
+    static const struct unit units[] = {{"B", 1},
+                                        {"k", 1000},
+                                        {"kB", 1000},
+                                        {"KiB", 1u << 10},
+                                        {"M", 1000000},
+                                        {"MB", 1000000},
+                                        {"MiB", 1u << 20},
+                                        {"G", 1000000000},
+                                        {"GB", 1000000000},
+                                        {"GiB", 1u << 30},
+                                        {"", 1}};
     uint64_t bytes;
     if (!read_units(text, units, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
         return false;
@@ -191,65 +197,38 @@ enum status list_names(const char *option, const char *text, const char *const *
 
 #define ID_SPACE " \r\n"
 
-/* A list as it was given. */
-struct id_source {
-    const char *option, *text;
-    int n_ids;
-    bool printed; /* spaces and brackets may be in it */
-};
-
-static enum status read_id_list(const struct id_source *from, struct id_list *list, struct err *e)
+enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
+                      struct err *e)
 {
-    const char *const space = from->printed ? ID_SPACE : "";
+    struct id_list list = {.len = 0};
     bool in_brackets = false, after_comma = false;
-    TRY(id_list_start(list, e));
-    for (const char *at = from->text;;) {
-        at += strspn(at, space);
-        if (from->printed && !after_comma && *at == (in_brackets ? ']' : '[')) {
+    enum status s = id_list_start(&list, e);
+    for (const char *at = text; s == STATUS_OK;) {
+        at += strspn(at, ID_SPACE);
+        if (!after_comma && *at == (in_brackets ? ']' : '[')) {
             in_brackets = !in_brackets;
             at++;
             continue;
         }
         if (!*at && !in_brackets && !after_comma)
-            return STATUS_OK;
-        const char *end = at + strcspn(at, from->printed ? ID_SPACE ",[]" : ",");
+            break;
+        const char *end = at + strcspn(at, ID_SPACE ",[]");
         uint64_t id;
-        if (!read_digits(at, end, &id) || id >= (uint64_t)from->n_ids)
-            return err_set(e, STATUS_USAGE,
-                           "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
-                           "vocabulary has %d), separated by commas%s",
-                           from->option, list->len + 1, end - at < 40 ? (int)(end - at) : 40, at,
-                           from->n_ids - 1, from->n_ids, from->printed ? " or spaces" : "");
-        TRY(id_list_add(list, (int32_t)id, e));
-        at = end + strspn(end, space);
+        if (!read_digits(at, end, &id) || id >= (uint64_t)n_ids)
+            s = err_set(e, STATUS_USAGE,
+                        "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the vocabulary "
+                        "has %d), separated by commas or spaces",
+                        option, list.len + 1, end - at < 40 ? (int)(end - at) : 40, at, n_ids - 1,
+                        n_ids);
+        else
+            s = id_list_add(&list, (int32_t)id, e);
+        at = end + strspn(end, ID_SPACE);
         after_comma = *at == ',';
         at += after_comma;
     }
-}
-
-static enum status ids_of(const struct id_source *from, int32_t **ids, size_t *n, struct err *e)
-{
-    struct id_list list = {.len = 0};
-    const enum status s = read_id_list(from, &list, e);
-    if (s != STATUS_OK) {
-        free(list.ids);
-        return s;
-    }
     *ids = list.ids;
     *n = list.len;
-    return STATUS_OK;
-}
-
-enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
-                      struct err *e)
-{
-    return ids_of(&(struct id_source){option, text, n_ids, false}, ids, n, e);
-}
-
-enum status parse_printed_ids(const char *option, const char *text, int n_ids, int32_t **ids,
-                              size_t *n, struct err *e)
-{
-    return ids_of(&(struct id_source){option, text, n_ids, true}, ids, n, e);
+    return s;
 }
 
 /* --- heads ----------------------------------------------------------------------------------- */
@@ -302,23 +281,18 @@ enum status heads_of_option(const char *option, const char *text, const struct c
                             unsigned char **heads, struct err *e)
 {
     const size_t n = (size_t)c->n_layers * (size_t)c->n_heads;
-    enum status s = STATUS_OK;
     *heads = calloc(n, 1);
     if (!*heads)
         return err_no_memory(e, "the list of heads", n);
-    for (char end = ','; end && s == STATUS_OK;) {
+    for (char end = ','; end;) {
         char item[32];
-        int layer = 0, head = 0;
+        int layer, head;
         end = list_next(&text, ",", item, sizeof item);
-        s = head_of_option(option, item, c, &layer, &head, e);
+        TRY(head_of_option(option, item, c, &layer, &head, e));
         unsigned char *mark = *heads + (size_t)layer * (size_t)c->n_heads + (size_t)head;
-        if (s == STATUS_OK && *mark)
-            s = err_set(e, STATUS_USAGE, "%s: head %s is given twice", option, item);
+        if (*mark)
+            return err_set(e, STATUS_USAGE, "%s: head %s is given twice", option, item);
         *mark = 1;
     }
-    if (s != STATUS_OK) {
-        free(*heads);
-        *heads = NULL;
-    }
-    return s;
+    return STATUS_OK;
 }

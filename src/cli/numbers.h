@@ -58,16 +58,12 @@ struct joined names_joined(const char *const *names, const char *last);
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e);
 
 /*
- * A list "1,2,3" of ids in [0, n_ids) as malloc'd memory of the caller; an empty text is an empty
- * list. STATUS_USAGE names `option`, the item and the range.
+ * A list of ids in [0, n_ids), "1,2,3" or in any form that is printed: "1 2 3", "[1, 2, 3]",
+ * several of these one after the other; an empty text is an empty list. *ids is the caller's to
+ * free, also on failure. STATUS_USAGE names `option`, the item and the range.
  */
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e);
-
-/* The same in any form that is printed, too: "1 2 3", "[1, 2, 3]", several of these one after the
- * other. */
-enum status parse_printed_ids(const char *option, const char *text, int n_ids, int32_t **ids,
-                              size_t *n, struct err *e);
 
 /* --- which heads of a model a command is about ----------------------------------------------- */
 
@@ -96,8 +92,8 @@ enum status head_of_option(const char *option, const char *text, const struct co
     "leave out what these heads add: layer and head, from 0, of the model as it runs"
 
 /* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", as
- * malloc'd memory of the caller. The failures of head_of_option, for each; STATUS_USAGE for one
- * that is there twice; STATUS_NO_MEMORY. */
+ * malloc'd memory of the caller, also on failure. The failures of head_of_option, for each;
+ * STATUS_USAGE for one that is there twice; STATUS_NO_MEMORY. */
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e);
 

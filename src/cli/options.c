@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "base/text.h"
 #include "cli/numbers.h"
 #include "show/paragraph.h"
 
@@ -15,7 +15,7 @@
 
 #define LONGEST 63
 
-static int shorter(int a, int b)
+static int lesser(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -34,10 +34,10 @@ int edit_distance(const char *a, const char *b)
         const int *above = rows[(i - 1) % 3];
         now[0] = (int)i;
         for (size_t j = 1; j <= b_len; j++) {
-            now[j] = shorter(above[j], now[j - 1]) + 1;
-            now[j] = shorter(now[j], above[j - 1] + (a[i - 1] != b[j - 1]));
+            now[j] = lesser(above[j], now[j - 1]) + 1;
+            now[j] = lesser(now[j], above[j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = shorter(now[j], rows[(i - 2) % 3][j - 2] + 1);
+                now[j] = lesser(now[j], rows[(i - 2) % 3][j - 2] + 1);
         }
     }
     return rows[a_len % 3][b_len];
@@ -50,7 +50,7 @@ void nearest_offer(struct nearest *n, const char *candidate)
     const int allowed = longer < 3 ? 1 : (int)(longer + 2) / 3;
     int distance = edit_distance(n->word, candidate);
     if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
-        distance = shorter(distance, 1); /* cut short rather than mistyped */
+        distance = lesser(distance, 1); /* cut short rather than mistyped */
     /* Of words too long to be compared no distance is known. */
     if (distance <= LONGEST && distance <= allowed && (!n->best || distance < n->distance)) {
         n->best = candidate;
@@ -58,140 +58,112 @@ void nearest_offer(struct nearest *n, const char *candidate)
     }
 }
 
-#define CPU_ONLY "decode computes on the CPU alone; -t N are its threads"
-
-static const struct foreign foreigners[] = {
-    {.name = "temperature", .ours = "temp"},
-    {.name = "do-sample", .why = "text is sampled unless --greedy is given"},
-    {.name = "repetition-penalty", .ours = "repeat-penalty"},
-    {.name = "n-predict", .ours = "n"},
-    {.name = "max-new-tokens", .ours = "n"},
-    {.name = "max-tokens", .ours = "n"},
-    {.name = "ctx-size", .ours = "ctx"},
-    {.name = "ctx-size", .ours = "depth"}, /* where the context is the model's */
-    /* the text */
-    {.name = "text", .ours = "prompt"},
-    {.name = "f", .ours = "text"}, /* other commands' */
-    {.name = "file", .ours = "text"},
-    {.name = "batch-size", .ours = "batch"},
-    {.name = "n-gpu-layers", .why = CPU_ONLY},
-    {.name = "ngl", .why = CPU_ONLY},
-    {.name = "flash-attn", .why = "attention keeps no matrix of scores in any case"},
-    {.name = "learning-rate", .ours = "lr"},
-    {.name = "out", .ours = "output"},
+const char *const option_synonyms[][2] = {
+    {"temperature", "temp"},
+    {"repetition-penalty", "repeat-penalty"},
+    {"n-predict", "n"},
+    {"max-new-tokens", "n"},
+    {"max-tokens", "n"},
+    {"ctx-size", "ctx"},
+    {"ctx-size", "depth"}, /* where the context is the model's */
+    {"text", "prompt"},
+    {"f", "text"}, /* other commands' */
+    {"file", "text"},
+    {"batch-size", "batch"},
+    {"learning-rate", "lr"},
+    {"out", "output"},
+    {NULL, NULL},
 };
 
-const struct foreign *foreign_at(int index)
+/* --- rows ------------------------------------------------------------------------------------ */
+
+void options_list(const struct option_spec *spec, struct option_rows *rows)
 {
-    return (size_t)index < sizeof foreigners / sizeof *foreigners ? &foreigners[index] : NULL;
+    rows->n = 0;
+    for (const struct option_group *g = spec->groups; g->title; g++)
+        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
+            assert((size_t)rows->n < sizeof rows->items / sizeof *rows->items);
+            rows->items[rows->n++] = (struct option_row){o, g->title, g->base + o->offset, false};
+        }
+    rows->n_options = rows->n;
+    for (const struct option *o = spec->positionals; o->kind != OPTION_END; o++)
+        rows->items[rows->n++] = (struct option_row){o, NULL, o->offset, false};
+}
+
+/* The row of the option whose name is the first `len` bytes, or NULL. */
+static struct option_row *find_named(struct option_rows *rows, const char *name, size_t len)
+{
+    for (int i = 0; i < rows->n_options; i++)
+        if (strlen(rows->items[i].option->name) == len &&
+            memcmp(rows->items[i].option->name, name, len) == 0)
+            return &rows->items[i];
+    return NULL;
+}
+
+/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. The
+ * help leaves out the limits that nobody meets, the messages do not. */
+static struct description range_of(const struct option *o, bool full)
+{
+    struct description d = {""};
+    if (o->kind == OPTION_U64) {
+        snprintf(d.text, sizeof d.text, "0 to %llu", (unsigned long long)UINT64_MAX);
+    } else if (o->kind == OPTION_CHOICE) {
+        snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices, ", ").text);
+    } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
+        const int n =
+            snprintf(d.text, sizeof d.text, "%s%.9g", o->above_min ? "above " : "", o->min);
+        if (o->max < (o->kind == OPTION_INT && !full ? INT_MAX : HUGE_VAL))
+            snprintf(d.text + n, sizeof d.text - (size_t)n, " to %.10g", o->max);
+        else if (!o->above_min)
+            strcpy(d.text + n, " or more");
+    }
+    return d;
 }
 
 /* --- parsing --------------------------------------------------------------------------------- */
 
-#define MAX_ROWS 128 /* of a command */
-
-/* The rows of all groups, each with its value's address and whether the command line has it. */
-struct rows {
-    struct row {
-        const struct option *option;
-        void *value;
-        bool given;
-    } items[MAX_ROWS];
-    int n;
-};
-
-/* An option as it was spelt, without "=value". */
-struct spelling {
-    const char *text;
-    int width;
-};
-
-static void collect_rows(const struct option_spec *spec, void *values, struct rows *rows)
+/* `as` is the option as it was spelt. */
+static enum status store_value(const struct option_row *row, void *values, const char *as,
+                               const char *text, struct err *e)
 {
-    rows->n = 0;
-    for (const struct option_group *g = spec->groups; g->title; g++) {
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            assert(rows->n < MAX_ROWS);
-            rows->items[rows->n++] =
-                (struct row){.option = o, .value = (char *)values + g->base + o->offset};
-        }
-    }
-}
-
-/* The help leaves out the limits that nobody meets, the messages do not. */
-static struct expected range_of(const struct option *o, bool full)
-{
-    struct expected x = {""};
-    const double limit = o->kind == OPTION_INT && !full ? (double)INT_MAX : HUGE_VAL;
-    if (o->kind == OPTION_U64) {
-        snprintf(x.text, sizeof x.text, "0 to %llu", (unsigned long long)UINT64_MAX);
-    } else if (o->kind == OPTION_CHOICE) {
-        snprintf(x.text, sizeof x.text, "one of %s", names_joined(o->choices, ", ").text);
-    } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
-        if (o->max < limit)
-            snprintf(x.text, sizeof x.text, "%s%.10g to %.10g", o->above_min ? "above " : "",
-                     o->min, o->max);
-        else if (o->above_min)
-            snprintf(x.text, sizeof x.text, "above %.9g", o->min);
-        else
-            snprintf(x.text, sizeof x.text, "%.9g or more", o->min);
-    }
-    return x;
-}
-
-struct expected option_expected(const struct option *o)
-{
-    return range_of(o, false);
-}
-
-/* Whether the text ends in a dot and one of the names. */
-static bool has_suffix(const char *text, const char *const *names)
-{
-    const char *dot = strrchr(text, '.');
-    for (; dot && *names; names++)
-        if (strcasecmp(dot + 1, *names) == 0)
-            return true;
-    return false;
-}
-
-static enum status store_value(const struct row *row, struct spelling as, const char *text,
-                               struct err *e)
-{
-    static const char *const svg[] = {"svg", NULL};
-    static const char *const others[] = {"png",  "jpg", "jpeg", "gif", "webp", "bmp", "tif",
-                                         "tiff", "pdf", "eps",  "ps",  "html", "htm", NULL};
+    static const char *const pictures[] = {".png", ".jpg",  ".jpeg", ".gif", ".webp",
+                                           ".bmp", ".tif",  ".tiff", ".pdf", ".eps",
+                                           ".ps",  ".html", ".htm"};
     const struct option *o = row->option;
+    void *value = (char *)values + row->offset;
     bool ok = true;
     switch (o->kind) {
     case OPTION_FLAG:
-        *(bool *)row->value = true;
+        *(bool *)value = true;
         break;
     case OPTION_U64: {
-        struct option_u64 *u = row->value;
+        struct option_u64 *u = value;
         ok = u->given = parse_u64(text, &u->value);
         break;
     }
     case OPTION_INT:
-        ok = parse_int(text, (int)o->min, (int)o->max, row->value);
+        ok = parse_int(text, (int)o->min, (int)o->max, value);
         break;
     case OPTION_DOUBLE: {
         double x;
         ok = parse_double(text, &x) && x >= o->min && x <= o->max && !(o->above_min && x <= o->min);
         if (ok)
-            *(double *)row->value = x;
+            *(double *)value = x;
         break;
     }
     case OPTION_STRING:
-        *(const char **)row->value = text;
+        *(const char **)value = text;
         /* What is an SVG picture, as the help says, is no other. */
-        if (o->value && has_suffix(o->value, svg) && has_suffix(text, others))
-            return err_set(e, STATUS_USAGE,
-                           "%.*s: expected a name that ends in .svg, the only form of pictures, "
-                           "found '%.60s'",
-                           as.width, as.text, text);
+        for (size_t i = 0; o->value && i < sizeof pictures / sizeof *pictures; i++)
+            if (text_ends_with(text_of(o->value), ".svg") &&
+                text_ends_with(text_of(text), pictures[i]))
+                return err_set(e, STATUS_USAGE,
+                               "%s: expected a name that ends in .svg, the only form of pictures, "
+                               "found '%.60s'",
+                               as, text);
         break;
     case OPTION_STRINGS: {
-        struct option_strings *list = row->value;
+        struct option_strings *list = value;
         const size_t bytes = ((size_t)list->n + 1) * sizeof *list->items;
         const char **items = realloc(list->items, bytes);
         if (!items)
@@ -203,7 +175,7 @@ static enum status store_value(const struct row *row, struct spelling as, const 
     case OPTION_CHOICE: {
         const int index = names_find(o->choices, text);
         ok = index >= 0;
-        *(int *)row->value = index + (o->fallback ? 0 : 1);
+        *(int *)value = index + (o->fallback ? 0 : 1);
         break;
     }
     case OPTION_END:
@@ -214,119 +186,115 @@ static enum status store_value(const struct row *row, struct spelling as, const 
     const char *what = o->kind == OPTION_CHOICE   ? ""
                        : o->kind == OPTION_DOUBLE ? "a number, "
                                                   : "an integer, ";
-    return err_set(e, STATUS_USAGE, "%.*s: expected %s%s, found '%.60s'", as.width, as.text, what,
+    return err_set(e, STATUS_USAGE, "%s: expected %s%s, found '%.60s'", as, what,
                    range_of(o, true).text, text);
 }
 
-static bool is_spelling_of(const struct option *o, struct spelling as)
-{
-    const size_t len = (size_t)as.width;
-    if (len == 2)
-        return o->letter && as.text[1] == o->letter;
-    return len > 2 && as.text[1] == '-' && strlen(o->name) == len - 2 &&
-           memcmp(o->name, as.text + 2, len - 2) == 0;
-}
-
-/* The row of the option whose name `words` begins with, up to a space. */
-static struct row *find_named(struct rows *rows, const char *words)
-{
-    const size_t len = strcspn(words, " ");
-    for (int i = 0; i < rows->n; i++) {
-        const char *name = rows->items[i].option->name;
-        if (strlen(name) == len && strncmp(name, words, len) == 0)
-            return &rows->items[i];
-    }
-    return NULL;
-}
-
-static enum status unknown_option(struct rows *rows, struct spelling as, struct err *e)
+static enum status unknown_option(struct option_rows *rows, const char *as, struct err *e)
 {
     char word[64];
-    const int dashes = (int)strspn(as.text, "-");
-    snprintf(word, sizeof word, "%.*s", as.width - dashes, as.text + dashes);
+    snprintf(word, sizeof word, "%s", as + strspn(as, "-"));
     for (char *c = word; *c; c++)
         *c = *c == '_' ? '-' : *c;
-    const struct foreign *f;
-    for (int i = 0; (f = foreign_at(i)); i++) {
-        if (strcmp(f->name, word) == 0 && !f->ours)
-            return err_set(e, STATUS_USAGE, "unknown option '%.*s': %s", as.width, as.text, f->why);
-        if (strcmp(f->name, word) == 0 && find_named(rows, f->ours))
-            return err_set(e, STATUS_USAGE, "unknown option '%.*s'; did you mean '--%s'?", as.width,
-                           as.text, f->ours);
-    }
     struct nearest near = {.word = word};
-    for (int i = 0; i < rows->n && word[0]; i++)
+    for (int i = 0; i < rows->n_options && word[0]; i++)
         nearest_offer(&near, rows->items[i].option->name);
-    if (near.best)
-        return err_set(e, STATUS_USAGE, "unknown option '%.*s'; did you mean '--%s'?", as.width,
-                       as.text, near.best);
-    return err_set(e, STATUS_USAGE, "unknown option '%.*s'", as.width, as.text);
+    for (int i = 0; option_synonyms[i][0]; i++) {
+        const char *ours = option_synonyms[i][1];
+        if (strcmp(option_synonyms[i][0], word) == 0 && find_named(rows, ours, strlen(ours))) {
+            near.best = ours;
+            break;
+        }
+    }
+    return err_set(e, STATUS_USAGE, "unknown option '%s'%s%s%s", as,
+                   near.best ? "; did you mean '--" : "", near.best ? near.best : "",
+                   near.best ? "'?" : "");
 }
 
-/* Takes the option at argv[*i], and its value; leaves *i at the last argument used. */
-static enum status take_option(struct rows *rows, int argc, char **argv, int *i, struct err *e)
+/* Takes the option at *at, and its value; leaves *at at the last argument used. */
+static enum status take_option(struct option_rows *rows, char ***at, void *values, struct err *e)
 {
-    const char *word = argv[*i];
-    const struct spelling as = {word, (int)strcspn(word, "=")};
-    const char *attached = word[as.width] ? word + as.width + 1 : NULL;
-    struct row *row = NULL;
-    for (int k = 0; k < rows->n && !row; k++)
-        if (is_spelling_of(rows->items[k].option, as))
+    const char *word = **at;
+    char as[64]; /* without "=value" */
+    const size_t len = strcspn(word, "=");
+    snprintf(as, sizeof as, "%.*s", (int)(len < sizeof as ? len : sizeof as - 1), word);
+    struct option_row *row = NULL;
+    if (len > 2 && word[1] == '-')
+        row = find_named(rows, word + 2, len - 2);
+    for (int k = 0; len == 2 && k < rows->n_options; k++)
+        if (rows->items[k].option->letter == word[1])
             row = &rows->items[k];
     if (!row)
         return unknown_option(rows, as, e);
     row->given = true;
-    const bool is_flag = row->option->kind == OPTION_FLAG;
-    if (is_flag && attached)
-        return err_set(e, STATUS_USAGE, "%.*s takes no value, found '%.60s'", as.width, word,
-                       attached);
-    if (is_flag || attached)
-        return store_value(row, as, attached, e);
-    const struct expected expected = option_expected(row->option);
-    if (*i + 1 == argc)
-        return err_set(e, STATUS_USAGE, "%s needs a value%s%s", word, expected.text[0] ? ": " : "",
-                       expected.text);
-    return store_value(row, as, argv[++*i], e);
-}
-
-static enum status take_positional(struct rows *rows, const struct option **next, const char *word,
-                                   void *values, struct err *e)
-{
-    const struct row row = {.option = *next, .value = (char *)values + (*next)->offset};
-    if (row.option->kind == OPTION_END)
-        return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'%s", word,
-                       find_named(rows, "prompt") ? "; expected a text with -p, or its file with -f"
-                                                  : "");
-    *next += row.option->kind == OPTION_STRING;
-    return store_value(&row, (struct spelling){word, 0}, word, e);
+    const char *attached = word[len] ? word + len + 1 : NULL;
+    if (row->option->kind == OPTION_FLAG) {
+        if (attached)
+            return err_set(e, STATUS_USAGE, "%s takes no value, found '%.60s'", as, attached);
+    } else if (!attached) {
+        const struct description expected = range_of(row->option, false);
+        attached = *++*at;
+        if (!attached)
+            return err_set(e, STATUS_USAGE, "%s needs a value%s%s", as,
+                           expected.text[0] ? ": " : "", expected.text);
+    }
+    return store_value(row, values, as, attached, e);
 }
 
 /* The first that is given of the names, separated by "|"; NULL: none. */
-static const char *given_of(const struct rows *rows, const char *names)
+static const char *given_of(struct option_rows *rows, const char *names)
 {
     for (; *names; names += strspn(names, "|")) {
         const size_t len = strcspn(names, "|");
-        for (int i = 0; i < rows->n; i++) {
-            const char *name = rows->items[i].option->name;
-            if (rows->items[i].given && strlen(name) == len && strncmp(name, names, len) == 0)
-                return name;
-        }
+        const struct option_row *row = find_named(rows, names, len);
+        if (row && row->given)
+            return row->option->name;
         names += len;
     }
     return NULL;
 }
 
-/* What has no effect was meant to have one. */
-static enum status check_company(const struct rows *rows, struct err *e)
+enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
+                          struct err *e)
 {
-    for (int i = 0; i < rows->n; i++) {
-        const struct option *o = rows->items[i].option;
-        if (!rows->items[i].given)
+    struct option_rows rows;
+    bool options_ended = false;
+    *help = false;
+    options_list(spec, &rows);
+    for (int i = 0; i < rows.n_options; i++) {
+        const struct option *o = rows.items[i].option;
+        if (o->fallback)
+            TRY(store_value(&rows.items[i], values, o->name, o->fallback, e));
+    }
+    const struct option_row *positional = rows.items + rows.n_options;
+    for (; *argv; argv++) {
+        const char *word = *argv;
+        if (options_ended || word[0] != '-' || word[1] == 0) {
+            if (positional == rows.items + rows.n)
+                return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'%s", word,
+                               find_named(&rows, "prompt", 6)
+                                   ? "; expected a text with -p, or its file with -f"
+                                   : "");
+            TRY(store_value(positional, values, word, word, e));
+            positional += positional->option->kind == OPTION_STRING;
+        } else if (strcmp(word, "--") == 0) {
+            options_ended = true;
+        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            *help = true;
+            return STATUS_OK;
+        } else {
+            TRY(take_option(&rows, &argv, values, e));
+        }
+    }
+    /* What has no effect was meant to have one. */
+    for (int i = 0; i < rows.n_options; i++) {
+        const struct option *o = rows.items[i].option;
+        if (!rows.items[i].given)
             continue;
-        if (o->needs && !given_of(rows, o->needs))
+        if (o->needs && !given_of(&rows, o->needs))
             return err_set(e, STATUS_USAGE, "--%s is for --%.*s, which is not given", o->name,
                            (int)strcspn(o->needs, "|"), o->needs);
-        const char *other = o->excludes ? given_of(rows, o->excludes) : NULL;
+        const char *other = o->excludes ? given_of(&rows, o->excludes) : NULL;
         if (other)
             return err_set(e, STATUS_USAGE, "--%s and --%s are both given; expected one of them",
                            o->name, other);
@@ -334,104 +302,65 @@ static enum status check_company(const struct rows *rows, struct err *e)
     return STATUS_OK;
 }
 
-enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
-                          bool *help, struct err *e)
-{
-    *help = false;
-    struct rows rows;
-    collect_rows(spec, values, &rows);
-    for (int i = 0; i < rows.n; i++) {
-        const struct option *o = rows.items[i].option;
-        const struct spelling as = {o->name, (int)strlen(o->name)};
-        if (o->fallback)
-            TRY(store_value(&rows.items[i], as, o->fallback, e));
-    }
-    const struct option *positional = spec->positionals;
-    bool options_ended = false;
-    for (int i = 0; i < argc; i++) {
-        const char *word = argv[i];
-        if (options_ended || word[0] != '-' || word[1] == 0) {
-            TRY(take_positional(&rows, &positional, word, values, e));
-        } else if (strcmp(word, "--") == 0) {
-            options_ended = true;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            *help = true;
-            return STATUS_OK;
-        } else {
-            TRY(take_option(&rows, argc, argv, &i, e));
-        }
-    }
-    return check_company(&rows, e);
-}
-
-static void free_strings(const struct option *o, void *value)
-{
-    struct option_strings *list = value;
-    if (o->kind != OPTION_STRINGS)
-        return;
-    free(list->items);
-    *list = (struct option_strings){NULL, 0};
-}
-
 void options_free(const struct option_spec *spec, void *values)
 {
-    struct rows rows;
-    collect_rows(spec, values, &rows);
+    struct option_rows rows;
+    options_list(spec, &rows);
     for (int i = 0; i < rows.n; i++)
-        free_strings(rows.items[i].option, rows.items[i].value);
-    for (const struct option *o = spec->positionals; o->kind != OPTION_END; o++)
-        free_strings(o, (char *)values + o->offset);
+        if (rows.items[i].option->kind == OPTION_STRINGS) {
+            struct option_strings *list = (void *)((char *)values + rows.items[i].offset);
+            free(list->items);
+            *list = (struct option_strings){NULL, 0};
+        }
 }
+
+/* --- help ------------------------------------------------------------------------------------ */
 
 #define LINE_WIDTH 96
-
-/* "-n, --name VALUE"; returns its width. */
-static int usage_of(const struct option *o, char *out, size_t size)
-{
-    const char letter[] = {'-', o->letter, ',', ' ', 0};
-    return snprintf(out, size, "%s--%s%s%s", o->letter ? letter : "    ", o->name,
-                    o->value ? " " : "", o->value ? o->value : "");
-}
 
 struct description option_description(const struct option *o)
 {
     struct description d;
     const char *standard = o->fallback ? o->fallback : o->otherwise;
-    const struct expected expected = option_expected(o);
+    const struct description expected = range_of(o, false);
     const char *range = o->kind == OPTION_STRINGS ? "may be repeated"
                         : o->kind == OPTION_U64   ? ""
                                                   : expected.text;
-    if (!standard && !range[0])
-        snprintf(d.text, sizeof d.text, "%s", o->help);
-    else
-        snprintf(d.text, sizeof d.text, "%s (%s%s%s%s)", o->help, standard ? "default " : "",
-                 standard ? standard : "", standard && range[0] ? "; " : "", range);
+    const bool more = standard || range[0];
+    snprintf(d.text, sizeof d.text, "%s%s%s%s%s%.160s%s", o->help, more ? " (" : "",
+             standard ? "default " : "", standard ? standard : "", standard && range[0] ? "; " : "",
+             range, more ? ")" : "");
     return d;
 }
 
 void options_help(const struct option_spec *spec, struct output *out)
 {
     const int columns = out->columns;
-    char usage[128];
+    struct option_rows rows;
+    struct {
+        char text[80]; /* "-n, --name VALUE" */
+    } usage[sizeof rows.items / sizeof *rows.items];
     int width = 0;
-    for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END && !!g->title[0]; o++) {
-            const int n = usage_of(o, usage, sizeof usage);
-            width = n > width ? n : width;
-        }
+    options_list(spec, &rows);
+    for (int i = 0; i < rows.n_options && rows.items[i].group[0]; i++) {
+        const struct option *o = rows.items[i].option;
+        const char letter[] = {'-', o->letter, ',', ' ', 0};
+        const int n =
+            snprintf(usage[i].text, sizeof usage[i].text, "%s--%s%s%s", o->letter ? letter : "    ",
+                     o->name, o->value ? " " : "", o->value ? o->value : "");
+        width = n > width ? n : width;
+    }
     if (columns == 0 || columns > LINE_WIDTH)
         out->columns = LINE_WIDTH;
     /* What is said of the options stands beside them where half a line is left for it. */
     const int beside = width + 4;
     struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? (size_t)beside : 10);
-    for (const struct option_group *g = spec->groups; g->title; g++) {
-        if (!g->title[0])
-            continue;
-        paragraph_printf(&p, "%s%s:\n", g == spec->groups ? "" : "\n", g->title);
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            usage_of(o, usage, sizeof usage);
-            paragraph_printf(&p, "  %-*s  %s\n", width, usage, option_description(o).text);
-        }
+    for (int i = 0; i < rows.n_options && rows.items[i].group[0]; i++) {
+        const struct option_row *row = &rows.items[i];
+        if (i == 0 || row->group != row[-1].group)
+            paragraph_printf(&p, "%s%s:\n", i == 0 ? "" : "\n", row->group);
+        paragraph_printf(&p, "  %-*s  %s\n", width, usage[i].text,
+                         option_description(row->option).text);
     }
     paragraph_end(&p);
     out->columns = columns;

@@ -108,14 +108,15 @@ struct option_spec {
 };
 
 /*
- * Stores the fallbacks, then the arguments argv[0 .. argc) into `values`, which the caller has
- * filled or zeroed. At the first -h or --help that is not an option's value *help becomes true
- * and the rest stays unread. STATUS_USAGE says which option, what was expected and what was
- * found, for an unknown one what was probably meant, and which option one needs or excludes that
- * is given without it or with it; or STATUS_NO_MEMORY. options_free is due in every case.
+ * Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`, which the
+ * caller has filled or zeroed. At the first -h or --help that is not an option's value *help
+ * becomes true and the rest stays unread. STATUS_USAGE says which option, what was expected and
+ * what was found, for an unknown one what was probably meant, and which option one needs or
+ * excludes that is given without it or with it; or STATUS_NO_MEMORY. options_free is due in every
+ * case.
  */
-enum status options_parse(const struct option_spec *spec, int argc, char **argv, void *values,
-                          bool *help, struct err *e);
+enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
+                          struct err *e);
 
 /* Frees what OPTION_STRINGS rows and positionals of many arguments own. */
 void options_free(const struct option_spec *spec, void *values);
@@ -131,11 +132,17 @@ struct description {
 };
 struct description option_description(const struct option *o);
 
-/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. */
-struct expected {
-    char text[160];
+/* All rows of a command: its groups' in order, then its positionals. */
+struct option_rows {
+    struct option_row {
+        const struct option *option;
+        const char *group; /* title; NULL: a positional */
+        size_t offset;     /* of the value in the command's struct */
+        bool given;        /* while the command line is parsed */
+    } items[128];
+    int n_options, n; /* without and with the positionals */
 };
-struct expected option_expected(const struct option *o);
+void options_list(const struct option_spec *spec, struct option_rows *rows);
 
 /* --- which known word was probably meant ----------------------------------------------------- */
 
@@ -153,14 +160,9 @@ struct nearest {
 
 void nearest_offer(struct nearest *n, const char *candidate);
 
-/* An option of other programs, or of other commands. */
-struct foreign {
-    const char *name; /* without dashes in front, and with '-' for '_' */
-    const char *ours; /* "temp"; NULL: we have none */
-    const char *why;  /* then: why not */
-};
-
-/* NULL after the last. A name stands for the first of ours that the command has. */
-const struct foreign *foreign_at(int index);
+/* What other programs, or other commands, call an option, without dashes in front and with '-' for
+ * '_', and what we do; NULL after the last. A name stands for the first of ours that the command
+ * has. */
+extern const char *const option_synonyms[][2];
 
 #endif

@@ -85,96 +85,78 @@ static bool is_beside(const char *checkpoint, const struct stat *file)
     return false;
 }
 
-static enum status spare(const char *option, const char *path, const char *input, const char *what,
-                         struct err *e)
+/* Compares `path`, which is written, with all that the command reads and, where `writer` is the
+ * option that names it, with what others write. */
+static enum status spare_all(const struct option_rows *rows, const void *values,
+                             const struct option *writer, const char *path, struct err *e)
 {
-    if (path_same(path, input))
-        return err_set(e, STATUS_USAGE, "%s: '%.200s' is %s itself, which would be overwritten",
-                       option, path, what);
-    /* Or one of the two is a folder or a checkpoint of which the other is a part. */
     struct stat out, in;
-    if (stat(path, &out) == 0 && stat(input, &in) == 0 &&
-        (S_ISDIR(in.st_mode)    ? folder_has(input, &out)
-         : S_ISDIR(out.st_mode) ? folder_has(path, &in)
-                                : is_beside(input, &out)))
-        return err_set(e, STATUS_USAGE,
-                       "%s: '%.200s' is one of %s's own files, or has them, which would be "
-                       "overwritten",
-                       option, path, what);
-    return STATUS_OK;
-}
-
-/* What every option that names a file is held against. */
-struct visitor {
-    const struct option *writes; /* the option that writes `path`; NULL: none */
-    const char *option, *path;   /* what messages call it, and where it is */
-    struct err *e;
-};
-
-static enum status spare_value(const struct visitor *v, const struct option *o, const void *value)
-{
-    if (o->kind == OPTION_STRINGS) {
-        const struct option_strings *list = value;
-        for (int i = 0; i < list->n; i++)
-            TRY(spare(v->option, v->path, list->items[i], o->reads, v->e));
-        return STATUS_OK;
+    for (int r = 0; r < rows->n; r++) {
+        const struct option_row *row = &rows->items[(rows->n_options + r) % rows->n];
+        const struct option *o = row->option; /* the positionals first */
+        const void *value = (const char *)values + row->offset;
+        const struct option_strings one = {(const char **)(uintptr_t)value, 1}, *list = value;
+        if (o->kind != OPTION_STRINGS)
+            list = &one;
+        if (!o->reads && !(writer && o->writes && o != writer))
+            continue;
+        for (int i = 0; i < list->n; i++) {
+            const char *other = list->items[i];
+            if (!other)
+                continue;
+            if (path_same(path, other))
+                return o->reads
+                           ? err_set(e, STATUS_USAGE,
+                                     "'%.200s' is %s itself, which would be overwritten", path,
+                                     o->reads)
+                           : err_set(e, STATUS_USAGE,
+                                     "'%.200s' is what --%s names, too; expected a file for each",
+                                     path, o->name);
+            /* Or one of the two is a folder or a checkpoint of which the other is a part. */
+            if (o->reads && stat(path, &out) == 0 && stat(other, &in) == 0 &&
+                (S_ISDIR(in.st_mode)    ? folder_has(other, &out)
+                 : S_ISDIR(out.st_mode) ? folder_has(path, &in)
+                                        : is_beside(other, &out)))
+                return err_set(e, STATUS_USAGE,
+                               "'%.200s' is one of %s's own files, or has them, which would be "
+                               "overwritten",
+                               path, o->reads);
+        }
     }
-    const char *path = *(const char *const *)value;
-    if (!path)
-        return STATUS_OK;
-    if (o->reads)
-        return spare(v->option, v->path, path, o->reads, v->e);
-    if (v->writes && o != v->writes && path_same(path, v->path))
-        return err_set(v->e, STATUS_USAGE,
-                       "%s and --%s both name '%.200s'; expected a file for each", v->option,
-                       o->name, v->path);
-    return STATUS_OK;
-}
-
-static enum status spare_values(const struct visitor *v, const struct option_spec *spec,
-                                const void *values)
-{
-    for (const struct option *o = spec->positionals; o->kind != OPTION_END; o++)
-        if (o->reads)
-            TRY(spare_value(v, o, (const char *)values + o->offset));
-    for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            if (o->reads || o->writes)
-                TRY(spare_value(v, o, (const char *)values + g->base + o->offset));
     return STATUS_OK;
 }
 
 enum status path_spares(const struct option_spec *spec, const void *values, const char *option,
                         const char *path, struct err *e)
 {
-    return spare_values(&(struct visitor){NULL, option, path, e}, spec, values);
-}
-
-/* The path that option `o` of group `g` names; NULL: none. */
-static const char *path_at(const struct option_group *g, const struct option *o, const void *values)
-{
-    return *(const char *const *)(const void *)((const char *)values + g->base + o->offset);
+    struct option_rows rows;
+    options_list(spec, &rows);
+    return err_in(e, spare_all(&rows, values, NULL, path, e), "%s", option);
 }
 
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e)
 {
-    for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            char option[32];
-            snprintf(option, sizeof option, "--%s", o->name);
-            const char *path = o->writes ? path_at(g, o, values) : NULL;
-            if (path)
-                TRY(spare_values(&(struct visitor){o, option, path, e}, spec, values));
-        }
+    struct option_rows rows;
+    options_list(spec, &rows);
+    for (int i = 0; i < rows.n; i++) {
+        const struct option *o = rows.items[i].option;
+        const void *value = (const char *)values + rows.items[i].offset;
+        const char *path = o->writes ? *(const char *const *)value : NULL;
+        if (path)
+            TRY(err_in(e, spare_all(&rows, values, o, path, e), "--%s", o->name));
+    }
     return STATUS_OK;
 }
 
 enum status paths_writable(const struct option_spec *spec, const void *values, struct err *e)
 {
-    for (const struct option_group *g = spec->groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            if (o->writes == WRITES_FILE)
-                TRY(path_writable(path_at(g, o, values), e));
+    struct option_rows rows;
+    options_list(spec, &rows);
+    for (int i = 0; i < rows.n; i++) {
+        const void *value = (const char *)values + rows.items[i].offset;
+        if (rows.items[i].option->writes == WRITES_FILE)
+            TRY(path_writable(*(const char *const *)value, e));
+    }
     return STATUS_OK;
 }
 

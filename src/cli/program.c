@@ -1,5 +1,6 @@
 #include "cli/program.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,17 +16,6 @@
 #include "cli/version.h"
 #include "compute/kernels.h"
 #include "show/paragraph.h"
-
-/*
- * A closed standard descriptor would be given to the next file opened, which would then be
- * written to in its place. So it is filled with one on which every access fails.
- */
-static void fill_standard_descriptors(void)
-{
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
-            return;
-}
 
 static enum status print_version(struct output *out, struct err *e)
 {
@@ -45,28 +35,10 @@ static enum status print_version(struct output *out, struct err *e)
     return STATUS_OK;
 }
 
-/* *command is its name, once that is known. */
-static enum status run_named(int argc, char **argv, struct output *out, const char **command,
-                             struct err *e)
-{
-    const uint64_t start_ns = clock_ns();
-    const char *name = argv[0];
-    const struct command *c;
-    if (strcmp(name, "--version") == 0 && argc > 1)
-        return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'", argv[1]);
-    if (strcmp(name, "--version") == 0)
-        return print_version(out, e);
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        name = command_help.name;
-    TRY(command_named(name, &c, e));
-    *command = c->name;
-    return job_run(c, argc - 1, argv + 1, out, start_ns, e);
-}
-
 /* `command` is NULL where none is known. */
-static void print_error(const char *command, enum status s, const struct err *e)
+static void print_error(const struct command *command, enum status s, const struct err *e)
 {
-    const char *name = command ? command : "";
+    const char *name = command ? command->name : "";
     char line[sizeof e->text + 128];
     const int len =
         snprintf(line, sizeof line, "decode: %s%s%s", name, command ? ": " : "", e->text);
@@ -78,10 +50,15 @@ static void print_error(const char *command, enum status s, const struct err *e)
 
 int program_run(int argc, char **argv)
 {
+    const uint64_t start_ns = clock_ns();
     struct descriptor out;
-    const char *command = NULL;
-    struct err e = {""};
-    fill_standard_descriptors();
+    const struct command *command = NULL;
+    struct err e = {""}, lost = {""};
+    /* A closed standard descriptor would be given to the next file opened, which would then be
+     * written to in its place. So it is filled with one on which every access fails. */
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+            break;
     signals_install();
     if (argc < 2) {
         descriptor_init(&out, STDERR_FILENO);
@@ -91,16 +68,29 @@ int program_run(int argc, char **argv)
     }
     descriptor_init(&out, STDOUT_FILENO);
     terminal_describe(&out.out);
-    enum status s = run_named(argc - 1, argv + 1, &out.out, &command, &e);
-    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
+    const char *name = argv[1];
+    enum status s;
+    if (strcmp(name, "--version") == 0) {
+        s = argc == 2 ? print_version(&out.out, &e)
+                      : err_set(&e, STATUS_USAGE, "unexpected argument '%.60s'", argv[2]);
+    } else {
+        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+            name = command_help.name;
+        s = command_named(name, &command, &e);
+        if (s == STATUS_OK)
+            s = job_run(command, argv + 2, &out.out, start_ns, &e);
+    }
+    const bool failed = s != STATUS_OK && s != STATUS_INTERRUPTED;
+    if (failed)
         print_error(command, s, &e);
-    struct err lost = {""};
     const enum status closed = descriptor_close(&out, &lost);
-    if (closed == STATUS_OK || (s != STATUS_OK && s != STATUS_INTERRUPTED))
+    if (closed == STATUS_OK || failed)
         return s;
-    if (!descriptor_is_unread(&out))
+    if (out.error != EPIPE) {
         print_error(command, closed, &lost);
-    else if (!signals_interrupted())
+        return closed;
+    }
+    if (!signals_interrupted()) /* its reader closed the pipe */
         signals_end_by_pipe();
-    return descriptor_is_unread(&out) ? STATUS_INTERRUPTED : closed;
+    return STATUS_INTERRUPTED;
 }

@@ -2,10 +2,8 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
 
 #include "base/rng.h"
-#include "base/text.h"
 
 /* Memory that a long prompt may leave to those after it. */
 #define MOST_KEPT ((size_t)1 << 20)
@@ -32,11 +30,9 @@ void prompt_free(struct prompt *prompt)
 
 void prompt_refuse(struct prompt *prompt, const struct err *why)
 {
-    char line[40];
-    snprintf(line, sizeof line, "line %" PRIu64, prompt->index + 1);
     prompt->refused = true;
     prompt->error = *why;
-    err_prefix(&prompt->error, line);
+    err_in(&prompt->error, STATUS_BAD_FILE, "line %" PRIu64, prompt->index + 1);
 }
 
 /* A copy in the prompt's memory, which has room for all of the line. */
@@ -47,16 +43,14 @@ static struct text keep(struct prompt *prompt, struct text t)
     return (struct text){prompt->memory.data + at, t.len};
 }
 
-/* --- a plain line ---------------------------------------------------------------------------- */
-
 static enum status take_plain(struct prompt *prompt, struct text line, struct err *e)
 {
     for (struct text rest = line; rest.len > 0;) {
         uint32_t code;
         const struct text bytes = utf8_next(&rest, &code);
         if (code == UNICODE_INVALID)
-            return err_set(e, STATUS_BAD_FILE, "byte %zu: expected UTF-8, found 0x%02x",
-                           (size_t)(bytes.data - line.data), (unsigned char)bytes.data[0]);
+            return err_bad_file(e, "byte %zu: expected UTF-8, found 0x%02x",
+                                (size_t)(bytes.data - line.data), (unsigned char)bytes.data[0]);
     }
     prompt->text = keep(prompt, line);
     prompt->has_text = true;
@@ -65,6 +59,7 @@ static enum status take_plain(struct prompt *prompt, struct text line, struct er
 
 /* --- a JSON line ----------------------------------------------------------------------------- */
 
+/* In the order in which they are taken: a line that is refused still shows its id and prompt. */
 enum prompt_key { KEY_ID, KEY_PROMPT, KEY_N, KEY_SEED, KEY_STOP, N_KEYS };
 static const char *const keys[] = {"id", "prompt", "n", "seed", "stop"};
 
@@ -82,27 +77,20 @@ static enum status add_stop(struct prompt *prompt, const struct json_node *value
     return STATUS_OK;
 }
 
-static bool is_whole(struct text number)
-{
-    size_t i = 0;
-    while (i < number.len && !strchr(".eE", number.data[i]))
-        i++;
-    return i == number.len;
-}
-
 static enum status take_member(struct prompt *prompt, enum prompt_key key,
                                const struct json_node *value, struct err *e)
 {
-    const bool whole = value->kind == JSON_NUMBER && is_whole(value->text);
     const char *expected = "a string or a whole number";
-    struct text text;
+    struct text text = value->text;
     int64_t n;
     switch (key) {
-    case KEY_ID:
-        if (value->kind != JSON_STRING && !whole)
+    case KEY_ID: /* a number is as it was written */
+        while (value->kind == JSON_NUMBER && text.len > 0 && !strchr(".eE", *text.data))
+            text_cut(&text, 1);
+        if (value->kind != JSON_STRING && (value->kind != JSON_NUMBER || text.len > 0))
             break;
         prompt->id = keep(prompt, value->text);
-        prompt->id_kind = whole ? PROMPT_ID_NUMBER : PROMPT_ID_STRING;
+        prompt->id_kind = value->kind == JSON_STRING ? PROMPT_ID_STRING : PROMPT_ID_NUMBER;
         return STATUS_OK;
     case KEY_PROMPT:
         TRY(json_node_text(value, &text, e));
@@ -131,48 +119,40 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
                         expected, text_width(value->text), value->text.data);
 }
 
-/* All that can be taken is, so that a line that is refused still shows its id and prompt. What is
- * null is as if it were not there, as we write it. */
+/* What is null is as if it were not there, as we write it. */
 static enum status take_object(struct prompts *p, struct prompt *prompt, struct text line,
                                struct err *e)
 {
-    const struct json_node *root, *member;
+    const struct json_node *root, *given[N_KEYS] = {NULL}, *unknown = NULL, *last;
     TRY(json_read(&p->json, line, &limits, &root, e));
     TRY(json_expect(root, JSON_OBJECT, e));
-    enum status s = STATUS_OK; /* and e: of the first failure */
-    for (int key = 0; key < N_KEYS; key++) {
-        member = json_member(root, keys[key]);
-        if (!member || member->kind == JSON_NULL)
-            continue;
-        const enum status taken =
-            take_member(prompt, (enum prompt_key)key, member, s == STATUS_OK ? e : NULL);
-        s = s == STATUS_OK ? taken : s;
-    }
-    TRY(s);
     for (const struct json_node *c = NULL; (c = json_child(root, c));) {
         int key = 0;
         while (key < N_KEYS && !text_is(c->key, keys[key]))
             key++;
-        if (key == N_KEYS)
-            return err_bad_file(
-                e, "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",
-                text_width(c->key), c->key.data, c->at);
+        *(key < N_KEYS ? &given[key] : &unknown) = c;
     }
-    return json_require(root, "prompt", JSON_STRING, &member, e);
-}
-
-static enum status take_line(struct prompts *p, struct prompt *prompt, struct text line,
-                             struct err *e)
-{
-    if (!bytes_reserve(&prompt->memory, line.len + 1))
-        return err_no_memory(e, "a prompt", line.len + 1);
-    return p->jsonl ? take_object(p, prompt, line, e) : take_plain(prompt, line, e);
+    for (int key = 0; key < N_KEYS; key++)
+        if (given[key] && given[key]->kind != JSON_NULL)
+            TRY(take_member(prompt, (enum prompt_key)key, given[key], e));
+    if (unknown)
+        return err_bad_file(
+            e, "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",
+            text_width(unknown->key), unknown->key.data, unknown->at);
+    return json_require(root, "prompt", JSON_STRING, &last, e);
 }
 
 /* --- the next one ---------------------------------------------------------------------------- */
 
-static void begin_prompt(struct prompts *p, struct prompt *prompt)
+enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state,
+                         struct prompt *prompt, struct err *e)
 {
+    struct text line;
+    struct err why;
+    TRY(lines_next(&p->lines, wait_ms, state, &line, e));
+    if (*state == LINES_LATER || *state == LINES_END)
+        return STATUS_OK;
+
     if (prompt->memory.cap > MOST_KEPT)
         bytes_free(&prompt->memory);
     prompt->memory.len = 0;
@@ -184,29 +164,18 @@ static void begin_prompt(struct prompts *p, struct prompt *prompt)
     prompt->seed = rng_derive(p->seed, prompt->index);
     prompt->stops = p->stops;
     prompt->n_stops = p->n_stops;
-}
 
-enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state,
-                         struct prompt *prompt, struct err *e)
-{
-    struct text line;
-    struct err why;
-    TRY(lines_next(&p->lines, wait_ms, state, &line, e));
-    if (*state == LINES_LATER || *state == LINES_END)
-        return STATUS_OK;
-    begin_prompt(p, prompt);
     enum status s;
     if (*state == LINES_LONG)
-        s = err_set(&why, STATUS_BAD_FILE, "expected at most %zu bytes, found more",
-                    PROMPTS_MAX_LINE);
+        s = err_bad_file(&why, "expected at most %zu bytes, found more", PROMPTS_MAX_LINE);
+    else if (!bytes_reserve(&prompt->memory, line.len + 1))
+        return err_no_memory(e, "a prompt", line.len + 1);
     else
-        s = take_line(p, prompt, line, &why);
+        s = p->jsonl ? take_object(p, prompt, line, &why) : take_plain(prompt, line, &why);
     *state = LINES_LINE;
-    if (s == STATUS_BAD_FILE) {
+    if (s == STATUS_BAD_FILE)
         prompt_refuse(prompt, &why);
-        return STATUS_OK;
-    }
-    if (s != STATUS_OK)
+    else if (s != STATUS_OK)
         *e = why;
-    return s;
+    return s == STATUS_BAD_FILE ? STATUS_OK : s;
 }

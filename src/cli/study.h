@@ -4,6 +4,7 @@
 #ifndef DECODE_CLI_STUDY_H
 #define DECODE_CLI_STUDY_H
 
+#include "base/figures.h"
 #include "cli/job.h"
 #include "cli/train_options.h"
 #include "study/study.h"
@@ -23,27 +24,29 @@ struct study_options {
  */
 #define STUDY_CALIB "calib.txt"
 
-/* One run of the command. */
+/* One run of the command; how many cells are done of those that are to be made is run->progress. */
 struct study_job {
     const struct study_options *options;
     struct job *run;
-    struct common_options quiet; /* of what makes a cell */
     struct study_plan plan;
     int shard, n_shards; /* every n_shards-th cell from that one on */
     int lock;            /* of study_lock_open; -1: none yet */
-
-    /* Of study_run. */
-    struct progress progress;
-    const struct study_cell *current; /* the cell that is made */
-    int n_done, n_all;
 };
 
-/* The options of a table whose values, in the struct at `values`, are not the default, as they are
- * written on a command line: " --embd 8 --layers 1". */
-struct study_given {
-    char text[768];
+/* A command's arguments as they are put together; borrowed. */
+struct study_line {
+    const char *items[80];
+    int n;
+    struct figure own[64]; /* names and numbers of study_line_add_given */
+    int n_own;
 };
-struct study_given study_given(const struct option *table, const void *values);
+/* Adds an option (NULL: none) and its value (NULL: neither). */
+void study_line_add(struct study_line *line, const char *option, const char *value);
+/* Adds the options of a training that are not the default. */
+void study_line_add_given(struct study_line *line, const struct train_shape *shape,
+                          const struct train_spec *steps);
+/* As a shell reads it back: "--embd 8 'a name'". What is longer than out is cut. */
+void study_line_print(const struct study_line *line, char *out, size_t size);
 
 /* Takes the lock of that name, waiting for another run that has it, which is said.
  * STATUS_INTERRUPTED. */

@@ -1,5 +1,5 @@
 /*
- * The cells of a study, each made as the commands that -v shows would make it alone.
+ * The cells of a study, each made by the commands that -v shows.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,75 +11,86 @@
 
 #include "base/clock.h"
 #include "base/figures.h"
+#include "base/file.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/study.h"
-#include "cli/train_options.h"
-#include "cli/variant.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
-#include "train/train.h"
-
-_Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order of convert's");
 
 /* --- command lines --------------------------------------------------------------------------- */
 
-struct study_given study_given(const struct option *table, const void *values)
+void study_line_add(struct study_line *line, const char *option, const char *value)
 {
-    struct study_given s = {""};
-    size_t len = 0;
-    for (const struct option *o = table; o->kind != OPTION_END; o++) {
-        const void *at = (const char *)values + o->offset;
-        const double given = o->kind == OPTION_FLAG     ? *(const bool *)at
-                             : o->kind == OPTION_DOUBLE ? *(const double *)at
-                                                        : *(const int *)at;
-        double otherwise = 0; /* without a fallback: 0 is none given */
-        if (o->fallback)
-            parse_double(o->fallback, &otherwise);
-        if (given == otherwise || len >= sizeof s.text)
-            continue;
-        const struct figure number = figure_exact(given);
-        len += (size_t)snprintf(s.text + len, sizeof s.text - len, " --%s%s%s", o->name,
-                                o->kind == OPTION_FLAG ? "" : " ",
-                                o->kind == OPTION_FLAG     ? ""
-                                : o->kind == OPTION_CHOICE ? o->choices[(int)given - 1]
-                                                           : number.text);
-    }
-    return s;
+    if (value && option)
+        line->items[line->n++] = option;
+    if (value)
+        line->items[line->n++] = value;
 }
 
-/* With -v, the command that makes what comes now, as a shell reads it back: its options (one
- * without a value is not given, one without a name the last), then others as a text. */
-struct shown {
-    const char *option, *value;
-};
-static void show_command(const struct study_job *job, const char *name, const struct shown *options,
-                         const char *more)
+void study_line_add_given(struct study_line *line, const struct train_shape *shape,
+                          const struct train_spec *steps)
+{
+    const struct {
+        const struct option *rows;
+        const void *values;
+    } tables[] = {{train_size_options, shape},
+                  {train_kind_options, shape},
+                  {train_step_options, steps},
+                  {train_held_out_options, steps}};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const struct option *o = tables[i].rows; o->kind != OPTION_END; o++) {
+            const void *at = (const char *)tables[i].values + o->offset;
+            const double x = o->kind == OPTION_FLAG     ? *(const bool *)at
+                             : o->kind == OPTION_DOUBLE ? *(const double *)at
+                                                        : *(const int *)at;
+            double otherwise = 0; /* without a fallback: 0 is none given */
+            if (o->fallback)
+                parse_double(o->fallback, &otherwise);
+            if (x == otherwise)
+                continue;
+            struct figure *name = &line->own[line->n_own++], *value = &line->own[line->n_own++];
+            snprintf(name->text, sizeof name->text, "--%s", o->name);
+            *value = figure_exact(x);
+            study_line_add(line, NULL, name->text);
+            if (o->kind != OPTION_FLAG)
+                study_line_add(line, NULL,
+                               o->kind == OPTION_CHOICE ? o->choices[(int)x - 1] : value->text);
+        }
+}
+
+void study_line_print(const struct study_line *line, char *out, size_t size)
 {
     /* Bytes that mean nothing but themselves to a shell. */
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-";
-    const struct common_options *common = &job->options->common;
-    char line[4096] = "";
-    FILE *f = common->verbose ? fmemopen(line, sizeof line, "w") : NULL;
-    if (!f)
-        return;
-    for (; options->option; options++) {
-        const char *value = options->value;
-        if (!value)
-            continue;
-        const char *quote = value[0] && !value[strspn(value, plain)] ? "" : "'";
-        fprintf(f, "%s %s", options->option, quote);
-        for (; *value; value++) /* the text's own quotes are taken out of ours */
-            fprintf(f, *value == '\'' ? "'\\%c'" : "%c", *value);
+    FILE *f = fmemopen(out, size - 1, "w");
+    memset(out, 0, size);
+    for (int i = 0; f && i < line->n; i++) {
+        const char *at = line->items[i], *quote = *at && !at[strspn(at, plain)] ? "" : "'";
+        fprintf(f, "%s%s", i > 0 ? " " : "", quote);
+        for (; *at; at++) /* the text's own quotes are taken out of ours */
+            fprintf(f, *at == '\'' ? "'\\%c'" : "%c", *at);
         fputs(quote, f);
     }
-    fclose(f);
-    say(common, "%s%s -q%s", name, line, more);
+    if (f)
+        fclose(f);
 }
 
-/* --- training -------------------------------------------------------------------------------- */
+/* Runs a command, which -v shows, without what it prints. */
+static enum status run_command(const struct study_job *job, const struct command *command,
+                               struct study_line *line, struct err *e)
+{
+    char shown[4096];
+    struct file_output nowhere;
+    file_output_init(&nowhere);
+    study_line_add(line, NULL, "-q");
+    study_line_print(line, shown, sizeof shown);
+    say_verbose(&job->options->common, "%s %s", command->name, shown);
+    return job_run(command, (char **)(uintptr_t)line->items, &nowhere.out, clock_ns(), e);
+}
+
+/* --- a cell ---------------------------------------------------------------------------------- */
 
 static struct study_path path_of(const struct study_job *job, const struct study_cell *cell,
                                  const char *suffix)
@@ -87,202 +98,91 @@ static struct study_path path_of(const struct study_job *job, const struct study
     return study_path(job->options->dir, cell->name, suffix);
 }
 
-static bool is_there(const char *path)
+static bool is_there(struct study_path path)
 {
-    return access(path, F_OK) == 0;
+    return access(path.text, F_OK) == 0;
 }
 
-/* The trainer's `event`. */
-static void hear(void *arg, const struct train_event *ev)
-{
-    struct study_job *job = arg;
-    if (ev->kind == TRAIN_STEP)
-        progress_show_share(&job->progress, (uint64_t)job->n_done, (uint64_t)job->n_all,
-                            (job->n_done + (double)ev->step / job->current->steps) / job->n_all);
-}
-
-static enum status run_training(struct train_spec *spec, const struct train_shape *shape,
-                                struct err *e)
-{
-    struct checkpoint from = {.gguf = NULL}, teacher = {.gguf = NULL};
-    struct trainer *t = NULL;
-    enum status s = train_spec_complete(spec, shape, &from, &teacher, e);
-    if (s == STATUS_OK)
-        s = trainer_open(spec, &t, e);
-    if (s == STATUS_OK)
-        s = trainer_run(t, e);
-    trainer_free(t);
-    checkpoint_close(&from);
-    checkpoint_close(&teacher);
-    return s;
-}
-
-static enum status train_cell(struct study_job *job, const struct study_cell *cell,
-                              const char *whole, struct err *e)
+/* Makes the cell's checkpoint from its origin, or from nothing. */
+static enum status make_checkpoint(const struct study_job *job, const struct study_cell *cell,
+                                   const char *whole, struct err *e)
 {
     const struct study_options *o = job->options;
     const struct study_cell *origin = study_origin(&job->plan, cell);
+    const bool converts = study_converts(cell->method) && cell->alpha == 0;
+    const bool latent = cell->method == STUDY_LATENT;
     const struct study_path part = path_of(job, cell, ".part.gguf"),
                             state = path_of(job, cell, ".part.gguf.state"),
                             from = path_of(job, origin ? origin : cell, ".gguf"),
-                            base = path_of(job, study_base(&job->plan, cell), ".gguf");
-    struct train_shape shape = o->shape;
-    struct train_spec spec = o->steps;
-    char kv_heads[12], seed[24], more[5 * sizeof(struct study_given)];
-    if (origin) { /* has a shape, and the rate and the rest are of the first training alone */
-        spec.from_path = from.text;
-        spec.lr = spec.dropout = spec.attn_dropout = spec.label_smoothing = 0;
-        spec.warmup = -1;
-        shape = (struct train_shape){.n_ctx = o->shape.n_ctx};
-    } else if (cell->method == STUDY_SCRATCH) {
-        snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
-        shape.kv_heads = kv_heads;
+                            base = path_of(job, study_base(&job->plan, cell), ".gguf"),
+                            calib = study_path(o->dir, STUDY_CALIB, "");
+    struct study_line line = {.n = 0};
+    char kv_heads[12], rank[12], seed[24];
+    snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
+    snprintf(rank, sizeof rank, "%d", cell->latent);
+    snprintf(seed, sizeof seed, "%" PRIu64, cell->seed);
+    study_line_add(&line, NULL, converts ? from.text : o->common.file);
+    study_line_add(&line, "--threads", o->common.threads);
+    study_line_add(&line, "--output", converts ? whole : part.text);
+    if (converts) {
+        const bool calibrates = latent || cell->method == STUDY_FIT;
+        study_line_add(&line, "--kv-heads", latent ? NULL : kv_heads);
+        study_line_add(&line, "--latent", latent ? rank : NULL);
+        study_line_add(&line, "--method", latent ? NULL : cell->method_name);
+        study_line_add(&line, "--calib", calibrates ? calib.text : NULL);
+        study_line_add(&line, "--seed", cell->method == STUDY_RANDOM ? seed : NULL);
+        return run_command(job, &command_convert, &line, e);
     }
-    spec.texts = &job->run->text;
-    spec.n_texts = 1;
-    spec.out = part.text;
-    spec.teacher_path = cell->taught ? base.text : NULL;
-    spec.n_steps = cell->steps;
-    spec.eval_every = -1;
-    spec.keep_last = spec.seed_given = true;
-    spec.resume = is_there(state.text);
-    spec.seed = cell->seed;
-    spec.kernels = job->run->kernels;
-    spec.pool = job->run->pool;
-    spec.stop = progress_stop;
-    spec.event = hear;
-    spec.arg = job;
-    snprintf(seed, sizeof seed, "%" PRIu64, spec.seed);
-    snprintf(more, sizeof more, " --eval-every -1%s%s%s%s%s",
-             study_given(train_step_options, &spec).text,
-             study_given(train_held_out_options, &spec).text,
-             study_given(train_size_options, &shape).text,
-             study_given(train_kind_options, &shape).text,
-             spec.resume           ? " --resume"
-             : is_there(part.text) ? " --force"
-                                   : "");
-    show_command(job, "train",
-                 (const struct shown[]){{"", o->common.file},
-                                        {" --threads", o->common.threads},
-                                        {" --output", part.text},
-                                        {" --seed", seed},
-                                        {" --from", spec.from_path},
-                                        {" --kv-heads", shape.kv_heads},
-                                        {" --teacher", spec.teacher_path},
-                                        {NULL, NULL}},
-                 more);
-    if (path_same(part.text, o->common.file))
-        return err_set(e, STATUS_USAGE, "'%.200s' is the text itself, which would be overwritten",
-                       part.text);
-    TRY(path_writable(part.text, e));
-    TRY(run_training(&spec, &shape, e));
+    struct train_shape shape = o->shape;
+    struct train_spec steps = o->steps;
+    steps.n_steps = cell->steps;
+    if (origin) { /* has a shape, and the rate and the rest are of the first training alone */
+        steps.lr = steps.dropout = steps.attn_dropout = steps.label_smoothing = 0;
+        steps.warmup = -1;
+        shape = (struct train_shape){.n_ctx = o->shape.n_ctx};
+    }
+    study_line_add(&line, "--seed", seed);
+    study_line_add(&line, "--from", origin ? from.text : NULL);
+    study_line_add(&line, "--kv-heads", cell->method == STUDY_SCRATCH && !origin ? kv_heads : NULL);
+    study_line_add(&line, "--teacher", cell->taught ? base.text : NULL);
+    study_line_add(&line, "--eval-every", "-1");
+    study_line_add_given(&line, &shape, &steps);
+    study_line_add(&line, NULL, is_there(state) ? "--resume" : is_there(part) ? "--force" : NULL);
+    TRY(run_command(job, &command_train, &line, e));
     if (rename(part.text, whole) != 0)
-        return err_set(e, STATUS_FAILED, "%.200s: cannot be renamed: %s", part.text,
-                       strerror(errno));
+        return file_failure(e, STATUS_FAILED, part.text, "rename", errno);
     unlink(state.text);
     return STATUS_OK;
 }
-
-/* --- conversion ------------------------------------------------------------------------------ */
-
-static enum status convert_cell(struct study_job *job, const struct study_cell *cell,
-                                const char *whole, struct err *e)
-{
-    const struct study_options *o = job->options;
-    const struct study_path origin = path_of(job, study_origin(&job->plan, cell), ".gguf"),
-                            calib = study_path(o->dir, STUDY_CALIB, "");
-    const bool is_latent = cell->method == STUDY_LATENT;
-    char number[12], seed[24];
-    snprintf(number, sizeof number, "%d", is_latent ? cell->latent : cell->kv_heads);
-    snprintf(seed, sizeof seed, "%" PRIu64, cell->seed);
-    const struct variant_options v = {
-        .kv_heads = is_latent ? NULL : number,
-        .latent = is_latent ? number : NULL,
-        .method = is_latent ? CONVERT_FIT : (int)cell->method - STUDY_MEAN,
-        .calib = is_latent || cell->method == STUDY_FIT ? calib.text : NULL,
-        .calib_tokens = VARIANT_CALIB_TOKENS};
-    show_command(job, "convert",
-                 (const struct shown[]){{"", origin.text},
-                                        {" --threads", o->common.threads},
-                                        {" --output", whole},
-                                        {" --kv-heads", v.kv_heads},
-                                        {" --latent", v.latent},
-                                        {" --method", is_latent ? NULL : cell->method_name},
-                                        {" --calib", v.calib},
-                                        {" --seed", cell->method == STUDY_RANDOM ? seed : NULL},
-                                        {NULL, NULL}},
-                 "");
-    struct checkpoint checkpoint;
-    struct convert_spec spec;
-    struct convert converted;
-    const struct variant_source source = {.common = &job->quiet,
-                                          .path = origin.text,
-                                          .checkpoint = &checkpoint,
-                                          .kernels = job->run->kernels,
-                                          .pool = job->run->pool,
-                                          .seed = cell->seed};
-    TRY(path_writable(whole, e));
-    TRY(job_open(origin.text, 0, &checkpoint, e));
-    enum status s = variant_check_types(checkpoint.gguf, origin.text, e);
-    if (s == STATUS_OK)
-        s = variant_convert(&v, &source, &spec, &converted, e);
-    if (s == STATUS_OK) {
-        s = gguf_write(converted.writer, whole, e);
-        if (s == STATUS_BAD_FILE)
-            err_prefix(e, origin.text);
-        convert_free(&converted);
-    }
-    checkpoint_close(&checkpoint);
-    return s;
-}
-
-/* --- measuring ------------------------------------------------------------------------------- */
 
 /* The bits per byte of the held-out part, and the cache. */
 static enum status measure_cell(struct study_job *job, struct study_cell *cell, const char *whole,
                                 struct err *e)
 {
-    const struct study_options *o = job->options;
-    const size_t cut = train_part(o->steps.val_fraction, job->run->text.len);
-    const struct text held_out = {job->run->text.data + cut, job->run->text.len - cut};
-    char range[48];
-    snprintf(range, sizeof range, "%s:1", figure_exact(1 - o->steps.val_fraction).text);
-    show_command(job, "eval",
-                 (const struct shown[]){{"", whole},
-                                        {" --threads", o->common.threads},
-                                        {" --text", o->common.file},
-                                        {" --range", range},
-                                        {" --format", "jsonl"},
-                                        {NULL, NULL}},
-                 "");
-    struct checkpoint c;
+    struct job *run = job->run;
+    const struct checkpoint *c = &run->checkpoint;
+    const size_t cut = train_part(job->options->steps.val_fraction, run->text.len);
+    const struct text held_out = {run->text.data + cut, run->text.len - cut};
     struct eval_result result;
-    int32_t *tokens = NULL;
-    size_t n;
-    TRY(job_open(whole, CHECKPOINT_MODEL | JOB_TOKENIZES, &c, e));
-    enum status s =
-        tokens_of_text(c.tokenizer, held_out, tokenizer_adds_bos(c.tokenizer), &tokens, &n, e);
-    if (s == STATUS_OK) {
-        const struct eval_spec spec = {.model = c.model,
-                                       .params = {.kernels = job->run->kernels},
-                                       .pool = job->run->pool,
-                                       .tokens = tokens,
-                                       .n_tokens = n,
-                                       .tokenizer = c.tokenizer,
-                                       .stop = progress_stop};
-        s = eval_run(&spec, &result, e);
-    }
-    if (s == STATUS_OK) {
-        cell->bits_per_byte = result.bits_per_byte;
-        cell->cache_bytes_per_token =
-            kv_cache_bytes_per_token(&c.model->config, c.model->config.n_kv_heads, STORAGE_F32);
-    }
-    free(tokens);
-    checkpoint_close(&c);
-    return s;
+    TRY(job_open(whole, CHECKPOINT_MODEL | JOB_TOKENIZES, &run->checkpoint, e));
+    TRY(tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer), &run->tokens,
+                       &run->n_tokens, e));
+    const struct eval_spec spec = {.model = c->model,
+                                   .params = {.kernels = run->kernels},
+                                   .pool = run->pool,
+                                   .tokens = run->tokens,
+                                   .n_tokens = run->n_tokens,
+                                   .tokenizer = c->tokenizer,
+                                   .stop = progress_stop};
+    TRY(eval_run(&spec, &result, e));
+    cell->bits_per_byte = result.bits_per_byte;
+    cell->cache_bytes_per_token =
+        kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
+    free(run->tokens);
+    run->tokens = NULL;
+    checkpoint_close(&run->checkpoint);
+    return STATUS_OK;
 }
-
-/* --- cells ----------------------------------------------------------------------------------- */
 
 enum status study_lock(const struct study_job *job, const char *name, struct err *e)
 {
@@ -300,96 +200,65 @@ enum status study_lock(const struct study_job *job, const char *name, struct err
     }
 }
 
-/* What another run has made in the meantime is taken as it is. */
-static enum status finish_cell(struct study_job *job, struct study_cell *cell, struct err *e)
-{
-    const struct study_path whole = path_of(job, cell, ".gguf");
-    TRY(study_record_read(job->options->dir, cell, e));
-    if (cell->done && is_there(whole.text))
-        return STATUS_OK;
-    cell->done = false;
-    if (!is_there(whole.text)) {
-        const uint64_t before = clock_ns();
-        TRY(study_converts(cell->method) && cell->alpha == 0
-                ? convert_cell(job, cell, whole.text, e)
-                : train_cell(job, cell, whole.text, e));
-        cell->seconds = (double)(clock_ns() - before) * 1e-9;
-    }
-    TRY(measure_cell(job, cell, whole.text, e));
-    TRY(study_record_write(job->options->dir, cell, e));
-    return study_results_write(job->options->dir, e);
-}
-
+/* What another run has made in the meantime is taken as it is. After a failure all that is open
+ * ends with the job. */
 static enum status make_cell(struct study_job *job, struct study_cell *cell, struct err *e)
 {
+    const char *dir = job->options->dir;
+    const struct study_path whole = path_of(job, cell, ".gguf");
+    struct progress *p = &job->run->progress;
     char left[64] = "";
-    job->current = cell;
-    enum status s = study_lock(job, cell->name, e);
-    if (s == STATUS_OK) {
-        s = finish_cell(job, cell, e);
-        study_unlock(job->lock, cell->name);
+    TRY(study_lock(job, cell->name, e));
+    TRY(study_record_read(dir, cell, e));
+    if (!is_there(whole)) {
+        const uint64_t before = clock_ns();
+        TRY(make_checkpoint(job, cell, whole.text, e));
+        cell->seconds = (double)(clock_ns() - before) * 1e-9;
+        cell->done = false;
     }
-    progress_end(&job->progress);
-    if (s != STATUS_OK && s != STATUS_INTERRUPTED)
-        err_prefix(e, cell->name);
-    if (s != STATUS_OK)
-        return s;
-    cell->done = true;
-    job->n_done++;
-    const double elapsed = (double)(clock_ns() - job->progress.started_ns);
-    if (job->n_done < job->n_all)
+    if (!cell->done) {
+        TRY(measure_cell(job, cell, whole.text, e));
+        TRY(study_record_write(dir, cell, e));
+        TRY(study_results_write(dir, e));
+        cell->done = true;
+    }
+    study_unlock(job->lock, cell->name);
+    progress_show(p, p->done + 1, p->all);
+    const double elapsed = (double)(clock_ns() - p->started_ns);
+    if (p->done < p->all)
         snprintf(left, sizeof left, ", %s left",
-                 figure_duration(elapsed / job->n_done * (job->n_all - job->n_done)).text);
+                 figure_duration(elapsed / (double)p->done * (double)(p->all - p->done)).text);
     say(&job->options->common, "%s: %.4f bits a byte, %s; %d of %d cells%s", cell->name,
-        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, job->n_done, job->n_all,
+        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, (int)p->done, (int)p->all,
         left);
     return STATUS_OK;
 }
 
-/* Something is to be made from this one: it is made again where its checkpoint is gone. */
-static void want_origin(const struct study_job *job, struct study_cell *origin)
-{
-    origin->wanted = true;
-    if (!is_there(path_of(job, origin, ".gguf").text))
-        origin->done = false;
-}
-
-/* What is to be made: the shard's, and what that is made from. Returns how many. */
-static int want_cells(struct study_job *job)
-{
-    int n = 0;
-    for (int i = job->plan.n - 1; i >= 0; i--) {
-        struct study_cell *cell = &job->plan.cells[i];
-        cell->wanted = (cell->wanted || i % job->n_shards == job->shard) && !cell->done;
-        if (!cell->wanted)
-            continue;
-        struct study_cell *origin = study_origin(&job->plan, cell);
-        if (origin)
-            want_origin(job, origin);
-        if (cell->taught)
-            want_origin(job, study_base(&job->plan, cell));
-        n++;
-    }
-    return n;
-}
-
 enum status study_run(struct study_job *job, struct err *e)
 {
-    const struct study_options *o = job->options;
-    struct study_cell *cells = job->plan.cells, *end = cells + job->plan.n;
-    for (struct study_cell *cell = cells; cell < end; cell++)
-        TRY(study_record_read(o->dir, cell, e));
-    job->n_all = want_cells(job);
-    if (job->n_all == 0)
+    const struct study_plan *plan = &job->plan;
+    uint64_t n_wanted = 0;
+    for (int i = 0; i < plan->n; i++)
+        TRY(study_record_read(job->options->dir, &plan->cells[i], e));
+    /* The shard's, and what these are made from, which comes before them. */
+    for (int i = plan->n - 1; i >= 0; i--) {
+        struct study_cell *cell = &plan->cells[i];
+        struct study_cell *from[] = {study_origin(plan, cell),
+                                     cell->taught ? study_base(plan, cell) : NULL};
+        cell->wanted = (cell->wanted || i % job->n_shards == job->shard) && !cell->done;
+        n_wanted += cell->wanted;
+        for (int f = 0; f < 2 && cell->wanted; f++)
+            if (from[f]) { /* made again where its checkpoint is gone */
+                from[f]->wanted = true;
+                from[f]->done = from[f]->done && is_there(path_of(job, from[f], ".gguf"));
+            }
+    }
+    if (n_wanted == 0)
         return STATUS_OK;
     TRY(job_start_threads(job->run, e));
-    job->progress = progress_start(&o->common, "cells");
-    enum status s = STATUS_OK;
-    for (struct study_cell *cell = cells; cell < end && s == STATUS_OK; cell++)
-        if (cell->wanted)
-            s = make_cell(job, cell, e);
-    if (s == STATUS_INTERRUPTED)
-        say(&o->common, "interrupted; %d of %d cells are done; the same command goes on",
-            job->n_done, job->n_all);
-    return s;
+    job_progress(job->run, "cells")->all = n_wanted;
+    for (int i = 0; i < plan->n; i++)
+        if (plan->cells[i].wanted)
+            TRY(err_in(e, make_cell(job, &plan->cells[i], e), "%s", plan->cells[i].name));
+    return STATUS_OK;
 }

@@ -103,11 +103,6 @@ void descriptor_init(struct descriptor *d, int fd)
     d->error = 0;
 }
 
-bool descriptor_is_unread(const struct descriptor *d)
-{
-    return d->error == EPIPE;
-}
-
 enum status descriptor_close(struct descriptor *d, struct err *e)
 {
     output_flush(&d->out);

@@ -34,13 +34,10 @@ const char *environment(const char *name);
 struct descriptor {
     struct output out; /* first */
     int fd;
-    int error; /* errno of the first failure, 0 before it */
+    int error; /* errno of the first failure, 0 before it; EPIPE: its reader closed the pipe */
 };
 
 void descriptor_init(struct descriptor *d, int fd);
-
-/* Whether its reader closed the pipe. */
-bool descriptor_is_unread(const struct descriptor *d);
 
 /* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
  * STATUS_INTERRUPTED if that was because of an interruption while nobody read: then it waits for

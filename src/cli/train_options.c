@@ -18,18 +18,20 @@
 #define VALUES struct train_shape
 
 const struct option train_size_options[] = {
-    OPT_INT("layers", n_layers, "L", 1, CONFIG_MAX_LAYERS, "layers", .otherwise = "4"),
-    OPT_INT("embd", d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128"),
+    OPT_INT("layers", n_layers, "L", 1, CONFIG_MAX_LAYERS, "layers", .otherwise = "4",
+            .excludes = "from"),
+    OPT_INT("embd", d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128",
+            .excludes = "from"),
     OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
-            .otherwise = "8"),
+            .otherwise = "8", .excludes = "from"),
     OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
-            .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32"),
+            .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32", .excludes = "from"),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX,
             "context, and tokens of a window; with --from the windows only",
             .otherwise = "256; with --from its context if less"),
     OPT_INT("vocab", n_vocab, "V", 256, CONFIG_MAX_VOCAB,
             "tokens of the byte-level BPE that is learned from the text",
-            .otherwise = "256, plain bytes"),
+            .otherwise = "256, plain bytes", .excludes = "from"),
     OPT_END,
 };
 
@@ -37,7 +39,7 @@ const struct option train_kv_options[] = {
     OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
                "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
                "which llama.cpp does not run",
-               .otherwise = "as --heads"),
+               .otherwise = "as --heads", .excludes = "from"),
     OPT_END,
 };
 
@@ -48,17 +50,18 @@ const struct option train_kind_options[] = {
     OPT_CHOICE("arch", arch, "ARCH", shape_archs,
                "architecture; transformer is the original's decoder, decode what the options below "
                "say",
-               .otherwise = "gpt2, or decode with one of these options"),
-    OPT_CHOICE("norm", norm, "KIND", arch_norm_names, "norms", .otherwise = "layer"),
+               .otherwise = "gpt2, or decode with one of these options", .excludes = "from"),
+    OPT_CHOICE("norm", norm, "KIND", arch_norm_names, "norms", .otherwise = "layer",
+               .excludes = "from"),
     OPT_CHOICE("placement", placement, "WHERE", arch_placement_names,
                "norms before attention and feed-forward layer, or after their residuals",
-               .otherwise = "before"),
+               .otherwise = "before", .excludes = "from"),
     OPT_CHOICE("position", position, "KIND", arch_position_names, "how positions are told",
-               .otherwise = "learned"),
+               .otherwise = "learned", .excludes = "from"),
     OPT_CHOICE("ffn", ffn, "KIND", arch_ffn_names, "feed-forward layer; gelu_erf is the exact one",
-               .otherwise = "gelu"),
-    OPT_FLAG("no-bias", no_bias, "no biases"),
-    OPT_FLAG("share-layers", share_layers, "all layers use the weights of one"),
+               .otherwise = "gelu", .excludes = "from"),
+    OPT_FLAG("no-bias", no_bias, "no biases", .excludes = "from"),
+    OPT_FLAG("share-layers", share_layers, "all layers use the weights of one", .excludes = "from"),
     OPT_END,
 };
 
@@ -98,81 +101,44 @@ const struct option train_held_out_options[] = {
 
 /* --- a new model ----------------------------------------------------------------------------- */
 
-static const char *given_option(const struct option *table, const void *values)
-{
-    for (const struct option *o = table; o->kind != OPTION_END; o++) {
-        const void *at = (const char *)values + o->offset;
-        const bool given = o->kind == OPTION_STRING ? *(const char *const *)at != NULL
-                           : o->kind == OPTION_FLAG ? *(const bool *)at
-                                                    : *(const int *)at != 0;
-        if (given && strcmp(o->name, "ctx") != 0)
-            return o->name;
-    }
-    return NULL;
-}
-
-static enum status refuse_kind(const char *option, const char *value, const struct arch *arch,
-                               const char *has, struct err *e)
-{
-    return err_set(e, STATUS_USAGE,
-                   "--%s%s%s: --arch %s has %s; --arch " FREE_ARCH " has what is asked for", option,
-                   value[0] ? " " : "", value, arch->preset, has);
-}
-
 /* The kinds of an architecture, which stay as they are unless it is free to have others. */
 static enum status set_kinds(const struct train_shape *s, struct config *c, struct err *e)
 {
-    /* As the rows behind --arch have them. */
+    /* As the rows behind --arch have them, and what is given of these. */
+    const int given[] = {s->norm, s->placement, s->position, s->ffn};
     unsigned *const kinds[] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
                                (unsigned *)&c->position, (unsigned *)&c->ffn};
-    const char *preset = s->arch                               ? shape_archs[s->arch - 1]
-                         : given_option(train_kind_options, s) ? FREE_ARCH
-                                                               : shape_archs[0];
-    const struct arch *arch = arch_preset(text_of(preset));
+    const bool any =
+        s->norm || s->placement || s->position || s->ffn || s->no_bias || s->share_layers;
+    const char *preset = s->arch ? shape_archs[s->arch - 1] : any ? FREE_ARCH : shape_archs[0];
+    const char *option = NULL, *value = "", *has = "";
     const bool is_free = strcmp(preset, FREE_ARCH) == 0;
-    config_set_arch(c, arch);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const struct option *o = &train_kind_options[1 + i];
-        const int given = *(const int *)(const void *)((const char *)s + o->offset);
-        const unsigned wanted = given ? (unsigned)given - 1 : *kinds[i];
-        if (!is_free && wanted != *kinds[i])
-            return refuse_kind(o->name, o->choices[wanted], arch, o->choices[*kinds[i]], e);
-        *kinds[i] = wanted;
+    config_set_arch(c, arch_preset(text_of(preset)));
+    if (s->no_bias && !c->no_biases) {
+        option = "no-bias";
+        has = "biases";
     }
-    if (!is_free && s->no_bias && !c->no_biases)
-        return refuse_kind("no-bias", "", arch, "biases", e);
-    if (!is_free && s->share_layers)
-        return refuse_kind("share-layers", "", arch, "weights of their own for all layers", e);
+    if (s->share_layers) {
+        option = "share-layers";
+        has = "weights of their own for all layers";
+    }
+    for (int i = 0; i < 4; i++) {
+        const struct option *o = &train_kind_options[1 + i];
+        if (!given[i] || (unsigned)given[i] - 1 == *kinds[i])
+            continue;
+        option = o->name;
+        value = o->choices[given[i] - 1];
+        has = o->choices[*kinds[i]];
+        *kinds[i] = (unsigned)given[i] - 1;
+    }
+    if (option && !is_free)
+        return err_set(e, STATUS_USAGE,
+                       "--%s%s%s: --arch %s has %s; --arch " FREE_ARCH " has what is asked for",
+                       option, value[0] ? " " : "", value, preset, has);
     c->no_biases |= s->no_bias;
     c->shared = s->share_layers;
     if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */
         c->embedding_scale = sqrtf((float)c->d_model);
-    return STATUS_OK;
-}
-
-/* One number for all layers, or one for each. */
-static enum status set_kv_heads(const char *text, struct config *c, struct err *e)
-{
-    int n = 0;
-    char end = 0;
-    do {
-        char item[48];
-        int heads;
-        end = list_next(&text, ",", item, sizeof item);
-        if (!parse_heads(item, c->n_heads, &heads) || c->n_heads % heads != 0)
-            return err_set(e, STATUS_USAGE, "--kv-heads %s: expected a divisor of --heads %d", item,
-                           c->n_heads);
-        if (n < c->n_layers)
-            c->layer_kv_heads[n] = heads;
-        c->n_kv_heads = heads > c->n_kv_heads ? heads : c->n_kv_heads;
-        n++;
-    } while (end);
-    if (n == 1)
-        c->layer_kv_heads[0] = 0;
-    else if (n != c->n_layers)
-        return err_set(e, STATUS_USAGE,
-                       "--kv-heads: expected one number, or one for each layer, %d; found %d",
-                       c->n_layers, n);
     return STATUS_OK;
 }
 
@@ -185,12 +151,29 @@ static enum status shape_config(const struct train_shape *s, struct config *c, s
                          .d_ff = s->d_ff,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
+    const char *rest = s->kv_heads;
+    int n = 0; /* of the list: one for all layers, or one for each */
     if (c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_USAGE, "--heads %d: expected a divisor of --embd %d", c->n_heads,
                        c->d_model);
     TRY(set_kinds(s, c, e));
-    if (s->kv_heads)
-        TRY(set_kv_heads(s->kv_heads, c, e));
+    for (char end = ','; rest && end; n++) {
+        char item[48];
+        int heads;
+        end = list_next(&rest, ",", item, sizeof item);
+        if (!parse_heads(item, c->n_heads, &heads) || c->n_heads % heads != 0)
+            return err_set(e, STATUS_USAGE, "--kv-heads %s: expected a divisor of --heads %d", item,
+                           c->n_heads);
+        if (n < c->n_layers)
+            c->layer_kv_heads[n] = heads;
+        c->n_kv_heads = heads > c->n_kv_heads ? heads : c->n_kv_heads;
+    }
+    if (n == 1)
+        c->layer_kv_heads[0] = 0;
+    else if (n > 0 && n != c->n_layers)
+        return err_set(e, STATUS_USAGE,
+                       "--kv-heads: expected one number, or one for each layer, %d; found %d",
+                       c->n_layers, n);
     shape_complete(c);
     if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
         return err_set(e, STATUS_USAGE,
@@ -204,6 +187,17 @@ static enum status shape_config(const struct train_shape *s, struct config *c, s
     return STATUS_OK;
 }
 
+enum status train_origin_open(const char *path, const struct train_shape *shape,
+                              struct checkpoint *from, struct config *c, struct err *e)
+{
+    if (!path)
+        return shape_config(shape, c, e);
+    TRY(job_open(path, JOB_TOKENIZES, from, e));
+    return job_config(path, from, c, e);
+}
+
+/* --- from options to a specification --------------------------------------------------------- */
+
 void train_shape_describe(const struct config *c, char *out, size_t size)
 {
     out[0] = 0;
@@ -214,27 +208,6 @@ void train_shape_describe(const struct config *c, char *out, size_t size)
                  c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
     else if (c->arch != arch_preset(text_of(shape_archs[0])))
         snprintf(out, size, "%s, ", c->arch->name);
-}
-
-/* --- from options to a specification --------------------------------------------------------- */
-
-enum status train_origin_open(const char *path, const struct train_shape *shape,
-                              struct checkpoint *from, struct config *c, struct err *e)
-{
-    const struct option *const tables[] = {train_size_options, train_kv_options,
-                                           train_kind_options};
-    const char *given = NULL;
-    if (!path)
-        return shape_config(shape, c, e);
-    for (size_t i = 0; i < sizeof tables / sizeof *tables && !given; i++)
-        given = given_option(tables[i], shape);
-    if (given)
-        return err_set(e, STATUS_USAGE,
-                       "--%s and --from are both given: the checkpoint has its own shape and "
-                       "vocabulary (decode convert changes its K/V heads)",
-                       given);
-    TRY(job_open(path, JOB_TOKENIZES, from, e));
-    return job_config(path, from, c, e);
 }
 
 static int between(int x, int least, int most)
@@ -262,8 +235,6 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
     spec->length = shape->n_ctx ? shape->n_ctx : TRAIN_CTX;
     if (further && !shape->n_ctx && spec->shape.n_ctx < spec->length)
         spec->length = spec->shape.n_ctx;
-    if (!spec->teacher_path && spec->teacher_share > 0)
-        return err_set(e, STATUS_USAGE, "--teacher-weight is for --teacher, which is not given");
     if (!spec->teacher_path)
         return STATUS_OK;
     if (spec->teacher_share == 0)

@@ -1,11 +1,14 @@
-#include "cli/variant.h"
-
+/*
+ * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options,
+ * calibration text, memory plan, progress.
+ */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/figures.h"
 #include "cli/input.h"
+#include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/say.h"
@@ -13,38 +16,34 @@
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
 
-/* --- the specification ----------------------------------------------------------------------- */
-
-/* The numbers of the layers, and whether each has one of its own. */
+/* The numbers of the layers, K/V heads or ranks, and whether each has one of its own. */
 struct by_layer {
     int items[CONFIG_MAX_LAYERS];
     bool own;
 };
 
-/* One number for all layers, or one for each: K/V heads of n_heads, or where that is 0 ranks. */
-static enum status read_layers(const char *option, const char *text, int n_heads, int n_layers,
+/* One number for all layers, or one for each. */
+static enum status read_layers(const struct variant_options *o, const struct config *c,
                                struct by_layer *out, struct err *e)
 {
+    const char *option = o->latent ? "--latent" : "--kv-heads";
+    const char *rest = o->latent ? o->latent : o->kv_heads;
     int n = 0;
-    char end;
-    do {
+    for (char end = ','; end; n++) {
         char item[48];
         int x;
-        end = list_next(&text, ",", item, sizeof item);
-        if (n_heads ? !parse_heads(item, n_heads, &x) : !parse_int(item, 1, INT_MAX, &x))
+        end = list_next(&rest, ",", item, sizeof item);
+        if (o->latent ? !parse_int(item, 1, INT_MAX, &x) : !parse_heads(item, c->n_heads, &x))
             return err_set(e, STATUS_USAGE, "%s: expected an integer from 1 on%s, found '%s'",
-                           option, n_heads ? ", or MHA, GQA-G, MQA" : "", item);
-        if (n < n_layers)
-            out->items[n] = x;
-        n++;
-    } while (end);
+                           option, o->latent ? "" : ", or MHA, GQA-G, MQA", item);
+        for (int l = n; l < c->n_layers; l++)
+            out->items[l] = x;
+    }
     out->own = n > 1;
-    if (n > 1 && n != n_layers)
+    if (n > 1 && n != c->n_layers)
         return err_set(e, STATUS_USAGE,
                        "%s: expected one number, or one for each layer, %d; found %d", option,
-                       n_layers, n);
-    for (int l = n; l < n_layers; l++)
-        out->items[l] = out->items[0];
+                       c->n_layers, n);
     return STATUS_OK;
 }
 
@@ -66,49 +65,31 @@ static enum status check_kv_heads(const struct by_layer *heads, const struct con
                            own, plural((uint64_t)own), g);
         fewer |= g < own;
     }
-    if (!fewer)
-        return err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
-    return STATUS_OK;
-}
-
-static enum status check_variant(const struct variant_options *o, struct err *e)
-{
-    const char *both = o->kv_heads && o->latent        ? "--kv-heads and --latent"
-                       : o->kv_heads && o->cache_bytes ? "--kv-heads and --cache-bytes"
-                       : o->latent && o->cache_bytes   ? "--latent and --cache-bytes"
-                                                       : NULL;
-    if (both)
-        return err_set(e, STATUS_USAGE, "%s are both given; expected one", both);
-    if (!o->kv_heads && !o->calib)
-        return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
-                       o->latent ? "latent" : "cache-bytes");
-    if (o->refit > 1 && !o->calib)
-        return err_set(e, STATUS_USAGE, "--refit needs a text: expected --calib too");
-    return STATUS_OK;
+    return fewer ? STATUS_OK
+                 : err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
 }
 
 /* Which variant. */
 static enum status read_target(const struct variant_options *o, const struct config *c,
                                struct by_layer *numbers, struct convert_spec *spec, struct err *e)
 {
-    TRY(check_variant(o, e));
+    const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
+    if (!o->calib && (!o->kv_heads || o->refit > 1))
+        return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
+                       o->kv_heads ? "refit" : what);
     if (config_is_latent(c))
-        return err_set(
-            e, STATUS_USAGE,
-            "--%s: expected a checkpoint with K/V heads, found a latent cache, which all "
-            "heads share already",
-            o->kv_heads ? "kv-heads"
-            : o->latent ? "latent"
-                        : "cache-bytes");
-    if (o->cache_bytes) {
-        if (!parse_bytes(o->cache_bytes, &spec->cache_bytes))
-            return err_set(e, STATUS_USAGE,
-                           "--cache-bytes: expected a number of bytes, as 8192 or 8KiB, found '%s'",
-                           o->cache_bytes);
-        return STATUS_OK;
-    }
-    TRY(read_layers(o->latent ? "--latent" : "--kv-heads", o->latent ? o->latent : o->kv_heads,
-                    o->latent ? 0 : c->n_heads, c->n_layers, numbers, e));
+        return err_set(e, STATUS_USAGE,
+                       "--%s: expected a checkpoint with K/V heads, found a latent cache, which "
+                       "all heads share already",
+                       what);
+    if (o->cache_bytes)
+        return parse_bytes(o->cache_bytes, &spec->cache_bytes)
+                   ? STATUS_OK
+                   : err_set(e, STATUS_USAGE,
+                             "--cache-bytes: expected a number of bytes, as 8192 or 8KiB, found "
+                             "'%s'",
+                             o->cache_bytes);
+    TRY(read_layers(o, c, numbers, e));
     if (o->latent) {
         spec->latent = numbers->items;
         return STATUS_OK;
@@ -121,24 +102,19 @@ static enum status read_target(const struct variant_options *o, const struct con
     return STATUS_OK;
 }
 
-/* --- calibration text ------------------------------------------------------------------------ */
-
 /* *tokens is malloc'd, also on failure. */
-static enum status read_calibration(const struct variant_options *o,
-                                    const struct variant_source *source, const struct config *c,
-                                    int32_t **tokens, size_t *n, struct err *e)
+static enum status read_calibration(const struct job *j, const struct config *c, int32_t **tokens,
+                                    size_t *n, struct err *e)
 {
-    const struct tokenizer *t = source->checkpoint->tokenizer;
+    const struct variant_options *o = &j->common->variant;
     char *text;
     size_t len;
-    TRY(input_needs_tokenizer(t, source->path, "--calib", e));
+    TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib", e));
     TRY(input_await(o->calib, CALIB_MAX, &text, &len, e));
-    enum status s = input_check_text(o->calib, (struct text){text, len}, e);
-    if (s == STATUS_OK)
-        s = tokenizer_encode(t, (struct text){text, len}, tokens, n, e);
+    const enum status s =
+        tokenizer_encode(j->checkpoint.tokenizer, (struct text){text, len}, tokens, n, e);
     free(text);
-    if (s != STATUS_OK)
-        return s;
+    TRY(s);
     if (*n == 0)
         return err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
     if (*n < CONVERT_MIN_TOKENS)
@@ -154,50 +130,28 @@ static enum status read_calibration(const struct variant_options *o,
         *n = n_windows * window;
     }
     if (*n < (size_t)c->d_model)
-        say(source->common,
+        say(j->common,
             "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
             "worse; expected thousands",
             *n, c->d_model);
     return STATUS_OK;
 }
 
-/* --- the run --------------------------------------------------------------------------------- */
-
-enum status variant_check_types(const struct gguf *g, const char *path, struct err *e)
+enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
+                            struct err *e)
 {
-    for (size_t i = 0; i < g->n_tensors; i++)
-        if (g->tensors[i].type->block_elements > 1)
-            return err_set(e, STATUS_USAGE,
-                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
-                           "the same, but better convert first and quantize then",
-                           path, text_width(g->tensors[i].name), g->tensors[i].name.data,
-                           g->tensors[i].type->name);
-    return STATUS_OK;
-}
-
-static enum status read_config(const struct variant_source *source, struct config *config,
-                               struct err *e)
-{
-    const enum status s = config_read(source->checkpoint->gguf, config, e);
-    if (s != STATUS_OK)
-        err_prefix(e, source->path);
-    return s;
-}
-
-enum status variant_convert(const struct variant_options *o, const struct variant_source *source,
-                            struct convert_spec *spec, struct convert *out, struct err *e)
-{
+    const struct variant_options *o = &j->common->variant;
     const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
     struct config config;
     struct by_layer numbers;
     int32_t *tokens = NULL;
     size_t bytes;
     *out = (struct convert){.n_layers = 0};
-    TRY(read_config(source, &config, e));
+    TRY(job_config(j->path, &j->checkpoint, &config, e));
     *spec = (struct convert_spec){
-        .gguf = source->checkpoint->gguf,
-        .source = &source->checkpoint->file,
-        .source_name = path_name(source->path),
+        .gguf = j->checkpoint.gguf,
+        .source = &j->checkpoint.file,
+        .source_name = path_name(j->path),
         .version = DECODE_VERSION,
         .method = (enum convert_method)o->method,
         .cluster = o->grouping == VARIANT_AUTO ? aligns && config.position != POSITION_ALIBI
@@ -207,22 +161,22 @@ enum status variant_convert(const struct variant_options *o, const struct varian
                  : !o->kv_heads             ? CONVERT_REFIT_WO
                  : o->method == CONVERT_FIT ? CONVERT_REFIT_ALL
                                             : CONVERT_REFIT_NONE,
-        .seed = source->seed,
-        .kernels = source->kernels,
-        .pool = source->pool,
+        .seed = j->seed,
+        .kernels = j->kernels,
+        .pool = j->pool,
         .stop = progress_stop,
         .progress = progress_show,
     };
     TRY(read_target(o, &config, &numbers, spec, e));
     enum status s =
-        o->calib ? read_calibration(o, source, &config, &tokens, &spec->n_tokens, e) : STATUS_OK;
+        o->calib ? read_calibration(j, &config, &tokens, &spec->n_tokens, e) : STATUS_OK;
     spec->tokens = tokens;
     if (s == STATUS_OK) {
-        struct progress progress = progress_start(source->common, "windows");
+        struct progress progress = progress_start(j->common, "windows");
         spec->arg = &progress;
         s = convert_plan(spec, &bytes, e);
         if (s == STATUS_OK) {
-            say_verbose(source->common,
+            say_verbose(j->common,
                         "memory: the conversion takes %s beside the model; fewer --calib-tokens "
                         "take less",
                         figure_bytes((double)bytes).text);
@@ -230,7 +184,7 @@ enum status variant_convert(const struct variant_options *o, const struct varian
         }
         progress_end(&progress);
         if (s == STATUS_BAD_FILE)
-            err_prefix(e, source->path);
+            err_prefix(e, j->path);
     }
     free(tokens);
     spec->tokens = NULL;
@@ -238,9 +192,10 @@ enum status variant_convert(const struct variant_options *o, const struct varian
     return s;
 }
 
-enum status variant_load(const struct variant_options *o, const struct variant_source *source,
-                         struct model **out, struct err *e)
+enum status variant_load(struct job *j, struct err *e)
 {
+    const struct variant_options *o = &j->common->variant;
+    struct checkpoint *c = &j->checkpoint;
     struct config config;
     struct convert_spec spec;
     struct convert converted;
@@ -248,23 +203,17 @@ enum status variant_load(const struct variant_options *o, const struct variant_s
     struct gguf *gguf = NULL;
     size_t len = 0;
     int heads;
-    TRY(check_variant(o, e));
-    TRY(read_config(source, &config, e));
+    TRY(job_config(j->path, c, &config, e));
     if (o->kv_heads && parse_heads(o->kv_heads, config.n_heads, &heads) &&
-        config.n_kv_heads == heads) {
-        const enum status s =
-            model_create(source->checkpoint->gguf, NULL, &source->checkpoint->file, out, e);
-        if (s != STATUS_OK)
-            err_prefix(e, source->path);
-        return s;
-    }
-    TRY(variant_convert(o, source, &spec, &converted, e));
+        config.n_kv_heads == heads)
+        return err_in(e, model_create(c->gguf, NULL, &c->file, &c->model, e), "%s", j->path);
+    TRY(variant_convert(j, &spec, &converted, e));
     enum status s = gguf_write_memory(converted.writer, &bytes, &len, e);
     convert_free(&converted);
     if (s == STATUS_OK)
         s = gguf_parse(bytes, len, &gguf, e);
     if (s == STATUS_OK)
-        s = model_create(gguf, NULL, NULL, out, e);
+        s = model_create(gguf, NULL, NULL, &c->model, e);
     gguf_free(gguf);
     free(bytes);
     return s;

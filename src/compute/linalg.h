@@ -4,11 +4,10 @@
  * Matrices are row-major. Every element of a result is one fixed chain of operations, so that
  * callers may cut work between rows; nothing is fused, so all processors compute the same bits.
  *
- * Nothing here allocates or fails on its arguments. Asserted: sizes are at least 1 (of products,
- * transposition and dot products at least 0), pointers not NULL, strides at least the row they
- * step over; and, in builds that check at a cost, that outputs do not overlap inputs, unless
- * it says that they may. Numbers may be anything. Any threads may run these at once on different
- * outputs.
+ * Nothing here allocates or fails on its arguments. Sizes are at least 1 (of products,
+ * transposition and dot products at least 0), pointers not NULL, and outputs do not overlap inputs,
+ * unless it says that they may. Numbers may be anything. Any threads may run these at once on
+ * different outputs.
  */
 #ifndef DECODE_COMPUTE_LINALG_H
 #define DECODE_COMPUTE_LINALG_H
@@ -18,8 +17,7 @@
 
 /*
  * c[i][j] += sum_t a[i * a_row + t * a_inner] * b[t][j] for the rows first <= i < end, added in
- * the order of t. a_row = inner and a_inner = 1 is A B; a_row = 1 and a_inner = the row length of
- * A is A^T B.
+ * the order of t.
  */
 struct linalg_product {
     double *c;       /* [end, columns]; rows before `first` stay as they are */
@@ -28,24 +26,46 @@ struct linalg_product {
     size_t a_row, a_inner;
     const double *b; /* [inner, columns] */
     size_t b_stride; /* at least `columns` */
-    int inner, columns;
+    size_t inner, columns;
 };
-void linalg_add_product(const struct linalg_product *p, int first, int end);
+void linalg_add_product(const struct linalg_product *p, size_t first, size_t end);
+
+/* Of rows close together: c [.., n] += a [.., k] b [k, n], and c [m, n] += a [k, m]^T b [k, n]. */
+static inline struct linalg_product linalg_product(double *c, const double *a, const double *b,
+                                                   size_t k, size_t n)
+{
+    return (struct linalg_product){c, n, a, k, 1, b, n, k, n};
+}
+
+static inline struct linalg_product
+linalg_product_turned(double *c, const double *a, const double *b, size_t m, size_t k, size_t n)
+{
+    return (struct linalg_product){c, n, a, 1, m, b, n, k, n};
+}
 
 /* c [m, n] = a [m, k] b [k, n]. */
-void linalg_multiply(double *c, const double *a, const double *b, int m, int k, int n);
+void linalg_multiply(double *c, const double *a, const double *b, size_t m, size_t k, size_t n);
 
 /* t [n, m] = a [m, n] transposed. */
-void linalg_transpose(double *t, const double *a, int m, int n);
+void linalg_transpose(double *t, const double *a, size_t m, size_t n);
+
+/* a [n, n] = I. */
+void linalg_identity(double *a, size_t n);
 
 /* sum_i a[i] b[i] over n >= 0, in interleaved partial sums. */
 double linalg_dot(const double *a, const double *b, size_t n);
+
+/* The square root of that of x [n] with itself. */
+double linalg_length(const double *x, size_t n);
+
+/* y [n] += a x. */
+void linalg_add_scaled(double *restrict y, double a, const double *restrict x, size_t n);
 
 /* Rotates the plane of two rows [n] in place: x, y = c x - s y, s x + c y. */
 void linalg_rotate(double *restrict x, double *restrict y, size_t n, double c, double s);
 
 /* sum_i a[i][i] of a [n, n]. */
-double linalg_trace(const double *a, int n);
+double linalg_trace(const double *a, size_t n);
 
 /*
  * The lower triangular l [n, n] with l l^T = a + ridge I, ridge >= 0 (asserted), for a symmetric
@@ -53,18 +73,18 @@ double linalg_trace(const double *a, int n);
  * singular, to rounding, the column of l is zero; the rank is returned. Source: right-looking
  * outer-product Cholesky (Golub and Van Loan, Matrix Computations, section 4.2).
  */
-int linalg_cholesky(double *l, const double *a, int n, double ridge);
+int linalg_cholesky(double *l, const double *a, size_t n, double ridge);
 
 /*
  * Replace b [n, m] by the solution x [n, m] of l x = b, or l^T x = b, for a lower triangular
  * l [n, n]; what is above its diagonal is not read. A zero column of l, as
  * linalg_cholesky leaves for a singular matrix, makes a zero row of x.
  */
-void linalg_solve_lower(const double *l, int n, double *b, int m);
-void linalg_solve_lower_transposed(const double *l, int n, double *b, int m);
+void linalg_solve_lower(const double *l, size_t n, double *b, size_t m);
+void linalg_solve_lower_transposed(const double *l, size_t n, double *b, size_t m);
 
 /* Doubles of scratch that linalg_eigen needs, with eigenvectors or without. */
-size_t linalg_eigen_scratch(int n, bool vectors);
+size_t linalg_eigen_scratch(size_t n, bool vectors);
 
 /*
  * Eigenvalues of a symmetric a [n, n], which is destroyed: all n of them to `values`, the largest
@@ -74,7 +94,7 @@ size_t linalg_eigen_scratch(int n, bool vectors);
  * and implicitly shifted QL (Golub and Van Loan, sections 8.3.1 and 8.3.3): of errors relative to
  * the largest eigenvalue, about n^3 * 4 multiply-adds with vectors, n^3 without.
  */
-bool linalg_eigen(double *a, int n, double *values, double *vectors, int n_vectors,
+bool linalg_eigen(double *a, size_t n, double *values, double *vectors, size_t n_vectors,
                   double *scratch);
 
 /*
@@ -82,14 +102,14 @@ bool linalg_eigen(double *a, int n, double *values, double *vectors, int n_vecto
  * is where trace(q^T m) is largest (the orthogonal Procrustes problem). Of a singular m one of
  * the nearest. By one-sided Jacobi rotations; scratch [2 * n * n].
  */
-void linalg_nearest_orthogonal(double *q, const double *m, int n, double *scratch);
+void linalg_nearest_orthogonal(double *q, const double *m, size_t n, double *scratch);
 
 /* --- minimising ------------------------------------------------------------------------------ */
 
 /* The minimum of a smooth function of many variables, from its values and gradients. */
 struct lbfgs {
     size_t n;        /* variables, at least 1 (asserted) */
-    int memory;      /* steps whose curvature is remembered, at least 1 (asserted) */
+    size_t memory;   /* steps whose curvature is remembered, at least 1 (asserted) */
     int evaluations; /* at most */
     /* The value and gradient [n] at x [n]. False: end. */
     bool (*evaluate)(void *arg, const double *x, double *value, double *gradient);
@@ -97,7 +117,7 @@ struct lbfgs {
 };
 
 /* Doubles of scratch. */
-size_t lbfgs_scratch(size_t n, int memory);
+size_t lbfgs_scratch(size_t n, size_t memory);
 
 /*
  * Replaces x [n] by the best point found, and returns its value; NaN if evaluate ended before the

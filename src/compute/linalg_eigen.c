@@ -12,10 +12,9 @@
 /* A few are usual. */
 #define MAX_ITERATIONS 300
 
-size_t linalg_eigen_scratch(int n, bool vectors)
+size_t linalg_eigen_scratch(size_t n, bool vectors)
 {
-    const size_t width = n;
-    return 4 * width + (vectors ? width * width : 0);
+    return 2 * n + (vectors ? n * n : 0);
 }
 
 /*
@@ -24,21 +23,21 @@ size_t linalg_eigen_scratch(int n, bool vectors)
  */
 static double make_reflection(double *x, size_t n)
 {
+    const double first = x[0];
     double largest = 0;
     for (size_t i = 1; i < n; i++)
         largest = fmax(largest, fabs(x[i]));
     if (!(largest > 0)) {
-        const double s = x[0];
         memset(x, 0, n * sizeof *x);
-        return s;
+        return first;
     }
-    largest = fmax(largest, fabs(x[0]));
+    largest = fmax(largest, fabs(first));
     for (size_t i = 0; i < n; i++)
         x[i] /= largest;
-    const double norm = sqrt(linalg_dot(x, x, n));
+    const double norm = linalg_length(x, n);
     const double s = x[0] > 0 ? -norm : norm; /* no cancellation in x[0] - s */
     x[0] -= s;
-    const double scale = sqrt(2.0) / sqrt(linalg_dot(x, x, n));
+    const double scale = sqrt(2.0) / linalg_length(x, n);
     for (size_t i = 0; i < n; i++)
         x[i] *= scale;
     return s * largest;
@@ -54,14 +53,10 @@ static void tridiagonalize(double *a, size_t n, double *diagonal, double *beside
         beside[k] = make_reflection(v + k + 1, n - k - 1);
         /* A := (I - v v^T) A (I - v v^T) = A - v w^T - w v^T, w = A v - (v^T A v / 2) v */
         memset(w + k + 1, 0, (n - k - 1) * sizeof *w);
-        for (size_t i = k + 1; i < n; i++) {
-            const double *restrict row = a + i * n;
-            for (size_t j = k + 1; j < n; j++)
-                w[j] += v[i] * row[j];
-        }
+        for (size_t i = k + 1; i < n; i++)
+            linalg_add_scaled(w + k + 1, v[i], a + i * n + k + 1, n - k - 1);
         const double half = linalg_dot(v + k + 1, w + k + 1, n - k - 1) / 2;
-        for (size_t j = k + 1; j < n; j++)
-            w[j] -= half * v[j];
+        linalg_add_scaled(w + k + 1, -half, v + k + 1, n - k - 1);
         for (size_t i = k + 1; i < n; i++) {
             double *restrict row = a + i * n;
             const double vi = v[i], wi = w[i];
@@ -132,66 +127,50 @@ static bool ql(double *d, double *e, size_t n, double *z)
     return true;
 }
 
-/* By selection: z's rows go with their values; row [n] is scratch. */
-static void sort_descending(double *values, double *z, size_t n, double *row)
+static void swap(double *x, double *y, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        const double old = x[i];
+        x[i] = y[i];
+        y[i] = old;
+    }
+}
+
+bool linalg_eigen(double *a, size_t n, double *values, double *vectors, size_t n_vectors,
+                  double *scratch)
+{
+    assert(n >= 1 && n_vectors <= n);
+    double *beside = scratch, *z = n_vectors > 0 ? scratch + 2 * n : NULL;
+    tridiagonalize(a, n, values, beside, scratch + n);
+    if (z)
+        linalg_identity(z, n);
+    if (!ql(values, beside, n, z))
+        return false;
+    for (size_t i = 0; i < n; i++) { /* sorted by selection */
         size_t largest = i;
         for (size_t j = i + 1; j < n; j++)
             if (values[j] > values[largest])
                 largest = j;
         if (largest == i)
             continue;
-        const double value = values[i];
-        values[i] = values[largest];
-        values[largest] = value;
-        if (!z)
-            continue;
-        memcpy(row, z + i * n, n * sizeof *row);
-        memcpy(z + i * n, z + largest * n, n * sizeof *row);
-        memcpy(z + largest * n, row, n * sizeof *row);
+        swap(values + i, values + largest, 1);
+        if (z)
+            swap(z + i * n, z + largest * n, n);
     }
-}
-
-/* A vector of the tridiagonal matrix to one of a, with the sign fixed. */
-static void finish_vector(double *x, const double *a, size_t n)
-{
-    for (size_t k = n - 1; k-- > 0;) {
-        const double *v = a + k * n + k + 1;
-        double *restrict tail = x + k + 1;
-        const double along = linalg_dot(v, tail, n - k - 1);
-        for (size_t i = 0; i < n - k - 1; i++)
-            tail[i] -= along * v[i];
-    }
-    size_t largest = 0;
-    for (size_t i = 1; i < n; i++)
-        if (fabs(x[i]) > fabs(x[largest]))
-            largest = i;
-    const double sign = x[largest] < 0 ? -1 : 1;
-    for (size_t i = 0; i < n; i++)
-        x[i] *= sign;
-}
-
-bool linalg_eigen(double *a, int n, double *values, double *vectors, int n_vectors, double *scratch)
-{
-    assert(n >= 1 && n_vectors >= 0 && n_vectors <= n && a && values && scratch);
-    assert(n_vectors == 0 || vectors);
-    const size_t width = n;
-    double *beside = scratch, *row = scratch + width;
-    double *z = n_vectors > 0 ? scratch + 4 * width : NULL;
-    tridiagonalize(a, width, values, beside, row);
-    if (z) {
-        memset(z, 0, width * width * sizeof *z);
-        for (size_t i = 0; i < width; i++)
-            z[i * width + i] = 1;
-    }
-    if (!ql(values, beside, width, z))
-        return false;
-    sort_descending(values, z, width, row);
-    for (int k = 0; k < n_vectors; k++) {
-        double *x = vectors + (size_t)k * width;
-        memcpy(x, z + (size_t)k * width, width * sizeof *x);
-        finish_vector(x, a, width);
+    /* Vectors of the tridiagonal matrix to those of a, with the sign fixed. */
+    for (size_t r = 0; r < n_vectors; r++) {
+        double *x = memcpy(vectors + r * n, z + r * n, n * sizeof *x);
+        size_t largest = 0;
+        for (size_t k = n - 1; k-- > 0;) {
+            const double *v = a + k * n + k + 1;
+            linalg_add_scaled(x + k + 1, -linalg_dot(v, x + k + 1, n - k - 1), v, n - k - 1);
+        }
+        for (size_t i = 1; i < n; i++)
+            if (fabs(x[i]) > fabs(x[largest]))
+                largest = i;
+        const double sign = x[largest] < 0 ? -1 : 1;
+        for (size_t i = 0; i < n; i++)
+            x[i] *= sign;
     }
     return true;
 }

@@ -2,11 +2,8 @@
  * Windows of a text through the checkpoint's layers and the converted ones, and how far apart their
  * predictions are.
  */
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
-#include "compute/linalg.h"
 #include "convert/private.h"
 #include "engine/sampler.h"
 
@@ -14,14 +11,6 @@
 #define MAX_LOGITS (1 << 23)
 
 /* --- windows --------------------------------------------------------------------------------- */
-
-size_t convert_window_tokens(const struct converter *c)
-{
-    const size_t n = c->spec->n_tokens, n_ctx = c->config.n_ctx;
-    if (c->spec->measures_only)
-        return n_ctx < n ? n_ctx : n;
-    return convert_window_size(c->config.n_ctx, n);
-}
 
 size_t convert_window_length(const struct converter *c, int w)
 {
@@ -33,21 +22,25 @@ enum status convert_windows_done(struct converter *c, int n)
 {
     const struct convert_spec *spec = c->spec;
     c->text.done += n;
-    if (spec->progress)
+    if (n > 0 && spec->progress)
         spec->progress(spec->arg, c->text.done, c->text.all);
-    return convert_is_stopped(spec) ? STATUS_INTERRUPTED : STATUS_OK;
+    return spec->stop && spec->stop(spec->arg) ? STATUS_INTERRUPTED : STATUS_OK;
 }
 
 /* --- starting -------------------------------------------------------------------------------- */
 
 void convert_calibration_take(struct converter *c, struct arena *arena)
 {
-    const size_t n = c->spec->n_tokens, window = convert_window_tokens(c), d = c->d;
+    const size_t n = c->spec->n_tokens, n_ctx = c->config.n_ctx, d = c->d;
+    size_t window = n_ctx < n ? n_ctx : n;
+    if (!c->spec->measures_only)
+        window = convert_window_size(n_ctx, n);
     const size_t layers = c->config.shared ? c->config.n_layers : 1;
+    const size_t vocab = c->config.n_vocab;
     struct convert_calibration *k = &c->text;
     *k = (struct convert_calibration){
         .window = window,
-        .n_windows = ((n + window - 1) / window),
+        .n_windows = (n + window - 1) / window,
         .stream = convert_floats(arena, n, d),
         .stream2 = convert_floats(arena, n, d),
         .middle = convert_floats(arena, n, d),
@@ -70,6 +63,17 @@ void convert_calibration_take(struct converter *c, struct arena *arena)
     if (c->spec->refit)
         k->part = convert_floats(arena, c->widest, c->widest);
     convert_used_take(c, arena);
+    if (c->spec->measures_only)
+        return;
+    const uint64_t step = ((uint64_t)window * vocab + MAX_LOGITS - 1) / MAX_LOGITS;
+    const size_t rows = window / step + 1;
+    c->distance = (struct convert_distance){
+        .step = step,
+        .logits = convert_floats(arena, rows, vocab),
+        .changed = convert_floats(arena, rows, vocab),
+        .log_sums = convert_doubles(arena, rows, 1),
+        .rows = arena_take(arena, window, sizeof *c->distance.rows),
+    };
 }
 
 /* Both streams begin as the embeddings. The first touch of so much memory may take long. */
@@ -79,8 +83,8 @@ static enum status embed_tokens(struct converter *c)
     for (size_t t = 0; t < c->spec->n_tokens; t++) {
         const size_t at = t % k->window;
         float *x = k->stream + t * c->d;
-        if (at == 0 && convert_is_stopped(c->spec))
-            return STATUS_INTERRUPTED;
+        if (at == 0)
+            TRY(convert_windows_done(c, 0));
         model_embed(c->model, probe_positions(k->probe), c->spec->tokens[t], at, x);
         memcpy(k->stream2 + t * c->d, x, c->d * sizeof *x);
     }
@@ -90,6 +94,7 @@ static enum status embed_tokens(struct converter *c)
 enum status convert_calibration_start(struct converter *c, struct err *e)
 {
     struct convert_calibration *k = &c->text;
+    struct convert_distance *x = &c->distance;
     const float *factors = c->model->w[ROLE_ROPE_FREQS].table;
     struct pool *pool = c->spec->pool;
     k->kernels = c->spec->kernels;
@@ -102,7 +107,16 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     for (int w = CONVERT_JUDGED - 1; w < k->n_windows && k->plain; w += CONVERT_JUDGED)
         memcpy(convert_plain_window(c, w), convert_window(c, k->stream, w),
                convert_window_length(c, w) * c->d * sizeof *k->plain);
-    return STATUS_OK;
+    if (!x->rows)
+        return STATUS_OK;
+    const struct session_params params = {.n_ctx = k->window, .kernels = k->kernels};
+    const int judged = k->n_windows / CONVERT_JUDGED;
+    const int step = (judged + CONVERT_MEASURED - 1) / CONVERT_MEASURED;
+    for (int i = 0; i < judged; i += step)
+        x->windows[x->n_windows++] = (i + 1) * CONVERT_JUDGED - 1;
+    for (size_t t = 0; t < k->window; t++)
+        x->rows[t] = (struct batch_row){.position = t, .wants_logits = t % x->step == 0};
+    return session_create(c->model, &params, pool, &x->session, e);
 }
 
 void convert_calibration_end(struct converter *c)
@@ -114,39 +128,34 @@ void convert_calibration_end(struct converter *c)
 
 /* --- layers ---------------------------------------------------------------------------------- */
 
-/* Runs a layer as it was over a window's stream: its input goes to rows, where the stream is after
- * attention to middle, and after the layer to rows2. step_stream then takes the stream there. */
-static void run_original(struct converter *c, int layer, int w)
+void convert_run_layer(const struct converter *c, int layer, int w, const float *stream,
+                       struct block_taps taps)
 {
-    struct convert_calibration *k = &c->text;
-    const struct block_taps taps = {.at = {[TAP_NORMED] = k->rows,
-                                           [TAP_MIDDLE] = convert_window(c, k->middle, w),
-                                           [TAP_OUT] = k->rows2}};
-    probe_run(k->probe, &c->model->blocks[layer], layer, convert_window(c, k->stream, w),
-              convert_window_length(c, w), &taps);
-}
-
-static void step_stream(struct converter *c, int w)
-{
-    memcpy(convert_window(c, c->text.stream, w), c->text.rows2,
-           convert_window_length(c, w) * c->d * sizeof(float));
+    probe_run(c->text.probe2, &c->used.block, layer, stream, convert_window_length(c, w), &taps);
 }
 
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit)
 {
+    const struct convert_calibration *k = &c->text;
     const bool original = c->config.shared || which == CONVERT_ORIGINAL;
     if (c->config.shared)
         TRY(embed_tokens(c));
-    for (int w = 0; w < c->text.n_windows; w++) {
+    for (int w = 0; w < k->n_windows; w++) {
+        const size_t n = convert_window_length(c, w);
+        float *stream = convert_window(c, k->stream, w);
+        /* As it was: its input, the stream after attention, and behind it. */
+        const struct block_taps taps = {.at = {[TAP_NORMED] = k->rows,
+                                               [TAP_MIDDLE] = convert_window(c, k->middle, w),
+                                               [TAP_OUT] = k->rows2}};
         if (convert_is_judged(c, w) ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
             continue;
         for (int l = c->first; l < c->end; l++) {
             if (original)
-                run_original(c, l, w);
+                probe_run(k->probe, &c->model->blocks[l], l, stream, n, &taps);
             visit(c, l, w);
             if (original)
-                step_stream(c, w);
+                memcpy(stream, k->rows2, n * c->d * sizeof *stream);
             TRY(convert_windows_done(c, 1));
         }
     }
@@ -166,66 +175,45 @@ void convert_norm_rows(const struct converter *c, enum tensor_role role, float *
 {
     const size_t d = c->d;
     const struct norm *norm = &c->model->blocks[c->block].w[role].norm;
-    if (!layout_has(&c->config, role)) {
+    if (!layout_has(&c->config, role))
         memcpy(out, x, n * d * sizeof *out);
-        return;
-    }
-    for (size_t t = 0; t < n; t++)
-        c->text.kernels->norm[c->config.norm](out + t * d, x + t * d, norm->gain, norm->bias, d,
-                                              c->config.norm_eps);
+    else
+        for (size_t t = 0; t < n; t++)
+            c->text.kernels->norm[c->config.norm](out + t * d, x + t * d, norm->gain, norm->bias, d,
+                                                  c->config.norm_eps);
 }
 
 /* --- moments --------------------------------------------------------------------------------- */
 
-static void add_columns(double *sum, const double *x, size_t n, size_t d)
-{
-    for (size_t t = 0; t < n; t++)
-        for (size_t i = 0; i < d; i++)
-            sum[i] += x[t * d + i];
-}
-
-/* One window's inputs to the sums; its mean's square, n times, to moments.keys. */
-static void add_moments(struct converter *c, size_t n)
+/* What attention adds, and its sum over the rows; then moments of its inputs. */
+static void measure_window(struct converter *c, int layer, int w)
 {
     struct convert_calibration *k = &c->text;
     const struct convert_moments *m = &c->moments;
-    const size_t d = c->d;
-    convert_widen(k->x, k->rows, n * d);
+    const size_t n = convert_window_length(c, w), at = layer - c->first, d = c->d;
+    k->energy[at] += convert_squared_distance(c, convert_window(c, k->middle, w),
+                                              convert_window(c, k->stream, w), n * d);
+    for (size_t t = 0; t < n; t++)
+        linalg_add_scaled(k->energy_sum + at * d, 1, k->x + t * d, d);
+    if (convert_is_judged(c, w))
+        return;
+    for (size_t i = 0; i < n * d; i++)
+        k->x[i] = (double)k->rows[i];
     convert_add_outer(c, m->values, k->x, k->x, n, d, d);
     convert_zero(k->x_sum, d);
-    add_columns(k->x_sum, k->x, n, d);
+    convert_add_rows(k->x_sum, k->rows, n, d);
     for (size_t i = 0; i < d; i++) {
         m->mean[i] += k->x_sum[i];
         k->y_sum[i] = k->x_sum[i] / n;
     }
-    convert_add_outer(c, m->keys, k->x_sum, k->y_sum, 1, d, d);
-}
-
-/* From sums over n rows to means. */
-static void finish_moments(struct converter *c, double n)
-{
-    struct convert_calibration *k = &c->text;
-    const struct convert_moments *m = &c->moments;
-    const size_t d = c->d;
-    for (size_t i = 0; i < d; i++)
-        m->mean[i] /= n;
-    for (size_t i = 0; i < d; i++)
-        for (size_t j = 0; j < d; j++) {
-            const size_t at = i * d + j;
-            const double second = m->values[at] / n;
-            m->keys[at] = second - m->keys[at] / n;
-            m->values[at] = second - m->mean[i] * m->mean[j];
-        }
-    for (int l = 0; l < c->end - c->first; l++) {
-        const double *sum = k->energy_sum + l * d;
-        k->energy[l] -= linalg_dot(sum, sum, d) / (double)c->spec->n_tokens;
-    }
+    convert_add_outer(c, m->keys, k->x_sum, k->y_sum, 1, d, d); /* its mean's square, n times */
+    k->n_fitted += n;
 }
 
 /* Without text: the output of the norm that a block's input comes from, at last, before gain and
  * bias has any direction, or, if it takes the mean away, any that sums to 0, and n such numbers
  * have the mean square 1. Embeddings have no norm. */
-static void assume(struct converter *c)
+static void assume_moments(struct converter *c)
 {
     const struct block *b = c->model->blocks;
     const struct norm *norm = NULL;
@@ -236,45 +224,41 @@ static void assume(struct converter *c)
     else if (c->end > 1)
         norm = &b[c->end - 2].w[ROLE_LAYER_OUTPUT_NORM].norm;
     const double across = norm && c->config.norm == NORM_LAYER && d > 1 ? -1 / (double)(d - 1) : 0;
-    for (size_t i = 0; i < d; i++)
+    for (size_t i = 0; i < d; i++) {
         m->mean[i] = norm && norm->bias ? (double)norm->bias[i] : 0;
-    for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++) {
             const double gains = norm ? (double)norm->gain[i] * (double)norm->gain[j] : 1;
             m->keys[i * d + j] = m->values[i * d + j] = (i == j ? 1 : across) * gains;
         }
-}
-
-static void measure_window(struct converter *c, int layer, int w)
-{
-    struct convert_calibration *k = &c->text;
-    const size_t n = convert_window_length(c, w), at = layer - c->first;
-    /* What attention adds, and its sum over the rows. */
-    k->energy[at] += convert_squared_distance(c, convert_window(c, k->middle, w),
-                                              convert_window(c, k->stream, w), n * c->d);
-    add_columns(k->energy_sum + at * c->d, k->x, n, c->d);
-    if (convert_is_judged(c, w))
-        return;
-    add_moments(c, n);
-    k->n_fitted += n;
+    }
 }
 
 enum status convert_calibrate(struct converter *c)
 {
     struct convert_calibration *k = &c->text;
+    const struct convert_moments *m = &c->moments;
     const size_t d = c->d, n_layers = c->end - c->first;
     if (!c->spec->n_tokens) {
-        assume(c);
+        assume_moments(c);
         return STATUS_OK;
     }
-    convert_zero(c->moments.values, d * d);
-    convert_zero(c->moments.keys, d * d);
-    convert_zero(c->moments.mean, d);
+    convert_zero(m->values, d * d);
+    convert_zero(m->keys, d * d);
+    convert_zero(m->mean, d);
     convert_zero(k->energy, n_layers);
     convert_zero(k->energy_sum, n_layers * d);
     k->n_fitted = 0;
     TRY(convert_each_window(c, CONVERT_ORIGINAL, measure_window));
-    finish_moments(c, k->n_fitted);
+    const double n = k->n_fitted;
+    for (size_t i = 0; i < d * d; i++)
+        m->keys[i] = m->values[i] / n - m->keys[i] / n;
+    convert_finish_sums(m->values, m->mean, m->mean, n, d, d);
+    for (size_t i = 0; i < d; i++)
+        m->mean[i] /= n;
+    for (size_t l = 0; l < n_layers; l++) {
+        const double *sum = k->energy_sum + l * d;
+        k->energy[l] -= linalg_dot(sum, sum, d) / (double)c->spec->n_tokens;
+    }
     return STATUS_OK;
 }
 
@@ -285,12 +269,12 @@ enum status convert_calibrate(struct converter *c)
 static void advance_window(struct converter *c, int layer, int w)
 {
     struct convert_calibration *k = &c->text;
-    const size_t n = convert_window_length(c, w);
+    const size_t n = convert_window_length(c, w) * c->d;
     float *stream = convert_window(c, k->stream2, w);
-    probe_run(k->probe2, &c->used.block, layer, stream, n,
-              &(struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = stream}});
+    convert_run_layer(c, layer, w, stream,
+                      (struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = stream}});
     k->lost[layer - c->first] +=
-        convert_squared_distance(c, convert_window(c, k->middle, w), k->rows, n * c->d);
+        convert_squared_distance(c, convert_window(c, k->middle, w), k->rows, n);
 }
 
 enum status convert_advance(struct converter *c, struct err *e)
@@ -314,8 +298,7 @@ enum status convert_advance(struct converter *c, struct err *e)
 static void advance_plain_window(struct converter *c, int layer, int w)
 {
     float *stream = convert_plain_window(c, w);
-    probe_run(c->text.probe2, &c->used.block, layer, stream, convert_window_length(c, w),
-              &(struct block_taps){.at = {[TAP_OUT] = stream}});
+    convert_run_layer(c, layer, w, stream, (struct block_taps){.at = {[TAP_OUT] = stream}});
 }
 
 enum status convert_advance_plain(struct converter *c)
@@ -325,39 +308,6 @@ enum status convert_advance_plain(struct converter *c)
 }
 
 /* --- predictions ----------------------------------------------------------------------------- */
-
-int convert_measured_windows(const struct converter *c, int windows[CONVERT_MEASURED])
-{
-    const int judged = c->text.n_windows / CONVERT_JUDGED;
-    const int step = (judged + CONVERT_MEASURED - 1) / CONVERT_MEASURED;
-    int n = 0;
-    for (int i = 0; i < judged; i += step)
-        windows[n++] = (i + 1) * CONVERT_JUDGED - 1;
-    return n;
-}
-
-void convert_distance_take(struct converter *c, struct arena *arena)
-{
-    const uint64_t window = convert_window_tokens(c), vocab = c->config.n_vocab;
-    const uint64_t step = (window * vocab + MAX_LOGITS - 1) / MAX_LOGITS;
-    const size_t rows = window / step + 1;
-    c->distance = (struct convert_distance){
-        .step = step,
-        .logits = convert_floats(arena, rows, vocab),
-        .changed = convert_floats(arena, rows, vocab),
-        .log_sums = convert_doubles(arena, rows, 1),
-        .rows = arena_take(arena, window, sizeof *c->distance.rows),
-    };
-}
-
-enum status convert_distance_start(struct converter *c, struct err *e)
-{
-    struct convert_distance *x = &c->distance;
-    const struct session_params params = {.n_ctx = c->text.window, .kernels = c->text.kernels};
-    for (size_t t = 0; t < c->text.window; t++)
-        x->rows[t] = (struct batch_row){.position = t, .wants_logits = t % x->step == 0};
-    return session_create(c->model, &params, c->spec->pool, &x->session, e);
-}
 
 enum status convert_distance_add(struct converter *c, int layer, int w, const float *stream,
                                  double *sum, struct err *e)

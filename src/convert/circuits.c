@@ -3,10 +3,8 @@
  * and the weights that maps make.
  */
 #include <math.h>
-#include <string.h>
 
 #include "base/rng.h"
-#include "compute/linalg.h"
 #include "convert/private.h"
 
 /* Added to the metric's diagonal, relative to its mean: it only has to make it invertible. */
@@ -14,20 +12,23 @@
 
 /* --- moments --------------------------------------------------------------------------------- */
 
-/* means [rows] of the matrix times the input, bias included. */
+/* The mean of row i of the matrix times the input, bias included. */
+static double mean_of_row(const struct converter *c, const struct convert_matrix *x, size_t i)
+{
+    return linalg_dot(x->w + i * c->d, c->moments.mean, c->d) + x->bias[i];
+}
+
 static void find_means(const struct converter *c, double *means, const struct convert_matrix *x)
 {
     for (size_t i = 0; i < x->rows; i++)
-        means[i] = linalg_dot(x->w + i * c->d, c->moments.mean, c->d) + x->bias[i];
+        means[i] = mean_of_row(c, x, i);
 }
 
-/* m [n, columns] += a b^T */
-static void add_outer(double *m, size_t stride, const double *a, const double *b, size_t n,
-                      size_t columns)
+/* m [n, n] += a b^T */
+static void add_outer(double *m, const double *a, const double *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < columns; j++)
-            m[i * stride + j] += a[i] * b[j];
+        linalg_add_scaled(m + i * n, a[i], b, n);
 }
 
 /*
@@ -50,47 +51,19 @@ static void average_turns(const struct convert_circuit *s, double *m, size_t str
     }
 }
 
-/* Of the cached factor. */
-static void measure_gram(struct converter *c, struct convert_circuit *s)
-{
-    const struct convert_matrix *x = &c->from.at[s->cached];
-    const size_t n = x->rows;
-    convert_multiply(c, c->square, x->w, s->second, n, c->d, c->d);
-    convert_multiply_transposed(c, s->gram, c->square, x->w, n, c->d, n);
-    if (!s->centred) {
-        find_means(c, s->mean, x);
-        add_outer(s->gram, n, s->mean, s->mean, n, n);
-    }
-    for (size_t g = 0; g < n; g += s->dim)
-        for (size_t h = 0; h < n; h += s->dim)
-            average_turns(s, s->gram + g * n + h, n);
-}
+/* A head's factor x of a product: what has its rows [dim, d], and their means; NULL: centred. */
+struct factor {
+    const double *rows, *means;
+};
 
-/* out [dim, dim] = a b^T of rows [dim, d]. */
-static void multiply_rows(const struct converter *c, const struct convert_circuit *s,
-                          const double *a, const double *b, double *out)
+/* out [dim, dim] = E x y^T, where the rows of x are multiplied by the input's moments already. */
+static void cross(const struct converter *c, const struct convert_circuit *s, double *out,
+                  struct factor x, struct factor y)
 {
-    for (size_t i = 0; i < s->dim; i++)
-        for (size_t j = 0; j < s->dim; j++)
-            out[i * s->dim + j] = linalg_dot(a + i * c->d, b + j * c->d, c->d);
-}
-
-/* E q q^T of every head, biases included; and o o^T. */
-static void measure_own(struct converter *c)
-{
-    const struct convert_circuit *qk = &c->qk, *ov = &c->ov;
-    double *means = c->square2;
-    convert_multiply(c, c->square, c->from.q.w, c->moments.values, qk->width, c->d, c->d);
-    find_means(c, means, &c->from.q);
-    for (size_t h = 0; h < c->n_heads; h++) {
-        const size_t first = h * qk->dim;
-        double *metric = convert_of_head(qk, qk->metric, h);
-        multiply_rows(c, qk, c->square + first * c->d, c->from.q.w + first * c->d, metric);
-        add_outer(metric, qk->dim, means + first, means + first, qk->dim, qk->dim);
-        average_turns(qk, metric, qk->dim);
-        const double *o = c->from.o.w + h * ov->dim * c->d;
-        multiply_rows(c, ov, o, o, convert_of_head(ov, ov->metric, h));
-    }
+    convert_zero(out, s->dim * s->dim);
+    convert_add_dots(out, x.rows, y.rows, (struct convert_rows){s->dim, c->d, c->d}, 1);
+    if (x.means)
+        add_outer(out, x.means, y.means, s->dim);
 }
 
 const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, size_t g,
@@ -107,55 +80,65 @@ static void copy_gram(const struct converter *c, const struct convert_circuit *s
         memcpy(out + i * s->dim, convert_gram_row(c, s, g, i, h), s->dim * sizeof *out);
 }
 
-/* The roots of the metrics, and root_g^T gram[g, h] root_h of every two heads into `white`. */
-static void whiten(struct converter *c, struct convert_circuit *s)
-{
-    const size_t dim = s->dim, size = dim * dim;
-    double *copy = c->blocks, *product = copy + size, *transposed = product + size;
-    double *result = transposed + size;
-    for (size_t h = 0; h < c->n_heads; h++)
-        convert_root(convert_of_head(s, s->root, h), convert_of_head(s, s->metric, h), dim,
-                     METRIC_RIDGE);
-    for (size_t g = 0; g < c->n_heads; g++) {
-        linalg_transpose(transposed, convert_of_head(s, s->root, g), dim, dim);
-        for (size_t h = 0; h < c->n_heads; h++) {
-            copy_gram(c, s, g, h, copy);
-            linalg_multiply(product, copy, convert_of_head(s, s->root, h), dim, dim, dim);
-            linalg_multiply(result, transposed, product, dim, dim, dim);
-            for (size_t i = 0; i < dim; i++)
-                memcpy(s->white + (g * dim + i) * s->width + h * dim, result + i * dim,
-                       dim * sizeof *result);
-        }
-    }
-}
-
 void convert_measure(struct converter *c)
 {
     const bool turned = c->config.position == POSITION_ROPE;
+    const size_t d = c->d;
     c->qk.n_turned = turned ? c->config.rope.n_dims : 0;
     c->qk.centred = !turned;
     /* One vector for keys and values has one centre. */
     c->qk.second = turned || convert_is_latent(c) ? c->moments.values : c->moments.keys;
     c->ov.second = c->moments.values;
-    measure_gram(c, &c->qk);
-    measure_gram(c, &c->ov);
-    measure_own(c);
-    whiten(c, &c->qk);
-    whiten(c, &c->ov);
+    for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
+        /* The gram of the cached factors. */
+        const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
+        const size_t n = cached->rows, dim = s->dim, size = dim * dim;
+        convert_multiply(c, c->square, cached->w, s->second, n, d, d);
+        convert_multiply_transposed(c, s->gram, c->square, cached->w, n, d, n);
+        if (!s->centred) {
+            find_means(c, s->mean, cached);
+            add_outer(s->gram, s->mean, s->mean, n);
+        }
+        for (size_t g = 0; g < n; g += dim)
+            for (size_t h = 0; h < n; h += dim)
+                average_turns(s, s->gram + g * n + h, n);
+
+        /* The metrics E q q^T of every head, biases included, or o o^T; and their roots. */
+        const bool is_q = s->own == PART_Q;
+        double *means = c->square2;
+        if (is_q) {
+            convert_multiply(c, c->square, own->w, c->moments.values, s->width, d, d);
+            find_means(c, means, own);
+        }
+        for (size_t h = 0; h < c->n_heads; h++) {
+            const double *rows = own->w + h * dim * d, *of_head = means + h * dim;
+            double *metric = convert_of_head(s, s->metric, h);
+            cross(c, s, metric,
+                  is_q ? (struct factor){c->square + h * dim * d, of_head}
+                       : (struct factor){rows, NULL},
+                  (struct factor){rows, of_head});
+            average_turns(s, metric, dim);
+            convert_root(convert_of_head(s, s->root, h), metric, dim, METRIC_RIDGE);
+        }
+
+        /* root_g^T gram[g, h] root_h of every two heads. */
+        double *copy = c->blocks, *product = copy + size, *transposed = product + size;
+        double *result = transposed + size;
+        for (size_t g = 0; g < c->n_heads; g++) {
+            linalg_transpose(transposed, convert_of_head(s, s->root, g), dim, dim);
+            for (size_t h = 0; h < c->n_heads; h++) {
+                copy_gram(c, s, g, h, copy);
+                linalg_multiply(product, copy, convert_of_head(s, s->root, h), dim, dim, dim);
+                linalg_multiply(result, transposed, product, dim, dim, dim);
+                for (size_t i = 0; i < dim; i++)
+                    memcpy(s->white + (g * dim + i) * s->width + h * dim, result + i * dim,
+                           dim * sizeof *result);
+            }
+        }
+    }
 }
 
 /* --- what is lost ---------------------------------------------------------------------------- */
-
-/* Second moments between the new cached factor of group g, whose product with `second` is
- * c->square, and K/V head `head` of x, whose means are `means`. */
-static void cross(const struct converter *c, const struct convert_circuit *s, size_t g,
-                  const struct convert_matrix *x, const double *means, size_t head, double *out)
-{
-    const size_t dim = s->dim, rows = dim * c->d;
-    multiply_rows(c, s, c->square + g * rows, x->w + head * rows, out);
-    if (!s->centred)
-        add_outer(out, dim, s->new_mean + g * dim, means + head * dim, dim, dim);
-}
 
 /*
  * E over independent positions of (y.x - y'.x')^2 for the own factors y and cached x of all heads,
@@ -164,7 +147,7 @@ static void cross(const struct converter *c, const struct convert_circuit *s, si
 double convert_loss(struct converter *c, struct convert_circuit *s)
 {
     const struct convert_matrix *from = &c->from.at[s->cached], *to = &c->to.at[s->cached];
-    const size_t dim = s->dim, size = dim * dim;
+    const size_t dim = s->dim, size = dim * dim, rows = dim * c->d;
     convert_multiply(c, c->square, to->w, s->second, to->rows, c->d, c->d);
     if (!s->centred)
         find_means(c, s->new_mean, to);
@@ -172,12 +155,13 @@ double convert_loss(struct converter *c, struct convert_circuit *s)
     double *yy = new_new + size, *turned = yy + size;
     double lost = 0, all = 0;
     for (size_t h = 0; h < c->n_heads; h++) {
-        const size_t g = c->group_of[h];
+        const size_t g = c->group_of[h], old = convert_kv_head(c, h);
         const double *out = convert_of_head(s, s->out, h),
                      *metric = convert_of_head(s, s->metric, h);
+        const struct factor new = {c->square + g * rows, s->centred ? NULL : s->new_mean + g * dim};
         copy_gram(c, s, h, h, xx);
-        cross(c, s, g, from, s->mean, convert_kv_head(c, h), new_old);
-        cross(c, s, g, to, s->new_mean, g, new_new);
+        cross(c, s, new_old, new, (struct factor){from->w + old * rows, s->mean + old * dim});
+        cross(c, s, new_new, new, (struct factor){to->w + g * rows, new.means});
         const double own = linalg_dot(metric, xx, size);
         linalg_multiply(yy, out, metric, dim, dim, dim); /* E y' y^T */
         const double mixed = linalg_dot(yy, new_old, size);
@@ -194,38 +178,8 @@ double convert_loss(struct converter *c, struct convert_circuit *s)
 /* to [dim, n] += map [dim, dim] from [dim, n] */
 static void add_mapped(double *to, const double *map, const double *from, size_t dim, size_t n)
 {
-    const struct linalg_product p = {.c = to,
-                                     .c_stride = n,
-                                     .a = map,
-                                     .a_row = dim,
-                                     .a_inner = 1,
-                                     .b = from,
-                                     .b_stride = n,
-                                     .inner = dim,
-                                     .columns = n};
+    const struct linalg_product p = linalg_product(to, map, from, dim, n);
     linalg_add_product(&p, 0, dim);
-}
-
-/* Heads' own factors, and the cached ones to those of groups. Biases are mapped as their rows are,
- * but that of the output matrix is no head's. */
-static void apply_maps(const struct converter *c, const struct convert_circuit *s)
-{
-    const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
-    const struct convert_matrix *to_own = &c->to.at[s->own], *to_cached = &c->to.at[s->cached];
-    const size_t dim = s->dim, d = c->d;
-    convert_zero(to_own->w, to_own->rows * d);
-    convert_zero(to_cached->w, to_cached->rows * d);
-    convert_zero(to_own->bias, to_own->n_bias);
-    convert_zero(to_cached->bias, to_cached->rows);
-    for (size_t h = 0; h < c->n_heads; h++) {
-        const double *in = convert_of_head(s, s->in, h), *out = convert_of_head(s, s->out, h);
-        const size_t at = h * dim, old = convert_kv_head(c, h) * dim, new = c->group_of[h] * dim;
-        add_mapped(to_own->w + at * d, out, own->w + at * d, dim, d);
-        add_mapped(to_cached->w + new *d, in, cached->w + old * d, dim, d);
-        add_mapped(to_cached->bias + new, in, cached->bias + old, dim, 1);
-        if (s->own != PART_O)
-            add_mapped(to_own->bias + at, out, own->bias + at, dim, 1);
-    }
 }
 
 /* The bias that takes the mean from the rows times the input. */
@@ -238,14 +192,10 @@ static void centre(const struct converter *c, const struct convert_matrix *x)
 void convert_add_value_means(const struct converter *c)
 {
     const size_t d = c->d, dim = c->ov.dim;
-    for (size_t h = 0; h < c->n_heads; h++)
-        for (size_t i = 0; i < dim; i++) {
-            const size_t row = convert_kv_head(c, h) * dim + i;
-            const double mean =
-                linalg_dot(c->from.v.w + row * d, c->moments.mean, d) + c->from.v.bias[row];
-            for (size_t j = 0; j < d; j++)
-                c->to.o.bias[j] += mean * c->from.o.w[(h * dim + i) * d + j];
-        }
+    for (size_t at = 0; at < c->ov.width; at++) {
+        const size_t row = convert_kv_head(c, at / dim) * dim + at % dim;
+        linalg_add_scaled(c->to.o.bias, mean_of_row(c, &c->from.v, row), c->from.o.w + at * d, d);
+    }
 }
 
 /* Numbers as large as those they replace. */
@@ -269,9 +219,29 @@ static void permute_rows(const struct converter *c, double *rows, size_t of_head
 
 void convert_apply(struct converter *c)
 {
-    apply_maps(c, &c->qk);
-    apply_maps(c, &c->ov);
-    memcpy(c->to.o.bias, c->from.o.bias, c->d * sizeof(double));
+    const size_t d = c->d;
+    for (enum convert_part p = PART_Q; p <= PART_O; p++) {
+        convert_zero(c->to.at[p].w, c->to.at[p].rows * d);
+        convert_zero(c->to.at[p].bias, c->to.at[p].n_bias);
+    }
+    /* Heads' own factors, and the cached ones to those of groups. Biases are mapped as their rows
+     * are, but that of the output matrix is no head's. */
+    for (const struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
+        const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
+        const struct convert_matrix *to_own = &c->to.at[s->own], *shared = &c->to.at[s->cached];
+        const size_t dim = s->dim;
+        for (size_t h = 0; h < c->n_heads; h++) {
+            const double *in = convert_of_head(s, s->in, h), *out = convert_of_head(s, s->out, h);
+            const size_t at = h * dim, old = convert_kv_head(c, h) * dim;
+            const size_t new = c->group_of[h] * dim;
+            add_mapped(to_own->w + at * d, out, own->w + at * d, dim, d);
+            add_mapped(shared->w + new *d, in, cached->w + old * d, dim, d);
+            add_mapped(shared->bias + new, in, cached->bias + old, dim, 1);
+            if (s->own != PART_O)
+                add_mapped(to_own->bias + at, out, own->bias + at, dim, 1);
+        }
+    }
+    memcpy(c->to.o.bias, c->from.o.bias, d * sizeof(double));
     /* fit reproduces the centred keys and values where it can. The keys' means do not matter: they
      * add the same to all scores of a query, unless positions turn them. */
     if (c->method == CONVERT_FIT && c->qk.centred)
@@ -286,9 +256,9 @@ void convert_apply(struct converter *c)
         randomize(c, PART_K, &r);
         randomize(c, PART_V, &r);
     }
-    permute_rows(c, c->to.q.w, c->qk.dim * c->d);
+    permute_rows(c, c->to.q.w, c->qk.dim * d);
     permute_rows(c, c->to.q.bias, c->qk.dim);
-    permute_rows(c, c->to.o.w, c->ov.dim * c->d);
+    permute_rows(c, c->to.o.w, c->ov.dim * d);
 }
 
 void convert_keep(struct converter *c)

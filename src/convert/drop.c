@@ -1,5 +1,6 @@
 #include "convert/convert.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/blocks.h"
@@ -7,10 +8,25 @@
 #define DROPPED_KEY "decode.convert.dropped_heads"
 #define VERSION_KEY "decode.convert.version"
 
-/* Counts the new tensors, or makes them and adds all tensors to the writer. */
-static void take_tensors(const struct drop_spec *spec, const struct config *c, struct drop *d)
+/* Counts what is new, or makes it and adds all to the writer. The names of the heads follow those
+ * of heads that were dropped before. */
+static void add_all(const struct drop_spec *spec, const struct config *c, struct text before,
+                    struct drop *d)
 {
     const uint64_t dim = config_value_dim(c), width = config_heads_dim(c);
+    const size_t room = before.len + strlen(spec->names) + 2;
+    char *names = arena_take(&d->arena, room, 1);
+    for (size_t i = 0; i < spec->gguf->n_pairs && names; i++) {
+        const struct gguf_pair *p = &spec->gguf->pairs[i];
+        if (!text_is(p->key, DROPPED_KEY) && !text_is(p->key, VERSION_KEY))
+            gguf_add_value(d->writer, p->key, &p->value);
+    }
+    if (names) {
+        snprintf(names, room, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
+                 spec->names);
+        gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
+        gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
+    }
     for (size_t i = 0; i < spec->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &spec->gguf->tensors[i];
         const unsigned char *data = t->data, *off = NULL; /* heads of the output matrix t */
@@ -25,37 +41,15 @@ static void take_tensors(const struct drop_spec *spec, const struct config *c, s
                     if (off[h])
                         blocks_zero(t->type->type, copy, row * width + h * dim, dim);
         }
-        if (d->writer)
+        if (names)
             gguf_add_tensor(d->writer, t->name, t->type->type, t->n_dims, t->dims, data);
     }
-}
-
-/* The names of the heads follow those of heads that were dropped before. */
-static enum status add_metadata(const struct drop_spec *spec, struct gguf_writer *w, struct err *e)
-{
-    struct text before = {"", 0};
-    for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
-        const struct gguf_pair *p = &spec->gguf->pairs[i];
-        if (!text_is(p->key, DROPPED_KEY) && !text_is(p->key, VERSION_KEY))
-            gguf_add_value(w, p->key, &p->value);
-    }
-    TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
-    struct bytes all = {NULL, 0, 0};
-    const bool good = bytes_put(&all, before) &&
-                      (before.len == 0 || bytes_put(&all, text_of(","))) &&
-                      bytes_put(&all, text_of(spec->names));
-    if (good)
-        gguf_add_text(w, DROPPED_KEY, bytes_text(&all));
-    bytes_free(&all);
-    if (!good)
-        return err_no_memory(e, "the names of the heads", before.len + strlen(spec->names) + 1);
-    gguf_add_text(w, VERSION_KEY, text_of(spec->version));
-    return STATUS_OK;
 }
 
 static enum status make_drop(const struct drop_spec *spec, struct drop *out, struct err *e)
 {
     struct config c;
+    struct text before = {"", 0};
     TRY(model_check(spec->gguf, e));
     TRY(config_read(spec->gguf, &c, e));
     if (c.shared)
@@ -63,11 +57,11 @@ static enum status make_drop(const struct drop_spec *spec, struct drop *out, str
                        "all %d layers share one block, and a head dropped in one would be in all; "
                        "--without leaves heads of single layers out",
                        c.n_layers);
-    take_tensors(spec, &c, out);
+    TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
+    add_all(spec, &c, before, out);
     TRY(arena_allocate(&out->arena, "the new output matrices", e));
     TRY(gguf_writer_create(&out->writer, e));
-    TRY(add_metadata(spec, out->writer, e));
-    take_tensors(spec, &c, out);
+    add_all(spec, &c, before, out);
     return STATUS_OK;
 }
 

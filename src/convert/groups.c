@@ -7,9 +7,7 @@
  */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
-#include "compute/linalg.h"
 #include "convert/private.h"
 
 #define EXACT_HEADS 12
@@ -55,9 +53,8 @@ static size_t solve_part(const struct convert_circuit *s, const struct part *par
         for (size_t h = 0; h < n; h++)
             copy_square(scratch->matrix + g * size * width + h * size, width,
                         white + heads[g] * s->dim * s->width + heads[h] * s->dim, s->width, size);
-    if (!linalg_eigen(scratch->matrix, width, scratch->values, n_vectors ? scratch->vectors : NULL,
-                      n_vectors, scratch->scratch))
-        scratch->diverged = true;
+    scratch->diverged |= !linalg_eigen(scratch->matrix, width, scratch->values, scratch->vectors,
+                                       n_vectors, scratch->scratch);
     return width;
 }
 
@@ -98,11 +95,10 @@ static void cost_sets(void *arg, int thread)
 {
     const struct costing *job = arg;
     struct converter *c = job->c;
-    const struct convert_circuit *const circuits[] = {&c->qk, &c->ov};
     for (size_t i = thread; i < job->n; i += pool_n_threads(c->spec->pool)) {
         double share[2];
         for (int k = 0; k < 2; k++) {
-            const struct convert_circuit *s = circuits[k];
+            const struct convert_circuit *s = &c->circuits[k];
             const double beyond =
                 energy_beyond(s, job->sets + i * job->size, job->size, &c->eigen[thread]);
             const double all = linalg_trace(s->white, s->width);
@@ -125,53 +121,47 @@ struct convert_placing {
     int set;
 };
 
-static size_t binomial(size_t n, size_t k)
-{
-    size_t result = 1;
-    for (size_t i = 1; i <= k; i++)
-        result = result * (n - k + i) / i;
-    return result;
-}
-
 void convert_group_take(struct converter *c, struct arena *arena)
 {
     if (!c->spec->cluster)
         return;
     const bool exact = c->n_heads <= EXACT_HEADS;
-    size_t n = 0, group = 2;
+    size_t most = 0, group = 2;
     for (int l = 0; l < c->config.n_layers; l++) {
-        const size_t of_layer = config_group(&c->converted, l);
-        const size_t sets = binomial(c->n_heads, exact ? of_layer : 2); /* whole groups, or pairs */
-        n = sets > n ? sets : n;
-        group = of_layer > group ? of_layer : group;
+        const size_t own = config_group(&c->converted, l), size = exact ? own : 2;
+        size_t n = 1; /* sets of whole groups, or pairs: the binomial coefficient */
+        for (size_t i = 1; i <= size; i++)
+            n = n * (c->n_heads - size + i) / i;
+        most = n > most ? n : most;
+        group = own > group ? own : group;
     }
-    n += 2 * c->n_groups; /* of the two groupings that are compared at the end */
-    c->costs = arena_take(arena, n, sizeof *c->costs);
-    c->sets = arena_take(arena, n * group, sizeof *c->sets);
+    most += 2 * c->n_groups; /* of the two groupings that are compared at the end */
+    c->costs = arena_take(arena, most, sizeof *c->costs);
+    c->sets = arena_take(arena, most * group, sizeof *c->sets);
     if (exact)
         c->placings = arena_take(arena, UINT64_C(1) << c->n_heads, sizeof *c->placings);
 }
 
-/* All sets of `size` heads in lexicographic order; returns how many. */
-static size_t list_sets(int n_heads, int size, int *sets)
+/* All sets of `size` heads in lexicographic order, with their costs; returns how many. */
+static size_t cost_all_sets(struct converter *c, int size)
 {
-    size_t n = 0;
-    int *set = sets;
-    for (int i = 0; i < size; i++)
+    size_t n = 1;
+    int *set = c->sets, i;
+    for (i = 0; i < size; i++)
         set[i] = i;
-    for (;;) {
-        n++;
-        int i = size - 1;
-        while (i >= 0 && set[i] == n_heads - size + i)
+    for (;; n++) {
+        for (i = size - 1; i >= 0 && set[i] == (int)c->n_heads - size + i;)
             i--;
         if (i < 0)
-            return n;
+            break;
         memcpy(set + size, set, size * sizeof *set);
         set += size;
         set[i]++;
         for (int j = i + 1; j < size; j++)
             set[j] = set[j - 1] + 1;
     }
+    find_costs(c, c->sets, n, size, c->costs);
+    return n;
 }
 
 static unsigned mask_of(const int *set, size_t size)
@@ -186,10 +176,9 @@ static unsigned mask_of(const int *set, size_t size)
  * equal costs the first counts. */
 static void group_exactly(struct converter *c)
 {
-    const size_t n_sets = list_sets(c->n_heads, c->group, c->sets);
+    const size_t n_sets = cost_all_sets(c, c->group);
     const unsigned all = (1u << c->n_heads) - 1;
     struct convert_placing *best = c->placings;
-    find_costs(c, c->sets, n_sets, c->group, c->costs);
     best[0] = (struct convert_placing){0, -1};
     for (unsigned mask = 1; mask <= all; mask++) {
         best[mask] = (struct convert_placing){HUGE_VAL, -1};
@@ -205,9 +194,8 @@ static void group_exactly(struct converter *c)
     }
     unsigned left = all;
     for (int *order = c->order; left; order += c->group) {
-        const int *set = c->sets + best[left].set * c->group;
-        memcpy(order, set, c->group * sizeof *order);
-        left &= ~mask_of(set, c->group);
+        memcpy(order, c->sets + best[left].set * c->group, c->group * sizeof *order);
+        left &= ~mask_of(order, c->group);
     }
 }
 
@@ -227,13 +215,6 @@ static double bond(const struct converter *c, size_t head, size_t group, size_t 
     return sum;
 }
 
-/* What swapping the heads at places i and j changes. */
-static double swap_gain(const struct converter *c, size_t i, size_t j)
-{
-    const size_t a = c->order[i], b = c->order[j], ga = i / c->group, gb = j / c->group;
-    return bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
-}
-
 static void swap(int *a, int *b)
 {
     const int old = *a;
@@ -248,7 +229,9 @@ static bool make_best_swap(struct converter *c)
     size_t from = 0, to = 0;
     for (size_t i = 0; i < c->n_heads; i++)
         for (size_t j = i - i % c->group + c->group; j < c->n_heads; j++) {
-            const double gain = swap_gain(c, i, j);
+            const size_t a = c->order[i], b = c->order[j], ga = i / c->group, gb = j / c->group;
+            const double gain =
+                bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
             if (gain > most) {
                 most = gain;
                 from = i;
@@ -262,11 +245,9 @@ static bool make_best_swap(struct converter *c)
 /* Pairs say little about whole groups: neighbours stay if their groups cost less. */
 static void group_by_swaps(struct converter *c)
 {
-    const size_t n_sets = list_sets(c->n_heads, 2, c->sets);
-    find_costs(c, c->sets, n_sets, 2, c->costs);
+    double *swapped = c->costs + cost_all_sets(c, 2), *adjacent = swapped + c->n_groups;
     for (size_t swaps = 0; swaps < c->n_heads * c->n_heads && make_best_swap(c);)
         swaps++;
-    double *swapped = c->costs + n_sets, *adjacent = swapped + c->n_groups;
     for (size_t i = 0; i < c->n_heads; i++) /* sorts each group */
         for (size_t j = i; j % c->group && c->order[j] < c->order[j - 1]; j--)
             swap(c->order + j, c->order + j - 1);
@@ -281,27 +262,12 @@ static void group_by_swaps(struct converter *c)
         memcpy(c->order, c->sets, c->n_heads * sizeof *c->order);
 }
 
-/* What ends the message of a method that cannot compute its eigenvalues. */
-#define OTHER_METHODS "; the methods mean and first need none"
-
-enum status convert_group(struct converter *c, struct err *e)
-{
-    assert(c->group * c->n_groups == c->n_heads);
-    for (size_t i = 0; i < c->n_heads; i++)
-        c->order[i] = i;
-    if (c->cluster && c->group > 1 && c->n_groups > 1)
-        (c->n_heads <= EXACT_HEADS ? group_exactly : group_by_swaps)(c);
-    for (size_t i = 0; i < c->n_heads; i++)
-        c->group_of[c->order[i]] = i / c->group;
-    return convert_check_eigen(c, OTHER_METHODS, e);
-}
-
 /* --- fit ------------------------------------------------------------------------------------- */
 
 /*
- * With E_h head h's columns of the leading eigenvectors (rows of `vectors`): in_h = E_h^T root_h^T,
- * out_h = E_h^T root_h^-1. Of an eigenvalue w the shared element has the variance w and the
- * heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
+ * Of head h, with E_h its columns of the leading eigenvectors (rows of `vectors`, `width` apart):
+ * in_h = E_h^T root_h^T, out_h = E_h^T root_h^-1. Of an eigenvalue w the shared element has the
+ * variance w and the heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
  */
 static void fit_head(const struct convert_circuit *s, const struct part *part, size_t head,
                      const double *vectors, size_t width, struct convert_eigen *scratch)
@@ -346,59 +312,30 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
     }
 }
 
-/* --- pooling --------------------------------------------------------------------------------- */
+/* --- alignment ------------------------------------------------------------------------------- */
 
-static void set_diagonal(const struct convert_circuit *s, double *of_heads, size_t head, double x)
-{
-    double *m = convert_of_head(s, of_heads, head);
-    for (size_t i = 0; i < s->dim; i++)
-        m[i * s->dim + i] = x;
-}
-
-static void pool_group(const struct converter *c, const struct convert_circuit *s, const int *heads)
-{
-    const bool mean = c->method == CONVERT_MEAN;
-    for (size_t g = 0; g < c->group; g++) {
-        set_diagonal(s, s->in, heads[g], mean ? 1.0 / c->group : g == 0);
-        set_diagonal(s, s->out, heads[g], 1);
-    }
-}
-
-/* sum [part.n, part.n] += E turned x_o x_g^T for the cached factor of head o, turned as it is now,
- * and that of head g. */
-static void add_turned(const struct converter *c, const struct convert_circuit *s,
-                       const struct part *part, size_t o, size_t g, double *sum)
-{
-    const struct linalg_product p = {
-        .c = sum,
-        .c_stride = part->n,
-        .a = convert_of_head(s, s->out, o) + part->at,
-        .a_row = s->dim,
-        .a_inner = 1,
-        .b = convert_gram_row(c, s, o, part->first, g) + part->first,
-        .b_stride = c->n_kv_heads * s->dim,
-        .inner = part->n,
-        .columns = part->n,
-    };
-    linalg_add_product(&p, 0, part->n);
-}
-
-/* Turns each cached factor so that it comes nearest to the mean of the turned ones, again and again
- * (generalized Procrustes, Gower 1975), starting from the first. */
+/* Turns each cached factor, by `out` from the identity on, so that it comes nearest to the mean of
+ * the turned ones, again and again (generalized Procrustes, Gower 1975), starting from the first.
+ */
 static void align_group(const struct converter *c, const struct convert_circuit *s,
                         const int *heads, struct convert_eigen *scratch)
 {
     struct part part;
-    for (size_t g = 0; g < c->group; g++)
-        set_diagonal(s, s->out, heads[g], 1);
     for (size_t p = 0; next_part(s, p, &part); p++) {
         const size_t n = part.n;
         double *sum = scratch->matrix, *turn = sum + n * n;
         for (int round = 0; round <= ALIGN_ROUNDS; round++)
             for (size_t g = round ? 0 : 1; g < c->group; g++) {
                 convert_zero(sum, n * n);
-                for (size_t o = 0; o < (round ? c->group : 1); o++)
-                    add_turned(c, s, &part, heads[o], heads[g], sum);
+                for (size_t o = 0; o < (round ? c->group : 1); o++) {
+                    /* += E turned x_o x_g^T */
+                    struct linalg_product p_o = linalg_product(
+                        sum, convert_of_head(s, s->out, heads[o]) + part.at,
+                        convert_gram_row(c, s, heads[o], part.first, heads[g]) + part.first, n, n);
+                    p_o.a_row = s->dim;
+                    p_o.b_stride = c->n_kv_heads * s->dim;
+                    linalg_add_product(&p_o, 0, n);
+                }
                 linalg_nearest_orthogonal(turn, sum, n, scratch->scratch);
                 copy_square(convert_of_head(s, s->out, heads[g]) + part.at, s->dim, turn, n, n);
             }
@@ -418,24 +355,36 @@ static void map_groups(void *arg, int thread)
     int item, end;
     pool_share(2 * c->n_groups, thread, pool_n_threads(c->spec->pool), &item, &end);
     for (; item < end; item++) {
-        const struct convert_circuit *s = item % 2 ? &c->ov : &c->qk;
+        const struct convert_circuit *s = &c->circuits[item % 2];
         const int *heads = c->order + item / 2 * c->group;
+        for (size_t g = 0; g < c->group; g++) { /* the mean, or the first */
+            const double share = c->method == CONVERT_MEAN ? 1.0 / c->group : g == 0;
+            double *in = convert_of_head(s, s->in, heads[g]);
+            linalg_identity(in, s->dim);
+            linalg_identity(convert_of_head(s, s->out, heads[g]), s->dim);
+            for (size_t i = 0; i < s->dim; i++)
+                in[i * s->dim + i] = share;
+        }
         if (c->method == CONVERT_FIT)
             fit_group(c, s, heads, &c->eigen[thread]);
         else if (c->method == CONVERT_PROCRUSTES)
             align_group(c, s, heads, &c->eigen[thread]);
-        else
-            pool_group(c, s, heads);
     }
 }
 
-enum status convert_map(struct converter *c, struct err *e)
+/* What ends the message of a method that cannot compute its eigenvalues. */
+#define OTHER_METHODS "; the methods mean and first need none"
+
+enum status convert_group(struct converter *c, struct err *e)
 {
-    struct convert_circuit *const circuits[] = {&c->qk, &c->ov};
-    for (int i = 0; i < 2; i++) {
-        convert_zero(circuits[i]->in, circuits[i]->width * circuits[i]->dim);
-        convert_zero(circuits[i]->out, circuits[i]->width * circuits[i]->dim);
-    }
+    assert(c->group * c->n_groups == c->n_heads);
+    for (size_t i = 0; i < c->n_heads; i++)
+        c->order[i] = i;
+    if (c->cluster && c->group > 1 && c->n_groups > 1)
+        (c->n_heads <= EXACT_HEADS ? group_exactly : group_by_swaps)(c);
+    for (size_t i = 0; i < c->n_heads; i++)
+        c->group_of[c->order[i]] = i / c->group;
+    TRY(convert_check_eigen(c, OTHER_METHODS, e));
     pool_run(c->spec->pool, map_groups, c);
     return convert_check_eigen(c, OTHER_METHODS, e);
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "compute/grad_kernels.h"
+#include "compute/linalg.h"
 #include "convert/convert.h"
 #include "engine/session.h"
 #include "model/pack.h"
@@ -83,8 +84,6 @@ struct convert_circuit {
     double *in, *out; /* [n_heads, dim, dim] */
     double *new_mean; /* [groups * dim] */
 };
-
-#define CONVERT_BLOCKS 5
 
 /* A thread's scratch for one eigenproblem of a group, or its alignment. */
 struct convert_eigen {
@@ -153,9 +152,11 @@ struct convert_calibration {
 };
 
 /* How far a changed residual stream takes the checkpoint's predictions: the Kullback-Leibler
- * divergence from its own, over calibration windows. */
+ * divergence from its own, over windows kept aside, at equal distances. */
+#define CONVERT_MEASURED 8
 struct convert_distance {
     struct session *session; /* of the checkpoint */
+    int windows[CONVERT_MEASURED], n_windows;
     size_t step;             /* of a window's tokens every step-th predicts */
     float *logits, *changed; /* [window / step, n_vocab] */
     double *log_sums;        /* [window / step] of logits */
@@ -182,41 +183,54 @@ struct converter {
     struct config config;    /* of the checkpoint */
     struct config converted; /* of the result */
     struct arena arena;
+    struct convert *out;             /* the result, which owns the new tensors; NULL: none */
+    struct convert_tensors *tensors; /* [config_blocks] of it */
+    struct head_likeness *likeness;  /* [n_layers, n_heads, n_heads] to be filled in, or NULL */
     size_t d, n_heads;
     size_t widest; /* of d, the circuits' widths and, where it is refitted, d_ff */
     /* The block in work, and the layers that use it. */
     int block, first, end;
     size_t n_kv_heads;          /* the checkpoint's; before the first block the most of any */
     size_t n_groups;            /* the new K/V heads, likewise */
-    size_t group;               /* heads a group */
+    size_t group;               /* heads a group; before the first block the most of any */
     enum convert_method method; /* those wanted, or those to compare with */
     bool cluster;
     union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
     union convert_weights kept;     /* of `to`, before a refit */
     struct convert_moments moments;
-    struct convert_circuit qk, ov;
+    union {
+        struct {
+            struct convert_circuit qk, ov;
+        };
+        struct convert_circuit circuits[2];
+    };
     int *order;                  /* [n_heads] heads in their new order, group by group */
     int *group_of;               /* [n_heads] */
     double *square, *square2;    /* [widest, d] scratch */
-    double *blocks;              /* [CONVERT_BLOCKS, dim, dim] scratch */
+    double *blocks;              /* [5, dim, dim] scratch */
     struct convert_eigen *eigen; /* [threads] */
     /* Grouping; NULL without. */
     double *costs;                    /* of sets of heads */
     int *sets;                        /* [the same, heads] the sets that the costs are of */
     struct convert_placing *placings; /* [2^heads] of so few that all are tried */
     struct convert_latent latent;     /* if convert_is_latent */
+    struct convert_choice *choice;    /* of ranks; NULL: none */
     struct convert_calibration text;  /* with text, as the next three */
     struct convert_used used;
     struct convert_distance distance;
     struct convert_rebuild *rebuild; /* if convert_refits_block */
-    struct convert_tensors *tensors; /* [config_blocks] the result, in its own arena */
 };
 
 /* Checks the specification and the checkpoint's keys: STATUS_USAGE or STATUS_BAD_FILE if it cannot
- * be carried out. Then takes, or counts, what every conversion needs, and what those with text do.
- */
-enum status convert_describe(struct converter *c, const struct convert_spec *spec, struct err *e);
-void convert_take(struct converter *c, struct arena *arena);
+ * be carried out. */
+enum status convert_describe(struct converter *c, const struct convert_spec *spec,
+                             struct convert *out, struct err *e);
+
+/* Runs `work` with all that it needs, and lets go of this but for c->out: memory, the checkpoint as
+ * a model if c->model is NULL, and the text's windows. */
+enum status convert_work(struct converter *c,
+                         enum status (*work)(struct converter *c, struct err *e), struct err *e);
+
 /* Begins the next block: its sizes, and its weights from the file. */
 void convert_begin(struct converter *c, int block);
 
@@ -260,11 +274,6 @@ static inline bool convert_has_plain(const struct converter *c)
     const struct convert_spec *s = c->spec;
     return s->n_tokens && !s->measures_only && !convert_is_latent(c) &&
            (s->method != CONVERT_MEAN || s->refit || s->cluster);
-}
-
-static inline bool convert_is_stopped(const struct convert_spec *spec)
-{
-    return spec->stop && spec->stop(spec->arg);
 }
 
 /* Whose K/V head a head of the checkpoint uses. */
@@ -317,9 +326,8 @@ void convert_store_order(struct converter *c);
 void convert_used_take(struct converter *c, struct arena *arena);
 void convert_use(struct converter *c);
 
-/* A writer that holds the new file, and its tensors' elements. */
-enum status convert_write(const struct converter *c, struct gguf_writer **out, uint64_t *n_params,
-                          struct err *e);
+/* The result's writer with the new file, and how many elements that has and the old one had. */
+enum status convert_write(struct converter *c, struct err *e);
 
 /* --- circuits.c: what a block's products are, and what is lost of them ------------------------ */
 
@@ -348,10 +356,9 @@ double convert_loss(struct converter *c, struct convert_circuit *s);
 /* Takes the costs of all groups, where they are wanted, or counts them. */
 void convert_group_take(struct converter *c, struct arena *arena);
 
-/* Fills in order and group_of; then in and out of both circuits, after convert_measure but for
+/* Fills in order and group_of, then in and out of both circuits; after convert_measure but for
  * plain means. STATUS_FAILED if an eigenproblem diverged. */
 enum status convert_group(struct converter *c, struct err *e);
-enum status convert_map(struct converter *c, struct err *e);
 
 /* The share of these heads' own energy in a circuit that fit keeps with one head in their place. */
 double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
@@ -361,37 +368,45 @@ double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
 
 void convert_latent_take(struct converter *c, struct arena *arena);
 
-/* Fills in c->latent and `to`, after convert_measure. STATUS_FAILED if the eigenproblem diverged.
- */
-enum status convert_latent_fit(struct converter *c, struct err *e);
-
-/* Shares of the energy of scores, and of outputs head by head, that rank R loses. */
-void convert_latent_losses(const struct converter *c, int rank, struct convert_layer *lost);
+/* Fills in c->latent and `to`, after convert_measure; *lost (may be NULL) becomes the shares of the
+ * energy of scores, and of outputs head by head, that the block's rank loses. STATUS_FAILED if the
+ * eigenproblem diverged. */
+enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, struct err *e);
 
 /* The same rank in every layer, [n_layers], the largest for which a token takes at most
  * spec->cache_bytes of F32. STATUS_USAGE if there is none. */
-enum status convert_equal_ranks(const struct convert_spec *spec, const struct config *config,
-                                int *ranks, struct err *e);
+enum status convert_equal_ranks(const struct convert_spec *spec, int *ranks, struct err *e);
 
 /*
- * The ranks [n_layers] whose sum of divergences is least: of each layer alone, all others as they
- * are, from the checkpoint's predictions on some calibration windows. Dynamic programming over the
- * sum of ranks; none is more than three times the equal one. Where layers share one block that.
- * The failures of convert_run. And the bytes that it takes.
+ * The ranks whose sum of divergences is least: of each layer alone, all others as they are, from
+ * the checkpoint's predictions on some calibration windows. Dynamic programming over the sum of
+ * ranks; none is more than three times the equal one.
  */
-enum status convert_best_ranks(const struct convert_spec *spec, const struct config *config,
-                               int *ranks, struct err *e);
-enum status convert_ranks_plan(const struct convert_spec *spec, const struct config *config,
-                               size_t *bytes, struct err *e);
+struct convert_choice {
+    struct convert_spec spec;     /* of a conversion to the largest rank */
+    int ranks[CONFIG_MAX_LAYERS]; /* the largest, then those chosen */
+    int all, most;                /* steps of 16: of all layers together, of one */
+    double *lost;                 /* [n_layers, most] divergences */
+    double *best; /* [n_layers + 1, all + 1] the least sum for that many layers and steps */
+    int *chosen;  /* the same: steps of the last layer among them */
+};
+
+/* A converter that chooses ranks, for layers with a block each; the failures of
+ * convert_describe. Its memory; and the work that it is for. */
+enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
+                                    const struct convert_spec *spec, struct convert *out,
+                                    struct err *e);
+void convert_choice_take(struct converter *c, struct arena *arena);
+enum status convert_choose(struct converter *c, struct err *e);
 
 /* --- calibrate.c: windows of text ------------------------------------------------------------- */
 
+/* Takes c->text, c->used and c->distance, or counts them. */
 void convert_calibration_take(struct converter *c, struct arena *arena);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
 
-/* Tokens of a window, before and after c->text is there; those of window w, fewer in the last. */
-size_t convert_window_tokens(const struct converter *c);
+/* Tokens of window w: fewer in the last. */
 size_t convert_window_length(const struct converter *c, int w);
 
 /* Its first row in a buffer [n_tokens, d]. */
@@ -419,6 +434,10 @@ static inline float *convert_stream(const struct converter *c, int w)
     return convert_window(c, c->config.shared ? c->text.stream : c->text.stream2, w);
 }
 
+/* The converted layer over a window of such a stream. */
+void convert_run_layer(const struct converter *c, int layer, int w, const float *stream,
+                       struct block_taps taps);
+
 /* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
 enum status convert_windows_done(struct converter *c, int n);
 
@@ -431,7 +450,7 @@ typedef void convert_visit(struct converter *c, int layer, int w);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
 
-/* Of floats [n], at most a window's rows, through text.x. */
+/* Of floats [n], at most a window's rows, whose differences stay in text.x. */
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n);
 
 /* out [n, d] = x through a norm of the block in work, if models have one of this role. */
@@ -449,15 +468,6 @@ enum status convert_advance(struct converter *c, struct err *e);
 
 /* Runs the layers of the block in work, stored with plain means, over the windows kept aside. */
 enum status convert_advance_plain(struct converter *c);
-
-/* Windows that are measured: of those kept aside, at equal distances. */
-#define CONVERT_MEASURED 8
-int convert_measured_windows(const struct converter *c, int windows[CONVERT_MEASURED]);
-
-/* Takes c->distance but for the session, or counts it. */
-void convert_distance_take(struct converter *c, struct arena *arena);
-enum status convert_distance_start(struct converter *c, struct err *e);
-void convert_distance_end(struct converter *c);
 
 /* What a stream before `layer` (n_layers: behind all) changes in the checkpoint's predictions over
  * window w is added to *sum, in nats a token of the window. Before, with `sum` NULL, the
@@ -513,6 +523,13 @@ static inline struct product convert_product(float *out, const float *a, const f
                             .c_row = n};
 }
 
+/* m [dim, dim] += scale * a b^T for some rows [dim, n] of each, as dot products. */
+struct convert_rows {
+    size_t dim, n, stride; /* from row to row */
+};
+void convert_add_dots(double *m, const double *a, const double *b, struct convert_rows r,
+                      double scale);
+
 /* From sums [m, columns] of a^T b over n rows, and the sums a_sum [m] and b_sum [columns] of these,
  * to covariances; to second moments where a_sum is NULL. */
 void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, size_t m,
@@ -525,8 +542,7 @@ void convert_root(double *l, const double *a, size_t n, double ridge);
 /* sum [d] += the rows of x [n, d]. */
 void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 
-/* out [n] = x, and = x - y. */
-void convert_widen(double *out, const float *x, size_t n);
+/* out [n] = x - y. */
 void convert_subtract(float *out, const float *x, const float *y, size_t n);
 
 /* Begins text.ridge with no rows; there is memory for these sizes. Then adds rows f [n, m] and

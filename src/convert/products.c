@@ -1,8 +1,6 @@
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
-#include "compute/linalg.h"
 #include "convert/private.h"
 
 /* Pulls least squares towards their prior, relative to the features' mean square. */
@@ -12,7 +10,7 @@
 
 struct product_rows {
     struct pool *pool;
-    int rows;
+    size_t rows;
     struct linalg_product product;
 };
 
@@ -24,21 +22,12 @@ static void add_product_rows(void *arg, int thread)
     linalg_add_product(&job->product, begin, end);
 }
 
-/* sum [m, n] += a [m, k] b [k, n], where a's elements are as its strides say. */
-static void add_product(struct pool *pool, size_t m, struct linalg_product p)
-{
-    struct product_rows job = {pool, m, p};
-    job.product.c_stride = job.product.b_stride = p.columns;
-    pool_run(pool, add_product_rows, &job);
-}
-
 void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,
                       size_t m, size_t k, size_t n)
 {
+    struct product_rows job = {c->spec->pool, m, linalg_product(out, a, b, k, n)};
     convert_zero(out, m * n);
-    add_product(c->spec->pool, m,
-                (struct linalg_product){
-                    .c = out, .a = a, .a_row = k, .a_inner = 1, .b = b, .inner = k, .columns = n});
+    pool_run(job.pool, add_product_rows, &job);
 }
 
 void convert_multiply_transposed(const struct converter *c, double *out, const double *a,
@@ -51,10 +40,16 @@ void convert_multiply_transposed(const struct converter *c, double *out, const d
 void convert_add_outer(const struct converter *c, double *sum, const double *a, const double *b,
                        size_t n, size_t m, size_t columns)
 {
-    add_product(
-        c->spec->pool, m,
-        (struct linalg_product){
-            .c = sum, .a = a, .a_row = 1, .a_inner = m, .b = b, .inner = n, .columns = columns});
+    struct product_rows job = {c->spec->pool, m, linalg_product_turned(sum, a, b, m, n, columns)};
+    pool_run(job.pool, add_product_rows, &job);
+}
+
+void convert_add_dots(double *m, const double *a, const double *b, struct convert_rows r,
+                      double scale)
+{
+    for (size_t i = 0; i < r.dim; i++)
+        for (size_t j = 0; j < r.dim; j++)
+            m[i * r.dim + j] += scale * linalg_dot(a + i * r.stride, b + j * r.stride, r.n);
 }
 
 void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, size_t m,
@@ -87,10 +82,8 @@ static void add_float_rows(void *arg, int thread)
     p.m = end - begin;
     p.a += begin;
     p.c += begin * p.c_row;
-    double *sum = job->sum + begin * p.c_row;
     job->c->text.grad->product(&p);
-    for (size_t i = 0; i < p.m * p.c_row; i++)
-        sum[i] += (double)p.c[i];
+    convert_add_rows(job->sum + begin * p.c_row, p.c, 1, p.m * p.c_row);
 }
 
 void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
@@ -107,12 +100,6 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d)
     for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i < d; i++)
             sum[i] += (double)x[t * d + i];
-}
-
-void convert_widen(double *out, const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (double)x[i];
 }
 
 void convert_subtract(float *out, const float *x, const float *y, size_t n)
@@ -148,8 +135,8 @@ void convert_ridge_add(struct converter *c, const float *f, const float *t, size
 bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred)
 {
     const size_t m = r->m, columns = r->columns;
-    assert(prior || m == columns);
     const double *f_sum = centred ? r->f_sum : NULL;
+    assert(prior || m == columns);
     convert_finish_sums(r->features, f_sum, r->f_sum, r->n, m, m);
     convert_finish_sums(r->targets, f_sum, r->t_sum, r->n, m, columns);
     const double ridge = REFIT_RIDGE * linalg_trace(r->features, m) / m;

@@ -333,7 +333,7 @@ static enum status write_with(struct writing *w, struct gguf_writer *writer, con
         const struct gguf_tensor *from = q->tensors[i].from;
         w->sources[i] = (struct source){.w = w, .tensor = &q->tensors[i]};
         gguf_add_tensor_source(writer, from->name, q->tensors[i].to->type, from->n_dims, from->dims,
-                               (struct gguf_source){next_piece, &w->sources[i]});
+                               (struct gguf_source){.piece = next_piece, .arg = &w->sources[i]});
     }
     TRY(path ? gguf_write(writer, path, e) : gguf_write_memory(writer, out, len, e));
     q->error = error_of(&w->total, w->n_changed);

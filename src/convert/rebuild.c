@@ -12,9 +12,7 @@
  * rows of the gradient, whose sums over a batch are floats and over batches doubles.
  */
 #include <math.h>
-#include <string.h>
 
-#include "compute/linalg.h"
 #include "convert/private.h"
 #include "engine/causal.h"
 
@@ -62,7 +60,7 @@ struct convert_rebuild {
     double *theta, *start, *gradient, *lbfgs;
     /* Of an evaluation. */
     size_t n, first; /* variables, and the first that is varied */
-    double loss, energy;
+    double energy;
     int first_window, batch_windows;
     bool stopped;
 };
@@ -78,19 +76,23 @@ static size_t count_variables(const struct converter *c, const struct convert_re
     return r->qkv_dim * (c->d + 1) + (c->ov.width + 1) * c->d;
 }
 
-/* Whether a window is looked at. */
-static bool uses(const struct converter *c, int w, bool patterns)
+/* The first window from w on that is looked at; n_windows: none. */
+static int next_used(const struct converter *c, int w, bool patterns)
 {
     const struct convert_calibration *k = &c->text;
-    return convert_window_length(c, w) == k->window && !convert_is_judged(c, w) &&
-           (k->n_windows < 2 * CONVERT_JUDGED || w % schedules[patterns].sparse == 0);
+    const bool few = k->n_windows < 2 * CONVERT_JUDGED;
+    while (w < k->n_windows &&
+           (convert_window_length(c, w) < k->window || convert_is_judged(c, w) ||
+            !(few || w % schedules[patterns].sparse == 0)))
+        w++;
+    return w;
 }
 
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 {
     uint64_t used = 0;
-    for (int w = 0; w < c->text.n_windows; w++)
-        used += uses(c, w, patterns);
+    for (int w = -1; (w = next_used(c, w + 1, patterns)) < c->text.n_windows;)
+        used++;
     return used * schedules[patterns].evaluations;
 }
 
@@ -99,8 +101,7 @@ uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 void convert_rebuild_take(struct converter *c, struct arena *arena)
 {
     struct convert_rebuild counted, *r = arena_take(arena, 1, sizeof *r);
-    const size_t window = convert_window_tokens(c), d = c->d;
-    const size_t n_windows = c->spec->n_tokens / window;
+    const size_t window = c->text.window, d = c->d, n_windows = c->spec->n_tokens / window;
     const int sparse = schedules[c->spec->refit == CONVERT_REFIT_BLOCK].sparse;
     c->rebuild = r;
     r = r ? r : &counted;
@@ -272,26 +273,6 @@ static void run_batch(void *arg, int thread)
     add_gradient(c, r->gradient + r->qkv_dim * (d + 1), d, r->results, r->rest, heads, n, thread);
 }
 
-/* Over all windows; false if that was stopped. */
-static bool run_windows(struct converter *c)
-{
-    struct convert_rebuild *r = c->rebuild;
-    r->loss = 0;
-    convert_zero(r->gradient, r->n);
-    for (int w = 0; w < r->n_windows && !r->stopped; w += r->batch_windows) {
-        const int left = r->n_windows - w;
-        r->first_window = w;
-        r->batch_windows = left < r->n_batch ? left : r->n_batch;
-        const size_t rows = r->batch_windows * c->text.window;
-        pool_run(c->spec->pool, run_batch, c);
-        for (size_t t = 0; t < rows; t++)
-            r->loss += r->row_loss[t];
-        convert_add_rows(r->gradient + r->n - c->d, r->rest, rows, c->d);
-        r->stopped = convert_windows_done(c, r->batch_windows) != STATUS_OK;
-    }
-    return !r->stopped;
-}
-
 /* --- the error by the variables --------------------------------------------------------------- */
 
 /* rows [qkv_dim, d + 1] of each head = root^-T rows, or, of a gradient, root^-1 rows. */
@@ -327,8 +308,21 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     for (size_t i = 0; i < d; i++)
         r->bo[i] = (float)o[heads * d + i];
 
-    if (!run_windows(c))
-        return false;
+    /* Over all windows. */
+    double loss = 0;
+    convert_zero(r->gradient, r->n);
+    for (int first = 0; first < r->n_windows; first += r->batch_windows) {
+        const int left = r->n_windows - first;
+        r->first_window = first;
+        r->batch_windows = left < r->n_batch ? left : r->n_batch;
+        const size_t rows = r->batch_windows * c->text.window;
+        pool_run(c->spec->pool, run_batch, c);
+        for (size_t t = 0; t < rows; t++)
+            loss += r->row_loss[t];
+        convert_add_rows(r->gradient + r->n - d, r->rest, rows, d);
+        if (convert_windows_done(c, r->batch_windows) != STATUS_OK)
+            return !(r->stopped = true);
+    }
 
     /* Gradients by weights to those by variables, and none of what the file has not. */
     const double scale = 2 / r->energy;
@@ -351,15 +345,15 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
         sum += moved * moved;
         r->gradient[r->first + i] += 2 * pull * moved;
     }
-    *value = r->loss / r->energy + pull * sum;
+    *value = loss / r->energy + pull * sum;
     memcpy(gradient, r->gradient + r->first, varied * sizeof *gradient);
     return true;
 }
 
 /* --- inputs and targets ---------------------------------------------------------------------- */
 
-/* Of the windows that are used, inputs not yet white; their moments to mean and root, and the
- * targets' energy. */
+/* Of the windows that are used, white inputs x = root^-1 (x - mean), with mean and root from their
+ * moments, and targets with their energy. */
 static void gather(struct converter *c)
 {
     struct convert_rebuild *r = c->rebuild;
@@ -369,37 +363,26 @@ static void gather(struct converter *c)
     convert_zero(r->mean, d);
     r->energy = 0;
     r->n_windows = 0;
-    for (int w = 0; w < k->n_windows; w++) {
-        if (!uses(c, w, r->patterns))
-            continue;
+    for (int w = -1; (w = next_used(c, w + 1, r->patterns)) < k->n_windows; r->n_windows++) {
         const float *stream = convert_stream(c, w);
         float *x = r->x + r->n_windows * size, *y = r->y + r->n_windows * size;
         convert_norm_rows(c, ROLE_ATTN_NORM, x, stream, k->window);
         convert_subtract(y, convert_window(c, k->middle, w), stream, size);
         convert_add_outer_floats(c, r->root, x, x, k->window, d, d);
         convert_add_rows(r->mean, x, k->window, d);
-        convert_widen(k->x, y, size);
+        for (size_t i = 0; i < size; i++)
+            k->x[i] = (double)y[i];
         r->energy += linalg_dot(k->x, k->x, size);
-        r->n_windows++;
     }
     const double n = (double)r->n_windows * (double)k->window;
     convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
     for (size_t i = 0; i < d; i++)
         r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
     convert_root(r->root, r->root, d, INPUT_RIDGE);
-}
 
-/* x = root^-1 (x - mean) of every row. */
-static void whiten_inputs(struct converter *c)
-{
-    const struct convert_rebuild *r = c->rebuild;
-    const struct convert_calibration *k = &c->text;
-    const size_t d = c->d, size = k->window * d;
     float *turned = k->part; /* root^-T */
     double *inverse = c->square;
-    convert_zero(inverse, d * d);
-    for (size_t i = 0; i < d; i++)
-        inverse[i * d + i] = 1;
+    linalg_identity(inverse, d);
     linalg_solve_lower(r->root, d, inverse, d);
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
@@ -414,47 +397,23 @@ static void whiten_inputs(struct converter *c)
 
 /* --- metrics --------------------------------------------------------------------------------- */
 
-/* m [dim, dim] += scale * rows rows^T for rows [dim, n], `stride` apart. */
-static void add_moments(double *m, const double *rows, size_t stride, size_t n, size_t dim,
-                        double scale)
-{
-    for (size_t i = 0; i < dim; i++)
-        for (size_t j = 0; j < dim; j++)
-            m[i * dim + j] += scale * linalg_dot(rows + i * stride, rows + j * stride, n);
-}
-
 static void set_root(double *root, const double *metric, size_t n)
 {
     convert_root(root, metric, n, METRIC_RIDGE);
-    if (linalg_trace(metric, n) > 0)
-        return;
-    for (size_t i = 0; i < n * n; i++) /* nothing comes of it: any scale will do */
-        root[i] = i % (n + 1) == 0;
+    if (!(linalg_trace(metric, n) > 0)) /* nothing comes of it: any scale will do */
+        linalg_identity(root, n);
 }
 
-/* Of sum_i x_i^T metric x_i where values differ from their mean, what reaches the head's result:
- * the share that averaging leaves, from the moments of results. */
-static double share_left(const double *o, const double *results, size_t stride, const double *v,
-                         size_t dim)
-{
-    double before = 0, after = 0;
-    for (size_t i = 0; i < dim; i++)
-        for (size_t j = 0; j < dim; j++) {
-            before += o[i * dim + j] * v[i * dim + j];
-            after += o[i * dim + j] * results[i * stride + j];
-        }
-    const double share = before > 0 ? after / before : 1;
-    return share > 1 ? 1 : share < 1e-3 ? 1e-3 : share;
-}
-
-/* Metrics of the heads from the rows w [qkv_dim, d + 1] over white inputs and their results'
- * moments; o [heads_dim, d]. */
+/* Metrics of the heads from the rows w [qkv_dim, d + 1] over white inputs, o [heads_dim, d], and
+ * the second moments of their results. */
 static void set_roots(const struct converter *c, const double *w, const double *o,
                       const double *results)
 {
     const struct convert_rebuild *r = c->rebuild;
     const size_t d = c->d, n = c->n_heads, kv = c->n_groups, k_dim = c->qk.dim, v_dim = c->ov.dim;
-    const size_t stride = d + 1, k_size = k_dim * k_dim, v_size = v_dim * v_dim;
+    const size_t k_size = k_dim * k_dim, v_size = v_dim * v_dim;
+    const struct convert_rows of_o_rows = {v_dim, d, d}, of_v_rows = {v_dim, d, d + 1};
+    const struct convert_rows of_k_rows = {k_dim, d, d + 1}, of_q_rows = {k_dim, d + 1, d + 1};
     double *of_o = c->blocks, *of_v = of_o + v_size;
     double *q_metric = of_v + v_size, *k_metric = q_metric + k_size, *v_metric = k_metric + k_size;
     for (size_t i = 0, first = 0; i < n_rebuilt(c); i++) {
@@ -464,51 +423,40 @@ static void set_roots(const struct converter *c, const double *w, const double *
     }
     for (size_t g = 0; g < kv; g++) {
         struct rebuilt_head *k = &r->heads[n + g], *v = &r->heads[n + kv + g];
+        const double *k_rows = w + k->first * (d + 1), *v_rows = w + v->first * (d + 1);
         convert_zero(of_v, v_size);
         convert_zero(k_metric, k_size);
         convert_zero(v_metric, v_size);
-        add_moments(of_v, w + v->first * stride, stride, d, v_dim, 1);
+        convert_add_dots(of_v, v_rows, v_rows, of_v_rows, 1);
         for (size_t h = g * c->group; h < (g + 1) * c->group; h++) {
             struct rebuilt_head *q = &r->heads[h];
-            const size_t at = h * v_dim;
+            const double *q_rows = w + q->first * (d + 1), *o_rows = o + h * v_dim * d;
+            const double *own = results + h * v_dim * (c->ov.width + 1);
             convert_zero(of_o, v_size);
             convert_zero(q_metric, k_size);
-            add_moments(of_o, o + at * d, d, d, v_dim, 1);
-            const double share =
-                share_left(of_o, results + at * c->ov.width + at, c->ov.width, of_v, v_dim);
-            double energy = 0;
+            convert_add_dots(of_o, o_rows, o_rows, of_o_rows, 1);
+            /* Of sum_i x_i^T metric x_i where values differ from their mean, what reaches the
+             * head's result: the share that averaging leaves. */
+            double before = 0, after = 0, energy = 0;
+            for (size_t i = 0; i < v_dim; i++)
+                for (size_t j = 0; j < v_dim; j++) {
+                    before += of_o[i * v_dim + j] * of_v[i * v_dim + j];
+                    after += of_o[i * v_dim + j] * own[i * c->ov.width + j];
+                }
+            const double left = before > 0 ? after / before : 1;
+            const double share = left > 1 ? 1 : left < 1e-3 ? 1e-3 : left;
             for (size_t i = 0; i < v_size; i++) {
                 v_metric[i] += share * of_o[i];
                 energy += of_o[i] * of_v[i];
             }
             const double scale = share * energy / k_dim;
-            add_moments(q_metric, w + k->first * stride, stride, d, k_dim, scale);
-            add_moments(k_metric, w + q->first * stride, stride, d + 1, k_dim, scale);
+            convert_add_dots(q_metric, k_rows, k_rows, of_k_rows, scale);
+            convert_add_dots(k_metric, q_rows, q_rows, of_q_rows, scale);
             set_root(q->root, q_metric, k_dim);
         }
         set_root(k->root, k_metric, k_dim);
         set_root(v->root, v_metric, v_dim);
     }
-}
-
-/* Moments of the heads' results, as the weights are. */
-static void measure_results(struct converter *c, double *moments)
-{
-    const struct convert_rebuild *r = c->rebuild;
-    const struct convert_calibration *k = &c->text;
-    const size_t n = c->ov.width;
-    convert_zero(moments, n * n);
-    convert_zero(k->x_sum, n);
-    for (int w = 0; w < k->n_windows; w++) {
-        if (!uses(c, w, r->patterns))
-            continue;
-        probe_run(k->probe2, &c->used.block, c->block, convert_stream(c, w), k->window,
-                  &(struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-        convert_add_outer_floats(c, moments, k->rows, k->rows, k->window, n, n);
-        convert_add_rows(k->x_sum, k->rows, k->window, n);
-    }
-    const double rows = (double)r->n_windows * (double)k->window;
-    convert_finish_sums(moments, k->x_sum, k->x_sum, rows, n, n);
 }
 
 /* --- weights to variables and back ------------------------------------------------------------ */
@@ -528,7 +476,8 @@ static void unscale_rows(const double *root, double *rows, size_t stride, size_t
 static void set_variables(struct converter *c)
 {
     const struct convert_rebuild *r = c->rebuild;
-    const size_t d = c->d;
+    const struct convert_calibration *k = &c->text;
+    const size_t d = c->d, n = c->ov.width;
     double *to = r->theta, *moments = c->moments.values; /* free by now */
     /* Rows with their bias, over white inputs: w root, b + w mean. */
     for (enum convert_part p = PART_Q; p <= PART_V; p++)
@@ -536,20 +485,29 @@ static void set_variables(struct converter *c)
             const double *w = c->to.at[p].w + j * d;
             convert_zero(to, d);
             for (size_t t = 0; t < d; t++)
-                for (size_t i = 0; i <= t; i++)
-                    to[i] += w[t] * r->root[t * d + i];
+                linalg_add_scaled(to, w[t], r->root + t * d, t + 1);
             to[d] = c->to.at[p].bias[j] + linalg_dot(w, r->mean, d);
         }
-    memcpy(to, c->to.o.w, c->ov.width * d * sizeof *to);
-    memcpy(to + c->ov.width * d, c->to.o.bias, d * sizeof *to);
-    measure_results(c, moments);
+    memcpy(to, c->to.o.w, n * d * sizeof *to);
+    memcpy(to + n * d, c->to.o.bias, d * sizeof *to);
+    /* Moments of the heads' results, as the weights are. */
+    convert_zero(moments, n * n);
+    convert_zero(k->x_sum, n);
+    for (int w = -1; (w = next_used(c, w + 1, r->patterns)) < k->n_windows;) {
+        convert_run_layer(c, c->block, w, convert_stream(c, w),
+                          (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
+        convert_add_outer_floats(c, moments, k->rows, k->rows, k->window, n, n);
+        convert_add_rows(k->x_sum, k->rows, k->window, n);
+    }
+    convert_finish_sums(moments, k->x_sum, k->x_sum, (double)r->n_windows * (double)k->window, n,
+                        n);
     set_roots(c, r->theta, to, moments);
-    set_root(r->out_root, moments, c->ov.width);
+    set_root(r->out_root, moments, n);
     for (size_t i = 0; i < n_rebuilt(c); i++) {
         const struct rebuilt_head *h = &r->heads[i];
         unscale_rows(h->root, r->theta + h->first * (d + 1), d + 1, h->dim);
     }
-    unscale_rows(r->out_root, to, d, c->ov.width);
+    unscale_rows(r->out_root, to, d, n);
     memcpy(r->start, r->theta, r->n * sizeof *r->start);
 }
 
@@ -594,7 +552,6 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
     gather(c);
     if (!(r->energy > 0)) /* attention adds nothing */
         return STATUS_OK;
-    whiten_inputs(c);
     set_variables(c);
     r->first = patterns ? 0 : (c->qk.width + c->n_groups * c->qk.dim) * (c->d + 1);
     const struct lbfgs p = {.n = r->n - r->first,

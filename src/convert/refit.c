@@ -14,17 +14,7 @@
  * Each is kept if the layer's error, after attention or at its end, is lower with it on windows
  * that it was not fitted to (on all, where there are few).
  */
-#include <string.h>
-
-#include "compute/linalg.h"
 #include "convert/private.h"
-
-/* The converted layer over a window. */
-static void run_converted(const struct converter *c, int layer, int w, struct block_taps taps)
-{
-    probe_run(c->text.probe2, &c->used.block, layer, convert_stream(c, w),
-              convert_window_length(c, w), &taps);
-}
 
 static bool has_bias(const struct converter *c, enum tensor_role role)
 {
@@ -33,26 +23,16 @@ static bool has_bias(const struct converter *c, enum tensor_role role)
 
 /* --- the pieces ------------------------------------------------------------------------------ */
 
-static enum status refit_values(struct converter *c)
-{
-    return convert_rebuild_run(c, false);
-}
-
-static enum status refit_attention(struct converter *c)
-{
-    return convert_rebuild_run(c, true);
-}
-
 /* A matrix whose rows are its inputs, and its bias, where the file has one, from the rows that
  * `visit` adds. */
 static enum status refit_rows(struct converter *c, enum tensor_role role,
                               const struct convert_matrix *m, convert_visit *visit)
 {
-    const struct convert_ridge *r = &c->text.ridge;
+    struct convert_ridge *r = &c->text.ridge;
     const bool centred = has_bias(c, role);
     convert_ridge_begin(c, m->rows, c->d);
     TRY(convert_each_window(c, CONVERT_FITTED, visit));
-    if (!convert_ridge_solve(&c->text.ridge, m->w, centred))
+    if (!convert_ridge_solve(r, m->w, centred))
         return STATUS_OK;
     memcpy(m->w, r->targets, m->rows * c->d * sizeof *m->w);
     if (centred)
@@ -64,14 +44,10 @@ static void add_heads(struct converter *c, int layer, int w)
 {
     const struct convert_calibration *k = &c->text;
     const size_t n = convert_window_length(c, w);
-    run_converted(c, layer, w, (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-    convert_subtract(k->rows3, convert_window(c, k->middle, w), convert_stream(c, w), n * c->d);
+    const float *stream = convert_stream(c, w);
+    convert_run_layer(c, layer, w, stream, (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
+    convert_subtract(k->rows3, convert_window(c, k->middle, w), stream, n * c->d);
     convert_ridge_add(c, k->rows, k->rows3, n);
-}
-
-static enum status refit_out(struct converter *c)
-{
-    return refit_rows(c, ROLE_ATTN_OUTPUT, &c->to.o, add_heads);
 }
 
 static void add_middle(struct converter *c, int layer, int w)
@@ -80,7 +56,8 @@ static void add_middle(struct converter *c, int layer, int w)
     const size_t n = convert_window_length(c, w);
     const enum tensor_role norm =
         c->config.placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
-    run_converted(c, layer, w, (struct block_taps){.at = {[TAP_MIDDLE] = k->rows2}});
+    convert_run_layer(c, layer, w, convert_stream(c, w),
+                      (struct block_taps){.at = {[TAP_MIDDLE] = k->rows2}});
     convert_norm_rows(c, norm, k->rows, k->rows2, n);
     convert_norm_rows(c, norm, k->rows2, convert_window(c, k->middle, w), n);
     convert_ridge_add(c, k->rows, k->rows2, n);
@@ -97,12 +74,12 @@ static enum status refit_up(struct converter *c)
         return STATUS_OK;
     for (enum convert_part p = PART_UP; p <= PART_GATE; p++) {
         const struct convert_matrix *m = &c->to.at[p];
-        if (!m->w)
-            continue;
-        for (size_t r = 0; r < m->rows; r++)
+        for (size_t r = 0; r < m->rows && m->w; r++)
             m->bias[r] += linalg_dot(m->w + r * d, map->t_sum, d);
-        convert_multiply_transposed(c, c->square, m->w, map->targets, m->rows, d, d);
-        memcpy(m->w, c->square, m->rows * d * sizeof *m->w);
+        if (m->w) {
+            convert_multiply_transposed(c, c->square, m->w, map->targets, m->rows, d, d);
+            memcpy(m->w, c->square, m->rows * d * sizeof *m->w);
+        }
     }
     return STATUS_OK;
 }
@@ -111,40 +88,44 @@ static void add_hidden(struct converter *c, int layer, int w)
 {
     const struct convert_calibration *k = &c->text;
     const size_t n = convert_window_length(c, w);
-    run_converted(
-        c, layer, w,
+    convert_run_layer(
+        c, layer, w, convert_stream(c, w),
         (struct block_taps){
             .at = {[TAP_HIDDEN] = k->rows, [TAP_MIDDLE] = k->rows2, [TAP_OUT] = k->rows3}});
     convert_subtract(k->rows2, convert_window(c, k->stream, w), k->rows2, n * c->d);
     convert_ridge_add(c, k->rows, k->rows2, n);
 }
 
-static enum status refit_down(struct converter *c)
-{
-    return refit_rows(c, ROLE_FFN_DOWN, &c->to.down, add_hidden);
-}
-
 static const struct piece {
+    enum piece_kind { PIECE_ALS, PIECE_REC, PIECE_WO, PIECE_UP, PIECE_DOWN } kind;
     enum convert_refit level; /* from which on it runs */
     bool ffn;                 /* changes the feed-forward part, else attention */
-    bool heads;               /* is for K/V heads */
-    bool before_only;         /* needs a residual that no norm follows */
-    enum status (*run)(struct converter *c);
 } pieces[] = {
-    {CONVERT_REFIT_ALL, .heads = true, .run = refit_values},
-    {CONVERT_REFIT_BLOCK, .heads = true, .run = refit_attention},
-    {CONVERT_REFIT_WO, .run = refit_out},
-    {CONVERT_REFIT_ALL, .ffn = true, .run = refit_up},
-    {CONVERT_REFIT_ALL, .ffn = true, .before_only = true, .run = refit_down},
+    {PIECE_ALS, CONVERT_REFIT_ALL, false}, {PIECE_REC, CONVERT_REFIT_BLOCK, false},
+    {PIECE_WO, CONVERT_REFIT_WO, false},   {PIECE_UP, CONVERT_REFIT_ALL, true},
+    {PIECE_DOWN, CONVERT_REFIT_ALL, true},
 };
 #define N_PIECES (sizeof pieces / sizeof *pieces)
 
+static enum status run_piece(struct converter *c, enum piece_kind kind)
+{
+    switch (kind) {
+    case PIECE_WO:
+        return refit_rows(c, ROLE_ATTN_OUTPUT, &c->to.o, add_heads);
+    case PIECE_UP:
+        return refit_up(c);
+    case PIECE_DOWN:
+        return refit_rows(c, ROLE_FFN_DOWN, &c->to.down, add_hidden);
+    default:
+        return convert_rebuild_run(c, kind == PIECE_REC);
+    }
+}
+
 static bool is_wanted(const struct converter *c, const struct piece *p)
 {
-    return p->level <= c->spec->refit &&
-           (p->level == CONVERT_REFIT_WO || convert_refits_block(c)) &&
-           !(p->heads && convert_is_latent(c)) &&
-           !(p->before_only && c->config.placement != PLACEMENT_BEFORE);
+    return p->level <= c->spec->refit && (p->kind == PIECE_WO || convert_refits_block(c)) &&
+           (p->kind > PIECE_REC || !convert_is_latent(c)) &&
+           (p->kind != PIECE_DOWN || c->config.placement == PLACEMENT_BEFORE);
 }
 
 /* --- judging --------------------------------------------------------------------------------- */
@@ -154,8 +135,8 @@ static void add_error(struct converter *c, int layer, int w)
     struct convert_calibration *k = &c->text;
     const size_t n = convert_window_length(c, w) * c->d;
     float *end = c->config.shared ? NULL : k->rows3; /* judged, too */
-    run_converted(c, layer, w,
-                  (struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = end}});
+    convert_run_layer(c, layer, w, convert_stream(c, w),
+                      (struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = end}});
     k->error[0] += convert_squared_distance(c, k->rows, convert_window(c, k->middle, w), n);
     if (end)
         k->error[1] += convert_squared_distance(c, end, convert_window(c, k->stream, w), n);
@@ -176,29 +157,6 @@ static enum status store(struct converter *c, bool ffn, struct err *e)
                : convert_store(c, qkv ? PART_Q : PART_O, PART_UP, e);
 }
 
-/* Runs a piece, and takes it back if it does not lower `best` on the windows kept aside, or if its
- * solution is beyond the type that the weights are stored in. */
-static enum status try_piece(struct converter *c, const struct piece *p, double best[2],
-                             struct err *e)
-{
-    const enum convert_part first = p->ffn ? PART_UP : PART_Q,
-                            end = p->ffn ? CONVERT_PARTS : PART_UP;
-    struct err beyond = {""};
-    convert_copy(c, &c->kept, &c->to, first, end);
-    TRY(p->run(c));
-    if (store(c, p->ffn, &beyond) == STATUS_OK) {
-        TRY(judge(c));
-        if (c->text.error[p->ffn] < best[p->ffn]) {
-            memcpy(best, c->text.error, sizeof c->text.error);
-            return STATUS_OK;
-        }
-    }
-    convert_copy(c, &c->to, &c->kept, first, end);
-    TRY(store(c, p->ffn, e));
-    convert_use(c);
-    return STATUS_OK;
-}
-
 uint64_t convert_refit_windows(const struct converter *c)
 {
     const uint64_t n = c->text.n_windows;
@@ -206,17 +164,38 @@ uint64_t convert_refit_windows(const struct converter *c)
     uint64_t sum = c->spec->refit ? judged : 0;
     for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)
         if (is_wanted(c, p))
-            sum += judged + (p->heads ? convert_rebuild_windows(c, p->level == CONVERT_REFIT_BLOCK)
-                                      : fitted);
+            sum += judged + (p->kind <= PIECE_REC ? convert_rebuild_windows(c, p->kind == PIECE_REC)
+                                                  : fitted);
     return sum;
 }
 
+/* Runs each piece, and takes it back if it does not lower the error on the windows kept aside, or
+ * if its solution is beyond the type that the weights are stored in. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
+    const double *error = c->text.error;
     TRY(judge(c));
-    double best[] = {c->text.error[0], c->text.error[1]};
-    for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)
-        if (is_wanted(c, p))
-            TRY(try_piece(c, p, best, e));
+    double best[] = {error[0], error[1]};
+    for (const struct piece *p = pieces; p < pieces + N_PIECES; p++) {
+        const enum convert_part first = p->ffn ? PART_UP : PART_Q,
+                                end = p->ffn ? CONVERT_PARTS : PART_UP;
+        struct err beyond;
+        bool better = false;
+        if (!is_wanted(c, p))
+            continue;
+        convert_copy(c, &c->kept, &c->to, first, end);
+        TRY(run_piece(c, p->kind));
+        if (store(c, p->ffn, &beyond) == STATUS_OK) {
+            TRY(judge(c));
+            better = error[p->ffn] < best[p->ffn];
+        }
+        if (better) {
+            memcpy(best, error, sizeof best);
+        } else {
+            convert_copy(c, &c->to, &c->kept, first, end);
+            TRY(store(c, p->ffn, e));
+            convert_use(c);
+        }
+    }
     return STATUS_OK;
 }

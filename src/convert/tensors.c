@@ -4,9 +4,7 @@
  */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
-#include "compute/linalg.h"
 #include "convert/private.h"
 #include "formats/blocks.h"
 
@@ -57,21 +55,22 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* n elements from element `first` on, a multiple of the type's block; zeros where there is no
- * tensor. The model's loader has checked type and shape. */
+/* Where element `first`, at the start of a block, is in a tensor's data. */
+static uint64_t bytes_before(const struct gguf_tensor *t, uint64_t first)
+{
+    assert(first % t->type->block_elements == 0);
+    return first / t->type->block_elements * t->type->block_bytes;
+}
+
+/* n elements from element `first` on; zeros where there is no tensor. The model's loader has
+ * checked type and shape. */
 static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
-    if (!t) {
-        convert_zero(out, n);
-        return;
-    }
-    assert(first % t->type->block_elements == 0 && first + n <= t->n_elements);
+    float piece[PIECE] = {0};
     for (uint64_t done = 0; done < n; done += PIECE) {
-        float piece[PIECE];
         const uint64_t now = n - done < PIECE ? n - done : PIECE;
-        blocks_decode(t->type->type, piece,
-                      t->data + (first + done) / t->type->block_elements * t->type->block_bytes,
-                      now);
+        if (t)
+            blocks_decode(t->type->type, piece, t->data + bytes_before(t, first + done), now);
         for (uint64_t i = 0; i < now; i++)
             out[done + i] = (double)piece[i];
     }
@@ -84,24 +83,18 @@ static void load_expanded(struct converter *c, enum convert_part part)
     const struct convert_matrix *m = &c->from.at[part];
     const bool are_keys = part == PART_K;
     const size_t rank = config_latent(&c->config, c->block), dim = m->rows / c->n_heads;
-    const struct gguf_tensor *by_head =
-        find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false);
-    read_numbers(by_head, 0, m->rows * rank, c->square2);
+    read_numbers(find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false), 0, m->rows * rank,
+                 c->square2);
     for (int is_bias = 0; is_bias < 2; is_bias++) {
         const size_t columns = is_bias ? 1 : c->d;
         double *out = is_bias ? m->bias : m->w;
         read_numbers(find_old(c, ROLE_ATTN_KV_A, is_bias), 0, rank * columns, c->square);
         convert_zero(out, m->rows * columns);
-        for (size_t h = 0; h < c->n_heads; h++) {
-            const struct linalg_product p = {.c = out + h * dim * columns,
-                                             .c_stride = columns,
-                                             .a = c->square2 + h * dim * rank,
-                                             .a_row = are_keys ? 1 : rank,
-                                             .a_inner = are_keys ? dim : 1,
-                                             .b = c->square,
-                                             .b_stride = columns,
-                                             .inner = rank,
-                                             .columns = columns};
+        for (size_t h = 0; h < c->n_heads; h++, out += dim * columns) {
+            const double *of_head = c->square2 + h * dim * rank;
+            const struct linalg_product p =
+                are_keys ? linalg_product_turned(out, of_head, c->square, dim, rank, columns)
+                         : linalg_product(out, of_head, c->square, rank, columns);
             linalg_add_product(&p, 0, dim);
         }
     }
@@ -112,19 +105,17 @@ void convert_load(struct converter *c)
     uint64_t first;
     for (enum convert_part p = PART_Q; p < CONVERT_PARTS; p++) {
         const struct convert_matrix *m = p < PART_UP ? &c->from.at[p] : &c->to.at[p];
-        if (!m->w)
-            continue;
         const enum tensor_role role = find_part(&c->config, c->block, p, &first);
-        if (role == ROLE_ATTN_KV_A) {
-            load_expanded(c, p);
-            continue;
-        }
         const bool turned = convert_is_turned(p);
-        read_numbers(find_old(c, role, false), first * c->d, m->rows * c->d,
-                     turned ? c->square : m->w);
-        read_numbers(find_old(c, role, true), first, m->n_bias, m->bias);
-        if (turned)
-            linalg_transpose(m->w, c->square, c->d, m->rows);
+        if (m->w && role == ROLE_ATTN_KV_A) {
+            load_expanded(c, p);
+        } else if (m->w) {
+            read_numbers(find_old(c, role, false), first * c->d, m->rows * c->d,
+                         turned ? c->square : m->w);
+            read_numbers(find_old(c, role, true), first, m->n_bias, m->bias);
+            if (turned)
+                linalg_transpose(m->w, c->square, c->d, m->rows);
+        }
     }
     c->ov.centred = convert_is_latent(c) ||
                     (find_old(c, find_part(&c->config, c->block, PART_V, &first), true) &&
@@ -133,42 +124,35 @@ void convert_load(struct converter *c)
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-/* The type of a new tensor: the old one's of this name, if the model has one (a file may have more,
- * which stand for nothing), but of latent caches that of the old Q; NULL: none. */
-static const struct tensor_type_info *type_of_new(const struct converter *c,
-                                                  const struct tensor_spec *spec)
+/* The type is the old one's of this name, if the model has one (a file may have more, which stand
+ * for nothing), but of latent caches that of the old Q; without one there is no such tensor. */
+static void take_tensor(struct converter *c, struct arena *arena, const struct tensor_spec *spec)
 {
     struct tensor_spec own;
-    const struct gguf_tensor *old = layout_named(&c->config, text_of(spec->name.text), &own)
-                                        ? gguf_find_tensor(c->spec->gguf, spec->name.text)
-                                        : NULL;
-    if (old || !convert_is_latent(c) || spec->role == ROLE_ATTN_REL)
-        return old ? old->type : NULL;
     struct qkv_part parts[QKV_PARTS];
-    layout_qkv(&c->config, spec->layer, parts);
-    old = gguf_find_tensor(c->spec->gguf, arch_tensor_name(parts[0].role, spec->layer, false).text);
-    const uint32_t type = old && !spec->is_bias ? old->type->type : TENSOR_F32;
-    return tensor_type_find(layout_type(spec, type));
-}
-
-static void take_tensor(struct converter *c, struct arena *arena, int block, enum tensor_role role,
-                        bool is_bias)
-{
-    const struct tensor_spec spec = is_bias ? layout_bias(&c->converted, role, block)
-                                            : layout_weight(&c->converted, role, block);
-    const struct tensor_type_info *type = type_of_new(c, &spec);
+    const struct gguf *g = c->spec->gguf;
+    const struct gguf_tensor *old = layout_named(&c->config, text_of(spec->name.text), &own)
+                                        ? gguf_find_tensor(g, spec->name.text)
+                                        : NULL;
+    const struct tensor_type_info *type = old ? old->type : NULL;
+    if (!old && convert_is_latent(c) && spec->role != ROLE_ATTN_REL) {
+        layout_qkv(&c->config, spec->layer, parts);
+        old = gguf_find_tensor(g, arch_tensor_name(parts[0].role, spec->layer, false).text);
+        type = tensor_type_find(
+            layout_type(spec, old && !spec->is_bias ? old->type->type : TENSOR_F32));
+    }
     if (!type)
         return;
-    const uint64_t n = spec_elements(&spec);
+    const uint64_t n = spec_elements(spec);
     const uint64_t n_bytes = n / type->block_elements * type->block_bytes;
-    const struct spec_dims dims = spec_dims(&spec);
+    const struct spec_dims dims = spec_dims(spec);
     unsigned char *bytes = arena_take(arena, n_bytes, 1);
     if (!c->tensors)
         return;
-    struct convert_tensor *t = &c->tensors[block].of[role][is_bias];
-    *t = (struct convert_tensor){.name = spec.name, .bytes = bytes};
+    struct convert_tensor *t = &c->tensors[spec->layer].of[spec->role][spec->is_bias];
+    *t = (struct convert_tensor){.name = spec->name, .bytes = bytes};
     t->tensor = (struct gguf_tensor){.name = text_of(t->name.text),
-                                     .n_dims = spec.n_dims,
+                                     .n_dims = spec->n_dims,
                                      .dims = {dims.n[0], dims.n[1], dims.n[2], 1},
                                      .type = type,
                                      .n_elements = n,
@@ -187,14 +171,11 @@ static bool changes(const struct converter *c, enum tensor_role role)
 void convert_tensors_take(struct converter *c, struct arena *arena)
 {
     c->tensors = arena_take(arena, config_blocks(&c->config), sizeof *c->tensors);
-    for (int b = 0; b < config_blocks(&c->config); b++)
-        for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++) {
-            if (!changes(c, role))
-                continue;
-            take_tensor(c, arena, b, role, false);
-            if (layout_has_bias(&c->converted, role))
-                take_tensor(c, arena, b, role, true);
-        }
+    for (int64_t i = 0; i < layout_count(&c->converted); i++) {
+        const struct tensor_spec spec = layout_at(&c->converted, i);
+        if (changes(c, spec.role))
+            take_tensor(c, arena, &spec);
+    }
 }
 
 /* Rounds n numbers to elements from `first` on, if there is such a tensor. STATUS_FAILED if one is
@@ -206,13 +187,12 @@ static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint6
     if (!t->bytes)
         return STATUS_OK;
     t->changed = true;
-    assert(first % type->block_elements == 0 && first + n <= t->tensor.n_elements);
     for (uint64_t done = 0; done < n; done += PIECE) {
         float piece[PIECE], back[PIECE];
         const uint64_t now = n - done < PIECE ? n - done : PIECE;
+        unsigned char *bytes = t->bytes + bytes_before(&t->tensor, first + done);
         for (uint64_t i = 0; i < now; i++)
             piece[i] = (float)x[done + i];
-        unsigned char *bytes = t->bytes + (first + done) / type->block_elements * type->block_bytes;
         blocks_encode(type->type, bytes, piece, now);
         blocks_decode(type->type, back, bytes, now);
         for (uint64_t i = 0; i < now; i++)
@@ -248,12 +228,10 @@ void convert_store_order(struct converter *c)
 {
     const struct gguf_tensor *old = find_old(c, ROLE_ATTN_REL, false);
     struct convert_tensor *t = convert_new(c, ROLE_ATTN_REL, false);
-    if (!t->bytes)
-        return;
     const size_t of_head = t->tensor.n_bytes / c->n_heads;
-    for (size_t i = 0; i < c->n_heads; i++)
+    t->changed = t->bytes;
+    for (size_t i = 0; i < c->n_heads && t->bytes; i++)
         memcpy(t->bytes + i * of_head, old->data + c->order[i] * of_head, of_head);
-    t->changed = true;
 }
 
 enum status convert_store_latent(struct converter *c, int kept, struct err *e)
@@ -280,69 +258,63 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
 
 /* --- as a model loads them ------------------------------------------------------------------- */
 
-/* Q, K and V or what is latent together, then the other matrices that may change. */
+/* What may change beside Q, K and V, or what is latent, which are one matrix. */
 static const enum tensor_role used_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, ROLE_ATTN_K_B,
                                               ROLE_ATTN_V_B, ROLE_FFN_UP,      ROLE_FFN_GATE,
                                               ROLE_FFN_DOWN};
 #define N_USED (sizeof used_roles / sizeof *used_roles)
 
-/* Room for converted matrices in panels of floats, the widest storage, and their biases. */
+/* Room for the largest layer's converted matrices in panels of floats, the widest storage, and for
+ * their biases. */
 void convert_used_take(struct converter *c, struct arena *arena)
 {
     struct convert_used *u = &c->used;
     u->pack = pack_scratch_take(arena, c->widest);
+    u->score_bias = arena_take(arena, c->n_heads, sizeof *u->score_bias);
     for (size_t i = 0; i < N_USED; i++) {
         const enum tensor_role role = used_roles[i];
-        if (role != ROLE_ATTN_QKV && !changes(c, role))
-            continue;
-        struct tensor_spec spec = layout_weight(&c->converted, role, 0);
-        uint64_t most = 0; /* rows */
-        for (int l = 0; l < c->config.n_layers; l++) {
-            const uint64_t rows = layout_weight(&c->converted, role, l).rows;
-            most = rows > most ? rows : most;
+        uint64_t most = 0, rows = 0;
+        for (int l = 0; l < c->config.n_layers && (i == 0 || changes(c, role)); l++) {
+            const struct tensor_spec s = layout_weight(&c->converted, role, l);
+            const uint64_t own = s.rows; /* each head's matrix has panels of its own */
+            const uint64_t n = matrix_bytes(s.rows / s.n_matrices, s.cols, STORAGE_F32);
+            most = n * s.n_matrices > most ? n * s.n_matrices : most;
+            rows = own > rows ? own : rows;
         }
-        /* Each head's matrix has panels of its own. */
-        const uint64_t padded =
-            (uint64_t)spec.n_matrices * matrix_panels(most / spec.n_matrices) * KERNEL_LANES;
-        u->roles[role].panels = arena_take(arena, padded * spec.cols, sizeof(float));
-        u->roles[role].bias = arena_take(arena, most, sizeof(float));
+        u->roles[role].panels = arena_take(arena, most, 1);
+        u->roles[role].bias = arena_take(arena, rows, sizeof(float));
     }
-    u->score_bias = arena_take(arena, c->n_heads, sizeof *u->score_bias);
 }
 
-/* A weight and its bias, from row `first` of the role's matrix on. */
-static void use_rows(struct convert_used *u, enum tensor_role role, const struct convert_tensor *t,
-                     int first)
+/* A weight, from row `first` of the role's matrix on, and its bias; or a matrix of each head, whose
+ * panels follow each other. */
+static void use_tensor(const struct converter *c, struct convert_used *u, enum tensor_role role,
+                       const struct convert_tensor *t, int first)
 {
     struct matrix *m = &u->block.w[role].matrix;
-    m->panels = u->roles[role].panels;
-    pack_matrix(u->roles[role].panels, m, first, &t[0].tensor, &u->pack);
-    float *bias = u->roles[role].bias + first;
-    if (t[1].bytes)
-        pack_floats(bias, &t[1].tensor);
-    else if (m->bias)
-        memset(bias, 0, t[0].tensor.dims[1] * sizeof *bias);
-    if (m->bias)
-        m->bias = u->roles[role].bias;
-}
-
-/* A matrix of each head, one after the other. */
-static void use_by_head(const struct converter *c, struct convert_used *u, enum tensor_role role,
-                        const struct convert_tensor *t)
-{
-    struct matrix *m = &u->block.w[role].matrix;
-    *m = (struct matrix){.n_out = t->tensor.dims[1], .n_in = t->tensor.dims[0]};
-    pack_storage(t->tensor.type, &m->storage);
+    struct gguf_tensor one = t[0].tensor;
     unsigned char *panels = u->roles[role].panels;
+    const bool by_head = role == ROLE_ATTN_K_B || role == ROLE_ATTN_V_B;
+    const size_t n = by_head ? c->n_heads : 1;
+    one.n_elements /= n;
+    one.n_bytes /= n;
+    if (by_head) { /* which the checkpoint may not have */
+        *m = (struct matrix){.n_out = one.dims[1], .n_in = one.dims[0]};
+        pack_storage(one.type, &m->storage);
+    }
     m->panels = panels;
-    struct gguf_tensor one = t->tensor;
-    one.n_elements /= c->n_heads;
-    one.n_bytes /= c->n_heads;
-    for (size_t h = 0; h < c->n_heads; h++) {
-        pack_matrix(panels, m, 0, &one, &u->pack);
+    for (size_t h = 0; h < n; h++) {
+        pack_matrix(panels, m, first, &one, &u->pack);
         panels += matrix_bytes(m->n_out, m->n_in, m->storage);
         one.data += one.n_bytes;
     }
+    float *bias = u->roles[role].bias;
+    if (t[1].bytes)
+        pack_floats(bias + first, &t[1].tensor);
+    else if (m->bias)
+        memset(bias + first, 0, one.dims[1] * sizeof *bias);
+    if (m->bias)
+        m->bias = bias;
 }
 
 void convert_use(struct converter *c)
@@ -360,18 +332,15 @@ void convert_use(struct converter *c)
     if (convert_new(c, parts[0].role, false)->changed) {
         w[ROLE_ATTN_QKV].matrix.n_out = config_qkv_dim(&c->converted, c->block);
         for (int i = 0; i < n_parts; i++)
-            use_rows(u, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
+            use_tensor(c, u, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
         for (size_t h = 0; h < c->n_heads && old; h++)
             u->score_bias[h] = old[c->order[h]];
         u->block.bias = old ? u->score_bias : NULL;
     }
     for (size_t i = 1; i < N_USED; i++) {
-        const enum tensor_role role = used_roles[i];
-        const struct convert_tensor *t = convert_new(c, role, false);
-        if (t->changed && (role == ROLE_ATTN_K_B || role == ROLE_ATTN_V_B))
-            use_by_head(c, u, role, t);
-        else if (t->changed)
-            use_rows(u, role, t, 0);
+        const struct convert_tensor *t = convert_new(c, used_roles[i], false);
+        if (t->changed)
+            use_tensor(c, u, used_roles[i], t, 0);
     }
 }
 
@@ -379,28 +348,64 @@ void convert_use(struct converter *c)
 
 #define OWN_KEYS "decode.convert."
 
-/* Whether a key says what the architecture's own keys say anew. */
-static bool is_replaced(const struct converter *c, struct text key)
+static uint64_t write_tensor(struct gguf_writer *w, const struct gguf_tensor *t)
 {
-    const char *name = c->config.arch->name;
-    if (text_starts_with(key, OWN_KEYS))
-        return true;
-    if (!convert_is_latent(c))
-        return config_is_kv_heads_key(&c->config, key);
-    return text_is(key, "general.architecture") ||
-           (text_starts_with(key, name) && key.data[strlen(name)] == '.');
+    gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    return t->n_elements;
 }
 
-static void add_pairs(const struct converter *c, struct gguf_writer *w)
+/* What becomes of an old tensor, where it was; returns the number of elements. All that is latent
+ * stands where Q was. Its output matrix may have a bias that the old one had not, and a block's
+ * tensors that stand for nothing are left out then: some architectures pass over them, the one that
+ * the file becomes refuses them. */
+static uint64_t write_new(const struct converter *c, struct gguf_writer *w,
+                          const struct gguf_tensor *old)
+{
+    static const enum tensor_role latent_roles[] = {ROLE_ATTN_Q, ROLE_ATTN_KV_A, ROLE_ATTN_K_B,
+                                                    ROLE_ATTN_V_B};
+    struct tensor_spec spec;
+    const bool latent = convert_is_latent(c), known = layout_named(&c->config, old->name, &spec);
+    uint64_t n = 0;
+    if (latent && !known && text_starts_with(old->name, "blk."))
+        return 0;
+    if (!known || !role_in_block(spec.role))
+        return write_tensor(w, old);
+    const struct convert_tensors *block = &c->tensors[spec.layer];
+    const struct convert_tensor *t = block->of[spec.role];
+    if (!latent || spec.role < ROLE_ATTN_QKV || spec.role > ROLE_ATTN_V) {
+        n = write_tensor(w, t[spec.is_bias].changed ? &t[spec.is_bias].tensor : old);
+        if (latent && spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&
+            !gguf_find_tensor(c->spec->gguf, t[1].name.text))
+            n += write_tensor(w, &t[1].tensor);
+        return n;
+    }
+    for (int i = 0; i < 8 && !spec.is_bias && spec.role <= ROLE_ATTN_Q; i++) {
+        const struct convert_tensor *new = &block->of[latent_roles[i / 2]][i % 2];
+        if (new->bytes)
+            n += write_tensor(w, &new->tensor);
+    }
+    return n;
+}
+
+enum status convert_write(struct converter *c, struct err *e)
 {
     const struct convert_spec *spec = c->spec;
+    const struct gguf *g = spec->gguf;
     const bool latent = convert_is_latent(c);
+    const char *name = c->config.arch->name;
+    TRY(gguf_writer_create(&c->out->writer, e));
+    struct gguf_writer *w = c->out->writer;
     if (latent)
         gguf_add_text(w, "general.architecture", text_of(c->converted.arch->name));
-    for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
-        const struct gguf_pair *p = &spec->gguf->pairs[i];
-        if (!is_replaced(c, p->key))
-            gguf_add_value(w, p->key, &p->value);
+    for (size_t i = 0; i < g->n_pairs; i++) {
+        /* But what the architecture's own keys say anew. */
+        const struct text key = g->pairs[i].key;
+        const bool replaced =
+            latent ? text_is(key, "general.architecture") ||
+                         (text_starts_with(key, name) && key.data[strlen(name)] == '.')
+                   : config_is_kv_heads_key(&c->config, key);
+        if (!replaced && !text_starts_with(key, OWN_KEYS))
+            gguf_add_value(w, key, &g->pairs[i].value);
     }
     (latent ? config_write : config_write_kv_heads)(&c->converted, w);
     gguf_add_text(w, OWN_KEYS "source", text_of(spec->source_name));
@@ -413,58 +418,15 @@ static void add_pairs(const struct converter *c, struct gguf_writer *w)
     if (spec->method == CONVERT_RANDOM)
         gguf_add_u64(w, OWN_KEYS "seed", spec->seed);
     gguf_add_text(w, OWN_KEYS "version", text_of(spec->version));
-}
 
-static uint64_t write_tensor(struct gguf_writer *w, const struct gguf_tensor *t)
-{
-    gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    return t->n_elements;
-}
-
-/* All that takes the place of Q, K and V where a cache is latent. */
-static uint64_t write_latent(const struct convert_tensors *t, struct gguf_writer *w)
-{
-    static const enum tensor_role roles[] = {ROLE_ATTN_Q, ROLE_ATTN_KV_A, ROLE_ATTN_K_B,
-                                             ROLE_ATTN_V_B};
-    uint64_t n = 0;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        for (int is_bias = 0; is_bias < 2; is_bias++)
-            if (t->of[roles[i]][is_bias].bytes)
-                n += write_tensor(w, &t->of[roles[i]][is_bias].tensor);
-    return n;
-}
-
-/* What becomes of an old tensor, where it was; returns the number of elements. A latent cache's
- * output matrix may have a bias that the old one had not, and a block's tensors that stand for
- * nothing are left out then: some architectures pass over them, the one that the file becomes
- * refuses them. */
-static uint64_t write_new(const struct converter *c, struct gguf_writer *w,
-                          const struct gguf_tensor *old)
-{
-    struct tensor_spec spec;
-    const bool latent = convert_is_latent(c), known = layout_named(&c->config, old->name, &spec);
-    if (latent && !known && text_starts_with(old->name, "blk."))
-        return 0;
-    if (!known || !role_in_block(spec.role))
-        return write_tensor(w, old);
-    const struct convert_tensors *block = &c->tensors[spec.layer];
-    const struct convert_tensor *t = block->of[spec.role];
-    if (latent && spec.role >= ROLE_ATTN_QKV && spec.role <= ROLE_ATTN_V)
-        return spec.is_bias || spec.role > ROLE_ATTN_Q ? 0 : write_latent(block, w);
-    uint64_t n = write_tensor(w, t[spec.is_bias].changed ? &t[spec.is_bias].tensor : old);
-    if (latent && spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&
-        !gguf_find_tensor(c->spec->gguf, t[1].name.text))
-        n += write_tensor(w, &t[1].tensor);
-    return n;
-}
-
-enum status convert_write(const struct converter *c, struct gguf_writer **out, uint64_t *n_params,
-                          struct err *e)
-{
-    TRY(gguf_writer_create(out, e));
-    add_pairs(c, *out);
-    *n_params = 0;
-    for (size_t i = 0; i < c->spec->gguf->n_tensors; i++)
-        *n_params += write_new(c, *out, &c->spec->gguf->tensors[i]);
+    /* An output matrix that is the embedding once more counts once. */
+    const struct gguf_tensor *output =
+        gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    const uint64_t twice = output && layout_output_tied(g) ? output->n_elements : 0;
+    c->out->n_params_before = c->out->n_params_after = -twice;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        c->out->n_params_before += g->tensors[i].n_elements;
+        c->out->n_params_after += write_new(c, w, &g->tensors[i]);
+    }
     return STATUS_OK;
 }

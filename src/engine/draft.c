@@ -104,13 +104,7 @@ void pace_start(struct draft_pace *p, double cost)
     for (int k = 0; k < DRAFT_KINDS; k++)
         for (int i = 0; i < DRAFT_MOST; i++)
             p->rates[k][i] = (struct draft_rate){.prior = PRIOR_TRIED};
-    for (int r = 0; r <= p->n_rows; r++)
-        p->steps[r] = (struct draft_time){.n = 0};
-    p->draft = p->feed = (struct draft_time){.n = 0};
     p->cost = cost;
-    p->elapsed_ns = 0;
-    p->lost_ns = 0;
-    p->n_drafting = 0;
 }
 
 double pace_share(const struct draft_pace *p, int kind, int depth)
@@ -166,24 +160,7 @@ static void blend(struct draft_time *t, double ns)
     t->ns += (ns - t->ns) * (ns < t->ns ? BLEND_DOWN : BLEND_UP);
 }
 
-int pace_best(const struct draft_pace *p, int base, const struct draft_level *levels, int n,
-              double level_ns)
-{
-    double tokens = base, best_rate = LEAST_GAIN * base / pace_step_ns(p, base);
-    int rows = base, best = 0;
-    for (int i = 0; i < n && rows + levels[i].rows <= p->n_rows; i++) {
-        rows += levels[i].rows;
-        tokens += levels[i].share * levels[i].rows;
-        const double rate = tokens / (pace_step_ns(p, rows) + (i + 1) * level_ns);
-        if (rate > best_rate) {
-            best_rate = rate;
-            best = i + 1;
-        }
-    }
-    return best;
-}
-
-int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels, int n,
+int pace_choose(const struct draft_pace *p, int base, const struct draft_level *levels, int n,
                 double level_ns, int lag, bool *trying)
 {
     *trying = false;
@@ -192,17 +169,24 @@ int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels
     const double step = pace_step_ns(p, base), allowed = LOST_SHARE * p->elapsed_ns;
     if (step == 0 || p->n_drafting >= LOOK_AFTER)
         return 0;
-    const int best = pace_best(p, base, levels, n, level_ns);
+    double tokens = base, best_rate = LEAST_GAIN * base / step, few_ns = 0;
+    int rows = base, best = 0;
+    for (int i = 0; i < n && rows + levels[i].rows <= p->n_rows; i++) {
+        rows += levels[i].rows;
+        tokens += levels[i].share * levels[i].rows;
+        const double ns = pace_step_ns(p, rows) + (i + 1) * level_ns;
+        if (tokens / ns > best_rate) {
+            best_rate = tokens / ns;
+            best = i + 1;
+        }
+        if (i < TRY_LEVELS)
+            few_ns = ns;
+    }
     if (best > 0)
         return p->lost_ns <= allowed + LOST_STEPS * step ? best : 0;
-    const int few = n < TRY_LEVELS ? n : TRY_LEVELS;
-    int rows = base;
-    for (int i = 0; i < few; i++)
-        rows += levels[i].rows;
-    const double verify = pace_step_ns(p, rows < p->n_rows ? rows : p->n_rows) - step;
-    const double cost = verify + few * level_ns + lag * p->feed.ns;
+    const double cost = few_ns - step + lag * p->feed.ns;
     *trying = fmax(p->lost_ns, 0) + cost <= allowed;
-    return *trying ? few : 0;
+    return !*trying ? 0 : n < TRY_LEVELS ? n : TRY_LEVELS;
 }
 
 void pace_saw(struct draft_pace *p, int kind, int depth, bool right)
@@ -211,13 +195,6 @@ void pace_saw(struct draft_pace *p, int kind, int depth, bool right)
     r->right = r->right * RATE_DECAY + right;
     r->tried = r->tried * RATE_DECAY + 1;
     r->prior *= RATE_DECAY;
-}
-
-void pace_fed(struct draft_pace *p, int rows, double ns, bool trying)
-{
-    blend(&p->feed, ns / rows);
-    if (trying)
-        p->lost_ns += ns;
 }
 
 void pace_round(struct draft_pace *p, const struct draft_round *r)
@@ -247,7 +224,6 @@ static void take_drafter(struct drafter *d, struct arena *a)
     const uint64_t n = d->n_slots;
     struct draft_slot counted;
     d->slots = arena_take(a, n, sizeof *d->slots);
-    d->active = arena_take(a, n, sizeof(struct draft_slot *));
     d->levels = arena_take(a, DRAFT_KINDS * DRAFT_MOST, sizeof *d->levels);
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = d->slots ? &d->slots[i] : &counted;
@@ -257,17 +233,14 @@ static void take_drafter(struct drafter *d, struct arena *a)
     }
     /* As many rows as the model's step can have. */
     pace_take(&d->pace, a, d->n_slots * (d->pace.most + 1));
-    if (!d->session)
-        return;
-    d->rows = arena_take(a, STEP_ROWS * n, sizeof *d->rows);
-    d->logits = arena_take(a, n * d->n_vocab, sizeof *d->logits);
+    d->rows = arena_take(a, d->session ? STEP_ROWS * n : 0, sizeof *d->rows);
+    d->logits = arena_take(a, d->session ? n * d->n_vocab : 0, sizeof *d->logits);
 }
 
 size_t drafter_bytes(const struct drafter *d)
 {
     struct drafter counted = *d;
     counted.arena = (struct arena){0};
-    counted.slots = NULL;
     take_drafter(&counted, &counted.arena);
     return counted.arena.overflow ? SIZE_MAX : counted.arena.used;
 }
@@ -289,24 +262,13 @@ void drafter_free(struct drafter *d)
 
 /* --- texts ----------------------------------------------------------------------------------- */
 
-static int slot_number(const struct drafter *d, const struct draft_slot *p)
-{
-    return (int)(p - d->slots);
-}
-
-/* Tokens of the slot that the draft has not seen. */
-static int lag_of(const struct drafter *d, const struct draft_slot *p)
-{
-    return p->len - session_len(d->session, slot_number(d, p));
-}
-
 void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n)
 {
     struct draft_slot *p = &d->slots[slot];
-    int same = 0;
     assert(n <= d->cap);
     if (d->session) { /* what it has seen of another text may be the beginning of this one */
         const int seen = session_len(d->session, slot);
+        int same = 0;
         while (same < seen && same < n && p->text[same] == tokens[same])
             same++;
         session_rewind(d->session, slot, same);
@@ -343,19 +305,18 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token)
 
 /* --- lookup ---------------------------------------------------------------------------------- */
 
-static void look_up(struct drafter *d, const int *wants)
+static void look_up(struct drafter *d)
 {
-    bool trying;
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
         int length;
-        const int from = wants[i] > 0 ? ngrams_find(&p->copies, p->text, p->len, &length) : 0;
+        const int from = p->wanted > 0 ? ngrams_find(&p->copies, p->text, p->len, &length) : 0;
         if (from == 0)
             continue;
         /* Longer copies are right more often. */
         p->kind = length < 3 ? 0 : length < 5 ? 1 : length < 9 ? 2 : length < 17 ? 3 : 4;
         /* Copies go on into what they drafted themselves. */
-        while (p->n_drafted < wants[i] && p->text[from + p->n_drafted] != d->end) {
+        while (p->n_drafted < p->wanted && p->text[from + p->n_drafted] != d->end) {
             p->text[p->len + p->n_drafted] = p->text[from + p->n_drafted];
             const double share = pace_share(&d->pace, p->kind, p->n_drafted++);
             int level = 0; /* in order of their shares */
@@ -369,8 +330,9 @@ static void look_up(struct drafter *d, const int *wants)
             d->levels[level].rows++;
         }
     }
-    const int kept = pace_choose(&d->pace, d->base, d->levels, d->n_levels, 0, 0, &trying);
+    const int kept = pace_choose(&d->pace, d->base, d->levels, d->n_levels, 0, 0, &d->trying);
     const double least = kept > 0 ? d->levels[kept - 1].share : 2;
+    d->n_levels = 0; /* of which each would take a step */
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
         while (p->n_drafted > 0 && pace_share(&d->pace, p->kind, p->n_drafted - 1) < least)
@@ -380,119 +342,106 @@ static void look_up(struct drafter *d, const int *wants)
 
 /* --- a model --------------------------------------------------------------------------------- */
 
-/* Samples the next token of a slot's draft; a draft that has no logits, or ends the text, ends. */
-static void sample(struct drafter *d, struct draft_slot *p, int thread)
-{
-    const int sequence = d->n_slots + slot_number(d, p);
-    int token;
-    if (sampler_pick(d->sampler, sequence, thread, p->logits, &token, NULL) != STATUS_OK ||
-        token == d->end) {
-        p->logits = NULL;
-        return;
-    }
-    sampler_accept(d->sampler, sequence, token);
-    p->text[p->len + p->n_drafted++] = token;
-}
-
+/* The next token of each slot that has logits, by the threads that share them; a draft whose
+ * logits are not finite, or that ends the text, ends. */
 static void sample_share(void *arg, int thread)
 {
     struct drafter *d = arg;
-    int begin, end;
-    pool_share(d->n_active, thread, pool_n_threads(d->pool), &begin, &end);
-    for (int i = begin; i < end; i++)
-        sample(d, d->active[i], thread);
+    for (int i = thread; i < d->n_slots; i += d->n_sampling) {
+        struct draft_slot *p = &d->slots[i];
+        int token;
+        if (!p->logits)
+            continue;
+        if (sampler_pick(d->sampler, d->n_slots + i, thread, p->logits, &token, NULL) !=
+                STATUS_OK ||
+            token == d->end) {
+            p->wanted = p->n_drafted;
+            continue;
+        }
+        sampler_accept(d->sampler, d->n_slots + i, token);
+        p->text[p->len + p->n_drafted++] = token;
+    }
 }
 
 /* Tokens are drafted one by one, for all slots at once: in rows of what each has and the draft has
  * not seen, the last of which wants logits. */
 static enum status draft_levels(struct drafter *d, struct err *e)
 {
-    for (; d->n_active > 0; d->n_levels++) {
-        int n = 0, kept = 0;
-        for (int i = 0; i < d->n_active; i++) {
-            struct draft_slot *p = d->active[i];
-            const int slot = slot_number(d, p), end = p->len + p->n_drafted;
-            for (int t = session_len(d->session, slot); t < end; t++)
-                d->rows[n++] = (struct batch_row){.token = p->text[t],
-                                                  .sequence = slot,
-                                                  .position = t,
-                                                  .wants_logits = t == end - 1};
-            p->logits = d->logits + (size_t)i * d->n_vocab;
+    for (d->n_levels = 0;; d->n_levels++) {
+        int n = 0, n_drafting = 0;
+        for (int i = 0; i < d->n_slots; i++) {
+            struct draft_slot *p = &d->slots[i];
+            const int end = p->len + p->n_drafted;
+            const bool drafts = p->n_drafted < p->wanted;
+            p->logits = drafts ? d->logits + (size_t)n_drafting * d->n_vocab : NULL;
+            n_drafting += drafts;
+            for (int t = session_len(d->session, i); drafts && t < end; t++)
+                d->rows[n++] = (struct batch_row){p->text[t], i, t, t == end - 1};
         }
+        if (n == 0)
+            return STATUS_OK;
         TRY(session_step(d->session, d->rows, n, d->logits, e));
-        if (d->n_active > 1)
-            pool_run(d->pool, sample_share, d);
-        else
-            sample(d, d->active[0], 0);
-        for (int i = 0; i < d->n_active; i++) {
-            struct draft_slot *p = d->active[i];
-            if (p->logits && p->n_drafted < p->wanted)
-                d->active[kept++] = p;
-        }
-        d->n_active = kept;
+        struct pool *pool = n_drafting > 1 ? d->pool : NULL;
+        d->n_sampling = pool_n_threads(pool);
+        pool_run(pool, sample_share, d);
     }
-    return STATUS_OK;
 }
 
-/* Feeds a slot's next n tokens to its sequence, or as many as there is room for; *done: all. */
-static enum status feed(struct drafter *d, int slot, int n, bool *done, struct err *e)
+/* Feeds a slot's text up to a position to its sequence, or as far as there is room; *done: all. */
+static enum status feed(struct drafter *d, int slot, int end, bool *done, struct err *e)
 {
-    *done = n <= d->room;
-    n = *done ? n : d->room;
+    const int seen = session_len(d->session, slot), left = end - seen;
+    const int n = left < d->room ? left : d->room;
+    *done = left <= n;
     if (n <= 0)
         return STATUS_OK;
-    const int32_t *tokens = d->slots[slot].text + session_len(d->session, slot);
     const uint64_t start = clock_ns();
-    TRY(session_feed(d->session, slot, tokens, n, NULL, e));
+    TRY(session_feed(d->session, slot, d->slots[slot].text + seen, n, NULL, e));
     const uint64_t ns = clock_ns() - start;
-    pace_fed(&d->pace, n, (double)ns, d->trying);
-    d->feed_ns += d->trying ? 0 : ns;
+    blend(&d->pace.feed, (double)ns / n);
+    if (d->trying)
+        d->pace.lost_ns += (double)ns;
+    else
+        d->feed_ns += ns;
     d->room -= n;
     return STATUS_OK;
 }
 
-static enum status draft_by_model(struct drafter *d, const int *wants, struct err *e)
+static enum status draft_by_model(struct drafter *d, struct err *e)
 {
-    int lag = 0, most = 0; /* rows that those who draft are behind; tokens that they want */
-    d->n_active = 0;
+    int n = 0, lag = 0, most = 0; /* who draft, rows that they are behind, tokens that they want */
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
         const int room = session_cap(d->session) - p->len + 1; /* the last is not fed */
-        p->wanted = room < wants[i] ? room : wants[i];
+        const int behind = p->len - session_len(d->session, i);
+        p->kind = 0;
+        p->wanted = room < p->wanted ? room : p->wanted;
         if (p->wanted <= 0)
             continue;
-        const int behind = lag_of(d, p);
+        n++;
         lag += behind > STEP_ROWS ? behind : 0;
         most = p->wanted > most ? p->wanted : most;
-        d->active[d->n_active++] = p;
     }
-    if (most == 0)
-        return STATUS_OK;
     for (int i = 0; i < most; i++)
-        d->levels[i] = (struct draft_level){pace_share(&d->pace, 0, i), d->n_active};
+        d->levels[i] = (struct draft_level){pace_share(&d->pace, 0, i), n};
     const int levels = pace_choose(&d->pace, d->base, d->levels, most,
                                    pace_draft_ns(&d->pace, d->base), lag, &d->trying);
     if (levels == 0)
         return STATUS_OK;
-    /* The active slots are fed what they are behind, but for the last rows of each, and those stay
-     * that are not behind any more. What all have in common is sequence 0's, whose slot has the
-     * first text that a schedule begins. */
-    const int n = d->n_active;
+    /* Slots are fed what they are behind, but for the last rows of each, and those draft that are
+     * not behind any more. What all have in common is sequence 0's, whose slot has the first text
+     * that a schedule begins. */
     bool done;
     d->room = session_block(d->session);
-    d->n_active = 0;
-    TRY(feed(d, 0, d->n_shared - session_len(d->session, 0), &done, e));
-    for (int i = 0; i < n && done; i++) {
-        struct draft_slot *p = d->active[i];
-        const int slot = slot_number(d, p), behind = lag_of(d, p) - 1;
-        bool ready;
-        TRY(feed(d, slot, behind < STEP_ROWS ? 0 : behind, &ready, e));
-        if (!ready)
-            continue;
-        d->active[d->n_active++] = p;
-        p->wanted = p->wanted < levels ? p->wanted : levels;
-        p->kind = 0;
-        sampler_copy(d->sampler, slot, d->n_slots + slot);
+    TRY(feed(d, 0, d->n_shared, &done, e));
+    for (int i = 0; i < d->n_slots; i++) {
+        struct draft_slot *p = &d->slots[i];
+        bool ready = done && p->wanted > 0;
+        if (ready && p->len - 1 - session_len(d->session, i) >= STEP_ROWS)
+            TRY(feed(d, i, p->len - 1, &ready, e));
+        p->wanted = !ready ? 0 : p->wanted < levels ? p->wanted : levels;
+        if (ready)
+            sampler_copy(d->sampler, i, d->n_slots + i);
     }
     return draft_levels(d, e);
 }
@@ -504,16 +453,17 @@ enum status drafter_propose(struct drafter *d, const int *wants, struct err *e)
     const uint64_t start = clock_ns(), fed = d->feed_ns;
     d->n_levels = d->base = 0;
     for (int i = 0; i < d->n_slots; i++) {
-        d->slots[i].n_drafted = 0;
-        d->slots[i].n_right = 0;
+        struct draft_slot *p = &d->slots[i];
+        p->n_drafted = p->n_right = 0;
+        p->wanted = wants[i] < d->pace.most ? wants[i] : d->pace.most;
         d->base += wants[i] >= 0;
     }
     if (d->base == 0)
         return STATUS_OK;
     if (d->session)
-        TRY(draft_by_model(d, wants, e));
+        TRY(draft_by_model(d, e));
     else
-        look_up(d, wants);
+        look_up(d);
     for (int i = 0; i < d->n_slots; i++)
         d->n_drafted += d->slots[i].n_drafted;
     d->round_ns = clock_ns() - start - (d->feed_ns - fed);
@@ -523,11 +473,10 @@ enum status drafter_propose(struct drafter *d, const int *wants, struct err *e)
 
 void drafter_measured(struct drafter *d, int rows, int tokens, uint64_t ns)
 {
-    const struct draft_round round = {.base = d->base,
-                                      .rows = rows,
-                                      .levels = d->session ? d->n_levels : 0,
-                                      .tokens = tokens,
-                                      .ns = (double)(ns - d->round_ns),
-                                      .draft_ns = (double)d->round_ns};
-    pace_round(&d->pace, &round);
+    pace_round(&d->pace, &(struct draft_round){.base = d->base,
+                                               .rows = rows,
+                                               .levels = d->n_levels,
+                                               .tokens = tokens,
+                                               .ns = (double)(ns - d->round_ns),
+                                               .draft_ns = (double)d->round_ns});
 }

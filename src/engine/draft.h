@@ -99,8 +99,8 @@ struct draft_pace {
 /* Takes the memory from an arena, or counts it, for steps of up to n_rows rows. */
 void pace_take(struct draft_pace *p, struct arena *a, int n_rows);
 
-/* Starts without measurements, with a fair opinion of drafts whose step costs a share of the
- * model's (0: nothing). `most` and `fixed` are set. */
+/* Starts without measurements, on zeroed memory, with a fair opinion of drafts whose step costs a
+ * share of the model's (0: nothing). `most` and `fixed` are set. */
 void pace_start(struct draft_pace *p, double cost);
 
 /* Drafted tokens that a step takes together: `rows` of them, each right with this probability. */
@@ -119,20 +119,14 @@ double pace_step_ns(const struct draft_pace *p, int rows);
 double pace_draft_ns(const struct draft_pace *p, int base);
 
 /* How many of n levels, of falling share, make the most tokens a second beside `base` rows, where
- * each takes level_ns to draft: 0 unless they win by more than the measurement's error. */
-int pace_best(const struct draft_pace *p, int base, const struct draft_level *levels, int n,
-              double level_ns);
-
-/* The same, but all if `fixed`; none where that is to be measured or too much was lost; and a few
- * to try again, *trying, where none would be best. A draft has `lag` rows to catch up with. */
-int pace_choose(struct draft_pace *p, int base, const struct draft_level *levels, int n,
+ * each takes level_ns to draft: 0 unless they win by more than the measurement's error, where that
+ * is to be measured, or too much was lost; all if `fixed`; and a few to try again, *trying, where
+ * none would be best. A draft has `lag` rows to catch up with. */
+int pace_choose(const struct draft_pace *p, int base, const struct draft_level *levels, int n,
                 double level_ns, int lag, bool *trying);
 
 /* A drafted token whose predecessors were right was looked at. */
 void pace_saw(struct draft_pace *p, int kind, int depth, bool right);
-
-/* Rows were caught up with; `trying`, as pace_choose said. */
-void pace_fed(struct draft_pace *p, int rows, double ns, bool trying);
 
 /* A round of `base` texts had so many rows, levels drafted one after the other, and tokens that
  * came out; drafting took draft_ns, all else ns. */
@@ -151,7 +145,7 @@ struct draft_slot {
     int n_drafted, n_right; /* drafted and not yet looked at; looked at and right */
     int kind;               /* of the draft, see struct draft_pace */
     int wanted;             /* tokens to draft in this round */
-    const float *logits;    /* of the draft, to sample from; NULL: it drafts no more */
+    const float *logits;    /* of the draft, to sample from; NULL: none */
     struct ngrams copies;   /* of a lookup */
 };
 
@@ -174,13 +168,13 @@ struct drafter {
 
     /* Private. */
     struct draft_slot *slots;   /* [n_slots] */
-    struct draft_slot **active; /* [n_active <= n_slots] that draft in this round */
-    struct draft_level *levels; /* those to choose from */
+    struct draft_level *levels; /* [n_levels] to choose from, then those drafted */
     struct batch_row *rows;     /* [2 * n_slots] */
     float *logits;              /* [n_slots, n_vocab] of the draft */
     struct arena arena;         /* of all these */
-    int n_active, n_levels;
+    int n_levels;
     int base;          /* texts that this round decodes */
+    int n_sampling;    /* threads */
     int room;          /* rows that may still be caught up with in it */
     bool trying;       /* it drafts to see whether that pays by now */
     uint64_t round_ns; /* of drafting in it */

@@ -131,7 +131,7 @@ struct session {
     struct arena arena;     /* of all below, and of the workspace */
     int *len;               /* [shape.n_sequences] */
     float *logits;          /* [n_vocab] of session_feed */
-    struct batch_row *rows; /* [f.work.max_rows] of session_feed */
+    struct batch_row *rows; /* [shape.cap] of session_feed */
 };
 
 /* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream

@@ -233,22 +233,21 @@ static enum status check_params(const struct sampler_params *p, struct err *e)
 static struct sampler *take_sampler(struct sampler *s, struct arena *a)
 {
     const struct sampler_sizes *z = &s->sizes;
-    const uint64_t n_vocab = z->n_vocab;
     struct sampler *place = arena_take(a, 1, sizeof *place);
-    s->histories = arena_take(a, z->n_sequences, sizeof *s->histories);
-    s->scratches = arena_take(a, z->n_threads, sizeof *s->scratches);
     struct history counted_history;
     struct scratch counted;
+    s->histories = arena_take(a, z->n_sequences, sizeof *s->histories);
+    s->scratches = arena_take(a, z->n_threads, sizeof *s->scratches);
     for (int i = 0; i < z->n_sequences; i++) {
         struct history *h = s->histories ? &s->histories[i] : &counted_history;
         h->window = arena_take(a, s->window_cap, sizeof *h->window);
     }
     for (int i = 0; i < z->n_threads; i++) {
         struct scratch *d = s->scratches ? &s->scratches[i] : &counted;
-        d->tokens = arena_take(a, n_vocab, sizeof *d->tokens);
-        d->weights = arena_take(a, n_vocab, sizeof *d->weights);
-        d->logits = arena_take(a, n_vocab, sizeof *d->logits);
-        d->keys = arena_take(a, n_vocab, sizeof *d->keys);
+        d->tokens = arena_take(a, z->n_vocab, sizeof *d->tokens);
+        d->weights = arena_take(a, z->n_vocab, sizeof *d->weights);
+        d->logits = arena_take(a, z->n_vocab, sizeof *d->logits);
+        d->keys = arena_take(a, z->n_vocab, sizeof *d->keys);
     }
     return place;
 }
@@ -278,9 +277,7 @@ enum status sampler_create(const struct sampler_params *params, const struct sam
 
 void sampler_free(struct sampler *s)
 {
-    if (!s)
-        return;
-    struct arena arena = s->arena;
+    struct arena arena = s ? s->arena : (struct arena){0};
     arena_free(&arena);
 }
 
@@ -294,8 +291,7 @@ void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stre
 {
     struct history *h = history_of(s, sequence);
     rng_seed(&h->rng, seed, stream);
-    h->window_len = 0;
-    h->window_next = 0;
+    h->window_len = h->window_next = 0;
 }
 
 void sampler_accept(struct sampler *s, int sequence, int token)
@@ -314,11 +310,11 @@ void sampler_copy(struct sampler *s, int from, int to)
 {
     const struct history *h = history_of(s, from);
     struct history *copy = history_of(s, to);
-    copy->rng = h->rng;
-    copy->window_len = h->window_len;
-    copy->window_next = h->window_next;
+    int *window = copy->window;
+    *copy = *h;
+    copy->window = window;
     if (h->window_len > 0)
-        memcpy(copy->window, h->window, h->window_len * sizeof *h->window);
+        memcpy(window, h->window, h->window_len * sizeof *window);
 }
 
 struct rng *sampler_stream(struct sampler *s, int sequence)
@@ -476,15 +472,14 @@ static void filter(struct scratch *d, float maximum)
     const struct sampler_params *p = d->params;
     if (p->top_k > 0 && p->top_k < d->n_vocab) {
         choose_top_k(d, p->top_k, maximum);
-        if (p->top_p < 1) {
-            const double wanted = p->top_p * sum_in_order(d->weights, d->n_choices);
-            double sum = 0;
-            int n = 0;
-            do
-                sum += d->weights[n++];
-            while (n < d->n_choices && sum < wanted);
+        const double wanted = p->top_p * sum_in_order(d->weights, d->n_choices);
+        double sum = 0;
+        int n = 0;
+        do
+            sum += d->weights[n++];
+        while (n < d->n_choices && sum < wanted);
+        if (p->top_p < 1)
             d->n_choices = n;
-        }
     } else {
         weigh(d, NULL, d->n_vocab, maximum, d->weights);
         for (int i = 0; i < d->n_vocab; i++)

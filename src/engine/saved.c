@@ -38,60 +38,54 @@ struct header {
 
 static const char magic[8] = {'D', 'E', 'C', 'S', 'A', 'V', 'E', 'D'};
 
-/* --- writing --------------------------------------------------------------------------------- */
-
-/* What is written, and its hash so far. */
-struct saving {
-    struct file_writer *writer;
-    uint64_t hash;
-};
-
-static void put(struct saving *to, const void *bytes, size_t len)
+/* A part without bytes has no share in the hash. */
+static uint64_t hash_part(uint64_t hash, const void *bytes, size_t len)
 {
-    if (len == 0)
-        return;
-    to->hash = fingerprint_of(to->hash, bytes, len);
-    file_writer_put(to->writer, bytes, len);
+    return len > 0 ? fingerprint_of(hash, bytes, len) : hash;
 }
+
+/* --- writing --------------------------------------------------------------------------------- */
 
 enum status saved_write(const char *path, const struct schedule *s, int slot,
                         const struct saved_marks *marks, struct err *e)
 {
     const struct slot *p = &s->slots[slot];
-    const int in_cache =
-        session_len(s->session, slot); /* drafted tokens may stand behind the text */
+    const struct kv_cache *kv = &s->session->f.kv;
+    const int in_cache = session_len(s->session, slot); /* drafted tokens may stand behind */
     const int n_cached = in_cache < p->len ? in_cache : p->len;
-    const int n_recent = sampler_recent(s->sampler, slot, NULL);
     struct header h = {.version = SAVED_VERSION,
                        .model = marks->model,
                        .cache_type = pack_type(s->session->shape.storage),
-                       .position_bytes = kv_cache_position_bytes(&s->session->f.kv),
+                       .position_bytes = kv_cache_position_bytes(kv),
                        .n_text = p->len,
                        .n_cached = n_cached,
-                       .n_recent = n_recent,
+                       .n_recent = sampler_recent(s->sampler, slot, NULL),
                        .stream = *sampler_stream(s->sampler, slot),
                        .seed = marks->seed,
                        .at_end = p->at_end};
-    const size_t recent = n_recent * sizeof(int32_t), position = h.position_bytes;
-    const size_t bytes = recent > position ? recent : position;
-    struct saving to = {.hash = 0};
+    const size_t text = p->len * sizeof *p->text, recent = h.n_recent * sizeof *p->text;
+    const size_t bytes = recent > h.position_bytes ? recent : h.position_bytes;
+    struct file_writer *writer;
     assert(p->len >= 1 && p->state == SLOT_VACANT);
     memcpy(h.magic, magic, sizeof magic);
     void *room = malloc(bytes); /* of the recent tokens, then of a position */
     if (!room)
         return err_no_memory(e, "a position of the cache", bytes);
-    enum status status = file_writer_open(&to.writer, path, e);
+    enum status status = file_writer_open(&writer, path, e);
     if (status == STATUS_OK) {
-        put(&to, &h, sizeof h);
-        put(&to, p->text, p->len * sizeof *p->text);
         sampler_recent(s->sampler, slot, room);
-        put(&to, room, recent);
+        uint64_t hash =
+            hash_part(hash_part(hash_part(0, &h, sizeof h), p->text, text), room, recent);
+        file_writer_put(writer, &h, sizeof h);
+        file_writer_put(writer, p->text, text);
+        file_writer_put(writer, room, recent);
         for (int i = 0; i < n_cached; i++) {
-            kv_cache_read(&s->session->f.kv, slot, i, room);
-            put(&to, room, position);
+            kv_cache_read(kv, slot, i, room);
+            hash = hash_part(hash, room, h.position_bytes);
+            file_writer_put(writer, room, h.position_bytes);
         }
-        file_writer_put(to.writer, &to.hash, sizeof to.hash);
-        status = file_writer_commit(to.writer, e);
+        file_writer_put(writer, &hash, sizeof hash);
+        status = file_writer_commit(writer, e);
     }
     free(room);
     return status;
@@ -105,7 +99,6 @@ static enum status check_header(const struct header *h, const struct schedule *s
                                 const char *path, struct err *e)
 {
     const uint64_t cap = session_cap(s->session);
-    const size_t position = kv_cache_position_bytes(&s->session->f.kv);
     const uint32_t type = pack_type(s->session->shape.storage);
     const struct tensor_type_info *was =
         h->cache_type <= UINT32_MAX ? tensor_type_find((uint32_t)h->cache_type) : NULL;
@@ -113,9 +106,9 @@ static enum status check_header(const struct header *h, const struct schedule *s
         return err_set(e, STATUS_USAGE,
                        "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
                        tensor_type_find(type)->name, was ? was->name : "an unknown one");
-    if (h->position_bytes != position || h->n_text < 1 || h->n_text > CONFIG_MAX_CTX + 1 ||
-        h->n_cached > h->n_text || h->n_recent > CONFIG_MAX_CTX || !(h->stream.increment & 1) ||
-        h->at_end > 1)
+    if (h->position_bytes != kv_cache_position_bytes(&s->session->f.kv) || h->n_text < 1 ||
+        h->n_text > CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text || h->n_recent > CONFIG_MAX_CTX ||
+        !(h->stream.increment & 1) || h->at_end > 1)
         return err_bad_file(e,
                             "%s: damaged: it claims %" PRIu64 " tokens, %" PRIu64
                             " of them in the cache with %" PRIu64 " bytes each, %" PRIu64 " recent",
@@ -138,11 +131,6 @@ static int32_t token_at(const unsigned char *tokens, uint64_t i)
     return token;
 }
 
-static uint64_t hash_span(uint64_t hash, const unsigned char *begin, const unsigned char *end)
-{
-    return begin < end ? fingerprint_of(hash, begin, (size_t)(end - begin)) : hash;
-}
-
 enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
                        int slot, uint64_t model, uint64_t *seed, struct err *e)
 {
@@ -163,22 +151,19 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
 
     const unsigned char *text = (const unsigned char *)bytes + sizeof h;
     const unsigned char *recent = text + 4 * h.n_text, *positions = recent + 4 * h.n_recent;
-    const unsigned char *end = positions + h.n_cached * h.position_bytes;
-    uint64_t stored, hash = fingerprint_of(0, &h, sizeof h);
-    hash = hash_span(hash, text, recent);
-    hash = hash_span(hash, recent, positions);
-    for (const unsigned char *at = positions; at < end; at += h.position_bytes)
-        hash = fingerprint_of(hash, at, h.position_bytes);
-    memcpy(&stored, end, sizeof stored);
+    const uint64_t n_tokens = h.n_text + h.n_recent;
+    uint64_t stored, hash = hash_part(0, &h, sizeof h);
+    hash = hash_part(hash_part(hash, text, 4 * h.n_text), recent, 4 * h.n_recent);
+    for (uint64_t i = 0; i < h.n_cached; i++)
+        hash = hash_part(hash, positions + i * h.position_bytes, h.position_bytes);
+    memcpy(&stored, positions + h.n_cached * h.position_bytes, sizeof stored);
     if (hash != stored)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
-    for (uint64_t i = 0; i < h.n_text + h.n_recent; i++) {
-        const int32_t token = token_at(text, i);
-        if (token < 0 || token >= s->n_vocab)
+    for (uint64_t i = 0; i < n_tokens; i++)
+        if (token_at(text, i) < 0 || token_at(text, i) >= s->n_vocab)
             return err_bad_file(
                 e, "%s: damaged: token %" PRIu64 ": expected an id from 0 to %d, found %d", path, i,
-                s->n_vocab - 1, (int)token);
-    }
+                s->n_vocab - 1, (int)token_at(text, i));
 
     session_rewind(s->session, slot, 0);
     assert(session_len(s->session, slot) == 0);
@@ -188,7 +173,7 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     /* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
      * that are remembered push them out, or are the same. */
     sampler_reset(s->sampler, slot, h.seed, 0);
-    for (uint64_t i = 0; i < h.n_text + h.n_recent; i++)
+    for (uint64_t i = 0; i < n_tokens; i++)
         sampler_accept(s->sampler, slot, token_at(text, i));
     *sampler_stream(s->sampler, slot) = h.stream;
     memcpy(p->text, text, h.n_text * sizeof *p->text);

@@ -19,7 +19,6 @@ static void take_schedule(struct schedule *s, struct arena *a)
         }
     }
     s->prefills = arena_take(a, n, sizeof *s->prefills);
-    s->picks = arena_take(a, n, sizeof *s->picks);
     const uint64_t decoding = n * s->n_together;
     s->wants = arena_take(a, n, sizeof *s->wants);
     s->rows = arena_take(a, decoding + session_block(s->session), sizeof *s->rows);
@@ -27,9 +26,16 @@ static void take_schedule(struct schedule *s, struct arena *a)
     s->times.rounds = arena_take(a, s->cap_rounds, sizeof *s->times.rounds);
 }
 
+/* Tokens of a full context that go on behind those that are kept. */
+static int last_half(int n_ctx)
+{
+    return n_ctx > 1 ? n_ctx / 2 : 1;
+}
+
 enum status schedule_create(struct schedule *s, struct err *e)
 {
-    assert(s->n_keep >= 0 && s->n_keep <= schedule_most_kept(session_cap(s->session)));
+    const int cap = session_cap(s->session), most_kept = cap - last_half(cap);
+    s->n_keep = s->n_keep < most_kept ? s->n_keep : most_kept;
     s->longest_token = tokenizer_longest(s->tokenizer);
     s->n_together = 1 + (s->drafter ? s->drafter->pace.most : 0);
     take_schedule(s, &s->arena);
@@ -47,17 +53,6 @@ void schedule_free(struct schedule *s)
 }
 
 /* --- texts begin ----------------------------------------------------------------------------- */
-
-/* Tokens of a full context that go on behind those that are kept. */
-static int last_half(int n_ctx)
-{
-    return n_ctx > 1 ? n_ctx / 2 : 1;
-}
-
-int schedule_most_kept(int n_ctx)
-{
-    return n_ctx - last_half(n_ctx);
-}
 
 int schedule_room(const struct schedule *s, int slot)
 {
@@ -136,34 +131,9 @@ static int room_of(const struct schedule *s, const struct slot *p)
     return session_cap(s->session) - p->len + 1;
 }
 
-/* Rows of prompts behind the others, until the last of the step's blocks is full. Those that come
- * to an end get the logits behind the others', and leave the queue. */
-static void put_prompt_rows(struct schedule *s)
-{
-    const int block = session_block(s->session), first = s->round.n_rows;
-    const int end = first + block - first % block;
-    int n = first, done = 0;
-    while (done < s->n_prefills && n < end) {
-        struct slot *p = s->prefills[done];
-        for (; n < end && p->n_fed < p->len; n++, p->n_fed++) {
-            s->rows[n] = (struct batch_row){.token = p->text[p->n_fed],
-                                            .sequence = p->sequence,
-                                            .position = p->n_fed,
-                                            .wants_logits = p->n_fed == p->len - 1};
-            s->times.n_fed_again += p->n_fed < p->n_again;
-        }
-        if (p->n_fed < p->len)
-            break;
-        p->state = SLOT_DECODES;
-        p->logits = s->logits + (size_t)(first + done++) * s->n_vocab;
-    }
-    s->round.n_prompt = n - first;
-    s->n_prefills -= done;
-    memmove(s->prefills, s->prefills + done, s->n_prefills * sizeof *s->prefills);
-}
-
 /* One step of the model: a row for every slot that has a token to feed, one for each that is
- * drafted behind it, and prompts. */
+ * drafted behind it, and prompts until the last of the step's blocks is full. Those that come to an
+ * end get the logits behind the others', and leave the queue. */
 static enum status feed_rows(struct schedule *s, struct err *e)
 {
     struct schedule_round *round = &s->round;
@@ -175,8 +145,7 @@ static enum status feed_rows(struct schedule *s, struct err *e)
             const struct slot *p = &s->slots[i];
             const int wanted = p->request.n - p->n_sampled, room = room_of(s, p);
             const int left = wanted < room ? wanted : room;
-            const bool decodes = p->state == SLOT_DECODES && !p->logits;
-            s->wants[i] = decodes ? (left < s->n_together ? left : s->n_together) - 1 : -1;
+            s->wants[i] = p->state == SLOT_DECODES && !p->logits ? left - 1 : -1;
         }
         TRY(drafter_propose(s->drafter, s->wants, e));
         round->prompts_ns += s->drafter->feed_ns - fed;
@@ -189,15 +158,28 @@ static enum status feed_rows(struct schedule *s, struct err *e)
         const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
         p->logits = s->logits + (size_t)round->n_rows * s->n_vocab;
         for (int t = 0; t <= n_drafted; t++)
-            s->rows[round->n_rows++] =
-                (struct batch_row){.token = t == 0 ? p->token : drafted[t - 1],
-                                   .sequence = i,
-                                   .position = p->len - 1 + t,
-                                   .wants_logits = true};
+            s->rows[round->n_rows++] = (struct batch_row){t == 0 ? p->token : drafted[t - 1], i,
+                                                          p->len - 1 + t, .wants_logits = true};
         round->n_texts++;
     }
-    put_prompt_rows(s);
-    const int n = round->n_rows + round->n_prompt;
+    const int block = session_block(s->session), first = round->n_rows;
+    const int end = first + block - first % block;
+    int n = first, done = 0;
+    for (; done < s->n_prefills && n < end; done++) {
+        struct slot *p = s->prefills[done];
+        for (; n < end && p->n_fed < p->len; n++, p->n_fed++) {
+            s->rows[n] = (struct batch_row){p->text[p->n_fed], p->sequence, p->n_fed,
+                                            .wants_logits = p->n_fed == p->len - 1};
+            s->times.n_fed_again += p->n_fed < p->n_again;
+        }
+        if (p->n_fed < p->len)
+            break;
+        p->state = SLOT_DECODES;
+        p->logits = s->logits + (size_t)(first + done) * s->n_vocab;
+    }
+    round->n_prompt = n - first;
+    s->n_prefills -= done;
+    memmove(s->prefills, s->prefills + done, s->n_prefills * sizeof *s->prefills);
     if (n == 0) /* all have the logits of a prompt that they share */
         return STATUS_OK;
     const uint64_t start = clock_ns();
@@ -211,27 +193,25 @@ static enum status feed_rows(struct schedule *s, struct err *e)
 
 /* --- tokens ---------------------------------------------------------------------------------- */
 
-static void sample(struct schedule *s, struct slot *p, int thread)
-{
-    if (p->request.n == 0) /* only its prompt was to be fed */
-        return;
-    p->sampled = sampler_pick(s->sampler, p->sequence, thread, p->logits, &p->token, NULL);
-    if (p->sampled == STATUS_OK && s->wants_logprobs)
-        p->sampled = logits_log_sum(p->logits, s->n_vocab, &p->log_sum, NULL);
-}
-
+/* A token for each slot that has logits, by the threads that share them; none where only a prompt
+ * was to be fed. */
 static void sample_share(void *arg, int thread)
 {
     struct schedule *s = arg;
-    int begin, end;
-    pool_share(s->n_picks, thread, pool_n_threads(s->pool), &begin, &end);
-    for (int i = begin; i < end; i++)
-        sample(s, s->picks[i], thread);
+    for (int i = thread; i < s->n_slots; i += s->n_sampling) {
+        struct slot *p = &s->slots[i];
+        if (!p->logits || p->request.n == 0)
+            continue;
+        p->sampled = sampler_pick(s->sampler, i, thread, p->logits, &p->token, NULL);
+        if (p->sampled == STATUS_OK && s->wants_logprobs)
+            p->sampled = logits_log_sum(p->logits, s->n_vocab, &p->log_sum, NULL);
+    }
 }
 
 static void vacate(struct schedule *s, struct slot *p)
 {
     p->state = SLOT_VACANT;
+    p->pick = PICK_NONE;
     p->logits = NULL;
     s->n_busy--;
 }
@@ -239,7 +219,6 @@ static void vacate(struct schedule *s, struct slot *p)
 static void end_text(struct schedule *s, struct slot *p, enum text_end end, struct event *event)
 {
     event->kind = EVENT_ENDED;
-    event->slot = p;
     event->ready = stream_finish(&p->stream);
     event->end = end;
     vacate(s, p);
@@ -248,8 +227,11 @@ static void end_text(struct schedule *s, struct slot *p, enum text_end end, stru
 /* What was sampled for a slot is an event; the next one is the text's end, if that is it. */
 static void take_pick(struct schedule *s, struct slot *p, struct event *event, struct err *e)
 {
+    if (p->pick == PICK_ENDS) {
+        end_text(s, p, p->end, event);
+        return;
+    }
     event->kind = EVENT_SAMPLED;
-    event->slot = p;
     event->token = p->token;
     event->logits = p->logits;
     event->log_sum = p->log_sum;
@@ -260,7 +242,7 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
     if (p->sampled != STATUS_OK) {
         (void)logits_check(p->logits, s->n_vocab, e);
         event->kind = EVENT_FAILED;
-        s->failed = p;
+        p->pick = PICK_FAILED;
         return;
     }
     if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
@@ -286,9 +268,10 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
     }
 
     const bool complete = p->n_sampled == p->request.n, full = room_of(s, p) == 0;
+    p->pick = PICK_NONE;
     if (p->stream.stopped || complete || (full && !s->shifts)) {
-        s->ended = p;
-        s->end = p->stream.stopped ? END_STOP : complete ? END_LENGTH : END_CONTEXT;
+        p->pick = PICK_ENDS;
+        p->end = p->stream.stopped ? END_STOP : complete ? END_LENGTH : END_CONTEXT;
     } else if (full) {
         /* Nothing is drafted here: a text's last token of a context has none behind it. */
         cut_text(s, p, last_half(session_cap(s->session)));
@@ -308,43 +291,9 @@ void schedule_end(struct schedule *s, enum status status)
     s->over = true;
 }
 
-/* Goes on to the next event; false: it is over. */
-static bool advance(struct schedule *s, struct event *event, struct err *e)
+/* What the round took; the next one begins. */
+static void end_round(struct schedule *s)
 {
-    if (s->failed)
-        vacate(s, s->failed);
-    s->failed = NULL;
-    if (s->ended) {
-        end_text(s, s->ended, s->end, event);
-        s->ended = NULL;
-        return true;
-    }
-    if (s->feeds) {
-        const enum status status = s->n_busy > 0 ? feed_rows(s, e) : STATUS_OK;
-        if (status != STATUS_OK || s->n_busy == 0) {
-            schedule_end(s, status);
-            return false;
-        }
-        s->feeds = false;
-    }
-    if (s->next_pick == s->n_picks) {
-        /* A token for each text that has logits: also those that were drafted, as long as they are
-         * right. For one alone each thread would have the others to wait for. */
-        s->n_picks = s->next_pick = 0;
-        for (int i = 0; i < s->n_slots; i++)
-            if (s->slots[i].logits)
-                s->picks[s->n_picks++] = &s->slots[i];
-        if (s->n_picks > 1)
-            pool_run(s->pool, sample_share, s);
-        else if (s->n_picks == 1)
-            sample(s, s->picks[0], 0);
-    }
-    if (s->next_pick < s->n_picks) {
-        take_pick(s, s->picks[s->next_pick++], event, e);
-        return true;
-    }
-
-    /* The round is over. */
     struct schedule_times *t = &s->times;
     const struct schedule_round *round = &s->round;
     const uint64_t now = clock_ns(), ns = now - s->round_at - round->prompts_ns;
@@ -353,7 +302,7 @@ static bool advance(struct schedule *s, struct event *event, struct err *e)
     if (t->n_sampled > 0 && !t->first_token_at)
         t->first_token_at = now;
     if (round->n_texts == 0)
-        return true;
+        return;
     t->n_steps += round->n_texts;
     t->n_decoded += round->n_texts;
     t->decode_ns += ns;
@@ -362,6 +311,47 @@ static bool advance(struct schedule *s, struct event *event, struct err *e)
     if (s->drafter && round->n_prompt == 0)
         drafter_measured(s->drafter, round->n_rows, (int)(t->n_sampled - round->sampled_before),
                          ns);
+}
+
+/* Goes on to the next event; false: it is over. */
+static bool advance(struct schedule *s, struct event *event, struct err *e)
+{
+    if (s->feeds) {
+        const enum status status = s->n_busy > 0 ? feed_rows(s, e) : STATUS_OK;
+        if (status != STATUS_OK || s->n_busy == 0) {
+            schedule_end(s, status);
+            return false;
+        }
+        s->feeds = false;
+        s->next = s->n_slots;
+    }
+    for (;;) {
+        for (; s->next < s->n_slots; s->next++) {
+            struct slot *p = &s->slots[s->next];
+            if (p->pick == PICK_FAILED)
+                vacate(s, p);
+            if (p->pick == PICK_NONE)
+                continue;
+            event->slot = p;
+            take_pick(s, p, event, e);
+            return true;
+        }
+        /* A token for each text that has logits: also those that were drafted, as long as they are
+         * right. For one alone each thread would have the others to wait for. */
+        int n = 0;
+        for (s->next = 0; s->next < s->n_slots; s->next++) {
+            struct slot *p = &s->slots[s->next];
+            p->pick = p->logits ? PICK_TOKEN : PICK_NONE;
+            n += p->logits != NULL;
+        }
+        if (n == 0)
+            break;
+        struct pool *pool = n > 1 ? s->pool : NULL;
+        s->n_sampling = pool_n_threads(pool);
+        pool_run(pool, sample_share, s);
+        s->next = 0;
+    }
+    end_round(s);
     return true;
 }
 
@@ -378,18 +368,17 @@ bool schedule_next(struct schedule *s, struct event *event, struct err *e)
     if (!s->over && advance(s, event, e))
         return true;
     /* Of the texts that have not ended the one that has the highest number is abandoned. */
-    struct slot *last = NULL;
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
-        if (p->state != SLOT_VACANT && (!last || p->request.number > last->request.number))
-            last = p;
+        if (p->state != SLOT_VACANT &&
+            (!event->slot || p->request.number > event->slot->request.number))
+            event->slot = p;
     }
-    if (last) {
-        end_text(s, last, END_ABANDONED, event);
+    if (event->slot) {
+        end_text(s, &s->slots[event->slot->sequence], END_ABANDONED, event);
         return true;
     }
-    s->failed = s->ended = NULL;
-    s->n_prefills = s->n_picks = s->next_pick = 0;
+    s->n_prefills = 0;
     s->runs = false;
     return false;
 }

@@ -62,6 +62,14 @@ struct request {
 
 enum slot_state { SLOT_VACANT, SLOT_PREFILLS, SLOT_DECODES };
 
+/* What is to be made of the logits that a slot has in this round. */
+enum slot_pick {
+    PICK_NONE,
+    PICK_TOKEN, /* a token was sampled of them */
+    PICK_ENDS,  /* it was taken, and ended the text, as `end` says */
+    PICK_FAILED /* it could not be, as an EVENT_FAILED said */
+};
+
 struct slot {
     int sequence; /* its number */
     struct request request;
@@ -77,9 +85,11 @@ struct slot {
     int n_again;         /* those that had been fed before a shift */
     const float *logits; /* not yet sampled from; NULL: none */
     struct stream stream;
+    enum slot_pick pick;
     enum status sampled; /* how that went */
     int token;           /* sampled, and to be fed */
     double log_sum;
+    enum text_end end;
 };
 
 enum event_kind {
@@ -136,7 +146,7 @@ struct schedule {
     bool ignore_eos, wants_logprobs;
     bool shifts; /* where the context is full, a text goes on: its first n_keep tokens stay, and the
                     last half of the context is fed again, at the positions behind them */
-    int n_keep;  /* at most schedule_most_kept */
+    int n_keep;  /* fewer where that is more than the other half */
     size_t cap_rounds; /* at most so many are kept */
 
     struct schedule_times times;
@@ -147,25 +157,20 @@ struct schedule {
     /* Private. */
     struct slot *slots;     /* [n_slots] */
     struct slot **prefills; /* [n_prefills] whose prompts are not yet fed, the oldest first */
-    struct slot **picks;    /* [n_picks] that have logits, of which next_pick have been taken */
     int *wants;             /* [n_slots] tokens that drafts are asked for */
     struct batch_row *rows; /* [n_slots * n_together + the session's block] */
     float *logits;          /* [n_slots * n_together, n_vocab] */
     struct arena arena;     /* of all these */
-    int n_prefills, n_picks, next_pick;
+    int n_prefills;
     int n_together; /* rows of a text that decodes at most */
+    int n_sampling; /* threads */
+    int next;       /* the slot whose pick is to be taken next, if it has one */
     size_t longest_token;
-    struct slot *ended;     /* its text has ended by the token of the last event; NULL: none has */
-    enum text_end end;      /* how */
-    struct slot *failed;    /* its text was that of an EVENT_FAILED; NULL: none */
     uint64_t round_at;      /* clock_ns when the last round ended */
     bool runs, feeds, over; /* between the first event and the last; after an EVENT_ROUND; after
                                schedule_end */
     struct schedule_round round;
 };
-
-/* What n_keep can be in so many positions. */
-int schedule_most_kept(int n_ctx);
 
 /* Tokens that can be added to the text of a slot; below 0: it cannot go on at all. */
 int schedule_room(const struct schedule *s, int slot);

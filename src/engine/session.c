@@ -64,7 +64,7 @@ static void take_scratch(struct session *s, struct arena *a)
     workspace_take(&s->f.work, a, &m->config, m->w[ROLE_ROPE_FREQS].table, s->shape.cap);
     s->logits = arena_take(a, m->config.n_vocab, sizeof *s->logits);
     s->len = arena_take(a, s->shape.n_sequences, sizeof *s->len);
-    s->rows = arena_take(a, s->f.work.max_rows, sizeof *s->rows);
+    s->rows = arena_take(a, s->shape.cap, sizeof *s->rows);
 }
 
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
@@ -82,19 +82,6 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
     return STATUS_OK;
 }
 
-static enum status create_memory(struct session *s, struct err *e)
-{
-    if (!s->f.kernels)
-        TRY(kernels_choose(NULL, &s->f.kernels, e));
-    TRY(kv_cache_create(&s->f.kv, &s->f.model->config, &s->shape, e));
-    take_scratch(s, &s->arena);
-    TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
-    take_scratch(s, &s->arena);
-    for (int i = 0; i < s->shape.n_sequences; i++)
-        s->len[i] = least_len(s, i);
-    return STATUS_OK;
-}
-
 enum status session_create(const struct model *m, const struct session_params *p, struct pool *pool,
                            struct session **out, struct err *e)
 {
@@ -106,12 +93,21 @@ enum status session_create(const struct model *m, const struct session_params *p
         return err_no_memory(e, "the session", sizeof *s);
     *s = resolved;
     s->f.pool = pool;
-    const enum status status = create_memory(s, e);
+    enum status status = s->f.kernels ? STATUS_OK : kernels_choose(NULL, &s->f.kernels, e);
     if (status == STATUS_OK)
-        *out = s;
-    else
+        status = kv_cache_create(&s->f.kv, &m->config, &s->shape, e);
+    take_scratch(s, &s->arena);
+    if (status == STATUS_OK)
+        status = arena_allocate(&s->arena, "the session's scratch memory", e);
+    if (status != STATUS_OK) {
         session_free(s);
-    return status;
+        return status;
+    }
+    take_scratch(s, &s->arena);
+    for (int i = 0; i < s->shape.n_sequences; i++)
+        s->len[i] = least_len(s, i);
+    *out = s;
+    return STATUS_OK;
 }
 
 void session_free(struct session *s)
@@ -124,15 +120,6 @@ void session_free(struct session *s)
 }
 
 /* --- steps ----------------------------------------------------------------------------------- */
-
-static enum status check_token(const struct session *s, int i, int32_t token, struct err *e)
-{
-    const int n_vocab = s->f.model->config.n_vocab;
-    if (token < 0 || token >= n_vocab)
-        return err_set(e, STATUS_USAGE, "token %d: expected an id from 0 to %d, found %d", i,
-                       n_vocab - 1, (int)token);
-    return STATUS_OK;
-}
 
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e)
@@ -155,7 +142,9 @@ enum status session_enter(struct session *s, int layer, const float *x,
             return err_set(e, STATUS_USAGE,
                            "row %d: expected position %d of sequence %d, below its %d; found %d", r,
                            expected, sequence, s->shape.cap, position);
-        TRY(check_token(s, r, rows[r].token, e));
+        if (rows[r].token < 0 || rows[r].token >= c->n_vocab)
+            return err_set(e, STATUS_USAGE, "token %d: expected an id from 0 to %d, found %d", r,
+                           c->n_vocab - 1, (int)rows[r].token);
         assert(logits || !rows[r].wants_logits);
     }
     struct workspace *w = &s->f.work;
@@ -194,17 +183,10 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
         return err_set(e, STATUS_USAGE,
                        "%d more tokens do not fit: %d of the context's %d positions are taken", n,
                        s->len[sequence], s->shape.cap);
-    for (int i = 0; i < n; i++)
-        TRY(check_token(s, i, tokens[i], e));
-    for (int done = 0, now; done < n; done += now) {
-        now = n - done < s->f.work.max_rows ? n - done : s->f.work.max_rows;
-        for (int r = 0; r < now; r++)
-            s->rows[r] = (struct batch_row){.token = tokens[done + r],
-                                            .sequence = sequence,
-                                            .position = s->len[sequence] + r,
-                                            .wants_logits = all || done + r == n - 1};
-        TRY(session_step(s, s->rows, now, all ? all + done * n_vocab : s->logits, e));
-    }
+    for (int r = 0; r < n; r++)
+        s->rows[r] = (struct batch_row){tokens[r], sequence, s->len[sequence] + r,
+                                        .wants_logits = all || r == n - 1};
+    TRY(session_step(s, s->rows, n, all ? all : s->logits, e));
     if (all)
         memcpy(s->logits, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
     return STATUS_OK;
@@ -334,43 +316,38 @@ struct probe {
     struct batch_row rows[PROBE_BLOCK];
 };
 
-static enum status create_probe_memory(struct probe *p, const float *rope_factors, int n_ctx,
-                                       struct err *e)
-{
-    const struct kv_shape shape = {.n_sequences = 1, .cap = n_ctx};
-    struct config one = p->model;
-    one.n_layers = 1;
-    one.layer_kv_heads[0] = 0; /* room for the most of any */
-    one.latent[0] = config_most_latent(&p->model);
-    if (!p->f.kernels)
-        TRY(kernels_choose(NULL, &p->f.kernels, e));
-    TRY(kv_cache_create(&p->f.kv, &one, &shape, e));
-    workspace_take(&p->f.work, &p->arena, &p->model, rope_factors, n_ctx);
-    TRY(arena_allocate(&p->arena, "a block's scratch memory", e));
-    workspace_take(&p->f.work, &p->arena, &p->model, rope_factors, n_ctx);
-    positions_reach(&p->f.work.positions, n_ctx);
-    return STATUS_OK;
-}
-
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
                          const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e)
 {
+    const struct kv_shape shape = {.n_sequences = 1, .cap = n_ctx};
+    struct config one = *c;
     struct probe *p = *out = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(e, "a block's scratch memory", sizeof *p);
+    one.n_layers = 1;
+    one.layer_kv_heads[0] = 0; /* room for the most of any */
+    one.latent[0] = config_most_latent(c);
     p->model = *c;
     p->f = (struct forward){.kernels = kernels,
                             .pool = pool,
                             .work = {.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
                                      .max_threads = pool_n_threads(pool)},
                             .end_layer = 1};
-    const enum status s = create_probe_memory(p, rope_factors, n_ctx, e);
+    enum status s = kernels ? STATUS_OK : kernels_choose(NULL, &p->f.kernels, e);
+    if (s == STATUS_OK)
+        s = kv_cache_create(&p->f.kv, &one, &shape, e);
+    workspace_take(&p->f.work, &p->arena, c, rope_factors, n_ctx);
+    if (s == STATUS_OK)
+        s = arena_allocate(&p->arena, "a block's scratch memory", e);
     if (s != STATUS_OK) {
         probe_free(p);
         *out = NULL;
+        return s;
     }
-    return s;
+    workspace_take(&p->f.work, &p->arena, c, rope_factors, n_ctx);
+    positions_reach(&p->f.work.positions, n_ctx);
+    return STATUS_OK;
 }
 
 void probe_free(struct probe *p)

@@ -8,7 +8,8 @@
 
 /* No array has more elements than the widest matrices of all layers would, and none takes more
  * than 5 bytes, an int8 and a factor of its own: offsets do not overflow. */
-#define MOST_ELEMENTS (UINT64_MAX / (5 * 2 * ARRAYS_MAX))
+#define MOST_ARRAYS   16
+#define MOST_ELEMENTS (UINT64_MAX / (5 * 2 * MOST_ARRAYS))
 _Static_assert(CONFIG_MAX_FF >= CONFIG_MAX_VOCAB && CONFIG_MAX_FF >= CONFIG_MAX_CTX &&
                    CONFIG_MAX_FF >= 3 * CONFIG_MAX_WIDTH,
                "the widest matrices are those of the feed-forward");
@@ -90,30 +91,7 @@ const struct bin_format bin_formats[BIN_FORMATS] = {
      "1 (float32) or 2 (int8)", ""},
 };
 
-/* The other files of llm.c's programs begin alike. */
-static const struct other_file {
-    int32_t magic;
-    const char *name;
-} other_files[] = {
-    {20240327, "the activations and gradients of a test"},
-    {20240328, "a vocabulary"},
-    {20240520, "tokens to train on"},
-    {20240522, "questions to be tested with"},
-    {20240527, "the state of an optimizer"},
-    {20240801, "tokens to train on"},
-    {20240803, "a Llama 3 (save it as a Hugging Face folder)"},
-};
-
 /* --- headers --------------------------------------------------------------------------------- */
-
-/* What a header says. */
-struct header {
-    const struct bin_version *version;
-    struct config config;
-    bool own_output;
-    int group;     /* of VIEW_INT8 */
-    int embd_rows; /* of the embedding in the file: at least as many as tokens */
-};
 
 static int32_t int_at(struct text file, size_t at)
 {
@@ -127,76 +105,43 @@ static int32_t magic_of(struct text file)
     return file.len >= sizeof(int32_t) ? int_at(file, 0) : 0;
 }
 
-/* What llm.c's other programs begin a file with; NULL: none of them. */
-static const char *other_file(int32_t magic)
+/* Whether it is a date in 2024, as the files of all of llm.c's programs begin with. */
+static bool is_of_llmc(int32_t magic)
 {
-    for (size_t i = 0; i < sizeof other_files / sizeof *other_files; i++)
-        if (other_files[i].magic == magic)
-            return other_files[i].name;
-    return NULL;
-}
-
-static enum status find_version(const struct bin_format *f, struct text file, struct header *h,
-                                struct err *e)
-{
-    const int32_t magic = magic_of(file);
-    h->version = f->versions;
-    if (magic != f->magic && h->version->number > 0) {
-        const char *other = other_file(magic);
-        return bad_file(e, "magic at byte 0: expected %d, a GPT-2 of llm.c, found %d%s%s",
-                        LLMC_MAGIC, magic, other ? ", " : "", other ? other : "");
-    }
-    if (magic == f->magic) {
-        const int32_t number = file.len >= 8 ? int_at(file, 4) : f->versions[1].number;
-        while (h->version->name && (h->version->number != number || !number))
-            h->version++;
-        if (!h->version->name)
-            return bad_file(e, "version at byte 4: expected %s, found %d%s", f->expected, number,
-                            f->advice);
-    }
-    if (file.len < h->version->header_bytes)
-        return bad_file(e, "expected a header of %zu bytes, found a file of %zu: it is truncated",
-                        h->version->header_bytes, file.len);
-    return STATUS_OK;
-}
-
-/* What stands in the header behind the sizes. */
-static enum status read_rest(struct text file, size_t at, struct header *h, struct err *e)
-{
-    const struct config *c = &h->config;
-    const bool is_llmc = h->version->biases;
-    h->embd_rows = is_llmc && h->version->number >= 3 ? int_at(file, at) : c->n_vocab;
-    if (h->embd_rows < c->n_vocab || h->embd_rows > CONFIG_MAX_VOCAB)
-        return bad_file(e,
-                        "padded_vocab_size at byte %zu: expected vocab_size, %d, to %d, found %d",
-                        at, c->n_vocab, CONFIG_MAX_VOCAB, h->embd_rows);
-    if (is_llmc || h->version->number == 0)
-        return STATUS_OK;
-    const unsigned char shared = file.data[at];
-    if (shared > 1)
-        return bad_file(e, "shared_classifier at byte %zu: expected 0 or 1, found %d", at, shared);
-    h->own_output = !shared;
-    if (h->version->matrices != VIEW_INT8)
-        return STATUS_OK;
-    h->group = int_at(file, at + 1);
-    if (h->group < 1 || c->d_model % h->group != 0)
-        return bad_file(e, "group_size at byte %zu: expected a divisor of dim %d, found %d", at + 1,
-                        c->d_model, h->group);
-    return STATUS_OK;
+    return magic / 10000 == LLMC_MAGIC / 10000;
 }
 
 /* A version without flags tells by the sign of its vocabulary that the output is its own. */
-static enum status read_header(const struct bin_format *f, struct text file, struct header *h,
+static enum status read_header(const struct bin_format *f, struct text file, struct bin_file *b,
                                struct err *e)
 {
-    struct config *c = &h->config;
-    *h = (struct header){.config = {.norm_eps = NORM_EPS}};
-    TRY(find_version(f, file, h, e));
-    size_t at = h->version->numbers_at;
+    const int32_t magic = magic_of(file);
+    struct config *c = &b->config;
+    const struct bin_version *v = f->versions;
+    *b = (struct bin_file){.file = file, .format = f, .config = {.norm_eps = NORM_EPS}};
+    if (magic != f->magic && v->number > 0)
+        return bad_file(e, "magic at byte 0: expected %d, a GPT-2 of llm.c, found %d%s", LLMC_MAGIC,
+                        magic,
+                        is_of_llmc(magic) ? ", another file of its programs (a Llama 3 comes in as "
+                                            "a Hugging Face folder)"
+                                          : "");
+    if (magic == f->magic) {
+        const int32_t number = file.len >= 8 ? int_at(file, 4) : f->versions[1].number;
+        while (v->name && (v->number != number || !number))
+            v++;
+        if (!v->name)
+            return bad_file(e, "version at byte 4: expected %s, found %d%s", f->expected, number,
+                            f->advice);
+    }
+    b->version = v;
+    if (file.len < v->header_bytes)
+        return bad_file(e, "expected a header of %zu bytes, found a file of %zu: it is truncated",
+                        v->header_bytes, file.len);
+    size_t at = v->numbers_at;
     for (const struct header_number *n = f->numbers; n->name; n++, at += sizeof(int32_t)) {
         int32_t value = int_at(file, at);
-        if (h->version->number == 0 && n->offset == AT(n_vocab) && value < 0 && value > INT32_MIN) {
-            h->own_output = true;
+        if (v->number == 0 && n->offset == AT(n_vocab) && value < 0 && value > INT32_MIN) {
+            b->own_output = true;
             value = -value;
         }
         if (value < 1 || value > n->max)
@@ -208,99 +153,112 @@ static enum status read_header(const struct bin_format *f, struct text file, str
         c->d_ff = 4 * c->d_model;
     config_set_arch(c, arch_find(text_of(f->arch)));
     TRY(import_check_config(c, e));
-    return read_rest(file, at, h, e);
+    /* What stands in the header behind the sizes. */
+    b->n_ctx = c->n_ctx;
+    b->embd_rows = v->biases && v->number >= 3 ? int_at(file, at) : c->n_vocab;
+    if (b->embd_rows < c->n_vocab || b->embd_rows > CONFIG_MAX_VOCAB)
+        return bad_file(e,
+                        "padded_vocab_size at byte %zu: expected vocab_size, %d, to %d, found %d",
+                        at, c->n_vocab, CONFIG_MAX_VOCAB, b->embd_rows);
+    if (v->biases || v->number == 0)
+        return STATUS_OK;
+    const unsigned char shared = file.data[at];
+    if (shared > 1)
+        return bad_file(e, "shared_classifier at byte %zu: expected 0 or 1, found %d", at, shared);
+    b->own_output = !shared;
+    b->group = int_at(file, at + 1);
+    if (v->matrices == VIEW_INT8 && (b->group < 1 || c->d_model % b->group != 0))
+        return bad_file(e, "group_size at byte %zu: expected a divisor of dim %d, found %d", at + 1,
+                        c->d_model, b->group);
+    return STATUS_OK;
 }
 
 const struct bin_format *bin_format_of(struct text file)
 {
-    struct header h;
+    struct bin_file b;
     const int32_t magic = magic_of(file);
     for (const struct bin_format *f = bin_formats; f < bin_formats + BIN_FORMATS; f++)
-        if (magic == f->magic || (f->magic == LLMC_MAGIC && other_file(magic)) ||
-            (f->versions->number == 0 && read_header(f, file, &h, NULL) == STATUS_OK))
+        if (magic == f->magic || (f->magic == LLMC_MAGIC && is_of_llmc(magic)) ||
+            (f->versions->number == 0 && read_header(f, file, &b, NULL) == STATUS_OK))
             return f;
     return NULL;
 }
 
 /* --- arrays ---------------------------------------------------------------------------------- */
 
-/* A spec may ask for fewer rows than the file has. The header and the size were checked. */
-static enum status view_tensor(const struct import_source *s, const struct tensor_spec *spec,
-                               struct view *out, bool *found, struct err *e)
-{
-    const struct arrays *a = (const struct arrays *)s;
-    const struct array *array = a->list;
-    const struct array *const end = a->list + a->n;
-    while (array < end && (array->role != spec->role || array->is_bias != spec->is_bias))
-        array++;
-    (void)e;
-    *found = array < end;
-    if (!*found)
-        return STATUS_OK;
-    assert(spec->cols == array->cols && spec->rows <= array->rows);
-    const unsigned char *data =
-        (const unsigned char *)a->file.data + array->offset + spec->layer * array->bytes;
-    const bool int8 = array->type == VIEW_INT8;
-    *out = (struct view){
-        .parts = {{.data = data,
-                   .type = array->type,
-                   .factors = int8 ? data + array->rows * (uint64_t)array->cols : NULL,
-                   .group = int8 ? a->group : 0,
-                   .source_rows = array->rows,
-                   .rows = spec->rows}},
-        .n_parts = 1,
-        .cols = spec->cols,
-        .type = int8 || !(spec->flags & SPEC_QUANTISES) ? TENSOR_F32 : array->type,
-    };
-    return STATUS_OK;
-}
+/* One role's tensors of all layers. */
+struct array {
+    uint32_t type;   /* enum tensor_type, or VIEW_INT8: each tensor's elements, then its factors */
+    int rows, cols;  /* rows may be more than a checkpoint has of it */
+    uint64_t offset; /* of the first layer's in the file */
+    uint64_t bytes;  /* of one layer's; 0: there is none, and `offset` is where the last ends */
+};
 
-static void add_array(struct arrays *a, const struct header *h, enum tensor_role role, bool is_bias)
+static struct array find_array(const struct bin_file *b, enum tensor_role role, bool is_bias)
 {
-    const struct config *c = &h->config;
-    const struct tensor_spec spec = (is_bias ? layout_bias : layout_weight)(c, role, 0);
-    const bool is_int8 = h->version->matrices == VIEW_INT8;
-    assert(a->n < ARRAYS_MAX);
-    struct array *array = &a->list[a->n++];
-    *array = (struct array){
-        .role = role,
-        .is_bias = is_bias,
-        .type = is_int8 && spec.form == FORM_NORM ? TENSOR_F32 : h->version->matrices,
-        .rows = role == ROLE_TOKEN_EMBD ? h->embd_rows : spec.rows,
-        .cols = spec.cols,
-        .offset = a->end,
-    };
-    const uint64_t elements = array->rows * (uint64_t)array->cols;
-    array->bytes = array->type == VIEW_INT8 ? elements + elements / h->group * sizeof(float)
-                                            : elements * tensor_type_find(array->type)->block_bytes;
-    a->end += array->bytes * (role_in_block(role) ? c->n_layers : 1);
+    const struct bin_version *v = b->version;
+    const struct config *c = &b->config;
+    struct array a = {.offset = v->header_bytes};
+    for (const enum tensor_role *r = v->order; *r != ROLE_OUTPUT || b->own_output; r++) {
+        const bool has_bias = v->biases && *r != ROLE_TOKEN_EMBD && *r != ROLE_POSITION_EMBD;
+        if (*r == ROPE_TABLES) {
+            a.offset += b->n_ctx * (uint64_t)c->head_dim * sizeof(float);
+            continue;
+        }
+        for (int bias = 0; bias <= has_bias; bias++) {
+            const struct tensor_spec spec = (bias ? layout_bias : layout_weight)(c, *r, 0);
+            const bool is_int8 = v->matrices == VIEW_INT8 && spec.form != FORM_NORM;
+            a.type = v->matrices == VIEW_INT8 && !is_int8 ? TENSOR_F32 : v->matrices;
+            a.rows = *r == ROLE_TOKEN_EMBD      ? b->embd_rows
+                     : *r == ROLE_POSITION_EMBD ? b->n_ctx
+                                                : spec.rows;
+            a.cols = spec.cols;
+            const uint64_t elements = a.rows * (uint64_t)a.cols;
+            a.bytes = is_int8 ? elements + elements / b->group * sizeof(float)
+                              : elements * tensor_type_find(a.type)->block_bytes;
+            if (*r == role && bias == is_bias)
+                return a;
+            a.offset += a.bytes * (role_in_block(*r) ? c->n_layers : 1);
+        }
+        if (*r == ROLE_OUTPUT)
+            break;
+    }
+    a.bytes = 0;
+    return a;
 }
 
 /* K/V heads are uniform: the file must end where the arrays do. */
-enum status bin_open(const struct bin_format *f, struct text file, struct arrays *out,
+enum status bin_open(const struct bin_format *f, struct text file, struct bin_file *out,
                      struct err *e)
 {
-    struct header h;
-    TRY(read_header(f, file, &h, e));
-    const struct config *c = &h.config;
-    *out = (struct arrays){.source = {.config = *c, .tensor = view_tensor},
-                           .file = file,
-                           .group = h.group,
-                           .end = h.version->header_bytes};
-    for (const enum tensor_role *role = h.version->order; *role != ROLE_OUTPUT; role++) {
-        if (*role == ROPE_TABLES) {
-            out->end += c->n_ctx * (uint64_t)c->head_dim * sizeof(float);
-            continue;
-        }
-        add_array(out, &h, *role, false);
-        if (h.version->biases && *role != ROLE_TOKEN_EMBD && *role != ROLE_POSITION_EMBD)
-            add_array(out, &h, *role, true);
-    }
-    if (h.own_output)
-        add_array(out, &h, ROLE_OUTPUT, false);
-    if (file.len == out->end)
+    TRY(read_header(f, file, out, e));
+    const uint64_t end = find_array(out, TENSOR_ROLES, false).offset;
+    if (file.len == end)
         return STATUS_OK;
     return bad_file(e, "expected %llu bytes, as the header of %s says, found %zu: the file is %s",
-                    (unsigned long long)out->end, h.version->name, file.len,
-                    file.len < out->end ? "truncated" : "not what its header says");
+                    (unsigned long long)end, out->version->name, file.len,
+                    file.len < end ? "truncated" : "not what its header says");
+}
+
+bool bin_tensor(const struct bin_file *b, const struct tensor_spec *spec, struct view *out)
+{
+    const struct array a = find_array(b, spec->role, spec->is_bias);
+    const unsigned char *data =
+        (const unsigned char *)b->file.data + a.offset + spec->layer * a.bytes;
+    const bool int8 = a.type == VIEW_INT8;
+    if (a.bytes == 0)
+        return false;
+    assert(spec->cols == a.cols && spec->rows <= a.rows);
+    *out = (struct view){
+        .parts = {{.data = data,
+                   .type = a.type,
+                   .factors = int8 ? data + a.rows * (uint64_t)a.cols : NULL,
+                   .group = b->group,
+                   .source_rows = a.rows,
+                   .rows = spec->rows}},
+        .n_parts = 1,
+        .cols = spec->cols,
+        .type = int8 || !(spec->flags & SPEC_QUANTISES) ? TENSOR_F32 : a.type,
+    };
+    return true;
 }

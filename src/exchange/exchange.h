@@ -34,15 +34,17 @@ struct vocabulary_notes {
     void *arg;
 };
 
+/* The only form of a vocabulary between two formats: every reader fills it in, every writer takes
+ * it. */
 struct vocabulary {
     struct vocab_keys keys; /* points into the memory below; model is NULL if there is none */
     /* Private, for while it is put together: see private.h. */
-    struct text *tokens;      /* [n] data is NULL: none yet */
-    int32_t *types;           /* [n] */
-    float *scores;            /* [n] of what is not merged by merges */
-    struct text *merges;      /* [keys.n_merges] */
-    struct vocab_name *names; /* [n_names] sorted */
-    int n_names;
+    struct text *tokens;        /* [n] data is NULL: none yet */
+    int32_t *types;             /* [n] */
+    float *scores;              /* [n] of what is not merged by merges */
+    struct symbol_pair *merges; /* [n_merges] in their order */
+    size_t n_merges, merges_cap;
+    struct name_index names;
     const struct vocabulary_notes *notes;
     struct pool_chunk *memory;
 };
@@ -62,22 +64,17 @@ struct vocabulary_options {
  * Of a Hugging Face folder: tokenizer.json, or vocab.json with merges.txt, or tokenizer.model, with
  * what tokenizer_config.json, special_tokens_map.json and added_tokens.json say of special tokens.
  * BOS and EOS are those that these name, else those of `ids`. A vocab.json of single characters
- * needs no merges.txt. Where there is none of them, as vocabulary_plain. Messages name the file.
+ * needs no merges.txt. Or of one file of any format that is read here, known by its first bytes; a
+ * vocab.json is one of single characters. Messages name the file.
  *
- * *out is for vocabulary_free; zeroed on failure. STATUS_BAD_FILE or
- * STATUS_NO_MEMORY; memory is a small multiple of the files' and of n_vocab.
+ * Where there is no such file in the folder, and without a path (NULL), 256 ids are plain bytes, as
+ * our own byte-level checkpoints have them; with others there is none: keys.model is NULL.
+ *
+ * *out is for vocabulary_free; zeroed on failure. STATUS_BAD_FILE or STATUS_NO_MEMORY; memory is a
+ * small multiple of the files' and of n_vocab.
  */
-enum status vocabulary_of_folder(const char *dir, const struct vocabulary_options *o,
-                                 struct vocabulary *out, struct err *e);
-
-/* Of one file of any format that is read here, known by its first bytes; a vocab.json is one of
- * single characters. */
-enum status vocabulary_of_file(const char *path, const struct vocabulary_options *o,
-                               struct vocabulary *out, struct err *e);
-
-/* With 256 ids plain bytes, as our own byte-level checkpoints have them; with others none at all:
- * keys.model is NULL. STATUS_NO_MEMORY. */
-enum status vocabulary_plain(int n_vocab, struct vocabulary *out, struct err *e);
+enum status vocabulary_read(const char *path, const struct vocabulary_options *o,
+                            struct vocabulary *out, struct err *e);
 
 void vocabulary_free(struct vocabulary *v); /* legal on a zeroed struct and twice */
 

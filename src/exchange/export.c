@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "exchange/private.h"
 #include "formats/blocks.h"
 #include "formats/safetensors.h"
@@ -21,7 +20,6 @@ struct export_tensor {
 /* Holds views that point into each other: it may not be moved. */
 struct exporter {
     const struct gguf *gguf;
-    const char *dir;     /* where files are made */
     struct config from;  /* the checkpoint's */
     struct hf_config hf; /* of what is written */
     size_t n;
@@ -50,71 +48,39 @@ static enum status refuse(struct err *e, const char *what)
     return err_set(e, STATUS_USAGE, "transformers has no model with %s", what);
 }
 
-/* Only the factors are in a file: what they follow from is found by trying. Those that are tried
- * are made behind them. */
-static bool find_llama3(const struct config *c, float *factors, struct hf_llama3 *out)
-{
-    const int n = c->rope.n_dims / 2;
-    float *made = factors + n;
-    *out = (struct hf_llama3){(double)factors[n - 1], LLAMA3_LOW, LLAMA3_HIGH, LLAMA3_CONTEXT0};
-    for (; out->context <= CONFIG_MAX_CTX; out->context *= 2) {
-        bool same = true;
-        hf_llama3_factors(out, c, made);
-        for (int i = 0; i < n; i++)
-            same &=
-                fabs((double)factors[i] - (double)made[i]) <= FACTOR_ERROR * fabs((double)made[i]);
-        if (same)
-            return true;
-    }
-    return false;
-}
-
+/* Only the factors are in a file: what they follow from is found by trying. */
 static enum status plan_rope(struct exporter *x, struct err *e)
 {
+    const struct config *c = &x->from;
+    const int n = c->rope.n_dims / 2;
     const struct gguf_tensor *t =
         gguf_find_tensor(x->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
     if (!t)
         return STATUS_OK;
-    float *factors = calloc(2 * t->n_elements + 1, sizeof *factors);
+    float *factors = calloc(2 * t->n_elements + 1, sizeof *factors), *made = factors + n;
+    bool known = false;
     if (!factors)
         return err_no_memory(e, "the factors of rotary frequencies", t->n_elements);
     blocks_decode(t->type->type, factors, t->data, t->n_elements);
-    const bool known = x->from.rope.scale == 1 && find_llama3(&x->from, factors, &x->hf.llama3);
+    for (int context = LLAMA3_CONTEXT0; context <= CONFIG_MAX_CTX && !known; context *= 2) {
+        x->hf.llama3 = (struct hf_llama3){(double)factors[n - 1], LLAMA3_LOW, LLAMA3_HIGH, context};
+        hf_llama3_factors(&x->hf.llama3, c, made);
+        known = c->rope.scale == 1;
+        for (int i = 0; i < n; i++)
+            known &=
+                fabs((double)factors[i] - (double)made[i]) <= FACTOR_ERROR * fabs((double)made[i]);
+    }
     free(factors);
     return known ? STATUS_OK
                  : refuse(e, "these factors of rotary frequencies (rope_freqs.weight): they are "
                              "not those of Llama 3.1");
 }
 
-/* What config.json says of the family that was found. */
-static void describe(struct exporter *x, bool expand)
-{
-    x->hf.tied = layout_output_tied(x->gguf);
-    struct config *to = &x->hf.c;
-    const struct arch *arch = arch_find(text_of(x->hf.family->arch));
-    *to = x->from;
-    config_set_arch(to, arch);
-    to->ffn = x->from.ffn;
-    to->no_biases = to->shared = false;
-    memset(to->layer_kv_heads, 0, sizeof to->layer_kv_heads);
-    if (expand)
-        to->n_kv_heads = to->n_heads;
-    x->hf.multi_query = to->n_kv_heads == 1;
-    x->hf.activation =
-        text_of(to->ffn == arch->ffn ? x->hf.family->activation : hf_activation_name(to->ffn));
-    x->hf.eps = (double)to->norm_eps;
-    x->hf.theta = to->rope.base;
-    x->hf.rope_type = text_of(x->hf.llama3.factor > 0 ? "llama3" : "default");
-    if (to->position == POSITION_ROPE && to->rope.scale != 1) {
-        x->hf.rope_type = text_of("linear");
-        x->hf.llama3.factor = 1 / to->rope.scale;
-    }
-}
-
 /* `expand`: K/V heads are repeated until there are as many as heads. */
 static enum status plan(struct exporter *x, bool expand, struct err *e)
 {
     const struct config *c = &x->from;
+    struct config *to = &x->hf.c;
     char variant[16];
     TRY(model_check(x->gguf, e));
     TRY(config_read(x->gguf, &x->from, e));
@@ -162,105 +128,97 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
         TRY(plan_rope(x, e));
     else
         x->hf.bias[HF_NORMS] = x->hf.bias[HF_ATTENTION] = x->hf.bias[HF_FFN] = true;
-    x->hf.family = hf_family_find(text_of(is_llama                                ? "llama"
-                                          : !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode"
-                                                                                  : "gpt2"));
-    describe(x, expand);
+    /* What config.json says. */
+    const struct hf_family *f = x->hf.family =
+        hf_family_find(text_of(is_llama                                ? "llama"
+                               : !expand && (mha ? is_starcoder : mqa) ? "gpt_bigcode"
+                                                                       : "gpt2"));
+    const struct arch *arch = arch_find(text_of(f->arch));
+    *to = *c;
+    config_set_arch(to, arch);
+    to->ffn = c->ffn;
+    to->no_biases = to->shared = false;
+    memset(to->layer_kv_heads, 0, sizeof to->layer_kv_heads);
+    if (expand)
+        to->n_kv_heads = to->n_heads;
+    x->hf.tied = layout_output_tied(x->gguf);
+    x->hf.multi_query = to->n_kv_heads == 1;
+    x->hf.activation = text_of(to->ffn == arch->ffn ? f->activation : hf_activation_name(to->ffn));
+    x->hf.eps = (double)to->norm_eps;
+    x->hf.theta = to->rope.base;
+    x->hf.rope_type = text_of(x->hf.llama3.factor > 0 ? "llama3" : "default");
+    if (is_llama && to->rope.scale != 1) {
+        x->hf.rope_type = text_of("linear");
+        x->hf.llama3.factor = 1 / to->rope.scale;
+    }
     return STATUS_OK;
 }
 
 /* --- tensors as transformers has them -------------------------------------------------------- */
 
-/* Rows of the checkpoint's tensor that the spec is of, but for its role; or as many zeros. */
-static struct view_part part_of(const struct exporter *x, const struct tensor_spec *spec,
-                                enum tensor_role role, int first, int rows)
-{
-    const int block = config_block(&x->from, spec->layer);
-    const struct gguf_tensor *from =
-        gguf_find_tensor(x->gguf, arch_tensor_name(role, block, spec->is_bias).text);
-    assert(from || spec->is_bias); /* a model that runs has all weights */
-    if (!from)
-        return (struct view_part){.data = (const unsigned char *)x->zeros,
-                                  .type = TENSOR_F32,
-                                  .source_rows = rows,
-                                  .rows = rows};
-    const uint64_t cols = spec->is_bias || from->n_dims == 1 ? 1 : from->dims[0];
-    return (struct view_part){.data = from->data,
-                              .type = from->type->type,
-                              .source_rows = from->n_elements / cols,
-                              .first = first,
-                              .rows = rows};
-}
-
-/* Rows of Q (which = 0), K or V, from one joined tensor or one of three. */
-static struct view_part attention_part(const struct exporter *x, const struct tensor_spec *spec,
-                                       int which)
+/* Adds the rows of a role that the checkpoint has in a layer, Q, K and V from one joined tensor or
+ * one of three; or, for a bias that it has not, as many zeros. */
+static void add_part(const struct exporter *x, const struct tensor_spec *spec,
+                     enum tensor_role role, struct view *v)
 {
     const struct config *c = &x->from;
-    const int rows[QKV_PARTS] = {config_q_dim(c), config_k_dim(c, spec->layer),
-                                 config_v_dim(c, spec->layer)};
-    struct qkv_part parts[QKV_PARTS];
-    const bool joined = layout_qkv(c, spec->layer, parts) == 1;
-    int first = 0;
-    for (int i = 0; joined && i < which; i++)
-        first += rows[i];
-    struct view_part part = part_of(x, spec, parts[joined ? 0 : which].role, first, rows[which]);
-    part.head_rows = c->head_dim;
-    part.copies =
-        which == 0 ? 1 : config_kv_heads(&x->hf.c, spec->layer) / config_kv_heads(c, spec->layer);
-    return part;
-}
-
-static void add_parts(const struct exporter *x, const struct tensor_spec *spec, struct view *v)
-{
-    const struct row_swap swap = hf_row_swap(x->hf.family, &x->hf.c, spec->role);
-    const bool joined = spec->role == ROLE_ATTN_QKV;
-    v->n_parts = 1;
-    if (joined && !swap.p) {
-        v->n_parts = QKV_PARTS;
-        for (int i = 0; i < QKV_PARTS; i++)
-            v->parts[i] = attention_part(x, spec, i);
-    } else if (joined) { /* only what was joined in this way is exported so */
-        v->parts[0] = part_of(x, spec, spec->role, 0, config_qkv_dim(&x->from, spec->layer));
-    } else if (spec->role == ROLE_ATTN_Q || spec->role == ROLE_ATTN_K ||
-               spec->role == ROLE_ATTN_V) {
-        v->parts[0] = attention_part(x, spec, spec->role - ROLE_ATTN_Q);
-    } else {
-        v->parts[0] = part_of(x, spec, spec->role, 0,
-                              spec->n_dims == 1 ? (int)spec_elements(spec) : spec->rows);
+    const struct tensor_spec own =
+        (spec->is_bias ? layout_bias : layout_weight)(c, role, spec->layer);
+    const bool is_kv = role == ROLE_ATTN_K || role == ROLE_ATTN_V;
+    const bool joined = (is_kv || role == ROLE_ATTN_Q) && !c->split_qkv;
+    const struct gguf_tensor *t = gguf_find_tensor(
+        x->gguf, arch_tensor_name(joined ? ROLE_ATTN_QKV : role, own.layer, spec->is_bias).text);
+    struct view_part *p = &v->parts[v->n_parts++];
+    assert(t || spec->is_bias); /* a model that runs has all weights */
+    p->rows = p->source_rows = own.n_dims == 1 ? own.cols : own.rows;
+    p->data = (const unsigned char *)x->zeros;
+    p->type = TENSOR_F32;
+    if (t) {
+        p->data = t->data;
+        p->type = t->type->type;
+        p->source_rows = t->n_elements / v->cols;
+        for (enum tensor_role r = ROLE_ATTN_Q; joined && r < role; r++)
+            p->first += layout_weight(c, r, spec->layer).rows;
     }
-    if (v->n_parts == 1)
-        v->parts[0].swap = (struct row_swap){swap.q, swap.p, swap.m}; /* the inverse */
+    p->head_rows = c->head_dim;
+    p->copies =
+        is_kv ? config_kv_heads(&x->hf.c, spec->layer) / config_kv_heads(c, spec->layer) : 0;
 }
 
 static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
 {
-    struct export_tensor *t = &x->list[x->n];
     const struct hf_family *f = x->hf.family;
+    struct export_tensor *t = &x->list[x->n];
+    struct view *v = &t->view;
     /* What transformers' model has no tensor for. */
     if (spec->role == ROLE_ROPE_FREQS || (spec->role == ROLE_OUTPUT && x->hf.tied) ||
         (spec->is_bias && !x->hf.bias[hf_bias_of(spec->role)]))
         return;
     const bool is_vector = spec->n_dims == 1;
+    const struct row_swap swap = hf_row_swap(f, &x->hf.c, spec->role);
+    const bool in_parts = spec->role == ROLE_ATTN_QKV && !swap.p; /* else it was joined so */
     t->name = hf_tensor_name(f, true, spec->role, spec->layer, spec->is_bias);
     t->is_matrix = spec->flags & SPEC_QUANTISES;
-    t->view = (struct view){.cols = is_vector ? 1 : spec->cols,
-                            .transposes = f->conv1d && !is_vector && role_in_block(spec->role),
-                            .type = TENSOR_F32,
-                            .maker = &x->maker};
-    add_parts(x, spec, &t->view);
-    const uint32_t type = t->view.parts[0].type;
+    *v = (struct view){.cols = is_vector ? 1 : spec->cols,
+                       .transposes = f->conv1d && !is_vector && role_in_block(spec->role),
+                       .type = TENSOR_F32,
+                       .maker = &x->maker};
+    for (int i = 0; i < (in_parts ? VIEW_PARTS : 1); i++)
+        add_part(x, spec, in_parts ? (enum tensor_role)(ROLE_ATTN_Q + i) : spec->role, v);
+    if (!in_parts)
+        v->parts[0].swap = (struct row_swap){swap.q, swap.p, swap.m}; /* the inverse */
+    const uint32_t type = v->parts[0].type;
     bool same = t->is_matrix && (type == TENSOR_F16 || type == TENSOR_BF16);
-    for (int i = 0; i < t->view.n_parts; i++)
-        same &= t->view.parts[i].type == type;
+    for (int i = 0; i < v->n_parts; i++)
+        same &= v->parts[i].type == type;
     if (same)
-        t->view.type = type;
-    const uint64_t rows = view_rows(&t->view), cols = t->view.cols;
+        v->type = type;
+    const uint64_t rows = view_rows(v), cols = v->cols;
     x->written[x->n++] = (struct safetensors_written){
         .name = t->name.text,
         .n_dims = spec->n_dims,
-        .dims = {t->view.transposes ? cols : rows, t->view.transposes ? rows : cols},
-        .source = {view_piece, &t->view},
+        .dims = {v->transposes ? cols : rows, v->transposes ? rows : cols},
+        .source = {view_piece, v},
     };
 }
 
@@ -286,10 +244,21 @@ static enum status fits(struct view *v, uint32_t type, bool *fit, struct err *e)
     return STATUS_OK;
 }
 
-static enum status settle_types(struct exporter *x, struct err *e)
+static enum status make_tensors(struct exporter *x, struct err *e)
 {
+    const struct config *c = &x->hf.c;
+    const size_t n = layout_count(c);
     bool fit = true;
     x->type = -1;
+    x->list = calloc(n, sizeof *x->list);
+    x->written = calloc(n, sizeof *x->written);
+    x->zeros = calloc((size_t)c->d_ff + config_qkv_dim(c, 0), sizeof *x->zeros);
+    if (!x->list || !x->written || !x->zeros)
+        return err_no_memory(e, "the list of tensors", n * sizeof *x->list);
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        add_tensor(x, &spec);
+    }
     for (size_t i = 0; i < x->n && fit; i++) {
         if (!x->list[i].is_matrix)
             continue;
@@ -301,29 +270,11 @@ static enum status settle_types(struct exporter *x, struct err *e)
             TRY(fits(&x->list[i].view, x->type, &fit, e));
     if (!fit)
         x->type = -1;
-    for (size_t i = 0; i < x->n && fit; i++)
-        x->list[i].view.type = x->type;
-    return STATUS_OK;
-}
-
-static enum status make_tensors(struct exporter *x, struct err *e)
-{
-    const size_t n = layout_count(&x->hf.c);
-    int longest = layout_longest_row(&x->hf.c);
-    if (longest < config_qkv_dim(&x->hf.c, 0))
-        longest = config_qkv_dim(&x->hf.c, 0);
-    x->list = calloc(n, sizeof *x->list);
-    x->written = calloc(n, sizeof *x->written);
-    x->zeros = calloc(longest, sizeof *x->zeros);
-    if (!x->list || !x->written || !x->zeros)
-        return err_no_memory(e, "the list of tensors", n * sizeof *x->list);
-    for (size_t i = 0; i < n; i++) {
-        const struct tensor_spec spec = layout_at(&x->hf.c, i);
-        add_tensor(x, &spec);
-    }
-    TRY(settle_types(x, e));
-    for (size_t i = 0; i < x->n; i++)
+    for (size_t i = 0; i < x->n; i++) {
+        if (fit)
+            x->list[i].view.type = x->type;
         x->written[i].dtype = safetensors_dtype_of(x->list[i].view.type);
+    }
     return STATUS_OK;
 }
 
@@ -334,32 +285,28 @@ static const char *dtype_name(const struct exporter *x)
     return x->type == TENSOR_F16 ? "float16" : x->type == TENSOR_BF16 ? "bfloat16" : "float32";
 }
 
-static void put_id(struct json *j, const struct gguf *g, const char *key, const char *ggml_key)
-{
-    uint64_t id = 0;
-    bool found = false;
-    const enum status s = gguf_get_u64(g, ggml_key, 0, INT32_MAX, &id, &found, NULL);
-    if (s == STATUS_OK && found)
-        json_u64(j, key, id);
-    else
-        json_null(j, key);
-}
-
 static void put_ids(struct json *j, const struct gguf *g)
 {
-    put_id(j, g, "bos_token_id", "tokenizer.ggml.bos_token_id");
-    put_id(j, g, "eos_token_id", "tokenizer.ggml.eos_token_id");
+    static const char *const keys[][2] = {{"bos_token_id", "tokenizer.ggml.bos_token_id"},
+                                          {"eos_token_id", "tokenizer.ggml.eos_token_id"}};
+    for (int i = 0; i < 2; i++) {
+        uint64_t id = 0;
+        bool found = false;
+        if (gguf_get_u64(g, keys[i][1], 0, INT32_MAX, &id, &found, NULL) == STATUS_OK && found)
+            json_u64(j, keys[i][0], id);
+        else
+            json_null(j, keys[i][0]);
+    }
 }
 
 static void put_config(struct json *j, const void *exporter)
 {
     const struct exporter *x = exporter;
-    const struct hf_family *f = x->hf.family;
     json_begin_object(j, NULL);
     json_begin_array(j, "architectures");
-    json_string(j, NULL, f->model_class);
+    json_string(j, NULL, x->hf.family->model_class);
     json_end(j);
-    json_string(j, "model_type", f->model_type);
+    json_string(j, "model_type", x->hf.family->model_type);
     json_string(j, "dtype", dtype_name(x));
     hf_config_put(j, &x->hf);
     put_ids(j, x->gguf);
@@ -401,33 +348,31 @@ enum status export_json(const char *dir, const char *name,
 
 /* --- the folder ------------------------------------------------------------------------------ */
 
-static enum status write_all(struct exporter *x, const struct export_options *o, struct err *e)
-{
-    char *path;
-    TRY(file_in_folder(x->dir, "model.safetensors", &path, e));
-    const enum status s = safetensors_write(path, x->written, x->n, e);
-    free(path);
-    TRY(s);
-    TRY(export_vocab(x->gguf, x->dir, &o->notes, e));
-    TRY(export_json(x->dir, "generation_config.json", put_generation_config, x, e));
-    return export_json(x->dir, "config.json", put_config, x, e);
-}
-
 static enum status write_folder(struct exporter *x, const struct export_options *o, const char *dir,
                                 struct err *e)
 {
     struct folder_writer *folder;
+    char *path;
     TRY(folder_writer_open(&folder, dir, e));
-    x->dir = folder_writer_path(folder);
-    const enum status s = write_all(x, o, e);
+    const char *made = folder_writer_path(folder);
+    enum status s = file_in_folder(made, "model.safetensors", &path, e);
+    if (s == STATUS_OK)
+        s = safetensors_write(path, x->written, x->n, e);
+    free(path);
+    if (s == STATUS_OK)
+        s = export_vocab(x->gguf, made, &o->notes, e);
+    if (s == STATUS_OK)
+        s = export_json(made, "generation_config.json", put_generation_config, x, e);
+    if (s == STATUS_OK)
+        s = export_json(made, "config.json", put_config, x, e);
     if (s == STATUS_OK)
         return folder_writer_commit(folder, e);
     /* What the files are called is where they would be, not where they are made. */
-    char *at = strstr(e->text, x->dir);
+    char *at = strstr(e->text, made);
     if (at) {
         const struct err whole = *e;
         snprintf(at, sizeof e->text - (at - e->text), "%.200s%s", dir,
-                 whole.text + (at - e->text) + strlen(x->dir));
+                 whole.text + (at - e->text) + strlen(made));
     }
     folder_writer_abandon(folder);
     return s;
@@ -437,8 +382,9 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
                           struct export_result *out, struct err *e)
 {
     struct exporter x = {.gguf = g};
-    TRY(plan(&x, o->expand, e));
-    enum status s = make_tensors(&x, e);
+    enum status s = plan(&x, o->expand, e);
+    if (s == STATUS_OK)
+        s = make_tensors(&x, e);
     if (s == STATUS_OK)
         s = write_folder(&x, o, dir, e);
     if (s == STATUS_OK) {

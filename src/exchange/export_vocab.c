@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/text.h"
-#include "exchange/exchange.h"
 #include "exchange/private.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"
@@ -42,20 +40,22 @@ struct exported {
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 
-/* Of tokens with one name, the one that texts become comes first: special ones are looked for
- * before anything else. */
-static const int preference[] = {
-    [TOKEN_CONTROL] = 0, [TOKEN_USER_DEFINED] = 0, [TOKEN_UNKNOWN] = 0, [TOKEN_UNDEFINED] = 1,
-    [TOKEN_NORMAL] = 1,  [TOKEN_BYTE] = 2,         [TOKEN_UNUSED] = 3,
-};
-
+/* Of tokens with one name all but one are replaced. The one that texts become comes first: special
+ * ones are looked for before anything else. Time O(n log n), as below. */
 static enum status read_names(struct exported *x, struct err *e)
 {
+    static const int ranks[] = {
+        [TOKEN_CONTROL] = 0, [TOKEN_USER_DEFINED] = 0, [TOKEN_UNKNOWN] = 0, [TOKEN_UNDEFINED] = 1,
+        [TOKEN_NORMAL] = 1,  [TOKEN_BYTE] = 2,         [TOKEN_UNUSED] = 3,
+    };
+    const struct vocab *v = x->vocab;
+    struct name_index *names = &x->v.names;
     struct gguf_cursor cursor = {0};
     struct text name;
-    for (int id = 0;
-         id < x->vocab->n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name); id++) {
-        const enum token_type type = x->vocab->type[id];
+    int twice = 0, lowest = v->n; /* of those that are in use */
+    for (int id = 0; id < v->n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name);
+         id++) {
+        const enum token_type type = v->type[id];
         const int byte = x->pre && type == TOKEN_BYTE ? vocab_hex_byte(name, type) : -1;
         char letter[2];
         uint32_t code = 0;
@@ -69,36 +69,25 @@ static enum status read_names(struct exported *x, struct err *e)
                             "found \"%.*s\"",
                             TOKENS_KEY, id, SHOWN(name));
         TRY(vocabulary_token(&x->v, id, name, type, e));
+        TRY(name_index_add(names, x->v.tokens[id], id, ranks[type], e));
     }
-    vocabulary_index(&x->v);
-    return STATUS_OK;
-}
-
-/* Of the tokens of one name all but one are replaced. */
-static enum status find_twins(struct exported *x, struct err *e)
-{
-    const struct vocab *v = x->vocab;
-    const struct vocab_name *names = x->v.names;
-    int twice = 0, lowest = v->n; /* of those that are in use */
-    for (int first = 0, end = 0; first < x->v.n_names; first = end) {
-        int one = names[first].id;
-        while (++end < x->v.n_names && text_equal(names[first].name, names[end].name))
-            if (preference[v->type[names[end].id]] < preference[v->type[one]])
-                one = names[end].id;
-        for (int i = first; i < end; i++) {
-            const int other = names[i].id;
-            x->replaced[other] = other != one;
-            if (other == one || v->type[other] == TOKEN_UNUSED)
-                continue;
-            if (!text_equal(vocab_bytes(v, one), vocab_bytes(v, other)))
-                return bad_file(e,
-                                "%s: expected names that are one token's each, as exported files "
-                                "need, found tokens %d and %d, for different texts, to be "
-                                "\"%.*s\"",
-                                TOKENS_KEY, one, other, SHOWN(names[i].name));
-            twice++;
-            lowest = other < lowest ? other : lowest;
+    name_index_sort(names);
+    for (size_t i = 1, first = 0; i < names->n; i++) {
+        const int one = names->list[first].id, other = names->list[i].id;
+        if (!text_equal(x->v.tokens[one], x->v.tokens[other])) {
+            first = i;
+            continue;
         }
+        x->replaced[other] = true;
+        if (v->type[other] == TOKEN_UNUSED)
+            continue;
+        if (!text_equal(vocab_bytes(v, one), vocab_bytes(v, other)))
+            return bad_file(e,
+                            "%s: expected names that are one token's each, as exported files "
+                            "need, found tokens %d and %d, for different texts, to be \"%.*s\"",
+                            TOKENS_KEY, one, other, SHOWN(x->v.tokens[one]));
+        twice++;
+        lowest = other < lowest ? other : lowest;
     }
     if (twice > 0)
         vocabulary_note(x->notes,
@@ -108,20 +97,17 @@ static enum status find_twins(struct exported *x, struct err *e)
     return STATUS_OK;
 }
 
-/* Time O(n log n). */
 static enum status make_names(struct exported *x, struct err *e)
 {
     TRY(vocabulary_start(&x->v, x->vocab->n, x->notes, e));
-    x->replaced = vocabulary_take(&x->v, x->vocab->n, sizeof *x->replaced, e);
+    x->replaced = vocabulary_take(&x->v, x->vocab->n, e);
     if (!x->replaced)
         return STATUS_NO_MEMORY;
     TRY(read_names(x, e));
-    TRY(find_twins(x, e));
     x->n = 1;
     for (int id = 0; id < x->vocab->n; id++) {
         char text[16];
-        const int len = snprintf(text, sizeof text, "[PAD%d]", id);
-        const struct text padding = {text, len};
+        const struct text padding = {text, snprintf(text, sizeof text, "[PAD%d]", id)};
         const bool is_unused = x->vocab->type[id] == TOKEN_UNUSED;
         const bool is_padding = text_equal(x->v.tokens[id], padding);
         if (is_unused && (x->v.tokens[id].len == 0 || (x->pre && x->pre->whole_pieces)))
@@ -162,8 +148,7 @@ static size_t count_chars(struct text s)
  * own converter sorts them. */
 static int compare_merges(const void *left, const void *right)
 {
-    const struct merge *a = left;
-    const struct merge *b = right;
+    const struct merge *a = left, *b = right;
     if (a->pair.rank != b->pair.rank)
         return a->pair.rank < b->pair.rank ? -1 : 1;
     if (a->left_chars != b->left_chars)
@@ -171,17 +156,6 @@ static int compare_merges(const void *left, const void *right)
     if (a->right_chars != b->right_chars)
         return a->right_chars > b->right_chars ? -1 : 1;
     return (a->pair.result > b->pair.result) - (a->pair.result < b->pair.result);
-}
-
-static bool is_token(const struct exported *x, int32_t symbol)
-{
-    return symbol < x->vocab->n && !x->replaced[symbol];
-}
-
-/* Byte-level texts have no special token within what is merged; their names are no bytes. */
-static bool is_merged(const struct exported *x, int32_t symbol)
-{
-    return is_token(x, symbol) && !(x->pre && is_added(x, symbol));
 }
 
 static enum status read_merges(struct exported *x, const struct merging *m, struct err *e)
@@ -193,10 +167,16 @@ static enum status read_merges(struct exported *x, const struct merging *m, stru
         return err_no_memory(e, "merges", (most + 1) * sizeof *x->merges);
     for (size_t i = 0; i < most; i++) {
         const struct symbol_pair *p = &m->pairs[i];
-        if (is_merged(x, p->left) && is_merged(x, p->right) && is_merged(x, p->result))
+        const int32_t symbols[] = {p->left, p->right, p->result};
+        bool is_merged = true, is_token = false;
+        for (int k = 0; k < 3; k++) { /* byte-level texts have no special token in what is merged */
+            is_token = symbols[k] < x->vocab->n && !x->replaced[symbols[k]];
+            is_merged &= is_token && !(x->pre && is_added(x, symbols[k]));
+        }
+        if (is_merged)
             x->merges[x->n_merges++] = (struct merge){*p, count_chars(x->v.tokens[p->left]),
                                                       count_chars(x->v.tokens[p->right])};
-        else if (!x->pre && is_token(x, p->result))
+        else if (!x->pre && is_token)
             lost = p;
     }
     qsort(x->merges, x->n_merges, sizeof *x->merges, compare_merges);
@@ -218,18 +198,7 @@ static enum status read_merges(struct exported *x, const struct merging *m, stru
     return STATUS_OK;
 }
 
-/* --- what the file says ---------------------------------------------------------------------- */
-
-/* An id that tokenizer_create does not need; -1 if it is none. */
-static int read_id(const struct exported *x, const char *key)
-{
-    uint64_t id = UINT64_MAX;
-    bool found;
-    if (gguf_get_u64(x->gguf, key, 0, UINT32_MAX, &id, &found, NULL) != STATUS_OK)
-        return -1;
-    return id < (uint64_t)x->vocab->n ? (int)id : -1;
-}
-
+/* What the file says. */
 static enum status read_vocabulary(struct exported *x, struct err *e)
 {
     struct err why;
@@ -253,8 +222,18 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
     k->add_space_prefix = parts.adds_space;
     k->bos = tokenizer_bos(x->tokenizer);
     k->eos = tokenizer_eos(x->tokenizer);
-    k->unk = read_id(x, "tokenizer.ggml.unknown_token_id");
-    k->pad = read_id(x, "tokenizer.ggml.padding_token_id");
+    const struct {
+        const char *key;
+        int *id;
+    } ids[] = {{"tokenizer.ggml.unknown_token_id", &k->unk},
+               {"tokenizer.ggml.padding_token_id", &k->pad}};
+    for (int i = 0; i < 2; i++) { /* tokenizer_create does not need them: others are none */
+        uint64_t id = 0;
+        bool found = false;
+        if (gguf_get_u64(x->gguf, ids[i].key, 0, x->vocab->n - 1, &id, &found, NULL) == STATUS_OK &&
+            found)
+            *ids[i].id = (int)id;
+    }
     const struct gguf_value *scores = gguf_find(x->gguf, "tokenizer.ggml.scores");
     for (int id = 0; id < x->vocab->n && scores && !x->pre; id++)
         x->v.scores[id] = (float)gguf_float_at(scores, id);
@@ -264,7 +243,8 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
 /* --- JSON ------------------------------------------------------------------------------------ */
 
 /* Writes the members or values of a text in JSON, in which 'strings' have single quotes and no
- * escapes, and $ stands for the next of the holes, # for one that is no string. */
+ * escapes, and $ stands for the next of the holes (null where it has no data; a key before a
+ * colon), # for one that is no string. */
 static void put(struct json *j, const char *at, const struct text *holes)
 {
     for (const char *end; *at; at = end) {
@@ -275,13 +255,15 @@ static void put(struct json *j, const char *at, const struct text *holes)
             json_begin_array(j, NULL);
         } else if (*at == '}' || *at == ']') {
             json_end(j);
-        } else if (*at == '$') {
-            json_text(j, NULL, *holes++);
-        } else if (*at == '#') {
-            json_literal(j, NULL, *holes++);
-        } else if (*at == '\'') {
-            end = strchr(at + 1, '\'') + 1;
-            const struct text string = {at + 1, (end - at - 2)};
+        } else if (*at == '#' || (*at == '$' && !holes->data)) {
+            json_literal(j, NULL, holes->data ? *holes : text_of("null"));
+            holes++;
+        } else if (*at == '\'' || *at == '$') {
+            struct text string = *at == '$' ? *holes++ : text_of(at + 1);
+            if (*at == '\'') {
+                string.len = strcspn(string.data, "'");
+                end += string.len + 1;
+            }
             if (*end == ':')
                 json_key(j, string);
             else
@@ -293,85 +275,22 @@ static void put(struct json *j, const char *at, const struct text *holes)
     }
 }
 
-#define BYTE_LEVEL(regex)                                                                          \
-    "{'type': 'ByteLevel', 'add_prefix_space': false, 'trim_offsets': true, 'use_regex': " regex "}"
-#define REPLACE(from, to)                                                                          \
-    "{'type': 'Replace', 'pattern': {'String': '" from "'}, 'content': '" to "'}"
-
-/* What a text goes through before it is merged. */
-static void put_steps(struct json *j, const struct exported *x)
+static struct text truth(bool is)
 {
-    if (!x->pre) {
-        put(j, "'normalizer': {'type': 'Sequence', 'normalizers': [", NULL);
-        if (x->v.keys.add_space_prefix > 0)
-            put(j, "{'type': 'Prepend', 'prepend': '" VOCAB_SPACE "'}", NULL);
-        put(j, REPLACE(" ", VOCAB_SPACE) "]}, 'pre_tokenizer': null", NULL);
-        return;
-    }
-    const struct cut *c = cut_of_rule(x->pre->rule);
-    put(j, "'normalizer': null", NULL);
-    if (c->regex)
-        put(j,
-            "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Split', 'pattern': "
-            "{'Regex': $}, 'behavior': 'Isolated', 'invert': false}, " BYTE_LEVEL("false") "]}",
-            (const struct text[]){text_of(c->regex)});
-    else if (c->flags & CUT_DIGITS)
-        put(j,
-            "'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [{'type': 'Digits', "
-            "'individual_digits': true}, " BYTE_LEVEL("true") "]}",
-            NULL);
-    else
-        put(j, "'pre_tokenizer': " BYTE_LEVEL("true"), NULL);
-}
-
-#define BOS    "{'SpecialToken': {'id': $, 'type_id': 0}}"
-#define TEXT_A "{'Sequence': {'id': 'A', 'type_id': 0}}"
-#define TEXT_B "{'Sequence': {'id': 'B', 'type_id': 1}}"
-#define TEMPLATE                                                                                   \
-    "'post_processor': {'type': 'TemplateProcessing', 'single': [" BOS TEXT_A                      \
-    "], 'pair': [" BOS TEXT_A BOS TEXT_B "], 'special_tokens': {"
-
-static void put_post_processor(struct json *j, const struct exported *x)
-{
-    if (!tokenizer_adds_bos(x->tokenizer)) {
-        put(j, x->pre ? "'post_processor': " BYTE_LEVEL("true") : "'post_processor': null", NULL);
-        return;
-    }
-    char id[16];
-    snprintf(id, sizeof id, "%d", x->v.keys.bos);
-    const struct text bos = x->v.tokens[x->v.keys.bos];
-    put(j, TEMPLATE, (const struct text[]){bos, bos, bos});
-    json_key(j, bos);
-    put(j, "{'id': $, 'ids': [#], 'tokens': [$]}}}", (const struct text[]){bos, text_of(id), bos});
-}
-
-static void put_decoder(struct json *j, const struct exported *x)
-{
-    if (x->pre) {
-        put(j, "'decoder': " BYTE_LEVEL("true"), NULL);
-        return;
-    }
-    put(j,
-        "'decoder': {'type': 'Sequence', 'decoders': [" REPLACE(
-            VOCAB_SPACE, " ") ", {'type': 'ByteFallback'}, {'type': 'Fuse'}",
-        NULL);
-    if (x->v.keys.add_space_prefix > 0)
-        put(j, "{'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 0}", NULL);
-    put(j, "]}", NULL);
+    return text_of(is ? "true" : "false");
 }
 
 /* The name of a token that is looked for in texts anyway: any other would be from then on. */
-static void put_special(struct json *j, const char *key, const struct exported *x, int id)
+static struct text special(const struct exported *x, int id)
 {
-    if (id >= 0 && is_added(x, id) && !x->replaced[id])
-        json_text(j, key, x->v.tokens[id]);
-    else
-        json_null(j, key);
+    return id >= 0 && is_added(x, id) && !x->replaced[id] ? x->v.tokens[id]
+                                                          : (struct text){NULL, 0};
 }
 
-static void put_vocab(struct json *j, const char *key, const struct exported *x)
+static void put_vocab_json(struct json *j, const void *exported)
 {
-    json_begin_object(j, key);
+    const struct exported *x = exported;
+    json_begin_object(j, NULL);
     for (int id = 0; id < x->n; id++) {
         json_key(j, x->v.tokens[id]);
         json_int(j, NULL, id);
@@ -379,64 +298,86 @@ static void put_vocab(struct json *j, const char *key, const struct exported *x)
     json_end(j);
 }
 
-static void put_model(struct json *j, const struct exported *x)
-{
-    put(j, "'model': {'type': 'BPE', 'dropout': null", NULL);
-    put_special(j, "unk_token", x, x->pre ? -1 : x->v.keys.unk);
-    put(j, "'continuing_subword_prefix': null, 'end_of_word_suffix': null", NULL);
-    json_bool(j, "fuse_unk", !x->pre);
-    json_bool(j, "byte_fallback", !x->pre);
-    json_bool(j, "ignore_merges", x->pre && x->pre->whole_pieces);
-    put_vocab(j, "vocab", x);
-    json_begin_array(j, "merges");
-    for (size_t i = 0; i < x->n_merges; i++)
-        put(j, "[$, $]",
-            (const struct text[]){x->v.tokens[x->merges[i].pair.left],
-                                  x->v.tokens[x->merges[i].pair.right]});
-    put(j, "]}", NULL);
-}
+#define BYTE_LEVEL(regex)                                                                          \
+    "{'type': 'ByteLevel', 'add_prefix_space': false, 'trim_offsets': true, 'use_regex': " regex "}"
+#define REPLACE(from, to)                                                                          \
+    "{'type': 'Replace', 'pattern': {'String': '" from "'}, 'content': '" to "'}"
+#define MARKED(prepend)                                                                            \
+    "'normalizer': {'type': 'Sequence', 'normalizers': [" prepend REPLACE(                         \
+        " ", VOCAB_SPACE) "]}, 'pre_tokenizer': null"
+#define CUT(step, regex)                                                                           \
+    "'normalizer': null, 'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [" step            \
+    BYTE_LEVEL(regex) "]}"
+#define UNMARKED(strip)                                                                            \
+    "'decoder': {'type': 'Sequence', 'decoders': [" REPLACE(                                       \
+        VOCAB_SPACE, " ") ", {'type': 'ByteFallback'}, {'type': 'Fuse'}" strip "]}"
+#define BOS    "{'SpecialToken': {'id': $, 'type_id': 0}}"
+#define TEXT_A "{'Sequence': {'id': 'A', 'type_id': 0}}"
+#define TEXT_B "{'Sequence': {'id': 'B', 'type_id': 1}}"
 
 static void put_tokenizer_json(struct json *j, const void *exported)
 {
     const struct exported *x = exported;
+    const bool adds_space = x->v.keys.add_space_prefix > 0;
+    const struct pipeline *p = x->pre ? pipeline_of_rule(x->pre->rule) : NULL;
+    char number[16];
     put(j, "{'version': '1.0', 'truncation': null, 'padding': null, 'added_tokens': [", NULL);
     for (int id = 0; id < x->n; id++) {
-        if (!is_added(x, id) || x->replaced[id])
+        if (!special(x, id).data)
             continue;
-        json_begin_object(j, NULL);
-        json_int(j, "id", id);
+        snprintf(number, sizeof number, "%d", id);
         put(j,
-            "'content': $, 'single_word': false, 'lstrip': false, 'rstrip': false, "
-            "'normalized': false",
-            &x->v.tokens[id]);
-        json_bool(j, "special", x->vocab->type[id] != TOKEN_USER_DEFINED);
-        json_end(j);
+            "{'id': #, 'content': $, 'single_word': false, 'lstrip': false, 'rstrip': false, "
+            "'normalized': false, 'special': #}",
+            (const struct text[]){text_of(number), x->v.tokens[id],
+                                  truth(x->vocab->type[id] != TOKEN_USER_DEFINED)});
     }
-    json_end(j);
-    put_steps(j, x);
-    put_post_processor(j, x);
-    put_decoder(j, x);
-    put_model(j, x);
-    json_end(j);
-}
-
-static void put_vocab_json(struct json *j, const void *exported)
-{
-    put_vocab(j, NULL, exported);
-}
-
-/* The context length of whatever architecture. */
-static void put_longest(struct json *j, const struct gguf *g)
-{
-    struct text arch;
-    char key[128];
-    uint64_t longest = 0;
-    bool found;
-    if (gguf_get_text(g, "general.architecture", &arch, &found, NULL) != STATUS_OK || !found)
-        return;
-    snprintf(key, sizeof key, "%.*s.context_length", arch.len < 64 ? (int)arch.len : 64, arch.data);
-    if (gguf_get_u64(g, key, 1, INT64_MAX, &longest, &found, NULL) == STATUS_OK && found)
-        json_u64(j, "model_max_length", longest);
+    put(j, "]", NULL);
+    if (!p)
+        put(j,
+            adds_space ? MARKED("{'type': 'Prepend', 'prepend': '" VOCAB_SPACE "'}") : MARKED(""),
+            NULL);
+    else if (p->regex)
+        put(j,
+            CUT("{'type': 'Split', 'pattern': {'Regex': $}, 'behavior': 'Isolated', 'invert': "
+                "false}, ",
+                "false"),
+            (const struct text[]){text_of(p->regex)});
+    else
+        put(j,
+            p->rule == PRETOKENIZE_STARCODER
+                ? CUT("{'type': 'Digits', 'individual_digits': true}, ", "true")
+                : "'normalizer': null, 'pre_tokenizer': " BYTE_LEVEL("true"),
+            NULL);
+    if (tokenizer_adds_bos(x->tokenizer)) {
+        const struct text bos = x->v.tokens[x->v.keys.bos];
+        snprintf(number, sizeof number, "%d", x->v.keys.bos);
+        put(j,
+            "'post_processor': {'type': 'TemplateProcessing', 'single': [" BOS TEXT_A
+            "], 'pair': [" BOS TEXT_A BOS TEXT_B
+            "], 'special_tokens': {$: {'id': $, 'ids': [#], 'tokens': [$]}}}",
+            (const struct text[]){bos, bos, bos, bos, bos, text_of(number), bos});
+    } else {
+        put(j, p ? "'post_processor': " BYTE_LEVEL("true") : "'post_processor': null", NULL);
+    }
+    put(j,
+        p            ? "'decoder': " BYTE_LEVEL("true")
+        : adds_space ? UNMARKED("{'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 0}")
+                     : UNMARKED(""),
+        NULL);
+    put(j,
+        "'model': {'type': 'BPE', 'dropout': null, 'unk_token': $, 'continuing_subword_prefix': "
+        "null, 'end_of_word_suffix': null, 'fuse_unk': #, 'byte_fallback': #, 'ignore_merges': #, "
+        "'vocab':",
+        (const struct text[]){special(x, p ? -1 : x->v.keys.unk), truth(!p), truth(!p),
+                              truth(p && x->pre->whole_pieces)});
+    put_vocab_json(j, x);
+    put(j, "'merges': [", NULL);
+    for (size_t i = 0; i < x->n_merges; i++)
+        put(j, "[$, $]",
+            (const struct text[]){x->v.tokens[x->merges[i].pair.left],
+                                  x->v.tokens[x->merges[i].pair.right]});
+    put(j, "]}}", NULL);
 }
 
 /* PreTrainedTokenizerFast is the class that takes tokenizer.json as it is in every version: from
@@ -445,23 +386,26 @@ static void put_longest(struct json *j, const struct gguf *g)
 static void put_tokenizer_config(struct json *j, const void *exported)
 {
     const struct exported *x = exported;
+    const struct vocab_keys *k = &x->v.keys;
     const bool adds_bos = tokenizer_adds_bos(x->tokenizer);
     json_begin_object(j, NULL);
-    if (!adds_bos || is_added(x, x->v.keys.bos)) /* needs bos_token */
+    if (!adds_bos || is_added(x, k->bos)) /* needs bos_token */
         json_bool(j, "add_bos_token", adds_bos);
-    json_bool(j, "add_prefix_space", x->v.keys.add_space_prefix > 0);
-    put_special(j, "bos_token", x, x->v.keys.bos);
-    json_bool(j, "clean_up_tokenization_spaces", false);
-    put_special(j, "eos_token", x, x->v.keys.eos);
-    put(j, "'model_input_names': ['input_ids', 'attention_mask']", NULL);
-    put_longest(j, x->gguf);
-    put_special(j, "pad_token", x, x->v.keys.pad);
-    json_string(j, "tokenizer_class", "PreTrainedTokenizerFast");
-    put_special(j, "unk_token", x, x->v.keys.unk);
-    json_end(j);
+    put(j,
+        "'add_prefix_space': #, 'bos_token': $, 'clean_up_tokenization_spaces': false, "
+        "'eos_token': $, 'model_input_names': ['input_ids', 'attention_mask']",
+        (const struct text[]){truth(k->add_space_prefix > 0), special(x, k->bos),
+                              special(x, k->eos)});
+    for (size_t i = 0; i < x->gguf->n_pairs; i++) { /* of whatever architecture */
+        const struct gguf_pair *p = &x->gguf->pairs[i];
+        if (!text_ends_with(p->key, ".context_length") || !gguf_is_integer(p->value.kind))
+            continue;
+        json_int(j, "model_max_length", gguf_int_at(&p->value, 0));
+        break;
+    }
+    put(j, "'pad_token': $, 'tokenizer_class': 'PreTrainedTokenizerFast', 'unk_token': $}",
+        (const struct text[]){special(x, k->pad), special(x, k->unk)});
 }
-
-/* --- files ----------------------------------------------------------------------------------- */
 
 /* A line a merge, as GPT-2 has them. */
 static void put_merges(struct json *j, const void *exported)
@@ -469,22 +413,22 @@ static void put_merges(struct json *j, const void *exported)
     const struct exported *x = exported;
     output_puts(j->out, "#version: 0.2");
     for (size_t i = 0; i < x->n_merges; i++) {
-        const struct symbol_pair *p = &x->merges[i].pair;
-        const struct text left = x->v.tokens[p->left], right = x->v.tokens[p->right];
         output_puts(j->out, "\n");
-        output_put(j->out, left);
+        output_put(j->out, x->v.tokens[x->merges[i].pair.left]);
         output_puts(j->out, " ");
-        output_put(j->out, right);
+        output_put(j->out, x->v.tokens[x->merges[i].pair.right]);
     }
 }
 
+/* --- files ----------------------------------------------------------------------------------- */
+
 /* What transformers looks for: other ones than are written must not stay. */
 enum { BYTES = 1, SPACES = 2 }; /* the kinds of vocabularies that have a file */
-static const struct vocab_file {
+static const struct file {
     const char *name;
     unsigned kinds;
     void (*put)(struct json *j, const void *exported);
-} vocab_files[] = {
+} file_list[] = {
     {"tokenizer.json", BYTES | SPACES, put_tokenizer_json},
     {"tokenizer_config.json", BYTES | SPACES, put_tokenizer_config},
     {"vocab.json", BYTES, put_vocab_json},
@@ -494,36 +438,32 @@ static const struct vocab_file {
     {"added_tokens.json", 0, NULL},
 };
 
-static enum status write_sentencepiece(const struct exported *x, const char *path, struct err *e)
-{
-    struct bytes model = {NULL, 0, 0};
-    struct file_writer *w;
-    enum status s = vocab_sentencepiece_write(&x->v, &model)
-                        ? file_writer_open(&w, path, e)
-                        : err_no_memory(e, "tokenizer.model", 2 * model.cap);
-    if (s == STATUS_OK) {
-        file_writer_put(w, model.data, model.len);
-        s = file_writer_commit(w, e);
-    }
-    bytes_free(&model);
-    return s;
-}
-
-/* Removed if it is of another kind, or if the sentencepiece library would not take it. */
-static enum status write_file(const struct exported *x, const char *dir, const struct vocab_file *f,
+/* One without `put` is written where there is a model, else removed. */
+static enum status write_file(const struct exported *x, const char *dir, const struct file *f,
                               struct err *e)
 {
-    const unsigned kind = x->n == 0 ? 0 : x->pre ? BYTES : SPACES;
-    const bool wanted = f->kinds & kind;
-    enum status s = STATUS_OK;
+    const bool wanted = x->n > 0 && f->kinds & (x->pre ? BYTES : SPACES);
+    struct bytes model = {NULL, 0, 0};
+    struct file_writer *w;
+    enum status s;
     char *path;
     if (wanted && f->put)
         return export_json(dir, f->name, f->put, x, e);
     TRY(file_in_folder(dir, f->name, &path, e));
-    if (wanted && vocab_fits_sentencepiece(&x->v))
-        s = write_sentencepiece(x, path, e);
-    else if (unlink(path) != 0 && errno != ENOENT)
-        s = err_set(e, STATUS_FAILED, "%.200s: cannot remove it: %s", path, strerror(errno));
+    if (wanted && !vocab_sentencepiece_write(&x->v, &model)) {
+        s = err_no_memory(e, "tokenizer.model", 2 * model.cap);
+    } else if (model.len > 0) {
+        s = file_writer_open(&w, path, e);
+        if (s == STATUS_OK) {
+            file_writer_put(w, model.data, model.len);
+            s = file_writer_commit(w, e);
+        }
+    } else {
+        s = unlink(path) == 0 || errno == ENOENT
+                ? STATUS_OK
+                : file_failure(e, STATUS_FAILED, path, "remove", errno);
+    }
+    bytes_free(&model);
     free(path);
     return s;
 }
@@ -533,8 +473,8 @@ enum status export_vocab(const struct gguf *g, const char *dir,
 {
     struct exported x = {.gguf = g, .notes = notes};
     enum status s = read_vocabulary(&x, e);
-    for (size_t i = 0; i < sizeof vocab_files / sizeof *vocab_files && s == STATUS_OK; i++)
-        s = write_file(&x, dir, &vocab_files[i], e);
+    for (size_t i = 0; i < sizeof file_list / sizeof *file_list && s == STATUS_OK; i++)
+        s = write_file(&x, dir, &file_list[i], e);
     tokenizer_free(x.tokenizer);
     vocabulary_free(&x.v);
     free(x.merges);

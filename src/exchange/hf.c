@@ -10,52 +10,14 @@
 
 /* --- families -------------------------------------------------------------------------------- */
 
-static const char *const gpt2_stems[TENSOR_ROLES] = {
-    [ROLE_TOKEN_EMBD] = "wte",          [ROLE_POSITION_EMBD] = "wpe",
-    [ROLE_ATTN_NORM] = "ln_1",          [ROLE_ATTN_QKV] = "attn.c_attn",
-    [ROLE_ATTN_OUTPUT] = "attn.c_proj", [ROLE_FFN_NORM] = "ln_2",
-    [ROLE_FFN_UP] = "mlp.c_fc",         [ROLE_FFN_DOWN] = "mlp.c_proj",
-    [ROLE_OUTPUT_NORM] = "ln_f",        [ROLE_OUTPUT] = "lm_head",
-};
-
-static const char *const llama_stems[TENSOR_ROLES] = {
-    [ROLE_TOKEN_EMBD] = "embed_tokens",
-    [ROLE_ATTN_NORM] = "input_layernorm",
-    [ROLE_ATTN_Q] = "self_attn.q_proj",
-    [ROLE_ATTN_K] = "self_attn.k_proj",
-    [ROLE_ATTN_V] = "self_attn.v_proj",
-    [ROLE_ATTN_OUTPUT] = "self_attn.o_proj",
-    [ROLE_FFN_NORM] = "post_attention_layernorm",
-    [ROLE_FFN_GATE] = "mlp.gate_proj",
-    [ROLE_FFN_UP] = "mlp.up_proj",
-    [ROLE_FFN_DOWN] = "mlp.down_proj",
-    [ROLE_OUTPUT_NORM] = "norm",
-    [ROLE_OUTPUT] = "lm_head",
-};
-
-#define GPT2                                                                                       \
-    .prefix = "transformer.", .block = "h.", .stems = gpt2_stems, .tied = true, .biases = true
-#define LLAMA                                                                                      \
-    .arch = "llama", .prefix = "model.", .block = "layers.", .stems = llama_stems,                 \
-    .activation = "silu", .is_llama = true
-
 static const struct hf_family families[] = {
-    {.model_type = "gpt2",
-     .model_class = "GPT2LMHeadModel",
-     .arch = "gpt2",
-     GPT2,
-     .activation = "gelu_new",
-     .conv1d = true},
-    {.model_type = "gpt_bigcode",
-     .model_class = "GPTBigCodeForCausalLM",
-     .arch = "starcoder",
-     GPT2,
-     .activation = "gelu_pytorch_tanh",
+    {"gpt2", "GPT2LMHeadModel", "gpt2", "gelu_new", .conv1d = true},
+    {"gpt_bigcode", "GPTBigCodeForCausalLM", "starcoder", "gelu_pytorch_tanh",
      .joins_by_head = true},
-    {.model_type = "llama", .model_class = "LlamaForCausalLM", LLAMA},
-    {.model_type = "mistral", .model_class = "MistralForCausalLM", LLAMA},
+    {"llama", "LlamaForCausalLM", "llama", "silu", .is_llama = true},
+    {"mistral", "MistralForCausalLM", "llama", "silu", .is_llama = true},
     /* nanoGPT's own config, as a dictionary: its GELU is the exact one. */
-    {.arch = "decode", GPT2, .activation = "gelu"},
+    {NULL, NULL, "decode", "gelu", .is_llama = false},
 };
 
 const struct hf_family *hf_family_find(struct text model_type)
@@ -68,40 +30,47 @@ const struct hf_family *hf_family_find(struct text model_type)
     return NULL;
 }
 
-/* The first of a kind is what we write. gelu_fast is the tanh form with its factors multiplied
- * out. */
-static const struct activation {
-    const char *name;
-    enum ffn_kind kind;
-} activations[] = {
-    {"gelu_new", FFN_GELU},  {"gelu_pytorch_tanh", FFN_GELU},
-    {"gelu_fast", FFN_GELU}, {"gelu", FFN_GELU_ERF},
-    {"relu", FFN_RELU},      {"silu", FFN_SWIGLU},
-    {"swish", FFN_SWIGLU},
+/* What stands in a tensor's name between the block's number and ".weight" (NULL: the family has no
+ * such tensor), and the biases that its bias belongs to. */
+static const struct {
+    const char *gpt2, *llama;
+    enum hf_bias bias;
+} stems[TENSOR_ROLES] = {
+    [ROLE_TOKEN_EMBD] = {"wte", "embed_tokens", HF_NOWHERE},
+    [ROLE_POSITION_EMBD] = {"wpe", NULL, HF_ATTENTION},
+    [ROLE_ATTN_NORM] = {"ln_1", "input_layernorm", HF_NORMS},
+    [ROLE_ATTN_QKV] = {"attn.c_attn", NULL, HF_ATTENTION},
+    [ROLE_ATTN_Q] = {NULL, "self_attn.q_proj", HF_ATTENTION},
+    [ROLE_ATTN_K] = {NULL, "self_attn.k_proj", HF_ATTENTION},
+    [ROLE_ATTN_V] = {NULL, "self_attn.v_proj", HF_ATTENTION},
+    [ROLE_ATTN_OUTPUT] = {"attn.c_proj", "self_attn.o_proj", HF_ATTENTION},
+    [ROLE_FFN_NORM] = {"ln_2", "post_attention_layernorm", HF_NORMS},
+    [ROLE_FFN_GATE] = {NULL, "mlp.gate_proj", HF_FFN},
+    [ROLE_FFN_UP] = {"mlp.c_fc", "mlp.up_proj", HF_FFN},
+    [ROLE_FFN_DOWN] = {"mlp.c_proj", "mlp.down_proj", HF_FFN},
+    [ROLE_OUTPUT_NORM] = {"ln_f", "norm", HF_NORMS},
+    [ROLE_OUTPUT] = {"lm_head", "lm_head", HF_NOWHERE},
 };
-#define N_ACTIVATIONS (sizeof activations / sizeof *activations)
 
-const char *hf_activation_name(enum ffn_kind kind)
+enum hf_bias hf_bias_of(enum tensor_role role)
 {
-    for (size_t i = 0; i < N_ACTIVATIONS; i++)
-        if (activations[i].kind == kind)
-            return activations[i].name;
-    return NULL;
+    return stems[role].bias;
 }
 
 struct hf_tensor_name hf_tensor_name(const struct hf_family *f, bool prefixed,
                                      enum tensor_role role, int layer, bool is_bias)
 {
     struct hf_tensor_name name = {""};
-    const char *prefix = prefixed && role != ROLE_OUTPUT ? f->prefix : "";
-    const char *suffix = is_bias ? "bias" : "weight";
-    if (!f->stems[role])
-        return name;
+    const char *stem = f->is_llama ? stems[role].llama : stems[role].gpt2;
+    const char *prefix = !prefixed || role == ROLE_OUTPUT ? ""
+                         : f->is_llama                    ? "model."
+                                                          : "transformer.";
+    char block[24] = "";
     if (role_in_block(role))
-        snprintf(name.text, sizeof name.text, "%s%s%d.%s.%s", prefix, f->block, layer,
-                 f->stems[role], suffix);
-    else
-        snprintf(name.text, sizeof name.text, "%s%s.%s", prefix, f->stems[role], suffix);
+        snprintf(block, sizeof block, "%s.%d.", f->is_llama ? "layers" : "h", layer);
+    if (stem)
+        snprintf(name.text, sizeof name.text, "%s%s%s.%s", prefix, block, stem,
+                 is_bias ? "bias" : "weight");
     return name;
 }
 
@@ -115,23 +84,25 @@ struct row_swap hf_row_swap(const struct hf_family *f, const struct config *c,
     return (struct row_swap){0, 0, 0};
 }
 
-enum hf_bias hf_bias_of(enum tensor_role role)
+/* The first of a kind is what we write. gelu_fast is the tanh form with its factors multiplied
+ * out. */
+static const struct activation {
+    const char *name;
+    enum ffn_kind kind;
+} activations[] = {
+    {"gelu_new", FFN_GELU},  {"gelu_pytorch_tanh", FFN_GELU},
+    {"gelu_fast", FFN_GELU}, {"gelu", FFN_GELU_ERF},
+    {"relu", FFN_RELU},      {"silu", FFN_SWIGLU},
+    {"swish", FFN_SWIGLU},
+};
+#define END_OF(rows) ((rows) + sizeof(rows) / sizeof *(rows))
+
+const char *hf_activation_name(enum ffn_kind kind)
 {
-    switch (role) {
-    case ROLE_TOKEN_EMBD:
-    case ROLE_OUTPUT:
-        return HF_NOWHERE;
-    case ROLE_ATTN_NORM:
-    case ROLE_FFN_NORM:
-    case ROLE_OUTPUT_NORM:
-        return HF_NORMS;
-    case ROLE_FFN_GATE:
-    case ROLE_FFN_UP:
-    case ROLE_FFN_DOWN:
-        return HF_FFN;
-    default:
-        return HF_ATTENTION;
-    }
+    const struct activation *a = activations;
+    while (a->kind != kind)
+        a++;
+    return a->name;
 }
 
 /* --- config.json ----------------------------------------------------------------------------- */
@@ -187,7 +158,6 @@ static const struct config_row {
       {NULL, "original_max_position_embeddings", ROW_INT, AT(llama3.context), 1, CONFIG_MAX_CTX,
        BOTH},
 };
-#define END_OF(rows) ((rows) + sizeof(rows) / sizeof *(rows))
 
 static enum status read_rows(const struct json_node *object, const struct config_row *r,
                              const struct config_row *end, struct hf_config *h, struct err *e)
@@ -228,19 +198,8 @@ static enum status read_rows(const struct json_node *object, const struct config
     return STATUS_OK;
 }
 
-/* The shortest decimal that is read back as this float: "1e-05", not all digits of its double. */
-static void put_float(struct json *j, const char *key, float x)
-{
-    char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)x);
-        if (strtof(text, NULL) == x)
-            break;
-    }
-    json_literal(j, key, text_of(text));
-}
-
-/* Numbers that are 0 are not said. */
+/* Numbers that are 0 are not said. Reals are the shortest decimals that are read back as these
+ * floats: "1e-05", not all digits of its double. */
 static void put_rows(struct json *j, const struct config_row *r, const struct config_row *end,
                      const struct hf_config *h)
 {
@@ -248,6 +207,7 @@ static void put_rows(struct json *j, const struct config_row *r, const struct co
         const char *key = h->family->is_llama ? r->llama : r->gpt2;
         const void *at = (const char *)h + r->offset;
         struct hf_config rope = *h;
+        char shortest[32];
         if (!key || !(r->how & OUT) || (r->how == JOINED && !h->family->joins_by_head))
             continue;
         switch (r->kind) {
@@ -256,8 +216,14 @@ static void put_rows(struct json *j, const struct config_row *r, const struct co
                 json_int(j, key, *(const int *)at);
             break;
         case ROW_REAL:
+            for (int digits = 1; digits <= 9; digits++) {
+                snprintf(shortest, sizeof shortest, "%.*g", digits,
+                         (double)(float)*(const double *)at);
+                if (strtof(shortest, NULL) == (float)*(const double *)at)
+                    break;
+            }
             if (*(const double *)at != 0)
-                put_float(j, key, (float)*(const double *)at);
+                json_literal(j, key, text_of(shortest));
             break;
         case ROW_BOOL:
             json_bool(j, key, *(const bool *)at);
@@ -282,44 +248,6 @@ static void put_rows(struct json *j, const struct config_row *r, const struct co
 void hf_config_put(struct json *j, const struct hf_config *h)
 {
     put_rows(j, config_rows, END_OF(config_rows), h);
-}
-
-static enum status find_family(const struct json_node *object, const struct hf_family **out,
-                               struct err *e)
-{
-    const struct json_node *v = json_present(object, "model_type");
-    if (!v && json_present(object, "block_size")) {
-        *out = hf_family_find((struct text){NULL, 0});
-        return STATUS_OK;
-    }
-    TRY(json_require(object, "model_type", JSON_STRING, &v, e));
-    *out = hf_family_find(v->text);
-    if (*out)
-        return STATUS_OK;
-    return bad_file(e,
-                    "\"model_type\": expected gpt2, gpt_bigcode, llama or mistral, which run here; "
-                    "found \"%.*s\"",
-                    SHOWN(v->text));
-}
-
-static enum status settle_kinds(struct hf_config *h, struct err *e)
-{
-    const struct arch *arch = arch_find(text_of(h->family->arch));
-    const bool gated = arch->ffn == FFN_SWIGLU;
-    const struct activation *found = NULL;
-    for (size_t i = 0; i < N_ACTIVATIONS; i++)
-        if (text_is(h->activation, activations[i].name) &&
-            (activations[i].kind == FFN_SWIGLU) == gated)
-            found = &activations[i];
-    if (!found)
-        return bad_file(e, "\"%s\": expected %s, which run here; found \"%.*s\"",
-                        gated ? "hidden_act" : "activation_function",
-                        gated ? "silu" : "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu",
-                        SHOWN(h->activation));
-    /* What GGUF's architecture of that name cannot say is architecture decode. */
-    config_set_arch(&h->c, found->kind == arch->ffn ? arch : arch_find(text_of("decode")));
-    h->c.ffn = found->kind;
-    return STATUS_OK;
 }
 
 /* --- rotary positions ------------------------------------------------------------------------ */
@@ -374,27 +302,31 @@ void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float 
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-/* Keys that would change the computation; null and absent are right for all but those that mean
- * something else then. */
-static const struct json_choice fixed[] = {
-    {"scale_attn_weights", .values = "true|null"},
-    {"scale_attn_by_inverse_layer_idx", .values = "false|null"},
-    {"add_cross_attention", .values = "false|null"},
-    {"is_encoder_decoder", .values = "false|null"},
-    {"use_bidirectional_attention", .values = "false|null"},
-    {"quantization_config", .values = "null"},
-};
-
 enum status hf_config_read(const struct json_node *object, struct hf_config *h, struct err *e)
 {
-    unsigned sets = 0;
+    /* Keys that would change the computation; null and absent are right for all but those that mean
+     * something else then. */
+    static const char *const fixed[][2] = {
+        {"scale_attn_weights", "true|null"},
+        {"scale_attn_by_inverse_layer_idx", "false|null"},
+        {"add_cross_attention", "false|null"},
+        {"is_encoder_decoder", "false|null"},
+        {"use_bidirectional_attention", "false|null"},
+        {"quantization_config", "null"},
+    };
     struct config *c = &h->c;
-    const struct hf_family *f;
+    struct text type = {NULL, 0};
     TRY(json_expect(object, JSON_OBJECT, e));
-    TRY(find_family(object, &f, e));
+    TRY(json_optional_text(object, "model_type", &type, e));
+    const struct hf_family *f = hf_family_find(type);
+    if (!f || (!type.data && !json_present(object, "block_size")))
+        return bad_file(e,
+                        "\"model_type\": expected gpt2, gpt_bigcode, llama or mistral, which run "
+                        "here; found \"%.*s\"",
+                        SHOWN(json_shown(object, "model_type")));
     *h = (struct hf_config){.family = f,
-                            .tied = f->tied,
-                            .biases = f->biases,
+                            .tied = !f->is_llama,
+                            .biases = !f->is_llama,
                             .multi_query = true,
                             .eps = f->is_llama ? 1e-6 : 1e-5,
                             .theta = 10000,
@@ -409,17 +341,32 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
         c->d_ff = 4 * c->d_model;
     if (f->joins_by_head) /* GPT-BigCode has one K/V head, or as many as heads */
         c->n_kv_heads = h->multi_query ? 1 : c->n_heads;
-    TRY(settle_kinds(h, e));
+    const struct arch *arch = arch_find(text_of(f->arch));
+    const struct activation *found = activations;
+    while (found < END_OF(activations) &&
+           (!text_is(h->activation, found->name) || (found->kind == FFN_SWIGLU) != f->is_llama))
+        found++;
+    if (found == END_OF(activations))
+        return bad_file(e, "\"%s\": expected %s, which run here; found \"%.*s\"",
+                        f->is_llama ? "hidden_act" : "activation_function",
+                        f->is_llama ? "silu"
+                                    : "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu",
+                        SHOWN(h->activation));
+    /* What GGUF's architecture of that name cannot say is architecture decode. */
+    config_set_arch(c, found->kind == arch->ffn ? arch : arch_find(text_of("decode")));
+    c->ffn = found->kind;
+    c->norm_eps = (float)h->eps;
     if (f->model_type)
-        h->biases = f->biases;
+        h->biases = !f->is_llama;
     else
         c->no_biases = !h->biases;
     if (!f->is_llama)
         h->bias[HF_NORMS] = h->bias[HF_ATTENTION] = h->bias[HF_FFN] = h->biases;
     TRY(settle_rope(h, e));
-    c->norm_eps = (float)h->eps;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        TRY(json_choose(object, &fixed[i], &sets, e));
+        if (!json_is_one_of(object, fixed[i][0], fixed[i][1]))
+            return bad_file(e, "expected \"%s\" to be %s, found %.*s", fixed[i][0], fixed[i][1],
+                            SHOWN(json_shown(object, fixed[i][0])));
     /* As long as no more positions are there than a window has, all are attended to, as here. */
     if (h->window && h->window < c->n_ctx) {
         h->uncut_ctx = c->n_ctx;

@@ -29,15 +29,6 @@
 /* A text for "%.*s". */
 #define SHOWN(text) text_width(text), (text).data
 
-/* Cuts the first `len` bytes off a text that has them. */
-static inline struct text text_take(struct text *rest, size_t len)
-{
-    const struct text first = {rest->data, len};
-    rest->data += len;
-    rest->len -= len;
-    return first;
-}
-
 static inline float float_of_bits(uint32_t bits)
 {
     float x;
@@ -69,49 +60,32 @@ void input_close(struct input *in); /* legal on a zeroed struct and twice */
 /* The member of an object that is there and not null; else, and where `object` is NULL, NULL. */
 const struct json_node *json_present(const struct json_node *object, const char *key);
 
+/* What it is: a string without its quotes, another value as it is written, "null" also for what is
+ * empty or not there. And whether that is one of several with | between; "*" is all but "null". */
+struct text json_shown(const struct json_node *object, const char *key);
+bool json_is_one_of(const struct json_node *object, const char *key, const char *values);
+
 /* *out is what it was if the key is absent or null. */
 enum status json_optional_bool(const struct json_node *object, const char *key, bool *out,
                                struct err *e);
 enum status json_optional_text(const struct json_node *object, const char *key, struct text *out,
                                struct err *e);
 
-/*
- * A member of an object and what it may be, with | between: strings without their quotes, other
- * values as they are written, "null" also for what is empty or not there, "*" for whatever is
- * there. Each sets flags.
- */
-struct json_choice {
-    const char *key, *values;
-    unsigned sets[4];
-};
-
-/* STATUS_BAD_FILE, naming the key, unless it is one of them. */
-enum status json_choose(const struct json_node *object, const struct json_choice *c, unsigned *sets,
-                        struct err *e);
-
 /* --- a vocabulary while it is put together --------------------------------------------------- */
 
 /* Ends the message of whatever cannot be imported as it is. */
 #define VOCAB_ADVICE "; --tokenizer none imports the tokens without text"
 
-/* A token in the index. */
-struct vocab_name {
-    struct text name;
-    int id;
-};
-
 /* All tokens are missing, BOS and the other ids are -1, and nothing is said of a space before
- * texts. STATUS_NO_MEMORY leaves *v zeroed; all other failures leave what vocabulary_free frees. */
+ * texts. vocabulary_free is due whatever is returned. */
 enum status vocabulary_start(struct vocabulary *v, int n_vocab,
                              const struct vocabulary_notes *notes, struct err *e);
 
-/* Ends what is put together, with the status of that: fills the holes and makes sure that
- * tokenizer_create takes it. After a failure *v is zeroed. */
-enum status vocabulary_finish(struct vocabulary *v, enum status s, struct err *e);
+/* Fills the holes, writes the merges and makes sure that tokenizer_create takes it. */
+enum status vocabulary_finish(struct vocabulary *v, struct err *e);
 
-/* count * size zeroed bytes that live as long as the vocabulary; NULL, and a message, without
- * memory. */
-void *vocabulary_take(struct vocabulary *v, uint64_t count, uint64_t size, struct err *e);
+/* Zeroed bytes that live as long as the vocabulary; NULL, and a message, without memory. */
+void *vocabulary_take(struct vocabulary *v, size_t bytes, struct err *e);
 
 /* n parts one after another, copied. *out is not NULL even where it is empty. */
 enum status vocabulary_join(struct vocabulary *v, const struct text *parts, size_t n,
@@ -122,53 +96,36 @@ enum status vocabulary_join(struct vocabulary *v, const struct text *parts, size
 enum status vocabulary_token(struct vocabulary *v, int64_t id, struct text name,
                              enum token_type type, struct err *e);
 
-/* Makes the tokens there are now findable, and sorts them by their names, then ids. */
-void vocabulary_index(struct vocabulary *v);
+/* Makes the tokens there are now findable; names that are freed or changed must not be sought. */
+enum status vocabulary_index(struct vocabulary *v, struct err *e);
 
 /* The token of this name at the last index, the lowest if there are several; -1: none. Time
  * O(log n). */
 int vocabulary_find(const struct vocabulary *v, struct text name);
 
-/* Gives the tokens scores with which SentencePiece merges what a list of merges does; a note says
- * where it may not. Takes over n malloc'd pairs of token ids, ranks in their order.
- * STATUS_BAD_FILE: a pair listed twice. STATUS_NO_MEMORY. */
-enum status vocabulary_score(struct vocabulary *v, struct symbol_pair *pairs, size_t n,
-                             struct err *e);
+/* The next merge, of which token. */
+enum status vocabulary_merge(struct vocabulary *v, int left, int right, int result, struct err *e);
 
 /* Tells a note, unless `notes` is NULL or has nobody to tell. */
 void vocabulary_note(const struct vocabulary_notes *notes, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/*
- * Added tokens are found in a text before it is cut and merged: special ones become TOKEN_CONTROL,
- * others TOKEN_USER_DEFINED. One may be in the vocabulary, under the same id; those that are not
- * are added. Searched is an index of what there was before. STATUS_BAD_FILE names token and id.
- */
-enum added_tokens {
-    ADDED_LIST,    /* "added_tokens" of a tokenizer.json, an array */
-    ADDED_DECODER, /* "added_tokens_decoder" of a tokenizer_config.json: its keys are ids */
-    ADDED_IDS      /* an added_tokens.json: names and their ids, none of them special */
+/* The files that a vocabulary is read of. */
+enum vocab_file {
+    VOCAB_CONFIG,    /* tokenizer_config.json */
+    VOCAB_MAP,       /* special_tokens_map.json */
+    VOCAB_ADDED,     /* added_tokens.json */
+    VOCAB_TOKENIZER, /* tokenizer.json */
+    VOCAB_MODEL,     /* tokenizer.model, or llama2.c's or llm.c's tokenizer.bin */
+    VOCAB_NAMES,     /* vocab.json */
+    VOCAB_MERGES,    /* merges.txt */
+    VOCAB_FILES
 };
 
-/* `from` may be NULL. Of tokens that are sought in what the normalizer makes of a text, if it does
- * (`normalizes`), a note is made. */
-enum status added_tokens_read(const struct json_node *from, enum added_tokens kind, bool normalizes,
-                              struct vocabulary *v, struct err *e);
-
-/* The roots of the files that say which tokens begin and end texts; NULL: there is none. */
-struct special_sources {
-    const struct json_node *config;    /* tokenizer_config.json */
-    const struct json_node *map;       /* special_tokens_map.json */
-    const struct json_node *added;     /* added_tokens.json */
-    const struct json_node *tokenizer; /* tokenizer.json */
-    const char *otherwise;             /* the name of BOS, EOS and unknown where none is said */
-    const struct hf_ids *ids;          /* of the model's own config */
-};
-
-/* Adds tokens of the first and third source, fills in BOS, EOS, padding and add_bos (which stays
- * where nothing is said), and makes what these and the second name TOKEN_CONTROL. */
-enum status special_tokens_read(const struct special_sources *s, struct vocabulary *v,
-                                struct err *e);
+/* Fills in and finishes a started vocabulary; keys.model stays NULL where there is none. `folder`,
+ * which they are in, is for messages; NULL: one file stands alone. */
+enum status vocabulary_of(const struct input files[VOCAB_FILES], const char *folder,
+                          const struct hf_ids *ids, struct vocabulary *v, struct err *e);
 
 /* --- vocabularies of each format ------------------------------------------------------------- */
 
@@ -186,25 +143,29 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
 enum status tokenizer_template_read(const struct json_node *root, const struct vocabulary *v,
                                     int *id, struct err *e);
 
-/* GPT-2's vocab.json, an object of tokens and ids, and merges.txt. */
-enum status vocab_merges_read(const struct json_node *vocab, struct text merges,
-                              struct vocabulary *v, struct err *e);
+/* Added tokens are found in a text before it is cut and merged: special ones become TOKEN_CONTROL,
+ * others TOKEN_USER_DEFINED. One may be in the vocabulary, under the same id; those that are not
+ * are added. An array of objects (a tokenizer.json's), an object of them whose keys are ids (a
+ * tokenizer_config.json's), or one of names and their ids, none of them special
+ * (added_tokens.json); or NULL. Of tokens that are sought in what the normalizer makes of a text,
+ * if it does (`normalizes`), a note is made. */
+enum status added_tokens_read(const struct json_node *from, bool normalizes, struct vocabulary *v,
+                              struct err *e);
 
-/* A vocab.json of single characters: no merges, and no space before texts. */
-enum status vocab_chars_read(const struct json_node *vocab, struct vocabulary *v, struct err *e);
+/* GPT-2's vocab.json, an object of tokens and ids, and merges.txt; without that (data is NULL) it
+ * is one of single characters: no merges, and no space before texts. */
+enum status vocab_names_read(const struct json_node *names, struct text merges,
+                             struct vocabulary *v, struct err *e);
 
 /* SentencePiece's tokenizer.model of type BPE. */
 enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, struct err *e);
 
-/* Appends such a file; false without memory. The sentencepiece library takes it only if it fits: it
- * wants one unknown token, and all bytes or none. */
+/* Such a file, for bytes_free in any case; false without memory. Empty where the sentencepiece
+ * library would not take it: it wants one unknown token, and all bytes or none. */
 bool vocab_sentencepiece_write(const struct vocabulary *v, struct bytes *out);
-bool vocab_fits_sentencepiece(const struct vocabulary *v);
 
-/* llama2.c's tokenizer.bin. */
+/* llama2.c's tokenizer.bin, llm.c's tokenizer .bin. */
 enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct err *e);
-
-/* llm.c's tokenizer .bin. */
 enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *e);
 
 /* Plain bytes, as bpe_learned_write has them; n_vocab is 256 (asserted). */
@@ -214,24 +175,19 @@ enum status vocab_bytes_fill(struct vocabulary *v, struct err *e);
 bool vocab_is_sentencepiece(struct text file);
 bool vocab_is_llmc(struct text file);
 
-/* How a tokenizer.json says one of our rules of cutting texts into pieces: what stands before or in
- * ByteLevel. */
-enum cut_flags {
-    CUT_BYTES_REGEX = 1, /* ByteLevel cuts by GPT-2's regex */
-    CUT_REGEX = 2,       /* Split cuts by one */
-    CUT_DIGITS = 4,      /* each is a piece */
-};
-
-struct cut {
-    const char *regex; /* of Split; NULL: none */
-    unsigned flags;
+/* What a tokenizer.json does with a text that ours does, too: a letter for each of its steps, see
+ * tokenizer_json.c. */
+struct pipeline {
+    const char *steps;
+    const char *regex; /* of a Split; NULL: none, or none that matters */
     enum pretokenize_rule rule;
-    const char *pre, *pre_whole; /* tokenizer.ggml.pre; and where a piece that is a token is that
-                                    token, whatever the merges: NULL if there is none */
+    const char *pre, *pre_whole; /* tokenizer.ggml.pre, NULL where spaces are U+2581; and where a
+                                    piece that is a token is that token, whatever the merges: NULL
+                                    if there is none */
 };
 
 /* The one that is written for a rule. */
-const struct cut *cut_of_rule(enum pretokenize_rule rule);
+const struct pipeline *pipeline_of_rule(enum pretokenize_rule rule);
 
 /* --- views ----------------------------------------------------------------------------------- */
 
@@ -269,9 +225,8 @@ struct view_part {
 
 /* Memory in which one view after another is made; zeroed at first. */
 struct view_maker {
-    float *numbers, *span;
-    unsigned char *bytes;
-    size_t cap; /* elements of each */
+    float *numbers; /* [3][cap]: a few rows, what they are made of, and the same in bytes */
+    size_t cap;
     const struct view *last;
 };
 void view_maker_free(struct view_maker *m); /* legal on a zeroed struct and twice */
@@ -293,23 +248,7 @@ int view_rows(const struct view *v);
  * them: `view` is a struct view. STATUS_NO_MEMORY. */
 enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e);
 
-/* --- readers of checkpoints ------------------------------------------------------------------ */
-
-/*
- * What the reader of another format tells of a checkpoint: its config, and where the rows of each
- * tensor are. A reader's struct has this as its first member. It borrows the bytes of its files.
- */
-struct import_source {
-    struct config config; /* complete; the importer may lower n_ctx before it asks for tensors */
-    /*
-     * What a tensor of layout_at(&config, ...) is made of: parts and cols, whose rows are the
-     * spec's (fewer of the position embedding than there are, if n_ctx was lowered). *found is
-     * false, and *out left alone, if the checkpoint has none; the importer knows which it needs.
-     * STATUS_BAD_FILE names the tensor, what was expected and found.
-     */
-    enum status (*tensor)(const struct import_source *s, const struct tensor_spec *spec,
-                          struct view *out, bool *found, struct err *e);
-};
+/* --- checkpoints of one file ----------------------------------------------------------------- */
 
 /*
  * Completes a config whose sizes are each within the bounds of model/config.h, and checks that they
@@ -318,31 +257,9 @@ struct import_source {
 enum status import_check_config(struct config *c, struct err *e);
 
 /*
- * Checkpoints of one file without names: a header of numbers, then arrays, one for each role, in
- * which the tensors of all layers stand one after another.
- */
-struct array {
-    enum tensor_role role;
-    bool is_bias;
-    uint32_t type;   /* enum tensor_type, or VIEW_INT8: each tensor's elements, then its factors */
-    int rows, cols;  /* rows may be more than a checkpoint has of it */
-    uint64_t offset; /* of the first layer's in the file */
-    uint64_t bytes;  /* of one layer's */
-};
-
-#define ARRAYS_MAX 16
-
-/* Borrows the file. */
-struct arrays {
-    struct import_source source;
-    struct text file;
-    struct array list[ARRAYS_MAX];
-    int n;
-    int group;    /* of VIEW_INT8 */
-    uint64_t end; /* of the last array: where the next begins */
-};
-
-/*
+ * Files without names: a header of numbers, then arrays, one for each role, in which the tensors of
+ * all layers stand one after another.
+ *
  * Of llama2.c: versions 0 (its first, without a magic number), 1 (float32) and 2 (int8 in groups,
  * which become the F32 that they stand for). Architecture llama: pairs that turn are neighbours
  * already. The epsilon of its norms and the base of its positions are constants of its program.
@@ -362,34 +279,43 @@ struct bin_format {
 #define BIN_FORMATS 2
 extern const struct bin_format bin_formats[BIN_FORMATS];
 
+struct bin_file {
+    struct text file; /* borrowed */
+    const struct bin_format *format;
+    const struct bin_version *version;
+    struct config config; /* complete; n_ctx may be lowered before it is asked for tensors */
+    bool own_output;
+    int group;     /* of VIEW_INT8 */
+    int embd_rows; /* of the embedding in the file: at least as many as tokens */
+    int n_ctx;     /* of the file */
+};
+
 /* The one that a file begins like: with the magic number (or another one that llm.c's programs
  * write, which bin_open refuses), or with seven numbers that can be a shape. NULL: none. */
 const struct bin_format *bin_format_of(struct text file);
 
 /* Checks the header and that the file is as long as it says. The file is borrowed, at any address.
  * STATUS_BAD_FILE says what was expected and found. */
-enum status bin_open(const struct bin_format *f, struct text file, struct arrays *out,
+enum status bin_open(const struct bin_format *f, struct text file, struct bin_file *out,
                      struct err *e);
+
+/* What a tensor of layout_at(&config, ...) is made of: one part and cols, whose rows are the spec's
+ * (fewer of the position embedding than there are, if n_ctx was lowered). False, and *out left
+ * alone, if the file has none. */
+bool bin_tensor(const struct bin_file *b, const struct tensor_spec *spec, struct view *out);
 
 /* --- Hugging Face's models ------------------------------------------------------------------- */
 
-/* The models of transformers that go in and out, a row each: the names of their tensors and of
- * config.json's keys. */
+/* The models of transformers that go in and out, a row each. */
 struct hf_family {
-    const char *model_type;   /* config.json's; NULL: it has none (nanoGPT) */
-    const char *model_class;  /* its architectures[0] */
-    const char *arch;         /* GGUF's name */
-    const char *prefix;       /* of all tensors but the output; may be missing in a file */
-    const char *block;        /* then of those in blocks, before the number */
-    const char *const *stems; /* [TENSOR_ROLES] between the block's number and ".weight"; NULL: it
-                                 has no such tensor */
-    const char *activation;   /* that is meant where the key is missing */
-    bool is_llama;            /* else a GPT-2. Rows of Q and K: pair i is elements i and i +
-                                 head_dim / 2 */
-    bool conv1d;              /* affine maps are stored as [n_in, n_out] */
-    bool joins_by_head; /* with all K/V heads: each head's rows of Q, K and V stand together */
-    bool biases;        /* all norms and affine maps in blocks have one */
-    bool tied;          /* unless tie_word_embeddings says otherwise */
+    const char *model_type;  /* config.json's; NULL: it has none (nanoGPT) */
+    const char *model_class; /* its architectures[0] */
+    const char *arch;        /* GGUF's name */
+    const char *activation;  /* that is meant where the key is missing */
+    bool is_llama;           /* else a GPT-2, which has biases and ties its output. Rows of Q and K:
+                                pair i is elements i and i + head_dim / 2 */
+    bool conv1d;             /* affine maps are stored as [n_in, n_out] */
+    bool joins_by_head;      /* with all K/V heads: each head's rows of Q, K and V stand together */
 };
 
 /* The family of a model_type, that without one where its data is NULL; NULL if there is none. */
@@ -403,7 +329,8 @@ struct hf_tensor_name {
     char text[96];
 };
 
-/* The name of a role's weight or bias, with the prefix or without; empty if the family has none. */
+/* The name of a role's weight or bias, with the prefix that all but the output have or without;
+ * empty if the family has none. */
 struct hf_tensor_name hf_tensor_name(const struct hf_family *f, bool prefixed,
                                      enum tensor_role role, int layer, bool is_bias);
 

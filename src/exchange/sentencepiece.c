@@ -9,173 +9,74 @@
 #include "base/little.h"
 #include "exchange/private.h"
 
-/* What follows a field's number. */
+/* A field's number and what follows it. */
 enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+#define TAG(number, wire) ((uint64_t)(number) << 3 | (wire))
 
-/* Messages in the model. */
+/* Messages in the model, and a kind of model. */
 enum { PIECE = 1, TRAINER = 2, NORMALIZER = 3 };
 enum { MODEL_BPE = 2 };
+
+/* Numbers of trainer_spec and normalizer_spec; ids in the order of their fields. */
+enum spec { TYPE, SPACE_BEHIND, UNK, BOS, EOS, PAD, ADDS_SPACE, DROPS_SPACES, MARKS_SPACES, SPECS };
+
+static const struct {
+    uint64_t message, tag;
+    int64_t otherwise;
+} specs[SPECS] = {
+    [TYPE] = {TRAINER, TAG(3, WIRE_VARINT), 1},
+    [SPACE_BEHIND] = {TRAINER, TAG(24, WIRE_VARINT), 0},
+    [UNK] = {TRAINER, TAG(40, WIRE_VARINT), 0},
+    [BOS] = {TRAINER, TAG(41, WIRE_VARINT), 1},
+    [EOS] = {TRAINER, TAG(42, WIRE_VARINT), 2},
+    [PAD] = {TRAINER, TAG(43, WIRE_VARINT), -1},
+    [ADDS_SPACE] = {NORMALIZER, TAG(3, WIRE_VARINT), 1},
+    [DROPS_SPACES] = {NORMALIZER, TAG(4, WIRE_VARINT), 1},
+    [MARKS_SPACES] = {NORMALIZER, TAG(5, WIRE_VARINT), 1},
+};
 
 /* --- in ------------------------------------------------------------------------------------- */
 
 struct field {
-    uint64_t number;
-    enum wire wire;
-    uint64_t value;    /* of a number */
-    struct text bytes; /* of WIRE_BYTES */
+    uint64_t tag, value; /* of a number */
+    struct text bytes;   /* of WIRE_BYTES */
 };
 
-struct message {
-    struct text rest;
-    const char *start; /* of the file */
-};
-
-static enum status refuse_field(const struct message *m, const char *expected, struct err *e)
-{
-    return bad_file(e, "field at byte %zu: expected %s, found other bytes",
-                    (m->rest.data - m->start), expected);
-}
-
-static enum status take_varint(struct message *m, uint64_t *value, struct err *e)
+static bool take_varint(struct text *rest, uint64_t *value)
 {
     *value = 0;
-    for (size_t i = 0; i < 10 && i < m->rest.len; i++) {
-        const unsigned char byte = m->rest.data[i];
+    for (size_t i = 0; i < 10 && rest->len > 0; i++) {
+        const unsigned char byte = *text_cut(rest, 1).data;
         *value |= (uint64_t)(byte & 0x7f) << (7 * i);
-        if (byte < 0x80) {
-            (void)text_take(&m->rest, i + 1);
-            return STATUS_OK;
-        }
+        if (byte < 0x80)
+            return true;
     }
-    return refuse_field(m, "a number of at most 10 bytes", e);
+    return false;
 }
 
 /* The next field of a message that has one. */
-static enum status take_field(struct message *m, struct field *f, struct err *e)
+static enum status take_field(struct text *rest, struct field *f, struct err *e)
 {
-    uint64_t tag, len = 0;
-    const struct message at = *m;
-    TRY(take_varint(m, &tag, e));
-    *f = (struct field){.number = tag >> 3, .wire = (tag & 7)};
-    switch (f->wire) {
-    case WIRE_VARINT:
-        return take_varint(m, &f->value, e);
-    case WIRE_BYTES:
-        TRY(take_varint(m, &len, e));
-        break;
-    case WIRE_64:
-    case WIRE_32:
-        len = f->wire == WIRE_64 ? 8 : 4;
-        break;
-    default:
-        return refuse_field(&at, "wire type 0, 1, 2 or 5", e);
-    }
-    if (len > m->rest.len)
-        return bad_file(e, "field at byte %zu: expected %llu bytes, found %zu",
-                        (size_t)(m->rest.data - m->start), (unsigned long long)len, m->rest.len);
-    f->bytes = text_take(&m->rest, len);
-    if (f->wire != WIRE_BYTES)
+    uint64_t len = 0;
+    *f = (struct field){.bytes = {"", 0}};
+    bool good = take_varint(rest, &f->tag);
+    const unsigned wire = f->tag & 7;
+    if (good && wire == WIRE_VARINT)
+        good = take_varint(rest, &f->value);
+    else if (good && wire == WIRE_BYTES)
+        good = take_varint(rest, &len);
+    else if (wire == WIRE_64 || wire == WIRE_32)
+        len = wire == WIRE_64 ? 8 : 4;
+    else
+        good = false;
+    if (!good || len > rest->len)
+        return bad_file(e,
+                        "%zu bytes before the end of a message: expected a field of wire type 0, "
+                        "1, 2 or 5 and its bytes, found others",
+                        rest->len);
+    f->bytes = text_cut(rest, len);
+    if (wire == WIRE_64 || wire == WIRE_32)
         f->value = little_load(f->bytes.data, len);
-    return STATUS_OK;
-}
-
-static bool is_field(const struct field *f, uint64_t number, enum wire wire)
-{
-    return f->number == number && f->wire == wire;
-}
-
-/* Numbers of trainer_spec and normalizer_spec. */
-enum spec { TYPE, SPACE_BEHIND, UNK, BOS, EOS, PAD, ADDS_SPACE, DROPS_SPACES, MARKS_SPACES, SPECS };
-
-static const struct {
-    uint64_t message, field;
-    int64_t otherwise;
-} specs[SPECS] = {
-    [TYPE] = {TRAINER, 3, 1},
-    [SPACE_BEHIND] = {TRAINER, 24, 0},
-    [UNK] = {TRAINER, 40, 0},
-    [BOS] = {TRAINER, 41, 1},
-    [EOS] = {TRAINER, 42, 2},
-    [PAD] = {TRAINER, 43, -1},
-    [ADDS_SPACE] = {NORMALIZER, 3, 1},
-    [DROPS_SPACES] = {NORMALIZER, 4, 1},
-    [MARKS_SPACES] = {NORMALIZER, 5, 1},
-};
-
-struct sentencepiece {
-    int n_pieces;
-    int64_t spec[SPECS];
-    bool maps_chars;
-};
-
-static enum status read_piece(struct sentencepiece *s, struct message m, struct vocabulary *v,
-                              struct err *e)
-{
-    struct text name = {"", 0};
-    uint64_t type = TOKEN_NORMAL;
-    float score = 0;
-    while (m.rest.len > 0) {
-        struct field f;
-        TRY(take_field(&m, &f, e));
-        if (is_field(&f, 1, WIRE_BYTES))
-            name = f.bytes;
-        else if (is_field(&f, 2, WIRE_32))
-            score = float_of_bits(f.value);
-        else if (is_field(&f, 3, WIRE_VARINT))
-            type = f.value;
-    }
-    if (type < TOKEN_NORMAL || type > TOKEN_BYTE || !isfinite(score))
-        return bad_file(e,
-                        "piece %d, \"%.*s\": expected a type from %d to %d and a finite score, "
-                        "found %llu and %g",
-                        s->n_pieces, SHOWN(name), TOKEN_NORMAL, TOKEN_BYTE,
-                        (unsigned long long)type, (double)score);
-    TRY(vocabulary_token(v, s->n_pieces, name, type, e));
-    v->scores[s->n_pieces++] = score;
-    return STATUS_OK;
-}
-
-static enum status read_spec(struct sentencepiece *s, uint64_t message, struct message m,
-                             struct err *e)
-{
-    while (m.rest.len > 0) {
-        struct field f;
-        TRY(take_field(&m, &f, e));
-        if (message == NORMALIZER && is_field(&f, 2, WIRE_BYTES))
-            s->maps_chars = f.bytes.len > 0;
-        for (int i = 0; i < SPECS; i++)
-            if (specs[i].message == message && is_field(&f, specs[i].field, WIRE_VARINT))
-                s->spec[i] = f.value;
-    }
-    return STATUS_OK;
-}
-
-static enum status check_sentencepiece(const struct sentencepiece *s, const struct vocabulary *v,
-                                       struct err *e)
-{
-    static const char *const names[] = {"none", "UNIGRAM", "BPE", "WORD", "CHAR"};
-    const int64_t type = s->spec[TYPE];
-    const bool named = type >= 0 && type < (int64_t)(sizeof names / sizeof *names);
-    if (s->n_pieces == 0)
-        return bad_file(e, "expected a SentencePiece model, found no pieces");
-    if (type != MODEL_BPE)
-        return bad_file(e,
-                        "trainer_spec.model_type: expected BPE (2), found %s (%lld)" VOCAB_ADVICE,
-                        named ? names[type] : "another", (long long)type);
-    if (s->spec[SPACE_BEHIND])
-        return bad_file(e, "trainer_spec.treat_whitespace_as_suffix: expected false, found "
-                           "true" VOCAB_ADVICE);
-    if (!s->spec[MARKS_SPACES])
-        return bad_file(e, "normalizer_spec.escape_whitespaces: expected true, found "
-                           "false" VOCAB_ADVICE);
-    if (s->maps_chars)
-        vocabulary_note(v->notes,
-                        "the normalizer of the SentencePiece model is not applied: line breaks, "
-                        "tabs and forms of characters that it would replace stay as they are");
-    if (s->spec[DROPS_SPACES])
-        vocabulary_note(v->notes,
-                        "spaces at the ends of a text, and several in a row, stay as they are, "
-                        "where SentencePiece drops them");
     return STATUS_OK;
 }
 
@@ -185,114 +86,169 @@ bool vocab_is_sentencepiece(struct text file)
     return file.len >= 2 && file.data[0] == '\n' && file.data[1] != 0;
 }
 
+static enum status read_piece(struct text rest, int id, struct vocabulary *v, struct err *e)
+{
+    struct text name = {"", 0};
+    uint64_t type = TOKEN_NORMAL;
+    float score = 0;
+    while (rest.len > 0) {
+        struct field f;
+        TRY(take_field(&rest, &f, e));
+        if (f.tag == TAG(1, WIRE_BYTES))
+            name = f.bytes;
+        else if (f.tag == TAG(2, WIRE_32))
+            score = float_of_bits(f.value);
+        else if (f.tag == TAG(3, WIRE_VARINT))
+            type = f.value;
+    }
+    if (type < TOKEN_NORMAL || type > TOKEN_BYTE || !isfinite(score))
+        return bad_file(e,
+                        "piece %d, \"%.*s\": expected a type from %d to %d and a finite score, "
+                        "found %llu and %g",
+                        id, SHOWN(name), TOKEN_NORMAL, TOKEN_BYTE, (unsigned long long)type,
+                        (double)score);
+    TRY(vocabulary_token(v, id, name, type, e));
+    v->scores[id] = score;
+    return STATUS_OK;
+}
+
 enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, struct err *e)
 {
-    struct sentencepiece s = {.n_pieces = 0};
-    struct message m = {file, file.data};
+    int64_t spec[SPECS];
     int *const ids[] = {&v->keys.unk, &v->keys.bos, &v->keys.eos, &v->keys.pad};
+    int n_pieces = 0;
+    bool maps_chars = false;
     for (int i = 0; i < SPECS; i++)
-        s.spec[i] = specs[i].otherwise;
-    while (m.rest.len > 0) {
-        struct field f;
-        TRY(take_field(&m, &f, e));
-        const struct message inner = {f.bytes, file.data};
-        if (is_field(&f, PIECE, WIRE_BYTES))
-            TRY(read_piece(&s, inner, v, e));
-        else if (is_field(&f, TRAINER, WIRE_BYTES) || is_field(&f, NORMALIZER, WIRE_BYTES))
-            TRY(read_spec(&s, f.number, inner, e));
+        spec[i] = specs[i].otherwise;
+    for (struct text rest = file; rest.len > 0;) {
+        struct field message, f;
+        TRY(take_field(&rest, &message, e));
+        struct text inner = message.bytes;
+        if (message.tag == TAG(PIECE, WIRE_BYTES))
+            TRY(read_piece(inner, n_pieces++, v, e));
+        else if (message.tag != TAG(TRAINER, WIRE_BYTES) &&
+                 message.tag != TAG(NORMALIZER, WIRE_BYTES))
+            continue;
+        while (message.tag != TAG(PIECE, WIRE_BYTES) && inner.len > 0) {
+            TRY(take_field(&inner, &f, e));
+            if (message.tag == TAG(NORMALIZER, WIRE_BYTES) && f.tag == TAG(2, WIRE_BYTES))
+                maps_chars = f.bytes.len > 0;
+            for (int i = 0; i < SPECS; i++)
+                if (message.tag == TAG(specs[i].message, WIRE_BYTES) && f.tag == specs[i].tag)
+                    spec[i] = f.value;
+        }
     }
-    TRY(check_sentencepiece(&s, v, e));
+    if (spec[TYPE] != MODEL_BPE)
+        return bad_file(e,
+                        "trainer_spec.model_type: expected BPE (2), found %lld (UNIGRAM is "
+                        "1)" VOCAB_ADVICE,
+                        (long long)spec[TYPE]);
+    if (spec[SPACE_BEHIND] || !spec[MARKS_SPACES])
+        return bad_file(e,
+                        "expected trainer_spec.treat_whitespace_as_suffix to be false and "
+                        "normalizer_spec.escape_whitespaces to be true, found %d and "
+                        "%d" VOCAB_ADVICE,
+                        spec[SPACE_BEHIND] != 0, spec[MARKS_SPACES] != 0);
+    if (maps_chars)
+        vocabulary_note(v->notes,
+                        "the normalizer of the SentencePiece model is not applied: line breaks, "
+                        "tabs and forms of characters that it would replace stay as they are");
+    if (spec[DROPS_SPACES])
+        vocabulary_note(v->notes,
+                        "spaces at the ends of a text, and several in a row, stay as they are, "
+                        "where SentencePiece drops them");
     for (int i = 0; i < 4; i++) {
-        const int64_t id = s.spec[UNK + i];
-        *ids[i] = id >= 0 && id < s.n_pieces ? id : -1;
+        const int64_t id = spec[UNK + i];
+        *ids[i] = id >= 0 && id < n_pieces ? id : -1;
     }
     v->keys.model = "llama";
-    v->keys.add_space_prefix = s.spec[ADDS_SPACE] != 0;
+    v->keys.add_space_prefix = spec[ADDS_SPACE] != 0;
     v->keys.add_bos = v->keys.bos >= 0;
     return STATUS_OK;
 }
 
 /* --- out ------------------------------------------------------------------------------------- */
 
-static bool put_varint(struct bytes *b, uint64_t value)
+/* Of a message; `bad` stays where memory failed. */
+struct message {
+    struct bytes bytes;
+    bool bad;
+};
+
+static void put_varint(struct message *m, uint64_t value)
 {
     char out[10];
     size_t len = 0;
     for (; value >= 0x80; value >>= 7)
         out[len++] = (char)(value | 0x80);
     out[len++] = (char)value;
-    return bytes_put(b, (struct text){out, len});
+    m->bad |= !bytes_put(&m->bytes, (struct text){out, len});
 }
 
 /* Negative ones as 64 bits. */
-static bool put_number(struct bytes *b, unsigned field, int64_t value)
+static void put_number(struct message *m, unsigned field, int64_t value)
 {
-    return put_varint(b, field << 3 | WIRE_VARINT) && put_varint(b, value);
+    put_varint(m, TAG(field, WIRE_VARINT));
+    put_varint(m, value);
 }
 
-static bool put_bytes(struct bytes *b, unsigned field, struct text value)
+static void put_bytes(struct message *m, unsigned field, struct text value)
 {
-    return put_varint(b, field << 3 | WIRE_BYTES) && put_varint(b, value.len) &&
-           bytes_put(b, value);
+    put_varint(m, TAG(field, WIRE_BYTES));
+    put_varint(m, value.len);
+    m->bad |= !bytes_put(&m->bytes, value);
 }
 
-/* The number that the library has for the type, which it knows by no name. */
-static enum token_type type_of(const struct vocabulary *v, int id)
+/* Moves a message into another, as a field. */
+static void put_message(struct message *m, unsigned field, struct message *part)
 {
-    const enum token_type type = v->types[id];
-    if (vocab_hex_byte(v->tokens[id], type) >= 0)
-        return TOKEN_BYTE;
-    return type == TOKEN_UNDEFINED || type == TOKEN_BYTE ? TOKEN_NORMAL : type;
-}
-
-/* The tokens of a type; *last is one of them. */
-static int count_type(const struct vocabulary *v, enum token_type type, int *last)
-{
-    int n = 0;
-    for (int id = 0; id < v->keys.n; id++) {
-        if (type_of(v, id) != type)
-            continue;
-        *last = id;
-        n++;
-    }
-    return n;
-}
-
-bool vocab_fits_sentencepiece(const struct vocabulary *v)
-{
-    int last;
-    const int n_bytes = count_type(v, TOKEN_BYTE, &last);
-    return count_type(v, TOKEN_UNKNOWN, &last) == 1 && (n_bytes == 0 || n_bytes == 256);
+    put_bytes(m, field, bytes_text(&part->bytes));
+    m->bad |= part->bad;
+    part->bytes.len = 0;
 }
 
 bool vocab_sentencepiece_write(const struct vocabulary *v, struct bytes *out)
 {
-    struct bytes part = {NULL, 0, 0};
-    int unk = -1, last;
-    (void)count_type(v, TOKEN_UNKNOWN, &unk);
-    const int ids[] = {unk, v->keys.bos, v->keys.eos, v->keys.pad};
-    bool good = true;
-    for (int id = 0; good && id < v->keys.n; id++) {
+    struct message part = {.bad = false}, model = {.bad = false};
+    int ids[] = {-1, v->keys.bos, v->keys.eos, v->keys.pad}, n_unknown = 0, n_bytes = 0;
+    for (int id = 0; id < v->keys.n; id++) {
+        /* The number that the library has for the type, which it knows by no name. */
+        enum token_type type = v->types[id];
+        if (vocab_hex_byte(v->tokens[id], type) >= 0)
+            type = TOKEN_BYTE;
+        else if (type == TOKEN_UNDEFINED || type == TOKEN_BYTE)
+            type = TOKEN_NORMAL;
+        n_bytes += type == TOKEN_BYTE;
+        n_unknown += type == TOKEN_UNKNOWN;
+        if (type == TOKEN_UNKNOWN)
+            ids[0] = id;
         char score[4];
         uint32_t bits;
         memcpy(&bits, &v->scores[id], sizeof bits);
         little_store(score, bits, sizeof score);
-        part.len = 0;
-        good = put_bytes(&part, 1, v->tokens[id]) && put_varint(&part, 2 << 3 | WIRE_32) &&
-               bytes_put(&part, (struct text){score, sizeof score}) &&
-               put_number(&part, 3, type_of(v, id)) && put_bytes(out, PIECE, bytes_text(&part));
+        put_bytes(&part, 1, v->tokens[id]);
+        put_varint(&part, TAG(2, WIRE_32));
+        part.bad |= !bytes_put(&part.bytes, (struct text){score, sizeof score});
+        put_number(&part, 3, type);
+        put_message(&model, PIECE, &part);
     }
-    part.len = 0;
-    good = good && put_number(&part, 3, MODEL_BPE) && put_number(&part, 4, v->keys.n) &&
-           put_number(&part, 35, count_type(v, TOKEN_BYTE, &last) > 0);
-    for (unsigned i = 0; i < 4; i++) /* an id, and the piece that it must be */
-        good = good && put_number(&part, 40 + i, ids[i]) &&
-               (ids[i] < 0 || put_bytes(&part, 45 + i, v->tokens[ids[i]]));
-    good = good && put_bytes(out, TRAINER, bytes_text(&part));
-    part.len = 0;
-    good = good && put_bytes(&part, 1, text_of("identity")) &&
-           put_number(&part, 3, v->keys.add_space_prefix > 0) && put_number(&part, 4, false) &&
-           put_number(&part, 5, true) && put_bytes(out, NORMALIZER, bytes_text(&part));
-    bytes_free(&part);
-    return good;
+    put_number(&part, 3, MODEL_BPE);
+    put_number(&part, 4, v->keys.n);
+    put_number(&part, 35, n_bytes > 0);
+    for (unsigned i = 0; i < 4; i++) { /* an id, and the piece that it must be */
+        put_number(&part, 40 + i, ids[i]);
+        if (ids[i] >= 0)
+            put_bytes(&part, 45 + i, v->tokens[ids[i]]);
+    }
+    put_message(&model, TRAINER, &part);
+    put_bytes(&part, 1, text_of("identity"));
+    put_number(&part, 3, v->keys.add_space_prefix > 0);
+    put_number(&part, 4, false);
+    put_number(&part, 5, true);
+    put_message(&model, NORMALIZER, &part);
+    bytes_free(&part.bytes);
+    *out = model.bytes;
+    if (n_unknown != 1 || (n_bytes != 0 && n_bytes != 256))
+        out->len = 0;
+    return !model.bad;
 }

@@ -11,8 +11,6 @@
 void view_maker_free(struct view_maker *m)
 {
     free(m->numbers);
-    free(m->span);
-    free(m->bytes);
     *m = (struct view_maker){0};
 }
 
@@ -39,83 +37,49 @@ static const struct view_part *part_of_row(const struct view *v, int *row)
     return p;
 }
 
-/* The row of the source that becomes row r of its part. */
-static int source_row(const struct view_part *p, int r)
-{
-    if (p->copies > 1)
-        r = r / (p->head_rows * p->copies) * p->head_rows + r % p->head_rows;
-    const struct row_swap *s = &p->swap;
-    if (s->p) {
-        const int inner = r % s->m, a = r / s->m % s->p, b = r / s->m / s->p % s->q;
-        const int n = r / s->m / s->p / s->q;
-        r = ((n * s->p + a) * s->q + b) * s->m + inner;
-    }
-    return p->first + r;
-}
-
 static uint64_t bytes_of(uint32_t type, uint64_t elements)
 {
     const struct tensor_type_info *t = tensor_type_find(type);
     return elements / t->block_elements * t->block_bytes;
 }
 
-/* Elements [from, from + n) of a flat source. */
-static void decode(const struct view_part *p, uint64_t from, int n, float *out)
+/* Columns [from, from + n) of a row. */
+static void decode_row(const struct view *v, int row, int from, int n, float *out)
 {
+    int r = row;
+    const struct view_part *p = part_of_row(v, &r);
+    const struct row_swap *s = &p->swap;
+    if (p->copies > 1)
+        r = r / (p->head_rows * p->copies) * p->head_rows + r % p->head_rows;
+    if (s->p) { /* row [n][a][b][inner] is row [n][b][a][inner] of the source */
+        const int inner = r % s->m, b = r / s->m % s->p, a = r / s->m / s->p % s->q;
+        r = ((r / s->m / s->p / s->q * s->p + b) * s->q + a) * s->m + inner;
+    }
+    const uint64_t first = (p->first + r) * (uint64_t)v->cols + from;
     if (p->type != VIEW_INT8) {
-        blocks_decode(p->type, out, p->data + bytes_of(p->type, from), n);
+        blocks_decode(p->type, out, p->data + bytes_of(p->type, first), n);
         return;
     }
     for (int i = 0; i < n; i++) {
-        const uint64_t at = from + i;
+        const uint64_t at = first + i;
         float factor;
         blocks_decode(TENSOR_F32, &factor, p->factors + at / p->group * sizeof factor, 1);
         out[i] = (float)(signed char)p->data[at] * factor;
     }
 }
 
-/* Columns [from, from + n) of a row. */
-static void decode_row(const struct view *v, int row, int from, int n, float *out)
-{
-    const struct view_part *p = part_of_row(v, &row);
-    decode(p, source_row(p, row) * (uint64_t)v->cols + from, n, out);
-}
-
-static enum status grow(struct view_maker *m, size_t elements, struct err *e)
-{
-    if (elements <= m->cap)
-        return STATUS_OK;
-    const struct view *last = m->last;
-    view_maker_free(m);
-    m->last = last;
-    m->numbers = malloc(elements * sizeof *m->numbers);
-    m->span = malloc(elements * sizeof *m->span);
-    m->bytes = malloc(elements * sizeof(float));
-    if (!m->numbers || !m->span || !m->bytes) {
-        view_maker_free(m);
-        return err_no_memory(e, "rows of a tensor", elements * 3 * sizeof(float));
-    }
-    m->cap = elements;
-    return STATUS_OK;
-}
-
-/* Before another view is made than before: what that one was made of is not read again. */
-static void release_last(const struct view *v)
-{
-    const struct view *last = v->maker->last;
-    v->maker->last = v;
-    for (int i = 0; last && last != v && i < last->n_parts; i++) {
-        const struct view_part *p = &last->parts[i];
-        const uint64_t n = p->source_rows * (uint64_t)last->cols;
-        if (p->file)
-            file_map_release(p->file, p->data, p->type == VIEW_INT8 ? n : bytes_of(p->type, n));
-    }
-}
-
 enum status view_piece(void *view, uint64_t offset, const void **data, size_t *len, struct err *e)
 {
     const struct view *v = view;
-    release_last(v);
+    struct view_maker *m = v->maker;
+    /* What another view was made of is not read again. */
+    for (int i = 0; m->last && m->last != v && i < m->last->n_parts; i++) {
+        const struct view_part *p = &m->last->parts[i];
+        const uint64_t n = p->source_rows * (uint64_t)m->last->cols;
+        if (p->file)
+            file_map_release(p->file, p->data, p->type == VIEW_INT8 ? n : bytes_of(p->type, n));
+    }
+    m->last = v;
     const int made_cols = v->transposes ? view_rows(v) : v->cols;
     const int made_rows = v->transposes ? v->cols : view_rows(v);
     const uint64_t row_bytes = bytes_of(v->type, made_cols);
@@ -126,7 +90,7 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
         /* Rows are in the source as they are wanted: what is left of them. */
         const uint64_t skip = offset % row_bytes;
         *data = p->data + (p->first + in_part) * row_bytes + skip;
-        *len = ((p->rows - in_part) * row_bytes - skip);
+        *len = (p->rows - in_part) * row_bytes - skip;
         return STATUS_OK;
     }
     assert(offset % row_bytes == 0);
@@ -135,18 +99,25 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
         n = v->transposes ? COLUMNS_AT_A_TIME : 1;
     if (n > made_rows - row)
         n = made_rows - row;
-    const uint64_t elements = n * (uint64_t)made_cols;
-    TRY(grow(v->maker, elements, e));
-    struct view_maker *m = v->maker;
+    const size_t elements = n * (size_t)made_cols;
+    if (elements > m->cap) {
+        free(m->numbers);
+        m->cap = 0;
+        m->numbers = malloc(3 * elements * sizeof *m->numbers);
+        if (!m->numbers)
+            return err_no_memory(e, "rows of a tensor", 3 * elements * sizeof *m->numbers);
+        m->cap = elements;
+    }
+    float *span = m->numbers + m->cap, *bytes = span + m->cap;
     for (int r = 0; r < n && !v->transposes; r++)
         decode_row(v, row + r, 0, v->cols, m->numbers + r * (size_t)v->cols);
     for (int r = 0; r < made_cols && v->transposes; r++) { /* columns become rows */
-        decode_row(v, r, row, n, m->span);
+        decode_row(v, r, row, n, span);
         for (int i = 0; i < n; i++)
-            m->numbers[i * (size_t)made_cols + r] = m->span[i];
+            m->numbers[i * (size_t)made_cols + r] = span[i];
     }
-    blocks_encode(v->type, m->bytes, m->numbers, elements);
-    *data = m->bytes;
+    blocks_encode(v->type, bytes, m->numbers, elements);
+    *data = bytes;
     *len = bytes_of(v->type, elements);
     return STATUS_OK;
 }

@@ -1,47 +1,25 @@
 /*
- * Vocabularies in files that are no tokenizer.json.
+ * Vocabularies without a description: plain bytes, and those of llama2.c and llm.c.
  */
 #include <assert.h>
 #include <math.h>
 
 #include "base/little.h"
-#include "base/text.h"
 #include "exchange/private.h"
 #include "text/unicode.h"
-
-/* --- bytes, and single characters ------------------------------------------------------------ */
 
 enum status vocab_bytes_fill(struct vocabulary *v, struct err *e)
 {
     assert(v->keys.n == 256);
-    v->keys.model = "gpt2";
-    v->keys.pre = "gpt-2";
     for (int byte = 0; byte < 256; byte++) {
         char name[2];
         const size_t len = byte_alphabet_write(byte, name);
         TRY(vocabulary_token(v, byte, (struct text){name, len}, TOKEN_NORMAL, e));
     }
+    v->keys.model = "gpt2";
+    v->keys.pre = "gpt-2";
     v->keys.bos = '\n';
     v->keys.eos = 0;
-    return STATUS_OK;
-}
-
-enum status vocab_chars_read(const struct json_node *vocab, struct vocabulary *v, struct err *e)
-{
-    v->keys.model = "llama";
-    v->keys.add_space_prefix = 0;
-    for (const struct json_node *c = NULL; (c = json_child(vocab, c));) {
-        int64_t id;
-        uint32_t code;
-        if (c->key.len == 0 || utf8_decode(c->key, &code) != c->key.len)
-            return bad_file(e,
-                            "expected single characters, as there is no merges.txt beside it, "
-                            "found \"%.*s\"" VOCAB_ADVICE,
-                            SHOWN(c->key));
-        TRY(json_node_i64(c, 0, v->keys.n - 1, &id, e));
-        const struct text name = code == ' ' ? text_of(VOCAB_SPACE) : c->key;
-        TRY(vocabulary_token(v, id, name, TOKEN_NORMAL, e));
-    }
     return STATUS_OK;
 }
 
@@ -52,81 +30,59 @@ enum status vocab_chars_read(const struct json_node *vocab, struct vocabulary *v
  * (int32) and its bytes. That is all of a SentencePiece vocabulary whose first three tokens are
  * <unk>, <s> and </s>; spaces are spaces there, and line breaks stand around the last two.
  */
-
-enum { ID_UNKNOWN, ID_BOS, ID_EOS, N_SPECIAL };
-
-static const struct {
-    const char *written, *name;
-    enum token_type type;
-} specials[N_SPECIAL] = {{"<unk>", "<unk>", TOKEN_UNKNOWN},
-                         {"\n<s>\n", "<s>", TOKEN_CONTROL},
-                         {"\n</s>\n", "</s>", TOKEN_CONTROL}};
-
-struct entry {
-    float score;
-    struct text bytes;
-};
-
-static bool take_entry(struct text *rest, struct entry *entry)
-{
-    const size_t len = rest->len < 8 ? SIZE_MAX : little_load(rest->data + 4, 4);
-    if (rest->len < 8 || len > rest->len - 8)
-        return false;
-    entry->score = float_of_bits(little_load(rest->data, 4));
-    (void)text_take(rest, 8);
-    entry->bytes = text_take(rest, len);
-    return true;
-}
-
-static enum status add_entry(struct vocabulary *v, int id, const struct entry *entry, struct err *e)
-{
-    if (!isfinite(entry->score))
-        return bad_file(e, "token %d: expected a finite score, found %g", id, (double)entry->score);
-    v->scores[id] = entry->score;
-    if (id < N_SPECIAL) {
-        if (!text_is(entry->bytes, specials[id].written) &&
-            !text_is(entry->bytes, specials[id].name))
-            return bad_file(e, "token %d: expected %s, as llama2.c has it, found \"%.*s\"", id,
-                            specials[id].name, SHOWN(entry->bytes));
-        return vocabulary_token(v, id, text_of(specials[id].name), specials[id].type, e);
-    }
-    const bool is_byte = vocab_hex_byte(entry->bytes, TOKEN_BYTE) >= 0;
-    char *name = vocabulary_take(v, entry->bytes.len + 1, strlen(VOCAB_SPACE), e);
-    size_t len = 0;
-    if (!name)
-        return STATUS_NO_MEMORY;
-    for (size_t i = 0; i < entry->bytes.len; i++) {
-        const struct text c = {entry->bytes.data + i, 1};
-        const struct text put = *c.data == ' ' ? text_of(VOCAB_SPACE) : c;
-        memcpy(name + len, put.data, put.len);
-        len += put.len;
-    }
-    return vocabulary_token(v, id, (struct text){name, len}, is_byte ? TOKEN_BYTE : TOKEN_NORMAL,
-                            e);
-}
-
 enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct err *e)
 {
-    const size_t head = file.len < 4 ? file.len : 4;
-    struct text rest = {file.data + head, file.len - head}, behind = rest;
-    struct entry entry;
-    size_t n = 0;
-    while (take_entry(&behind, &entry))
-        n++;
-    if (n != (size_t)v->keys.n || behind.len > 0)
+    static const struct {
+        const char *written, *name;
+        enum token_type type;
+    } specials[] = {{"<unk>", "<unk>", TOKEN_UNKNOWN},
+                    {"\n<s>\n", "<s>", TOKEN_CONTROL},
+                    {"\n</s>\n", "</s>", TOKEN_CONTROL}};
+    const size_t space = strlen(VOCAB_SPACE);
+    struct vocab_keys *k = &v->keys;
+    struct text rest = file;
+    int id = 0;
+    (void)text_cut(&rest, file.len < 4 ? file.len : 4);
+    for (; id < k->n && rest.len >= 8; id++) {
+        const size_t len = little_load(rest.data + 4, 4);
+        if (len > rest.len - 8)
+            break;
+        v->scores[id] = float_of_bits(little_load(rest.data, 4));
+        (void)text_cut(&rest, 8);
+        const struct text bytes = text_cut(&rest, len);
+        if (!isfinite(v->scores[id]))
+            return bad_file(e, "token %d: expected a finite score, found %g", id,
+                            (double)v->scores[id]);
+        if (id < 3) {
+            const char *name = specials[id].name;
+            if (!text_is(bytes, specials[id].written) && !text_is(bytes, name))
+                return bad_file(e, "token %d: expected %s, as llama2.c has it, found \"%.*s\"", id,
+                                name, SHOWN(bytes));
+            TRY(vocabulary_token(v, id, text_of(name), specials[id].type, e));
+            continue;
+        }
+        char *name = vocabulary_take(v, space * len + 1, e), *to = name;
+        if (!name)
+            return STATUS_NO_MEMORY;
+        for (size_t i = 0; i < len; i++) {
+            const bool is_space = bytes.data[i] == ' ';
+            memcpy(to, is_space ? VOCAB_SPACE : &bytes.data[i], is_space ? space : 1);
+            to += is_space ? space : 1;
+        }
+        v->tokens[id] = (struct text){name, to - name};
+        v->types[id] = vocab_hex_byte(bytes, TOKEN_BYTE) >= 0 ? TOKEN_BYTE : TOKEN_NORMAL;
+    }
+    if (id < k->n || rest.len > 0)
         return bad_file(e,
                         "expected a tokenizer.bin of llama2.c with %d tokens, as the model has, "
-                        "found %zu and %zu bytes behind them",
-                        v->keys.n, n, behind.len);
-    for (int id = 0; take_entry(&rest, &entry); id++)
-        TRY(add_entry(v, id, &entry, e));
-    v->keys.model = "llama";
-    v->keys.unk = ID_UNKNOWN;
-    v->keys.bos = n > ID_BOS ? ID_BOS : -1;
-    /* Where its program ends a text: <s> stands between those that its models learn from. */
-    v->keys.eos = v->keys.bos;
-    v->keys.add_bos = n > ID_BOS;
-    v->keys.add_space_prefix = 1;
+                        "found %d and %zu bytes behind them",
+                        k->n, id, rest.len);
+    k->model = "llama";
+    k->unk = 0;
+    /* Its program ends a text at <s>, which stands between those that its models learn from. */
+    k->bos = k->eos = id > 1 ? 1 : -1;
+    k->add_bos = id > 1;
+    k->add_space_prefix = 1;
     return STATUS_OK;
 }
 
@@ -143,149 +99,95 @@ enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct er
 #define LONGEST      255    /* bytes of a token */
 #define GPT2_TOKENS  50257u /* version 1 knows no other vocabulary */
 
-static uint32_t header_word(struct text file, size_t i)
-{
-    return little_load(file.data + 4 * i, 4);
-}
-
 bool vocab_is_llmc(struct text file)
 {
-    return file.len >= 4 && header_word(file, 0) == MAGIC;
+    return file.len >= 4 && little_load(file.data, 4) == MAGIC;
 }
 
-static enum status read_header(struct text file, uint32_t n_vocab, uint32_t *eot, struct err *e)
+/* The token of the bytes [from, to) of token `id`, if it is normal and was made before it. */
+static int made_before(const struct vocabulary *v, int id, size_t from, size_t to)
 {
-    if (file.len < HEADER_BYTES || !vocab_is_llmc(file))
-        return bad_file(e,
-                        "expected a tokenizer of llm.c, %u bytes of header with %u first, found "
-                        "%zu bytes%s",
-                        HEADER_BYTES, MAGIC, file.len,
-                        file.len < HEADER_BYTES ? "" : " that begin with another number");
-    const uint32_t version = header_word(file, 1), n = header_word(file, 2);
-    if (version != 1 && version != 2)
-        return bad_file(e, "version: expected 1 or 2, found %u", version);
-    if (n != n_vocab || (version == 1 && n != GPT2_TOKENS))
-        return bad_file(e, "tokens: expected %u, as %s has, found %u",
-                        n != n_vocab ? n_vocab : GPT2_TOKENS,
-                        n != n_vocab ? "the model" : "version 1", n);
-    *eot = version == 1 ? GPT2_TOKENS - 1 : header_word(file, 3);
-    return *eot < n ? STATUS_OK
-                    : bad_file(e, "end of text: expected a token, 0 to %u, found %u", n - 1, *eot);
+    const int found = vocabulary_find(v, (struct text){v->tokens[id].data + from, to - from});
+    return found >= 0 && found < id && v->types[found] == TOKEN_NORMAL ? found : -1;
 }
 
-/* The tokens as their bytes. */
-static enum status read_tokens(struct text file, struct vocabulary *v, int eot, struct err *e)
-{
-    size_t at = HEADER_BYTES;
-    for (int id = 0; id < v->keys.n; id++) {
-        const size_t len = at < file.len ? (unsigned char)file.data[at] : 0;
-        if (len == 0 || len > file.len - at - 1)
-            return bad_file(e,
-                            "token %d of %d at byte %zu: expected its length, 1 to 255, and as "
-                            "many bytes, found %zu and %zu bytes",
-                            id, v->keys.n, at, len, at < file.len ? file.len - at - 1 : 0);
-        TRY(vocabulary_token(v, id, (struct text){file.data + at + 1, len},
-                             id == eot ? TOKEN_CONTROL : TOKEN_NORMAL, e));
-        at += len + 1;
-    }
-    if (at != file.len)
-        return bad_file(e, "expected %d tokens to end the file, found %zu bytes more", v->keys.n,
-                        file.len - at);
-    return STATUS_OK;
-}
-
-/* A token's bytes in parts: part i is from start[i] to start[i + 1]. */
-struct parts {
-    const struct vocabulary *v;
-    struct text bytes;
-    int below; /* only tokens of lower ids are made */
-    size_t n;
-    size_t start[LONGEST + 1];
-    int joined[LONGEST]; /* the token that parts i and i + 1 make; -1: none */
-};
-
-/* The token of the bytes from part `from` up to part `to`, if it is one of those below. */
-static int find_token(const struct parts *p, size_t from, size_t to)
-{
-    const struct text bytes = {p->bytes.data + p->start[from], p->start[to] - p->start[from]};
-    const int id = vocabulary_find(p->v, bytes);
-    return id < p->below && id >= 0 && p->v->types[id] == TOKEN_NORMAL ? id : -1;
-}
-
-static void join(struct parts *p, size_t i)
-{
-    p->joined[i] = i + 2 <= p->n ? find_token(p, i, i + 2) : -1;
-}
-
-/* Makes one part of two as long as there are more than two. */
-static void merge_parts(struct parts *p)
-{
-    for (size_t i = 0; i < p->n; i++)
-        join(p, i);
-    while (p->n > 2) {
-        size_t best = p->n;
-        for (size_t i = 0; i + 1 < p->n; i++)
-            if (p->joined[i] >= 0 && (best == p->n || p->joined[i] < p->joined[best]))
-                best = i;
-        if (best == p->n)
-            return;
-        memmove(&p->start[best + 1], &p->start[best + 2], (p->n - best - 1) * sizeof *p->start);
-        memmove(&p->joined[best + 1], &p->joined[best + 2], (p->n - best - 2) * sizeof *p->joined);
-        p->n--;
-        join(p, best);
-        if (best > 0)
-            join(p, best - 1);
-    }
-}
-
-/* A text in the byte alphabet, at `out`, which has room for twice as many bytes. */
-static struct text write_name(struct text bytes, char *out)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < bytes.len; i++)
-        len += byte_alphabet_write(bytes.data[i], out + len);
-    return (struct text){out, len};
-}
-
-/* The merge that makes a token of several bytes. */
+/* The merge that makes a token of several bytes: of its bytes two neighbours become one part, those
+ * that make the lowest token first, until there are two. */
 static enum status find_merge(struct vocabulary *v, int id, struct err *e)
 {
-    struct parts p = {.v = v, .bytes = v->tokens[id], .below = id, .n = v->tokens[id].len};
-    char left[2 * LONGEST], right[2 * LONGEST];
-    for (size_t i = 0; i <= p.n; i++)
-        p.start[i] = i;
-    merge_parts(&p);
-    if (p.n != 2 || find_token(&p, 0, 1) < 0 || find_token(&p, 1, 2) < 0)
+    size_t n = v->tokens[id].len, start[LONGEST + 1]; /* part i is from start[i] to start[i + 1] */
+    int joined[LONGEST];                              /* what parts i and i + 1 make; -1: nothing */
+    for (size_t i = 0; i <= n; i++)
+        start[i] = i;
+    for (size_t i = 0; i + 1 < n; i++)
+        joined[i] = made_before(v, id, i, i + 2);
+    while (n > 2) {
+        size_t best = n;
+        for (size_t i = 0; i + 1 < n; i++)
+            if (joined[i] >= 0 && (best == n || joined[i] < joined[best]))
+                best = i;
+        if (best == n)
+            break;
+        memmove(&start[best + 1], &start[best + 2], (n - best - 1) * sizeof *start);
+        memmove(&joined[best], &joined[best + 1], (n - best - 2) * sizeof *joined);
+        n--;
+        for (size_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++)
+            joined[i] = made_before(v, id, start[i], start[i + 2]);
+    }
+    const int left = made_before(v, id, 0, start[1]);
+    const int right = made_before(v, id, start[1], v->tokens[id].len);
+    if (n != 2 || left < 0 || right < 0)
         return bad_file(e,
                         "token %d, \"%.*s\": expected two tokens of lower ids that it is made of, "
                         "found %zu parts" VOCAB_ADVICE,
-                        id, SHOWN(p.bytes), p.n);
-    struct text rest = p.bytes;
-    const struct text first = text_take(&rest, p.start[1]);
-    const struct text name[] = {write_name(first, left), text_of(" "), write_name(rest, right)};
-    return vocabulary_join(v, name, 3, &v->merges[v->keys.n_merges++], e);
+                        id, SHOWN(v->tokens[id]), n);
+    return vocabulary_merge(v, left, right, id, e);
 }
 
 enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *e)
 {
-    uint32_t eot;
-    char name[2 * LONGEST];
-    TRY(read_header(file, v->keys.n, &eot, e));
-    TRY(read_tokens(file, v, eot, e));
-    vocabulary_index(v);
-    v->merges = vocabulary_take(v, v->keys.n, sizeof *v->merges, e);
-    if (!v->merges)
-        return STATUS_NO_MEMORY;
-    for (int id = 0; id < v->keys.n; id++)
+    struct vocab_keys *k = &v->keys;
+    if (file.len < HEADER_BYTES)
+        return bad_file(e, "expected a tokenizer of llm.c, %u bytes of header, found %zu bytes",
+                        HEADER_BYTES, file.len);
+    const uint32_t version = little_load(file.data + 4, 4), n = little_load(file.data + 8, 4);
+    const uint32_t eot = version == 1 ? GPT2_TOKENS - 1 : little_load(file.data + 12, 4);
+    if (version != 1 && version != 2)
+        return bad_file(e, "version: expected 1 or 2, found %u", version);
+    if (n != (uint32_t)k->n || (version == 1 && n != GPT2_TOKENS))
+        return bad_file(e, "tokens: expected %d, as the model has%s, found %u", k->n,
+                        version == 1 ? ", and 50257, as version 1 has" : "", n);
+    if (eot >= n)
+        return bad_file(e, "end of text: expected a token, 0 to %u, found %u", n - 1, eot);
+    struct text rest = file;
+    (void)text_cut(&rest, HEADER_BYTES);
+    for (uint32_t id = 0; id < n; id++) {
+        const size_t len = rest.len > 0 ? (unsigned char)*rest.data : 0;
+        if (len == 0 || len >= rest.len)
+            return bad_file(e,
+                            "token %u of %u at byte %zu: expected its length, 1 to 255, and as "
+                            "many bytes, found %zu and %zu bytes",
+                            id, n, file.len - rest.len, len, rest.len > 0 ? rest.len - 1 : 0);
+        (void)text_cut(&rest, 1);
+        TRY(vocabulary_token(v, id, text_cut(&rest, len), id == eot ? TOKEN_CONTROL : TOKEN_NORMAL,
+                             e));
+    }
+    if (rest.len > 0)
+        return bad_file(e, "expected %u tokens to end the file, found %zu bytes more", n, rest.len);
+    TRY(vocabulary_index(v, e));
+    for (int id = 0; id < k->n; id++)
         if (v->types[id] == TOKEN_NORMAL && v->tokens[id].len > 1)
             TRY(find_merge(v, id, e));
-    for (int id = 0; id < v->keys.n; id++) { /* now that all are found, their names are written */
-        const struct text written = write_name(v->tokens[id], name);
+    for (int id = 0; id < k->n; id++) { /* now that all are found, their names are written */
+        char name[2 * LONGEST];
+        size_t len = 0;
+        for (size_t i = 0; i < v->tokens[id].len; i++)
+            len += byte_alphabet_write(v->tokens[id].data[i], name + len);
         if (v->types[id] == TOKEN_NORMAL)
-            TRY(vocabulary_join(v, &written, 1, &v->tokens[id], e));
+            TRY(vocabulary_join(v, &(struct text){name, len}, 1, &v->tokens[id], e));
     }
-    v->keys.model = "gpt2";
-    v->keys.pre = "gpt-2";
-    v->keys.bos = v->keys.eos = eot;
+    k->model = "gpt2";
+    k->pre = "gpt-2";
+    k->bos = k->eos = eot;
     return STATUS_OK;
 }

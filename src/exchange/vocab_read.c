@@ -37,14 +37,10 @@ enum status input_read_json(struct input *in, struct err *e)
     const struct json_node *root;
     if (!in->bytes.data)
         return STATUS_OK;
-    enum status s = json_read(&in->reader, in->bytes, &limits, &root, e);
-    if (s == STATUS_OK)
-        s = json_expect(root, JSON_OBJECT, e);
-    if (s == STATUS_OK)
-        in->root = root;
-    else
-        err_prefix(e, in->path);
-    return s;
+    TRY(status_in(json_read(&in->reader, in->bytes, &limits, &root, e), in->path, e));
+    TRY(status_in(json_expect(root, JSON_OBJECT, e), in->path, e));
+    in->root = root;
+    return STATUS_OK;
 }
 
 void input_close(struct input *in)
@@ -61,6 +57,24 @@ const struct json_node *json_present(const struct json_node *object, const char 
     return member && member->kind != JSON_NULL ? member : NULL;
 }
 
+struct text json_shown(const struct json_node *object, const char *key)
+{
+    const struct json_node *node = json_present(object, key);
+    return node && node->text.len > 0 ? node->text : text_of("null");
+}
+
+bool json_is_one_of(const struct json_node *object, const char *key, const char *values)
+{
+    const struct text found = json_shown(object, key);
+    for (const char *at = values; *at; at += strspn(at, "|")) {
+        const struct text value = {at, strcspn(at, "|")};
+        if (text_equal(found, value) || (text_is(value, "*") && !text_is(found, "null")))
+            return true;
+        at += value.len;
+    }
+    return false;
+}
+
 enum status json_optional_bool(const struct json_node *object, const char *key, bool *out,
                                struct err *e)
 {
@@ -75,42 +89,7 @@ enum status json_optional_text(const struct json_node *object, const char *key, 
     return member ? json_node_text(member, out, e) : STATUS_OK;
 }
 
-enum status json_choose(const struct json_node *object, const struct json_choice *c, unsigned *sets,
-                        struct err *e)
-{
-    const struct json_node *node = json_present(object, c->key);
-    const struct text found = node && node->text.len > 0 ? node->text : text_of("null");
-    const char *at = c->values;
-    for (int i = 0; *at; i++) {
-        const struct text value = {at, strcspn(at, "|")};
-        if (text_equal(found, value) || (node && text_is(value, "*"))) {
-            *sets |= c->sets[i];
-            return STATUS_OK;
-        }
-        at += value.len + (at[value.len] == '|');
-    }
-    return bad_file(e, "expected \"%s\" to be %s, found %.*s", c->key, c->values, SHOWN(found));
-}
-
 /* --- added tokens ---------------------------------------------------------------------------- */
-
-struct added {
-    int64_t id;
-    struct text name;
-    bool special, single_word, lstrip, rstrip, normalized;
-};
-
-/* How many tokens have a flag, and the first of them. */
-struct flagged {
-    int n;
-    struct text first;
-};
-
-static void count(struct flagged *f, bool has, struct text name)
-{
-    if (has && f->n++ == 0)
-        f->first = name;
-}
 
 /* Makes a normal or user-defined token a special one. */
 static void mark_special(struct vocabulary *v, int id)
@@ -119,51 +98,57 @@ static void mark_special(struct vocabulary *v, int id)
         v->types[id] = TOKEN_CONTROL;
 }
 
-/* The object of an added token; its id is a member, or the key that the object has. */
+struct added {
+    int64_t id;
+    struct text name;
+    bool special, single_word, lstrip, rstrip, normalized;
+};
+
+/* A number is an id whose key is the name, an object has the name; its id is a member, or its key.
+ */
 static enum status read_added(const struct json_node *token, bool id_is_key, struct added *a,
                               struct err *e)
 {
-    const struct json_node *content, *id;
-    bool digits = token->key.len > 0 && token->key.len < 10;
-    for (size_t i = 0; id_is_key && digits && i < token->key.len; i++) {
-        digits = token->key.data[i] >= '0' && token->key.data[i] <= '9';
-        a->id = 10 * a->id + (token->key.data[i] - '0');
+    const struct {
+        const char *key;
+        bool *is;
+    } flags[] = {{"special", &a->special},
+                 {"single_word", &a->single_word},
+                 {"lstrip", &a->lstrip},
+                 {"rstrip", &a->rstrip},
+                 {"normalized", &a->normalized}};
+    const struct json_node *content, *id = token;
+    const struct json_node key = {.key = token->key, .text = token->key, .kind = JSON_NUMBER};
+    *a = (struct added){.name = token->key};
+    if (token->kind != JSON_NUMBER) {
+        TRY(json_expect(token, JSON_OBJECT, e));
+        TRY(json_require(token, "content", JSON_STRING, &content, e));
+        a->name = content->text;
+        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+            TRY(json_optional_bool(token, flags[i].key, flags[i].is, e));
+        id = &key;
+        if (!id_is_key)
+            TRY(json_require(token, "id", JSON_NUMBER, &id, e));
     }
-    if (id_is_key && !digits)
-        return bad_file(e, "\"added_tokens_decoder\": expected ids as keys, found \"%.*s\"",
-                        SHOWN(token->key));
-    TRY(json_expect(token, JSON_OBJECT, e));
-    TRY(json_require(token, "content", JSON_STRING, &content, e));
-    a->name = content->text;
-    TRY(json_optional_bool(token, "special", &a->special, e));
-    TRY(json_optional_bool(token, "single_word", &a->single_word, e));
-    TRY(json_optional_bool(token, "lstrip", &a->lstrip, e));
-    TRY(json_optional_bool(token, "rstrip", &a->rstrip, e));
-    TRY(json_optional_bool(token, "normalized", &a->normalized, e));
     if (a->name.len == 0 || a->single_word)
         return bad_file(e, "added token \"%.*s\": expected %s" VOCAB_ADVICE, SHOWN(a->name),
                         a->single_word ? "single_word to be false, found true"
                                        : "a name, found none");
-    if (id_is_key)
-        return STATUS_OK;
-    TRY(json_require(token, "id", JSON_NUMBER, &id, e));
     return json_node_i64(id, INT64_MIN, INT64_MAX, &a->id, e);
 }
 
-enum status added_tokens_read(const struct json_node *from, enum added_tokens kind, bool normalizes,
-                              struct vocabulary *v, struct err *e)
+enum status added_tokens_read(const struct json_node *from, bool normalizes, struct vocabulary *v,
+                              struct err *e)
 {
-    struct flagged strips = {0}, normalized = {0};
+    struct text strips = {NULL, 0}, normalized = {NULL, 0}; /* the last such token */
     if (!from)
         return STATUS_OK;
-    TRY(json_expect(from, kind == ADDED_LIST ? JSON_ARRAY : JSON_OBJECT, e));
-    vocabulary_index(v);
+    if (from->kind != JSON_ARRAY)
+        TRY(json_expect(from, JSON_OBJECT, e));
+    TRY(vocabulary_index(v, e));
     for (const struct json_node *c = NULL; (c = json_child(from, c));) {
-        struct added a = {.name = c->key};
-        if (kind == ADDED_IDS)
-            TRY(json_node_i64(c, INT64_MIN, INT64_MAX, &a.id, e));
-        else
-            TRY(read_added(c, kind == ADDED_DECODER, &a, e));
+        struct added a;
+        TRY(read_added(c, from->kind == JSON_OBJECT, &a, e));
         const int known = vocabulary_find(v, a.name);
         if (known >= 0 && known != a.id)
             return bad_file(e,
@@ -171,97 +156,99 @@ enum status added_tokens_read(const struct json_node *from, enum added_tokens ki
                             "%lld",
                             SHOWN(a.name), known, (long long)a.id);
         if (known < 0)
-            TRY(vocabulary_token(v, a.id, a.name, a.special ? TOKEN_CONTROL : TOKEN_USER_DEFINED,
-                                 e));
-        else if (a.special)
-            mark_special(v, known);
+            TRY(vocabulary_token(v, a.id, a.name, TOKEN_USER_DEFINED, e));
         else if (v->types[known] == TOKEN_NORMAL)
             v->types[known] = TOKEN_USER_DEFINED;
-        count(&strips, a.lstrip || a.rstrip, a.name);
-        count(&normalized, a.normalized && normalizes, a.name);
+        if (a.special)
+            mark_special(v, (int)a.id);
+        if (a.lstrip || a.rstrip)
+            strips = a.name;
+        if (a.normalized && normalizes)
+            normalized = a.name;
     }
-    if (strips.n > 0)
+    if (strips.data)
         vocabulary_note(v->notes,
                         "spaces beside added tokens, such as \"%.*s\", stay, which the folder's "
-                        "tokenizer takes away (%d of them with lstrip or rstrip)",
-                        SHOWN(strips.first), strips.n);
-    if (normalized.n > 0)
+                        "tokenizer takes away (lstrip, rstrip)",
+                        SHOWN(strips));
+    if (normalized.data)
         vocabulary_note(v->notes,
                         "added tokens, such as \"%.*s\", are found wherever they stand; the "
-                        "folder's tokenizer looks for them behind a space (%d normalized ones)",
-                        SHOWN(normalized.first), normalized.n);
+                        "folder's tokenizer looks for them behind a space (normalized)",
+                        SHOWN(normalized));
     return STATUS_OK;
 }
 
 /* --- special tokens -------------------------------------------------------------------------- */
 
-/* A token's name: a string, or an object that has it as "content". */
-static enum status read_name(const struct json_node *node, struct text *name, struct err *e)
+/* The token that a string, or an object's "content", names; -1: none. */
+static enum status find_named(const struct json_node *node, struct vocabulary *v, int *id,
+                              struct err *e)
 {
+    struct text name;
     if (node->kind == JSON_OBJECT)
         TRY(json_require(node, "content", JSON_STRING, &node, e));
-    return json_node_text(node, name, e);
-}
-
-struct special {
-    const char *key, *otherwise; /* `otherwise` is its name where no file has the key */
-    int64_t of_config;
-    int *id;
-};
-
-/* *id: the token that the key names in one of the files, or `otherwise` names; else what it was,
- * else what the model's config says. */
-static enum status choose_id(const struct special *special, const struct special_sources *s,
-                             struct vocabulary *v, struct err *e)
-{
-    const struct json_node *const files[] = {s->config, s->map};
-    bool said = false;
-    int named = -1;
-    for (int i = 0; i < 2 && named < 0; i++) {
-        const struct json_node *node = json_present(files[i], special->key);
-        struct text name;
-        if (!node)
-            continue;
-        said = true;
-        TRY(read_name(node, &name, e));
-        named = vocabulary_find(v, name);
-    }
-    if (!said && special->otherwise)
-        named = vocabulary_find(v, text_of(special->otherwise));
-    if (named >= 0) {
-        mark_special(v, named);
-        *special->id = named;
-    } else if (*special->id < 0 && special->of_config >= 0 && special->of_config < v->keys.n) {
-        *special->id = special->of_config;
-    }
+    TRY(json_node_text(node, &name, e));
+    *id = vocabulary_find(v, name);
+    if (*id >= 0)
+        mark_special(v, *id);
     return STATUS_OK;
 }
 
-static enum status mark_others(const struct json_node *file, struct vocabulary *v, struct err *e)
-{
-    const struct json_node *list = json_present(file, "additional_special_tokens");
-    if (!list)
-        return STATUS_OK;
-    TRY(json_expect(list, JSON_ARRAY, e));
-    for (const struct json_node *c = NULL; (c = json_child(list, c));) {
-        struct text name;
-        TRY(read_name(c, &name, e));
-        const int id = vocabulary_find(v, name);
-        if (id >= 0)
-            mark_special(v, id);
-    }
-    return STATUS_OK;
-}
-
-/* Whether BOS stands before each text. */
-static enum status read_adds_bos(const struct special_sources *s, struct vocabulary *v,
-                                 struct err *e)
+/*
+ * BOS, EOS, padding and the unknown token: those that the folder's files name, or `otherwise` names
+ * where none has the key; else what they were, else what the model's config says. And whether BOS
+ * stands before each text, which stays where nothing is said.
+ */
+static enum status read_special_tokens(const struct input *files, const struct hf_ids *ids,
+                                       const char *otherwise, struct vocabulary *v, struct err *e)
 {
     struct vocab_keys *k = &v->keys;
-    int first = -1;
-    TRY(json_optional_bool(s->config, "add_bos_token", &k->add_bos, e));
-    if (s->tokenizer) {
-        TRY(status_in(tokenizer_template_read(s->tokenizer, v, &first, e), "tokenizer.json", e));
+    const struct json_node *const named_in[] = {files[VOCAB_CONFIG].root, files[VOCAB_MAP].root};
+    int unknown = -1, first = -1;
+    const struct {
+        const char *key;
+        const char *otherwise;
+        int64_t of_config;
+        int *id;
+    } specials[] = {{"bos_token", otherwise, ids->bos, &k->bos},
+                    {"eos_token", otherwise, ids->eos, &k->eos},
+                    {"pad_token", NULL, ids->pad, &k->pad},
+                    {"unk_token", otherwise, -1, &unknown}};
+    TRY(vocabulary_index(v, e));
+    for (int i = 0; i < 2; i++) {
+        const struct json_node *list = json_present(named_in[i], "additional_special_tokens");
+        if (list)
+            TRY(json_expect(list, JSON_ARRAY, e));
+        for (const struct json_node *c = NULL; list && (c = json_child(list, c));)
+            TRY(find_named(c, v, &first, e));
+    }
+    for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
+        struct json_node name = {.kind = JSON_STRING};
+        bool said = false;
+        int id = -1;
+        for (int i = 0; i < 2 && id < 0; i++) {
+            const struct json_node *node = json_present(named_in[i], specials[s].key);
+            said |= node != NULL;
+            if (node)
+                TRY(find_named(node, v, &id, e));
+        }
+        if (!said && specials[s].otherwise) {
+            name.text = text_of(specials[s].otherwise);
+            TRY(find_named(&name, v, &id, e));
+        }
+        if (id < 0 && *specials[s].id < 0 && specials[s].of_config < k->n)
+            id = (int)specials[s].of_config;
+        if (id >= 0)
+            *specials[s].id = id;
+    }
+    if (k->unk < 0)
+        k->unk = unknown;
+    first = -1;
+    TRY(json_optional_bool(files[VOCAB_CONFIG].root, "add_bos_token", &k->add_bos, e));
+    if (files[VOCAB_TOKENIZER].root) {
+        TRY(status_in(tokenizer_template_read(files[VOCAB_TOKENIZER].root, v, &first, e),
+                      "tokenizer.json", e));
         k->add_bos = first >= 0;
     }
     if (first >= 0 && k->bos >= 0 && first != k->bos)
@@ -272,32 +259,6 @@ static enum status read_adds_bos(const struct special_sources *s, struct vocabul
     if (first >= 0)
         k->bos = first;
     k->add_bos &= k->bos >= 0;
-    return STATUS_OK;
-}
-
-enum status special_tokens_read(const struct special_sources *s, struct vocabulary *v,
-                                struct err *e)
-{
-    struct vocab_keys *k = &v->keys;
-    const struct json_node *decoder = json_present(s->config, "added_tokens_decoder");
-    int unknown = -1;
-    const struct special specials[] = {
-        {"bos_token", s->otherwise, s->ids->bos, &k->bos},
-        {"eos_token", s->otherwise, s->ids->eos, &k->eos},
-        {"pad_token", NULL, s->ids->pad, &k->pad},
-        {"unk_token", s->otherwise, -1, &unknown},
-    };
-    TRY(status_in(added_tokens_read(decoder, ADDED_DECODER, false, v, e), "tokenizer_config.json",
-                  e));
-    TRY(status_in(added_tokens_read(s->added, ADDED_IDS, false, v, e), "added_tokens.json", e));
-    vocabulary_index(v);
-    TRY(mark_others(s->config, v, e));
-    TRY(mark_others(s->map, v, e));
-    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
-        TRY(choose_id(&specials[i], s, v, e));
-    if (k->unk < 0)
-        k->unk = unknown;
-    TRY(read_adds_bos(s, v, e));
     if (k->bos < 0 || k->eos < 0)
         vocabulary_note(v->notes, "the vocabulary has no %s token%s",
                         k->bos >= 0   ? "EOS"
@@ -307,152 +268,103 @@ enum status special_tokens_read(const struct special_sources *s, struct vocabula
     return STATUS_OK;
 }
 
-/* --- one file -------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------- */
 
-static bool is_json(struct text file)
-{
-    size_t i = 0;
-    while (i < file.len && file.data[i] && strchr(" \t\r\n", file.data[i]))
-        i++;
-    return i < file.len && file.data[i] == '{';
-}
-
-static enum status read_file(const struct input *in, const struct hf_ids *ids, struct vocabulary *v,
-                             struct err *e)
-{
-    if (!in->root)
-        return vocab_is_llmc(in->bytes)            ? vocab_llmc_read(in->bytes, v, e)
-               : vocab_is_sentencepiece(in->bytes) ? vocab_sentencepiece_read(in->bytes, v, e)
-                                                   : vocab_llama2c_read(in->bytes, v, e);
-    const bool has_model = json_member(in->root, "model");
-    const struct special_sources specials = {.tokenizer = has_model ? in->root : NULL, .ids = ids};
-    TRY(has_model ? vocab_tokenizer_json_read(in->root, v, e) : vocab_chars_read(in->root, v, e));
-    return special_tokens_read(&specials, v, e);
-}
-
-enum status vocabulary_of_file(const char *path, const struct vocabulary_options *o,
-                               struct vocabulary *out, struct err *e)
-{
-    struct input in;
-    TRY(vocabulary_start(out, o->n_vocab, o->notes, e));
-    enum status s = input_open(&in, NULL, path, e);
-    if (s == STATUS_OK && is_json(in.bytes))
-        s = input_read_json(&in, e);
-    if (s == STATUS_OK)
-        s = status_in(vocabulary_finish(out, read_file(&in, &o->ids, out, e), e), path, e);
-    else
-        vocabulary_free(out);
-    input_close(&in);
-    return s;
-}
-
-enum status vocabulary_plain(int n_vocab, struct vocabulary *out, struct err *e)
-{
-    *out = (struct vocabulary){.memory = NULL};
-    if (n_vocab != 256)
-        return STATUS_OK;
-    TRY(vocabulary_start(out, n_vocab, NULL, e));
-    return vocabulary_finish(out, vocab_bytes_fill(out, e), e);
-}
-
-/* --- a folder -------------------------------------------------------------------------------- */
-
-/* The last two are of no use beside a tokenizer.json. */
-enum { CONFIG, MAP, ADDED, TOKENIZER, MODEL, VOCAB, MERGES, N_FILES };
-
-static const char *const names[N_FILES] = {
-    [CONFIG] = "tokenizer_config.json",
-    [MAP] = "special_tokens_map.json",
-    [ADDED] = "added_tokens.json",
-    [TOKENIZER] = "tokenizer.json",
-    [MODEL] = "tokenizer.model",
-    [VOCAB] = "vocab.json",
-    [MERGES] = "merges.txt",
+static const char *const names[VOCAB_FILES] = {
+    [VOCAB_CONFIG] = "tokenizer_config.json",
+    [VOCAB_MAP] = "special_tokens_map.json",
+    [VOCAB_ADDED] = "added_tokens.json",
+    [VOCAB_TOKENIZER] = "tokenizer.json",
+    [VOCAB_MODEL] = "tokenizer.model",
+    [VOCAB_NAMES] = "vocab.json", /* this and the next are of no use beside a tokenizer.json */
+    [VOCAB_MERGES] = "merges.txt",
 };
 
-/* Which file has the tokens; N_FILES: none. A tokenizer.model is the truth where it is
- * SentencePiece's (others write tables of theirs under that name): a tokenizer.json beside it was
- * made from it. */
-static int source_of(const struct input *files)
+/* A tokenizer.model is the truth where it is SentencePiece's (others write tables of theirs under
+ * that name): a tokenizer.json beside it was made from it, and may have added tokens to it. */
+enum status vocabulary_of(const struct input files[VOCAB_FILES], const char *folder,
+                          const struct hf_ids *ids, struct vocabulary *v, struct err *e)
 {
-    const struct text model = files[MODEL].bytes;
-    if (vocab_is_sentencepiece(model))
-        return MODEL;
-    if (files[TOKENIZER].root)
-        return TOKENIZER;
-    if (files[VOCAB].root)
-        return files[MERGES].bytes.data ? MERGES : VOCAB;
-    return model.data ? MODEL : N_FILES;
-}
-
-static enum status read_tokens(const struct input *files, int source, struct vocabulary *v,
-                               struct err *e)
-{
-    switch (source) {
-    case MODEL: /* a tokenizer.json beside the model may have added tokens to it */
-        TRY(vocab_sentencepiece_read(files[MODEL].bytes, v, e));
-        return added_tokens_read(json_present(files[TOKENIZER].root, "added_tokens"), ADDED_LIST,
-                                 false, v, e);
-    case TOKENIZER:
-        return vocab_tokenizer_json_read(files[TOKENIZER].root, v, e);
-    case MERGES:
-        return vocab_merges_read(files[VOCAB].root, files[MERGES].bytes, v, e);
-    case VOCAB:
-        return vocab_chars_read(files[VOCAB].root, v, e);
-    default:
-        return v->keys.n == 256 ? vocab_bytes_fill(v, e) : STATUS_OK;
-    }
-}
-
-static enum status read_folder(const struct input *files, const char *dir, const struct hf_ids *ids,
-                               struct vocabulary *v, struct err *e)
-{
-    const int source = source_of(files);
-    const char *path = source < N_FILES ? files[source].path : dir;
-    const struct special_sources specials = {
-        .config = files[CONFIG].root,
-        .map = files[MAP].root,
-        .added = files[ADDED].root,
-        .tokenizer = files[TOKENIZER].root,
-        .otherwise = source == MERGES ? "<|endoftext|>" : NULL,
-        .ids = ids,
-    };
+    const struct json_node *tokenizer = files[VOCAB_TOKENIZER].root;
+    const struct text model = files[VOCAB_MODEL].bytes;
+    const struct input *config = &files[VOCAB_CONFIG], *from = NULL;
+    const char *otherwise = NULL;
+    enum status s = STATUS_OK;
     bool adds_space = false;
-    TRY(status_in(read_tokens(files, source, v, e), path, e));
+    if (vocab_is_sentencepiece(model) || (model.data && !tokenizer && !files[VOCAB_NAMES].root)) {
+        from = &files[VOCAB_MODEL];
+        s = (vocab_is_llmc(model)            ? vocab_llmc_read
+             : vocab_is_sentencepiece(model) ? vocab_sentencepiece_read
+                                             : vocab_llama2c_read)(model, v, e);
+        if (s == STATUS_OK)
+            s = added_tokens_read(json_present(tokenizer, "added_tokens"), false, v, e);
+    } else if (tokenizer) {
+        from = &files[VOCAB_TOKENIZER];
+        s = vocab_tokenizer_json_read(tokenizer, v, e);
+    } else if (files[VOCAB_NAMES].root) {
+        from = &files[files[VOCAB_MERGES].bytes.data ? VOCAB_MERGES : VOCAB_NAMES];
+        otherwise = files[VOCAB_MERGES].bytes.data ? "<|endoftext|>" : NULL;
+        s = vocab_names_read(files[VOCAB_NAMES].root, files[VOCAB_MERGES].bytes, v, e);
+    } else if (v->keys.n == 256) {
+        s = vocab_bytes_fill(v, e);
+    }
+    const char *path = from ? from->path : folder;
+    TRY(status_in(s, path, e));
     if (!v->keys.model) {
-        vocabulary_note(v->notes, "there is no tokenizer: tokens come without text");
-        vocabulary_free(v);
+        if (folder)
+            vocabulary_note(v->notes, "there is no tokenizer: tokens come without text");
         return STATUS_OK;
     }
     if (v->keys.pre) /* GPT-2's tokenizer puts a space before texts if its config says so */
-        TRY(status_in(json_optional_bool(files[CONFIG].root, "add_prefix_space", &adds_space, e),
-                      files[CONFIG].path, e));
+        TRY(status_in(json_optional_bool(config->root, "add_prefix_space", &adds_space, e),
+                      config->path, e));
     if (adds_space)
         return status_in(bad_file(e, "expected \"add_prefix_space\" to be false, found "
                                      "true" VOCAB_ADVICE),
-                         files[CONFIG].path, e);
-    TRY(status_in(special_tokens_read(&specials, v, e), dir, e));
-    return status_in(vocabulary_finish(v, STATUS_OK, e), path, e);
+                         config->path, e);
+    if (folder || from != &files[VOCAB_MODEL]) {
+        TRY(status_in(
+            added_tokens_read(json_present(config->root, "added_tokens_decoder"), false, v, e),
+            names[VOCAB_CONFIG], e));
+        TRY(status_in(added_tokens_read(files[VOCAB_ADDED].root, false, v, e), names[VOCAB_ADDED],
+                      e));
+        TRY(status_in(read_special_tokens(files, ids, otherwise, v, e), folder ? folder : path, e));
+    }
+    return status_in(vocabulary_finish(v, e), path, e);
 }
 
-enum status vocabulary_of_folder(const char *dir, const struct vocabulary_options *o,
-                                 struct vocabulary *out, struct err *e)
+enum status vocabulary_read(const char *path, const struct vocabulary_options *o,
+                            struct vocabulary *out, struct err *e)
 {
-    struct input files[N_FILES] = {{.path = NULL}};
-    TRY(vocabulary_start(out, o->n_vocab, o->notes, e));
-    enum status s = STATUS_OK;
-    for (int i = 0; i < N_FILES && s == STATUS_OK; i++) {
-        if (i > MODEL && files[TOKENIZER].root)
+    struct input files[VOCAB_FILES + 1] = {{.path = NULL}}, *one = &files[VOCAB_FILES];
+    struct stat st;
+    const bool is_folder = path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    enum status s = vocabulary_start(out, o->n_vocab, o->notes, e);
+    for (int i = 0; i < VOCAB_FILES && is_folder && s == STATUS_OK; i++) {
+        if (i > VOCAB_MODEL && files[VOCAB_TOKENIZER].root)
             break;
-        s = input_open(&files[i], dir, names[i], e);
-        if (s == STATUS_OK && i != MODEL && i != MERGES)
+        s = input_open(&files[i], path, names[i], e);
+        if (s == STATUS_OK && i != VOCAB_MODEL && i != VOCAB_MERGES)
             s = input_read_json(&files[i], e);
     }
+    if (path && !is_folder && s == STATUS_OK) {
+        s = input_open(one, NULL, path, e);
+        const char *start = one->bytes.data;
+        size_t space = 0;
+        while (space < one->bytes.len && start[space] && strchr(" \t\r\n", start[space]))
+            space++;
+        if (s == STATUS_OK && space < one->bytes.len && start[space] == '{')
+            s = input_read_json(one, e);
+        files[!one->root                        ? VOCAB_MODEL
+              : json_member(one->root, "model") ? VOCAB_TOKENIZER
+                                                : VOCAB_NAMES] = *one;
+        *one = (struct input){.path = NULL};
+    }
     if (s == STATUS_OK)
-        s = read_folder(files, dir, &o->ids, out, e);
-    if (s != STATUS_OK)
+        s = vocabulary_of(files, is_folder ? path : NULL, &o->ids, out, e);
+    if (s != STATUS_OK || !out->keys.model)
         vocabulary_free(out);
-    for (int i = 0; i < N_FILES; i++)
+    for (int i = 0; i < VOCAB_FILES; i++)
         input_close(&files[i]);
     return s;
 }

@@ -85,6 +85,7 @@ struct gguf_tensor {
     const struct tensor_type_info *type;
     uint64_t n_elements;
     uint64_t n_bytes;
+    uint64_t offset;           /* of the data, from the end of the padded header */
     const unsigned char *data; /* n_bytes inside the span, aligned to the file's alignment
                                   relative to the start of the span */
 };
@@ -168,9 +169,9 @@ double gguf_float_at(const struct gguf_value *v, uint64_t i);
  *
  * The add functions are sticky: after a failure (memory, an illegal or missing name, a tensor
  * name of 64 bytes or more, an impossible shape) the later ones do nothing and gguf_write returns
- * the first failure. Duplicate names are found by gguf_write. What is refused is STATUS_USAGE,
- * but STATUS_BAD_FILE for a tensor name, which comes from a file that was read; what the system
- * refuses is STATUS_FAILED.
+ * the first failure. That no name is added twice is up to the caller. What is refused is
+ * STATUS_USAGE, but STATUS_BAD_FILE for a tensor name, which comes from a file that was read; what
+ * the system refuses is STATUS_FAILED.
  *
  * Keys are null-terminated; arrays may be NULL if their count is 0 (asserted).
  */
@@ -185,28 +186,28 @@ void gguf_add_text(struct gguf_writer *w, const char *key, struct text value);
 /* `elements` holds count strings. */
 void gguf_add_texts(struct gguf_writer *w, const char *key, const struct text *elements,
                     uint64_t count);
-/* An array of count i32, as tokenizer.ggml.token_type is. */
-void gguf_add_i32s(struct gguf_writer *w, const char *key, const int32_t *elements, uint64_t count);
-/* One of count f32, as tokenizer.ggml.scores is. */
-void gguf_add_f32s(struct gguf_writer *w, const char *key, const float *elements, uint64_t count);
-/* Any scalar or array value as it stands in a file, of every kind. */
+/* An array of count numbers of this kind, as they are in memory: GGUF_I32 of int32_t. */
+void gguf_add_array(struct gguf_writer *w, const char *key, enum gguf_kind kind,
+                    const void *elements, uint64_t count);
+/* Any scalar or array value of every kind, as it was read from a file. */
 void gguf_add_value(struct gguf_writer *w, struct text key, const struct gguf_value *value);
-/* Borrows `data` (the type's row layout, n_bytes as the shape says) until gguf_write returns. */
-void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
-                     const uint64_t *dims, const void *data);
 /*
- * Where a tensor's bytes come from while they are written, for those that are not in memory:
- * sets *data to the bytes from `offset` on, *len of them (from 1 to what is left of the tensor,
- * asserted), borrowed until the next call. Each write asks for a tensor from offset 0 to its end
- * without a gap, one tensor after the other, in the order added. A failure, also
- * STATUS_INTERRUPTED, ends the write with that status.
+ * Where a tensor's bytes come from while they are written: `data`, all of them; or `piece`, for
+ * those that are not in memory. That sets *data to the bytes from `offset` on, *len of them (from 1
+ * to what is left of the tensor, asserted), borrowed until the next call. Each write asks for a
+ * tensor from offset 0 to its end without a gap, one tensor after the other, in the order added. A
+ * failure, also STATUS_INTERRUPTED, ends the write with that status.
  */
 struct gguf_source {
     enum status (*piece)(void *arg, uint64_t offset, const void **data, size_t *len, struct err *e);
     void *arg;
+    const void *data; /* if `piece` is NULL */
 };
 void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
                             const uint64_t *dims, struct gguf_source source);
+/* Borrows `data` (the type's row layout, n_bytes as the shape says) until gguf_write returns. */
+void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int n_dims,
+                     const uint64_t *dims, const void *data);
 /* May be called more than once. */
 enum status gguf_write(struct gguf_writer *w, const char *path, struct err *e);
 /* The same bytes into malloc'd memory, which the caller frees; *out is NULL on failure. */

@@ -1,5 +1,5 @@
 /*
- * private - what the reader and the writer of GGUF share.
+ * private - what the reader and the writer of GGUF share, and the writer of safetensors.
  */
 #ifndef DECODE_FORMATS_GGUF_PRIVATE_H
 #define DECODE_FORMATS_GGUF_PRIVATE_H
@@ -26,6 +26,7 @@
 #define GGUF_ALIGNMENT_DEFAULT 32
 #define GGUF_ALIGNMENT_MIN     8
 #define GGUF_ALIGNMENT_MAX     65536
+#define GGUF_ALIGNMENT_WANTED  "a u32 that is a power of two from 8 to 65536"
 
 bool gguf_alignment_legal(uint64_t alignment);
 
@@ -40,5 +41,17 @@ size_t gguf_kind_bytes(enum gguf_kind kind);
  */
 enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
                                 struct err *e);
+
+/* Where the bytes of a file go: to `file`; or, if it is NULL, to memory that has room for them. */
+struct sink {
+    struct file_writer *file;
+    unsigned char *memory; /* of the next byte */
+};
+
+void sink_put(struct sink *sink, const void *data, size_t len);
+
+/* All n_bytes of a tensor. */
+enum status sink_put_source(struct sink *sink, const struct gguf_source *source, uint64_t n_bytes,
+                            struct err *e);
 
 #endif

@@ -21,113 +21,109 @@
 
 #define DOWNLOAD_AGAIN "the file is truncated or corrupt: download or convert it again"
 
-/* --- the cursor: each call takes its bytes, or says which field lacked them ------------------ */
+/* --- the cursor ------------------------------------------------------------------------------ */
 
+/* After the first failure everything that is read is empty or 0, and the message stays: who reads a
+ * record looks at the status once, behind it. */
 struct reader {
     const char *bytes;
     size_t len, at;
+    enum status status;
     struct err *e;
 };
 
-static enum status take(struct reader *r, uint64_t n, const char *what, struct text *out)
+#define REFUSE(r, ...) ((r)->status = (r)->status ? (r)->status : err_bad_file((r)->e, __VA_ARGS__))
+
+/* The next n bytes, which are `what`. */
+static struct text take(struct reader *r, uint64_t n, const char *what)
 {
     const size_t left = r->len - r->at;
     if (n > left)
-        return err_bad_file(
-            r->e, "%s at byte %zu needs %" PRIu64 " bytes, found %zu more; " DOWNLOAD_AGAIN, what,
-            r->at, n, left);
-    *out = (struct text){r->bytes + r->at, (size_t)n};
+        REFUSE(r, "%s at byte %zu needs %" PRIu64 " bytes, found %zu more; " DOWNLOAD_AGAIN, what,
+               r->at, n, left);
+    if (r->status)
+        return text_of("");
     r->at += (size_t)n;
-    return STATUS_OK;
+    return (struct text){r->bytes + r->at - n, (size_t)n};
 }
 
 /* A number of so many bytes. */
-static enum status take_int(struct reader *r, size_t bytes, const char *what, uint64_t *out)
+static uint64_t take_int(struct reader *r, size_t bytes, const char *what)
 {
-    struct text raw = {0};
-    TRY(take(r, bytes, what, &raw));
-    *out = little_load(raw.data, bytes);
-    return STATUS_OK;
+    const struct text raw = take(r, bytes, what);
+    return r->status ? 0 : little_load(raw.data, bytes);
 }
 
 /* A u64 length and that many bytes. */
-static enum status take_text(struct reader *r, const char *what, struct text *out)
+static struct text take_text(struct reader *r, const char *what)
 {
-    uint64_t len = 0;
-    TRY(take_int(r, 8, what, &len));
-    return take(r, len, what, out);
+    return take(r, take_int(r, 8, what), what);
 }
 
-/* The name of a record, a "key" or a "tensor". Other programs compare and print names as C strings,
- * for which one with a zero byte would be a shorter one. */
-static enum status take_name(struct reader *r, const char *record, size_t max, struct text *out)
+/* The name of a record. Other programs compare and print names as C strings, for which one with a
+ * zero byte would be a shorter one. */
+static struct text take_name(struct reader *r, size_t max)
 {
-    char what[32];
-    struct text name = {0};
     const size_t start = r->at;
-    snprintf(what, sizeof what, "name of the %s", record);
-    TRY(take_text(r, what, &name));
-    *out = name;
+    const struct text name = take_text(r, "name");
     if (name.len == 0 || name.len > max)
-        return err_bad_file(r->e,
-                            "length of the %s's name at byte %zu: expected 1 to %zu, found %zu",
-                            record, start, max, name.len);
+        REFUSE(r, "length of the name at byte %zu: expected 1 to %zu, found %zu", start, max,
+               name.len);
     const char *zero = memchr(name.data, 0, name.len);
     if (zero)
-        return err_bad_file(
-            r->e, "%s at byte %zu: expected no zero byte, found one as byte %zu of %zu", what,
-            (size_t)(name.data - r->bytes), (size_t)(zero - name.data), name.len);
-    return STATUS_OK;
+        REFUSE(r, "name at byte %zu: expected no zero byte, found one as byte %zu of %zu", start,
+               (size_t)(zero - name.data), name.len);
+    return name.len > max ? text_of("") : name; /* messages show no longer one */
 }
 
-static enum status take_kind(struct reader *r, const char *what, enum gguf_kind *out)
+static enum gguf_kind take_kind(struct reader *r, const char *what)
 {
-    uint64_t kind = 0;
-    TRY(take_int(r, 4, what, &kind));
+    const uint64_t kind = take_int(r, 4, what);
     if (kind > GGUF_LAST_KIND)
-        return err_bad_file(r->e,
-                            "%s at byte %zu: expected 0 to %d, found %" PRIu64
-                            "; the file is corrupt or newer than this program",
-                            what, r->at - 4, GGUF_LAST_KIND, kind);
-    *out = (enum gguf_kind)kind;
-    return STATUS_OK;
+        REFUSE(r,
+               "%s at byte %zu: expected 0 to %d, found %" PRIu64
+               "; the file is corrupt or newer than this program",
+               what, r->at - 4, GGUF_LAST_KIND, kind);
+    return r->status ? GGUF_U8 : (enum gguf_kind)kind;
 }
 
-/* Refuses a count of records that cannot all follow. */
-static enum status check_count(struct reader *r, const char *what, uint64_t count, size_t min_bytes)
+/* A count of records, which must be able to follow behind the next `between` bytes. */
+static uint64_t take_count(struct reader *r, const char *what, size_t between, size_t min_bytes)
 {
-    const size_t left = r->len - r->at;
+    const uint64_t count = take_int(r, 8, what);
+    size_t left = r->len - r->at;
+    left -= between < left ? between : left;
     if (count > left / min_bytes)
-        return err_bad_file(r->e,
-                            "%s is %" PRIu64 ", expected at most %zu in the %zu bytes that follow "
-                            "byte %zu; " DOWNLOAD_AGAIN,
-                            what, count, left / min_bytes, left, r->at);
-    return STATUS_OK;
+        REFUSE(r,
+               "%s is %" PRIu64 ", expected at most %zu in the %zu bytes that follow byte "
+               "%zu; " DOWNLOAD_AGAIN,
+               what, count, left / min_bytes, left, r->at);
+    return r->status ? 0 : count;
 }
 
 /* --- records --------------------------------------------------------------------------------- */
 
 /* Puts `tensor 3 "name": ` before the message of a failure; records count from 0. */
-static enum status in_record(struct reader *r, enum status s, const char *record, size_t i,
-                             const struct text *name)
+static void in_record(struct reader *r, const char *record, size_t i, struct text name)
 {
-    return name->len ? err_in(r->e, s, "%s %zu \"%.*s\"", record, i, text_width(*name), name->data)
-                     : err_in(r->e, s, "%s %zu", record, i);
+    if (name.len == 0)
+        err_in(r->e, r->status, "%s %zu", record, i);
+    else
+        err_in(r->e, r->status, "%s %zu \"%.*s\"", record, i, text_width(name), name.data);
 }
 
 /* Indexes records that start with their names, of which none may be there twice. */
-static enum status index_names(struct reader *r, struct name_index *ix, const char *record,
-                               const void *records, size_t stride, size_t n)
+static void index_names(struct reader *r, struct name_index *ix, const void *records, size_t stride,
+                        size_t n)
 {
-    TRY(name_index_records(ix, records, stride, n, r->e));
-    const struct indexed *twins = name_index_twins(ix);
-    if (!twins)
-        return STATUS_OK;
-    const struct text name = twins->text;
-    return err_bad_file(
-        r->e, "%s \"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
-        record, text_width(name), name.data, (size_t)(name.data - r->bytes), twins[0].id,
-        twins[1].id);
+    if (r->status)
+        return;
+    r->status = name_index_records(ix, records, stride, n, r->e);
+    const struct indexed *twins = r->status ? NULL : name_index_twins(ix);
+    if (twins)
+        REFUSE(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
+               text_width(twins->text), twins->text.data, (size_t)(twins->text.data - r->bytes),
+               twins[0].id, twins[1].id);
 }
 
 /* --- header ---------------------------------------------------------------------------------- */
@@ -146,213 +142,159 @@ static const struct other_format {
     {"", "not a GGUF file"},
 };
 
-static enum status read_header(struct reader *r, struct gguf *g)
+static void read_header(struct reader *r, struct gguf *g)
 {
-    struct text magic = {0};
-    uint64_t version = 0, n_tensors = 0, n_pairs = 0;
     if (r->len == 0)
-        return err_bad_file(r->e, "expected a GGUF file, found an empty one");
-    TRY(take(r, 4, "magic", &magic));
-    if (!text_is(magic, GGUF_MAGIC)) {
+        REFUSE(r, "expected a GGUF file, found an empty one");
+    const struct text magic = take(r, 4, "magic");
+    if (!r->status && !text_is(magic, GGUF_MAGIC)) {
         const struct other_format *f = other_formats;
         const unsigned char *m = (const unsigned char *)magic.data;
         while (!text_starts_with((struct text){r->bytes, r->len}, f->start))
             f++;
-        return err_bad_file(
-            r->e, "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)", m[0],
-            m[1], m[2], m[3], f->hint);
+        REFUSE(r, "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)", m[0],
+               m[1], m[2], m[3], f->hint);
     }
-    TRY(take_int(r, 4, "version", &version));
-    if (version != 2 && version != 3) {
-        const char *hint = "the file is newer than this program, or corrupt";
-        if (version == 0)
-            hint = "the file is corrupt";
-        else if (version == 1)
-            hint = "an early version with 32-bit lengths; convert the model again";
-        else if ((version & 0xffff) == 0)
-            hint = "a byte-swapped (big-endian) file; convert it to little-endian";
-        return err_bad_file(r->e, "version at byte 4: expected 2 or 3, found %" PRIu64 " (%s)",
-                            version, hint);
-    }
-    TRY(take_int(r, 8, "tensor count", &n_tensors));
-    TRY(take_int(r, 8, "key count", &n_pairs));
-    TRY(check_count(r, "tensor count at byte 8", n_tensors, MIN_TENSOR_BYTES));
-    TRY(check_count(r, "key count at byte 16", n_pairs, MIN_PAIR_BYTES));
-    g->version = (uint32_t)version;
-    g->n_tensors = (size_t)n_tensors;
-    g->n_pairs = (size_t)n_pairs;
-    return STATUS_OK;
+    g->version = (uint32_t)take_int(r, 4, "version");
+    if (g->version != 2 && g->version != 3)
+        REFUSE(r, "version at byte 4: expected 2 or 3, found %" PRIu32 " (%s)", g->version,
+               g->version < 2 ? "an early version, or corrupt; convert the model again"
+               : g->version & 0xffff
+                   ? "the file is newer than this program, or corrupt"
+                   : "a byte-swapped (big-endian) file; convert it to little-endian");
+    g->n_tensors = (size_t)take_count(r, "tensor count at byte 8", 8, MIN_TENSOR_BYTES);
+    g->n_pairs = (size_t)take_count(r, "key count at byte 16", 0, MIN_PAIR_BYTES);
 }
 
 /* --- metadata -------------------------------------------------------------------------------- */
 
-static enum status read_pair(struct reader *r, struct gguf_pair *pair)
+static void read_value(struct reader *r, struct gguf_value *v)
 {
-    struct gguf_value *v = &pair->value;
-    TRY(take_name(r, "key", GGUF_MAX_KEY, &pair->key));
-    TRY(take_kind(r, "value type", &v->kind));
+    enum gguf_kind kind = v->kind = take_kind(r, "value type");
     v->count = 1;
-    if (v->kind == GGUF_STRING)
-        return take_text(r, "string", &v->bytes);
-    if (v->kind != GGUF_ARRAY)
-        return take(r, gguf_kind_bytes(v->kind), "value", &v->bytes);
-
-    TRY(take_kind(r, "array element type", &v->element_kind));
-    if (v->element_kind == GGUF_ARRAY)
-        return err_bad_file(r->e,
-                            "array element type at byte %zu: expected numbers, bools or strings, "
-                            "found arrays (nested arrays are not supported)",
-                            r->at - 4);
-    TRY(take_int(r, 8, "array length", &v->count));
-    const bool strings = v->element_kind == GGUF_STRING;
-    const size_t element_bytes = strings ? 8 : gguf_kind_bytes(v->element_kind);
-    TRY(check_count(r, "array length", v->count, element_bytes));
-    if (!strings)
-        return take(r, v->count * element_bytes, "array", &v->bytes);
+    if (v->kind == GGUF_ARRAY) {
+        kind = v->element_kind = take_kind(r, "array element type");
+        if (kind == GGUF_ARRAY) {
+            REFUSE(r,
+                   "array element type at byte %zu: expected numbers, bools or strings, found "
+                   "arrays (nested arrays are not supported)",
+                   r->at - 4);
+            return;
+        }
+        v->count =
+            take_count(r, "array length", 0, kind == GGUF_STRING ? 8 : gguf_kind_bytes(kind));
+    }
     const size_t start = r->at;
-    struct text element;
-    for (uint64_t i = 0; i < v->count; i++)
-        TRY(take_text(r, "string in the array", &element));
-    v->bytes = (struct text){r->bytes + start, r->at - start};
-    return STATUS_OK;
+    if (v->kind == GGUF_STRING)
+        v->bytes = take_text(r, "string");
+    else if (kind != GGUF_STRING)
+        v->bytes = take(r, v->count * gguf_kind_bytes(kind), "value");
+    else {
+        for (uint64_t i = 0; i < v->count && !r->status; i++)
+            (void)take_text(r, "string in the array");
+        v->bytes = (struct text){r->bytes + start, r->at - start};
+    }
 }
 
-static enum status read_pairs(struct reader *r, struct gguf *g)
+static void read_pairs(struct reader *r, struct gguf *g)
 {
-    const size_t n = g->n_pairs;
-    struct gguf_pair *pairs = g->pairs = calloc(n + !n, sizeof *pairs);
-    if (!pairs)
-        return err_no_memory(r->e, "the table of keys", n * sizeof *pairs);
-    for (size_t i = 0; i < n; i++)
-        TRY(in_record(r, read_pair(r, &pairs[i]), "key", i, &pairs[i].key));
-    TRY(index_names(r, &g->by_key, "key", pairs, sizeof *pairs, n));
+    for (size_t i = 0; i < g->n_pairs && !r->status; i++) {
+        struct gguf_pair *pair = &g->pairs[i];
+        pair->key = take_name(r, GGUF_MAX_KEY);
+        read_value(r, &pair->value);
+        in_record(r, "key", i, pair->key);
+    }
+    index_names(r, &g->by_key, g->pairs, sizeof *g->pairs, g->n_pairs);
 
     g->alignment = GGUF_ALIGNMENT_DEFAULT;
-    const struct gguf_value *v = gguf_find(g, GGUF_ALIGNMENT_KEY);
+    const struct gguf_value *v = r->status ? NULL : gguf_find(g, GGUF_ALIGNMENT_KEY);
     if (!v)
-        return STATUS_OK;
-    if (v->kind != GGUF_U32)
-        return err_bad_file(r->e, "key \"%s\": expected a u32, found %s", GGUF_ALIGNMENT_KEY,
-                            gguf_kind_name(v->kind));
-    g->alignment = (uint32_t)little_load(v->bytes.data, 4);
+        return;
+    g->alignment = v->kind == GGUF_U32 ? (uint32_t)little_load(v->bytes.data, 4) : 0;
     if (!gguf_alignment_legal(g->alignment))
-        return err_bad_file(
-            r->e, "key \"%s\" at byte %zu: expected a power of two from %d to %d, found %" PRIu32,
-            GGUF_ALIGNMENT_KEY, (size_t)(v->bytes.data - r->bytes), GGUF_ALIGNMENT_MIN,
-            GGUF_ALIGNMENT_MAX, g->alignment);
-    return STATUS_OK;
+        REFUSE(r, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu32,
+               GGUF_ALIGNMENT_KEY, gguf_kind_name(v->kind), g->alignment);
 }
 
 /* --- tensors --------------------------------------------------------------------------------- */
 
-/* Where a tensor's data begin, from the end of the header. */
-struct place {
-    uint64_t offset;
-    const struct gguf_tensor *tensor;
-};
-
-static enum status read_tensor(struct reader *r, struct gguf_tensor *t, struct place *place)
+static void read_tensor(struct reader *r, struct gguf_tensor *t)
 {
-    uint64_t n_dims = 0, type = 0;
-    struct text name = {0};
-    place->tensor = t;
-    const enum status s = take_name(r, "tensor", GGUF_MAX_NAME_READ, &name);
-    if (name.len <= GGUF_MAX_NAME_READ) /* messages do not show one that is too long */
-        t->name = name;
-    TRY(s);
-    TRY(take_int(r, 4, "number of dimensions", &n_dims));
+    t->name = take_name(r, GGUF_MAX_NAME_READ);
+    const uint64_t n_dims = take_int(r, 4, "number of dimensions");
     if (n_dims < 1 || n_dims > GGUF_MAX_DIMS)
-        return err_bad_file(r->e,
-                            "number of dimensions at byte %zu: expected 1 to %d, found %" PRIu64,
-                            r->at - 4, GGUF_MAX_DIMS, n_dims);
+        REFUSE(r, "number of dimensions at byte %zu: expected 1 to %d, found %" PRIu64, r->at - 4,
+               GGUF_MAX_DIMS, n_dims);
+    if (r->status)
+        return;
     t->n_dims = (int)n_dims;
     for (int d = 0; d < GGUF_MAX_DIMS; d++)
-        t->dims[d] = 1;
-    for (int d = 0; d < t->n_dims; d++)
-        TRY(take_int(r, 8, "dimensions", &t->dims[d]));
-    TRY(take_int(r, 4, "type", &type));
-    TRY(take_int(r, 8, "offset", &place->offset));
-    return gguf_tensor_measure(t, (uint32_t)type, STATUS_BAD_FILE, r->e);
+        t->dims[d] = d < t->n_dims ? take_int(r, 8, "dimensions") : 1;
+    const uint32_t type = (uint32_t)take_int(r, 4, "type");
+    t->offset = take_int(r, 8, "offset");
+    if (!r->status)
+        r->status = gguf_tensor_measure(t, type, STATUS_BAD_FILE, r->e);
 }
 
-/* Finds the tensor's bytes in the span. */
-static enum status place_tensor(struct reader *r, const struct gguf *g, uint64_t data_start,
-                                uint64_t offset, struct gguf_tensor *t)
+/* Finds the tensor's bytes in the span, of which all data start at `data_start`. */
+static void place_tensor(struct reader *r, uint32_t alignment, uint64_t data_start,
+                         struct gguf_tensor *t)
 {
-    uint64_t begin;
-    if (offset % g->alignment != 0)
-        return err_bad_file(
-            r->e, "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
-            g->alignment, offset);
-    if (!u64_add(data_start, offset, &begin) || begin > r->len)
-        return err_bad_file(r->e,
-                            "offset: its data begin at byte %" PRIu64 " + %" PRIu64
-                            ", expected within the file's %zu bytes; " DOWNLOAD_AGAIN,
-                            data_start, offset, r->len);
-    if (t->n_bytes > r->len - begin)
-        return err_bad_file(r->e,
-                            "its data at byte %" PRIu64 " need %" PRIu64 " bytes, found %" PRIu64
-                            "; the file is truncated: download it again",
-                            begin, t->n_bytes, r->len - begin);
-    t->data = (const unsigned char *)r->bytes + begin;
-    return STATUS_OK;
+    uint64_t begin = 0;
+    if (t->offset % alignment != 0)
+        REFUSE(r, "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
+               alignment, t->offset);
+    else if (!u64_add(data_start, t->offset, &begin) || begin > r->len ||
+             t->n_bytes > r->len - begin)
+        REFUSE(r,
+               "its data at byte %" PRIu64 " + %" PRIu64 " need %" PRIu64
+               " bytes, expected them within the file's %zu bytes; " DOWNLOAD_AGAIN,
+               data_start, t->offset, t->n_bytes, r->len);
+    else
+        t->data = (const unsigned char *)r->bytes + begin;
 }
 
-static int compare_places(const void *a, const void *b)
+static int compare_places(const void *left, const void *right)
 {
-    const struct place *x = a, *y = b;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+    const struct gguf_tensor *a = *(const struct gguf_tensor *const *)left;
+    const struct gguf_tensor *b = *(const struct gguf_tensor *const *)right;
+    if (a->offset != b->offset)
+        return a->offset < b->offset ? -1 : 1;
+    return (a > b) - (a < b);
 }
 
-/* `places` has room for all tensors. */
-static enum status read_tensors(struct reader *r, struct gguf *g, struct place *places)
+/* `by_place` has room for all tensors. */
+static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_tensor **by_place)
 {
-    const size_t n = g->n_tensors;
-    struct gguf_tensor *tensors = g->tensors;
-    for (size_t i = 0; i < n; i++)
-        TRY(in_record(r, read_tensor(r, &tensors[i], &places[i]), "tensor", i, &tensors[i].name));
-    TRY(index_names(r, &g->by_name, "tensor", tensors, sizeof *tensors, n));
-    g->head_bytes = r->at;
-    uint64_t data_start = r->at;
-    if (!u64_align_up(data_start, g->alignment, &data_start))
-        return err_bad_file(r->e, "the header's padding at byte %zu overflows", r->at);
-    for (size_t i = 0; i < n; i++)
-        TRY(in_record(r, place_tensor(r, g, data_start, places[i].offset, &tensors[i]), "tensor", i,
-                      &tensors[i].name));
-
-    /* Offsets are multiples of the alignment: when data do not overlap, their padding does not. */
-    qsort(places, n, sizeof *places, compare_places);
-    for (size_t i = 1; i < n; i++) {
-        const struct gguf_tensor *a = places[i - 1].tensor, *b = places[i].tensor;
-        if (a->n_bytes > places[i].offset - places[i - 1].offset)
-            return err_bad_file(r->e,
-                                "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64
-                                " with %" PRIu64 " bytes, and offset %" PRIu64
-                                "; expected separate data",
-                                text_width(a->name), a->name.data, text_width(b->name),
-                                b->name.data, places[i - 1].offset, a->n_bytes, places[i].offset);
+    for (size_t i = 0; i < g->n_tensors && !r->status; i++) {
+        by_place[i] = &g->tensors[i];
+        read_tensor(r, &g->tensors[i]);
+        in_record(r, "tensor", i, g->tensors[i].name);
     }
-    return STATUS_OK;
+    index_names(r, &g->by_name, g->tensors, sizeof *g->tensors, g->n_tensors);
+    if (r->status)
+        return;
+    g->head_bytes = r->at;
+    /* The header is in memory: its padding cannot overflow. */
+    const uint64_t data_start = ((uint64_t)r->at + g->alignment - 1) / g->alignment * g->alignment;
+    for (size_t i = 0; i < g->n_tensors && !r->status; i++) {
+        place_tensor(r, g->alignment, data_start, &g->tensors[i]);
+        in_record(r, "tensor", i, g->tensors[i].name);
+    }
+    /* Offsets are multiples of the alignment: when data do not overlap, their padding does not. */
+    qsort(by_place, g->n_tensors, sizeof *by_place, compare_places);
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        const struct gguf_tensor *a = by_place[i - 1], *b = by_place[i];
+        if (a->n_bytes > b->offset - a->offset)
+            REFUSE(r,
+                   "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64 " with %" PRIu64
+                   " bytes, and offset %" PRIu64 "; expected separate data",
+                   text_width(a->name), a->name.data, text_width(b->name), b->name.data, a->offset,
+                   a->n_bytes, b->offset);
+    }
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
-
-static enum status read_file(struct reader *r, struct gguf *g)
-{
-    TRY(read_header(r, g));
-    TRY(read_pairs(r, g));
-    const size_t n = g->n_tensors + !g->n_tensors;
-    struct place *places = calloc(n, sizeof *places);
-    g->tensors = calloc(n, sizeof *g->tensors);
-    const enum status s = places && g->tensors
-                              ? read_tensors(r, g, places)
-                              : err_no_memory(r->e, "the table of tensors",
-                                              n * (sizeof *places + sizeof *g->tensors));
-    free(places);
-    return s;
-}
 
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e)
 {
@@ -360,12 +302,24 @@ enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct 
     struct gguf *g = *out = calloc(1, sizeof *g);
     if (!g)
         return err_no_memory(e, "the GGUF reader", sizeof *g);
-    const enum status s = read_file(&r, g);
-    if (s != STATUS_OK) {
+    read_header(&r, g);
+    /* One more of each, so that none are no failure. */
+    g->pairs = calloc(g->n_pairs + 1, sizeof *g->pairs);
+    g->tensors = calloc(g->n_tensors + 1, sizeof *g->tensors);
+    const struct gguf_tensor **by_place = calloc(g->n_tensors + 1, sizeof *by_place);
+    if (g->pairs && g->tensors && by_place) {
+        read_pairs(&r, g);
+        read_tensors(&r, g, by_place);
+    } else if (!r.status) {
+        r.status = err_no_memory(e, "the tables of keys and tensors",
+                                 g->n_pairs * sizeof *g->pairs + g->n_tensors * sizeof *g->tensors);
+    }
+    free(by_place);
+    if (r.status) {
         gguf_free(g);
         *out = NULL;
     }
-    return s;
+    return r.status;
 }
 
 enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e)

@@ -75,9 +75,8 @@ static struct number number_at(const struct gguf_value *v, uint64_t i)
     if (x.family == FLOAT && bytes == 8) {
         memcpy(&x.f, &x.u, sizeof x.f);
     } else if (x.family == FLOAT) {
-        const uint32_t low = (uint32_t)x.u;
         float value;
-        memcpy(&value, &low, sizeof value);
+        memcpy(&value, v->bytes.data + i * bytes, sizeof value);
         x.f = (double)value;
     }
     return x;
@@ -103,58 +102,53 @@ double gguf_float_at(const struct gguf_value *v, uint64_t i)
 
 bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struct text *out)
 {
-    if (array->kind != GGUF_ARRAY || array->element_kind != GGUF_STRING || c->i >= array->count)
+    if (array->kind != GGUF_ARRAY || array->element_kind != GGUF_STRING || c->i == array->count)
         return false;
-    const struct text all = array->bytes;
-    if (c->offset > all.len || all.len - c->offset < 8)
-        return false;
-    const uint64_t len = little_load(all.data + c->offset, 8);
-    if (len > all.len - c->offset - 8)
-        return false;
-    *out = (struct text){all.data + c->offset + 8, (size_t)len};
+    const char *at = array->bytes.data + c->offset;
+    *out = (struct text){at + 8, (size_t)little_load(at, 8)};
     c->i++;
-    c->offset += 8 + (size_t)len;
+    c->offset += 8 + out->len; /* gguf_parse has seen that they are all there */
+    assert(c->offset <= array->bytes.len);
     return true;
 }
 
 /* --- lookups ------------------------------------------------------------------------------- */
 
-/* What a key is expected to hold. */
-struct expected {
-    enum family families;
+/* A key, and what its value is to be. */
+struct lookup {
+    const struct gguf *gguf;
+    const char *key;
+    enum family family;
+    const char *expected;        /* what messages call it */
     enum gguf_kind element_kind; /* of an array */
-    const char *missing, *other; /* what the messages call it: without the key; with another kind */
 };
 
-/* Sets *v, to NULL where the key is missing and may be. */
-static enum status look_up(const struct gguf *g, const char *key, const struct expected *expected,
-                           const struct gguf_value **v, bool *found, struct err *e)
+/* Sets *v, to NULL where the key is missing and may be, and on failure. */
+static enum status look_up(struct lookup l, const struct gguf_value **v, bool *found, struct err *e)
 {
-    const struct gguf_value *value = *v = gguf_find(g, key);
+    const struct gguf_value *value = gguf_find(l.gguf, l.key);
+    *v = NULL;
     if (found)
         *found = value != NULL;
     if (!value)
-        return found
-                   ? STATUS_OK
-                   : err_bad_file(e, "key \"%s\" is missing, expected %s", key, expected->missing);
-    const bool array = value->kind == GGUF_ARRAY;
-    if (kind_of(value->kind)->family & expected->families &&
-        (!array || value->element_kind == expected->element_kind))
-        return STATUS_OK;
-    if (array)
-        return err_bad_file(e, "key \"%s\": expected %s, found an array of %" PRIu64 " %s", key,
-                            expected->other, value->count, gguf_kind_name(value->element_kind));
-    return err_bad_file(e, "key \"%s\": expected %s, found %s", key, expected->other,
-                        gguf_kind_name(value->kind));
+        return found ? STATUS_OK
+                     : err_bad_file(e, "key \"%s\" is missing, expected %s", l.key, l.expected);
+    const bool is_array = value->kind == GGUF_ARRAY;
+    if (!(kind_of(value->kind)->family & l.family) ||
+        (is_array && value->element_kind != l.element_kind))
+        return err_bad_file(e, "key \"%s\": expected %s, found %s%s", l.key, l.expected,
+                            is_array ? "an array of " : "",
+                            gguf_kind_name(is_array ? value->element_kind : value->kind));
+    *v = value;
+    return STATUS_OK;
 }
 
 enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max,
                          uint64_t *out, bool *found, struct err *e)
 {
-    static const struct expected expected = {INTEGER, 0, "an integer", "an integer"};
-    const struct gguf_value *v = NULL;
+    const struct gguf_value *v;
     assert(min <= max);
-    TRY(look_up(g, key, &expected, &v, found, e));
+    TRY(look_up((struct lookup){g, key, INTEGER, "an integer", 0}, &v, found, e));
     if (!v)
         return STATUS_OK;
     const struct number x = number_at(v, 0);
@@ -169,9 +163,8 @@ enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, ui
 enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, bool *found,
                          struct err *e)
 {
-    static const struct expected expected = {FLOAT, 0, "a float", "f32 or f64"};
-    const struct gguf_value *v = NULL;
-    TRY(look_up(g, key, &expected, &v, found, e));
+    const struct gguf_value *v;
+    TRY(look_up((struct lookup){g, key, FLOAT, "f32 or f64", 0}, &v, found, e));
     if (v)
         *out = gguf_float_at(v, 0);
     return STATUS_OK;
@@ -180,9 +173,8 @@ enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, boo
 enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, bool *found,
                           struct err *e)
 {
-    static const struct expected expected = {BOOL, 0, "a bool", "bool"};
-    const struct gguf_value *v = NULL;
-    TRY(look_up(g, key, &expected, &v, found, e));
+    const struct gguf_value *v;
+    TRY(look_up((struct lookup){g, key, BOOL, "bool", 0}, &v, found, e));
     if (v)
         *out = v->bytes.data[0] != 0;
     return STATUS_OK;
@@ -191,9 +183,8 @@ enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, bool
 enum status gguf_get_text(const struct gguf *g, const char *key, struct text *out, bool *found,
                           struct err *e)
 {
-    static const struct expected expected = {STRING, 0, "a string", "string"};
-    const struct gguf_value *v = NULL;
-    TRY(look_up(g, key, &expected, &v, found, e));
+    const struct gguf_value *v;
+    TRY(look_up((struct lookup){g, key, STRING, "string", 0}, &v, found, e));
     if (v)
         *out = v->bytes;
     return STATUS_OK;
@@ -203,11 +194,7 @@ enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind
                            const struct gguf_value **out, bool *found, struct err *e)
 {
     char name[40];
-    const struct expected expected = {ARRAY, element_kind, name, name};
     assert((unsigned)element_kind <= GGUF_LAST_KIND && element_kind != GGUF_ARRAY);
     snprintf(name, sizeof name, "an array of %s", gguf_kind_name(element_kind));
-    const enum status s = look_up(g, key, &expected, out, found, e);
-    if (s)
-        *out = NULL;
-    return s;
+    return look_up((struct lookup){g, key, ARRAY, name, element_kind}, out, found, e);
 }

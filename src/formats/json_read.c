@@ -1,7 +1,3 @@
-/*
- * While a container is open its `span` is the index of the container around it: the stack is in the
- * nodes. They are indices, because the array may move as it grows.
- */
 #include "formats/json_read.h"
 
 #include <assert.h>
@@ -13,15 +9,11 @@
 #include "base/checked.h"
 #include "base/mem.h"
 
-#define NO_CONTAINER UINT32_MAX
-
 struct json_parse {
     struct json_reader *r;
     struct text source;
     const struct json_limits *limits;
     size_t at;
-    uint32_t open; /* the innermost container that is open, or NO_CONTAINER */
-    int depth;
     struct err *e;
 };
 
@@ -64,25 +56,13 @@ static enum status unexpected(const struct json_parse *p, const char *expected)
     return err_bad_file(p->e, "JSON at byte %zu: expected %s, found %s", p->at, expected, found);
 }
 
-/* --- strings --------------------------------------------------------------------------------- */
-
-/* Up to the next quote or backslash. */
-static enum status skip_plain(struct json_parse *p)
+static enum status too_many(const struct json_parse *p, size_t most, const char *what)
 {
-    for (;;) {
-        const int c = peek(p);
-        if (c == '"' || c == '\\')
-            return STATUS_OK;
-        if (c < 0x20)
-            return unexpected(p, "more of a string (control characters as escapes) or '\"'");
-        uint32_t code = 0;
-        p->at += c < 0x80 ? 1 : utf8_decode(json_rest(p), &code);
-        if (code == UNICODE_INVALID) {
-            p->at--;
-            return unexpected(p, "UTF-8");
-        }
-    }
+    return err_bad_file(p->e, "JSON at byte %zu: expected at most %zu %s, found more", p->at, most,
+                        what);
 }
+
+/* --- strings --------------------------------------------------------------------------------- */
 
 /* The XXXX of "\uXXXX", at the backslash. */
 static enum status parse_unit(struct json_parse *p, uint32_t *unit)
@@ -107,6 +87,7 @@ static enum status parse_escape(struct json_parse *p, uint32_t *code)
     const size_t first = p->at++;
     const int c = peek(p);
     const char *name = c > 0 ? strchr(names, c) : NULL;
+    uint32_t low = 0;
     if (name) {
         *code = (unsigned char)values[name - names];
         p->at++;
@@ -118,18 +99,11 @@ static enum status parse_escape(struct json_parse *p, uint32_t *code)
     TRY(parse_unit(p, code));
     if (*code < 0xd800 || *code > 0xdfff)
         return STATUS_OK;
-    if (*code > 0xdbff) {
+    if (text_starts_with(json_rest(p), "\\u"))
+        TRY(parse_unit(p, &low));
+    if (*code > 0xdbff || low < 0xdc00 || low > 0xdfff) {
         p->at = first;
-        return unexpected(p, "a high surrogate before a low one");
-    }
-    const size_t second = p->at;
-    uint32_t low = 0;
-    if (!text_starts_with(json_rest(p), "\\u"))
-        return unexpected(p, "\\u with the low surrogate of a pair");
-    TRY(parse_unit(p, &low));
-    if (low < 0xdc00 || low > 0xdfff) {
-        p->at = second;
-        return unexpected(p, "the low surrogate of a pair, \\udc00 to \\udfff");
+        return unexpected(p, "surrogates in pairs, \\ud800 to \\udbff before \\udc00 to \\udfff");
     }
     *code = 0x10000 + ((*code - 0xd800) << 10) + (low - 0xdc00);
     return STATUS_OK;
@@ -139,27 +113,36 @@ static enum status parse_escape(struct json_parse *p, uint32_t *code)
  * the reader's moves. */
 static enum status parse_string(struct json_parse *p, struct text *out)
 {
-    struct bytes *strings = &p->r->strings;
-    const size_t start = strings->len;
-    size_t plain = ++p->at;
-    TRY(skip_plain(p));
-    if (peek(p) == '\\' && !bytes_reserve(strings, p->source.len - start))
-        return err_no_memory(p->e, "decoding JSON strings", p->source.len);
-    while (peek(p) == '\\') {
+    struct bytes *decoded = &p->r->strings;
+    const size_t start = decoded->len;
+    size_t plain = ++p->at; /* from here on bytes stand for themselves */
+    for (int c; (c = peek(p)) != '"';) {
         uint32_t code = 0;
-        char bytes[4];
-        bytes_put(strings, read_since(p, plain));
-        TRY(parse_escape(p, &code));
-        bytes_put(strings, (struct text){bytes, utf8_encode(code, bytes)});
-        plain = p->at;
-        TRY(skip_plain(p));
+        if (c == '\\') {
+            char bytes[4];
+            if (!bytes_reserve(decoded, p->source.len - decoded->len))
+                return err_no_memory(p->e, "decoding JSON strings", p->source.len);
+            bytes_put(decoded, read_since(p, plain));
+            TRY(parse_escape(p, &code));
+            bytes_put(decoded, (struct text){bytes, utf8_encode(code, bytes)});
+            plain = p->at;
+        } else if (c < 0x20) {
+            return unexpected(p, "more of a string (control characters as escapes) or '\"'");
+        } else if (c < 0x80) {
+            p->at++;
+        } else {
+            const size_t len = utf8_decode(json_rest(p), &code);
+            if (code == UNICODE_INVALID)
+                return unexpected(p, "UTF-8");
+            p->at += len;
+        }
     }
     *out = read_since(p, plain);
-    if (strings->len > start) {
-        bytes_put(strings, *out);
-        *out = (struct text){strings->data + start, strings->len - start};
-    }
     p->at++;
+    if (decoded->len > start) {
+        bytes_put(decoded, *out);
+        *out = (struct text){decoded->data + start, decoded->len - start};
+    }
     return STATUS_OK;
 }
 
@@ -198,69 +181,72 @@ static enum status parse_number(struct json_parse *p, struct text *out)
         TRY(skip_digits(p));
     }
     *out = read_since(p, start);
-    if (out->len > JSON_NUMBER_MAX)
-        return err_bad_file(p->e,
-                            "JSON at byte %zu: expected numbers of at most %d bytes, found %zu",
-                            start, JSON_NUMBER_MAX, out->len);
-    return STATUS_OK;
-}
-
-/* --- containers ------------------------------------------------------------------------------ */
-
-/* No key twice; else the first that has been there before is named. */
-static enum status check_members(struct json_parse *p, const struct json_node *object)
-{
-    struct name_index *names = &p->r->members;
-    const struct json_node *nodes = p->r->nodes;
-    int32_t again = INT32_MAX;
-    names->n = 0;
-    for (const struct json_node *c = NULL; (c = json_child(object, c));)
-        if (name_index_add(names, c->key, (int32_t)(c - nodes), 0, NULL))
-            return err_no_memory(p->e, "comparing JSON keys", object->n * sizeof *names->list);
-    name_index_sort(names);
-    for (size_t i = 1; i < names->n; i++)
-        if (names->list[i].id < again && text_equal(names->list[i].text, names->list[i - 1].text))
-            again = names->list[i].id;
-    if (again == INT32_MAX)
-        return STATUS_OK;
-    const struct json_node *member = &nodes[again];
-    return err_bad_file(
-        p->e, "JSON at byte %zu: expected every key once in an object, found \"%.*s\" again",
-        member->at, text_width(member->key), member->key.data);
+    return out->len > JSON_NUMBER_MAX ? too_many(p, JSON_NUMBER_MAX, "bytes of a number")
+                                      : STATUS_OK;
 }
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-/* A value of the open container, of no kind yet. */
-static enum status add_node(struct json_parse *p, struct json_node **out)
+static enum status parse_value(struct json_parse *p, bool is_member, int depth);
+
+/* The container of a node, at its bracket, which `depth` others are around. No key is in an object
+ * twice. */
+static enum status parse_container(struct json_parse *p, uint32_t node_index, int depth)
 {
-    struct json_reader *r = p->r;
-    if (r->n_nodes == p->limits->values)
-        return err_bad_file(p->e, "JSON at byte %zu: expected at most %u values, found more", p->at,
-                            (unsigned)p->limits->values);
-    struct json_node *nodes =
-        array_grow(r->nodes, (size_t)r->n_nodes + 1, &r->nodes_cap, sizeof *nodes);
-    if (!nodes)
-        return err_no_memory(p->e, "reading JSON", r->n_nodes * sizeof *nodes);
-    r->nodes = nodes;
-    *out = &nodes[r->n_nodes++];
-    **out = (struct json_node){.at = p->at, .span = 1};
-    if (p->open != NO_CONTAINER)
-        nodes[p->open].n++;
-    return STATUS_OK;
+    struct name_index *keys = &p->r->keys;
+    const bool is_object = peek(p) == '{';
+    const size_t start = p->at;
+    uint32_t n = 0;
+    if (depth == p->limits->depth)
+        return too_many(p, (size_t)depth, "containers in one another");
+    p->at++;
+    for (skip_space(p); peek(p) != (is_object ? '}' : ']'); skip_space(p), n++) {
+        if (n > 0 && peek(p) != ',')
+            return unexpected(p, is_object ? "',' or '}'" : "',' or ']'");
+        p->at += n > 0;
+        TRY(parse_value(p, is_object, depth + 1));
+    }
+    p->at++;
+    struct json_node *node = &p->r->nodes[node_index]; /* here, because nodes may have moved */
+    node->kind = is_object ? JSON_OBJECT : JSON_ARRAY;
+    node->text = read_since(p, start);
+    node->n = n;
+    node->span = p->r->n_nodes - node_index;
+    if (!is_object || n < 2)
+        return STATUS_OK;
+
+    keys->n = 0;
+    for (const struct json_node *c = NULL; (c = json_child(node, c));)
+        TRY(name_index_add(keys, c->key, (int32_t)(c - p->r->nodes), 0, p->e));
+    name_index_sort(keys);
+    const struct indexed *twins = name_index_twins(keys);
+    if (!twins)
+        return STATUS_OK;
+    return err_bad_file(
+        p->e, "JSON at byte %zu: expected every key once in an object, found \"%.*s\" again",
+        p->r->nodes[twins[1].id].at, text_width(twins->text), twins->text.data);
 }
 
-/* A value, with its key where it needs one. Of a container only the opening bracket is read. */
-static enum status parse_item(struct json_parse *p)
+/* A value, with its key where it needs one. */
+static enum status parse_value(struct json_parse *p, bool is_member, int depth)
 {
     static const struct {
         const char *name;
         enum json_kind kind;
     } literals[] = {{"null", JSON_NULL}, {"true", JSON_BOOL}, {"false", JSON_BOOL}};
-    struct json_node *node = NULL;
+    struct json_reader *r = p->r;
+    const uint32_t index = r->n_nodes;
     skip_space(p);
-    TRY(add_node(p, &node));
-    if (p->open != NO_CONTAINER && p->r->nodes[p->open].kind == JSON_OBJECT) {
+    if (index == p->limits->values)
+        return too_many(p, index, "values");
+    struct json_node *nodes = array_grow(r->nodes, (size_t)index + 1, &r->nodes_cap, sizeof *nodes);
+    if (!nodes)
+        return err_no_memory(p->e, "reading JSON", index * sizeof *nodes);
+    r->nodes = nodes;
+    r->n_nodes++;
+    struct json_node *node = &nodes[index];
+    *node = (struct json_node){.at = p->at, .span = 1};
+    if (is_member) {
         if (peek(p) != '"')
             return unexpected(p, "a key in quotes");
         TRY(parse_string(p, &node->key));
@@ -271,17 +257,8 @@ static enum status parse_item(struct json_parse *p)
         skip_space(p);
     }
     const int c = peek(p);
-    if (c == '{' || c == '[') {
-        if (p->depth++ == p->limits->depth)
-            return err_bad_file(
-                p->e, "JSON at byte %zu: expected at most %d containers in one another, found more",
-                p->at, p->limits->depth);
-        node->kind = c == '{' ? JSON_OBJECT : JSON_ARRAY;
-        node->text.data = p->source.data + p->at++;
-        node->span = p->open;
-        p->open = (uint32_t)(node - p->r->nodes);
-        return STATUS_OK;
-    }
+    if (c == '{' || c == '[')
+        return parse_container(p, index, depth);
     node->kind = c == '"' ? JSON_STRING : JSON_NUMBER;
     if (c == '"')
         return parse_string(p, &node->text);
@@ -289,56 +266,25 @@ static enum status parse_item(struct json_parse *p)
         return parse_number(p, &node->text);
     for (size_t i = 0; i < sizeof literals / sizeof *literals; i++)
         if (text_starts_with(json_rest(p), literals[i].name)) {
+            const size_t start = p->at;
+            p->at += strlen(literals[i].name);
             node->kind = literals[i].kind;
-            node->text = (struct text){p->source.data + p->at, strlen(literals[i].name)};
-            p->at += node->text.len;
+            node->text = read_since(p, start);
             return STATUS_OK;
         }
     return unexpected(p, "a value");
-}
-
-/* Up to where the next item is to be, or to the end of the outermost value. */
-static enum status parse_between(struct json_parse *p)
-{
-    while (p->open != NO_CONTAINER) {
-        struct json_node *open = &p->r->nodes[p->open];
-        const bool is_object = open->kind == JSON_OBJECT;
-        skip_space(p);
-        if (peek(p) != (is_object ? '}' : ']')) {
-            if (open->n > 0 && peek(p) != ',')
-                return unexpected(p, is_object ? "',' or '}'" : "',' or ']'");
-            p->at += open->n > 0;
-            return STATUS_OK;
-        }
-        p->at++;
-        p->depth--;
-        p->open = open->span;
-        open->span = (uint32_t)(p->r->nodes + p->r->n_nodes - open);
-        open->text.len = (size_t)(p->source.data + p->at - open->text.data);
-        if (is_object && open->n > 1)
-            TRY(check_members(p, open));
-    }
-    return STATUS_OK;
 }
 
 enum status json_read(struct json_reader *r, struct text source, const struct json_limits *limits,
                       const struct json_node **root, struct err *e)
 {
     assert(limits->values < INT32_MAX && limits->depth >= 0);
-    struct json_parse p = {.r = r,
-                           .source = source.data ? source : text_of(""),
-                           .limits = limits,
-                           .open = NO_CONTAINER,
-                           .e = e};
+    struct json_parse p = {r, source.data ? source : text_of(""), limits, 0, e};
     r->n_nodes = 0;
     r->strings.len = 0;
     if (source.len > limits->bytes)
-        return err_bad_file(e, "JSON: expected at most %zu bytes, found %zu", limits->bytes,
-                            source.len);
-    do {
-        TRY(parse_item(&p));
-        TRY(parse_between(&p));
-    } while (p.open != NO_CONTAINER);
+        return too_many(&p, limits->bytes, "bytes");
+    TRY(parse_value(&p, false, 0));
     skip_space(&p);
     if (peek(&p) >= 0)
         return unexpected(&p, "the end");
@@ -350,7 +296,7 @@ void json_reader_free(struct json_reader *r)
 {
     free(r->nodes);
     bytes_free(&r->strings);
-    name_index_free(&r->members);
+    name_index_free(&r->keys);
     *r = (struct json_reader){0};
 }
 
@@ -377,23 +323,20 @@ static const char *const kind_names[] = {
 };
 
 #define NUMBER_SHOWN 40 /* bytes */
-#define NOT_WHOLE    ", which is not whole"
 #define OUT_OF_RANGE ", which is out of range"
 
 /* `note` goes behind what was found. */
 static enum status refuse_node(const struct json_node *node, const char *expected, const char *note,
                                struct err *e)
 {
+    const struct text name = node->key.data ? node->key : text_of("the value");
     const struct text found =
         node->kind <= JSON_NUMBER ? node->text : text_of(kind_names[node->kind]);
+    const char *quote = node->key.data ? "\"" : "";
     const int shown = found.len < NUMBER_SHOWN ? (int)found.len : NUMBER_SHOWN;
-    const char *more = found.len > NUMBER_SHOWN ? "..." : "";
-    if (!node->key.data)
-        return err_bad_file(e, "the value at byte %zu: expected %s, found %.*s%s%s", node->at,
-                            expected, shown, found.data, more, note);
-    return err_bad_file(e, "\"%.*s\" at byte %zu: expected %s, found %.*s%s%s",
-                        text_width(node->key), node->key.data, node->at, expected, shown,
-                        found.data, more, note);
+    return err_bad_file(e, "%s%.*s%s at byte %zu: expected %s, found %.*s%s%s", quote,
+                        text_width(name), name.data, quote, node->at, expected, shown, found.data,
+                        found.len > NUMBER_SHOWN ? "..." : "", note);
 }
 
 enum status json_expect(const struct json_node *node, enum json_kind kind, struct err *e)
@@ -429,49 +372,46 @@ enum status json_node_bool(const struct json_node *node, bool *out, struct err *
 
 /* --- numbers --------------------------------------------------------------------------------- */
 
-/* A whole number is its sign and its magnitude. */
-static enum status whole_number(const struct json_node *node, const char *expected, bool *negative,
-                                uint64_t *magnitude, struct err *e)
+/* A whole number from min to max, in two's complement. */
+static enum status whole_number(const struct json_node *node, int64_t min, uint64_t max,
+                                uint64_t *out, struct err *e)
 {
-    if (node->kind != JSON_NUMBER)
-        return refuse_node(node, expected, "", e);
-    *negative = text_starts_with(node->text, "-");
-    *magnitude = 0;
+    const bool is_negative = node->kind == JSON_NUMBER && *node->text.data == '-';
+    const uint64_t most = !is_negative ? max : min < 0 ? -(uint64_t)min : 0;
+    const char *note = node->kind == JSON_NUMBER ? NULL : "";
+    uint64_t magnitude = 0;
     bool fits = true;
-    for (size_t i = *negative; i < node->text.len; i++) {
+    for (size_t i = is_negative; !note && i < node->text.len; i++) {
         const char digit = node->text.data[i];
         if (!is_digit(digit))
-            return refuse_node(node, expected, NOT_WHOLE, e);
-        fits = fits && u64_mul(*magnitude, 10, magnitude) &&
-               u64_add(*magnitude, (uint64_t)(digit - '0'), magnitude);
+            note = ", which is not whole";
+        fits = fits && u64_mul(magnitude, 10, &magnitude) &&
+               u64_add(magnitude, (uint64_t)(digit - '0'), &magnitude);
     }
-    return fits ? STATUS_OK : refuse_node(node, expected, OUT_OF_RANGE, e);
+    if (!note && (!fits || magnitude > most || (min > 0 && magnitude < (uint64_t)min)))
+        note = OUT_OF_RANGE;
+    if (note) {
+        char expected[80];
+        snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRIu64, min,
+                 max);
+        return refuse_node(node, expected, note, e);
+    }
+    *out = is_negative ? -magnitude : magnitude;
+    return STATUS_OK;
 }
 
 enum status json_node_u64(const struct json_node *node, uint64_t *out, struct err *e)
 {
-    const char *const expected = "a whole number from 0 to 18446744073709551615";
-    bool negative = false;
-    uint64_t magnitude = 0;
-    TRY(whole_number(node, expected, &negative, &magnitude, e));
-    if (negative && magnitude > 0)
-        return refuse_node(node, expected, OUT_OF_RANGE, e);
-    *out = magnitude;
-    return STATUS_OK;
+    return whole_number(node, 0, UINT64_MAX, out, e);
 }
 
 enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max, int64_t *out,
                           struct err *e)
 {
-    char expected[80];
-    bool negative = false;
-    uint64_t magnitude = 0;
-    snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRId64, min, max);
-    TRY(whole_number(node, expected, &negative, &magnitude, e));
-    const int64_t value = negative ? (int64_t)-magnitude : (int64_t)magnitude;
-    if (magnitude > (uint64_t)INT64_MAX + negative || value < min || value > max)
-        return refuse_node(node, expected, OUT_OF_RANGE, e);
-    *out = value;
+    uint64_t bits = 0;
+    assert(max >= 0);
+    TRY(whole_number(node, min, (uint64_t)max, &bits, e));
+    *out = (int64_t)bits;
     return STATUS_OK;
 }
 

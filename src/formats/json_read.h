@@ -40,8 +40,8 @@ struct json_reader {
     struct json_node *nodes;
     uint32_t n_nodes;
     size_t nodes_cap;
-    struct bytes strings;      /* those that have escapes, decoded */
-    struct name_index members; /* of an object, to be compared */
+    struct bytes strings;   /* those that have escapes, decoded */
+    struct name_index keys; /* of an object, to be compared */
 };
 
 /* The most that is read. */
@@ -55,8 +55,8 @@ struct json_limits {
  * Reads a text that is one value with white space around it. *root and what is below it are valid
  * until the next call, and borrow strings without escapes from `source`. Memory is a node a value,
  * 40 bytes a member of the largest object, and, if some string has escapes, as many bytes as the
- * source, all up to twice that. Time O(n log n) of the source's bytes, whatever they are; no
- * recursion.
+ * source, all up to twice that. Time O(n log n) of the source's bytes, whatever they are; the stack
+ * grows by some 400 bytes a container around another.
  *
  * STATUS_BAD_FILE: not JSON, or beyond the limits; the message names the byte (from 0), what was
  * expected and what was found. STATUS_NO_MEMORY.
@@ -92,8 +92,8 @@ enum status json_node_bool(const struct json_node *node, bool *out, struct err *
 
 /*
  * Numbers are converted exactly. A whole number has no fraction and no exponent, not even 1.0; the
- * message tells what is not whole from what is out of range. A double is the nearest one (0 for
- * what is too small) and finite.
+ * message tells what is not whole from what is out of range; max >= 0 (asserted). A double is the
+ * nearest one (0 for what is too small) and finite.
  */
 enum status json_node_u64(const struct json_node *node, uint64_t *out, struct err *e);
 enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max, int64_t *out,

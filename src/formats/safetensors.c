@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/little.h"
+#include "formats/gguf_private.h"
 #include "formats/json_write.h"
 
 #define LENGTH_BYTES 8
@@ -64,141 +65,9 @@ bool safetensors_measure(const struct safetensors_dtype *dtype, int n_dims, cons
     return true;
 }
 
-/* --- reading a tensor ------------------------------------------------------------------------ */
+/* --- reading --------------------------------------------------------------------------------- */
 
-struct reader {
-    const unsigned char *data; /* of the tensors */
-    size_t len;                /* bytes of them */
-    struct err *e;
-};
-
-static enum status read_shape(struct reader *r, const struct json_node *node,
-                              struct safetensors_tensor *t)
-{
-    const struct json_node *dtype = NULL, *shape = NULL;
-    TRY(json_require(node, "dtype", JSON_STRING, &dtype, r->e));
-    t->dtype = safetensors_dtype_named(dtype->text);
-    if (!t->dtype)
-        return err_bad_file(r->e,
-                            "\"dtype\" at byte %zu: expected F32, F16, BF16 or another type of "
-                            "safetensors 0.8, found \"%.*s\"",
-                            dtype->at, text_width(dtype->text), dtype->text.data);
-    TRY(json_require(node, "shape", JSON_ARRAY, &shape, r->e));
-    if (shape->n > SAFETENSORS_MAX_DIMS)
-        return err_bad_file(r->e,
-                            "\"shape\" at byte %zu: expected at most %d dimensions, found %" PRIu32,
-                            shape->at, SAFETENSORS_MAX_DIMS, shape->n);
-    t->n_dims = (int)shape->n;
-    for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
-        t->dims[d] = 1;
-    uint64_t *dim = t->dims;
-    for (const struct json_node *c = NULL; (c = json_child(shape, c));)
-        TRY(json_node_u64(c, dim++, r->e));
-    return STATUS_OK;
-}
-
-static enum status read_tensor(struct reader *r, const struct json_node *node,
-                               struct safetensors_tensor *t)
-{
-    const struct json_node *offsets = NULL;
-    uint64_t begin, end, bytes;
-    TRY(json_expect(node, JSON_OBJECT, r->e));
-    TRY(read_shape(r, node, t));
-    TRY(json_require(node, "data_offsets", JSON_ARRAY, &offsets, r->e));
-    if (offsets->n != 2)
-        return err_bad_file(r->e, "\"data_offsets\" at byte %zu: expected two, found %" PRIu32,
-                            offsets->at, offsets->n);
-    const struct json_node *first = json_child(offsets, NULL);
-    TRY(json_node_u64(first, &begin, r->e));
-    TRY(json_node_u64(json_child(offsets, first), &end, r->e));
-    if (begin > end || end > r->len)
-        return err_bad_file(r->e,
-                            "\"data_offsets\" at byte %zu: expected a beginning and an end within "
-                            "the %zu bytes of data, found %" PRIu64 " and %" PRIu64
-                            "; the file is truncated or corrupt",
-                            offsets->at, r->len, begin, end);
-    t->data = r->data + begin;
-    t->n_bytes = end - begin;
-    if (!safetensors_measure(t->dtype, t->n_dims, t->dims, &bytes))
-        return err_bad_file(r->e, "expected a shape that takes a whole number of bytes below 2^61, "
-                                  "found another");
-    if (bytes != t->n_bytes)
-        return err_bad_file(r->e,
-                            "expected the %" PRIu64 " bytes of its shape in %s, found %" PRIu64,
-                            bytes, t->dtype->name, t->n_bytes);
-    return STATUS_OK;
-}
-
-/* --- all of them ----------------------------------------------------------------------------- */
-
-/* Puts `tensor "name": ` before the message of a failure. */
-static enum status in_tensor(struct reader *r, enum status s, const struct safetensors_tensor *t)
-{
-    return err_in(r->e, s, "tensor \"%.*s\"", text_width(t->name), t->name.data);
-}
-
-/* Empty ones before those that begin where they are. Names make the order a total one. */
-static int compare_places(const void *a, const void *b)
-{
-    const struct safetensors_tensor *x = a, *y = b;
-    if (x->data != y->data)
-        return x->data < y->data ? -1 : 1;
-    if (x->n_bytes != y->n_bytes)
-        return x->n_bytes < y->n_bytes ? -1 : 1;
-    return text_order(x->name, y->name);
-}
-
-/* Sorts by place. */
-static enum status check_places(struct reader *r, struct safetensors_tensor *tensors, size_t n)
-{
-    uint64_t at = 0;
-    qsort(tensors, n, sizeof *tensors, compare_places);
-    for (size_t i = 0; i < n; at += tensors[i++].n_bytes) {
-        const uint64_t begin = (uint64_t)(tensors[i].data - r->data);
-        if (begin != at)
-            return in_tensor(r,
-                             err_bad_file(r->e,
-                                          "expected its data at byte %" PRIu64
-                                          ", behind those before, without a hole or an overlap, "
-                                          "found them at byte %" PRIu64,
-                                          at, begin),
-                             &tensors[i]);
-    }
-    if (at != r->len)
-        return err_bad_file(r->e,
-                            "expected the file to end with the last tensor's data, found %" PRIu64
-                            " bytes more",
-                            r->len - at);
-    return STATUS_OK;
-}
-
-static enum status read_tensors(struct reader *r, const struct json_node *header,
-                                struct safetensors *s)
-{
-    const size_t most = header->n;
-    struct safetensors_tensor *tensors = calloc(most + !most, sizeof *tensors);
-    s->tensors = tensors;
-    if (!tensors)
-        return err_no_memory(r->e, "the table of tensors", most * sizeof *tensors);
-    for (const struct json_node *c = NULL; (c = json_child(header, c));) {
-        struct safetensors_tensor *t = &tensors[s->n_tensors];
-        if (text_is(c->key, METADATA_KEY)) {
-            TRY(json_expect(c, JSON_OBJECT, r->e));
-            for (const struct json_node *m = NULL; (m = json_child(c, m));)
-                TRY(json_expect(m, JSON_STRING, r->e));
-            continue;
-        }
-        t->name = c->key;
-        TRY(in_tensor(r, read_tensor(r, c, t), t));
-        s->n_tensors++;
-    }
-    TRY(check_places(r, tensors, s->n_tensors));
-    return name_index_records(&s->by_name, tensors, sizeof *tensors, s->n_tensors, r->e);
-}
-
-/* --- reading a file -------------------------------------------------------------------------- */
-
-/* Finds the header. */
+/* Where a file's header is. */
 static enum status find_header(const unsigned char *bytes, size_t len, struct text *header,
                                struct err *e)
 {
@@ -219,31 +88,132 @@ static enum status find_header(const unsigned char *bytes, size_t len, struct te
     return STATUS_OK;
 }
 
-static enum status read_file(const unsigned char *bytes, size_t len, struct safetensors *s,
-                             struct err *e)
+/* The whole numbers of a member of the tensor, at most `most`; *n of them. */
+static enum status read_numbers(const struct json_node *tensor, const char *key, uint32_t most,
+                                uint64_t *numbers, uint32_t *n, struct err *e)
 {
-    struct text header = {NULL, 0};
-    const struct json_node *root = NULL;
-    TRY(find_header(bytes, len, &header, e));
-    s->head_bytes = LENGTH_BYTES + header.len;
-    TRY(err_in(e, json_read(&s->json, header, &limits, &root, e), "the header"));
-    TRY(err_in(e, json_expect(root, JSON_OBJECT, e), "the header"));
-    struct reader r = {.data = bytes + s->head_bytes, .len = len - s->head_bytes, .e = e};
-    return read_tensors(&r, root, s);
+    const struct json_node *list = NULL;
+    TRY(json_require(tensor, key, JSON_ARRAY, &list, e));
+    if (list->n > most)
+        return err_bad_file(e, "\"%s\" at byte %zu: expected at most %u, found %u", key, list->at,
+                            (unsigned)most, (unsigned)list->n);
+    *n = list->n;
+    for (const struct json_node *c = NULL; (c = json_child(list, c));)
+        TRY(json_node_u64(c, numbers++, e));
+    return STATUS_OK;
+}
+
+/* A tensor, whose data lie among the `len` bytes at `data`. */
+static enum status read_tensor(const struct json_node *node, const unsigned char *data, size_t len,
+                               struct safetensors_tensor *t, struct err *e)
+{
+    const struct json_node *dtype = NULL;
+    uint64_t offsets[2] = {0, 0}, bytes = 0;
+    uint32_t n_dims, n_offsets;
+    TRY(json_expect(node, JSON_OBJECT, e));
+    TRY(json_require(node, "dtype", JSON_STRING, &dtype, e));
+    t->dtype = safetensors_dtype_named(dtype->text);
+    if (!t->dtype)
+        return err_bad_file(e,
+                            "\"dtype\" at byte %zu: expected F32, F16, BF16 or another type of "
+                            "safetensors 0.8, found \"%.*s\"",
+                            dtype->at, text_width(dtype->text), dtype->text.data);
+    for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
+        t->dims[d] = 1;
+    TRY(read_numbers(node, "shape", SAFETENSORS_MAX_DIMS, t->dims, &n_dims, e));
+    t->n_dims = (int)n_dims;
+    TRY(read_numbers(node, "data_offsets", 2, offsets, &n_offsets, e));
+    if (n_offsets != 2 || offsets[0] > offsets[1] || offsets[1] > len)
+        return err_bad_file(
+            e,
+            "\"data_offsets\": expected a beginning and an end within the %zu bytes "
+            "of data, found %" PRIu64 " and %" PRIu64 "; the file is truncated or corrupt",
+            len, offsets[0], offsets[1]);
+    t->data = data + offsets[0];
+    t->n_bytes = offsets[1] - offsets[0];
+    if (!safetensors_measure(t->dtype, t->n_dims, t->dims, &bytes) || bytes != t->n_bytes)
+        return err_bad_file(
+            e, "expected the whole bytes of its shape in %s, below 2^61, found %" PRIu64,
+            t->dtype->name, t->n_bytes);
+    return STATUS_OK;
+}
+
+/* Puts `tensor "name": ` before the message of a failure. */
+static enum status in_tensor(enum status s, const struct safetensors_tensor *t, struct err *e)
+{
+    return err_in(e, s, "tensor \"%.*s\"", text_width(t->name), t->name.data);
+}
+
+/* Empty ones before those that begin where they are. Names make the order a total one. */
+static int compare_places(const void *a, const void *b)
+{
+    const struct safetensors_tensor *x = a, *y = b;
+    if (x->data != y->data)
+        return x->data < y->data ? -1 : 1;
+    if (x->n_bytes != y->n_bytes)
+        return x->n_bytes < y->n_bytes ? -1 : 1;
+    return text_order(x->name, y->name);
+}
+
+/* The tensors of a header, sorted by place, whose data are all that is from `data` to `end`. */
+static enum status read_tensors(const struct json_node *header, const unsigned char *data,
+                                const unsigned char *end, struct safetensors *s, struct err *e)
+{
+    struct safetensors_tensor *t = s->tensors = calloc(header->n + (size_t)1, sizeof *t);
+    if (!t)
+        return err_no_memory(e, "the table of tensors", header->n * sizeof *t);
+    for (const struct json_node *c = NULL; (c = json_child(header, c));) {
+        if (text_is(c->key, METADATA_KEY)) {
+            TRY(json_expect(c, JSON_OBJECT, e));
+            for (const struct json_node *m = NULL; (m = json_child(c, m));)
+                TRY(json_expect(m, JSON_STRING, e));
+            continue;
+        }
+        t->name = c->key;
+        TRY(in_tensor(read_tensor(c, data, (size_t)(end - data), t, e), t, e));
+        t++;
+    }
+    s->n_tensors = (size_t)(t - s->tensors);
+    qsort(s->tensors, s->n_tensors, sizeof *t, compare_places);
+    const unsigned char *at = data;
+    for (t = s->tensors; t < s->tensors + s->n_tensors; at += t++->n_bytes)
+        if (t->data != at)
+            return in_tensor(err_bad_file(e,
+                                          "expected its data at byte %td, behind those before, "
+                                          "without a hole or an overlap, found them at byte %td",
+                                          at - data, t->data - data),
+                             t, e);
+    if (at != end)
+        return err_bad_file(e,
+                            "expected the file to end with the last tensor's data, found %td bytes "
+                            "more",
+                            end - at);
+    return name_index_records(&s->by_name, s->tensors, sizeof *t, s->n_tensors, e);
 }
 
 enum status safetensors_parse(const void *bytes, size_t len, struct safetensors **out,
                               struct err *e)
 {
-    struct safetensors *s = calloc(1, sizeof *s);
+    struct text header = {NULL, 0};
+    const struct json_node *root = NULL;
     *out = NULL;
+    TRY(find_header(bytes, len, &header, e));
+    struct safetensors *s = calloc(1, sizeof *s);
     if (!s)
         return err_no_memory(e, "the safetensors reader", sizeof *s);
-    const enum status status = read_file(bytes, len, s, e);
-    if (status == STATUS_OK)
-        *out = s;
+    const unsigned char *file = bytes;
+    s->head_bytes = LENGTH_BYTES + header.len;
+    enum status status = json_read(&s->json, header, &limits, &root, e);
+    if (!status)
+        status = json_expect(root, JSON_OBJECT, e);
+    if (status)
+        err_prefix(e, "the header");
     else
+        status = read_tensors(root, file + s->head_bytes, file + len, s, e);
+    if (status)
         safetensors_free(s);
+    else
+        *out = s;
     return status;
 }
 
@@ -252,15 +222,10 @@ enum status safetensors_parse_file(const struct file_map *f, struct safetensors 
 {
     struct text header = {NULL, 0};
     *out = NULL;
+    TRY(file_map_make_private(f, f->len < LENGTH_BYTES ? f->len : LENGTH_BYTES, e));
     TRY(find_header(f->data, f->len, &header, e));
-    const size_t head = LENGTH_BYTES + header.len;
-    TRY(file_map_make_private(f, head, e));
-    TRY(safetensors_parse(f->data, f->len, out, e));
-    if ((*out)->head_bytes == head)
-        return STATUS_OK;
-    safetensors_free(*out);
-    *out = NULL;
-    return err_bad_file(e, "the file was changed while it was read: try again");
+    TRY(file_map_make_private(f, LENGTH_BYTES + header.len, e));
+    return safetensors_parse(f->data, f->len, out, e);
 }
 
 void safetensors_free(struct safetensors *s)
@@ -347,39 +312,25 @@ enum status safetensors_head(struct safetensors_written *tensors, size_t n, stru
     return STATUS_OK;
 }
 
-static enum status put_file(struct file_writer *w, const struct bytes *head,
-                            const struct safetensors_written *tensors, size_t n, struct err *e)
-{
-    file_writer_put(w, head->data, head->len);
-    for (size_t i = 0; i < n; i++) {
-        const struct safetensors_written *t = &tensors[i];
-        const void *data = NULL;
-        uint64_t n_bytes = 0;
-        size_t len = 0;
-        safetensors_measure(t->dtype, t->n_dims, t->dims, &n_bytes);
-        for (uint64_t at = 0; at < n_bytes; at += len) {
-            TRY(t->source.piece(t->source.arg, at, &data, &len, e));
-            assert(len > 0 && len <= n_bytes - at);
-            file_writer_put(w, data, len);
-        }
-    }
-    return STATUS_OK;
-}
-
 enum status safetensors_write(const char *path, struct safetensors_written *tensors, size_t n,
                               struct err *e)
 {
     struct bytes head = {NULL, 0, 0};
-    struct file_writer *w = NULL;
+    struct sink sink = {.file = NULL};
     enum status status = safetensors_head(tensors, n, &head, e);
-    if (status == STATUS_OK)
-        status = file_writer_open(&w, path, e);
-    if (status == STATUS_OK)
-        status = put_file(w, &head, tensors, n, e);
-    if (status == STATUS_OK)
-        status = file_writer_commit(w, e);
-    else
-        file_writer_abandon(w);
+    if (!status)
+        status = file_writer_open(&sink.file, path, e);
+    if (!status)
+        sink_put(&sink, head.data, head.len);
+    for (size_t i = 0; i < n && !status; i++) {
+        const struct safetensors_written *t = &tensors[i];
+        uint64_t n_bytes = 0;
+        safetensors_measure(t->dtype, t->n_dims, t->dims, &n_bytes);
+        status = sink_put_source(&sink, &t->source, n_bytes, e);
+    }
     bytes_free(&head);
+    if (!status)
+        return file_writer_commit(sink.file, e);
+    file_writer_abandon(sink.file);
     return status;
 }

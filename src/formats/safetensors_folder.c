@@ -43,106 +43,101 @@ static enum status open_shard(struct safetensors_folder *f, const char *path, st
     return STATUS_OK;
 }
 
-/* --- shards by their index ------------------------------------------------------------------- */
-
-/* Whether it is the name of a file in the folder itself. */
-static bool is_plain_name(struct text name)
+/* The tensors of all files in one table. */
+static enum status list_tensors(struct safetensors_folder *f, struct err *e)
 {
-    return name.len > 0 && name.len < NAME_CAP && !memchr(name.data, '/', name.len) &&
-           !memchr(name.data, 0, name.len) && !text_is(name, ".") && !text_is(name, "..");
+    f->tensors = calloc(f->n_tensors + 1, sizeof *f->tensors);
+    if (!f->tensors)
+        return err_no_memory(e, "the table of tensors", f->n_tensors * sizeof *f->tensors);
+    for (const struct safetensors_shard *s = f->shards; s < f->shards + f->n_shards; s++)
+        if (s->file->n_tensors > 0)
+            memcpy(f->tensors + s->first, s->file->tensors,
+                   s->file->n_tensors * sizeof *f->tensors);
+    return name_index_records(&f->by_name, f->tensors, sizeof *f->tensors, f->n_tensors, e);
 }
 
-static enum status read_weight_map(const struct file_map *file, struct json_reader *json,
-                                   const struct json_node **map, struct err *e)
+static const struct safetensors_shard *shard_of(const struct safetensors_folder *f,
+                                                const struct safetensors_tensor *t)
 {
-    const struct text source = {(const char *)file->data, file->len};
+    const struct safetensors_shard *shard = f->shards;
+    const size_t at = (size_t)(t - f->tensors);
+    assert(at < f->n_tensors);
+    while (at >= shard->first + shard->file->n_tensors)
+        shard++;
+    return shard;
+}
+
+/* --- shards by their index ------------------------------------------------------------------- */
+
+/* *map are the names of the files in the folder by their tensors; they are in `files`, too. */
+static enum status read_weight_map(struct text source, struct json_reader *json,
+                                   const struct json_node **map, struct name_index *files,
+                                   struct err *e)
+{
     const struct json_node *root = NULL;
-    const size_t most = index_limits.bytes;
-    TRY(file_map_make_private(file, source.len < most ? source.len : most, e));
     TRY(json_read(json, source, &index_limits, &root, e));
     TRY(json_expect(root, JSON_OBJECT, e));
     TRY(json_require(root, "weight_map", JSON_OBJECT, map, e));
-    if ((*map)->n == 0)
-        return err_bad_file(
-            e, "\"weight_map\" at byte %zu: expected a file for each tensor, found none",
-            (*map)->at);
     for (const struct json_node *c = NULL; (c = json_child(*map, c));) {
+        const struct text name = c->text;
         TRY(json_expect(c, JSON_STRING, e));
-        if (!is_plain_name(c->text))
+        if (name.len == 0 || name.len >= NAME_CAP || memchr(name.data, '/', name.len) ||
+            memchr(name.data, 0, name.len) || text_is(name, ".") || text_is(name, ".."))
             return err_bad_file(e,
                                 "\"%.*s\" at byte %zu: expected the name of a file in this folder, "
                                 "found \"%.*s\"",
-                                text_width(c->key), c->key.data, c->at, text_width(c->text),
-                                c->text.data);
+                                text_width(c->key), c->key.data, c->at, text_width(name),
+                                name.data);
+        TRY(name_index_add(files, name, 0, 0, e));
     }
+    name_index_sort(files);
     return STATUS_OK;
 }
 
-/* A shard has the tensors that the index says, none that is not in it, and not fewer. `members` are
- * the index's, by their tensors. */
-static enum status check_shards(const struct safetensors_folder *f, const struct json_node *map,
-                                const struct name_index *members, struct err *e)
-{
-    for (size_t i = 0; i < f->n_shards; i++)
-        for (size_t k = 0; k < f->shards[i].file->n_tensors; k++) {
-            const struct safetensors_shard *shard = &f->shards[i];
-            const struct text name = shard->file->tensors[k].name;
-            const struct indexed *found = name_index_find(members, name);
-            const struct text file = found ? map[1 + found->id].text : text_of("");
-            if (!found)
-                return err_bad_file(
-                    e, "%s: tensor \"%.*s\": expected it in " INDEX_NAME ", found it only here",
-                    shard->path, text_width(name), name.data);
-            if (!text_equal(file, shard->name))
-                return err_bad_file(e,
-                                    "%s: tensor \"%.*s\": expected it in %.*s, as " INDEX_NAME
-                                    " says, found it here",
-                                    shard->path, text_width(name), name.data, text_width(file),
-                                    file.data);
-        }
-    for (const struct json_node *c = NULL; f->n_tensors < map->n && (c = json_child(map, c));)
-        for (size_t i = 0; i < f->n_shards; i++)
-            if (text_equal(f->shards[i].name, c->text) &&
-                !safetensors_find(f->shards[i].file, c->key))
-                return err_bad_file(
-                    e, "%s: expected tensor \"%.*s\", as " INDEX_NAME " says, found no such tensor",
-                    f->shards[i].path, text_width(c->key), c->key.data);
-    return STATUS_OK;
-}
-
-/* The shards in the order of their names. */
+/* The shards, in the order of their names, which have those tensors that the map says. */
 static enum status open_shards(struct safetensors_folder *f, const char *path,
-                               const struct json_node *map, struct err *e)
+                               const struct name_index *files, const struct json_node *map,
+                               struct err *e)
 {
-    struct name_index files = {0}, members = {0};
-    enum status s = STATUS_OK;
-    /* All of its nodes are scalars: they lie one after another. */
-    s = name_index_records(&members, map + 1, sizeof *map, map->n, e);
-    for (const struct json_node *c = NULL; !s && (c = json_child(map, c));)
-        s = name_index_add(&files, c->text, 0, 0, e);
-    name_index_sort(&files);
-    for (size_t i = 0; i < files.n && !s; i++)
-        if (i == 0 || !text_equal(files.list[i].text, files.list[i - 1].text))
-            s = open_shard(f, path, files.list[i].text, e);
-    if (!s)
-        s = check_shards(f, map, &members, e);
-    name_index_free(&files);
-    name_index_free(&members);
-    return s;
+    for (size_t i = 0; i < files->n; i++)
+        if (i == 0 || !text_equal(files->list[i].text, files->list[i - 1].text))
+            TRY(open_shard(f, path, files->list[i].text, e));
+    TRY(list_tensors(f, e));
+    for (const struct json_node *c = NULL; (c = json_child(map, c));) {
+        const struct safetensors_tensor *t = safetensors_folder_find(f, c->key);
+        if (!t || !text_equal(shard_of(f, t)->name, c->text))
+            return err_bad_file(e,
+                                "%s: tensor \"%.*s\": expected it in %.*s, as " INDEX_NAME
+                                " says, found it in %s",
+                                path, text_width(c->key), c->key.data, text_width(c->text),
+                                c->text.data, t ? "another file" : "no file");
+    }
+    /* Each of the map's is there: so if there are as many, there are no others, and none twice. */
+    if (f->n_tensors != map->n)
+        return err_bad_file(e,
+                            "%s: expected the %u tensors of " INDEX_NAME ", found %zu in its files",
+                            path, (unsigned)map->n, f->n_tensors);
+    return STATUS_OK;
 }
 
 static enum status open_index(struct safetensors_folder *f, const char *path, struct err *e)
 {
     struct file_map file = {0};
     struct json_reader json = {0};
-    const struct json_node *map;
+    struct name_index files = {0};
+    const struct json_node *map = NULL;
     char *index_path;
     TRY(file_in_folder(path, INDEX_NAME, &index_path, e));
     enum status s = file_map_open(&file, index_path, e);
+    const struct text source = {(const char *)file.data, file.len};
     if (!s)
-        s = err_in(e, read_weight_map(&file, &json, &map, e), "%s", index_path);
+        s = file_map_make_private(
+            &file, source.len < index_limits.bytes ? source.len : index_limits.bytes, e);
     if (!s)
-        s = open_shards(f, path, map, e);
+        s = err_in(e, read_weight_map(source, &json, &map, &files, e), "%s", index_path);
+    if (!s)
+        s = open_shards(f, path, &files, map, e);
+    name_index_free(&files);
     json_reader_free(&json);
     file_map_close(&file);
     free(index_path);
@@ -188,17 +183,11 @@ static enum status refuse_folder(const char *path, struct err *e)
 enum status safetensors_folder_open(struct safetensors_folder *f, const char *path, struct err *e)
 {
     *f = (struct safetensors_folder){.n_shards = 0};
-    TRY(has_file(path, SINGLE_NAME)  ? open_shard(f, path, text_of(SINGLE_NAME), e)
-        : has_file(path, INDEX_NAME) ? open_index(f, path, e)
-                                     : refuse_folder(path, e));
-    /* The shards' tensors in one table. No name is twice: the index has each once. */
-    f->tensors = calloc(f->n_tensors + !f->n_tensors, sizeof *f->tensors);
-    if (!f->tensors)
-        return err_no_memory(e, "the table of tensors", f->n_tensors * sizeof *f->tensors);
-    for (size_t i = 0; i < f->n_shards; i++)
-        for (size_t k = 0; k < f->shards[i].file->n_tensors; k++)
-            f->tensors[f->shards[i].first + k] = f->shards[i].file->tensors[k];
-    return name_index_records(&f->by_name, f->tensors, sizeof *f->tensors, f->n_tensors, e);
+    if (has_file(path, SINGLE_NAME)) {
+        TRY(open_shard(f, path, text_of(SINGLE_NAME), e));
+        return list_tensors(f, e);
+    }
+    return has_file(path, INDEX_NAME) ? open_index(f, path, e) : refuse_folder(path, e);
 }
 
 void safetensors_folder_close(struct safetensors_folder *f)
@@ -224,10 +213,5 @@ const struct safetensors_tensor *safetensors_folder_find(const struct safetensor
 const struct file_map *safetensors_folder_map(const struct safetensors_folder *f,
                                               const struct safetensors_tensor *t)
 {
-    const struct safetensors_shard *shard = f->shards;
-    const size_t at = (size_t)(t - f->tensors);
-    assert(at < f->n_tensors);
-    while (at >= shard->first + shard->file->n_tensors)
-        shard++;
-    return &shard->map;
+    return &shard_of(f, t)->map;
 }

@@ -67,13 +67,12 @@ struct bench_row {
     int n_kv_heads;
     char variant[16];
     enum storage type, kv_type; /* type: of the output matrix, where the file mixes several */
-    bool as_file;               /* the matrices are as in the file, not converted to `type` */
     int threads, depth, batch;
     /* Its places among the models (variants x types), and among the lines: of rows that differ in
      * depth only, or, over batches, in batch only. */
     int model, line;
     struct cost cost; /* of a step, by model/cost.h */
-    /* What was measured; all of it only if samples > 0. */
+    /* What was measured. */
     uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
     int samples, repeats; /* repeats: whole ones */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
@@ -95,18 +94,31 @@ struct bench_row {
     struct roofline limits;     /* the machine's for as many bytes */
     struct cost_time predicted; /* of a step by these limits */
     double share_of_limit;      /* predicted.us over the median */
+    /* How the command shows it, which fills this in; what is NULL has no such. */
+    struct bench_shown {
+        const char *best; /* "*": of the lowest median at its depth and batch; or "" */
+        const char *type, *kv_type, *isa, *model, *shape, *architecture, *version, *compiler;
+        const char *cpu;
+        int n, warmup;
+        uint64_t flops, attention_flops; /* of a step */
+        double bandwidth_gb_per_s;
+        bool noisy;
+        char hash[20], note[64], date[24];
+    } shown;
 };
 
 struct bench {
+    const struct bench_spec *spec;
     struct bench_row *rows;
     struct machine *machines; /* [n_machines] the limits of all rows, by BENCH_THREADS */
     int n_rows, n_models, n_lines, n_machines;
     struct arena arena;
+    struct bench_work *work; /* what rows are measured with; NULL until one is */
 };
 
-/* Checks the matrix of settings without measuring anything and sets up the rows, settings and
- * bytes filled in. STATUS_USAGE says which value cannot be; STATUS_NO_MEMORY. bench_free is due
- * on success. */
+/* Checks the matrix of settings, which is borrowed, without measuring anything and sets up the
+ * rows, settings and bytes filled in. STATUS_USAGE says which value cannot be; STATUS_NO_MEMORY.
+ * bench_free is due on success. */
 enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e);
 
 /* What the rows are to be seen over: their batch, if there are several at one depth; else depth. */
@@ -118,36 +130,27 @@ static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
 
 /* Whether a step of the first row is faster on one thread than on the row's (see autothreads.h).
  * The failures of bench_load_row. */
-enum status bench_prefers_one_thread(const struct bench_spec *spec, const struct bench_row *first,
-                                     bool *out, struct err *e);
+enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e);
 
 /* Bytes of all models and caches, which are in memory together while rows take turns, and of the
  * largest step's logits; UINT64_MAX for more. */
-uint64_t bench_memory(const struct bench_spec *spec, const struct bench *b);
+uint64_t bench_memory(const struct bench *b);
 
 /*
- * Fills in the row's load_ms by doing what the row needs once: model, session, caches, two steps.
+ * Fills in load_ms of row i by doing what the row needs once: model, session, caches, two steps.
  * Meant for a process of its own, whose peak memory is then the row's. STATUS_INTERRUPTED if `stop`
  * ended it.
  */
-enum status bench_load_row(const struct bench_spec *spec, struct bench_row *row, struct err *e);
+enum status bench_load_row(struct bench *b, int i, struct err *e);
 
 /* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_FAILED if a row's threads
  * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:
- * rows hold what was measured so far, samples 0 where nothing was. */
-enum status bench_run(const struct bench_spec *spec, struct bench *b, struct err *e);
+ * rows hold what was measured so far, and those of which nothing was are gone. */
+enum status bench_run(struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */
 
-/* --- what bench_run takes from the plan and does with samples -------------------------------- */
-
-/* The config of a row. */
-struct config bench_row_config(const struct bench_spec *spec, const struct bench_row *row);
-
-/* Positions that a sequence of the row needs: the timed token's, and the prompt's. */
-int bench_row_context(const struct bench_spec *spec, const struct bench_row *row);
-int bench_largest_batch(const struct bench_spec *spec);
-uint64_t bench_row_bytes(const struct bench_row *row); /* that its step reads */
+/* --- what bench_run does with samples -------------------------------------------------------- */
 
 /* Fills in the row's percentiles, rates and spread from its samples, `n` a repeat; `sorted`
  * [samples] is scratch. */

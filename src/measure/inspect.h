@@ -58,22 +58,24 @@ struct inspect_variants {
 enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
                                   struct inspect_variants *out, struct err *e);
 
-/* What a variant's step costs: one token each of `batch` sequences of `depth` tokens. Sums stop at
- * the largest u64. */
+/* A variant's step and what it costs: one token each of `batch` sequences of `depth` tokens. Sums
+ * stop at the largest u64. */
 struct inspect_step {
+    const char *variant, *kv_type; /* names, borrowed */
+    int n_kv_heads, depth, batch;
     struct cost cost;
     uint64_t cache_bytes;  /* of depth tokens of every sequence */
     uint64_t step_bytes;   /* read: the weights once, and every sequence's cache */
     uint64_t memory_bytes; /* of the weights and the caches, with room for the step's tokens */
+    uint64_t flops;
 };
 struct inspect_step inspect_step(const struct inspect_variant *v, enum storage kv_type, int depth,
                                  int batch);
 
 struct inspect_check {
-    bool checked;      /* false for types that are not read */
-    bool scales_only;  /* a block type: its F16 scales were read */
-    uint64_t nan, inf; /* values */
-    uint64_t first;    /* index of the first bad value (of its block, if scales_only) */
+    bool scales_only; /* a block type: its F16 scales were read */
+    int64_t nan, inf; /* values; -1: of a type that is not read */
+    uint64_t first;   /* index of the first bad value (of its block, if scales_only) */
 };
 
 /* Reads F32, F16 and BF16 values, and the scales of Q8_0 and Q4_0. */

@@ -139,9 +139,6 @@ bool config_is_kv_heads_key(const struct config *c, struct text key);
 void config_set_latent(struct config *c, int rank);
 enum status config_check_rank(const struct config *c, int rank, struct err *e);
 
-/* Which key the ranks of latent caches are in. */
-bool config_is_latent_key(const struct config *c, struct text key);
-
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
 

@@ -15,13 +15,9 @@
 #include "formats/json_write.h"
 #include "study/study.h"
 
-/* A record, or the settings, is no longer. */
-#define RECORD_MAX ((size_t)65536)
+#define RECORD ".json"
 
-#define SETTINGS "study"
-#define RECORD   ".json"
-
-const struct report_field study_fields[] = {
+const struct report_field study_fields[STUDY_N_FIELDS] = {
     {"cell", "cell", MEMBER(study_cell, name)},
     {"seed", "seed", MEMBER(study_cell, seed), .rank = 6},
     {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads), .rank = 5},
@@ -35,7 +31,6 @@ const struct report_field study_fields[] = {
      .grouped = true, .rank = 3},
     {"seconds", "seconds", MEMBER(study_cell, seconds), "%.1f", .rank = 8},
 };
-_Static_assert(REPORT_LENGTH(study_fields) == STUDY_N_FIELDS, "as the header says");
 
 struct study_path study_path(const char *dir, const char *name, const char *suffix)
 {
@@ -44,129 +39,102 @@ struct study_path study_path(const char *dir, const char *name, const char *suff
     return path;
 }
 
-/* --- reading --------------------------------------------------------------------------------- */
+/* --- records --------------------------------------------------------------------------------- */
 
-/* Reads the file, one JSON object, by `take`, which gets its root; *found is false, and nothing is
- * taken, if there is no such file. What fails names the path. */
-static enum status read_object(const char *path, bool *found,
-                               enum status (*take)(const struct json_node *root, void *arg,
-                                                   struct err *e),
-                               void *arg, struct err *e)
-{
-    static const struct json_limits limits = {.bytes = RECORD_MAX, .values = 64, .depth = 1};
-    struct file_map file;
-    struct json_reader reader = {0};
-    const struct json_node *root;
-    *found = access(path, F_OK) == 0;
-    if (!*found)
-        return STATUS_OK;
-    TRY(file_map_open(&file, path, e));
-    const struct text source = {(const char *)file.data, file.len};
-    enum status s = json_read(&reader, source, &limits, &root, e);
-    if (s == STATUS_OK)
-        s = json_expect(root, JSON_OBJECT, e);
-    if (s == STATUS_OK)
-        s = take(root, arg, e);
-    if (s != STATUS_OK)
-        err_prefix(e, path);
-    json_reader_free(&reader);
-    file_map_close(&file);
-    return s;
-}
-
-/* One member of a record into the cell, which has its name already. */
+/* One member of a record into the cell, which has its name already. Records made before there were
+ * latent caches say nothing of them. */
 static enum status take_field(const struct json_node *root, const struct report_field *f,
                               struct study_cell *c, struct err *e)
 {
-    static const enum json_kind kinds[] = {
-        [REPORT_INT] = JSON_NUMBER, [REPORT_U64] = JSON_NUMBER,   [REPORT_DOUBLE] = JSON_NUMBER,
-        [REPORT_BOOL] = JSON_BOOL,  [REPORT_CHARS] = JSON_STRING, [REPORT_STRING] = JSON_STRING};
+    const enum json_kind kind = f->type == REPORT_BOOL                                ? JSON_BOOL
+                                : f->type == REPORT_CHARS || f->type == REPORT_STRING ? JSON_STRING
+                                                                                      : JSON_NUMBER;
     const struct json_node *node;
     void *at = (char *)c + f->offset;
-    uint64_t whole;
-    TRY(json_require(root, f->key, kinds[f->type], &node, e));
+    int64_t whole = 0;
+    if (at == &c->latent && !json_member(root, f->key)) {
+        c->latent = 0;
+        return STATUS_OK;
+    }
+    TRY(json_require(root, f->key, kind, &node, e));
     switch (f->type) {
     case REPORT_BOOL:
         return json_node_bool(node, at, e);
     case REPORT_U64:
         return json_node_u64(node, at, e);
     case REPORT_INT:
-        TRY(json_node_u64(node, &whole, e));
-        if (whole > INT_MAX)
-            return err_set(e, STATUS_BAD_FILE, "%s: expected at most %d, found %llu", f->key,
-                           INT_MAX, (unsigned long long)whole);
+        TRY(json_node_i64(node, 0, INT_MAX, &whole, e));
         *(int *)at = (int)whole;
         return STATUS_OK;
     case REPORT_DOUBLE:
         TRY(json_node_double(node, at, e));
-        if (*(const double *)at < 0)
-            return err_set(e, STATUS_BAD_FILE, "%s: expected at least 0, found %g", f->key,
-                           *(const double *)at);
-        return STATUS_OK;
+        if (*(const double *)at >= 0)
+            return STATUS_OK;
+        break;
     case REPORT_CHARS: /* the name */
-        if (!text_is(node->text, at))
-            return err_set(e, STATUS_BAD_FILE, "%s: expected %s, found '%.*s'", f->key,
-                           (const char *)at, text_width(node->text), node->text.data);
-        return STATUS_OK;
+        if (text_is(node->text, at))
+            return STATUS_OK;
+        break;
     default: /* the method */
-        for (int i = 0; study_methods[i]; i++)
+        for (int i = 0; i < STUDY_N_METHODS; i++)
             if (text_is(node->text, study_methods[i])) {
                 c->method = (enum study_method)i;
                 c->method_name = study_methods[i];
                 return STATUS_OK;
             }
-        return err_set(e, STATUS_BAD_FILE, "%s: expected one of the methods, found '%.*s'", f->key,
-                       text_width(node->text), node->text.data);
     }
+    return err_bad_file(e, "%s: expected what a cell of this name can have, found '%.*s'", f->key,
+                        text_width(node->text), node->text.data);
 }
 
-/* A record into the cell, whose name says which. Those made before there were latent caches say
- * nothing of them. */
-static enum status take_record(const struct json_node *root, void *cell, struct err *e)
+/* The record of the name that the cell has; cell->done is false, and nothing taken, without one. */
+static enum status read_record(const char *dir, struct study_cell *cell, struct err *e)
 {
-    for (const struct report_field *f = study_fields; f < study_fields + STUDY_N_FIELDS; f++)
-        if (strcmp(f->key, "latent") == 0 && !json_member(root, f->key))
-            ((struct study_cell *)cell)->latent = 0;
-        else
-            TRY(take_field(root, f, cell, e));
-    return STATUS_OK;
+    static const struct json_limits limits = {.bytes = 65536, .values = 64, .depth = 1};
+    const struct study_path path = study_path(dir, cell->name, RECORD);
+    struct file_map file;
+    struct json_reader reader = {0};
+    const struct json_node *root;
+    cell->done = access(path.text, F_OK) == 0;
+    if (!cell->done)
+        return STATUS_OK;
+    TRY(file_map_open(&file, path.text, e));
+    const struct text source = {(const char *)file.data, file.len};
+    enum status s = json_read(&reader, source, &limits, &root, e);
+    if (s == STATUS_OK)
+        s = json_expect(root, JSON_OBJECT, e);
+    for (int i = 0; i < STUDY_N_FIELDS && s == STATUS_OK; i++)
+        s = take_field(root, &study_fields[i], cell, e);
+    json_reader_free(&reader);
+    file_map_close(&file);
+    return err_in(e, s, "%s", path.text);
 }
 
 enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e)
 {
-    const struct study_path path = study_path(dir, cell->name, RECORD);
     struct study_cell found = *cell;
-    TRY(read_object(path.text, &found.done, take_record, &found, e));
+    TRY(read_record(dir, &found, e));
     if (study_order(cell, &found) != 0 || cell->steps != found.steps)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%.300s: expected the figures of %d steps and of the cell it is named "
-                       "after, found those of %d steps; without the file the cell is made again",
-                       path.text, cell->steps, found.steps);
+        return err_bad_file(e,
+                            "%.300s/%s" RECORD ": expected the figures of %d steps and of the cell "
+                            "it is named after, found those of %d steps; without the file the cell "
+                            "is made again",
+                            dir, cell->name, cell->steps, found.steps);
     *cell = found;
     return STATUS_OK;
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
-
-/* A line of JSON for each of the rows: the members that the fields say. */
-struct lines {
-    const struct report_field *fields;
-    int n_fields;
-    const void *rows;
-    size_t n, row_bytes;
-};
-
-/* Replaces the file by these lines. */
-static enum status write_lines(struct study_path path, struct lines lines, struct err *e)
+/* Replaces the file by a line of the first fields of each cell. */
+static enum status write_lines(struct study_path path, int n_fields, const struct study_cell *cells,
+                               size_t n, struct err *e)
 {
     struct file_output f;
     struct json j;
     file_output_init(&f);
     TRY(file_output_open(&f, path.text, e));
-    for (size_t i = 0; i < lines.n; i++) {
+    for (size_t i = 0; i < n; i++) {
         json_init(&j, &f.out, 0);
-        report_object(&j, NULL, lines.fields, lines.n_fields,
-                      (const char *)lines.rows + i * lines.row_bytes);
+        report_object(&j, NULL, study_fields, n_fields, &cells[i]);
         output_puts(&f.out, "\n");
     }
     return file_output_commit(&f, e);
@@ -174,8 +142,7 @@ static enum status write_lines(struct study_path path, struct lines lines, struc
 
 enum status study_record_write(const char *dir, const struct study_cell *cell, struct err *e)
 {
-    return write_lines(study_path(dir, cell->name, RECORD),
-                       (struct lines){study_fields, STUDY_N_FIELDS, cell, 1, sizeof *cell}, e);
+    return write_lines(study_path(dir, cell->name, RECORD), STUDY_N_FIELDS, cell, 1, e);
 }
 
 /* All records of the folder; *cells [*n] is malloc'd, and the caller's also on failure. */
@@ -184,9 +151,9 @@ static enum status read_all(const char *dir, struct study_cell **cells, size_t *
     DIR *d = opendir(dir);
     const struct dirent *entry;
     enum status s = STATUS_OK;
-    if (!d)
-        return err_set(e, STATUS_FAILED, "%.300s: cannot be listed: %s", dir, strerror(errno));
     *n = 0;
+    if (!d)
+        return file_failure(e, STATUS_FAILED, dir, "list", errno);
     while (s == STATUS_OK && (entry = readdir(d))) {
         struct study_cell cell = {.latent = 0}, *more;
         const struct text file = text_of(entry->d_name);
@@ -195,16 +162,14 @@ static enum status read_all(const char *dir, struct study_cell **cells, size_t *
             file.data[0] != 's' || file.data[1] < '0' || file.data[1] > '9')
             continue;
         memcpy(cell.name, file.data, len);
-        s = read_object(study_path(dir, cell.name, RECORD).text, &cell.done, take_record, &cell, e);
+        s = read_record(dir, &cell, e);
         if (s != STATUS_OK || !cell.done)
             continue;
         more = realloc(*cells, (*n + 1) * sizeof cell);
-        if (more) {
-            *cells = more;
-            more[(*n)++] = cell;
-        } else {
+        if (more)
+            (*cells = more)[(*n)++] = cell;
+        else
             s = err_no_memory(e, "the study's records", (*n + 1) * sizeof cell);
-        }
     }
     closedir(d);
     if (*n > 0)
@@ -221,10 +186,7 @@ enum status study_results_write(const char *dir, struct err *e)
     enum status s = read_all(dir, &cells, &n, e);
     for (size_t before = SIZE_MAX; s == STATUS_OK && n != before;) {
         before = n;
-        s = write_lines(
-            study_path(dir, "results", ".jsonl"),
-            (struct lines){study_fields, STUDY_N_FIELDS - STUDY_N_TIMES, cells, n, sizeof *cells},
-            e);
+        s = write_lines(study_path(dir, "results", ".jsonl"), STUDY_N_FIELDS - 1, cells, n, e);
         if (s == STATUS_OK)
             s = read_all(dir, &cells, &n, e);
     }
@@ -232,71 +194,38 @@ enum status study_results_write(const char *dir, struct err *e)
     return s;
 }
 
-/* --- settings -------------------------------------------------------------------------------- */
+/* --- settings and locks ---------------------------------------------------------------------- */
 
-/* The first word of the rest, which is cut off with the space behind it. */
-static struct text next_word(struct text *rest)
+enum status study_settings_keep(const char *dir, const char *settings, struct err *e)
 {
-    const char *space = rest->len > 0 ? memchr(rest->data, ' ', rest->len) : NULL;
-    const struct text word = text_cut(rest, space ? (size_t)(space - rest->data) : rest->len);
-    text_cut(rest, space ? 1 : 0);
-    return word;
-}
-
-/* Whether it is a number of fewer than 64 bytes. */
-static bool read_number(struct text word, double *x)
-{
-    char number[64], *end;
-    snprintf(number, sizeof number, "%.*s", text_width(word), word.data);
-    *x = strtod(number, &end);
-    return word.len > 0 && word.len < sizeof number && *end == 0;
-}
-
-/* Whether the words are the same, numbers as numbers: an older program wrote 10 as 1e+01. */
-static bool same_settings(struct text a, struct text b)
-{
-    while (a.len > 0 && b.len > 0) {
-        const struct text x = next_word(&a), y = next_word(&b);
-        double m, n;
-        if (!text_equal(x, y) && !(read_number(x, &m) && read_number(y, &n) && m == n))
-            return false;
+    const struct study_path path = study_path(dir, "study", RECORD);
+    char line[4200];
+    const int len = snprintf(line, sizeof line, "{\"settings\": \"%s\"}\n", settings);
+    struct file_writer *w;
+    struct file_map file;
+    if (access(path.text, F_OK) != 0) {
+        TRY(file_writer_open(&w, path.text, e));
+        file_writer_put(w, line, (size_t)len);
+        return file_writer_commit(w, e);
     }
-    return a.len == b.len;
+    TRY(file_map_open(&file, path.text, e));
+    const struct text found = {(const char *)file.data, file.len};
+    const enum status s =
+        text_is(found, line)
+            ? STATUS_OK
+            : err_set(e, STATUS_USAGE,
+                      "the cells there are of another study: expected '%.200s', found '%.*s'; the "
+                      "same options go on with it, another -o begins anew",
+                      line, text_width(found), found.data);
+    file_map_close(&file);
+    return s;
 }
-
-static enum status compare_settings(const struct json_node *root, void *arg, struct err *e)
-{
-    const struct text *settings = arg;
-    const struct json_node *node;
-    TRY(json_require(root, "settings", JSON_STRING, &node, e));
-    if (same_settings(node->text, *settings))
-        return STATUS_OK;
-    return err_set(e, STATUS_USAGE,
-                   "the cells there are of another study: expected '%.*s', found '%.*s'; the same "
-                   "options go on with it, another -o begins anew",
-                   text_width(*settings), settings->data, text_width(node->text), node->text.data);
-}
-
-enum status study_settings_keep(const char *dir, struct text settings, struct err *e)
-{
-    static const struct report_field field = {"settings", NULL, .type = REPORT_TEXT};
-    const struct study_path path = study_path(dir, SETTINGS, RECORD);
-    bool found;
-    TRY(read_object(path.text, &found, compare_settings, &settings, e));
-    if (found)
-        return STATUS_OK;
-    return write_lines(path, (struct lines){&field, 1, &settings, 1, sizeof settings}, e);
-}
-
-/* --- locks ----------------------------------------------------------------------------------- */
 
 enum status study_lock_open(const char *dir, int *fd, struct err *e)
 {
-    const struct study_path path = study_path(dir, SETTINGS, ".lock");
+    const struct study_path path = study_path(dir, "study", ".lock");
     *fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (*fd >= 0)
-        return STATUS_OK;
-    return err_set(e, STATUS_FAILED, "%.300s: cannot be opened: %s", path.text, strerror(errno));
+    return *fd >= 0 ? STATUS_OK : file_failure(e, STATUS_FAILED, path.text, "open", errno);
 }
 
 /* One byte of the file for each name: two of one hash only wait for each other. */

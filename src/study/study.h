@@ -61,9 +61,8 @@ struct study_cell {
 };
 
 /* A cell's figures; the last is a time, which no two runs have alike. */
-extern const struct report_field study_fields[];
 #define STUDY_N_FIELDS 11
-#define STUDY_N_TIMES  1
+extern const struct report_field study_fields[STUDY_N_FIELDS];
 
 /* Fills in what follows from the rest. */
 void study_cell_complete(struct study_cell *cell, const struct config *c);
@@ -97,23 +96,15 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 /* The MHA checkpoint of its seed. */
 struct study_cell *study_base(const struct study_plan *plan, const struct study_cell *cell);
 
-/* --- means ----------------------------------------------------------------------------------- */
-
 /* Over the seeds of which the cell is done. */
 struct study_mean {
-    int kv_heads, latent; /* as a cell has them */
-    char variant[16];
-    const char *method;
-    bool taught;
-    double alpha;
+    struct study_cell of; /* what they have in common; of bits_per_byte the mean */
     int n_seeds;
-    double bits_per_byte; /* the mean */
-    double deviation;     /* of the seeds, n - 1 in its denominator; NaN for one */
+    double deviation; /* of the seeds' bits a byte, n - 1 in its denominator; NaN for one */
     double least, most;
     /* The mean of what each seed has more than its MHA checkpoint trained further for as long; NaN
      * if one of the two is not done. */
     double over_mha;
-    uint64_t cache_bytes_per_token; /* f32; the same for all seeds */
 };
 
 /* In the order of the plan. *means [*n] is malloc'd. STATUS_NO_MEMORY. */
@@ -143,9 +134,10 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
  */
 enum status study_results_write(const char *dir, struct err *e);
 
-/* Writes study.json, or finds that what is there says the same. STATUS_USAGE if it says something
- * else: the folder has another study's cells. */
-enum status study_settings_keep(const char *dir, struct text settings, struct err *e);
+/* Writes study.json, a line {"settings": "..."} of what needs no escapes, or finds that what is
+ * there says the same. STATUS_USAGE if it says something else: the folder has another study's
+ * cells. */
+enum status study_settings_keep(const char *dir, const char *settings, struct err *e);
 
 /* What only one run at once may make: a cell, by its name, or "" the folder's own files. Locks are
  * in DIR/study.lock, which stays; they end with the process, and hold against other machines where

@@ -195,8 +195,8 @@ void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w)
         gguf_add_text(w, KEY("pre"), text_of(k->pre));
     gguf_add_texts(w, TOKENS_KEY, k->tokens, n);
     if (k->scores)
-        gguf_add_f32s(w, KEY("scores"), k->scores, n);
-    gguf_add_i32s(w, TYPES_KEY, k->types, n);
+        gguf_add_array(w, KEY("scores"), GGUF_F32, k->scores, n);
+    gguf_add_array(w, TYPES_KEY, GGUF_I32, k->types, n);
     if (!k->scores)
         gguf_add_texts(w, KEY("merges"), k->merges, k->n_merges);
     if (k->bos >= 0 || k->scores)

@@ -199,7 +199,7 @@ static void embed_batch(const struct pass *p, int thread)
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
     const struct rows share = rows_share(p, all_rows(p), thread);
     for (int row = share.begin; row < share.end; row++) {
-        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->inputs[row] * d;
+        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
         const int t = row % b->length;
         const float *position =
             learned ? learned + (size_t)t * d : positions_vector(&b->positions, t);
@@ -245,7 +245,7 @@ static void embed_batch_backward(const struct pass *p, int thread)
         clear_columns(positions, b->config.n_ctx, d, begin, end);
     for (int row = 0; row < pass_rows(p); row++) {
         const float *dx = b->dx.x + (size_t)row * d;
-        float *token = tokens + (size_t)p->inputs[row] * d;
+        float *token = tokens + (size_t)p->batch->inputs[row] * d;
         float *position = positions ? positions + (size_t)(row % b->length) * d : NULL;
         for (int i = begin; i < end; i++)
             token[i] += scale * dx[i];
@@ -268,42 +268,36 @@ static struct view make_logits(const struct backprop *b, struct rows r, int chun
     return out;
 }
 
-/* Losses of the rows r; logits become the gradient of the mean loss over all rows. */
-static void lose_rows(const struct pass *p, struct rows r, float *logits, float *teacher_logits)
-{
-    const struct backprop *b = p->b;
-    const int n_vocab = b->config.n_vocab;
-    const float scale = 1.0f / (float)pass_rows(p);
-    const float share = p->teacher ? p->teacher_share : 0, rest = (1 - share) * scale;
-    const float smooth = rest * p->label_smoothing / (float)n_vocab;
-    for (int t = r.begin; t < r.end; t++) {
-        float *row = logits + (size_t)(t - r.begin) * (size_t)n_vocab;
-        const int target = p->targets[t];
-        const float logit = row[target];
-        b->losses.x[t] = b->grad->softmax(row, n_vocab, scale) - logit;
-        row[target] -= rest * (1 - p->label_smoothing);
-        for (int i = 0; i < n_vocab && smooth > 0; i++)
-            row[i] -= smooth;
-        if (!teacher_logits)
-            continue;
-        float *taught = teacher_logits + (size_t)(t - r.begin) * (size_t)n_vocab;
-        b->grad->softmax(taught, n_vocab, share * scale);
-        for (int i = 0; i < n_vocab; i++)
-            row[i] -= taught[i];
-    }
-}
-
 /* From the last block's output to the losses of the rows r of a chunk and, if there is a gradient,
- * to dx. */
+ * to dx: logits become the gradient of the mean loss over all rows. */
 static void lose_chunk(const struct pass *p, int chunk, struct rows r, int thread)
 {
     const struct backprop *b = p->b;
-    const int last = 2 * b->config.n_layers;
+    const int last = 2 * b->config.n_layers, n_vocab = b->config.n_vocab;
+    const float scale = 1.0f / (float)pass_rows(p);
+    const float share = p->teacher ? p->teacher->share : 0, rest = (1 - share) * scale;
+    const float smoothing = p->batch->label_smoothing;
+    const float smooth = rest * smoothing / (float)n_vocab;
     (void)thread;
     backprop_norm(p, last, r, view_rows(b->norm, r).x);
     const struct view logits = make_logits(b, r, chunk, b->logits);
-    float *taught = p->teacher ? make_logits(p->teacher, r, chunk, b->teacher_logits).x : NULL;
-    lose_rows(p, r, logits.x, taught);
+    float *taught =
+        p->teacher ? make_logits(p->teacher->engine, r, chunk, b->teacher_logits).x : NULL;
+    for (int t = r.begin; t < r.end; t++) {
+        float *row = logits.x + (size_t)(t - r.begin) * (size_t)n_vocab;
+        const int target = p->batch->targets[t];
+        const float logit = row[target];
+        b->losses.x[t] = b->grad->softmax(row, n_vocab, scale) - logit;
+        row[target] -= rest * (1 - smoothing);
+        for (int i = 0; i < n_vocab && smooth > 0; i++)
+            row[i] -= smooth;
+        if (!taught)
+            continue;
+        b->grad->softmax(taught, n_vocab, share * scale);
+        for (int i = 0; i < n_vocab; i++)
+            row[i] -= taught[i];
+        taught += n_vocab;
+    }
     if (!p->gradient)
         return;
     const struct affine map = {.panels = b->output_backward};
@@ -363,33 +357,23 @@ static void run_pass(void *arg, int thread)
     embed_batch_backward(p, thread);
 }
 
-static double mean_loss(const struct pass *p)
+/* The mean loss. */
+static double run(struct pass *p)
 {
+    const struct backprop *b = p->b;
     const int n = pass_rows(p);
     double sum = 0;
+    assert(p->batch->n_sequences >= 1 && p->batch->n_sequences <= b->n_sequences);
+    pool_run(b->pool, run_pass, p);
     for (int row = 0; row < n; row++)
-        sum += (double)p->b->losses.x[row];
+        sum += (double)b->losses.x[row];
     return sum / n;
-}
-
-/* A forward pass without dropout. */
-static struct pass pass_over(struct backprop *b, const struct param_view *weights,
-                             const struct backprop_batch *batch)
-{
-    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
-    return (struct pass){.b = b,
-                         .w = weights,
-                         .inputs = batch->inputs,
-                         .targets = batch->targets,
-                         .n_sequences = batch->n_sequences};
 }
 
 double backprop_loss(struct backprop *b, const struct param_view *weights,
                      const struct backprop_batch *batch)
 {
-    struct pass p = pass_over(b, weights, batch);
-    pool_run(b->pool, run_pass, &p);
-    return mean_loss(&p);
+    return run(&(struct pass){.b = b, .w = weights, .batch = batch});
 }
 
 double backprop_gradient(struct backprop *b, const struct param_view *weights,
@@ -397,21 +381,13 @@ double backprop_gradient(struct backprop *b, const struct param_view *weights,
                          struct param_view *gradient)
 {
     assert(!b->forward_only && (batch->dropout.share <= 0 || b->dropping));
-    struct pass p = pass_over(b, weights, batch);
-    p.dropout = p.attn_dropout = batch->dropout;
-    p.attn_dropout.share = batch->attn_dropout;
-    p.label_smoothing = batch->label_smoothing;
-    p.gradient = gradient;
     if (teacher) {
-        assert(b->taught && teacher->engine->length == b->length &&
-               teacher->engine->n_threads == b->n_threads &&
-               teacher->engine->config.n_vocab == b->config.n_vocab);
-        p.teacher = teacher->engine;
-        p.teacher_share = teacher->share;
-        struct pass taught = pass_over(teacher->engine, teacher->weights, batch);
-        taught.hidden_only = true;
-        pool_run(teacher->engine->pool, run_pass, &taught);
+        struct backprop *t = teacher->engine;
+        assert(b->taught && t->length == b->length && t->n_threads == b->n_threads &&
+               t->config.n_vocab == b->config.n_vocab);
+        struct pass taught = {.b = t, .w = teacher->weights, .batch = batch, .hidden_only = true};
+        pool_run(t->pool, run_pass, &taught);
     }
-    pool_run(b->pool, run_pass, &p);
-    return mean_loss(&p);
+    return run(&(struct pass){
+        .b = b, .w = weights, .batch = batch, .teacher = teacher, .gradient = gradient});
 }

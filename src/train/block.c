@@ -29,9 +29,10 @@ static void drop_columns(const void *arg, int head, int first, int n_keys, float
     const uint64_t of_window = (uint64_t)d->window * (uint64_t)b->config.n_heads;
     const uint64_t at = (of_window + (uint64_t)(d->first + head)) * (uint64_t)b->length;
     const uint64_t width = (uint64_t)causal_padded_length(b->length);
+    const struct dropout dropout = {d->p->batch->attn_dropout, d->p->batch->dropout.key};
     for (int t = 0; t < n_keys; t++) {
         float *row = columns + (size_t)t * CAUSAL_WIDTH;
-        dropout_apply(&d->p->attn_dropout, 2 * b->config.n_layers + 1 + d->layer, row, NULL, row,
+        dropout_apply(&dropout, 2 * b->config.n_layers + 1 + d->layer, row, NULL, row,
                       (at + (uint64_t)t) * width + (uint64_t)first, CAUSAL_WIDTH);
     }
 }
@@ -51,13 +52,6 @@ static bool head_bias(const void *arg, int head, struct attend_bias *bias)
     return true;
 }
 
-/* The K/V heads of a layer as attention has them here: what is latent is made into those of each
- * query head. */
-static int kv_heads_of(const struct config *c, int l)
-{
-    return config_is_latent(c) ? c->n_heads : config_kv_heads(c, l);
-}
-
 /* The gradient of block l's qkv, in rows as long as those: layers may differ. */
 static struct view dqkv_of(const struct backprop *b, int l)
 {
@@ -65,163 +59,149 @@ static struct view dqkv_of(const struct backprop *b, int l)
     return (struct view){b->dqkv.x, qkv.n_rows, qkv.n, qkv.stride};
 }
 
-static void run_item(const struct pass *p, int l, int index, float *scratch,
-                     void (*run)(const struct causal_window *w))
+/* This thread's share of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
+ * of quadratic positions, drel. Of a latent cache keys and values are in kv, their gradient in dkv,
+ * for each query head its own. */
+static void attend(const struct pass *p, int l, int thread,
+                   void (*run)(const struct causal_window *w))
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
     const struct saved *saved = &b->blocks[l];
     const bool latent = config_is_latent(c);
-    const int kv_heads = kv_heads_of(c, l), group = c->n_heads / kv_heads;
-    const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
-    const int key = c->head_dim, value = config_value_dim(c);
-    const struct rows r = {window * b->length, (window + 1) * b->length};
-    /* Where the head's are in a row: qkv has all queries, all keys, all values; kv the last two. */
-    const int k = (latent ? 0 : config_q_dim(c)) + kv_head * key;
-    const int v = (latent ? 0 : config_q_dim(c)) + kv_heads * key + kv_head * value;
-    const struct view q = view_rows(saved->qkv, r), heads = view_rows(saved->heads, r);
-    const struct view kv = view_rows(latent ? saved->kv : saved->qkv, r);
-    const size_t all_heads = (size_t)window * (size_t)c->n_heads + (size_t)head;
-    const struct item_heads item = {p, l, window, head};
-    struct causal_window w = {
-        .kernels = b->kernels,
-        .grad = b->grad,
-        .positions = &b->positions,
-        .rope_dims = c->rope.n_dims,
-        .length = b->length,
-        .n_heads = group,
-        .key_dim = key,
-        .value_dim = value,
-        .scale = 1.0f / sqrtf((float)key),
-        .q = q.x + head * key,
-        .k = kv.x + k,
-        .v = kv.x + v,
-        .q_stride = q.stride,
-        .kv_stride = kv.stride,
-        .heads = heads.x + head * value,
-        .heads_stride = heads.stride,
-        .softmax = saved->softmax + all_heads * 2 * (size_t)causal_padded_length(b->length),
-        .drel = b->drel ? b->drel + 2 * all_heads : NULL,
-        .drop = p->gradient && p->attn_dropout.share > 0 ? drop_columns : NULL,
-        .bias = head_bias,
-        .arg = &item,
-        .scratch = scratch,
-    };
-    if (!b->forward_only) {
-        const struct view dkv = view_rows(latent ? b->dkv : dqkv_of(b, l), r);
-        w.dheads = view_rows(b->dheads, r).x + head * value;
-        w.dq = view_rows(dqkv_of(b, l), r).x + head * key;
-        w.dk = dkv.x + k;
-        w.dv = dkv.x + v;
-    }
-    run(&w);
-}
-
-/* This thread's share of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
- * of quadratic positions, drel. Of a latent cache keys and values are in kv, their gradient in dkv.
- */
-static void attend(const struct pass *p, int l, int thread,
-                   void (*run)(const struct causal_window *w))
-{
-    const int n_items = p->n_sequences * kv_heads_of(&p->b->config, l);
-    const struct rows share = rows_share(p, (struct rows){0, n_items}, thread);
-    for (int index = share.begin; index < share.end; index++)
-        run_item(p, l, index, pass_scratch(p->b, thread), run);
-}
-
-/* Whether a later layer has been at the block's gradients. */
-static bool adds_to_sums(const struct pass *p, int l)
-{
-    return p->b->config.shared && l + 1 < p->b->config.n_layers;
-}
-
-/* This thread's share of the gradient of block l's quadratic positions, if there are such. */
-static void position_sums(const struct pass *p, int l, int thread)
-{
-    const struct backprop *b = p->b;
-    const struct config *c = &b->config;
-    float *gradient = p->gradient->blocks[l].w[ROLE_ATTN_REL].weight;
-    int begin, end;
-    pool_share(c->n_heads, thread, b->n_threads, &begin, &end);
-    for (int i = 2 * begin; i < 2 * end && b->drel; i++) {
-        double sum = adds_to_sums(p, l) ? (double)gradient[i] : 0;
-        for (int window = 0; window < p->n_sequences; window++)
-            sum += b->drel[2 * (size_t)window * (size_t)c->n_heads + (size_t)i];
-        gradient[i] = (float)sum;
+    const int kv_heads = latent ? c->n_heads : config_kv_heads(c, l);
+    const int group = c->n_heads / kv_heads, key = c->head_dim, value = config_value_dim(c);
+    const struct rows share =
+        rows_share(p, (struct rows){0, p->batch->n_sequences * kv_heads}, thread);
+    for (int index = share.begin; index < share.end; index++) {
+        const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
+        const struct rows r = {window * b->length, (window + 1) * b->length};
+        /* Where the head's are in a row: qkv has all queries, all keys, all values; kv the last
+         * two. */
+        const int k = (latent ? 0 : config_q_dim(c)) + kv_head * key;
+        const int v = (latent ? 0 : config_q_dim(c)) + kv_heads * key + kv_head * value;
+        const struct view q = view_rows(saved->qkv, r), heads = view_rows(saved->heads, r);
+        const struct view kv = view_rows(latent ? saved->kv : saved->qkv, r);
+        const size_t all_heads = (size_t)window * (size_t)c->n_heads + (size_t)head;
+        const struct item_heads item = {p, l, window, head};
+        struct causal_window w = {
+            .kernels = b->kernels,
+            .grad = b->grad,
+            .positions = &b->positions,
+            .rope_dims = c->rope.n_dims,
+            .length = b->length,
+            .n_heads = group,
+            .key_dim = key,
+            .value_dim = value,
+            .scale = 1.0f / sqrtf((float)key),
+            .q = q.x + head * key,
+            .k = kv.x + k,
+            .v = kv.x + v,
+            .q_stride = q.stride,
+            .kv_stride = kv.stride,
+            .heads = heads.x + head * value,
+            .heads_stride = heads.stride,
+            .softmax = saved->softmax + all_heads * 2 * (size_t)causal_padded_length(b->length),
+            .drel = b->drel ? b->drel + 2 * all_heads : NULL,
+            .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_columns : NULL,
+            .bias = head_bias,
+            .arg = &item,
+            .scratch = pass_scratch(b, thread),
+        };
+        if (!b->forward_only) {
+            const struct view dq = view_rows(dqkv_of(b, l), r);
+            const struct view dkv = latent ? view_rows(b->dkv, r) : dq;
+            w.dheads = view_rows(b->dheads, r).x + head * value;
+            w.dq = dq.x + head * key;
+            w.dk = dkv.x + k;
+            w.dv = dkv.x + v;
+        }
+        run(&w);
     }
 }
 
 /* --- latent caches --------------------------------------------------------------------------- */
 
-/* In rows r of a buffer as qkv: what is latent, after the queries. */
-static struct view latent_of(const struct config *c, int l, struct view qkv, struct rows r)
+/* In a buffer as qkv: what is latent, after the queries. */
+static struct view latent_of(const struct config *c, int l, struct view qkv)
 {
-    return view_columns(view_rows(qkv, r), config_q_dim(c), config_latent(c, l));
+    return view_columns(qkv, config_q_dim(c), config_latent(c, l));
 }
 
-/* In rows r of a buffer as kv: the keys of a head; and the values of all. */
-static struct view keys_of(const struct config *c, struct view kv, struct rows r, int head)
+/* What is made of it, in a buffer as kv: part 0 are the values of all heads, part h + 1 the keys of
+ * head h. */
+static struct view part_of(const struct config *c, struct view kv, int part)
 {
-    return view_columns(view_rows(kv, r), head * c->head_dim, c->head_dim);
+    return part == 0 ? view_columns(kv, config_q_dim(c), config_heads_dim(c))
+                     : view_columns(kv, (part - 1) * c->head_dim, c->head_dim);
 }
 
-static struct view values_of(const struct config *c, struct view kv, struct rows r)
+/* The panels of a part's matrix, of n_out rows and n_in columns in this direction. */
+static const float *panels_of(const struct backprop *b, int part, int n_out, int n_in)
 {
-    return view_columns(view_rows(kv, r), config_q_dim(c), config_heads_dim(c));
+    return part == 0 ? b->panels[ROLE_ATTN_V_B]
+                     : b->panels[ROLE_ATTN_K_B] +
+                           (size_t)(part - 1) * (size_t)kernel_padded(n_out) * (size_t)n_in;
 }
 
-/* kv of the rows r from what is latent in qkv. */
-static void expand(const struct pass *p, int l, struct rows r)
+/* --- branches -------------------------------------------------------------------------------- */
+
+/* What is added to the residual stream: attention, or the feed-forward part. It reads the norm of
+ * its point by some matrices, and `inner`, what follows from these, goes through one more. */
+struct branch {
+    int layer, point;
+    int n_in;
+    struct {
+        enum tensor_role role;
+        struct view y, dy; /* of the matrix; its gradient */
+    } in[QKV_PARTS];
+    enum tensor_role out;
+    struct view inner, dinner;
+    /* The gradients of the stream behind it (the same as it reaches the matrix `out`), and
+     * before. */
+    struct view after, dropped, before;
+};
+
+/* `dinner` of the feed-forward part is dup: what is not linear is taken back in place. */
+static struct branch branch_of(const struct backprop *b, int l, bool attention)
 {
-    const struct backprop *b = p->b;
-    const struct config *c = &b->config;
-    const struct view latent = latent_of(c, l, b->blocks[l].qkv, r);
-    const struct view kv = b->blocks[l].kv;
-    struct affine map = {.panels = b->panels[ROLE_ATTN_K_B]};
-    for (int h = 0; h < c->n_heads; h++) {
-        backprop_multiply(b, map, latent, keys_of(c, kv, r, h));
-        map.panels += (size_t)kernel_padded(c->head_dim) * (size_t)latent.n;
+    const struct saved *saved = &b->blocks[l];
+    struct qkv_part parts[QKV_PARTS];
+    if (!attention)
+        return (struct branch){
+            .layer = l,
+            .point = 2 * l + 1,
+            .n_in = saved->gate.x ? 2 : 1,
+            .in = {{ROLE_FFN_UP, saved->up, b->dup}, {ROLE_FFN_GATE, saved->gate, b->dgate}},
+            .out = ROLE_FFN_DOWN,
+            .inner = b->act,
+            .dinner = b->dup,
+            .after = b->dx,
+            .dropped = b->dx_dropped,
+            .before = b->dmid};
+    struct branch br = {.layer = l,
+                        .point = 2 * l,
+                        .n_in = layout_qkv(&b->config, l, parts),
+                        .out = ROLE_ATTN_OUTPUT,
+                        .inner = saved->heads,
+                        .dinner = b->dheads,
+                        .after = b->dmid,
+                        .dropped = b->dmid_dropped,
+                        .before = b->dx};
+    for (int i = 0; i < br.n_in; i++) {
+        br.in[i].role = parts[i].role;
+        br.in[i].y = view_columns(saved->qkv, parts[i].first, parts[i].rows);
+        if (!b->forward_only)
+            br.in[i].dy = view_columns(dqkv_of(b, l), parts[i].first, parts[i].rows);
     }
-    map.panels = b->panels[ROLE_ATTN_V_B];
-    backprop_multiply(b, map, latent, values_of(c, kv, r));
+    return br;
 }
 
-/* And the gradient of what is latent, in dqkv, from dkv. */
-static void expand_backward(const struct pass *p, int l, struct rows r)
+/* Where norms stand after the residuals, what is added to a branch is what the branch reads. */
+static bool adds_norm(const struct pass *p)
 {
-    const struct backprop *b = p->b;
-    const struct config *c = &b->config;
-    const struct view dlatent = latent_of(c, l, dqkv_of(b, l), r);
-    struct affine map = {.panels = b->panels[ROLE_ATTN_V_B]};
-    backprop_multiply(b, map, values_of(c, b->dkv, r), dlatent);
-    map = (struct affine){.panels = b->panels[ROLE_ATTN_K_B], .start = dlatent.x};
-    for (int h = 0; h < c->n_heads; h++) {
-        backprop_multiply(b, map, keys_of(c, b->dkv, r, h), dlatent);
-        map.panels += (size_t)kernel_padded(dlatent.n) * (size_t)c->head_dim;
-    }
+    return p->b->config.placement == PLACEMENT_AFTER;
 }
-
-/* This thread's share of the gradients of k_b and v_b of block l. */
-static void expand_sums(const struct pass *p, int l, int thread)
-{
-    const bool add = adds_to_sums(p, l);
-    const struct backprop *b = p->b;
-    const struct config *c = &b->config;
-    const struct param_pair *gradient = p->gradient->blocks[l].w;
-    const struct rows all = all_rows(p);
-    const struct view latent = latent_of(c, l, b->blocks[l].qkv, all);
-    struct weight_sums keys = {.gradient = gradient[ROLE_ATTN_K_B], .dy = latent, .add = add};
-    for (int h = 0; h < c->n_heads; h++) {
-        keys.x = keys_of(c, b->dkv, all, h);
-        backprop_weight_sums(b, &keys, thread);
-        keys.gradient.weight += (size_t)latent.n * (size_t)c->head_dim;
-    }
-    const struct weight_sums values = {gradient[ROLE_ATTN_V_B], values_of(c, b->dkv, all), latent,
-                                       add};
-    backprop_weight_sums(b, &values, thread);
-}
-
-/* --- forwards -------------------------------------------------------------------------------- */
 
 /* The block's matrices, for one direction. */
 static void pack_block(const struct pass *p, int l, bool backward, int thread)
@@ -232,22 +212,83 @@ static void pack_block(const struct pass *p, int l, bool backward, int thread)
     pool_barrier(p->b->pool, thread);
 }
 
-/* Where norms stand after the residuals, what is added to a branch is what the branch reads. */
-static bool adds_norm(const struct pass *p)
+/* A role's map forwards, start + x W^T + b. */
+static struct affine map_of(const struct pass *p, const struct branch *br, enum tensor_role role,
+                            const float *start)
 {
-    return p->b->config.placement == PLACEMENT_AFTER;
+    return (struct affine){p->b->panels[role], p->w->blocks[br->layer].w[role].bias, start};
 }
 
-/* A role's map in this direction: start + x W^T + b, or start + dy W. */
-static struct affine map_of(const struct pass *p, int l, enum tensor_role role, const float *start)
+/* norm [r, d] = what the branch reads, and its matrices' products with it. */
+static void read_stream(const struct pass *p, const struct branch *br, struct view norm,
+                        struct rows r)
 {
-    return (struct affine){p->b->panels[role], p->w->blocks[l].w[role].bias, start};
+    backprop_norm(p, br->point, r, norm.x);
+    for (int i = 0; i < br->n_in; i++)
+        backprop_multiply(p->b, map_of(p, br, br->in[i].role, NULL), norm,
+                          view_rows(br->in[i].y, r));
 }
 
-static struct affine map_back(const struct pass *p, enum tensor_role role, const float *start)
+/* The stream's rows r behind the branch = before it + inner [r] through the last matrix, without
+ * what is dropped. */
+static void add_branch(const struct pass *p, const struct branch *br, struct view inner,
+                       struct view norm, struct rows r)
 {
-    return (struct affine){.panels = p->b->panels[role], .start = start};
+    const struct view y = view_rows(pass_stream(p->b, br->point + 1), r);
+    const float *start = adds_norm(p) ? norm.x : view_rows(pass_stream(p->b, br->point), r).x;
+    backprop_multiply(p->b, map_of(p, br, br->out, pass_drops(p) ? NULL : start), inner, y);
+    if (pass_drops(p))
+        backprop_drop(p, br->point + 1, y.x, start, y.x, r);
 }
+
+/* And back: from the gradient behind the branch to that of `inner`. */
+static void add_branch_backward(const struct pass *p, const struct branch *br, struct rows r)
+{
+    const struct view after = view_rows(br->after, r), dropped = view_rows(br->dropped, r);
+    const struct affine map = {.panels = p->b->panels[br->out]};
+    if (pass_drops(p))
+        backprop_drop(p, br->point + 1, dropped.x, NULL, after.x, r);
+    else if (dropped.x != after.x)
+        memcpy(dropped.x, after.x, (size_t)after.n_rows * after.stride * sizeof *after.x);
+    backprop_multiply(p->b, map, dropped, view_rows(br->dinner, r));
+}
+
+/* From the gradients of its matrices' products to that of the stream before the branch. What comes
+ * from behind goes round the branch's norm or, with what comes from the branch, through it. dnorm
+ * and stats stay for the sums. */
+static void read_stream_backward(const struct pass *p, const struct branch *br, struct rows r)
+{
+    const struct view dnorm = view_rows(p->b->dnorm, r), none = {.x = NULL};
+    const float *start = adds_norm(p) ? view_rows(br->after, r).x : NULL;
+    for (int i = 0; i < br->n_in; i++, start = dnorm.x) {
+        const struct affine map = {.panels = p->b->panels[br->in[i].role], .start = start};
+        backprop_multiply(p->b, map, view_rows(br->in[i].dy, r), dnorm);
+    }
+    backprop_norm_backward(p, br->point, adds_norm(p) ? none : br->after, br->before, r);
+}
+
+/* Whether a later layer has been at the block's gradients. */
+static bool adds_to_sums(const struct pass *p, int l)
+{
+    return p->b->config.shared && l + 1 < p->b->config.n_layers;
+}
+
+/* This thread's share of the gradients of the branch's tensors, over all rows. */
+static void branch_sums(const struct pass *p, const struct branch *br, int thread)
+{
+    const struct rows all = all_rows(p);
+    for (int i = 0; i <= br->n_in; i++) {
+        const bool last = i == br->n_in;
+        const struct weight_sums sums = {
+            p->gradient->blocks[br->layer].w[last ? br->out : br->in[i].role],
+            view_rows(last ? br->dropped : br->in[i].dy, all),
+            view_rows(last ? br->inner : p->b->norm, all), adds_to_sums(p, br->layer)};
+        backprop_weight_sums(p->b, &sums, thread);
+    }
+    backprop_norm_sums(p, br->point, thread);
+}
+
+/* --- forwards -------------------------------------------------------------------------------- */
 
 /* What a thread has for itself of a block of rows: the norm, and behind it the activations. */
 static struct view norm_scratch(const struct pass *p, struct rows r, int thread)
@@ -260,26 +301,14 @@ static struct view norm_scratch(const struct pass *p, struct rows r, int thread)
 static void project_qkv(const struct pass *p, int l, struct rows r, int thread)
 {
     const struct backprop *b = p->b;
-    struct qkv_part parts[QKV_PARTS];
-    const int n_parts = layout_qkv(&b->config, l, parts);
-    const struct view norm = norm_scratch(p, r, thread), qkv = view_rows(b->blocks[l].qkv, r);
-    backprop_norm(p, 2 * l, r, norm.x);
-    for (const struct qkv_part *part = parts; part < parts + n_parts; part++)
-        backprop_multiply(b, map_of(p, l, part->role, NULL), norm,
-                          view_columns(qkv, part->first, part->rows));
-    if (config_is_latent(&b->config))
-        expand(p, l, r);
-}
-
-/* The stream's rows r at `point` = start + x times the role's matrix, the product without what is
- * dropped. */
-static void add_branch(const struct pass *p, int point, enum tensor_role role, struct view x,
-                       const float *start, struct rows r)
-{
-    const struct view y = view_rows(pass_stream(p->b, point), r);
-    backprop_multiply(p->b, map_of(p, (point - 1) / 2, role, pass_drops(p) ? NULL : start), x, y);
-    if (pass_drops(p))
-        backprop_drop(p, point, y.x, start, y.x, r);
+    const struct config *c = &b->config;
+    const struct branch attention = branch_of(b, l, true);
+    read_stream(p, &attention, norm_scratch(p, r, thread), r);
+    for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
+        const struct view latent = latent_of(c, l, view_rows(b->blocks[l].qkv, r));
+        const struct affine map = {.panels = panels_of(b, part, c->head_dim, latent.n)};
+        backprop_multiply(b, map, latent, part_of(c, view_rows(b->blocks[l].kv, r), part));
+    }
 }
 
 /* act [r, ff] = what the down matrix takes. */
@@ -295,21 +324,16 @@ static void activate(const struct backprop *b, int l, float *act, struct rows r)
 static void attn_output_and_ffn(const struct pass *p, int l, struct rows r, int thread)
 {
     const struct backprop *b = p->b;
-    const struct saved *saved = &b->blocks[l];
+    const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
     const int ff = b->config.d_ff;
     const struct view norm = norm_scratch(p, r, thread);
     const struct view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, (size_t)ff};
     if (adds_norm(p))
-        backprop_norm(p, 2 * l, r, norm.x);
-    add_branch(p, 2 * l + 1, ROLE_ATTN_OUTPUT, view_rows(saved->heads, r),
-               adds_norm(p) ? norm.x : view_rows(saved->x, r).x, r);
-    backprop_norm(p, 2 * l + 1, r, norm.x);
-    backprop_multiply(b, map_of(p, l, ROLE_FFN_UP, NULL), norm, view_rows(saved->up, r));
-    if (saved->gate.x)
-        backprop_multiply(b, map_of(p, l, ROLE_FFN_GATE, NULL), norm, view_rows(saved->gate, r));
+        backprop_norm(p, attention.point, r, norm.x);
+    add_branch(p, &attention, view_rows(attention.inner, r), norm, r);
+    read_stream(p, &ffn, norm, r);
     activate(b, l, act.x, r);
-    add_branch(p, 2 * l + 2, ROLE_FFN_DOWN, act, adds_norm(p) ? norm.x : view_rows(saved->mid, r).x,
-               r);
+    add_branch(p, &ffn, act, norm, r);
 }
 
 void backprop_block(const struct pass *p, int l, int thread)
@@ -327,120 +351,86 @@ void backprop_block(const struct pass *p, int l, int thread)
 
 /* --- backwards ------------------------------------------------------------------------------- */
 
-/* The stream's gradient after a branch, `gradient`, goes before it round the branch's norm or,
- * with what comes from the branch, through it. */
-static struct view round_norm(const struct pass *p, struct view gradient)
-{
-    return adds_norm(p) ? (struct view){.x = NULL} : gradient;
-}
-
-static const float *through_norm(const struct pass *p, struct view gradient, struct rows r)
-{
-    return adds_norm(p) ? view_rows(gradient, r).x : NULL;
-}
-
-/* In the rows r, the gradient of a sum becomes that of the branch: without what was dropped. */
-static struct view drop_gradient(const struct pass *p, int point, struct view gradient,
-                                 struct view dropped, struct rows r)
-{
-    const struct view in = view_rows(gradient, r), out = view_rows(dropped, r);
-    if (pass_drops(p))
-        backprop_drop(p, point, out.x, NULL, in.x, r);
-    else if (out.x != in.x)
-        memcpy(out.x, in.x, (size_t)in.n_rows * in.stride * sizeof *in.x);
-    return out;
-}
-
 /* dx of the stream after the block -> dmid and dheads; norm, act, dup, dgate, dnorm and stats for
  * the sums */
 static void attn_output_and_ffn_backward(const struct pass *p, int l, struct rows r, int thread)
 {
     const struct backprop *b = p->b;
-    const struct saved *saved = &b->blocks[l];
-    (void)thread;
-    const struct view dup = view_rows(b->dup, r), dnorm = view_rows(b->dnorm, r);
+    const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
+    const struct view dup = view_rows(b->dup, r);
     const bool gated = b->dgate.x;
-    const struct view dgate = gated ? view_rows(b->dgate, r) : b->dgate;
-    backprop_norm(p, 2 * l + 1, r, view_rows(b->norm, r).x);
+    (void)thread;
+    backprop_norm(p, ffn.point, r, view_rows(b->norm, r).x);
     activate(b, l, view_rows(b->act, r).x, r);
-    backprop_multiply(b, map_back(p, ROLE_FFN_DOWN, NULL),
-                      drop_gradient(p, 2 * l + 2, b->dx, b->dx_dropped, r), dup);
-    b->grad->ffn_backward[b->config.ffn](dup.x, dgate.x, dup.x, view_rows(saved->up, r).x,
-                                         gated ? view_rows(saved->gate, r).x : NULL,
-                                         (size_t)dup.n_rows * dup.stride);
-    backprop_multiply(b, map_back(p, ROLE_FFN_UP, through_norm(p, b->dx, r)), dup, dnorm);
-    if (gated)
-        backprop_multiply(b, map_back(p, ROLE_FFN_GATE, dnorm.x), dgate, dnorm);
-    backprop_norm_backward(p, 2 * l + 1, round_norm(p, b->dx), b->dmid, r);
-    backprop_multiply(b, map_back(p, ROLE_ATTN_OUTPUT, NULL),
-                      drop_gradient(p, 2 * l + 1, b->dmid, b->dmid_dropped, r),
-                      view_rows(b->dheads, r));
-}
-
-/* This thread's share of the gradient of a role's weight and bias, y = x W^T + b, over all rows. */
-static void weight_sums(const struct pass *p, int l, enum tensor_role role, struct view dy,
-                        struct view x, int thread)
-{
-    const struct weight_sums sums = {p->gradient->blocks[l].w[role], view_rows(dy, all_rows(p)),
-                                     view_rows(x, all_rows(p)), adds_to_sums(p, l)};
-    backprop_weight_sums(p->b, &sums, thread);
-}
-
-static void ffn_sums(const struct pass *p, int l, int thread)
-{
-    const struct backprop *b = p->b;
-    weight_sums(p, l, ROLE_FFN_DOWN, b->dx_dropped, b->act, thread);
-    weight_sums(p, l, ROLE_FFN_UP, b->dup, b->norm, thread);
-    if (b->dgate.x)
-        weight_sums(p, l, ROLE_FFN_GATE, b->dgate, b->norm, thread);
-    backprop_norm_sums(p, 2 * l + 1, thread);
+    add_branch_backward(p, &ffn, r);
+    b->grad->ffn_backward[b->config.ffn](
+        dup.x, gated ? view_rows(b->dgate, r).x : NULL, dup.x, view_rows(ffn.in[0].y, r).x,
+        gated ? view_rows(ffn.in[1].y, r).x : NULL, (size_t)dup.n_rows * dup.stride);
+    read_stream_backward(p, &ffn, r);
+    add_branch_backward(p, &attention, r);
 }
 
 /* dqkv and dmid -> dx of the stream before the block; norm, dnorm and stats for the sums */
 static void project_qkv_backward(const struct pass *p, int l, struct rows r, int thread)
 {
     const struct backprop *b = p->b;
+    const struct config *c = &b->config;
+    const struct branch attention = branch_of(b, l, true);
     (void)thread;
-    struct qkv_part parts[QKV_PARTS];
-    const int n_parts = layout_qkv(&b->config, l, parts);
-    const struct view dnorm = view_rows(b->dnorm, r), dqkv = view_rows(dqkv_of(b, l), r);
-    backprop_norm(p, 2 * l, r, view_rows(b->norm, r).x);
-    if (config_is_latent(&b->config))
-        expand_backward(p, l, r);
-    for (int i = 0; i < n_parts; i++)
-        backprop_multiply(
-            b, map_back(p, parts[i].role, i == 0 ? through_norm(p, b->dmid, r) : dnorm.x),
-            view_columns(dqkv, parts[i].first, parts[i].rows), dnorm);
-    backprop_norm_backward(p, 2 * l, round_norm(p, b->dmid), b->dx, r);
+    backprop_norm(p, attention.point, r, view_rows(b->norm, r).x);
+    for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
+        const struct view dlatent = latent_of(c, l, view_rows(dqkv_of(b, l), r));
+        const struct affine map = {.panels = panels_of(b, part, dlatent.n, c->head_dim),
+                                   .start = part > 0 ? dlatent.x : NULL};
+        backprop_multiply(b, map, part_of(c, view_rows(b->dkv, r), part), dlatent);
+    }
+    read_stream_backward(p, &attention, r);
 }
 
+/* This thread's share of the gradients of what only some attention has: the matrices of a latent
+ * cache, each key's the transpose of what it is as a map, and quadratic positions. */
 static void attention_sums(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
-    struct qkv_part parts[QKV_PARTS];
-    const int n_parts = layout_qkv(&b->config, l, parts);
-    weight_sums(p, l, ROLE_ATTN_OUTPUT, b->dmid_dropped, b->blocks[l].heads, thread);
-    for (int i = 0; i < n_parts; i++)
-        weight_sums(p, l, parts[i].role, view_columns(dqkv_of(b, l), parts[i].first, parts[i].rows),
-                    b->norm, thread);
-    if (config_is_latent(&b->config))
-        expand_sums(p, l, thread);
-    backprop_norm_sums(p, 2 * l, thread);
-    position_sums(p, l, thread);
+    const struct config *c = &b->config;
+    const bool add = adds_to_sums(p, l);
+    const struct param_pair *gradient = p->gradient->blocks[l].w;
+    float *rel = gradient[ROLE_ATTN_REL].weight;
+    for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
+        const struct view latent = latent_of(c, l, view_rows(b->blocks[l].qkv, all_rows(p)));
+        const struct view made = part_of(c, view_rows(b->dkv, all_rows(p)), part);
+        struct weight_sums sums = {gradient[ROLE_ATTN_V_B], made, latent, add};
+        if (part > 0) {
+            float *keys = gradient[ROLE_ATTN_K_B].weight;
+            keys += (size_t)(part - 1) * (size_t)latent.n * (size_t)c->head_dim;
+            sums = (struct weight_sums){{.weight = keys}, latent, made, add};
+        }
+        backprop_weight_sums(b, &sums, thread);
+    }
+    int begin, end;
+    pool_share(c->n_heads, thread, b->n_threads, &begin, &end);
+    for (int i = 2 * begin; i < 2 * end && b->drel; i++) {
+        double sum = add ? (double)rel[i] : 0;
+        for (int window = 0; window < p->batch->n_sequences; window++)
+            sum += b->drel[2 * (size_t)window * (size_t)c->n_heads + (size_t)i];
+        rel[i] = (float)sum;
+    }
 }
 
 void backprop_block_backward(const struct pass *p, int l, int thread)
 {
     struct pool *pool = p->b->pool;
+    const struct branch attention = branch_of(p->b, l, true), ffn = branch_of(p->b, l, false);
     assert(p->gradient && !p->b->forward_only && l >= 0 && l < p->b->config.n_layers);
     pack_block(p, l, true, thread);
     rows_each(p, all_rows(p), l, thread, attn_output_and_ffn_backward);
     pool_barrier(pool, thread);
     attend(p, l, thread, causal_backward);
-    ffn_sums(p, l, thread);
+    branch_sums(p, &ffn, thread);
     pool_barrier(pool, thread);
     rows_each(p, all_rows(p), l, thread, project_qkv_backward);
     pool_barrier(pool, thread);
+    branch_sums(p, &attention, thread);
     attention_sums(p, l, thread);
     pool_barrier(pool, thread);
 }

@@ -10,53 +10,37 @@
 /* Tokens summed at once for a weight's gradient: two operands' blocks stay in the cache. */
 #define SUM_BLOCK 256
 
-/* A matrix [n_out, n_in] on its way into panels. */
-struct packing {
-    float *panels;
-    const float *w;
-    int n_out, n_in;
-};
-
-/* This thread's share of it as panels [n_out / 16][n_in][16], or transposed [n_in / 16][n_out][16],
- * the last filled up with zeros. */
-static void pack(const struct pass *p, struct packing m, bool transposed, int thread)
-{
-    const int n = transposed ? m.n_in : m.n_out, k = transposed ? m.n_out : m.n_in;
-    const size_t step = transposed ? 1 : (size_t)m.n_in, down = transposed ? (size_t)m.n_in : 1;
-    int begin, end;
-    pool_share(matrix_panels(n), thread, p->b->n_threads, &begin, &end);
-    for (int panel = begin; panel < end; panel++) {
-        const int first = panel * KERNEL_LANES, left = n - first;
-        const int width = left < KERNEL_LANES ? left : KERNEL_LANES;
-        float *out = m.panels + (size_t)first * (size_t)k;
-        for (int i = 0; i < k; i++, out += KERNEL_LANES) {
-            const float *w = m.w + (size_t)first * step + (size_t)i * down;
-            for (int lane = 0; lane < width; lane++)
-                out[lane] = w[(size_t)lane * step];
-            for (int lane = width; lane < KERNEL_LANES; lane++)
-                out[lane] = 0;
-        }
-    }
-}
-
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread)
 {
     const struct backprop *b = p->b;
     const struct tensor_spec spec = layout_weight(&b->config, role, l);
-    const int n = role == ROLE_ATTN_K_B ? spec.n_matrices : 1;
-    struct packing m = {.panels =
-                            backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role],
-                        .w = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight,
-                        .n_out = spec.rows / n,
-                        .n_in = spec.cols};
-    /* Keys are products with the transpose. */
+    const int n_matrices = role == ROLE_ATTN_K_B ? spec.n_matrices : 1;
+    const int n_out = spec.rows / n_matrices, n_in = spec.cols;
+    /* Panels [n / 16][k][16], the last filled up with zeros, along the rows or, transposed, the
+     * columns; keys are products with the transpose. */
     const bool transposed = backward != (role == ROLE_ATTN_K_B);
-    const int panel_rows = kernel_padded(transposed ? m.n_in : m.n_out);
+    const int n = transposed ? n_in : n_out, k = transposed ? n_out : n_in;
+    const size_t step = transposed ? 1 : (size_t)n_in, down = transposed ? (size_t)n_in : 1;
+    const float *matrix = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight;
+    float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
+    int begin, end;
     assert(spec.form == FORM_MATRIX);
-    for (int h = 0; h < n; h++) {
-        pack(p, m, transposed, thread);
-        m.w += (size_t)m.n_out * (size_t)m.n_in;
-        m.panels += (size_t)panel_rows * (size_t)(transposed ? m.n_out : m.n_in);
+    pool_share(matrix_panels(n), thread, b->n_threads, &begin, &end);
+    for (int h = 0; h < n_matrices; h++) {
+        for (int panel = begin; panel < end; panel++) {
+            const int first = panel * KERNEL_LANES, left = n - first;
+            const int width = left < KERNEL_LANES ? left : KERNEL_LANES;
+            float *out = panels + (size_t)first * (size_t)k;
+            for (int i = 0; i < k; i++, out += KERNEL_LANES) {
+                const float *w = matrix + (size_t)first * step + (size_t)i * down;
+                for (int lane = 0; lane < width; lane++)
+                    out[lane] = w[(size_t)lane * step];
+                for (int lane = width; lane < KERNEL_LANES; lane++)
+                    out[lane] = 0;
+            }
+        }
+        matrix += (size_t)n_out * (size_t)n_in;
+        panels += (size_t)kernel_padded(n) * (size_t)k;
     }
 }
 
@@ -240,5 +224,6 @@ void backprop_drop(const struct pass *p, int site, float *out, const float *star
                    struct rows r)
 {
     const uint64_t d = (uint64_t)p->b->config.d_model;
-    dropout_apply(&p->dropout, site, out, start, x, (uint64_t)r.begin * d, (uint64_t)rows_n(r) * d);
+    dropout_apply(&p->batch->dropout, site, out, start, x, (uint64_t)r.begin * d,
+                  (uint64_t)rows_n(r) * d);
 }

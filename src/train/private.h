@@ -349,25 +349,21 @@ static inline struct view pass_stream(const struct backprop *b, int point)
 struct pass {
     struct backprop *b;
     const struct param_view *w;
-    const int32_t *inputs, *targets; /* [rows] */
-    int n_sequences;
-    struct dropout dropout, attn_dropout;
-    float label_smoothing;
-    const struct backprop *teacher; /* has passed the same batch, hidden only; NULL: none */
-    float teacher_share;            /* of the loss */
-    struct param_view *gradient;    /* NULL: loss only */
-    bool hidden_only;               /* norm of the last block's output is all */
+    const struct backprop_batch *batch;
+    const struct backprop_teacher *teacher; /* has passed the same batch; NULL: none */
+    struct param_view *gradient;            /* NULL: loss only, and nothing is left out */
+    bool hidden_only;                       /* norm of the last block's output is all */
 };
 
 static inline int pass_rows(const struct pass *p)
 {
-    return p->n_sequences * p->b->length;
+    return p->batch->n_sequences * p->b->length;
 }
 
 /* Whether this pass leaves something out. */
 static inline bool pass_drops(const struct pass *p)
 {
-    return p->gradient && p->dropout.share > 0;
+    return p->gradient && p->batch->dropout.share > 0;
 }
 
 static inline struct rows all_rows(const struct pass *p)

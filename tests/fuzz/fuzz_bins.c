@@ -43,26 +43,24 @@ static uint64_t stored_bytes(const struct view_part *p, int cols)
     return elements + elements / (uint64_t)p->group * sizeof(float);
 }
 
-static void check_tensors(const struct arrays *a)
+static void check_tensors(const struct bin_file *b)
 {
-    const struct config *c = &a->source.config;
+    const struct config *c = &b->config;
     uint64_t bytes = 0;
     for (int64_t i = 0; i < layout_count(c); i++) {
         const struct tensor_spec spec = layout_at(c, i);
         struct view v;
-        bool found;
-        struct err e = {""};
-        require(a->source.tensor(&a->source, &spec, &v, &found, &e) == STATUS_OK);
-        require(found || !(spec.flags & SPEC_REQUIRED));
-        if (!found)
+        if (!bin_tensor(b, &spec, &v)) {
+            require(!(spec.flags & SPEC_REQUIRED));
             continue;
+        }
         require(v.n_parts == 1 && view_rows(&v) == spec.rows && v.cols == spec.cols);
         read_view(&v, spec_elements(&spec) * tensor_type_find(v.type)->block_bytes);
         bytes += stored_bytes(&v.parts[0], v.cols);
     }
     /* Headers, and the tables that nobody reads. */
-    require(bytes < a->file.len);
-    require(a->file.len - bytes <= 1024 + (uint64_t)c->n_ctx * (uint64_t)c->head_dim * 4);
+    require(bytes < b->file.len);
+    require(b->file.len - bytes <= 1024 + (uint64_t)c->n_ctx * (uint64_t)c->head_dim * 4);
 }
 
 /* Opens a copy of `len` bytes, zeros behind the input's, at an odd address. Returns the size that
@@ -75,13 +73,13 @@ static unsigned long long check_file(const struct bin_format *f, const uint8_t *
     if (size)
         memcpy(copy + 1, data, size < len ? size : len);
     const struct text file = {copy + 1, len};
-    struct arrays a;
+    struct bin_file b;
     struct err e = {""};
     unsigned long long expected = 0;
-    const enum status s = bin_open(f, file, &a, &e);
+    const enum status s = bin_open(f, file, &b, &e);
     if (s == STATUS_OK) {
         require(bin_format_of(file) != NULL);
-        check_tensors(&a);
+        check_tensors(&b);
     } else {
         require(s == STATUS_BAD_FILE);
         require_message(&e);

@@ -64,7 +64,7 @@ static void read_texts(struct schedule_texts *t, struct choices *in)
     t->n_ctx = what & 4 ? N_CTX : N_CTX / 3;
     t->shifts = what & 128;
     t->shares = what & 8 && !t->shifts;
-    t->n_keep = t->shifts ? next_byte(in) % (schedule_most_kept(t->n_ctx) + 1) : 0;
+    t->n_keep = t->shifts ? next_byte(in) % (t->n_ctx - t->n_ctx / 2 + 1) : 0;
     t->ignore_eos = what & 16;
     t->stops = stops;
     t->n_stops = what >> 5 & 3;

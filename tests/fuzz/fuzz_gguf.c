@@ -187,21 +187,21 @@ static void show(const uint8_t *data, size_t size, unsigned way)
 {
     static const char *const formats[] = {"table", "md", "csv", "json", "jsonl"};
     struct memory_file in = open_memory(data, size), shown = open_memory("", 0);
-    char form[16], *argv[] = {in.path, form, NULL, NULL, NULL};
+    char form[16], *argv[] = {in.path, form, NULL, NULL, NULL, NULL};
     static char tensors[] = "--tensors", check[] = "--check", bandwidth[] = "--bandwidth=12.5";
-    int argc = 2;
+    int n = 2;
     snprintf(form, sizeof form, "--format=%s", formats[way % 5]);
     if (way & 8)
-        argv[argc++] = tensors;
+        argv[n++] = tensors;
     if (way & 16)
-        argv[argc++] = check;
+        argv[n++] = check;
     if (way & 32)
-        argv[argc++] = bandwidth;
+        argv[n++] = bandwidth;
 
     static struct descriptor out; /* large */
     descriptor_init(&out, shown.fd);
     struct err e = {""};
-    const enum status s = job_run(&command_info, argc, argv, &out.out, 0, &e);
+    const enum status s = job_run(&command_info, argv, &out.out, 0, &e);
     require(s == STATUS_OK || s == STATUS_BAD_FILE);
     if (s != STATUS_OK)
         require_message(&e);

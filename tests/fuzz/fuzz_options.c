@@ -122,11 +122,10 @@ static void check_value(const struct option *o, const void *value, const struct 
 static void check_values(const struct command *c, const unsigned char *values,
                          const struct arguments *a)
 {
-    for (const struct option_group *g = c->spec.groups; g->title; g++)
-        for (const struct option *o = g->options; o->kind != OPTION_END; o++)
-            check_value(o, values + g->base + o->offset, a);
-    for (const struct option *o = c->spec.positionals; o->kind != OPTION_END; o++)
-        check_value(o, values + o->offset, a);
+    struct option_rows rows;
+    options_list(&c->spec, &rows);
+    for (int i = 0; i < rows.n; i++)
+        check_value(rows.items[i].option, values + rows.items[i].offset, a);
 }
 
 struct sink {
@@ -154,7 +153,7 @@ static void parse_options(const struct command *c, struct arguments *a)
     struct err e = {""};
     bool help = false;
     require(values != NULL);
-    const enum status s = options_parse(&c->spec, a->n - 1, a->words + 1, values, &help, &e);
+    const enum status s = options_parse(&c->spec, a->words + 1, values, &help, &e);
     if (s == STATUS_OK)
         check_values(c, values, a);
     else
@@ -247,11 +246,8 @@ static void try_ids(const char *text)
     int32_t *ids = NULL;
     size_t n = 0;
     const enum status s = parse_ids("--tokens", text, 257, &ids, &n, &e);
-    if (s != STATUS_OK) {
-        require(!ids);
+    if (s != STATUS_OK)
         require_usage(s, &e);
-        return;
-    }
     for (size_t i = 0; i < n; i++)
         require(ids[i] >= 0 && ids[i] < 257);
     free(ids);

@@ -23,15 +23,17 @@ static struct text next_file(struct text *rest)
 static void try_roots(const struct json_node *const roots[N_FILES])
 {
     static const struct hf_ids ids = {1, 2, 400};
-    const struct special_sources specials = {
-        .tokenizer = roots[0], .config = roots[1], .map = roots[1], .added = roots[2], .ids = &ids};
+    static char path[] = "a path";
+    struct input files[VOCAB_FILES] = {
+        [VOCAB_CONFIG] = {.path = path, .root = roots[1]},
+        [VOCAB_MAP] = {.path = path, .root = roots[1]},
+        [VOCAB_ADDED] = {.path = path, .root = roots[2]},
+        [VOCAB_TOKENIZER] = {.path = path, .root = roots[0]},
+    };
     struct vocabulary v;
     struct err e = {{0}};
     require(vocabulary_start(&v, N_VOCAB, &imported_notes, &e) == STATUS_OK);
-    enum status s = vocab_tokenizer_json_read(roots[0], &v, &e);
-    if (s == STATUS_OK)
-        s = special_tokens_read(&specials, &v, &e);
-    finish_imported(&v, s, &e);
+    finish_imported(&v, vocabulary_of(files, "a folder", &ids, &v, &e), &e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -22,7 +22,7 @@ static enum status read_json(enum format format, struct text file, struct vocabu
     if (s == STATUS_OK)
         s = json_expect(root, JSON_OBJECT, e);
     if (s == STATUS_OK)
-        s = format == MERGES ? vocab_merges_read(root, merges, v, e) : vocab_chars_read(root, v, e);
+        s = vocab_names_read(root, format == MERGES ? merges : (struct text){NULL, 0}, v, e);
     json_reader_free(&reader);
     return s;
 }
@@ -51,6 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int n_vocab = 1 + (data[1] | (data[2] & 0x0f) << 8);
     const struct text file = {(const char *)data + 3, size - 3};
     require(vocabulary_start(&v, n_vocab, &imported_notes, &e) == STATUS_OK);
-    finish_imported(&v, read_format((enum format)(data[0] % FORMATS), file, &v, &e), &e);
+    enum status s = read_format((enum format)(data[0] % FORMATS), file, &v, &e);
+    if (s == STATUS_OK)
+        s = vocabulary_finish(&v, &e);
+    finish_imported(&v, s, &e);
     return 0;
 }

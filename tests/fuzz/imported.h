@@ -43,10 +43,9 @@ static inline void try_imported(const struct vocabulary *v)
     free(bytes);
 }
 
-/* What was read, if it was, becomes a vocabulary or a message. */
+/* What was read and finished, if it was, is a vocabulary; else there is a message. */
 static inline void finish_imported(struct vocabulary *v, enum status s, struct err *e)
 {
-    s = vocabulary_finish(v, s, e);
     require(s == STATUS_OK || s == STATUS_BAD_FILE);
     if (s == STATUS_OK)
         try_imported(v);
