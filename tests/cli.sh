@@ -619,7 +619,7 @@ $ [ "$(head -c 1 "$out")" = "[" ]
     | for range in '' : 0 0.5 0: :1 1:0 0.5:0.5 -0.1:1 -0:1 0:1.1 0:x 0:1: nan:1 0:inf ' 0:1' 0,1
 2 $e --ctx "$number" | --ctx: expected | for number in 0 -1 x '' 1e2
 2 $e --stride "$number" | --stride: expected | for number in 0 -1 x '' 1e2
-2 $e $option 257 | $option: expected 1 to 256, the context of the checkpoint, found 257
+2 $e $option 257 | $option: expected 1 to 256, the | found 257
     | for option in --ctx --stride
 2 $e --ctx 5 --stride 6 | --stride: expected 1 to 5
 2 eval $model --text one | the text has 1 token; expected at least 2
