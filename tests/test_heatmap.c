@@ -19,6 +19,13 @@
 
 /* --- levels ---------------------------------------------------------------------------------- */
 
+static int level_of(const struct heatmap_scale *s, double x)
+{
+    unsigned char level;
+    heatmap_levels(s, &(float){(float)x}, 1, &level);
+    return level;
+}
+
 TEST(levels, .loops = 4)
 {
     const bool log = _i % 2;
@@ -27,23 +34,20 @@ TEST(levels, .loops = 4)
     for (int k = 1; k <= HEATMAP_LEVELS; k++) {
         const double middle =
             top * (log ? pow(10, (k - 9) / 3.0) : (double)k / 9); /* as the header says */
-        ck_assert_int_eq(heatmap_level(&s, middle), k);
+        ck_assert_int_eq(level_of(&s, middle), k);
         /* Half a level up and down, on the scale. */
         const double up = log ? middle * pow(10, 0.5 / 3) : middle + top / 18;
         const double down = log ? middle / pow(10, 0.5 / 3) : middle - top / 18;
-        ck_assert_int_eq(heatmap_level(&s, up * 0.9999), k);
-        ck_assert_int_eq(heatmap_level(&s, down * 1.0001), k);
-        ck_assert_int_eq(heatmap_level(&s, down * 0.9999), k - 1);
+        ck_assert_int_eq(level_of(&s, up * 0.9999), k);
+        ck_assert_int_eq(level_of(&s, down * 1.0001), k);
+        ck_assert_int_eq(level_of(&s, down * 0.9999), k - 1);
     }
-    ck_assert_int_eq(heatmap_level(&s, 0), 0);
-    ck_assert_int_eq(heatmap_level(&s, -1), 0);
-    ck_assert_int_eq(heatmap_level(&s, (double)NAN), 0);
-    ck_assert_int_eq(heatmap_level(&s, top * 1e9), HEATMAP_LEVELS);
-    ck_assert_int_eq(heatmap_level(&s, (double)INFINITY), HEATMAP_LEVELS);
-    const double tops[] = {0, -1, (double)NAN};
+    const double none[] = {0, -1, (double)NAN}, most[] = {top * 1e9, (double)INFINITY};
     for (int i = 0; i < 3; i++) {
-        const struct heatmap_scale none = heatmap_scale(tops[i], log);
-        ck_assert_int_eq(heatmap_level(&none, 1), 0);
+        const struct heatmap_scale blank = heatmap_scale(none[i], log);
+        ck_assert_int_eq(level_of(&s, none[i]), 0);
+        ck_assert_int_eq(level_of(&blank, 1), 0);
+        ck_assert_int_eq(level_of(&s, most[i % 2]), HEATMAP_LEVELS);
     }
 }
 
@@ -181,72 +185,6 @@ TEST(a_rectangle)
     ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &err), STATUS_FAILED);
 }
 
-/* --- shaded text ----------------------------------------------------------------------------- */
-
-/* As a reader sees it: "[3:ab]" is what stands on level 3. */
-static void expect_shades(struct descriptor *o, const char *expected)
-{
-    char text[512] = "";
-    const char *at = expected;
-    for (size_t used = 0; *at && used + 64 < sizeof text;) {
-        int level = 0, n = 0;
-        if (sscanf(at, "[%1d:%n", &level, &n) == 1 && n > 0) {
-            used +=
-                (size_t)snprintf(text + used, 64, "%s", heatmap_colour(HEATMAP_DARK, level).text);
-            at += n;
-        } else if (*at == ']') {
-            used += (size_t)snprintf(text + used, 64, "%s", heatmap_colour(HEATMAP_DARK, 0).text);
-            at++;
-        } else {
-            text[used++] = *at++;
-            text[used] = 0;
-        }
-    }
-    output_is(o, text);
-}
-
-static void put(struct shaded_text *s, struct descriptor *o, const char *ready, size_t skipped)
-{
-    shaded_text_put(s, &o->out, HEATMAP_DARK, text_of(ready), skipped);
-}
-
-TEST(held_back_bytes_keep_their_level)
-{
-    unsigned char room[32];
-    struct shaded_text s = {.levels = room, .cap = sizeof room};
-    struct descriptor o;
-    output_begin(&o);
-    shaded_text_push(&s, 2, 3);
-    put(&s, &o, "ab", 0);
-    shaded_text_push(&s, 2, 5); /* "c" and half of a character */
-    put(&s, &o, "c", 0);
-    shaded_text_push(&s, 3, 7); /* its other half, which is shaded as the first, and "de" */
-    put(&s, &o,
-        "\xc3\xa9"
-        "d",
-        0);
-    shaded_text_push(&s, 1, 7);
-    put(&s, &o, "ef", 0);
-    ck_assert_uint_eq(s.len, 0);
-    expect_shades(&o, "[3:ab][5:c][5:\xc3\xa9][7:d][7:ef]");
-}
-
-TEST(levels_change_inside_of_what_is_ready)
-{
-    unsigned char room[32];
-    struct shaded_text s = {.levels = room, .cap = sizeof room};
-    struct descriptor o;
-    output_begin(&o);
-    shaded_text_push(&s, 2, 9);
-    shaded_text_push(&s, 3, 0);
-    shaded_text_push(&s, 2, 9);
-    shaded_text_push(&s, 4, 2);
-    /* Without the space before the text; control characters are not shaded. */
-    put(&s, &o, " xplain\n\tz", 1);
-    put(&s, &o, "!", 0);
-    expect_shades(&o, "[9:x]pla[9:in]\n\t[2:z][2:!]");
-}
-
 /* --- labels ---------------------------------------------------------------------------------- */
 
 TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
@@ -268,7 +206,7 @@ TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
     add_scored(cases[_i].token, 0);
     use_vocabulary();
     const int32_t id = (int32_t)v.n_tokens - 1;
-    const struct attend_view view = {.tokenizer = t, .tokens = &id, .n_tokens = 1};
+    const struct attend_view view = {.tokenizer = t, .spec = {.tokens = &id, .n_tokens = 1}};
     ck_assert_str_eq(attend_label(&view, 0, cases[_i].columns, true).text, cases[_i].label);
     drop_tokenizer();
 }
@@ -307,8 +245,6 @@ TEST(coloured_cells, .loops = 2)
     heatmap_put_cells(&out.out, ink, row, 1, 2);
     snprintf(expected, sizeof expected, "  %s    \x1b[0m  %s  \x1b[0m  ", four, nine);
     output_is(&out, expected);
-    ck_assert_str_eq(heatmap_colour(ink, 0).text, "\x1b[0m");
-    ck_assert_str_eq(heatmap_colour(HEATMAP_PLAIN, 7).text, "");
 }
 
 /* Standard output becomes a terminal of so many columns. */
@@ -348,7 +284,6 @@ TEST(colours_of_a_terminal)
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         setenv(steps[i].name, steps[i].value, 1);
         ck_assert_msg(terminal_ink() == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
-        ck_assert_int_ne(terminal_forced_ink(), HEATMAP_PLAIN);
     }
 }
 

@@ -141,20 +141,10 @@ TEST(members, .loops = 5)
     ends_as(expected[_i]);
 }
 
-TEST(one_struct)
+TEST(members_of_objects)
 {
-    static const struct report_field two[] = {{NULL, "what", .type = REPORT_TEXT},
-                                              {NULL, "value", .type = REPORT_INT}};
     static const struct report_field flag = {"flag", NULL, MEMBER(sample, flag)};
     struct json j;
-    begin(TABLE_ALIGNED, two, 2);
-    report_properties(&r, fields, REPORT_LENGTH(fields), &samples[1]);
-    ends_as("what                          value\n"
-            "name                        unnamed\n"
-            "n                                 0\n"
-            "counted                          no\n"
-            "size                       16.0 EiB\n"
-            "bytes    18,446,744,073,709,551,615\n");
     output_begin(&o);
     json_init(&j, &o.out, 0);
     json_begin_object(&j, NULL);

@@ -28,9 +28,9 @@ struct heatmap_name attend_label(const struct attend_view *v, int position, size
     char id[24];
     size_t used = 0, width = 0;
     bool blank = true;
-    snprintf(id, sizeof id, "#%d", (int)v->tokens[position]);
+    snprintf(id, sizeof id, "#%d", (int)v->spec.tokens[position]);
     struct text rest =
-        v->tokenizer ? tokenizer_bytes(v->tokenizer, v->tokens[position]) : text_of(id);
+        v->tokenizer ? tokenizer_bytes(v->tokenizer, v->spec.tokens[position]) : text_of(id);
     for (size_t i = 0; i < rest.len; i++)
         blank &= rest.data[i] == ' ';
     if (!blank && rest.data[0] == ' ')
@@ -85,7 +85,7 @@ static const struct report_field key_fields[] = {
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
 {
-    const int id = v->tokens[position];
+    const int id = v->spec.tokens[position];
     const struct text none = {NULL, 0};
     return (struct key_row){position, id, v->tokenizer ? tokenizer_bytes(v->tokenizer, id) : none,
                             weight};
@@ -102,25 +102,26 @@ struct attend_row {
     struct text joined;     /* for people: "cat .61, The .20" */
 };
 
+#define FIGURE(member) MEMBER(attend_row, of.member)
 static const struct report_field fields[] = {
-    {"layer", "layer", MEMBER(attend_row, of.layer)},
-    {"head", "head", MEMBER(attend_row, of.head)},
-    {"variant", "variant", MEMBER(attend_row, variant), .rank = 1},
+    {"layer", "layer", FIGURE(layer)},
+    {"head", "head", FIGURE(head)},
+    {"variant", NULL, MEMBER(attend_row, variant)},
     {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
-    {"entropy", "entropy", MEMBER(attend_row, of.entropy), "%.2f", .rank = 2},
-    {"distance", "distance", MEMBER(attend_row, of.distance), "%.1f", .rank = 5},
-    {"first", "first", MEMBER(attend_row, of.first), "%.3f", .none = "–"},
-    {"previous", "prev", MEMBER(attend_row, of.previous), "%.3f", .none = "–"},
-    {"self", "self", MEMBER(attend_row, of.self), "%.3f", .rank = 6},
-    {"induction", "induct", MEMBER(attend_row, of.induction), "%.3f", .none = "–"},
+    {"entropy", "entropy", FIGURE(entropy), "%.2f", .rank = 2},
+    {"distance", "distance", FIGURE(distance), "%.1f", .rank = 5},
+    {"first", "first", FIGURE(first), "%.3f", .none = "–"},
+    {"previous", "prev", FIGURE(previous), "%.3f", .none = "–"},
+    {"self", "self", FIGURE(self), "%.3f", .rank = 6},
+    {"induction", "induct", FIGURE(induction), "%.3f", .none = "–"},
     {NULL, "strongest", MEMBER(attend_row, pair), .rank = 7},
-    {"strongest_query", NULL, MEMBER(attend_row, of.query)},
-    {"strongest_key", NULL, MEMBER(attend_row, of.key)},
-    {"strongest", NULL, MEMBER(attend_row, of.strongest)},
+    {"strongest_query", NULL, FIGURE(query)},
+    {"strongest_key", NULL, FIGURE(key)},
+    {"strongest", NULL, FIGURE(strongest)},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 /* The first are also those of a query's rows. */
-enum { FIELD_VARIANT = 2, FIELD_KV_HEAD, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
+enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
 
 /* A table's rows, and of a query what the one at hand is made of. */
 struct head_rows {
@@ -135,7 +136,7 @@ struct head_rows {
 
 static struct attend_row row_of(const struct attend_view *v, int at)
 {
-    const struct attend_head *h = &v->figures[at];
+    const struct attend_head *h = &v->spec.heads[at];
     struct attend_row row = {
         .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
     if (h->query >= 0)
@@ -150,19 +151,19 @@ static const void *next_row(void *arg, int at)
 {
     struct head_rows *r = arg;
     const struct attend_view *v = r->v;
-    if (at >= v->n_heads)
+    if (at >= v->spec.n_heads)
         return NULL;
     r->row = row_of(v, at);
     if (!r->keys)
         return &r->row;
-    const int query = (int)v->options->query.value, n_keys = query + 1;
+    const int query = v->spec.query, n_keys = query + 1;
     size_t used = 0;
     score_top(v->found.query + (size_t)at * (size_t)n_keys, n_keys, 0, r->n_top, r->top);
     for (int k = 0; k < r->n_top; k++) { /* "cat@4 .61" where there are several cats */
         const int position = r->top[k].id;
         char place[16] = "";
         for (int i = 0; i < n_keys; i++)
-            if (i != position && v->tokens[i] == v->tokens[position])
+            if (i != position && v->spec.tokens[i] == v->spec.tokens[position])
                 snprintf(place, sizeof place, "@%d", position);
         r->keys[k] = key_row(v, position, r->top[k].logprob);
         used += (size_t)snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
@@ -186,20 +187,19 @@ enum status attend_print(const struct attend_view *v, struct job *j, struct err 
 {
     const struct attend_options *o = v->options;
     struct head_rows rows = {.v = v};
-    struct report_field own[N_FIELDS]; /* what all rows have alike people need not see */
+    struct report_field own[N_FIELDS];
     struct table table = {own, N_FIELDS, .row = next_row, .arg = &rows};
     char name[96];
     bool shared = false;
     memcpy(own, fields, sizeof fields);
     for (int l = 0; l < v->layers.n; l++)
         shared |= config_group(v->config, v->layers.items[l]) > 1;
-    own[FIELD_VARIANT].heading = NULL;
-    if (!shared)
+    if (!shared) /* it is the head */
         own[FIELD_KV_HEAD].heading = NULL;
     if (o->common.columns)
         table.fields = fields;
-    if (o->query.given) {
-        const int query = (int)o->query.value;
+    if (v->spec.query >= 0) {
+        const int query = v->spec.query;
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
         const size_t size = (size_t)rows.n_top * (sizeof *rows.keys + sizeof *rows.top + KEY_BYTES);
         rows.keys = malloc(size);
@@ -254,13 +254,13 @@ enum status attend_write_json(const struct attend_view *v, const char *path, str
     put_numbers(&j, "layers", &v->layers);
     put_numbers(&j, "heads", &v->heads);
     json_begin_array(&j, "tokens");
-    for (int i = 0; i < v->n_tokens; i++) {
+    for (int i = 0; i < v->spec.n_tokens; i++) {
         const struct key_row token = key_row(v, i, 0);
         report_object(&j, NULL, key_fields, REPORT_LENGTH(key_fields) - 1, &token);
     }
     json_end(&j);
     json_begin_array(&j, "figures");
-    for (int at = 0; at < v->n_heads; at++) {
+    for (int at = 0; at < v->spec.n_heads; at++) {
         const struct attend_row row = row_of(v, at);
         report_object(&j, NULL, fields, N_FIELDS, &row);
     }
@@ -272,19 +272,16 @@ enum status attend_write_json(const struct attend_view *v, const char *path, str
 
 enum status attend_write_npy(const struct attend_view *v, const char *path, struct err *e)
 {
-    const uint64_t n = (uint64_t)v->n_tokens;
+    const uint64_t n = (uint64_t)v->spec.n_tokens;
     const uint64_t shape[] = {(uint64_t)v->layers.n, (uint64_t)v->heads.n, n, n};
     struct file_writer *w;
     TRY(npy_open(&w, path, shape, 4, e));
-    for (int at = 0; at < v->n_heads; at++)
+    for (int at = 0; at < v->spec.n_heads; at++)
         npy_put(w, v->arrays[at].cell, (size_t)n * (size_t)n);
     return file_writer_commit(w, e);
 }
 
 /* --- pictures -------------------------------------------------------------------------------- */
-
-/* Columns of the text that the subtitle quotes, at most. */
-#define QUOTED 119
 
 /* Of n maps: everything is a share of the largest weight. */
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
@@ -299,33 +296,30 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool 
 enum status attend_write_svg(const struct attend_view *v, const char *path, struct err *e)
 {
     const struct attend_map *first = v->pictures;
-    const int cells = first->cells, n = v->n_tokens;
-    const bool large = v->n_heads == 1;
-    const size_t n_maps = (size_t)v->n_heads, n_names = (size_t)(large ? cells : v->layers.n);
+    const int cells = first->cells, n = v->spec.n_tokens;
+    const bool large = v->spec.n_heads == 1;
+    const size_t n_maps = (size_t)v->spec.n_heads, n_names = (size_t)(large ? cells : v->layers.n);
     const size_t bytes =
         n_maps * sizeof(struct heatmap_map) + n_names * sizeof(struct heatmap_name);
     struct heatmap_map *maps = calloc(bytes, 1);
     struct heatmap_name *names = (void *)(maps + n_maps);
-    const struct text quoted = paragraph_cut(v->text, QUOTED);
-    char title[256], subtitle[1024], note[sizeof maps->note], size[80] = "";
+    char title[256], subtitle[512], size[80] = "";
     if (!maps)
         return err_no_memory(e, "the picture", bytes);
-    for (int at = 0; at < v->n_heads; at++) {
-        const struct attend_head *h = &v->figures[at];
+    for (int at = 0; at < v->spec.n_heads; at++) {
+        const struct attend_head *h = &v->spec.heads[at];
         const int group = config_group(v->config, h->layer);
         struct heatmap_map *m = &maps[at];
-        snprintf(note, sizeof note,
+        m->cells = first[at].cell;
+        m->group = group > 1 ? h->head / group : -1;
+        if (!large)
+            snprintf(m->name, sizeof m->name, "%d.%d", h->layer, h->head);
+        snprintf(m->note, sizeof m->note,
                  "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, previous "
                  "%s, itself %s",
                  h->layer, h->head, v->variant, h->entropy, h->distance,
                  weight_figure(h->first).text, weight_figure(h->previous).text,
                  weight_figure(h->self).text);
-        *m = (struct heatmap_map){.cells = first[at].cell,
-                                  .group = group > 1 ? h->head / group : -1};
-        if (!large) {
-            snprintf(m->name, sizeof m->name, "%d.%d", h->layer, h->head);
-            memcpy(m->note, note, sizeof note);
-        }
     }
     for (int i = 0; i < (int)n_names; i++)
         if (large)
@@ -338,15 +332,14 @@ enum status attend_write_svg(const struct attend_view *v, const char *path, stru
                  (double)n / cells, (double)n / cells);
     snprintf(title, sizeof title, "What the heads of %.160s look at", v->subject);
     snprintf(subtitle, sizeof subtitle,
-             "Queries from top to bottom, keys from left to right: %d token%s, “%.*s”%s.%s%s%s%s",
-             n, plural((uint64_t)n), (int)quoted.len, quoted.data,
-             quoted.len == v->text.len ? "" : " and so on", size,
-             first->without_first ? " The first key is left out." : "", large ? " This is " : "",
-             large ? note : "");
+             "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
+             plural((uint64_t)n), size, first->without_first ? " The first key is left out." : "",
+             large ? " This is " : "", large ? maps->note : "");
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
                                             .what = "weight",
-                                            .scale = scale_of(first, v->n_heads, v->options->log),
+                                            .scale =
+                                                scale_of(first, v->spec.n_heads, v->options->log),
                                             .maps = maps,
                                             .n_rows = v->layers.n,
                                             .n_columns = v->heads.n,
@@ -391,18 +384,18 @@ void attend_draw(const struct attend_view *v, int width, struct output *out)
     unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = v->shown;
     const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
-    const int digits = digits_of(v->n_tokens - 1);
-    const int of_cell = 2 * m->cells <= width - beside_cells(v->n_tokens) ? 2 : 1;
+    const int digits = digits_of(v->spec.n_tokens - 1);
+    const int of_cell = 2 * m->cells <= width - beside_cells(v->spec.n_tokens) ? 2 : 1;
     output_printf(out, "head %s\n", v->options->show);
     for (int r = 0; r < m->cells; r++) {
-        const int token = attend_cell_begin(r, m->cells, v->n_tokens);
+        const int token = attend_cell_begin(r, m->cells, v->spec.n_tokens);
         heatmap_levels(&scale, m->cell + (size_t)r * (size_t)m->cells, r + 1, levels);
         output_printf(out, "%*d ", digits, token);
         heatmap_put_cells(out, ink, levels, r + 1, of_cell);
         output_printf(out, " %s\n", attend_label(v, token, TERMINAL_LABEL, true).text);
     }
-    if (m->cells < v->n_tokens)
+    if (m->cells < v->spec.n_tokens)
         output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells,
-                      v->n_tokens);
+                      v->spec.n_tokens);
     heatmap_put_legend(out, ink, &scale, "weight");
 }

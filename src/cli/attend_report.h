@@ -29,15 +29,11 @@ struct attend_view {
     const struct attend_options *options;
     const char *subject;               /* the checkpoint's name */
     const struct tokenizer *tokenizer; /* NULL: none */
-    struct text text;                  /* or the list of --tokens */
-    const int32_t *tokens;
-    int n_tokens;
     const struct config *config;
 
     char variant[16];
     struct choice layers, heads;
-    struct attend_head *figures; /* [n_heads] */
-    int n_heads;                 /* layers.n * heads.n */
+    struct attend_spec spec; /* of layers.n * heads.n heads; they and the maps are malloc'd */
     /* Of each head its picture, of --svg, and its weights, of --npy; and one map to be shown. NULL:
      * not asked for. */
     struct attend_map *pictures, *arrays, *shown;

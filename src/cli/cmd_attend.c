@@ -65,44 +65,42 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
 }
 
 /* A map of every head. */
-static struct attend_map *add_maps(const struct attend_view *v, struct attend_spec *spec, int cells,
-                                   bool without_first)
+static struct attend_map *add_maps(struct attend_spec *spec, int cells, bool without_first)
 {
     struct attend_map *maps = spec->maps + spec->n_maps;
-    spec->n_maps += v->n_heads;
-    for (int i = 0; i < v->n_heads; i++)
-        maps[i] = (struct attend_map){.layer = v->figures[i].layer,
-                                      .head = v->figures[i].head,
-                                      .cells = cells < v->n_tokens ? cells : v->n_tokens,
+    spec->n_maps += spec->n_heads;
+    for (int i = 0; i < spec->n_heads; i++)
+        maps[i] = (struct attend_map){.layer = spec->heads[i].layer,
+                                      .head = spec->heads[i].head,
+                                      .cells = cells < spec->n_tokens ? cells : spec->n_tokens,
                                       .without_first = without_first};
     return maps;
 }
 
 /* Which heads, and of which of them maps are wanted; `width` columns has the terminal. */
-static enum status place_heads(struct attend_view *v, int width, struct attend_spec *spec,
-                               struct err *e)
+static enum status place_heads(struct attend_view *v, int width, struct err *e)
 {
     const struct attend_options *o = v->options;
+    struct attend_spec *spec = &v->spec;
     TRY(choice_of("--layer", o->layers, v->config->n_layers, "layer", &v->layers, e));
     TRY(choice_of("--head", o->heads, v->config->n_heads, "head", &v->heads, e));
     const size_t n = (size_t)v->layers.n * (size_t)v->heads.n;
-    const size_t bytes = n * sizeof *v->figures + (2 * n + 1) * sizeof *v->shown;
-    v->figures = calloc(bytes, 1);
-    if (!v->figures)
+    const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
+    spec->heads = calloc(bytes, 1);
+    if (!spec->heads)
         return err_no_memory(e, "the list of heads", bytes);
-    spec->heads = v->figures;
-    spec->n_heads = v->n_heads = (int)n;
-    spec->maps = (void *)(v->figures + n);
-    for (int i = 0; i < v->n_heads; i++)
-        v->figures[i] = (struct attend_head){.layer = v->layers.items[i / v->heads.n],
-                                             .head = v->heads.items[i % v->heads.n]};
+    spec->n_heads = (int)n;
+    spec->maps = (void *)(spec->heads + n);
+    for (int i = 0; i < spec->n_heads; i++)
+        spec->heads[i] = (struct attend_head){.layer = v->layers.items[i / v->heads.n],
+                                              .head = v->heads.items[i % v->heads.n]};
     if (o->svg)
-        v->pictures = add_maps(v, spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
+        v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
     if (o->npy)
-        v->arrays = add_maps(v, spec, v->n_tokens, false);
+        v->arrays = add_maps(spec, spec->n_tokens, false);
     if (o->show) {
         v->shown = &spec->maps[spec->n_maps++];
-        v->shown->cells = attend_shown_cells(v->n_tokens, width);
+        v->shown->cells = attend_shown_cells(spec->n_tokens, width);
         v->shown->without_first = o->without_first;
         TRY(head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e));
     }
@@ -111,32 +109,25 @@ static enum status place_heads(struct attend_view *v, int width, struct attend_s
 
 static enum status look(struct attend_view *v, struct job *j, int width, struct err *e)
 {
-    const struct attend_options *o = v->options;
-    struct attend_spec spec = {.model = j->checkpoint.model,
-                               .params = job_session_params(j),
-                               .pool = j->pool,
-                               .tokens = v->tokens,
-                               .n_tokens = v->n_tokens,
-                               .query = o->query.given ? (int)o->query.value : -1,
-                               .stop = progress_stop,
-                               .progress = progress_show};
     struct job_memory memory = {
-        .weights = spec.model->weights.cap,
-        .advice = o->npy ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
-                         : "fewer heads by --layer and --head, or a shorter text take less"};
+        .weights = v->spec.model->weights.cap,
+        .advice = v->options->npy
+                      ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
+                      : "fewer heads by --layer and --head, or a shorter text take less"};
     char what[32];
-    TRY(place_heads(v, width, &spec, e));
-    TRY(attend_plan(&spec, &memory.scratch, e));
-    snprintf(what, sizeof what, "%d tokens", v->n_tokens);
+    TRY(place_heads(v, width, e));
+    TRY(attend_plan(&v->spec, &memory.scratch, e));
+    snprintf(what, sizeof what, "%d tokens", v->spec.n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
-    spec.arg = job_progress(j, "tokens");
-    j->progress.all = (uint64_t)v->n_tokens;
-    return attend_run(&spec, &v->found, e);
+    v->spec.arg = job_progress(j, "tokens");
+    j->progress.all = j->n_tokens;
+    return attend_run(&v->spec, &v->found, e);
 }
 
 static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
+    const struct model *m = j->checkpoint.model;
     const int width = terminal_width(STDOUT_FILENO);
     TRY(job_tokenize_for_context(j, "look at", e));
     if (o->query.given && o->query.value >= j->n_tokens)
@@ -147,11 +138,16 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     struct attend_view view = {.options = o,
                                .subject = path_name(j->path),
                                .tokenizer = j->checkpoint.tokenizer,
-                               .text = o->common.ids ? text_of(o->common.ids) : j->text,
-                               .tokens = j->tokens,
-                               .n_tokens = (int)j->n_tokens,
-                               .config = &j->checkpoint.model->config};
-    config_variant_name(view.config, view.config->n_kv_heads, view.variant);
+                               .config = &m->config,
+                               .spec = {.model = m,
+                                        .params = job_session_params(j),
+                                        .pool = j->pool,
+                                        .tokens = j->tokens,
+                                        .n_tokens = (int)j->n_tokens,
+                                        .query = o->query.given ? (int)o->query.value : -1,
+                                        .stop = progress_stop,
+                                        .progress = progress_show}};
+    config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     enum status s = look(&view, j, width, e);
     progress_end(&j->progress);
     if (s == STATUS_OK && o->npy)
@@ -165,7 +161,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     else if (s == STATUS_OK)
         s = attend_print(&view, j, e);
     attend_free(&view.found);
-    free(view.figures);
+    free(view.spec.heads);
     choice_free(&view.layers);
     choice_free(&view.heads);
     return s;

@@ -34,20 +34,21 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
+#define FIGURE(member) #member, #member, MEMBER(eval_result, member)
+
 static const struct report_field fields[] = {
-    {"tokens", "tokens", MEMBER(eval_result, tokens), .rank = 4},
-    {"bytes", "bytes", MEMBER(eval_result, bytes), .rank = 5},
-    {"nll", "nll", MEMBER(eval_result, nll), "%.4f"},
-    {"nll_stderr", "nll_stderr", MEMBER(eval_result, nll_stderr), "%.4f", .rank = 6},
-    {"perplexity", "perplexity", MEMBER(eval_result, perplexity), "%.3f"},
-    {"bits_per_byte", "bits_per_byte", MEMBER(eval_result, bits_per_byte), "%.4f"},
-    {"tokens_per_s", "tokens_per_s", MEMBER(eval_result, tokens_per_s), "%.0f", .rank = 7},
+    {FIGURE(tokens), .rank = 4},
+    {FIGURE(bytes), .rank = 5},
+    {FIGURE(nll), "%.4f"},
+    {FIGURE(nll_stderr), "%.4f", .rank = 6},
+    {FIGURE(perplexity), "%.3f"},
+    {FIGURE(bits_per_byte), "%.4f"},
+    {FIGURE(tokens_per_s), "%.0f", .rank = 7},
     /* With --against. */
-    {"kl_mean", "kl_mean", MEMBER(eval_result, kl_mean), "%.6f"},
-    {"kl_p99", "kl_p99", MEMBER(eval_result, kl_p99), "%.6f", .rank = 3},
-    {"top1_agreement", "top1_agreement", MEMBER(eval_result, top1_agreement), "%.4f", .rank = 2},
-    {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_result, bits_per_byte_other), "%.4f",
-     .rank = 2},
+    {FIGURE(kl_mean), "%.6f"},
+    {FIGURE(kl_p99), "%.6f", .rank = 3},
+    {FIGURE(top1_agreement), "%.4f", .rank = 2},
+    {FIGURE(bits_per_byte_other), "%.4f", .rank = 2},
 };
 #define N_AGAINST 4
 

@@ -62,15 +62,16 @@ struct ablations {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
+#define WORTH(member) MEMBER(head_row, worth.member)
+
 static const struct report_field fields[] = {
-    {"layer", "layer", MEMBER(head_row, worth.layer)},
-    {"head", "head", MEMBER(head_row, worth.head)},
-    {"delta_nll", "delta_nll", MEMBER(head_row, worth.delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", MEMBER(head_row, worth.delta_nll_stderr), "%.5f", .rank = 2},
-    {"delta_bits_per_byte", "bits/byte", MEMBER(head_row, worth.delta_bits_per_byte), "%.5f",
-     .rank = 5},
-    {"written", "written", MEMBER(head_row, worth.written), "%.3f", .rank = 3},
-    {"stream", "stream", MEMBER(head_row, worth.stream), "%.3f", .rank = 6},
+    {"layer", "layer", WORTH(layer)},
+    {"head", "head", WORTH(head)},
+    {"delta_nll", "delta_nll", WORTH(delta_nll), "%.5f"},
+    {"delta_nll_stderr", "stderr", WORTH(delta_nll_stderr), "%.5f", .rank = 2},
+    {"delta_bits_per_byte", "bits/byte", WORTH(delta_bits_per_byte), "%.5f", .rank = 5},
+    {"written", "written", WORTH(written), "%.3f", .rank = 3},
+    {"stream", "stream", WORTH(stream), "%.3f", .rank = 6},
     {"like", "like", MEMBER(head_row, like), .rank = 4},
     {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.5f", .rank = 4},
     {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f", .rank = 7},

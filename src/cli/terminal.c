@@ -37,15 +37,6 @@ void terminal_describe(struct output *out)
     out->colours = terminal_ink() != HEATMAP_PLAIN;
 }
 
-enum heatmap_ink terminal_forced_ink(void)
-{
-    /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
-    const char *colours = environment("COLORFGBG");
-    const char *last = colours ? strrchr(colours, ';') : NULL;
-    const bool is_light = last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
-    return is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
-}
-
 enum heatmap_ink terminal_ink(void)
 {
     /* In the name, or the name, of terminals that have 256 colours. */
@@ -57,7 +48,11 @@ enum heatmap_ink terminal_ink(void)
     bool coloured = environment("COLORTERM") != NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         coloured |= strstr(term, names[i]) != NULL;
-    return coloured ? terminal_forced_ink() : HEATMAP_PLAIN;
+    /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
+    const char *colours = environment("COLORFGBG");
+    const char *last = colours ? strrchr(colours, ';') : NULL;
+    const bool is_light = last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
+    return !coloured ? HEATMAP_PLAIN : is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
 }
 
 /* --- descriptors ----------------------------------------------------------------------------- */

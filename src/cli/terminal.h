@@ -22,9 +22,6 @@ void terminal_describe(struct output *out);
  */
 enum heatmap_ink terminal_ink(void);
 
-/* The same colours wherever the output goes, and whatever the variables say of them. */
-enum heatmap_ink terminal_forced_ink(void);
-
 /* NULL if it is unset or empty. */
 const char *environment(const char *name);
 

@@ -77,14 +77,6 @@ static double log_of(float x)
     return exponent * LN_2 + 2 * z * series;
 }
 
-static float largest_between(const float *a, int begin, int end)
-{
-    float most = a[begin];
-    for (int j = begin + 1; j < end; j++)
-        most = a[j] > most ? a[j] : most;
-    return most;
-}
-
 /* Adds the weights of query i; false if they are not finite. */
 static bool add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i)
 {
@@ -117,29 +109,24 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     }
     for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
         h->induction += (double)a[p + 1];
-    const float most = i < 2 ? 0 : largest_between(a, 1, i);
-    if (i < 2 || (h->query >= 0 && !((double)most > h->strongest)))
-        return true;
-    h->query = i;
-    h->strongest = (double)most;
-    for (h->key = 1; a[h->key] < most;)
-        h->key++;
+    for (int j = 1; j < i; j++) {
+        if (h->query >= 0 && !((double)a[j] > h->strongest))
+            continue;
+        h->query = i;
+        h->key = j;
+        h->strongest = (double)a[j];
+    }
     return true;
 }
 
+/* The weights of query i into the cells of its row. */
 static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
 {
-    const int row = (int)((int64_t)i * m->cells / n);
-    float *cell = m->cell + (size_t)row * (size_t)m->cells;
-    for (int c = 0; c <= row; c++) {
-        const int first = attend_cell_begin(c, m->cells, n),
-                  next = attend_cell_begin(c + 1, m->cells, n);
-        const int begin = first == 0 && m->without_first ? 1 : first;
-        const int end = next < i + 1 ? next : i + 1;
-        if (begin >= end)
-            continue;
-        const float most = largest_between(a, begin, end);
-        cell[c] = most > cell[c] ? most : cell[c];
+    float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
+    for (int64_t j = m->without_first, c = 0; j <= i; j++) {
+        while ((c + 1) * n <= j * m->cells)
+            c++;
+        cell[c] = a[j] > cell[c] ? a[j] : cell[c];
     }
 }
 

@@ -3,11 +3,9 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/figures.h"
 #include "show/canvas.h"
-#include "show/paragraph.h"
 
 /* --- levels --------------------------------------------------------------------------------- */
 
@@ -26,20 +24,14 @@ struct heatmap_scale heatmap_scale(double top, bool log)
     return s;
 }
 
-int heatmap_level(const struct heatmap_scale *s, double x)
-{
-    int level = 0;
-    if (!(s->top > 0))
-        return 0;
-    while (level < HEATMAP_LEVELS && x >= s->from[level])
-        level++;
-    return level;
-}
-
 void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsigned char *levels)
 {
-    for (int i = 0; i < n; i++)
-        levels[i] = (unsigned char)heatmap_level(s, (double)x[i]);
+    for (int i = 0; i < n; i++) {
+        int level = 0;
+        while (s->top > 0 && level < HEATMAP_LEVELS && (double)x[i] >= s->from[level])
+            level++;
+        levels[i] = (unsigned char)level;
+    }
 }
 
 /* An end of a legend. */
@@ -201,8 +193,6 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 /* --- on terminals --------------------------------------------------------------------------- */
 
-#define RESET "\x1b[0m"
-
 static const char shades[] = " .:-=+*#%@";
 
 /* Of terminals with a background that is light, or dark: the nearest to the levels' colours in
@@ -213,31 +203,32 @@ static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80
 /* Text on levels from here on is light on a background that is light, and dark on a dark one. */
 #define HIGH_LEVEL 5
 
-struct heatmap_sequence heatmap_colour(enum heatmap_ink ink, int level)
+/* What colours all that follows: the background by its level, the text so that it can be read
+ * there. Level 0 ends that. */
+static void put_colour(struct output *out, enum heatmap_ink ink, int level)
 {
-    struct heatmap_sequence s = {""};
-    if (ink == HEATMAP_PLAIN)
-        return s;
-    if (level == 0)
-        return (struct heatmap_sequence){RESET};
     const bool white = (level < HIGH_LEVEL) == (ink == HEATMAP_DARK);
-    const int on = (ink == HEATMAP_DARK ? on_dark : on_light)[level - 1];
-    snprintf(s.text, sizeof s.text, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16, on);
-    return s;
+    if (level == 0 && ink != HEATMAP_PLAIN)
+        output_puts(out, "\x1b[0m");
+    else if (ink != HEATMAP_PLAIN)
+        output_printf(out, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16,
+                      (ink == HEATMAP_DARK ? on_dark : on_light)[level - 1]);
 }
 
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,
                        int width)
 {
+    int level = 0;
     for (int c = 0, end; c < n; c = end) {
         end = run_end(row, c, n);
-        if (row[c] > 0 || c > 0)
-            output_puts(out, heatmap_colour(ink, row[c]).text);
-        output_repeat(out, ink == HEATMAP_PLAIN ? shades[row[c]] : ' ',
+        if (row[c] != level)
+            put_colour(out, ink, row[c]);
+        level = row[c];
+        output_repeat(out, ink == HEATMAP_PLAIN ? shades[level] : ' ',
                       (size_t)(end - c) * (size_t)width);
     }
-    if (n > 0 && row[n - 1] > 0)
-        output_puts(out, heatmap_colour(ink, 0).text);
+    if (level > 0)
+        put_colour(out, ink, 0);
 }
 
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,
@@ -248,36 +239,4 @@ void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct h
     heatmap_put_cells(out, ink, all + s->log, HEATMAP_LEVELS + 1 - s->log,
                       ink == HEATMAP_PLAIN ? 1 : 2);
     output_printf(out, " %s\n", scale_end(s, true).text);
-}
-
-/* --- shaded text ---------------------------------------------------------------------------- */
-
-void shaded_text_push(struct shaded_text *s, size_t n_bytes, int level)
-{
-    assert(n_bytes <= s->cap - s->len);
-    memset(s->levels + s->len, level, n_bytes);
-    s->len += n_bytes;
-}
-
-void shaded_text_put(struct shaded_text *s, struct output *out, enum heatmap_ink ink,
-                     struct text ready, size_t skipped)
-{
-    int level = 0;
-    assert(ready.len <= s->len && skipped <= ready.len);
-    struct text rest = {ready.data + skipped, ready.len - skipped};
-    while (rest.len > 0) {
-        uint32_t code;
-        const unsigned char *own = s->levels + (rest.data - ready.data);
-        const struct text c = utf8_next(&rest, &code);
-        const int next = utf8_is_control(code) ? 0 : *own;
-        if (level && next != level)
-            output_puts(out, heatmap_colour(ink, 0).text);
-        if (next && next != level)
-            output_puts(out, heatmap_colour(ink, next).text);
-        printable_put(out, c);
-        level = next;
-    }
-    output_puts(out, level ? heatmap_colour(ink, 0).text : "");
-    s->len -= ready.len;
-    memmove(s->levels, s->levels + ready.len, s->len);
 }

@@ -1,6 +1,6 @@
 /*
  * heatmap - numbers as levels, and levels as shades: maps of numbers as one standalone SVG file
- * (see show/canvas.h), maps and texts on terminals.
+ * (see show/canvas.h), and on terminals.
  *
  * A number from 0 up is at level 0, which is left blank, or at one of nine.
  */
@@ -27,10 +27,7 @@ struct heatmap_scale {
  * that three levels are a factor of ten; below a 681st of `top` is level 0. */
 struct heatmap_scale heatmap_scale(double top, bool log);
 
-/* 0 to HEATMAP_LEVELS; NaN: 0. */
-int heatmap_level(const struct heatmap_scale *s, double x);
-
-/* The levels of n numbers. */
+/* The levels of n numbers, 0 to HEATMAP_LEVELS; of NaN 0. */
 void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsigned char *levels);
 
 /* --- pictures ------------------------------------------------------------------------------- */
@@ -75,13 +72,6 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
  * is dark, or light. */
 enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_DARK, HEATMAP_LIGHT };
 
-/* What colours all that follows it: the background by its level, the text so that it can be read
- * there. Level 0 ends that. "" for plain. */
-struct heatmap_sequence {
-    char text[24];
-};
-struct heatmap_sequence heatmap_colour(enum heatmap_ink ink, int level);
-
 /* The levels of n cells side by side, each `width` columns wide. */
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,
                        int width);
@@ -89,21 +79,5 @@ void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned 
 /* A line "weight 0  .:-=+*#%@ 1". */
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,
                         const char *what);
-
-/* Text whose tokens are shaded, each by its level. The bytes of a token may be held back and come
- * out later, a few of one token and some of the next: so every byte on its way has its level. A
- * character is shaded as its first byte. */
-struct shaded_text {
-    unsigned char *levels; /* [cap] the caller's: room for all that is held back, and one token */
-    size_t cap, len;       /* len is 0 at first */
-};
-
-/* A token of so many bytes is on its way; there is room (asserted). */
-void shaded_text_push(struct shaded_text *s, size_t n_bytes, int level);
-
-/* Prints the next bytes, which are on their way (asserted), but for the first `skipped` of them.
- * Control characters are not shaded, and after each call nothing is. */
-void shaded_text_put(struct shaded_text *s, struct output *out, enum heatmap_ink ink,
-                     struct text ready, size_t skipped);
 
 #endif
