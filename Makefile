@@ -373,23 +373,20 @@ check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give 
 
 # --- the rest --------------------------------------------------------------------------------
 
-# What the program itself prints, and where it goes below PREFIX.
-SHARED := man:share/man/man1/decode.1 \
-          bash:share/bash-completion/completions/decode
-SHARED_FILES := $(foreach shared,$(SHARED),$(word 2,$(subst :, ,$(shared))))
-INSTALLED    := $(DESTDIR)$(PREFIX)
+INSTALLED  := $(DESTDIR)$(PREFIX)
+COMPLETION := share/bash-completion/completions/decode
 
-$(SHARED_FILES:%=$(BUILD)/%): $(BUILD)/%: $(BIN)
+$(BUILD)/$(COMPLETION): $(BIN)
 	@mkdir -p $(@D)
-	$(Q)$(BIN) help --format $(firstword $(subst :, ,$(filter %:$*,$(SHARED)))) >$@
+	$(Q)$(BIN) help --format bash >$@
 
-install: $(BIN) $(SHARED_FILES:%=$(BUILD)/%) ## program, man page, completions to $(DESTDIR)$(PREFIX)
-	install -d $(INSTALLED)/bin $(dir $(SHARED_FILES:%=$(INSTALLED)/%))
+install: $(BIN) $(BUILD)/$(COMPLETION) ## program, completion in bash to $(DESTDIR)$(PREFIX)
+	install -d $(INSTALLED)/bin $(dir $(INSTALLED)/$(COMPLETION))
 	install -m 755 $(BIN) $(INSTALLED)/bin/decode
-	$(foreach file,$(SHARED_FILES),install -m 644 $(BUILD)/$(file) $(INSTALLED)/$(file) &&) :
+	install -m 644 $(BUILD)/$(COMPLETION) $(INSTALLED)/$(COMPLETION)
 
 uninstall: ## remove what install put there
-	rm -f $(INSTALLED)/bin/decode $(SHARED_FILES:%=$(INSTALLED)/%)
+	rm -f $(INSTALLED)/bin/decode $(INSTALLED)/$(COMPLETION)
 
 DIST := decode-$(VERSION)
 .PHONY: dist

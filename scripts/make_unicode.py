@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_tables.h: where along the code points the class changes.
+"""Writes src/text/unicode_tables.h: the runs of code points of one class.
 
     scripts/make_unicode.py | clang-format > src/text/unicode_tables.h
 
@@ -26,28 +26,30 @@ def class_of(code):
 
 
 def main():
-    changes = []
-    last = None
+    runs = []  # [first, last, class]
     for code in range(0x110000):
         now = class_of(code)
-        if now != last:
-            changes.append(code << 2 | now)
-            last = now
+        if now != OTHER and runs and runs[-1][1:] == [code - 1, now]:
+            runs[-1][1] = code
+        elif now != OTHER:
+            runs.append([code, code, now])
     print(f"""\
 /*
- * unicode_tables - the classes of all code points; only unicode.c includes it (layer 1).
+ * unicode_tables - the classes of all code points; only unicode.c includes it.
  *
  * Made by scripts/make_unicode.py from Unicode {unicodedata.unidata_version}; not edited by hand.
  */
-#ifndef DECODE_PARTS_UNICODE_TABLES_H
-#define DECODE_PARTS_UNICODE_TABLES_H
+#ifndef DECODE_TEXT_UNICODE_TABLES_H
+#define DECODE_TEXT_UNICODE_TABLES_H
 
 #include <stdint.h>
 
-/* (first code point << 2 | class) of each run of code points of one class, ascending. */
-static const uint32_t unicode_runs[] = {{""")
-    for i in range(0, len(changes), 8):
-        print("    " + " ".join(f"0x{value:06x}," for value in changes[i : i + 8]))
+/* first code point << 32 | last << 8 | class, of each run of code points of one class that is not
+ * CHAR_OTHER, ascending. */
+static const uint64_t unicode_runs[] = {{""")
+    for i in range(0, len(runs), 5):
+        words = (f"0x{first:06x}{last:06x}{c:02x}," for first, last, c in runs[i : i + 5])
+        print("    " + " ".join(words))
     print("""\
 };
 

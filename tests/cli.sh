@@ -19,8 +19,8 @@ checks <<'EOF'
 2 --hlep | did you mean '--help'?
 2 $words | unknown command 'xyzzy' | for words in xyzzy "help xyzzy"
 2 "" | unknown command ''
-2 help generate --format man | --format man is of all commands; expected none named, found 'generate'
-2 help --format csh | --format: expected one of text, man, bash, found 'csh'
+2 help generate --format bash | --format bash is of all commands; expected none named, found 'generate'
+2 help --format csh | --format: expected one of text, bash, found 'csh'
 EOF
 for command in generate bench score tokenize quantize info; do
     text="-p x"
@@ -313,7 +313,7 @@ $ has "$out" "| architecture |"
 # What steps cost, of a file and of a shape alone.
 0 info $model --depth 0,32 --batch 1,4 --bandwidth 10 --format csv | 17 lines | MQA,1,32,4,f32,
 0 info --shape 12x768x12 --bandwidth 50 --depth 1024 --batch 1,16 | shape         12x768x12
-    | total      124,439,808 | 28,311,552 weights; 4 d_model^2 | 1024      1  f32 | 1.12 GiB
+    | total      124,439,808 | 1024      1  f32 | 1.12 GiB
     | cache, at 50 GB/s;
 0 info --shape 32x4096x32,ff=11008,vocab=32000,ctx=4096 --arch llama --type f16 --kv-type f16
     --format json | "total": 6738415616 | "bytes_per_token_f16": 524288 | "fits": 

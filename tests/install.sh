@@ -1,6 +1,5 @@
 #!/bin/sh
-# install.sh DECODE - what make install puts where, the manual page, completions in each shell that is
-# installed, and the tarball. Run from the repository's top; the last line counts what passed and
+# install.sh DECODE - what make install puts where, completion in bash, and the tarball. Run from the repository's top; the last line counts what passed and
 # failed.
 . tests/checks.sh
 
@@ -37,7 +36,6 @@ note "make install" [ $code -eq 0 ]
 cat >"$dir/expected" <<'END'
 ./usr/bin/decode
 ./usr/share/bash-completion/completions/decode
-./usr/share/man/man1/decode.1
 END
 files_of "$top" >"$dir/found"
 note "the files installed" cmp -s "$dir/found" "$dir/expected"
@@ -49,37 +47,6 @@ note "make uninstall" [ $code -eq 0 ]
 files_of "$top" >"$dir/found"
 note "only another's file is left" [ "$(cat "$dir/found")" = ./usr/bin/other ]
 
-# --- the manual page ----------------------------------------------------------------------------
-
-page=$dir/share/man/man1/decode.1
-"$decode" help --format man >"$out" 2>"$err"
-note "the page is what the program prints" cmp -s "$page" "$out"
-note "its title" has "$page" '.TH DECODE 1 '
-LC_ALL=C grep -n '[^ -~]' "$page" >"$out"
-note "it is ASCII" is_empty "$out"
-if have groff; then
-    groff -man -Tutf8 -P-cbou -ww "$page" >"$dir/page" 2>"$err"
-    note "groff has nothing to say" is_empty "$err"
-    for command in $commands; do
-        awk -v name="   $command" 'on && /^ ? ? ?[^ ]/ { exit } $0 == name { on = 1 } on' \
-            "$dir/page" |
-            grep -oE '^ {7}(-., )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' | sort >"$dir/found"
-        comm -13 "$dir/found" "$dir/options.$command" >"$dir/missing"
-        note "the page has all options of $command" is_empty "$dir/missing"
-    done
-    for title in NAME SYNOPSIS DESCRIPTION OPTIONS COMMANDS 'EXIT STATUS' ENVIRONMENT; do
-        note "the page has $title" grep -qx "$title" "$dir/page"
-    done
-    note "a term of the notes" grep -qE '^ +nll_stderr$' "$dir/page"
-else
-    skip groff "the manual page is not set"
-fi
-if have man; then
-    MANWIDTH=80 man -l "$page" >"$dir/page" 2>"$err"
-    note "man shows it" grep -q 'decode - ' "$dir/page"
-    note "and has nothing to say" is_empty "$err"
-fi
-
 # --- completions --------------------------------------------------------------------------------
 
 # completes_words SHELL - "LINE|WORD...": what is offered after LINE, sorted
@@ -88,7 +55,7 @@ decode tok|tokenize
 decode generate --kv-type |f16 f32 q8_0
 decode generate --tem|--temp
 decode score --mo|--model
-decode help --format |bash man text
+decode help --format |bash text
 decode help exp|export
 decode convert --refit n|none
 decode bench --type f|f16 f32

@@ -108,42 +108,17 @@ static struct config mixture(int i)
     return c;
 }
 
+#define SAME(member) ck_assert_msg(a->member == b->member, "mixture %d: %s", i, #member)
+
 static void assert_same_config(const struct config *a, const struct config *b, int i)
 {
-    ck_assert_ptr_eq(a->arch, b->arch);
-    const struct {
-        const char *name;
-        double a, b;
-    } values[] = {
-        {"n_layers", a->n_layers, b->n_layers},
-        {"n_heads", a->n_heads, b->n_heads},
-        {"n_kv_heads", a->n_kv_heads, b->n_kv_heads},
-        {"head_dim", a->head_dim, b->head_dim},
-        {"value_dim", a->value_dim, b->value_dim},
-        {"d_model", a->d_model, b->d_model},
-        {"d_ff", a->d_ff, b->d_ff},
-        {"n_ctx", a->n_ctx, b->n_ctx},
-        {"n_vocab", a->n_vocab, b->n_vocab},
-        {"norm_eps", (double)a->norm_eps, (double)b->norm_eps},
-        {"embedding_scale", (double)a->embedding_scale, (double)b->embedding_scale},
-        {"norm", a->norm, b->norm},
-        {"placement", a->placement, b->placement},
-        {"position", a->position, b->position},
-        {"ffn", a->ffn, b->ffn},
-        {"no_biases", a->no_biases, b->no_biases},
-        {"split_qkv", a->split_qkv, b->split_qkv},
-        {"shared", a->shared, b->shared},
-        {"rope.n_dims", a->rope.n_dims, b->rope.n_dims},
-        {"rope.base", a->rope.base, b->rope.base},
-        {"rope.scale", a->rope.scale, b->rope.scale},
-    };
-    for (size_t v = 0; v < COUNT(values); v++)
-        ck_assert_msg(values[v].a == values[v].b, "mixture %d: %s is %g, not %g", i, values[v].name,
-                      values[v].b, values[v].a);
-    for (int l = 0; l < a->n_layers; l++) {
-        ck_assert_int_eq(config_kv_heads(a, l), config_kv_heads(b, l));
-        ck_assert_int_eq(config_latent(a, l), config_latent(b, l));
-    }
+    SAME(arch), SAME(n_layers), SAME(n_heads), SAME(n_kv_heads), SAME(head_dim), SAME(value_dim);
+    SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale);
+    SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(no_biases), SAME(split_qkv);
+    SAME(shared), SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
+    for (int l = 0; l < a->n_layers; l++)
+        ck_assert(config_kv_heads(a, l) == config_kv_heads(b, l) &&
+                  config_latent(a, l) == config_latent(b, l));
 }
 
 TEST(mixtures_survive_a_file_and_run, .loops = N_MIXTURES)
@@ -189,7 +164,6 @@ TEST(tensors_are_found_by_their_names)
 /* What is written instead of a golden file. */
 struct rewrite {
     bool joins;    /* Q, K and V become one tensor of a `decode` */
-    int kv_heads;  /* of each layer at most, by means; 0: as in the file */
     uint32_t gate; /* type of the matrices of these roles, if not F32 */
     uint32_t up;
     const struct config *c; /* the file's */
@@ -212,20 +186,6 @@ static float *numbers(struct rewrite *r, const struct gguf_tensor *t)
     return x;
 }
 
-/* The mean of each run of neighbouring heads; returns the rows that are left. */
-static int pool_heads(float *x, int cols, int dim, int heads, int wanted)
-{
-    const int n = heads / wanted;
-    for (int g = 0; g < wanted; g++)
-        for (int i = 0; i < dim * cols; i++) {
-            double sum = 0;
-            for (int h = 0; h < n; h++)
-                sum += (double)x[(g * n + h) * dim * cols + i];
-            x[g * dim * cols + i] = (float)(sum / n);
-        }
-    return wanted * dim;
-}
-
 static void add(struct rewrite *r, const char *name, const float *x, int n_dims, int cols, int rows,
                 uint32_t type)
 {
@@ -241,9 +201,7 @@ static void add_qkv(struct rewrite *r, const struct gguf *g, int layer, bool is_
 {
     static const enum tensor_role roles[] = {ROLE_ATTN_Q, ROLE_ATTN_K, ROLE_ATTN_V};
     const struct config *c = r->c;
-    const int heads = config_kv_heads(c, layer);
-    const int wanted = r->kv_heads && r->kv_heads < heads ? r->kv_heads : heads;
-    const int dims[] = {c->head_dim, c->head_dim, config_value_dim(c)};
+    const int all_rows[] = {config_q_dim(c), config_k_dim(c, layer), config_v_dim(c, layer)};
     const int cols = is_bias ? 1 : c->d_model;
     float *joined = keep(r, (size_t)config_qkv_dim(c, layer) * (size_t)cols * sizeof *joined);
     int all = 0;
@@ -253,8 +211,7 @@ static void add_qkv(struct rewrite *r, const struct gguf *g, int layer, bool is_
         if (!t)
             return;
         float *x = numbers(r, t);
-        const int rows =
-            i == 0 ? c->n_heads * dims[i] : pool_heads(x, cols, dims[i], heads, wanted);
+        const int rows = all_rows[i];
         memcpy(joined + (size_t)all * (size_t)cols, x, (size_t)rows * (size_t)cols * sizeof *x);
         all += rows;
         if (!r->joins)
@@ -291,8 +248,6 @@ static struct checkpoint rewritten(struct rewrite *r, const struct checkpoint *f
         config.arch = arch_find(text_of("decode"));
         config.split_qkv = false;
     }
-    if (r->kv_heads)
-        config.n_kv_heads = r->kv_heads;
     expect_ok(gguf_writer_create(&r->w, &err));
     gguf_add_text(r->w, "general.architecture", text_of(config.arch->name));
     config_write(&config, r->w);
@@ -329,29 +284,6 @@ TEST(three_tensors_are_one)
     model_free(a);
     model_free(b);
     checkpoint_close(&joined);
-}
-
-/* Layers that have more K/V heads than wanted get means, the others keep theirs. */
-TEST(fewer_heads_are_means, .loops = 4)
-{
-    static const struct {
-        const char *file;
-        int kv_heads;
-    } cases[] = {
-        {"mixed-llama", 1}, {"mixed-llama", 2}, {"mixed-quadratic", 2}, {"mixed-quadratic", 1}};
-    struct golden g = open_golden(cases[_i].file);
-    struct rewrite r = {.kv_heads = cases[_i].kv_heads};
-    struct checkpoint pooled = rewritten(&r, &g.checkpoint);
-    struct model *m = NULL;
-    const struct model_options o = {.n_kv_heads = cases[_i].kv_heads};
-    expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &m, &err));
-    for (int l = 0; l < m->config.n_layers; l++)
-        ck_assert_int_eq(config_kv_heads(&m->config, l), config_kv_heads(&pooled.model->config, l));
-    ck_assert_double_lt(distance(m, pooled.model), 1e-4);
-    ck_assert(distance(g.checkpoint.model, pooled.model) > 0.1);
-    expect_one_answer(m, cases[_i].file);
-    model_free(m);
-    checkpoint_close(&pooled);
 }
 
 /* Layers have 2, 6 and 1: those that have more than wanted must be divisible. */

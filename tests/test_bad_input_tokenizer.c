@@ -212,11 +212,11 @@ TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
 {
     struct ran r;
     set_scores(260, 7, NAN);
-    expect_bad(READERS, SCORES " of token 7: expected a finite number, found NaN");
+    expect_bad(READERS, SCORES " of token 7: expected a finite number, found nan");
     set_scores(260, 259, -INFINITY);
-    expect_bad(READERS, SCORES " of token 259: expected a finite number, found -infinity");
+    expect_bad(READERS, SCORES " of token 259: expected a finite number, found -inf");
     set_scores(260, 1, INFINITY);
-    expect_bad(READERS, SCORES " of token 1: expected a finite number, found infinity");
+    expect_bad(READERS, SCORES " of token 1: expected a finite number, found inf");
     set_scores(259, 0, 0);
     expect_bad(READERS, SCORES ": expected 260 elements, one a token, found 259");
     set_scores(0, 0, 0);

@@ -1,12 +1,12 @@
 /* Rows of many sequences in one step against each sequence alone: the same bits, whatever the
  * schedule, the threads, the cache's type and the number of rows that go through at once. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "engine/private.h"
 #include "engine/session.h"
 #include "golden.h"
 #include "opened.h"
@@ -324,58 +324,59 @@ TEST(blocks_hold_a_row_of_each)
     }
 }
 
-static int positions_read, calls;
+/* What each thread's calls of attention read: threads take places as they come. */
+static struct {
+    int positions, calls;
+} readers[8];
+static atomic_int n_readers;
+static _Thread_local int reader; /* from 1 on */
 
 static void count_attend(const struct attend *a)
 {
-    positions_read += a->kv.n_positions;
-    calls++;
+    if (reader == 0)
+        reader = ++n_readers;
+    readers[reader - 1].positions += a->kv.n_positions;
+    readers[reader - 1].calls++;
 }
 
 /* One long sequence beside short ones does not make the others wait, whatever the heads. */
-TEST(work_is_dealt_by_cost, .loops = 3)
+TEST(work_is_dealt_by_cost, .loops = 12, .after = scratch_remove)
 {
     enum { LONG = 15 * KERNEL_CHUNK, SHORT = 10, N = 16 };
     static const int threads[] = {1, 2, 3, 7}, kv_heads[] = {1, 2, 4};
-    const int n_kv_heads = kv_heads[_i];
-    const struct config c = {.n_layers = 1, .n_heads = 4, .n_kv_heads = n_kv_heads, .head_dim = 8};
-    struct kernels counting = kernels_scalar;
-    struct forward f = {.kernels = &counting, .work.positions.kind = POSITION_NONE};
-    struct batch_row rows[N];
-    struct batch_span spans[N];
-    counting.attend = count_attend;
-    expect_ok(kv_cache_create(&f.kv, &c, &(struct kv_shape){.n_sequences = N, .cap = LONG}, &err));
-    for (int i = 0; i < N; i++)
-        rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
-    batch_cut(&f.batch, rows, N, 0, spans);
-    f.work.qkv = calloc((size_t)(N * config_qkv_dim(&c, 0)), sizeof(float));
-    f.work.parts = calloc((size_t)attention_parts(&c, N, LONG), sizeof(float));
-    float *scratch = calloc((size_t)attention_scratch(&c), sizeof *scratch);
-    const struct attention a = {.f = &f,
-                                .n_kv_heads = n_kv_heads,
-                                .n_groups = n_kv_heads,
-                                .group = 4 / n_kv_heads,
-                                .key_dim = c.head_dim,
-                                .average_dim = c.head_dim,
-                                .qkv_dim = (size_t)config_qkv_dim(&c, 0),
-                                .queries = f.work.qkv,
-                                .queries_dim = (size_t)config_qkv_dim(&c, 0)};
+    const int n_kv_heads = kv_heads[_i % 3], n_threads = threads[_i / 3];
     const int all = n_kv_heads * (LONG + (N - 1) * SHORT);
-    for (size_t t = 0; t < COUNT(threads); t++) {
-        int sum = 0;
-        calls = 0;
-        for (int thread = 0; thread < threads[t]; thread++) {
-            positions_read = 0;
-            attention_run(&a, scratch, thread, threads[t]);
-            sum += positions_read;
-            /* An item more than its share, and what the short ones' calls cost. */
-            ck_assert_int_le(positions_read, all / threads[t] + 3 * KERNEL_CHUNK);
-        }
-        ck_assert_int_eq(sum, all);
-        ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
+    struct kernels counting = kernels_scalar;
+    struct pool *pool = new_pool(n_threads);
+    struct batch_row rows[N];
+    char sizes[100];
+    snprintf(sizes, sizeof sizes, "layers=1 heads=4 kv=%d dim=8 ff=8 ctx=%d vocab=257 seed=1",
+             n_kv_heads, LONG);
+    const struct checkpoint_shape shape = shape_of(sizes);
+    write_checkpoint(scratch_path("m.gguf"), &shape);
+    struct checkpoint c = open_checkpoint(scratch_path("m.gguf"), CHECKPOINT_MODEL);
+    counting.attend = count_attend;
+    struct session *s =
+        open_params(c.model, (struct session_params){.n_sequences = N, .kernels = &counting}, pool);
+    for (int i = 0; i < N; i++) {
+        rows[i] = (struct batch_row){.sequence = i, .position = (i == 9 ? LONG : SHORT) - 1};
+        session_fill(s, i, rows[i].position, 1);
     }
-    free(f.work.qkv), free(f.work.parts), free(scratch);
-    kv_cache_free(&f.kv);
+    memset(readers, 0, sizeof readers);
+    n_readers = reader = 0;
+    expect_ok(session_step(s, rows, N, NULL, &err));
+    int sum = 0, calls = 0;
+    for (int i = 0; i < 8; i++) {
+        sum += readers[i].positions;
+        calls += readers[i].calls;
+        /* An item more than its share, and what the short ones' calls cost. */
+        ck_assert_int_le(readers[i].positions, all / n_threads + 3 * KERNEL_CHUNK);
+    }
+    ck_assert_int_eq(sum, all);
+    ck_assert_int_eq(calls, n_kv_heads * (LONG / KERNEL_CHUNK + N - 1));
+    session_free(s);
+    pool_free(pool);
+    checkpoint_close(&c);
 }
 
 /* Block after block on their own are the model. */

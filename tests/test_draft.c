@@ -113,7 +113,7 @@ static struct model *choose_draft(const struct model *m, struct rng *r, const st
 {
     struct model *own = NULL;
     *draft = NULL;
-    switch (below(r, 6)) {
+    switch (below(r, 5)) {
     case 0:
         return NULL;
     case 1:
@@ -121,10 +121,6 @@ static struct model *choose_draft(const struct model *m, struct rng *r, const st
         return NULL;
     case 2:
         own = random_model(m, r);
-        break;
-    case 3:
-        if (derived_create_cut(m, 1, &own, &err) != STATUS_OK)
-            own = random_model(m, r);
         break;
     default:
         if (derived_create_packed(m, below(r, 2) ? STORAGE_Q4_0 : STORAGE_Q8_0, NULL, &own, &err) !=

@@ -299,13 +299,6 @@ TEST(what_cannot_be_made_is_refused, .tags = ONE_THREAD)
     expect_status(derived_create_packed(c.model, STORAGE_F32, NULL, &m, &err), STATUS_USAGE,
                   "no matrix of the checkpoint takes fewer bytes as f32");
     ck_assert_ptr_null(m);
-    const int n = c.model->config.n_layers;
-    ck_assert_int_eq(derived_create_cut(c.model, n, &m, &err), STATUS_USAGE);
-    ck_assert_ptr_null(m);
-    ck_assert_int_eq(derived_create_cut(c.model, 0, &m, &err), STATUS_USAGE);
-    expect_ok(derived_create_cut(c.model, n - 1, &m, &err));
-    ck_assert_int_eq(m->config.n_layers, n - 1);
-    model_free(m);
     checkpoint_close(&c);
 }
 

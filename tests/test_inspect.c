@@ -208,49 +208,41 @@ TEST(parts_of_a_shape)
 
 /* --- values that are not finite -------------------------------------------------------------- */
 
-static struct inspect_check check(uint32_t type, const unsigned char *data, uint64_t n_bytes)
-{
-    const struct tensor_type_info *info = tensor_type_find(type);
-    const struct gguf_tensor t = {.name = text_of("t"),
-                                  .n_dims = 1,
-                                  .type = info,
-                                  .n_elements = n_bytes / info->block_bytes * info->block_elements,
-                                  .n_bytes = n_bytes,
-                                  .data = data};
-    return inspect_check_tensor(&t);
-}
+#define BYTES(literal) literal, sizeof literal - 1
+#define ZEROS_4        "\0\0\0\0"
+#define ZEROS_16       ZEROS_4 ZEROS_4 ZEROS_4 ZEROS_4
+#define ZEROS_32       ZEROS_16 ZEROS_16
 
-TEST(f32_values)
+TEST(values_and_scales)
 {
-    const unsigned char data[] = {0, 0, 0x80, 0x3f, /* 1 */ 0xff, 0xff, 0x7f, 0x7f, /* largest */
-                                  0, 0, 0x80, 0xff, /* -inf */ 1, 0,    0x80, 0x7f, /* NaN */
-                                  0, 0, 0xc0, 0xff, /* NaN */ 1,  0,    0,    0 /* denormal */};
-    const struct inspect_check c = check(TENSOR_F32, data, sizeof data);
-    ck_assert(!c.scales_only && c.nan == 2 && c.inf == 1 && c.first == 2);
-    ck_assert_uint_eq(check(TENSOR_F32, data, 8).nan + check(TENSOR_F32, data, 8).inf, 0);
-}
-
-TEST(half_values)
-{
-    const unsigned char f16[] = {0xff, 0x7b, /* largest */ 0, 0x7c, /* inf */ 1, 0xfc /* NaN */};
-    struct inspect_check c = check(TENSOR_F16, f16, sizeof f16);
-    ck_assert(c.nan == 1 && c.inf == 1 && c.first == 1);
-    const unsigned char bf16[] = {0x7f, 0x7f, /* largest */ 0x81, 0x7f, /* NaN */ 0x80, 0xff};
-    c = check(TENSOR_BF16, bf16, sizeof bf16);
-    ck_assert(c.nan == 1 && c.inf == 1 && c.first == 1);
-}
-
-TEST(block_scales)
-{
-    unsigned char q8[2 * 34] = {0}, q4[3 * 18] = {0};
-    q8[34 + 1] = 0x7c;    /* the second block's scale is infinite */
-    q8[4] = q8[5] = 0xff; /* quants may have any bits */
-    struct inspect_check c = check(TENSOR_Q8_0, q8, sizeof q8);
-    ck_assert(c.scales_only && c.nan == 0 && c.inf == 1 && c.first == 32);
-    q4[2 * 18] = 1;
-    q4[2 * 18 + 1] = 0x7c;
-    c = check(TENSOR_Q4_0, q4, sizeof q4);
-    ck_assert(c.scales_only && c.nan == 1 && c.inf == 0 && c.first == 64);
-    c = check(tensor_type_named(text_of("Q4_K"))->type, q4, 0);
-    ck_assert(c.nan < 0);
+    static const struct {
+        uint32_t type;
+        const char *data;
+        size_t len;
+        int64_t nan, inf;
+        uint64_t first;
+    } cases[] = {
+        /* 1, the largest; the same, minus infinity, two NaNs, a denormal. */
+        {TENSOR_F32, BYTES("\0\0\x80\x3f\xff\xff\x7f\x7f"), 0, 0, 0},
+        {TENSOR_F32,
+         BYTES("\0\0\x80\x3f\xff\xff\x7f\x7f\0\0\x80\xff\1\0\x80\x7f\0\0\xc0\xff\1\0\0\0"), 2, 1,
+         2},
+        /* The largest, infinity, a NaN; the largest, a NaN, infinity. */
+        {TENSOR_F16, BYTES("\xff\x7b\0\x7c\1\xfc"), 1, 1, 1},
+        {TENSOR_BF16, BYTES("\x7f\x7f\x81\x7f\x80\xff"), 1, 1, 1},
+        /* The second block's scale is infinite, quants may have any bits; the third's is a NaN. */
+        {TENSOR_Q8_0, BYTES("\0\0\0\0\xff\xff" ZEROS_4 ZEROS_4 ZEROS_4 ZEROS_16 "\0\x7c" ZEROS_32),
+         0, 1, 32},
+        {TENSOR_Q4_0, BYTES("\0\0" ZEROS_16 "\0\0" ZEROS_16 "\1\x7c" ZEROS_16), 1, 0, 64},
+        {12, BYTES(""), -1, -1, 0}, /* Q4_K */
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct tensor_type_info *info = tensor_type_find(cases[i].type);
+        const struct gguf_tensor t = {
+            .type = info, .n_bytes = cases[i].len, .data = (const unsigned char *)cases[i].data};
+        const struct inspect_check c = inspect_check_tensor(&t);
+        ck_assert_msg(c.nan == cases[i].nan && c.inf == cases[i].inf && c.first == cases[i].first,
+                      "case %zu: %d, %d, %d", i, (int)c.nan, (int)c.inf, (int)c.first);
+        ck_assert(c.nan < 0 || c.scales_only == (info->block_elements > 1));
+    }
 }

@@ -44,7 +44,7 @@ static struct gguf_file convert(const struct quantize_params *p, struct quantize
     unsigned char *bytes;
     size_t len;
     expect_ok(quantize_plan(p, q, &err));
-    expect_ok(quantize_write_memory(q, &bytes, &len, &err));
+    expect_ok(gguf_write_memory(q->writer, &bytes, &len, &err));
     return parsed_gguf(bytes, len);
 }
 
@@ -55,7 +55,7 @@ static void expect_refusal(const struct quantize_params *p, enum status status, 
     size_t len = 0;
     enum status s = quantize_plan(p, &q, &err);
     if (s == STATUS_OK)
-        s = quantize_write_memory(&q, &bytes, &len, &err);
+        s = gguf_write_memory(q.writer, &bytes, &len, &err);
     expect_status(s, status, parts);
     ck_assert(!bytes && len == 0);
     quantize_free(&q);
@@ -423,16 +423,16 @@ TEST(files)
     expect_ok(quantize_plan(&p, &q, &err));
 
     calls.stop_at = 7;
-    ck_assert_int_eq(quantize_write(&q, path, &err), STATUS_INTERRUPTED);
+    ck_assert_int_eq(gguf_write(q.writer, path, &err), STATUS_INTERRUPTED);
     expect_bytes(path, "old", 3);
     ck_assert_int_eq(count_files(path), 1);
 
     calls = (struct calls){.stop_at = -1};
-    expect_ok(quantize_write(&q, path, &err));
+    expect_ok(gguf_write(q.writer, path, &err));
     ck_assert_uint_eq(calls.last, q.bytes_before);
     ck_assert_uint_eq(calls.all, q.bytes_before);
     expect_bytes(path, expected.bytes, expected.len);
-    expect_status(quantize_write(&q, "/nonexistent/out.gguf", &err), STATUS_FAILED,
+    expect_status(gguf_write(q.writer, "/nonexistent/out.gguf", &err), STATUS_FAILED,
                   "/nonexistent/out.gguf");
     quantize_free(&q);
     gguf_free(g);

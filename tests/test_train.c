@@ -226,16 +226,16 @@ TEST(short_text_is_refused_with_the_least_length)
     struct run r = make_run("out.gguf");
     struct text shorter = {words, 240};
     r.spec.texts = &shorter;
-    refused(&r, STATUS_USAGE, "at least 241 bytes, found 240");
+    refused(&r, STATUS_USAGE, "at least some 250 bytes, found 240");
     shorter.len = 241;
     run_well(&r);
     struct run whole = make_run("out.gguf");
     whole.spec.val_fraction = 0;
     whole.spec.texts = &shorter;
     shorter.len = 24;
-    refused(&whole, STATUS_USAGE, "at least 25 bytes, found 24");
+    refused(&whole, STATUS_USAGE, "at least some 25 bytes, found 24");
     shorter.len = 0;
-    refused(&whole, STATUS_USAGE, "at least 25 bytes, found 0");
+    refused(&whole, STATUS_USAGE, "at least some 25 bytes, found 0");
 }
 
 TEST(impossible_values_are_refused)

@@ -89,10 +89,11 @@ enum status file_follow_links(const char *path, char **target, struct err *e);
  * commit syncs it, renames it over `path` and syncs the folder. A symbolic link at `path` is
  * followed, so that the link stays and its target is replaced; but not another user's in a folder
  * that all may write. What is not a regular file, or not writable, is not replaced; nor is the file
- * that an open descriptor's name (/dev/stdout) stands for. All failures are STATUS_FAILED or
- * STATUS_NO_MEMORY. After any of them, and after abandon, the old file is untouched and no
- * temporary is left; a killed process may leave one, named .decode-PID-TIME.tmp, which the next
- * writer in the folder removes (it is locked while its writer lives).
+ * that an open descriptor's name (/dev/stdout) stands for. All failures are STATUS_FAILED (also of
+ * the 17th writer at a time) or STATUS_NO_MEMORY. After any of them, and after abandon, the old
+ * file is untouched and no temporary is left; a killed process may leave one, named
+ * .decode-PID-TIME.tmp, which the next writer in the folder removes (it is locked while its writer
+ * lives).
  */
 struct file_writer;
 enum status file_writer_open(struct file_writer **out, const char *path, struct err *e);
@@ -102,6 +103,10 @@ void file_writer_put(struct file_writer *w, const void *data, size_t len);
 /* Frees w in any case. */
 enum status file_writer_commit(struct file_writer *w, struct err *e);
 void file_writer_abandon(struct file_writer *w); /* NULL is legal */
+
+/* Removes what unfinished writers have written, when the process ends here and now: for signal
+ * handlers. */
+void file_remove_temporaries(void);
 
 /*
  * A folder whose files are made or replaced together: they grow in one of a temporary name beside

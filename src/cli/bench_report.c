@@ -257,16 +257,16 @@ static enum status write_trace(const struct bench *b, const char *path, struct e
 /* A line of the plot: "MHA", and what else tells the lines of this run apart. */
 static void name_line(const struct bench_spec *spec, const struct bench_row *row, char name[96])
 {
-    const struct int_list *axes = spec->axes;
-    char threads[32] = "", batch[32] = "";
-    if (axes[BENCH_THREADS].n > 1)
-        snprintf(threads, sizeof threads, ", %d threads", row->threads);
-    if (axes[BENCH_BATCHES].n > 1 && bench_x_axis(spec) != BENCH_BATCHES)
-        snprintf(batch, sizeof batch, ", batch %d", row->batch);
-    const bool types = axes[BENCH_TYPES].n > 1, kv_types = axes[BENCH_KV_TYPES].n > 1;
-    snprintf(name, 96, "%s%s%s%s%s%s%s%s", row->variant, types ? " " : "",
-             types ? row->shown.type : "", kv_types ? ", " : "", kv_types ? row->shown.kv_type : "",
-             kv_types ? " KV" : "", threads, batch);
+    char parts[BENCH_AXES][40];
+    const int size = sizeof *parts;
+    snprintf(parts[BENCH_TYPES], size, " %s", row->shown.type);
+    snprintf(parts[BENCH_KV_TYPES], size, ", %s KV", row->shown.kv_type);
+    snprintf(parts[BENCH_THREADS], size, ", %d threads", row->threads);
+    snprintf(parts[BENCH_BATCHES], size, ", batch %d", row->batch);
+    size_t used = (size_t)snprintf(name, 96, "%s", row->variant);
+    for (int a = BENCH_AXES - 1; a > BENCH_VARIANTS && used < 96; a--)
+        if (spec->axes[a].n > 1 && a != BENCH_DEPTHS && a != (int)bench_x_axis(spec))
+            used += (size_t)snprintf(name + used, 96 - used, "%s", parts[a]);
 }
 
 /* Microseconds a token, a step's divided by its tokens, against depth or batch. A series is a line

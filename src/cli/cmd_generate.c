@@ -276,34 +276,29 @@ static enum status open_generation(struct generation *g, struct err *e)
     return generation_add(g, e);
 }
 
-/* Until it ends, by itself or by a signal: the text can be saved then. */
-static enum status run_to_end(struct generation *g, struct err *e)
+/* Makes the texts, until they end by themselves or by a signal: one can be saved then. */
+static enum status make_texts(struct generation *g, struct err *e)
 {
     const struct generate_options *o = g->o;
-    if (o->talks)
-        return talk_run(g, has_prompt(o), e);
-    if (g->goes_on && g->job->n_tokens == 0 && g->schedule.slots[0].at_end && !o->ignore_eos) {
+    const struct slot *first = g->schedule.slots;
+    enum status s = STATUS_OK;
+    if (o->talks) {
+        s = talk_run(g, has_prompt(o), e);
+    } else if (g->goes_on && g->job->n_tokens == 0 && first->at_end && !o->ignore_eos) {
         say(&o->common,
             "the model has ended the text in '%.200s': -p adds to it, --ignore-eos "
             "goes on all the same",
             o->load);
-        return STATUS_OK;
+    } else {
+        TRY(generation_run(g, e));
+        if (!o->prompts)
+            generation_say_end(g);
+        s = g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
     }
-    TRY(generation_run(g, e));
-    if (!o->prompts)
-        generation_say_end(g);
-    return g->schedule.interrupted ? STATUS_INTERRUPTED : STATUS_OK;
-}
-
-static enum status make_texts(struct generation *g, struct err *e)
-{
-    const struct generate_options *o = g->o;
-    TRY(open_generation(g, e));
-    const enum status s = run_to_end(g, e);
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     /* Also when nobody reads on; a session may come to its end without a text. */
-    if (o->save && g->schedule.slots[0].len > 0)
+    if (o->save && first->len > 0)
         TRY(generation_save(g, "--save-state", o->save, e));
     else if (o->save)
         say(&o->common, "there is no text to save in %.200s", o->save);
@@ -319,7 +314,9 @@ static enum status run_generate(struct job *j, void *values, struct err *e)
 {
     struct generation g = {
         .o = values, .job = j, .out = j->out, .prompt = j->text, .prompts.lines.fd = -1};
-    const enum status s = make_texts(&g, e);
+    enum status s = open_generation(&g, e);
+    if (s == STATUS_OK)
+        s = make_texts(&g, e);
     generation_free(&g);
     return s;
 }

@@ -76,7 +76,7 @@ static enum status write_as(uint32_t type, const struct import *im, struct job *
         s = quantize_plan(&params, &q, e);
     }
     if (s == STATUS_OK) {
-        s = quantize_write(&q, j->common->out, e);
+        s = gguf_write(q.writer, j->common->out, e);
         quantize_free(&q);
     }
     gguf_free(g);

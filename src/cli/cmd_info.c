@@ -10,7 +10,6 @@
 
 #include "base/figures.h"
 #include "base/limits.h"
-#include "base/little.h"
 #include "cli/info_cost.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
@@ -380,12 +379,8 @@ static void put_other_keys(struct report *r, const struct info *info)
         if (v->kind == GGUF_ARRAY || told)
             continue;
         struct figure f = {""};
-        if (v->kind == GGUF_BOOL)
-            f = gguf_int_at(v, 0) ? (struct figure){"true"} : (struct figure){"false"};
-        else if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
+        if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
             f = figure_exact(gguf_float_at(v, 0));
-        else if (v->kind == GGUF_U64)
-            snprintf(f.text, sizeof f.text, "%" PRIu64, little_load(v->bytes.data, v->bytes.len));
         else if (v->kind != GGUF_STRING)
             snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
         report_text(r, key);
@@ -437,10 +432,10 @@ static const struct report_field part_fields[] = {
     {"biases", "biases", PART(biases), .grouped = true, .rank = 3},
 };
 
-/* The last two with --check. JSON has the first two as a name and an array. */
+/* The last two with --check. */
 #define TENSOR(member) MEMBER(info_tensor, member)
 static const struct report_field tensor_fields[] = {
-    {"tensor", "tensor", TENSOR(tensor.name)},
+    {"name", "tensor", TENSOR(tensor.name)},
     {"shape", "shape", TENSOR(shape), .right = true},
     {"type", "type", TENSOR(type)},
     {"bytes", "bytes", TENSOR(tensor.n_bytes), .rank = 1},
@@ -459,15 +454,8 @@ static void json_rows(struct json *j, const char *key, const struct table *t)
     json_end(j);
 }
 
-/* 4 d_model^2 a layer: the weights of Q, K, V and the output where every head has its own. */
-static uint64_t textbook_attention(const struct config *c)
-{
-    return 4 * (uint64_t)c->d_model * (uint64_t)c->d_model * (uint64_t)config_blocks(c);
-}
-
 static void print_json(const struct info *info, const struct table tables[INFO_TABLES])
 {
-    const struct table *tensors = &tables[TABLE_TENSORS];
     struct json json, *j = &json;
     json_init(j, info->job->out, info->format == TABLE_JSONL ? 0 : 2);
     json_begin_object(j, NULL);
@@ -482,8 +470,11 @@ static void print_json(const struct info *info, const struct table tables[INFO_T
         }
         json_end(j);
     }
+    /* A layer's Q, K, V and output have so many weights where every head has its own. */
+    const uint64_t d_model = (uint64_t)info->config.d_model;
     if (info->has_config)
-        json_u64(j, "attention_4_d_model_squared", textbook_attention(&info->config));
+        json_u64(j, "attention_4_d_model_squared",
+                 4 * d_model * d_model * (uint64_t)config_blocks(&info->config));
     if (info->cost.variants.n > 0)
         json_rows(j, "kv_cache", &tables[TABLE_CACHES]);
     if (info->cost.steps) {
@@ -501,21 +492,8 @@ static void print_json(const struct info *info, const struct table tables[INFO_T
         json_u64(j, "inf", info->check.inf);
         json_end(j);
     }
-    if (info->o->tensors) {
-        json_begin_array(j, "tensors");
-        for (const struct info_tensor *t = info->tensors; t < info->tensors + tensors->n_rows;
-             t++) {
-            json_begin_object(j, NULL);
-            json_text(j, "name", t->tensor.name);
-            json_begin_array(j, "shape");
-            for (int d = 0; d < t->tensor.n_dims; d++)
-                json_u64(j, NULL, t->tensor.dims[d]);
-            json_end(j);
-            report_members(j, tensor_fields + 2, tensors->n - 2, t);
-            json_end(j);
-        }
-        json_end(j);
-    }
+    if (info->o->tensors)
+        json_rows(j, "tensors", &tables[TABLE_TENSORS]);
     json_end(j);
     output_puts(info->job->out, "\n");
 }
@@ -535,13 +513,6 @@ static enum status print_for_people(const struct info *info, const struct table 
         output_puts(out, "\n");
         TRY(table_print(&tables[TABLE_PARTS], NULL, info->format, out, e));
     }
-    struct paragraph p = paragraph_begin(out, 2);
-    if (info->has_config)
-        paragraph_printf(&p, "\nattention: %s weights; 4 d_model^2 x %d blocks is %s\n",
-                         figure_grouped(info->parts[INSPECT_ATTENTION].weights).text,
-                         config_blocks(&info->config),
-                         figure_grouped(textbook_attention(&info->config)).text);
-    paragraph_end(&p);
     if (info->cost.variants.n > 0)
         TRY(info_cost_print(&info->cost, info->format, out, e));
     if (info->o->tensors) {
@@ -550,7 +521,7 @@ static enum status print_for_people(const struct info *info, const struct table 
     }
     if (!info->o->check)
         return STATUS_OK;
-    p = paragraph_begin(out, 2);
+    struct paragraph p = paragraph_begin(out, 2);
     paragraph_printf(
         &p, "\ncheck: %" PRIu64 " tensor%s read, %" PRIu64 " with values that are not finite",
         sum->checked, plural(sum->checked), sum->bad);

@@ -114,7 +114,7 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
     if (s == STATUS_OK && (s = quantize_plan(&params, &q, e)) == STATUS_OK) {
         say_plan(&q, j->common);
         q.params.arg = job_progress(j, NULL);
-        s = quantize_write(&q, j->common->out, e);
+        s = gguf_write(q.writer, j->common->out, e);
         progress_end(&j->progress);
         if (s == STATUS_OK)
             s = print_quantized(j, &q, e);

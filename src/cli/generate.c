@@ -129,35 +129,34 @@ struct likely_token {
     double logprob;
 };
 
-/* The members of one token; text that is not UTF-8 comes with its "bytes": [0-255, ...]. */
-static void put_token(struct json *j, const struct tokenizer *t, int id, double logprob)
+static struct likely_token likely_of(const struct generation *g, int id, double logprob)
 {
-    static const struct report_field fields[] = {
+    return (struct likely_token){id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
+}
+
+/* A JSON line of --logprobs: one token, and the likeliest ones in its place. Text that is not UTF-8
+ * comes with its "bytes": [0-255, ...]. */
+static void print_token(struct generation *g, const struct event *event)
+{
+    static const struct report_field likely[] = {
         {"id", NULL, MEMBER(likely_token, id)},
         {"text", NULL, MEMBER(likely_token, text), .bytes = true},
         {"logprob", NULL, MEMBER(likely_token, logprob)},
     };
-    const struct likely_token token = {id, tokenizer_bytes(t, id), logprob};
-    report_members(j, fields, REPORT_LENGTH(fields), &token);
-}
-
-/* A JSON line of --logprobs: one token, and the likeliest ones in its place. */
-static void print_token(struct generation *g, const struct event *event)
-{
     const struct slot *p = event->slot;
-    const struct tokenizer *t = g->schedule.tokenizer;
     struct json j;
     json_init(&j, output_of(g, p->request.number), 0);
     json_begin_object(&j, NULL);
     json_u64(&j, "sample", p->request.number);
     json_u64(&j, "position", g->n_before + g->job->n_tokens + (uint64_t)p->n_sampled - 1);
-    put_token(&j, t, event->token, (double)event->logits[event->token] - event->log_sum);
+    const struct likely_token token =
+        likely_of(g, event->token, (double)event->logits[event->token] - event->log_sum);
+    report_members(&j, likely, REPORT_LENGTH(likely), &token);
     json_begin_array(&j, "top");
     score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
     for (int i = 0; i < g->n_top; i++) {
-        json_begin_object(&j, NULL);
-        put_token(&j, t, g->top[i].id, g->top[i].logprob);
-        json_end(&j);
+        const struct likely_token other = likely_of(g, g->top[i].id, g->top[i].logprob);
+        report_object(&j, NULL, likely, REPORT_LENGTH(likely), &other);
     }
     json_end(&j);
     json_end(&j);
@@ -286,14 +285,8 @@ static enum status begin_line(struct generation *g, struct slot *p, bool *none, 
     return STATUS_OK;
 }
 
-/* Whether the next text may begin now, of what is held; that one may whose turn it is. */
-static bool has_room(const struct generation *g)
-{
-    const uint64_t ahead = g->n_begun - g->turns.front;
-    return ahead == 0 || (ahead < TURNS_AHEAD && g->turns.n_held < TURNS_BYTES);
-}
-
-/* A round begins: texts are begun as long as there are slots for them, unless all is to end. */
+/* A round begins: texts are begun as long as there are slots for them, and room for what is to be
+ * held of them, unless all is to end. That one may begin whose turn it is. */
 static enum status begin_texts(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
@@ -302,9 +295,13 @@ static enum status begin_texts(struct generation *g, struct err *e)
                         lines_share(&g->prompts.lines));
     if (g->turns.holder.failed)
         return err_no_memory(e, "a text that waits for its turn", g->turns.n_held);
-    for (bool none = g->read; output_flush(g->out) && !none && !signals_interrupted() &&
-                              has_room(g) && (p = schedule_vacant(s));)
+    for (bool none = g->read; output_flush(g->out) && !none && !signals_interrupted();) {
+        const uint64_t ahead = g->n_begun - g->turns.front;
+        const bool has_room = ahead < TURNS_AHEAD && g->turns.n_held < TURNS_BYTES;
+        if ((ahead > 0 && !has_room) || !(p = schedule_vacant(s)))
+            break;
         TRY(g->o->prompts ? begin_line(g, p, &none, e) : begin_sample(g, p, &none, e));
+    }
     s->interrupted = !g->out->failed && signals_interrupted();
     if (g->out->failed || s->interrupted)
         schedule_end(s, STATUS_OK);

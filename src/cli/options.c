@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "cli/numbers.h"
 #include "show/paragraph.h"
 
@@ -100,6 +99,10 @@ static struct option_row *find_named(struct option_rows *rows, const char *name,
     return NULL;
 }
 
+struct description {
+    char text[512];
+};
+
 /* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. The
  * help leaves out the limits that nobody meets, the messages do not. */
 static struct description range_of(const struct option *o, bool full)
@@ -126,9 +129,7 @@ static struct description range_of(const struct option *o, bool full)
 static enum status store_value(const struct option_row *row, void *values, const char *as,
                                const char *text, struct err *e)
 {
-    static const char *const pictures[] = {".png", ".jpg",  ".jpeg", ".gif", ".webp",
-                                           ".bmp", ".tif",  ".tiff", ".pdf", ".eps",
-                                           ".ps",  ".html", ".htm"};
+    static const char *const other_pictures[] = {".png", ".jpg", ".gif", ".pdf", ".html", NULL};
     const struct option *o = row->option;
     void *value = (char *)values + row->offset;
     bool ok = true;
@@ -151,17 +152,18 @@ static enum status store_value(const struct option_row *row, void *values, const
             *(double *)value = x;
         break;
     }
-    case OPTION_STRING:
+    case OPTION_STRING: {
         *(const char **)value = text;
         /* What is an SVG picture, as the help says, is no other. */
-        for (size_t i = 0; o->value && i < sizeof pictures / sizeof *pictures; i++)
-            if (text_ends_with(text_of(o->value), ".svg") &&
-                text_ends_with(text_of(text), pictures[i]))
-                return err_set(e, STATUS_USAGE,
-                               "%s: expected a name that ends in .svg, the only form of pictures, "
-                               "found '%.60s'",
-                               as, text);
+        const char *dot = strrchr(text, '.');
+        if (o->value && strcmp(o->value, "FILE.svg") == 0 && dot &&
+            names_find(other_pictures, dot) >= 0)
+            return err_set(e, STATUS_USAGE,
+                           "%s: expected a name that ends in .svg, the only form of pictures, "
+                           "found '%.60s'",
+                           as, text);
         break;
+    }
     case OPTION_STRINGS: {
         struct option_strings *list = value;
         const size_t bytes = ((size_t)list->n + 1) * sizeof *list->items;
@@ -318,7 +320,9 @@ void options_free(const struct option_spec *spec, void *values)
 
 #define LINE_WIDTH 96
 
-struct description option_description(const struct option *o)
+/* An option's sentence and, in parentheses, default, choices or range, and whether it may be
+ * repeated. */
+static struct description describe(const struct option *o)
 {
     struct description d;
     const char *standard = o->fallback ? o->fallback : o->otherwise;
@@ -359,8 +363,7 @@ void options_help(const struct option_spec *spec, struct output *out)
         const struct option_row *row = &rows.items[i];
         if (i == 0 || row->group != row[-1].group)
             paragraph_printf(&p, "%s%s:\n", i == 0 ? "" : "\n", row->group);
-        paragraph_printf(&p, "  %-*s  %s\n", width, usage[i].text,
-                         option_description(row->option).text);
+        paragraph_printf(&p, "  %-*s  %s\n", width, usage[i].text, describe(row->option).text);
     }
     paragraph_end(&p);
     out->columns = columns;

@@ -125,13 +125,6 @@ void options_free(const struct option_spec *spec, void *values);
  * and ranges. */
 void options_help(const struct option_spec *spec, struct output *out);
 
-/* An option's sentence and, in parentheses, default, choices or range, and whether it may be
- * repeated. */
-struct description {
-    char text[512];
-};
-struct description option_description(const struct option *o);
-
 /* All rows of a command: its groups' in order, then its positionals. */
 struct option_rows {
     struct option_row {

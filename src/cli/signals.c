@@ -1,128 +1,37 @@
 #include "cli/signals.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/status.h"
-
-/* Descriptors looked at for temporary files, at most: many may have been inherited. */
-#define MAX_FDS 65536
+#include "base/file.h"
 
 /* Any thread may take a signal, so these are atomics; lock-free ones are safe in handlers. */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "signal flags must be lock-free");
 static atomic_int deferred;
 static atomic_int interrupted; /* the first signal; 0: none */
 
-/* --- what is left behind ------------------------------------------------------------------- */
-
-/* Writes n in decimal, terminated, and returns the end. printf is not for signal handlers. */
-static char *put_number(char *to, unsigned long n)
-{
-    char digits[24];
-    int len = 0;
-    do
-        digits[len++] = (char)('0' + n % 10);
-    while (n /= 10);
-    while (len > 0)
-        *to++ = digits[--len];
-    *to = 0;
-    return to;
-}
-
-/* Whether the path is a temporary file of this process (see base/file.h). */
-static bool is_own_temporary(const char *path)
-{
-    char start[48] = ".decode-";
-    char *end = put_number(start + strlen(start), (unsigned long)getpid());
-    *end++ = '-';
-    const size_t len = strlen(path), begin = (size_t)(end - start);
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    return len > 4 && strcmp(path + len - 4, ".tmp") == 0 && strncmp(name, start, begin) == 0;
-}
-
-/* What getdents64(2) gives. */
-struct kernel_entry {
-    uint64_t inode;
-    int64_t offset;
-    unsigned short len;
-    unsigned char type;
-    char name[];
-};
-
-/* The files in a folder, and it, if it is then empty: with nothing but system calls, as opendir
- * takes memory. */
-static void remove_folder(const char *path)
-{
-    union {
-        char bytes[4096];
-        struct kernel_entry aligned;
-    } list;
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    long n;
-    while ((n = syscall(SYS_getdents64, fd, list.bytes, sizeof list.bytes)) > 0)
-        for (long at = 0; at < n;) {
-            const struct kernel_entry *entry = (const void *)(list.bytes + at);
-            if (unlinkat(fd, entry->name, 0) != 0)
-                unlinkat(fd, entry->name, AT_REMOVEDIR);
-            at += entry->len;
-        }
-    close(fd);
-    rmdir(path);
-}
-
-/*
- * Removes the files that are being written, when the process ends here and now. The writers know
- * them, but a handler cannot ask a writer in the middle of its work; so the system is asked which
- * files are open. Where it does not tell, they stay.
- */
-static void remove_temporaries(void)
-{
-    struct rlimit limit = {.rlim_cur = MAX_FDS};
-    getrlimit(RLIMIT_NOFILE, &limit);
-    for (int fd = STDERR_FILENO + 1; fd < MAX_FDS && (rlim_t)fd < limit.rlim_cur; fd++) {
-        char link[48] = "/proc/self/fd/", path[4096];
-        put_number(link + strlen(link), (unsigned long)fd);
-        const ssize_t n = readlink(link, path, sizeof path - 1);
-        if (n <= 0)
-            continue;
-        path[n] = 0;
-        if (is_own_temporary(path) && unlink(path) != 0)
-            remove_folder(path);
-    }
-}
-
 /* --- interruption -------------------------------------------------------------------------- */
+
+/* Any other signal that ends the process. */
+static void on_end(int number)
+{
+    file_remove_temporaries();
+    signal(number, SIG_DFL);
+    raise(number); /* on return from the handler, for it is blocked until then */
+}
 
 static void on_interrupt(int number)
 {
     if (interrupted && number == SIGXCPU)
         return; /* time runs out once a second, and the work is to be ended well within that time */
     if (!deferred) {
-        remove_temporaries();
+        file_remove_temporaries();
         _exit(STATUS_INTERRUPTED);
     }
-    if (interrupted) { /* the second one */
-        remove_temporaries();
-        signal(number, SIG_DFL);
-        raise(number); /* on return from here, for it is blocked until then */
-    }
+    if (interrupted) /* the second one */
+        on_end(number);
     interrupted = number;
-}
-
-/* Any other signal that ends the process. */
-static void on_end(int number)
-{
-    remove_temporaries();
-    signal(number, SIG_DFL);
-    raise(number); /* on return from here */
 }
 
 /* --- a mapped file that was cut short ------------------------------------------------------ */
@@ -136,7 +45,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         signal(number, SIG_DFL);
         return;
     }
-    remove_temporaries();
+    file_remove_temporaries();
     const ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
     (void)written; /* there is nowhere else to say so */
     _exit(STATUS_BAD_FILE);
@@ -151,23 +60,18 @@ static void handle(int number, void (*handler)(int))
     sigaction(number, &action, NULL);
 }
 
-/* Whether it ends a process that does nothing about it, and can be handled. */
-static bool ends_process(int number)
-{
-    static const int others[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
-                                 SIGCONT, SIGCHLD, SIGURG,  SIGWINCH};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (number == others[i])
-            return false;
-    return true;
-}
-
 void signals_install(void)
 {
-    /* First all that end the program; what somebody handles or ignores already stays so. */
+    /* Those that end no process that does nothing about them, or cannot be handled. */
+    static const int others[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
+                                 SIGCONT, SIGCHLD, SIGURG,  SIGWINCH};
+    /* What somebody handles or ignores already stays so. */
     for (int number = 1; number <= SIGRTMAX; number++) {
         struct sigaction old;
-        if (ends_process(number) && sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+        bool ends = sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL;
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            ends &= number != others[i];
+        if (ends)
             handle(number, on_end);
     }
     handle(SIGPIPE, SIG_IGN);

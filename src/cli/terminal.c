@@ -48,11 +48,13 @@ enum heatmap_ink terminal_ink(void)
     bool coloured = environment("COLORTERM") != NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         coloured |= strstr(term, names[i]) != NULL;
+    if (!coloured)
+        return HEATMAP_PLAIN;
     /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
     const char *colours = environment("COLORFGBG");
     const char *last = colours ? strrchr(colours, ';') : NULL;
     const bool is_light = last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
-    return !coloured ? HEATMAP_PLAIN : is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
+    return is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
 }
 
 /* --- descriptors ----------------------------------------------------------------------------- */

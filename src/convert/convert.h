@@ -110,7 +110,8 @@ struct convert_spec {
     bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
     enum convert_refit refit; /* needs tokens */
     uint64_t seed;            /* of CONVERT_RANDOM */
-    const int32_t *tokens;    /* calibration text, taken in windows of convert_window_size */
+    const int32_t *tokens;    /* calibration text, ids of the checkpoint's vocabulary, taken in
+                                 windows of convert_window_size */
     size_t n_tokens;          /* 0: none; else at least CONVERT_MIN_TOKENS */
     bool measures_only; /* nothing is fitted: no window is kept aside, any number of tokens does */
     const struct kernels *kernels; /* NULL: the fastest */

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "compute/pool.h"
 #include "formats/gguf.h"
@@ -56,27 +57,23 @@ struct quantize {
     struct quantize_params params;
     struct quantize_tensor *tensors; /* [params.gguf->n_tensors], in the file's order */
     uint64_t bytes_before, bytes_after;
-    struct quantize_error error; /* over all tensors that changed type */
+    struct quantize_error error; /* over all tensors that changed type, once written */
+    struct gguf_writer *writer;
+    struct arena arena;
 };
 
 /*
- * Checks the checkpoint and settles what becomes of each tensor; writes nothing. STATUS_BAD_FILE
- * for an architecture or a tensor type that does not run here (naming it), STATUS_USAGE for
- * a quantized matrix without `requantize`, STATUS_NO_MEMORY. quantize_free is due on success;
- * what params points to must live until then.
+ * Checks the checkpoint and settles what becomes of each tensor. STATUS_BAD_FILE for an
+ * architecture or a tensor type that does not run here (naming it), STATUS_USAGE for a quantized
+ * matrix without `requantize`, STATUS_NO_MEMORY. quantize_free is due on success; what params
+ * points to must live until then, and *q stay where it is.
+ *
+ * gguf_write or gguf_write_memory of q->writer is left, which converts the tensors one after the
+ * other and fills in the errors. Memory is a few MiB whatever the tensors' sizes. The bytes do not
+ * depend on the number of threads. Then also STATUS_BAD_FILE for a value that is not finite,
+ * STATUS_FAILED for one that is too large for the type (naming tensor and element).
  */
 enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e);
-
-/*
- * Writes the new checkpoint over `path`, atomically, and fills in the errors. Memory is a few MiB
- * whatever the tensors' sizes. The bytes do not depend on the number of threads. STATUS_BAD_FILE
- * for a value that is not finite, STATUS_FAILED for one that is too large for the type (naming
- * tensor and element), else as gguf_write.
- */
-enum status quantize_write(struct quantize *q, const char *path, struct err *e);
-/* The same into malloc'd memory of the caller; *out is NULL on failure. */
-enum status quantize_write_memory(struct quantize *q, unsigned char **out, size_t *len,
-                                  struct err *e);
 
 void quantize_free(struct quantize *q); /* legal on a zeroed struct and twice */
 

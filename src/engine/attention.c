@@ -14,7 +14,10 @@
 
 /* --- batches --------------------------------------------------------------------------------- */
 
-int batch_item_cost(const struct batch_span *span, int chunk, int row)
+/* What attention of one K/V head costs for row 0 <= row < n_rows of a span against a chunk of its
+ * sequence: the positions that it reads and a constant for the call. 0 if the row stands before the
+ * chunk: then there is nothing to do. */
+static int item_cost(const struct batch_span *span, int chunk, int row)
 {
     const int n = span->first_position + row + 1 - chunk * KERNEL_CHUNK;
     return n <= 0 ? 0 : CALL_COST + (n < KERNEL_CHUNK ? n : KERNEL_CHUNK);
@@ -40,7 +43,7 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_share
         span->n_chunks = kv_cache_chunks(span->first_position + span->n_rows);
         for (int chunk = 0; chunk < span->n_chunks; chunk++)
             for (int row = 0; row < span->n_rows; row++)
-                b->cost_per_head += batch_item_cost(span, chunk, row);
+                b->cost_per_head += item_cost(span, chunk, row);
         span->cost = b->cost_per_head;
         /* Others read a panel that a row of sequence 0 goes to. */
         const bool is_shared =
@@ -49,7 +52,32 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_share
     }
 }
 
-/* --- sizes ----------------------------------------------------------------------------------- */
+/* --- a layer --------------------------------------------------------------------------------- */
+
+/*
+ * One layer's attention of a batch of rows to the cache, for any number of K/V heads. Query head h
+ * uses K/V head h / (n_heads / n_kv_heads): one K/V head is MQA, n_heads of them are MHA. With a
+ * latent cache all heads use the one vector of a position as key and as value. The query heads of a
+ * group are one work item, so each K and V row is read once for all of them. A sequence's positions
+ * are cut into chunks of KERNEL_CHUNK whose results are merged in order; the cut depends on nothing
+ * but the position, so no bit depends on the threads or on what else is in the batch.
+ */
+struct attention {
+    struct forward *f;
+    int layer;
+    int n_kv_heads;      /* the layer's, see model/config.h */
+    int n_groups, group; /* groups of query heads that are one work item, and heads of each */
+    int key_dim;         /* likewise: of a query and a key, */
+    int average_dim;     /* of a head's average, */
+    size_t qkv_dim;      /* and of a row of work.qkv: Q, then K, then V */
+    bool latent;         /* keys are values, too, of one K/V head, which all groups share */
+    bool stores_first;   /* new keys and values are in the cache before attend_share, which
+                            otherwise stores them itself */
+    float scale;         /* of scores: 1 / sqrt(head_dim) */
+    const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
+    const float *queries;           /* [n_rows, n_heads * key_dim], */
+    size_t queries_dim;             /* so far apart: of qkv where they are not mapped */
+};
 
 /* A part: out [average_dim], max, sum. */
 static size_t part_size(const struct attention *a)
@@ -61,31 +89,6 @@ static size_t part_size(const struct attention *a)
 static size_t max_chunks(const struct attention *a)
 {
     return kv_cache_chunks(a->f->kv.shape.cap);
-}
-
-static size_t largest(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-uint64_t attention_parts(const struct config *c, int n_rows, int cap)
-{
-    size_t dim = 0;
-    for (int l = 0; l < c->n_layers; l++)
-        dim = largest(dim, config_average_dim(c, l));
-    return (uint64_t)n_rows * c->n_heads * kv_cache_chunks(cap) * (dim + 2);
-}
-
-uint64_t attention_scratch(const struct config *c)
-{
-    size_t group = 0, dim = 0; /* the largest */
-    for (int l = 0; l < c->n_layers; l++) {
-        group = largest(group, config_group(c, l));
-        dim = largest(dim, config_key_dim(c, l));
-    }
-    /* Scaled queries, scores, a key or the copies of panels. */
-    return group * (dim + KERNEL_CHUNK) +
-           dim * (config_is_latent(c) ? LATENT_PATCHES * KERNEL_LANES : 1);
 }
 
 static float *part_of(const struct attention *a, int row, int head, int chunk)
@@ -147,23 +150,6 @@ static struct kv_place place_of(const struct attention *a, const struct batch_sp
     return (struct kv_place){span->sequence, a->layer, a->latent ? 0 : group};
 }
 
-/* The keys that are read after a span's last chunk: of the next sequence, or group; NULL where they
- * follow in memory. (With many rows they are those of the chunk itself, which are near.) */
-static const void *keys_after(const struct attention *a, const struct batch_span *span, int group,
-                              int chunk)
-{
-    const struct batch *b = &a->f->batch;
-    if (span->n_rows > 1 || chunk + 1 < span->n_chunks)
-        return NULL;
-    if (++span == b->spans + b->n_spans) {
-        span = b->spans;
-        if (++group == a->n_groups)
-            return NULL;
-    }
-    const struct kv_chunk next = kv_cache_chunk(&a->f->kv, place_of(a, span, group), 0, 1);
-    return next.piece[next.split == 0].k;
-}
-
 /* One group of query heads of one row against one chunk of its sequence. */
 static void attend_chunk(const struct attention *a, const struct batch_span *span, int group,
                          int chunk, int row_of_span, float *scratch)
@@ -183,6 +169,17 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     for (size_t h = 0; h < n_heads; h++)
         place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
 
+    /* The keys that are read after a span's last chunk: of the next sequence, or group. (With many
+     * rows they are those of the chunk itself, which are near.) */
+    const struct batch *b = &a->f->batch;
+    const void *next_keys = NULL;
+    const bool wraps = span + 1 == b->spans + b->n_spans;
+    if (span->n_rows == 1 && chunk + 1 == span->n_chunks && group + wraps < a->n_groups) {
+        const struct kv_place place = place_of(a, wraps ? b->spans : span + 1, group + wraps);
+        const struct kv_chunk next = kv_cache_chunk(&a->f->kv, place, 0, 1);
+        next_keys = next.piece[next.split == 0].k;
+    }
+
     float *part = part_of(a, row, group * a->group, chunk);
     const struct attend args = {
         .kv = kv_cache_chunk(&a->f->kv, place_of(a, span, group), chunk_first, n),
@@ -195,7 +192,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .stride = max_chunks(a) * part_size(a),
         .bias = a->bias ? a->bias + (size_t)group * n_heads : NULL,
         .distance = position - chunk_first,
-        .next = keys_after(a, span, group, chunk),
+        .next = next_keys,
         .patches = scaled + n_heads * (dim + KERNEL_CHUNK),
     };
     if (a->latent)
@@ -207,11 +204,12 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
                args.scores + (size_t)h * KERNEL_CHUNK, n * sizeof *args.scores);
 }
 
-/* The items of a group of heads stand one after the other on a line as long as they cost, and the
+/* This thread's share of the work items (group, chunk, row), by what they cost; fills work.parts.
+ * The items of a group of heads stand one after the other on a line as long as they cost, and the
  * groups one after the other: a thread has those that start in its part of the whole. Rows of a
  * span vary fastest: a chunk of the cache stays near while they pass. Threads with as many heads as
  * the others get just these: their costs are equal. */
-void attention_run(const struct attention *a, float *scratch, int thread, int n_threads)
+static void attend_share(const struct attention *a, float *scratch, int thread, int n_threads)
 {
     const struct batch *b = &a->f->batch;
     const int64_t per_head = b->cost_per_head, all = a->n_groups * per_head;
@@ -223,7 +221,7 @@ void attention_run(const struct attention *a, float *scratch, int thread, int n_
             const int64_t span_end = group * per_head + span->cost;
             for (int chunk = 0; chunk < span->n_chunks && span_end > begin; chunk++) {
                 for (int row = 0; row < span->n_rows && at < end; row++) {
-                    const int cost = batch_item_cost(span, chunk, row);
+                    const int cost = item_cost(span, chunk, row);
                     if (cost > 0 && at >= begin)
                         attend_chunk(a, span, group, chunk, row, scratch);
                     at += cost;
@@ -281,8 +279,6 @@ static void multiply_head(const struct forward *f, const struct matrix *w, const
     }
     f->kernels->matmul(&m, 0, matrix_panels(w->n_out));
 }
-
-/* --- a layer --------------------------------------------------------------------------------- */
 
 /* The rows of Q, K and V that belong to this thread's K/V heads. */
 static void multiply_heads(const struct forward *f, const struct matrix *qkv, const float *input,
@@ -456,7 +452,7 @@ void block_attention(struct forward *f, const struct block *b, int layer, int th
     }
 
     /* Scores, softmax and weighted values, chunk by chunk. */
-    attention_run(&a, scratch, thread, n_threads);
+    attend_share(&a, scratch, thread, n_threads);
     pool_barrier(f->pool, thread);
     if (f->watch)
         show_weights(&a, thread);

@@ -15,16 +15,23 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
 {
     const uint64_t rows = w->max_rows, threads = w->max_threads;
     const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = rows > own ? rows : own;
-    int qkv = 0;
-    for (int l = 0; l < c->n_layers; l++)
+    int qkv = 0, group = 0, key = 0, average = 0; /* the largest of the layers' */
+    for (int l = 0; l < c->n_layers; l++) {
         qkv = largest(qkv, config_qkv_dim(c, l));
+        group = largest(group, config_group(c, l));
+        key = largest(key, config_key_dim(c, l));
+        average = largest(average, config_average_dim(c, l));
+    }
     w->input_dim = largest(c->d_model, config_heads_dim(c));
     w->quants_bytes = quant_row_bytes(layout_longest_row(c));
-    w->attend_floats = attention_scratch(c);
+    /* Scaled queries, scores, a key or the copies of panels. */
+    w->attend_floats = (size_t)group * (key + KERNEL_CHUNK) +
+                       (size_t)key * (config_is_latent(c) ? LATENT_PATCHES * KERNEL_LANES : 1);
     w->x = arena_take(a, rows * c->d_model, sizeof(float));
     w->qkv = arena_take(a, rows * qkv, sizeof(float));
     w->positions = positions_take(a, c, rope_factors, cap);
-    w->parts = arena_take(a, attention_parts(c, w->max_rows, cap), sizeof(float));
+    w->parts =
+        arena_take(a, rows * c->n_heads * kv_cache_chunks(cap) * (average + 2), sizeof(float));
     if (w->watches)
         w->weights = arena_take(a, rows * c->n_heads * cap, sizeof(float));
     if (config_is_latent(c)) { /* what products by head write, and read quantised */

@@ -45,13 +45,6 @@ struct batch {
 void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
                struct batch_span *spans);
 
-/*
- * What attention of one K/V head costs for row 0 <= row < n_rows of a span against a chunk of its
- * sequence: the positions that it reads and a constant for the call. 0 if the row stands before the
- * chunk: then there is nothing to do.
- */
-int batch_item_cost(const struct batch_span *span, int chunk, int row);
-
 /* --- memory ----------------------------------------------------------------------------------- */
 
 /* The memory of max_rows rows at once, on at most max_threads threads. */
@@ -61,7 +54,7 @@ struct workspace {
     float *x;                   /* [max_rows, d_model] the residual stream */
     float *qkv;                 /* [max_rows, the largest config_qkv_dim] */
     struct positions positions; /* of a sequence */
-    /* Of attention: out [average_dim], max and sum, [max_rows, n_heads, kv_cache_chunks(cap)]. */
+    /* Of attention: an average, its max and sum, [max_rows, n_heads, kv_cache_chunks(cap)]. */
     float *parts;
     bool watches;   /* set before workspace_take: whether there are */
     float *weights; /* [max_rows, n_heads, cap] of attention_watch */
@@ -167,42 +160,5 @@ void forward_tap(const struct forward *f, enum block_tap tap, const float *rows,
 
 /* The attention of a layer, from its norm to the end of its residual. */
 void block_attention(struct forward *f, const struct block *b, int layer, int thread);
-
-/* --- attention -------------------------------------------------------------------------------- */
-
-/*
- * One layer's attention of a batch of rows to the cache, for any number of K/V heads. Query head h
- * uses K/V head h / (n_heads / n_kv_heads): one K/V head is MQA, n_heads of them are MHA. With a
- * latent cache all heads use the one vector of a position as key and as value. The query heads of a
- * group are one work item, so each K and V row is read once for all of them. A sequence's positions
- * are cut into chunks of KERNEL_CHUNK whose results are merged in order; the cut depends on nothing
- * but the position, so no bit depends on the threads or on what else is in the batch.
- */
-struct attention {
-    struct forward *f;
-    int layer;
-    int n_kv_heads;      /* the layer's, see model/config.h */
-    int n_groups, group; /* groups of query heads that are one work item, and heads of each */
-    int key_dim;         /* likewise: of a query and a key, */
-    int average_dim;     /* of a head's average, */
-    size_t qkv_dim;      /* and of a row of work.qkv: Q, then K, then V */
-    bool latent;         /* keys are values, too, of one K/V head, which all groups share */
-    bool stores_first;   /* new keys and values are in the cache before attention_run, which
-                            otherwise stores them itself */
-    float scale;         /* of scores: 1 / sqrt(head_dim) */
-    const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
-    const float *queries;           /* [n_rows, n_heads * key_dim], */
-    size_t queries_dim;             /* so far apart: of qkv where they are not mapped */
-};
-
-/* Floats of work.parts for n_rows rows in a cache of `cap` positions. */
-uint64_t attention_parts(const struct config *c, int n_rows, int cap);
-
-/* Floats that one thread of attention_run needs as scratch. */
-uint64_t attention_scratch(const struct config *c);
-
-/* This thread's share of the work items (group, chunk, row), by what they cost; fills work.parts.
- * Where threads have whole groups it has the work of groups [thread * n, (thread + 1) * n). */
-void attention_run(const struct attention *a, float *scratch, int thread, int n_threads);
 
 #endif

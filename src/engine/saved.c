@@ -178,7 +178,6 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     *sampler_stream(s->sampler, slot) = h.stream;
     memcpy(p->text, text, h.n_text * sizeof *p->text);
     p->len = (int)h.n_text;
-    p->n_again = 0;
     p->at_end = h.at_end;
     *seed = h.seed;
     return STATUS_OK;

@@ -73,7 +73,7 @@ static void cut_text(struct schedule *s, struct slot *p, int n)
 {
     memmove(p->text + s->n_keep, p->text + p->len - n, n * sizeof *p->text);
     p->len = s->n_keep + n;
-    p->n_again = p->len;
+    s->times.n_fed_again += n;
     session_rewind(s->session, p->sequence, s->n_keep);
     s->times.n_shifts++;
 }
@@ -96,7 +96,7 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
         assert(r->n_tokens >= 1 && r->n_tokens <= cap);
         session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
-        p->len = p->n_again = 0;
+        p->len = 0;
     } else {
         /* Where there is no room left it is shifted first, as while it is decoded. */
         assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
@@ -167,11 +167,9 @@ static enum status feed_rows(struct schedule *s, struct err *e)
     int n = first, done = 0;
     for (; done < s->n_prefills && n < end; done++) {
         struct slot *p = s->prefills[done];
-        for (; n < end && p->n_fed < p->len; n++, p->n_fed++) {
+        for (; n < end && p->n_fed < p->len; n++, p->n_fed++)
             s->rows[n] = (struct batch_row){p->text[p->n_fed], p->sequence, p->n_fed,
                                             .wants_logits = p->n_fed == p->len - 1};
-            s->times.n_fed_again += p->n_fed < p->n_again;
-        }
         if (p->n_fed < p->len)
             break;
         p->state = SLOT_DECODES;

@@ -82,7 +82,6 @@ struct slot {
     /* Private. */
     enum slot_state state;
     int n_fed;           /* of the tokens, while they are fed as a prompt is */
-    int n_again;         /* those that had been fed before a shift */
     const float *logits; /* not yet sampled from; NULL: none */
     struct stream stream;
     enum slot_pick pick;
@@ -117,12 +116,12 @@ struct event {
  * prompts and decoding by their numbers. */
 struct schedule_times {
     uint64_t n_prefilled, prefill_ns; /* prompt tokens fed, and those fed again */
-    uint64_t n_shifts, n_fed_again;
-    uint64_t n_sampled;            /* tokens */
-    uint64_t n_decoded, decode_ns; /* those that came out of rows of decoding */
-    uint64_t n_steps;              /* such rows, but for those of drafted tokens */
-    uint64_t first_token_at;       /* clock_ns; 0 before it */
-    uint64_t *rounds;              /* [n_rounds] ns of those that decoded, the first ones */
+    uint64_t n_shifts, n_fed_again;   /* of full contexts, and their tokens that are to be */
+    uint64_t n_sampled;               /* tokens */
+    uint64_t n_decoded, decode_ns;    /* those that came out of rows of decoding */
+    uint64_t n_steps;                 /* such rows, but for those of drafted tokens */
+    uint64_t first_token_at;          /* clock_ns; 0 before it */
+    uint64_t *rounds;                 /* [n_rounds] ns of those that decoded, the first ones */
     size_t n_rounds;
 };
 

@@ -138,19 +138,6 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
     return STATUS_OK;
 }
 
-enum status derived_create_cut(const struct model *m, int n_layers, struct model **out,
-                               struct err *e)
-{
-    *out = NULL;
-    if (n_layers < 1 || n_layers >= m->config.n_layers)
-        return err_set(e, STATUS_USAGE,
-                       "expected fewer layers than the checkpoint has, 1 to %d of %d, found %d",
-                       m->config.n_layers - 1, m->config.n_layers, n_layers);
-    TRY(create_copy(m, out, e));
-    (*out)->config.n_layers = n_layers;
-    return STATUS_OK;
-}
-
 /* --- fingerprints ---------------------------------------------------------------------------- */
 
 /* Half of the key; the other is the hash so far. */

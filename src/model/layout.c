@@ -184,20 +184,15 @@ struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, in
 
 int layout_qkv(const struct config *c, int layer, struct qkv_part parts[QKV_PARTS])
 {
-    const int q = config_q_dim(c), k = config_k_dim(c, layer), v = config_v_dim(c, layer);
-    if (config_is_latent(c)) {
-        parts[0] = (struct qkv_part){ROLE_ATTN_Q, 0, q};
-        parts[1] = (struct qkv_part){ROLE_ATTN_KV_A, q, k};
-        return 2;
+    int n = 0, first = 0;
+    for (enum tensor_role role = ROLE_ATTN_QKV; role <= ROLE_ATTN_KV_A; role++) {
+        const int rows = extent_of(c, tensor_rows[role].rows, layer);
+        if (!layout_has(c, role))
+            continue;
+        parts[n++] = (struct qkv_part){role, first, rows};
+        first += rows;
     }
-    if (!c->split_qkv) {
-        parts[0] = (struct qkv_part){ROLE_ATTN_QKV, 0, q + k + v};
-        return 1;
-    }
-    parts[0] = (struct qkv_part){ROLE_ATTN_Q, 0, q};
-    parts[1] = (struct qkv_part){ROLE_ATTN_K, q, k};
-    parts[2] = (struct qkv_part){ROLE_ATTN_V, q + k, v};
-    return QKV_PARTS;
+    return n;
 }
 
 /* --- the list -------------------------------------------------------------------------------- */
@@ -218,20 +213,6 @@ static int64_t tensors_of_roles(const struct config *c, enum tensor_role first,
     return n;
 }
 
-/* Where the blocks begin and end in the list, and the tensors of one. */
-struct sections {
-    int64_t blocks, block, after, all;
-};
-
-static struct sections sections_of(const struct config *c)
-{
-    struct sections s = {.blocks = tensors_of_roles(c, 0, ROLE_BLOCK_FIRST),
-                         .block = tensors_of_roles(c, ROLE_BLOCK_FIRST, ROLE_BLOCK_END)};
-    s.after = s.blocks + config_blocks(c) * s.block;
-    s.all = s.after + tensors_of_roles(c, ROLE_BLOCK_END, TENSOR_ROLES);
-    return s;
-}
-
 bool layout_output_tied(const struct gguf *g)
 {
     const struct gguf_tensor *embedding =
@@ -245,28 +226,30 @@ bool layout_output_tied(const struct gguf *g)
 
 int64_t layout_count(const struct config *c)
 {
-    return sections_of(c).all;
-}
-
-/* Tensor i of the roles from `role` on. */
-static struct tensor_spec nth_of_roles(const struct config *c, enum tensor_role role, int layer,
-                                       int64_t i)
-{
-    for (; i >= tensors_of_role(c, role); role++)
-        i -= tensors_of_role(c, role);
-    return i == 0 ? layout_weight(c, role, layer) : layout_bias(c, role, layer);
+    return tensors_of_roles(c, 0, ROLE_BLOCK_FIRST) +
+           config_blocks(c) * tensors_of_roles(c, ROLE_BLOCK_FIRST, ROLE_BLOCK_END) +
+           tensors_of_roles(c, ROLE_BLOCK_END, TENSOR_ROLES);
 }
 
 struct tensor_spec layout_at(const struct config *c, int64_t i)
 {
-    const struct sections s = sections_of(c);
-    assert(i >= 0 && i < s.all);
-    if (i < s.blocks)
-        return nth_of_roles(c, 0, 0, i);
-    if (i >= s.after)
-        return nth_of_roles(c, ROLE_BLOCK_END, 0, i - s.after);
-    i -= s.blocks;
-    return nth_of_roles(c, ROLE_BLOCK_FIRST, (int)(i / s.block), i % s.block);
+    const int64_t before = tensors_of_roles(c, 0, ROLE_BLOCK_FIRST),
+                  of_block = tensors_of_roles(c, ROLE_BLOCK_FIRST, ROLE_BLOCK_END),
+                  blocks_end = before + config_blocks(c) * of_block;
+    enum tensor_role role = 0;
+    int layer = 0;
+    assert(i >= 0 && i < layout_count(c));
+    if (i >= blocks_end) {
+        role = ROLE_BLOCK_END;
+        i -= blocks_end;
+    } else if (i >= before) {
+        role = ROLE_BLOCK_FIRST;
+        layer = (int)((i - before) / of_block);
+        i = (i - before) % of_block;
+    }
+    for (; i >= tensors_of_role(c, role); role++)
+        i -= tensors_of_role(c, role);
+    return i == 0 ? layout_weight(c, role, layer) : layout_bias(c, role, layer);
 }
 
 int layout_longest_row(const struct config *c)

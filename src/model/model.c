@@ -80,11 +80,10 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
     const struct gguf_tensor *t = ld->g ? find_tensor(ld, spec) : NULL;
     if (ld->g && !t)
         return w;
-    if (ld->g && !ld->options.convert)
-        pack_storage(t->type, &w.storage);
-    else
-        pack_storage(tensor_type_find(layout_type(spec, pack_type(ld->options.storage))),
-                     &w.storage);
+    const bool as_is = t && !ld->options.convert;
+    pack_storage(as_is ? t->type
+                       : tensor_type_find(layout_type(spec, pack_type(ld->options.storage))),
+                 &w.storage);
     const uint64_t bytes = matrix_bytes(w.n_out, w.n_in, w.storage);
     unsigned char *panels = arena_take(&ld->arena, n * bytes, 1);
     w.panels = panels;
@@ -94,7 +93,6 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
             continue;
         }
         struct gguf_tensor one = *t; /* the head's */
-        one.dims[2] = 1;
         one.n_elements /= n;
         one.n_bytes /= n;
         one.data += h * one.n_bytes;
@@ -107,86 +105,68 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
 
 /* --- queries, keys and values ---------------------------------------------------------------- */
 
-/* The file's tensors of Q, K and V of a layer. */
-struct qkv_source {
-    int n;
-    struct qkv_part parts[QKV_PARTS];
-    const struct gguf_tensor *weight[QKV_PARTS], *bias[QKV_PARTS]; /* a bias may be NULL */
-    bool has_bias;
-};
-
-/* The rows that row r of the model's comes from: which of the file's tensors has them, and where.
- */
-static int part_of_row(const struct loader *ld, int layer, const struct qkv_source *s, int r,
-                       struct pack_rows *rows)
-{
-    const struct config *file = &ld->file;
-    const int own = config_kv_heads(file, layer), wanted = config_kv_heads(ld->c, layer);
-    const int q = config_q_dim(file), k = config_k_dim(ld->c, layer);
-    *rows = (struct pack_rows){.first = r, .step = 1, .n = 1};
-    if (r >= q) {
-        const bool is_value = r >= q + k;
-        const int dim = is_value ? config_value_dim(file) : file->head_dim;
-        const int in_part = r - q - (is_value ? k : 0), replaced = own / wanted;
-        /* Counted as if Q, K and V were one tensor. */
-        rows->first = q + (is_value ? own * file->head_dim : 0) + in_part / dim * replaced * dim +
-                      in_part % dim;
-        rows->step = dim;
-        rows->n = replaced;
-    }
-    int i = 0;
-    while (i + 1 < s->n && rows->first >= s->parts[i + 1].first)
-        i++;
-    rows->first -= s->parts[i].first;
-    return i;
-}
-
-/* The bias is NULL if no tensor has one; zero where some have. */
+/* From the file's tensors of Q, K and V of a layer. The bias is NULL if none has one; zero where
+ * some have. */
 static struct matrix load_qkv(struct loader *ld, int layer)
 {
-    struct matrix w = {.n_out = config_qkv_dim(ld->c, layer), .n_in = ld->c->d_model};
-    struct qkv_source s = {.has_bias = !ld->g && !ld->file.no_biases};
-    s.n = layout_qkv(&ld->file, layer, s.parts);
-    w.storage = ld->options.storage;
-    for (int i = 0; i < s.n && ld->g; i++) {
-        const struct tensor_spec weight = layout_weight(&ld->file, s.parts[i].role, layer);
-        const struct tensor_spec bias = layout_bias(&ld->file, s.parts[i].role, layer);
-        s.weight[i] = find_tensor(ld, &weight);
-        s.bias[i] = find_tensor(ld, &bias);
-        s.has_bias |= s.bias[i] != NULL;
+    const struct config *file = &ld->file, *c = ld->c;
+    struct matrix w = {
+        .n_out = config_qkv_dim(c, layer), .n_in = c->d_model, .storage = ld->options.storage};
+    struct qkv_part parts[QKV_PARTS];
+    const struct gguf_tensor *weight[QKV_PARTS], *biases[QKV_PARTS]; /* a bias may be NULL */
+    const int n = layout_qkv(file, layer, parts);
+    bool has_bias = !ld->g && !file->no_biases;
+    for (int i = 0; i < n && ld->g; i++) {
+        const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
+        const struct tensor_spec bias = layout_bias(file, parts[i].role, layer);
+        weight[i] = find_tensor(ld, &spec);
+        biases[i] = find_tensor(ld, &bias);
+        has_bias |= biases[i] != NULL;
         if (ld->status != STATUS_OK)
             return w;
         /* The type that all have, or F32, which holds any. */
         if (!ld->options.convert && i == 0)
-            pack_storage(s.weight[0]->type, &w.storage);
-        else if (!ld->options.convert && s.weight[i]->type != s.weight[0]->type)
+            pack_storage(weight[0]->type, &w.storage);
+        else if (!ld->options.convert && weight[i]->type != weight[0]->type)
             w.storage = STORAGE_F32;
     }
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
+    float *bias = has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.panels = panels;
-    float *bias = s.has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.bias = bias;
-    if (!panels)
-        return w;
-    if (!ld->g) {
+    if (!ld->g && panels)
         pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
-        if (bias)
-            pack_random_floats(bias, w.n_out, RANDOM_SPREAD, &ld->rng);
+    if (!ld->g && bias)
+        pack_random_floats(bias, w.n_out, RANDOM_SPREAD, &ld->rng);
+    if (!ld->g || !panels)
         return w;
+    const int replaced = config_kv_heads(file, layer) / config_kv_heads(c, layer);
+    for (int i = 0; i < n && replaced == 1; i++)
+        pack_matrix(panels, &w, parts[i].first, weight[i], &ld->scratch);
+    /* Queries, keys, values: rows of the model, each the mean of one of every head that its head
+     * replaces, at rows of the file counted as if all three were one tensor. */
+    const struct {
+        int rows, head, replaced;
+    } thirds[] = {{config_q_dim(c), 1, 1},
+                  {config_k_dim(c, layer), config_key_dim(c, layer), replaced},
+                  {config_v_dim(c, layer), config_value_dim(c), replaced}};
+    for (int third = 0, to = 0, begin = 0; third < 3; third++) {
+        const int dim = thirds[third].head, heads = thirds[third].replaced;
+        for (int r = 0; r < thirds[third].rows; r++, to++) {
+            struct pack_rows from = {begin + r / dim * heads * dim + r % dim, dim, heads};
+            int i = 0;
+            while (i + 1 < n && from.first >= parts[i + 1].first)
+                i++;
+            from.first -= parts[i].first;
+            if (replaced != 1)
+                pack_mean(panels, &w, to, weight[i], from, &ld->scratch);
+            if (bias)
+                bias[to] = biases[i] ? pack_mean_of_vector(biases[i], from) : 0;
+        }
+        begin += thirds[third].rows * heads;
     }
-    const bool as_is = config_kv_heads(&ld->file, layer) == config_kv_heads(ld->c, layer);
-    for (int i = 0; i < s.n && as_is; i++)
-        pack_matrix(panels, &w, s.parts[i].first, s.weight[i], &ld->scratch);
-    for (int r = 0; r < w.n_out; r++) {
-        struct pack_rows from;
-        const int part = part_of_row(ld, layer, &s, r, &from);
-        if (!as_is)
-            pack_mean(panels, &w, r, s.weight[part], from, &ld->scratch);
-        if (bias)
-            bias[r] = s.bias[part] ? pack_mean_of_vector(s.bias[part], from) : 0;
-    }
-    for (int i = 0; i < s.n; i++)
-        release(ld, s.weight[i]);
+    for (int i = 0; i < n; i++)
+        release(ld, weight[i]);
     return w;
 }
 
@@ -292,34 +272,25 @@ enum status model_check_storage(const struct config *c, enum storage s, struct e
     return STATUS_OK;
 }
 
-/* Tensors outside of the blocks that change the results of models which have them. */
-static const char *const foreign_tensors[] = {"token_embd_norm.weight", "rope_factors_long.weight",
-                                              "rope_factors_short.weight"};
-
-/* Whether a tensor has a part in some model: names of its own stand for nothing known. */
-static bool has_meaning(const struct config *c, struct text name)
-{
-    if (text_starts_with(name, "blk."))
-        return c->arch->is_closed;
-    for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        if (text_is(name, arch_tensor_name(role, 0, false).text) ||
-            text_is(name, arch_tensor_name(role, 0, true).text))
-            return true;
-    for (size_t i = 0; i < sizeof foreign_tensors / sizeof *foreign_tensors; i++)
-        if (text_is(name, foreign_tensors[i]))
-            return true;
-    return false;
-}
-
 /* Tensors that this architecture has not would change the results: biases in unusual places, norms
- * of queries, experts. Tables of frequencies that older files have follow from the keys. */
+ * of queries, experts; names that stand for nothing known would not. Tables of frequencies that
+ * older files have follow from the keys. */
 static enum status refuse_foreign_tensors(const struct gguf *g, const struct config *c,
                                           struct err *e)
 {
+    static const char *const outside[] = {"token_embd_norm.weight", "rope_factors_long.weight",
+                                          "rope_factors_short.weight"};
     struct tensor_spec spec;
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct text name = g->tensors[i].name;
-        if (!has_meaning(c, name) || layout_named(c, name, &spec) ||
+        const bool in_block = text_starts_with(name, "blk.");
+        bool has_meaning = in_block && c->arch->is_closed;
+        for (int k = 0; k < 3; k++)
+            has_meaning |= text_is(name, outside[k]);
+        for (enum tensor_role role = 0; role < TENSOR_ROLES && !in_block; role++)
+            has_meaning |= text_is(name, arch_tensor_name(role, 0, false).text) ||
+                           text_is(name, arch_tensor_name(role, 0, true).text);
+        if (!has_meaning || layout_named(c, name, &spec) ||
             text_ends_with(name, ".attn_rot_embd.weight"))
             continue;
         return err_bad_file(

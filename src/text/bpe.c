@@ -45,69 +45,40 @@ void merging_free(struct merging *m)
 
 #define NO_RANK INT32_MAX
 
-/* The rank and the result of a pair; NO_RANK: they do not merge. */
-static int32_t find_pair(const struct merging *m, int32_t left, int32_t right, int32_t *result)
+/* The pair of two symbols, or NULL: they do not merge. */
+static const struct symbol_pair *find_pair(const struct merging *m, int32_t left, int32_t right)
 {
     assert(left >= 0 && left < m->n_symbols && right >= 0);
     uint32_t n = m->first[left + 1] - m->first[left];
     if (n == 0)
-        return NO_RANK;
+        return NULL;
     const struct symbol_pair *p = m->pairs + m->first[left];
     while (n > 1) { /* the last pair whose right symbol is not above the wanted one */
         const uint32_t half = n / 2;
         p = p[half].right <= right ? p + half : p;
         n -= half;
     }
-    *result = p->result;
-    return p->right == right ? p->rank : NO_RANK;
+    return p->right == right ? p : NULL;
+}
+
+static int32_t rank_of(const struct merging *m, int32_t left, int32_t right)
+{
+    const struct symbol_pair *p = find_pair(m, left, right);
+    return p ? p->rank : NO_RANK;
 }
 
 /* --- a run ----------------------------------------------------------------------------------- */
 
 /*
- * A run of n symbols being merged, in two arrays of n. A symbol that starts at i and covers k of
- * the first ones is in spans[i], and -k in spans[i + 1] and spans[i + k - 1] if k > 1 (so that
- * both neighbours are found at once); the rest of its spans mean nothing. ranks[i] is the rank of
- * the merge with the symbol after it, NO_RANK if there is none and inside a symbol.
+ * A run of n symbols being merged. A symbol that starts at i and covers k of the first ones is in
+ * spans[i], and -k in spans[i + 1] and spans[i + k - 1] if k > 1 (so that both neighbours are found
+ * at once); the rest of its spans mean nothing.
  *
- * The queue is a tree of minima over ranks: an entry of level l + 1 is the least of FAN entries
- * of level l. The least rank is at the top; going down to the first child that has it ends at
- * the leftmost pair. So there are no entries to go stale, and it costs 4/15 byte a symbol.
+ * The queue is a tree of minima. Its leaves, as many as a power of two, are tree[leaves + i]: the
+ * rank of the merge of the symbol at i with the one after it, NO_RANK if there is none, inside a
+ * symbol and behind the last one. Above them tree[k] is the least of tree[2k] and tree[2k + 1]: the
+ * least rank is tree[1], and the way down to the left of equals ends at the leftmost pair.
  */
-#define FAN        16 /* a cache line of ranks */
-#define MAX_LEVELS 8  /* FAN^8 is 2^32 */
-
-struct run {
-    const struct merging *merging;
-    size_t n;
-    int32_t *spans;
-    int32_t *level[MAX_LEVELS]; /* level[0] is ranks; each padded with NO_RANK to FAN entries */
-    size_t count[MAX_LEVELS];   /* entries without the padding */
-    int top;                    /* the level of at most FAN entries */
-};
-
-static size_t padded(size_t n)
-{
-    return (n + FAN - 1) / FAN * FAN;
-}
-
-/* Sets the levels' places from `ranks` on and returns how many entries they take. */
-static size_t run_layout(struct run *r, int32_t *ranks, size_t n)
-{
-    size_t used = 0;
-    r->n = n;
-    r->top = -1;
-    do {
-        if (r->top >= 0)
-            n = padded(n) / FAN;
-        r->top++;
-        r->level[r->top] = ranks ? ranks + used : NULL;
-        r->count[r->top] = n;
-        used += padded(n);
-    } while (n > FAN);
-    return used;
-}
-
 enum status merge_reserve(struct merge_scratch *s, size_t n, struct err *e)
 {
     if (n <= s->cap)
@@ -116,15 +87,13 @@ enum status merge_reserve(struct merge_scratch *s, size_t n, struct err *e)
         return err_set(e, STATUS_NO_MEMORY,
                        "tokenizing: a piece of text of %zu symbols is too long to be merged", n);
     merge_scratch_free(s); /* nothing in it outlives a run */
-    const size_t cap = n + n / 4 + 256;
-    struct run r;
-    const size_t n_ranks = run_layout(&r, NULL, cap);
-    s->spans = calloc(cap, sizeof *s->spans);
-    s->ranks = calloc(n_ranks, sizeof *s->ranks);
-    if (!s->spans || !s->ranks) {
-        merge_scratch_free(s);
-        return err_no_memory(e, "tokenizing", cap * sizeof *s->spans + n_ranks * sizeof *s->ranks);
-    }
+    size_t cap = 256;
+    while (cap < n)
+        cap *= 2;
+    s->spans = calloc(3 * cap, sizeof *s->spans);
+    if (!s->spans)
+        return err_no_memory(e, "tokenizing", 3 * cap * sizeof *s->spans);
+    s->tree = s->spans + cap;
     s->cap = cap;
     return STATUS_OK;
 }
@@ -132,93 +101,56 @@ enum status merge_reserve(struct merge_scratch *s, size_t n, struct err *e)
 void merge_scratch_free(struct merge_scratch *s)
 {
     free(s->spans);
-    free(s->ranks);
     *s = (struct merge_scratch){0};
 }
 
-static int32_t least_rank(const int32_t *r)
+static inline int32_t lesser(const int32_t *pair)
 {
-    int32_t m = r[0];
-    for (int i = 1; i < FAN; i++)
-        m = r[i] < m ? r[i] : m;
-    return m;
+    return pair[0] < pair[1] ? pair[0] : pair[1];
 }
 
-static void set_rank(struct run *r, size_t i, int32_t rank)
+static void set_rank(int32_t *tree, size_t leaf, int32_t rank)
 {
-    assert(i < r->n);
-    r->level[0][i] = rank;
-    for (int l = 0; l < r->top; l++) {
-        i /= FAN;
-        const int32_t now = least_rank(r->level[l] + i * FAN);
-        if (r->level[l + 1][i] == now)
+    tree[leaf] = rank;
+    for (size_t k = leaf / 2; k > 0; k /= 2) {
+        const int32_t least = lesser(tree + 2 * k);
+        if (tree[k] == least)
             return;
-        r->level[l + 1][i] = now;
-    }
-}
-
-/* The leftmost pair of the least rank; false if nothing is left to merge. */
-static bool next_pair(const struct run *r, size_t *at)
-{
-    const int32_t rank = least_rank(r->level[r->top]);
-    if (rank == NO_RANK)
-        return false;
-    size_t i = 0;
-    for (int l = r->top; l >= 0; l--) {
-        i *= FAN;
-        while (r->level[l][i] != rank)
-            i++;
-    }
-    *at = i;
-    return true;
-}
-
-/* Merges the symbol that starts at `at` with the one behind it. */
-static void merge_span(struct run *r, size_t at)
-{
-    int32_t *spans = r->spans, made, unused;
-    const size_t right = merge_end(spans, r->n, at);
-    assert(right < r->n);
-    const size_t end = merge_end(spans, r->n, right);
-    find_pair(r->merging, spans[at], spans[right], &made);
-    spans[at] = made;
-    spans[at + 1] = spans[end - 1] = -(int32_t)(end - at);
-    set_rank(r, right, NO_RANK);
-    set_rank(r, at, end < r->n ? find_pair(r->merging, made, spans[end], &unused) : NO_RANK);
-    if (at > 0) {
-        const size_t before = spans[at - 1] >= 0 ? at - 1 : at - (size_t)-spans[at - 1];
-        set_rank(r, before, find_pair(r->merging, spans[before], made, &unused));
+        tree[k] = least;
     }
 }
 
 void merge_run(const struct merging *m, struct merge_scratch *s, size_t n)
 {
+    int32_t *spans = s->spans, *tree = s->tree;
+    size_t leaves = 1;
     assert(n > 0 && n <= s->cap);
-    struct run r = {.merging = m, .spans = s->spans};
-    int32_t unused;
-    run_layout(&r, s->ranks, n);
-    for (size_t i = 0; i + 1 < n; i++)
-        s->ranks[i] = find_pair(m, s->spans[i], s->spans[i + 1], &unused);
-    s->ranks[n - 1] = NO_RANK;
-    for (int l = 0; l <= r.top; l++) {
-        for (size_t i = r.count[l]; i < padded(r.count[l]); i++)
-            r.level[l][i] = NO_RANK;
-        for (size_t i = 0; l < r.top && i < r.count[l + 1]; i++)
-            r.level[l + 1][i] = least_rank(r.level[l] + i * FAN);
+    while (leaves < n)
+        leaves *= 2;
+    for (size_t i = 0; i < leaves; i++)
+        tree[leaves + i] = i + 1 < n ? rank_of(m, spans[i], spans[i + 1]) : NO_RANK;
+    for (size_t k = leaves - 1; k > 0; k--)
+        tree[k] = lesser(tree + 2 * k);
+    while (tree[1] != NO_RANK) {
+        size_t k = 1;
+        while (k < leaves)
+            k = 2 * k + (tree[2 * k] != tree[k]);
+        const size_t at = k - leaves;
+        const size_t right = merge_end(spans, n, at), end = merge_end(spans, n, right);
+        const int32_t result = spans[at] = find_pair(m, spans[at], spans[right])->result;
+        spans[at + 1] = spans[end - 1] = -(int32_t)(end - at);
+        set_rank(tree, leaves + right, NO_RANK);
+        set_rank(tree, leaves + at, end < n ? rank_of(m, result, spans[end]) : NO_RANK);
+        if (at > 0) {
+            const size_t before = spans[at - 1] >= 0 ? at - 1 : at - (size_t)-spans[at - 1];
+            set_rank(tree, leaves + before, rank_of(m, spans[before], result));
+        }
     }
-    for (size_t at; next_pair(&r, &at);)
-        merge_span(&r, at);
 }
 
 /* --- merges by rank, as a file lists them ---------------------------------------------------- */
 
 #define MERGES_KEY "tokenizer.ggml.merges"
-
-static enum status merge_error(struct err *e, size_t rank, struct text merge, const char *expected)
-{
-    return err_bad_file(e, "%s element %zu: expected %s, found \"%.*s\"", MERGES_KEY, rank,
-                        expected, text_width(merge), merge.data);
-}
 
 /* The pair of a merge, some of whose symbols may be -1: no token. `buffer` has room for the merge.
  */
@@ -227,16 +159,21 @@ static enum status read_merge(const struct vocab *v, size_t rank, struct text me
 {
     /* From index 1: a part may start with a space, were it written raw. */
     const char *space = merge.len > 1 ? memchr(merge.data + 1, ' ', merge.len - 1) : NULL;
-    const size_t cut = space ? (size_t)(space - merge.data) : 0;
-    if (!space || cut + 1 == merge.len)
-        return merge_error(e, rank, merge, "two parts with a space between");
-    struct text left = {buffer, 0}, right = {0};
-    if (!byte_alphabet_decode((struct text){merge.data, cut}, buffer, &left.len))
-        return merge_error(e, rank, merge, "characters that stand for bytes");
-    right.data = buffer + left.len;
-    if (!byte_alphabet_decode((struct text){space + 1, merge.len - cut - 1}, buffer + left.len,
-                              &right.len))
-        return merge_error(e, rank, merge, "characters that stand for bytes");
+    struct text rest = merge, left = {buffer, 0}, right = {0};
+    const char *expected = NULL;
+    if (!space || space + 1 == merge.data + merge.len) {
+        expected = "two parts with a space between";
+    } else {
+        const bool decoded =
+            byte_alphabet_decode(text_cut(&rest, (size_t)(space - merge.data)), buffer, &left.len);
+        text_cut(&rest, 1);
+        right.data = buffer + left.len;
+        if (!decoded || !byte_alphabet_decode(rest, buffer + left.len, &right.len))
+            expected = "characters that stand for bytes";
+    }
+    if (expected)
+        return err_bad_file(e, "%s element %zu: expected %s, found \"%.*s\"", MERGES_KEY, rank,
+                            expected, text_width(merge), merge.data);
     const struct text texts[] = {left, right, {buffer, left.len + right.len}};
     int ids[3], twin;
     for (int i = 0; i < 3; i++) {

@@ -40,12 +40,12 @@ enum status merging_init(struct merging *m, struct symbol_pair *pairs, size_t n,
                          struct err *e);
 void merging_free(struct merging *m); /* legal on a zeroed struct and twice */
 
-/* Working memory, which grows to 8.3 bytes a symbol of the longest run; zeroed at first. One run at
- * a time may use it. */
+/* Working memory, which grows to 12 to 24 bytes a symbol of the longest run; zeroed at first. One
+ * run at a time may use it. */
 struct merge_scratch {
-    int32_t *spans;
-    int32_t *ranks;
-    size_t cap; /* symbols that they have room for */
+    int32_t *spans; /* [cap] */
+    int32_t *tree;  /* [2 * cap] behind them: see merge_run */
+    size_t cap;     /* symbols, a power of two */
 };
 
 /* Room for a run of n symbols, in place of the last one: the caller puts them in spans[0..n).
@@ -118,8 +118,9 @@ enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piec
 struct spm {
     int32_t n_tokens;
     int32_t byte_id[256];   /* -1: no token */
-    struct spm_char *chars; /* by their bytes */
-    uint32_t first[257];    /* those that start with byte b are chars[first[b]] to [first[b + 1]] */
+    int32_t one_byte[256];  /* the symbols of characters of one byte */
+    struct spm_char *chars; /* [n_chars] the longer ones, by their bytes */
+    size_t n_chars;
     struct merging merging;
     bool cuts; /* no token has a space behind another character: no merge crosses there */
 };
@@ -129,7 +130,8 @@ struct spm {
  * normal, undefined, user-defined and unused tokens, not those whose names are no text. Fails with
  * STATUS_BAD_FILE: scores of wrong type or length, one that is not finite, two tokens alike that
  * merging could make. Or STATUS_NO_MEMORY, also for 2^31 ways to make a token of two others. s may
- * be freed then too. Time and memory are linear in the bytes of the tokens but for a logarithm.
+ * be freed then too. Memory is linear in the bytes of the tokens, time in comparisons of tokens but
+ * for a logarithm.
  */
 enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g, struct err *e);
 void spm_free(struct spm *s); /* legal on a zeroed struct and twice */

@@ -21,24 +21,15 @@ struct kind {
                           struct err *e);
 };
 
-/* A special token of more bytes is not compared at every place where it may start, which would take
- * the text's length times its own. */
-#define SHORT_SPECIAL 1024
-
-struct long_special {
-    struct text text;
-    int32_t id;
-    size_t
-        *border; /* [text.len + 1]: of its first n bytes so many, less than n, end as it starts */
-};
+/* A special token of more bytes is not looked for: to compare it at every place where it may start
+ * would take the text's length times its own. */
+#define LONGEST_SPECIAL 1024
 
 struct tokenizer {
     const struct kind *kind;
     struct vocab vocab;
-    struct name_index specials; /* control, user-defined and unknown tokens, but for long ones */
-    struct long_special *long_specials;
-    size_t n_long, cap_long;
-    bool starts_special[256]; /* some of both start with this byte */
+    struct name_index specials; /* control, user-defined and unknown tokens */
+    bool starts_special[256];   /* some of them start with this byte */
     struct bpe bpe;
     const struct pretokenizer *pre; /* of bpe */
     struct spm spm;
@@ -121,43 +112,6 @@ static enum status read_id(const struct tokenizer *t, const struct gguf *g, cons
     return gguf_get_u64(g, key, 0, (uint64_t)n - 1, &value, &found, e);
 }
 
-static enum status add_long_special(struct tokenizer *t, struct text text, int32_t id,
-                                    struct err *e)
-{
-    struct long_special *list =
-        array_grow(t->long_specials, t->n_long + 1, &t->cap_long, sizeof *list);
-    if (list)
-        t->long_specials = list;
-    size_t *border = list ? calloc(text.len + 1, sizeof *border) : NULL;
-    if (!border)
-        return err_no_memory(e, "special tokens", (text.len + 1) * sizeof *border);
-    list[t->n_long++] = (struct long_special){text, id, border};
-    size_t n = 0;
-    for (size_t i = 1; i < text.len; i++) {
-        while (n > 0 && text.data[n] != text.data[i])
-            n = border[n];
-        n += text.data[n] == text.data[i];
-        border[i + 1] = n;
-    }
-    return STATUS_OK;
-}
-
-static enum status index_specials(struct tokenizer *t, struct err *e)
-{
-    for (int id = 0; id < t->vocab.n; id++) {
-        const enum token_type type = t->vocab.type[id];
-        const struct text bytes = vocab_bytes(&t->vocab, id);
-        if (type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED && type != TOKEN_UNKNOWN)
-            continue;
-        TRY(bytes.len > SHORT_SPECIAL ? add_long_special(t, bytes, id, e)
-                                      : name_index_add(&t->specials, bytes, id, 0, e));
-        t->starts_special[(unsigned char)bytes.data[0]] = true;
-    }
-    name_index_sort(&t->specials);
-    name_index_link(&t->specials);
-    return STATUS_OK;
-}
-
 static enum status read_all(struct tokenizer *t, const struct gguf *g, struct err *e)
 {
     struct text model;
@@ -168,14 +122,23 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
             t->kind = &kinds[i];
     t->adds_bos = t->kind->adds_bos;
     TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
-    if (t->kind->init) {
+    if (t->kind->init)
         TRY(t->kind->init(t, g, e));
-        TRY(index_specials(t, e));
-    } else {
+    else
         err_format(&t->unread,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
                    text_width(model), model.data);
+    for (int id = 0; id < t->vocab.n && t->kind->init; id++) {
+        const enum token_type type = t->vocab.type[id];
+        const struct text bytes = vocab_bytes(&t->vocab, id);
+        if ((type != TOKEN_CONTROL && type != TOKEN_USER_DEFINED && type != TOKEN_UNKNOWN) ||
+            bytes.len > LONGEST_SPECIAL)
+            continue;
+        TRY(name_index_add(&t->specials, bytes, id, 0, e));
+        t->starts_special[(unsigned char)bytes.data[0]] = true;
     }
+    name_index_sort(&t->specials);
+    name_index_link(&t->specials);
     TRY(read_id(t, g, "tokenizer.ggml.bos_token_id", t->kind->bos, &t->bos, e));
     TRY(read_id(t, g, "tokenizer.ggml.eos_token_id", t->kind->eos, &t->eos, e));
     bool found;
@@ -210,9 +173,6 @@ void tokenizer_free(struct tokenizer *t)
     bpe_free(&t->bpe);
     spm_free(&t->spm);
     name_index_free(&t->specials);
-    for (size_t i = 0; i < t->n_long; i++)
-        free(t->long_specials[i].border);
-    free(t->long_specials);
     free(t);
 }
 
@@ -280,60 +240,26 @@ size_t tokenizer_longest(const struct tokenizer *t)
 
 /* --- encoding -------------------------------------------------------------------------------- */
 
-/* How far a text was read for a long special token, by Knuth, Morris and Pratt's method. */
-struct long_search {
-    size_t read;    /* bytes of the text */
-    size_t matched; /* so many of the last of them are the token's first */
-    size_t found;   /* the token is in the text before this place, where it ends; 0: not yet */
-};
-
-/* Whether the token is at this place of the text; places must not fall from call to call. The text
- * is read once in all. */
-static bool long_special_at(const struct long_special *s, struct long_search *search,
-                            struct text text, size_t at)
+static enum status encode_all(const struct tokenizer *t, struct encoding *c, struct err *e)
 {
-    while (search->found < at + s->text.len && search->read < text.len) {
-        const char c = text.data[search->read++];
-        while (search->matched > 0 && s->text.data[search->matched] != c)
-            search->matched = s->border[search->matched];
-        search->matched += s->text.data[search->matched] == c;
-        if (search->matched < s->text.len)
-            continue;
-        search->found = search->read;
-        search->matched = s->border[search->matched];
-    }
-    return search->found == at + s->text.len;
-}
-
-/* `searches` has a zeroed element for each long special token. */
-static enum status encode_all(const struct tokenizer *t, struct encoding *c,
-                              struct long_search *searches, struct err *e)
-{
-    const struct text all = c->text;
-    size_t done = 0;
+    struct text rest = c->text, part = {rest.data, 0}; /* without special tokens, before the rest */
     TRY(id_list_start(&c->list, e));
-    for (size_t at = 0; at < all.len;) {
-        /* The longest special token that starts here. */
-        const struct indexed *special = NULL;
-        const struct long_special *longer = NULL;
-        if (t->starts_special[(unsigned char)all.data[at]]) {
-            special = name_index_longest(&t->specials, (struct text){all.data + at, all.len - at});
-            for (size_t i = 0; i < t->n_long; i++)
-                if ((!longer || t->long_specials[i].text.len > longer->text.len) &&
-                    long_special_at(&t->long_specials[i], &searches[i], all, at))
-                    longer = &t->long_specials[i];
-        }
-        if (!special && !longer) {
-            at++;
+    while (rest.len > 0) {
+        const struct indexed *special = NULL; /* the longest that starts here */
+        if (t->starts_special[(unsigned char)*rest.data])
+            special = name_index_longest(&t->specials, rest);
+        if (!special) {
+            part.len++;
+            text_cut(&rest, 1);
             continue;
         }
-        if (at > done)
-            TRY(t->kind->encode(t, c, (struct text){all.data + done, at - done}, e));
-        TRY(id_list_add(&c->list, longer ? longer->id : special->id, e));
-        done = at += longer ? longer->text.len : special->text.len;
+        if (part.len > 0)
+            TRY(t->kind->encode(t, c, part, e));
+        TRY(id_list_add(&c->list, special->id, e));
+        text_cut(&rest, special->text.len);
+        part = (struct text){rest.data, 0};
     }
-    return done < all.len ? t->kind->encode(t, c, (struct text){all.data + done, all.len - done}, e)
-                          : STATUS_OK;
+    return part.len > 0 ? t->kind->encode(t, c, part, e) : STATUS_OK;
 }
 
 enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_t **ids, size_t *n,
@@ -345,10 +271,7 @@ enum status tokenizer_encode(const struct tokenizer *t, struct text text, int32_
     if (text.len > 0)
         TRY(tokenizer_reads_text(t, e));
     struct encoding c = {.text = text};
-    struct long_search *searches = calloc(t->n_long + 1, sizeof *searches);
-    const enum status s = searches ? encode_all(t, &c, searches, e)
-                                   : err_no_memory(e, "tokenizing", t->n_long * sizeof *searches);
-    free(searches);
+    const enum status s = encode_all(t, &c, e);
     merge_scratch_free(&c.merge);
     bytes_free(&c.marked);
     if (s != STATUS_OK) {

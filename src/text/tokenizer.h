@@ -43,8 +43,7 @@ struct tokenizer;
  *
  * Or STATUS_NO_MEMORY. No vocabulary needs a token for every byte. A model or pre that is not known
  * is no failure: see tokenizer_reads_text. An id of 4294967295 is none, as the llama2.c converter
- * of llama.cpp writes it; of "llama", ids that are absent are 1 and 2. Each byte of a special token
- * of more than 1,024 takes 8 bytes more, while the tokenizer is there.
+ * of llama.cpp writes it; of "llama", ids that are absent are 1 and 2.
  */
 enum status tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err *e);
 void tokenizer_free(struct tokenizer *t); /* NULL is legal */
@@ -65,10 +64,9 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e);
 /*
  * The ids of `text`, without BOS or EOS. *ids is malloc'd (the caller frees it, also when *n is
  * 0); NULL on failure. Control, user-defined and unknown tokens written out in the text become
- * their ids: at each place the longest, from left to right, of equal ones the lowest id. Time O(n
- * log n), and the text once more for each of those tokens of more than 1,024 bytes; memory up to 6
- * bytes a token, and 8.3 bytes a byte of the longest piece between cuts, for "llama" up to 3 bytes
- * a byte of text more.
+ * their ids: at each place the longest, from left to right, of equal ones the lowest id; those of
+ * more than 1,024 bytes are not looked for. Time O(n log n); memory up to 6 bytes a token, and 24
+ * bytes a byte of the longest piece between cuts, for "llama" up to 3 bytes a byte of text more.
  *
  * Fails with STATUS_NO_MEMORY; as tokenizer_reads_text, unless the text is empty; and with
  * STATUS_USAGE, naming character and offset, where the vocabulary has no tokens for a character.

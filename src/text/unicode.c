@@ -13,18 +13,14 @@ enum char_class unicode_class(uint32_t code)
             return CHAR_NUMBER;
         return code == ' ' || code - '\t' < 5 ? CHAR_SPACE : CHAR_OTHER;
     }
-    if (code > 0x10ffff)
-        return CHAR_OTHER;
-    /* The last run that starts at or before the code point; the first one starts at 0. */
-    size_t low = 0;
-    size_t n = sizeof unicode_runs / sizeof unicode_runs[0];
-    while (n > 1) {
+    /* The last run that starts at or before the code point; the first one is before all of them. */
+    const uint64_t *run = unicode_runs;
+    for (size_t n = sizeof unicode_runs / sizeof *unicode_runs; n > 1;) {
         const size_t half = n / 2;
-        if (unicode_runs[low + half] >> 2 <= code)
-            low += half;
+        run += run[half] >> 32 <= code ? half : 0;
         n -= half;
     }
-    return (enum char_class)(unicode_runs[low] & 3);
+    return code <= (*run >> 8 & 0xffffff) ? (enum char_class)(*run & 3) : CHAR_OTHER;
 }
 
 /* --- the byte alphabet ----------------------------------------------------------------------- */

@@ -214,23 +214,14 @@ static void embed_batch(const struct pass *p, int thread)
         backprop_drop(p, 0, x, NULL, x, share);
 }
 
-/* Columns [begin, end) of a table's rows become zero. */
-static void clear_columns(float *table, int rows, size_t d, int begin, int end)
-{
-    for (int r = 0; r < rows; r++)
-        for (int i = begin; i < end; i++)
-            table[(size_t)r * d + (size_t)i] = 0;
-}
-
 /* Each thread adds some columns of all rows, in order. */
 static void embed_batch_backward(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
     const size_t d = (size_t)b->config.d_model;
     const float scale = embedding_scale(&b->config);
-    struct param_view *g = p->gradient;
-    float *tokens = g->w[ROLE_TOKEN_EMBD].weight, *positions = g->w[ROLE_POSITION_EMBD].weight;
-    float *factors = g->w[ROLE_ROPE_FREQS].weight;
+    float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
+    float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
     if (pass_drops(p)) {
         const struct rows share = rows_share(p, all_rows(p), thread);
         float *dx = view_rows(b->dx, share).x;
@@ -239,10 +230,6 @@ static void embed_batch_backward(const struct pass *p, int thread)
     }
     int begin, end;
     pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
-    if (g->w[ROLE_OUTPUT].weight != tokens)
-        clear_columns(tokens, b->config.n_vocab, d, begin, end);
-    if (positions)
-        clear_columns(positions, b->config.n_ctx, d, begin, end);
     for (int row = 0; row < pass_rows(p); row++) {
         const float *dx = b->dx.x + (size_t)row * d;
         float *token = tokens + (size_t)p->batch->inputs[row] * d;
@@ -252,8 +239,6 @@ static void embed_batch_backward(const struct pass *p, int thread)
         for (int i = begin; i < end && position; i++)
             position[i] += dx[i];
     }
-    for (int i = 0; i < b->config.rope.n_dims / 2 && factors && thread == 0; i++)
-        factors[i] = 0;
 }
 
 /* --- loss ------------------------------------------------------------------------------------ */
@@ -320,11 +305,9 @@ static void lose_batch(const struct pass *p, int thread)
         pool_barrier(b->pool, thread);
         if (!p->gradient)
             continue;
-        const struct weight_sums sums = {.gradient = {.weight = p->gradient->w[ROLE_OUTPUT].weight},
-                                         .dy = view_rows(b->logits, (struct rows){0, n}),
-                                         .x = view_rows(b->norm, rows),
-                                         .add = chunk > 0};
-        backprop_weight_sums(b, &sums, thread);
+        const struct param_pair gradient = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
+        backprop_weight_sums(b, gradient, view_rows(b->logits, (struct rows){0, n}),
+                             view_rows(b->norm, rows), thread);
         pool_barrier(b->pool, thread);
     }
     if (p->gradient)

@@ -89,7 +89,7 @@ struct backprop_teacher {
 double backprop_loss(struct backprop *b, const struct param_view *weights,
                      const struct backprop_batch *batch);
 
-/* The same, and the gradient, which overwrites all of `gradient`. `teacher` may be NULL. */
+/* The same, and the gradient, which is added to `gradient`. `teacher` may be NULL. */
 double backprop_gradient(struct backprop *b, const struct param_view *weights,
                          const struct backprop_batch *batch, const struct backprop_teacher *teacher,
                          struct param_view *gradient);

@@ -267,24 +267,16 @@ static void read_stream_backward(const struct pass *p, const struct branch *br, 
     backprop_norm_backward(p, br->point, adds_norm(p) ? none : br->after, br->before, r);
 }
 
-/* Whether a later layer has been at the block's gradients. */
-static bool adds_to_sums(const struct pass *p, int l)
-{
-    return p->b->config.shared && l + 1 < p->b->config.n_layers;
-}
-
 /* This thread's share of the gradients of the branch's tensors, over all rows. */
 static void branch_sums(const struct pass *p, const struct branch *br, int thread)
 {
+    const struct param_pair *gradient = p->gradient->blocks[br->layer].w;
     const struct rows all = all_rows(p);
-    for (int i = 0; i <= br->n_in; i++) {
-        const bool last = i == br->n_in;
-        const struct weight_sums sums = {
-            p->gradient->blocks[br->layer].w[last ? br->out : br->in[i].role],
-            view_rows(last ? br->dropped : br->in[i].dy, all),
-            view_rows(last ? br->inner : p->b->norm, all), adds_to_sums(p, br->layer)};
-        backprop_weight_sums(p->b, &sums, thread);
-    }
+    backprop_weight_sums(p->b, gradient[br->out], view_rows(br->dropped, all),
+                         view_rows(br->inner, all), thread);
+    for (int i = 0; i < br->n_in; i++)
+        backprop_weight_sums(p->b, gradient[br->in[i].role], view_rows(br->in[i].dy, all),
+                             view_rows(p->b->norm, all), thread);
     backprop_norm_sums(p, br->point, thread);
 }
 
@@ -393,24 +385,23 @@ static void attention_sums(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
-    const bool add = adds_to_sums(p, l);
     const struct param_pair *gradient = p->gradient->blocks[l].w;
     float *rel = gradient[ROLE_ATTN_REL].weight;
     for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
         const struct view latent = latent_of(c, l, view_rows(b->blocks[l].qkv, all_rows(p)));
         const struct view made = part_of(c, view_rows(b->dkv, all_rows(p)), part);
-        struct weight_sums sums = {gradient[ROLE_ATTN_V_B], made, latent, add};
-        if (part > 0) {
-            float *keys = gradient[ROLE_ATTN_K_B].weight;
-            keys += (size_t)(part - 1) * (size_t)latent.n * (size_t)c->head_dim;
-            sums = (struct weight_sums){{.weight = keys}, latent, made, add};
+        struct param_pair keys = gradient[ROLE_ATTN_K_B];
+        if (part == 0) {
+            backprop_weight_sums(b, gradient[ROLE_ATTN_V_B], made, latent, thread);
+        } else {
+            keys.weight += (size_t)(part - 1) * (size_t)latent.n * (size_t)c->head_dim;
+            backprop_weight_sums(b, keys, latent, made, thread);
         }
-        backprop_weight_sums(b, &sums, thread);
     }
     int begin, end;
     pool_share(c->n_heads, thread, b->n_threads, &begin, &end);
     for (int i = 2 * begin; i < 2 * end && b->drel; i++) {
-        double sum = add ? (double)rel[i] : 0;
+        double sum = (double)rel[i];
         for (int window = 0; window < p->batch->n_sequences; window++)
             sum += b->drel[2 * (size_t)window * (size_t)c->n_heads + (size_t)i];
         rel[i] = (float)sum;

@@ -41,51 +41,31 @@ static enum status append_tokens(struct tokens *tokens, const struct tokenizer *
     return STATUS_OK;
 }
 
-/* The least bytes of a text both of whose parts have `part` bytes; of one part, if none is held
- * out. */
-static size_t least_length(double val_fraction, double part)
-{
-    if (val_fraction <= 0)
-        return (size_t)part;
-    size_t n = (size_t)(part / fmin(val_fraction, 1 - val_fraction)) + 2;
-    while (n > 0 && (double)train_part(val_fraction, n - 1) >= part &&
-           (double)(n - 1 - train_part(val_fraction, n - 1)) >= part)
-        n--;
-    return n;
-}
-
-/* That each part has a window. */
-static enum status check_lengths(const struct train_data *d, const struct train_spec *spec,
-                                 struct err *e)
-{
-    const size_t window = (size_t)spec->length + 1;
-    const bool short_train = d->train.n < window;
-    const bool short_val = spec->val_fraction > 0 && d->val.n < window;
-    if (!short_train && !short_val)
-        return STATUS_OK;
-    const size_t n = d->train.n + d->val.n, bytes = d->train.n_bytes + d->val.n_bytes;
-    const double per_token = n ? (double)bytes / (double)n : 1;
-    const size_t least = least_length(spec->val_fraction, ceil((double)window * per_token));
-    return err_set(e, STATUS_USAGE,
-                   "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
-                   "%zu; expected at least %zu bytes, found %zu",
-                   short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
-                   spec->length, window, least, bytes);
-}
-
 enum status train_data_read(struct train_data *d, const struct train_spec *spec,
                             const struct tokenizer *t, struct err *e)
 {
+    const size_t window = (size_t)spec->length + 1;
+    const double held_out = spec->val_fraction;
     *d = (struct train_data){.hash = TRAIN_HASH_START};
     for (int i = 0; i < spec->n_texts; i++) {
         const struct text text = spec->texts[i];
-        const size_t cut = train_part(spec->val_fraction, text.len);
+        const size_t cut = train_part(held_out, text.len);
         TRY(append_tokens(&d->train, t, (struct text){text.data, cut}, e));
         TRY(append_tokens(&d->val, t, (struct text){text.data + cut, text.len - cut}, e));
     }
     d->hash = train_hash(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
     d->hash = train_hash(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
-    return check_lengths(d, spec, e);
+    const bool short_train = d->train.n < window;
+    if (!short_train && (held_out <= 0 || d->val.n >= window))
+        return STATUS_OK;
+    const size_t n = d->train.n + d->val.n, bytes = d->train.n_bytes + d->val.n_bytes;
+    const double smaller = held_out > 0 ? fmin(held_out, 1 - held_out) : 1;
+    return err_set(e, STATUS_USAGE,
+                   "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
+                   "%zu; expected at least some %.0f bytes, found %zu",
+                   short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
+                   spec->length, window,
+                   ceil((double)window * (n ? (double)bytes / (double)n : 1) / smaller), bytes);
 }
 
 void train_data_free(struct train_data *d)
@@ -107,63 +87,52 @@ static void report_learning(void *arg, enum bpe_learn_phase phase, uint64_t done
     train_tell(arg, (struct train_event){.kind = TRAIN_LEARNING, .done = done, .all = all});
 }
 
-/* Learns from the parts of the texts that are not held out. */
-static enum status learn(struct train_spec *spec, struct bpe_learned *v, struct err *e)
+/* The metadata of a new model: its vocabulary is learned from the parts of the texts that are not
+ * held out, and a file without tensors is made of it. */
+static enum status make_new(struct train_template *t, struct train_spec *spec, struct err *e)
 {
     const size_t n = (size_t)spec->n_texts;
+    const struct bpe_learn_spec learn = {.n_tokens = spec->shape.n_vocab,
+                                         .stop = stop_learning,
+                                         .progress = report_learning,
+                                         .arg = spec};
+    struct config *c = &t->config;
+    struct bpe_learned vocabulary;
+    struct gguf_writer *w = NULL;
+    size_t len;
+    char name[64];
     struct text *parts = calloc(n, sizeof *parts);
     if (!parts)
         return err_no_memory(e, "the list of texts", n * sizeof *parts);
     for (size_t i = 0; i < n; i++)
         parts[i] =
             (struct text){spec->texts[i].data, train_part(spec->val_fraction, spec->texts[i].len)};
-    const struct bpe_learn_spec learn_spec = {.n_tokens = spec->shape.n_vocab,
-                                              .stop = stop_learning,
-                                              .progress = report_learning,
-                                              .arg = spec};
-    const enum status s = bpe_learn(&learn_spec, parts, n, v, e);
+    enum status s = bpe_learn(&learn, parts, n, &vocabulary, e);
     free(parts);
-    return s;
-}
-
-/* A file without tensors that a checkpoint's metadata is taken from, built with w. */
-static enum status make_new(struct train_template *t, const struct bpe_learned *vocabulary,
-                            struct gguf_writer *w, struct err *e)
-{
-    const struct config *c = &t->config;
-    const bool is_gpt2 = c->arch == arch_at(0);
-    size_t len;
+    TRY(s);
+    *c = spec->shape;
+    c->n_vocab = vocabulary.n_tokens;
     /* Of the shape alone: the same training gives the same file, whatever it is called. */
-    char name[64];
+    const bool is_gpt2 = c->arch == arch_at(0);
     snprintf(name, sizeof name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : c->arch->preset,
              is_gpt2 ? "" : "-", c->n_layers, c->d_model, c->n_heads, c->n_kv_heads);
-    gguf_add_text(w, "general.architecture", text_of(c->arch->name));
-    gguf_add_text(w, "general.name", text_of(name));
-    gguf_add_u32(w, "general.file_type", 0);
-    config_write(c, w);
-    TRY(bpe_learned_write(vocabulary, w, e));
-    TRY(gguf_write_memory(w, &t->bytes, &len, e));
-    TRY(gguf_parse(t->bytes, len, &t->owned, e));
-    t->gguf = t->owned;
-    return STATUS_OK;
-}
-
-static enum status learn_and_make(struct train_template *t, struct train_spec *spec, struct err *e)
-{
-    struct bpe_learned vocabulary;
-    struct gguf_writer *w = NULL;
-    TRY(learn(spec, &vocabulary, e));
-    t->config = spec->shape;
-    t->config.n_vocab = vocabulary.n_tokens;
-    enum status s = gguf_writer_create(&w, e);
+    s = gguf_writer_create(&w, e);
+    if (s == STATUS_OK) {
+        gguf_add_text(w, "general.architecture", text_of(c->arch->name));
+        gguf_add_text(w, "general.name", text_of(name));
+        gguf_add_u32(w, "general.file_type", 0);
+        config_write(c, w);
+        s = bpe_learned_write(&vocabulary, w, e);
+    }
     if (s == STATUS_OK)
-        s = make_new(t, &vocabulary, w, e);
+        s = gguf_write_memory(w, &t->bytes, &len, e);
+    if (s == STATUS_OK)
+        s = gguf_parse(t->bytes, len, &t->owned, e);
+    t->gguf = t->owned;
     gguf_writer_free(w);
     bpe_learned_free(&vocabulary);
     return s;
 }
-
-/* --- the template ---------------------------------------------------------------------------- */
 
 /* The config of a checkpoint that runs here, all of which training knows. */
 static enum status read_trainable(const struct gguf *g, struct config *c, struct err *e)
@@ -183,7 +152,7 @@ static enum status read_trainable(const struct gguf *g, struct config *c, struct
 enum status train_template_make(struct train_template *t, struct train_spec *spec, struct err *e)
 {
     *t = (struct train_template){.gguf = spec->from};
-    TRY(spec->from ? read_trainable(spec->from, &t->config, e) : learn_and_make(t, spec, e));
+    TRY(spec->from ? read_trainable(spec->from, &t->config, e) : make_new(t, spec, e));
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         t->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     return tokenizer_create(t->gguf, &t->tokenizer, e);

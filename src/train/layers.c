@@ -61,58 +61,47 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct view 
                                        .start = map.start});
 }
 
-/* out[i] = the sum over n_rows rows, `stride` floats apart, of dy[i] or, with stats, of a norm's
- * dy[i] * (x[i] - stats[0]) * stats[1] (see grad_kernels); `add` adds to what is there. */
-struct row_sums {
-    float *out;
-    const float *dy, *x, *stats;
-    size_t stride;
-    int n_rows, n;
-    bool add;
-};
-
-static void sum_rows(const struct grad_kernels *g, const struct row_sums *s)
+/* Adds to out[i] the sum over dy's rows of dy[i] or, with stats, of a norm's
+ * dy[i] * (x[i] - stats[0]) * stats[1] (see grad_kernels), x with rows as dy's. */
+static void add_rows(const struct grad_kernels *g, float *out, struct view dy, const float *x,
+                     const float *stats)
 {
     enum { MOST = 128 };
     float sums[MOST];
-    for (int first = 0; first < s->n; first += MOST) {
-        const int n = s->n - first < MOST ? s->n - first : MOST;
-        if (s->stats)
-            g->gain_sums(sums, s->dy + first, s->x + first, s->stats, s->stride, s->n_rows, n);
+    for (int first = 0; first < dy.n; first += MOST) {
+        const int n = dy.n - first < MOST ? dy.n - first : MOST;
+        if (stats)
+            g->gain_sums(sums, dy.x + first, x + first, stats, dy.stride, dy.n_rows, n);
         else
-            g->column_sums(sums, s->dy + first, s->stride, s->n_rows, n);
-        for (int i = first; i < first + n; i++)
-            s->out[i] = s->add ? s->out[i] + sums[i - first] : sums[i - first];
+            g->column_sums(sums, dy.x + first, dy.stride, dy.n_rows, n);
+        for (int i = 0; i < n; i++)
+            out[first + i] += sums[i];
     }
 }
 
-void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s, int thread)
+void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, struct view dy,
+                          struct view x, int thread)
 {
     int begin, end;
-    pool_share(s->dy.n, thread, b->n_threads, &begin, &end);
-    for (int row = 0; row < s->dy.n_rows; row += SUM_BLOCK) {
-        const int left = s->dy.n_rows - row;
-        float *out = s->gradient.weight + (size_t)begin * (size_t)s->x.n;
-        b->grad->product(&(struct product){.m = end - begin,
-                                           .n = s->x.n,
-                                           .k = left < SUM_BLOCK ? left : SUM_BLOCK,
-                                           .a = s->dy.x + (size_t)row * s->dy.stride + begin,
-                                           .a_row = 1,
-                                           .a_col = s->dy.stride,
-                                           .b = s->x.x + (size_t)row * s->x.stride,
-                                           .b_row = s->x.stride,
-                                           .b_panel = KERNEL_LANES,
-                                           .c = out,
-                                           .c_row = (size_t)s->x.n,
-                                           .start = s->add || row > 0 ? out : NULL});
-    }
-    if (s->gradient.bias)
-        sum_rows(b->grad, &(struct row_sums){.out = s->gradient.bias + begin,
-                                             .dy = s->dy.x + begin,
-                                             .stride = s->dy.stride,
-                                             .n_rows = s->dy.n_rows,
-                                             .n = end - begin,
-                                             .add = s->add});
+    pool_share(dy.n, thread, b->n_threads, &begin, &end);
+    const struct view own = view_columns(dy, begin, end - begin);
+    float *out = gradient.weight + (size_t)begin * (size_t)x.n;
+    for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
+        b->grad->product(
+            &(struct product){.m = own.n,
+                              .n = x.n,
+                              .k = dy.n_rows - row < SUM_BLOCK ? dy.n_rows - row : SUM_BLOCK,
+                              .a = own.x + (size_t)row * dy.stride,
+                              .a_row = 1,
+                              .a_col = dy.stride,
+                              .b = x.x + (size_t)row * x.stride,
+                              .b_row = x.stride,
+                              .b_panel = KERNEL_LANES,
+                              .c = out,
+                              .c_row = (size_t)x.n,
+                              .start = out});
+    if (gradient.bias)
+        add_rows(b->grad, gradient.bias + begin, own, NULL, NULL);
 }
 
 /* --- norms ----------------------------------------------------------------------------------- */
@@ -167,28 +156,15 @@ void backprop_norm_backward(const struct pass *p, int point, struct view around,
 void backprop_norm_sums(const struct pass *p, int point, int thread)
 {
     const struct backprop *b = p->b;
-    const struct config *c = &b->config;
-    const struct param_pair *gradient = norm_at(c, p->gradient, point);
-    /* Of norms in blocks that layers share, those of the last layer, two, are summed first. */
-    const int last = 2 * c->n_layers - (c->placement == PLACEMENT_BEFORE);
+    const struct param_pair *gradient = norm_at(&b->config, p->gradient, point);
     int begin, end;
-    pool_share(c->d_model, thread, b->n_threads, &begin, &end);
-    if (!gradient)
-        return;
-    struct row_sums sums = {.out = gradient->weight + begin,
-                            .dy = b->dnorm.x + begin,
-                            .x = pass_stream(b, point).x + begin,
-                            .stats = b->stats.x,
-                            .stride = (size_t)c->d_model,
-                            .n_rows = pass_rows(p),
-                            .n = end - begin,
-                            .add = c->shared && point + 2 <= last};
-    sum_rows(b->grad, &sums);
-    if (gradient->bias) {
-        sums.out = gradient->bias + begin;
-        sums.stats = NULL;
-        sum_rows(b->grad, &sums);
-    }
+    pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
+    const struct view dy = view_columns(view_rows(b->dnorm, all_rows(p)), begin, end - begin);
+    if (gradient)
+        add_rows(b->grad, gradient->weight + begin, dy, pass_stream(b, point).x + begin,
+                 b->stats.x);
+    if (gradient && gradient->bias)
+        add_rows(b->grad, gradient->bias + begin, dy, NULL, NULL);
 }
 
 /* --- dropout --------------------------------------------------------------------------------- */

@@ -408,16 +408,10 @@ struct affine {
 };
 void backprop_multiply(const struct backprop *b, struct affine map, struct view x, struct view y);
 
-/* dW [dy.n, x.n] = dy^T x and, where there is a bias, db = the sum of dy; `add` adds to what is
- * there. */
-struct weight_sums {
-    struct param_pair gradient;
-    struct view dy, x;
-    bool add;
-};
-
-/* This thread's share: some rows of dW. */
-void backprop_weight_sums(const struct backprop *b, const struct weight_sums *s, int thread);
+/* This thread's share, some rows of dW: dW [dy.n, x.n] += dy^T x and, where there is a bias, db +=
+ * the sum of dy. */
+void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, struct view dy,
+                          struct view x, int thread);
 
 /*
  * Norms. Each stands at a point of the residual stream: what a branch reads is the norm of its
@@ -433,7 +427,7 @@ void backprop_norm(const struct pass *p, int point, struct rows r, float *out);
 void backprop_norm_backward(const struct pass *p, int point, struct view around, struct view dx,
                             struct rows r);
 
-/* This thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
+/* Adds this thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
 void backprop_norm_sums(const struct pass *p, int point, int thread);
 
 /* out = start + x without what is left out, over n elements from element `first` of the site on;

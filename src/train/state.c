@@ -123,25 +123,10 @@ void state_identify(struct trainer *t)
     }
 }
 
-/* The value of a field as its option has it; one that a stranger wrote may have no name. */
-static void format_field(char *out, size_t size, const struct field *f, uint64_t value)
-{
-    uint64_t known = 0;
-    double real;
-    memcpy(&real, &value, sizeof real);
-    while (f->choices && known < value && f->choices[known])
-        known++;
-    if (f->choices && f->choices[known])
-        snprintf(out, size, "%s", f->choices[known]);
-    else if (f->kind == FIELD_REAL)
-        snprintf(out, size, "%g", real);
-    else
-        snprintf(out, size, "%" PRIu64, value);
-}
-
 enum status state_compare(const struct trainer *t, struct err *e)
 {
     const uint64_t *found = t->state.header.identity;
+    char values[2][32]; /* as the option has them; one that a stranger wrote may have no name */
     int i = 0;
     while (i < STATE_FIELDS && found[i] == t->identity[i])
         i++;
@@ -153,13 +138,24 @@ enum status state_compare(const struct trainer *t, struct err *e)
                        "%s belongs to another run: %s was not the same; --resume needs the "
                        "same texts and options, without it the run begins anew",
                        t->state_path, f->name);
-    char before[32], now[32];
-    format_field(before, sizeof before, f, found[i]);
-    format_field(now, sizeof now, f, t->identity[i]);
+    for (int now = 0; now < 2; now++) {
+        const uint64_t value = now ? t->identity[i] : found[i];
+        uint64_t known = 0;
+        double real;
+        memcpy(&real, &value, sizeof real);
+        while (f->choices && known < value && f->choices[known])
+            known++;
+        if (f->choices && f->choices[known])
+            snprintf(values[now], sizeof *values, "%s", f->choices[known]);
+        else if (f->kind == FIELD_REAL)
+            snprintf(values[now], sizeof *values, "%g", real);
+        else
+            snprintf(values[now], sizeof *values, "%" PRIu64, value);
+    }
     return err_set(e, STATUS_USAGE,
                    "%s belongs to a run with %s %s, not %s; --resume needs the same options, "
                    "without it the run begins anew",
-                   t->state_path, f->name, before, now);
+                   t->state_path, f->name, values[0], values[1]);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */

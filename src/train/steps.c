@@ -12,6 +12,7 @@
 #define BETA1          0.9
 #define ADAM_EPS       1e-8f
 #define INIT_DEVIATION 0.02
+#define PI             3.14159265358979323846
 #define LEAST_RATE     0.1 /* of the full one, at the last step */
 
 /* Floats whose squares are summed by one kernel call. */
@@ -33,36 +34,32 @@ void optimizer_take(struct optimizer *o, struct arena *arena, const struct confi
 
 /* --- initialisation -------------------------------------------------------------------------- */
 
-/* Box and Muller 1958. */
-static double normal(struct rng *r)
-{
-    const double radius = sqrt(-2 * log(1 - rng_unit(r)));
-    return radius * cos(2 * 3.14159265358979323846 * rng_unit(r));
-}
-
-/* Of a tensor with two dimensions. */
-static double deviation_of(const struct tensor_spec *spec, const struct config *c)
-{
-    const bool original = c->placement == PLACEMENT_AFTER || c->position == POSITION_SINUSOIDAL;
-    if (original && spec->role == ROLE_TOKEN_EMBD)
-        return 1 / sqrt(c->d_model);
-    if (original && spec->form == FORM_MATRIX)
-        return sqrt(2.0 / (spec->rows + spec->cols));
-    return spec->flags & SPEC_RESIDUAL ? INIT_DEVIATION / sqrt(2.0 * c->n_layers) : INIT_DEVIATION;
-}
-
 void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r)
 {
+    const bool original = c->placement == PLACEMENT_AFTER || c->position == POSITION_SINUSOIDAL;
     for (int i = 0; i < o->list->n; i++) {
         const struct tensor_spec *spec = &o->list->items[i].spec;
         float *w = o->weights.flat + o->list->items[i].offset;
-        const double deviation = deviation_of(spec, c);
+        double deviation = INIT_DEVIATION; /* of a tensor with two dimensions */
+        if (original && spec->role == ROLE_TOKEN_EMBD)
+            deviation = 1 / sqrt(c->d_model);
+        else if (original && spec->form == FORM_MATRIX)
+            deviation = sqrt(2.0 / (spec->rows + spec->cols));
+        else if (spec->flags & SPEC_RESIDUAL)
+            deviation = INIT_DEVIATION / sqrt(2.0 * c->n_layers);
         for (int h = 0; h < spec->rows && spec->role == ROLE_ATTN_REL; h++) {
             w[2 * h] = 0.5f / (float)((h + 1) * (h + 1)); /* alpha */
             w[2 * h + 1] = (float)h;                      /* centre */
         }
-        for (size_t j = 0; j < spec_elements(spec) && spec->role != ROLE_ATTN_REL; j++)
-            w[j] = spec->n_dims > 1 ? (float)(deviation * normal(r)) : !spec->is_bias;
+        for (size_t j = 0; j < spec_elements(spec) && spec->role != ROLE_ATTN_REL; j++) {
+            if (spec->n_dims == 1) {
+                w[j] = !spec->is_bias;
+                continue;
+            }
+            /* Box and Muller 1958. */
+            const double radius = sqrt(-2 * log(1 - rng_unit(r)));
+            w[j] = (float)(deviation * (radius * cos(2 * PI * rng_unit(r))));
+        }
     }
 }
 
@@ -125,7 +122,7 @@ double train_rate(const struct train_spec *spec, int step)
         return spec->lr * (step + 1) / spec->warmup;
     /* The last step has the least rate. */
     const double done = (double)(step + 1 - spec->warmup) / (spec->n_steps - spec->warmup);
-    const double wave = 0.5 * (1 + cos(3.14159265358979323846 * done));
+    const double wave = 0.5 * (1 + cos(PI * done));
     return spec->lr * (LEAST_RATE + (1 - LEAST_RATE) * wave);
 }
 
@@ -239,6 +236,7 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
         while (meets(&t->aside, start, length));
         put_window(t, &t->data.train, start, row);
     }
+    memset(o->gradient.flat, 0, t->list.n_floats * sizeof *o->gradient.flat);
     made->loss = backprop_gradient(t->engine, &o->weights, &batch, t->teacher ? &teacher : NULL,
                                    &o->gradient);
     if (!isfinite(made->loss))
@@ -308,49 +306,41 @@ static enum status try_rate(struct trainer *t, int n_steps, double rate, double 
     return STATUS_OK;
 }
 
-static enum status find_rate(struct trainer *t, int n_steps, double *rate, struct err *e)
-{
-    double losses[N_RATES], best = 0;
-    const double start = trainer_loss(t, &t->aside); /* the checkpoint's own */
-    if (!isfinite(start))
-        return trainer_not_finite(t, "loss", start, e);
-    tell_tried(t, n_steps, 0, start);
-    for (int i = 0; i < N_RATES; i++)
-        losses[i] = HUGE_VAL;
-    for (int i = FIRST_RATE; i < FIRST_RATE + 2; i++)
-        TRY(try_rate(t, n_steps, rates[i], &losses[i]));
-    const bool rising = losses[FIRST_RATE + 1] < losses[FIRST_RATE];
-    const int step = rising ? 1 : -1;
-    for (int i = rising ? FIRST_RATE + 2 : FIRST_RATE - 1; i >= 0 && i < N_RATES; i += step) {
-        TRY(try_rate(t, n_steps, rates[i], &losses[i]));
-        if (!(losses[i] < losses[i - step]))
-            break;
-    }
-    for (int i = 0; i < N_RATES; i++)
-        best = fmax(best, start - losses[i]);
-    const double enough = (n_steps == t->spec.n_steps ? ENOUGH : 1) * best;
-    *rate = 0;
-    for (int i = N_RATES - 1; i >= 0 && best > 0; i--)
-        if (start - losses[i] >= enough)
-            *rate = rates[i];
-    return STATUS_OK;
-}
-
 enum status trainer_probe(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
     const size_t all = (t->data.train.n - 1) / (size_t)spec->length, share = all / ASIDE_SHARE;
-    double rate = RATE_UNTRIED;
+    double losses[N_RATES], best = 0, *rate = &t->progress.rate;
     int n_steps = spec->n_steps / TRIAL_SHARE;
     n_steps = n_steps < TRIAL_LEAST ? TRIAL_LEAST : n_steps > TRIAL_MOST ? TRIAL_MOST : n_steps;
     n_steps = n_steps > spec->n_steps ? spec->n_steps : n_steps;
+    *rate = share > 0 ? 0 : RATE_UNTRIED;
     if (share > 0) {
-        const size_t n = share < ASIDE_MOST ? share : ASIDE_MOST;
-        t->aside = trainer_windows(&t->data.train, n, spec->length);
-        TRY(find_rate(t, n_steps, &rate, e));
+        t->aside =
+            trainer_windows(&t->data.train, share < ASIDE_MOST ? share : ASIDE_MOST, spec->length);
+        const double start = trainer_loss(t, &t->aside); /* the checkpoint's own */
+        if (!isfinite(start))
+            return trainer_not_finite(t, "loss", start, e);
+        tell_tried(t, n_steps, 0, start);
+        for (int i = 0; i < N_RATES; i++)
+            losses[i] = HUGE_VAL;
+        for (int i = FIRST_RATE; i < FIRST_RATE + 2; i++)
+            TRY(try_rate(t, n_steps, rates[i], &losses[i]));
+        const bool rising = losses[FIRST_RATE + 1] < losses[FIRST_RATE];
+        const int step = rising ? 1 : -1;
+        for (int i = rising ? FIRST_RATE + 2 : FIRST_RATE - 1; i >= 0 && i < N_RATES; i += step) {
+            TRY(try_rate(t, n_steps, rates[i], &losses[i]));
+            if (!(losses[i] < losses[i - step]))
+                break;
+        }
+        for (int i = 0; i < N_RATES; i++)
+            best = fmax(best, start - losses[i]);
+        const double enough = (n_steps == spec->n_steps ? ENOUGH : 1) * best;
+        for (int i = N_RATES - 1; i >= 0 && best > 0; i--)
+            if (start - losses[i] >= enough)
+                *rate = rates[i];
         t->aside.n = 0;
     }
-    t->progress.rate = rate;
-    train_tell(spec, (struct train_event){.kind = TRAIN_CHOSEN, .lr = rate});
+    train_tell(spec, (struct train_event){.kind = TRAIN_CHOSEN, .lr = *rate});
     return STATUS_OK;
 }

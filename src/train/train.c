@@ -22,68 +22,6 @@ static enum status in_file(enum status s, const char *path, struct err *e)
     return s;
 }
 
-/* Opens the state if there is one, and takes its seed where none is given. */
-static enum status open_state(struct trainer *t, struct err *e)
-{
-    bool found;
-    const struct state_header *h = &t->state.header;
-    const bool resume = t->spec.resume;
-    const enum status s = state_open(&t->state, t->state_path, &found, resume ? e : NULL);
-    if (!resume) {
-        if (s == STATUS_OK && found && (uint64_t)h->progress.step < h->identity[STATE_STEPS])
-            t->plan.replaced_step = (int)h->progress.step;
-        file_map_close(&t->state.file);
-        return STATUS_OK;
-    }
-    if (s == STATUS_OK && !found)
-        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
-    if (s == STATUS_OK && !t->spec.seed_given)
-        t->spec.seed = h->identity[STATE_SEED];
-    return s;
-}
-
-static enum status open_model(struct trainer *t, struct err *e)
-{
-    struct train_spec *s = &t->spec;
-    const struct config *c = &t->template.config;
-    TRY(train_template_make(&t->template, s, e));
-    if (s->length > c->n_ctx)
-        return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
-                       s->length, c->n_ctx);
-    if (s->warmup >= s->n_steps)
-        return err_set(e, STATUS_USAGE, "--warmup %d: expected fewer than the %d steps of --steps",
-                       s->warmup, s->n_steps);
-    return param_list_create(&t->list, c, s->from, e);
-}
-
-static enum status open_teacher(struct trainer *t, struct err *e)
-{
-    TRY(train_teacher_check(&t->template, &t->spec, &t->teacher_config, e));
-    return param_list_create(&t->teacher_list, &t->teacher_config, t->spec.teacher, e);
-}
-
-/* That the state to go on from is of this run, and how far it is. */
-static enum status take_state(struct trainer *t, struct err *e)
-{
-    const struct train_spec *spec = &t->spec;
-    const struct progress *p = &t->progress;
-    TRY(state_compare(t, e));
-    t->progress = t->state.header.progress;
-    if (p->step > spec->n_steps)
-        return err_bad_file(e, "%s: damaged: it claims %d steps of %d", t->state_path, (int)p->step,
-                            spec->n_steps);
-    if (spec->lr == 0 && p->rate == 0 && p->step > 0 && p->step < spec->n_steps)
-        return err_bad_file(e, "%s: damaged: it claims %d steps without a rate", t->state_path,
-                            (int)p->step);
-    t->out_written = !spec->keep_last && isfinite(p->best);
-    if (t->out_written && access(spec->out, F_OK) != 0)
-        return err_set(e, STATUS_FAILED,
-                       "%s is missing, which had the best checkpoint so far (of step %d); bring it "
-                       "back, or begin anew without --resume",
-                       spec->out, (int)p->best_step);
-    return STATUS_OK;
-}
-
 /* --- the plan -------------------------------------------------------------------------------- */
 
 /* Of the engine that trains, or of the teacher's. */
@@ -153,15 +91,55 @@ static enum status make_plan(struct trainer *t, struct err *e)
 
 static enum status open_run(struct trainer *t, struct err *e)
 {
-    const struct train_spec *spec = &t->spec;
-    TRY(open_state(t, e));
-    TRY(in_file(open_model(t, e), spec->from_path, e));
-    if (spec->teacher)
-        TRY(in_file(open_teacher(t, e), spec->teacher_path, e));
+    struct train_spec *spec = &t->spec;
+    const struct config *c = &t->template.config;
+    const struct progress *found = &t->state.header.progress, *p = &t->progress;
+    bool is_there;
+    enum status s = state_open(&t->state, t->state_path, &is_there, spec->resume ? e : NULL);
+    if (!spec->resume) {
+        if (s == STATUS_OK && is_there &&
+            (uint64_t)found->step < t->state.header.identity[STATE_STEPS])
+            t->plan.replaced_step = (int)found->step;
+        file_map_close(&t->state.file);
+        s = STATUS_OK;
+    }
+    TRY(s);
+    if (spec->resume && !is_there)
+        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
+    if (spec->resume && !spec->seed_given)
+        spec->seed = t->state.header.identity[STATE_SEED];
+
+    TRY(in_file(train_template_make(&t->template, spec, e), spec->from_path, e));
+    if (spec->length > c->n_ctx)
+        return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
+                       spec->length, c->n_ctx);
+    if (spec->warmup >= spec->n_steps)
+        return err_set(e, STATUS_USAGE, "--warmup %d: expected fewer than the %d steps of --steps",
+                       spec->warmup, spec->n_steps);
+    TRY(in_file(param_list_create(&t->list, c, spec->from, e), spec->from_path, e));
+    if (spec->teacher) {
+        s = train_teacher_check(&t->template, spec, &t->teacher_config, e);
+        if (s == STATUS_OK)
+            s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
+        TRY(in_file(s, spec->teacher_path, e));
+    }
     TRY(train_data_read(&t->data, spec, t->template.tokenizer, e));
     state_identify(t);
-    if (spec->resume)
-        TRY(take_state(t, e));
+    if (!spec->resume)
+        return make_plan(t, e);
+
+    TRY(state_compare(t, e));
+    t->progress = *found;
+    const bool unrated = spec->lr == 0 && p->rate == 0 && p->step > 0 && p->step < spec->n_steps;
+    if (p->step > spec->n_steps || unrated)
+        return err_bad_file(e, "%s: damaged: it claims %d steps of %d%s", t->state_path,
+                            (int)p->step, spec->n_steps, unrated ? " without a rate" : "");
+    t->out_written = !spec->keep_last && isfinite(p->best);
+    if (t->out_written && access(spec->out, F_OK) != 0)
+        return err_set(e, STATUS_FAILED,
+                       "%s is missing, which had the best checkpoint so far (of step %d); bring it "
+                       "back, or begin anew without --resume",
+                       spec->out, (int)p->best_step);
     return make_plan(t, e);
 }
 
@@ -218,33 +196,28 @@ static void report_event(const struct trainer *t, struct train_event ev)
     train_tell(&t->spec, ev);
 }
 
-/* OUT's length and hash. */
-static enum status identify_out(const struct trainer *t, struct progress *p, struct err *e)
+/* Whether OUT has the length and hash that t->progress says, which from now on are those it has. */
+static enum status look_at_out(struct trainer *t, bool *is_own, struct err *e)
 {
+    struct progress *p = &t->progress;
     struct file_map f;
+    *is_own = false;
     const enum status s = file_map_open(&f, t->spec.out, e);
     if (s != STATUS_OK) /* it is this run's own: no bad input */
         return s == STATUS_BAD_FILE ? STATUS_FAILED : s;
+    const uint64_t hash = train_hash(TRAIN_HASH_START, f.data, f.len);
+    *is_own = p->out_len == f.len && p->out_hash == hash;
     p->out_len = f.len;
-    p->out_hash = train_hash(TRAIN_HASH_START, f.data, f.len);
+    p->out_hash = hash;
     file_map_close(&f);
-    return STATUS_OK;
-}
-
-/* Whether OUT is what this run wrote last. */
-static enum status check_out(const struct trainer *t, bool *is_own, struct err *e)
-{
-    struct progress found = {.out_len = 0};
-    *is_own = false;
-    TRY(identify_out(t, &found, e));
-    *is_own = found.out_len == t->progress.out_len && found.out_hash == t->progress.out_hash;
     return STATUS_OK;
 }
 
 static enum status write_out(struct trainer *t, struct err *e)
 {
+    bool is_own;
     TRY(train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec.out, e));
-    TRY(identify_out(t, &t->progress, e));
+    TRY(look_at_out(t, &is_own, e));
     t->out_written = true;
     return STATUS_OK;
 }
@@ -293,54 +266,49 @@ static enum status start_run(struct trainer *t, struct err *e)
     return backprop_create(&taught, spec->pool, &t->teacher, e);
 }
 
-/* If this is the best so far, OUT becomes it; where that cannot be written, the old best stays to
- * be beaten, and *saved says why. */
-static enum status evaluate(struct trainer *t, enum status *saved, struct err *failure,
-                            struct err *e)
-{
-    const uint64_t before = clock_ns();
-    const struct windows held_out = val_windows(t);
-    const double loss = trainer_loss(t, &held_out);
-    if (!isfinite(loss))
-        return trainer_not_finite(t, "held-out loss", loss, e);
-    const bool best = loss < t->progress.best;
-    report_event(t, (struct train_event){
-                        .kind = TRAIN_EVALUATED,
-                        .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
-                        .val_loss = loss,
-                        .val_bits = loss * t->plan.bits_per_nat,
-                        .best = best,
-                        .ns = clock_ns() - before,
-                    });
-    t->loss_sum = 0;
-    t->loss_steps = 0;
-    if (best && !t->spec.keep_last)
-        *saved = write_out(t, failure);
-    if (best && *saved == STATUS_OK) {
-        t->progress.best = loss;
-        t->progress.best_step = t->progress.step;
-    }
-    return STATUS_OK;
-}
-
 static bool step_is_due(const struct trainer *t, int every)
 {
     return t->progress.step == t->spec.n_steps || t->progress.step % every == 0;
 }
 
-/* Evaluates and saves where it is time to. In the middle of a run a failure to save is no reason
+/* Evaluates and saves where it is time to. The best so far becomes OUT; where that cannot be
+ * written, the old best stays to be beaten. In the middle of a run a failure to save is no reason
  * to lose what is in memory: it is told, and tried again at the next save. */
 static enum status after_step(struct trainer *t, struct err *e)
 {
+    const struct train_spec *spec = &t->spec;
+    struct progress *p = &t->progress;
     struct err failure = {""};
     enum status saved = STATUS_OK;
-    if (t->spec.val_fraction > 0 && t->spec.eval_every > 0 && step_is_due(t, t->spec.eval_every))
-        TRY(evaluate(t, &saved, &failure, e));
-    if (saved == STATUS_OK && t->progress.step > 0 && step_is_due(t, t->spec.save_every))
+    if (spec->val_fraction > 0 && spec->eval_every > 0 && step_is_due(t, spec->eval_every)) {
+        const uint64_t before = clock_ns();
+        const struct windows held_out = val_windows(t);
+        const double loss = trainer_loss(t, &held_out);
+        if (!isfinite(loss))
+            return trainer_not_finite(t, "held-out loss", loss, e);
+        const bool best = loss < p->best;
+        report_event(t, (struct train_event){
+                            .kind = TRAIN_EVALUATED,
+                            .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
+                            .val_loss = loss,
+                            .val_bits = loss * t->plan.bits_per_nat,
+                            .best = best,
+                            .ns = clock_ns() - before,
+                        });
+        t->loss_sum = 0;
+        t->loss_steps = 0;
+        if (best && !spec->keep_last)
+            saved = write_out(t, &failure);
+        if (best && saved == STATUS_OK) {
+            p->best = loss;
+            p->best_step = p->step;
+        }
+    }
+    if (saved == STATUS_OK && p->step > 0 && step_is_due(t, spec->save_every))
         saved = save(t, &failure);
     if (saved == STATUS_OK)
         return STATUS_OK;
-    if (t->progress.step == t->spec.n_steps) {
+    if (p->step == spec->n_steps) {
         *e = failure;
         return saved;
     }
@@ -348,44 +316,37 @@ static enum status after_step(struct trainer *t, struct err *e)
     return STATUS_OK;
 }
 
-/* The rate of the steps, where none is given: that of the state, or one that is found out, after
- * which everything is as before the first step; with none there is nothing left to do. */
-static enum status choose_rate(struct trainer *t, struct err *e)
-{
-    struct progress *p = &t->progress;
-    enum status s = STATUS_OK;
-    if (t->spec.lr > 0) {
-        p->rate = t->spec.lr;
-    } else if (p->rate == 0 && p->step == 0) {
-        s = trainer_probe(t, e);
-        trainer_rewind(t);
-        if (s == STATUS_OK && p->rate == 0) {
-            t->optimizer.step = t->spec.n_steps;
-            p->step = t->spec.n_steps;
-            s = after_step(t, e);
-        }
-    }
-    t->spec.lr = p->rate;
-    return s;
-}
-
 static enum status run_to_the_end(struct trainer *t, struct err *e)
 {
-    const struct train_spec *spec = &t->spec;
-    const struct progress *p = &t->progress;
+    struct train_spec *spec = &t->spec;
+    struct progress *p = &t->progress;
     bool is_own;
     TRY(start_run(t, e));
     /* A run that is done and resumed makes no step: where OUT is the last state, and not there as
      * it was written, it is written again. */
     if (spec->resume && p->step == spec->n_steps && !t->out_written) {
-        check_out(t, &is_own, NULL);
+        look_at_out(t, &is_own, NULL);
         t->saved_step = is_own ? t->saved_step : -1;
         TRY(save(t, e));
     }
     /* What a checkpoint that is trained further had to begin with. */
     if (spec->from && !spec->resume)
         TRY(after_step(t, e));
-    TRY(choose_rate(t, e));
+    /* The rate, where none is given: that of the state, or one that is found out, after which
+     * everything is as before the first step; with none there is nothing left to do. */
+    if (spec->lr > 0) {
+        p->rate = spec->lr;
+    } else if (p->rate == 0 && p->step == 0) {
+        const enum status s = trainer_probe(t, e);
+        trainer_rewind(t);
+        TRY(s);
+        if (p->rate == 0) {
+            t->optimizer.step = spec->n_steps;
+            p->step = spec->n_steps;
+            TRY(after_step(t, e));
+        }
+    }
+    spec->lr = p->rate;
     while (p->step < spec->n_steps) {
         if (train_stopped(spec))
             return STATUS_INTERRUPTED;
@@ -402,7 +363,7 @@ static enum status run_to_the_end(struct trainer *t, struct err *e)
      * its state, and writes it again on its way here. */
     if (spec->keep_last || !isfinite(p->best))
         return STATUS_OK;
-    TRY(check_out(t, &is_own, e));
+    TRY(look_at_out(t, &is_own, e));
     if (is_own)
         return STATUS_OK;
     return err_set(e, STATUS_FAILED,

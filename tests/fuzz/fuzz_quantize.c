@@ -46,7 +46,7 @@ static unsigned char *convert(const struct gguf *g, uint32_t type, bool pure, si
     unsigned char *bytes = NULL;
     enum status s = quantize_plan(&p, &q, &e);
     if (s == STATUS_OK) {
-        s = quantize_write_memory(&q, &bytes, len, &e);
+        s = gguf_write_memory(q.writer, &bytes, len, &e);
         if (s == STATUS_OK) {
             struct gguf *out;
             require(gguf_parse(bytes, *len, &out, &e) == STATUS_OK);
