@@ -38,35 +38,24 @@ static const struct option ids_options[] = {
     OPT_END,
 };
 
-struct scored_token {
-    int id;
-    struct text text; /* without data: there is no tokenizer */
-    double logprob;   /* NaN: nothing predicts it */
-};
-
 struct scored_row {
-    int position;
-    struct scored_token token;
-    struct report_list top; /* of struct scored_token */
-    struct text joined;     /* the same for people: 'e' -0.52, 't' -1.20 */
+    int position, id;
+    struct text text;       /* without data: there is no tokenizer */
+    double logprob;         /* NaN: nothing predicts it */
+    struct report_list top; /* of the same: what may come in its place */
+    struct text joined;     /* that for people: 'e' -0.52, 't' -1.20 */
 };
 
-static const struct report_field top_fields[] = {
-    {"id", "id", MEMBER(scored_token, id)},
-    {"text", "text", MEMBER(scored_token, text), .bytes = true},
-    {"logprob", "logprob", MEMBER(scored_token, logprob)},
-};
-
-static const struct report_field row_fields[] = {
+static const struct report_field fields[] = {
     {"position", "position", MEMBER(scored_row, position)},
-    {"id", "id", MEMBER(scored_row, token.id)},
-    {"text", "text", MEMBER(scored_row, token.text), .bytes = true},
-    {"logprob", "logprob", MEMBER(scored_row, token.logprob), "%.4f"},
-    {"top", NULL, MEMBER(scored_row, top), .items = top_fields,
-     .n_items = REPORT_LENGTH(top_fields), .item_size = sizeof(struct scored_token)},
+    {"id", "id", MEMBER(scored_row, id)},
+    {"text", "text", MEMBER(scored_row, text), .bytes = true},
+    {"logprob", "logprob", MEMBER(scored_row, logprob), "%.4f"},
+    {"top", NULL, MEMBER(scored_row, top), .items = fields + 1, .n_items = 3,
+     .item_size = sizeof(struct scored_row)},
     {NULL, "top", MEMBER(scored_row, joined), .list = true},
 };
-enum { FIELD_TOP = 4 };
+enum { FIELD_TOP = 4, N_FIELDS = REPORT_LENGTH(fields) };
 
 /* What a visit needs. */
 struct scoring {
@@ -74,15 +63,16 @@ struct scoring {
     struct file_writer *npy;           /* NULL: not asked for */
     int n_vocab;
     struct report report;
-    struct scored_token *top; /* [n_top] */
+    struct scored_row *top; /* [n_top] */
     struct bytes joined;
 };
 
-static struct scored_token token_of(const struct scoring *s, int id, double logprob)
+static struct scored_row row_of(const struct scoring *s, int position, int id, double logprob)
 {
-    const struct text none = {NULL, 0};
-    return (struct scored_token){id, s->tokenizer ? tokenizer_bytes(s->tokenizer, id) : none,
-                                 logprob};
+    struct scored_row row = {.position = position, .id = id, .logprob = logprob};
+    if (s->tokenizer)
+        row.text = tokenizer_bytes(s->tokenizer, id);
+    return row;
 }
 
 static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
@@ -95,9 +85,9 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
         npy_put(s->npy, row->logits, (size_t)s->n_vocab);
     s->joined.len = 0;
     for (int i = 0; i < row->n_top; i++) {
-        const struct scored_token *t = &s->top[i];
+        const struct scored_row *t = &s->top[i];
         char id[24], logprob[64]; /* logits may be as far apart as numbers can */
-        s->top[i] = token_of(s, row->top[i].id, row->top[i].logprob);
+        s->top[i] = row_of(s, row->position, row->top[i].id, row->top[i].logprob);
         snprintf(id, sizeof id, "#%d", t->id);
         snprintf(logprob, sizeof logprob, "' %.3f", t->logprob);
         if (!bytes_put(&s->joined, text_of(i ? ", '" : "'")) ||
@@ -105,11 +95,10 @@ static enum status visit_token(void *arg, const struct score_row *row, struct er
             !bytes_put(&s->joined, text_of(logprob)))
             return err_no_memory(e, "a row's alternatives", s->joined.len);
     }
-    const struct scored_row scored = {
-        .position = row->position,
-        .token = token_of(s, row->id, row->predicted ? row->logprob : (double)NAN),
-        .top = {s->top, row->n_top},
-        .joined = bytes_text(&s->joined)};
+    struct scored_row scored =
+        row_of(s, row->position, row->id, row->predicted ? row->logprob : (double)NAN);
+    scored.top = (struct report_list){s->top, row->n_top};
+    scored.joined = bytes_text(&s->joined);
     report_row(&s->report, &scored);
     return STATUS_OK;
 }
@@ -119,7 +108,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     const struct score_options *o = values;
     const int n_vocab = j->checkpoint.model->config.n_vocab;
     const int n_top = o->top < n_vocab ? o->top : n_vocab;
-    struct report_field fields[REPORT_LENGTH(row_fields)];
+    struct report_field own[N_FIELDS];
     TRY(job_tokenize_for_context(j, "score", e));
     struct session_params params = job_session_params(j);
     params.n_ctx = (int)j->n_tokens;
@@ -134,10 +123,10 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     if (o->logits)
         TRY(npy_open(&scoring.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2,
                      e));
-    memcpy(fields, row_fields, sizeof row_fields);
-    fields[FIELD_TOP].most = n_top;
-    report_begin(&scoring.report, (enum table_format)j->common->format, fields,
-                 n_top > 0 ? REPORT_LENGTH(row_fields) : FIELD_TOP, j->out);
+    memcpy(own, fields, sizeof fields);
+    own[FIELD_TOP].most = n_top;
+    report_begin(&scoring.report, (enum table_format)j->common->format, own,
+                 n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
     scoring.top = calloc((size_t)n_top + 1, sizeof *scoring.top);
     enum status s = scoring.top ? score_tokens(j->session, &spec, e)
                                 : err_no_memory(e, "a row's alternatives", (size_t)n_top);

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,36 +176,31 @@ static void print_downwards(struct table *t)
     }
 }
 
-/* The columns, which are all there, and the cells that are stored. */
-static void take_table(const struct report *r, struct table *t)
+/* What is stored: of an aligned table those columns that fit, and which ones do not. */
+static void print_table(const struct report *r, struct table *t)
 {
-    for (int i = 0; i < r->n_fields; i++)
-        if (r->fields[i].heading)
+    const bool md = r->format == TABLE_MD, fitted = !md && t->out->columns > 0;
+    int n_left_out = 0;
+    for (const struct report_field *f = r->fields; f < r->fields + r->n_fields; f++)
+        if (f->heading)
             t->columns[t->n++] =
-                (struct column){.field = &r->fields[i],
-                                .left = r->fields[i].type >= REPORT_TEXT && !r->fields[i].right};
+                (struct column){.field = f, .left = f->type >= REPORT_TEXT && !f->right};
     t->last = t->n - 1;
+    t->n_rows = (int)r->n_cells / t->n;
     const char *at = r->cells.data;
-    for (; at < r->cells.data + r->cells.len; t->n_rows++) {
-        for (int i = 0; i < t->n; i++, at += strlen(at) + 1) {
-            struct column *c = &t->columns[i];
-            const size_t width = text_columns(text_of(at));
-            t->cells[t->n_rows * t->n + i] = at;
-            c->width = width > c->width ? width : c->width;
-            c->filled |= t->n_rows > 0 && width > 0;
-        }
+    for (int i = 0; i < (int)r->n_cells; i++, at += strlen(at) + 1) {
+        struct column *c = &t->columns[i % t->n];
+        const size_t width = text_columns(text_of(at));
+        t->cells[i] = at;
+        c->width = width > c->width ? width : c->width;
+        c->filled |= i >= t->n && width > 0;
     }
-}
-
-/* Of an aligned table those columns that fit, and which ones do not. */
-static void print_table(struct table *t, bool md)
-{
-    const bool fitted = !md && t->out->columns > 0;
     if (fitted && t->n_rows == 2 && !fits(t)) {
         print_downwards(t);
         return;
     }
-    const int n_left_out = fitted ? fit_columns(t) : 0;
+    if (fitted)
+        n_left_out = fit_columns(t);
     for (int row = 0; row < t->n_rows; row++) {
         print_row(t, row, md);
         for (int i = 0; i < t->n && md && row == 0; i++) { /* the rule below the headings */
@@ -291,11 +287,7 @@ static void read_value(const struct report_field *f, const void *row, bool peopl
     v->text = text_of(v->digits);
 }
 
-static const struct report_list *list_of(const struct report_field *f, const void *row)
-{
-    return (const void *)((const char *)row + f->offset);
-}
-
+/* Item i of a list, which is the member of a row. */
 static const void *item_of(const struct report_field *f, const struct report_list *list, int i)
 {
     return (const char *)list->items + (size_t)i * f->item_size;
@@ -349,21 +341,29 @@ void report_string(struct report *r, const char *s)
     report_text(r, text_of(s));
 }
 
+/* Of CSV alone; or its headings, where there is no list. */
+static void put_list(struct report *r, const struct report_field *f, const struct report_list *list)
+{
+    for (int k = 0; k < f->most; k++)
+        for (const struct report_field *item = f->items; item < f->items + f->n_items; item++) {
+            char heading[64];
+            snprintf(heading, sizeof heading, "%s%d_%s", f->key, k + 1, item->key);
+            if (list && k < list->n)
+                report_cell(r, item, item_of(f, list, k));
+            else
+                report_string(r, list ? "" : heading);
+        }
+}
+
 void report_cell(struct report *r, const struct report_field *f, const void *row)
 {
     struct value v;
-    if (f->type != REPORT_LIST) {
-        read_value(f, row, table_is_for_people(r->format), &v);
-        report_text(r, v.text);
+    if (f->type == REPORT_LIST) {
+        put_list(r, f, (const void *)((const char *)row + f->offset));
         return;
     }
-    const struct report_list *list = list_of(f, row);
-    for (int k = 0; k < f->most; k++)
-        for (int i = 0; i < f->n_items; i++)
-            if (k < list->n)
-                report_cell(r, &f->items[i], item_of(f, list, k));
-            else
-                report_string(r, "");
+    read_value(f, row, table_is_for_people(r->format), &v);
+    report_text(r, v.text);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */
@@ -372,7 +372,7 @@ void report_member(struct json *j, const char *key, const struct report_field *f
 {
     struct value v;
     if (f->type == REPORT_LIST) {
-        const struct report_list *list = list_of(f, row);
+        const struct report_list *list = (const void *)((const char *)row + f->offset);
         json_begin_array(j, key);
         for (int i = 0; i < list->n; i++)
             report_object(j, NULL, f->items, f->n_items, item_of(f, list, i));
@@ -421,20 +421,15 @@ void report_begin(struct report *r, enum table_format format, const struct repor
         json_begin_array(&r->json, NULL);
     if (table_is_json(format))
         return;
+    r->n_columns = INT_MAX; /* until it is known */
     for (const struct report_field *f = fields; f < fields + n_fields; f++)
-        if (report_name(format, f))
-            r->n_columns += f->type == REPORT_LIST ? f->most * f->n_items : 1;
-    for (const struct report_field *f = fields; f < fields + n_fields; f++) {
-        const char *name = report_name(format, f);
-        if (name && f->type != REPORT_LIST)
-            report_string(r, name);
-        for (int i = 0; name && f->type == REPORT_LIST && i < f->most * f->n_items; i++) {
-            char heading[64];
-            snprintf(heading, sizeof heading, "%s%d_%s", name, i / f->n_items + 1,
-                     f->items[i % f->n_items].key);
-            report_string(r, heading);
-        }
-    }
+        if (report_name(format, f) && f->type == REPORT_LIST)
+            put_list(r, f, NULL);
+        else if (report_name(format, f))
+            report_string(r, report_name(format, f));
+    output_puts(out, format == TABLE_CSV ? "\n" : "");
+    r->n_columns = r->at;
+    r->at = 0;
 }
 
 void report_row(struct report *r, const void *row)
@@ -457,10 +452,8 @@ enum status report_end(struct report *r, struct err *e)
                           .cells = calloc(r->n_cells, sizeof *t.cells),
                           .columns = calloc((size_t)r->n_fields, sizeof *t.columns)};
         r->no_memory |= !t.cells || !t.columns;
-        if (!r->no_memory) {
-            take_table(r, &t);
-            print_table(&t, r->format == TABLE_MD);
-        }
+        if (!r->no_memory)
+            print_table(r, &t);
         free(t.cells);
         free(t.columns);
     }
