@@ -9,6 +9,7 @@
 
 #include "cli/job.h"
 #include "cli/signals.h"
+#include "engine/sampler.h"
 #include "formats/npy.h"
 #include "measure/score.h"
 #include "show/report.h"
@@ -57,49 +58,70 @@ static const struct report_field fields[] = {
 };
 enum { FIELD_TOP = 4, N_FIELDS = REPORT_LENGTH(fields) };
 
-/* What a visit needs. */
 struct scoring {
-    const struct tokenizer *tokenizer; /* NULL: none */
-    struct file_writer *npy;           /* NULL: not asked for */
-    int n_vocab;
+    struct job *job;
+    int n_vocab, n_top;
+    struct file_writer *npy; /* NULL: not asked for */
     struct report report;
-    struct scored_row *top; /* [n_top] */
+    struct scored_row *top;     /* [n_top], malloc'd, and behind them */
+    struct token_score *scores; /* [n_top] */
+    float *logits;              /* [block, n_vocab] */
     struct bytes joined;
 };
 
 static struct scored_row row_of(const struct scoring *s, int position, int id, double logprob)
 {
     struct scored_row row = {.position = position, .id = id, .logprob = logprob};
-    if (s->tokenizer)
-        row.text = tokenizer_bytes(s->tokenizer, id);
+    if (s->job->checkpoint.tokenizer)
+        row.text = tokenizer_bytes(s->job->checkpoint.tokenizer, id);
     return row;
 }
 
-static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
+/* Of a token, which nothing predicts if it is the first. */
+static enum status print_row(struct scoring *s, int position, double logprob, struct err *e)
 {
-    struct scoring *s = arg;
-    const bool unread = s->report.out->failed && !s->npy; /* nobody wants the rest */
-    if (signals_interrupted() || unread)
-        return STATUS_INTERRUPTED;
-    if (s->npy)
-        npy_put(s->npy, row->logits, (size_t)s->n_vocab);
+    const int n_top = position > 0 ? s->n_top : 0;
     s->joined.len = 0;
-    for (int i = 0; i < row->n_top; i++) {
-        const struct scored_row *t = &s->top[i];
-        char id[24], logprob[64]; /* logits may be as far apart as numbers can */
-        s->top[i] = row_of(s, row->position, row->top[i].id, row->top[i].logprob);
-        snprintf(id, sizeof id, "#%d", t->id);
-        snprintf(logprob, sizeof logprob, "' %.3f", t->logprob);
+    for (int i = 0; i < n_top; i++) {
+        char id[24], tail[64]; /* logits may be as far apart as numbers can */
+        s->top[i] = row_of(s, position, s->scores[i].id, s->scores[i].logprob);
+        snprintf(id, sizeof id, "#%d", s->scores[i].id);
+        snprintf(tail, sizeof tail, "' %.3f", s->scores[i].logprob);
         if (!bytes_put(&s->joined, text_of(i ? ", '" : "'")) ||
-            !bytes_put(&s->joined, s->tokenizer ? t->text : text_of(id)) ||
-            !bytes_put(&s->joined, text_of(logprob)))
+            !bytes_put(&s->joined, s->top[i].text.data ? s->top[i].text : text_of(id)) ||
+            !bytes_put(&s->joined, text_of(tail)))
             return err_no_memory(e, "a row's alternatives", s->joined.len);
     }
-    struct scored_row scored =
-        row_of(s, row->position, row->id, row->predicted ? row->logprob : (double)NAN);
-    scored.top = (struct report_list){s->top, row->n_top};
-    scored.joined = bytes_text(&s->joined);
-    report_row(&s->report, &scored);
+    struct scored_row row = row_of(s, position, s->job->tokens[position], logprob);
+    row.top = (struct report_list){s->top, n_top};
+    row.joined = bytes_text(&s->joined);
+    report_row(&s->report, &row);
+    return STATUS_OK;
+}
+
+/* Feeds the tokens block by block: after each its logits predict the next one. */
+static enum status score_tokens(struct scoring *s, struct err *e)
+{
+    const struct job *j = s->job;
+    const int n = (int)j->n_tokens, block = session_block(j->session);
+    double logprob = (double)NAN, log_sum;
+    for (int i = 0; i < n; i++) {
+        const float *logits = s->logits + (size_t)(i % block) * (size_t)s->n_vocab;
+        const bool unread = s->report.out->failed && !s->npy; /* nobody wants the rest */
+        if (signals_interrupted() || unread)
+            return STATUS_INTERRUPTED;
+        if (i % block == 0)
+            TRY(session_feed(j->session, 0, j->tokens + i, n - i < block ? n - i : block, s->logits,
+                             e));
+        if (s->npy)
+            npy_put(s->npy, logits, (size_t)s->n_vocab);
+        TRY(print_row(s, i, logprob, e));
+        if (i + 1 == n)
+            break;
+        TRY(err_in(e, logits_log_sum(logits, s->n_vocab, &log_sum, e), "after position %d", i));
+        logprob = (double)logits[j->tokens[i + 1]] - log_sum;
+        score_top(logits, s->n_vocab, log_sum, s->n_top, s->scores);
+    }
     return STATUS_OK;
 }
 
@@ -107,37 +129,40 @@ static enum status run_score(struct job *j, void *values, struct err *e)
 {
     const struct score_options *o = values;
     const int n_vocab = j->checkpoint.model->config.n_vocab;
-    const int n_top = o->top < n_vocab ? o->top : n_vocab;
+    struct scoring s = {.job = j, .n_vocab = n_vocab, .n_top = o->top < n_vocab ? o->top : n_vocab};
     struct report_field own[N_FIELDS];
     TRY(job_tokenize_for_context(j, "score", e));
     struct session_params params = job_session_params(j);
     params.n_ctx = (int)j->n_tokens;
     TRY(job_start_session(j, &params, NULL, e));
-    struct scoring scoring = {.tokenizer = j->checkpoint.tokenizer, .n_vocab = n_vocab};
-    const struct score_spec spec = {.n_vocab = n_vocab,
-                                    .tokens = j->tokens,
-                                    .n_tokens = (int)j->n_tokens,
-                                    .n_top = n_top,
-                                    .visit = visit_token,
-                                    .arg = &scoring};
-    if (o->logits)
-        TRY(npy_open(&scoring.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2,
-                     e));
+    const size_t block = (size_t)session_block(j->session);
+    const size_t n_rows = block < j->n_tokens ? block : j->n_tokens;
+    const size_t bytes = (size_t)s.n_top * (sizeof *s.top + sizeof *s.scores) +
+                         n_rows * (size_t)n_vocab * sizeof *s.logits;
+    s.top = malloc(bytes);
+    if (!s.top)
+        return err_no_memory(e, "the logits of a block", bytes);
+    s.scores = (void *)(s.top + s.n_top);
+    s.logits = (void *)(s.scores + s.n_top);
     memcpy(own, fields, sizeof fields);
-    own[FIELD_TOP].most = n_top;
-    report_begin(&scoring.report, (enum table_format)j->common->format, own,
-                 n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
-    scoring.top = calloc((size_t)n_top + 1, sizeof *scoring.top);
-    enum status s = scoring.top ? score_tokens(j->session, &spec, e)
-                                : err_no_memory(e, "a row's alternatives", (size_t)n_top);
-    const enum status printed = report_end(&scoring.report, s == STATUS_OK ? e : NULL);
-    s = s == STATUS_OK ? printed : s;
-    bytes_free(&scoring.joined);
-    free(scoring.top);
-    if (s == STATUS_OK && scoring.npy)
-        return file_writer_commit(scoring.npy, e);
-    file_writer_abandon(scoring.npy);
-    return s;
+    own[FIELD_TOP].most = s.n_top;
+    enum status status = STATUS_OK;
+    if (o->logits)
+        status =
+            npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2, e);
+    if (status == STATUS_OK) {
+        report_begin(&s.report, (enum table_format)j->common->format, own,
+                     s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
+        status = score_tokens(&s, e);
+        const enum status printed = report_end(&s.report, status == STATUS_OK ? e : NULL);
+        status = status == STATUS_OK ? printed : status;
+    }
+    bytes_free(&s.joined);
+    free(s.top);
+    if (status == STATUS_OK && s.npy)
+        return file_writer_commit(s.npy, e);
+    file_writer_abandon(s.npy);
+    return status;
 }
 
 const struct command command_score = {
