@@ -9,12 +9,10 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/attend_report.h"
 #include "cli/terminal.h"
 #include "outputs.h"
 #include "show/heatmap.h"
 #include "support.h"
-#include "vocabularies.h"
 #include "xml.h"
 
 /* --- levels ---------------------------------------------------------------------------------- */
@@ -87,7 +85,7 @@ TEST(paths_are_the_map, .loops = 4)
         cells[i] = (float)wanted[i] / 9;
     }
     const struct heatmap_map map = {.cells = cells, .group = -1};
-    const struct heatmap_name name = {""};
+    const struct text_label name = {""};
     const struct heatmap_picture p = {.title = "",
                                       .subtitle = "",
                                       .what = "",
@@ -121,7 +119,7 @@ TEST(small_maps, .loops = 2)
 {
     static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
     static const int frames[] = {2, 2};
-    const struct heatmap_name rows[] = {{"layer <0>"}, {"layer 1"}};
+    const struct text_label rows[] = {{"layer <0>"}, {"layer 1"}};
     struct heatmap_map maps[12];
     for (int i = 0; i < 12; i++)
         maps[i] = map_of(groups[_i][i % 6], i == 7 ? "" : "1.5");
@@ -144,7 +142,7 @@ TEST(small_maps, .loops = 2)
 }
 
 static struct heatmap_picture large_picture(const struct heatmap_map *map,
-                                            const struct heatmap_name *names,
+                                            const struct text_label *names,
                                             struct heatmap_scale scale)
 {
     return (struct heatmap_picture){.title = "t",
@@ -163,7 +161,7 @@ static struct heatmap_picture large_picture(const struct heatmap_map *map,
 
 TEST(large_maps)
 {
-    const struct heatmap_name names[N_SIDE] = {{"To"}, {"\\n"}, {"<|x|>"}, {"\xe6\x97\xa5"}};
+    const struct text_label names[N_SIDE] = {{"To"}, {"\\n"}, {"<|x|>"}, {"\xe6\x97\xa5"}};
     const struct heatmap_map map = map_of(-1, "");
     const struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0.99, true));
     char *text = draw(&p);
@@ -175,7 +173,7 @@ TEST(large_maps)
 /* Columns fewer than rows, no triangle: all of it lies on ground. */
 TEST(a_rectangle)
 {
-    const struct heatmap_name names[N_SIDE] = {{"a"}, {"b"}, {"c"}, {"d"}};
+    const struct text_label names[N_SIDE] = {{"a"}, {"b"}, {"c"}, {"d"}};
     const struct heatmap_map map = map_of(-1, "");
     struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0, false));
     p.triangle = false;
@@ -183,32 +181,6 @@ TEST(a_rectangle)
     char *text = draw(&p);
     expect_counts(text, "1 d=\"M0 0H2V4H0Z\"", "0 <path class=\"h");
     ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &err), STATUS_FAILED);
-}
-
-/* --- labels ---------------------------------------------------------------------------------- */
-
-TEST(labels_have_as_many_columns_as_there_is_room, .loops = 7)
-{
-    static const struct {
-        const char *token;
-        size_t columns;
-        const char *label;
-    } cases[] = {
-        {"abcdefghijkl", 12, "abcdefghijkl"},
-        {"abcdefghijklm", 12, "abcdefghijk…"},
-        {"日本語日本語", 12, "日本語日本語"},
-        {"日本語日本", 8, "日本語…"},
-        {"\x01\x02\x03", 12, "\\x01\\x02\\x03"},
-        {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
-        {"\xe2\x96\x81x", 12, "x"},
-    };
-    vocabulary_of_scores(true);
-    add_scored(cases[_i].token, 0);
-    use_vocabulary();
-    const int32_t id = (int32_t)v.n_tokens - 1;
-    const struct attend_view view = {.tokenizer = t, .spec = {.tokens = &id, .n_tokens = 1}};
-    ck_assert_str_eq(attend_label(&view, 0, cases[_i].columns, true).text, cases[_i].label);
-    drop_tokenizer();
 }
 
 /* --- terminals ------------------------------------------------------------------------------- */

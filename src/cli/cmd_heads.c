@@ -132,7 +132,7 @@ static enum status write_picture(const struct ablations *a, const char *model, c
     const int n_heads = a->config->n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
     const size_t n_names = (size_t)n_rows + (size_t)n_heads; /* of layers, then of heads */
     struct heatmap_map map = {.group = -1};
-    struct heatmap_name *names;
+    struct text_label *names;
     const size_t bytes =
         n_names * sizeof *names + (size_t)n_rows * (size_t)n_heads * sizeof *map.cells;
     char title[256], subtitle[256];

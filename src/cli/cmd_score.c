@@ -69,7 +69,7 @@ struct scoring {
     struct bytes joined;
 };
 
-static struct scored_row row_of(const struct scoring *s, int position, int id, double logprob)
+static struct scored_row scored_of(const struct scoring *s, int position, int id, double logprob)
 {
     struct scored_row row = {.position = position, .id = id, .logprob = logprob};
     if (s->job->checkpoint.tokenizer)
@@ -78,13 +78,13 @@ static struct scored_row row_of(const struct scoring *s, int position, int id, d
 }
 
 /* Of a token, which nothing predicts if it is the first. */
-static enum status print_row(struct scoring *s, int position, double logprob, struct err *e)
+static enum status print_scored(struct scoring *s, int position, double logprob, struct err *e)
 {
     const int n_top = position > 0 ? s->n_top : 0;
     s->joined.len = 0;
     for (int i = 0; i < n_top; i++) {
         char id[24], tail[64]; /* logits may be as far apart as numbers can */
-        s->top[i] = row_of(s, position, s->scores[i].id, s->scores[i].logprob);
+        s->top[i] = scored_of(s, position, s->scores[i].id, s->scores[i].logprob);
         snprintf(id, sizeof id, "#%d", s->scores[i].id);
         snprintf(tail, sizeof tail, "' %.3f", s->scores[i].logprob);
         if (!bytes_put(&s->joined, text_of(i ? ", '" : "'")) ||
@@ -92,7 +92,7 @@ static enum status print_row(struct scoring *s, int position, double logprob, st
             !bytes_put(&s->joined, text_of(tail)))
             return err_no_memory(e, "a row's alternatives", s->joined.len);
     }
-    struct scored_row row = row_of(s, position, s->job->tokens[position], logprob);
+    struct scored_row row = scored_of(s, position, s->job->tokens[position], logprob);
     row.top = (struct report_list){s->top, n_top};
     row.joined = bytes_text(&s->joined);
     report_row(&s->report, &row);
@@ -115,7 +115,7 @@ static enum status score_tokens(struct scoring *s, struct err *e)
                              e));
         if (s->npy)
             npy_put(s->npy, logits, (size_t)s->n_vocab);
-        TRY(print_row(s, i, logprob, e));
+        TRY(print_scored(s, i, logprob, e));
         if (i + 1 == n)
             break;
         TRY(err_in(e, logits_log_sum(logits, s->n_vocab, &log_sum, e), "after position %d", i));

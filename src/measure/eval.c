@@ -123,7 +123,7 @@ static void take_results(struct eval_run *r)
 }
 
 /* All that is known before anything is taken, which is counted in r->arena. */
-static enum status plan_run(const struct eval_spec *spec, struct eval_run *r, struct err *e)
+static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r, struct err *e)
 {
     const struct config *own = &spec->model->config;
     const struct config *other = spec->other ? &spec->other->config : own;
@@ -182,7 +182,7 @@ static enum status plan_run(const struct eval_spec *spec, struct eval_run *r, st
 enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e)
 {
     struct eval_run r;
-    TRY(plan_run(spec, &r, e));
+    TRY(plan_windows(spec, &r, e));
     *plan = r.plan;
     return STATUS_OK;
 }
@@ -406,7 +406,7 @@ static void summarise(struct eval_run *r, struct eval_result *result)
 enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e)
 {
     struct eval_run r;
-    TRY(plan_run(spec, &r, e));
+    TRY(plan_windows(spec, &r, e));
     assert(!spec->entry.stream || r.plan.stride == r.plan.ctx);
     TRY(arena_allocate(&r.arena, "the results of all tokens", e));
     take_results(&r);

@@ -65,7 +65,7 @@ static void take_streams(struct heads_run *r)
 }
 
 /* Counts what a run takes. */
-static enum status plan_run(const struct heads_spec *spec, struct heads_run *r, struct err *e)
+static enum status plan_heads(const struct heads_spec *spec, struct heads_run *r, struct err *e)
 {
     const struct eval_spec eval = eval_of(spec);
     *r = (struct heads_run){.spec = spec, .config = &spec->model->config};
@@ -79,7 +79,7 @@ static enum status plan_run(const struct heads_spec *spec, struct heads_run *r, 
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e)
 {
     struct heads_run r;
-    TRY(plan_run(spec, &r, e));
+    TRY(plan_heads(spec, &r, e));
     *bytes = r.arena.used + r.plan.kv_bytes + r.plan.scratch_bytes;
     return STATUS_OK;
 }
@@ -256,7 +256,7 @@ enum status heads_run(const struct heads_spec *spec, struct heads_result *result
 {
     struct heads_run r;
     *result = (struct heads_result){.n_done = 0};
-    TRY(plan_run(spec, &r, e));
+    TRY(plan_heads(spec, &r, e));
     r.result = result;
     const enum status s = measure_layers(&r, e);
     probe_free(r.probe);

@@ -77,7 +77,7 @@ double canvas_text_width(const char *s)
     return fit_text(text_or_none(s), (double)INFINITY).width;
 }
 
-static void put_text(struct output *out, struct text t, double room)
+static void put_fitting(struct output *out, struct text t, double room)
 {
     static const char special[] = "&<>\"'";
     static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
@@ -101,7 +101,7 @@ static void put_text(struct output *out, struct text t, double room)
 
 void canvas_put_text(struct output *out, const char *s, double room)
 {
-    put_text(out, text_or_none(s), room);
+    put_fitting(out, text_or_none(s), room);
 }
 
 void canvas_put_element(struct output *out, const char *name, const char *s)
@@ -203,7 +203,7 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
             c->y += headings[i].height;
             output_printf(c->out, LABEL_FORMAT, (double)CANVAS_MARGIN,
                           c->y - headings[i].height / 4, headings[i].class);
-            put_text(c->out, text_cut(&rest, len), room);
+            put_fitting(c->out, text_cut(&rest, len), room);
             output_puts(c->out, LABEL_END);
             while (rest.len > 0 && rest.data[0] == ' ')
                 text_cut(&rest, 1);

@@ -43,7 +43,7 @@ static struct figure scale_end(const struct heatmap_scale *s, bool high)
 }
 
 /* The end of the cells of a row from `at` on that are at one level. */
-static int run_end(const unsigned char *row, int at, int columns)
+static int level_end(const unsigned char *row, int at, int columns)
 {
     int end = at + 1;
     while (end < columns && row[end] == row[at])
@@ -68,7 +68,7 @@ static int run_end(const unsigned char *row, int at, int columns)
 #define SAMPLE_WIDTH   18
 
 /* What the numbers are, then samples of all levels between the numbers they stand for. */
-static void draw_legend(struct canvas *v, const struct heatmap_picture *p)
+static void draw_scale(struct canvas *v, const struct heatmap_picture *p)
 {
     char low[96];
     snprintf(low, sizeof low, "%.60s %s", p->what, scale_end(&p->scale, false).text);
@@ -99,7 +99,7 @@ static void draw_map(struct output *out, const struct heatmap_picture *p, const 
             heatmap_levels(&p->scale, cells + (size_t)r * (size_t)p->map_columns, p->map_columns,
                            row);
             for (int c = 0, end; c < p->map_columns; c = end) {
-                end = run_end(row, c, p->map_columns);
+                end = level_end(row, c, p->map_columns);
                 if (row[c] != level)
                     continue;
                 if (!begun)
@@ -140,7 +140,7 @@ static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
     }
 }
 
-static double widest_name(const struct heatmap_name *names, int n, int step)
+static double widest_name(const struct text_label *names, int n, int step)
 {
     double widest = 0;
     for (int i = 0; i < n; i += step)
@@ -168,7 +168,7 @@ static double draw_picture(struct canvas *v, const void *what)
     canvas_begin(v, fmax(right + CANVAS_MARGIN, LEAST_WIDTH), p->title, p->subtitle);
     canvas_put_element(v->out, "desc", p->subtitle);
     output_puts(v->out, "\n");
-    draw_legend(v, p);
+    draw_scale(v, p);
     const double top =
         v->y + 2 * NAME_HEIGHT + (large ? widest_name(p->column_names, p->map_columns, step) : 0);
     for (int i = 0; i < n_names; i += step)
@@ -220,7 +220,7 @@ void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned 
 {
     int level = 0;
     for (int c = 0, end; c < n; c = end) {
-        end = run_end(row, c, n);
+        end = level_end(row, c, n);
         if (row[c] != level)
             put_colour(out, ink, row[c]);
         level = row[c];

@@ -11,7 +11,7 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "base/text.h"
+#include "show/paragraph.h"
 
 #define HEATMAP_LEVELS 9
 
@@ -44,11 +44,6 @@ struct heatmap_map {
     int group;          /* neighbours in a row that have the same share a frame; -1: no frame */
 };
 
-/* Of a row or column. */
-struct heatmap_name {
-    char text[64];
-};
-
 /* Small maps side by side in rows, or a single large one with its rows and columns named.
  * Everything is borrowed for the call alone; texts may hold any bytes. */
 struct heatmap_picture {
@@ -57,10 +52,10 @@ struct heatmap_picture {
     struct heatmap_scale scale;
     const struct heatmap_map *maps; /* [n_rows, n_columns] */
     int n_rows, n_columns;
-    int map_rows, map_columns;               /* of all maps, at most HEATMAP_LARGE */
-    bool triangle;                           /* row i of a map ends with column i */
-    const struct heatmap_name *row_names;    /* [n_rows]; of a large map [map_rows] */
-    const struct heatmap_name *column_names; /* of a large map [map_columns]; NULL: small ones */
+    int map_rows, map_columns;             /* of all maps, at most HEATMAP_LARGE */
+    bool triangle;                         /* row i of a map ends with column i */
+    const struct text_label *row_names;    /* [n_rows]; of a large map [map_rows] */
+    const struct text_label *column_names; /* of a large map [map_columns]; NULL: small ones */
 };
 
 /* Replaces the file at `path` atomically. The failures of file_writer. */

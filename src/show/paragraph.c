@@ -7,6 +7,8 @@
 
 #include "text/unicode.h"
 
+#define ELLIPSIS "\xe2\x80\xa6"
+
 /* --- characters ----------------------------------------------------------------------------- */
 
 struct printable printable_next(struct text *rest)
@@ -69,6 +71,33 @@ size_t text_columns(struct text utf8)
     return n;
 }
 
+struct text_label text_label(struct text t, size_t columns, bool printable)
+{
+    struct text_label label = {""};
+    size_t used = 0, width = 0;
+    bool blank = true;
+    for (size_t i = 0; i < t.len; i++)
+        blank &= t.data[i] == ' ';
+    if (!blank && t.data[0] == ' ')
+        text_cut(&t, 1);
+    while (t.len > 0) {
+        const struct text all = t;
+        const struct printable p = printable_next(&t);
+        const struct text shown = blank       ? text_of("\xe2\x90\xa3")
+                                  : printable ? text_of(p.text)
+                                              : (struct text){all.data, all.len - t.len};
+        width += text_columns(shown);
+        if (width + (t.len > 0) > columns ||
+            used + shown.len + sizeof ELLIPSIS > sizeof label.text) {
+            memcpy(label.text + used, ELLIPSIS, sizeof ELLIPSIS);
+            break;
+        }
+        memcpy(label.text + used, shown.data, shown.len);
+        used += shown.len;
+    }
+    return label;
+}
+
 /* --- lines ---------------------------------------------------------------------------------- */
 
 struct text paragraph_cut(struct text utf8, size_t columns)
@@ -114,7 +143,7 @@ struct paragraph paragraph_begin(struct output *out, size_t indent)
     return (struct paragraph){.out = out, .indent = indent};
 }
 
-static void begin_line(struct paragraph *p)
+static void break_line(struct paragraph *p)
 {
     output_puts(p->out, "\n");
     output_repeat(p->out, ' ', p->indent);
@@ -128,7 +157,7 @@ static void put_word(struct paragraph *p)
     const size_t all = p->out->columns > 0 ? (size_t)p->out->columns : SIZE_MAX;
     p->word_len = 0;
     if (p->at > p->indent && p->at + text_columns(word) > all) {
-        begin_line(p);
+        break_line(p);
         skip_spaces(&word);
     }
     while (p->at < all && p->at + text_columns(word) > all) {
@@ -138,13 +167,13 @@ static void put_word(struct paragraph *p)
         if (cut == 0)
             break;
         output_put(p->out, text_cut(&word, cut));
-        begin_line(p);
+        break_line(p);
     }
     output_put(p->out, word);
     p->at += text_columns(word);
 }
 
-static void put_text(struct paragraph *p, struct text s)
+static void put_letters(struct paragraph *p, struct text s)
 {
     for (size_t i = 0; i < s.len; i++) {
         const bool breaks = s.data[i] == '\v' && p->out->columns <= 0;
@@ -153,7 +182,7 @@ static void put_text(struct paragraph *p, struct text s)
         if (ends || breaks || letter == '\n' || p->word_len == sizeof p->word)
             put_word(p);
         if (breaks) {
-            begin_line(p);
+            break_line(p);
         } else if (letter == '\n') {
             output_puts(p->out, "\n");
             p->at = 0;
@@ -165,7 +194,7 @@ static void put_text(struct paragraph *p, struct text s)
 
 void paragraph_puts(struct paragraph *p, const char *s)
 {
-    put_text(p, text_of(s));
+    put_letters(p, text_of(s));
 }
 
 void paragraph_printf(struct paragraph *p, const char *format, ...)
@@ -203,14 +232,14 @@ void paragraph_reflow(struct output *out, const char *text, size_t indent)
             below = spaces + 4;
         if (too_long && line.len > spaces && indent + spaces == p.indent && below == spaces) {
             paragraph_puts(&p, " ");
-            put_text(&p, (struct text){text + spaces, line.len - spaces});
+            put_letters(&p, (struct text){text + spaces, line.len - spaces});
         } else {
             paragraph_end(&p);
             p.indent = indent + below;
             too_long = indent + text_columns(line) > columns;
             for (size_t i = 0; i < indent && line.len > 0; i++)
                 paragraph_puts(&p, " ");
-            put_text(&p, line);
+            put_letters(&p, line);
         }
         if (line.len == 0)
             output_puts(out, "\n");

@@ -308,7 +308,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
 
 /* The names of the lines, then what kinds of lines there are, as grey samples: paths from their
  * left end and middle on. */
-static void draw_legend(const struct chart *c, struct canvas *v)
+static void draw_names(const struct chart *c, struct canvas *v)
 {
     const struct plot *p = c->plot;
     canvas_row(v);
@@ -364,7 +364,7 @@ static double draw_chart(struct canvas *v, const void *what)
         }
     }
     output_puts(v->out, ".</desc>\n");
-    draw_legend(&c, v);
+    draw_names(&c, v);
     draw_axes(&c, v);
     for (int i = 0; i < c.n_lines; i++)
         draw_line(&c, v, i);

@@ -69,7 +69,7 @@ static size_t narrowest_last(const struct table *t)
     return c->left && c->field->rank == 0 && c->width > NARROWEST ? NARROWEST : c->width;
 }
 
-static bool fits(const struct table *t)
+static bool table_fits(const struct table *t)
 {
     return width_before_last(t) + narrowest_last(t) <= (size_t)t->out->columns;
 }
@@ -85,7 +85,7 @@ static size_t width_behind(const struct table *t, size_t before)
  * then those of the highest rank, of several the last. Returns how many were not empty. */
 static int fit_columns(struct table *t)
 {
-    const bool spared = t->n_rows == 1 || fits(t);
+    const bool spared = t->n_rows == 1 || table_fits(t);
     int n_left_out = 0;
     for (int i = 0; i < t->n && !spared; i++)
         t->columns[i].left_out = !t->columns[i].filled;
@@ -96,7 +96,7 @@ static int fit_columns(struct table *t)
         for (struct column *c = t->columns; c < t->columns + t->n; c++)
             if (!c->left_out && c->field->rank >= (least ? least->field->rank : 1))
                 least = c;
-        if (!least || fits(t))
+        if (!least || table_fits(t))
             break;
         least->left_out = true;
         n_left_out += least->filled;
@@ -195,7 +195,7 @@ static void print_table(const struct report *r, struct table *t)
         c->width = width > c->width ? width : c->width;
         c->filled |= i >= t->n && width > 0;
     }
-    if (fitted && t->n_rows == 2 && !fits(t)) {
+    if (fitted && t->n_rows == 2 && !table_fits(t)) {
         print_downwards(t);
         return;
     }
@@ -232,7 +232,7 @@ struct value {
     char digits[512]; /* the text, if the member is none */
 };
 
-static void read_value(const struct report_field *f, const void *row, bool people, struct value *v)
+static void value_of(const struct report_field *f, const void *row, bool people, struct value *v)
 {
     const void *member = (const char *)row + f->offset;
     const char *string = member;
@@ -288,7 +288,7 @@ static void read_value(const struct report_field *f, const void *row, bool peopl
 }
 
 /* Item i of a list, which is the member of a row. */
-static const void *item_of(const struct report_field *f, const struct report_list *list, int i)
+static const void *list_item(const struct report_field *f, const struct report_list *list, int i)
 {
     return (const char *)list->items + (size_t)i * f->item_size;
 }
@@ -349,7 +349,7 @@ static void put_list(struct report *r, const struct report_field *f, const struc
             char heading[64];
             snprintf(heading, sizeof heading, "%s%d_%s", f->key, k + 1, item->key);
             if (list && k < list->n)
-                report_cell(r, item, item_of(f, list, k));
+                report_cell(r, item, list_item(f, list, k));
             else
                 report_string(r, list ? "" : heading);
         }
@@ -362,7 +362,7 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
         put_list(r, f, (const void *)((const char *)row + f->offset));
         return;
     }
-    read_value(f, row, table_is_for_people(r->format), &v);
+    value_of(f, row, table_is_for_people(r->format), &v);
     report_text(r, v.text);
 }
 
@@ -375,11 +375,11 @@ void report_member(struct json *j, const char *key, const struct report_field *f
         const struct report_list *list = (const void *)((const char *)row + f->offset);
         json_begin_array(j, key);
         for (int i = 0; i < list->n; i++)
-            report_object(j, NULL, f->items, f->n_items, item_of(f, list, i));
+            report_object(j, NULL, f->items, f->n_items, list_item(f, list, i));
         json_end(j);
         return;
     }
-    read_value(f, row, false, &v);
+    value_of(f, row, false, &v);
     if (v.none)
         json_null(j, key);
     else if (f->type >= REPORT_TEXT)
