@@ -303,8 +303,9 @@ EOF
 # --- info ---------------------------------------------------------------------------------------
 
 checks <<'EOF'
-0 info $model --check | architecture  gpt2 | variant       MHA | total         858,880 | quiet
-    | GQA-4                4     792,832            2,048            1,024 | 53 tensors read, 0 with
+0 info $model | architecture  gpt2 | variant       MHA | total         858,880 | quiet
+    | GQA-4                4     792,832            2,048            1,024
+0 info $model --check | tensors_checked      53 | inf                  0
 0 info $golden/gqa.gguf --format json | "variant": "GQA-3"
 0 info $model --format jsonl --tensors --check | 1 lines | "tensors": [{"name": 
 0 info $model --format csv | total,858880,3566592
@@ -352,7 +353,7 @@ checks <<'EOF'
 0 info other.gguf --format json --tensors --check | "architecture": "\u001bother"
 3 $command other.gguf -p x | other.gguf | for command in generate score tokenize
 3+ info copy.gguf --check | 2> tensor 'blk.0.ffn_up.weight' has 1 values
-    | 53 tensors read, 1 with values that are not finite
+    | tensors_checked      53 | nan                  1
 1+ generate copy.gguf -p x -n 5
 $ has_lines "$err" 1
 1+ score copy.gguf -p xyz
@@ -763,8 +764,8 @@ cp toy.gguf source.state
 cp further.gguf more.gguf
 x="train lines -o x.gguf"
 checks <<'EOF'
-2 $x --arch llama --ffn relu | --ffn relu: --arch llama has swiglu; --arch decode has what is asked for
-2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2 has biases
+2 $x --arch llama --ffn relu | --ffn: --arch llama has no such choice; --arch decode has what is asked for
+2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions turn pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3

@@ -16,70 +16,47 @@
 
 /* --- copies ---------------------------------------------------------------------------------- */
 
-enum { TEXT = 300 };
-
-/* The longest copy, the latest of equals, among the last 32 that end in the same pair. */
-static int search(const int32_t *text, int n, int *length)
+TEST(copies_are_found, .tags = ONE_THREAD)
 {
-    int found = 0, looked_at = 0;
-    *length = 1;
-    for (int at = n - 1; at >= 2 && looked_at < 32; at--) {
-        int same = 0;
-        while (same < at && same < NGRAMS_MOST && text[at - 1 - same] == text[n - 1 - same])
-            same++;
-        looked_at += same >= 2;
-        if (same > *length) {
-            *length = same;
-            found = at;
-        }
+    static const struct {
+        const char *text; /* a token a letter */
+        int found, length;
+    } cases[] = {
+        {"", 0, 1},
+        {"a", 0, 1},
+        {"aa", 0, 1},
+        {"aaa", 2, 2},
+        {"aaaa", 3, 3},
+        {"abcab", 2, 2},
+        {"abcabc", 3, 3},
+        {"xabcyabczabc", 8, 3} /* the latest of equals */,
+        {"xabcyzbcxabc", 4, 4},
+        {"abab", 2, 2},
+        {"abcdefgh", 0, 1},
+        {"bcabcxbc", 5, 2},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t text[20];
+        int length;
+        const int n = (int)strlen(cases[i].text);
+        for (int k = 0; k < n; k++)
+            text[k] = cases[i].text[k];
+        ck_assert_int_eq(copy_find(text, n, &length), cases[i].found);
+        ck_assert_int_eq(length, cases[i].length);
     }
-    return found;
-}
-
-TEST(copies_are_found, .loops = 5, .tags = ONE_THREAD)
-{
-    static const int alphabets[] = {1, 2, 5, 40, 100000};
-    struct ngrams g;
-    struct arena a = {0};
-    struct rng r;
-    int32_t text[TEXT];
-    rng_seed(&r, 7, (uint64_t)_i);
-    ngrams_take(&g, &a, TEXT);
-    expect_ok(arena_allocate(&a, "copies", &err));
-    ngrams_take(&g, &a, TEXT);
-    for (int round = 0; round < 3; round++) { /* what stood there before is forgotten */
-        ngrams_reset(&g);
-        for (int n = 0; n < TEXT; n++) {
-            int length, expected_length;
-            text[n] = n > 20 && rng_u32(&r) % 8 ? text[n - 1 - 19]
-                                                : (int32_t)(rng_u32(&r) % (uint32_t)alphabets[_i]);
-            ngrams_add(&g, text, n);
-            if (n < 1)
-                continue;
-            const int found = ngrams_find(&g, text, n + 1, &length);
-            /* Pairs of one hash take places among the last ones. */
-            ck_assert_int_eq(found, search(text, n + 1, &expected_length));
-            if (found > 0)
-                ck_assert_int_eq(length, expected_length);
-        }
-    }
-    arena_free(&a);
-}
-
-TEST(one_token_has_no_copy, .tags = ONE_THREAD)
-{
-    struct ngrams g;
-    struct arena a = {0};
-    const int32_t text[] = {4, 4};
+    /* The longest is told apart up to COPY_MOST tokens; an old one is behind too many others. */
+    int32_t text[300];
     int length;
-    ngrams_take(&g, &a, 2);
-    expect_ok(arena_allocate(&a, "copies", &err));
-    ngrams_take(&g, &a, 2);
-    ngrams_add(&g, text, 0);
-    ck_assert_int_eq(ngrams_find(&g, text, 1, &length), 0);
-    ngrams_add(&g, text, 1);
-    ck_assert_int_eq(ngrams_find(&g, text, 2, &length), 0); /* needs two before the end */
-    arena_free(&a);
+    for (int i = 0; i < 300; i++)
+        text[i] = i % 100;
+    ck_assert(copy_find(text, 300, &length) == 200 && length == COPY_MOST);
+    for (int i = 0; i < 300; i++)
+        text[i] = i < 5 ? i : 7 + i % 2;
+    text[297] = 2, text[298] = 3, text[299] = 4;
+    ck_assert(copy_find(text, 300, &length) == 5 && length == 3);
+    for (int i = 0; i < 300; i++)
+        text[i] = i < 3 || i > 296 ? i % 297 : i % 3 ? 1 + i % 3 / 2 : 9;
+    ck_assert(copy_find(text, 300, &length) > 200 && length == 2);
 }
 
 /* --- how many to draft ----------------------------------------------------------------------- */
@@ -300,34 +277,4 @@ TEST(what_cannot_be_made_is_refused, .tags = ONE_THREAD)
                   "no matrix of the checkpoint takes fewer bytes as f32");
     ck_assert_ptr_null(m);
     checkpoint_close(&c);
-}
-
-/* --- a sampler's sequence twice -------------------------------------------------------------- */
-
-TEST(a_copied_sequence_goes_on_alike, .tags = ONE_THREAD)
-{
-    enum { VOCAB = 50 };
-    const struct sampler_params params = {
-        .temperature = 1, .top_p = 1, .repeat_penalty = 1.5, .repeat_last_n = 7};
-    const struct sampler_sizes sizes = {VOCAB, 64, 3, 1};
-    struct sampler *s;
-    struct rng r;
-    float logits[VOCAB];
-    rng_seed(&r, 2, 2);
-    expect_ok(sampler_create(&params, &sizes, &s, &err));
-    for (int round = 0; round < 30; round++) {
-        sampler_copy(s, 0, 2);
-        for (int i = 0; i < 5; i++) {
-            int a, b;
-            for (int t = 0; t < VOCAB; t++)
-                logits[t] = (float)(4 * rng_unit(&r));
-            expect_ok(sampler_pick(s, 0, 0, logits, &a, &err));
-            expect_ok(sampler_pick(s, 2, 0, logits, &b, &err));
-            ck_assert_int_eq(a, b);
-            sampler_accept(s, 0, a);
-            sampler_accept(s, 2, b);
-        }
-        sampler_accept(s, 2, 1); /* leaves the other alone */
-    }
-    sampler_free(s);
 }

@@ -15,6 +15,7 @@
 #include "golden.h"
 #include "imports.h"
 #include "opened.h"
+#include "safetensors_find.h"
 #include "support.h"
 
 #define TOLERANCE 2e-4

@@ -60,10 +60,10 @@ TEST(test_refused_pipelines, .after = drop_import)
          "normalizer \"Lowercase\": expected a step that is done here, found {\"type\": "
          "\"Lowercase\"}; "
          "--tokenizer none"},
-        {{.normalizer = "{}"}, "expected \"type\""},
-        {{.normalizer = "[]"}, "expected an object, found an array"},
+        {{.normalizer = "{}"}, "normalizer \"null\": expected a step"},
+        {{.normalizer = "[]"}, "normalizer \"null\": expected a step"},
         {{.normalizer = "{\"type\": \"Sequence\", \"normalizers\": [1]}"},
-         "expected an object, found 1"},
+         "normalizer \"null\": expected a step that is done here, found 1"},
         {{.normalizer = "{\"type\": \"Prepend\", \"prepend\": \"_\"}"},
          "normalizer \"Prepend\": expected a step"},
         {{.normalizer =
@@ -92,25 +92,26 @@ TEST(test_refused_pipelines, .after = drop_import)
          "pre_tokenizer: expected ByteLevel with the cuts"},
         {{.pre = METASPACE("sometimes", "false")}, "pre_tokenizer \"Metaspace\": expected a step"},
         {{.pre = METASPACE("never", "true"), .vocab = "{\"a\u2581\": 0}", .merges = "[]"},
-         "expected \"split\" to be false, as token 0 is \"a\u2581\""},
+         "token 0, \"a\u2581\": expected Metaspace's \"split\" to be false"},
         {{.pre = METASPACE("never", "true"), .options = "\"ignore_merges\": true"},
          "expected \"ignore_merges\" to be false with these cuts"},
         {{.pre = METASPACE("never", "true"), .vocab = "{\"<0x41>\": 0}", .merges = "[]"},
-         "expected \"byte_fallback\" to be true, as token 0 is <0x41>"},
-        {{.post = "{\"type\": \"BertProcessing\"}"}, "post_processor: expected TemplateProcessing"},
+         "token 0, \"<0x41>\": expected the model's \"byte_fallback\" to be true"},
+        {{.post = "{\"type\": \"BertProcessing\"}"},
+         "post_processor: expected ByteLevel, or TemplateProcessing with at most one"},
         {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
                   "\"a\"}}], "
                   "\"special_tokens\": {}}"},
-         "\"special_tokens\" at byte"},
+         "post_processor: expected ByteLevel, or TemplateProcessing with at most one"},
         {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
                   "\"a\"}}], "
                   "\"special_tokens\": {\"a\": {\"ids\": [8]}}}"},
-         "from 0 to 7, found 8"},
+         "special token before a text, of one id; found {\"type\""},
         {{.post =
               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
               "\"a\"}}, "
               "{\"SpecialToken\": {\"id\": \"a\"}}], \"special_tokens\": {\"a\": {\"ids\": [0]}}}"},
-         "expected at most one special token before a text, found 2"},
+         "post_processor: expected ByteLevel, or TemplateProcessing with at most one"},
         {{.added = "3"}, "\"added_tokens\" at byte"},
         {{.added = "[{\"id\": 8, \"content\": \"x\"}]"}, "token \"x\": expected an id from 0 to 7"},
         {{.added = "[{\"id\": -3, \"content\": \"x\"}]"}, "found -3"},
@@ -118,7 +119,7 @@ TEST(test_refused_pipelines, .after = drop_import)
          "token 1: expected one name, found \"b\" and \"x\""},
         {{.added = "[{\"id\": 5, \"content\": \"b\"}]"},
          "added token \"b\": expected id 1, as in the vocabulary, found 5"},
-        {{.added = "[{\"id\": 5, \"content\": \"\"}]"}, "expected a name, found none"},
+        {{.added = "[{\"id\": 5, \"content\": \"\"}]"}, "added token \"\": expected a name"},
         {{.added = "[{\"id\": 5, \"content\": \"x\", \"single_word\": true}]"},
          "single_word to be false"},
     };

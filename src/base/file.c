@@ -95,35 +95,29 @@ enum status file_in_folder(const char *folder, const char *name, char **path, st
     return STATUS_OK;
 }
 
-static enum status map_descriptor(struct file_map *f, int fd, const char *path, struct err *e)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return file_failure(e, STATUS_BAD_FILE, path, "examine", errno);
-    if (!S_ISREG(st.st_mode))
-        return err_bad_file(e, "%s: expected a regular file, found %s", path,
-                            file_kind(st.st_mode));
-    if (st.st_size == 0)
-        return STATUS_OK;
-    const size_t len = (uintmax_t)st.st_size < SIZE_MAX ? (size_t)st.st_size : SIZE_MAX;
-    void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-        /* Of a regular file that is open for reading; all other reasons are want of room. */
-        const bool refused = errno == EACCES || errno == EPERM || errno == ENODEV;
-        return file_failure(e, refused ? STATUS_BAD_FILE : STATUS_NO_MEMORY, path,
-                            "map into memory", errno);
-    }
-    *f = (struct file_map){.data = data, .len = len};
-    return STATUS_OK;
-}
-
 enum status file_map_open(struct file_map *f, const char *path, struct err *e)
 {
+    struct stat st;
+    int fd;
     *f = (struct file_map){0};
-    int fd = -1;
     /* O_NONBLOCK: opening a FIFO without a writer would wait for one. */
     TRY(open_input(path, O_NONBLOCK, &fd, e));
-    const enum status s = map_descriptor(f, fd, path, e);
+    enum status s = STATUS_OK;
+    if (fstat(fd, &st) != 0) {
+        s = file_failure(e, STATUS_BAD_FILE, path, "examine", errno);
+    } else if (!S_ISREG(st.st_mode)) {
+        s = err_bad_file(e, "%s: expected a regular file, found %s", path, file_kind(st.st_mode));
+    } else if (st.st_size > 0) {
+        const size_t len = (uintmax_t)st.st_size < SIZE_MAX ? (size_t)st.st_size : SIZE_MAX;
+        void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
+        /* Of a regular file that is open for reading; all other reasons are want of room. */
+        const bool refused = errno == EACCES || errno == EPERM || errno == ENODEV;
+        if (data != MAP_FAILED)
+            *f = (struct file_map){.data = data, .len = len};
+        else
+            s = file_failure(e, refused ? STATUS_BAD_FILE : STATUS_NO_MEMORY, path,
+                             "map into memory", errno);
+    }
     close(fd); /* the mapping stays */
     return s;
 }
@@ -172,26 +166,13 @@ void file_map_release(const struct file_map *f, const void *data, size_t len)
         madvise((void *)first, last - first, MADV_DONTNEED);
 }
 
-/* Like read, but waits: another process may have made our standard input non-blocking. */
-static ssize_t read_some(int fd, char *to, size_t room)
-{
-    for (;;) {
-        const ssize_t n = read(fd, to, room);
-        if (n >= 0 || (errno != EINTR && errno != EAGAIN))
-            return n;
-        if (errno == EAGAIN) {
-            struct pollfd ready = {.fd = fd, .events = POLLIN};
-            poll(&ready, 1, -1);
-        }
-    }
-}
-
 /* One byte above max tells a file of max bytes from a longer one; a regular file says how long it
  * is, so that it is read in one piece. */
 static enum status read_to_end(int fd, const char *name, size_t max, char **out, size_t *len,
                                struct err *e)
 {
     const size_t most = max < PTRDIFF_MAX - 2 ? max + 1 : PTRDIFF_MAX - 1;
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
     struct stat st;
     size_t room = READ_FIRST;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
@@ -203,10 +184,12 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
             return err_no_memory(e, name, room + 1);
         *out = larger;
         while (*len < room) {
-            const ssize_t n = read_some(fd, *out + *len, room - *len);
-            if (n < 0)
+            const ssize_t n = read(fd, *out + *len, room - *len);
+            if (n < 0 && errno == EAGAIN)
+                poll(&ready, 1, -1); /* another process made our standard input non-blocking */
+            else if (n < 0 && errno != EINTR)
                 return file_failure(e, STATUS_BAD_FILE, name, "read", errno);
-            *len += (size_t)n;
+            *len += n > 0 ? (size_t)n : 0;
             (*out)[*len] = 0;
             if (n == 0)
                 return STATUS_OK;

@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 
-#define NO_LIMIT     UINT64_MAX
+#define NO_LIMIT     UINT64_MAX /* of a group */
 #define CGROUP_MOUNT "/sys/fs/cgroup"
 #define SELF_CAP     8192 /* room for /proc/self/cgroup */
 
@@ -66,17 +66,12 @@ static bool find_number(const char *text, const char *name, uint64_t *out)
 
 /* --- control groups -------------------------------------------------------------------------- */
 
-/* How a version of the system says what a group may have, in the controller's own unit. */
-struct group_files {
-    uint64_t (*limit)(const char *folder, const struct group_files *f);
-    const char *allowed, *other; /* files: what it may have, and what that is compared with */
-    const char *idle;            /* of memory.stat: what of it may be taken back at once */
-};
-
 struct controller {
     const char *name;      /* in the lists of version 1 */
     const char *mounts[2]; /* below the mount, where version 1 may have it; or NULL */
-    struct group_files v1, v2;
+    /* What the group of this folder may have, in the controller's own unit: of either version,
+     * whose files have other names. */
+    uint64_t (*limit)(const char *folder);
 };
 
 /* Cuts what stands before `stop` off *rest, and the stop. */
@@ -93,8 +88,8 @@ static struct text cut_field(struct text *rest, char stop)
  * container the group may not exist below the mount, because the mount is the group: the walk then
  * finds files only there; as it does where the group lies outside what the mount shows.
  */
-static uint64_t tightest_above(const char *mount, const char *below, struct text group,
-                               const struct group_files *f)
+static uint64_t tightest_above(const struct controller *c, const char *mount, const char *below,
+                               struct text group)
 {
     uint64_t limit = NO_LIMIT;
     if (text_ends_with(group, "/..") || memmem(group.data, group.len, "/../", 4))
@@ -103,7 +98,7 @@ static uint64_t tightest_above(const char *mount, const char *below, struct text
         char folder[PATH_MAX];
         if (snprintf(folder, sizeof folder, "%s%s%.*s", mount, below, (int)group.len, group.data) <
             (int)sizeof folder)
-            limit = lesser(limit, f->limit(folder, f));
+            limit = lesser(limit, c->limit(folder));
         if (group.len == 0)
             return limit;
         while (group.len > 0 && group.data[--group.len] != '/')
@@ -123,11 +118,11 @@ static uint64_t tightest(const struct controller *c, const char *mount, const ch
         if (!text_starts_with(group, "/") || group.len > PATH_MAX)
             continue;
         if (controllers.len == 0)
-            limit = lesser(limit, tightest_above(mount, "", group, &c->v2));
+            limit = lesser(limit, tightest_above(c, mount, "", group));
         while (controllers.len > 0)
             if (text_is(cut_field(&controllers, ','), c->name))
                 for (int i = 0; i < 2 && c->mounts[i]; i++)
-                    limit = lesser(limit, tightest_above(mount, c->mounts[i], group, &c->v1));
+                    limit = lesser(limit, tightest_above(c, mount, c->mounts[i], group));
     }
     return limit;
 }
@@ -139,36 +134,23 @@ static uint64_t tightest(const struct controller *c, const char *mount, const ch
 
 /* Whole ones. cpu.max is "QUOTA PERIOD" or "max PERIOD"; in version 1 they are files, and a quota
  * of -1 is none. */
-static uint64_t cpu_limit(const char *folder, const struct group_files *f)
+static uint64_t cpu_limit(const char *folder)
 {
-    uint64_t quota, period = DEFAULT_PERIOD_US;
-    if (read_numbers(folder, f->allowed, &quota, &period) < 1 ||
-        (f->other && read_numbers(folder, f->other, &period, &period) < 1) || period == 0)
+    uint64_t quota, period = DEFAULT_PERIOD_US, none;
+    if (read_numbers(folder, "cpu.max", &quota, &period) < 1 &&
+        (read_numbers(folder, "cpu.cfs_quota_us", &quota, &none) < 1 ||
+         read_numbers(folder, "cpu.cfs_period_us", &period, &none) < 1))
         return NO_LIMIT;
     if (period == UINT64_MAX)
         period = DEFAULT_PERIOD_US;
-    if (quota / period >= INT_MAX)
+    if (period == 0 || quota / period >= INT_MAX)
         return NO_LIMIT;
     return quota < period ? 1 : quota / period;
 }
 
-/* Of the affinity mask. */
-static int affinity_size(void)
-{
-    cpu_set_t mask[16]; /* a kernel built for more processors refuses one that is too small */
-    if (sched_getaffinity(0, sizeof mask, mask) == 0 && CPU_COUNT_S(sizeof mask, mask) > 0)
-        return CPU_COUNT_S(sizeof mask, mask);
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 && online < INT_MAX ? (int)online : 1;
-}
-
 int cpus_quota(const char *cgroup_mount, const char *self_cgroup)
 {
-    static const struct controller cpu = {
-        "cpu",
-        {"/cpu", "/cpu,cpuacct"},
-        {cpu_limit, "cpu.cfs_quota_us", "cpu.cfs_period_us", NULL},
-        {cpu_limit, "cpu.max", NULL, NULL}};
+    static const struct controller cpu = {"cpu", {"/cpu", "/cpu,cpuacct"}, cpu_limit};
     const uint64_t limit = tightest(&cpu, cgroup_mount, self_cgroup);
     return limit == NO_LIMIT ? 0 : (int)limit;
 }
@@ -176,7 +158,10 @@ int cpus_quota(const char *cgroup_mount, const char *self_cgroup)
 int cpus_usable(void)
 {
     char self_cgroup[SELF_CAP];
-    const int allowed = affinity_size();
+    cpu_set_t mask[16]; /* a kernel built for more processors refuses one that is too small */
+    const bool known = sched_getaffinity(0, sizeof mask, mask) == 0;
+    const long online = known ? CPU_COUNT_S(sizeof mask, mask) : sysconf(_SC_NPROCESSORS_ONLN);
+    const int allowed = online > 0 && online < INT_MAX ? (int)online : 1;
     const int quota = read_start("/proc/self", "cgroup", self_cgroup, sizeof self_cgroup)
                           ? cpus_quota(CGROUP_MOUNT, self_cgroup)
                           : 0;
@@ -211,25 +196,29 @@ void cpus_start_on(int from, int index)
 
 /* What is left below a limit. Version 1 has no word for "no limit": it is a number that no machine
  * reaches. */
-static uint64_t memory_limit(const char *folder, const struct group_files *f)
+static uint64_t memory_limit(const char *folder)
 {
+    static const struct {
+        const char *allowed, *used, *idle; /* the last of memory.stat: may be taken back at once */
+    } files[] = {{"memory.max", "memory.current", "inactive_file "},
+                 {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}};
     char stat[4096];
     uint64_t limit, used, idle, none;
-    if (read_numbers(folder, f->allowed, &limit, &none) < 1 || limit >= (uint64_t)1 << 60 ||
-        read_numbers(folder, f->other, &used, &none) < 1)
-        return NO_LIMIT;
-    if (read_start(folder, "memory.stat", stat, sizeof stat) && find_number(stat, f->idle, &idle))
-        used -= lesser(idle, used);
-    return used < limit ? limit - used : 0;
+    for (int v = 0; v < 2; v++) {
+        if (read_numbers(folder, files[v].allowed, &limit, &none) < 1 ||
+            limit >= (uint64_t)1 << 60 || read_numbers(folder, files[v].used, &used, &none) < 1)
+            continue;
+        if (read_start(folder, "memory.stat", stat, sizeof stat) &&
+            find_number(stat, files[v].idle, &idle))
+            used -= lesser(idle, used);
+        return used < limit ? limit - used : 0;
+    }
+    return NO_LIMIT;
 }
 
 uint64_t available_in_cgroups(const char *cgroup_mount, const char *self_cgroup)
 {
-    static const struct controller memory = {
-        "memory",
-        {"/memory"},
-        {memory_limit, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
-        {memory_limit, "memory.max", "memory.current", "inactive_file "}};
+    static const struct controller memory = {"memory", {"/memory"}, memory_limit};
     return tightest(&memory, cgroup_mount, self_cgroup);
 }
 

@@ -13,13 +13,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,13 +151,10 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
 
 /* --- temporary names ------------------------------------------------------------------------- */
 
-#define START        ".decode-"
-#define END          ".tmp"
-#define MOST_WRITERS 16 /* at a time */
-#define OLD_S        60 /* a younger one may not yet be locked by its writer */
-
-/* The names of this process's, for file_remove_temporaries; those that start with 0 are free. */
-static char temporaries[MOST_WRITERS][PATH_MAX];
+#define START         ".decode-"
+#define END           ".tmp"
+#define OLD_S         60 /* a younger one may not yet be locked by its writer */
+#define TEMPORARY_CAP 64
 
 /* A file, or a folder with the files in it, that a dead writer has left. */
 static void remove_dead(int parent, const char *name)
@@ -179,77 +173,37 @@ static void remove_dead(int parent, const char *name)
     close(fd);
 }
 
-/* Sets *temp to one of `temporaries`: a name beside target that no other writer has, but for bad
- * luck. It does not grow from the target's, which may be as long as names can be. Removes what the
- * dead have left there. */
+/* Beside target, malloc'd: a name that no other writer has, but for bad luck. It does not grow from
+ * the target's, which may be as long as names can be. Removes what the dead have left there.
+ * STATUS_NO_MEMORY. */
 static enum status name_temporary(const char *target, char **temp, struct err *e)
 {
-    char name[PATH_MAX];
-    size_t slot = 0;
-    const int folder = (int)folder_len(target);
-    while (slot < MOST_WRITERS && temporaries[slot][0])
-        slot++;
-    if (slot == MOST_WRITERS || snprintf(name, sizeof name, "%.*s" START "%ld-%" PRIx64 END, folder,
-                                         target, (long)getpid(), clock_ns()) >= (int)sizeof name)
-        return file_failure(e, STATUS_FAILED, target, "write",
-                            slot == MOST_WRITERS ? EMFILE : ENAMETOOLONG);
-    name[folder] = 0;
-    DIR *d = opendir(folder ? name : ".");
+    const size_t folder = folder_len(target);
+    *temp = malloc(folder + TEMPORARY_CAP);
+    if (!*temp)
+        return err_no_memory(e, target, folder + TEMPORARY_CAP);
+    memcpy(*temp, target, folder);
+    (*temp)[folder] = 0;
+    DIR *d = opendir(folder ? *temp : ".");
     if (!d && errno == ENOMEM)
         return err_no_memory(e, "the list of a folder", 0);
-    for (const char *left; (left = next_name(d));)
-        if (text_starts_with(text_of(left), START) && text_ends_with(text_of(left), END))
-            remove_dead(dirfd(d), left);
-    name[folder] = START[0];
-    *temp = temporaries[slot];
-    strcpy(*temp + 1, name + 1);
-    atomic_signal_fence(memory_order_seq_cst); /* a handler sees it whole or not at all */
-    (*temp)[0] = name[0];
+    for (const char *name; (name = next_name(d));)
+        if (text_starts_with(text_of(name), START) && text_ends_with(text_of(name), END))
+            remove_dead(dirfd(d), name);
+    snprintf(*temp + folder, TEMPORARY_CAP, START "%ld-%" PRIx64 END, (long)getpid(), clock_ns());
     return STATUS_OK;
-}
-
-/* What getdents64(2) gives. */
-struct kernel_entry {
-    uint64_t inode;
-    int64_t offset;
-    unsigned short len;
-    unsigned char type;
-    char name[];
-};
-
-/* With nothing but system calls, as opendir takes memory. */
-void file_remove_temporaries(void)
-{
-    union {
-        char bytes[4096];
-        struct kernel_entry aligned;
-    } list;
-    for (size_t i = 0; i < MOST_WRITERS; i++) {
-        const char *path = temporaries[i];
-        if (!path[0] || unlink(path) == 0)
-            continue;
-        const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        long n;
-        while ((n = syscall(SYS_getdents64, fd, list.bytes, sizeof list.bytes)) > 0)
-            for (long at = 0; at < n;) {
-                const struct kernel_entry *entry = (const void *)(list.bytes + at);
-                unlinkat(fd, entry->name, 0);
-                at += entry->len;
-            }
-        close(fd);
-        rmdir(path);
-    }
 }
 
 /* --- a file ---------------------------------------------------------------------------------- */
 
 struct file_writer {
-    int fd;       /* of the temporary file; -1 when there is none */
-    int error;    /* errno of the first failed write, 0 when none failed */
-    char *target; /* what is replaced: the path with symbolic links followed */
-    char *temp;   /* beside target, of `temporaries` */
-    size_t used;  /* bytes in buffer */
-    char *buffer; /* [WRITE_BUFFER] */
+    int fd;           /* of the temporary file; -1 when there is none */
+    int error;        /* errno of the first failed write, 0 when none failed */
+    char *target;     /* what is replaced: the path with symbolic links followed */
+    char *temp;       /* beside target */
+    size_t used;      /* bytes in buffer */
+    char *buffer;     /* [WRITE_BUFFER] */
+    bool temp_exists; /* must be removed unless renamed */
 };
 
 static enum status open_temporary(struct file_writer *w, const char *path, struct err *e)
@@ -272,6 +226,7 @@ static enum status open_temporary(struct file_writer *w, const char *path, struc
         file_open_retry(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, replaces ? 0600 : 0666);
     if (w->fd < 0)
         return fail(e, path, "create a temporary file in its folder");
+    w->temp_exists = true;
     flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where files can be locked */
     if (!replaces)
         return STATUS_OK;
@@ -343,19 +298,23 @@ enum status file_writer_commit(struct file_writer *w, struct err *e)
     const char *action = "write";
     if (!w->error)
         w->error = sync_retry(w->fd);
+    /* As long as the temporary file is there it is open, so that who ends the program finds it. */
+    const int fd = w->fd;
+    w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     /* Network file systems report a full disk here. After EINTR the descriptor is gone too. */
-    if (close(w->fd) != 0 && !w->error && errno != EINTR)
+    if (close(fd) != 0 && !w->error && errno != EINTR)
         w->error = errno;
-    w->fd = -1;
     if (!w->error && rename(w->temp, w->target) != 0) {
         w->error = errno;
         action = "replace it";
     }
     enum status s = STATUS_OK;
-    if (w->error)
+    if (w->error) {
         s = file_failure(e, STATUS_FAILED, w->target, action, w->error);
-    else
+    } else {
+        w->temp_exists = false;
         sync_folder(w->target);
+    }
     file_writer_abandon(w);
     return s;
 }
@@ -366,11 +325,10 @@ void file_writer_abandon(struct file_writer *w)
         return;
     if (w->fd >= 0)
         close(w->fd);
-    if (w->temp) {
-        unlink(w->temp); /* unless it is renamed */
-        w->temp[0] = 0;
-    }
+    if (w->temp_exists)
+        unlink(w->temp);
     free(w->target);
+    free(w->temp);
     free(w->buffer);
     free(w);
 }
@@ -379,7 +337,7 @@ void file_writer_abandon(struct file_writer *w)
 
 struct folder_writer {
     char *target; /* symbolic links followed, no slash at the end */
-    char *temp;   /* beside it, of `temporaries` */
+    char *temp;   /* beside it */
     int fd;       /* of temp, locked; -1: there is none */
 };
 
@@ -392,9 +350,8 @@ void folder_writer_abandon(struct folder_writer *w)
         close(w->fd);
         rmdir(w->temp);
     }
-    if (w->temp)
-        w->temp[0] = 0;
     free(w->target);
+    free(w->temp);
     free(w);
 }
 

@@ -10,7 +10,7 @@
 /* Ascending, in place. */
 void stats_sort(uint64_t *values, size_t n);
 
-/* The pth percentile (p from 0 to 1) of n >= 1 values in ascending order (all asserted) by the
+/* The pth percentile (p from 0 to 1) of n >= 1 values (asserted) in ascending order by the
  * nearest rank: the smallest that at least the share p of them do not exceed. */
 uint64_t stats_percentile(const uint64_t *sorted, size_t n, double p);
 

@@ -25,13 +25,6 @@ static struct figure figure_percent(double share)
     return f;
 }
 
-static struct figure figure_mflop(double flops)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.1f", flops / 1e6);
-    return f;
-}
-
 #define ROW(member) MEMBER(bench_row, member)
 static const struct report_field fields[] = {
     {NULL, "", ROW(shown.best), .accent = ACCENT_ROW},
@@ -59,7 +52,7 @@ static const struct report_field fields[] = {
     {"weight_bytes", "weights read", ROW(cost.weight_bytes), .figure = figure_bytes, .rank = 9},
     {"kv_bytes", "KV read", ROW(cost.kv_bytes), .figure = figure_bytes, .rank = 7},
     {"flops", NULL, ROW(shown.flops)},
-    {"attention_flops", "attention Mflop", ROW(shown.attention_flops), .figure = figure_mflop,
+    {"attention_flops", "attention Mflop", ROW(shown.attention_flops), .figure = figure_millions,
      .rank = 9},
     {"gb_per_s", "GB/s", ROW(gb_per_s), "%.1f", .rank = 5},
     {"predicted_us", NULL, ROW(predicted.us)},

@@ -372,7 +372,11 @@ static enum status draw_means(const struct study_job *job, const struct study_me
 static enum status report_study(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    static const char *const keys[] = {"cells", "means"};
+    static const char *const around[][3] = {[TABLE_ALIGNED] = {"", "\n", ""},
+                                            [TABLE_MD] = {"", "\n", ""},
+                                            [TABLE_CSV] = {"", "\n", ""},
+                                            [TABLE_JSON] = {"{\"cells\": ", ", \"means\": ", "}\n"},
+                                            [TABLE_JSONL] = {"", "", ""}};
     const enum table_format format = (enum table_format)o->common.format;
     struct output *out = job->run->out;
     struct study_cell *cells = job->plan.cells;
@@ -382,34 +386,19 @@ static enum status report_study(const struct study_job *job, struct err *e)
     for (int i = 0; i < job->plan.n; i++)
         if (cells[i].done)
             cells[n_cells++] = cells[i];
-    const struct table tables[] = {{.fields = study_fields,
-                                    .n = STUDY_N_FIELDS,
-                                    .rows = cells,
-                                    .n_rows = n_cells,
-                                    .row_bytes = sizeof *cells},
+    const struct table tables[] = {TABLE_OF(study_fields, cells, n_cells),
                                    TABLE_OF(mean_fields, means, n_means)};
-    enum status s = STATUS_OK;
-    if (format == TABLE_JSON) {
-        struct json j;
-        json_init(&j, out, 2);
-        json_begin_object(&j, NULL);
-        for (int t = 0; t < 2; t++) {
-            json_begin_array(&j, keys[t]);
-            for (int i = 0; i < tables[t].n_rows; i++)
-                report_object(&j, NULL, tables[t].fields, tables[t].n,
-                              (const char *)tables[t].rows + (size_t)i * tables[t].row_bytes);
-            json_end(&j);
-        }
-        json_end(&j);
-        output_puts(out, "\n");
-    } else if (o->common.columns) {
+    enum status s;
+    if (o->common.columns) {
         s = job_print(job->run, tables, 2, e);
     } else {
+        output_puts(out, around[format][0]);
         s = job_print(job->run, tables, 1, e);
-        output_puts(out, format == TABLE_JSONL ? "" : "\n");
+        output_puts(out, around[format][1]);
         if (s == STATUS_OK)
             s = table_is_for_people(format) ? print_matrix(means, n_means, format, out, e)
                                             : job_print(job->run, &tables[1], 1, e);
+        output_puts(out, around[format][2]);
     }
     if (s == STATUS_OK && o->plot)
         s = draw_means(job, means, n_means, e);

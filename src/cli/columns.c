@@ -8,21 +8,16 @@
 
 #define MAX_NAME 64
 
-static bool is_called(const char *called, const char *name)
-{
-    return called && called[0] && strcmp(called, name) == 0;
-}
-
 /* The column of that name, before others one that the form shows anyway; NULL: there is none. Rows
  * for programs have keys only. */
 static const struct report_field *find_column(enum table_format format, const struct table *t,
                                               const char *name)
 {
     const struct report_field *found = NULL;
-    for (int i = 0; i < t->n; i++) {
+    for (int i = 0; name[0] && i < t->n; i++) {
         const struct report_field *f = &t->fields[i];
-        const bool people = table_is_for_people(format);
-        if (!is_called(f->key, name) && !(people && is_called(f->heading, name)))
+        const char *heading = table_is_for_people(format) ? f->heading : NULL;
+        if (!(f->key && strcmp(f->key, name) == 0) && !(heading && strcmp(heading, name) == 0))
             continue;
         if (report_name(format, f))
             return f;
@@ -31,42 +26,30 @@ static const struct report_field *find_column(enum table_format format, const st
     return found;
 }
 
-static enum status refuse_name(enum table_format format, const struct table *tables, int n_tables,
-                               const char *name, struct err *e)
-{
-    struct nearest near = {.word = name};
-    for (int t = 0; t < n_tables; t++)
-        for (int i = 0; i < tables[t].n; i++) {
-            const struct report_field *f = &tables[t].fields[i];
-            if (f->key)
-                nearest_offer(&near, f->key);
-            if (f->heading && f->heading[0] && table_is_for_people(format))
-                nearest_offer(&near, f->heading);
-        }
-    if (near.best)
-        return err_set(e, STATUS_USAGE, "--columns: no column is called '%.60s'; did you mean %s?",
-                       name, near.best);
-    return err_set(e, STATUS_USAGE,
-                   "--columns: no column is called '%.60s'; expected headings of the table, or of "
-                   "--format csv",
-                   name);
-}
-
 enum status columns_check(const char *names, enum table_format format, const struct table *tables,
                           int n_tables, struct err *e)
 {
     const char *rest = names;
     for (char end = ','; names && end;) {
-        char name[MAX_NAME];
+        char name[MAX_NAME], earlier[MAX_NAME];
         const char *begin = rest;
-        end = list_next(&rest, ",", name, sizeof name);
+        struct nearest near = {.word = name};
         bool is_known = false;
-        for (int i = 0; i < n_tables && !is_known; i++)
-            is_known = find_column(format, &tables[i], name) != NULL;
+        end = list_next(&rest, ",", name, sizeof name);
+        for (const struct table *t = tables; t < tables + n_tables; t++) {
+            is_known |= find_column(format, t, name) != NULL;
+            for (const struct report_field *f = t->fields; f < t->fields + t->n; f++) {
+                if (f->key)
+                    nearest_offer(&near, f->key);
+                if (f->heading && f->heading[0] && table_is_for_people(format))
+                    nearest_offer(&near, f->heading);
+            }
+        }
         if (!is_known)
-            return refuse_name(format, tables, n_tables, name, e);
+            return err_set(e, STATUS_USAGE, "--columns: no column is called '%.60s'; %s%s%s", name,
+                           near.best ? "did you mean " : "expected headings of the table, or of ",
+                           near.best ? near.best : "--format csv", near.best ? "?" : "");
         for (const char *at = names; at < begin;) {
-            char earlier[MAX_NAME];
             list_next(&at, ",", earlier, sizeof earlier);
             if (strcmp(earlier, name) == 0)
                 return err_set(e, STATUS_USAGE, "--columns: '%.60s' is given twice", name);
@@ -116,35 +99,25 @@ enum status table_print(const struct table *t, const char *names, enum table_for
     return report_end(&r, e);
 }
 
-/* How many of the names are columns of the table; *all: each of them. */
-static int count_columns(const char *names, enum table_format format, const struct table *t,
-                         bool *all)
-{
-    int n = 0;
-    *all = true;
-    for (char end = ','; end;) {
-        char name[MAX_NAME];
-        end = list_next(&names, ",", name, sizeof name);
-        const bool found = find_column(format, t, name) != NULL;
-        n += found;
-        *all &= found;
-    }
-    return n;
-}
-
 enum status columns_print(const char *names, enum table_format format, const struct table *tables,
                           int n_tables, struct output *out, struct err *e)
 {
-    bool one_has_all = false, all, any = false;
+    /* How many columns the names choose of a table; `most` of any. */
+    int chosen[TABLES_MOST], most = 0, n_names = 1;
+    struct columns columns;
+    bool any = false;
     TRY(columns_check(names, format, tables, n_tables, e));
+    for (const char *c = names; *c; c++)
+        n_names += *c == ',';
     for (int i = 0; i < n_tables; i++) {
-        count_columns(names, format, &tables[i], &all);
-        one_has_all |= all;
+        columns_choose(names, format, tables[i].fields, tables[i].n, &columns);
+        chosen[i] = columns.n;
+        most = chosen[i] > most ? chosen[i] : most;
     }
     for (int i = 0; i < n_tables; i++) {
-        if (count_columns(names, format, &tables[i], &all) == 0 || (one_has_all && !all))
+        if (chosen[i] == 0 || (most == n_names && chosen[i] < most))
             continue;
-        output_puts(out, any && format != TABLE_JSONL ? "\n" : "");
+        output_puts(out, any ? "\n" : "");
         any = true;
         TRY(table_print(&tables[i], names, format, out, e));
     }

@@ -38,8 +38,11 @@ enum status table_print(const struct table *t, const char *names, enum table_for
 enum status columns_check(const char *names, enum table_format format, const struct table *tables,
                           int n_tables, struct err *e);
 
-/* Checks, and prints of several tables those that have columns of these names; where one has all,
- * only such, because tables have some by the same names. */
+/* Of any command. */
+#define TABLES_MOST 8
+
+/* Checks, and prints of several tables (TABLES_MOST) those that have columns of these names; where
+ * one has all, only such, because tables have some by the same names. */
 enum status columns_print(const char *names, enum table_format format, const struct table *tables,
                           int n_tables, struct output *out, struct err *e);
 

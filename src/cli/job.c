@@ -225,7 +225,7 @@ static enum status prepare(struct job *j, void *values, struct err *e)
     if ((j->needs & JOB_PATH) && !j->path)
         return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
     if (c->tables) {
-        struct table tables[JOB_TABLES];
+        struct table tables[TABLES_MOST];
         const int n = c->tables(values, tables);
         TRY(columns_check(o->columns, (enum table_format)o->format, tables, n, e));
     }

@@ -62,14 +62,13 @@ struct command {
     /* What the options' rows cannot say of each other; may change job.needs and job.parts. NULL:
      * nothing. What is found out without reading a file. */
     enum status (*check)(struct job *j, void *values, struct err *e);
-    /* Puts the tables that --columns may choose from, at most JOB_TABLES, without their rows, and
+    /* Puts the tables that --columns may choose from, at most TABLES_MOST, without their rows, and
      * returns how many they are. NULL: the command has no --columns. */
     int (*tables)(const void *values, struct table *tables);
     /* Does the work. What fails is in *e and is not yet printed; STATUS_INTERRUPTED is not an error
      * message. */
     enum status (*run)(struct job *j, void *values, struct err *e);
 };
-#define JOB_TABLES 8
 
 /* Of job.parts, beside those of checkpoint.h: a tokenizer that makes tokens of texts. */
 #define JOB_TOKENIZES (CHECKPOINT_TOKENIZER | 1u << 8)

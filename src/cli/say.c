@@ -98,25 +98,31 @@ struct progress progress_start(const struct common_options *c, const char *unit)
                              .shown_ns = now};
 }
 
-/* Whether a line is to be shown now; then none is for some time. */
-static bool is_due(struct progress *p, uint64_t now)
+/* Whether a line is to be shown now; then none is for some time. *elapsed is in nanoseconds; *left
+ * is said where the share of the work that is done is known, above 0. */
+static bool is_due(struct progress *p, double share, double *elapsed, struct figure *left)
 {
+    const uint64_t now = clock_ns();
     if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
         return false;
     p->shown_ns = now;
+    *elapsed = (double)(now - p->started_ns);
+    *left = (struct figure){""};
+    if (share > 0)
+        *left = figure_duration(*elapsed * (1 - share) / share);
     return true;
 }
 
 void progress_show(void *arg, uint64_t done, uint64_t all)
 {
     struct progress *p = arg;
-    const uint64_t now = clock_ns();
+    struct figure left;
+    double elapsed;
     p->done = done;
     p->all = all;
-    if (done == 0 || !is_due(p, now))
+    if (done == 0 || !is_due(p, (double)done / (double)all, &elapsed, &left))
         return;
-    const double rate = (double)done / (double)(now - p->started_ns) * 1e9;
-    const struct figure left = figure_duration((double)(all - done) / rate * 1e9);
+    const double rate = (double)done / elapsed * 1e9;
     if (p->unit)
         notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
                     figure_rate(rate).text, p->unit, left.text);
@@ -128,30 +134,23 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
 void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
                          double share)
 {
-    const uint64_t now = clock_ns();
+    struct figure left;
+    double elapsed;
     p->done = done;
-    if (!is_due(p, now))
-        return;
-    const double elapsed = (double)(now - p->started_ns);
-    const double part = share < 0 || begun == 0 ? 0 : share * (double)done / (double)begun;
-    const struct figure rate = figure_rate((double)tokens / elapsed * 1e9);
-    struct figure left = {""};
-    if (part > 0)
-        left = figure_duration(elapsed * (1 - part) / part);
-    notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit, rate.text,
-                part > 0 ? ", " : "", left.text, part > 0 ? " left" : "");
+    if (is_due(p, begun ? share * (double)done / (double)begun : 0, &elapsed, &left))
+        notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit,
+                    figure_rate((double)tokens / elapsed * 1e9).text, left.text[0] ? ", " : "",
+                    left.text, left.text[0] ? " left" : "");
 }
 
 void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double share)
 {
-    const uint64_t now = clock_ns();
+    struct figure left;
+    double elapsed;
     p->done = done;
     p->all = all;
-    if (share <= 0 || !is_due(p, now))
-        return;
-    const double left = (double)(now - p->started_ns) * (1 - share) / share;
-    notice_show("%" PRIu64 " of %" PRIu64 " %s, %s left", done, all, p->unit,
-                figure_duration(left).text);
+    if (share > 0 && is_due(p, share, &elapsed, &left))
+        notice_show("%" PRIu64 " of %" PRIu64 " %s, %s left", done, all, p->unit, left.text);
 }
 
 void progress_end(const struct progress *p)

@@ -2,21 +2,90 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/status.h"
+
+/* Descriptors looked at for temporary files, at most: many may have been inherited. */
+#define MAX_FDS 65536
 
 /* Any thread may take a signal, so these are atomics; lock-free ones are safe in handlers. */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "signal flags must be lock-free");
 static atomic_int deferred;
 static atomic_int interrupted; /* the first signal; 0: none */
 
+/* --- what is left behind ------------------------------------------------------------------- */
+
+/* Writes n in decimal, terminated, and returns the end. printf is not for signal handlers. */
+static char *put_number(char *to, unsigned long n)
+{
+    char digits[24];
+    int len = 0;
+    do
+        digits[len++] = (char)('0' + n % 10);
+    while (n /= 10);
+    while (len > 0)
+        *to++ = digits[--len];
+    *to = 0;
+    return to;
+}
+
+/* What getdents64(2) gives. */
+struct kernel_entry {
+    uint64_t inode;
+    int64_t offset;
+    unsigned short len;
+    unsigned char type;
+    char name[];
+};
+
+/*
+ * Removes the files that are being written, and a folder of them, when the process ends here and
+ * now. The writers know them, but a handler cannot ask a writer in the middle of its work; so the
+ * system is asked which are open, with nothing but system calls, as opendir takes memory. Where it
+ * does not tell, they stay. Their names are those of base/file.h.
+ */
+static void remove_temporaries(void)
+{
+    union {
+        char bytes[4096];
+        struct kernel_entry aligned;
+    } list;
+    struct rlimit limit = {.rlim_cur = MAX_FDS};
+    char start[48] = "/.decode-", link[48] = "/proc/self/fd/", path[4096];
+    char *const number = link + strlen(link);
+    strcpy(put_number(start + strlen(start), (unsigned long)getpid()), "-");
+    getrlimit(RLIMIT_NOFILE, &limit);
+    for (int fd = STDERR_FILENO + 1; fd < MAX_FDS && (rlim_t)fd < limit.rlim_cur; fd++) {
+        put_number(number, (unsigned long)fd);
+        ssize_t n = readlink(link, path, sizeof path - 1);
+        if (n < 4 || memcmp(path + n - 4, ".tmp", 4) != 0)
+            continue;
+        path[n] = 0;
+        const char *slash = strrchr(path, '/');
+        if (!slash || strncmp(slash, start, strlen(start)) != 0 || unlink(path) == 0)
+            continue;
+        while ((n = syscall(SYS_getdents64, fd, list.bytes, sizeof list.bytes)) > 0)
+            for (long at = 0; at < n;) {
+                const struct kernel_entry *entry = (const void *)(list.bytes + at);
+                unlinkat(fd, entry->name, 0);
+                at += entry->len;
+            }
+        rmdir(path);
+    }
+}
+
 /* --- interruption -------------------------------------------------------------------------- */
 
-/* Any other signal that ends the process. */
+/* Any signal that ends the process. */
 static void on_end(int number)
 {
-    file_remove_temporaries();
+    remove_temporaries();
     signal(number, SIG_DFL);
     raise(number); /* on return from the handler, for it is blocked until then */
 }
@@ -26,7 +95,7 @@ static void on_interrupt(int number)
     if (interrupted && number == SIGXCPU)
         return; /* time runs out once a second, and the work is to be ended well within that time */
     if (!deferred) {
-        file_remove_temporaries();
+        remove_temporaries();
         _exit(STATUS_INTERRUPTED);
     }
     if (interrupted) /* the second one */
@@ -45,7 +114,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         signal(number, SIG_DFL);
         return;
     }
-    file_remove_temporaries();
+    remove_temporaries();
     const ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
     (void)written; /* there is nowhere else to say so */
     _exit(STATUS_BAD_FILE);

@@ -240,14 +240,13 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
     struct convert_tensor *t = c->tensors[c->block].of[ROLE_ATTN_KV_A];
     const size_t rank = config_latent(&c->converted, c->block), d = c->d, dim = c->qk.dim;
     TRY(convert_store(c, PART_Q, PART_K, e));
-    /* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its
-     * bias. */
-    const size_t rest = rank - kept;
-    convert_zero(c->square, rest * d);
-    TRY(write_numbers(&t[0], 0, kept * d, l->basis, e));
-    TRY(write_numbers(&t[0], kept * d, rest * d, c->square, e));
-    TRY(write_numbers(&t[1], 0, kept, l->shift, e));
-    TRY(write_numbers(&t[1], kept, rest, c->square, e));
+    /* The first `kept` rows [d] of the latent's matrix, and of its bias. */
+    for (int is_bias = 0; is_bias < 2; is_bias++, t++) {
+        const size_t columns = is_bias ? 1 : d;
+        TRY(write_numbers(t, 0, kept * columns, is_bias ? l->shift : l->basis, e));
+        if (t->bytes)
+            blocks_zero(t->tensor.type->type, t->bytes, kept * columns, (rank - kept) * columns);
+    }
     for (size_t h = 0; h < c->n_heads; h++)
         for (size_t r = 0; r < rank; r++)
             TRY(write_numbers(convert_new(c, ROLE_ATTN_K_B, false), (h * rank + r) * dim, dim,

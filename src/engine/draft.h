@@ -26,30 +26,13 @@
 /* --- copies: where a text has stood before ---------------------------------------------------- */
 
 /* Tokens of a copy at least; longer than the most they are not told apart. */
-#define NGRAMS_LEAST 2
-#define NGRAMS_MOST  32
+#define COPY_LEAST 2
+#define COPY_MOST  32
 
-/* Positions are chained by the pair of tokens before them, as deflate's are by three bytes (RFC
- * 1951, section 4); of the last copies the longest counts. The text is the caller's. */
-struct ngrams {
-    int cap;         /* tokens of a text at most */
-    int32_t *heads;  /* [2^bits] the last position after a pair of this hash; 0: none */
-    int32_t *before; /* [cap] by position: the one before it in its chain */
-    int bits;
-};
-
-/* Takes the memory of one text of up to cap tokens from an arena, or counts it (see base/mem.h). */
-void ngrams_take(struct ngrams *g, struct arena *a, int cap);
-
-void ngrams_reset(struct ngrams *g);
-
-/* Position 0 <= at < cap of the text (asserted) has its token: what stands before it was added. */
-void ngrams_add(struct ngrams *g, const int32_t *text, int at);
-
-/* The position after the longest earlier copy of the end of text [n <= cap], of equal ones the
- * latest, and its length, NGRAMS_LEAST to NGRAMS_MOST; 0: there is none. Copies may reach into the
- * end itself. All n tokens have been added. */
-int ngrams_find(const struct ngrams *g, const int32_t *text, int n, int *length);
+/* The position after the longest earlier copy of the end of text [n], of equal ones the latest, and
+ * its length, COPY_LEAST to COPY_MOST; 0: there is none. Copies may reach into the end itself. Only
+ * the last ones are looked at: what repeats itself a lot does so with these. */
+int copy_find(const int32_t *text, int n, int *length);
 
 /* --- pace: how many tokens to draft ----------------------------------------------------------- */
 
@@ -146,7 +129,6 @@ struct draft_slot {
     int kind;               /* of the draft, see struct draft_pace */
     int wanted;             /* tokens to draft in this round */
     const float *logits;    /* of the draft, to sample from; NULL: none */
-    struct ngrams copies;   /* of a lookup */
 };
 
 struct drafter {
@@ -168,24 +150,21 @@ struct drafter {
 
     /* Private. */
     struct draft_slot *slots;   /* [n_slots] */
-    struct draft_level *levels; /* [n_levels] to choose from, then those drafted */
+    struct draft_level *levels; /* [DRAFT_MOST] to choose from */
     struct batch_row *rows;     /* [2 * n_slots] */
     float *logits;              /* [n_slots, n_vocab] of the draft */
     struct arena arena;         /* of all these */
-    int n_levels;
-    int base;          /* texts that this round decodes */
-    int n_sampling;    /* threads */
-    int room;          /* rows that may still be caught up with in it */
-    bool trying;       /* it drafts to see whether that pays by now */
-    uint64_t round_ns; /* of drafting in it */
+    int n_levels;               /* that were drafted one after the other */
+    int base;                   /* texts that this round decodes */
+    int n_sampling;             /* threads */
+    int room;                   /* rows that may still be caught up with in it */
+    bool trying;                /* it drafts to see whether that pays by now */
+    uint64_t round_ns;          /* of drafting in it */
 };
 
 /* STATUS_NO_MEMORY. drafter_free is due in every case. */
 enum status drafter_create(struct drafter *d, struct err *e);
 void drafter_free(struct drafter *d);
-
-/* The bytes that drafter_create takes; SIZE_MAX if they do not fit. */
-size_t drafter_bytes(const struct drafter *d);
 
 /* A text begins: the n <= cap tokens of its prompt. */
 void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n);

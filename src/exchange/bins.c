@@ -86,9 +86,9 @@ static const struct header_number gpt2_numbers[] = {
 
 const struct bin_format bin_formats[BIN_FORMATS] = {
     {"llm.c", "gpt2_tokenizer.bin", "gpt2", LLMC_MAGIC, gpt2_numbers, gpt2_versions,
-     "1, 3 (float32) or 5 (bfloat16)", "; let llm.c's train_gpt2.py write the model again"},
+     "1, 3 (float32) or 5 (bfloat16), as llm.c's train_gpt2.py writes it"},
     {"llama2.c", "tokenizer.bin", "llama", LLAMA2C_MAGIC, llama_numbers, llama_versions,
-     "1 (float32) or 2 (int8)", ""},
+     "1 (float32) or 2 (int8)"},
 };
 
 /* --- headers --------------------------------------------------------------------------------- */
@@ -130,8 +130,7 @@ static enum status read_header(const struct bin_format *f, struct text file, str
         while (v->name && (v->number != number || !number))
             v++;
         if (!v->name)
-            return bad_file(e, "version at byte 4: expected %s, found %d%s", f->expected, number,
-                            f->advice);
+            return bad_file(e, "version at byte 4: expected %s, found %d", f->expected, number);
     }
     b->version = v;
     if (file.len < v->header_bytes)
@@ -162,10 +161,7 @@ static enum status read_header(const struct bin_format *f, struct text file, str
                         at, c->n_vocab, CONFIG_MAX_VOCAB, b->embd_rows);
     if (v->biases || v->number == 0)
         return STATUS_OK;
-    const unsigned char shared = file.data[at];
-    if (shared > 1)
-        return bad_file(e, "shared_classifier at byte %zu: expected 0 or 1, found %d", at, shared);
-    b->own_output = !shared;
+    b->own_output = !file.data[at]; /* else it is shared with the embedding */
     b->group = int_at(file, at + 1);
     if (v->matrices == VIEW_INT8 && (b->group < 1 || c->d_model % b->group != 0))
         return bad_file(e, "group_size at byte %zu: expected a divisor of dim %d, found %d", at + 1,

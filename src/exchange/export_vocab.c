@@ -11,10 +11,11 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
-/* A merge, with what it is sorted by. */
+/* A merge, with what it is sorted by: the ways to make one token, or tokens of one score, have one
+ * rank; those follow as transformers' own converter sorts them, longest parts first. */
 struct merge {
     struct symbol_pair pair;
-    size_t left_chars, right_chars;
+    int64_t keys[4]; /* rank, characters of the left and of the right part, result */
 };
 
 /* Everything but what is freed is borrowed. */
@@ -40,9 +41,15 @@ struct exported {
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 
+/* "[PADi]", at `out` [24]. */
+static struct text padding(int id, char *out)
+{
+    return (struct text){out, snprintf(out, 24, "[PAD%d]", id)};
+}
+
 /* Of tokens with one name all but one are replaced. The one that texts become comes first: special
- * ones are looked for before anything else. Time O(n log n), as below. */
-static enum status read_names(struct exported *x, struct err *e)
+ * ones are looked for before anything else. Time O(n log n). */
+static enum status make_names(struct exported *x, struct err *e)
 {
     static const int ranks[] = {
         [TOKEN_CONTROL] = 0, [TOKEN_USER_DEFINED] = 0, [TOKEN_UNKNOWN] = 0, [TOKEN_UNDEFINED] = 1,
@@ -53,6 +60,11 @@ static enum status read_names(struct exported *x, struct err *e)
     struct gguf_cursor cursor = {0};
     struct text name;
     int twice = 0, lowest = v->n; /* of those that are in use */
+    char pad[24];
+    TRY(vocabulary_start(&x->v, v->n, x->notes, e));
+    x->replaced = vocabulary_take(&x->v, v->n, e);
+    if (!x->replaced)
+        return STATUS_NO_MEMORY;
     for (int id = 0; id < v->n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name);
          id++) {
         const enum token_type type = v->type[id];
@@ -68,62 +80,44 @@ static enum status read_names(struct exported *x, struct err *e)
                             "%s element %d: expected UTF-8, without which it cannot be exported, "
                             "found \"%.*s\"",
                             TOKENS_KEY, id, SHOWN(name));
+        if (type == TOKEN_UNUSED && (name.len == 0 || (x->pre && x->pre->whole_pieces))) {
+            x->replaced[id] = !text_equal(name, padding(id, pad));
+            name = padding(id, pad);
+        }
         TRY(vocabulary_token(&x->v, id, name, type, e));
         TRY(name_index_add(names, x->v.tokens[id], id, ranks[type], e));
     }
     name_index_sort(names);
     for (size_t i = 1, first = 0; i < names->n; i++) {
         const int one = names->list[first].id, other = names->list[i].id;
-        if (!text_equal(x->v.tokens[one], x->v.tokens[other])) {
+        if (!text_equal(names->list[first].text, names->list[i].text)) {
             first = i;
             continue;
         }
-        x->replaced[other] = true;
-        if (v->type[other] == TOKEN_UNUSED)
-            continue;
-        if (!text_equal(vocab_bytes(v, one), vocab_bytes(v, other)))
+        const bool in_use = v->type[other] != TOKEN_UNUSED;
+        name = padding(other, pad);
+        if ((in_use && !text_equal(vocab_bytes(v, one), vocab_bytes(v, other))) ||
+            vocabulary_find(&x->v, name) >= 0)
             return bad_file(e,
                             "%s: expected names that are one token's each, as exported files "
-                            "need, found tokens %d and %d, for different texts, to be \"%.*s\"",
-                            TOKENS_KEY, one, other, SHOWN(x->v.tokens[one]));
-        twice++;
-        lowest = other < lowest ? other : lowest;
+                            "need, or of tokens for one text, and none to be \"%s\"; found tokens "
+                            "%d and %d to be \"%.*s\"",
+                            TOKENS_KEY, pad, one, other, SHOWN(names->list[i].text));
+        twice += in_use;
+        lowest = in_use && other < lowest ? other : lowest;
+        TRY(vocabulary_join(&x->v, &name, 1, &x->v.tokens[other], e));
+        x->v.types[other] = TOKEN_UNUSED;
+        x->replaced[other] = true;
     }
     if (twice > 0)
         vocabulary_note(x->notes,
                         "%d tokens, such as %d, have the name of another: they are exported as "
                         "\"[PADi]\", i being their ids",
                         twice, lowest);
-    return STATUS_OK;
-}
-
-static enum status make_names(struct exported *x, struct err *e)
-{
-    TRY(vocabulary_start(&x->v, x->vocab->n, x->notes, e));
-    x->replaced = vocabulary_take(&x->v, x->vocab->n, e);
-    if (!x->replaced)
-        return STATUS_NO_MEMORY;
-    TRY(read_names(x, e));
-    x->n = 1;
-    for (int id = 0; id < x->vocab->n; id++) {
-        char text[16];
-        const struct text padding = {text, snprintf(text, sizeof text, "[PAD%d]", id)};
-        const bool is_unused = x->vocab->type[id] == TOKEN_UNUSED;
-        const bool is_padding = text_equal(x->v.tokens[id], padding);
-        if (is_unused && (x->v.tokens[id].len == 0 || (x->pre && x->pre->whole_pieces)))
-            x->replaced[id] = !is_padding;
-        if (!is_unused || !(x->replaced[id] || is_padding)) /* import fills up the end */
-            x->n = id + 1;
-        if (!x->replaced[id])
-            continue;
-        if (vocabulary_find(&x->v, padding) >= 0)
-            return bad_file(e,
-                            "%s: expected no token to be called \"%s\", as token %d, whose name is "
-                            "another's, is exported",
-                            TOKENS_KEY, text, id);
-        TRY(vocabulary_join(&x->v, &padding, 1, &x->v.tokens[id], e));
-        x->v.types[id] = TOKEN_UNUSED;
-    }
+    x->n = v->n; /* import fills up the end */
+    while (x->n > 1 && v->type[x->n - 1] == TOKEN_UNUSED &&
+           text_equal(x->v.tokens[x->n - 1], padding(x->n - 1, pad)))
+        x->n--;
     return STATUS_OK;
 }
 
@@ -136,26 +130,21 @@ static bool is_added(const struct exported *x, int id)
     return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED || type == TOKEN_UNKNOWN;
 }
 
-static size_t count_chars(struct text s)
+static int64_t count_chars(struct text s)
 {
-    size_t n = 0;
+    int64_t n = 0;
     for (size_t i = 0; i < s.len; i++)
         n += ((unsigned char)s.data[i] & 0xc0) != 0x80;
     return n;
 }
 
-/* The ways to make one token, or tokens of one score, have one rank: those follow as transformers'
- * own converter sorts them. */
 static int compare_merges(const void *left, const void *right)
 {
     const struct merge *a = left, *b = right;
-    if (a->pair.rank != b->pair.rank)
-        return a->pair.rank < b->pair.rank ? -1 : 1;
-    if (a->left_chars != b->left_chars)
-        return a->left_chars > b->left_chars ? -1 : 1;
-    if (a->right_chars != b->right_chars)
-        return a->right_chars > b->right_chars ? -1 : 1;
-    return (a->pair.result > b->pair.result) - (a->pair.result < b->pair.result);
+    for (int i = 0; i < 4; i++)
+        if (a->keys[i] != b->keys[i])
+            return a->keys[i] < b->keys[i] ? -1 : 1;
+    return 0;
 }
 
 static enum status read_merges(struct exported *x, const struct merging *m, struct err *e)
@@ -174,8 +163,10 @@ static enum status read_merges(struct exported *x, const struct merging *m, stru
             is_merged &= is_token && !(x->pre && is_added(x, symbols[k]));
         }
         if (is_merged)
-            x->merges[x->n_merges++] = (struct merge){*p, count_chars(x->v.tokens[p->left]),
-                                                      count_chars(x->v.tokens[p->right])};
+            x->merges[x->n_merges++] =
+                (struct merge){*p,
+                               {p->rank, -count_chars(x->v.tokens[p->left]),
+                                -count_chars(x->v.tokens[p->right]), p->result}};
         else if (!x->pre && is_token)
             lost = p;
     }

@@ -21,21 +21,21 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/* Kinds of metadata values; the numbers are the file's. */
+/* Kinds of metadata values; the numbers are the file's, from 0 on. */
 enum gguf_kind {
-    GGUF_U8 = 0,
-    GGUF_I8 = 1,
-    GGUF_U16 = 2,
-    GGUF_I16 = 3,
-    GGUF_U32 = 4,
-    GGUF_I32 = 5,
-    GGUF_F32 = 6,
-    GGUF_BOOL = 7,
-    GGUF_STRING = 8,
-    GGUF_ARRAY = 9,
-    GGUF_U64 = 10,
-    GGUF_I64 = 11,
-    GGUF_F64 = 12,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
 };
 
 /* "u32", "string", ...; "unknown" for other numbers. */
@@ -151,8 +151,7 @@ bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struc
 
 /*
  * Element i < count (asserted) of an array of numbers or bools (or i = 0 of a scalar); not for
- * strings (asserted). What gguf_int_at cannot represent becomes the nearest value it can; NaN
- * becomes 0.
+ * strings, and gguf_int_at not for floats (asserted). What is above INT64_MAX is that.
  */
 int64_t gguf_int_at(const struct gguf_value *v, uint64_t i);
 double gguf_float_at(const struct gguf_value *v, uint64_t i);

@@ -188,7 +188,7 @@ static enum status read_tensors(const struct json_node *header, const unsigned c
                             "expected the file to end with the last tensor's data, found %td bytes "
                             "more",
                             end - at);
-    return name_index_records(&s->by_name, s->tensors, sizeof *t, s->n_tensors, e);
+    return STATUS_OK;
 }
 
 enum status safetensors_parse(const void *bytes, size_t len, struct safetensors **out,
@@ -232,16 +232,9 @@ void safetensors_free(struct safetensors *s)
 {
     if (!s)
         return;
-    name_index_free(&s->by_name);
     json_reader_free(&s->json);
     free(s->tensors);
     free(s);
-}
-
-const struct safetensors_tensor *safetensors_find(const struct safetensors *s, struct text name)
-{
-    const struct indexed *found = name_index_find(&s->by_name, name);
-    return found ? &s->tensors[found->id] : NULL;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

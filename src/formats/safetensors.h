@@ -54,8 +54,7 @@ struct safetensors {
     size_t n_tensors;
     struct safetensors_tensor *tensors; /* in the order of their data */
     size_t head_bytes;                  /* of the span, before the tensors' data */
-    struct name_index by_name;
-    struct json_reader json; /* private: the names' memory */
+    struct json_reader json;            /* private: the names' memory */
 };
 
 /*
@@ -72,9 +71,6 @@ enum status safetensors_parse(const void *bytes, size_t len, struct safetensors 
 enum status safetensors_parse_file(const struct file_map *f, struct safetensors **out,
                                    struct err *e);
 void safetensors_free(struct safetensors *s); /* NULL is legal */
-
-/* NULL if there is none. Logarithmic time, whatever the names. */
-const struct safetensors_tensor *safetensors_find(const struct safetensors *s, struct text name);
 
 /* --- a folder ------------------------------------------------------------------------------- */
 

@@ -92,8 +92,8 @@ void pack_floats(float *out, const struct gguf_tensor *t)
  */
 
 /* Elements of so many bytes, a constant wherever this is called. */
-static inline void transpose(unsigned char *out, const unsigned char *rows, size_t row_bytes,
-                             int n_in, int n_rows, size_t element)
+static inline void transpose_rows(unsigned char *out, const unsigned char *rows, size_t row_bytes,
+                                  int n_in, int n_rows, size_t element)
 {
     for (int i = 0; i < n_in; i++, out += KERNEL_LANES * element)
         for (int lane = 0; lane < n_rows; lane++)
@@ -139,10 +139,10 @@ static void place(void *panels, const struct matrix *w, int row, int n_rows,
         transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK / 2, 0);
         break;
     case STORAGE_F32:
-        transpose(panel + lane * 4, rows, row_bytes, w->n_in, n_rows, 4);
+        transpose_rows(panel + lane * 4, rows, row_bytes, w->n_in, n_rows, 4);
         break;
     default:
-        transpose(panel + lane * 2, rows, row_bytes, w->n_in, n_rows, 2);
+        transpose_rows(panel + lane * 2, rows, row_bytes, w->n_in, n_rows, 2);
     }
 }
 

@@ -8,18 +8,17 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* A buffer [rows, n] that is taken from the arena where it is wanted. */
+/* A buffer [rows, n]; n 0: none is wanted. */
 struct buffer {
     struct view *to;
     int n;
-    bool wanted;
 };
 
-/* Takes a list that ends with one of nothing. */
+/* Takes a list from the arena, which ends with one of nothing. */
 static void take_buffers(struct backprop *b, int rows, const struct buffer *list)
 {
     for (; list->to; list++)
-        if (list->wanted)
+        if (list->n > 0)
             *list->to = (struct view){
                 arena_take(&b->arena, (uint64_t)rows, (uint64_t)list->n * sizeof(float)), rows,
                 list->n, (size_t)list->n};
@@ -55,16 +54,15 @@ static void take_all(struct backprop *b)
     b->blocks = arena_take(&b->arena, (uint64_t)c->n_layers, sizeof *b->blocks);
     for (int l = 0; l < c->n_layers; l++) {
         if (l == 0 || back) {
-            take_buffers(
-                b, rows,
-                (const struct buffer[]){{&saved.x, d, true},
-                                        {&saved.qkv, config_qkv_dim(c, back ? l : widest), true},
-                                        {&saved.kv, pass_kv_dim(c), latent},
-                                        {&saved.heads, config_heads_dim(c), true},
-                                        {&saved.mid, d, true},
-                                        {&saved.up, ff, true},
-                                        {&saved.gate, ff, gated},
-                                        {NULL, 0, false}});
+            take_buffers(b, rows,
+                         (const struct buffer[]){{&saved.x, d},
+                                                 {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
+                                                 {&saved.kv, latent * pass_kv_dim(c)},
+                                                 {&saved.heads, config_heads_dim(c)},
+                                                 {&saved.mid, d},
+                                                 {&saved.up, ff},
+                                                 {&saved.gate, gated * ff},
+                                                 {NULL, 0}});
             saved.softmax =
                 arena_take(&b->arena, head_windows,
                            2 * (uint64_t)causal_padded_length(b->length) * sizeof(float));
@@ -78,26 +76,26 @@ static void take_all(struct backprop *b)
     if (back)
         b->output_backward = take_panels(b, ROLE_OUTPUT, 0);
     take_buffers(b, b->head_rows,
-                 (const struct buffer[]){{&b->logits, c->n_vocab, true},
-                                         {&b->teacher_logits, c->n_vocab, back && b->taught},
-                                         {NULL, 0, false}});
+                 (const struct buffer[]){{&b->logits, c->n_vocab},
+                                         {&b->teacher_logits, back * b->taught * c->n_vocab},
+                                         {NULL, 0}});
     take_buffers(b, rows,
-                 (const struct buffer[]){{&b->out, d, true},
-                                         {&b->norm, d, true},
-                                         {&b->losses, 1, true},
-                                         {&b->act, ff, back},
-                                         {&b->dx, d, back},
-                                         {&b->dmid, d, back},
-                                         {&b->dx_dropped, d, back && b->dropping},
-                                         {&b->dmid_dropped, d, back && b->dropping},
-                                         {&b->dnorm, d, back},
-                                         {&b->dup, ff, back},
-                                         {&b->dgate, ff, back && gated},
-                                         {&b->dheads, config_heads_dim(c), back},
-                                         {&b->dqkv, config_qkv_dim(c, widest), back},
-                                         {&b->dkv, pass_kv_dim(c), back && latent},
-                                         {&b->stats, 2, back},
-                                         {NULL, 0, false}});
+                 (const struct buffer[]){{&b->out, d},
+                                         {&b->norm, d},
+                                         {&b->losses, 1},
+                                         {&b->act, back * ff},
+                                         {&b->dx, back * d},
+                                         {&b->dmid, back * d},
+                                         {&b->dx_dropped, back * b->dropping * d},
+                                         {&b->dmid_dropped, back * b->dropping * d},
+                                         {&b->dnorm, back * d},
+                                         {&b->dup, back * ff},
+                                         {&b->dgate, back * gated * ff},
+                                         {&b->dheads, back * config_heads_dim(c)},
+                                         {&b->dqkv, back * config_qkv_dim(c, widest)},
+                                         {&b->dkv, back * latent * pass_kv_dim(c)},
+                                         {&b->stats, back * 2},
+                                         {NULL, 0}});
     if (!b->dropping) {
         b->dx_dropped = b->dx;
         b->dmid_dropped = b->dmid;
@@ -233,11 +231,10 @@ static void embed_batch_backward(const struct pass *p, int thread)
     for (int row = 0; row < pass_rows(p); row++) {
         const float *dx = b->dx.x + (size_t)row * d;
         float *token = tokens + (size_t)p->batch->inputs[row] * d;
-        float *position = positions ? positions + (size_t)(row % b->length) * d : NULL;
         for (int i = begin; i < end; i++)
             token[i] += scale * dx[i];
-        for (int i = begin; i < end && position; i++)
-            position[i] += dx[i];
+        for (int i = begin; i < end && positions; i++)
+            positions[(size_t)(row % b->length) * d + (size_t)i] += dx[i];
     }
 }
 

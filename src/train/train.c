@@ -94,8 +94,11 @@ static enum status open_run(struct trainer *t, struct err *e)
     struct train_spec *spec = &t->spec;
     const struct config *c = &t->template.config;
     const struct progress *found = &t->state.header.progress, *p = &t->progress;
-    bool is_there;
-    enum status s = state_open(&t->state, t->state_path, &is_there, spec->resume ? e : NULL);
+    struct err *told = spec->resume ? e : NULL;
+    const bool is_there = access(t->state_path, F_OK) == 0;
+    enum status s = is_there ? file_map_open(&t->state.file, t->state_path, told) : STATUS_OK;
+    if (is_there && s == STATUS_OK)
+        s = state_parse(&t->state, t->state_path, told);
     if (!spec->resume) {
         if (s == STATUS_OK && is_there &&
             (uint64_t)found->step < t->state.header.identity[STATE_STEPS])
@@ -297,6 +300,10 @@ static enum status after_step(struct trainer *t, struct err *e)
                         });
         t->loss_sum = 0;
         t->loss_steps = 0;
+        if (best) {
+            t->plan.best_loss = loss;
+            t->plan.best_step = (int)p->step;
+        }
         if (best && !spec->keep_last)
             saved = write_out(t, &failure);
         if (best && saved == STATUS_OK) {

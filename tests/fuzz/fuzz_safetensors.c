@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "../safetensors_find.h"
 #include "formats/safetensors.h"
 #include "target.h"
 
