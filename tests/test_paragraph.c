@@ -119,3 +119,25 @@ TEST(reflowed)
     paragraph_reflow(&o.out, "-o  what it does and what\n    it does\n\n-p  short\n", 2);
     output_is(&o, "  -o  what it does and what\n      it does\n\n  -p  short\n");
 }
+
+/* Of tokens. */
+TEST(labels_have_as_many_columns_as_there_is_room, .loops = 8)
+{
+    static const struct {
+        const char *token;
+        size_t columns;
+        const char *label;
+    } cases[] = {
+        {"abcdefghijkl", 12, "abcdefghijkl"},
+        {"abcdefghijklm", 12, "abcdefghijk…"},
+        {"日本語日本語", 12, "日本語日本語"},
+        {"日本語日本", 8, "日本語…"},
+        {"\x01\x02\x03", 12, "\\x01\\x02\\x03"},
+        {"\x01\x02\x03\x04", 12, "\\x01\\x02…"},
+        {" x", 12, "x"},
+        {"  ", 12, "␣␣"},
+    };
+    const struct text_label label = text_label(text_of(cases[_i].token), cases[_i].columns, true);
+    ck_assert_str_eq(label.text, cases[_i].label);
+    ck_assert_str_eq(text_label(text_of(" \n\xff"), 12, false).text, "\n\xff");
+}

@@ -301,7 +301,7 @@ static enum status print_matrix(const struct study_mean *means, int n, enum tabl
         report_string(&r, line_of(m).name);
         for (int a = 0; a < n_alphas; a++) { /* a line's means have rising alphas, too */
             if (m == end || !same_line(line, m) || m->of.alpha != alphas[a]) {
-                report_null(&r);
+                report_string(&r, "");
                 continue;
             }
             const int len = snprintf(cell, sizeof cell, "%.3f", m->of.bits_per_byte);
