@@ -10,7 +10,7 @@
 
 #include "checkpoints.h"
 #include "engine/session.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "golden.h"
 #include "model/model.h"
 #include "model/pack.h"

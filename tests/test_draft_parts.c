@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "engine/draft.h"
 #include "engine/sampler.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "model/cost.h"
 #include "model/model.h"
 #include "model/pack.h"

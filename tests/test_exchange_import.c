@@ -9,7 +9,7 @@
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "exchange/private.h"
-#include "formats/json_read.h"
+#include "formats/json.h"
 #include "imports.h"
 #include "opened.h"
 #include "support.h"

@@ -7,7 +7,7 @@
 
 #include "conversions.h"
 #include "convert/convert.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "golden.h"
 #include "support.h"
 

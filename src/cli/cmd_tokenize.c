@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
-#include "formats/json_write.h"
+#include "formats/json.h"
 #include "model/model.h"
 #include "show/paragraph.h"
 
