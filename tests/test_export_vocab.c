@@ -85,7 +85,9 @@ static void take_folder(const char *path, int n_vocab)
 
 static enum status export_it(struct err *e)
 {
-    return export_vocab(file.g, folder, &notes, e);
+    unsigned others;
+    const enum status s = export_vocab(file.g, folder, &notes, &others, e);
+    return s == STATUS_OK ? export_vocab_remove(folder, others, e) : s;
 }
 
 static void write_out(void)

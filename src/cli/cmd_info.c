@@ -14,6 +14,7 @@
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
+#include "model/pack.h"
 #include "show/paragraph.h"
 
 /* Of --bandwidth: with more, times are less than a double of microseconds shows. */
@@ -74,7 +75,7 @@ static bool is_auto(const struct info_options *o)
 struct info_tensor {
     struct gguf_tensor tensor;
     const char *type;
-    char shape[GGUF_MAX_DIMS * 24];
+    struct shape_text shape;
     uint64_t offset; /* of the data, from the start of the file */
     struct inspect_check check;
 };
@@ -112,14 +113,12 @@ static enum status take_tensors(struct info *info, struct err *e)
         return err_no_memory(e, "the list of tensors", (g->n_tensors + 1) * sizeof *info->tensors);
     for (size_t i = 0; i < g->n_tensors; i++) {
         struct info_tensor *t = &info->tensors[i];
-        *t = (struct info_tensor){.tensor = g->tensors[i],
-                                  .type = g->tensors[i].type->name,
-                                  .offset = (uint64_t)(g->tensors[i].data - info->file.data),
-                                  .check = {.nan = -1, .inf = -1}};
-        size_t used = 0;
-        for (int d = 0; d < t->tensor.n_dims; d++)
-            used += (size_t)snprintf(t->shape + used, sizeof t->shape - used, "%s%" PRIu64,
-                                     d ? " x " : "", t->tensor.dims[d]);
+        *t =
+            (struct info_tensor){.tensor = g->tensors[i],
+                                 .type = g->tensors[i].type->name,
+                                 .shape = pack_shape_text(g->tensors[i].n_dims, g->tensors[i].dims),
+                                 .offset = (uint64_t)(g->tensors[i].data - info->file.data),
+                                 .check = {.nan = -1, .inf = -1}};
         if (info->o->check)
             t->check = inspect_check_tensor(&t->tensor);
         const struct inspect_check *c = &t->check;
@@ -452,7 +451,7 @@ static const struct report_field part_fields[] = {
 #define TENSOR(member) MEMBER(info_tensor, member)
 static const struct report_field tensor_fields[] = {
     {"tensor", "tensor", TENSOR(tensor.name)},
-    {"shape", "shape", TENSOR(shape), .right = true},
+    {"shape", "shape", TENSOR(shape.text), .right = true},
     {"type", "type", TENSOR(type)},
     {"bytes", "bytes", TENSOR(tensor.n_bytes), .rank = 1},
     {"offset", "offset", TENSOR(offset), .rank = 2},

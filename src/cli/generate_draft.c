@@ -64,7 +64,6 @@ enum status draft_start(struct generation *g, const struct session_params *p, st
                           .pool = s->pool,
                           .n_slots = s->n_slots,
                           .n_vocab = s->n_vocab,
-                          .cap = p->n_ctx,
                           .end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer),
                           .pace = {.most = most_drafted(g->o), .fixed = g->o->n_draft > 0}};
     if (own->model) {

@@ -161,7 +161,7 @@ static void multiply(const struct converter *c, float *y, const float *x, const 
 }
 
 /* What distances do to scores: of query heads from arg's on. */
-static bool head_bias(const void *arg, int head, struct attend_bias *out)
+static bool bias_of_head(const void *arg, int head, struct attend_bias *out)
 {
     *out = ((const struct attend_bias *)arg)[head];
     return true;
@@ -206,7 +206,7 @@ static void run_items(const struct converter *c, int thread,
             .dq = r->dqkv + q,
             .dk = r->dqkv + key,
             .dv = r->dqkv + value,
-            .bias = bias ? head_bias : NULL,
+            .bias = bias ? bias_of_head : NULL,
             .arg = bias ? bias + head : NULL,
             .scratch = r->scratch + thread * r->scratch_floats,
         };
@@ -349,7 +349,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
 
 /* Of the windows that are used, white inputs x = root^-1 (x - mean), with mean and root from their
  * moments, and targets with their energy. */
-static void gather(struct converter *c)
+static void gather_windows(struct converter *c)
 {
     struct convert_rebuild *r = c->rebuild;
     const struct convert_calibration *k = &c->text;
@@ -527,7 +527,7 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
     r->n = count_variables(c, r);
     r->has_biases = convert_new(c, parts[0].role, true)->bytes;
     r->has_out_bias = convert_new(c, ROLE_ATTN_OUTPUT, true)->bytes;
-    gather(c);
+    gather_windows(c);
     if (!(r->energy > 0)) /* attention adds nothing */
         return STATUS_OK;
     set_variables(c);

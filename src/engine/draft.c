@@ -187,13 +187,8 @@ void pace_round(struct draft_pace *p, const struct draft_round *r)
 static void take_drafter(struct drafter *d, struct arena *a)
 {
     const uint64_t n = d->n_slots;
-    struct draft_slot counted;
     d->slots = arena_take(a, n, sizeof *d->slots);
     d->levels = arena_take(a, DRAFT_MOST, sizeof *d->levels);
-    for (int i = 0; i < d->n_slots; i++) {
-        struct draft_slot *p = d->slots ? &d->slots[i] : &counted;
-        p->text = arena_take(a, d->cap + 1, sizeof *p->text);
-    }
     /* As many rows as the model's step can have. */
     pace_take(&d->pace, a, d->n_slots * (d->pace.most + 1));
     d->rows = arena_take(a, d->session ? STEP_ROWS * n : 0, sizeof *d->rows);
@@ -217,18 +212,12 @@ void drafter_free(struct drafter *d)
 
 /* --- texts ----------------------------------------------------------------------------------- */
 
-void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n)
+void drafter_begin(struct drafter *d, int slot, int32_t *text, int n, int n_same)
 {
     struct draft_slot *p = &d->slots[slot];
-    assert(n <= d->cap);
-    if (d->session) { /* what it has seen of another text may be the beginning of this one */
-        const int seen = session_len(d->session, slot);
-        int same = 0;
-        while (same < seen && same < n && p->text[same] == tokens[same])
-            same++;
-        session_rewind(d->session, slot, same);
-    }
-    memcpy(p->text, tokens, n * sizeof *tokens);
+    if (d->session)
+        session_rewind(d->session, slot, n_same);
+    p->text = text;
     p->len = n;
     p->n_drafted = 0;
 }
@@ -248,7 +237,7 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token)
         if (d->session)
             session_rewind(d->session, slot, p->len);
     }
-    p->text[p->len++] = token;
+    p->len++;
     return right;
 }
 

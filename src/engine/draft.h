@@ -123,7 +123,7 @@ void pace_round(struct draft_pace *p, const struct draft_round *r);
 
 struct draft_slot {
     /* Private. */
-    int32_t *text; /* [cap + 1]; after the len tokens of the text those drafted */
+    int32_t *text; /* the schedule's; after its len tokens those drafted */
     int len;
     int n_drafted, n_right; /* drafted and not yet looked at; looked at and right */
     int kind;               /* of the draft, see struct draft_pace */
@@ -138,8 +138,7 @@ struct drafter {
                                 are the drafts' */
     struct pool *pool;
     int n_slots, n_vocab;
-    int cap;                /* tokens that a text can have in the model's cache */
-    int n_shared;           /* of them those that all have in common in the draft's session */
+    int n_shared;           /* positions that all have in common in the draft's session */
     int end;                /* a token after which nothing is drafted; -1: none */
     double cost;            /* of a step of the draft over one of the model, as far as is known */
     struct draft_pace pace; /* `most` and `fixed` */
@@ -166,11 +165,12 @@ struct drafter {
 enum status drafter_create(struct drafter *d, struct err *e);
 void drafter_free(struct drafter *d);
 
-/* A text begins: the n <= cap tokens of its prompt. */
-void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n);
+/* A text begins: the n tokens of its prompt, of which the first n_same are those of the slot's text
+ * before it. It is borrowed, with room for what a round may draft behind it. */
+void drafter_begin(struct drafter *d, int slot, int32_t *text, int n, int n_same);
 
-/* The text's next token. True if the next one drafted for it is the same; if not, those drafted are
- * gone. */
+/* The text's next token, which is not yet put there. True if the next one drafted for it is the
+ * same; if not, those drafted are gone. */
 bool drafter_accept(struct drafter *d, int slot, int32_t token);
 
 /* A round begins: drafts for each slot at most wants[slot] tokens and what the pace allows, at
@@ -179,12 +179,10 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token);
  * here. */
 enum status drafter_propose(struct drafter *d, const int *wants, struct err *e);
 
-/* What is drafted for a slot and not yet looked at, until its next call. */
-static inline int drafter_drafted(const struct drafter *d, int slot, const int32_t **tokens)
+/* How many tokens are drafted for a slot and not yet looked at: they stand behind its text. */
+static inline int drafter_drafted(const struct drafter *d, int slot)
 {
-    const struct draft_slot *p = &d->slots[slot];
-    *tokens = p->text + p->len;
-    return p->n_drafted;
+    return d->slots[slot].n_drafted;
 }
 
 /* The round, without rows of prompts, came to its end: its texts had so many rows and tokens; all

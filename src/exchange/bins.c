@@ -93,9 +93,9 @@ const struct bin_format bin_formats[BIN_FORMATS] = {
 
 /* --- headers --------------------------------------------------------------------------------- */
 
+/* Within the file. */
 static int32_t int_at(struct text file, size_t at)
 {
-    assert(at + sizeof(int32_t) <= file.len);
     return little_load(file.data + at, sizeof(int32_t));
 }
 

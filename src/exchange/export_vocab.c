@@ -2,6 +2,7 @@
  * A GGUF file's vocabulary as the files of a Hugging Face folder.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -413,7 +414,7 @@ static void put_merges(struct json *j, const void *exported)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* What transformers looks for: other ones than are written must not stay. */
+/* What transformers looks for. */
 enum { BYTES = 1, SPACES = 2 }; /* the kinds of vocabularies that have a file */
 static const struct file {
     const char *name;
@@ -428,31 +429,27 @@ static const struct file {
     {"special_tokens_map.json", 0, NULL},
     {"added_tokens.json", 0, NULL},
 };
+#define N_FILES (int)(sizeof file_list / sizeof *file_list)
 
-/* One without `put` is written where there is a model, else removed. */
+/* *written is false for one that the vocabulary has not. */
 static enum status write_file(const struct exported *x, const char *dir, const struct file *f,
-                              struct err *e)
+                              bool *written, struct err *e)
 {
-    const bool wanted = x->n > 0 && f->kinds & (x->pre ? BYTES : SPACES);
     struct bytes model = {NULL, 0, 0};
     struct file_writer *w;
-    enum status s;
-    char *path;
-    if (wanted && f->put)
-        return export_json(dir, f->name, f->put, x, e);
-    TRY(file_in_folder(dir, f->name, &path, e));
-    if (wanted && !vocab_sentencepiece_write(&x->v, &model)) {
-        s = err_no_memory(e, "tokenizer.model", 2 * model.cap);
-    } else if (model.len > 0) {
+    char *path = NULL;
+    *written = x->n > 0 && f->kinds & (x->pre ? BYTES : SPACES);
+    if (!*written || f->put)
+        return *written ? export_json(dir, f->name, f->put, x, e) : STATUS_OK;
+    enum status s = vocab_sentencepiece_write(&x->v, &model)
+                        ? file_in_folder(dir, f->name, &path, e)
+                        : err_no_memory(e, f->name, 2 * model.cap);
+    *written = model.len > 0;
+    if (s == STATUS_OK && *written)
         s = file_writer_open(&w, path, e);
-        if (s == STATUS_OK) {
-            file_writer_put(w, model.data, model.len);
-            s = file_writer_commit(w, e);
-        }
-    } else {
-        s = unlink(path) == 0 || errno == ENOENT
-                ? STATUS_OK
-                : file_failure(e, STATUS_FAILED, path, "remove", errno);
+    if (s == STATUS_OK && *written) {
+        file_writer_put(w, model.data, model.len);
+        s = file_writer_commit(w, e);
     }
     bytes_free(&model);
     free(path);
@@ -460,14 +457,29 @@ static enum status write_file(const struct exported *x, const char *dir, const s
 }
 
 enum status export_vocab(const struct gguf *g, const char *dir,
-                         const struct vocabulary_notes *notes, struct err *e)
+                         const struct vocabulary_notes *notes, unsigned *others, struct err *e)
 {
     struct exported x = {.gguf = g, .notes = notes};
     enum status s = read_vocabulary(&x, e);
-    for (size_t i = 0; i < sizeof file_list / sizeof *file_list && s == STATUS_OK; i++)
-        s = write_file(&x, dir, &file_list[i], e);
+    *others = 0;
+    for (int i = 0; i < N_FILES && s == STATUS_OK; i++) {
+        bool written;
+        s = write_file(&x, dir, &file_list[i], &written, e);
+        *others |= !written << i;
+    }
     tokenizer_free(x.tokenizer);
     vocabulary_free(&x.v);
     free(x.merges);
     return s;
+}
+
+enum status export_vocab_remove(const char *dir, unsigned others, struct err *e)
+{
+    char path[PATH_MAX + 32]; /* no memory that could fail when all is written */
+    for (int i = 0; i < N_FILES; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, file_list[i].name);
+        if (others >> i & 1 && unlink(path) != 0 && errno != ENOENT)
+            return file_failure(e, STATUS_FAILED, path, "remove", errno);
+    }
+    return STATUS_OK;
 }

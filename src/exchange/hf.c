@@ -266,21 +266,16 @@ static enum status settle_rope(struct hf_config *h, struct err *e)
         h->llama3 = (struct hf_llama3){0};
     if (h->c.position != POSITION_ROPE)
         return STATUS_OK;
-    h->c.rope = (struct config_rope){.base = h->theta, .scale = 1};
-    if (linear && l.factor > 0)
-        h->c.rope.scale = 1 / l.factor;
-    if (is_llama3 && !(l.factor > 0 && l.low > 0 && l.high > l.low && l.context > 0))
-        return bad_file(e,
-                        "rotary positions of type llama3: expected factor, low_freq_factor below "
-                        "high_freq_factor and original_max_position_embeddings; found %g, %g, %g, "
-                        "%d",
-                        l.factor, l.low, l.high, l.context);
-    if (!is_llama3 && !linear && !text_is(h->rope_type, "default"))
-        return bad_file(e,
-                        "rotary positions: expected the type default, linear or llama3, which run "
-                        "here; found \"%.*s\"",
-                        SHOWN(h->rope_type));
-    return STATUS_OK;
+    h->c.rope =
+        (struct config_rope){.base = h->theta, .scale = linear && l.factor > 0 ? 1 / l.factor : 1};
+    if (is_llama3 ? l.factor > 0 && l.low > 0 && l.high > l.low && l.context > 0
+                  : linear || text_is(h->rope_type, "default"))
+        return STATUS_OK;
+    return bad_file(e,
+                    "rotary positions: expected the type default, linear, or llama3 with factor, "
+                    "low_freq_factor below high_freq_factor and original_max_position_embeddings; "
+                    "found \"%.*s\", %g, %g, %g, %d",
+                    SHOWN(h->rope_type), l.factor, l.low, l.high, l.context);
 }
 
 void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float *out)

@@ -229,9 +229,6 @@ static enum status read_rope(const struct reader *r)
     uint64_t n_dims = c->head_dim;
     bool found;
     TRY(gguf_get_u64(r->g, key.text, 2, CONFIG_MAX_WIDTH, &n_dims, &found, r->e));
-    if (!found && n_dims % 2 != 0)
-        return err_bad_file(r->e, "%s: expected an even number, found %d, for rotary positions",
-                            arch_key(c, keys[HEAD_DIM].suffix).text, c->head_dim);
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
         return err_bad_file(r->e, "%s: expected an even number of a head's %d elements, found %llu",
                             key.text, c->head_dim, (unsigned long long)n_dims);
@@ -250,8 +247,6 @@ static enum status read_rope(const struct reader *r)
     return STATUS_OK;
 }
 
-#define MAX_ARCH_NAMES 8
-
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 {
     const struct reader r = {g, c, e};
@@ -260,12 +255,8 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     TRY(gguf_get_text(g, "general.architecture", &name, NULL, e));
     const struct arch *arch = arch_find(name);
     if (!arch) {
-        const char *names[MAX_ARCH_NAMES + 1] = {0}; /* each once */
         char known[128];
-        for (int i = 0, n = 0; arch_at(i) && n < MAX_ARCH_NAMES; i++)
-            if (n == 0 || strcmp(arch_at(i)->name, names[n - 1]) != 0)
-                names[n++] = arch_at(i)->name;
-        join_names(names, known, sizeof known);
+        join_names(arch_names, known, sizeof known);
         return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"", known,
                             text_width(name), name.data);
     }
@@ -312,20 +303,20 @@ static const struct foreign_key {
     double neutral, none; /* `none` says that there is no such thing */
     bool own;             /* architectures that have keys for their kinds have it */
 } foreign_keys[] = {
-    {"expert_count", 0, 0, false},
-    {"attention.causal", 1, 1, false},
-    {"attention.sliding_window", 0, 0, false},
-    {"attention.clamp_kqv", 0, 0, false},
-    {"attention.max_alibi_bias", 0, 0, false},
-    {"attn_logit_softcapping", 0, 0, false},
-    {"final_logit_softcapping", 0, 0, false},
-    {"logit_scale", 1, 0, false},
-    {"residual_scale", 1, 0, false},
-    {"embedding_scale", 1, 0, true},
-    {"attention.scale", 0, 0, false},
-    {"rope.scaling.attn_factor", 1, 0, false},
-    {"use_parallel_residual", 0, 0, false},
-    {LATENT_KEY, 0, 0, true},
+    {.suffix = "expert_count"},
+    {.suffix = "attention.causal", .neutral = 1, .none = 1},
+    {.suffix = "attention.sliding_window"},
+    {.suffix = "attention.clamp_kqv"},
+    {.suffix = "attention.max_alibi_bias"},
+    {.suffix = "attn_logit_softcapping"},
+    {.suffix = "final_logit_softcapping"},
+    {.suffix = "logit_scale", .neutral = 1},
+    {.suffix = "residual_scale", .neutral = 1},
+    {.suffix = "embedding_scale", .neutral = 1, .own = true},
+    {.suffix = "attention.scale"},
+    {.suffix = "rope.scaling.attn_factor", .neutral = 1},
+    {.suffix = "use_parallel_residual"},
+    {.suffix = LATENT_KEY, .own = true},
 };
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)

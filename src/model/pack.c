@@ -33,13 +33,14 @@ uint32_t pack_type(enum storage s)
     return tensor_types[s];
 }
 
-/* "32 x 96" */
-static void describe_shape(char *out, size_t size, int n_dims, const uint64_t *dims)
+struct shape_text pack_shape_text(int n_dims, const uint64_t *dims)
 {
+    struct shape_text shape = {""};
     size_t used = 0;
-    for (int i = 0; i < n_dims && used < size; i++)
-        used += snprintf(out + used, size - used, "%s%llu", i ? " x " : "",
+    for (int i = 0; i < n_dims; i++)
+        used += snprintf(shape.text + used, sizeof shape.text - used, "%s%llu", i ? " x " : "",
                          (unsigned long long)dims[i]);
+    return shape;
 }
 
 enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
@@ -54,12 +55,10 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
         return err_bad_file(e, "tensor %s: missing", name);
     /* Trailing dimensions of 1 do not matter. */
     for (int i = 0; t && i < GGUF_MAX_DIMS; i++) {
-        if (t->dims[i] == (i < SPEC_DIMS ? dims.n[i] : 1))
-            continue;
-        char expected[96], found[96];
-        describe_shape(expected, sizeof expected, spec->n_dims, dims.n);
-        describe_shape(found, sizeof found, t->n_dims, t->dims);
-        return err_bad_file(e, "tensor %s: expected shape %s, found %s", name, expected, found);
+        if (t->dims[i] != (i < SPEC_DIMS ? dims.n[i] : 1))
+            return err_bad_file(e, "tensor %s: expected shape %s, found %s", name,
+                                pack_shape_text(spec->n_dims, dims.n).text,
+                                pack_shape_text(t->n_dims, t->dims).text);
     }
     if (t && !pack_storage(t->type, &storage))
         return err_bad_file(e, "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",

@@ -279,7 +279,6 @@ struct backprop {
     struct config config;
     int n_sequences, length;
     bool forward_only, taught, dropping;
-    const float *rope_factors; /* see backprop_params */
     const struct kernels *kernels;
     const struct grad_kernels *grad;
     struct pool *pool;
