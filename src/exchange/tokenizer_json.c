@@ -71,19 +71,19 @@ const struct pipeline *pipeline_of_rule(enum pretokenize_rule rule)
     return p;
 }
 
-/* The step after *step, NULL at first and at last, of what is a step or a Sequence that has them at
- * `list`; and its type. */
-static enum status next_step(const struct json_node *steps, const char *list,
-                             const struct json_node **step, struct text *type, struct err *e)
+/* The step after `last`, NULL at first and at last, of what is a step or a Sequence that has them;
+ * and its type. */
+static const struct json_node *next_step(const struct json_node *steps,
+                                         const struct json_node *last, struct text *type)
 {
-    if (json_is_one_of(steps, "type", "Sequence")) {
-        TRY(json_require(steps, list, JSON_ARRAY, &steps, e));
-        *step = json_child(steps, *step);
-    } else {
-        *step = *step ? NULL : steps;
-    }
-    *type = json_shown(*step, "type");
-    return STATUS_OK;
+    static const char *const lists[] = {"normalizers", "pretokenizers", "processors"};
+    const struct json_node *list = NULL, *step = last ? NULL : steps;
+    for (int i = 0; i < 3 && !list; i++)
+        list = json_present(steps, lists[i]);
+    if (json_is_one_of(steps, "type", "Sequence"))
+        step = list ? json_child(list, last) : NULL;
+    *type = json_shown(step, "type");
+    return step;
 }
 
 /* What a tokenizer.json says of the way to its tokens. */
@@ -95,15 +95,12 @@ struct found {
 };
 
 /* Adds the letters of the steps of a normalizer or a pre_tokenizer, if there is one. */
-static enum status read_steps(const struct json_node *root, const char *in, const char *list,
+static enum status read_steps(const struct json_node *root, const char *in,
                               const struct vocabulary *v, struct found *f, struct err *e)
 {
     const struct json_node *steps = json_present(root, in), *step = NULL;
     struct text type;
-    while (steps) {
-        TRY(next_step(steps, list, &step, &type, e));
-        if (!step)
-            break;
+    while ((step = next_step(steps, step, &type))) {
         const struct json_node *pattern = json_present(step, "pattern");
         const struct step_rule *r = step_rules;
         const size_t n = strlen(f->steps);
@@ -142,8 +139,8 @@ static enum status read_pipeline(const struct json_node *root, const struct voca
                                  struct found *f, struct err *e)
 {
     *f = (struct found){.steps = ""};
-    TRY(read_steps(root, "normalizer", "normalizers", v, f, e));
-    TRY(read_steps(root, "pre_tokenizer", "pretokenizers", v, f, e));
+    TRY(read_steps(root, "normalizer", v, f, e));
+    TRY(read_steps(root, "pre_tokenizer", v, f, e));
     for (const struct pipeline *p = pipelines; p < END_OF(pipelines); p++)
         if (strcmp(f->steps, p->steps) == 0 && (!p->regex || text_is(f->regex, p->regex)))
             f->pipeline = p;
@@ -166,10 +163,7 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
     struct text type;
     bool after = false;
     *id = -1;
-    while (post) {
-        TRY(next_step(post, "processors", &step, &type, e));
-        if (!step)
-            break;
+    while ((step = next_step(post, step, &type))) {
         if (text_is(type, "ByteLevel")) /* places of tokens in the text, nothing else */
             continue;
         const struct json_node *single = json_present(step, "single"), *ids = NULL;
