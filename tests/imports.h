@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "exchange/exchange.h"
 #include "formats/safetensors.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 
 /* Imports and opens it, with a model; fails the running test if it cannot. */
 struct checkpoint open_import(const char *path, const struct import_options *o);
@@ -36,7 +36,7 @@ void write_text(const char *folder, const char *name, const char *text);
 
 /* The tensors of a folder's model.safetensors. */
 struct weights {
-    struct safetensors *file;
+    struct safetensors file;
     unsigned char *bytes;
 };
 struct weights read_weights(const char *folder);

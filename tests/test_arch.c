@@ -12,7 +12,7 @@
 #include "engine/session.h"
 #include "formats/blocks.h"
 #include "golden.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "model/pack.h"
 #include "opened.h"
 #include "support.h"

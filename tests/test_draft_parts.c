@@ -7,7 +7,6 @@
 #include "engine/draft.h"
 #include "engine/sampler.h"
 #include "formats/blocks.h"
-#include "model/checkpoint.h"
 #include "model/cost.h"
 #include "model/model.h"
 #include "model/pack.h"

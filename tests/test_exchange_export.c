@@ -87,7 +87,7 @@ TEST(interleaved_heads, .tags = ONE_THREAD)
     struct weights w = read_weights(dir);
     const struct gguf_tensor *ours = gguf_find_tensor(c.gguf, "blk.0.attn_qkv.weight");
     const struct safetensors_tensor *theirs =
-        safetensors_find(w.file, text_of("transformer.h.0.attn.c_attn.weight"));
+        safetensors_find(&w.file, text_of("transformer.h.0.attn.c_attn.weight"));
     ck_assert(ours && theirs && theirs->n_bytes == ours->n_bytes);
     const size_t row = WIDTH * sizeof(float);
     for (int h = 0; h < HEADS; h++)

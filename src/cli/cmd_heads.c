@@ -240,7 +240,6 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     struct ablations a = {.config = c};
     struct choice layers;
     TRY(job_tokenize(j, e));
-    TRY(eval_check_length(j->n_tokens, e));
     if (j->n_tokens > (size_t)o->tokens + 1)
         j->n_tokens = (size_t)o->tokens + 1;
     if (o->svg && most > HEATMAP_LARGE)

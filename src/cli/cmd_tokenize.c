@@ -9,7 +9,7 @@
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "formats/json_write.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "show/paragraph.h"
 
 struct tokenize_options {

@@ -23,7 +23,7 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "engine/session.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \

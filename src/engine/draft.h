@@ -179,12 +179,10 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token);
  * here. */
 enum status drafter_propose(struct drafter *d, const int *wants, struct err *e);
 
-/* What is drafted for a slot and not yet looked at, until its next call. */
-static inline int drafter_drafted(const struct drafter *d, int slot, const int32_t **tokens)
+/* How many tokens are drafted for a slot and not yet looked at: they stand behind its text. */
+static inline int drafter_drafted(const struct drafter *d, int slot)
 {
-    const struct draft_slot *p = &d->slots[slot];
-    *tokens = p->text + p->len;
-    return p->n_drafted;
+    return d->slots[slot].n_drafted;
 }
 
 /* The round, without rows of prompts, came to its end: its texts had so many rows and tokens; all

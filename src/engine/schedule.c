@@ -90,23 +90,22 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
                            struct err *e)
 {
     const int cap = session_cap(s->session);
-    int n_same = r->goes_on ? p->len : r->logits ? r->n_tokens : 0; /* as before, for the draft */
+    int n_same = r->goes_on ? p->len : r->logits ? r->n_tokens : 0; /* as before */
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     p->request = *r;
     if (!r->goes_on) {
         assert(r->n_tokens >= 1 && r->n_tokens <= cap);
-        session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
         p->len = 0;
     } else {
-        /* Where there is no room left it is shifted first, as while it is decoded. */
         assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
+        /* Where there is no room left it is shifted first, as while it is decoded. */
         if (p->len + r->n_tokens > cap) {
             cut_text(s, p, last_half(cap) - r->n_tokens);
             n_same = s->n_keep;
         }
-        session_rewind(s->session, p->sequence, p->len); /* drafted tokens may stand behind it */
     }
+    session_rewind(s->session, p->sequence, n_same); /* drafted tokens may stand behind it */
     for (int i = 0; i < r->n_tokens; i++) {
         p->text[p->len++] = r->tokens[i];
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
@@ -155,14 +154,12 @@ static enum status feed_rows(struct schedule *s, struct err *e)
     }
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
-        const int32_t *drafted = NULL;
         if (p->state != SLOT_DECODES || p->logits)
             continue;
-        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
+        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i) : 0;
         p->logits = s->logits + (size_t)round->n_rows * s->n_vocab;
-        for (int t = 0; t <= n_drafted; t++)
-            s->rows[round->n_rows++] = (struct batch_row){t == 0 ? p->token : drafted[t - 1], i,
-                                                          p->len - 1 + t, .wants_logits = true};
+        for (int at = p->len - 1; at < p->len + n_drafted; at++)
+            s->rows[round->n_rows++] = (struct batch_row){p->text[at], i, at, .wants_logits = true};
         round->n_texts++;
     }
     const int block = session_block(s->session), first = round->n_rows;

@@ -116,10 +116,10 @@ static enum status take_lines(struct chart *c, const char *path, struct err *e)
 
 /* --- axes ----------------------------------------------------------------------------------- */
 
-static void add_x_tick(struct chart *c, double at, struct figure label)
+static void add_x_tick(struct chart *c, double at)
 {
     c->x_ticks[c->n_x_ticks].at = at;
-    c->x_ticks[c->n_x_ticks++].label = label;
+    c->x_ticks[c->n_x_ticks++].label = scale_value(at);
 }
 
 static void choose_ticks(struct chart *c)
@@ -131,7 +131,7 @@ static void choose_ticks(struct chart *c)
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     c->one_x = c->x_lo == c->x_hi;
     if (c->one_x) {
-        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
+        add_x_tick(c, c->x_lo);
         return;
     }
     /* Zero belongs to a depth axis unless it would take half of it. */
@@ -140,17 +140,19 @@ static void choose_ticks(struct chart *c)
     scale_widen(c->x_lo, &c->x_hi);
     if (!doubles) {
         const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
-        for (int i = 0; i < t.n; i++)
-            add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
+        for (int i = 0; i < t.n; i++) {
+            add_x_tick(c, scale_tick(&t, i));
+            c->x_ticks[i].label = scale_label(&t, i);
+        }
         return;
     }
     const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
     const double step = ceil(fmax(last - first, 1) / (X_TICKS - 1));
     for (double power = first; power <= last && first < last; power += step)
-        add_x_tick(c, exp2(power), scale_value(exp2(power)));
+        add_x_tick(c, exp2(power));
     if (first >= last) { /* no two powers of two lie between: the ends are ticks themselves */
-        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
-        add_x_tick(c, c->x_hi, scale_value(c->x_hi));
+        add_x_tick(c, c->x_lo);
+        add_x_tick(c, c->x_hi);
     }
 }
 
