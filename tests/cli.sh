@@ -1065,8 +1065,8 @@ $ wait
 0 info kept --check
 $ [ -z "$(find . -name '.decode-*')" ]
 
-# No output replaces a file of the folder that a checkpoint is read from, nor the vocabulary beside
-# one of llama2.c, whatever names it; --force is no leave either.
+# No output replaces a file of the folder that a checkpoint is read from, whatever names it; --force
+# is no leave either.
 $ cp -r $hf/gpt2 folder && chmod -R u+w folder && ln folder/config.json hard-link
 $ sum=$(cat folder/* | cksum)
 2 $words | one of the checkpoint's own files

@@ -6,7 +6,13 @@
 #include "cli/numbers.h"
 #include "cli/options.h"
 
-#define MAX_NAME 64
+#define MAX_NAME     64
+#define COLUMNS_MOST 64 /* of any table */
+
+struct columns {
+    struct report_field fields[COLUMNS_MOST];
+    int n;
+};
 
 /* The column of that name, before others one that the form shows anyway; NULL: there is none. Rows
  * for programs have keys only. */
@@ -58,18 +64,18 @@ enum status columns_check(const char *names, enum table_format format, const str
     return STATUS_OK;
 }
 
-void columns_choose(const char *names, enum table_format format, const struct report_field *fields,
-                    int n, struct columns *out)
+/* The columns of a table that are shown. */
+static void choose(const char *names, enum table_format format, const struct table *t,
+                   struct columns *out)
 {
-    const struct table table = {.fields = fields, .n = n};
-    assert(n <= COLUMNS_MOST);
-    out->n = names ? 0 : n;
+    assert(t->n <= COLUMNS_MOST);
+    out->n = names ? 0 : t->n;
     if (!names)
-        memcpy(out->fields, fields, (size_t)n * sizeof *fields);
+        memcpy(out->fields, t->fields, (size_t)t->n * sizeof *t->fields);
     for (char end = ','; names && end;) {
         char name[MAX_NAME];
         end = list_next(&names, ",", name, sizeof name);
-        const struct report_field *f = find_column(format, &table, name);
+        const struct report_field *f = find_column(format, t, name);
         if (!f || out->n == COLUMNS_MOST)
             continue;
         struct report_field *column = &out->fields[out->n++];
@@ -87,7 +93,7 @@ enum status table_print(const struct table *t, const char *names, enum table_for
 {
     struct report r;
     struct columns chosen;
-    columns_choose(names, format, t->fields, t->n, &chosen);
+    choose(names, format, t, &chosen);
     report_begin(&r, format, chosen.fields, chosen.n, out);
     for (int i = 0; t->row || i < t->n_rows; i++) {
         const void *row =
@@ -110,7 +116,7 @@ enum status columns_print(const char *names, enum table_format format, const str
     for (const char *c = names; *c; c++)
         n_names += *c == ',';
     for (int i = 0; i < n_tables; i++) {
-        columns_choose(names, format, tables[i].fields, tables[i].n, &columns);
+        choose(names, format, &tables[i], &columns);
         chosen[i] = columns.n;
         most = chosen[i] > most ? chosen[i] : most;
     }

@@ -46,17 +46,4 @@ enum status columns_check(const char *names, enum table_format format, const str
 enum status columns_print(const char *names, enum table_format format, const struct table *tables,
                           int n_tables, struct output *out, struct err *e);
 
-/* Of any table. */
-#define COLUMNS_MOST 64
-
-struct columns {
-    struct report_field fields[COLUMNS_MOST];
-    int n;
-};
-
-/* The columns of a table that are shown; for one whose rows do not come by table_print. The fields'
- * strings, and names, are borrowed. */
-void columns_choose(const char *names, enum table_format format, const struct report_field *fields,
-                    int n, struct columns *out);
-
 #endif
