@@ -301,8 +301,9 @@ EOF
 # --- info ---------------------------------------------------------------------------------------
 
 checks <<'EOF'
-0 info $model --check | architecture  gpt2 | variant       MHA | total         858,880 | quiet
-    | GQA-4                4     792,832            2,048            1,024 | 53 tensors read, 0 with
+0 info $model | architecture  gpt2 | variant       MHA | total         858,880 | quiet
+    | GQA-4                4     792,832            2,048            1,024
+0 info $model --check | tensors_checked      53 | inf                  0
 0 info $golden/gqa.gguf --format json | "variant": "GQA-3"
 0 info $model --format jsonl --tensors --check | 1 lines | "tensors": [{"name": 
 0 info $model --format csv | total,858880,3566592
@@ -350,7 +351,7 @@ checks <<'EOF'
 0 info other.gguf --format json --tensors --check | "architecture": "\u001bother"
 3 $command other.gguf -p x | other.gguf | for command in generate score tokenize
 3+ info copy.gguf --check | 2> tensor 'blk.0.ffn_up.weight' has 1 values
-    | 53 tensors read, 1 with values that are not finite
+    | tensors_checked      53 | nan                  1
 1+ generate copy.gguf -p x -n 5
 $ has_lines "$err" 1
 1+ score copy.gguf -p xyz

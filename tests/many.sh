@@ -148,7 +148,7 @@ $ sed -n 4p "$out" | grep -F "\"text\": \"$text\"" | grep -qF '"finish": "stop"'
 
 2 generate $model --prompts "$dir/one" $other | ${other%% *} and --prompts are both given
     | for other in "--prompt x" "--file y" "--samples 2" "--logprobs 2" --no-echo
-2 generate $model -p x --batch 2 | --batch is for many sequences
+2 generate $model -p x --batch 2 | --batch is for --prompts, which is not given
 2 generate $model --samples 2 --batch $n | --batch: expected auto or an integer from 1 to | for n in 0 x
 2 generate $model --prompts-format jsonl | --prompts
 2 generate $model --prompts "$dir/one" --prompts-format csv | expected one of auto, lines, jsonl

@@ -121,7 +121,6 @@ $ say 'a\nb\nc\n' -n 100 -c 64 --seed 1 --shift -q
 0 | quiet | == talked
 $ say 'b\n' -n 5 -p a --seed 1 -q --save-state "$dir/talk"
 $ [ "$(head -c 1 "$out")" = a -a -s "$dir/talk" ]
-2 $g -i -f - | -f - reads the lines that are those of -i
 2 $g -i --prompts "$dir/more" | --prompts and --interactive are both given
 2 $g -i --samples 3 | --samples and --interactive are both given
 

@@ -281,57 +281,48 @@ static const struct model_case cases[] = {
 #define N_CASES     ((int)(sizeof cases / sizeof *cases))
 #define FIRST_MIXED (N_CASES - 8)
 
+/* Compares every step-th number of a case's gradient on two windows. */
+static void compare_case(struct fixture f, int i, int length, int n_threads, int step)
+{
+    open_fixture(&f, &cases[i], 2, length);
+    const double loss = gradient_by(&f, &kernels_scalar, n_threads);
+    if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0) {
+        double *w = widen(&f, f.weights.flat);
+        ck_assert_double_eq_tol(loss, plain_loss(&f, w, NULL, 0), 1e-5);
+        free(w);
+    }
+    compare(&f, NULL, 0, step);
+    close_fixture(&f);
+}
+
 TEST(gradient_is_that_of_differences, .first = SANITIZED ? FIRST_MIXED : 0, .loops = N_CASES,
      .tags = TAKES_LONG)
 {
-    struct fixture f = {.length = 0};
-    open_fixture(&f, &cases[_i], 2, 6);
-    const double loss = gradient_by(&f, &kernels_scalar, 1);
-    double *w = widen(&f, f.weights.flat);
-    ck_assert_double_eq_tol(loss, plain_loss(&f, w, NULL, 0), 1e-5);
-    free(w);
-    compare(&f, NULL, 0, 2);
-    close_fixture(&f);
+    compare_case((struct fixture){.length = 0}, _i, 6, 1, 2);
 }
 
 /* Windows longer than a block of queries. */
 TEST(long_windows, .first = SANITIZED ? N_CASES - 3 : 0, .loops = N_CASES, .tags = ONE_THREAD)
 {
-    struct fixture f = {.length = 0};
-    open_fixture(&f, &cases[_i], 2, 43);
-    gradient_by(&f, &kernels_scalar, 1);
-    compare(&f, NULL, 0, 47);
-    close_fixture(&f);
+    compare_case((struct fixture){.length = 0}, _i, 43, 1, 47);
 }
 
 TEST(gradient_with_dropout, .first = SANITIZED ? FIRST_MIXED : 0, .loops = N_CASES,
      .tags = TAKES_LONG)
 {
-    struct fixture f = {.dropout = 0.3, .attn_dropout = 0.2};
-    open_fixture(&f, &cases[_i], 2, 7);
-    gradient_by(&f, &kernels_scalar, 2);
-    compare(&f, NULL, 0, 3);
-    close_fixture(&f);
+    compare_case((struct fixture){.dropout = 0.3, .attn_dropout = 0.2}, _i, 7, 2, 3);
 }
 
 /* Masks of more than a block of queries. */
 TEST(long_windows_with_attention_dropout, .first = SANITIZED ? N_CASES - 2 : FIRST_MIXED,
      .loops = N_CASES, .seconds = 400)
 {
-    struct fixture f = {.attn_dropout = 0.4};
-    open_fixture(&f, &cases[_i], 2, 37);
-    gradient_by(&f, &kernels_scalar, 2);
-    compare(&f, NULL, 0, 47);
-    close_fixture(&f);
+    compare_case((struct fixture){.attn_dropout = 0.4}, _i, 37, 2, 47);
 }
 
 TEST(gradient_with_label_smoothing, .first = FIRST_MIXED, .loops = N_CASES, .tags = TAKES_LONG)
 {
-    struct fixture f = {.smoothing = 0.3};
-    open_fixture(&f, &cases[_i], 2, 6);
-    gradient_by(&f, &kernels_scalar, 1);
-    compare(&f, NULL, 0, 3);
-    close_fixture(&f);
+    compare_case((struct fixture){.smoothing = 0.3}, _i, 6, 1, 3);
 }
 
 TEST(dropout_keeps_its_share, .tags = ONE_THREAD)

@@ -1,6 +1,6 @@
 /*
  * Hostile files against the whole program: what is wrong with the file itself (classes 1 to 5, 8
- * and 9). Single readers on such bytes are in test_gguf_bad.c.
+ * and 9), one or two of a kind: the reader alone has all of them in test_gguf_bad.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,24 +36,15 @@ static void prefixes(void)
 {
     struct gguf_bytes b;
     hostile_image(&b);
-    const size_t data = h.tensors[h.n_tensors - 1].at + 100;
-    for (size_t len = 0; len < 24; len++) {
-        hostile_write_bytes(b.data, len);
-        expect_refused_in_turn(EVERY_COMMAND, len ? "truncated" : "empty");
-    }
-    for (size_t i = 0; i < h.n_pairs + h.n_tensors; i++) {
-        const size_t at = i < h.n_pairs ? h.pairs[i].at : h.tensors[i - h.n_pairs].at;
-        for (size_t len = at - 1; len < at + 2; len++) {
-            hostile_write_bytes(b.data, len);
-            expect_refused_in_turn(EVERY_COMMAND, "truncated");
-        }
-    }
-    for (size_t len = data; len < b.len; len += (b.len - data) / 20) {
-        hostile_write_bytes(b.data, len);
+    const size_t lens[] = {1, 23, h.pairs[1].at + 1, h.tensors[0].at - 1, h.tensors[1].at + 1};
+    for (size_t i = 0; i < COUNT(lens); i++) {
+        hostile_write_bytes(b.data, lens[i]);
         expect_refused_in_turn(EVERY_COMMAND, "truncated");
     }
     hostile_write_bytes(b.data, b.len - 1);
     expect_refused(EVERY_COMMAND, "truncated");
+    hostile_write_bytes(b.data, 0);
+    expect_refused(EVERY_COMMAND, "empty");
     free(b.data);
 }
 
@@ -114,19 +105,10 @@ TEST(class_01_short_and_special_files, .before = bent_set_up, .after = hostile_t
 
 TEST(class_02_magic_and_version, .before = bent_set_up, .after = hostile_tear_down)
 {
-    static const struct {
-        const char *magic, *text;
-    } magics[] = {{"FUGG", "byte-swapped"},
-                  {"gguf", "not a GGUF file"},
-                  {"GGUE", "47 47 55 45"},
-                  {"\x1b[2J", "1b 5b 32 4a"},
-                  {"\0\0\0\0", "00 00 00 00"}};
-    static const uint32_t versions[] = {0, 1, 4, 0x03000000, UINT32_MAX};
     struct gguf_bytes b;
-    for (size_t i = 0; i < COUNT(magics); i++)
-        expect_patch_refused(0, magics[i].magic, 4, magics[i].text);
-    for (size_t i = 0; i < COUNT(versions); i++)
-        expect_patch_refused(4, &versions[i], 4, "version at byte 4: expected 2 or 3, found");
+    expect_patch_refused(0, "gguf", 4, "not a GGUF file");
+    expect_patch_refused(0, "\x1b[2J", 4, "1b 5b 32 4a");
+    expect_patch_refused(4, "\0\0\0\3", 4, "version at byte 4: expected 2 or 3, found");
     hostile_image(&b);
     b.data[4] = 4;
     hostile_write_bytes(b.data, b.len);
@@ -138,10 +120,6 @@ TEST(class_02_magic_and_version, .before = bent_set_up, .after = hostile_tear_do
 }
 
 /* --- class 3 --------------------------------------------------------------------------------- */
-
-static const uint64_t impossible[] = {1ull << 31, (1ull << 32) + 1, 1ull << 63, UINT64_MAX - 7,
-                                      UINT64_MAX};
-#define N_IMPOSSIBLE COUNT(impossible)
 
 /* Tables of their size are legal, take a moment and no more than some times the file. */
 static void many_records(void)
@@ -163,10 +141,8 @@ static void many_records(void)
 
 TEST(class_03_counts_of_pairs_and_tensors, .before = bent_set_up, .after = hostile_tear_down)
 {
-    for (size_t i = 0; i < N_IMPOSSIBLE; i++) {
-        expect_u64_refused(8, impossible[i], "tensor count at byte 8 is");
-        expect_u64_refused(16, impossible[i], "key count at byte 16 is");
-    }
+    expect_u64_refused(8, UINT64_MAX - 7, "tensor count at byte 8 is");
+    expect_u64_refused(16, (1ull << 32) + 1, "key count at byte 16 is");
     expect_u64_refused(8, h.n_tensors + 1, "tensor 29");
     expect_u64_refused(16, h.n_pairs + 1, "truncated");
     expect_u64_refused(16, h.n_pairs - 1, "tensor 0 \"tokenizer.ggml.eos_token_id\"");
@@ -187,25 +163,8 @@ TEST(class_03_counts_of_pairs_and_tensors, .before = bent_set_up, .after = hosti
 
 /* --- class 4 --------------------------------------------------------------------------------- */
 
-static const struct text nasty[] = {{"\xff\xfe", 2},
-                                    {"\x1b[31m\r\n\x7f", 8},
-                                    {"\xc2\x9b"
-                                     "2J",
-                                     4},
-                                    {"\xed\xa0\x80", 3}};
+static const struct text nasty[] = {{"\x1b[31m\r\n\x7f", 8}, {"\xed\xa0\x80", 3}};
 #define N_NASTY COUNT(nasty)
-
-static void lengths(size_t at, const char *text)
-{
-    struct gguf_bytes b;
-    hostile_image(&b);
-    const uint64_t one_too_many = b.len - at - 8 + 1;
-    free(b.data);
-    expect_u64_refused(at, one_too_many, text);
-    expect_u64_refused(at, 1ull << 32, text);
-    expect_u64_refused(at, UINT64_MAX, text);
-    expect_u64_refused(at, UINT64_MAX - 7, text);
-}
 
 static void long_keys(void)
 {
@@ -225,11 +184,12 @@ TEST(class_04_strings, .before = bent_set_up, .after = hostile_tear_down)
     struct gguf_bytes b;
     hostile_image(&b); /* for the records' places */
     free(b.data);
-    lengths(h.pairs[0].at, "key 0: name");
-    lengths(h.pairs[0].at + 8 + h.pairs[0].key.len + 4, "key 0 \"general.architecture\": string");
-    lengths(hostile_pair("tokenizer.ggml.tokens")->at + 8 + 21 + 4 + 4 + 8,
-            "\"tokenizer.ggml.tokens\": string in the array");
-    lengths(h.tensors[0].at, "tensor 0: name");
+    expect_u64_refused(h.pairs[0].at, 1ull << 32, "key 0: name");
+    expect_u64_refused(h.pairs[0].at + 8 + h.pairs[0].key.len + 4, UINT64_MAX,
+                       "key 0 \"general.architecture\": string");
+    expect_u64_refused(hostile_pair("tokenizer.ggml.tokens")->at + 8 + 21 + 4 + 4 + 8,
+                       UINT64_MAX - 7, "\"tokenizer.ggml.tokens\": string in the array");
+    expect_u64_refused(h.tensors[0].at, UINT64_MAX, "tensor 0: name");
     expect_u64_refused(h.pairs[0].at, 0, "key 0: length of the name");
     expect_u64_refused(h.tensors[0].at, 0, "tensor 0: length of the name");
     long_keys();
@@ -260,25 +220,15 @@ TEST(class_04_strings, .before = bent_set_up, .after = hostile_tear_down)
 
 TEST(class_05_types_of_values, .before = bent_set_up, .after = hostile_tear_down)
 {
-    static const uint32_t kinds[] = {13, 14, 255, 1u << 31, UINT32_MAX};
-    static const uint32_t elements[] = {GGUF_U8, GGUF_BOOL, GGUF_F32, GGUF_U64, GGUF_STRING};
     struct gguf_bytes deep = {0};
-    for (size_t i = 0; i < COUNT(kinds); i++) {
-        hostile_set("odd", kinds[i], "12345678", 8);
-        bent_refused(EVERY_COMMAND, "", "\"odd\": value type at byte");
-        hostile_set_array("odd", kinds[i], 1, "12345678", 8);
-        bent_refused(EVERY_COMMAND, "", "\"odd\": array element type at byte");
-    }
-    for (size_t i = 0; i < COUNT(elements); i++) {
-        hostile_set_array("list", elements[i], 0, NULL, 0);
-        bent_accepted(INFO | GENERATE | CONVERT | QUANTIZE, "");
-        for (size_t k = 0; k < N_IMPOSSIBLE; k++) {
-            hostile_set_array("list", elements[i], impossible[k], "12345678", 8);
-            bent_refused(EVERY_COMMAND, "", "\"list\": array length is");
-        }
-        hostile_set_array("list", elements[i], 1ull << 61, "12345678", 8);
-        bent_refused(EVERY_COMMAND, "", "\"list\": array length is 2305843009213693952");
-    }
+    hostile_set("odd", 13, "12345678", 8);
+    bent_refused(EVERY_COMMAND, "", "\"odd\": value type at byte");
+    hostile_set_array("odd", UINT32_MAX, 1, "12345678", 8);
+    bent_refused(EVERY_COMMAND, "", "\"odd\": array element type at byte");
+    hostile_set_array("list", GGUF_STRING, 0, NULL, 0);
+    bent_accepted(INFO | GENERATE | CONVERT | QUANTIZE, "");
+    hostile_set_array("list", GGUF_F32, 1ull << 61, "12345678", 8);
+    bent_refused(EVERY_COMMAND, "", "\"list\": array length is 2305843009213693952");
     for (int i = 0; i < 10000; i++) {
         gb_put_u32(&deep, GGUF_ARRAY);
         gb_put_u64(&deep, 1);
@@ -303,26 +253,16 @@ static void expect_unloadable(const char *text)
 
 static void bad_records(void)
 {
-    static const uint32_t n_dims[] = {0, 5, 8, 1u << 31, UINT32_MAX};
-    static const uint32_t types[] = {4, 5, 31, 36, 41, 1000, 1u << 31, UINT32_MAX};
-    for (size_t i = 0; i < COUNT(n_dims); i++) {
-        h.tensors[0].n_dims = n_dims[i];
-        bent_refused(EVERY_COMMAND, "", "\"token_embd.weight\": number of dimensions");
-    }
+    h.tensors[0].n_dims = 5;
+    bent_refused(EVERY_COMMAND, "", "\"token_embd.weight\": number of dimensions");
     static const struct bend dims[] = {
         {"token_embd.weight~0x260", "dimension 0 is 0"},
-        {"token_embd.weight~32x0", "dimension 1 is 0"},
-        {"token_embd.weight~9223372036854775808x1", "overflows"},
-        {"token_embd.weight~18446744073709551615x260", "overflows"},
-        {"token_embd.weight~4294967296x4294967296", "overflows"},
         {"token_embd.weight~4611686018427387904x1", "its shape overflows"},
         {"token_embd.weight~1099511627776x1", "its data"},
     };
     TRY_BENDS(dims, EVERY_COMMAND);
-    for (size_t i = 0; i < COUNT(types); i++) {
-        h.tensors[0].type = types[i];
-        bent_refused(EVERY_COMMAND, "", "\"token_embd.weight\"");
-    }
+    h.tensors[0].type = 31;
+    bent_refused(EVERY_COMMAND, "", "\"token_embd.weight\": type 31 is unknown");
     struct hostile_tensor *t = hostile_tensor("output.weight");
     t->type = TENSOR_Q8_0;
     t->dims[0] = 33;
@@ -409,7 +349,6 @@ static void place(uint64_t offset, const char *text)
 
 TEST(class_09_offsets_and_alignment, .before = bent_set_up, .after = hostile_tear_down)
 {
-    static const uint32_t alignments[] = {0, 1, 3, 24, 1u << 31, UINT32_MAX};
     struct gguf_bytes b;
     hostile_image(&b);
     free(b.data);
@@ -418,22 +357,10 @@ TEST(class_09_offsets_and_alignment, .before = bent_set_up, .after = hostile_tea
     place(last + 1, "\"output.weight\": offset: expected a multiple of the alignment 32");
     place(last - 32, "overlap");
     place(0, "overlap"); /* with all of another */
-    place(last + 32, "\"output.weight\": its data at byte");
     place(end, "\"output.weight\": its data at byte");
-    place(end + 32, "\"output.weight\": its data at byte");
     place(UINT64_MAX - 31, "\"output.weight\": its data at byte");
-    place(1ull << 63, "\"output.weight\": its data at byte");
-    hostile_image(&b); /* one byte short, in the last tensor's data */
-    hostile_write_bytes(b.data, b.len - 1);
-    free(b.data);
-    expect_refused(EVERY_COMMAND, "truncated");
-    for (size_t i = 0; i < COUNT(alignments); i++) {
-        hostile_set_u32("general.alignment", alignments[i]);
-        bent_refused(EVERY_COMMAND, "", "key \"general.alignment\": expected a u32 that is");
-    }
-    bent_refused(EVERY_COMMAND, "general.alignment=u64:32",
-                 "key \"general.alignment\": expected a u32 that is a power of two from 8 to "
-                 "65536, found u64");
+    hostile_set_u32("general.alignment", 24);
+    bent_refused(EVERY_COMMAND, "", "key \"general.alignment\": expected a u32 that is");
     bent_refused(EVERY_COMMAND, "general.alignment=string:32",
                  "key \"general.alignment\": expected a u32 that is a power of two from 8 to "
                  "65536, found string");

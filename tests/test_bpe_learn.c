@@ -98,10 +98,7 @@ static void plain_free(struct plain *p)
 
 static int compare_texts(const void *left, const void *right)
 {
-    const struct text *a = left, *b = right;
-    const size_t shorter = a->len < b->len ? a->len : b->len;
-    const int order = memcmp(a->data, b->data, shorter);
-    return order ? order : (a->len > b->len) - (a->len < b->len);
+    return text_order(*(const struct text *)left, *(const struct text *)right);
 }
 
 /* What holds for every vocabulary. */
@@ -204,24 +201,18 @@ static void check_against_plain(const struct text *texts, size_t n, int n_tokens
 
 static const char *const texts_easy_to_get_wrong[] = {
     "",
-    "a",
     "ab",
     "abab",
-    "a a a a a",
     " a a a a a",
-    "aa",
     "aaa",
-    "aaaa",
     "aaaaa",
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "a aa aaa aaaa aaaaa aaaaaa aaaaaaa aaaaaaaa aaaaaaaaa aaaaaaaaaa aaaaaaaaaaa aaaaaaaaaaaa",
     "baaab baaaab aab baa aaab abaaba aabaa abababab bababa babab",
     "abababababab aabbaabbaabb abbabbabb abcabcabc cbacbacba",
-    "abcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabcabc",
     "the theme of the thesis is that these themes are the best: the, the; THE 'the'",
     "it's he's we're they've I'm you'll I'd it's he's we're they've I'm you'll I'd",
     "    four     five      six\n\n\n\t\t\t\n \n \n    four     five      six   ",
-    "1 22 333 4444 55555 1 22 333 4444 55555 3.14 3.14 3.141",
     "stra\u00dfe stra\u00dfen \u00e9l\u00e8ve \u00e9l\u00e8ves \u0432\u043e\u0434\u0430",
     "\u0432\u043e\u0434\u0430 \u0432\u043e\u0434\u044b \u0432\u043e\u0434\u0430",
     "\u6c34\u706b\u6c34\u706b\u6c34 \u6c34\u3000\u6c34\u3000",

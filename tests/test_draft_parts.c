@@ -54,8 +54,6 @@ TEST(copies_are_found, .loops = 5, .tags = ONE_THREAD)
             text[n] = n > 20 && rng_u32(&r) % 8 ? text[n - 1 - 19]
                                                 : (int32_t)(rng_u32(&r) % (uint32_t)alphabets[_i]);
             ngrams_add(&g, text, n);
-            if (n < 1)
-                continue;
             const int found = ngrams_find(&g, text, n + 1, &length);
             /* Pairs of one hash take places among the last ones. */
             ck_assert_int_eq(found, search(text, n + 1, &expected_length));
@@ -63,22 +61,6 @@ TEST(copies_are_found, .loops = 5, .tags = ONE_THREAD)
                 ck_assert_int_eq(length, expected_length);
         }
     }
-    arena_free(&a);
-}
-
-TEST(one_token_has_no_copy, .tags = ONE_THREAD)
-{
-    struct ngrams g;
-    struct arena a = {0};
-    const int32_t text[] = {4, 4};
-    int length;
-    ngrams_take(&g, &a, 2);
-    expect_ok(arena_allocate(&a, "copies", &err));
-    ngrams_take(&g, &a, 2);
-    ngrams_add(&g, text, 0);
-    ck_assert_int_eq(ngrams_find(&g, text, 1, &length), 0);
-    ngrams_add(&g, text, 1);
-    ck_assert_int_eq(ngrams_find(&g, text, 2, &length), 0); /* needs two before the end */
     arena_free(&a);
 }
 
@@ -300,34 +282,4 @@ TEST(what_cannot_be_made_is_refused, .tags = ONE_THREAD)
                   "no matrix of the checkpoint takes fewer bytes as f32");
     ck_assert_ptr_null(m);
     checkpoint_close(&c);
-}
-
-/* --- a sampler's sequence twice -------------------------------------------------------------- */
-
-TEST(a_copied_sequence_goes_on_alike, .tags = ONE_THREAD)
-{
-    enum { VOCAB = 50 };
-    const struct sampler_params params = {
-        .temperature = 1, .top_p = 1, .repeat_penalty = 1.5, .repeat_last_n = 7};
-    const struct sampler_sizes sizes = {VOCAB, 64, 3, 1};
-    struct sampler *s;
-    struct rng r;
-    float logits[VOCAB];
-    rng_seed(&r, 2, 2);
-    expect_ok(sampler_create(&params, &sizes, &s, &err));
-    for (int round = 0; round < 30; round++) {
-        sampler_copy(s, 0, 2);
-        for (int i = 0; i < 5; i++) {
-            int a, b;
-            for (int t = 0; t < VOCAB; t++)
-                logits[t] = (float)(4 * rng_unit(&r));
-            expect_ok(sampler_pick(s, 0, 0, logits, &a, &err));
-            expect_ok(sampler_pick(s, 2, 0, logits, &b, &err));
-            ck_assert_int_eq(a, b);
-            sampler_accept(s, 0, a);
-            sampler_accept(s, 2, b);
-        }
-        sampler_accept(s, 2, 1); /* leaves the other alone */
-    }
-    sampler_free(s);
 }

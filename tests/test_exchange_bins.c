@@ -511,8 +511,8 @@ TEST(llmc_numbers, .tags = ONE_THREAD)
          "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 20240328, another "
          "file of its programs (a Llama 3 comes in as a Hugging Face folder)"},
         {4, 2,
-         "version at byte 4: expected 1, 3 (float32) or 5 (bfloat16), found 2; let llm.c's "
-         "train_gpt2.py write the model again"},
+         "version at byte 4: expected 1, 3 (float32) or 5 (bfloat16), as llm.c's train_gpt2.py "
+         "writes it, found 2"},
         {8, 0, "max_seq_len at byte 8: expected 1 to 4194304, found 0"},
         {12, -1, "vocab_size at byte 12: expected 1 to 16777216, found -1"},
         {12, 385, "padded_vocab_size at byte 28: expected vocab_size, 385, to 16777216, found 384"},

@@ -60,10 +60,10 @@ TEST(test_refused_pipelines, .after = drop_import)
          "normalizer \"Lowercase\": expected a step that is done here, found {\"type\": "
          "\"Lowercase\"}; "
          "--tokenizer none"},
-        {{.normalizer = "{}"}, "expected \"type\""},
-        {{.normalizer = "[]"}, "expected an object, found an array"},
+        {{.normalizer = "{}"}, "normalizer \"null\": expected a step"},
+        {{.normalizer = "[]"}, "normalizer \"null\": expected a step"},
         {{.normalizer = "{\"type\": \"Sequence\", \"normalizers\": [1]}"},
-         "expected an object, found 1"},
+         "normalizer \"null\": expected a step that is done here, found 1"},
         {{.normalizer = "{\"type\": \"Prepend\", \"prepend\": \"_\"}"},
          "normalizer \"Prepend\": expected a step"},
         {{.normalizer =
@@ -101,7 +101,7 @@ TEST(test_refused_pipelines, .after = drop_import)
         {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
                   "\"a\"}}], "
                   "\"special_tokens\": {}}"},
-         "\"special_tokens\" at byte"},
+         "expected one id in special_tokens for \"a\""},
         {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
                   "\"a\"}}], "
                   "\"special_tokens\": {\"a\": {\"ids\": [8]}}}"},
@@ -110,7 +110,7 @@ TEST(test_refused_pipelines, .after = drop_import)
               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
               "\"a\"}}, "
               "{\"SpecialToken\": {\"id\": \"a\"}}], \"special_tokens\": {\"a\": {\"ids\": [0]}}}"},
-         "expected at most one special token before a text, found 2"},
+         "expected at most one special token before a text, found more"},
         {{.added = "3"}, "\"added_tokens\" at byte"},
         {{.added = "[{\"id\": 8, \"content\": \"x\"}]"}, "token \"x\": expected an id from 0 to 7"},
         {{.added = "[{\"id\": -3, \"content\": \"x\"}]"}, "found -3"},
@@ -118,7 +118,7 @@ TEST(test_refused_pipelines, .after = drop_import)
          "token 1: expected one name, found \"b\" and \"x\""},
         {{.added = "[{\"id\": 5, \"content\": \"b\"}]"},
          "added token \"b\": expected id 1, as in the vocabulary, found 5"},
-        {{.added = "[{\"id\": 5, \"content\": \"\"}]"}, "expected a name, found none"},
+        {{.added = "[{\"id\": 5, \"content\": \"\"}]"}, "added token \"\": expected a name"},
         {{.added = "[{\"id\": 5, \"content\": \"x\", \"single_word\": true}]"},
          "single_word to be false"},
     };

@@ -104,7 +104,9 @@ TEST(objects_say_more, .after = close_prompts)
         "\"stop\": \"\\u0000\"}\n"
         " { \"stop\" : [\"s\", \"tt\"], \"id\": -5, \"prompt\": \"\" } \n"
         "{\"id\": \"-5\", \"prompt\": \"p\", \"stop\": []}\n"
-        "{\"prompt\": \"q\"}";
+        "{\"prompt\": \"q\"}\n" /* what is null is not given; an id may come again */
+        "{\"prompt\": \"q\", \"id\": null, \"n\": null, \"seed\": null, \"stop\": null}\n"
+        "{\"prompt\": \"q\", \"id\": \"x\"}";
     open_prompts(true, content, sizeof content - 1);
     ck_assert(next() && !prompt.refused);
     ck_assert(text_equal(prompt.text, (struct text){"a\n\xc3\xa9\0b", 6}));
@@ -121,24 +123,12 @@ TEST(objects_say_more, .after = close_prompts)
     ck_assert(next() && !prompt.refused); /* a string is another id than a number */
     ck_assert(prompt.id_kind == PROMPT_ID_STRING && prompt.n_stops == 0);
 
-    ck_assert(next() && !prompt.refused);
-    ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n_stops == 1);
-    ck_assert(text_is(prompt.stops[0], "stop") && !next());
-}
-
-TEST(null_is_not_given, .after = close_prompts)
-{
-    static const char content[] =
-        "{\"prompt\": \"a\", \"id\": null, \"n\": null, \"seed\": null, \"stop\": null}\n"
-        "{\"prompt\": \"b\", \"id\": null}";
-    open_prompts(true, content, sizeof content - 1);
-    for (uint64_t i = 0; i < 2; i++) {
+    for (uint64_t i = 3; i < 5; i++) {
         ck_assert(next() && !prompt.refused);
         ck_assert(prompt.id_kind == PROMPT_ID_NONE && prompt.n == 7 && prompt.n_stops == 1);
-        ck_assert(text_is(prompt.stops[0], "stop"));
-        ck_assert_uint_eq(prompt.seed, rng_derive(42, i));
+        ck_assert(text_is(prompt.stops[0], "stop") && prompt.seed == rng_derive(42, i));
     }
-    ck_assert(!next());
+    ck_assert(next() && !prompt.refused && text_is(prompt.id, "x") && !next());
 }
 
 TEST(whole_ids_may_be_large, .after = close_prompts)
@@ -217,13 +207,4 @@ TEST(refused_lines_show_what_they_have, .after = close_prompts)
     ck_assert(next() && prompt.refused);
     ck_assert(text_is(prompt.id, "3") && prompt.has_text && text_is(prompt.text, "abc"));
     ck_assert(next() && prompt.refused && text_is(prompt.id, "4") && !prompt.has_text);
-}
-
-TEST(ids_may_come_again, .after = close_prompts)
-{
-    static const char content[] = "{\"id\": \"a\", \"prompt\": \"1\"}\n"
-                                  "{\"id\": \"a\", \"prompt\": \"2\"}\n";
-    open_prompts(true, content, sizeof content - 1);
-    for (int i = 0; i < 2; i++)
-        ck_assert(next() && !prompt.refused && text_is(prompt.id, "a"));
 }

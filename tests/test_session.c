@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
+#include "engine/sampler.h"
 #include "engine/session.h"
 #include "golden.h"
 #include "model/checkpoint.h"
@@ -14,15 +15,6 @@
 #include "support.h"
 
 #define GOLDEN_TOLERANCE 2e-4
-
-static int argmax(const float *x, int n)
-{
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[best])
-            best = i;
-    return best;
-}
 
 struct setting {
     int n_threads;
@@ -75,7 +67,7 @@ TEST(golden_logits, .loops = N_GOLDEN, .seconds = 300)
                 ck_assert_msg(fabsf(found[i] - expected[i]) <= (float)GOLDEN_TOLERANCE,
                               "%s, %s: logit %d after token %d is %.7g, not %.7g", golden_names[_i],
                               kernels_at(k)->name, i, t, (double)found[i], (double)expected[i]);
-            ck_assert_int_eq(argmax(found, n_vocab), argmax(expected, n_vocab));
+            ck_assert_int_eq(logits_argmax(found, n_vocab), logits_argmax(expected, n_vocab));
         }
         free(logits);
     }
@@ -110,15 +102,11 @@ TEST(same_bits_however_computed, .loops = N_GOLDEN, .seconds = 300)
 /* Mean KL divergence of q from p, both logits [n, n_vocab]. */
 static double mean_kl(const float *p, const float *q, int n, int n_vocab)
 {
-    double sum = 0;
+    double sum = 0, p_log_sum, q_log_sum;
     for (int t = 0; t < n; t++, p += n_vocab, q += n_vocab) {
-        double zp = 0, zq = 0;
-        for (int i = 0; i < n_vocab; i++) {
-            zp += exp((double)p[i]);
-            zq += exp((double)q[i]);
-        }
-        for (int i = 0; i < n_vocab; i++)
-            sum += exp((double)p[i]) / zp * ((double)p[i] - log(zp) - (double)q[i] + log(zq));
+        expect_ok(logits_log_sum(p, n_vocab, &p_log_sum, &err));
+        expect_ok(logits_log_sum(q, n_vocab, &q_log_sum, &err));
+        sum += logits_divergence(p, p_log_sum, q, q_log_sum, n_vocab);
     }
     return sum / n;
 }
@@ -127,13 +115,14 @@ static double mean_kl(const float *p, const float *q, int n, int n_vocab)
 TEST(narrow_caches_are_close, .loops = N_GOLDEN, .seconds = 300)
 {
     struct golden g = open_golden(golden_names[_i]);
-    const int n_vocab = g.checkpoint.model->config.n_vocab;
-    float *f16 = all_logits(&g, (struct setting){2, 0, STORAGE_F16, NULL}, 1000);
-    float *q8_0 = all_logits(&g, (struct setting){2, 0, STORAGE_Q8_0, NULL}, 1000);
-    ck_assert_double_lt(mean_kl(g.logits, f16, g.n_tokens, n_vocab), 1e-4);
-    ck_assert_double_lt(mean_kl(g.logits, q8_0, g.n_tokens, n_vocab), 1e-3);
-    free(f16);
-    free(q8_0);
+    for (int i = 0; i < 2; i++) {
+        float *found =
+            all_logits(&g, (struct setting){2, 0, i ? STORAGE_Q8_0 : STORAGE_F16, NULL}, 1000);
+        ck_assert_double_lt(
+            mean_kl(g.logits, found, g.n_tokens, g.checkpoint.model->config.n_vocab),
+            i ? 1e-3 : 1e-4);
+        free(found);
+    }
 }
 
 static struct checkpoint made(const char *name, const struct checkpoint_shape *shape)
@@ -162,89 +151,70 @@ static void assert_same_logits(const struct model *m, const float *a, const floa
                       "logit %zu is %.9g, not %.9g", i, (double)b[i], (double)a[i]);
 }
 
-/* Contexts that span several chunks of the cache: stepping equals prefill, on any threads. */
-TEST(same_bits_over_many_chunks, .seconds = 300)
+/* Logits after each of n tokens, stepped: the same on any threads and in any blocks. Freed by the
+ * caller. */
+static float *same_steps(const struct model *m, int n)
 {
-    enum { N = 600 };
-    struct checkpoint c = made("long.gguf", &(struct checkpoint_shape){.n_layers = 2,
-                                                                       .n_heads = 6,
-                                                                       .n_kv_heads = 2,
-                                                                       .head_dim = 12,
-                                                                       .d_ff = 40,
-                                                                       .n_ctx = 640,
-                                                                       .n_vocab = 256});
-    float *steps = feed_all(c.model, 1, 1, N);
-    static const int settings[][2] = {{2, 96}, {3, 1}, {8, 50}, {5, 1}, {2, 1}};
+    static const int settings[][2] = {{2, 96}, {3, 1}, {8, 50}, {5, 7}, {2, 1}, {1, 96}};
+    float *steps = feed_all(m, 1, 1, n);
     for (size_t i = 0; i < COUNT(settings); i++) {
-        float *found = feed_all(c.model, settings[i][0], settings[i][1], N);
-        assert_same_logits(c.model, steps, found, N);
+        float *found = feed_all(m, settings[i][0], settings[i][1], n);
+        assert_same_logits(m, steps, found, n);
         free(found);
     }
-    free(steps);
+    return steps;
+}
+
+/* Contexts that span several chunks of the cache. */
+TEST(same_bits_over_many_chunks, .seconds = 300, .after = scratch_remove)
+{
+    const struct checkpoint_shape shape =
+        shape_of("layers=2 heads=6 kv=2 dim=12 ff=40 ctx=640 vocab=256");
+    struct checkpoint c = made("long.gguf", &shape);
+    free(same_steps(c.model, 600));
     checkpoint_close(&c);
-    scratch_remove();
 }
 
 /* Weights that a narrower type holds exactly give the same bits in every type. */
-TEST(types_hold_the_same_numbers, .seconds = 300)
+TEST(types_hold_the_same_numbers, .loops = 2, .seconds = 300, .after = scratch_remove)
 {
     enum { N = 30 };
-    static const uint32_t types[] = {TENSOR_F16, TENSOR_BF16};
-    static const enum storage storages[] = {STORAGE_F16, STORAGE_BF16};
-    for (int i = 0; i < 2; i++) {
-        struct checkpoint_shape shape =
-            shape_of("layers=2 heads=4 kv=2 dim=12 ff=40 ctx=32 vocab=260 seed=3");
-        shape.type = types[i];
-        struct checkpoint narrow = made("narrow.gguf", &shape);
-        ck_assert_int_eq(narrow.model->w[ROLE_OUTPUT].matrix.storage, storages[i]);
-        struct model *wide = NULL;
-        const struct model_options to_f32 = {.convert = true, .storage = STORAGE_F32};
-        expect_ok(model_create(narrow.gguf, &to_f32, NULL, &wide, &err));
-        ck_assert_int_eq(wide->w[ROLE_OUTPUT].matrix.storage, STORAGE_F32);
-        float *a = feed_all(narrow.model, 2, 0, N), *b = feed_all(wide, 1, 1, N);
-        assert_same_logits(wide, a, b, N);
-        free(a);
-        free(b);
-        model_free(wide);
-        checkpoint_close(&narrow);
-    }
-    scratch_remove();
+    struct checkpoint_shape shape =
+        shape_of("layers=2 heads=4 kv=2 dim=12 ff=40 ctx=32 vocab=260 seed=3");
+    shape.type = _i ? TENSOR_F16 : TENSOR_BF16;
+    struct checkpoint narrow = made("narrow.gguf", &shape);
+    struct model *wide = NULL;
+    const struct model_options to_f32 = {.convert = true, .storage = STORAGE_F32};
+    expect_ok(model_create(narrow.gguf, &to_f32, NULL, &wide, &err));
+    ck_assert_int_eq(wide->w[ROLE_OUTPUT].matrix.storage, STORAGE_F32);
+    ck_assert_int_eq(narrow.model->w[ROLE_OUTPUT].matrix.storage, _i ? STORAGE_F16 : STORAGE_BF16);
+    float *a = feed_all(narrow.model, 2, 0, N), *b = feed_all(wide, 1, 1, N);
+    assert_same_logits(wide, a, b, N);
+    free(a), free(b);
+    model_free(wide);
+    checkpoint_close(&narrow);
 }
 
-/* Quantised weights: the same bits from the file as from converting at load, on any threads, in
- * prefill and step. */
-TEST(quantised_weights, .seconds = 300)
+/* Quantised weights: the same bits from the file as from converting at load. */
+TEST(quantised_weights, .loops = 2, .seconds = 300, .after = scratch_remove)
 {
     enum { N = 70 };
-    static const enum storage storages[] = {STORAGE_Q8_0, STORAGE_Q4_0};
-    static const uint32_t types[] = {TENSOR_Q8_0, TENSOR_Q4_0};
-    static const int settings[][2] = {{2, 96}, {3, 1}, {8, 50}, {5, 7}, {2, 1}, {1, 96}};
+    const struct model_options o = {.convert = true, .storage = _i ? STORAGE_Q8_0 : STORAGE_Q4_0};
     struct checkpoint_shape shape =
         shape_of("layers=2 heads=4 kv=2 dim=24 ff=160 ctx=80 vocab=260 seed=9");
     struct checkpoint wide = made("wide.gguf", &shape);
-    for (int i = 0; i < 2; i++) {
-        struct model *converted = NULL;
-        const struct model_options o = {.convert = true, .storage = storages[i]};
-        expect_ok(model_create(wide.gguf, &o, NULL, &converted, &err));
-        float *steps = feed_all(converted, 1, 1, N);
-        for (size_t k = 0; k < COUNT(settings); k++) {
-            float *found = feed_all(converted, settings[k][0], settings[k][1], N);
-            assert_same_logits(converted, steps, found, N);
-            free(found);
-        }
-        shape.type = types[i];
-        shape.embedding_type = TENSOR_Q8_0;
-        struct checkpoint narrow = made("narrow.gguf", &shape);
-        ck_assert_int_eq(narrow.model->blocks[0].w[ROLE_FFN_UP].matrix.storage, storages[i]);
-        float *from_file = feed_all(narrow.model, 2, 0, N);
-        assert_same_logits(converted, steps, from_file, N);
-        free(from_file);
-        free(steps);
-        model_free(converted);
-        checkpoint_close(&narrow);
-    }
+    struct model *converted = NULL;
+    expect_ok(model_create(wide.gguf, &o, NULL, &converted, &err));
+    shape.type = _i ? TENSOR_Q8_0 : TENSOR_Q4_0;
+    shape.embedding_type = TENSOR_Q8_0;
+    struct checkpoint narrow = made("narrow.gguf", &shape);
+    ck_assert_int_eq(narrow.model->blocks[0].w[ROLE_FFN_UP].matrix.storage, o.storage);
+    float *steps = same_steps(converted, N), *from_file = feed_all(narrow.model, 2, 0, N);
+    assert_same_logits(converted, steps, from_file, N);
+    free(from_file), free(steps);
+    model_free(converted);
+    checkpoint_close(&narrow);
     checkpoint_close(&wide);
-    scratch_remove();
 }
 
 /* On a trained checkpoint and real text, quantised weights and caches stay near F32. */
@@ -254,10 +224,7 @@ TEST(quantisation_costs_little, .seconds = 300)
                                "summer by this sun of York;\nAnd all the clouds that lour'd upon "
                                "our house\nIn the deep bosom of the ocean buried.\n";
     enum { N = sizeof text - 1 };
-    struct checkpoint c;
-    enum status s =
-        checkpoint_open("tests/data/shakespeare-bytes.gguf", CHECKPOINT_MODEL, &c, &err);
-    expect_ok(s);
+    struct checkpoint c = open_checkpoint("tests/data/shakespeare-bytes.gguf", CHECKPOINT_MODEL);
     int32_t *tokens;
     size_t n;
     expect_ok(tokenizer_encode(c.tokenizer, (struct text){text, N}, &tokens, &n, &err));
@@ -319,26 +286,22 @@ TEST(pools_may_change, .seconds = 300)
 
 /* A GQA model, and the MHA model that has each K/V head copied to all of its group, are the same
  * function: the map from query to K/V heads is right. */
-TEST(gqa_equals_its_expansion, .seconds = 300)
+TEST(gqa_equals_its_expansion, .loops = 4, .seconds = 300, .after = scratch_remove)
 {
     enum { N = 40 };
     static const int kv_heads[] = {1, 2, 3, 6};
-    for (size_t i = 0; i < COUNT(kv_heads); i++) {
-        struct checkpoint_shape shape =
-            shape_of("layers=2 heads=6 dim=16 ff=64 ctx=48 vocab=256 seed=5");
-        shape.n_kv_heads = kv_heads[i];
-        struct checkpoint small = made("small.gguf", &shape);
-        shape.base_kv_heads = kv_heads[i];
-        shape.n_kv_heads = 6;
-        struct checkpoint expanded = made("expanded.gguf", &shape);
-        float *a = feed_all(small.model, 2, 0, N), *b = feed_all(expanded.model, 2, 0, N);
-        assert_same_logits(small.model, a, b, N);
-        free(a);
-        free(b);
-        checkpoint_close(&small);
-        checkpoint_close(&expanded);
-    }
-    scratch_remove();
+    struct checkpoint_shape shape =
+        shape_of("layers=2 heads=6 dim=16 ff=64 ctx=48 vocab=256 seed=5");
+    shape.n_kv_heads = kv_heads[_i];
+    struct checkpoint small = made("small.gguf", &shape);
+    shape.base_kv_heads = kv_heads[_i];
+    shape.n_kv_heads = 6;
+    struct checkpoint expanded = made("expanded.gguf", &shape);
+    float *a = feed_all(small.model, 2, 0, N), *b = feed_all(expanded.model, 2, 0, N);
+    assert_same_logits(small.model, a, b, N);
+    free(a), free(b);
+    checkpoint_close(&small);
+    checkpoint_close(&expanded);
 }
 
 /* starcoder is the same block under another name; without biases; tied. */
@@ -401,8 +364,6 @@ TEST(refusals_change_nothing, .seconds = 300)
     struct err e = {{0}};
     struct session *s = NULL;
     const struct session_params too_long = {.n_ctx = m->config.n_ctx + 1};
-    const struct session_params bf16_cache = {.kv_storage = STORAGE_BF16};
-    expect_error(session_create(m, &bf16_cache, NULL, &s, &e), STATUS_USAGE, &e, "bf16");
     ck_assert_int_eq(session_create(m, &too_long, NULL, &s, &e), STATUS_USAGE);
     ck_assert(!s && strstr(e.text, "97"));
 
@@ -412,7 +373,7 @@ TEST(refusals_change_nothing, .seconds = 300)
     ck_assert_int_eq(session_feed(s, 0, g.tokens, 13, NULL, &e), STATUS_USAGE);
     ck_assert_int_eq(session_feed(s, 0, g.tokens, 0, NULL, &e), STATUS_USAGE);
     const int32_t bad[3] = {1, m->config.n_vocab, 2};
-    expect_error(session_feed(s, 0, bad, 3, NULL, &e), STATUS_USAGE, &e, "token 1");
+    expect_error(session_feed(s, 0, bad, 3, NULL, &e), STATUS_USAGE, &e, "row 1: token ");
     const int32_t negative = -1;
     ck_assert_int_eq(session_feed(s, 0, &negative, 1, NULL, &e), STATUS_USAGE);
     ck_assert_int_eq(session_len(s, 0), 0);
@@ -423,33 +384,32 @@ TEST(refusals_change_nothing, .seconds = 300)
 
 TEST(plan_is_what_is_taken, .seconds = 300)
 {
+    /* 3 layers, 3 K/V heads of 24 (V rows padded to 32), 48 positions. With four more sequences
+     * that hold what follows position 17 from the panel that has it on; or no position. */
+    enum { HEADS = 3 * 3, ROW = 24 + 32 };
+    static const struct {
+        enum storage kv;
+        int n_sequences, n_shared;
+        size_t bytes;
+    } cases[] = {
+        {STORAGE_F32, 1, 0, HEADS * 48 * ROW * 4},
+        {STORAGE_F16, 1, 0, HEADS * 48 * ROW * 2},
+        {STORAGE_Q8_0, 1, 0, HEADS * 48 * ROW + 2 * 896}, /* 864, whole lines */
+        {STORAGE_F32, 5, 17, HEADS * (48 + 4 * 32) * ROW * 4},
+        {STORAGE_F32, 5, 48, HEADS * 48 * ROW * 4},
+    };
     struct golden g = open_golden("gqa");
     const struct model *m = g.checkpoint.model;
-    struct session_memory memory;
-    const struct session_params f32 = {.kv_storage = STORAGE_F32};
-    const struct session_params f16 = {.kv_storage = STORAGE_F16};
-    /* 3 layers, 3 K/V heads of 24 (V rows padded to 32), 48 positions. */
-    expect_ok(session_plan(m, &f32, 1, &memory, &err));
-    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 4);
-    expect_ok(session_plan(m, &f16, 1, &memory, &err));
-    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 2);
-    const struct session_params q8_0 = {.kv_storage = STORAGE_Q8_0};
-    expect_ok(session_plan(m, &q8_0, 1, &memory, &err));
-    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) + 2 * 896); /* 864, whole lines */
-    /* Four more sequences that hold what follows position 17, from the panel that has it on. */
-    struct session_params shared = {.n_sequences = 5, .n_shared = 17};
-    expect_ok(session_plan(m, &shared, 1, &memory, &err));
-    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * (48 + 4 * 32) * (24 + 32) * 4);
-    shared.n_shared = 48;
-    expect_ok(session_plan(m, &shared, 1, &memory, &err));
-    ck_assert_uint_eq(memory.kv_bytes, 3 * 3 * 48 * (24 + 32) * 4);
-    shared.n_shared = 49;
-    ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &err), STATUS_USAGE);
-    ck_assert_str_eq(err.text, "49 shared positions: expected 0 to 48, the context");
-    shared.n_shared = -1;
-    ck_assert_int_eq(session_plan(m, &shared, 1, &memory, &err), STATUS_USAGE);
-    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), 3 * 3 * (24 + 32) * 4);
-    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 3 * 6 * (24 + 32) * 2);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct session_params p = {.kv_storage = cases[i].kv,
+                                         .n_sequences = cases[i].n_sequences,
+                                         .n_shared = cases[i].n_shared};
+        struct session_memory memory;
+        expect_ok(session_plan(m, &p, 1, &memory, &err));
+        ck_assert_uint_eq(memory.kv_bytes, cases[i].bytes);
+    }
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 3, STORAGE_F32), HEADS * ROW * 4);
+    ck_assert_uint_eq(kv_cache_bytes_per_token(&m->config, 6, STORAGE_F16), 2 * HEADS * ROW * 2);
 }
 
 /* Whatever the size of a head, positions times the bytes of one are what is planned and taken. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "show/paragraph.h"
 
 #define MARK "\xe2\x96\x81" /* U+2581 */
@@ -165,115 +164,6 @@ TEST(test_special_ids, .after = drop_tokenizer)
     v.n_tokens = 1; /* <unk> alone */
     use_vocabulary();
     ck_assert(tokenizer_bos(t) == -1 && !tokenizer_adds_bos(t));
-}
-
-/* --- at random ------------------------------------------------------------------------------- */
-
-#define MOST_PLAIN 100
-
-/* The token behind those of bytes that two neighbours are, or -1. */
-static int joined(struct text a, struct text b)
-{
-    for (size_t id = 259; id < v.n_tokens; id++) {
-        const struct text both = v.tokens[id];
-        if (both.len == a.len + b.len && memcmp(both.data, a.data, a.len) == 0 &&
-            memcmp(both.data + a.len, b.data, b.len) == 0)
-            return (int)id;
-    }
-    return -1;
-}
-
-/* Looks at all neighbours every time. The text is in one piece, its symbols adjacent. */
-static size_t merge_plainly(struct text *symbols, size_t n)
-{
-    for (;;) {
-        size_t best = n;
-        float score = 0;
-        for (size_t i = 0; i + 1 < n; i++) {
-            const int id = joined(symbols[i], symbols[i + 1]);
-            if (id >= 0 && (best == n || v.scores[id] > score)) {
-                best = i;
-                score = v.scores[id];
-            }
-        }
-        if (best == n)
-            return n;
-        symbols[best].len += symbols[best + 1].len;
-        memmove(symbols + best + 1, symbols + best + 2, (n - best - 2) * sizeof *symbols);
-        n--;
-    }
-}
-
-/* n letters at random; returns their bytes. */
-static size_t random_text(struct rng *rng, char *out, size_t n)
-{
-    static const char *const letters[] = {"a", "b", "\u00e9", "\u6c34", MARK};
-    size_t len = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *letter = letters[rng_u32(rng) % 5];
-        memcpy(out + len, letter, strlen(letter));
-        len += strlen(letter);
-    }
-    return len;
-}
-
-static bool has_token(struct text name)
-{
-    for (size_t id = 0; id < v.n_tokens; id++)
-        if (text_equal(v.tokens[id], name))
-            return true;
-    return false;
-}
-
-/* Half of them have spaces at the beginning of tokens only, as most vocabularies do. */
-static void random_vocabulary(struct rng *rng, char (*names)[40])
-{
-    const bool begins = rng_u32(rng) % 2;
-    vocabulary_of_scores(true);
-    v.adds_space = 0;
-    for (int i = 0; i < 60; i++) {
-        const size_t len = random_text(rng, names[i], 1 + rng_u32(rng) % 6);
-        names[i][len] = 0;
-        if (begins && len > 3 && strstr(names[i] + 1, MARK))
-            continue;
-        if (!has_token(text_of(names[i])))
-            add_scored(names[i], (float)(rng_u32(rng) % 20));
-    }
-}
-
-static void check_random_text(struct rng *rng)
-{
-    static char text[4 * MOST_PLAIN];
-    static struct text symbols[4 * MOST_PLAIN];
-    static int expected[4 * MOST_PLAIN];
-    const size_t len = random_text(rng, text, 1 + rng_u32(rng) % MOST_PLAIN);
-    size_t n = 0, n_expected = 0;
-    for (size_t at = 0; at < len; at += symbols[n++].len)
-        symbols[n] = (struct text){text + at, text[at] == 'a' || text[at] == 'b' ? 1
-                                              : text[at] == '\xc3'               ? 2
-                                                                                 : 3};
-    n = merge_plainly(symbols, n);
-    for (size_t i = 0; i < n; i++) {
-        const int id = joined(symbols[i], text_of(""));
-        if (id >= 0)
-            expected[n_expected++] = id;
-        for (size_t k = 0; id < 0 && k < symbols[i].len; k++)
-            expected[n_expected++] = 3 + (unsigned char)symbols[i].data[k];
-    }
-    check_encoding((struct text){text, len}, expected, n_expected, __FILE__, __LINE__);
-}
-
-TEST(test_random_vocabularies_match_plain_merging, .after = drop_tokenizer)
-{
-    static char names[60][40];
-    struct rng rng;
-    rng_seed(&rng, 5, 0);
-    for (int i = 0; i < 60; i++) {
-        random_vocabulary(&rng, names);
-        use_vocabulary();
-        for (int run = 0; run < 10; run++)
-            check_random_text(&rng);
-    }
 }
 
 /* --- hostile vocabularies -------------------------------------------------------------------- */

@@ -22,51 +22,22 @@ static struct config eight_heads(void)
     return c;
 }
 
-/* Lists that end with a 0, but for shares, which a negative one ends. */
-struct wanted {
-    struct study_plan plan;
-    int kv_heads[3];
-    enum study_method methods[3];
-    int ranks[3];
-    double alphas[4], scratch[2];
-};
-
-static struct wanted small_study(const struct config *c)
+/* Two seeds at 0, 0.5 and 5% of 100 steps: MHA; MQA and GQA-2 by two methods and from scratch; two
+ * ranks. */
+static struct study_plan small_study(const struct config *c, bool taught)
 {
-    return (struct wanted){
-        .plan = {.config = c, .first_seed = 7, .n_seeds = 2, .n_steps = 100},
-        .kv_heads = {1, 2},
-        .methods = {STUDY_FIT, STUDY_MEAN},
-        .alphas = {5, 0, 0.5, -1},
-        .scratch = {5, -1},
-    };
-}
-
-static void add_cells(struct study_plan *plan, const struct study_cell cell, const double *shares)
-{
-    int n = 0;
-    while (shares[n] >= 0)
-        n++;
-    expect_ok(study_plan_add(plan, cell, shares, n, &err));
-}
-
-static struct study_plan plan_of(const struct wanted *w)
-{
-    struct study_plan plan = w->plan;
-    struct study_cell cell = {.kv_heads = plan.config->n_heads, .method = STUDY_MHA};
-    add_cells(&plan, cell, w->alphas);
-    for (const int *g = w->kv_heads; *g; g++) {
-        cell = (struct study_cell){.kv_heads = *g, .method = STUDY_SCRATCH};
-        add_cells(&plan, cell, w->scratch);
-        for (const enum study_method *m = w->methods; *m; m++) {
-            cell.method = *m;
-            add_cells(&plan, cell, w->alphas);
-        }
-    }
-    for (const int *r = w->ranks; *r; r++) {
-        cell = (struct study_cell){.kv_heads = 1, .latent = *r, .method = STUDY_LATENT};
-        add_cells(&plan, cell, w->alphas);
-    }
+    static const double alphas[] = {5, 0, 0.5};
+    static const struct study_cell kinds[] = {
+        {.kv_heads = 8, .method = STUDY_MHA},     {.kv_heads = 1, .method = STUDY_FIT},
+        {.kv_heads = 1, .method = STUDY_SCRATCH}, {.kv_heads = 2, .method = STUDY_FIT},
+        {.kv_heads = 2, .method = STUDY_SCRATCH}, {.kv_heads = 2, .method = STUDY_MEAN},
+        {.kv_heads = 1, .method = STUDY_MEAN},    {1, 1, 4, .method = STUDY_LATENT},
+        {1, 1, 32, .method = STUDY_LATENT}};
+    struct study_plan plan = {
+        .config = c, .first_seed = 7, .n_seeds = 2, .n_steps = 100, .taught = taught};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        expect_ok(study_plan_add(&plan, kinds[i], alphas, kinds[i].method == STUDY_SCRATCH ? 1 : 3,
+                                 &err));
     study_plan_sort(&plan);
     return plan;
 }
@@ -81,114 +52,72 @@ static struct study_cell *cell_named(const struct study_plan *plan, const char *
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-TEST(cells_are_named_and_ordered)
+/* Every cell of seed 7, that of seed 8 behind it, with its steps and what it is made from. */
+TEST(cells_are_named_ordered_and_made_from_earlier_ones)
 {
-    static const char *const expected[] = {
-        "s7-mha-a0",         "s8-mha-a0",         "s7-mha-a0.5",        "s8-mha-a0.5",
-        "s7-mha-a5",         "s8-mha-a5",         "s7-gqa2-mean-a0",    "s8-gqa2-mean-a0",
-        "s7-gqa2-mean-a0.5", "s8-gqa2-mean-a0.5", "s7-gqa2-mean-a5",    "s8-gqa2-mean-a5",
-        "s7-gqa2-fit-a0",    "s8-gqa2-fit-a0",    "s7-gqa2-fit-a0.5",   "s8-gqa2-fit-a0.5",
-        "s7-gqa2-fit-a5",    "s8-gqa2-fit-a5",    "s7-gqa2-scratch-a5", "s8-gqa2-scratch-a5",
-        "s7-mqa-mean-a0",    "s8-mqa-mean-a0",    "s7-mqa-mean-a0.5",   "s8-mqa-mean-a0.5",
-        "s7-mqa-mean-a5",    "s8-mqa-mean-a5",    "s7-mqa-fit-a0",      "s8-mqa-fit-a0",
-        "s7-mqa-fit-a0.5",   "s8-mqa-fit-a0.5",   "s7-mqa-fit-a5",      "s8-mqa-fit-a5",
-        "s7-mqa-scratch-a5", "s8-mqa-scratch-a5",
+    static const struct {
+        const char *name;
+        int steps;
+        const char *origin;
+    } expected[] = {
+        {"s7-mha-a0", 100, NULL},
+        {"s7-mha-a0.5", 1, "s7-mha-a0"},
+        {"s7-mha-a5", 5, "s7-mha-a0"},
+        {"s7-gqa2-mean-a0", 0, "s7-mha-a0"},
+        {"s7-gqa2-mean-a0.5", 1, "s7-gqa2-mean-a0"},
+        {"s7-gqa2-mean-a5", 5, "s7-gqa2-mean-a0"},
+        {"s7-gqa2-fit-a0", 0, "s7-mha-a0"},
+        {"s7-gqa2-fit-a0.5", 1, "s7-gqa2-fit-a0"},
+        {"s7-gqa2-fit-a5", 5, "s7-gqa2-fit-a0"},
+        {"s7-gqa2-scratch-a5", 105, NULL},
+        {"s7-mqa-mean-a0", 0, "s7-mha-a0"},
+        {"s7-mqa-mean-a0.5", 1, "s7-mqa-mean-a0"},
+        {"s7-mqa-mean-a5", 5, "s7-mqa-mean-a0"},
+        {"s7-mqa-fit-a0", 0, "s7-mha-a0"},
+        {"s7-mqa-fit-a0.5", 1, "s7-mqa-fit-a0"},
+        {"s7-mqa-fit-a5", 5, "s7-mqa-fit-a0"},
+        {"s7-mqa-scratch-a5", 105, NULL},
+        {"s7-mla32-latent-a0", 0, "s7-mha-a0"},
+        {"s7-mla32-latent-a0.5", 1, "s7-mla32-latent-a0"},
+        {"s7-mla32-latent-a5", 5, "s7-mla32-latent-a0"},
+        {"s7-mla4-latent-a0", 0, "s7-mha-a0"},
+        {"s7-mla4-latent-a0.5", 1, "s7-mla4-latent-a0"},
+        {"s7-mla4-latent-a5", 5, "s7-mla4-latent-a0"},
     };
     const struct config c = eight_heads();
-    const struct wanted w = small_study(&c);
-    struct study_plan plan = plan_of(&w);
-    ck_assert_int_eq(plan.n, (int)(sizeof expected / sizeof *expected));
-    for (int i = 0; i < plan.n; i++)
-        ck_assert_str_eq(plan.cells[i].name, expected[i]);
-    study_plan_free(&plan);
-}
-
-TEST(steps_are_the_percents_and_at_least_one)
-{
-    const struct config c = eight_heads();
-    struct wanted w = small_study(&c);
-    struct study_plan plan = plan_of(&w);
-    ck_assert_int_eq(cell_named(&plan, "s7-mha-a0")->steps, 100);
-    ck_assert_int_eq(cell_named(&plan, "s7-mha-a0.5")->steps, 1);
-    ck_assert_int_eq(cell_named(&plan, "s7-gqa2-mean-a0")->steps, 0);
-    ck_assert_int_eq(cell_named(&plan, "s7-gqa2-mean-a5")->steps, 5);
-    ck_assert_int_eq(cell_named(&plan, "s8-mqa-scratch-a5")->steps, 105);
-    study_plan_free(&plan);
-    plan = w.plan;
-    plan.n_steps = 2000000000;
-    const struct study_cell cell = {.kv_heads = 8, .method = STUDY_MHA};
-    ck_assert_int_eq(study_plan_add(&plan, cell, (const double[]){0, 100}, 2, &err), STATUS_USAGE);
-    study_plan_free(&plan);
-    ck_assert_msg(strstr(err.text, "100% more than 2000000000 steps") != NULL, "%s", err.text);
-}
-
-TEST(origins_come_before_what_is_made_from_them)
-{
-    const struct config c = eight_heads();
-    struct wanted w = small_study(&c);
-    w.plan.taught = true;
-    struct study_plan plan = plan_of(&w);
-    static const char *const pairs[][2] = {
-        {"s8-mha-a5", "s8-mha-a0"},
-        {"s8-gqa2-mean-a0", "s8-mha-a0"},
-        {"s8-gqa2-mean-a0.5", "s8-gqa2-mean-a0"},
-        {"s8-mqa-fit-taught-a5", "s8-mqa-fit-a0"},
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, pairs[i][0])),
-                         cell_named(&plan, pairs[i][1]));
-    ck_assert_ptr_null(study_origin(&plan, cell_named(&plan, "s7-mha-a0")));
-    ck_assert_ptr_null(study_origin(&plan, cell_named(&plan, "s7-mqa-scratch-a5")));
-    ck_assert_ptr_eq(study_base(&plan, cell_named(&plan, "s7-mqa-fit-taught-a5")),
-                     cell_named(&plan, "s7-mha-a0"));
+    struct study_plan plan = small_study(&c, false);
+    ck_assert_int_eq(plan.n, 2 * (int)(sizeof expected / sizeof *expected));
     for (int i = 0; i < plan.n; i++) {
-        const struct study_cell *origin = study_origin(&plan, &plan.cells[i]);
-        ck_assert(!origin || origin < &plan.cells[i]);
-        ck_assert(study_base(&plan, &plan.cells[i])->seed == plan.cells[i].seed);
-        ck_assert(!plan.cells[i].taught || plan.cells[i].alpha > 0);
+        const struct study_cell *cell = &plan.cells[i], *origin = study_origin(&plan, cell);
+        if (i % 2 == 0)
+            ck_assert_str_eq(cell->name, expected[i / 2].name);
+        else
+            ck_assert_str_eq(cell->name + 2, expected[i / 2].name + 2);
+        ck_assert_int_eq((int)cell->seed, 7 + i % 2);
+        ck_assert_int_eq(cell->steps, expected[i / 2].steps);
+        ck_assert_pstr_eq(origin ? origin->name + 2 : NULL,
+                          origin ? expected[i / 2].origin + 2 : expected[i / 2].origin);
+        ck_assert(!origin || (origin < cell && origin->seed == cell->seed));
+        ck_assert_ptr_eq(study_base(&plan, cell), &plan.cells[i % 2]);
     }
     study_plan_free(&plan);
-}
-
-TEST(latent_caches_come_after_heads)
-{
-    static const char *const expected[] = {
-        "s7-mla32-latent-a0", "s8-mla32-latent-a0", "s7-mla32-latent-a5", "s8-mla32-latent-a5",
-        "s7-mla4-latent-a0",  "s8-mla4-latent-a0",  "s7-mla4-latent-a5",  "s8-mla4-latent-a5",
-    };
-    const struct config c = eight_heads();
-    struct wanted w = small_study(&c);
-    struct study_plan without = plan_of(&w);
-    w = (struct wanted){.plan = w.plan, .ranks = {4, 32}, .alphas = {0, 5, -1}, .scratch = {-1}};
-    struct study_plan plan = plan_of(&w);
-    /* Behind MHA at two shares. */
-    ck_assert_int_eq(plan.n, 4 + (int)(sizeof expected / sizeof *expected));
-    for (int i = 4; i < plan.n; i++) {
-        const struct study_cell *cell = &plan.cells[i];
-        ck_assert_str_eq(cell->name, expected[i - 4]);
-        ck_assert_str_eq(cell->variant, i < 8 ? "MLA-32" : "MLA-4");
-        ck_assert_str_eq(cell->method_name, "latent");
-        ck_assert_int_eq(cell->kv_heads, 1);
-        ck_assert(study_converts(cell->method) &&
-                  strcmp(cell->variant, plan.cells[0].variant) != 0);
-    }
-    ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, "s8-mla4-latent-a5")),
-                     cell_named(&plan, "s8-mla4-latent-a0"));
-    ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, "s8-mla4-latent-a0")),
-                     cell_named(&plan, "s8-mha-a0"));
-    /* MQA is no latent cache, though both have one head. */
-    ck_assert_str_eq(cell_named(&without, "s7-mqa-fit-a0")->variant, "MQA");
-    study_plan_free(&without);
+    /* Taught ones come beside the others of more than no steps, and begin with the conversion. */
+    plan = small_study(&c, true);
+    ck_assert_int_eq(plan.n, 2 * (23 + 12));
+    ck_assert_ptr_eq(study_origin(&plan, cell_named(&plan, "s8-mqa-fit-taught-a5")),
+                     cell_named(&plan, "s8-mqa-fit-a0"));
+    study_plan_free(&plan);
+    plan = (struct study_plan){.config = &c, .n_seeds = 1, .n_steps = 2000000000};
+    expect_status(study_plan_add(&plan, (struct study_cell){.kv_heads = 8},
+                                 (const double[]){0, 100}, 2, &err),
+                  STATUS_USAGE, "100% more than 2000000000 steps");
     study_plan_free(&plan);
 }
-
-/* --- means ----------------------------------------------------------------------------------- */
 
 TEST(means_are_over_the_seeds_that_are_done)
 {
     const struct config c = eight_heads();
-    const struct wanted w = small_study(&c);
-    struct study_plan plan = plan_of(&w);
+    struct study_plan plan = small_study(&c, false);
     static const struct {
         const char *name;
         double bits;
@@ -222,21 +151,6 @@ TEST(means_are_over_the_seeds_that_are_done)
 
 /* --- records --------------------------------------------------------------------------------- */
 
-static struct study_cell done_cell(const struct config *c)
-{
-    struct study_cell cell = {.seed = UINT64_MAX,
-                              .kv_heads = 2,
-                              .method = STUDY_FIT,
-                              .alpha = 0.5,
-                              .steps = 3,
-                              .done = true,
-                              .bits_per_byte = 2.1000000000000001,
-                              .cache_bytes_per_token = 1024,
-                              .seconds = 0.25};
-    study_cell_complete(&cell, c);
-    return cell;
-}
-
 static char folder[512];
 
 static void begin_folder(void)
@@ -246,39 +160,46 @@ static void begin_folder(void)
 
 static void put_file(const char *name, const char *content)
 {
-    char path[700];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    fputs(content, f);
-    ck_assert_int_eq(fclose(f), 0);
+    write_file(study_path(folder, name, "").text, content, strlen(content));
 }
 
 static void expect_file(const char *name, const char *content)
 {
-    char path[700];
     size_t n;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    unsigned char *bytes = (unsigned char *)file_text(path, &n);
+    const char *bytes = file_text(study_path(folder, name, "").text, &n);
     ck_assert_msg(n == strlen(content) && memcmp(bytes, content, n) == 0, "%s has '%.*s'", name,
-                  (int)n, (const char *)bytes);
+                  (int)n, bytes);
 }
 
 TEST(records_come_back_as_they_were)
 {
     const struct config c = eight_heads();
-    const struct study_cell cell = done_cell(&c);
-    struct study_cell again = cell;
-    again.done = false;
-    again.bits_per_byte = again.seconds = 0;
-    again.cache_bytes_per_token = 0;
+    struct study_cell cells[] = {
+        {UINT64_MAX, 2, 0, STUDY_FIT, .alpha = 0.5, .steps = 3, .bits_per_byte = 2.1000000000000001,
+         .cache_bytes_per_token = 1024, .seconds = 0.25},
+        {1, 1, 12, STUDY_LATENT, .bits_per_byte = 2.5, .cache_bytes_per_token = 96}};
     begin_folder();
-    expect_ok(study_record_read(folder, &again, &err));
-    ck_assert(!again.done);
-    expect_ok(study_record_write(folder, &cell, &err));
-    expect_ok(study_record_read(folder, &again, &err));
-    ck_assert(again.done && again.bits_per_byte == cell.bits_per_byte);
-    ck_assert(again.cache_bytes_per_token == 1024 && again.seconds == 0.25);
+    for (int i = 0; i < 2; i++) {
+        study_cell_complete(&cells[i], &c);
+        struct study_cell again = cells[i];
+        again.bits_per_byte = again.seconds = 0;
+        again.cache_bytes_per_token = 0;
+        expect_ok(study_record_read(folder, &again, &err));
+        ck_assert(!again.done);
+        expect_ok(study_record_write(folder, &cells[i], &err));
+        expect_ok(study_record_read(folder, &again, &err));
+        ck_assert(again.done && again.bits_per_byte == cells[i].bits_per_byte &&
+                  again.cache_bytes_per_token == cells[i].cache_bytes_per_token &&
+                  again.seconds == cells[i].seconds);
+    }
+    expect_file("s1-mla12-latent-a0.json",
+                "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 12, "
+                "\"method\": \"latent\", \"taught\": false, \"alpha\": 0, \"steps\": 0, "
+                "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
+    cells[1].latent = 13; /* the name is that of 12 still */
+    expect_status(study_record_read(folder, &cells[1], &err), STATUS_BAD_FILE,
+                  "expected the figures");
+    ck_assert_int_eq(remove(study_path(folder, cells[1].name, ".json").text), 0);
     expect_ok(study_results_write(folder, &err));
     expect_file("results.jsonl",
                 "{\"cell\": \"s18446744073709551615-gqa2-fit-a0.5\", \"seed\": "
@@ -345,28 +266,6 @@ TEST(damaged_records_are_refused_by_name)
         ck_assert_msg(strstr(err.text, "s1-mqa-fit-a5.json") && strstr(err.text, bent[i][2]), "%s",
                       err.text);
     }
-}
-
-TEST(records_of_latent_caches_say_their_rank)
-{
-    const struct config c = eight_heads();
-    struct study_cell cell = {.seed = 1,
-                              .kv_heads = 1,
-                              .latent = 12,
-                              .method = STUDY_LATENT,
-                              .bits_per_byte = 2.5,
-                              .cache_bytes_per_token = 96};
-    study_cell_complete(&cell, &c);
-    begin_folder();
-    expect_ok(study_record_write(folder, &cell, &err));
-    expect_file("s1-mla12-latent-a0.json",
-                "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 12, "
-                "\"method\": \"latent\", \"taught\": false, \"alpha\": 0, \"steps\": 0, "
-                "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
-    expect_ok(study_record_read(folder, &cell, &err));
-    ck_assert(cell.done && cell.cache_bytes_per_token == 96);
-    cell.latent = 13; /* the name is that of 12 still */
-    expect_status(study_record_read(folder, &cell, &err), STATUS_BAD_FILE, "expected the figures");
 }
 
 /* Others may have put anything beside them; what is called as a record is must be one. */

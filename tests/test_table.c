@@ -178,22 +178,9 @@ TEST(reports, .loops = 5)
 
 TEST(one_struct)
 {
-    static const struct report_field two[] = {{NULL, "what", .type = REPORT_TEXT},
-                                              {NULL, "value", .type = REPORT_INT}};
     static const struct report_field flag = {"flag", NULL, MEMBER(sample, flag)};
     struct descriptor o;
-    struct report t;
     struct json j;
-    output_begin(&o);
-    report_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
-    report_properties(&t, fields, REPORT_LENGTH(fields), &samples[1]);
-    expect_ok(report_end(&t, &err));
-    output_is(&o, "what                          value\n"
-                  "name                        unnamed\n"
-                  "n                                 0\n"
-                  "counted                          no\n"
-                  "size                       16.0 EiB\n"
-                  "bytes    18,446,744,073,709,551,615\n");
     output_begin(&o);
     json_init(&j, &o.out, 0);
     json_begin_object(&j, NULL);

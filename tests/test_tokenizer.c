@@ -1,4 +1,3 @@
-#include "base/rng.h"
 #include "vocabularies.h"
 
 #include <stdlib.h>
@@ -45,65 +44,6 @@ TEST(test_empty_text, .after = drop_tokenizer)
     use_vocabulary();
     check_encoding((struct text){NULL, 0}, NULL, 0, __FILE__, __LINE__);
     tokenizer_free(NULL);
-}
-
-/* Merges the lowest rank, leftmost, by looking at all pairs every time. */
-static size_t merge_plainly(const int (*ranks)[8], const int (*results)[8], int *ids, size_t n)
-{
-    for (;;) {
-        size_t best = n;
-        for (size_t i = 0; i + 1 < n; i++)
-            if (ranks[ids[i]][ids[i + 1]] >= 0 &&
-                (best == n || ranks[ids[i]][ids[i + 1]] < ranks[ids[best]][ids[best + 1]]))
-                best = i;
-        if (best == n)
-            return n;
-        ids[best] = results[ids[best]][ids[best + 1]];
-        memmove(ids + best + 1, ids + best + 2, (n - best - 2) * sizeof *ids);
-        n--;
-    }
-}
-
-/* Random tables over a few symbols, in every order, so that merges overlap and wake others. */
-TEST(test_random_merges_match_plain_ones, .after = drop_tokenizer)
-{
-    static const char *const names[] = {"a", "b", "c", "ab", "bc", "aa", "abc", "aaa"};
-    static const char *const merges[] = {"a b", "b c", "a a", "ab c", "a bc", "aa a", "a aa"};
-    static const int parts[][3] = {{0, 1, 3}, {1, 2, 4}, {0, 0, 5}, {3, 2, 6},
-                                   {0, 4, 6}, {5, 0, 7}, {0, 5, 7}};
-    static const int ids[] = {'a', 'b', 'c', 256, 257, 258, 259, 260};
-    struct rng rng;
-    rng_seed(&rng, 11, 0);
-    for (int table = 0; table < 200; table++) {
-        plain_bytes_vocabulary();
-        for (size_t i = 3; i < 8; i++)
-            add_token(names[i], 1);
-        int ranks[8][8];
-        int results[8][8];
-        memset(ranks, -1, sizeof ranks);
-        bool used[7] = {false};
-        for (uint32_t n = 1 + rng_u32(&rng) % 7; n > 0; n--) {
-            const uint32_t m = rng_u32(&rng) % 7;
-            if (used[m])
-                continue;
-            used[m] = true;
-            ranks[parts[m][0]][parts[m][1]] = (int)v.n_merges;
-            results[parts[m][0]][parts[m][1]] = parts[m][2];
-            add_merge(merges[m]);
-        }
-        use_vocabulary();
-        for (int run = 0; run < 20; run++) {
-            char text[600];
-            int expected[600];
-            const size_t len = 1 + rng_u32(&rng) % (run < 15 ? 20 : 600);
-            for (size_t i = 0; i < len; i++)
-                text[i] = names[expected[i] = (int)(rng_u32(&rng) % 3)][0];
-            const size_t n = merge_plainly(ranks, results, expected, len);
-            for (size_t i = 0; i < n; i++)
-                expected[i] = ids[expected[i]];
-            check_encoding((struct text){text, len}, expected, n, "random", table);
-        }
-    }
 }
 
 /* A word of four million letters: looking at all pairs for every merge would take days. */

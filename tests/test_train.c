@@ -221,48 +221,37 @@ TEST(last_save_that_fails_is_an_error)
 
 /* --- refusals -------------------------------------------------------------------------------- */
 
-TEST(short_text_is_refused_with_the_least_length)
+TEST(short_text_is_refused_with_a_length_that_will_do)
 {
-    struct run r = make_run("out.gguf");
+    struct run r = make_run("out.gguf"), whole = make_run("out.gguf");
     struct text shorter = {words, 240};
-    r.spec.texts = &shorter;
+    r.spec.texts = whole.spec.texts = &shorter;
     refused(&r, STATUS_USAGE, "at least some 250 bytes, found 240");
     shorter.len = 241;
     run_well(&r);
-    struct run whole = make_run("out.gguf");
     whole.spec.val_fraction = 0;
-    whole.spec.texts = &shorter;
-    shorter.len = 24;
-    refused(&whole, STATUS_USAGE, "at least some 25 bytes, found 24");
-    shorter.len = 0;
-    refused(&whole, STATUS_USAGE, "at least some 25 bytes, found 0");
+    for (shorter.len = 0; shorter.len <= 24; shorter.len += 24)
+        refused(&whole, STATUS_USAGE, shorter.len ? "some 25 bytes, found 24" : "found 0");
 }
 
 TEST(impossible_values_are_refused)
 {
-    struct run r = make_run("out.gguf");
-    r.spec.warmup = 12;
-    refused(&r, STATUS_USAGE, "--warmup 12");
-    r = make_run("out.gguf");
-    r.spec.length = 25;
-    refused(&r, STATUS_USAGE, "--ctx 25");
-    r = make_run("out.gguf");
-    r.spec.resume = true;
-    refused(&r, STATUS_USAGE, "there is no");
-}
-
-TEST(teacher_of_another_vocabulary_is_refused)
-{
-    struct run r = make_run("out.gguf");
     const char *source = scratch_path("teacher.gguf");
     const struct checkpoint_shape shape = {SIZES(1, 2, 2, 4, 8, 40, 257), .seed = 4};
     write_checkpoint(source, &shape);
     struct checkpoint teacher = opened_checkpoint(source, CHECKPOINT_TOKENIZER);
-    r.spec.teacher = teacher.gguf;
-    refused(&r, STATUS_USAGE, "of 256 tokens; found 257");
+    struct run warm = make_run("out.gguf"), longer = warm, resumed = warm, taught = warm;
+    warm.spec.warmup = 12;
+    refused(&warm, STATUS_USAGE, "--warmup 12");
+    longer.spec.length = 25;
+    refused(&longer, STATUS_USAGE, "--ctx 25");
+    resumed.spec.resume = true;
+    refused(&resumed, STATUS_USAGE, "there is no");
+    taught.spec.teacher = teacher.gguf;
+    refused(&taught, STATUS_USAGE, "of 256 tokens; found another, of 257");
 }
 
-TEST(missing_out_is_refused)
+TEST(out_that_is_gone_or_another_file_is_refused)
 {
     struct run r = make_run("out.gguf");
     run_until(&r, 6);
@@ -270,26 +259,29 @@ TEST(missing_out_is_refused)
     r.steps = 0;
     r.spec.resume = true;
     refused(&r, STATUS_FAILED, "best checkpoint so far (of step 5)");
-}
-
-TEST(another_file_in_place_of_out_is_refused)
-{
-    struct run r = make_run("out.gguf");
+    r = make_run("out.gguf");
     run_well(&r);
     write_file(r.out, "another file", 12);
     expect_status(resume(&r, &err), STATUS_FAILED, "is not the best checkpoint of this run");
 }
 
+/* The state of a run of six steps, which goes on with what is there by then. */
+static unsigned char *state_of_six(struct run *r, char path[600], size_t *n)
+{
+    *r = make_run("out.gguf");
+    run_until(r, 6);
+    snprintf(path, 600, "%s.state", r->out);
+    r->spec.resume = true;
+    return (unsigned char *)file_text(path, n);
+}
+
 /* Cut anywhere, or with any bit of the header and some of the rest flipped. */
 TEST(damaged_state_is_refused)
 {
-    struct run r = make_run("out.gguf");
-    run_until(&r, 6);
+    struct run r;
     char path[600];
     size_t n;
-    snprintf(path, sizeof path, "%s.state", r.out);
-    unsigned char *bytes = (unsigned char *)file_text(path, &n);
-    r.spec.resume = true;
+    unsigned char *bytes = state_of_six(&r, path, &n);
     for (size_t len = 0; len < n; len += len < 260 ? 20 : n / 7) {
         write_file(path, bytes, len);
         r.steps = 0;
@@ -312,13 +304,10 @@ TEST(damaged_state_is_refused)
 TEST(impossible_best_loss_in_a_state_is_refused)
 {
     static const double losses[] = {-1, -HUGE_VAL, (double)NAN};
-    struct run r = make_run("out.gguf");
-    run_until(&r, 6);
+    struct run r;
     char path[600];
     size_t n;
-    snprintf(path, sizeof path, "%s.state", r.out);
-    unsigned char *bytes = (unsigned char *)file_text(path, &n);
-    r.spec.resume = true;
+    unsigned char *bytes = state_of_six(&r, path, &n);
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         /* Behind magic, version, identity, step and best step. */
         memcpy(bytes + (2 + STATE_FIELDS + 2) * 8, &losses[i], sizeof losses[i]);

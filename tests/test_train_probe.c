@@ -9,6 +9,9 @@
 
 #define MOST_TRIALS 8
 
+#define PROBE_TEST(name, ...)                                                                      \
+    TEST(name, .before_all = make_source, .after_all = scratch_remove, __VA_ARGS__)
+
 /* A run from a checkpoint, and what its probe told. */
 struct probed {
     struct run run; /* first: the events' argument is both */
@@ -63,71 +66,38 @@ static struct probed make_probed(const char *out)
     return p;
 }
 
-static enum status run_probed(struct probed *p, struct err *e)
-{
-    p->run.spec.out = p->run.out;
-    p->run.spec.arg = p;
-    enum status s = trainer_open(&p->run.spec, &p->run.trainer, e);
-    if (s == STATUS_OK)
-        s = trainer_run(p->run.trainer, e);
-    trainer_free(p->run.trainer);
-    p->run.trainer = NULL;
-    return s;
-}
-
-static void run_probed_well(struct probed *p)
-{
-    expect_ok(run_probed(p, &err));
-}
-
 /* --- what it does ---------------------------------------------------------------------------- */
 
-TEST(the_best_trial_is_taken, .tags = ONE_THREAD, .before_all = make_source,
-     .after_all = scratch_remove)
+/* The best is taken, of a run of no more steps than its trials the smallest that comes near. */
+PROBE_TEST(the_best_trial_is_taken, .loops = 2, .tags = ONE_THREAD)
 {
     struct probed p = make_probed("out.gguf");
-    run_probed_well(&p);
+    const int n_steps = _i ? 8 : 24;
+    p.run.spec.n_steps = n_steps;
+    run_well(&p.run);
     ck_assert_int_ge(p.n, 4); /* the checkpoint, two rates, and one at least on the better side */
-    ck_assert_double_eq(p.rates[0], 0);
-    ck_assert_double_eq(p.rates[1], 3e-5);
-    ck_assert_double_eq(p.rates[2], 1e-4);
-    ck_assert_int_eq(p.n_steps, 10);
+    ck_assert(p.rates[0] == 0 && p.rates[1] == 3e-5 && p.rates[2] == 1e-4);
+    ck_assert_int_eq(p.n_steps, _i ? 8 : 10);
     ck_assert_int_eq(p.n_chosen, 1);
-    int best = 0;
-    for (int i = 1; i < p.n; i++)
-        best = p.losses[i] < p.losses[best] ? i : best;
-    ck_assert_double_eq(p.chosen, p.rates[best]);
-    ck_assert_double_gt(p.chosen, 0);
-    ck_assert_int_eq(p.run.steps, 24); /* those of the trials are none of the run's */
-    checkpoint_close(&p.from);
-}
-
-/* A run of no more steps than its trials. */
-TEST(short_run_takes_the_smallest_that_comes_near, .tags = ONE_THREAD, .before_all = make_source,
-     .after_all = scratch_remove)
-{
-    struct probed p = make_probed("out.gguf");
-    p.run.spec.n_steps = 8;
-    run_probed_well(&p);
-    ck_assert_int_eq(p.n_steps, 8);
+    ck_assert_int_eq(p.run.steps, n_steps); /* those of the trials are none of the run's */
     double best = 0, expected = HUGE_VAL;
     for (int i = 1; i < p.n; i++)
         best = fmax(best, p.losses[0] - p.losses[i]);
     for (int i = 1; i < p.n; i++)
-        if (p.losses[0] - p.losses[i] >= 0.8 * best)
+        if (p.losses[0] - p.losses[i] >= (_i ? 0.8 : 1) * best)
             expected = fmin(expected, p.rates[i]);
+    ck_assert_double_gt(best, 0);
     ck_assert_double_eq(p.chosen, expected);
     checkpoint_close(&p.from);
 }
 
 /* The weights are those of a run that is given what the probe found. */
-TEST(taken_is_as_good_as_given, .tags = TAKES_LONG, .before_all = make_source,
-     .after_all = scratch_remove)
+PROBE_TEST(taken_is_as_good_as_given, .tags = TAKES_LONG)
 {
     struct probed p = make_probed("probed.gguf"), given = make_probed("given.gguf");
-    run_probed_well(&p);
+    run_well(&p.run);
     given.run.spec.lr = p.chosen;
-    run_probed_well(&given);
+    run_well(&given.run);
     ck_assert_int_eq(given.n, 0);
     ck_assert_int_eq(given.n_chosen, 0);
     assert_same_file(p.run.out, given.run.out, "");
@@ -136,17 +106,16 @@ TEST(taken_is_as_good_as_given, .tags = TAKES_LONG, .before_all = make_source,
 }
 
 /* Another held-out part of as many bytes: the same trials, bit for bit. */
-TEST(held_out_part_decides_nothing, .tags = TAKES_LONG, .before_all = make_source,
-     .after_all = scratch_remove)
+PROBE_TEST(held_out_part_decides_nothing, .tags = TAKES_LONG)
 {
     struct probed p = make_probed("out.gguf"), other = make_probed("other.gguf");
-    run_probed_well(&p);
+    run_well(&p.run);
     static char changed[TEXT_LEN];
     const struct text changed_text = {changed, TEXT_LEN};
     memcpy(changed, words, TEXT_LEN);
     memset(changed + TEXT_LEN * 9 / 10 + 1, '!', TEXT_LEN - TEXT_LEN * 9 / 10 - 1);
     other.run.spec.texts = &changed_text;
-    run_probed_well(&other);
+    run_well(&other.run);
     ck_assert_int_eq(p.n, other.n);
     for (int i = 0; i < p.n; i++)
         ck_assert(p.rates[i] == other.rates[i] && p.losses[i] == other.losses[i]);
@@ -157,8 +126,7 @@ TEST(held_out_part_decides_nothing, .tags = TAKES_LONG, .before_all = make_sourc
 /* Where the loss cannot fall nothing is changed: the weights of what was given, and a run at its
  * end. A share of 1 for a teacher that is the checkpoint itself leaves no gradient, and decay alone
  * makes it worse. */
-TEST(none_is_taken_where_none_helps, .tags = ONE_THREAD, .before_all = make_source,
-     .after_all = scratch_remove)
+PROBE_TEST(none_is_taken_where_none_helps, .tags = ONE_THREAD)
 {
     struct probed p = make_probed("out.gguf"), given = make_probed("given.gguf");
     p.run.spec.teacher = p.from.gguf;
@@ -166,31 +134,30 @@ TEST(none_is_taken_where_none_helps, .tags = ONE_THREAD, .before_all = make_sour
     p.run.spec.weight_decay = 10;
     p.run.spec.clip = 1e-12;
     p.run.spec.keep_last = given.run.spec.keep_last = true;
-    run_probed_well(&p);
+    run_well(&p.run);
     ck_assert_int_eq(p.n_chosen, 1);
     ck_assert_msg(p.chosen == 0, "%g is better by %g", p.chosen, p.losses[0] - p.losses[1]);
     ck_assert_int_eq(p.run.steps, 0);
     given.run.spec.lr = 1e-30; /* moves no weight */
     given.run.spec.n_steps = 1;
     given.run.spec.warmup = 0;
-    run_probed_well(&given);
+    run_well(&given.run);
     assert_same_file(p.run.out, given.run.out, "");
     p.run.spec.resume = true;
     p.n = p.n_chosen = 0;
-    run_probed_well(&p);
+    run_well(&p.run);
     ck_assert(p.n == 0 && p.n_chosen == 0 && p.run.steps == 0);
     checkpoint_close(&p.from);
     checkpoint_close(&given.from);
 }
 
 /* A text without a window to spare: a small rate, without a trial. */
-TEST(short_text_is_not_probed, .tags = ONE_THREAD, .before_all = make_source,
-     .after_all = scratch_remove)
+PROBE_TEST(short_text_is_not_probed, .tags = ONE_THREAD)
 {
     struct probed p = make_probed("out.gguf");
     const struct text few = {words, 300};
     p.run.spec.texts = &few;
-    run_probed_well(&p);
+    run_well(&p.run);
     ck_assert_int_eq(p.n, 0);
     ck_assert_int_eq(p.n_chosen, 1);
     ck_assert_double_eq(p.chosen, 3e-5);
@@ -236,8 +203,7 @@ static bool see_batch(void *arg)
 }
 
 /* One window, and several. */
-TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD, .before_all = make_source,
-     .after_all = scratch_remove)
+PROBE_TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD)
 {
     static const size_t lengths[] = {600, 2000};
     struct seen seen = {.probed = make_probed("out.gguf")};
@@ -245,7 +211,7 @@ TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD, .before_all
     number_text();
     seen.probed.run.spec.texts = &some;
     seen.probed.run.spec.stop = see_batch;
-    run_probed_well(&seen.probed);
+    run_well(&seen.probed.run);
     ck_assert_int_eq(seen.n_aside, _i ? 6 : 1);
     ck_assert_int_gt(seen.n_drawn, 80);
     checkpoint_close(&seen.probed.from);
@@ -253,14 +219,14 @@ TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD, .before_all
 
 /* --- the same bits --------------------------------------------------------------------------- */
 
-TEST(any_threads_try_and_take_the_same, .before_all = make_source, .after_all = scratch_remove)
+PROBE_TEST(any_threads_try_and_take_the_same, .tags = 0)
 {
     struct probed one = make_probed("one.gguf");
-    run_probed_well(&one);
+    run_well(&one.run);
     for (int n = SANITIZED ? 5 : 2; n <= 5; n += 3) {
         struct probed many = make_probed("many.gguf");
         expect_ok(pool_create(n, &many.run.spec.pool, &err));
-        run_probed_well(&many);
+        run_well(&many.run);
         pool_free(many.run.spec.pool);
         assert_same_run(&one.run, &many.run);
         ck_assert_int_eq(memcmp(one.losses, many.losses, sizeof one.losses), 0);
@@ -270,12 +236,11 @@ TEST(any_threads_try_and_take_the_same, .before_all = make_source, .after_all = 
 }
 
 /* In the probe, before each trial's end, and after some steps; OUT best and last. */
-TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD,
-     .before_all = make_source, .after_all = scratch_remove)
+PROBE_TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD)
 {
     struct probed whole = make_probed("whole.gguf");
     whole.run.spec.keep_last = _i;
-    run_probed_well(&whole);
+    run_well(&whole.run);
     for (int told = whole.n; told >= 0; told -= SANITIZED ? whole.n : 2) {
         struct probed parts = make_probed("parts.gguf");
         parts.run.spec.keep_last = _i;
@@ -284,11 +249,11 @@ TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD,
             parts.stop_in_trial = -1;
             parts.run.stop_at = 7;
         }
-        ck_assert_int_eq(run_probed(&parts, &err), STATUS_INTERRUPTED);
+        ck_assert_int_eq(run(&parts.run, &err), STATUS_INTERRUPTED);
         parts.run.spec.resume = true;
         parts.stop_in_trial = parts.run.stop_at = -1;
         parts.n = parts.n_chosen = 0;
-        const enum status s = run_probed(&parts, &err);
+        const enum status s = run(&parts.run, &err);
         ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", told, err.text);
         assert_same_run(&whole.run, &parts.run);
         ck_assert_int_eq(parts.n_chosen, told < whole.n); /* one that was chosen is kept */
@@ -301,23 +266,21 @@ TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_THREAD,
 
 #define RATE_AT ((2 + STATE_FIELDS + 8) * sizeof(uint64_t))
 
-TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD, .before_all = make_source,
-     .after_all = scratch_remove)
+PROBE_TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD)
 {
     static const double rates[] = {-1e-4, (double)NAN, HUGE_VAL, 11, 0};
     struct probed p = make_probed("out.gguf");
     char path[600];
     size_t n;
     p.run.stop_at = 3;
-    ck_assert_int_eq(run_probed(&p, &err), STATUS_INTERRUPTED);
+    ck_assert_int_eq(run(&p.run, &err), STATUS_INTERRUPTED);
     snprintf(path, sizeof path, "%s.state", p.run.out);
     unsigned char *bytes = (unsigned char *)file_text(path, &n);
     p.run.spec.resume = true;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
-        FILE *f = fopen(path, "wb");
-        ck_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
-        expect_status(run_probed(&p, &err), STATUS_BAD_FILE, "damaged: it claims");
+        write_file(path, bytes, n);
+        expect_status(run(&p.run, &err), STATUS_BAD_FILE, "damaged: it claims");
     }
     checkpoint_close(&p.from);
 }

@@ -28,7 +28,7 @@ checks <<'EOF'
 2 eval m --file x | did you mean '--text'?
 2 generate m -ngl 99 | computes on the CPU alone
 2 train t --batch-size 5 | did you mean '--batch'?
-2 generate $model -t $number | found '$number'; a temperature is --temp | for number in 0.8 1.0 0
+2 generate $model -t $number | found '$number' | for number in 0.8 1.0 0
 2 generate $model "Once upon" | unexpected argument 'Once upon'; expected a text with -p
 2 info $model more | unexpected argument 'more'
 

@@ -56,7 +56,8 @@ static const struct option many_options[] = {
                .fallback = "auto", .needs = "prompts"),
     OPT_STRING("batch", batch, "N|auto", "sequences that share a step; no text depends on it",
                .otherwise = "as many as there are prompts or samples, at most 16 and what memory "
-                            "allows"),
+                            "allows",
+               .needs = "prompts|samples"),
     OPT_END,
 };
 
@@ -119,23 +120,12 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
 {
     static const char self[] = "self:";
     struct generate_options *o = values;
-    const char *draft = o->draft, *threads = o->common.threads;
-    int n;
-    double x;
+    const char *draft = o->draft;
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
             return err_set(e, STATUS_USAGE, "--stop: the text is empty");
-    /* llama2.c's -t is the temperature. */
-    if (threads && !parse_int(threads, 1, INT_MAX, &n) && parse_double(threads, &x) && x >= 0)
-        return err_set(e, STATUS_USAGE,
-                       "-t: expected auto or a number of threads, found '%.60s'; a temperature is "
-                       "--temp",
-                       threads);
     TRY(parse_auto("--batch", o->batch, BATCH_MAX, &o->n_batch, e));
     TRY(parse_auto("--draft-n", o->draft_n, DRAFT_MOST, &o->n_draft, e));
-    if (o->n_batch > 0 && !o->prompts && o->samples == 1)
-        return err_set(e, STATUS_USAGE,
-                       "--batch is for many sequences; expected --prompts or --samples with it");
     if (draft && !draft[0])
         return err_set(e, STATUS_USAGE, "--draft: expected a checkpoint, self:TYPE or lookup");
     o->draft_type = -1;
@@ -145,8 +135,6 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
             return err_set(e, STATUS_USAGE, "--draft self: expected one of %s, found '%.60s'",
                            names_joined(storage_names, ", ").text, draft + strlen(self));
     }
-    if (o->talks && o->common.file && strcmp(o->common.file, "-") == 0)
-        return err_set(e, STATUS_USAGE, "-f - reads the lines that are those of -i; expected -p");
     if (o->talks || o->prompts)
         j->needs &= ~(unsigned)JOB_PIPED;
     if (o->prompts)
@@ -199,7 +187,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     struct sampler_params sampler = o->sampler;
     struct sequences_wanted w = {.n = o->n_batch ? o->n_batch : BATCH_AUTO,
                                  .all = o->n_batch > 0,
-                                 .more_bytes = (size_t)s->n_vocab * sizeof(float),
+                                 .more_bytes = s->n_vocab * sizeof(float),
                                  .option = n_texts > 1 ? "--batch N, -c N" : "-c N"};
     TRY(draft_open(g, params, &w.more_bytes, e));
     w.n = w.n < n_texts ? w.n : n_texts;
@@ -258,7 +246,7 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->shares = o->samples > 1 && !o->shift;
     g->echo = !o->no_echo && (!o->talks || has_prompt(o));
     g->most_top = o->talks || o->logprobs > c->n_vocab ? c->n_vocab : o->logprobs;
-    params.n_shared = g->shares ? (int)job->n_tokens : 0;
+    params.n_shared = g->shares ? job->n_tokens : 0;
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
     s->ignore_eos = o->ignore_eos;

@@ -95,8 +95,8 @@ struct info {
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct info_tensor *tensors; /* [gguf->n_tensors] malloc'd if listed or checked; else NULL */
     struct info_check {
-        uint64_t checked, unchecked, scales, bad; /* tensors */
-        uint64_t nan, inf;                        /* values */
+        int64_t checked, unchecked, bad; /* tensors */
+        int64_t nan, inf;                /* values */
     } check;
 };
 
@@ -128,9 +128,8 @@ static enum status list_tensors(struct info *info, struct err *e)
             continue;
         }
         sum->checked++;
-        sum->scales += c->scales_only;
-        sum->nan += (uint64_t)c->nan;
-        sum->inf += (uint64_t)c->inf;
+        sum->nan += c->nan;
+        sum->inf += c->inf;
         sum->bad += c->nan + c->inf > 0;
     }
     return STATUS_OK;
@@ -418,6 +417,23 @@ static void put_properties(const struct properties *p, const struct info *info)
     }
     if (g && p->rows)
         put_other_keys(p->rows, info);
+    if (info->o->check) {
+        if (p->json)
+            json_begin_object(p->json, "check");
+        put_count(p, "tensors_checked", info->check.checked);
+        put_count(p, "tensors_not_checked", info->check.unchecked);
+        put_count(p, "nan", info->check.nan);
+        put_count(p, "inf", info->check.inf);
+        if (p->json)
+            json_end(p->json);
+    }
+    /* A layer's Q, K, V and output have so many weights where every head has its own. */
+    const int64_t d_model = info->config.d_model;
+    if (p->json && info->has_config)
+        put_count(p, "attention_4_d_model_squared",
+                  4 * d_model * d_model * config_blocks(&info->config));
+    if (p->json && info->cost.steps) /* where it is not known that is a negative number */
+        put_count(p, "memory_available_bytes", (int64_t)info->cost.available);
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
@@ -435,7 +451,7 @@ static const struct report_field part_fields[] = {
 /* The last two with --check. */
 #define TENSOR(member) MEMBER(info_tensor, member)
 static const struct report_field tensor_fields[] = {
-    {"name", "tensor", TENSOR(tensor.name)},
+    {"tensor", "tensor", TENSOR(tensor.name)},
     {"shape", "shape", TENSOR(shape), .right = true},
     {"type", "type", TENSOR(type)},
     {"bytes", "bytes", TENSOR(tensor.n_bytes), .rank = 1},
@@ -444,136 +460,120 @@ static const struct report_field tensor_fields[] = {
     {"inf", "inf", TENSOR(check.inf), .none = "not checked"},
 };
 
-enum { TABLE_TENSORS, TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, INFO_TABLES };
+/* In the order in which people read them; without rows where one is not wanted. */
+enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
 
-static void json_rows(struct json *j, const char *key, const struct table *t)
+/* An array of rows; but the parts are an object for each figure, the total first, and a tensor's
+ * shape is an array. */
+static void json_table(struct json *j, int table, const struct table *t)
 {
-    json_begin_array(j, key);
-    for (int i = 0; i < t->n_rows; i++)
-        report_object(j, NULL, t->fields, t->n, (const char *)t->rows + (size_t)i * t->row_bytes);
-    json_end(j);
-}
-
-static void print_json(const struct info *info, const struct table tables[INFO_TABLES])
-{
-    struct json json, *j = &json;
-    json_init(j, info->job->out, info->format == TABLE_JSONL ? 0 : 2);
-    json_begin_object(j, NULL);
-    put_properties(&(struct properties){.json = j}, info);
-    for (int f = 0; f < REPORT_LENGTH(part_fields); f++) { /* an object a field, the total first */
-        if (!part_fields[f].grouped)
+    static const char *const keys[INFO_TABLES] = {
+        [TABLE_CACHES] = "kv_cache", [TABLE_STEPS] = "steps", [TABLE_TENSORS] = "tensors"};
+    for (int f = 0; f < t->n && table == TABLE_PARTS; f++) {
+        if (!t->fields[f].grouped)
             continue;
-        json_begin_object(j, part_fields[f].key);
-        for (int i = 0; i <= INSPECT_PARTS; i++) {
-            const struct inspect_sum *sum = &info->parts[(i + INSPECT_PARTS) % (INSPECT_PARTS + 1)];
-            report_member(j, sum->part, &part_fields[f], sum);
+        json_begin_object(j, t->fields[f].key);
+        for (int i = 0; i < t->n_rows; i++) {
+            const struct inspect_sum *sums = t->rows, *sum = &sums[i ? i - 1 : t->n_rows - 1];
+            report_member(j, sum->part, &t->fields[f], sum);
         }
         json_end(j);
     }
-    /* A layer's Q, K, V and output have so many weights where every head has its own. */
-    const uint64_t d_model = (uint64_t)info->config.d_model;
-    if (info->has_config)
-        json_u64(j, "attention_4_d_model_squared",
-                 4 * d_model * d_model * (uint64_t)config_blocks(&info->config));
-    if (info->cost.variants.n > 0)
-        json_rows(j, "kv_cache", &tables[TABLE_CACHES]);
-    if (info->cost.steps) {
-        if (info->cost.available == AVAILABLE_UNKNOWN)
-            json_null(j, "memory_available_bytes");
-        else
-            json_u64(j, "memory_available_bytes", info->cost.available);
-        json_rows(j, "steps", &tables[TABLE_STEPS]);
-    }
-    if (info->o->check) {
-        json_begin_object(j, "check");
-        json_u64(j, "tensors_checked", info->check.checked);
-        json_u64(j, "tensors_not_checked", info->check.unchecked);
-        json_u64(j, "nan", info->check.nan);
-        json_u64(j, "inf", info->check.inf);
+    if (table == TABLE_PARTS)
+        return;
+    json_begin_array(j, keys[table]);
+    for (int i = 0; i < t->n_rows; i++) {
+        const void *row = (const char *)t->rows + (size_t)i * t->row_bytes;
+        json_begin_object(j, NULL);
+        if (table == TABLE_TENSORS) {
+            const struct gguf_tensor *tensor = &((const struct info_tensor *)row)->tensor;
+            json_text(j, "name", tensor->name);
+            json_begin_array(j, "shape");
+            for (int d = 0; d < tensor->n_dims; d++)
+                json_u64(j, NULL, tensor->dims[d]);
+            json_end(j);
+        }
+        const int own = table == TABLE_TENSORS ? 2 : 0; /* fields that are written */
+        report_members(j, t->fields + own, t->n - own, row);
         json_end(j);
     }
-    if (info->o->tensors)
-        json_rows(j, "tensors", &tables[TABLE_TENSORS]);
     json_end(j);
-    output_puts(info->job->out, "\n");
 }
 
-static enum status print_for_people(const struct info *info, const struct table tables[INFO_TABLES],
-                                    struct err *e)
+/* Properties and tables: several for people, or one JSON object. */
+static enum status print_whole(const struct info *info, const struct table tables[INFO_TABLES],
+                               struct err *e)
 {
     static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
                                                   {NULL, "value", .type = REPORT_TEXT}};
-    const struct info_check *sum = &info->check;
     struct output *out = info->job->out;
-    struct report r;
-    report_begin(&r, info->format, columns, 2, out);
-    put_properties(&(struct properties){.rows = &r}, info);
-    TRY(report_end(&r, e));
-    if (!info->gguf || info->gguf->n_tensors > 0) {
-        output_puts(out, "\n");
-        TRY(table_print(&tables[TABLE_PARTS], NULL, info->format, out, e));
+    struct report rows;
+    struct json json, *j = table_is_json(info->format) ? &json : NULL;
+    if (j) {
+        json_init(j, out, info->format == TABLE_JSONL ? 0 : 2);
+        json_begin_object(j, NULL);
+        put_properties(&(struct properties){.json = j}, info);
+    } else {
+        report_begin(&rows, info->format, columns, 2, out);
+        put_properties(&(struct properties){.rows = &rows}, info);
+        TRY(report_end(&rows, e));
     }
-    if (info->cost.variants.n > 0)
-        TRY(info_cost_print(&info->cost, info->format, out, e));
-    if (info->o->tensors) {
-        output_puts(out, "\n");
-        TRY(table_print(&tables[TABLE_TENSORS], NULL, info->format, out, e));
+    for (int i = 0; i < INFO_TABLES; i++) {
+        const struct table *t = &tables[i];
+        if (t->n_rows == 0)
+            continue;
+        if (!j) {
+            output_puts(out, "\n");
+            if (i == TABLE_CACHES)
+                info_cost_explain(&info->cost, out);
+            if (i == TABLE_STEPS)
+                info_cost_explain_steps(&info->cost, out);
+            TRY(table_print(t, NULL, info->format, out, e));
+            continue;
+        }
+        json_table(j, i, t);
     }
-    if (!info->o->check)
-        return STATUS_OK;
-    struct paragraph p = paragraph_begin(out, 2);
-    paragraph_printf(
-        &p, "\ncheck: %" PRIu64 " tensor%s read, %" PRIu64 " with values that are not finite",
-        sum->checked, plural(sum->checked), sum->bad);
-    if (sum->scales > 0)
-        paragraph_printf(&p, "; of %" PRIu64 " the scales only", sum->scales);
-    if (sum->unchecked > 0)
-        paragraph_printf(&p, "; %" PRIu64 " of other types not checked", sum->unchecked);
-    paragraph_end(&p);
-    if (sum->bad == 0 || info->o->tensors)
-        return STATUS_OK;
-    report_begin(&r, info->format, tensor_fields, REPORT_LENGTH(tensor_fields), out);
-    for (size_t i = 0; i < info->gguf->n_tensors; i++)
-        if (info->tensors[i].check.nan + info->tensors[i].check.inf > 0)
-            report_row(&r, &info->tensors[i]);
-    return report_end(&r, e);
+    if (j) {
+        json_end(j);
+        output_puts(out, "\n");
+    }
+    return STATUS_OK;
 }
 
-/* Several tables for people, one CSV table, or one JSON object. */
-static enum status print_info(const struct info *info, struct err *e)
+static enum status print_info(struct info *info, struct err *e)
 {
-    const char *columns = info->o->common.columns;
-    const bool csv = info->format == TABLE_CSV;
-    struct inspect_sum sums[INSPECT_PARTS + 1]; /* without parts that there are none of */
-    struct table tables[INFO_TABLES] = {
-        [TABLE_PARTS] = TABLE_OF(part_fields, sums, 0),
-        [TABLE_CACHES] = info->cost.cache_table,
-        [TABLE_STEPS] = info->cost.step_table,
-        [TABLE_TENSORS] =
-            TABLE_OF(tensor_fields, info->tensors, info->gguf ? (int)info->gguf->n_tensors : 0)};
-    tables[TABLE_TENSORS].n -= info->o->check ? 0 : 2;
-    for (int i = 0; i <= INSPECT_PARTS; i++)
-        if (csv || i == INSPECT_PARTS || info->parts[i].parameters > 0)
-            sums[tables[TABLE_PARTS].n_rows++] = info->parts[i];
-    if (table_is_json(info->format) && columns)
+    const struct info_options *o = info->o;
+    const char *columns = o->common.columns;
+    const int n_tensors = info->gguf ? (int)info->gguf->n_tensors : 0;
+    const bool json = table_is_json(info->format), csv = info->format == TABLE_CSV,
+               people = !json && !csv, some = csv || columns;
+    struct table tables[INFO_TABLES] = {[TABLE_PARTS] = TABLE_OF(part_fields, info->parts, 0),
+                                        [TABLE_CACHES] = info->cost.cache_table,
+                                        [TABLE_STEPS] = info->cost.step_table,
+                                        [TABLE_TENSORS] =
+                                            TABLE_OF(tensor_fields, info->tensors, 0)};
+    struct table *parts = &tables[TABLE_PARTS], *tensors = &tables[TABLE_TENSORS];
+    if (json && columns)
         return err_set(e, STATUS_USAGE, "--columns is for tables; expected none with --format %s",
                        table_formats[info->format]);
-    if (table_is_json(info->format)) {
-        print_json(info, tables);
-        return STATUS_OK;
-    }
-    if (!csv && !columns)
-        return print_for_people(info, tables, e);
-    /* The tables that columns may be of; of CSV, which has one, that. */
-    const bool steps = info->cost.steps, listed = info->tensors;
-    const bool has[INFO_TABLES] = {listed, !csv || (!listed && !steps),
-                                   !csv && info->cost.variants.n > 0, steps && !(csv && listed)};
+    /* People are shown parts that there are, and with --check alone the tensors that are bad. */
+    for (int i = 0; i <= INSPECT_PARTS && (!info->gguf || n_tensors > 0 || !people); i++)
+        if (!people || i == INSPECT_PARTS || info->parts[i].parameters > 0)
+            info->parts[parts->n_rows++] = info->parts[i];
+    tensors->n -= o->check ? 0 : 2;
+    for (int i = 0; i < n_tensors && (o->tensors || (o->check && !json)); i++)
+        if (o->tensors || some || info->tensors[i].check.nan + info->tensors[i].check.inf > 0)
+            info->tensors[tensors->n_rows++] = info->tensors[i];
+    if (!some)
+        return print_whole(info, tables, e);
+    /* Of CSV, which has one table, that. */
     int n = 0;
-    for (int i = 0; i < INFO_TABLES; i++)
-        if (has[i])
-            tables[n++] = tables[i];
-    return columns ? columns_print(columns, info->format, tables, n, info->job->out, e)
-                   : table_print(tables, NULL, info->format, info->job->out, e);
+    for (int i = INFO_TABLES - 1; i >= 0; i--)
+        if (tables[i].n_rows > 0 && !(csv && (n > 0 || i == TABLE_CACHES)))
+            tables[INFO_TABLES - ++n] = tables[i];
+    const struct table *first = &tables[INFO_TABLES - n];
+    return columns ? columns_print(columns, info->format, first, n, info->job->out, e)
+                   : table_print(first, NULL, info->format, info->job->out, e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */

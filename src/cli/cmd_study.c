@@ -382,11 +382,7 @@ static enum status report_study(const struct study_job *job, struct err *e)
     for (int i = 0; i < job->plan.n; i++)
         if (cells[i].done)
             cells[n_cells++] = cells[i];
-    const struct table tables[] = {{.fields = study_fields,
-                                    .n = STUDY_N_FIELDS,
-                                    .rows = cells,
-                                    .n_rows = n_cells,
-                                    .row_bytes = sizeof *cells},
+    const struct table tables[] = {TABLE_OF(study_fields, cells, n_cells),
                                    TABLE_OF(mean_fields, means, n_means)};
     enum status s = STATUS_OK;
     if (format == TABLE_JSON) {

@@ -74,10 +74,10 @@ static void pass_on(struct generation *g, uint64_t number, bool complete)
 static void take_generation(struct generation *g, struct arena *a)
 {
     const struct schedule *s = &g->schedule;
-    g->stops = arena_take(a, (uint64_t)g->o->stops.n, sizeof *g->stops);
-    g->texts = arena_take(a, (uint64_t)s->n_slots, sizeof *g->texts);
-    g->prompt_logits = arena_take(a, g->shares ? (uint64_t)s->n_vocab : 0, sizeof(float));
-    g->top = arena_take(a, (uint64_t)g->most_top, sizeof *g->top);
+    g->stops = arena_take(a, g->o->stops.n, sizeof *g->stops);
+    g->texts = arena_take(a, s->n_slots, sizeof *g->texts);
+    g->prompt_logits = arena_take(a, g->shares ? s->n_vocab : 0, sizeof(float));
+    g->top = arena_take(a, g->most_top, sizeof *g->top);
     g->turns.ring = arena_take(a, TURNS_AHEAD, sizeof *g->turns.ring);
 }
 
@@ -89,7 +89,7 @@ void generation_set_records(struct generation *g, int n_top)
 
 enum status generation_create(struct generation *g, struct err *e)
 {
-    const uint64_t rounds = (uint64_t)g->o->n * (uint64_t)g->n_samples; /* at most, if known */
+    const uint64_t rounds = (uint64_t)g->o->n * g->n_samples; /* at most, if known */
     take_generation(g, &g->arena);
     TRY(arena_allocate(&g->arena, "the generation's buffers", e));
     take_generation(g, &g->arena);
@@ -100,7 +100,7 @@ enum status generation_create(struct generation *g, struct err *e)
     g->prompts.stops = g->stops;
     generation_set_records(g, g->o->logprobs);
     g->schedule.cap_rounds =
-        g->n_samples > 0 && rounds < SCHEDULE_MAX_ROUNDS ? (size_t)rounds : SCHEDULE_MAX_ROUNDS;
+        g->n_samples > 0 && rounds < SCHEDULE_MAX_ROUNDS ? rounds : SCHEDULE_MAX_ROUNDS;
     return schedule_create(&g->schedule, e);
 }
 
@@ -148,7 +148,7 @@ static void print_token(struct generation *g, const struct event *event)
     json_init(&j, output_of(g, p->request.number), 0);
     json_begin_object(&j, NULL);
     json_u64(&j, "sample", p->request.number);
-    json_u64(&j, "position", g->n_before + g->job->n_tokens + (uint64_t)p->n_sampled - 1);
+    json_u64(&j, "position", g->n_before + g->job->n_tokens + p->n_sampled - 1);
     const struct likely_token token =
         likely_of(g, event->token, (double)event->logits[event->token] - event->log_sum);
     report_members(&j, likely, REPORT_LENGTH(likely), &token);
@@ -212,7 +212,7 @@ static enum status begin_sample(struct generation *g, struct slot *p, bool *none
 {
     const struct request request = {.number = g->n_begun,
                                     .tokens = g->job->tokens,
-                                    .n_tokens = (int)g->job->n_tokens,
+                                    .n_tokens = g->job->n_tokens,
                                     .goes_on = g->goes_on,
                                     .logits = g->has_prompt ? g->prompt_logits : NULL,
                                     .n = g->o->n,
@@ -253,7 +253,7 @@ static enum status begin_prompt(struct generation *g, struct slot *p, struct gen
     return schedule_begin(&g->schedule, p,
                           &(struct request){.number = prompt->index,
                                             .tokens = text->tokens,
-                                            .n_tokens = (int)n,
+                                            .n_tokens = n,
                                             .n = prompt->n,
                                             .seed = prompt->seed,
                                             .stops = prompt->stops,
@@ -368,7 +368,7 @@ enum status generation_run(struct generation *g, struct err *e)
     struct schedule *s = &g->schedule;
     for (struct event event; schedule_next(s, &event, e);) {
         if (g->shares && !g->has_prompt && event.logits) { /* the first event of the first text */
-            memcpy(g->prompt_logits, event.logits, (size_t)s->n_vocab * sizeof *event.logits);
+            memcpy(g->prompt_logits, event.logits, s->n_vocab * sizeof *event.logits);
             g->has_prompt = true;
         }
         const enum status status =
@@ -398,14 +398,14 @@ void generation_say_end(const struct generation *g)
         return;
     if (g->end == END_CONTEXT)
         say(common, "context full (%d token%s): stopped after %d of %d; --shift goes on", cap,
-            plural((uint64_t)cap), n, g->o->n);
+            plural(cap), n, g->o->n);
     else if (what)
-        say(common, "%s after %d token%s", what, n, plural((uint64_t)n));
+        say(common, "%s after %d token%s", what, n, plural(n));
 }
 
 static struct figure rate(uint64_t n, uint64_t ns)
 {
-    return figure_rate(ns ? (double)n * 1e9 / (double)ns : 0);
+    return figure_rate(ns ? n * 1e9 / ns : 0);
 }
 
 /* A step makes a token for each of its texts, and more where they were drafted. */
@@ -434,8 +434,8 @@ void generation_report(struct generation *g)
         stats_sort(t->rounds, t->n_rounds);
         snprintf(times, sizeof times, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
                  rate(t->n_decoded, t->decode_ns).text,
-                 (double)stats_percentile(t->rounds, t->n_rounds, 0.5) / 1000,
-                 (double)stats_percentile(t->rounds, t->n_rounds, 0.99) / 1000,
+                 stats_percentile(t->rounds, t->n_rounds, 0.5) / 1e3,
+                 stats_percentile(t->rounds, t->n_rounds, 0.99) / 1e3,
                  s->n_slots > 1 || s->drafter ? "step" : "token");
     }
     notice_summary("decoded      %" PRIu64 " token%s%s", t->n_sampled, plural(t->n_sampled), times);
@@ -447,9 +447,9 @@ void generation_report(struct generation *g)
     notice_summary("seed         %" PRIu64, g->job->seed);
     getrusage(RUSAGE_SELF, &usage);
 #ifdef __APPLE__
-    const double peak = (double)usage.ru_maxrss;
+    const double peak = usage.ru_maxrss;
 #else
-    const double peak = (double)usage.ru_maxrss * 1024;
+    const double peak = usage.ru_maxrss * 1024;
 #endif
     notice_summary("peak memory  %s", figure_bytes(peak).text);
     draft_report(s);

@@ -26,14 +26,13 @@ enum status draft_open(struct generation *g, const struct session_params *p, siz
 {
     const struct generate_options *o = g->o;
     const struct model *model = g->job->checkpoint.model;
-    const size_t logits = (size_t)model->config.n_vocab * sizeof(float); /* of one row */
+    const size_t logits = model->config.n_vocab * sizeof(float); /* of one row */
     struct generate_draft *d = &g->draft;
     if (!o->draft)
         return STATUS_OK;
     if (o->draft_type >= 0) {
         TRY(job_start_threads(g->job, e));
-        const enum status s =
-            derived_create_packed(model, (enum storage)o->draft_type, g->job->pool, &d->own, e);
+        const enum status s = derived_create_packed(model, o->draft_type, g->job->pool, &d->own, e);
         TRY(s == STATUS_USAGE ? err_in(e, s, "--draft self") : s);
         d->model = d->own;
     } else if (!text_is(text_of(o->draft), "lookup")) {
@@ -48,7 +47,7 @@ enum status draft_open(struct generation *g, const struct session_params *p, siz
         .n_vocab = model->config.n_vocab,
         .cap = p->n_ctx,
         .pool = g->job->pool};
-    *bytes += drafter_bytes(&d->drafter) + (size_t)d->drafter.pace.most * logits;
+    *bytes += drafter_bytes(&d->drafter) + d->drafter.pace.most * logits;
     if (d->model) {
         const struct session_params params = params_of(g, p);
         struct session_memory plan;
@@ -69,8 +68,7 @@ enum status draft_start(struct generation *g, const struct session_params *p, st
         const struct session_params params = params_of(g, p);
         TRY(job_create_session(g->job, "draft", own->model, &params, NULL, &own->session, e));
         d->n_shared = params.n_shared;
-        d->cost = (double)cost_model_bytes(own->model) /
-                  (double)cost_model_bytes(g->job->checkpoint.model);
+        d->cost = (double)cost_model_bytes(own->model) / cost_model_bytes(g->job->checkpoint.model);
     }
     d->session = own->session;
     d->n_slots = s->n_slots;
@@ -96,8 +94,8 @@ void draft_report(const struct schedule *s)
     const struct schedule_times *t = &s->times;
     if (!d)
         return;
-    const double share = d->n_drafted > 0 ? (double)d->n_right / (double)d->n_drafted : 0;
-    const double tokens = t->n_steps > 0 ? (double)t->n_decoded / (double)t->n_steps : 0;
+    const double share = d->n_drafted > 0 ? (double)d->n_right / d->n_drafted : 0;
+    const double tokens = t->n_steps > 0 ? (double)t->n_decoded / t->n_steps : 0;
     /* What is left of the rounds' time is the model's. */
     const uint64_t target_ns = t->decode_ns > d->draft_ns ? t->decode_ns - d->draft_ns : 0;
     notice_summary("drafts       %" PRIu64 " drafted, %" PRIu64

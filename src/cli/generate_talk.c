@@ -26,7 +26,7 @@ static uint64_t hash_of(struct generation *g)
         g->hash = model_fingerprint(m);
         if (g->job->off)
             g->hash = fingerprint_of(g->hash, g->job->off,
-                                     (size_t)m->config.n_layers * (size_t)m->config.n_heads);
+                                     (size_t)m->config.n_layers * m->config.n_heads);
     }
     return g->hash;
 }
@@ -35,7 +35,7 @@ enum status generation_load(struct generation *g, const char *path, struct err *
 {
     TRY(saved_read(path, &g->schedule, 0, hash_of(g), &g->job->seed, e));
     g->goes_on = true;
-    g->n_before = (uint64_t)g->schedule.slots[0].len;
+    g->n_before = g->schedule.slots[0].len;
     return STATUS_OK;
 }
 
@@ -96,14 +96,14 @@ static enum status answer(struct talk *t, struct err *e)
 {
     struct generation *g = t->g;
     const uint64_t begun = g->n_begun;
-    g->n_samples = (int)begun + 1;
+    g->n_samples = begun + 1;
     g->end = END_ABANDONED;
     g->last_sampled = 0;
     TRY(generation_run(g, e));
     if (g->n_begun > begun) { /* no signal came first */
         g->goes_on = true;
         g->echo = false;
-        g->n_before += g->job->n_tokens + (uint64_t)g->last_sampled;
+        g->n_before += g->job->n_tokens + g->last_sampled;
     }
     generation_say_end(g);
     if (!signals_forgive() && g->schedule.interrupted)
@@ -166,9 +166,9 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
             generation_reseed(g, seed);
         break;
     case TALK_TEMP:
-        right = parse_double(argument, &x);
+        right = parse_double(argument, &x) && x >= 0;
         if (right)
-            return sampler_set_temperature(g->schedule.sampler, x, e);
+            sampler_set_temperature(g->schedule.sampler, x);
         break;
     case TALK_LOGPROBS:
         right = parse_int(argument, 0, INT_MAX, &n);

@@ -127,39 +127,34 @@ void info_cost_free(struct info_cost *c)
     free(c->variants.items);
 }
 
-/* How the bytes of a token come about. */
-static void print_formula(const struct config *c, struct paragraph *p)
+void info_cost_explain(const struct info_cost *cost, struct output *out)
 {
+    const struct config *c = cost->shape.config;
     const bool latent = config_is_latent(c);
     const int each = latent ? config_latent(c, 0) : c->n_kv_heads;
+    struct paragraph p = paragraph_begin(out, 0);
     int64_t all = 0;
     for (int l = 0; l < c->n_layers; l++)
         all += latent ? config_latent(c, l) : config_kv_heads(c, l);
-    paragraph_printf(p, "\nOne token takes %s all layers (",
+    paragraph_printf(&p, "One token takes %s all layers (",
                      latent ? "the numbers that all heads share in" : "K/V heads of");
     if (all == (int64_t)c->n_layers * each)
-        paragraph_printf(p, "%d x %d", c->n_layers, each);
+        paragraph_printf(&p, "%d x %d", c->n_layers, each);
     else
-        paragraph_printf(p, "%" PRId64 " in %d layers", all, c->n_layers);
+        paragraph_printf(&p, "%" PRId64 " in %d layers", all, c->n_layers);
     if (!latent)
-        paragraph_printf(p, ") x numbers of a key and a value (%d + %d", c->head_dim,
+        paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
                          config_value_dim(c));
-    paragraph_puts(p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
-                      "tokens x sequences.\n\n");
+    paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
+                       "tokens x sequences.\n\n");
+    paragraph_end(&p);
 }
 
-enum status info_cost_print(const struct info_cost *c, enum table_format format, struct output *out,
-                            struct err *e)
+void info_cost_explain_steps(const struct info_cost *c, struct output *out)
 {
-    struct paragraph p = paragraph_begin(out, 0);
-    print_formula(c->shape.config, &p);
-    paragraph_end(&p);
-    TRY(table_print(&c->cache_table, NULL, format, out, e));
-    if (!c->steps)
-        return STATUS_OK;
     const double gb_per_s = c->limits.bytes_per_s / 1e9, gflops = c->limits.fma_flops_per_s / 1e9;
-    p = paragraph_begin(out, 0);
-    paragraph_puts(&p, "\nA step takes one token of each sequence of the batch: it reads the "
+    struct paragraph p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
                        "weights once, and every\vsequence's cache");
     if (c->kernels)
         paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
@@ -174,5 +169,4 @@ enum status info_cost_print(const struct info_cost *c, enum table_format format,
         paragraph_printf(&p, " Free: %s.", figure_bytes((double)c->available).text);
     paragraph_puts(&p, "\n\n");
     paragraph_end(&p);
-    return table_print(&c->step_table, NULL, format, out, e);
 }

@@ -36,8 +36,8 @@ struct info_cost {
 enum status info_cost_plan(struct info_cost *c, struct err *e);
 void info_cost_free(struct info_cost *c);
 
-/* For people: the formula, the caches, the steps. STATUS_NO_MEMORY. */
-enum status info_cost_print(const struct info_cost *c, enum table_format format, struct output *out,
-                            struct err *e);
+/* For people, before the tables: how the bytes of a token come about; what a step is. */
+void info_cost_explain(const struct info_cost *c, struct output *out);
+void info_cost_explain_steps(const struct info_cost *c, struct output *out);
 
 #endif

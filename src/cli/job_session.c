@@ -15,7 +15,7 @@
 /* What work may take of what is available now: that is an estimate, and others want some. */
 static double spare_bytes(void)
 {
-    return (double)available_memory() * AVAILABLE_SHARE;
+    return available_memory() * AVAILABLE_SHARE;
 }
 
 void job_say_memory(const struct job *j, const struct job_memory *m)
@@ -23,17 +23,17 @@ void job_say_memory(const struct job *j, const struct job_memory *m)
     const char *of = m->of, *advice = m->advice && m->advice[0] ? m->advice : NULL;
     if (!j->common->verbose && m->cache + m->scratch <= LARGE_MEMORY)
         return;
-    const struct figure cache = figure_bytes((double)m->cache);
+    const struct figure cache = figure_bytes(m->cache);
     say(j->common, "%s: weights %s%s%s%s%s%s, scratch %s%s%s", m->name ? m->name : "memory",
-        figure_bytes((double)m->weights).text, m->cache ? ", KV cache " : "",
-        m->cache ? cache.text : "", of ? " (" : "", of ? of : "", of ? ")" : "",
-        figure_bytes((double)m->scratch).text, advice ? "; " : "", advice ? advice : "");
+        figure_bytes(m->weights).text, m->cache ? ", KV cache " : "", m->cache ? cache.text : "",
+        of ? " (" : "", of ? of : "", of ? ")" : "", figure_bytes(m->scratch).text,
+        advice ? "; " : "", advice ? advice : "");
 }
 
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e)
 {
-    const double needed = (double)m->cache + (double)m->scratch, spare = spare_bytes();
+    const double needed = (double)m->cache + m->scratch, spare = spare_bytes();
     if (needed > spare)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
                        figure_bytes(needed).text, figure_bytes(spare).text, m->advice);
@@ -80,8 +80,7 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
         p->n_sequences = n;
         const enum status s =
             session_plan(j->checkpoint.model, p, j->n_threads, &plan, w->all ? e : NULL);
-        const double bytes =
-            (double)plan.kv_bytes + (double)plan.scratch_bytes + (double)w->more_bytes * n;
+        const double bytes = (double)plan.kv_bytes + plan.scratch_bytes + (double)w->more_bytes * n;
         if (n == w->n) {
             if (w->all)
                 TRY(s);
@@ -115,7 +114,7 @@ enum status job_create_session(struct job *j, const char *name, const struct mod
     if (p->n_sequences > 1)
         snprintf(sequences, sizeof sequences, "%d sequences of ", p->n_sequences);
     snprintf(of, sizeof of, "%s%d tokens of %s, %s", sequences, p->n_ctx,
-             figure_bytes((double)per_token).text, kv_type_names[kv_type]);
+             figure_bytes(per_token).text, kv_type_names[kv_type]);
     job_say_memory(j, &(struct job_memory){.name = name,
                                            .weights = m->weights.cap,
                                            .cache = plan.kv_bytes,

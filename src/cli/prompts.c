@@ -99,7 +99,7 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
         return STATUS_OK;
     case KEY_N:
         TRY(json_node_i64(value, 0, INT_MAX, &n, e));
-        prompt->n = (int)n;
+        prompt->n = n;
         return STATUS_OK;
     case KEY_SEED:
         return json_node_u64(value, &prompt->seed, e);
@@ -134,7 +134,7 @@ static enum status take_object(struct prompts *p, struct prompt *prompt, struct 
     }
     for (int key = 0; key < N_KEYS; key++)
         if (given[key] && given[key]->kind != JSON_NULL)
-            TRY(take_member(prompt, (enum prompt_key)key, given[key], e));
+            TRY(take_member(prompt, key, given[key], e));
     if (unknown)
         return err_bad_file(
             e, "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",

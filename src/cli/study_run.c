@@ -143,7 +143,7 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     }
     study_line_add(&line, "--seed", seed);
     study_line_add(&line, "--from", origin ? from.text : NULL);
-    study_line_add(&line, "--kv-heads", cell->method == STUDY_SCRATCH && !origin ? kv_heads : NULL);
+    study_line_add(&line, "--kv-heads", cell->method == STUDY_SCRATCH ? kv_heads : NULL);
     study_line_add(&line, "--teacher", cell->taught ? base.text : NULL);
     study_line_add(&line, "--eval-every", "-1");
     study_line_add_given(&line, &shape, &steps);
@@ -207,7 +207,6 @@ static enum status make_cell(struct study_job *job, struct study_cell *cell, str
     const char *dir = job->options->dir;
     const struct study_path whole = path_of(job, cell, ".gguf");
     struct progress *p = &job->run->progress;
-    char left[64] = "";
     TRY(study_lock(job, cell->name, e));
     TRY(study_record_read(dir, cell, e));
     if (!is_there(whole)) {
@@ -224,13 +223,8 @@ static enum status make_cell(struct study_job *job, struct study_cell *cell, str
     }
     study_unlock(job->lock, cell->name);
     progress_show(p, p->done + 1, p->all);
-    const double elapsed = (double)(clock_ns() - p->started_ns);
-    if (p->done < p->all)
-        snprintf(left, sizeof left, ", %s left",
-                 figure_duration(elapsed / (double)p->done * (double)(p->all - p->done)).text);
-    say(&job->options->common, "%s: %.4f bits a byte, %s; %d of %d cells%s", cell->name,
-        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, (int)p->done, (int)p->all,
-        left);
+    say(&job->options->common, "%s: %.4f bits a byte, %s; %d of %d cells", cell->name,
+        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, (int)p->done, (int)p->all);
     return STATUS_OK;
 }
 

@@ -51,15 +51,16 @@ const struct option train_kind_options[] = {
                "architecture; transformer is the original's decoder, decode what the options below "
                "say",
                .otherwise = "gpt2, or decode with one of these options", .excludes = "from"),
-    OPT_CHOICE("norm", norm, "KIND", arch_norm_names, "norms", .otherwise = "layer",
+    OPT_CHOICE("norm", kinds[0], "KIND", arch_norm_names, "norms", .otherwise = "layer",
                .excludes = "from"),
-    OPT_CHOICE("placement", placement, "WHERE", arch_placement_names,
+    OPT_CHOICE("placement", kinds[1], "WHERE", arch_placement_names,
                "norms before attention and feed-forward layer, or after their residuals",
                .otherwise = "before", .excludes = "from"),
-    OPT_CHOICE("position", position, "KIND", arch_position_names, "how positions are told",
+    OPT_CHOICE("position", kinds[2], "KIND", arch_position_names, "how positions are told",
                .otherwise = "learned", .excludes = "from"),
-    OPT_CHOICE("ffn", ffn, "KIND", arch_ffn_names, "feed-forward layer; gelu_erf is the exact one",
-               .otherwise = "gelu", .excludes = "from"),
+    OPT_CHOICE("ffn", kinds[3], "KIND", arch_ffn_names,
+               "feed-forward layer; gelu_erf is the exact one", .otherwise = "gelu",
+               .excludes = "from"),
     OPT_FLAG("no-bias", no_bias, "no biases", .excludes = "from"),
     OPT_FLAG("share-layers", share_layers, "all layers use the weights of one", .excludes = "from"),
     OPT_END,
@@ -104,12 +105,12 @@ const struct option train_held_out_options[] = {
 /* The kinds of an architecture, which stay as they are unless it is free to have others. */
 static enum status set_kinds(const struct train_shape *s, struct config *c, struct err *e)
 {
-    /* As the rows behind --arch have them, and what is given of these. */
-    const int given[] = {s->norm, s->placement, s->position, s->ffn};
-    unsigned *const kinds[] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
-                               (unsigned *)&c->position, (unsigned *)&c->ffn};
-    const bool any =
-        s->norm || s->placement || s->position || s->ffn || s->no_bias || s->share_layers;
+    /* As the rows behind --arch have them. */
+    unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
+                                          (unsigned *)&c->position, (unsigned *)&c->ffn};
+    bool any = s->no_bias || s->share_layers;
+    for (int i = 0; i < TRAIN_KINDS; i++)
+        any |= s->kinds[i] != 0;
     const char *preset = s->arch ? shape_archs[s->arch - 1] : any ? FREE_ARCH : shape_archs[0];
     const char *option = NULL, *value = "", *has = "";
     const bool is_free = strcmp(preset, FREE_ARCH) == 0;
@@ -122,14 +123,15 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
         option = "share-layers";
         has = "weights of their own for all layers";
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < TRAIN_KINDS; i++) {
         const struct option *o = &train_kind_options[1 + i];
-        if (!given[i] || (unsigned)given[i] - 1 == *kinds[i])
+        const unsigned wanted = (unsigned)s->kinds[i] - 1;
+        if (s->kinds[i] == 0 || wanted == *kinds[i])
             continue;
         option = o->name;
-        value = o->choices[given[i] - 1];
+        value = o->choices[wanted];
         has = o->choices[*kinds[i]];
-        *kinds[i] = (unsigned)given[i] - 1;
+        *kinds[i] = wanted;
     }
     if (option && !is_free)
         return err_set(e, STATUS_USAGE,

@@ -13,11 +13,13 @@
 #include "model/config.h"
 #include "train/train.h"
 
+#define TRAIN_KINDS 4
+
 /* What options say of a new model; 0 and NULL are what was not given. */
 struct train_shape {
     int n_layers, d_model, n_heads, d_ff, n_ctx, n_vocab;
     const char *kv_heads;
-    int arch, norm, placement, position, ffn; /* from 1 on */
+    int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn; from 1 on */
     bool no_bias, share_layers;
 };
 extern const struct option train_size_options[], train_kv_options[], train_kind_options[];

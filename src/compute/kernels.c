@@ -42,26 +42,20 @@ uint64_t matrix_bytes(int n_out, int n_in, enum storage s)
     return (uint64_t)matrix_panels(n_out) * matrix_panel_bytes(n_in, s);
 }
 
-static const struct {
-    enum epilogue epilogue;
-    bool gated;
-} ffn_kinds[FFN_KINDS] = {
-    [FFN_GELU] = {EPILOGUE_GELU, false},
-    [FFN_GELU_ERF] = {EPILOGUE_GELU_ERF, false},
-    [FFN_RELU] = {EPILOGUE_RELU, false},
-    [FFN_SWIGLU] = {EPILOGUE_SILU, true},
-};
-
 bool ffn_is_gated(enum ffn_kind kind)
 {
     assert((unsigned)kind < FFN_KINDS);
-    return ffn_kinds[kind].gated;
+    return kind == FFN_SWIGLU;
 }
 
 enum epilogue ffn_epilogue(enum ffn_kind kind)
 {
+    static const enum epilogue epilogues[FFN_KINDS] = {[FFN_GELU] = EPILOGUE_GELU,
+                                                       [FFN_GELU_ERF] = EPILOGUE_GELU_ERF,
+                                                       [FFN_RELU] = EPILOGUE_RELU,
+                                                       [FFN_SWIGLU] = EPILOGUE_SILU};
     assert((unsigned)kind < FFN_KINDS);
-    return ffn_kinds[kind].epilogue;
+    return epilogues[kind];
 }
 
 /* Slowest first. */
@@ -86,30 +80,21 @@ const struct kernels *kernels_at(int i)
 
 bool kernels_supported(const struct kernels *k)
 {
-    if (k == &kernels_scalar)
-        return true;
 #if defined(__x86_64__) || defined(__i386__)
-    /* These ask the operating system too (xgetbv), not only the processor. */
+    /* These ask the operating system too (xgetbv), not only the processor. Every processor with
+     * AVX2 and FMA has F16C, which not every compiler can ask for. */
     __builtin_cpu_init();
-    /* Every processor with AVX2 and FMA has F16C, which not every compiler can ask for. */
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-        return false;
-    if (k == &kernels_avx2)
-        return true;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
-        return false;
-    return k == &kernels_avx512_base || __builtin_cpu_supports("avx512vnni");
-#elif defined(__aarch64__)
-    if (k == &kernels_neon_base) /* part of AArch64's baseline */
-        return true;
-#if defined(__linux__)
-    return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vl");
+    return k == &kernels_scalar || (k == &kernels_avx2 && avx2) ||
+           (k == &kernels_avx512_base && avx512) ||
+           (k == &kernels_avx512 && avx512 && __builtin_cpu_supports("avx512vnni"));
+#elif defined(__aarch64__) && defined(__linux__)
+    return k != &kernels_neon || (getauxval(AT_HWCAP) & HWCAP_ASIMDDP); /* else the baseline */
 #else
-    return false;
-#endif
-#else
-    return false;
+    return k != tables[N_TABLES - 1] || N_TABLES == 1;
 #endif
 }
 

@@ -17,11 +17,10 @@ static float fold_lanes(float *lanes)
 
 static float float_dot(const struct matrix *w, int row, const float *x)
 {
-    const size_t panel = (size_t)(row / KERNEL_LANES) * (size_t)w->n_in;
+    const size_t panel = (size_t)(row / KERNEL_LANES) * w->n_in;
     float s = 0;
     for (int i = 0; i < w->n_in; i++)
-        s = fmaf(math_load(w->panels, w->storage,
-                           (panel + (size_t)i) * KERNEL_LANES + (size_t)(row % KERNEL_LANES)),
+        s = fmaf(math_load(w->panels, w->storage, (panel + i) * KERNEL_LANES + row % KERNEL_LANES),
                  x[i], s);
     return s;
 }
@@ -42,52 +41,34 @@ static float quant_dot(const struct matrix *w, int row, const unsigned char *x)
     return s;
 }
 
+/* y = epilogue(s) */
 static void store_output(float *y, float s, enum epilogue epilogue)
 {
-    switch (epilogue) {
-    case EPILOGUE_ADD:
-        *y += s;
-        break;
-    case EPILOGUE_MUL:
-        *y *= s;
-        break;
-    case EPILOGUE_GELU:
-        *y = math_gelu(s);
-        break;
-    case EPILOGUE_GELU_ERF:
-        *y = math_gelu_erf(s);
-        break;
-    case EPILOGUE_RELU:
-        *y = math_relu(s);
-        break;
-    case EPILOGUE_SILU:
-        *y = math_silu(s);
-        break;
-    default:
-        *y = s;
-    }
+    *y = epilogue == EPILOGUE_ADD        ? *y + s
+         : epilogue == EPILOGUE_MUL      ? *y * s
+         : epilogue == EPILOGUE_GELU     ? math_gelu(s)
+         : epilogue == EPILOGUE_GELU_ERF ? math_gelu_erf(s)
+         : epilogue == EPILOGUE_RELU     ? math_relu(s)
+         : epilogue == EPILOGUE_SILU     ? math_silu(s)
+                                         : s;
 }
 
 static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end)
 {
     matmul_check(m, panel_begin, panel_end);
     const struct matrix *w = m->w;
-    int row_end = panel_end * KERNEL_LANES;
-    if (row_end > w->n_out)
-        row_end = w->n_out;
-    for (int t = 0; t < m->n_tokens; t++) {
-        float *y = m->y + (size_t)t * m->y_stride;
+    const int all = panel_end * KERNEL_LANES, row_end = all < w->n_out ? all : w->n_out;
+    for (int t = 0; t < m->n_tokens; t++)
         for (int r = panel_begin * KERNEL_LANES; r < row_end; r++) {
-            float s = storage_is_quantised(w->storage)
-                          ? quant_dot(w, r,
-                                      (const unsigned char *)m->quants +
-                                          (size_t)t * quant_row_bytes(w->n_in))
-                          : float_dot(w, r, m->x + (size_t)t * m->x_stride);
+            float s =
+                storage_is_quantised(w->storage)
+                    ? quant_dot(w, r,
+                                (const unsigned char *)m->quants + t * quant_row_bytes(w->n_in))
+                    : float_dot(w, r, m->x + t * m->x_stride);
             if (w->bias)
                 s += w->bias[r];
-            store_output(&y[r], s, m->epilogue);
+            store_output(&m->y[t * m->y_stride + r], s, m->epilogue);
         }
-    }
 }
 
 static void scalar_quantize(void *rows, const float *x, size_t x_stride, int n_tokens, int n)
@@ -95,13 +76,24 @@ static void scalar_quantize(void *rows, const float *x, size_t x_stride, int n_t
     quantize_check(rows, x, x_stride, n_tokens, n);
     const int n_blocks = n / QUANT_BLOCK;
     for (int t = 0; t < n_tokens; t++, x += x_stride) {
-        unsigned char *row = (unsigned char *)rows + (size_t)t * quant_row_bytes(n);
+        unsigned char *row = (unsigned char *)rows + t * quant_row_bytes(n);
         float *scales = (float *)(void *)(row + n);
         int32_t *sums = (int32_t *)(void *)(scales + n_blocks);
         for (int block = 0; block < n_blocks; block++)
             math_quantize((int8_t *)row + block * QUANT_BLOCK, &scales[block], &sums[block],
                           x + block * QUANT_BLOCK);
     }
+}
+
+/* 1 / sqrt(mean (x - mean)^2 + eps) */
+static float inverse_spread(const float *x, float mean, int n, float eps)
+{
+    float squares[KERNEL_LANES] = {0};
+    for (int i = 0; i < n; i++) {
+        const float d = x[i] - mean;
+        squares[i % KERNEL_LANES] = fmaf(d, d, squares[i % KERNEL_LANES]);
+    }
+    return 1.0f / sqrtf(fold_lanes(squares) / (float)n + eps);
 }
 
 static void scalar_layer_norm(float *out, const float *x, const float *gain, const float *bias,
@@ -111,15 +103,7 @@ static void scalar_layer_norm(float *out, const float *x, const float *gain, con
     float lanes[KERNEL_LANES] = {0};
     for (int i = 0; i < n; i++)
         lanes[i % KERNEL_LANES] += x[i];
-    const float mean = fold_lanes(lanes) / (float)n;
-
-    float squares[KERNEL_LANES] = {0};
-    for (int i = 0; i < n; i++) {
-        const float d = x[i] - mean;
-        squares[i % KERNEL_LANES] = fmaf(d, d, squares[i % KERNEL_LANES]);
-    }
-    const float scale = 1.0f / sqrtf(fold_lanes(squares) / (float)n + eps);
-
+    const float mean = fold_lanes(lanes) / (float)n, scale = inverse_spread(x, mean, n, eps);
     for (int i = 0; i < n; i++)
         out[i] = fmaf((x[i] - mean) * scale, gain[i], bias ? bias[i] : 0.0f);
 }
@@ -128,10 +112,7 @@ static void scalar_rms_norm(float *out, const float *x, const float *gain, const
                             float eps)
 {
     norm_check(out, x, gain, n, eps);
-    float squares[KERNEL_LANES] = {0};
-    for (int i = 0; i < n; i++)
-        squares[i % KERNEL_LANES] = fmaf(x[i], x[i], squares[i % KERNEL_LANES]);
-    const float scale = 1.0f / sqrtf(fold_lanes(squares) / (float)n + eps);
+    const float scale = inverse_spread(x, 0, n, eps);
     for (int i = 0; i < n; i++)
         out[i] = fmaf(x[i] * scale, gain[i], bias ? bias[i] : 0.0f);
 }
@@ -160,25 +141,29 @@ static const struct kv_piece *piece_of(const struct kv_chunk *kv, int *t)
     return &kv->piece[1];
 }
 
+/* Element i of a position's key, times *scale, its block's; 1 where there are none. */
+static float chunk_key(const struct kv_chunk *kv, int t, int i, float *scale)
+{
+    const struct kv_piece *piece = piece_of(kv, &t);
+    const size_t panel = t / KERNEL_LANES, lane = t % KERNEL_LANES;
+    const size_t block = panel * quant_blocks(kv->key_dim) + i / QUANT_BLOCK;
+    *scale =
+        kv->storage == STORAGE_Q8_0 ? f16_widen(piece->k_scales[block * KERNEL_LANES + lane]) : 1;
+    return math_load(piece->k, kv->storage, (panel * kv->key_dim + i) * KERNEL_LANES + lane);
+}
+
 /* q.k of one position of the chunk. */
 static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
 {
-    const int dim = kv->key_dim, n_blocks = quant_blocks(dim);
-    const struct kv_piece *piece = piece_of(kv, &t);
-    const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
+    const int dim = kv->key_dim;
     const bool quantised = kv->storage == STORAGE_Q8_0;
-    float s = 0;
+    float s = 0, scale;
     for (int begin = 0; begin < dim; begin += quantised ? QUANT_BLOCK : dim) {
         const int end = quantised && begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
         float part = 0;
         for (int i = begin; i < end; i++)
-            part = fmaf(math_load(piece->k, kv->storage,
-                                  (panel * (size_t)dim + (size_t)i) * KERNEL_LANES + lane),
-                        q[i], part);
-        if (!quantised)
-            return part;
-        const size_t block = panel * (size_t)n_blocks + (size_t)(begin / QUANT_BLOCK);
-        s = fmaf(part, f16_widen(piece->k_scales[block * KERNEL_LANES + lane]), s);
+            part = fmaf(chunk_key(kv, t, i, &scale), q[i], part);
+        s = quantised ? fmaf(part, scale, s) : part;
     }
     return s;
 }
@@ -187,7 +172,7 @@ static float chunk_value(const struct kv_chunk *kv, int t, int i)
 {
     const struct kv_piece *piece = piece_of(kv, &t);
     const size_t row = (size_t)t * kernel_padded(kv->value_dim);
-    const float v = math_load(piece->v, kv->storage, row + (size_t)i);
+    const float v = math_load(piece->v, kv->storage, row + i);
     if (kv->storage != STORAGE_Q8_0)
         return v;
     return v * f16_widen(piece->v_scales[t * quant_blocks(kv->value_dim) + i / QUANT_BLOCK]);
@@ -197,8 +182,8 @@ static float chunk_value(const struct kv_chunk *kv, int t, int i)
 static const float *weigh_chunk(const struct attend *a, int h)
 {
     const struct kv_chunk *kv = &a->kv;
-    const float *q = a->q + (size_t)h * kv->key_dim;
-    float *p = a->scores + (size_t)h * KERNEL_CHUNK;
+    const float *q = a->q + h * kv->key_dim;
+    float *p = a->scores + h * KERNEL_CHUNK;
     float max = -INFINITY;
     for (int t = 0; t < kv->n_positions; t++) {
         p[t] = chunk_score(kv, q, t);
@@ -211,8 +196,8 @@ static const float *weigh_chunk(const struct attend *a, int h)
         p[t] = math_exp(p[t] - max);
         lanes[t % KERNEL_LANES] += p[t];
     }
-    a->max[(size_t)h * a->stride] = max;
-    a->sum[(size_t)h * a->stride] = fold_lanes(lanes);
+    a->max[h * a->stride] = max;
+    a->sum[h * a->stride] = fold_lanes(lanes);
     return p;
 }
 
@@ -226,22 +211,9 @@ static void scalar_attend(const struct attend *a)
             float o = 0;
             for (int t = 0; t < kv->n_positions; t++)
                 o = fmaf(p[t], chunk_value(kv, t, i), o);
-            a->out[(size_t)h * a->stride + (size_t)i] = o;
+            a->out[h * a->stride + i] = o;
         }
     }
-}
-
-/* Element i of a position's key. */
-static float chunk_key(const struct kv_chunk *kv, int t, int i)
-{
-    const struct kv_piece *piece = piece_of(kv, &t);
-    const size_t panel = (size_t)(t / KERNEL_LANES), lane = (size_t)(t % KERNEL_LANES);
-    const float k = math_load(piece->k, kv->storage,
-                              (panel * (size_t)kv->key_dim + (size_t)i) * KERNEL_LANES + lane);
-    if (kv->storage != STORAGE_Q8_0)
-        return k;
-    const size_t block = panel * (size_t)quant_blocks(kv->key_dim) + (size_t)(i / QUANT_BLOCK);
-    return k * f16_widen(piece->k_scales[block * KERNEL_LANES + lane]);
 }
 
 static void scalar_attend_latent(const struct attend *a)
@@ -253,12 +225,14 @@ static void scalar_attend_latent(const struct attend *a)
         for (int i = 0; i < kv->key_dim; i++) {
             float lanes[KERNEL_LANES] = {0};
             for (int t = 0; t < kernel_padded(kv->n_positions); t++) {
-                const bool is_there = t < kv->n_positions;
-                lanes[t % KERNEL_LANES] =
-                    fmaf(is_there ? p[t] : 0.0f, is_there ? chunk_key(kv, t, i) : 0.0f,
-                         lanes[t % KERNEL_LANES]);
+                float scale, key = 0, weight = 0;
+                if (t < kv->n_positions) {
+                    key = chunk_key(kv, t, i, &scale) * scale;
+                    weight = p[t];
+                }
+                lanes[t % KERNEL_LANES] = fmaf(weight, key, lanes[t % KERNEL_LANES]);
             }
-            a->out[(size_t)h * a->stride + (size_t)i] = fold_lanes(lanes);
+            a->out[h * a->stride + i] = fold_lanes(lanes);
         }
     }
 }
@@ -269,15 +243,15 @@ static void scalar_merge(float *out, const float *parts, const float *max, const
     merge_check(out, parts, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
-        largest = largest > max[(size_t)c * stride] ? largest : max[(size_t)c * stride];
+        largest = largest > max[c * stride] ? largest : max[c * stride];
     float total = 0;
     for (int i = 0; i < n; i++)
         out[i] = 0;
     for (int c = 0; c < n_chunks; c++) {
-        const float weight = math_exp(max[(size_t)c * stride] - largest);
-        total = fmaf(weight, sum[(size_t)c * stride], total);
+        const float weight = math_exp(max[c * stride] - largest);
+        total = fmaf(weight, sum[c * stride], total);
         for (int i = 0; i < n; i++)
-            out[i] = fmaf(weight, parts[(size_t)c * stride + (size_t)i], out[i]);
+            out[i] = fmaf(weight, parts[c * stride + i], out[i]);
     }
     for (int i = 0; i < n; i++)
         out[i] /= total;

@@ -49,8 +49,7 @@ static void find_direction(struct state *s)
         const double *change = s->changes + last * n;
         scale = s->curvature[last] / linalg_dot(change, change, n);
     }
-    for (size_t i = 0; i < n; i++)
-        q[i] *= scale;
+    linalg_scale(q, scale, n);
     for (size_t i = first; i < s->n_steps; i++) {
         const size_t at = i % memory;
         const double back = linalg_dot(s->changes + at * n, q, n) / s->curvature[at];

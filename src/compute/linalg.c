@@ -74,6 +74,19 @@ void linalg_identity(double *a, size_t n)
         a[i] = i % (n + 1) == 0;
 }
 
+void linalg_copy(double *to, size_t to_stride, const double *from, size_t from_stride, size_t m,
+                 size_t n)
+{
+    for (size_t i = 0; i < m; i++)
+        memcpy(to + i * to_stride, from + i * from_stride, n * sizeof *to);
+}
+
+void linalg_scale(double *x, double a, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] *= a;
+}
+
 #define DOT_LANES 8
 
 double linalg_dot(const double *a, const double *b, size_t n)
@@ -142,9 +155,7 @@ int linalg_cholesky(double *l, const double *a, size_t n, double ridge)
             continue;
         }
         rank++;
-        const double scale = 1 / sqrt(pivot);
-        for (size_t j = k; j < n; j++)
-            row[j] *= scale;
+        linalg_scale(row + k, 1 / sqrt(pivot), n - k);
         for (size_t i = k + 1; i < n; i++)
             linalg_add_scaled(l + i * n + i, -row[i], row + i, n - i);
     }

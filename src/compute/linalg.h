@@ -52,6 +52,13 @@ void linalg_transpose(double *t, const double *a, size_t m, size_t n);
 /* a [n, n] = I. */
 void linalg_identity(double *a, size_t n);
 
+/* Rows [m, n] from one matrix to another, whose rows are so far apart. */
+void linalg_copy(double *to, size_t to_stride, const double *from, size_t from_stride, size_t m,
+                 size_t n);
+
+/* x [n] *= a. */
+void linalg_scale(double *x, double a, size_t n);
+
 /* sum_i a[i] b[i] over n >= 0, in interleaved partial sums. */
 double linalg_dot(const double *a, const double *b, size_t n);
 

@@ -37,9 +37,7 @@ static double make_reflection(double *x, size_t n)
     const double norm = linalg_length(x, n);
     const double s = x[0] > 0 ? -norm : norm; /* no cancellation in x[0] - s */
     x[0] -= s;
-    const double scale = sqrt(2.0) / linalg_length(x, n);
-    for (size_t i = 0; i < n; i++)
-        x[i] *= scale;
+    linalg_scale(x, sqrt(2.0) / linalg_length(x, n), n);
     return s * largest;
 }
 
@@ -168,9 +166,7 @@ bool linalg_eigen(double *a, size_t n, double *values, double *vectors, size_t n
         for (size_t i = 1; i < n; i++)
             if (fabs(x[i]) > fabs(x[largest]))
                 largest = i;
-        const double sign = x[largest] < 0 ? -1 : 1;
-        for (size_t i = 0; i < n; i++)
-            x[i] *= sign;
+        linalg_scale(x, x[largest] < 0 ? -1 : 1, n);
     }
     return true;
 }

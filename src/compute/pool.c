@@ -89,15 +89,6 @@ static void counter_step(struct pool *p, struct counter *c)
     }
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb"); /* `yield` does nothing on most cores */
-#endif
-}
-
 static void counter_await(struct pool *p, struct counter *c, uint32_t target)
 {
     if (counter_has(c, target))
@@ -111,7 +102,11 @@ static void counter_await(struct pool *p, struct counter *c, uint32_t target)
             continue;
         }
         for (int i = 0; i < CHECKS_PER_CLOCK; i++) {
-            relax();
+#if defined(__x86_64__) || defined(__i386__)
+            __builtin_ia32_pause();
+#elif defined(__aarch64__)
+            __asm__ volatile("isb"); /* `yield` does nothing on most cores */
+#endif
             if (counter_has(c, target))
                 return;
         }
@@ -149,32 +144,6 @@ static void *worker_main(void *arg)
     }
 }
 
-/* Starts the workers, as many as can be, with signals blocked, so that the process's signals reach
- * the caller. Faults stay open: a blocked one kills the process whatever handler it has. */
-static void start_workers(struct pool *p, int n_threads)
-{
-    sigset_t blocked, before;
-    sigfillset(&blocked);
-    sigdelset(&blocked, SIGSEGV);
-    sigdelset(&blocked, SIGBUS);
-    sigdelset(&blocked, SIGFPE);
-    sigdelset(&blocked, SIGILL);
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    while (p->n_threads < n_threads) {
-        struct member *m = &p->members[p->n_threads];
-        *m = (struct member){
-            .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
-        if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
-            break;
-        p->n_threads++;
-    }
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 enum status pool_create(int n_threads, struct pool **out, struct err *e)
 {
     assert(n_threads >= 1 && n_threads <= POOL_MAX_THREADS);
@@ -182,8 +151,8 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
     if (n_threads == 1)
         return STATUS_OK;
 
-    const size_t bytes = sizeof(struct pool) + (size_t)n_threads * sizeof(struct member);
     struct arena arena = {0};
+    const size_t bytes = sizeof(struct pool) + n_threads * sizeof(struct member);
     arena_take(&arena, 1, bytes);
     TRY(arena_allocate(&arena, "the thread pool", e));
     struct pool *p = arena_take(&arena, 1, bytes);
@@ -194,9 +163,28 @@ enum status pool_create(int n_threads, struct pool **out, struct err *e)
     p->released_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     p->arrived_stepped = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     p->released.stepped = &p->released_stepped;
-    p->n_threads = 1;
 
-    start_workers(p, n_threads);
+    /* The workers start, as many as can be, with signals blocked, so that the process's signals
+     * reach the caller. Faults stay open: a blocked one kills the process whatever handler it has.
+     */
+    const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigset_t blocked, before;
+    pthread_attr_t attributes;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    for (p->n_threads = 1; p->n_threads < n_threads; p->n_threads++) {
+        struct member *m = &p->members[p->n_threads];
+        *m = (struct member){
+            .arrived.stepped = &p->arrived_stepped, .pool = p, .thread = p->n_threads};
+        if (pthread_create(&m->handle, &attributes, worker_main, m) != 0)
+            break;
+    }
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (p->n_threads == 1)
         pool_free(p);
     else

@@ -1,6 +1,5 @@
 #include "compute/roofline.h"
 
-#include <assert.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -19,39 +18,28 @@ struct measuring {
     struct pool *pool;
     float *data; /* [n_lines, LINE_FLOATS] */
     int n_lines;
-    long rounds;
+    float (*multiply)(long rounds);
+    long rounds;                  /* of reading 0: the data are filled */
     float sink[POOL_MAX_THREADS]; /* a result that is used cannot be optimised away */
 };
-
-static void fill_part(void *arg, int thread)
-{
-    struct measuring *m = arg;
-    int begin, end;
-    pool_share(m->n_lines, thread, pool_n_threads(m->pool), &begin, &end);
-    for (size_t i = (size_t)begin * LINE_FLOATS; i < (size_t)end * LINE_FLOATS; i++)
-        m->data[i] = 1.0f;
-}
 
 static void read_part(void *arg, int thread)
 {
     struct measuring *m = arg;
     int begin, end;
     pool_share(m->n_lines, thread, pool_n_threads(m->pool), &begin, &end);
+    float *own = m->data + (size_t)begin * LINE_FLOATS;
+    const size_t n = (size_t)(end - begin) * LINE_FLOATS;
+    for (size_t i = 0; i < n && m->rounds == 0; i++)
+        own[i] = 1.0f;
     for (long round = 0; round < m->rounds; round++)
-        m->sink[thread] +=
-            m->k->read(m->data + (size_t)begin * LINE_FLOATS, (size_t)(end - begin) * LINE_FLOATS);
+        m->sink[thread] += m->k->read(own, n);
 }
 
-static void fma_part(void *arg, int thread)
+static void multiply_part(void *arg, int thread)
 {
     struct measuring *m = arg;
-    m->sink[thread] += m->k->fma(m->rounds);
-}
-
-static void dot_part(void *arg, int thread)
-{
-    struct measuring *m = arg;
-    m->sink[thread] += m->k->dot(m->rounds);
+    m->sink[thread] += m->multiply(m->rounds);
 }
 
 /* The best rate per second of samples that do `amount` a round, for about so many seconds, and
@@ -78,39 +66,35 @@ static double best_rate(struct measuring *m, pool_work *work, double amount, dou
 enum status roofline_read(const struct kernels *k, struct pool *pool, size_t bytes, double seconds,
                           double *bytes_per_s, struct err *e)
 {
-    assert(k && seconds >= 0);
     const size_t line = LINE_FLOATS * sizeof(float);
     const size_t n_lines = bytes / line + 1;
     struct arena arena = {.overflow = n_lines > INT32_MAX};
     arena_take(&arena, n_lines, line);
     TRY(arena_allocate(&arena, "the bandwidth measurement", e));
-    struct measuring m = {.k = k,
-                          .pool = pool,
-                          .data = arena_take(&arena, n_lines, line),
-                          .n_lines = (int)n_lines,
-                          .rounds = 1};
-    pool_run(pool, fill_part, &m);
+    struct measuring m = {
+        .k = k, .pool = pool, .data = arena_take(&arena, n_lines, line), .n_lines = (int)n_lines};
+    pool_run(pool, read_part, &m);
+    m.rounds = 1;
     *bytes_per_s = best_rate(&m, read_part, (double)(n_lines * line), seconds);
     arena_free(&arena);
     return STATUS_OK;
 }
 
 /* `flops` are those of a lane in a round. */
-static double multiply_rate(const struct kernels *k, struct pool *pool, pool_work *work,
-                            double flops, double seconds)
+static double multiply_rate(float (*multiply)(long rounds), struct pool *pool, double flops,
+                            double seconds)
 {
-    assert(k && seconds >= 0);
-    struct measuring m = {.k = k, .pool = pool, .rounds = 16};
-    return best_rate(&m, work, flops * KERNEL_CHAINS * KERNEL_LANES * pool_n_threads(pool),
+    struct measuring m = {.multiply = multiply, .pool = pool, .rounds = 16};
+    return best_rate(&m, multiply_part, flops * KERNEL_CHAINS * KERNEL_LANES * pool_n_threads(pool),
                      seconds);
 }
 
 double roofline_fma(const struct kernels *k, struct pool *pool, double seconds)
 {
-    return multiply_rate(k, pool, fma_part, 2, seconds);
+    return multiply_rate(k->fma, pool, 2, seconds);
 }
 
 double roofline_dot(const struct kernels *k, struct pool *pool, double seconds)
 {
-    return multiply_rate(k, pool, dot_part, 2 * 4, seconds);
+    return multiply_rate(k->dot, pool, 2 * 4, seconds);
 }

@@ -12,10 +12,22 @@
 
 /* --- windows --------------------------------------------------------------------------------- */
 
-size_t convert_window_length(const struct converter *c, int w)
+struct convert_window convert_window_at(const struct converter *c, int w)
 {
-    const size_t window = c->text.window, left = c->spec->n_tokens - w * window;
-    return left < window ? left : window;
+    const struct convert_calibration *k = &c->text;
+    const size_t first = w * k->window, at = first * c->d, left = c->spec->n_tokens - first;
+    struct convert_window win = {
+        .w = w,
+        .n = left < k->window ? left : k->window,
+        .judged = !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
+        .original = k->stream + at,
+        .middle = k->middle + at,
+        .converted = k->stream2 + at,
+    };
+    win.from = c->config.shared ? win.original : win.converted;
+    if (k->plain && win.judged)
+        win.plain = k->plain + w / CONVERT_JUDGED * k->window * c->d;
+    return win;
 }
 
 enum status convert_windows_done(struct converter *c, int n)
@@ -104,9 +116,11 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     TRY(probe_create(&c->config, factors, k->window, k->kernels, pool, &k->probe, e));
     TRY(probe_create(&c->converted, factors, k->window, k->kernels, pool, &k->probe2, e));
     TRY(embed_tokens(c));
-    for (int w = CONVERT_JUDGED - 1; w < k->n_windows && k->plain; w += CONVERT_JUDGED)
-        memcpy(convert_plain_window(c, w), convert_window(c, k->stream, w),
-               convert_window_length(c, w) * c->d * sizeof *k->plain);
+    for (int w = 0; w < k->n_windows; w++) {
+        const struct convert_window win = convert_window_at(c, w);
+        if (win.plain)
+            memcpy(win.plain, win.original, win.n * c->d * sizeof *win.plain);
+    }
     if (!x->rows)
         return STATUS_OK;
     const struct session_params params = {.n_ctx = k->window, .kernels = k->kernels};
@@ -128,10 +142,10 @@ void convert_calibration_end(struct converter *c)
 
 /* --- layers ---------------------------------------------------------------------------------- */
 
-void convert_run_layer(const struct converter *c, int layer, int w, const float *stream,
+void convert_run_layer(const struct converter *c, int layer, const struct convert_window *win,
                        struct block_taps taps)
 {
-    probe_run(c->text.probe2, &c->used.block, layer, stream, convert_window_length(c, w), &taps);
+    probe_run(c->text.probe2, &c->used.block, layer, win->from, win->n, &taps);
 }
 
 enum status convert_each_window(struct converter *c, enum convert_windows which,
@@ -142,20 +156,18 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
     if (c->config.shared)
         TRY(embed_tokens(c));
     for (int w = 0; w < k->n_windows; w++) {
-        const size_t n = convert_window_length(c, w);
-        float *stream = convert_window(c, k->stream, w);
+        const struct convert_window win = convert_window_at(c, w);
         /* As it was: its input, the stream after attention, and behind it. */
-        const struct block_taps taps = {.at = {[TAP_NORMED] = k->rows,
-                                               [TAP_MIDDLE] = convert_window(c, k->middle, w),
-                                               [TAP_OUT] = k->rows2}};
-        if (convert_is_judged(c, w) ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
+        const struct block_taps taps = {
+            .at = {[TAP_NORMED] = k->rows, [TAP_MIDDLE] = win.middle, [TAP_OUT] = k->rows2}};
+        if (win.judged ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
             continue;
         for (int l = c->first; l < c->end; l++) {
             if (original)
-                probe_run(k->probe, &c->model->blocks[l], l, stream, n, &taps);
-            visit(c, l, w);
+                probe_run(k->probe, &c->model->blocks[l], l, win.original, win.n, &taps);
+            visit(c, l, &win);
             if (original)
-                memcpy(stream, k->rows2, n * c->d * sizeof *stream);
+                memcpy(win.original, k->rows2, win.n * c->d * sizeof *k->rows2);
             TRY(convert_windows_done(c, 1));
         }
     }
@@ -186,16 +198,15 @@ void convert_norm_rows(const struct converter *c, enum tensor_role role, float *
 /* --- moments --------------------------------------------------------------------------------- */
 
 /* What attention adds, and its sum over the rows; then moments of its inputs. */
-static void measure_window(struct converter *c, int layer, int w)
+static void measure_window(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_calibration *k = &c->text;
     const struct convert_moments *m = &c->moments;
-    const size_t n = convert_window_length(c, w), at = layer - c->first, d = c->d;
-    k->energy[at] += convert_squared_distance(c, convert_window(c, k->middle, w),
-                                              convert_window(c, k->stream, w), n * d);
+    const size_t n = win->n, at = layer - c->first, d = c->d;
+    k->energy[at] += convert_squared_distance(c, win->middle, win->original, n * d);
     for (size_t t = 0; t < n; t++)
         linalg_add_scaled(k->energy_sum + at * d, 1, k->x + t * d, d);
-    if (convert_is_judged(c, w))
+    if (win->judged)
         return;
     for (size_t i = 0; i < n * d; i++)
         k->x[i] = (double)k->rows[i];
@@ -266,15 +277,22 @@ enum status convert_calibrate(struct converter *c)
 
 /* One window through the converted layer, whose squared distance from the checkpoint's stream after
  * attention is lost. */
-static void advance_window(struct converter *c, int layer, int w)
+static void advance_window(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_calibration *k = &c->text;
-    const size_t n = convert_window_length(c, w) * c->d;
-    float *stream = convert_window(c, k->stream2, w);
-    convert_run_layer(c, layer, w, stream,
-                      (struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = stream}});
-    k->lost[layer - c->first] +=
-        convert_squared_distance(c, convert_window(c, k->middle, w), k->rows, n);
+    struct convert_window own = *win;
+    own.from = own.converted;
+    convert_run_layer(
+        c, layer, &own,
+        (struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = own.converted}});
+    k->lost[layer - c->first] += convert_squared_distance(c, win->middle, k->rows, win->n * c->d);
+}
+
+static void advance_plain_window(struct converter *c, int layer, const struct convert_window *win)
+{
+    struct convert_window own = *win;
+    own.from = own.plain;
+    convert_run_layer(c, layer, &own, (struct block_taps){.at = {[TAP_OUT] = own.plain}});
 }
 
 enum status convert_advance(struct converter *c, struct err *e)
@@ -295,12 +313,6 @@ enum status convert_advance(struct converter *c, struct err *e)
     return STATUS_OK;
 }
 
-static void advance_plain_window(struct converter *c, int layer, int w)
-{
-    float *stream = convert_plain_window(c, w);
-    convert_run_layer(c, layer, w, stream, (struct block_taps){.at = {[TAP_OUT] = stream}});
-}
-
 enum status convert_advance_plain(struct converter *c)
 {
     convert_use(c);
@@ -309,22 +321,21 @@ enum status convert_advance_plain(struct converter *c)
 
 /* --- predictions ----------------------------------------------------------------------------- */
 
-enum status convert_distance_add(struct converter *c, int layer, int w, const float *stream,
+enum status convert_distance_add(struct converter *c, int layer, size_t n, const float *stream,
                                  double *sum, struct err *e)
 {
     const struct convert_distance *x = &c->distance;
-    const size_t vocab = c->config.n_vocab, length = convert_window_length(c, w);
-    const size_t n = (length + x->step - 1) / x->step;
+    const size_t vocab = c->config.n_vocab, n_logits = (n + x->step - 1) / x->step;
     float *logits = sum ? x->changed : x->logits;
     session_rewind(x->session, 0, 0);
-    TRY(session_enter(x->session, layer, stream, x->rows, length, logits, e));
-    for (size_t r = 0; r < n; r++) {
+    TRY(session_enter(x->session, layer, stream, x->rows, n, logits, e));
+    for (size_t r = 0; r < n_logits; r++) {
         double log_sum;
         TRY(logits_log_sum(logits + r * vocab, vocab, &log_sum, e));
         if (sum)
             *sum += logits_divergence(x->logits + r * vocab, x->log_sums[r], logits + r * vocab,
                                       log_sum, vocab) /
-                    n;
+                    n_logits;
         else
             x->log_sums[r] = log_sum;
     }

@@ -66,18 +66,11 @@ static void cross(const struct converter *c, const struct convert_circuit *s, do
         add_outer(out, x.means, y.means, s->dim);
 }
 
-const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, size_t g,
-                               size_t i, size_t h)
+const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
+                           size_t h)
 {
-    const size_t width = c->n_kv_heads * s->dim;
-    return s->gram + (convert_kv_head(c, g) * s->dim + i) * width + convert_kv_head(c, h) * s->dim;
-}
-
-static void copy_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
-                      size_t h, double *out)
-{
-    for (size_t i = 0; i < s->dim; i++)
-        memcpy(out + i * s->dim, convert_gram_row(c, s, g, i, h), s->dim * sizeof *out);
+    const size_t dim = s->dim, width = c->n_kv_heads * dim;
+    return s->gram + convert_kv_head(c, g) * dim * width + convert_kv_head(c, h) * dim;
 }
 
 void convert_measure(struct converter *c)
@@ -127,12 +120,11 @@ void convert_measure(struct converter *c)
         for (size_t g = 0; g < c->n_heads; g++) {
             linalg_transpose(transposed, convert_of_head(s, s->root, g), dim, dim);
             for (size_t h = 0; h < c->n_heads; h++) {
-                copy_gram(c, s, g, h, copy);
+                linalg_copy(copy, dim, convert_gram(c, s, g, h), n, dim, dim);
                 linalg_multiply(product, copy, convert_of_head(s, s->root, h), dim, dim, dim);
                 linalg_multiply(result, transposed, product, dim, dim, dim);
-                for (size_t i = 0; i < dim; i++)
-                    memcpy(s->white + (g * dim + i) * s->width + h * dim, result + i * dim,
-                           dim * sizeof *result);
+                linalg_copy(s->white + g * dim * s->width + h * dim, s->width, result, dim, dim,
+                            dim);
             }
         }
     }
@@ -159,7 +151,7 @@ double convert_loss(struct converter *c, struct convert_circuit *s)
         const double *out = convert_of_head(s, s->out, h),
                      *metric = convert_of_head(s, s->metric, h);
         const struct factor new = {c->square + g * rows, s->centred ? NULL : s->new_mean + g * dim};
-        copy_gram(c, s, h, h, xx);
+        linalg_copy(xx, dim, convert_gram(c, s, h, h), from->rows, dim, dim);
         cross(c, s, new_old, new, (struct factor){from->w + old * rows, s->mean + old * dim});
         cross(c, s, new_new, new, (struct factor){to->w + g * rows, new.means});
         const double own = linalg_dot(metric, xx, size);

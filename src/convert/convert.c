@@ -330,11 +330,11 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     }
     double changed = 0, plain = 0;
     for (int i = 0; i < x->n_windows; i++) {
-        const int w = x->windows[i];
-        TRY(convert_distance_add(c, n_layers, w, convert_window(c, k->stream, w), NULL, e));
-        TRY(convert_distance_add(c, n_layers, w, convert_window(c, k->stream2, w), &changed, e));
-        if (k->plain)
-            TRY(convert_distance_add(c, n_layers, w, convert_plain_window(c, w), &plain, e));
+        const struct convert_window win = convert_window_at(c, x->windows[i]);
+        TRY(convert_distance_add(c, n_layers, win.n, win.original, NULL, e));
+        TRY(convert_distance_add(c, n_layers, win.n, win.converted, &changed, e));
+        if (win.plain)
+            TRY(convert_distance_add(c, n_layers, win.n, win.plain, &plain, e));
     }
     if (c->spec->n_tokens) {
         c->out->divergence = changed / x->n_windows;

@@ -32,14 +32,6 @@ static bool next_part(const struct convert_circuit *s, size_t i, struct part *ou
     return is_pair || (i == s->n_turned / 2 && first < s->dim);
 }
 
-/* A square [n, n] from, or to, the part's place in a head's matrix. */
-static void copy_square(double *to, size_t to_stride, const double *from, size_t from_stride,
-                        size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        memcpy(to + i * to_stride, from + i * from_stride, n * sizeof *to);
-}
-
 /* --- what sharing costs ---------------------------------------------------------------------- */
 
 /* The eigenvalues of a part of `white` between the given heads, and of n_vectors the eigenvectors;
@@ -51,8 +43,9 @@ static size_t solve_part(const struct convert_circuit *s, const struct part *par
     const double *white = s->white + part->first * s->width + part->first;
     for (size_t g = 0; g < n; g++)
         for (size_t h = 0; h < n; h++)
-            copy_square(scratch->matrix + g * size * width + h * size, width,
-                        white + heads[g] * s->dim * s->width + heads[h] * s->dim, s->width, size);
+            linalg_copy(scratch->matrix + g * size * width + h * size, width,
+                        white + heads[g] * s->dim * s->width + heads[h] * s->dim, s->width, size,
+                        size);
     scratch->diverged |= !linalg_eigen(scratch->matrix, width, scratch->values, scratch->vectors,
                                        n_vectors, scratch->scratch);
     return width;
@@ -276,7 +269,7 @@ static void fit_head(const struct convert_circuit *s, const struct part *part, s
     double *product = scratch->matrix, *root = product + n * n, *e = scratch->scratch; /* E_h */
     double *in = convert_of_head(s, s->in, head) + part->at;
     double *out = convert_of_head(s, s->out, head) + part->at;
-    copy_square(root, n, convert_of_head(s, s->root, head) + part->at, dim, n);
+    linalg_copy(root, n, convert_of_head(s, s->root, head) + part->at, dim, n, n);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n; k++)
             e[i * n + k] = vectors[k * width + i];
@@ -329,15 +322,17 @@ static void align_group(const struct converter *c, const struct convert_circuit 
                 convert_zero(sum, n * n);
                 for (size_t o = 0; o < (round ? c->group : 1); o++) {
                     /* += E turned x_o x_g^T */
-                    struct linalg_product p_o = linalg_product(
-                        sum, convert_of_head(s, s->out, heads[o]) + part.at,
-                        convert_gram_row(c, s, heads[o], part.first, heads[g]) + part.first, n, n);
+                    struct linalg_product p_o =
+                        linalg_product(sum, convert_of_head(s, s->out, heads[o]) + part.at,
+                                       convert_gram(c, s, heads[o], heads[g]) +
+                                           part.first * (c->n_kv_heads * s->dim + 1),
+                                       n, n);
                     p_o.a_row = s->dim;
                     p_o.b_stride = c->n_kv_heads * s->dim;
                     linalg_add_product(&p_o, 0, n);
                 }
                 linalg_nearest_orthogonal(turn, sum, n, scratch->scratch);
-                copy_square(convert_of_head(s, s->out, heads[g]) + part.at, s->dim, turn, n, n);
+                linalg_copy(convert_of_head(s, s->out, heads[g]) + part.at, s->dim, turn, n, n, n);
             }
     }
     for (size_t g = 0; g < c->group; g++)

@@ -69,8 +69,7 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
         for (size_t h = 0; h < c->n_heads && energy > 0; h++) {
             const double *own = c->from.at[s->cached].w + convert_kv_head(c, h) * rows;
             linalg_multiply(weighted, convert_of_head(s, s->metric, h), own, dim, dim, d);
-            for (size_t i = 0; i < rows; i++)
-                weighted[i] *= share;
+            linalg_scale(weighted, share, rows);
             convert_add_outer(c, l->form, own, weighted, dim, d, d);
         }
     }
@@ -101,11 +100,9 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
         const struct convert_matrix *x = &c->from.at[s->cached];
         double *of_kv = l->product; /* [d, kv] */
         convert_multiply_transposed(c, of_kv, c->square, x->w, d, d, x->rows);
-        for (size_t r = 0; r < d; r++)
-            for (size_t h = 0; h < c->n_heads; h++)
-                memcpy(all_maps[k] + r * s->width + h * s->dim,
-                       of_kv + r * x->rows + convert_kv_head(c, h) * s->dim,
-                       s->dim * sizeof *of_kv);
+        for (size_t h = 0; h < c->n_heads; h++)
+            linalg_copy(all_maps[k] + h * s->dim, s->width, of_kv + convert_kv_head(c, h) * s->dim,
+                        x->rows, d, s->dim);
     }
     convert_keep(c); /* queries and output; there is no K and V */
     convert_add_value_means(c);
@@ -188,14 +185,13 @@ static enum status measure_block(struct converter *c, int l, double *lost, struc
     TRY(convert_latent_fit(c, NULL, e));
     TRY(convert_store(c, PART_O, PART_UP, e));
     for (int i = 0; i < x->n_windows; i++) {
-        const int w = x->windows[i];
-        TRY(convert_distance_add(c, l + 1, w, convert_window(c, k->stream, w), NULL, e));
+        const struct convert_window win = convert_window_at(c, x->windows[i]);
+        TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
         for (int step = c->choice->most; step > 0; step--) {
             TRY(convert_store_latent(c, step * RANK_STEP, e));
             convert_use(c);
-            convert_run_layer(c, l, w, convert_stream(c, w),
-                              (struct block_taps){.at = {[TAP_OUT] = k->rows3}});
-            TRY(convert_distance_add(c, l + 1, w, k->rows3, &lost[step - 1], e));
+            convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = k->rows3}});
+            TRY(convert_distance_add(c, l + 1, win.n, k->rows3, &lost[step - 1], e));
             TRY(convert_windows_done(c, 1));
         }
     }

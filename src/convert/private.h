@@ -334,9 +334,9 @@ enum status convert_write(struct converter *c, struct err *e);
 /* All of both circuits that follows from weights and moments. */
 void convert_measure(struct converter *c);
 
-/* Row i of the gram between the cached factors of heads g and h. */
-const double *convert_gram_row(const struct converter *c, const struct convert_circuit *s, size_t g,
-                               size_t i, size_t h);
+/* The gram between the cached factors of heads g and h: [dim, dim], rows kv_heads * dim apart. */
+const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
+                           size_t h);
 
 /* `to` from the maps, heads in their new order. */
 void convert_apply(struct converter *c);
@@ -406,36 +406,22 @@ void convert_calibration_take(struct converter *c, struct arena *arena);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
 
-/* Tokens of window w: fewer in the last. */
-size_t convert_window_length(const struct converter *c, int w);
+/* Window w of the text, n tokens (fewer in the last), and the rows [n, d] of the streams there. */
+struct convert_window {
+    int w;
+    size_t n;
+    bool judged;     /* kept aside */
+    float *original; /* the checkpoint's, before the layer; and after attention */
+    float *middle;
+    float *converted; /* the converted model's */
+    float *plain;     /* through plain means; only of windows kept aside */
+    float *from;      /* where the converted layer starts from: the converted model's, but layers
+                         that share a block on the checkpoint's own */
+};
+struct convert_window convert_window_at(const struct converter *c, int w);
 
-/* Its first row in a buffer [n_tokens, d]. */
-static inline float *convert_window(const struct converter *c, float *buffer, int w)
-{
-    return buffer + (size_t)w * c->text.window * c->d;
-}
-
-/* Whether a window is kept aside. */
-static inline bool convert_is_judged(const struct converter *c, int w)
-{
-    return !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1;
-}
-
-/* A window kept aside, in the stream through plain means. */
-static inline float *convert_plain_window(const struct converter *c, int w)
-{
-    return convert_window(c, c->text.plain, w / CONVERT_JUDGED);
-}
-
-/* Where the converted layer starts from in a window: layers that share a block on the checkpoint's
- * own stream. */
-static inline float *convert_stream(const struct converter *c, int w)
-{
-    return convert_window(c, c->config.shared ? c->text.stream : c->text.stream2, w);
-}
-
-/* The converted layer over a window of such a stream. */
-void convert_run_layer(const struct converter *c, int layer, int w, const float *stream,
+/* The converted layer over a window, from `from`. */
+void convert_run_layer(const struct converter *c, int layer, const struct convert_window *win,
                        struct block_taps taps);
 
 /* So many windows are done; STATUS_INTERRUPTED if that is wanted. */
@@ -446,7 +432,7 @@ enum status convert_windows_done(struct converter *c, int n);
  * block always do, from the embeddings on: then `visit` leaves text.rows2 alone, which the stream
  * goes on from. STATUS_INTERRUPTED. */
 enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
-typedef void convert_visit(struct converter *c, int layer, int w);
+typedef void convert_visit(struct converter *c, int layer, const struct convert_window *win);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
 
@@ -469,10 +455,10 @@ enum status convert_advance(struct converter *c, struct err *e);
 /* Runs the layers of the block in work, stored with plain means, over the windows kept aside. */
 enum status convert_advance_plain(struct converter *c);
 
-/* What a stream before `layer` (n_layers: behind all) changes in the checkpoint's predictions over
- * window w is added to *sum, in nats a token of the window. Before, with `sum` NULL, the
- * checkpoint's own stream. STATUS_FAILED if logits are not finite. */
-enum status convert_distance_add(struct converter *c, int layer, int w, const float *stream,
+/* What a stream [n, d] before `layer` (n_layers: behind all) changes in the checkpoint's
+ * predictions over a window is added to *sum, in nats a token of the window. Before, with `sum`
+ * NULL, the checkpoint's own stream. STATUS_FAILED if logits are not finite. */
+enum status convert_distance_add(struct converter *c, int layer, size_t n, const float *stream,
                                  double *sum, struct err *e);
 
 /* --- refit.c --------------------------------------------------------------------------------- */

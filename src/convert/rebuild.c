@@ -76,22 +76,23 @@ static size_t count_variables(const struct converter *c, const struct convert_re
     return r->qkv_dim * (c->d + 1) + (c->ov.width + 1) * c->d;
 }
 
-/* The first window from w on that is looked at; n_windows: none. */
-static int next_used(const struct converter *c, int w, bool patterns)
+/* The next window that is looked at, after win->w; false: there is none. */
+static bool next_used(const struct converter *c, bool patterns, struct convert_window *win)
 {
     const struct convert_calibration *k = &c->text;
-    const bool few = k->n_windows < 2 * CONVERT_JUDGED;
-    while (w < k->n_windows &&
-           (convert_window_length(c, w) < k->window || convert_is_judged(c, w) ||
-            !(few || w % schedules[patterns].sparse == 0)))
-        w++;
-    return w;
+    const int step = k->n_windows < 2 * CONVERT_JUDGED ? 1 : schedules[patterns].sparse;
+    for (int w = win->w + 1; w < k->n_windows; w++) {
+        *win = convert_window_at(c, w);
+        if (win->n == k->window && !win->judged && w % step == 0)
+            return true;
+    }
+    return false;
 }
 
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 {
     uint64_t used = 0;
-    for (int w = -1; (w = next_used(c, w + 1, patterns)) < c->text.n_windows;)
+    for (struct convert_window win = {.w = -1}; next_used(c, patterns, &win);)
         used++;
     return used * schedules[patterns].evaluations;
 }
@@ -245,8 +246,8 @@ static void run_batch(void *arg, int thread)
     const struct convert_rebuild *r = c->rebuild;
     struct pool *pool = c->spec->pool;
     const size_t n = r->batch_windows * c->text.window, d = c->d, heads = c->ov.width;
-    const float *x = convert_window(c, r->x, r->first_window);
-    const float *y = convert_window(c, r->y, r->first_window);
+    const size_t first = r->first_window * c->text.window * d;
+    const float *x = r->x + first, *y = r->y + first;
     int begin, end;
     pool_share(n, thread, pool_n_threads(pool), &begin, &end);
     const size_t own = end - begin;
@@ -332,8 +333,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
         convert_zero(r->gradient + r->n - d, d);
     scale_heads(c, r->gradient, true);
     linalg_solve_lower(r->out_root, heads, o, d);
-    for (size_t i = 0; i < r->n; i++)
-        r->gradient[i] *= scale;
+    linalg_scale(r->gradient, scale, r->n);
 
     /* What the variables have moved is an error, too. */
     const double rows = (double)r->n_windows * (double)c->text.window;
@@ -363,11 +363,10 @@ static void gather(struct converter *c)
     convert_zero(r->mean, d);
     r->energy = 0;
     r->n_windows = 0;
-    for (int w = -1; (w = next_used(c, w + 1, r->patterns)) < k->n_windows; r->n_windows++) {
-        const float *stream = convert_stream(c, w);
+    for (struct convert_window win = {.w = -1}; next_used(c, r->patterns, &win); r->n_windows++) {
         float *x = r->x + r->n_windows * size, *y = r->y + r->n_windows * size;
-        convert_norm_rows(c, ROLE_ATTN_NORM, x, stream, k->window);
-        convert_subtract(y, convert_window(c, k->middle, w), stream, size);
+        convert_norm_rows(c, ROLE_ATTN_NORM, x, win.from, k->window);
+        convert_subtract(y, win.middle, win.from, size);
         convert_add_outer_floats(c, r->root, x, x, k->window, d, d);
         convert_add_rows(r->mean, x, k->window, d);
         for (size_t i = 0; i < size; i++)
@@ -493,9 +492,8 @@ static void set_variables(struct converter *c)
     /* Moments of the heads' results, as the weights are. */
     convert_zero(moments, n * n);
     convert_zero(k->x_sum, n);
-    for (int w = -1; (w = next_used(c, w + 1, r->patterns)) < k->n_windows;) {
-        convert_run_layer(c, c->block, w, convert_stream(c, w),
-                          (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
+    for (struct convert_window win = {.w = -1}; next_used(c, r->patterns, &win);) {
+        convert_run_layer(c, c->block, &win, (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
         convert_add_outer_floats(c, moments, k->rows, k->rows, k->window, n, n);
         convert_add_rows(k->x_sum, k->rows, k->window, n);
     }

@@ -40,27 +40,23 @@ static enum status refit_rows(struct converter *c, enum tensor_role role,
     return STATUS_OK;
 }
 
-static void add_heads(struct converter *c, int layer, int w)
+static void add_heads(struct converter *c, int layer, const struct convert_window *win)
 {
     const struct convert_calibration *k = &c->text;
-    const size_t n = convert_window_length(c, w);
-    const float *stream = convert_stream(c, w);
-    convert_run_layer(c, layer, w, stream, (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-    convert_subtract(k->rows3, convert_window(c, k->middle, w), stream, n * c->d);
-    convert_ridge_add(c, k->rows, k->rows3, n);
+    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
+    convert_subtract(k->rows3, win->middle, win->from, win->n * c->d);
+    convert_ridge_add(c, k->rows, k->rows3, win->n);
 }
 
-static void add_middle(struct converter *c, int layer, int w)
+static void add_middle(struct converter *c, int layer, const struct convert_window *win)
 {
     const struct convert_calibration *k = &c->text;
-    const size_t n = convert_window_length(c, w);
     const enum tensor_role norm =
         c->config.placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
-    convert_run_layer(c, layer, w, convert_stream(c, w),
-                      (struct block_taps){.at = {[TAP_MIDDLE] = k->rows2}});
-    convert_norm_rows(c, norm, k->rows, k->rows2, n);
-    convert_norm_rows(c, norm, k->rows2, convert_window(c, k->middle, w), n);
-    convert_ridge_add(c, k->rows, k->rows2, n);
+    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_MIDDLE] = k->rows2}});
+    convert_norm_rows(c, norm, k->rows, k->rows2, win->n);
+    convert_norm_rows(c, norm, k->rows2, win->middle, win->n);
+    convert_ridge_add(c, k->rows, k->rows2, win->n);
 }
 
 /* Up and gate take x; so that they take x map + shift instead. */
@@ -84,16 +80,15 @@ static enum status refit_up(struct converter *c)
     return STATUS_OK;
 }
 
-static void add_hidden(struct converter *c, int layer, int w)
+static void add_hidden(struct converter *c, int layer, const struct convert_window *win)
 {
     const struct convert_calibration *k = &c->text;
-    const size_t n = convert_window_length(c, w);
     convert_run_layer(
-        c, layer, w, convert_stream(c, w),
+        c, layer, win,
         (struct block_taps){
             .at = {[TAP_HIDDEN] = k->rows, [TAP_MIDDLE] = k->rows2, [TAP_OUT] = k->rows3}});
-    convert_subtract(k->rows2, convert_window(c, k->stream, w), k->rows2, n * c->d);
-    convert_ridge_add(c, k->rows, k->rows2, n);
+    convert_subtract(k->rows2, win->original, k->rows2, win->n * c->d);
+    convert_ridge_add(c, k->rows, k->rows2, win->n);
 }
 
 static const struct piece {
@@ -130,16 +125,15 @@ static bool is_wanted(const struct converter *c, const struct piece *p)
 
 /* --- judging --------------------------------------------------------------------------------- */
 
-static void add_error(struct converter *c, int layer, int w)
+static void add_error(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_calibration *k = &c->text;
-    const size_t n = convert_window_length(c, w) * c->d;
     float *end = c->config.shared ? NULL : k->rows3; /* judged, too */
-    convert_run_layer(c, layer, w, convert_stream(c, w),
+    convert_run_layer(c, layer, win,
                       (struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = end}});
-    k->error[0] += convert_squared_distance(c, k->rows, convert_window(c, k->middle, w), n);
+    k->error[0] += convert_squared_distance(c, k->rows, win->middle, win->n * c->d);
     if (end)
-        k->error[1] += convert_squared_distance(c, end, convert_window(c, k->stream, w), n);
+        k->error[1] += convert_squared_distance(c, end, win->original, win->n * c->d);
 }
 
 static enum status judge(struct converter *c)

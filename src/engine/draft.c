@@ -224,7 +224,7 @@ static void take_drafter(struct drafter *d, struct arena *a)
     const uint64_t n = d->n_slots;
     struct draft_slot counted;
     d->slots = arena_take(a, n, sizeof *d->slots);
-    d->levels = arena_take(a, DRAFT_KINDS * DRAFT_MOST, sizeof *d->levels);
+    d->levels = arena_take(a, DRAFT_MOST, sizeof *d->levels);
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = d->slots ? &d->slots[i] : &counted;
         p->text = arena_take(a, d->cap + 1, sizeof *p->text);
@@ -307,6 +307,7 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token)
 
 static void look_up(struct drafter *d)
 {
+    memset(d->levels, 0, DRAFT_MOST * sizeof *d->levels);
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
         int length;
@@ -317,27 +318,20 @@ static void look_up(struct drafter *d)
         p->kind = length < 3 ? 0 : length < 5 ? 1 : length < 9 ? 2 : length < 17 ? 3 : 4;
         /* Copies go on into what they drafted themselves. */
         while (p->n_drafted < p->wanted && p->text[from + p->n_drafted] != d->end) {
+            struct draft_level *level = &d->levels[p->n_drafted];
+            const double share = pace_share(&d->pace, p->kind, p->n_drafted);
+            level->share += (share - level->share) / ++level->rows; /* of the slots, on average */
             p->text[p->len + p->n_drafted] = p->text[from + p->n_drafted];
-            const double share = pace_share(&d->pace, p->kind, p->n_drafted++);
-            int level = 0; /* in order of their shares */
-            while (level < d->n_levels && d->levels[level].share > share)
-                level++;
-            if (level == d->n_levels || d->levels[level].share != share) {
-                memmove(&d->levels[level + 1], &d->levels[level],
-                        (size_t)(d->n_levels++ - level) * sizeof *d->levels);
-                d->levels[level] = (struct draft_level){share, 0};
-            }
-            d->levels[level].rows++;
+            p->n_drafted++;
         }
     }
-    const int kept = pace_choose(&d->pace, d->base, d->levels, d->n_levels, 0, 0, &d->trying);
-    const double least = kept > 0 ? d->levels[kept - 1].share : 2;
-    d->n_levels = 0; /* of which each would take a step */
-    for (int i = 0; i < d->n_slots; i++) {
-        struct draft_slot *p = &d->slots[i];
-        while (p->n_drafted > 0 && pace_share(&d->pace, p->kind, p->n_drafted - 1) < least)
-            p->n_drafted--;
-    }
+    int n = 0;
+    while (n < d->pace.most && d->levels[n].rows > 0)
+        n++;
+    const int kept = pace_choose(&d->pace, d->base, d->levels, n, 0, 0, &d->trying);
+    for (int i = 0; i < d->n_slots; i++)
+        if (d->slots[i].n_drafted > kept)
+            d->slots[i].n_drafted = kept;
 }
 
 /* --- a model --------------------------------------------------------------------------------- */

@@ -168,16 +168,16 @@ struct drafter {
 
     /* Private. */
     struct draft_slot *slots;   /* [n_slots] */
-    struct draft_level *levels; /* [n_levels] to choose from, then those drafted */
+    struct draft_level *levels; /* [DRAFT_MOST] to choose from */
     struct batch_row *rows;     /* [2 * n_slots] */
     float *logits;              /* [n_slots, n_vocab] of the draft */
     struct arena arena;         /* of all these */
-    int n_levels;
-    int base;          /* texts that this round decodes */
-    int n_sampling;    /* threads */
-    int room;          /* rows that may still be caught up with in it */
-    bool trying;       /* it drafts to see whether that pays by now */
-    uint64_t round_ns; /* of drafting in it */
+    int n_levels;               /* that were drafted one after the other */
+    int base;                   /* texts that this round decodes */
+    int n_sampling;             /* threads */
+    int room;                   /* rows that may still be caught up with in it */
+    bool trying;                /* it drafts to see whether that pays by now */
+    uint64_t round_ns;          /* of drafting in it */
 };
 
 /* STATUS_NO_MEMORY. drafter_free is due in every case. */

@@ -208,25 +208,11 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
 
 /* --- create ----------------------------------------------------------------------------------- */
 
-/* Written so that a NaN fails each of them. */
-static enum status check_params(const struct sampler_params *p, struct err *e)
+static bool are_in_range(const struct sampler_params *p)
 {
-    if (!(p->temperature >= 0 && p->temperature <= DBL_MAX))
-        return err_set(e, STATUS_USAGE, "temperature must be a number from 0, not %g",
-                       p->temperature);
-    if (p->top_k < 0)
-        return err_set(e, STATUS_USAGE, "top_k must be 0 (off) or more, not %d", p->top_k);
-    if (!(p->top_p >= 0 && p->top_p <= 1))
-        return err_set(e, STATUS_USAGE, "top_p must be from 0 to 1, not %g", p->top_p);
-    if (!(p->min_p >= 0 && p->min_p <= 1))
-        return err_set(e, STATUS_USAGE, "min_p must be from 0 to 1, not %g", p->min_p);
-    if (!(p->repeat_penalty > 0 && p->repeat_penalty <= DBL_MAX))
-        return err_set(e, STATUS_USAGE, "repeat_penalty must be a number above 0, not %g",
-                       p->repeat_penalty);
-    if (p->repeat_last_n < -1)
-        return err_set(e, STATUS_USAGE, "repeat_last_n must be -1 (all), 0 (none) or more, not %d",
-                       p->repeat_last_n);
-    return STATUS_OK;
+    return p->temperature >= 0 && p->temperature <= DBL_MAX && p->top_k >= 0 && p->top_p >= 0 &&
+           p->top_p <= 1 && p->min_p >= 0 && p->min_p <= 1 && p->repeat_penalty > 0 &&
+           p->repeat_penalty <= DBL_MAX && p->repeat_last_n >= -1;
 }
 
 /* The sampler's place and its buffers, which go to *s; or their count. */
@@ -257,8 +243,8 @@ enum status sampler_create(const struct sampler_params *params, const struct sam
 {
     assert(sizes->n_vocab > 0 && sizes->n_ctx > 0);
     assert(sizes->n_sequences > 0 && sizes->n_threads > 0);
+    assert(are_in_range(params));
     *out = NULL;
-    TRY(check_params(params, e));
 
     struct sampler sized = {.params = *params, .sizes = *sizes};
     if (params->repeat_penalty != 1)
@@ -331,13 +317,10 @@ int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
     return h->window_len;
 }
 
-enum status sampler_set_temperature(struct sampler *s, double temperature, struct err *e)
+void sampler_set_temperature(struct sampler *s, double temperature)
 {
-    struct sampler_params params = s->params;
-    params.temperature = temperature;
-    TRY(check_params(&params, e));
-    s->params = params;
-    return STATUS_OK;
+    s->params.temperature = temperature;
+    assert(are_in_range(&s->params));
 }
 
 /* --- sorting ---------------------------------------------------------------------------------- */

@@ -83,9 +83,9 @@ struct sampler_sizes {
 
 struct sampler;
 
-/* Checks the ranges above (STATUS_USAGE naming the parameter and its range) and plans all
- * memory: 24 bytes for each of n_vocab entries for each thread, and a window of at most n_ctx
- * tokens for each sequence. Every sequence is as after sampler_reset(s, sequence, 0, 0). */
+/* The parameters are in the ranges above (asserted). Plans all memory: 24 bytes for each of n_vocab
+ * entries for each thread, and a window of at most n_ctx tokens for each sequence. Every sequence
+ * is as after sampler_reset(s, sequence, 0, 0). */
 enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e);
 void sampler_free(struct sampler *s); /* NULL is legal */
@@ -108,8 +108,8 @@ struct rng *sampler_stream(struct sampler *s, int sequence);
  * matter). None where no penalty asks for them. */
 int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens);
 
-/* Of all sequences, from the next pick on. STATUS_USAGE, with nothing changed. */
-enum status sampler_set_temperature(struct sampler *s, double temperature, struct err *e);
+/* Of all sequences, from the next pick on. */
+void sampler_set_temperature(struct sampler *s, double temperature);
 
 /*
  * Picks the sequence's next token from logits [n_vocab], which are left as they are, with the

@@ -31,12 +31,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
         return err_set(e, STATUS_USAGE,
                        "context of %d tokens: expected 1 to %d, the context of the checkpoint", cap,
                        c->n_ctx);
-    if (p->n_shared < 0 || p->n_shared > cap)
-        return err_set(e, STATUS_USAGE, "%d shared positions: expected 0 to %d, the context",
-                       p->n_shared, cap);
-    if (!kv_cache_can_store(p->kv_storage))
-        return err_set(e, STATUS_USAGE, "cache type %s: expected f32, f16 or q8_0",
-                       storage_name(p->kv_storage));
+    assert(p->n_shared >= 0 && p->n_shared <= cap && kv_cache_can_store(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
     int block = p->block > 0 ? p->block : n > DEFAULT_BLOCK ? n : DEFAULT_BLOCK;
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
@@ -128,24 +123,18 @@ enum status session_enter(struct session *s, int layer, const float *x,
     int before = 0; /* rows of the same sequence right before */
     assert(n >= 1 && layer >= 0 && layer <= c->n_layers);
     for (int r = 0; r < n; r++) {
-        const int sequence = rows[r].sequence, position = rows[r].position;
-        if (sequence < 0 || sequence >= s->shape.n_sequences)
-            return err_set(e, STATUS_USAGE, "row %d: expected a sequence from 0 to %d, found %d", r,
-                           s->shape.n_sequences - 1, sequence);
-        if (least_len(s, sequence) > s->len[0])
+        const struct batch_row *row = &rows[r];
+        const bool is_one = row->sequence >= 0 && row->sequence < s->shape.n_sequences;
+        before = r > 0 && row->sequence == row[-1].sequence ? before + 1 : 0;
+        const int position = is_one ? s->len[row->sequence] + before : 0;
+        if (!is_one || least_len(s, row->sequence) > s->len[0] || row->position != position ||
+            position >= s->shape.cap || row->token < 0 || row->token >= c->n_vocab)
             return err_set(e, STATUS_USAGE,
-                           "sequence %d: expected its %d shared positions in sequence 0, found %d",
-                           sequence, s->shape.n_shared, s->len[0]);
-        before = r > 0 && sequence == rows[r - 1].sequence ? before + 1 : 0;
-        const int expected = s->len[sequence] + before;
-        if (position != expected || position >= s->shape.cap)
-            return err_set(e, STATUS_USAGE,
-                           "row %d: expected position %d of sequence %d, below its %d; found %d", r,
-                           expected, sequence, s->shape.cap, position);
-        if (rows[r].token < 0 || rows[r].token >= c->n_vocab)
-            return err_set(e, STATUS_USAGE, "token %d: expected an id from 0 to %d, found %d", r,
-                           c->n_vocab - 1, (int)rows[r].token);
-        assert(logits || !rows[r].wants_logits);
+                           "row %d: token %d at position %d of sequence %d: expected a token below "
+                           "%d, position %d below %d, a sequence below %d, and %d shared positions",
+                           r, (int)row->token, row->position, row->sequence, c->n_vocab, position,
+                           s->shape.cap, s->shape.n_sequences, s->shape.n_shared);
+        assert(logits || !row->wants_logits);
     }
     struct workspace *w = &s->f.work;
     const size_t d = c->d_model;

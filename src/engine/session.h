@@ -94,8 +94,8 @@ struct session_memory {
 
 struct session;
 
-/* STATUS_USAGE when n_ctx exceeds the model's context or n_shared n_ctx, STATUS_NO_MEMORY when it
- * does not fit. */
+/* STATUS_USAGE when n_ctx exceeds the model's context, STATUS_NO_MEMORY when it does not fit.
+ * n_shared is at most n_ctx, and the cache's type one of those (asserted). */
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
                          struct session_memory *out, struct err *e);
 

@@ -86,9 +86,9 @@ static const struct header_number gpt2_numbers[] = {
 
 const struct bin_format bin_formats[BIN_FORMATS] = {
     {"llm.c", "gpt2_tokenizer.bin", "gpt2", LLMC_MAGIC, gpt2_numbers, gpt2_versions,
-     "1, 3 (float32) or 5 (bfloat16)", "; let llm.c's train_gpt2.py write the model again"},
+     "1, 3 (float32) or 5 (bfloat16), as llm.c's train_gpt2.py writes it"},
     {"llama2.c", "tokenizer.bin", "llama", LLAMA2C_MAGIC, llama_numbers, llama_versions,
-     "1 (float32) or 2 (int8)", ""},
+     "1 (float32) or 2 (int8)"},
 };
 
 /* --- headers --------------------------------------------------------------------------------- */
@@ -130,8 +130,7 @@ static enum status read_header(const struct bin_format *f, struct text file, str
         while (v->name && (v->number != number || !number))
             v++;
         if (!v->name)
-            return bad_file(e, "version at byte 4: expected %s, found %d%s", f->expected, number,
-                            f->advice);
+            return bad_file(e, "version at byte 4: expected %s, found %d", f->expected, number);
     }
     b->version = v;
     if (file.len < v->header_bytes)

@@ -1,10 +1,7 @@
-#include "exchange/exchange.h"
-
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "exchange/private.h"
 #include "formats/blocks.h"
@@ -30,6 +27,7 @@ struct exporter {
      * matrices' type if that holds every number exactly. -1: there are several.
      */
     int type;
+    bool alike; /* there is one */
     struct view_maker maker;
     float *zeros; /* biases that the checkpoint has not */
 };
@@ -213,6 +211,10 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
         same &= v->parts[i].type == type;
     if (same)
         v->type = type;
+    if (t->is_matrix) {
+        x->alike &= x->type < 0 || x->type == (int)v->type;
+        x->type = v->type;
+    }
     const uint64_t rows = view_rows(v), cols = v->cols;
     x->written[x->n++] = (struct safetensors_written){
         .name = t->name.text,
@@ -222,24 +224,22 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
     };
 }
 
-/* Whether a type has room for every number of a view that is made in F32. */
-static enum status fits(struct view *v, uint32_t type, bool *fit, struct err *e)
+/* The common type must have room for every number of a view that is made in F32. */
+static enum status check_fit(struct exporter *x, struct view *v, struct err *e)
 {
     const uint64_t bytes = view_rows(v) * (uint64_t)v->cols * sizeof(float);
-    *fit = true;
-    for (uint64_t at = 0; at < bytes && *fit;) {
-        const void *data;
-        size_t len;
+    const void *data;
+    size_t len;
+    for (uint64_t at = 0; at < bytes && x->alike; at += len) {
         TRY(view_piece(v, at, &data, &len, e));
-        for (size_t i = 0; i < len && *fit; i += sizeof(float)) {
+        for (size_t i = 0; i < len && x->alike; i += sizeof(float)) {
             unsigned char encoded[sizeof(float)];
             float before, after;
-            blocks_decode(TENSOR_F32, &before, (const unsigned char *)data + i, 1);
-            blocks_encode(type, encoded, &before, 1);
-            blocks_decode(type, &after, encoded, 1);
-            *fit = memcmp(&before, &after, sizeof before) == 0;
+            memcpy(&before, (const unsigned char *)data + i, sizeof before);
+            blocks_encode(x->type, encoded, &before, 1);
+            blocks_decode(x->type, &after, encoded, 1);
+            x->alike = memcmp(&before, &after, sizeof before) == 0;
         }
-        at += len;
     }
     return STATUS_OK;
 }
@@ -248,8 +248,8 @@ static enum status make_tensors(struct exporter *x, struct err *e)
 {
     const struct config *c = &x->hf.c;
     const size_t n = layout_count(c);
-    bool fit = true;
     x->type = -1;
+    x->alike = true;
     x->list = calloc(n, sizeof *x->list);
     x->written = calloc(n, sizeof *x->written);
     x->zeros = calloc((size_t)c->d_ff + config_qkv_dim(c, 0), sizeof *x->zeros);
@@ -259,19 +259,13 @@ static enum status make_tensors(struct exporter *x, struct err *e)
         const struct tensor_spec spec = layout_at(c, i);
         add_tensor(x, &spec);
     }
-    for (size_t i = 0; i < x->n && fit; i++) {
+    for (size_t i = 0; i < x->n && x->alike && x->type != TENSOR_F32; i++)
         if (!x->list[i].is_matrix)
-            continue;
-        fit = x->type < 0 || x->type == (int)x->list[i].view.type;
-        x->type = x->list[i].view.type;
-    }
-    for (size_t i = 0; i < x->n && fit && x->type != TENSOR_F32; i++)
-        if (!x->list[i].is_matrix)
-            TRY(fits(&x->list[i].view, x->type, &fit, e));
-    if (!fit)
+            TRY(check_fit(x, &x->list[i].view, e));
+    if (!x->alike)
         x->type = -1;
     for (size_t i = 0; i < x->n; i++) {
-        if (fit)
+        if (x->alike)
             x->list[i].view.type = x->type;
         x->written[i].dtype = safetensors_dtype_of(x->list[i].view.type);
     }

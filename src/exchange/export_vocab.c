@@ -11,10 +11,11 @@
 #include "text/tokenizer.h"
 #include "text/unicode.h"
 
-/* A merge, with what it is sorted by. */
+/* A merge, with what it is sorted by: the ways to make one token, or tokens of one score, have one
+ * rank; those follow as transformers' own converter sorts them, longest parts first. */
 struct merge {
     struct symbol_pair pair;
-    size_t left_chars, right_chars;
+    int64_t keys[4]; /* rank, characters of the left and of the right part, result */
 };
 
 /* Everything but what is freed is borrowed. */
@@ -136,26 +137,21 @@ static bool is_added(const struct exported *x, int id)
     return type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED || type == TOKEN_UNKNOWN;
 }
 
-static size_t count_chars(struct text s)
+static int64_t count_chars(struct text s)
 {
-    size_t n = 0;
+    int64_t n = 0;
     for (size_t i = 0; i < s.len; i++)
         n += ((unsigned char)s.data[i] & 0xc0) != 0x80;
     return n;
 }
 
-/* The ways to make one token, or tokens of one score, have one rank: those follow as transformers'
- * own converter sorts them. */
 static int compare_merges(const void *left, const void *right)
 {
     const struct merge *a = left, *b = right;
-    if (a->pair.rank != b->pair.rank)
-        return a->pair.rank < b->pair.rank ? -1 : 1;
-    if (a->left_chars != b->left_chars)
-        return a->left_chars > b->left_chars ? -1 : 1;
-    if (a->right_chars != b->right_chars)
-        return a->right_chars > b->right_chars ? -1 : 1;
-    return (a->pair.result > b->pair.result) - (a->pair.result < b->pair.result);
+    for (int i = 0; i < 4; i++)
+        if (a->keys[i] != b->keys[i])
+            return a->keys[i] < b->keys[i] ? -1 : 1;
+    return 0;
 }
 
 static enum status read_merges(struct exported *x, const struct merging *m, struct err *e)
@@ -174,8 +170,10 @@ static enum status read_merges(struct exported *x, const struct merging *m, stru
             is_merged &= is_token && !(x->pre && is_added(x, symbols[k]));
         }
         if (is_merged)
-            x->merges[x->n_merges++] = (struct merge){*p, count_chars(x->v.tokens[p->left]),
-                                                      count_chars(x->v.tokens[p->right])};
+            x->merges[x->n_merges++] =
+                (struct merge){*p,
+                               {p->rank, -count_chars(x->v.tokens[p->left]),
+                                -count_chars(x->v.tokens[p->right]), p->result}};
         else if (!x->pre && is_token)
             lost = p;
     }

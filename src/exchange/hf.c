@@ -3,7 +3,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "compute/angles.h"
 #include "exchange/private.h"
@@ -95,7 +94,6 @@ static const struct activation {
     {"relu", FFN_RELU},      {"silu", FFN_SWIGLU},
     {"swish", FFN_SWIGLU},
 };
-#define END_OF(rows) ((rows) + sizeof(rows) / sizeof *(rows))
 
 const char *hf_activation_name(enum ffn_kind kind)
 {
@@ -107,56 +105,61 @@ const char *hf_activation_name(enum ffn_kind kind)
 
 /* --- config.json ----------------------------------------------------------------------------- */
 
-enum row_kind { ROW_INT, ROW_REAL, ROW_BOOL, ROW_NAME, ROW_ROPE };
-enum { IN = 1, OUT = 2, BOTH = IN | OUT, REQUIRED = BOTH | 4, JOINED = BOTH | 8 };
-
 /* A member of config.json, or of what it says of rotary positions, in the order in which they are
  * written, and where in struct hf_config it goes: what is null or not there leaves that as it was.
  */
-static const struct config_row {
+struct config_row {
     const char *gpt2, *llama; /* the keys; NULL: none */
-    enum row_kind kind;
+    enum { ROW_INT, ROW_REAL, ROW_BOOL, ROW_NAME, ROW_ROPE } kind;
     size_t offset;
     double min, max; /* of ints; reals are between */
-    unsigned how;    /* JOINED: written of a family that joins by head */
-} config_rows[] =
-    {
-#define AT(member) offsetof(struct hf_config, member)
-        {"n_embd", "hidden_size", ROW_INT, AT(c.d_model), 1, CONFIG_MAX_WIDTH, REQUIRED},
-        {"n_layer", "num_hidden_layers", ROW_INT, AT(c.n_layers), 1, CONFIG_MAX_LAYERS, REQUIRED},
-        {"n_head", "num_attention_heads", ROW_INT, AT(c.n_heads), 1, CONFIG_MAX_WIDTH, REQUIRED},
-        {NULL, "num_key_value_heads", ROW_INT, AT(c.n_kv_heads), 1, CONFIG_MAX_WIDTH, BOTH},
-        {NULL, "head_dim", ROW_INT, AT(c.head_dim), 1, CONFIG_MAX_WIDTH, BOTH},
-        {"block_size", NULL, ROW_INT, AT(c.n_ctx), 1, CONFIG_MAX_CTX, IN},
-        {"n_positions", "max_position_embeddings", ROW_INT, AT(c.n_ctx), 1, CONFIG_MAX_CTX,
-         REQUIRED},
-        {"n_inner", NULL, ROW_INT, AT(c.d_ff), 1, CONFIG_MAX_FF, BOTH},
-        {NULL, "intermediate_size", ROW_INT, AT(c.d_ff), 1, CONFIG_MAX_FF, REQUIRED},
-        {"vocab_size", "vocab_size", ROW_INT, AT(c.n_vocab), 1, CONFIG_MAX_VOCAB, REQUIRED},
-        {"n_ctx", NULL, ROW_INT, AT(c.n_ctx), 0, 0, OUT}, /* llama.cpp's converter reads this one */
-        {"multi_query", NULL, ROW_BOOL, AT(multi_query), 0, 0, JOINED},
-        {"activation_function", "hidden_act", ROW_NAME, AT(activation), 0, 0, BOTH},
-        {"layer_norm_epsilon", "rms_norm_eps", ROW_REAL, AT(eps), 0, 1, BOTH},
-        {"tie_word_embeddings", "tie_word_embeddings", ROW_BOOL, AT(tied), 0, 0, BOTH},
-        {NULL, "rope_theta", ROW_REAL, AT(theta), 1, 1e30, BOTH},
-        {NULL, "partial_rotary_factor", ROW_REAL, AT(share), 0, 2, IN},
-        {NULL, "rope_scaling", ROW_ROPE, 0, 0, 0, BOTH},    /* before transformers 5 */
-        {NULL, "rope_parameters", ROW_ROPE, 0, 0, 0, BOTH}, /* from then on */
-        {"bias", NULL, ROW_BOOL, AT(biases), 0, 0, IN},
-        {NULL, "attention_bias", ROW_BOOL, AT(bias[HF_ATTENTION]), 0, 0, BOTH},
-        {NULL, "mlp_bias", ROW_BOOL, AT(bias[HF_FFN]), 0, 0, BOTH},
-        {"sliding_window", "sliding_window", ROW_INT, AT(window), 1, INT32_MAX, IN},
-},
-  rope_rows[] = {
-      {NULL, "type", ROW_NAME, AT(rope_type), 0, 0, IN}, /* before 2024 */
-      {NULL, "rope_type", ROW_NAME, AT(rope_type), 0, 0, BOTH},
-      {NULL, "rope_theta", ROW_REAL, AT(theta), 1, 1e30, BOTH},
-      {NULL, "partial_rotary_factor", ROW_REAL, AT(share), 0, 2, IN},
-      {NULL, "factor", ROW_REAL, AT(llama3.factor), CONFIG_LEAST_ROPE_FACTOR, 1e9, BOTH},
-      {NULL, "low_freq_factor", ROW_REAL, AT(llama3.low), 0, 1e9, BOTH},
-      {NULL, "high_freq_factor", ROW_REAL, AT(llama3.high), 0, 1e9, BOTH},
-      {NULL, "original_max_position_embeddings", ROW_INT, AT(llama3.context), 1, CONFIG_MAX_CTX,
-       BOTH},
+    enum {
+        IN = 1,
+        OUT = 2,
+        BOTH = 3,
+        REQUIRED = 7,
+        JOINED = 11
+    } how; /* JOINED: written of a
+              family that joins by head */
+};
+#define ROW(kind, member, min, max) kind, offsetof(struct hf_config, member), min, max
+#define INT(member, max)            ROW(ROW_INT, member, 1, max)
+#define REAL(member, min, max)      ROW(ROW_REAL, member, min, max)
+#define BOOL(member)                ROW(ROW_BOOL, member, 0, 0)
+#define NAME(member)                ROW(ROW_NAME, member, 0, 0)
+
+static const struct config_row config_rows[] = {
+    {"n_embd", "hidden_size", INT(c.d_model, CONFIG_MAX_WIDTH), REQUIRED},
+    {"n_layer", "num_hidden_layers", INT(c.n_layers, CONFIG_MAX_LAYERS), REQUIRED},
+    {"n_head", "num_attention_heads", INT(c.n_heads, CONFIG_MAX_WIDTH), REQUIRED},
+    {NULL, "num_key_value_heads", INT(c.n_kv_heads, CONFIG_MAX_WIDTH), BOTH},
+    {NULL, "head_dim", INT(c.head_dim, CONFIG_MAX_WIDTH), BOTH},
+    {"block_size", NULL, INT(c.n_ctx, CONFIG_MAX_CTX), IN},
+    {"n_positions", "max_position_embeddings", INT(c.n_ctx, CONFIG_MAX_CTX), REQUIRED},
+    {"n_inner", NULL, INT(c.d_ff, CONFIG_MAX_FF), BOTH},
+    {NULL, "intermediate_size", INT(c.d_ff, CONFIG_MAX_FF), REQUIRED},
+    {"vocab_size", "vocab_size", INT(c.n_vocab, CONFIG_MAX_VOCAB), REQUIRED},
+    {"n_ctx", NULL, INT(c.n_ctx, 0), OUT}, /* llama.cpp's converter reads this one */
+    {"multi_query", NULL, BOOL(multi_query), JOINED},
+    {"activation_function", "hidden_act", NAME(activation), BOTH},
+    {"layer_norm_epsilon", "rms_norm_eps", REAL(eps, 0, 1), BOTH},
+    {"tie_word_embeddings", "tie_word_embeddings", BOOL(tied), BOTH},
+    {NULL, "rope_theta", REAL(theta, 1, 1e30), BOTH},
+    {NULL, "rope_scaling", ROW_ROPE, 0, 0, 0, BOTH},    /* before transformers 5 */
+    {NULL, "rope_parameters", ROW_ROPE, 0, 0, 0, BOTH}, /* from then on */
+    {"bias", NULL, BOOL(biases), IN},
+    {NULL, "attention_bias", BOOL(bias[HF_ATTENTION]), BOTH},
+    {NULL, "mlp_bias", BOOL(bias[HF_FFN]), BOTH},
+    {"sliding_window", "sliding_window", INT(window, INT32_MAX), IN},
+};
+static const struct config_row rope_rows[] = {
+    {NULL, "type", NAME(rope_type), IN}, /* before 2024 */
+    {NULL, "rope_type", NAME(rope_type), BOTH},
+    {NULL, "rope_theta", REAL(theta, 1, 1e30), BOTH},
+    {NULL, "factor", REAL(llama3.factor, CONFIG_LEAST_ROPE_FACTOR, 1e9), BOTH},
+    {NULL, "low_freq_factor", REAL(llama3.low, 0, 1e9), BOTH},
+    {NULL, "high_freq_factor", REAL(llama3.high, 0, 1e9), BOTH},
+    {NULL, "original_max_position_embeddings", INT(llama3.context, CONFIG_MAX_CTX), BOTH},
 };
 
 static enum status read_rows(const struct json_node *object, const struct config_row *r,
@@ -277,11 +280,6 @@ static enum status settle_rope(struct hf_config *h, struct err *e)
                         "rotary positions: expected the type default, linear or llama3, which run "
                         "here; found \"%.*s\"",
                         SHOWN(h->rope_type));
-    if (h->share != 1)
-        return bad_file(e,
-                        "\"partial_rotary_factor\": expected none or 1, because whole heads turn "
-                        "in a llama; found %g",
-                        h->share);
     return STATUS_OK;
 }
 
@@ -313,13 +311,12 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
         {"is_encoder_decoder", "false|null"},
         {"use_bidirectional_attention", "false|null"},
         {"quantization_config", "null"},
+        {"partial_rotary_factor", "1|1.0|null"}, /* also in what is said of rotary positions */
     };
     struct config *c = &h->c;
-    struct text type = {NULL, 0};
-    TRY(json_expect(object, JSON_OBJECT, e));
-    TRY(json_optional_text(object, "model_type", &type, e));
-    const struct hf_family *f = hf_family_find(type);
-    if (!f || (!type.data && !json_present(object, "block_size")))
+    const struct json_node *type = json_present(object, "model_type");
+    const struct hf_family *f = hf_family_find(type ? type->text : (struct text){NULL, 0});
+    if (!f || (!type && !json_present(object, "block_size")))
         return bad_file(e,
                         "\"model_type\": expected gpt2, gpt_bigcode, llama or mistral, which run "
                         "here; found \"%.*s\"",
@@ -330,7 +327,6 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
                             .multi_query = true,
                             .eps = f->is_llama ? 1e-6 : 1e-5,
                             .theta = 10000,
-                            .share = 1,
                             .activation = text_of(f->activation),
                             .rope_type = text_of("default")};
     TRY(read_rows(object, config_rows, END_OF(config_rows), h, e));
@@ -363,10 +359,13 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
     if (!f->is_llama)
         h->bias[HF_NORMS] = h->bias[HF_ATTENTION] = h->bias[HF_FFN] = h->biases;
     TRY(settle_rope(h, e));
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        if (!json_is_one_of(object, fixed[i][0], fixed[i][1]))
-            return bad_file(e, "expected \"%s\" to be %s, found %.*s", fixed[i][0], fixed[i][1],
-                            SHOWN(json_shown(object, fixed[i][0])));
+    const struct json_node *const objects[] = {object, json_present(object, "rope_scaling"),
+                                               json_present(object, "rope_parameters")};
+    for (int k = 0; k < (f->is_llama ? 3 : 1); k++)
+        for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+            if (!json_is_one_of(objects[k], fixed[i][0], fixed[i][1]))
+                return bad_file(e, "expected \"%s\" to be %s, found %.*s", fixed[i][0], fixed[i][1],
+                                SHOWN(json_shown(objects[k], fixed[i][0])));
     /* As long as no more positions are there than a window has, all are attended to, as here. */
     if (h->window && h->window < c->n_ctx) {
         h->uncut_ctx = c->n_ctx;

@@ -1,10 +1,7 @@
-#include "exchange/exchange.h"
-
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/little.h"
@@ -61,19 +58,6 @@ static const struct safetensors_tensor *find(const struct import *im, enum tenso
     return name.text[0] ? safetensors_folder_find(&im->tensors, text_of(name.text)) : NULL;
 }
 
-struct shape {
-    char text[128];
-};
-
-static struct shape shape_of(const uint64_t *dims, int n_dims)
-{
-    struct shape s = {""};
-    size_t used = 0;
-    for (int i = 0; i < n_dims && used < sizeof s.text; i++)
-        used += snprintf(s.text + used, sizeof s.text - used, "%s%" PRIu64, i ? ", " : "", dims[i]);
-    return s;
-}
-
 /* Matrices as rows, vectors as rows of one element. */
 static enum status hf_tensor(struct import *im, const struct tensor_spec *spec, struct view *out,
                              bool *found, struct err *e)
@@ -102,42 +86,16 @@ static enum status hf_tensor(struct import *im, const struct tensor_spec *spec, 
     const uint64_t dims[2] = {part.source_rows, out->cols};
     if (t->n_dims != spec->n_dims || memcmp(t->dims, dims, t->n_dims * sizeof *dims) != 0 ||
         t->dtype->type < 0)
-        return bad_file(e,
-                        "tensor %.*s: expected F32, F16 or BF16 [%s], as config.json says; found "
-                        "%s [%s]",
-                        SHOWN(t->name), shape_of(dims, spec->n_dims).text, t->dtype->name,
-                        shape_of(t->dims, t->n_dims).text);
+        return bad_file(
+            e,
+            "tensor %.*s: expected F32, F16 or BF16 [%" PRIu64 ", %" PRIu64
+            "], as config.json says; found %s [%" PRIu64 ", %" PRIu64 "] of %d dimensions",
+            SHOWN(t->name), dims[0], dims[1], t->dtype->name, t->dims[0], t->dims[1], t->n_dims);
     part.file = safetensors_folder_map(&im->tensors, t);
     part.data = t->data;
     part.type = t->dtype->type;
     part.swap = hf_row_swap(f, im->config, spec->role);
     out->parts[0] = part;
-    return STATUS_OK;
-}
-
-/* An output that config.json ties to the embedding may be there all the same, if it is equal; one
- * that it does not tie must be. */
-static enum status check_folder(struct import *im, struct err *e)
-{
-    const struct safetensors_tensor *embedding, *output;
-    im->prefixed = true;
-    embedding = find(im, ROLE_TOKEN_EMBD, 0, false);
-    im->prefixed = embedding != NULL;
-    if (!embedding)
-        embedding = find(im, ROLE_TOKEN_EMBD, 0, false);
-    output = find(im, ROLE_OUTPUT, 0, false);
-    if (!im->hf.tied && !output)
-        return bad_file(e,
-                        "tensor %s is missing, and config.json does not tie it to the embedding; "
-                        "set \"tie_word_embeddings\" to true if the model does",
-                        hf_tensor_name(im->hf.family, true, ROLE_OUTPUT, 0, false).text);
-    if (im->hf.tied && output && embedding &&
-        (output->n_bytes != embedding->n_bytes || output->dtype != embedding->dtype ||
-         memcmp(output->data, embedding->data, output->n_bytes) != 0))
-        return bad_file(e,
-                        "tensor %.*s differs from the embedding, to which config.json ties it; set "
-                        "\"tie_word_embeddings\" to false if it is the model's own",
-                        SHOWN(output->name));
     return STATUS_OK;
 }
 
@@ -169,7 +127,25 @@ static enum status open_folder(struct import *im, const struct import_options *o
                         "the context is cut from %d to the %d positions of the sliding window: as "
                         "far as all are attended to",
                         im->hf.uncut_ctx, c->n_ctx);
-    return status_in(check_folder(im, e), im->path, e);
+    /* An output that config.json ties to the embedding may be there all the same, if it is equal;
+     * one that it does not tie must be. */
+    im->prefixed = true;
+    im->prefixed = find(im, ROLE_TOKEN_EMBD, 0, false) != NULL;
+    const struct safetensors_tensor *embedding = find(im, ROLE_TOKEN_EMBD, 0, false);
+    const struct safetensors_tensor *output = find(im, ROLE_OUTPUT, 0, false);
+    if (!im->hf.tied && !output)
+        return bad_file(e,
+                        "%s: tensor %s is missing, and config.json does not tie it to the "
+                        "embedding; set \"tie_word_embeddings\" to true if the model does",
+                        im->path, hf_tensor_name(im->hf.family, true, ROLE_OUTPUT, 0, false).text);
+    if (im->hf.tied && output && embedding &&
+        (output->n_bytes != embedding->n_bytes || output->dtype != embedding->dtype ||
+         memcmp(output->data, embedding->data, output->n_bytes) != 0))
+        return bad_file(e,
+                        "%s: tensor %.*s differs from the embedding, to which config.json ties it; "
+                        "set \"tie_word_embeddings\" to false if it is the model's own",
+                        im->path, SHOWN(output->name));
+    return STATUS_OK;
 }
 
 /* --- which format ---------------------------------------------------------------------------- */
@@ -329,11 +305,9 @@ static enum status fill_writer(struct import *im, struct err *e)
     struct text name = text_of(im->path);
     while (name.len > 1 && name.data[name.len - 1] == '/')
         name.len--;
-    for (size_t i = name.len; i-- > 0;)
-        if (name.data[i] == '/') {
-            (void)text_cut(&name, i + 1);
-            break;
-        }
+    for (struct text rest = name; rest.len > 1;)
+        if (*text_cut(&rest, 1).data == '/')
+            name = rest;
     const char *dot = im->json.root || name.len == 0 ? NULL : memchr(name.data, '.', name.len);
     if (dot)
         name.len = dot - name.data;

@@ -29,6 +29,9 @@
 /* A text for "%.*s". */
 #define SHOWN(text) text_width(text), (text).data
 
+/* Behind the last element of an array. */
+#define END_OF(array) ((array) + sizeof(array) / sizeof *(array))
+
 static inline float float_of_bits(uint32_t bits)
 {
     float x;
@@ -57,19 +60,13 @@ enum status input_open(struct input *in, const char *folder, const char *name, s
 enum status input_read_json(struct input *in, struct err *e);
 void input_close(struct input *in); /* legal on a zeroed struct and twice */
 
-/* The member of an object that is there and not null; else, and where `object` is NULL, NULL. */
+/* The member of an object that is there and not null; else, and where `object` is none, NULL. */
 const struct json_node *json_present(const struct json_node *object, const char *key);
 
 /* What it is: a string without its quotes, another value as it is written, "null" also for what is
  * empty or not there. And whether that is one of several with | between; "*" is all but "null". */
 struct text json_shown(const struct json_node *object, const char *key);
 bool json_is_one_of(const struct json_node *object, const char *key, const char *values);
-
-/* *out is what it was if the key is absent or null. */
-enum status json_optional_bool(const struct json_node *object, const char *key, bool *out,
-                               struct err *e);
-enum status json_optional_text(const struct json_node *object, const char *key, struct text *out,
-                               struct err *e);
 
 /* --- a vocabulary while it is put together --------------------------------------------------- */
 
@@ -274,7 +271,7 @@ struct bin_format {
     int32_t magic;
     const struct header_number *numbers;
     const struct bin_version *versions; /* the first may be 0, which has no magic number */
-    const char *expected, *advice;      /* versions */
+    const char *expected;               /* versions */
 };
 #define BIN_FORMATS 2
 extern const struct bin_format bin_formats[BIN_FORMATS];
@@ -355,7 +352,7 @@ struct hf_config {
     struct config c; /* all but n_kv_heads by layer */
     bool tied, multi_query, biases;
     bool bias[HF_NOWHERE + 1]; /* whether transformers' model has those */
-    double eps, theta, share;
+    double eps, theta;
     struct text activation, rope_type;
     struct hf_llama3 llama3; /* of rope_type linear only the factor, and only while it is written */
     int window;

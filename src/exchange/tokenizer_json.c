@@ -21,9 +21,9 @@ static const struct step_rule {
         const char *key, *values; /* see json_is_one_of */
     } members[4];
 } step_rules[] = {
-    {'n', "NFC", {{NULL, NULL}}}, /* not applied */
-    {'n', "NFKC", {{NULL, NULL}}},
-    {'n', "Precompiled", {{NULL, NULL}}},
+    {.letter = 'n', .type = "NFC"}, /* not applied */
+    {.letter = 'n', .type = "NFKC"},
+    {.letter = 'n', .type = "Precompiled"},
     {'p', "Prepend", {{"prepend", VOCAB_SPACE}}},
     {'r', "Replace", {{"String", " "}, {"content", VOCAB_SPACE}}},
     {'B', "ByteLevel", {{"add_prefix_space", "false|null"}, {"use_regex", "true|null"}}},
@@ -43,7 +43,6 @@ static const struct step_rule {
      "Metaspace",
      {{"replacement", VOCAB_SPACE}, {"prepend_scheme", "null"}, {"add_prefix_space", "false"}}},
 };
-#define END_OF(rows) ((rows) + sizeof(rows) / sizeof *(rows))
 
 #define SPACES "\\s+(?!\\S)|\\s+"
 #define GPT2   "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|" SPACES
@@ -77,20 +76,13 @@ const struct pipeline *pipeline_of_rule(enum pretokenize_rule rule)
 static enum status next_step(const struct json_node *steps, const char *list,
                              const struct json_node **step, struct text *type, struct err *e)
 {
-    const struct json_node *name;
-    TRY(json_expect(steps, JSON_OBJECT, e));
-    TRY(json_require(steps, "type", JSON_STRING, &name, e));
-    if (!text_is(name->text, "Sequence")) {
-        *step = *step ? NULL : steps;
-    } else {
+    if (json_is_one_of(steps, "type", "Sequence")) {
         TRY(json_require(steps, list, JSON_ARRAY, &steps, e));
         *step = json_child(steps, *step);
+    } else {
+        *step = *step ? NULL : steps;
     }
-    if (!*step)
-        return STATUS_OK;
-    TRY(json_expect(*step, JSON_OBJECT, e));
-    TRY(json_require(*step, "type", JSON_STRING, &name, e));
-    *type = name->text;
+    *type = json_shown(*step, "type");
     return STATUS_OK;
 }
 
@@ -115,8 +107,6 @@ static enum status read_steps(const struct json_node *root, const char *in, cons
         const struct json_node *pattern = json_present(step, "pattern");
         const struct step_rule *r = step_rules;
         const size_t n = strlen(f->steps);
-        if (pattern)
-            TRY(json_expect(pattern, JSON_OBJECT, e));
         for (bool fits = false; r < END_OF(step_rules) && !fits; r += !fits) {
             fits = text_is(type, r->type);
             for (int i = 0; i < 4 && r->members[i].key && fits; i++) {
@@ -172,10 +162,10 @@ static enum status read_pipeline(const struct json_node *root, const struct voca
 enum status tokenizer_template_read(const struct json_node *root, const struct vocabulary *v,
                                     int *id, struct err *e)
 {
-    const struct json_node *post = json_present(root, "post_processor");
-    const struct json_node *step = NULL, *single, *name, *specials, *ids = NULL;
+    const struct json_node *post = json_present(root, "post_processor"), *step = NULL, *single;
+    const struct json_node *before = NULL, *ids = NULL; /* the special token before the text */
     struct text type;
-    int before = 0, after = 0; /* special tokens */
+    bool after = false;
     *id = -1;
     while (post) {
         TRY(next_step(post, "processors", &step, &type, e));
@@ -191,32 +181,29 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
         TRY(json_require(step, "single", JSON_ARRAY, &single, e));
         bool text = false; /* it is before `c` */
         for (const struct json_node *c = NULL; (c = json_child(single, c));) {
-            int64_t value;
-            TRY(json_expect(c, JSON_OBJECT, e));
-            const struct json_node *special = json_member(c, "SpecialToken");
+            const struct json_node *special = json_present(c, "SpecialToken");
             text |= !special;
-            after += special && text;
-            if (text || before++ > 0)
+            after |= special && text;
+            if (text)
                 continue;
-            TRY(json_expect(special, JSON_OBJECT, e));
-            TRY(json_require(special, "id", JSON_STRING, &name, e));
-            TRY(json_require(step, "special_tokens", JSON_OBJECT, &specials, e));
-            for (const struct json_node *s = NULL; (s = json_child(specials, s));)
-                if (text_equal(s->key, name->text) && s->kind == JSON_OBJECT)
-                    TRY(json_require(s, "ids", JSON_ARRAY, &ids, e));
+            if (before)
+                return bad_file(e, "post_processor: expected at most one special token before a "
+                                   "text, found more" VOCAB_ADVICE);
+            before = special;
+            const struct text name = json_shown(special, "id");
+            const struct json_node *list = json_present(step, "special_tokens");
+            for (const struct json_node *s = NULL; list && (s = json_child(list, s));)
+                if (text_equal(s->key, name))
+                    ids = json_present(s, "ids");
             if (!ids || ids->n != 1)
-                return bad_file(e, "\"special_tokens\" at byte %zu: expected one id for \"%.*s\"",
-                                specials->at, SHOWN(name->text));
+                return bad_file(e, "post_processor: expected one id in special_tokens for \"%.*s\"",
+                                SHOWN(name));
+            int64_t value;
             TRY(json_node_i64(json_child(ids, NULL), 0, v->keys.n - 1, &value, e));
             *id = (int)value;
         }
     }
-    if (before > 1)
-        return bad_file(e,
-                        "post_processor: expected at most one special token before a text, found "
-                        "%d" VOCAB_ADVICE,
-                        before);
-    if (after > 0)
+    if (after)
         vocabulary_note(v->notes,
                         "the special token that the folder's tokenizer puts behind every text "
                         "is not put there");
@@ -395,7 +382,7 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
     };
     struct found f;
     const struct json_node *model, *vocab, *merges;
-    struct text unknown = {NULL, 0}, left, right;
+    struct text left, right;
     TRY(read_pipeline(root, v, &f, e));
     TRY(json_require(root, "model", JSON_OBJECT, &model, e));
     for (size_t i = 0; i < sizeof must / sizeof *must; i++)
@@ -407,12 +394,12 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
     if (whole_pieces && !v->keys.pre)
         return bad_file(e, "model: expected \"ignore_merges\" to be false with these cuts, found "
                            "true" VOCAB_ADVICE);
-    TRY(json_optional_text(model, "unk_token", &unknown, e));
     TRY(json_require(model, "vocab", JSON_OBJECT, &vocab, e));
     TRY(json_require(model, "merges", JSON_ARRAY, &merges, e));
     TRY(read_names(vocab, false, v, e));
-    if (unknown.data)
-        v->keys.unk = vocabulary_find(v, unknown);
+    const struct json_node *unknown = json_present(model, "unk_token");
+    if (unknown)
+        v->keys.unk = vocabulary_find(v, unknown->text);
     TRY(added_tokens_read(json_present(root, "added_tokens"), strpbrk(f.steps, "pr"), v, e));
     for (const struct json_node *c = NULL; (c = json_child(merges, c));) {
         const struct json_node *first = json_child(c, NULL);

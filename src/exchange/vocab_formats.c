@@ -152,13 +152,13 @@ enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *
                         HEADER_BYTES, file.len);
     const uint32_t version = little_load(file.data + 4, 4), n = little_load(file.data + 8, 4);
     const uint32_t eot = version == 1 ? GPT2_TOKENS - 1 : little_load(file.data + 12, 4);
-    if (version != 1 && version != 2)
-        return bad_file(e, "version: expected 1 or 2, found %u", version);
-    if (n != (uint32_t)k->n || (version == 1 && n != GPT2_TOKENS))
-        return bad_file(e, "tokens: expected %d, as the model has%s, found %u", k->n,
-                        version == 1 ? ", and 50257, as version 1 has" : "", n);
-    if (eot >= n)
-        return bad_file(e, "end of text: expected a token, 0 to %u, found %u", n - 1, eot);
+    if (version < 1 || version > 2 || n != (uint32_t)k->n || (version == 1 && n != GPT2_TOKENS) ||
+        eot >= n)
+        return bad_file(e,
+                        "expected a tokenizer of llm.c, version 1 of 50257 tokens or 2, of %d "
+                        "tokens, as the model has, and one of them to end texts; found version "
+                        "%u, %u tokens, %u",
+                        k->n, version, n, eot);
     struct text rest = file;
     (void)text_cut(&rest, HEADER_BYTES);
     for (uint32_t id = 0; id < n; id++) {

@@ -53,7 +53,8 @@ void input_close(struct input *in)
 
 const struct json_node *json_present(const struct json_node *object, const char *key)
 {
-    const struct json_node *member = object ? json_member(object, key) : NULL;
+    const struct json_node *member =
+        object && object->kind == JSON_OBJECT ? json_member(object, key) : NULL;
     return member && member->kind != JSON_NULL ? member : NULL;
 }
 
@@ -75,66 +76,13 @@ bool json_is_one_of(const struct json_node *object, const char *key, const char 
     return false;
 }
 
-enum status json_optional_bool(const struct json_node *object, const char *key, bool *out,
-                               struct err *e)
-{
-    const struct json_node *member = json_present(object, key);
-    return member ? json_node_bool(member, out, e) : STATUS_OK;
-}
-
-enum status json_optional_text(const struct json_node *object, const char *key, struct text *out,
-                               struct err *e)
-{
-    const struct json_node *member = json_present(object, key);
-    return member ? json_node_text(member, out, e) : STATUS_OK;
-}
-
 /* --- added tokens ---------------------------------------------------------------------------- */
 
-/* Makes a normal or user-defined token a special one. */
+/* Makes a normal or user-defined token, if it is one, a special one. */
 static void mark_special(struct vocabulary *v, int id)
 {
-    if (v->types[id] == TOKEN_NORMAL || v->types[id] == TOKEN_USER_DEFINED)
+    if (id >= 0 && (v->types[id] == TOKEN_NORMAL || v->types[id] == TOKEN_USER_DEFINED))
         v->types[id] = TOKEN_CONTROL;
-}
-
-struct added {
-    int64_t id;
-    struct text name;
-    bool special, single_word, lstrip, rstrip, normalized;
-};
-
-/* A number is an id whose key is the name, an object has the name; its id is a member, or its key.
- */
-static enum status read_added(const struct json_node *token, bool id_is_key, struct added *a,
-                              struct err *e)
-{
-    const struct {
-        const char *key;
-        bool *is;
-    } flags[] = {{"special", &a->special},
-                 {"single_word", &a->single_word},
-                 {"lstrip", &a->lstrip},
-                 {"rstrip", &a->rstrip},
-                 {"normalized", &a->normalized}};
-    const struct json_node *content, *id = token;
-    const struct json_node key = {.key = token->key, .text = token->key, .kind = JSON_NUMBER};
-    *a = (struct added){.name = token->key};
-    if (token->kind != JSON_NUMBER) {
-        TRY(json_expect(token, JSON_OBJECT, e));
-        TRY(json_require(token, "content", JSON_STRING, &content, e));
-        a->name = content->text;
-        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-            TRY(json_optional_bool(token, flags[i].key, flags[i].is, e));
-        id = &key;
-        if (!id_is_key)
-            TRY(json_require(token, "id", JSON_NUMBER, &id, e));
-    }
-    if (a->name.len == 0 || a->single_word)
-        return bad_file(e, "added token \"%.*s\": expected %s" VOCAB_ADVICE, SHOWN(a->name),
-                        a->single_word ? "single_word to be false, found true"
-                                       : "a name, found none");
-    return json_node_i64(id, INT64_MIN, INT64_MAX, &a->id, e);
 }
 
 enum status added_tokens_read(const struct json_node *from, bool normalizes, struct vocabulary *v,
@@ -147,24 +95,43 @@ enum status added_tokens_read(const struct json_node *from, bool normalizes, str
         TRY(json_expect(from, JSON_OBJECT, e));
     TRY(vocabulary_index(v, e));
     for (const struct json_node *c = NULL; (c = json_child(from, c));) {
-        struct added a;
-        TRY(read_added(c, from->kind == JSON_OBJECT, &a, e));
-        const int known = vocabulary_find(v, a.name);
-        if (known >= 0 && known != a.id)
+        /* A number is an id whose key is the name, an object has the name; its id is a member, or
+         * its key. */
+        const struct json_node key = {.key = c->key, .text = c->key, .kind = JSON_NUMBER};
+        const struct json_node *object = NULL, *content, *id = c;
+        struct text name = c->key;
+        int64_t number;
+        if (c->kind != JSON_NUMBER) {
+            object = c;
+            id = &key;
+            TRY(json_expect(object, JSON_OBJECT, e));
+            TRY(json_require(object, "content", JSON_STRING, &content, e));
+            name = content->text;
+            if (from->kind == JSON_ARRAY)
+                TRY(json_require(object, "id", JSON_NUMBER, &id, e));
+        }
+        TRY(json_node_i64(id, INT64_MIN, INT64_MAX, &number, e));
+        if (name.len == 0 || json_is_one_of(object, "single_word", "true"))
+            return bad_file(e,
+                            "added token \"%.*s\": expected a name, and single_word to be "
+                            "false" VOCAB_ADVICE,
+                            SHOWN(name));
+        const int known = vocabulary_find(v, name);
+        if (known >= 0 && known != number)
             return bad_file(e,
                             "added token \"%.*s\": expected id %d, as in the vocabulary, found "
                             "%lld",
-                            SHOWN(a.name), known, (long long)a.id);
+                            SHOWN(name), known, (long long)number);
         if (known < 0)
-            TRY(vocabulary_token(v, a.id, a.name, TOKEN_USER_DEFINED, e));
+            TRY(vocabulary_token(v, number, name, TOKEN_USER_DEFINED, e));
         else if (v->types[known] == TOKEN_NORMAL)
             v->types[known] = TOKEN_USER_DEFINED;
-        if (a.special)
-            mark_special(v, (int)a.id);
-        if (a.lstrip || a.rstrip)
-            strips = a.name;
-        if (a.normalized && normalizes)
-            normalized = a.name;
+        if (json_is_one_of(object, "special", "true"))
+            mark_special(v, (int)number);
+        if (json_is_one_of(object, "lstrip", "true") || json_is_one_of(object, "rstrip", "true"))
+            strips = name;
+        if (normalizes && json_is_one_of(object, "normalized", "true"))
+            normalized = name;
     }
     if (strips.data)
         vocabulary_note(v->notes,
@@ -181,17 +148,15 @@ enum status added_tokens_read(const struct json_node *from, bool normalizes, str
 
 /* --- special tokens -------------------------------------------------------------------------- */
 
-/* The token that a string, or an object's "content", names; -1: none. */
-static enum status find_named(const struct json_node *node, struct vocabulary *v, int *id,
-                              struct err *e)
+/* The token that a string, or an object's "content", names, which is special; -1: none. */
+static enum status find_special(const struct json_node *node, struct vocabulary *v, int *id,
+                                struct err *e)
 {
+    const struct json_node *content = json_present(node, "content");
     struct text name;
-    if (node->kind == JSON_OBJECT)
-        TRY(json_require(node, "content", JSON_STRING, &node, e));
-    TRY(json_node_text(node, &name, e));
+    TRY(json_node_text(content ? content : node, &name, e));
     *id = vocabulary_find(v, name);
-    if (*id >= 0)
-        mark_special(v, *id);
+    mark_special(v, *id);
     return STATUS_OK;
 }
 
@@ -205,59 +170,54 @@ static enum status read_special_tokens(const struct input *files, const struct h
 {
     struct vocab_keys *k = &v->keys;
     const struct json_node *const named_in[] = {files[VOCAB_CONFIG].root, files[VOCAB_MAP].root};
-    int unknown = -1, first = -1;
     const struct {
-        const char *key;
-        const char *otherwise;
+        const char *key, *otherwise;
         int64_t of_config;
         int *id;
     } specials[] = {{"bos_token", otherwise, ids->bos, &k->bos},
                     {"eos_token", otherwise, ids->eos, &k->eos},
                     {"pad_token", NULL, ids->pad, &k->pad},
-                    {"unk_token", otherwise, -1, &unknown}};
+                    {"unk_token", otherwise, -1, &k->unk}};
     TRY(vocabulary_index(v, e));
-    for (int i = 0; i < 2; i++) {
-        const struct json_node *list = json_present(named_in[i], "additional_special_tokens");
-        if (list)
-            TRY(json_expect(list, JSON_ARRAY, e));
-        for (const struct json_node *c = NULL; list && (c = json_child(list, c));)
-            TRY(find_named(c, v, &first, e));
-    }
-    for (size_t s = 0; s < sizeof specials / sizeof *specials; s++) {
-        struct json_node name = {.kind = JSON_STRING};
-        bool said = false;
+    for (int s = 0; s < 4; s++) {
+        const char *name = specials[s].otherwise;
         int id = -1;
         for (int i = 0; i < 2 && id < 0; i++) {
             const struct json_node *node = json_present(named_in[i], specials[s].key);
-            said |= node != NULL;
-            if (node)
-                TRY(find_named(node, v, &id, e));
+            if (node) {
+                name = NULL;
+                TRY(find_special(node, v, &id, e));
+            }
         }
-        if (!said && specials[s].otherwise) {
-            name.text = text_of(specials[s].otherwise);
-            TRY(find_named(&name, v, &id, e));
+        if (name) {
+            id = vocabulary_find(v, text_of(name));
+            mark_special(v, id);
         }
         if (id < 0 && *specials[s].id < 0 && specials[s].of_config < k->n)
             id = (int)specials[s].of_config;
         if (id >= 0)
             *specials[s].id = id;
     }
-    if (k->unk < 0)
-        k->unk = unknown;
-    first = -1;
-    TRY(json_optional_bool(files[VOCAB_CONFIG].root, "add_bos_token", &k->add_bos, e));
+    int first = -1;
+    for (int i = 0; i < 2; i++) {
+        const struct json_node *list = json_present(named_in[i], "additional_special_tokens");
+        for (const struct json_node *c = NULL; list && (c = json_child(list, c));)
+            TRY(find_special(c, v, &first, e));
+    }
+    if (json_present(named_in[0], "add_bos_token"))
+        k->add_bos = json_is_one_of(named_in[0], "add_bos_token", "true");
     if (files[VOCAB_TOKENIZER].root) {
         TRY(status_in(tokenizer_template_read(files[VOCAB_TOKENIZER].root, v, &first, e),
                       "tokenizer.json", e));
         k->add_bos = first >= 0;
+        if (first >= 0 && k->bos >= 0 && first != k->bos)
+            return bad_file(e,
+                            "post_processor: expected BOS, token %d, before each text, found token "
+                            "%d, \"%.*s\"" VOCAB_ADVICE,
+                            k->bos, first, SHOWN(v->tokens[first]));
+        if (first >= 0)
+            k->bos = first;
     }
-    if (first >= 0 && k->bos >= 0 && first != k->bos)
-        return bad_file(e,
-                        "post_processor: expected BOS, token %d, before each text, found token %d, "
-                        "\"%.*s\"" VOCAB_ADVICE,
-                        k->bos, first, SHOWN(v->tokens[first]));
-    if (first >= 0)
-        k->bos = first;
     k->add_bos &= k->bos >= 0;
     if (k->bos < 0 || k->eos < 0)
         vocabulary_note(v->notes, "the vocabulary has no %s token%s",
@@ -290,7 +250,6 @@ enum status vocabulary_of(const struct input files[VOCAB_FILES], const char *fol
     const struct input *config = &files[VOCAB_CONFIG], *from = NULL;
     const char *otherwise = NULL;
     enum status s = STATUS_OK;
-    bool adds_space = false;
     if (vocab_is_sentencepiece(model) || (model.data && !tokenizer && !files[VOCAB_NAMES].root)) {
         from = &files[VOCAB_MODEL];
         s = (vocab_is_llmc(model)            ? vocab_llmc_read
@@ -315,10 +274,8 @@ enum status vocabulary_of(const struct input files[VOCAB_FILES], const char *fol
             vocabulary_note(v->notes, "there is no tokenizer: tokens come without text");
         return STATUS_OK;
     }
-    if (v->keys.pre) /* GPT-2's tokenizer puts a space before texts if its config says so */
-        TRY(status_in(json_optional_bool(config->root, "add_prefix_space", &adds_space, e),
-                      config->path, e));
-    if (adds_space)
+    /* GPT-2's tokenizer puts a space before texts if its config says so. */
+    if (v->keys.pre && json_is_one_of(config->root, "add_prefix_space", "true"))
         return status_in(bad_file(e, "expected \"add_prefix_space\" to be false, found "
                                      "true" VOCAB_ADVICE),
                          config->path, e);

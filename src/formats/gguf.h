@@ -151,8 +151,7 @@ bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struc
 
 /*
  * Element i < count (asserted) of an array of numbers or bools (or i = 0 of a scalar); not for
- * strings (asserted). What gguf_int_at cannot represent becomes the nearest value it can; NaN
- * becomes 0.
+ * strings, and gguf_int_at not for floats (asserted). What is above INT64_MAX is that.
  */
 int64_t gguf_int_at(const struct gguf_value *v, uint64_t i);
 double gguf_float_at(const struct gguf_value *v, uint64_t i);

@@ -236,24 +236,6 @@ static void read_tensor(struct reader *r, struct gguf_tensor *t)
         r->status = gguf_tensor_measure(t, type, STATUS_BAD_FILE, r->e);
 }
 
-/* Finds the tensor's bytes in the span, of which all data start at `data_start`. */
-static void place_tensor(struct reader *r, uint32_t alignment, uint64_t data_start,
-                         struct gguf_tensor *t)
-{
-    uint64_t begin = 0;
-    if (t->offset % alignment != 0)
-        REFUSE(r, "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
-               alignment, t->offset);
-    else if (!u64_add(data_start, t->offset, &begin) || begin > r->len ||
-             t->n_bytes > r->len - begin)
-        REFUSE(r,
-               "its data at byte %" PRIu64 " + %" PRIu64 " need %" PRIu64
-               " bytes, expected them within the file's %zu bytes; " DOWNLOAD_AGAIN,
-               data_start, t->offset, t->n_bytes, r->len);
-    else
-        t->data = (const unsigned char *)r->bytes + begin;
-}
-
 static int compare_places(const void *left, const void *right)
 {
     const struct gguf_tensor *a = *(const struct gguf_tensor *const *)left;
@@ -278,8 +260,19 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
     /* The header is in memory: its padding cannot overflow. */
     const uint64_t data_start = ((uint64_t)r->at + g->alignment - 1) / g->alignment * g->alignment;
     for (size_t i = 0; i < g->n_tensors && !r->status; i++) {
-        place_tensor(r, g->alignment, data_start, &g->tensors[i]);
-        in_record(r, "tensor", i, g->tensors[i].name);
+        struct gguf_tensor *t = &g->tensors[i];
+        const uint64_t begin = u64_sum(data_start, t->offset);
+        if (t->offset % g->alignment != 0)
+            REFUSE(r, "offset: expected a multiple of the alignment %" PRIu32 ", found %" PRIu64,
+                   g->alignment, t->offset);
+        else if (begin > r->len || t->n_bytes > r->len - begin)
+            REFUSE(r,
+                   "its data at byte %" PRIu64 " + %" PRIu64 " need %" PRIu64
+                   " bytes, expected them within the file's %zu bytes; " DOWNLOAD_AGAIN,
+                   data_start, t->offset, t->n_bytes, r->len);
+        else
+            t->data = (const unsigned char *)r->bytes + begin;
+        in_record(r, "tensor", i, t->name);
     }
     /* Offsets are multiples of the alignment: when data do not overlap, their padding does not. */
     qsort(by_place, g->n_tensors, sizeof *by_place, compare_places);
@@ -324,18 +317,16 @@ enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct 
 
 enum status gguf_parse_file(const struct file_map *f, struct gguf **out, struct err *e)
 {
-    /* Where the head ends is known when it was read. */
-    TRY(gguf_parse(f->data, f->len, out, e));
-    const size_t head = (*out)->head_bytes;
-    gguf_free(*out);
-    *out = NULL;
-    TRY(file_map_make_private(f, head, e));
-    TRY(gguf_parse(f->data, f->len, out, e));
-    if ((*out)->head_bytes <= head)
-        return STATUS_OK;
-    gguf_free(*out);
-    *out = NULL;
-    return err_bad_file(e, "the file was changed while it was read: try again");
+    /* Where the head ends is known when it was read: it is read until it was private before. */
+    for (size_t head = 0;;) {
+        TRY(gguf_parse(f->data, f->len, out, e));
+        if ((*out)->head_bytes <= head)
+            return STATUS_OK;
+        head = (*out)->head_bytes;
+        gguf_free(*out);
+        *out = NULL;
+        TRY(file_map_make_private(f, head, e));
+    }
 }
 
 void gguf_free(struct gguf *g)

@@ -54,50 +54,37 @@ bool gguf_alignment_legal(uint64_t alignment)
 
 /* --- elements ------------------------------------------------------------------------------ */
 
-/* One number of 64 bits, of which its family says how they are meant. */
-struct number {
-    enum family family;
-    uint64_t u; /* integers and bools; two's complement if signed */
-    int64_t i;  /* the same bits, without the conversion that C leaves to the implementation */
-    double f;   /* floats */
-};
-
-static struct number number_at(const struct gguf_value *v, uint64_t i)
+/* The bits of element i, with those of its sign in front; *kind is its kind. */
+static uint64_t bits_at(const struct gguf_value *v, uint64_t i, const struct kind **kind)
 {
-    const struct kind *kind = kind_of(v->kind == GGUF_ARRAY ? v->element_kind : v->kind);
-    const size_t bytes = kind->bytes;
-    assert(bytes && i < v->count && v->bytes.len / bytes > i);
-    struct number x = {.family = kind->family, .u = little_load(v->bytes.data + i * bytes, bytes)};
-    const unsigned unused = 64 - 8 * (unsigned)bytes;
-    if (x.family == SIGNED && x.u >> (63 - unused) & 1)
-        x.u |= ~(UINT64_MAX >> unused);
-    memcpy(&x.i, &x.u, sizeof x.i);
-    if (x.family == FLOAT && bytes == 8) {
-        memcpy(&x.f, &x.u, sizeof x.f);
-    } else if (x.family == FLOAT) {
-        float value;
-        memcpy(&value, v->bytes.data + i * bytes, sizeof value);
-        x.f = (double)value;
-    }
-    return x;
+    const struct kind *k = *kind = kind_of(v->kind == GGUF_ARRAY ? v->element_kind : v->kind);
+    assert(k->bytes && i < v->count && v->bytes.len / k->bytes > i);
+    const uint64_t bits = little_load(v->bytes.data + i * k->bytes, k->bytes);
+    const uint64_t sign = (uint64_t)1 << (8 * k->bytes - 1);
+    return k->family == SIGNED ? (bits ^ sign) - sign : bits;
 }
 
 int64_t gguf_int_at(const struct gguf_value *v, uint64_t i)
 {
-    const struct number x = number_at(v, i);
-    if (x.family != FLOAT)
-        return x.family != SIGNED && x.u > INT64_MAX ? INT64_MAX : x.i;
-    if (x.f >= 0x1p63)
-        return INT64_MAX;
-    if (x.f < -0x1p63)
-        return INT64_MIN;
-    return x.f == x.f ? (int64_t)x.f : 0; /* towards zero; 0 for NaN */
+    const struct kind *kind;
+    const uint64_t bits = bits_at(v, i, &kind);
+    assert(kind->family != FLOAT);
+    return kind->family != SIGNED && bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
 }
 
 double gguf_float_at(const struct gguf_value *v, uint64_t i)
 {
-    const struct number x = number_at(v, i);
-    return x.family == FLOAT ? x.f : x.family == SIGNED ? (double)x.i : (double)x.u;
+    const struct kind *kind;
+    const uint64_t bits = bits_at(v, i, &kind);
+    if (kind->family == SIGNED)
+        return (double)(int64_t)bits;
+    if (kind->family != FLOAT)
+        return (double)bits;
+    float f32;
+    double f64;
+    memcpy(&f32, &bits, sizeof f32); /* of little-endian bits the first */
+    memcpy(&f64, &bits, sizeof f64);
+    return kind->bytes == sizeof f32 ? (double)f32 : f64;
 }
 
 bool gguf_next_text(const struct gguf_value *array, struct gguf_cursor *c, struct text *out)
@@ -151,12 +138,13 @@ enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, ui
     TRY(look_up((struct lookup){g, key, INTEGER, "an integer", 0}, &v, found, e));
     if (!v)
         return STATUS_OK;
-    const struct number x = number_at(v, 0);
-    const bool negative = x.family == SIGNED && x.i < 0;
-    if (negative || x.u < min || x.u > max)
+    const struct kind *kind;
+    const uint64_t x = bits_at(v, 0, &kind);
+    const bool negative = kind->family == SIGNED && x >> 63;
+    if (negative || x < min || x > max)
         return err_bad_file(e, "key \"%s\": expected %" PRIu64 " to %" PRIu64 ", found %s%" PRIu64,
-                            key, min, max, negative ? "-" : "", negative ? -x.u : x.u);
-    *out = x.u;
+                            key, min, max, negative ? "-" : "", negative ? -x : x);
+    *out = x;
     return STATUS_OK;
 }
 

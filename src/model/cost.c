@@ -29,16 +29,9 @@ struct cost_shape cost_shape_of_model(const struct model *m)
 
 /* --- tensors --------------------------------------------------------------------------------- */
 
-/* Whether the tensor is a part of the model's ROLE_ATTN_QKV. */
-static bool is_joined(enum tensor_role role)
-{
-    return role == ROLE_ATTN_Q || role == ROLE_ATTN_K || role == ROLE_ATTN_V ||
-           role == ROLE_ATTN_KV_A;
-}
-
 static const struct weight *loaded(const struct model *m, const struct tensor_spec *t)
 {
-    const enum tensor_role role = is_joined(t->role) ? ROLE_ATTN_QKV : t->role;
+    const enum tensor_role role = role_is_joined(t->role) ? ROLE_ATTN_QKV : t->role;
     return role_in_block(role) ? &m->blocks[t->layer].w[role] : &m->w[role];
 }
 
@@ -82,7 +75,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (t.role == ROLE_ATTN_Q)
             t = t.is_bias ? layout_bias(&c, ROLE_ATTN_QKV, t.layer)
                           : layout_weight(&c, ROLE_ATTN_QKV, t.layer);
-        if (is_joined(t.role) || t.role == ROLE_ROPE_FREQS)
+        if (role_is_joined(t.role) || t.role == ROLE_ROPE_FREQS)
             continue;
         const bool is_matrix = t.form == FORM_MATRIX && !t.is_bias;
         enum storage storage = is_matrix ? s->storage : STORAGE_F32;

@@ -15,10 +15,9 @@
 
 struct packing {
     const struct model *from;
-    struct model *to;
+    struct model *to; /* whose arena is counted, or taken from */
     enum storage storage;
     int n_threads;
-    struct arena *arena;
     struct pack_scratch *scratch; /* [n_threads] */
     int n_packed;                 /* matrices */
 };
@@ -41,10 +40,11 @@ static const struct weight *weight_at(const struct model *m, int i, enum tensor_
 static void pack_all(struct packing *p)
 {
     const struct config *c = &p->from->config;
-    struct block *blocks = arena_take(p->arena, c->n_layers, sizeof *blocks);
-    p->scratch = arena_take(p->arena, p->n_threads, sizeof *p->scratch);
+    struct arena *arena = &p->to->weights;
+    struct block *blocks = arena_take(arena, c->n_layers, sizeof *blocks);
+    p->scratch = arena_take(arena, p->n_threads, sizeof *p->scratch);
     for (int t = 0; t < p->n_threads; t++) {
-        const struct pack_scratch scratch = pack_scratch_take(p->arena, layout_longest_row(c));
+        const struct pack_scratch scratch = pack_scratch_take(arena, layout_longest_row(c));
         if (p->scratch)
             p->scratch[t] = scratch;
     }
@@ -64,7 +64,7 @@ static void pack_all(struct packing *p)
         const uint64_t bytes = matrix_bytes(w->n_out, w->n_in, p->storage);
         if (bytes >= matrix_bytes(w->n_out, w->n_in, w->storage))
             continue;
-        void *panels = arena_take(p->arena, spec.n_matrices, bytes);
+        void *panels = arena_take(arena, spec.n_matrices, bytes);
         p->n_packed++;
         if (blocks) {
             struct matrix *to = &((struct weight *)(uintptr_t)weight_at(p->to, i, &role))->matrix;
@@ -98,41 +98,28 @@ static void fill_share(void *arg, int thread)
     }
 }
 
-/* --- models ---------------------------------------------------------------------------------- */
-
-/* All of it is borrowed. */
-static enum status create_copy(const struct model *m, struct model **out, struct err *e)
-{
-    *out = malloc(sizeof **out);
-    if (!*out)
-        return err_no_memory(e, "the draft", sizeof **out);
-    **out = *m;
-    (*out)->weights = (struct arena){0};
-    return STATUS_OK;
-}
-
 enum status derived_create_packed(const struct model *m, enum storage storage, struct pool *pool,
                                   struct model **out, struct err *e)
 {
+    struct model *to = malloc(sizeof *to);
     *out = NULL;
-    struct model *to;
-    struct arena arena = {0};
-    struct packing p = {
-        .from = m, .storage = storage, .n_threads = pool_n_threads(pool), .arena = &arena};
+    if (!to)
+        return err_no_memory(e, "the draft", sizeof *to);
+    *to = *m; /* all of it is borrowed */
+    to->weights = (struct arena){0};
+    struct packing p = {.from = m, .to = to, .storage = storage, .n_threads = pool_n_threads(pool)};
     pack_all(&p);
-    if (p.n_packed == 0)
-        return err_set(e, STATUS_USAGE, "no matrix of the checkpoint takes fewer bytes as %s",
-                       storage_name(storage));
-    TRY(create_copy(m, &to, e));
-    p.to = to;
-    const enum status s = arena_allocate(&arena, "the draft's weights", e);
+    const enum status s = p.n_packed > 0 ? arena_allocate(&to->weights, "the draft's weights", e)
+                                         : err_set(e, STATUS_USAGE,
+                                                   "no matrix of the checkpoint takes fewer bytes "
+                                                   "as %s",
+                                                   storage_name(storage));
     if (s != STATUS_OK) {
         free(to);
         return s;
     }
     pack_all(&p);
     pool_run(pool, fill_share, &p);
-    to->weights = arena;
     to->tied = m->tied && to->w[ROLE_OUTPUT].matrix.panels == m->w[ROLE_OUTPUT].matrix.panels;
     *out = to;
     return STATUS_OK;

@@ -47,6 +47,12 @@ static inline bool role_in_block(enum tensor_role role)
     return role >= ROLE_BLOCK_FIRST && role < ROLE_BLOCK_END;
 }
 
+/* Whether a tensor of the role is a part of a model's ROLE_ATTN_QKV. */
+static inline bool role_is_joined(enum tensor_role role)
+{
+    return role >= ROLE_ATTN_Q && role <= ROLE_ATTN_KV_A;
+}
+
 /* Room for a tensor's name: GGUF's longest, 63 bytes, and the zero. */
 struct tensor_name {
     char text[64];

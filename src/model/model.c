@@ -174,9 +174,7 @@ static struct matrix load_qkv(struct loader *ld, int layer)
 
 bool model_has(const struct config *c, enum tensor_role role)
 {
-    const bool is_part =
-        role == ROLE_ATTN_Q || role == ROLE_ATTN_K || role == ROLE_ATTN_V || role == ROLE_ATTN_KV_A;
-    return role == ROLE_ATTN_QKV || (layout_has(c, role) && !is_part);
+    return role == ROLE_ATTN_QKV || (layout_has(c, role) && !role_is_joined(role));
 }
 
 /* The tensors of one role. */

@@ -502,20 +502,6 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
         put_cell(r, text_of(v.digits.text), false);
 }
 
-void report_properties(struct report *r, const struct report_field *fields, int n_fields,
-                       const void *row)
-{
-    for (int i = 0; i < n_fields; i++) {
-        const struct report_field *f = &fields[i];
-        const struct report_value v = report_value(f, row);
-        const bool empty = v.none || (v.is_text && v.text.len == 0);
-        if (!f->heading || (empty && !f->none))
-            continue;
-        report_string(r, f->heading);
-        report_cell(r, f, row);
-    }
-}
-
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
 {
     if (f->type == REPORT_LIST) {

@@ -139,11 +139,6 @@ enum status report_end(struct report *r, struct err *e);
 /* What the form calls the field; NULL: it does not show it. */
 const char *report_name(enum table_format format, const struct report_field *f);
 
-/* Rows "heading, value" of one struct in a two-column table for people, without the fields that
- * have neither a value nor a `none`. */
-void report_properties(struct report *r, const struct report_field *fields, int n_fields,
-                       const void *row);
-
 /* The fields with keys, as members of the innermost object. */
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row);

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "text/pretokenize.h"
 #include "text/unicode.h"
 #include "text/vocab.h"
@@ -47,38 +48,26 @@ struct counted_word {
     uint64_t count;
 };
 
-/*
- * The distinct words of the texts, by a keyed hash: texts cannot be written so that their words
- * collide. The key is an address; nothing that can be seen depends on it.
- */
-struct word_count {
-    struct counted_word *words; /* [n] by first occurrence */
-    size_t n, cap;
+struct learner {
+    const struct bpe_learn_spec *spec;
+
+    /* The distinct words of the texts, by a keyed hash: texts cannot be written so that their words
+     * collide. The key is an address; nothing that can be seen depends on it. */
+    struct counted_word *words; /* [n_words] by first occurrence */
+    size_t n_words, words_cap;
+    uint64_t bytes;  /* of all of them */
     uint32_t *slots; /* [n_slots] a word's number + 1; 0: empty. At most half of them are taken */
     size_t n_slots;  /* a power of two, or 0 */
     uint64_t key[2];
-};
 
-struct learner {
-    const struct bpe_learn_spec *spec;
-    uint64_t done, all; /* bytes of the texts that have been read, that there are */
-    uint64_t next;      /* progress is due: of bytes, then of places */
-    struct word_count words;
-    uint64_t bytes; /* of all words */
-
-    struct arena arena; /* of the arrays up to `fresh` */
+    struct arena arena; /* of the three below */
     struct node *nodes; /* [bytes + 2] */
-    uint64_t *weight;   /* [words.n + 1] occurrences of word 1, 2, ... */
-    struct bpe_merge *merges;
-    size_t *length; /* [tokens] bytes */
+    uint64_t *weight;   /* [n_words + 1] occurrences of word 1, 2, ... */
+    uint32_t *fresh;    /* [2 * tokens] of the present merge: the pair (i, new token) in 2i, the
+                           pair (new token, i) in 2i + 1, 0 where there is none */
+    struct bpe_merge *merges; /* [max_merges] */
     int max_merges, n_merges;
     uint64_t places; /* merged so far */
-
-    /* Of the present merge: the pairs (i, new token) and (new token, i), 0 where there is none;
-     * (new, new) is in the first. And a list of them. */
-    uint32_t *with_left, *with_right;
-    uint32_t *fresh;
-    size_t n_fresh;
 
     struct pair *pairs; /* from 1 on */
     size_t n_pairs, pairs_cap;
@@ -102,134 +91,81 @@ static enum status report_progress(const struct bpe_learn_spec *spec, enum bpe_l
 #define FIRST_SLOTS 1024
 
 /* The word's slot, or the empty one where it belongs. */
-static uint32_t *find_slot(const struct word_count *c, struct text word)
+static uint32_t *find_slot(const struct learner *l, struct text word)
 {
-    const size_t mask = c->n_slots - 1;
-    size_t i = (size_t)siphash(c->key, word) & mask;
-    while (c->slots[i] != 0 && !text_equal(c->words[c->slots[i] - 1].text, word))
+    const size_t mask = l->n_slots - 1;
+    size_t i = (size_t)siphash(l->key, word) & mask;
+    while (l->slots[i] != 0 && !text_equal(l->words[l->slots[i] - 1].text, word))
         i = (i + 1) & mask;
-    return &c->slots[i];
+    return &l->slots[i];
 }
 
-static enum status grow_slots(struct word_count *c, struct err *e)
+static enum status count_word(struct learner *l, struct text word, struct err *e)
 {
-    const size_t n_slots = c->n_slots ? c->n_slots * 2 : FIRST_SLOTS;
-    uint32_t *slots = calloc(n_slots, sizeof *slots);
-    if (!slots)
-        return err_no_memory(e, "counting words", n_slots * sizeof *slots);
-    free(c->slots);
-    c->slots = slots;
-    c->n_slots = n_slots;
-    if (c->n == 0) {
-        c->key[0] = (uintptr_t)slots;
-        c->key[1] = (uintptr_t)&slots; /* of the stack */
+    if (2 * (l->n_words + 1) > l->n_slots) {
+        const size_t n_slots = l->n_slots ? l->n_slots * 2 : FIRST_SLOTS;
+        uint32_t *slots = calloc(n_slots, sizeof *slots);
+        if (!slots)
+            return err_no_memory(e, "counting words", n_slots * sizeof *slots);
+        free(l->slots);
+        l->slots = slots;
+        l->n_slots = n_slots;
+        if (l->n_words == 0) {
+            l->key[0] = (uintptr_t)slots;
+            l->key[1] = (uintptr_t)&slots; /* of the stack */
+        }
+        for (size_t i = 0; i < l->n_words; i++)
+            *find_slot(l, l->words[i].text) = (uint32_t)i + 1;
     }
-    for (size_t i = 0; i < c->n; i++)
-        *find_slot(c, c->words[i].text) = (uint32_t)i + 1;
-    return STATUS_OK;
-}
-
-static enum status count_word(struct word_count *c, struct text word, struct err *e)
-{
-    if (2 * (c->n + 1) > c->n_slots)
-        TRY(grow_slots(c, e));
-    uint32_t *slot = find_slot(c, word);
+    uint32_t *slot = find_slot(l, word);
     if (*slot == 0) {
         struct counted_word *words = NULL;
-        if (c->n < (size_t)1 << 31)
-            words = array_grow(c->words, c->n + 1, &c->cap, sizeof *words);
+        if (l->n_words < (size_t)1 << 31)
+            words = array_grow(l->words, l->n_words + 1, &l->words_cap, sizeof *words);
         if (!words)
-            return err_no_memory(e, "counting words", (c->n + 1) * sizeof *words);
-        c->words = words;
-        words[c->n++] = (struct counted_word){.text = word};
-        *slot = (uint32_t)c->n;
+            return err_no_memory(e, "counting words", (l->n_words + 1) * sizeof *words);
+        l->words = words;
+        words[l->n_words++] = (struct counted_word){.text = word};
+        *slot = (uint32_t)l->n_words;
+        l->bytes += word.len;
     }
-    c->words[*slot - 1].count++;
+    l->words[*slot - 1].count++;
     return STATUS_OK;
-}
-
-static void free_words(struct word_count *c)
-{
-    free(c->words);
-    free(c->slots);
-    *c = (struct word_count){0};
-}
-
-static enum status count_document(struct learner *l, struct text text, struct err *e)
-{
-    while (text.len > 0) {
-        const struct text word = text_cut(&text, pretokenize_next(PRETOKENIZE_GPT2, text));
-        if (word.len > 1) /* a single byte has no pair */
-            TRY(count_word(&l->words, word, e));
-        l->done += word.len;
-        if (l->done >= l->next) {
-            TRY(report_progress(l->spec, BPE_LEARN_READING, l->done, l->all, e));
-            l->next = l->done + READ_STEP;
-        }
-    }
-    return STATUS_OK;
-}
-
-static enum status count_text(struct learner *l, struct text text, struct err *e)
-{
-    const size_t mark = sizeof END_OF_TEXT - 1;
-    while (l->spec->end_of_text && text.len > 0) {
-        const char *end = memmem(text.data, text.len, END_OF_TEXT, mark);
-        if (!end)
-            break;
-        TRY(count_document(l, text_cut(&text, (size_t)(end - text.data)), e));
-        text_cut(&text, mark);
-        l->done += mark;
-    }
-    return count_document(l, text, e);
 }
 
 static enum status count_texts(struct learner *l, const struct text *texts, size_t n, struct err *e)
 {
+    uint64_t done = 0, all = 0, next = READ_STEP;
     for (size_t i = 0; i < n; i++)
-        l->all += texts[i].len;
-    TRY(report_progress(l->spec, BPE_LEARN_READING, 0, l->all, e));
+        all += texts[i].len;
+    TRY(report_progress(l->spec, BPE_LEARN_READING, 0, all, e));
     for (size_t i = 0; i < n; i++)
-        TRY(count_text(l, texts[i], e));
-    for (size_t i = 0; i < l->words.n; i++)
-        l->bytes += l->words.words[i].text.len;
+        for (struct text rest = texts[i]; rest.len > 0;) {
+            const size_t mark = sizeof END_OF_TEXT - 1;
+            const char *end =
+                l->spec->end_of_text ? memmem(rest.data, rest.len, END_OF_TEXT, mark) : NULL;
+            struct text document = text_cut(&rest, end ? (size_t)(end - rest.data) : rest.len);
+            while (document.len > 0) {
+                const struct text word =
+                    text_cut(&document, pretokenize_next(PRETOKENIZE_GPT2, document));
+                if (word.len > 1) /* a single byte has no pair */
+                    TRY(count_word(l, word, e));
+                done += word.len;
+                if (done >= next) {
+                    TRY(report_progress(l->spec, BPE_LEARN_READING, done, all, e));
+                    next = done + READ_STEP;
+                }
+            }
+            if (end)
+                done += text_cut(&rest, mark).len;
+        }
     if (l->bytes > INT32_MAX - 2)
         return err_set(e, STATUS_NO_MEMORY,
-                       "learning a vocabulary: the distinct words have %llu bytes together, of "
-                       "which %d can be handled; use less text",
+                       "learning a vocabulary: the different words have %llu bytes, at most %d fit",
                        (unsigned long long)l->bytes, INT32_MAX - 2);
     if ((uint64_t)l->max_merges > l->bytes) /* each merge makes some word shorter by a token */
         l->max_merges = (int)l->bytes;
     return STATUS_OK;
-}
-
-/* --- memory ---------------------------------------------------------------------------------- */
-
-static void learner_take(struct learner *l)
-{
-    const uint64_t n_merges = (uint64_t)l->max_merges;
-    const uint64_t n_tokens = N_BYTES + n_merges;
-    l->nodes = arena_take(&l->arena, l->bytes + 2, sizeof *l->nodes);
-    l->weight = arena_take(&l->arena, (uint64_t)l->words.n + 1, sizeof *l->weight);
-    l->merges = arena_take(&l->arena, n_merges, sizeof *l->merges);
-    l->length = arena_take(&l->arena, n_tokens, sizeof *l->length);
-    l->with_left = arena_take(&l->arena, n_tokens, sizeof *l->with_left);
-    l->with_right = arena_take(&l->arena, n_tokens, sizeof *l->with_right);
-    l->fresh = arena_take(&l->arena, 2 * n_tokens, sizeof *l->fresh);
-}
-
-/* Room for n new pairs, all of which may be queued, so that merging cannot fail half-way. */
-static enum status reserve_pairs(struct learner *l, size_t n, struct err *e)
-{
-    void *pairs = array_grow(l->pairs, l->n_pairs + n, &l->pairs_cap, sizeof *l->pairs);
-    l->pairs = pairs ? pairs : l->pairs;
-    void *queue = array_grow(l->queue, l->n_queued + n, &l->queue_cap, sizeof *l->queue);
-    l->queue = queue ? queue : l->queue;
-    if (pairs && queue)
-        return STATUS_OK;
-    return err_no_memory(e, "learning a vocabulary",
-                         pairs ? (l->n_queued + n) * sizeof *l->queue
-                               : (l->n_pairs + n) * sizeof *l->pairs);
 }
 
 /* --- the queue ------------------------------------------------------------------------------- */
@@ -245,7 +181,6 @@ static bool comes_before(const struct learner *l, struct queued a, struct queued
 
 static void queue_push(struct learner *l, struct queued new)
 {
-    assert(l->n_queued < l->queue_cap);
     size_t i = l->n_queued++;
     while (i > 0 && comes_before(l, new, l->queue[(i - 1) / 2])) {
         l->queue[i] = l->queue[(i - 1) / 2];
@@ -295,6 +230,18 @@ static uint32_t queue_pop(struct learner *l)
 
 /* --- pairs and their places ------------------------------------------------------------------ */
 
+/* Room for n new pairs, all of which may be queued, so that merging cannot fail half-way. */
+static enum status reserve_pairs(struct learner *l, size_t n, struct err *e)
+{
+    void *pairs = array_grow(l->pairs, l->n_pairs + n, &l->pairs_cap, sizeof *l->pairs);
+    l->pairs = pairs ? pairs : l->pairs;
+    void *queue = array_grow(l->queue, l->n_queued + n, &l->queue_cap, sizeof *l->queue);
+    l->queue = queue ? queue : l->queue;
+    return pairs && queue
+               ? STATUS_OK
+               : err_no_memory(e, "learning a vocabulary", (l->n_pairs + n) * sizeof *l->pairs);
+}
+
 static void link_node(struct learner *l, uint32_t i, uint32_t pair)
 {
     struct pair *p = &l->pairs[pair];
@@ -324,17 +271,15 @@ static void unlink_node(struct learner *l, uint32_t i)
     n->pair = 0;
 }
 
-/* The slot of a pair with the new token of the present merge. */
+/* The pair of a token with the new one of the present merge. */
 static uint32_t fresh_pair(struct learner *l, int32_t left, int32_t right)
 {
     const bool is_right = right == N_BYTES + l->n_merges;
-    uint32_t *slot = is_right ? &l->with_left[left] : &l->with_right[right];
-    if (*slot)
-        return *slot;
-    assert(l->n_pairs < l->pairs_cap);
-    *slot = (uint32_t)l->n_pairs++;
-    l->pairs[*slot] = (struct pair){.left = left, .right = right};
-    l->fresh[l->n_fresh++] = *slot;
+    uint32_t *slot = &l->fresh[is_right ? 2 * left : 2 * right + 1];
+    if (*slot == 0) {
+        *slot = (uint32_t)l->n_pairs++;
+        l->pairs[*slot] = (struct pair){.left = left, .right = right};
+    }
     return *slot;
 }
 
@@ -350,8 +295,8 @@ static enum status start_merging(struct learner *l, struct err *e)
 
     /* From the last to the first, so that lists start as they lie in memory. */
     uint32_t at = (uint32_t)l->bytes + 1;
-    for (size_t w = l->words.n; w > 0; w--) {
-        const struct counted_word *word = &l->words.words[w - 1];
+    for (size_t w = l->n_words; w > 0; w--) {
+        const struct counted_word *word = &l->words[w - 1];
         l->weight[w] = word->count;
         for (size_t i = word->text.len; i > 0; i--) {
             const int32_t byte = (unsigned char)word->text.data[i - 1];
@@ -360,7 +305,10 @@ static enum status start_merging(struct learner *l, struct err *e)
                 link_node(l, at, 1 + (uint32_t)(byte * N_BYTES + l->nodes[at + 1].token));
         }
     }
-    free_words(&l->words);
+    free(l->words);
+    free(l->slots);
+    l->words = NULL;
+    l->slots = NULL;
     for (uint32_t i = 0; i < n_pairs; i++)
         settle(l, 1 + i);
     return STATUS_OK;
@@ -407,46 +355,48 @@ static void merge_node(struct learner *l, uint32_t i)
         link_node(l, before, fresh_pair(l, l->nodes[before].token, new));
 }
 
-/* Merges a pair of equal tokens in the run of them that node i is in, from the left. */
-static void merge_run(struct learner *l, uint32_t i, uint32_t pair)
-{
-    for (uint32_t before; (before = token_before(l, i)) && l->nodes[before].pair == pair;)
-        i = before;
-    while (l->nodes[i].pair == pair) {
-        merge_node(l, i);
-        i = token_end(l, i);
-    }
-}
-
 static void merge_pair(struct learner *l, uint32_t pair)
 {
     const struct bpe_merge m = {l->pairs[pair].left, l->pairs[pair].right};
+    const size_t first_fresh = l->n_pairs;
     for (uint32_t i; (i = l->pairs[pair].head) != 0;) {
-        if (m.left == m.right)
-            merge_run(l, i, pair);
-        else
+        /* Of a run of equal tokens all are merged, from the left. */
+        for (uint32_t before;
+             m.left == m.right && (before = token_before(l, i)) && l->nodes[before].pair == pair;)
+            i = before;
+        for (; l->nodes[i].pair == pair; i = token_end(l, i)) {
             merge_node(l, i);
+            if (m.left != m.right)
+                break;
+        }
     }
-    for (size_t i = 0; i < l->n_fresh; i++) {
-        const struct pair *p = &l->pairs[l->fresh[i]];
-        l->with_left[p->left] = 0;
-        l->with_right[p->right] = 0;
-        settle(l, l->fresh[i]);
+    for (size_t i = first_fresh; i < l->n_pairs; i++) {
+        l->fresh[2 * l->pairs[i].left] = 0;
+        l->fresh[2 * l->pairs[i].right + 1] = 0;
+        settle(l, (uint32_t)i);
     }
-    l->n_fresh = 0;
-    l->length[N_BYTES + l->n_merges] = l->length[m.left] + l->length[m.right];
     l->merges[l->n_merges++] = m;
+}
+
+static void learner_take(struct learner *l)
+{
+    l->nodes = arena_take(&l->arena, l->bytes + 2, sizeof *l->nodes);
+    l->weight = arena_take(&l->arena, l->n_words + (uint64_t)1, sizeof *l->weight);
+    l->fresh = arena_take(&l->arena, 2 * (N_BYTES + (uint64_t)l->max_merges), sizeof *l->fresh);
 }
 
 static enum status merge_all(struct learner *l, struct err *e)
 {
+    uint64_t next = 0;
+    learner_take(l);
+    TRY(arena_allocate(&l->arena, "learning a vocabulary", e));
+    learner_take(l);
     TRY(start_merging(l, e));
-    l->next = 0;
     while (l->n_merges < l->max_merges) {
-        if (l->places >= l->next) {
+        if (l->places >= next) {
             TRY(report_progress(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges,
                                 (uint64_t)l->max_merges, e));
-            l->next = l->places + PLACE_STEP;
+            next = l->places + PLACE_STEP;
         }
         TRY(reserve_pairs(l, 2 * ((size_t)l->n_merges + N_BYTES + 1), e));
         const uint32_t pair = queue_pop(l);
@@ -459,59 +409,36 @@ static enum status merge_all(struct learner *l, struct err *e)
 
 /* --- the result ------------------------------------------------------------------------------ */
 
-/* The arrays of *out, whose numbers are set, and room for the tokens' bytes. */
-static char *result_take(struct bpe_learned *out, uint64_t n_bytes)
+/* The tokens of the merges, which are there. */
+static enum status spell_tokens(struct bpe_learned *out, bool end_of_text, struct err *e)
 {
-    out->tokens = arena_take(&out->arena, (uint64_t)out->n_tokens, sizeof *out->tokens);
-    out->merges = arena_take(&out->arena, (uint64_t)out->n_merges, sizeof *out->merges);
-    return arena_take(&out->arena, n_bytes, 1);
-}
-
-static enum status write_result(const struct learner *l, struct bpe_learned *out, struct err *e)
-{
-    const int n = N_BYTES + l->n_merges;
-    const bool special = l->spec->end_of_text;
-    out->n_tokens = n + special;
-    out->n_merges = l->n_merges;
-    out->end_of_text = special ? n : -1;
-    uint64_t total = sizeof END_OF_TEXT - 1;
-    for (int i = 0; i < n; i++)
-        total += l->length[i]; /* at most 2^31, so this fits */
-    result_take(out, total);
-    TRY(arena_allocate(&out->arena, "the learned vocabulary", e));
-    char *bytes = result_take(out, total);
+    const int n = N_BYTES + out->n_merges;
+    struct text *tokens = out->tokens = calloc((size_t)n + 1, sizeof *tokens);
+    size_t total = 0; /* at most 2^31 more than the bytes alone */
+    if (!tokens)
+        return err_no_memory(e, "the learned vocabulary", (size_t)n * sizeof *tokens);
     for (int i = 0; i < n; i++) {
-        out->tokens[i] = (struct text){bytes, l->length[i]};
-        if (i < N_BYTES) {
-            *bytes = (char)i;
-        } else {
-            const struct bpe_merge m = out->merges[i - N_BYTES] = l->merges[i - N_BYTES];
-            const struct text left = out->tokens[m.left], right = out->tokens[m.right];
-            memcpy(bytes, left.data, left.len);
-            memcpy(bytes + left.len, right.data, right.len);
-        }
-        bytes += l->length[i];
+        const struct bpe_merge *m = out->merges + i - N_BYTES;
+        tokens[i].len = i < N_BYTES ? 1 : tokens[m->left].len + tokens[m->right].len;
+        total += tokens[i].len;
     }
-    if (special)
-        out->tokens[n] = (struct text){memcpy(bytes, END_OF_TEXT, sizeof END_OF_TEXT - 1),
-                                       sizeof END_OF_TEXT - 1};
+    char *at = out->bytes = malloc(total);
+    if (!at)
+        return err_no_memory(e, "the learned vocabulary", total);
+    for (int i = 0; i < n; at += tokens[i++].len) {
+        tokens[i].data = at;
+        *at = (char)i;
+        if (i >= N_BYTES) {
+            const struct bpe_merge m = out->merges[i - N_BYTES];
+            memcpy(at, tokens[m.left].data, tokens[m.left].len);
+            memcpy(at + tokens[m.left].len, tokens[m.right].data, tokens[m.right].len);
+        }
+    }
+    out->n_tokens = n + end_of_text;
+    out->end_of_text = end_of_text ? n : -1;
+    if (end_of_text)
+        tokens[n] = text_of(END_OF_TEXT);
     return STATUS_OK;
-}
-
-static enum status learn(struct learner *l, const struct text *texts, size_t n,
-                         struct bpe_learned *out, struct err *e)
-{
-    const bool merges = l->max_merges > 0; /* without any the texts are not read */
-    if (merges)
-        TRY(count_texts(l, texts, n, e));
-    learner_take(l);
-    TRY(arena_allocate(&l->arena, "learning a vocabulary", e));
-    learner_take(l);
-    for (int i = 0; i < N_BYTES; i++)
-        l->length[i] = 1;
-    if (merges)
-        TRY(merge_all(l, e));
-    return write_result(l, out, e);
 }
 
 enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *texts, size_t n,
@@ -525,19 +452,32 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
                        "a vocabulary needs at least %d tokens, one for every byte%s; found %d",
                        least, spec->end_of_text ? " and " END_OF_TEXT : "", spec->n_tokens);
     struct learner l = {.spec = spec, .max_merges = spec->n_tokens - least};
-    const enum status s = learn(&l, texts, n, out, e);
-    free_words(&l.words);
+    enum status s = STATUS_OK;
+    if (l.max_merges > 0) /* without any the texts are not read */
+        s = count_texts(&l, texts, n, e);
+    l.merges = out->merges = s ? NULL : calloc((size_t)l.max_merges + 1, sizeof *l.merges);
+    if (!s && !l.merges)
+        s = err_no_memory(e, "the learned vocabulary", (size_t)l.max_merges * sizeof *l.merges);
+    if (!s && l.max_merges > 0)
+        s = merge_all(&l, e);
+    out->n_merges = l.n_merges;
+    free(l.words);
+    free(l.slots);
     arena_free(&l.arena);
     free(l.pairs);
     free(l.queue);
-    if (s != STATUS_OK)
-        *out = (struct bpe_learned){0};
+    if (!s)
+        s = spell_tokens(out, spec->end_of_text, e);
+    if (s)
+        bpe_learned_free(out);
     return s;
 }
 
 void bpe_learned_free(struct bpe_learned *v)
 {
-    arena_free(&v->arena);
+    free(v->tokens);
+    free(v->merges);
+    free(v->bytes);
     *v = (struct bpe_learned){0};
 }
 
@@ -551,60 +491,50 @@ static char *spell(struct text token, char *at)
     return at;
 }
 
-struct names {
-    struct arena arena;
-    struct text *tokens; /* [n_tokens] */
-    struct text *merges; /* [n_merges] "left right" */
-    int32_t *types;      /* [n_tokens] */
-    char *bytes;
-};
-
-static void names_take(struct names *n, const struct bpe_learned *v)
-{
-    uint64_t total = 0; /* the tokens' bytes are in memory, so this fits */
-    for (int i = 0; i < v->n_tokens; i++)
-        total += v->tokens[i].len;
-    n->tokens = arena_take(&n->arena, (uint64_t)v->n_tokens, sizeof *n->tokens);
-    n->merges = arena_take(&n->arena, (uint64_t)v->n_merges, sizeof *n->merges);
-    n->types = arena_take(&n->arena, (uint64_t)v->n_tokens, sizeof *n->types);
-    /* At most two bytes a byte, of tokens and of merges. */
-    n->bytes = arena_take(&n->arena, 4 * total + (uint64_t)v->n_merges, 1);
-}
-
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e)
 {
-    struct names n = {0};
-    names_take(&n, v);
-    TRY(arena_allocate(&n.arena, "writing the vocabulary", e));
-    names_take(&n, v);
-    char *at = n.bytes, *end;
-    for (int i = 0; i < v->n_tokens; i++, at = end) {
-        end = spell(v->tokens[i], at);
-        n.tokens[i] = (struct text){at, (size_t)(end - at)};
-        n.types[i] = i == v->end_of_text ? TOKEN_CONTROL : TOKEN_NORMAL;
+    const size_t n = (size_t)v->n_tokens, n_merges = (size_t)v->n_merges;
+    size_t total = 0; /* the tokens' bytes are in memory, so this fits */
+    for (size_t i = 0; i < n; i++)
+        total += v->tokens[i].len;
+    struct text *tokens = calloc(n + n_merges, sizeof *tokens);
+    int32_t *types = calloc(n, sizeof *types);
+    /* At most two bytes a byte, of tokens and of merges. */
+    char *bytes = malloc(4 * total + n_merges), *at = bytes, *end;
+    enum status s = STATUS_OK;
+    if (tokens && types && bytes) {
+        for (size_t i = 0; i < n; i++, at = end) {
+            end = spell(v->tokens[i], at);
+            tokens[i] = (struct text){at, (size_t)(end - at)};
+            types[i] = (int)i == v->end_of_text ? TOKEN_CONTROL : TOKEN_NORMAL;
+        }
+        for (size_t i = 0; i < n_merges; i++, at = end) { /* "left right" */
+            end = spell(v->tokens[v->merges[i].left], at);
+            *end++ = ' ';
+            end = spell(v->tokens[v->merges[i].right], end);
+            tokens[n + i] = (struct text){at, (size_t)(end - at)};
+        }
+        const bool has_special = v->end_of_text >= 0;
+        const struct vocab_keys keys = {
+            .model = "gpt2",
+            .pre = "gpt-2",
+            .n = v->n_tokens,
+            .tokens = tokens,
+            .types = types,
+            .n_merges = n_merges,
+            .merges = tokens + n,
+            .bos = has_special ? v->end_of_text : '\n',
+            .eos = has_special ? v->end_of_text : 0,
+            .unk = -1,
+            .pad = -1,
+            .add_space_prefix = -1,
+        };
+        vocab_keys_write(&keys, w);
+    } else {
+        s = err_no_memory(e, "writing the vocabulary", 4 * total);
     }
-    for (int i = 0; i < v->n_merges; i++, at = end) {
-        end = spell(v->tokens[v->merges[i].left], at);
-        *end++ = ' ';
-        end = spell(v->tokens[v->merges[i].right], end);
-        n.merges[i] = (struct text){at, (size_t)(end - at)};
-    }
-    const bool has_special = v->end_of_text >= 0;
-    const struct vocab_keys keys = {
-        .model = "gpt2",
-        .pre = "gpt-2",
-        .n = v->n_tokens,
-        .tokens = n.tokens,
-        .types = n.types,
-        .n_merges = (uint64_t)v->n_merges,
-        .merges = n.merges,
-        .bos = has_special ? v->end_of_text : '\n',
-        .eos = has_special ? v->end_of_text : 0,
-        .unk = -1,
-        .pad = -1,
-        .add_space_prefix = -1,
-    };
-    vocab_keys_write(&keys, w);
-    arena_free(&n.arena);
-    return STATUS_OK;
+    free(tokens);
+    free(types);
+    free(bytes);
+    return s;
 }

@@ -24,7 +24,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "formats/gguf.h"
@@ -56,7 +55,7 @@ struct bpe_learned {
     int end_of_text;          /* n_tokens - 1, or -1: none */
     struct text *tokens;      /* [n_tokens] the bytes of each; all different */
     struct bpe_merge *merges; /* [n_merges] in order; no pair twice */
-    struct arena arena;       /* private: holds all of it */
+    char *bytes;              /* private: of the tokens */
 };
 
 /*

@@ -115,12 +115,45 @@ static size_t spaces_end(enum pretokenize_rule rule, struct text s)
 
 /* --- the patterns ---------------------------------------------------------------------------- */
 
-static size_t next_of_gpt2(enum pretokenize_rule rule, struct text s)
+static size_t next_of_llama3(enum pretokenize_rule rule, struct text s)
 {
-    size_t last = contraction(s, 0);
+    size_t last = contraction(s, 0x20);
     if (last > 0)
         return last;
-    size_t len;
+    size_t len, after;
+    const int first = class_at(rule, s, 0, &len);
+    if (first == CHAR_NUMBER) {
+        size_t end = len;
+        for (int n = 1; n < (rule == PRETOKENIZE_LLAMA3 ? 3 : 1); n++, end += len)
+            if (class_at(rule, s, end, &len) != CHAR_NUMBER)
+                break;
+        return end;
+    }
+    if (first == CHAR_LETTER ||
+        (class_at(rule, s, len, &after) == CHAR_LETTER && !is_newline(s, 0)))
+        return run_end(rule, s, len, CHAR_LETTER, &last);
+    const size_t space = s.data[0] == ' ';
+    size_t end = run_end(rule, s, space, CHAR_OTHER, &last);
+    if (end > space) {
+        while (end < s.len && is_newline(s, end))
+            end++;
+        return end;
+    }
+    /* Spaces up to their last line break; those of a run without one. */
+    end = run_end(rule, s, 0, CHAR_SPACE, &last);
+    while (end > 0 && !is_newline(s, end - 1))
+        end--;
+    return end > 0 ? end : spaces_end(rule, s);
+}
+
+size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
+{
+    assert(s.len > 0 && rule < PRETOKENIZE_RULES);
+    if (rule == PRETOKENIZE_LLAMA3 || rule == PRETOKENIZE_QWEN2)
+        return next_of_llama3(rule, s);
+    size_t last = contraction(s, 0), len;
+    if (last > 0)
+        return last;
     const int first = class_at(rule, s, 0, &len);
     if (first == CHAR_END) {
         uint32_t code; /* the text is not empty: StarCoder's single number */
@@ -134,56 +167,4 @@ static size_t next_of_gpt2(enum pretokenize_rule rule, struct text s)
             return run_end(rule, s, 1, second, &last);
     }
     return spaces_end(rule, s);
-}
-
-static size_t digits_end(enum pretokenize_rule rule, struct text s, int most)
-{
-    size_t at = 0, len;
-    for (int n = 0; n < most && class_at(rule, s, at, &len) == CHAR_NUMBER; n++)
-        at += len;
-    return at;
-}
-
-/* Spaces up to their last line break; those of a run without one. */
-static size_t lines_end(enum pretokenize_rule rule, struct text s)
-{
-    size_t last;
-    for (size_t end = run_end(rule, s, 0, CHAR_SPACE, &last); end > 0; end--)
-        if (is_newline(s, end - 1))
-            return end;
-    return spaces_end(rule, s);
-}
-
-static size_t next_of_llama3(enum pretokenize_rule rule, struct text s, int most_digits)
-{
-    size_t last = contraction(s, 0x20);
-    if (last > 0)
-        return last;
-    size_t len, after;
-    const int first = class_at(rule, s, 0, &len);
-    if (first == CHAR_NUMBER)
-        return digits_end(rule, s, most_digits);
-    if (first == CHAR_LETTER ||
-        (class_at(rule, s, len, &after) == CHAR_LETTER && !is_newline(s, 0)))
-        return run_end(rule, s, len, CHAR_LETTER, &last);
-    const size_t space = s.data[0] == ' ';
-    size_t end = run_end(rule, s, space, CHAR_OTHER, &last);
-    if (end == space)
-        return lines_end(rule, s);
-    while (end < s.len && is_newline(s, end))
-        end++;
-    return end;
-}
-
-size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
-{
-    assert(s.len > 0 && rule < PRETOKENIZE_RULES);
-    switch (rule) {
-    case PRETOKENIZE_LLAMA3:
-        return next_of_llama3(rule, s, 3);
-    case PRETOKENIZE_QWEN2:
-        return next_of_llama3(rule, s, 1);
-    default:
-        return next_of_gpt2(rule, s);
-    }
 }

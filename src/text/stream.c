@@ -47,33 +47,6 @@ size_t utf8_cut_short(struct text bytes)
     return 0;
 }
 
-/* Length of the longest stop string that ends exactly at bytes[end], or 0. */
-static size_t stop_ending_at(const struct stream *s, size_t end)
-{
-    size_t longest = 0;
-    for (int i = 0; i < s->n_stops; i++) {
-        const struct text stop = s->stops[i];
-        if (stop.len > longest && stop.len <= end &&
-            memcmp(s->bytes + end - stop.len, stop.data, stop.len) == 0)
-            longest = stop.len;
-    }
-    return longest;
-}
-
-/* How many of the last bytes begin some stop string that is longer. */
-static size_t held_for_stop(const struct stream *s)
-{
-    size_t held = 0;
-    for (int i = 0; i < s->n_stops; i++) {
-        size_t n = s->stops[i].len - 1;
-        n = n < s->len ? n : s->len;
-        while (n > held && memcmp(s->bytes + s->len - n, s->stops[i].data, n) != 0)
-            n--;
-        held = n > held ? n : held;
-    }
-    return held;
-}
-
 static void drop_taken(struct stream *s)
 {
     memmove(s->bytes, s->bytes + s->taken, s->len - s->taken);
@@ -87,16 +60,30 @@ struct text stream_push(struct stream *s, struct text piece)
     if (s->stopped)
         return (struct text){s->bytes, 0};
     assert(piece.len <= s->cap - s->len);
+    size_t held = 0; /* of the last bytes, as they begin some stop string that is longer */
     for (size_t i = 0; i < piece.len; i++) {
+        size_t longest = 0; /* of the stop strings that end here */
         s->bytes[s->len++] = piece.data[i];
-        const size_t stop = stop_ending_at(s, s->len);
-        if (stop) {
+        for (int k = 0; k < s->n_stops; k++) {
+            const struct text stop = s->stops[k];
+            if (stop.len > longest && stop.len <= s->len &&
+                memcmp(s->bytes + s->len - stop.len, stop.data, stop.len) == 0)
+                longest = stop.len;
+        }
+        if (longest > 0) {
             s->stopped = true;
-            s->taken = s->len -= stop;
+            s->taken = s->len -= longest;
             return (struct text){s->bytes, s->taken};
         }
     }
-    s->taken = s->len - held_for_stop(s);
+    for (int k = 0; k < s->n_stops; k++) {
+        const struct text stop = s->stops[k];
+        size_t n = stop.len - 1 < s->len ? stop.len - 1 : s->len;
+        while (n > held && memcmp(s->bytes + s->len - n, stop.data, n) != 0)
+            n--;
+        held = n > held ? n : held;
+    }
+    s->taken = s->len - held;
     s->taken -= utf8_cut_short((struct text){s->bytes, s->taken});
     return (struct text){s->bytes, s->taken};
 }

@@ -199,10 +199,11 @@ void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w)
     gguf_add_array(w, TYPES_KEY, GGUF_I32, k->types, n);
     if (!k->scores)
         gguf_add_texts(w, KEY("merges"), k->merges, k->n_merges);
+    /* -1 becomes VOCAB_NO_ID. */
     if (k->bos >= 0 || k->scores)
-        gguf_add_u32(w, KEY("bos_token_id"), k->bos >= 0 ? (uint32_t)k->bos : VOCAB_NO_ID);
+        gguf_add_u32(w, KEY("bos_token_id"), (uint32_t)k->bos);
     if (k->eos >= 0 || k->scores)
-        gguf_add_u32(w, KEY("eos_token_id"), k->eos >= 0 ? (uint32_t)k->eos : VOCAB_NO_ID);
+        gguf_add_u32(w, KEY("eos_token_id"), (uint32_t)k->eos);
     if (k->unk >= 0)
         gguf_add_u32(w, KEY("unknown_token_id"), (uint32_t)k->unk);
     if (k->pad >= 0)

@@ -201,14 +201,13 @@ enum status train_teacher_check(const struct train_template *t, const struct tra
 {
     const struct gguf *teacher = spec->teacher;
     TRY(read_trainable(teacher, config, e));
-    if (config->n_vocab != t->config.n_vocab)
-        return err_set(e, STATUS_USAGE,
-                       "--teacher: expected the same vocabulary, of %d tokens; found %d",
-                       t->config.n_vocab, config->n_vocab);
-    if (!same_array(t->gguf, teacher, "tokenizer.ggml.tokens") ||
+    if (config->n_vocab != t->config.n_vocab ||
+        !same_array(t->gguf, teacher, "tokenizer.ggml.tokens") ||
         !same_array(t->gguf, teacher, "tokenizer.ggml.merges"))
         return err_set(e, STATUS_USAGE,
-                       "--teacher: expected the same vocabulary; its tokens or merges differ");
+                       "--teacher: expected the same vocabulary, of %d tokens; found another, of "
+                       "%d",
+                       t->config.n_vocab, config->n_vocab);
     if (config->n_ctx < spec->length)
         return err_set(e, STATUS_USAGE,
                        "--teacher: its context of %d tokens is shorter than the windows of %d",

@@ -24,6 +24,11 @@ static uint64_t touch(const void *p, uint64_t n)
     return n ? (uint64_t)bytes[0] + bytes[n - 1] + bytes[n / 2] : 0;
 }
 
+static uint64_t read_number(const struct gguf_value *v, enum gguf_kind kind, uint64_t i)
+{
+    return (gguf_float_at(v, i) > 0) + (gguf_is_integer(kind) ? (uint64_t)gguf_int_at(v, i) : 0);
+}
+
 static uint64_t read_array(const struct gguf_value *v)
 {
     uint64_t sum = 0;
@@ -37,7 +42,7 @@ static uint64_t read_array(const struct gguf_value *v)
     }
     require(v->element_kind != GGUF_ARRAY);
     for (uint64_t i = 0; i < v->count; i++)
-        sum += (uint64_t)gguf_int_at(v, i) + (gguf_float_at(v, i) > 0);
+        sum += read_number(v, v->element_kind, i);
     return sum;
 }
 
@@ -49,7 +54,7 @@ static uint64_t read_pair(const struct gguf *g, const struct gguf_pair *pair)
     if (v->kind == GGUF_ARRAY)
         sum += read_array(v);
     else if (v->kind != GGUF_STRING)
-        sum += (uint64_t)gguf_int_at(v, 0) + (gguf_float_at(v, 0) > 0);
+        sum += read_number(v, v->kind, 0);
     if (pair->key.len >= sizeof key || memchr(pair->key.data, 0, pair->key.len))
         return sum;
     memcpy(key, pair->key.data, pair->key.len);
