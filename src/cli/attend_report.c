@@ -119,8 +119,7 @@ static const struct report_field fields[] = {
 #define N_FIELDS REPORT_LENGTH(fields)
 enum { FIELD_LAYER, FIELD_HEAD, FIELD_VARIANT, FIELD_KV_HEAD, FIELD_FIGURES };
 
-/* The first n of them, unless --columns says which: what all rows have alike people need not see.
- */
+/* The first n of them: what all rows have alike people need not see. */
 static void choose_fields(const struct attend_view *v, struct report_field *chosen, int n)
 {
     bool shared = false;
@@ -247,13 +246,6 @@ static enum status print_query(const struct attend_view *v, enum table_format fo
 
 /* --- figures --------------------------------------------------------------------------------- */
 
-int attend_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    *tables = (struct table){.fields = fields, .n = N_FIELDS};
-    return 1;
-}
-
 /* A table's rows. */
 struct head_rows {
     const struct attend_view *v;
@@ -276,9 +268,8 @@ enum status attend_print(const struct attend_view *v, struct job *j, struct err 
     if (v->wanted.query >= 0)
         return print_query(v, (enum table_format)j->common->format, j->out, e);
     choose_fields(v, own, N_FIELDS);
-    const struct table table = {
-        .fields = j->common->columns ? fields : own, .n = N_FIELDS, .row = next_row, .arg = &rows};
-    return job_print(j, &table, 1, e);
+    const struct table table = {.fields = own, .n = N_FIELDS, .row = next_row, .arg = &rows};
+    return job_print(j, &table, e);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */

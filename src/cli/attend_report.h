@@ -54,10 +54,7 @@ struct attend_label {
 struct attend_label attend_label(const struct attend_view *v, int position, int columns,
                                  bool printable);
 
-/* The table of figures, without its rows, for a command's `tables`. */
-int attend_tables(const void *values, struct table *tables);
-
-/* A row a head, the figures, of them those of --columns, or of one query the keys.
+/* A row a head, the figures, or of one query the keys.
  * STATUS_NO_MEMORY.
  */
 enum status attend_print(const struct attend_view *v, struct job *j, struct err *e);

@@ -37,7 +37,6 @@ static const struct option result_options[] = {
             "at@3 is the one at position 3 of several"),
     OPT_INT("top", top, "K", 1, 1000, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
                .writes = WRITES_FILE),
     OPT_STRING("json", json, "FILE", "write the tokens, what the axes are, and the figures",
@@ -61,13 +60,9 @@ static const struct option picture_options[] = {
 static enum status check_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
-    const char *columns = j->common->columns;
     if (o->show && (o->query.given || j->common->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
                        o->query.given ? "--query" : "--format");
-    if (columns && (o->query.given || o->show))
-        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
-                       o->show ? "--show" : "--query");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
@@ -264,6 +259,5 @@ const struct command command_attend = {
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is nothing to look at; expected -p, -f or --tokens",
     .check = check_attend,
-    .tables = attend_tables,
     .run = run_attend,
 };

@@ -30,7 +30,6 @@ static const struct option result_options[] = {
     OPT_STRING("against", against, "MODEL2",
                "also the distance from this checkpoint, which must have the same vocabulary"),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -67,22 +66,12 @@ static const struct report_field fields[] = {
 };
 #define N_AGAINST 4
 
-static int eval_tables(const void *values, struct table *tables)
-{
-    const struct eval_options *o = values;
-    const struct eval_row *row = NULL;
-    *tables = (struct table)TABLE_OF(fields, row, 1);
-    tables->n -= o->against ? 0 : N_AGAINST;
-    return 1;
-}
-
 static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
     const struct checkpoint *c = &j->checkpoint;
     struct eval_plan plan;
     struct eval_row row;
-    struct table table;
     if (o->against) {
         TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
         TRY(job_same_tokens(c, &j->other, o->against, STATUS_BAD_FILE, e));
@@ -128,9 +117,9 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     spec.arg = progress;
     TRY(eval_run(&spec, &row.result, e));
     row.tokens_per_s = (double)row.result.tokens / row.result.seconds;
-    eval_tables(o, &table);
-    table.rows = &row;
-    return job_print(j, &table, 1, e);
+    struct table table = TABLE_OF(fields, &row, 1);
+    table.n -= o->against ? 0 : N_AGAINST;
+    return job_print(j, &table, e);
 }
 
 const struct command command_eval = {
@@ -173,6 +162,5 @@ const struct command command_eval = {
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is no text to predict; expected TEXT or --text FILE",
     .check = check_eval,
-    .tables = eval_tables,
     .run = run_eval,
 };

@@ -38,7 +38,6 @@ static const struct option text_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_THREADS(THREADS_HELP),
     OPT_STRING("svg", svg, "FILE.svg", "draw delta_nll, layers down and heads across",
                .writes = WRITES_FILE),
@@ -96,13 +95,6 @@ static const void *next_head(void *arg, int i)
             row->kept = kept[h];
         }
     return row;
-}
-
-static int heads_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    *tables = (struct table){fields, REPORT_LENGTH(fields), .row = next_head};
-    return 1;
 }
 
 /* Standard errors that a gain is beyond: one of them alone would find harm in every sixth head that
@@ -246,7 +238,7 @@ static enum status measure_heads(struct ablations *a, struct err *e)
 static enum status print_heads(struct ablations *a, enum status measured, struct err *e)
 {
     struct job *j = a->job;
-    struct table table;
+    const struct table table = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = a};
     const int n_done = a->result.n_done;
     if (measured == STATUS_INTERRUPTED)
         say(j->common, "interrupted after %d heads%s", n_done,
@@ -254,9 +246,7 @@ static enum status print_heads(struct ablations *a, enum status measured, struct
     j->progress.unit = NULL; /* how far it came is said */
     if (n_done == 0)
         return STATUS_OK;
-    heads_tables(a->options, &table);
-    table.arg = a;
-    TRY(job_print(j, &table, 1, e));
+    TRY(job_print(j, &table, e));
     say(j->common, "%.4f nats a token and %.4f bits per byte with all heads", a->result.whole.nll,
         a->result.whole.bits_per_byte);
     say_heads(a, costs_nothing, "cost nothing on this text, within the standard error");
@@ -326,6 +316,5 @@ const struct command command_heads = {
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is no text to predict; expected TEXT or --text FILE",
-    .tables = heads_tables,
     .run = run_heads,
 };

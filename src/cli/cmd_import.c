@@ -128,7 +128,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
             .bytes = job_out_bytes(j),
         };
         const struct table table = TABLE_OF(fields, &row, 1);
-        s = job_print(j, &table, 1, e);
+        s = job_print(j, &table, e);
     }
     import_close(im);
     return s;
