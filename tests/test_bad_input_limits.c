@@ -1,7 +1,7 @@
 /*
  * The whole program on a hostile command line (class 14) and within limits (class 15). Elsewhere:
  * allocations that fail at the n-th call (test_faults.c), threads that cannot be started
- * (test_pool.c), processors and quotas (test_cpus.c), signals (test_signals.c), streams (cli.sh).
+ * (test_pool.c), processors and quotas (test_limits.c), signals (test_signals.c), streams (cli.sh).
  */
 #include <stdio.h>
 #include <sys/resource.h>
