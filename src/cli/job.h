@@ -21,6 +21,7 @@
 #include "cli/say.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
+#include "convert/quantize.h"
 #include "engine/session.h"
 #include "model/checkpoint.h"
 #include "show/report.h"
@@ -187,6 +188,12 @@ enum status job_seed(struct job *j, struct err *e);
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
+
+/* Writes the checkpoint of a file, mapped or in memory, to -o in the type of `wanted`, which has no
+ * gguf yet; `tells` what becomes of the tensors. The failures of quantize_plan and
+ * gguf_write. */
+enum status job_quantize(struct job *j, const struct file_map *file,
+                         const struct quantize_params *wanted, bool tells, struct err *e);
 
 /* Of the file that -o names, which is written; 0: it is gone already. */
 uint64_t job_out_bytes(const struct job *j);
