@@ -213,9 +213,6 @@ $(BUILD)/tests/test_pool: TEST_LDFLAGS := -Wl,--wrap=pthread_create,--wrap=pthre
 # test_json_read makes allocations fail and counts them.
 $(BUILD)/tests/test_json_read: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=realloc
 
-# test_view makes allocations fail.
-$(BUILD)/tests/test_view: TEST_LDFLAGS := -Wl,--wrap=malloc
-
 
 # These run the whole program with its calls into the system failing on demand.
 FAULT_WRAPS := program_run malloc calloc realloc aligned_alloc strdup strndup free mmap mmap64 \

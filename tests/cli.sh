@@ -198,6 +198,8 @@ $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 score $model $same --top 3 --format jsonl | == score | for same in "-f prompt -t 1" "-f prompt -t 2"
     "-f prompt -t 3" "-f prompt -t 8" "-f prompt --block 1" "-f prompt --block 5"
     "-f prompt --block 4096 -t 3" "--tokens $ids"
+$ nll=$("$decode" score $model -f prompt --format csv | awk 'NR > 2 { s -= $NF; n++ } END { printf "%.9f", s / n }' FS=,)
+$ [ "$nll" = "$("$decode" eval $model prompt --format csv -q | awk 'NR == 2 { printf "%.9f", $3 }' FS=,)" ]
 0 score $model -p 'a b' --top 2 --format $form | for form in table md csv json
 0 score $model -p "$(printf 'a\n\303')" | \xc3
 0 score $model -p "a,b" --format csv | position,id,text,logprob | 1,44,",",
@@ -601,7 +603,7 @@ $ [ "$(head -c 1 "$out")" = "[" ]
     | for range in '' : 0 0.5 0: :1 1:0 0.5:0.5 -0.1:1 -0:1 0:1.1 0:x 0:1: nan:1 0:inf ' 0:1' 0,1
 2 $e --ctx "$number" | --ctx: expected | for number in 0 -1 x '' 1e2
 2 $e --stride "$number" | --stride: expected | for number in 0 -1 x '' 1e2
-2 $e $option 257 | $option: expected 1 to 256, the context of the checkpoint, found 257
+2 $e $option 257 | $option: expected 1 to 256, the | found 257
     | for option in --ctx --stride
 2 $e --ctx 5 --stride 6 | --stride: expected 1 to 5
 2 eval $model --text one | the text has 1 token; expected at least 2
@@ -743,8 +745,8 @@ cp toy.gguf source.state
 cp further.gguf more.gguf
 x="train lines -o x.gguf"
 checks <<'EOF'
-2 $x --arch llama --ffn relu | --ffn relu: --arch llama has swiglu; --arch decode has what is asked for
-2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2 has biases
+2 $x --arch llama --ffn relu | --ffn: --arch llama has no such choice; --arch decode has what is asked for
+2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions turn pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3

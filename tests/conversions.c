@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "compute/linalg.h"
 #include "engine/session.h"
 #include "formats/blocks.h"
 #include "support.h"
@@ -264,31 +265,24 @@ static struct heads read_heads(const struct opened *o, int block, int kind)
 
 /* --- maps ------------------------------------------------------------------------------------ */
 
-/* A random well-conditioned matrix and its inverse, by Gauss and Jordan. */
+/* A random well-conditioned matrix and its inverse: the product of a lower and an upper triangular
+ * one with ones on their diagonals. */
 static void invertible(double *a, double *inverse, int n, struct rng *r)
 {
-    double work[MAX_DIM][2 * MAX_DIM] = {{0}};
+    double lower[2][MAX_DIM * MAX_DIM], upper[MAX_DIM * MAX_DIM];
     const double spread = 0.8 * (n > 8 ? sqrt(8.0 / n) : 1);
     ck_assert_int_le(n, MAX_DIM);
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            a[i * n + j] = work[i][j] = (i == j) + spread * (rng_unit(r) - 0.5);
-    for (int i = 0; i < n; i++)
-        work[i][n + i] = 1;
-    for (int k = 0; k < n; k++) {
-        const double pivot = work[k][k];
-        ck_assert_double_gt(fabs(pivot), 0.05);
-        for (int j = 0; j < 2 * n; j++)
-            work[k][j] /= pivot;
-        for (int i = 0; i < n; i++) {
-            const double factor = work[i][k];
-            for (int j = 0; j < 2 * n && i != k; j++)
-                work[i][j] -= factor * work[k][j];
-        }
+    if (n == 0)
+        return;
+    for (int k = 0; k < 2 * n * n; k++) {
+        const int i = k / 2 / n, j = k / 2 % n;
+        lower[k % 2][k / 2] = i == j ? 1 : j < i ? spread * (rng_unit(r) - 0.5) : 0;
     }
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            inverse[i * n + j] = work[i][n + j];
+    linalg_transpose(upper, lower[1], n, n);
+    linalg_multiply(a, lower[0], upper, n, n, n);
+    linalg_identity(inverse, n);
+    linalg_solve_lower(lower[0], n, inverse, n);
+    linalg_solve_lower_transposed(lower[1], n, inverse, n);
 }
 
 /* A complex factor for each of the first n_turned / 2 pairs; what is left as above. */
@@ -320,18 +314,12 @@ static void turning(double *a, double *inverse, int n, int n_turned, struct rng 
 /* A head's rows := m rows, or m^T rows. */
 static void map_head(const struct heads *h, int head, const double *m, bool transposed)
 {
-    double *rows = head_rows(h, head);
-    for (int j = 0; j < h->cols; j++) {
-        double column[MAX_DIM];
-        for (int i = 0; i < h->dim; i++)
-            column[i] = rows[i * h->cols + j];
-        for (int i = 0; i < h->dim; i++) {
-            double sum = 0;
-            for (int k = 0; k < h->dim; k++)
-                sum += (transposed ? m[k * h->dim + i] : m[i * h->dim + k]) * column[k];
-            rows[i * h->cols + j] = sum;
-        }
-    }
+    double *rows = head_rows(h, head), turned[MAX_DIM * MAX_DIM];
+    const size_t bytes = (size_t)(h->dim * h->cols) * sizeof *rows;
+    double *old = memcpy(malloc(bytes), rows, bytes);
+    linalg_transpose(turned, m, h->dim, h->dim);
+    linalg_multiply(rows, transposed ? turned : m, old, h->dim, h->dim, h->cols);
+    free(old);
 }
 
 /* --- planting -------------------------------------------------------------------------------- */
@@ -391,23 +379,15 @@ static void gauge_heads(struct block_heads *b, const struct config *c, bool dens
 {
     double a[MAX_DIM * MAX_DIM], inverse[MAX_DIM * MAX_DIM];
     const int group = c->n_heads / b->h[IS_K].n;
-    const bool turned = c->position == POSITION_ROPE && !dense;
-    for (int h = 0; h < c->n_heads; h++) {
-        const bool is_first = h % group == 0;
-        if (is_first) {
-            turning(a, inverse, c->head_dim, turned ? c->rope.n_dims : 0, r);
-            map_head(&b->h[IS_K], h / group, a, false);
+    const int n_turned = c->position == POSITION_ROPE && !dense ? c->rope.n_dims : 0;
+    for (int kind = IS_K; kind <= IS_V; kind++)
+        for (int h = 0; h < c->n_heads; h++) {
+            if (h % group == 0) {
+                turning(a, inverse, b->h[kind].dim, kind == IS_K ? n_turned : 0, r);
+                map_head(&b->h[kind], h / group, a, false);
+            }
+            map_head(&b->h[kind == IS_K ? IS_Q : IS_O], h, inverse, true);
         }
-        map_head(&b->h[IS_Q], h, inverse, true);
-    }
-    for (int h = 0; h < c->n_heads; h++) {
-        const bool is_first = h % group == 0;
-        if (is_first) {
-            invertible(a, inverse, b->h[IS_V].dim, r);
-            map_head(&b->h[IS_V], h / group, a, false);
-        }
-        map_head(&b->h[IS_O], h, inverse, true);
-    }
 }
 
 static void swap_doubles(double *a, double *b, size_t n)

@@ -106,7 +106,7 @@ struct weights read_weights(const char *folder)
 
 void free_weights(struct weights *w)
 {
-    safetensors_free(w->file);
+    safetensors_free(&w->file);
     free(w->bytes);
 }
 
@@ -150,7 +150,7 @@ void write_weights(const struct weights *w, size_t first, size_t n, const char *
     struct made *made = calloc(n, sizeof *made);
     struct safetensors_written *list = calloc(n, sizeof *list);
     for (size_t i = 0; i < n; i++) {
-        const struct safetensors_tensor *t = &w->file->tensors[first + i];
+        const struct safetensors_tensor *t = &w->file.tensors[first + i];
         make(t, prefix, dtype, &made[i]);
         list[i] = (struct safetensors_written){.name = made[i].name,
                                                .dtype = dtype ? dtype : t->dtype,

@@ -36,7 +36,7 @@ void write_text(const char *folder, const char *name, const char *text);
 
 /* The tensors of a folder's model.safetensors. */
 struct weights {
-    struct safetensors *file;
+    struct safetensors file;
     unsigned char *bytes;
 };
 struct weights read_weights(const char *folder);

@@ -78,7 +78,6 @@ static inline enum status open_drafter(struct schedule_run *r, const struct sche
                                   .pool = r->pool,
                                   .n_slots = w->n_slots,
                                   .n_vocab = t->model->config.n_vocab,
-                                  .cap = t->n_ctx,
                                   .end = t->ignore_eos ? -1 : tokenizer_eos(t->tokenizer),
                                   .cost = 0.2,
                                   .pace = {.most = w->draft_n, .fixed = w->fixed}};
@@ -144,13 +143,12 @@ static inline void see_event(const struct event *event, int n_vocab, struct sche
         seen_bytes(&seen->hash[i], event->logits, (size_t)n_vocab * sizeof *event->logits);
         seen_bytes(&seen->hash[i], &event->log_sum, sizeof event->log_sum);
     }
-    if (event->kind == EVENT_FAILED)
-        seen_bytes(&seen->hash[i], e->text, strlen(e->text));
-    else
-        seen_bytes(&seen->hash[i], event->ready.data, event->ready.len);
-    if (event->kind != EVENT_SAMPLED) {
+    seen_bytes(&seen->hash[i], event->ready.data, event->ready.len);
+    if (event->kind == EVENT_ENDED) {
+        if (event->end == END_FAILED)
+            seen_bytes(&seen->hash[i], e->text, strlen(e->text));
         seen->n_sampled[i] = p->n_sampled;
-        seen->end[i] = event->kind == EVENT_FAILED ? END_ABANDONED : event->end;
+        seen->end[i] = event->end;
     }
 }
 

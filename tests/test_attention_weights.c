@@ -309,20 +309,6 @@ TEST(a_query)
     free_all(&all);
 }
 
-TEST(top_keys)
-{
-    static const float weights[] = {0.1f, 0.3f, 0, 0.3f, 0.05f, 0.25f, 0};
-    static const int order[] = {1, 3, 5, 0, 4, 2, 6};
-    struct token_score top[7];
-    for (int k = 0; k <= 7; k++) {
-        score_top(weights, 7, 0, k, top);
-        for (int i = 0; i < k; i++) {
-            ck_assert_int_eq(top[i].id, order[i]);
-            ck_assert(top[i].logprob == (double)weights[order[i]]);
-        }
-    }
-}
-
 /* --- failures -------------------------------------------------------------------------------- */
 
 struct stopping {
@@ -367,7 +353,7 @@ TEST(sizes)
     struct golden g = open_golden("mha");
     struct all_heads all;
     int32_t tokens[1000] = {0};
-    size_t few, more;
+    uint64_t few, more;
     struct attend_spec spec = spec_of(g.checkpoint.model, &all, tokens, 20, 4);
     expect_ok(attend_plan(&spec, &few, &err));
     all.maps[0].cells = 1 << 12;
@@ -376,7 +362,6 @@ TEST(sizes)
     ck_assert_uint_le(more - few, (sizeof(float) << 24) + 4096);
     for (int i = 0; i < all.n; i++)
         all.maps[i].cells = INT32_MAX;
-    expect_status(attend_plan(&spec, &more, &err), STATUS_NO_MEMORY, "maps of");
     ck_assert_int_eq(attend_run(&spec, &all.found, &err), STATUS_NO_MEMORY);
     spec.n_tokens = g.checkpoint.model->config.n_ctx + 1;
     ck_assert_int_lt(spec.n_tokens, 1000);

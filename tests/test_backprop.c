@@ -119,10 +119,10 @@ static double gradient_by(struct fixture *f, const struct kernels *k, int n_thre
                                            .n_sequences = f->n_sequences,
                                            .length = f->length,
                                            .dropping = f->dropout > 0,
-                                           .rope_factors = f->weights.w[ROLE_ROPE_FREQS].weight,
                                            .kernels = k};
     struct backprop *b;
     expect_ok(backprop_create(&params, pool, &b, &err));
+    expect_ok(backprop_start(b, f->weights.w[ROLE_ROPE_FREQS].weight, &err));
     const struct backprop_batch batch = batch_of(f);
     const double forward = backprop_loss(b, &f->weights, &batch);
     memset(f->gradient.flat, 0, f->list.n_floats * sizeof *f->gradient.flat);
@@ -362,6 +362,8 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     expect_ok(backprop_create(&params, NULL, &b, &err));
     params.forward_only = true;
     expect_ok(backprop_create(&params, NULL, &engine, &err));
+    expect_ok(backprop_start(b, NULL, &err));
+    expect_ok(backprop_start(engine, NULL, &err));
     const struct backprop_teacher teacher = {engine, &other, 0.75f};
     const struct backprop_batch batch = batch_of(&f);
     backprop_gradient(b, &f.weights, &batch, &teacher, &f.gradient);

@@ -191,7 +191,7 @@ TEST(class_07_widths_of_heads, .before = use_llama, .after = hostile_tear_down)
         {KEY "=u32:6", "dimension_count: expected an even number of a head's 6 elements"},
         {VALUE "=u32:65536", "value_length: expected at most 16384 for 4 heads"},
         /* And no key of what turns of them. */
-        {KEY "=u32:7; -" DIMS, "key_length: expected an even number, found 7, for rotary"},
+        {KEY "=u32:7; -" DIMS, "expected an even number of a head's 7 elements, found 7"},
     };
     static const struct bend tensors[] = {
         {KEY "=u32:16", "blk.0.attn_q.weight: expected shape 32 x 64, found 32 x 32"},

@@ -275,8 +275,8 @@ static void write_changed(const struct weights *w, const struct change *c)
     char names[64][96];
     uint64_t lengths[64];
     size_t n = 0;
-    for (size_t i = 0; i < w->file->n_tensors; i++) {
-        const struct safetensors_tensor *t = &w->file->tensors[i];
+    for (size_t i = 0; i < w->file.n_tensors; i++) {
+        const struct safetensors_tensor *t = &w->file.tensors[i];
         const bool is_it = text_is(t->name, c->name);
         for (int copy = 0; copy <= (is_it && c->adds); copy++) {
             const bool changes = is_it && copy == c->adds;

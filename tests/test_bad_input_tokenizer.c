@@ -87,8 +87,6 @@ static void bad_merges(void)
     static const char *const twice[] = {"a b", "a b"};
     static const struct bend bends[] = {
         {MERGES "=string[]:ab", "element 0: expected two parts"},
-        {MERGES "=string[]:,", "element 0: expected two parts"},
-        {MERGES "=string[]: ", "element 0: expected two parts"},
         {MERGES "=string[]: a", "element 0: expected two parts with a space between"},
         {MERGES "=string[]:  a", "element 0: expected characters that stand for bytes"},
         {MERGES "=u32:0", MERGES},
@@ -133,9 +131,7 @@ static void bad_ids(void)
     bent_accepted(INFO | GENERATE | SCORE, BOS "=u32:0xffffffff"); /* none */
     bent_accepted(INFO | GENERATE | SCORE, EOS "=u32:0xffffffff");
     bent_refused(READERS, BOS "=i32:-1", BOS);
-    bent_refused(READERS, EOS "=i32:-1", EOS);
     bent_refused(READERS, BOS "=string:10", BOS);
-    bent_refused(READERS, EOS "=string:10", EOS);
     bent_accepted(INFO | GENERATE | SCORE, "-" BOS);
     bent_accepted(INFO | GENERATE | SCORE, "-" EOS);
     bent_refused_by_all(READERS, "-" BOS "; tokenizer.ggml.add_bos_token=bool:1", BOS);
@@ -215,12 +211,8 @@ TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
     expect_bad(READERS, SCORES " of token 7: expected a finite number, found nan");
     set_scores(260, 259, -INFINITY);
     expect_bad(READERS, SCORES " of token 259: expected a finite number, found -inf");
-    set_scores(260, 1, INFINITY);
-    expect_bad(READERS, SCORES " of token 1: expected a finite number, found inf");
     set_scores(259, 0, 0);
     expect_bad(READERS, SCORES ": expected 260 elements, one a token, found 259");
-    set_scores(0, 0, 0);
-    expect_bad(READERS, SCORES ": expected 260 elements");
     set_scores(260, 0, 0);
     bend(SCORES "=u8[]:97,98,99,100");
     expect_bad(READERS, SCORES);
@@ -248,7 +240,7 @@ TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
 
 TEST(class_11_tokenizer, .before = bent_set_up, .after = hostile_tear_down)
 {
-    static const int32_t bad_types[] = {-1, 7, INT32_MAX, INT32_MIN};
+    static const int32_t bad_types[] = {-1, 7};
     bad_tokens();
     for (size_t i = 0; i < COUNT(bad_types); i++) {
         set_types(260, 5, bad_types[i]);
@@ -256,8 +248,6 @@ TEST(class_11_tokenizer, .before = bent_set_up, .after = hostile_tear_down)
     }
     set_types(259, 5, 1);
     bent_refused_by_all(READERS, "", TYPES ": expected 260 elements");
-    set_types(0, 5, 1);
-    bent_refused(READERS, "", TYPES ": expected 260 elements");
     bent_refused(READERS, TYPES "=string:1", TYPES);
     hostile_set_array(TYPES, GGUF_I8, 260, (const char[260]){0}, 260); /* 4 times too short */
     bent_refused(READERS, "", TYPES);

@@ -71,6 +71,21 @@ static bool stop_at_once(void *arg)
     return --*(int *)arg < 0;
 }
 
+/* Each setting once; a line is of rows that differ on one axis only. */
+static void expect_lines(const struct bench *b, enum bench_axis x)
+{
+    ck_assert_int_eq(bench_x_axis(b->spec), x);
+    for (int i = 0; i < b->n_rows; i++)
+        for (int k = 0; k < i; k++) {
+            int others = 0, on_x = b->rows[i].at[x] != b->rows[k].at[x];
+            for (int a = 0; a < BENCH_AXES; a++)
+                others += b->rows[i].at[a] != b->rows[k].at[a];
+            ck_assert_int_gt(others, 0);
+            ck_assert((b->rows[i].line == b->rows[k].line) == (others == on_x));
+            ck_assert_int_lt(b->rows[i].line, b->n_lines);
+        }
+}
+
 TEST(every_combination_once, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
@@ -81,19 +96,10 @@ TEST(every_combination_once, .seconds = 240)
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 3 * 2 * 2 * 2 * 2 * 2);
     ck_assert_int_eq(b.n_lines, b.n_rows / 2);
+    expect_lines(&b, BENCH_DEPTHS);
     for (int i = 0; i < b.n_rows; i++) {
         const struct bench_row *r = &b.rows[i];
-        for (int k = 0; k < i; k++) {
-            const struct bench_row *o = &b.rows[k];
-            ck_assert(o->n_kv_heads != r->n_kv_heads || o->type != r->type ||
-                      o->kv_type != r->kv_type || o->threads != r->threads ||
-                      o->depth != r->depth || o->batch != r->batch);
-            /* A line is of rows that differ in depth only. */
-            ck_assert((o->line == r->line) == (o->n_kv_heads == r->n_kv_heads &&
-                                               o->type == r->type && o->kv_type == r->kv_type &&
-                                               o->threads == r->threads && o->batch == r->batch));
-        }
-        ck_assert(r->line >= 0 && r->line < b.n_lines && r->model >= 0 && r->model < b.n_models);
+        ck_assert(r->model >= 0 && r->model < b.n_models);
         ck_assert_int_eq(r->samples, 6);
         ck_assert_int_eq(r->repeats, 2);
         ck_assert(r->p10_us > 0 && r->p10_us <= r->p50_us && r->p50_us <= r->p90_us &&
@@ -122,20 +128,12 @@ TEST(lines_over_batches, .seconds = 240)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.axes[BENCH_BATCHES] = batches;
-    ck_assert_int_eq(bench_x_axis(&spec), BENCH_DEPTHS);
     spec.axes[BENCH_DEPTHS].n = 1;
-    ck_assert_int_eq(bench_x_axis(&spec), BENCH_BATCHES);
     spec.axes[BENCH_KV_TYPES] = both;
     const struct bench b = *planned(&spec);
     ck_assert_int_eq(b.n_rows, 18);
     ck_assert_int_eq(b.n_lines, 6);
-    for (int i = 0; i < b.n_rows; i++)
-        ck_assert_int_lt(b.rows[i].line, b.n_lines);
-    for (int i = 0; i < b.n_rows; i++)
-        for (int k = 0; k < b.n_rows; k++)
-            ck_assert((b.rows[i].line == b.rows[k].line) ==
-                      (b.rows[i].n_kv_heads == b.rows[k].n_kv_heads &&
-                       b.rows[i].kv_type == b.rows[k].kv_type));
+    expect_lines(&b, BENCH_BATCHES);
 }
 
 /* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:

@@ -16,52 +16,47 @@
 
 /* --- copies ---------------------------------------------------------------------------------- */
 
-enum { TEXT = 300 };
-
-/* The longest copy, the latest of equals, among the last 32 that end in the same pair. */
-static int search(const int32_t *text, int n, int *length)
+TEST(copies_are_found, .tags = ONE_THREAD)
 {
-    int found = 0, looked_at = 0;
-    *length = 1;
-    for (int at = n - 1; at >= 2 && looked_at < 32; at--) {
-        int same = 0;
-        while (same < at && same < NGRAMS_MOST && text[at - 1 - same] == text[n - 1 - same])
-            same++;
-        looked_at += same >= 2;
-        if (same > *length) {
-            *length = same;
-            found = at;
-        }
+    static const struct {
+        const char *text; /* a token a letter */
+        int found, length;
+    } cases[] = {
+        {"", 0, 1},
+        {"a", 0, 1},
+        {"aa", 0, 1},
+        {"aaa", 2, 2},
+        {"aaaa", 3, 3},
+        {"abcab", 2, 2},
+        {"abcabc", 3, 3},
+        {"xabcyabczabc", 8, 3} /* the latest of equals */,
+        {"xabcyzbcxabc", 4, 4},
+        {"abab", 2, 2},
+        {"abcdefgh", 0, 1},
+        {"bcabcxbc", 5, 2},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int32_t text[20];
+        int length;
+        const int n = (int)strlen(cases[i].text);
+        for (int k = 0; k < n; k++)
+            text[k] = cases[i].text[k];
+        ck_assert_int_eq(copy_find(text, n, &length), cases[i].found);
+        ck_assert_int_eq(length, cases[i].length);
     }
-    return found;
-}
-
-TEST(copies_are_found, .loops = 5, .tags = ONE_THREAD)
-{
-    static const int alphabets[] = {1, 2, 5, 40, 100000};
-    struct ngrams g;
-    struct arena a = {0};
-    struct rng r;
-    int32_t text[TEXT];
-    rng_seed(&r, 7, (uint64_t)_i);
-    ngrams_take(&g, &a, TEXT);
-    expect_ok(arena_allocate(&a, "copies", &err));
-    ngrams_take(&g, &a, TEXT);
-    for (int round = 0; round < 3; round++) { /* what stood there before is forgotten */
-        ngrams_reset(&g);
-        for (int n = 0; n < TEXT; n++) {
-            int length, expected_length;
-            text[n] = n > 20 && rng_u32(&r) % 8 ? text[n - 1 - 19]
-                                                : (int32_t)(rng_u32(&r) % (uint32_t)alphabets[_i]);
-            ngrams_add(&g, text, n);
-            const int found = ngrams_find(&g, text, n + 1, &length);
-            /* Pairs of one hash take places among the last ones. */
-            ck_assert_int_eq(found, search(text, n + 1, &expected_length));
-            if (found > 0)
-                ck_assert_int_eq(length, expected_length);
-        }
-    }
-    arena_free(&a);
+    /* The longest is told apart up to COPY_MOST tokens; an old one is behind too many others. */
+    int32_t text[300];
+    int length;
+    for (int i = 0; i < 300; i++)
+        text[i] = i % 100;
+    ck_assert(copy_find(text, 300, &length) == 200 && length == COPY_MOST);
+    for (int i = 0; i < 300; i++)
+        text[i] = i < 5 ? i : 7 + i % 2;
+    text[297] = 2, text[298] = 3, text[299] = 4;
+    ck_assert(copy_find(text, 300, &length) == 5 && length == 3);
+    for (int i = 0; i < 300; i++)
+        text[i] = i < 3 || i > 296 ? i % 297 : i % 3 ? 1 + i % 3 / 2 : 9;
+    ck_assert(copy_find(text, 300, &length) > 200 && length == 2);
 }
 
 /* --- how many to draft ----------------------------------------------------------------------- */

@@ -92,25 +92,26 @@ TEST(test_refused_pipelines, .after = drop_import)
          "pre_tokenizer: expected ByteLevel with the cuts"},
         {{.pre = METASPACE("sometimes", "false")}, "pre_tokenizer \"Metaspace\": expected a step"},
         {{.pre = METASPACE("never", "true"), .vocab = "{\"a\u2581\": 0}", .merges = "[]"},
-         "expected \"split\" to be false, as token 0 is \"a\u2581\""},
+         "token 0, \"a\u2581\": expected Metaspace's \"split\" to be false"},
         {{.pre = METASPACE("never", "true"), .options = "\"ignore_merges\": true"},
          "expected \"ignore_merges\" to be false with these cuts"},
         {{.pre = METASPACE("never", "true"), .vocab = "{\"<0x41>\": 0}", .merges = "[]"},
-         "expected \"byte_fallback\" to be true, as token 0 is <0x41>"},
-        {{.post = "{\"type\": \"BertProcessing\"}"}, "post_processor: expected TemplateProcessing"},
+         "token 0, \"<0x41>\": expected the model's \"byte_fallback\" to be true"},
+        {{.post = "{\"type\": \"BertProcessing\"}"},
+         "post_processor: expected ByteLevel, or TemplateProcessing with at most one"},
         {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
                   "\"a\"}}], "
                   "\"special_tokens\": {}}"},
-         "expected one id in special_tokens for \"a\""},
+         "post_processor: expected ByteLevel, or TemplateProcessing with at most one"},
         {{.post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
                   "\"a\"}}], "
                   "\"special_tokens\": {\"a\": {\"ids\": [8]}}}"},
-         "from 0 to 7, found 8"},
+         "special token before a text, of one id; found {\"type\""},
         {{.post =
               "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
               "\"a\"}}, "
               "{\"SpecialToken\": {\"id\": \"a\"}}], \"special_tokens\": {\"a\": {\"ids\": [0]}}}"},
-         "expected at most one special token before a text, found more"},
+         "post_processor: expected ByteLevel, or TemplateProcessing with at most one"},
         {{.added = "3"}, "\"added_tokens\" at byte"},
         {{.added = "[{\"id\": 8, \"content\": \"x\"}]"}, "token \"x\": expected an id from 0 to 7"},
         {{.added = "[{\"id\": -3, \"content\": \"x\"}]"}, "found -3"},

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "checkpoints.h"
 #include "measure/inspect.h"
 #include "support.h"
@@ -36,38 +35,39 @@ TEST(names_of_parts)
                       cases[i].name);
 }
 
+/* Parameters and biases of each part but the last, which is "other" and has none; their sum. */
+static void expect_parts(const struct cost_shape *shape, const uint64_t expected[][2],
+                         struct inspect_sum parts[INSPECT_PARTS + 1])
+{
+    uint64_t parameters = 0, biases = 0;
+    inspect_parts(shape, parts);
+    for (int i = 0; i < INSPECT_PARTS; i++) {
+        ck_assert_uint_eq(parts[i].parameters, i < INSPECT_OTHER ? expected[i][0] : 0);
+        ck_assert_uint_eq(parts[i].biases, i < INSPECT_OTHER ? expected[i][1] : 0);
+        ck_assert_uint_eq(parts[i].bytes, 4 * parts[i].parameters);
+        parameters += parts[i].parameters;
+        biases += parts[i].biases;
+    }
+    ck_assert_uint_eq(parts[INSPECT_PARTS].parameters, parameters);
+    ck_assert_uint_eq(parts[INSPECT_PARTS].biases, biases);
+    ck_assert_uint_eq(parts[INSPECT_PARTS].bytes, 4 * parameters);
+}
+
 TEST(sums_of_a_checkpoint)
 {
     /* d_model 8, kv_dim 4. */
     const struct checkpoint_shape shape =
         shape_of("layers=2 heads=4 kv=2 dim=2 ff=12 ctx=5 vocab=256 tied=1");
-    struct file_map file;
-    struct gguf *g;
-    write_checkpoint(scratch_path("m.gguf"), &shape);
-    expect_ok(file_map_open(&file, scratch_path("m.gguf"), &err));
-    expect_ok(gguf_parse(file.data, file.len, &g, &err));
+    static const uint64_t expected[][2] = {{256 * 8, 0},
+                                           {5 * 8, 0},
+                                           {2 * (2 * (8 * 8 + 8) + 2 * (8 * 4 + 4)), 48},
+                                           {2 * (2 * 8 * 12 + 12 + 8), 40},
+                                           {(2 * 2 + 1) * 2 * 8, 40},
+                                           {0, 0}};
     struct inspect_sum parts[INSPECT_PARTS + 1];
-    inspect_parts(&(struct cost_shape){.gguf = g}, parts);
-    ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 256 * 8);
-    ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 5 * 8);
-    ck_assert_uint_eq(parts[INSPECT_OUTPUT].parameters, 0);
-    ck_assert_uint_eq(parts[INSPECT_NORMS].parameters, (2 * 2 + 1) * 2 * 8);
-    ck_assert_uint_eq(parts[INSPECT_ATTENTION].parameters, 2 * (2 * (8 * 8 + 8) + 2 * (8 * 4 + 4)));
-    ck_assert_uint_eq(parts[INSPECT_FFN].parameters, 2 * (2 * 8 * 12 + 12 + 8));
-    ck_assert_uint_eq(parts[INSPECT_OTHER].parameters, 0);
-    uint64_t parameters = 0;
-    ck_assert_uint_eq(parts[INSPECT_ATTENTION].biases, 2 * 2 * (8 + 4));
-    ck_assert_uint_eq(parts[INSPECT_FFN].biases, 2 * (12 + 8));
-    ck_assert_uint_eq(parts[INSPECT_NORMS].biases, (2 * 2 + 1) * 8);
-    ck_assert_uint_eq(parts[INSPECT_PARTS].biases, 48 + 40 + 40);
-    for (int i = 0; i < INSPECT_PARTS; i++) {
-        parameters += parts[i].parameters;
-        ck_assert_uint_eq(parts[i].bytes, 4 * parts[i].parameters);
-    }
-    ck_assert_uint_eq(parts[INSPECT_PARTS].parameters, parameters);
-    ck_assert_uint_eq(parts[INSPECT_PARTS].bytes, 4 * parameters);
-    gguf_free(g);
-    file_map_close(&file);
+    write_checkpoint(scratch_path("m.gguf"), &shape);
+    const struct checkpoint c = opened_checkpoint(scratch_path("m.gguf"), 0);
+    expect_parts(&(struct cost_shape){.gguf = c.gguf}, expected, parts);
 }
 
 TEST(variants)
@@ -181,22 +181,19 @@ TEST(published_parameters)
 /* GPT-2 by parts, worked out by hand: a layer's attention is 4 x 768^2 and 3 x 768 + 768 biases. */
 TEST(parts_of_a_shape)
 {
+    static const uint64_t expected[][2] = {{50257 * 768, 0},
+                                           {1024 * 768, 0},
+                                           {12 * (4 * 768 * 768 + 4 * 768), 12 * 4 * 768},
+                                           {12 * (2 * 768 * 3072 + 3072 + 768), 12 * (3072 + 768)},
+                                           {25 * 2 * 768, 25 * 768},
+                                           {0, 0}};
     struct config c =
         config_sized("gpt2", "layers=12 width=768 heads=12 ff=3072 vocab=50257 ctx=1024");
     struct inspect_sum parts[INSPECT_PARTS + 1];
     config_complete(&c);
     struct cost_shape shape = {
         .config = &c, .n_kv_heads = 12, .storage = STORAGE_F32, .tied = true};
-    inspect_parts(&shape, parts);
-    ck_assert_uint_eq(parts[INSPECT_EMBEDDING].parameters, 50257 * 768);
-    ck_assert_uint_eq(parts[INSPECT_POSITION].parameters, 1024 * 768);
-    ck_assert_uint_eq(parts[INSPECT_ATTENTION].biases, 12 * 4 * 768);
-    ck_assert_uint_eq(parts[INSPECT_ATTENTION].parameters, 12 * (4 * 768 * 768 + 4 * 768));
-    ck_assert_uint_eq(parts[INSPECT_FFN].biases, 12 * (3072 + 768));
-    ck_assert_uint_eq(parts[INSPECT_FFN].parameters, 12 * (2 * 768 * 3072 + 3072 + 768));
-    ck_assert_uint_eq(parts[INSPECT_NORMS].biases, 25 * 768);
-    ck_assert_uint_eq(parts[INSPECT_OUTPUT].parameters + parts[INSPECT_OTHER].parameters, 0);
-    ck_assert_uint_eq(parts[INSPECT_PARTS].bytes, 4 * parts[INSPECT_PARTS].parameters);
+    expect_parts(&shape, expected, parts);
     /* Q8_0 is 34 bytes for 32 numbers; norms, biases and positions stay F32. */
     shape.storage = STORAGE_Q8_0;
     inspect_parts(&shape, parts);

@@ -1,8 +1,7 @@
-/* The .npy writer, byte by byte, and that a file appears whole or not at all. */
+/* The .npy writer, byte by byte. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "formats/npy.h"
 #include "support.h"
@@ -44,47 +43,6 @@ TEST(four_dimensions)
     ck_assert(len == 128 && memmem(file, len, expected, sizeof expected - 1));
     free(file);
     scratch_remove();
-}
-
-/* The widest shape pushes the header past 128 bytes or not; always to a multiple of 64. */
-TEST(header_is_padded, .loops = 3)
-{
-    static const uint64_t sizes[] = {1, 1000000007, 0};
-    struct file_writer *w;
-    const char *path = scratch_path("m.npy");
-    expect_ok(npy_open(&w, path, (const uint64_t[]){sizes[_i], _i == 0}, 2, &err));
-    const float one = 1;
-    npy_put(w, &one, _i == 0);
-    expect_ok(file_writer_commit(w, &err));
-    size_t len;
-    unsigned char *file = (unsigned char *)file_text(path, &len);
-    const size_t header = 10 + (size_t)(file[8] | file[9] << 8);
-    ck_assert_uint_eq(header % 64, 0);
-    ck_assert_uint_eq(len, header + (_i == 0 ? 4 : 0));
-}
-
-static void old_file_stays(const char *path)
-{
-    size_t len;
-    unsigned char *file = (unsigned char *)file_text(path, &len);
-    ck_assert_uint_eq(len, 3);
-    ck_assert_mem_eq(file, "old", 3);
-}
-
-TEST(an_abandoned_file_leaves_the_old_one)
-{
-    struct file_writer *w;
-    const char *path = scratch_path("m.npy");
-    FILE *f = fopen(path, "wb");
-    fputs("old", f);
-    fclose(f);
-    const float values[3] = {1, 2, 3};
-
-    expect_ok(npy_open(&w, path, (const uint64_t[]){3, 1}, 2, &err));
-    npy_put(w, values, 3);
-    file_writer_abandon(w);
-    old_file_stays(path);
-    file_writer_abandon(NULL);
 }
 
 TEST(failures)

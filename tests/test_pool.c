@@ -127,23 +127,18 @@ static void arrive_at_random(void *arg, int thread)
 
 /* --- tests ------------------------------------------------------------------------------------ */
 
-TEST(null_pool_is_one_thread)
-{
-    struct job j = new_job(NULL);
-    ck_assert_int_eq(pool_n_threads(NULL), 1);
-    j.rounds = 3;
-    pool_run(NULL, walk_phases, &j);
-    pool_run(NULL, count_run, &j);
-    expect_runs(&j, 2);
-    expect_right(&j);
-    pool_free(NULL);
-}
-
-TEST(one_thread_gives_null)
+TEST(no_pool_is_one_thread)
 {
     struct pool *p = (struct pool *)&p;
     expect_ok(pool_create(1, &p, NULL));
-    ck_assert(!p && n_workers == 0);
+    ck_assert(!p && n_workers == 0 && pool_n_threads(p) == 1);
+    struct job j = new_job(p);
+    j.rounds = 3;
+    pool_run(p, walk_phases, &j);
+    pool_run(p, count_run, &j);
+    expect_runs(&j, 2);
+    expect_right(&j);
+    pool_free(p);
 }
 
 TEST(every_member_runs_once_a_run, .loops = N_TEAM_SIZES)
@@ -159,22 +154,13 @@ TEST(every_member_runs_once_a_run, .loops = N_TEAM_SIZES)
     ck_assert_int_eq(n_workers, 0);
 }
 
-TEST(largest_pool_works)
+/* And in the largest pool. */
+TEST(barrier_keeps_members_in_one_phase, .loops = N_TEAM_SIZES + 1)
 {
-    struct pool *p = new_pool(POOL_MAX_THREADS);
+    const int n_threads = _i < N_TEAM_SIZES ? team_sizes[_i] : POOL_MAX_THREADS;
+    struct pool *p = new_pool(n_threads);
     struct job j = new_job(p);
-    j.rounds = 3;
-    pool_run(p, walk_phases, &j);
-    expect_runs(&j, 1);
-    expect_right(&j);
-    pool_free(p);
-}
-
-TEST(barrier_keeps_members_in_one_phase, .loops = N_TEAM_SIZES)
-{
-    struct pool *p = new_pool(team_sizes[_i]);
-    struct job j = new_job(p);
-    j.rounds = team_sizes[_i] < 10 ? 2000 : 100;
+    j.rounds = n_threads < 10 ? 2000 : n_threads < 100 ? 100 : 1;
     for (int run = 1; run <= 3; run++) {
         pool_run(p, walk_phases, &j);
         expect_runs(&j, run);
@@ -192,6 +178,14 @@ TEST(many_short_runs)
         pool_run(p, count_run, &j);
     expect_runs(&j, RUNS);
     pool_free(p);
+    for (int i = 0; i < 200; i++) { /* and of many pools */
+        p = new_pool(2 + i % 7);
+        j = new_job(p);
+        if (i % 3)
+            pool_run(p, count_run, &j);
+        pool_free(p);
+    }
+    ck_assert_int_eq(n_workers, 0);
 }
 
 TEST(run_wakes_sleeping_members, .loops = N_TEAM_SIZES)
@@ -235,18 +229,6 @@ TEST(no_wake_up_is_lost, .loops = N_TEAM_SIZES)
     }
     expect_right(&j);
     pool_free(p);
-}
-
-TEST(create_and_free_often)
-{
-    for (int i = 0; i < 200; i++) {
-        struct pool *p = new_pool(2 + i % 7);
-        struct job j = new_job(p);
-        if (i % 3)
-            pool_run(p, count_run, &j);
-        pool_free(p);
-    }
-    ck_assert_int_eq(n_workers, 0);
 }
 
 static void run_inner(void *arg, int thread)

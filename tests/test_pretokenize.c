@@ -57,24 +57,6 @@ TEST(test_reference_cases)
                      "here", __LINE__);                                                            \
     } while (0)
 
-TEST(test_spaces_leave_one_to_the_word)
-{
-    CHECK(PRETOKENIZE_GPT2, "a   b", 1, 2, 2);
-    CHECK(PRETOKENIZE_GPT2, "a \n b", 1, 2, 2);
-    CHECK(PRETOKENIZE_GPT2, "a\n\nb", 1, 1, 1, 1); /* only U+0020 joins a word */
-    CHECK(PRETOKENIZE_GPT2, "a   ", 1, 3);
-    CHECK(PRETOKENIZE_GPT2, "a\xc2\xa0\xc2\xa0\x62", 1, 2, 2, 1);
-}
-
-TEST(test_contractions_are_lowercase_and_first)
-{
-    CHECK(PRETOKENIZE_GPT2, "we'll", 2, 3);
-    CHECK(PRETOKENIZE_GPT2, "WE'LL", 2, 1, 2);
-    CHECK(PRETOKENIZE_GPT2, "'rex", 3, 1);
-    CHECK(PRETOKENIZE_GPT2, " 's", 2, 1);
-    CHECK(PRETOKENIZE_GPT2, "''s", 2, 1); /* the run of quotes is longer than 's is early */
-}
-
 TEST(test_invalid_bytes_are_other_characters)
 {
     CHECK(PRETOKENIZE_GPT2,
@@ -84,36 +66,6 @@ TEST(test_invalid_bytes_are_other_characters)
     CHECK(PRETOKENIZE_GPT2, " \xc3(", 3);           /* a sequence cut short, and a bracket */
     CHECK(PRETOKENIZE_GPT2, "\xed\xa0\x80x", 3, 1); /* a surrogate */
     CHECK(PRETOKENIZE_GPT2, "\xe3\x80", 2);         /* U+3000 without its last byte */
-}
-
-TEST(test_starcoder_digits_stand_alone)
-{
-    CHECK(PRETOKENIZE_STARCODER, "ab 123", 2, 1, 1, 1, 1);
-    CHECK(PRETOKENIZE_STARCODER, "a  1", 1, 2, 1); /* the text before a digit ends there */
-    CHECK(PRETOKENIZE_STARCODER, "\xe2\x85\xa0\xd9\xa1x", 3, 2, 1);
-    CHECK(PRETOKENIZE_STARCODER, "'s1", 2, 1);
-}
-
-TEST(test_llama3_words_take_what_is_before_them)
-{
-    CHECK(PRETOKENIZE_LLAMA3, "(a) b", 2, 1, 2);
-    CHECK(PRETOKENIZE_LLAMA3, "\ta\na", 2, 1, 1); /* but no line break */
-    CHECK(PRETOKENIZE_LLAMA3, "  a1b", 1, 2, 1, 1);
-    CHECK(PRETOKENIZE_LLAMA3, "''a", 2, 1);
-    CHECK(PRETOKENIZE_LLAMA3,
-          "\xff\xff"
-          "a",
-          2, 1);
-}
-
-TEST(test_llama3_lines_and_digits)
-{
-    CHECK(PRETOKENIZE_LLAMA3, " \n \n  a", 4, 1, 2);
-    CHECK(PRETOKENIZE_LLAMA3, "!\r\n\n a", 4, 2);
-    CHECK(PRETOKENIZE_LLAMA3, " !\na", 3, 1);
-    CHECK(PRETOKENIZE_LLAMA3, "1234567", 3, 3, 1);
-    CHECK(PRETOKENIZE_QWEN2, " 12", 1, 1, 1);
-    CHECK(PRETOKENIZE_LLAMA3, "I'LL 'Re", 1, 3, 2, 2);
 }
 
 TEST(test_names)

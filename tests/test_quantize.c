@@ -18,6 +18,25 @@ static const uint32_t types[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16, TENSOR_Q8_
 
 /* --- helpers --------------------------------------------------------------------------------- */
 
+static void close_file(void *file)
+{
+    free_gguf(file);
+    free(file);
+}
+
+static void close_quantize(void *q)
+{
+    quantize_free(q);
+    free(q);
+}
+
+/* Files and what was made of them are freed when the test ends. */
+static struct gguf_file kept(struct gguf_file m)
+{
+    released_by(close_file, memcpy(malloc(sizeof m), &m, sizeof m));
+    return m;
+}
+
 /* A small checkpoint of several units, with matrices of `type`. */
 static struct gguf_file image_make(uint32_t type, int head_dim)
 {
@@ -26,7 +45,7 @@ static struct gguf_file image_make(uint32_t type, int head_dim)
     shape.type = type;
     const char *path = scratch_path("made.gguf");
     write_checkpoint(path, &shape);
-    struct gguf_file m = read_gguf(path);
+    const struct gguf_file m = kept(read_gguf(path));
     scratch_remove();
     return m;
 }
@@ -45,7 +64,8 @@ static struct gguf_file convert(const struct quantize_params *p, struct quantize
     size_t len;
     expect_ok(quantize_plan(p, q, &err));
     expect_ok(gguf_write_memory(q->writer, &bytes, &len, &err));
-    return parsed_gguf(bytes, len);
+    released_by(close_quantize, memcpy(malloc(sizeof *q), q, sizeof *q));
+    return kept(parsed_gguf(bytes, len));
 }
 
 static void expect_refusal(const struct quantize_params *p, enum status status, const char *parts)
@@ -83,7 +103,7 @@ TEST(matrices_of_heads)
     c.latent[0] = 64;
     c.latent[1] = 40;
     write_config_checkpoint(path, &c);
-    struct gguf_file from = read_gguf(path);
+    struct gguf_file from = kept(read_gguf(path));
     scratch_remove();
     const struct quantize_params p = {.gguf = from.g, .type = TENSOR_Q4_0};
     struct quantize q;
@@ -96,9 +116,6 @@ TEST(matrices_of_heads)
                 ck_assert(q.tensors[k].fallback == expected[i].fallback);
     }
     expect_ok(model_check(to.g, &err));
-    quantize_free(&q);
-    free_gguf(&to);
-    free_gguf(&from);
 }
 
 /* FNV-1a of all tensors' bytes, in file order. */
@@ -131,17 +148,14 @@ TEST(bytes_of_llama_quantize, .loops = 4)
          {0x747ac28fda358e76, 0x627787c983e1fe78, 0x4ee0a2aa875a6812, 0x945fa4be27f6e1a0,
           0xfe86f3a05f96ba99}},
     };
-    struct gguf_file m = read_gguf(cases[_i].path);
+    struct gguf_file m = kept(read_gguf(cases[_i].path));
     for (int t = 0; t < N_TYPES; t++) {
         struct quantize q;
         struct gguf_file out =
             convert(&(struct quantize_params){.type = types[t], .pure = true, .gguf = m.g}, &q);
         if (cases[_i].hashes[t])
             ck_assert_uint_eq(hash_tensors(out.g), cases[_i].hashes[t]);
-        free_gguf(&out);
-        quantize_free(&q);
     }
-    free_gguf(&m);
 }
 
 static bool is_matrix(struct text name)
@@ -225,11 +239,6 @@ TEST(tensors, .loops = N_TYPES * N_TYPES)
     ck_assert_uint_eq(q.bytes_before, before);
     ck_assert_uint_eq(q.bytes_after, after);
     ck_assert(from == type ? q.error.rms <= 0 : type == TENSOR_F32 || q.error.rms > 0);
-    free_gguf(&out);
-    free_gguf(&m);
-    free_gguf(&f32);
-    quantize_free(&q);
-    quantize_free(&first);
 }
 
 static const char *const archs[] = {"llama",        "llama-tied",      "shared-block",
@@ -244,7 +253,7 @@ TEST(architectures, .loops = N_ARCHS)
 {
     char path[128];
     snprintf(path, sizeof path, "tests/data/golden/%s.gguf", archs[_i]);
-    struct gguf_file m = read_gguf(path);
+    struct gguf_file m = kept(read_gguf(path));
     for (int t = 0; t < N_TYPES; t++) {
         struct quantize q;
         struct model *model;
@@ -264,10 +273,7 @@ TEST(architectures, .loops = N_ARCHS)
         }
         expect_ok(model_create(out.g, NULL, NULL, &model, &err));
         model_free(model);
-        free_gguf(&out);
-        quantize_free(&q);
     }
-    free_gguf(&m);
 }
 
 /* The numbers that llama.cpp's enum llama_ftype gives. */
@@ -275,7 +281,7 @@ TEST(metadata, .loops = 2 * N_TYPES)
 {
     static const uint64_t file_types[] = {0, 1, 32, 7, 2};
     struct gguf_file m =
-        read_gguf(_i % 2 ? "tests/data/golden/mha.gguf" : "tests/data/golden/mqa-f16.gguf");
+        kept(read_gguf(_i % 2 ? "tests/data/golden/mha.gguf" : "tests/data/golden/mqa-f16.gguf"));
     const int type = _i / 2;
     struct quantize q;
     struct gguf_file out = convert(&(struct quantize_params){.type = types[type], .gguf = m.g}, &q);
@@ -300,9 +306,6 @@ TEST(metadata, .loops = 2 * N_TYPES)
                           text_equal(found->bytes, pair->value.bytes)));
     }
     ck_assert_uint_eq(out.g->n_pairs, m.g->n_pairs + added);
-    free_gguf(&out);
-    free_gguf(&m);
-    quantize_free(&q);
 }
 
 /* Rows of 36: no type of blocks fits; what was F32 becomes F16. */
@@ -327,9 +330,6 @@ TEST(rows_that_are_no_blocks, .loops = 3)
             ck_assert_uint_eq(found, TENSOR_F32);
     }
     ck_assert(fallbacks == 8 && fitting == 2);
-    free_gguf(&out);
-    free_gguf(&m);
-    quantize_free(&q);
 }
 
 /* A tensor of more elements than go through at once, the last unit a short one. */
@@ -340,7 +340,7 @@ TEST(threads_change_nothing, .loops = N_TYPES)
         shape_of("layers=1 heads=2 kv=1 dim=80 ff=32 ctx=4 vocab=6601 tied=1 no_tokenizer=1");
     const char *path = scratch_path("made.gguf");
     write_checkpoint(path, &shape);
-    struct gguf_file m = read_gguf(path);
+    struct gguf_file m = kept(read_gguf(path));
     struct quantize_params p = {.type = types[_i], .gguf = m.g};
     struct quantize serial, q;
     struct gguf_file expected = convert(&p, &serial);
@@ -352,13 +352,8 @@ TEST(threads_change_nothing, .loops = N_TYPES)
         ck_assert_mem_eq(&q.error, &serial.error, sizeof q.error);
         for (size_t i = 0; i < m.g->n_tensors; i++)
             ck_assert_mem_eq(&q.tensors[i].error, &serial.tensors[i].error, sizeof q.error);
-        free_gguf(&found);
-        quantize_free(&q);
         pool_free(p.pool);
     }
-    quantize_free(&serial);
-    free_gguf(&expected);
-    free_gguf(&m);
     scratch_remove();
 }
 
@@ -402,14 +397,13 @@ static int count_files(const char *path)
 /* A file from a mapped file is the same as from memory; and whole, or not there at all. */
 TEST(files)
 {
-    struct gguf_file m = read_gguf("tests/data/golden/mha.gguf");
+    struct gguf_file m = kept(read_gguf("tests/data/golden/mha.gguf"));
     struct file_map map;
     struct gguf *g;
     struct calls calls = {.stop_at = -1};
     struct quantize q;
     struct gguf_file expected =
         convert(&(struct quantize_params){.type = TENSOR_Q4_0, .gguf = m.g}, &q);
-    quantize_free(&q);
     expect_ok(file_map_open(&map, "tests/data/golden/mha.gguf", &err));
     expect_ok(gguf_parse(map.data, map.len, &g, &err));
     const struct quantize_params p = {.type = TENSOR_Q4_0,
@@ -437,8 +431,6 @@ TEST(files)
     quantize_free(&q);
     gguf_free(g);
     file_map_close(&map);
-    free_gguf(&expected);
-    free_gguf(&m);
     ck_assert_int_eq(count_files(path), 1);
     scratch_remove();
 }
@@ -450,7 +442,6 @@ TEST(quantized_source)
     struct quantize q;
     struct gguf_file f32 = image_make(TENSOR_F32, 32);
     struct gguf_file m = convert(&(struct quantize_params){.type = TENSOR_Q8_0, .gguf = f32.g}, &q);
-    quantize_free(&q);
     struct quantize_params p = {.type = TENSOR_F32, .gguf = m.g};
     expect_refusal(&p, STATUS_USAGE, "token_embd.weight is Q8_0|--requantize");
     p.type = TENSOR_Q4_0;
@@ -461,10 +452,6 @@ TEST(quantized_source)
     struct gguf_file copy = convert(&p, &q);
     ck_assert_uint_eq(copy.len, m.len);
     ck_assert_mem_eq(copy.bytes, m.bytes, m.len);
-    quantize_free(&q);
-    free_gguf(&copy);
-    free_gguf(&m);
-    free_gguf(&f32);
 }
 
 /* The checkpoint with one tensor in another type, of zero bytes; NULL: without any tensor. */
@@ -481,7 +468,7 @@ static struct gguf_file with_type(const struct gguf *g, const char *name, uint32
         gguf_add_tensor(w, t->name, other ? type : t->type->type, t->n_dims, t->dims,
                         other ? zeros : t->data);
     }
-    return written_gguf(w);
+    return kept(written_gguf(w));
 }
 
 TEST(types_that_do_not_run)
@@ -497,9 +484,7 @@ TEST(types_that_do_not_run)
             with_type(f32.g, cases[i].tensor, tensor_type_named(text_of(cases[i].type))->type);
         expect_refusal(&(struct quantize_params){.type = TENSOR_F16, .gguf = m.g}, STATUS_BAD_FILE,
                        cases[i].parts);
-        free_gguf(&m);
     }
-    free_gguf(&f32);
 }
 
 /* In a matrix, and in what is only copied. */
@@ -517,7 +502,6 @@ TEST(values_not_finite, .loops = N_TYPES)
     matrix[70002] = 0;
     bias[3] = -INFINITY;
     expect_refusal(&p, STATUS_BAD_FILE, "blk.0.ffn_up.bias: element 3|-inf");
-    free_gguf(&m);
 }
 
 /* F16 ends at 65504, and so does the scale of a block; BF16 a little before F32. */
@@ -533,9 +517,6 @@ TEST(values_too_large, .loops = N_TYPES)
     }
     x[40] = least[_i] > 0 ? nextafterf(least[_i], 0) : 3e38f;
     struct quantize q;
-    struct gguf_file out = convert(&p, &q);
+    convert(&p, &q);
     ck_assert(isfinite(q.error.rms) && isfinite(q.error.max));
-    quantize_free(&q);
-    free_gguf(&out);
-    free_gguf(&m);
 }

@@ -120,18 +120,6 @@ TEST(held_text_comes_out_at_the_end)
     stream_free(&s);
 }
 
-TEST(the_first_completed_wins_then_the_longest)
-{
-    const struct text stops[] = {{"bc", 2}, {"abcd", 4}, {"c", 1}};
-    char out[LONGEST];
-    bool stopped;
-    size_t len = run(stops, 3, text_of("xxabcd"), NULL, 0, out, &stopped);
-    ck_assert(stopped && len == 3 && memcmp(out, "xxa", 3) == 0);
-    const struct text halves[] = {{"\x82\xac", 2}}; /* begins inside a character */
-    len = run(halves, 1, text_of("a€b"), NULL, 0, out, &stopped);
-    ck_assert(stopped && len == 2 && memcmp(out, "a\xe2", 2) == 0);
-}
-
 /* Where the text must end, found the slow way. */
 static size_t expected_length(const struct text *stops, int n_stops, struct text bytes,
                               bool *stopped)

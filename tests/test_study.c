@@ -209,9 +209,9 @@ TEST(records_come_back_as_they_were)
 }
 
 #define RECORD                                                                                     \
-    "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"method\": \"fit\", "            \
-    "\"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "                     \
-    "\"cache_bytes_per_token\": 512, \"seconds\": 1}"
+    "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 0, \"method\": "      \
+    "\"fit\", \"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "            \
+    "\"cache_bytes_per_token\": 512, \"seconds\": 1}\n"
 
 /* A sound record with one piece of it replaced, or nothing of it. */
 static void bend(const char *from, const char *to, char *out, size_t size)
@@ -223,31 +223,32 @@ static void bend(const char *from, const char *to, char *out, size_t size)
 
 TEST(damaged_records_are_refused_by_name)
 {
-    static const char *const bent[][3] = {
-        {RECORD, "", "expected"},
-        {RECORD, "[]", "expected"},
-        {RECORD, "{", "expected"},
-        {RECORD, RECORD RECORD, "expected"},
-        {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": \"s2-mqa-fit-a5\"", "cell: expected"},
-        {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": 3", "cell"},
-        {"\"seed\": 1", "\"seed\": -1", "seed"},
-        {"\"seed\": 1", "\"seed\": 2", "expected the figures"},
-        {"\"kv_heads\": 1", "\"kv_heads\": 4294967297", "kv_heads"},
-        {"\"method\"", "\"latent\": -1, \"method\"", "latent"},
-        {"\"method\"", "\"latent\": \"4\", \"method\"", "latent"},
-        {"\"method\"", "\"latent\": 4294967300, \"method\"", "latent"},
-        {"\"method\"", "\"latent\": 4, \"method\"", "expected the figures"},
-        {"\"method\": \"fit\"", "\"method\": \"fitt\"", "method: expected"},
-        {"\"method\": \"fit\"", "\"method\": \"mean\"", "expected the figures"},
-        {"\"taught\": false", "\"taught\": 0", "taught"},
-        {"\"alpha\": 5", "\"alpha\": -5", "alpha: expected"},
-        {"\"alpha\": 5", "\"alpha\": 1e999", "alpha"},
-        {"\"steps\": 50", "\"steps\": 49", "expected the figures of 50 steps"},
-        {"\"steps\": 50", "\"steps\": 2147483648", "steps"},
-        {"\"bits_per_byte\": 2.5, ", "", "bits_per_byte"},
-        {"\"bits_per_byte\": 2.5", "\"bits_per_byte\": null", "bits_per_byte"},
-        {"\"seconds\": 1", "\"seconds\": \"1\"", "seconds"},
-        {"\"seconds\": 1", "\"seconds\": 1, \"seconds\": 2", "seconds"},
+    static const char *const bent[][2] = {
+        {RECORD, ""},
+        {RECORD, "[]"},
+        {RECORD, "{"},
+        {RECORD, RECORD RECORD},
+        {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": \"s2-mqa-fit-a5\""},
+        {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": 3"},
+        {"\"seed\": 1", "\"seed\": -1"},
+        {"\"seed\": 1", "\"seed\": 2"},
+        {"\"kv_heads\": 1", "\"kv_heads\": 4294967297"},
+        {"\"latent\": 0, ", ""},
+        {"\"latent\": 0", "\"latent\": -1"},
+        {"\"latent\": 0", "\"latent\": \"4\""},
+        {"\"latent\": 0", "\"latent\": 4294967300"},
+        {"\"latent\": 0", "\"latent\": 4"},
+        {"\"method\": \"fit\"", "\"method\": \"fitt\""},
+        {"\"method\": \"fit\"", "\"method\": \"mean\""},
+        {"\"taught\": false", "\"taught\": 0"},
+        {"\"alpha\": 5", "\"alpha\": -5"},
+        {"\"alpha\": 5", "\"alpha\": 1e999"},
+        {"\"steps\": 50", "\"steps\": 49"},
+        {"\"steps\": 50", "\"steps\": 2147483648"},
+        {"\"bits_per_byte\": 2.5, ", ""},
+        {"\"bits_per_byte\": 2.5", "\"bits_per_byte\": null"},
+        {"\"seconds\": 1", "\"seconds\": \"1\""},
+        {"\"seconds\": 1", "\"seconds\": 1, \"seconds\": 2"},
     };
     const struct config c = eight_heads();
     struct study_cell cell = {
@@ -261,10 +262,8 @@ TEST(damaged_records_are_refused_by_name)
         char content[2000];
         bend(bent[i][0], bent[i][1], content, sizeof content);
         put_file("s1-mqa-fit-a5.json", content);
-        ck_assert_msg(study_record_read(folder, &cell, &err) == STATUS_BAD_FILE, "taken: %s",
-                      content);
-        ck_assert_msg(strstr(err.text, "s1-mqa-fit-a5.json") && strstr(err.text, bent[i][2]), "%s",
-                      err.text);
+        expect_status(study_record_read(folder, &cell, &err), STATUS_BAD_FILE,
+                      "s1-mqa-fit-a5.json: expected the");
     }
 }
 

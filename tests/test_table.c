@@ -1,118 +1,79 @@
-/* The five forms of a report: of cells, and of structs. */
+/* The five forms of a report: aligned, Markdown, CSV, JSON, JSON lines. */
 #include <math.h>
 
 #include "outputs.h"
 #include "show/report.h"
 
-static const struct report_field columns[] = {{"name", "name", .type = REPORT_TEXT},
-                                              {"n", "n", .type = REPORT_INT},
-                                              {"x", "x", .type = REPORT_DOUBLE}};
+static struct descriptor o;
+static struct report r;
 
-static void print(enum table_format format, const char *expected)
+static void begin(enum table_format format, const struct report_field *fields, int n)
 {
-    struct descriptor o;
-    struct report t;
     output_begin(&o);
-    report_begin(&t, format, columns, 3, &o.out);
-    report_string(&t, "a,\"|\n");
-    report_u64(&t, 1234);
-    report_double(&t, 1.0 / 3, "%.2f");
-    report_string(&t, "é");
-    report_null(&t);
-    report_double(&t, (double)NAN, "%.2f");
-    expect_ok(report_end(&t, &err));
+    report_begin(&r, format, fields, n, &o.out);
+}
+
+static void ends_as(const char *expected)
+{
+    expect_ok(report_end(&r, &err));
     output_is(&o, expected);
 }
 
-TEST(aligned)
-{
-    print(TABLE_ALIGNED, "name       n     x\n"
-                         "a,\"|\\n  1234  0.33\n"
-                         "é\n");
-}
+/* --- cells ----------------------------------------------------------------------------------- */
 
-TEST(markdown)
-{
-    print(TABLE_MD, "| name    |    n |    x |\n"
-                    "|:--------|-----:|-----:|\n"
-                    "| a,\"\\|\\n | 1234 | 0.33 |\n"
-                    "| é       |      |      |\n");
-}
+struct cells {
+    struct text name;
+    int n;
+    double x;
+};
 
-TEST(csv)
-{
-    print(TABLE_CSV, "name,n,x\n"
-                     "\"a,\"\"|\n\",1234,0.3333333333333333\n"
-                     "é,,\n");
-}
-
-TEST(json)
-{
-    print(TABLE_JSON, "[\n"
-                      "  {\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333},\n"
-                      "  {\"name\": \"é\", \"n\": null, \"x\": null}\n"
-                      "]\n");
-}
-
-TEST(json_lines)
-{
-    print(TABLE_JSONL, "{\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333}\n"
-                       "{\"name\": \"é\", \"n\": null, \"x\": null}\n");
-}
+static const struct report_field columns[] = {{"name", "name", MEMBER(cells, name)},
+                                              {"n", "n", MEMBER(cells, n)},
+                                              {"x", "x", MEMBER(cells, x), "%.2f"}};
 
 /* The fuzzer's: `info --tensors --format csv` sent the escape sequences in a tensor's name to the
  * terminal as they were, and JSON the C1 controls, which begin such sequences too. */
-TEST(no_form_has_control_characters, .loops = 5)
+TEST(cells_of_any_bytes, .loops = 5)
 {
+    static const struct cells rows[] = {{{"a,\"|\n", 5}, 1234, 1.0 / 3},
+                                        {{" é", 3}, 0, (double)NAN},
+                                        {{"\x1b[31m\0\x7f\xc2\x9b", 9}, 1, 0.5},
+                                        {{"\xff", 1}, 2, -1}};
     static const char *const expected[] = {
-        "name                      n     x\n\\x1b[31m\\x00\\x7f\\xc2\\x9b  1  0.50\n",
-        ("| name                     | n |    x |\n|:-------------------------|--:|-----:|\n"
-         "| \\x1b[31m\\x00\\x7f\\xc2\\x9b | 1 | 0.50 |\n"),
-        "name,n,x\n\xef\xbf\xbd[31m\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd,1,0.5\n",
-        "[\n  {\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n]\n",
-        "{\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n",
+        "name                         n      x\na,\"|\\n                    1234   0.33\n"
+        " é                           0\n\\x1b[31m\\x00\\x7f\\xc2\\x9b     1   0.50\n"
+        "\\xff                         2  -1.00\n",
+        "| name                     |    n |     x |\n|:-------------------------|-----:|------:|\n"
+        "| a,\"\\|\\n                  | 1234 |  0.33 |\n"
+        "|  é                       |    0 |       |\n"
+        "| \\x1b[31m\\x00\\x7f\\xc2\\x9b |    1 |  0.50 |\n"
+        "| \\xff                     |    2 | -1.00 |\n",
+        "name,n,x\n\"a,\"\"|\n\",1234,0.3333333333333333\n\" é\",0,\n"
+        "\xef\xbf\xbd[31m\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd,1,0.5\n\xef\xbf\xbd,2,-1\n",
+        "[\n  {\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333},\n"
+        "  {\"name\": \" é\", \"n\": 0, \"x\": null},\n"
+        "  {\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5},\n"
+        "  {\"name\": \"\xef\xbf\xbd\", \"n\": 2, \"x\": -1}\n]\n",
+        "{\"name\": \"a,\\\"|\\n\", \"n\": 1234, \"x\": 0.3333333333333333}\n"
+        "{\"name\": \" é\", \"n\": 0, \"x\": null}\n"
+        "{\"name\": \"\\u001b[31m\\u0000\\u007f\\u009b\", \"n\": 1, \"x\": 0.5}\n"
+        "{\"name\": \"\xef\xbf\xbd\", \"n\": 2, \"x\": -1}\n",
     };
-    struct descriptor o;
-    struct report t;
-    output_begin(&o);
-    report_begin(&t, (enum table_format)_i, columns, 3, &o.out);
-    report_text(&t, (struct text){"\x1b[31m\0\x7f\xc2\x9b", 9});
-    report_u64(&t, 1);
-    report_double(&t, 0.5, "%.2f");
-    expect_ok(report_end(&t, &err));
-    output_is(&o, expected[_i]);
+    begin((enum table_format)_i, columns, 3);
+    for (int i = 0; i < 4; i++)
+        report_row(&r, &rows[i]);
+    ends_as(expected[_i]);
 }
 
 TEST(no_rows, .loops = 5)
 {
     static const char *const expected[] = {"name  n  x\n", "| name | n | x |\n|:-----|--:|--:|\n",
                                            "name,n,x\n", "[]\n", ""};
-    struct descriptor o;
-    struct report t;
-    output_begin(&o);
-    report_begin(&t, (enum table_format)_i, columns, 3, &o.out);
-    expect_ok(report_end(&t, &err));
-    output_is(&o, expected[_i]);
+    begin((enum table_format)_i, columns, 3);
+    ends_as(expected[_i]);
 }
 
-TEST(hostile_cells)
-{
-    struct descriptor o;
-    struct report t;
-    output_begin(&o);
-    report_begin(&t, TABLE_ALIGNED, columns, 1, &o.out);
-    report_text(&t, (struct text){"\x1b]0;x\0\xff", 7});
-    expect_ok(report_end(&t, &err));
-    output_is(&o, "name\n\\x1b]0;x\\x00\\xff\n");
-    output_begin(&o);
-    report_begin(&t, TABLE_CSV, columns, 2, &o.out);
-    report_text(&t, (struct text){"\xff", 1});
-    report_string(&t, " lead");
-    expect_ok(report_end(&t, &err));
-    output_is(&o, "name,n\n\xef\xbf\xbd,\" lead\"\n");
-}
-
-/* --- reports: the same from a list of a struct's members ------------------------------------- */
+/* --- members of any type --------------------------------------------------------------------- */
 
 struct sample {
     struct text name;
@@ -123,6 +84,7 @@ struct sample {
     uint64_t bytes;
     double x;
     bool flag;
+    struct report_list list; /* of struct cells */
 };
 
 static const struct report_field fields[] = {
@@ -135,14 +97,17 @@ static const struct report_field fields[] = {
     {NULL, "bytes", MEMBER(sample, bytes), .grouped = true},
     {"x", "x %", MEMBER(sample, x), "%.1f%%"},
     {"flag", NULL, MEMBER(sample, flag)},
+    {"top", NULL, MEMBER(sample, list), .items = columns, .n_items = 2, .most = 2,
+     .item_size = sizeof(struct cells)},
 };
 
+static const struct cells items[] = {{{"i", 1}, 1, 0}, {{"j", 1}, 2, 0}};
 static const struct sample samples[] = {
-    {{"a", 1}, "k", "left", 3, 7, 2048, 1.25, true},
-    {{"", 0}, NULL, "", 0, -1, UINT64_MAX, (double)NAN, false},
+    {{"a", 1}, "k", "left", 3, 7, 2048, 1.25, true, {items, 2}},
+    {{"", 0}, NULL, "", 0, -1, UINT64_MAX, (double)NAN, false, {items, 1}},
 };
 
-TEST(reports, .loops = 5)
+TEST(members, .loops = 5)
 {
     static const char *const expected[] = {
         "name     note  n  counted      size                       bytes   x %\n"
@@ -152,34 +117,33 @@ TEST(reports, .loops = 5)
         "|:--------|-----:|--:|--------:|---------:|---------------------------:|-----:|\n"
         "| a       | left | 3 |       7 | 2.00 KiB |                      2,048 | 1.2% |\n"
         "| unnamed |      | 0 |      no | 16.0 EiB | 18,446,744,073,709,551,615 |      |\n",
-        "name,kind,n,count,bytes,x,flag\n"
-        "a,k,3,7,2048,1.25,true\n"
-        ",,0,,18446744073709551615,,false\n",
+        "name,kind,n,count,bytes,x,flag,top1_name,top1_n,top2_name,top2_n\n"
+        "a,k,3,7,2048,1.25,true,i,1,j,2\n"
+        ",,0,,18446744073709551615,,false,i,1,,\n",
         "[\n"
         "  {\"name\": \"a\", \"kind\": \"k\", \"n\": 3, \"count\": 7, \"bytes\": 2048, "
-        "\"x\": 1.25, \"flag\": true},\n"
+        "\"x\": 1.25, \"flag\": true, \"top\": [{\"name\": \"i\", \"n\": 1}, {\"name\": \"j\", "
+        "\"n\": 2}]},\n"
         "  {\"name\": null, \"kind\": null, \"n\": 0, \"count\": null, "
-        "\"bytes\": 18446744073709551615, \"x\": null, \"flag\": false}\n"
+        "\"bytes\": 18446744073709551615, \"x\": null, \"flag\": false, "
+        "\"top\": [{\"name\": \"i\", \"n\": 1}]}\n"
         "]\n",
         "{\"name\": \"a\", \"kind\": \"k\", \"n\": 3, \"count\": 7, \"bytes\": 2048, "
-        "\"x\": 1.25, \"flag\": true}\n"
+        "\"x\": 1.25, \"flag\": true, \"top\": [{\"name\": \"i\", \"n\": 1}, {\"name\": \"j\", "
+        "\"n\": 2}]}\n"
         "{\"name\": null, \"kind\": null, \"n\": 0, \"count\": null, "
-        "\"bytes\": 18446744073709551615, \"x\": null, \"flag\": false}\n",
+        "\"bytes\": 18446744073709551615, \"x\": null, \"flag\": false, "
+        "\"top\": [{\"name\": \"i\", \"n\": 1}]}\n",
     };
-    struct descriptor o;
-    struct report r;
-    output_begin(&o);
-    report_begin(&r, (enum table_format)_i, fields, REPORT_LENGTH(fields), &o.out);
+    begin((enum table_format)_i, fields, REPORT_LENGTH(fields));
     for (int i = 0; i < 2; i++)
         report_row(&r, &samples[i]);
-    expect_ok(report_end(&r, &err));
-    output_is(&o, expected[_i]);
+    ends_as(expected[_i]);
 }
 
-TEST(one_struct)
+TEST(members_of_objects)
 {
     static const struct report_field flag = {"flag", NULL, MEMBER(sample, flag)};
-    struct descriptor o;
     struct json j;
     output_begin(&o);
     json_init(&j, &o.out, 0);
@@ -207,114 +171,89 @@ static const struct report_field wide[] = {
     {NULL, "note", MEMBER(wide_row, note), .rank = 1, .accent = ACCENT_CELL},
 };
 static const struct wide_row wide_rows[] = {
-    {"*", "one", "", 1, 2, 3}, {"", "two", "", 4, 5, 6}, {"", "three", "odd", 7, 8, 9}};
+    {"*", "one", "", 1, 2, 3},
+    {"", "two", "", 4, 5, 6},
+    {"", "three", "odd", 7, 8, 9},
+    {"", "some words that are more than a line can take", "", 1, 2, 3}};
 
-static void print_wide(enum table_format format, int width, bool colours, int n_rows,
-                       const char *expected)
-{
-    struct descriptor o;
-    struct report t;
-    output_begin(&o);
-    o.out.columns = width;
-    o.out.colours = colours;
-    report_begin(&t, format, wide, REPORT_LENGTH(wide), &o.out);
-    for (int i = 0; i < n_rows; i++)
-        report_row(&t, &wide_rows[i]);
-    expect_ok(report_end(&t, &err));
-    output_is(&o, expected);
-}
-
-/* Of the highest rank the last column goes first, an empty one before all others, without a word.
- */
-TEST(columns_that_fit)
+/* Of the highest rank the last column goes first, an empty one before all others, without a word. A
+ * single row goes downwards. */
+TEST(columns_that_fit, .loops = 11)
 {
     static const char all[] = "   name   first  second  third  note\n"
                               "*  one        1       2      3\n"
                               "   two        4       5      6\n"
                               "   three      7       8      9  odd\n";
-    print_wide(TABLE_ALIGNED, 0, false, 3, all);
-    print_wide(TABLE_ALIGNED, 36, false, 3, all);
-    print_wide(TABLE_ALIGNED, 35, false, 3,
-               "   name   first  second  note\n"
-               "*  one        1       2\n"
-               "   two        4       5\n"
-               "   three      7       8  odd\n"
-               "Too wide, left out: third; -v shows\n"
-               "  all.\n");
-    print_wide(TABLE_ALIGNED, 29, false, 2,
-               "   name  first  second  third\n"
-               "*  one       1       2      3\n"
-               "   two       4       5      6\n");
-    print_wide(TABLE_ALIGNED, 3, false, 2,
-               "   name\n"
-               "*  one\n"
-               "   two\n"
-               "Too\n  wide,\n  left\n  out:\n  first,\n  second,\n  third;\n  -v\n  shows\n"
-               "  all.\n");
-    print_wide(TABLE_ALIGNED, 3, false, 0, "  name\n");
-    print_wide(TABLE_CSV, 3, true, 1, "name,a,b,c\none,1,2,3\n");
-    print_wide(TABLE_MD, 3, true, 1,
-               "|   | name | first | second | third | note |\n"
-               "|:--|:-----|------:|-------:|------:|:-----|\n"
-               "| * | one  |     1 |      2 |     3 |      |\n");
-}
-
-TEST(one_row_goes_downwards)
-{
-    print_wide(TABLE_ALIGNED, 20, false, 1,
-               "        *\nname    one\nfirst   1\nsecond  2\nthird   3\n");
-    const struct wide_row row = {"", "some words that are more than a line can take", "", 1, 2, 3};
-    struct descriptor o;
-    struct report t;
-    output_begin(&o);
-    o.out.columns = 32;
-    report_begin(&t, TABLE_ALIGNED, wide, REPORT_LENGTH(wide), &o.out);
-    report_row(&t, &row);
-    expect_ok(report_end(&t, &err));
-    output_is(&o, "name    some words that are more\n"
-                  "        than a line can take\n"
-                  "first   1\nsecond  2\nthird   3\n");
-}
-
-TEST(accents)
-{
-    print_wide(TABLE_ALIGNED, 80, true, 3,
-               "   name   first  second  third  note\n"
-               "\033[1m*\033[m  \033[1mone\033[m        \033[1m1\033[m       "
-               "\033[1m2\033[m      \033[1m3\033[m\n"
-               "   two        4       5      6\n"
-               "   three      7       8      9  \033[33modd\033[m\n");
-}
-
-static void print_broken(bool list, const char *text, const char *expected)
-{
-    const struct report_field two[] = {{NULL, "k", .type = REPORT_TEXT},
-                                       {NULL, "value", .type = REPORT_TEXT, .list = list}};
-    struct descriptor o;
-    struct report t;
-    output_begin(&o);
-    o.out.columns = 30;
-    report_begin(&t, TABLE_ALIGNED, two, 2, &o.out);
-    report_string(&t, "a");
-    report_string(&t, text);
-    report_string(&t, "b");
-    report_string(&t, "few");
-    expect_ok(report_end(&t, &err));
-    output_is(&o, expected);
+    static const struct {
+        enum table_format format;
+        int width, first, n_rows;
+        const char *expected;
+    } cases[] = {
+        {TABLE_ALIGNED, 0, 0, 3, all},
+        {TABLE_ALIGNED, 36, 0, 3, all},
+        {TABLE_ALIGNED, 35, 0, 3,
+         "   name   first  second  note\n"
+         "*  one        1       2\n"
+         "   two        4       5\n"
+         "   three      7       8  odd\n"
+         "Too wide, left out: third; -v shows\n"
+         "  all.\n"},
+        {TABLE_ALIGNED, 29, 0, 2,
+         "   name  first  second  third\n"
+         "*  one       1       2      3\n"
+         "   two       4       5      6\n"},
+        {TABLE_ALIGNED, 3, 0, 2,
+         "   name\n"
+         "*  one\n"
+         "   two\n"
+         "Too\n  wide,\n  left\n  out:\n  first,\n  second,\n  third;\n  -v\n  shows\n"
+         "  all.\n"},
+        {TABLE_ALIGNED, 3, 0, 0, "  name\n"},
+        {TABLE_CSV, 3, 0, 1, "name,a,b,c\none,1,2,3\n"},
+        {TABLE_MD, 3, 0, 1,
+         "|   | name | first | second | third | note |\n"
+         "|:--|:-----|------:|-------:|------:|:-----|\n"
+         "| * | one  |     1 |      2 |     3 |      |\n"},
+        {TABLE_ALIGNED, 20, 0, 1, "        *\nname    one\nfirst   1\nsecond  2\nthird   3\n"},
+        {TABLE_ALIGNED, 32, 3, 1,
+         "name    some words that are more\n"
+         "        than a line can take\n"
+         "first   1\nsecond  2\nthird   3\n"},
+        {TABLE_ALIGNED, -80, 0, 3, /* with colours */
+         "   name   first  second  third  note\n"
+         "\033[1m*\033[m  \033[1mone\033[m        \033[1m1\033[m       "
+         "\033[1m2\033[m      \033[1m3\033[m\n"
+         "   two        4       5      6\n"
+         "   three      7       8      9  \033[33modd\033[m\n"},
+    };
+    begin(cases[_i].format, wide, REPORT_LENGTH(wide));
+    o.out.columns = abs(cases[_i].width);
+    o.out.colours = cases[_i].width < 0 || cases[_i].format != TABLE_ALIGNED;
+    for (int i = 0; i < cases[_i].n_rows; i++)
+        report_row(&r, &wide_rows[cases[_i].first + i]);
+    ends_as(cases[_i].expected);
 }
 
 /* A last column that is never left out goes on in further lines: a list, as of score's likeliest
  * tokens, not within its items. */
-TEST(a_text_is_broken)
+TEST(a_text_is_broken, .loops = 2)
 {
-    print_broken(false, "some words that are more than a line can take",
-                 "k  value\n"
-                 "a  some words that are more\n"
-                 "   than a line can take\n"
-                 "b  few\n");
-    print_broken(true, "' a' -1.234, ' the b' -2.345, 'c' -3.456",
-                 "k  value\n"
-                 "a  ' a' -1.234,\n"
-                 "   ' the b' -2.345, 'c' -3.456\n"
-                 "b  few\n");
+    static const char *const texts[] = {"some words that are more than a line can take",
+                                        "' a' -1.234, ' the b' -2.345, 'c' -3.456"};
+    const struct report_field two[] = {{NULL, "k", .type = REPORT_TEXT},
+                                       {NULL, "value", .type = REPORT_TEXT, .list = _i == 1}};
+    begin(TABLE_ALIGNED, two, 2);
+    o.out.columns = 30;
+    report_string(&r, "a");
+    report_string(&r, texts[_i]);
+    report_string(&r, "b");
+    report_string(&r, "few");
+    ends_as(_i == 0 ? "k  value\n"
+                      "a  some words that are more\n"
+                      "   than a line can take\n"
+                      "b  few\n"
+                    : "k  value\n"
+                      "a  ' a' -1.234,\n"
+                      "   ' the b' -2.345, 'c' -3.456\n"
+                      "b  few\n");
 }

@@ -28,38 +28,6 @@ TEST(rate_rises_and_falls)
     ck_assert_double_eq_tol(train_rate(&direct, 0), 0.1, 1e-12);
 }
 
-/* Against the paper's formulas in double, over a few steps with changing gradients. */
-TEST(adamw_follows_the_paper)
-{
-    enum { N = 21, STEPS = 5 };
-    const double lr = 0.01, beta1 = 0.9, beta2 = 0.95, decay = 0.1, eps = 1e-8;
-    float w[N], m[N] = {0}, v[N] = {0}, g[N];
-    double wd[N], md[N] = {0}, vd[N] = {0};
-    for (int i = 0; i < N; i++)
-        wd[i] = (double)(w[i] = (float)(i - 10) * 0.1f);
-    for (int t = 1; t <= STEPS; t++) {
-        for (int i = 0; i < N; i++)
-            g[i] = (float)sin(i * t) * 0.01f;
-        const struct adamw step = {.scale = 0.5f,
-                                   .beta1 = (float)beta1,
-                                   .beta2 = (float)beta2,
-                                   .rate = (float)(lr / (1 - pow(beta1, t))),
-                                   .root = (float)(1 / sqrt(1 - pow(beta2, t))),
-                                   .eps = (float)eps,
-                                   .decay = (float)(lr * decay)};
-        grad_scalar.adamw(&step, w, m, v, g, N);
-        for (int i = 0; i < N; i++) {
-            const double gi = 0.5 * (double)g[i];
-            md[i] = beta1 * md[i] + (1 - beta1) * gi;
-            vd[i] = beta2 * vd[i] + (1 - beta2) * gi * gi;
-            const double mean = md[i] / (1 - pow(beta1, t)), square = vd[i] / (1 - pow(beta2, t));
-            wd[i] -= lr * decay * wd[i] + lr * mean / (sqrt(square) + eps);
-        }
-    }
-    for (int i = 0; i < N; i++)
-        ck_assert_double_eq_tol((double)w[i], wd[i], 1e-5);
-}
-
 /* --- learning -------------------------------------------------------------------------------- */
 
 TEST(held_out_text_is_predicted_better)

@@ -168,7 +168,7 @@ PROBE_TEST(short_text_is_not_probed, .tags = ONE_THREAD)
 static void number_text(void)
 {
     for (int i = 0; i + 4 < TEXT_LEN; i += 4)
-        snprintf(words + i, 5, "%03d ", i / 4 % 1000);
+        snprintf(words + i, 5, "%03u ", (unsigned)i / 4 % 1000);
 }
 
 /* Windows that were drawn, where the probe keeps some aside, and what comes before this. */

@@ -52,6 +52,13 @@ struct figure figure_duration(double ns)
     return f;
 }
 
+struct figure figure_millions(double x)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.1f", x / 1e6);
+    return f;
+}
+
 struct figure figure_rate(double per_second)
 {
     struct figure f;

@@ -15,6 +15,7 @@ struct figure {
 
 struct figure figure_bytes(double bytes);     /* "3.41 MiB" */
 struct figure figure_duration(double ns);     /* "412 µs", "3.41 s", "2 min 05 s", "3 h 10 min" */
+struct figure figure_millions(double x);      /* "15362.2" for 15,362,200,000 */
 struct figure figure_rate(double per_second); /* "2510", "8.31": three digits or the integer */
 struct figure figure_grouped(uint64_t x);     /* "1,234,567" */
 

@@ -25,13 +25,6 @@ static struct figure figure_percent(double share)
     return f;
 }
 
-static struct figure figure_mflop(double flops)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.1f", flops / 1e6);
-    return f;
-}
-
 #define ROW(member) MEMBER(bench_row, member)
 static const struct report_field fields[] = {
     {NULL, "", ROW(shown.best), .accent = ACCENT_ROW},
@@ -59,7 +52,7 @@ static const struct report_field fields[] = {
     {"weight_bytes", "weights read", ROW(cost.weight_bytes), .figure = figure_bytes, .rank = 9},
     {"kv_bytes", "KV read", ROW(cost.kv_bytes), .figure = figure_bytes, .rank = 7},
     {"flops", NULL, ROW(shown.flops)},
-    {"attention_flops", "attention Mflop", ROW(shown.attention_flops), .figure = figure_mflop,
+    {"attention_flops", "attention Mflop", ROW(shown.attention_flops), .figure = figure_millions,
      .rank = 9},
     {"gb_per_s", "GB/s", ROW(gb_per_s), "%.1f", .rank = 5},
     {"predicted_us", NULL, ROW(predicted.us)},
@@ -247,21 +240,6 @@ static enum status write_trace(const struct bench *b, const char *path, struct e
     return file_writer_commit(w, e);
 }
 
-/* A line of the plot: "MHA", and what else tells the lines of this run apart. */
-static void name_line(const struct bench_spec *spec, const struct bench_row *row, char name[96])
-{
-    char parts[BENCH_AXES][40];
-    const int size = sizeof *parts;
-    snprintf(parts[BENCH_TYPES], size, " %s", row->shown.type);
-    snprintf(parts[BENCH_KV_TYPES], size, ", %s KV", row->shown.kv_type);
-    snprintf(parts[BENCH_THREADS], size, ", %d threads", row->threads);
-    snprintf(parts[BENCH_BATCHES], size, ", batch %d", row->batch);
-    size_t used = (size_t)snprintf(name, 96, "%s", row->variant);
-    for (int a = BENCH_AXES - 1; a > BENCH_VARIANTS && used < 96; a--)
-        if (spec->axes[a].n > 1 && a != BENCH_DEPTHS && a != (int)bench_x_axis(spec))
-            used += (size_t)snprintf(name + used, 96 - used, "%s", parts[a]);
-}
-
 /* Microseconds a token, a step's divided by its tokens, against depth or batch. A series is a line
  * of which something was measured. */
 static enum status write_plot(const struct bench_report *r, struct err *e)
@@ -272,7 +250,6 @@ static enum status write_plot(const struct bench_report *r, struct err *e)
     char machine[512], label[64] = "depth (tokens in the KV cache)";
     struct plot_point *points = calloc(n_rows, sizeof *points), *p = points;
     struct plot_series *series = calloc(n_lines, sizeof *series);
-    char(*names)[96] = calloc(n_lines, sizeof *names);
     struct plot plot = {.title = r->subject,
                         .subtitle = machine,
                         .x_label = label,
@@ -283,7 +260,7 @@ static enum status write_plot(const struct bench_report *r, struct err *e)
                         .predicted_label = "limit by measured bandwidth and arithmetic",
                         .series = series};
     enum status s = STATUS_OK;
-    if (!points || !series || !names)
+    if (!points || !series)
         s = err_no_memory(e, "the plot", n_rows * sizeof *points);
     bench_machine(b->spec, machine);
     if (over_batch)
@@ -291,13 +268,13 @@ static enum status write_plot(const struct bench_report *r, struct err *e)
                  b->spec->axes[BENCH_DEPTHS].items[0]);
     for (int line = 0; line < b->n_lines && s == STATUS_OK; line++) {
         struct plot_series *of = &series[plot.n_series];
-        *of = (struct plot_series){.name = names[line], .points = p};
+        *of = (struct plot_series){.points = p};
         for (int i = 0; i < b->n_rows; i++) {
             const struct bench_row *row = &b->rows[i];
             const double batch = row->batch;
             if (row->line != line)
                 continue;
-            name_line(b->spec, row, names[line]);
+            of->name = row->shown.line;
             *p++ = (struct plot_point){over_batch ? batch : row->depth, row->p10_us / batch,
                                        row->us_per_token, row->p90_us / batch,
                                        row->predicted.us / batch};
@@ -309,11 +286,27 @@ static enum status write_plot(const struct bench_report *r, struct err *e)
         s = plot_write(&plot, r->plot, e);
     free(points);
     free(series);
-    free(names);
     return s;
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
+
+/* A line of the plot: "MHA", and what else tells the lines of this run apart. */
+static void name_line(const struct bench_spec *spec, struct bench_row *row)
+{
+    char parts[BENCH_AXES][40];
+    const int size = sizeof *parts;
+    snprintf(parts[BENCH_TYPES], size, " %s", row->shown.type);
+    snprintf(parts[BENCH_KV_TYPES], size, ", %s KV", row->shown.kv_type);
+    snprintf(parts[BENCH_THREADS], size, ", %d threads", row->threads);
+    snprintf(parts[BENCH_BATCHES], size, ", batch %d", row->batch);
+    char *name = row->shown.line;
+    const size_t room = sizeof row->shown.line;
+    size_t used = (size_t)snprintf(name, room, "%s", row->variant);
+    for (int a = BENCH_AXES - 1; a > BENCH_VARIANTS && used < room; a--)
+        if (spec->axes[a].n > 1 && a != BENCH_DEPTHS && a != (int)bench_x_axis(spec))
+            used += (size_t)snprintf(name + used, room - used, "%s", parts[a]);
+}
 
 /* What the columns show beside the figures. */
 static void fill_in(const struct bench_report *r, const char *cpu)
@@ -346,6 +339,7 @@ static void fill_in(const struct bench_report *r, const char *cpu)
             if (other->depth == row->depth && other->batch == row->batch &&
                 other->p50_us < row->p50_us)
                 s->best = "";
+        name_line(spec, row);
         snprintf(s->hash, sizeof s->hash, "%016" PRIx64, row->logits_hash);
         strftime(s->date, sizeof s->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
         if (row->repeats < spec->repeats)

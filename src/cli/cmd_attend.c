@@ -2,15 +2,27 @@
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "cli/attend_report.h"
+#include "base/figures.h"
 #include "cli/job.h"
+#include "cli/numbers.h"
 #include "cli/paths.h"
 #include "cli/terminal.h"
+#include "formats/npy.h"
+#include "measure/attend.h"
+#include "measure/score.h"
 #include "show/heatmap.h"
+#include "text/tokenizer.h"
+
+/* Columns of a token in a cell of a table, beside a large map, and on a terminal. */
+#define LABEL_COLUMNS  10
+#define LARGE_LABEL    16
+#define TERMINAL_LABEL 12
 
 struct attend_options {
     struct common_options common;
@@ -69,114 +81,440 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-/* --- heads and maps -------------------------------------------------------------------------- */
+/* The heads stand in rows, one for each chosen layer, of the same heads. */
+struct attend_view {
+    /* Borrowed. */
+    const struct attend_options *options;
+    const char *subject;               /* the checkpoint's name */
+    const struct tokenizer *tokenizer; /* NULL: none */
+    const struct config *config;
 
-static size_t n_places(const struct attend_view *v)
+    char variant[16];
+    struct choice layers, heads;
+    struct attend_spec spec; /* of layers.n * heads.n heads; they and the maps are malloc'd */
+    /* Of each head its picture, of --svg, and its weights, of --npy; and one map to be shown. NULL:
+     * not asked for. */
+    struct attend_map *pictures, *arrays, *shown;
+    struct attend_found found;
+};
+
+/* --- heads and tokens ------------------------------------------------------------------------ */
+
+static struct text_label label_of(const struct attend_view *v, int position, size_t columns,
+                                  bool printable)
 {
-    return (size_t)v->n_rows * (size_t)v->n_columns;
+    char id[24];
+    const int32_t token = v->spec.tokens[position];
+    snprintf(id, sizeof id, "#%d", (int)token);
+    return text_label(v->tokenizer ? tokenizer_bytes(v->tokenizer, token) : text_of(id), columns,
+                      printable);
 }
 
-static enum status place_heads(struct attend_view *v, struct err *e)
+/* ".61", "1.0", "–" for NaN. */
+static struct figure weight_figure(double weight)
 {
-    const struct config *c = &v->model->config;
-    TRY(choice_of("--layer", v->wanted.layers, c->n_layers, "layer", &v->layers, e));
-    TRY(choice_of("--head", v->wanted.heads, c->n_heads, "head", &v->heads, e));
-    v->n_rows = v->layers.n;
-    v->n_columns = v->heads.n;
-    v->figures = calloc(n_places(v), sizeof *v->figures);
-    if (!v->figures)
-        return err_no_memory(e, "the list of heads", n_places(v) * sizeof *v->figures);
-    for (int row = 0; row < v->n_rows; row++)
-        for (int i = 0; i < v->n_columns; i++)
-            v->figures[row * v->n_columns + i] =
-                (struct attend_head){.layer = v->layers.items[row], .head = v->heads.items[i]};
-    return STATUS_OK;
+    struct figure f = {"–"};
+    if (isnan(weight))
+        return f;
+    snprintf(f.text, sizeof f.text, "%.2f", weight);
+    if (f.text[0] == '0')
+        memmove(f.text, f.text + 1, strlen(f.text));
+    else
+        f.text[3] = 0; /* "1.0" */
+    return f;
 }
 
-/* --- maps ------------------------------------------------------------------------------------ */
+/* --- rows ------------------------------------------------------------------------------------ */
 
-static int at_most(int n, int most)
+/* A token, and the weight that the query gives to its key. */
+struct key_row {
+    int position, id;
+    struct text text; /* without data: there is no tokenizer */
+    double weight;
+};
+
+static const struct report_field key_fields[] = {
+    {"position", NULL, MEMBER(key_row, position)},
+    {"id", NULL, MEMBER(key_row, id)},
+    {"text", NULL, MEMBER(key_row, text), .bytes = true},
+    {"weight", NULL, MEMBER(key_row, weight)},
+};
+
+static struct key_row key_row(const struct attend_view *v, int position, double weight)
 {
-    return n < most ? n : most;
+    const int id = v->spec.tokens[position];
+    const struct text none = {NULL, 0};
+    return (struct key_row){position, id, v->tokenizer ? tokenizer_bytes(v->tokenizer, id) : none,
+                            weight};
 }
 
-/* A map of every head. */
-static struct attend_map *add_maps(struct attend_view *v, int cells, bool without_first)
+/* A head, and its figures or what a query looks at most. */
+struct attend_row {
+    struct attend_head of;
+    int kv_head;
+    const char *variant;
+    char pair[192]; /* the strongest: "sat: cat .61"; "" for none */
+    int query;
+    struct report_list top; /* of struct key_row */
+    struct text joined;     /* for people: "cat .61, The .20" */
+};
+
+#define FIGURE(member) MEMBER(attend_row, of.member)
+static const struct report_field fields[] = {
+    {"layer", "layer", FIGURE(layer)},
+    {"head", "head", FIGURE(head)},
+    {"variant", NULL, MEMBER(attend_row, variant)},
+    {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
+    {"entropy", "entropy", FIGURE(entropy), "%.2f", .rank = 2},
+    {"distance", "distance", FIGURE(distance), "%.1f", .rank = 5},
+    {"first", "first", FIGURE(first), "%.3f", .none = "–"},
+    {"previous", "prev", FIGURE(previous), "%.3f", .none = "–"},
+    {"self", "self", FIGURE(self), "%.3f", .rank = 6},
+    {"induction", "induct", FIGURE(induction), "%.3f", .none = "–"},
+    {NULL, "strongest", MEMBER(attend_row, pair), .rank = 7},
+    {"strongest_query", NULL, FIGURE(query)},
+    {"strongest_key", NULL, FIGURE(key)},
+    {"strongest", NULL, FIGURE(strongest)},
+};
+#define N_FIELDS REPORT_LENGTH(fields)
+/* The first four are also those of a query's rows, before these. */
+static const struct report_field query_fields[] = {
+    {"query", NULL, MEMBER(attend_row, query)},
+    {"top", NULL, MEMBER(attend_row, top), .items = key_fields,
+     .n_items = REPORT_LENGTH(key_fields), .item_size = sizeof(struct key_row)},
+    {NULL, "", MEMBER(attend_row, joined), .list = true},
+};
+enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
+
+/* A table's rows, and of a query what the one at hand is made of. */
+struct head_rows {
+    const struct attend_view *v;
+    struct attend_row row;
+    int n_top;
+    struct key_row *keys;    /* [n_top], and behind them; NULL: no query */
+    struct token_score *top; /* [n_top] */
+    char *joined;            /* [n_top * KEY_BYTES] */
+};
+#define KEY_BYTES 128
+
+static struct attend_row looks_of(const struct attend_view *v, int at)
 {
-    struct attend_map *maps = v->maps + v->n_maps;
-    for (size_t i = 0; i < n_places(v); i++)
-        maps[i] = (struct attend_map){.layer = v->figures[i].layer,
-                                      .head = v->figures[i].head,
-                                      .cells = cells,
-                                      .without_first = without_first};
-    v->n_maps += (int)n_places(v);
-    return maps;
+    const struct attend_head *h = &v->spec.heads[at];
+    struct attend_row row = {
+        .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
+    if (h->query >= 0)
+        snprintf(row.pair, sizeof row.pair, "%s: %s %s",
+                 label_of(v, (int)h->query, LABEL_COLUMNS, false).text,
+                 label_of(v, (int)h->key, LABEL_COLUMNS, false).text,
+                 weight_figure(h->strongest).text);
+    return row;
 }
 
-static enum status place_maps(struct attend_view *v, struct err *e)
+static const void *next_looks(void *arg, int at)
 {
-    const struct attend_wanted *w = &v->wanted;
-    const bool large = n_places(v) == 1;
-    int layer, head;
-    v->maps = calloc(2 * n_places(v) + 1, sizeof *v->maps);
-    if (!v->maps)
-        return err_no_memory(e, "the list of maps", 2 * n_places(v) * sizeof *v->maps);
-    if (w->pictures)
-        v->pictures = add_maps(v, at_most(v->n_tokens, large ? HEATMAP_LARGE : HEATMAP_SMALL),
-                               w->without_first);
-    if (w->arrays)
-        v->arrays = add_maps(v, v->n_tokens, false);
-    if (!w->show)
-        return STATUS_OK;
-    TRY(head_of_option("--show", w->show, &v->model->config, &layer, &head, e));
-    v->shown = v->maps + v->n_maps++;
-    *v->shown = (struct attend_map){.layer = layer,
-                                    .head = head,
-                                    .cells = at_most(v->n_tokens, w->shown_cells),
-                                    .without_first = w->without_first};
-    return STATUS_OK;
+    struct head_rows *r = arg;
+    const struct attend_view *v = r->v;
+    if (at >= v->spec.n_heads)
+        return NULL;
+    r->row = looks_of(v, at);
+    if (!r->keys)
+        return &r->row;
+    const int query = v->spec.query, n_keys = query + 1;
+    size_t used = 0;
+    score_top(v->found.query + (size_t)at * (size_t)n_keys, n_keys, 0, r->n_top, r->top);
+    for (int k = 0; k < r->n_top; k++) { /* "cat@4 .61" where there are several cats */
+        const int position = r->top[k].id;
+        char place[16] = "";
+        for (int i = 0; i < n_keys; i++)
+            if (i != position && v->spec.tokens[i] == v->spec.tokens[position])
+                snprintf(place, sizeof place, "@%d", position);
+        r->keys[k] = key_row(v, position, r->top[k].logprob);
+        used += (size_t)snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
+                                 label_of(v, position, LABEL_COLUMNS, false).text, place,
+                                 weight_figure(r->keys[k].weight).text);
+    }
+    r->row.query = query;
+    r->row.top = (struct report_list){r->keys, r->n_top};
+    r->row.joined = (struct text){r->joined, used};
+    return &r->row;
+}
+
+/* A row a head, the figures, or of one query the keys. */
+static enum status print_looks(const struct attend_view *v, struct job *j, struct err *e)
+{
+    const struct attend_options *o = v->options;
+    struct head_rows rows = {.v = v};
+    struct report_field own[N_FIELDS];
+    struct table table = {own, N_FIELDS, .row = next_looks, .arg = &rows};
+    char name[96];
+    bool shared = false;
+    memcpy(own, fields, sizeof fields);
+    for (int l = 0; l < v->layers.n; l++)
+        shared |= config_group(v->config, v->layers.items[l]) > 1;
+    if (!shared) /* it is the head */
+        own[FIELD_KV_HEAD].heading = NULL;
+    if (v->spec.query >= 0) {
+        const int query = v->spec.query;
+        rows.n_top = o->top < query + 1 ? o->top : query + 1;
+        const size_t size = (size_t)rows.n_top * (sizeof *rows.keys + sizeof *rows.top + KEY_BYTES);
+        rows.keys = malloc(size);
+        if (!rows.keys)
+            return err_no_memory(e, "the keys of a query", size);
+        rows.top = (void *)(rows.keys + rows.n_top);
+        rows.joined = (char *)(rows.top + rows.n_top);
+        snprintf(name, sizeof name, "%s: (token %d)", label_of(v, query, LABEL_COLUMNS, true).text,
+                 query);
+        memcpy(own + FIELD_QUERY, query_fields, sizeof query_fields);
+        if (o->common.format == TABLE_CSV)
+            own[FIELD_QUERY].key = NULL;
+        own[FIELD_TOP].most = rows.n_top;
+        own[FIELD_JOINED].heading = name;
+        table.n = N_QUERY_FIELDS;
+    }
+    const enum status s = job_print(j, &table, e);
+    free(rows.keys);
+    return s;
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static void put_numbers(struct json *j, const char *key, const struct choice *c)
+{
+    json_begin_array(j, key);
+    for (int i = 0; i < c->n; i++)
+        json_int(j, NULL, c->items[i]);
+    json_end(j);
+}
+
+/* An object with what the arrays' axes stand for, the tokens with their text, and the figures. */
+static enum status write_json(const struct attend_view *v, const char *path, struct err *e)
+{
+    static const char *const axes[] = {"layer", "head", "query", "key"};
+    struct file_output file;
+    struct json j;
+    file_output_init(&file);
+    TRY(file_output_open(&file, path, e));
+    json_init(&j, &file.out, 2);
+    json_begin_object(&j, NULL);
+    json_string(&j, "model", v->subject);
+    json_begin_array(&j, "axes");
+    for (int i = 0; i < 4; i++)
+        json_string(&j, NULL, axes[i]);
+    json_end(&j);
+    put_numbers(&j, "layers", &v->layers);
+    put_numbers(&j, "heads", &v->heads);
+    json_begin_array(&j, "tokens");
+    for (int i = 0; i < v->spec.n_tokens; i++) {
+        const struct key_row token = key_row(v, i, 0);
+        report_object(&j, NULL, key_fields, REPORT_LENGTH(key_fields) - 1, &token);
+    }
+    json_end(&j);
+    json_begin_array(&j, "figures");
+    for (int at = 0; at < v->spec.n_heads; at++) {
+        const struct attend_row row = looks_of(v, at);
+        report_object(&j, NULL, fields, N_FIELDS, &row);
+    }
+    json_end(&j);
+    json_end(&j);
+    output_puts(&file.out, "\n");
+    return file_output_commit(&file, e);
+}
+
+/* The weights, float32 [layers, heads, n, n]. */
+static enum status write_npy(const struct attend_view *v, const char *path, struct err *e)
+{
+    const uint64_t n = (uint64_t)v->spec.n_tokens;
+    const uint64_t shape[] = {(uint64_t)v->layers.n, (uint64_t)v->heads.n, n, n};
+    struct file_writer *w;
+    TRY(npy_open(&w, path, shape, 4, e));
+    for (int at = 0; at < v->spec.n_heads; at++)
+        npy_put(w, v->arrays[at].cell, (size_t)n * (size_t)n);
+    return file_writer_commit(w, e);
+}
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+/* Of n maps: everything is a share of the largest weight. */
+static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < (size_t)maps[i].cells * (size_t)maps[i].cells; k++)
+            most = maps[i].cell[k] > most ? maps[i].cell[k] : most;
+    return heatmap_scale((double)most, log);
+}
+
+/* Small maps of all heads, or a large one of a single one. */
+static enum status write_svg(const struct attend_view *v, const char *path, struct err *e)
+{
+    const struct attend_map *first = v->pictures;
+    const int cells = first->cells, n = v->spec.n_tokens;
+    const bool large = v->spec.n_heads == 1;
+    const size_t n_maps = (size_t)v->spec.n_heads, n_names = (size_t)(large ? cells : v->layers.n);
+    const size_t bytes = n_maps * sizeof(struct heatmap_map) + n_names * sizeof(struct text_label);
+    struct heatmap_map *maps = calloc(bytes, 1);
+    struct text_label *names = (void *)(maps + n_maps);
+    char title[256], subtitle[512], size[80] = "";
+    if (!maps)
+        return err_no_memory(e, "the picture", bytes);
+    for (int at = 0; at < v->spec.n_heads; at++) {
+        const struct attend_head *h = &v->spec.heads[at];
+        const int group = config_group(v->config, h->layer);
+        struct heatmap_map *m = &maps[at];
+        m->cells = first[at].cell;
+        m->group = group > 1 ? h->head / group : -1;
+        if (!large)
+            snprintf(m->name, sizeof m->name, "%d.%d", h->layer, h->head);
+        snprintf(m->note, sizeof m->note,
+                 "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, previous "
+                 "%s, itself %s",
+                 h->layer, h->head, v->variant, h->entropy, h->distance,
+                 weight_figure(h->first).text, weight_figure(h->previous).text,
+                 weight_figure(h->self).text);
+    }
+    for (int i = 0; i < (int)n_names; i++)
+        if (large)
+            names[i] = label_of(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
+        else
+            snprintf(names[i].text, sizeof names[i].text, "layer %d", v->layers.items[i]);
+
+    if (cells < n)
+        snprintf(size, sizeof size, " A cell is the largest weight of %.1f by %.1f tokens.",
+                 (double)n / cells, (double)n / cells);
+    snprintf(title, sizeof title, "What the heads of %.160s look at", v->subject);
+    snprintf(subtitle, sizeof subtitle,
+             "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
+             plural((uint64_t)n), size, first->without_first ? " The first key is left out." : "",
+             large ? " This is " : "", large ? maps->note : "");
+    const struct heatmap_picture picture = {.title = title,
+                                            .subtitle = subtitle,
+                                            .what = "weight",
+                                            .scale =
+                                                scale_of(first, v->spec.n_heads, v->options->log),
+                                            .maps = maps,
+                                            .n_rows = v->layers.n,
+                                            .n_columns = v->heads.n,
+                                            .map_rows = cells,
+                                            .map_columns = cells,
+                                            .triangle = true,
+                                            .row_names = names,
+                                            .column_names = large ? names : NULL};
+    const enum status s = heatmap_write(&picture, path, e);
+    free(maps);
+    return s;
+}
+
+/* --- on a terminal --------------------------------------------------------------------------- */
+
+/* Cells of a drawing, however wide the terminal. */
+#define MOST_SHOWN 512
+
+/* Columns of a line beside its cells: the position, the token and blanks around. */
+static int beside_cells(int n_tokens)
+{
+    return snprintf(NULL, 0, "%d", n_tokens - 1) + 2 + TERMINAL_LABEL;
+}
+
+/* The cells a side of a drawing of n tokens in a terminal `width` columns wide. */
+static int shown_cells(int n_tokens, int width)
+{
+    const int room = width - beside_cells(n_tokens);
+    if (n_tokens <= room && n_tokens <= MOST_SHOWN)
+        return n_tokens;
+    const int most = room < HEATMAP_SMALL ? room : HEATMAP_SMALL;
+    return most < 1 ? 1 : most < n_tokens ? most : n_tokens;
+}
+
+/* The head that is shown, a line for each row: position, cells up to the diagonal, and there the
+ * token, which names its row and its column. */
+static void draw_head(const struct attend_view *v, int width, struct output *out)
+{
+    const enum heatmap_ink ink = terminal_ink();
+    unsigned char levels[MOST_SHOWN];
+    const struct attend_map *m = v->shown;
+    const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
+    const int beside = beside_cells(v->spec.n_tokens), digits = beside - 2 - TERMINAL_LABEL;
+    const int of_cell = 2 * m->cells <= width - beside ? 2 : 1;
+    output_printf(out, "head %s\n", v->options->show);
+    for (int r = 0; r < m->cells; r++) {
+        const int token = attend_cell_begin(r, m->cells, v->spec.n_tokens);
+        heatmap_levels(&scale, m->cell + (size_t)r * (size_t)m->cells, r + 1, levels);
+        output_printf(out, "%*d ", digits, token);
+        heatmap_put_cells(out, ink, levels, r + 1, of_cell);
+        output_printf(out, " %s\n", label_of(v, token, TERMINAL_LABEL, true).text);
+    }
+    if (m->cells < v->spec.n_tokens)
+        output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells,
+                      v->spec.n_tokens);
+    heatmap_put_legend(out, ink, &scale, "weight");
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status look(struct attend_view *v, struct job *j, struct err *e)
+/* A map of every head. */
+static struct attend_map *add_maps(struct attend_spec *spec, int cells, bool without_first)
 {
-    v->model = j->checkpoint.model;
-    config_variant_name(&v->model->config, v->model->config.n_kv_heads, v->variant);
-    TRY(place_heads(v, e));
-    TRY(place_maps(v, e));
-    const struct attend_spec spec = {.model = v->model,
-                                     .params = job_session_params(j),
-                                     .pool = j->pool,
-                                     .tokens = v->tokens,
-                                     .n_tokens = v->n_tokens,
-                                     .heads = v->figures,
-                                     .n_heads = (int)n_places(v),
-                                     .maps = v->maps,
-                                     .n_maps = v->n_maps,
-                                     .query = v->wanted.query,
-                                     .stop = progress_stop,
-                                     .progress = progress_show,
-                                     .arg = job_progress(j, "tokens")};
-    j->progress.all = (uint64_t)v->n_tokens;
-    struct job_memory memory = {.weights = v->model->weights.cap,
-                                .advice = v->wanted.arrays
-                                              ? "fewer heads by --layer and --head, a shorter text "
-                                                "or no --npy take less"
-                                              : "fewer heads by --layer and --head, or a shorter "
-                                                "text take less"};
+    struct attend_map *maps = spec->maps + spec->n_maps;
+    spec->n_maps += spec->n_heads;
+    for (int i = 0; i < spec->n_heads; i++)
+        maps[i] = (struct attend_map){.layer = spec->heads[i].layer,
+                                      .head = spec->heads[i].head,
+                                      .cells = cells < spec->n_tokens ? cells : spec->n_tokens,
+                                      .without_first = without_first};
+    return maps;
+}
+
+/* Which heads, and of which of them maps are wanted; `width` columns has the terminal. */
+static enum status place_heads(struct attend_view *v, int width, struct err *e)
+{
+    const struct attend_options *o = v->options;
+    struct attend_spec *spec = &v->spec;
+    TRY(choice_of("--layer", o->layers, v->config->n_layers, "layer", &v->layers, e));
+    TRY(choice_of("--head", o->heads, v->config->n_heads, "head", &v->heads, e));
+    const size_t n = (size_t)v->layers.n * (size_t)v->heads.n;
+    const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
+    spec->heads = calloc(bytes, 1);
+    if (!spec->heads)
+        return err_no_memory(e, "the list of heads", bytes);
+    spec->n_heads = (int)n;
+    spec->maps = (void *)(spec->heads + n);
+    for (int i = 0; i < spec->n_heads; i++)
+        spec->heads[i] = (struct attend_head){.layer = v->layers.items[i / v->heads.n],
+                                              .head = v->heads.items[i % v->heads.n]};
+    if (o->svg)
+        v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
+    if (o->npy)
+        v->arrays = add_maps(spec, spec->n_tokens, false);
+    if (o->show) {
+        v->shown = &spec->maps[spec->n_maps++];
+        v->shown->cells = shown_cells(spec->n_tokens, width);
+        v->shown->without_first = o->without_first;
+        TRY(head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e));
+    }
+    return STATUS_OK;
+}
+
+static enum status look(struct attend_view *v, struct job *j, int width, struct err *e)
+{
+    struct job_memory memory = {
+        .weights = v->spec.model->weights.cap,
+        .advice = v->options->npy
+                      ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
+                      : "fewer heads by --layer and --head, or a shorter text take less"};
     char what[32];
-    size_t bytes;
-    TRY(attend_plan(&spec, &bytes, e));
-    memory.scratch = bytes;
-    snprintf(what, sizeof what, "%d tokens", v->n_tokens);
+    TRY(place_heads(v, width, e));
+    TRY(attend_plan(&v->spec, &memory.scratch, e));
+    snprintf(what, sizeof what, "%d tokens", v->spec.n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
-    return attend_run(&spec, &v->found, e);
+    v->spec.arg = job_progress(j, "tokens");
+    j->progress.all = j->n_tokens;
+    return attend_run(&v->spec, &v->found, e);
 }
 
 static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
+    const struct model *m = j->checkpoint.model;
     const int width = terminal_width(STDOUT_FILENO);
     TRY(job_tokenize_for_context(j, "look at", e));
     if (o->query.given && o->query.value >= j->n_tokens)
@@ -184,36 +522,33 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                        "--query: expected 0 to %zu, a token of the text, found %llu",
                        j->n_tokens - 1, (unsigned long long)o->query.value);
     TRY(job_start_threads(j, e));
-    struct attend_view view = {
-        .subject = path_name(j->path),
-        .tokenizer = j->checkpoint.tokenizer,
-        .tokens = j->tokens,
-        .n_tokens = (int)j->n_tokens,
-        .wanted = {.layers = o->layers,
-                   .heads = o->heads,
-                   .show = o->show,
-                   .query = o->query.given ? (int)o->query.value : -1,
-                   .n_top = o->top,
-                   .pictures = o->svg != NULL,
-                   .arrays = o->npy != NULL,
-                   .without_first = o->without_first,
-                   .shown_cells = attend_shown_cells((int)j->n_tokens, width)},
-    };
-    enum status s = look(&view, j, e);
+    struct attend_view view = {.options = o,
+                               .subject = path_name(j->path),
+                               .tokenizer = j->checkpoint.tokenizer,
+                               .config = &m->config,
+                               .spec = {.model = m,
+                                        .params = job_session_params(j),
+                                        .pool = j->pool,
+                                        .tokens = j->tokens,
+                                        .n_tokens = (int)j->n_tokens,
+                                        .query = o->query.given ? (int)o->query.value : -1,
+                                        .stop = progress_stop,
+                                        .progress = progress_show}};
+    config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
+    enum status s = look(&view, j, width, e);
     progress_end(&j->progress);
     if (s == STATUS_OK && o->npy)
-        s = attend_write_npy(&view, o->npy, e);
+        s = write_npy(&view, o->npy, e);
     if (s == STATUS_OK && o->json)
-        s = attend_write_json(&view, o->json, e);
+        s = write_json(&view, o->json, e);
     if (s == STATUS_OK && o->svg)
-        s = attend_write_svg(&view, o->svg, o->log, e);
+        s = write_svg(&view, o->svg, e);
     if (s == STATUS_OK && o->show)
-        attend_draw(&view, o->log, width, j->out);
+        draw_head(&view, width, j->out);
     else if (s == STATUS_OK)
-        s = attend_print(&view, j, e);
+        s = print_looks(&view, j, e);
     attend_free(&view.found);
-    free(view.figures);
-    free(view.maps);
+    free(view.spec.heads);
     choice_free(&view.layers);
     choice_free(&view.heads);
     return s;

@@ -205,10 +205,11 @@ static void print_json(const struct conversion *c, const struct table *layers)
 /* A table of the layers, and one of the figures, in which people see the change of fractions. */
 static enum status print_conversion(const struct conversion *c, struct err *e)
 {
-    static const struct report_field columns[] = {{"figure", "figure", .type = REPORT_TEXT},
-                                                  {"before", "before", .type = REPORT_DOUBLE},
-                                                  {"after", "after", .type = REPORT_DOUBLE},
-                                                  {NULL, "change", .type = REPORT_DOUBLE}};
+    static const struct report_field columns[] = {
+        {"figure", "figure", .type = REPORT_TEXT},
+        {"before", "before", .type = REPORT_DOUBLE},
+        {"after", "after", .type = REPORT_DOUBLE},
+        {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"}};
     const enum table_format format = (enum table_format)c->job->common->format;
     const bool people = table_is_for_people(format);
     struct layer_row rows[CONFIG_MAX_LAYERS];
@@ -227,15 +228,15 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {
         const void *before = (const char *)&c->before + f->offset;
         const void *after = (const char *)&c->after + f->offset;
+        const double change =
+            f->format ? *(const double *)after - *(const double *)before : (double)NAN;
         if (people && f->format && isnan(*(const double *)after))
             continue;
         report_string(&t, report_name(format, f));
         report_cell(&t, f, &c->before);
         report_cell(&t, f, &c->after);
-        if (people && f->format)
-            report_double(&t, *(const double *)after - *(const double *)before, "%+.4f");
-        else if (people)
-            report_null(&t);
+        if (people)
+            report_cell(&t, &columns[3], &change);
     }
     return report_end(&t, e);
 }

@@ -33,36 +33,21 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-static enum status check_eval(struct job *j, void *values, struct err *e)
-{
-    const struct eval_options *o = values;
-    (void)j;
-    if (o->ctx && o->stride > o->ctx)
-        return err_set(e, STATUS_USAGE, "--stride: expected 1 to %d, the tokens of --ctx, found %d",
-                       o->ctx, o->stride);
-    return STATUS_OK;
-}
-
-struct eval_row {
-    struct eval_result result;
-    double tokens_per_s;
-};
+#define FIGURE(member) #member, #member, MEMBER(eval_result, member)
 
 static const struct report_field fields[] = {
-    {"tokens", "tokens", MEMBER(eval_row, result.tokens), .rank = 4},
-    {"bytes", "bytes", MEMBER(eval_row, result.bytes), .rank = 5},
-    {"nll", "nll", MEMBER(eval_row, result.nll), "%.4f"},
-    {"nll_stderr", "nll_stderr", MEMBER(eval_row, result.nll_stderr), "%.4f", .rank = 6},
-    {"perplexity", "perplexity", MEMBER(eval_row, result.perplexity), "%.3f"},
-    {"bits_per_byte", "bits_per_byte", MEMBER(eval_row, result.bits_per_byte), "%.4f"},
-    {"tokens_per_s", "tokens_per_s", MEMBER(eval_row, tokens_per_s), "%.0f", .rank = 7},
+    {FIGURE(tokens), .rank = 4},
+    {FIGURE(bytes), .rank = 5},
+    {FIGURE(nll), "%.4f"},
+    {FIGURE(nll_stderr), "%.4f", .rank = 6},
+    {FIGURE(perplexity), "%.3f"},
+    {FIGURE(bits_per_byte), "%.4f"},
+    {FIGURE(tokens_per_s), "%.0f", .rank = 7},
     /* With --against. */
-    {"kl_mean", "kl_mean", MEMBER(eval_row, result.kl_mean), "%.6f"},
-    {"kl_p99", "kl_p99", MEMBER(eval_row, result.kl_p99), "%.6f", .rank = 3},
-    {"top1_agreement", "top1_agreement", MEMBER(eval_row, result.top1_agreement), "%.4f",
-     .rank = 2},
-    {"bits_per_byte_other", "bits_per_byte_other", MEMBER(eval_row, result.bits_per_byte_other),
-     "%.4f", .rank = 2},
+    {FIGURE(kl_mean), "%.6f"},
+    {FIGURE(kl_p99), "%.6f", .rank = 3},
+    {FIGURE(top1_agreement), "%.4f", .rank = 2},
+    {FIGURE(bits_per_byte_other), "%.4f", .rank = 2},
 };
 #define N_AGAINST 4
 
@@ -70,20 +55,14 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
     const struct checkpoint *c = &j->checkpoint;
+    const char *type = kv_type_advice[j->common->kv_type];
+    char advice[96];
     struct eval_plan plan;
-    struct eval_row row;
+    struct eval_result result;
     if (o->against) {
         TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
         TRY(job_same_tokens(c, &j->other, o->against, STATUS_BAD_FILE, e));
     }
-    /* Windows longer than a checkpoint's context. */
-    const bool others = o->against && j->other.model->config.n_ctx < c->model->config.n_ctx;
-    const int limit = others ? j->other.model->config.n_ctx : c->model->config.n_ctx;
-    if ((o->ctx ? o->ctx : o->stride) > limit)
-        return err_set(e, STATUS_USAGE, "--%s: expected 1 to %d, the context of %s, found %d",
-                       o->ctx ? "ctx" : "stride", limit,
-                       others ? "the other checkpoint" : "the checkpoint",
-                       o->ctx ? o->ctx : o->stride);
     TRY(job_tokenize(j, e));
     TRY(job_start_threads(j, e));
     struct eval_spec spec = {.model = c->model,
@@ -102,8 +81,6 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
         j->common,
         "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64 " tokens; %d at once",
         plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_workers * plan.n_together);
-    const char *type = kv_type_advice[j->common->kv_type];
-    char advice[96];
     snprintf(advice, sizeof advice, "--ctx%s -t%s%s lower it", type[0] ? "," : " and",
              type[0] ? " and " : "", type);
     job_say_memory(j,
@@ -112,12 +89,10 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
                                         .cache = plan.kv_bytes,
                                         .scratch = plan.scratch_bytes,
                                         .advice = advice});
-    struct progress *progress = job_progress(j, "tokens");
-    progress->all = plan.n_scored;
-    spec.arg = progress;
-    TRY(eval_run(&spec, &row.result, e));
-    row.tokens_per_s = (double)row.result.tokens / row.result.seconds;
-    struct table table = TABLE_OF(fields, &row, 1);
+    spec.arg = job_progress(j, "tokens");
+    j->progress.all = plan.n_scored;
+    TRY(eval_run(&spec, &result, e));
+    struct table table = TABLE_OF(fields, &result, 1);
     table.n -= o->against ? 0 : N_AGAINST;
     return job_print(j, &table, e);
 }
@@ -161,6 +136,5 @@ const struct command command_eval = {
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is no text to predict; expected TEXT or --text FILE",
-    .check = check_eval,
     .run = run_eval,
 };

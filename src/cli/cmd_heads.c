@@ -12,7 +12,6 @@
 #include "convert/convert.h"
 #include "measure/heads.h"
 #include "show/heatmap.h"
-#include "show/report.h"
 
 struct heads_options {
     struct common_options common;
@@ -54,10 +53,7 @@ struct head_row {
 
 /* What a run holds beside the job. */
 struct ablations {
-    struct job *job;
-    const struct heads_options *options;
-    const struct model *model;
-    unsigned char *layers;      /* [n_layers] 1 for those of --layer, malloc'd */
+    const struct config *config;
     struct head_likeness *kept; /* [n_layers, n_heads, n_heads], malloc'd */
     struct heads_result result;
     struct head_row row; /* the one that is printed */
@@ -65,15 +61,16 @@ struct ablations {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
+#define WORTH(member) MEMBER(head_row, worth.member)
+
 static const struct report_field fields[] = {
-    {"layer", "layer", MEMBER(head_row, worth.layer)},
-    {"head", "head", MEMBER(head_row, worth.head)},
-    {"delta_nll", "delta_nll", MEMBER(head_row, worth.delta_nll), "%.5f"},
-    {"delta_nll_stderr", "stderr", MEMBER(head_row, worth.delta_nll_stderr), "%.5f", .rank = 2},
-    {"delta_bits_per_byte", "bits/byte", MEMBER(head_row, worth.delta_bits_per_byte), "%.5f",
-     .rank = 5},
-    {"written", "written", MEMBER(head_row, worth.written), "%.3f", .rank = 3},
-    {"stream", "stream", MEMBER(head_row, worth.stream), "%.3f", .rank = 6},
+    {"layer", "layer", WORTH(layer)},
+    {"head", "head", WORTH(head)},
+    {"delta_nll", "delta_nll", WORTH(delta_nll), "%.5f"},
+    {"delta_nll_stderr", "stderr", WORTH(delta_nll_stderr), "%.5f", .rank = 2},
+    {"delta_bits_per_byte", "bits/byte", WORTH(delta_bits_per_byte), "%.5f", .rank = 5},
+    {"written", "written", WORTH(written), "%.3f", .rank = 3},
+    {"stream", "stream", WORTH(stream), "%.3f", .rank = 6},
     {"like", "like", MEMBER(head_row, like), .rank = 4},
     {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.5f", .rank = 4},
     {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f", .rank = 7},
@@ -82,7 +79,7 @@ static const struct report_field fields[] = {
 static const void *next_head(void *arg, int i)
 {
     struct ablations *a = arg;
-    const int n = a->model->config.n_heads;
+    const int n = a->config->n_heads;
     if (i >= a->result.n_done)
         return NULL;
     const struct head_worth *w = &a->result.heads[i];
@@ -97,33 +94,17 @@ static const void *next_head(void *arg, int i)
     return row;
 }
 
-/* Standard errors that a gain is beyond: one of them alone would find harm in every sixth head that
- * costs nothing. */
-#define HARM_ERRORS 2
-
-static bool does_harm(const struct head_worth *w)
-{
-    return w->delta_nll < -HARM_ERRORS * w->delta_nll_stderr;
-}
-
-/* Whether this text does not show that the head is gone. */
-static bool costs_nothing(const struct head_worth *w)
-{
-    return w->delta_nll <= w->delta_nll_stderr && !does_harm(w);
-}
-
 /* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
- */
-static void say_heads(const struct ablations *a, bool (*are)(const struct head_worth *),
+ * One standard error would find harm in every sixth head that costs nothing. */
+static void say_heads(const struct job *j, const struct heads_result *r, bool harmful,
                       const char *what)
 {
-    const struct heads_result *r = &a->result;
     char names[512] = "";
     size_t used = 0;
     int n = 0;
-    for (int i = 0; i < r->n_done; i++) {
-        const struct head_worth *w = &r->heads[i];
-        if (!are(w))
+    for (const struct head_worth *w = r->heads; w < r->heads + r->n_done; w++) {
+        const bool does_harm = w->delta_nll < -2 * w->delta_nll_stderr;
+        if (does_harm != harmful || !(w->delta_nll <= w->delta_nll_stderr))
             continue;
         if (used + 32 < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ",
@@ -132,43 +113,40 @@ static void say_heads(const struct ablations *a, bool (*are)(const struct head_w
             snprintf(names + used, sizeof names - used, ",...");
         n++;
     }
-    say(&a->options->common, "%d of %d heads %s%s", n, r->n_done, what, names);
+    say(j->common, "%d of %d heads %s%s", n, r->n_done, what, names);
 }
 
-/* --- the picture ----------------------------------------------------------------------------- */
-
-/* The most layers, or heads of one, that are drawn. */
-#define MOST_DRAWN HEATMAP_LARGE
-
 /* delta_nll of the heads that are done, at least one: layers down and heads across. */
-static enum status write_picture(const struct ablations *a, struct err *e)
+static enum status write_picture(const struct ablations *a, const char *model, const char *path,
+                                 struct err *e)
 {
     const struct heads_result *r = &a->result;
-    const int n_heads = a->model->config.n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
+    const int n_heads = a->config->n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
     const size_t n_names = (size_t)n_rows + (size_t)n_heads; /* of layers, then of heads */
-    float *cells = calloc((size_t)n_rows * (size_t)n_heads, sizeof *cells);
-    char(*names)[16] = calloc(n_names, sizeof *names);
-    struct text *texts = calloc(n_names, sizeof *texts);
+    struct heatmap_map map = {.group = -1};
+    struct text_label *names;
+    const size_t bytes =
+        n_names * sizeof *names + (size_t)n_rows * (size_t)n_heads * sizeof *map.cells;
     char title[256], subtitle[256];
     double most = 0;
-    enum status s = STATUS_OK;
-    if (!cells || !names || !texts)
-        s = err_no_memory(e, "the picture", (size_t)n_rows * (size_t)n_heads * sizeof *cells);
-    for (int i = 0; i < r->n_done && s == STATUS_OK; i++) {
-        const double delta = r->heads[i].delta_nll;
-        cells[i] = (float)(delta > 0 ? delta : 0);
-        most = delta > most ? delta : most;
+    names = calloc(bytes, 1);
+    if (!names)
+        return err_no_memory(e, "the picture", bytes);
+    float *cells = (void *)(names + n_names);
+    for (int i = 0; i < r->n_done; i++) {
+        const double delta = fmax(r->heads[i].delta_nll, 0);
+        cells[i] = (float)delta;
+        most = fmax(most, delta);
     }
-    for (int i = 0; i < n_rows + n_heads && s == STATUS_OK; i++) {
-        const int number = i < n_rows ? r->heads[i * n_heads].layer : i - n_rows;
-        snprintf(names[i], sizeof names[i], i < n_rows ? "layer %d" : "%d", number);
-        texts[i] = text_of(names[i]);
-    }
-    snprintf(title, sizeof title, "%.160s: loss without each head", path_name(a->job->path));
+    for (int i = 0; i < n_rows; i++)
+        snprintf(names[i].text, sizeof names[i].text, "layer %d", r->heads[i * n_heads].layer);
+    for (int i = 0; i < n_heads; i++)
+        snprintf(names[n_rows + i].text, sizeof names->text, "%d", i);
+    snprintf(title, sizeof title, "%.160s: loss without each head", model);
     snprintf(subtitle, sizeof subtitle,
              "%llu tokens, %.4f nats each with all heads; blank: less, or a gain",
              (unsigned long long)r->whole.tokens, r->whole.nll);
-    const struct heatmap_map map = {.cells = cells, .group = -1};
+    map.cells = cells;
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
                                             .what = "nats a token",
@@ -178,80 +156,70 @@ static enum status write_picture(const struct ablations *a, struct err *e)
                                             .n_columns = 1,
                                             .map_rows = n_rows,
                                             .map_columns = n_heads,
-                                            .row_names = texts,
-                                            .column_names = texts + n_rows};
-    if (s == STATUS_OK)
-        s = heatmap_write(&picture, a->options->svg, e);
-    free(cells);
+                                            .row_names = names,
+                                            .column_names = names + n_rows};
+    const enum status s = heatmap_write(&picture, path, e);
     free(names);
-    free(texts);
     return s;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static void show_heads(void *arg, int done, int all, double share)
+static enum status measure_heads(struct job *j, const struct heads_options *o,
+                                 const struct choice *layers, struct ablations *a, struct err *e)
 {
-    progress_show_share(arg, (uint64_t)done, (uint64_t)all, share);
-}
-
-static enum status measure_heads(struct ablations *a, struct err *e)
-{
-    struct job *j = a->job;
-    const struct config *c = &a->model->config;
-    struct job_memory memory = {.weights = a->model->weights.cap,
+    const struct checkpoint *k = &j->checkpoint;
+    const size_t n = (size_t)a->config->n_layers * (size_t)a->config->n_heads;
+    const size_t bytes = n * (size_t)a->config->n_heads * sizeof *a->kept;
+    struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
-    struct heads_spec spec = {.model = a->model,
+    struct heads_spec spec = {.model = k->model,
                               .kernels = j->kernels,
                               .pool = j->pool,
                               .tokens = j->tokens,
                               .n_tokens = j->n_tokens,
-                              .tokenizer = j->checkpoint.tokenizer,
-                              .ablation = (enum heads_ablation)a->options->ablation,
-                              .layers = a->layers,
+                              .tokenizer = k->tokenizer,
+                              .ablation = (enum heads_ablation)o->ablation,
+                              .layers = layers->items,
+                              .n_layers = layers->n,
                               .stop = progress_stop,
-                              .progress = show_heads};
+                              .progress = progress_show};
+    /* How much of each head a key of another would keep. */
+    struct convert_spec likeness = {.gguf = k->gguf,
+                                    .source = &k->file,
+                                    .tokens = j->tokens,
+                                    .n_tokens = j->n_tokens - 1, /* the last is predicted */
+                                    .kernels = j->kernels,
+                                    .pool = j->pool,
+                                    .stop = progress_stop,
+                                    .progress = progress_show};
     char what[32];
     snprintf(what, sizeof what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
-    /* How much of each head a key of another would keep. */
-    const size_t n = (size_t)c->n_layers * (size_t)c->n_heads * (size_t)c->n_heads;
-    const struct convert_spec likeness = {.gguf = j->checkpoint.gguf,
-                                          .source = &j->checkpoint.file,
-                                          .tokens = j->tokens,
-                                          .n_tokens = j->n_tokens - 1, /* the last is predicted */
-                                          .kernels = j->kernels,
-                                          .pool = j->pool,
-                                          .stop = progress_stop,
-                                          .progress = progress_show,
-                                          .arg = job_progress(j, "windows")};
-    a->kept = calloc(n, sizeof *a->kept);
+    a->kept = calloc(bytes, 1);
     if (!a->kept)
-        return err_no_memory(e, "the likeness of heads", n * sizeof *a->kept);
-    TRY(convert_likeness(&likeness, a->model, a->kept, e));
-    spec.arg = job_progress(j, "heads");
+        return err_no_memory(e, "the likeness of heads", bytes);
+    likeness.arg = job_progress(j, "windows");
+    TRY(convert_likeness(&likeness, k->model, a->kept, e));
+    spec.arg = job_progress(j, "tokens");
     return heads_run(&spec, &a->result, e);
 }
 
 /* What is done is shown also after Ctrl-C. */
-static enum status print_heads(struct ablations *a, enum status measured, struct err *e)
+static enum status print_heads(struct job *j, const struct heads_options *o, struct ablations *a,
+                               struct err *e)
 {
-    struct job *j = a->job;
+    const struct heads_result *r = &a->result;
     const struct table table = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = a};
-    const int n_done = a->result.n_done;
-    if (measured == STATUS_INTERRUPTED)
-        say(j->common, "interrupted after %d heads%s", n_done,
-            n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
-    j->progress.unit = NULL; /* how far it came is said */
-    if (n_done == 0)
+    if (r->n_done == 0)
         return STATUS_OK;
     TRY(job_print(j, &table, e));
-    say(j->common, "%.4f nats a token and %.4f bits per byte with all heads", a->result.whole.nll,
-        a->result.whole.bits_per_byte);
-    say_heads(a, costs_nothing, "cost nothing on this text, within the standard error");
-    say_heads(a, does_harm, "do harm, beyond two standard errors");
-    return a->options->svg ? write_picture(a, e) : STATUS_OK;
+    say(j->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
+        r->whole.bits_per_byte);
+    say_heads(j, r, false, "cost nothing on this text, within the standard error");
+    say_heads(j, r, true, "do harm, beyond two standard errors");
+    return o->svg ? write_picture(a, path_name(j->path), o->svg, e) : STATUS_OK;
 }
 
 static enum status run_heads(struct job *j, void *values, struct err *e)
@@ -259,33 +227,30 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     const struct heads_options *o = values;
     const struct config *c = &j->checkpoint.model->config;
     const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
-    struct ablations a = {.job = j, .options = o, .model = j->checkpoint.model};
+    struct ablations a = {.config = c};
+    struct choice layers;
     TRY(job_tokenize(j, e));
-    TRY(eval_check_length(j->n_tokens, e));
     if (j->n_tokens > (size_t)o->tokens + 1)
         j->n_tokens = (size_t)o->tokens + 1;
-    if (o->svg && most > MOST_DRAWN)
+    if (o->svg && most > HEATMAP_LARGE)
         return err_set(e, STATUS_USAGE,
-                       "--svg: expected at most %d layers, and heads in each, found %d", MOST_DRAWN,
-                       most);
+                       "--svg: expected at most %d layers, and heads in each, found %d",
+                       HEATMAP_LARGE, most);
     TRY(job_start_threads(j, e));
-    struct choice chosen;
-    enum status s = choice_of("--layer", o->layers, c->n_layers, "layer", &chosen, e);
-    a.layers = calloc((size_t)c->n_layers, 1);
-    if (s == STATUS_OK && !a.layers)
-        s = err_no_memory(e, "the list of layers", (size_t)c->n_layers);
-    for (int i = 0; i < chosen.n && s == STATUS_OK; i++)
-        a.layers[chosen.items[i]] = 1;
-    choice_free(&chosen);
+    enum status s = choice_of("--layer", o->layers, c->n_layers, "layer", &layers, e);
     if (s == STATUS_OK)
-        s = measure_heads(&a, e);
+        s = measure_heads(j, o, &layers, &a, e);
+    if (s == STATUS_INTERRUPTED)
+        say(j->common, "interrupted after %d heads%s", a.result.n_done,
+            a.result.n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
+    j->progress.unit = NULL; /* how far it came is said */
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
-        const enum status printed = print_heads(&a, s, e);
+        const enum status printed = print_heads(j, o, &a, e);
         s = printed == STATUS_OK ? s : printed;
     }
     heads_free(&a.result);
     free(a.kept);
-    free(a.layers);
+    choice_free(&layers);
     return s;
 }
 

@@ -14,6 +14,7 @@
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/shape.h"
+#include "model/pack.h"
 #include "show/paragraph.h"
 
 /* Of --bandwidth: with more, times are less than a double of microseconds shows. */
@@ -73,7 +74,7 @@ static bool is_auto(const struct info_options *o)
 struct info_tensor {
     struct gguf_tensor tensor;
     const char *type;
-    char shape[GGUF_MAX_DIMS * 24];
+    struct shape_text shape;
     uint64_t offset; /* of the data, from the start of the file */
     struct inspect_check check;
 };
@@ -102,7 +103,7 @@ struct info {
 /* --- what there is --------------------------------------------------------------------------- */
 
 /* Lists the tensors, checked if that is wanted. */
-static enum status list_tensors(struct info *info, struct err *e)
+static enum status take_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
     struct info_check *sum = &info->check;
@@ -111,14 +112,12 @@ static enum status list_tensors(struct info *info, struct err *e)
         return err_no_memory(e, "the list of tensors", (g->n_tensors + 1) * sizeof *info->tensors);
     for (size_t i = 0; i < g->n_tensors; i++) {
         struct info_tensor *t = &info->tensors[i];
-        *t = (struct info_tensor){.tensor = g->tensors[i],
-                                  .type = g->tensors[i].type->name,
-                                  .offset = (uint64_t)(g->tensors[i].data - info->file.data),
-                                  .check = {.nan = -1, .inf = -1}};
-        size_t used = 0;
-        for (int d = 0; d < t->tensor.n_dims; d++)
-            used += (size_t)snprintf(t->shape + used, sizeof t->shape - used, "%s%" PRIu64,
-                                     d ? " x " : "", t->tensor.dims[d]);
+        *t =
+            (struct info_tensor){.tensor = g->tensors[i],
+                                 .type = g->tensors[i].type->name,
+                                 .shape = pack_shape_text(g->tensors[i].n_dims, g->tensors[i].dims),
+                                 .offset = (uint64_t)(g->tensors[i].data - info->file.data),
+                                 .check = {.nan = -1, .inf = -1}};
         if (info->o->check)
             t->check = inspect_check_tensor(&t->tensor);
         const struct inspect_check *c = &t->check;
@@ -161,7 +160,7 @@ static enum status read_file(struct info *info, struct err *e)
         if (s == STATUS_OK)
             (void)tokenizer_reads_text(info->tokenizer, &info->tokenizer_problem);
     }
-    return info->o->tensors || info->o->check ? list_tensors(info, e) : STATUS_OK;
+    return info->o->tensors || info->o->check ? take_tensors(info, e) : STATUS_OK;
 }
 
 /* A shape instead of a file. */
@@ -226,7 +225,7 @@ struct properties {
 };
 
 /* Without data there is none; people are not shown such, nor empty ones. */
-static void put_text(const struct properties *p, const char *name, struct text value)
+static void show_text(const struct properties *p, const char *name, struct text value)
 {
     if (p->json && value.data) {
         json_text(p->json, name, value);
@@ -238,43 +237,43 @@ static void put_text(const struct properties *p, const char *name, struct text v
     }
 }
 
-static void put_string(const struct properties *p, const char *name, const char *value)
+static void show_string(const struct properties *p, const char *name, const char *value)
 {
-    put_text(p, name, text_of(value));
+    show_text(p, name, text_of(value));
 }
 
 /* Why something does not work; "": it does. */
-static void put_problem(const struct properties *p, const char *name, const struct err *e)
+static void show_problem(const struct properties *p, const char *name, const struct err *e)
 {
-    put_text(p, name, (struct text){e->text[0] ? e->text : NULL, strlen(e->text)});
+    show_text(p, name, (struct text){e->text[0] ? e->text : NULL, strlen(e->text)});
 }
 
 /* A number, or a truth, in digits. */
-static void put_literal(const struct properties *p, const char *name, const char *digits)
+static void show_literal(const struct properties *p, const char *name, const char *digits)
 {
     if (p->json)
         json_literal(p->json, name, text_of(digits));
     else
-        put_string(p, name, digits);
+        show_string(p, name, digits);
 }
 
-static void put_bool(const struct properties *p, const char *name, bool value)
+static void show_bool(const struct properties *p, const char *name, bool value)
 {
-    put_literal(p, name, value ? "true" : "false");
+    show_literal(p, name, value ? "true" : "false");
 }
 
 /* A negative one is none. */
-static void put_count(const struct properties *p, const char *name, int64_t value)
+static void show_count(const struct properties *p, const char *name, int64_t value)
 {
     char digits[24];
     snprintf(digits, sizeof digits, "%" PRId64, value);
     if (value < 0)
-        put_text(p, name, (struct text){NULL, 0});
+        show_text(p, name, (struct text){NULL, 0});
     else
-        put_literal(p, name, digits);
+        show_literal(p, name, digits);
 }
 
-static void put_config(const struct properties *p, const struct config *c)
+static void show_config(const struct properties *p, const struct config *c)
 {
     const struct {
         const char *name;
@@ -291,44 +290,44 @@ static void put_config(const struct properties *p, const struct config *c)
     char list[CONFIG_MAX_LAYERS * 8] = "", eps[32];
     const bool latent = config_is_latent(c);
     config_variant_name(c, c->n_kv_heads, list);
-    put_string(p, "variant", list);
+    show_string(p, "variant", list);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        put_count(p, sizes[i].name, sizes[i].size);
+        show_count(p, sizes[i].name, sizes[i].size);
     /* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
     size_t used = 0;
     list[0] = 0;
     for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", l ? ", " : "",
                                  latent ? config_latent(c, l) : config_kv_heads(c, l));
-    put_string(p, "kv_heads_by_layer", latent ? "" : list);
-    put_string(p, "latent", latent ? list : "");
-    put_string(p, "norm", arch_norm_names[c->norm]);
-    put_string(p, "placement", arch_placement_names[c->placement]);
-    put_string(p, "position", arch_position_names[c->position]);
-    put_string(p, "ffn", arch_ffn_names[c->ffn]);
-    put_bool(p, "shared_block", c->shared);
+    show_string(p, "kv_heads_by_layer", latent ? "" : list);
+    show_string(p, "latent", latent ? list : "");
+    show_string(p, "norm", arch_norm_names[c->norm]);
+    show_string(p, "placement", arch_placement_names[c->placement]);
+    show_string(p, "position", arch_position_names[c->position]);
+    show_string(p, "ffn", arch_ffn_names[c->ffn]);
+    show_bool(p, "shared_block", c->shared);
     snprintf(eps, sizeof eps, "%g", (double)c->norm_eps);
-    put_literal(p, "norm_eps", p->json ? figure_exact((double)c->norm_eps).text : eps);
+    show_literal(p, "norm_eps", p->json ? figure_exact((double)c->norm_eps).text : eps);
 }
 
 /* A file without the key of its kind has none; of one that cannot be read there is only what is
  * wrong with it. */
-static void put_tokenizer(const struct properties *p, const struct info *info)
+static void show_tokenizer(const struct properties *p, const struct info *info)
 {
     const struct tokenizer *t = info->tokenizer;
     if (info->token_kind.len == 0) {
-        put_text(p, "tokenizer", (struct text){NULL, 0});
+        show_text(p, "tokenizer", (struct text){NULL, 0});
         return;
     }
     if (p->json)
         json_begin_object(p->json, "tokenizer");
-    put_text(p, p->json ? "model" : "tokenizer", info->token_kind);
-    put_problem(p, "problem", &info->tokenizer_problem);
+    show_text(p, p->json ? "model" : "tokenizer", info->token_kind);
+    show_problem(p, "problem", &info->tokenizer_problem);
     if (t) {
-        put_count(p, "n_tokens", tokenizer_n_tokens(t));
-        put_count(p, "bos", tokenizer_bos(t));
-        put_count(p, "eos", tokenizer_eos(t));
-        put_bool(p, "adds_bos", tokenizer_adds_bos(t));
+        show_count(p, "n_tokens", tokenizer_n_tokens(t));
+        show_count(p, "bos", tokenizer_bos(t));
+        show_count(p, "eos", tokenizer_eos(t));
+        show_bool(p, "adds_bos", tokenizer_adds_bos(t));
     }
     if (p->json)
         json_end(p->json);
@@ -337,7 +336,7 @@ static void put_tokenizer(const struct properties *p, const struct info *info)
 #define MAX_TYPES 64
 
 /* How many tensors are of each type, in order of first use. */
-static void put_types(const struct properties *p, const struct gguf *g)
+static void show_types(const struct properties *p, const struct gguf *g)
 {
     const char *types[MAX_TYPES];
     int64_t counts[MAX_TYPES] = {0};
@@ -357,7 +356,7 @@ static void put_types(const struct properties *p, const struct gguf *g)
     for (int i = 0; i < n; i++) {
         char name[32];
         snprintf(name, sizeof name, "%s%s", types[i], p->json ? "" : " tensors");
-        put_count(p, name, counts[i]);
+        show_count(p, name, counts[i]);
     }
     if (p->json)
         json_end(p->json);
@@ -365,7 +364,7 @@ static void put_types(const struct properties *p, const struct gguf *g)
 
 /* The scalar keys that stand nowhere else: what a conversion says of itself, and of an architecture
  * that does not run here its own and the general ones. */
-static void put_other_keys(struct report *r, const struct info *info)
+static void show_other_keys(struct report *r, const struct info *info)
 {
     for (size_t i = 0; i < info->gguf->n_pairs; i++) {
         const struct text key = info->gguf->pairs[i].key;
@@ -388,51 +387,51 @@ static void put_other_keys(struct report *r, const struct info *info)
     }
 }
 
-static void put_properties(const struct properties *p, const struct info *info)
+static void show_properties(const struct properties *p, const struct info *info)
 {
     const struct gguf *g = info->gguf;
     if (g) {
-        put_string(p, "file", info->job->path);
-        put_count(p, "file_bytes", (int64_t)info->file.len);
-        put_count(p, "gguf_version", g->version);
-        put_count(p, "n_keys", (int64_t)g->n_pairs);
-        put_count(p, "n_tensors", (int64_t)g->n_tensors);
+        show_string(p, "file", info->job->path);
+        show_count(p, "file_bytes", (int64_t)info->file.len);
+        show_count(p, "gguf_version", g->version);
+        show_count(p, "n_keys", (int64_t)g->n_pairs);
+        show_count(p, "n_tensors", (int64_t)g->n_tensors);
     } else {
-        put_string(p, "shape", info->o->shape.shape);
+        show_string(p, "shape", info->o->shape.shape);
     }
-    put_text(p, "architecture", info->architecture);
+    show_text(p, "architecture", info->architecture);
     if (g)
-        put_text(p, "name", info->name);
+        show_text(p, "name", info->name);
     else
-        put_string(p, "type", storage_name(info->cost.shape.storage));
+        show_string(p, "type", storage_name(info->cost.shape.storage));
     if (info->has_config) {
-        put_config(p, &info->config);
-        put_problem(p, "does_not_run", &info->refusal);
-        put_bool(p, "tied_output", info->cost.shape.tied);
+        show_config(p, &info->config);
+        show_problem(p, "does_not_run", &info->refusal);
+        show_bool(p, "tied_output", info->cost.shape.tied);
     }
     if (g) {
-        put_tokenizer(p, info);
-        put_types(p, g);
+        show_tokenizer(p, info);
+        show_types(p, g);
     }
     if (g && p->rows)
-        put_other_keys(p->rows, info);
+        show_other_keys(p->rows, info);
     if (info->o->check) {
         if (p->json)
             json_begin_object(p->json, "check");
-        put_count(p, "tensors_checked", info->check.checked);
-        put_count(p, "tensors_not_checked", info->check.unchecked);
-        put_count(p, "nan", info->check.nan);
-        put_count(p, "inf", info->check.inf);
+        show_count(p, "tensors_checked", info->check.checked);
+        show_count(p, "tensors_not_checked", info->check.unchecked);
+        show_count(p, "nan", info->check.nan);
+        show_count(p, "inf", info->check.inf);
         if (p->json)
             json_end(p->json);
     }
     /* A layer's Q, K, V and output have so many weights where every head has its own. */
     const int64_t d_model = info->config.d_model;
     if (p->json && info->has_config)
-        put_count(p, "attention_4_d_model_squared",
-                  4 * d_model * d_model * config_blocks(&info->config));
+        show_count(p, "attention_4_d_model_squared",
+                   4 * d_model * d_model * config_blocks(&info->config));
     if (p->json && info->cost.steps) /* where it is not known that is a negative number */
-        put_count(p, "memory_available_bytes", (int64_t)info->cost.available);
+        show_count(p, "memory_available_bytes", (int64_t)info->cost.available);
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
@@ -451,7 +450,7 @@ static const struct report_field part_fields[] = {
 #define TENSOR(member) MEMBER(info_tensor, member)
 static const struct report_field tensor_fields[] = {
     {"tensor", "tensor", TENSOR(tensor.name)},
-    {"shape", "shape", TENSOR(shape), .right = true},
+    {"shape", "shape", TENSOR(shape.text), .right = true},
     {"type", "type", TENSOR(type)},
     {"bytes", "bytes", TENSOR(tensor.n_bytes), .rank = 1},
     {"offset", "offset", TENSOR(offset), .rank = 2},
@@ -511,10 +510,10 @@ static enum status print_whole(const struct info *info, const struct table table
     if (j) {
         json_init(j, out, info->format == TABLE_JSONL ? 0 : 2);
         json_begin_object(j, NULL);
-        put_properties(&(struct properties){.json = j}, info);
+        show_properties(&(struct properties){.json = j}, info);
     } else {
         report_begin(&rows, info->format, columns, 2, out);
-        put_properties(&(struct properties){.rows = &rows}, info);
+        show_properties(&(struct properties){.rows = &rows}, info);
         TRY(report_end(&rows, e));
     }
     for (int i = 0; i < INFO_TABLES; i++) {

@@ -9,6 +9,7 @@
 
 #include "cli/job.h"
 #include "cli/signals.h"
+#include "engine/sampler.h"
 #include "formats/npy.h"
 #include "measure/score.h"
 #include "show/report.h"
@@ -38,137 +39,130 @@ static const struct option ids_options[] = {
     OPT_END,
 };
 
-struct scored_token {
-    int id;
-    struct text text; /* without data: there is no tokenizer */
-    double logprob;   /* NaN: nothing predicts it */
-};
-
 struct scored_row {
-    int position;
-    struct scored_token token;
-    struct report_list top; /* of struct scored_token */
-    struct text joined;     /* the same for people: 'e' -0.52, 't' -1.20 */
+    int position, id;
+    struct text text;       /* without data: there is no tokenizer */
+    double logprob;         /* NaN: nothing predicts it */
+    struct report_list top; /* of the same: what may come in its place */
+    struct text joined;     /* that for people: 'e' -0.52, 't' -1.20 */
 };
 
-static const struct report_field top_fields[] = {
-    {"id", "id", MEMBER(scored_token, id)},
-    {"text", "text", MEMBER(scored_token, text), .bytes = true},
-    {"logprob", "logprob", MEMBER(scored_token, logprob)},
-};
-
-static const struct report_field row_fields[] = {
+static const struct report_field fields[] = {
     {"position", "position", MEMBER(scored_row, position)},
-    {"id", "id", MEMBER(scored_row, token.id)},
-    {"text", "text", MEMBER(scored_row, token.text), .bytes = true},
-    {"logprob", "logprob", MEMBER(scored_row, token.logprob), "%.4f"},
-    {"top", NULL, MEMBER(scored_row, top), .items = top_fields,
-     .n_items = REPORT_LENGTH(top_fields), .item_size = sizeof(struct scored_token)},
+    {"id", "id", MEMBER(scored_row, id)},
+    {"text", "text", MEMBER(scored_row, text), .bytes = true},
+    {"logprob", "logprob", MEMBER(scored_row, logprob), "%.4f"},
+    {"top", NULL, MEMBER(scored_row, top), .items = fields + 1, .n_items = 3,
+     .item_size = sizeof(struct scored_row)},
     {NULL, "top", MEMBER(scored_row, joined), .list = true},
 };
-enum { FIELD_TOP = 4 };
+enum { FIELD_TOP = 4, N_FIELDS = REPORT_LENGTH(fields) };
 
-/* What a visit needs. */
 struct scoring {
-    const struct tokenizer *tokenizer; /* NULL: none */
-    struct file_writer *npy;           /* NULL: not asked for */
+    struct job *job;
     int n_vocab, n_top;
+    struct file_writer *npy; /* NULL: not asked for */
     struct report report;
-    struct report_field fields[REPORT_LENGTH(row_fields)];
-    struct scored_token *top; /* [n_top] */
-    char *joined;             /* [joined_cap] */
-    size_t joined_cap;
+    struct scored_row *top;     /* [n_top], malloc'd, and behind them */
+    struct token_score *scores; /* [n_top] */
+    float *logits;              /* [block, n_vocab] */
+    struct bytes joined;
 };
 
-static struct scored_token token_of(const struct scoring *s, int id, double logprob)
+static struct scored_row scored_of(const struct scoring *s, int position, int id, double logprob)
 {
-    const struct text none = {NULL, 0};
-    return (struct scored_token){id, s->tokenizer ? tokenizer_bytes(s->tokenizer, id) : none,
-                                 logprob};
+    struct scored_row row = {.position = position, .id = id, .logprob = logprob};
+    if (s->job->checkpoint.tokenizer)
+        row.text = tokenizer_bytes(s->job->checkpoint.tokenizer, id);
+    return row;
 }
 
-static enum status visit_token(void *arg, const struct score_row *row, struct err *e)
+/* Of a token, which nothing predicts if it is the first. */
+static enum status print_scored(struct scoring *s, int position, double logprob, struct err *e)
 {
-    (void)e;
-    struct scoring *s = arg;
-    const bool unread = s->report.out->failed && !s->npy; /* nobody wants the rest */
-    if (signals_interrupted() || unread)
-        return STATUS_INTERRUPTED;
-    if (s->npy)
-        npy_put(s->npy, row->logits, (size_t)s->n_vocab);
-    struct scored_row scored = {
-        .position = row->position,
-        .token = token_of(s, row->id, row->predicted ? row->logprob : (double)NAN),
-        .top = {s->top, row->n_top}};
-    for (int i = 0; i < row->n_top; i++)
-        s->top[i] = token_of(s, row->top[i].id, row->top[i].logprob);
-    size_t used = 0;
-    for (int i = 0; i < row->n_top && table_is_for_people(s->report.format); i++) {
-        char id[24];
-        snprintf(id, sizeof id, "#%d", s->top[i].id);
-        const struct text name = s->tokenizer ? s->top[i].text : text_of(id);
-        used += (size_t)snprintf(s->joined + used, s->joined_cap - used, "%s'", i ? ", " : "");
-        memcpy(s->joined + used, name.data, name.len);
-        used += name.len;
-        used +=
-            (size_t)snprintf(s->joined + used, s->joined_cap - used, "' %.3f", s->top[i].logprob);
+    const int n_top = position > 0 ? s->n_top : 0;
+    s->joined.len = 0;
+    for (int i = 0; i < n_top; i++) {
+        char id[24], tail[64]; /* logits may be as far apart as numbers can */
+        s->top[i] = scored_of(s, position, s->scores[i].id, s->scores[i].logprob);
+        snprintf(id, sizeof id, "#%d", s->scores[i].id);
+        snprintf(tail, sizeof tail, "' %.3f", s->scores[i].logprob);
+        if (!bytes_put(&s->joined, text_of(i ? ", '" : "'")) ||
+            !bytes_put(&s->joined, s->top[i].text.data ? s->top[i].text : text_of(id)) ||
+            !bytes_put(&s->joined, text_of(tail)))
+            return err_no_memory(e, "a row's alternatives", s->joined.len);
     }
-    scored.joined = (struct text){s->joined, used};
-    report_row(&s->report, &scored);
+    struct scored_row row = scored_of(s, position, s->job->tokens[position], logprob);
+    row.top = (struct report_list){s->top, n_top};
+    row.joined = bytes_text(&s->joined);
+    report_row(&s->report, &row);
     return STATUS_OK;
 }
 
-/* Bytes of an alternative in a joined cell beside its text, or with its id for one: quotes and up
- * to 45 digits, as logits may be as far apart as numbers can. */
-#define MAX_TOP_MARKS ((size_t)64)
-
-static enum status print_scores(struct scoring *s, struct job *j, struct err *e)
+/* Feeds the tokens block by block: after each its logits predict the next one. */
+static enum status score_tokens(struct scoring *s, struct err *e)
 {
-    const struct score_spec spec = {.n_vocab = s->n_vocab,
-                                    .tokens = j->tokens,
-                                    .n_tokens = (int)j->n_tokens,
-                                    .n_top = s->n_top,
-                                    .visit = visit_token,
-                                    .arg = s};
-    /* The largest cell of alternatives: they are different tokens, so that all together have no
-     * more bytes than the vocabulary, however long one of them is. */
-    s->joined_cap = ((size_t)s->n_top + 1) * MAX_TOP_MARKS;
-    for (int id = 0; s->tokenizer && id < tokenizer_n_tokens(s->tokenizer); id++)
-        s->joined_cap += tokenizer_bytes(s->tokenizer, id).len;
-    s->joined = malloc(s->joined_cap);
-    s->top = calloc((size_t)s->n_top + 1, sizeof *s->top);
-    if (!s->joined || !s->top)
-        return err_no_memory(e, "a row's alternatives", s->joined_cap);
-    memcpy(s->fields, row_fields, sizeof row_fields);
-    s->fields[FIELD_TOP].most = s->n_top;
-    report_begin(&s->report, (enum table_format)j->common->format, s->fields,
-                 s->n_top > 0 ? REPORT_LENGTH(row_fields) : FIELD_TOP, j->out);
-    const enum status visited = score_tokens(j->session, &spec, e);
-    const enum status printed = report_end(&s->report, visited == STATUS_OK ? e : NULL);
-    return visited == STATUS_OK ? printed : visited;
+    const struct job *j = s->job;
+    const int n = (int)j->n_tokens, block = session_block(j->session);
+    double logprob = (double)NAN, log_sum;
+    for (int i = 0; i < n; i++) {
+        const float *logits = s->logits + (size_t)(i % block) * (size_t)s->n_vocab;
+        const bool unread = s->report.out->failed && !s->npy; /* nobody wants the rest */
+        if (signals_interrupted() || unread)
+            return STATUS_INTERRUPTED;
+        if (i % block == 0)
+            TRY(session_feed(j->session, 0, j->tokens + i, n - i < block ? n - i : block, s->logits,
+                             e));
+        if (s->npy)
+            npy_put(s->npy, logits, (size_t)s->n_vocab);
+        TRY(print_scored(s, i, logprob, e));
+        if (i + 1 == n)
+            break;
+        TRY(err_in(e, logits_log_sum(logits, s->n_vocab, &log_sum, e), "after position %d", i));
+        logprob = (double)logits[j->tokens[i + 1]] - log_sum;
+        score_top(logits, s->n_vocab, log_sum, s->n_top, s->scores);
+    }
+    return STATUS_OK;
 }
 
 static enum status run_score(struct job *j, void *values, struct err *e)
 {
     const struct score_options *o = values;
     const int n_vocab = j->checkpoint.model->config.n_vocab;
+    struct scoring s = {.job = j, .n_vocab = n_vocab, .n_top = o->top < n_vocab ? o->top : n_vocab};
+    struct report_field own[N_FIELDS];
     TRY(job_tokenize_for_context(j, "score", e));
     struct session_params params = job_session_params(j);
     params.n_ctx = (int)j->n_tokens;
     TRY(job_start_session(j, &params, NULL, e));
-    struct scoring scoring = {.tokenizer = j->checkpoint.tokenizer,
-                              .n_vocab = n_vocab,
-                              .n_top = o->top < n_vocab ? o->top : n_vocab};
+    const size_t block = (size_t)session_block(j->session);
+    const size_t n_rows = block < j->n_tokens ? block : j->n_tokens;
+    const size_t bytes = (size_t)s.n_top * (sizeof *s.top + sizeof *s.scores) +
+                         n_rows * (size_t)n_vocab * sizeof *s.logits;
+    s.top = malloc(bytes);
+    if (!s.top)
+        return err_no_memory(e, "the logits of a block", bytes);
+    s.scores = (void *)(s.top + s.n_top);
+    s.logits = (void *)(s.scores + s.n_top);
+    memcpy(own, fields, sizeof fields);
+    own[FIELD_TOP].most = s.n_top;
+    enum status status = STATUS_OK;
     if (o->logits)
-        TRY(npy_open(&scoring.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2,
-                     e));
-    enum status s = print_scores(&scoring, j, e);
-    free(scoring.joined);
-    free(scoring.top);
-    if (s == STATUS_OK && scoring.npy)
-        return file_writer_commit(scoring.npy, e);
-    file_writer_abandon(scoring.npy);
-    return s;
+        status =
+            npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2, e);
+    if (status == STATUS_OK) {
+        report_begin(&s.report, (enum table_format)j->common->format, own,
+                     s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
+        status = score_tokens(&s, e);
+        const enum status printed = report_end(&s.report, status == STATUS_OK ? e : NULL);
+        status = status == STATUS_OK ? printed : status;
+    }
+    bytes_free(&s.joined);
+    free(s.top);
+    if (status == STATUS_OK && s.npy)
+        return file_writer_commit(s.npy, e);
+    file_writer_abandon(s.npy);
+    return status;
 }
 
 const struct command command_score = {

@@ -292,7 +292,7 @@ static enum status print_matrix(const struct study_mean *means, int n, enum tabl
         report_string(&r, line_of(m).name);
         for (int a = 0; a < n_alphas; a++) { /* a line's means have rising alphas, too */
             if (m == end || !same_line(line, m) || m->of.alpha != alphas[a]) {
-                report_null(&r);
+                report_string(&r, "");
                 continue;
             }
             const int len = snprintf(cell, sizeof cell, "%.3f", m->of.bits_per_byte);
@@ -362,7 +362,11 @@ static enum status draw_means(const struct study_job *job, const struct study_me
 static enum status report_study(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    static const char *const keys[] = {"cells", "means"};
+    static const char *const around[][3] = {[TABLE_ALIGNED] = {"", "\n", ""},
+                                            [TABLE_MD] = {"", "\n", ""},
+                                            [TABLE_CSV] = {"", "\n", ""},
+                                            [TABLE_JSON] = {"{\"cells\": ", ", \"means\": ", "}\n"},
+                                            [TABLE_JSONL] = {"", "", ""}};
     const enum table_format format = (enum table_format)o->common.format;
     struct output *out = job->run->out;
     struct study_cell *cells = job->plan.cells;
@@ -374,27 +378,13 @@ static enum status report_study(const struct study_job *job, struct err *e)
             cells[n_cells++] = cells[i];
     const struct table tables[] = {TABLE_OF(study_fields, cells, n_cells),
                                    TABLE_OF(mean_fields, means, n_means)};
-    enum status s = STATUS_OK;
-    if (format == TABLE_JSON) {
-        struct json j;
-        json_init(&j, out, 2);
-        json_begin_object(&j, NULL);
-        for (int t = 0; t < 2; t++) {
-            json_begin_array(&j, keys[t]);
-            for (int i = 0; i < tables[t].n_rows; i++)
-                report_object(&j, NULL, tables[t].fields, tables[t].n,
-                              (const char *)tables[t].rows + (size_t)i * tables[t].row_bytes);
-            json_end(&j);
-        }
-        json_end(&j);
-        output_puts(out, "\n");
-    } else {
-        s = job_print(job->run, tables, e);
-        output_puts(out, format == TABLE_JSONL ? "" : "\n");
-        if (s == STATUS_OK)
-            s = table_is_for_people(format) ? print_matrix(means, n_means, format, out, e)
-                                            : job_print(job->run, &tables[1], e);
-    }
+    output_puts(out, around[format][0]);
+    enum status s = job_print(job->run, tables, e);
+    output_puts(out, around[format][1]);
+    if (s == STATUS_OK)
+        s = table_is_for_people(format) ? print_matrix(means, n_means, format, out, e)
+                                        : job_print(job->run, &tables[1], e);
+    output_puts(out, around[format][2]);
     if (s == STATUS_OK && o->plot)
         s = draw_means(job, means, n_means, e);
     free(means);

@@ -87,16 +87,14 @@ struct train_job {
     struct job *run;        /* has the pool and both checkpoints */
     struct train_spec spec; /* borrows them, and the texts */
 
-    bool terminal;               /* show a progress line */
-    FILE *log;                   /* NULL: none */
-    int first_step, step;        /* steps made before this run; so far */
-    uint64_t started_ns;         /* of the first step */
-    uint64_t step_ns;            /* spent in steps */
-    double loss;                 /* smoothed */
-    double val_loss;             /* the last one; NaN before */
-    double best_loss, best_bits; /* the lowest so far; not finite before */
-    int best_step;
-    char tried[320]; /* the probe's trials so far */
+    bool terminal;        /* show a progress line */
+    FILE *log;            /* NULL: none */
+    int first_step, step; /* steps made before this run; so far */
+    uint64_t started_ns;  /* of the first step */
+    uint64_t step_ns;     /* spent in steps */
+    double loss;          /* smoothed */
+    double val_loss;      /* the last one; NaN before */
+    char tried[320];      /* the probe's trials so far */
 };
 
 /* --- the log --------------------------------------------------------------------------------- */
@@ -184,11 +182,6 @@ static void show_evaluation(struct train_job *job, const struct train_event *ev)
 {
     char loss[48] = "", rate[48] = "";
     job->val_loss = ev->val_loss;
-    if (ev->best) {
-        job->best_loss = ev->val_loss;
-        job->best_bits = ev->val_bits;
-        job->best_step = ev->step;
-    }
     log_row(job, ev);
     if (isfinite(ev->loss))
         snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
@@ -359,9 +352,6 @@ static enum status train(struct train_job *job, struct trainer *t, struct err *e
     announce(job, p);
     job->first_step = job->step = p->resumed_step;
     job->loss = job->val_loss = (double)NAN;
-    job->best_loss = p->best_loss;
-    job->best_bits = p->best_loss * p->bits_per_nat;
-    job->best_step = p->best_step;
     enum status s = o->log ? open_log(job, e) : STATUS_OK;
     if (s == STATUS_OK)
         s = trainer_run(t, e);
@@ -370,10 +360,10 @@ static enum status train(struct train_job *job, struct trainer *t, struct err *e
     lost |= job->log && fclose(job->log) != 0;
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
-    if (isfinite(job->best_loss) && o->spec.eval_every >= 0)
+    if (isfinite(p->best_loss) && o->spec.eval_every >= 0)
         snprintf(best, sizeof best,
-                 "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", job->best_step,
-                 job->best_loss, job->best_bits);
+                 "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", p->best_step,
+                 p->best_loss, p->best_loss * p->bits_per_nat);
     if (s == STATUS_INTERRUPTED)
         say(&o->common,
             "interrupted after step %d; the same command with --resume goes on from %s.state",

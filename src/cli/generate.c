@@ -19,9 +19,6 @@
 #define MOST_TEXT_KEPT ((size_t)1 << 20)
 #define MOST_HELD_KEPT ((size_t)16 << 10)
 
-/* How long to wait for a line before looking whether all is over. */
-#define WAIT_MS 100
-
 /* --- texts in turn --------------------------------------------------------------------------- */
 
 static void forget(struct turns *t, struct bytes *held)
@@ -311,30 +308,30 @@ static enum status begin_texts(struct generation *g, struct err *e)
 /* --- tokens and ends ------------------------------------------------------------------------- */
 
 /*
- * A text has a token more, has ended, or cannot go on. A line's bytes are kept until it is
- * complete; a sample is recorded or printed, without the space that a tokenizer puts at the
- * beginning of all. Of texts that are abandoned only a sample that was being printed, the last to
- * end, leaves what it has.
+ * A text has a token more, or has ended. A line's bytes are kept until it is complete; a sample is
+ * recorded or printed, without the space that a tokenizer puts at the beginning of all. Of texts
+ * that are cut short only a sample that was being printed, the last to end, leaves what it has. Of
+ * lines what failed refuses its own only.
  */
 static enum status go_on(struct generation *g, const struct event *event, struct err *e)
 {
     const struct slot *p = event->slot;
     const uint64_t number = p->request.number;
-    const bool ends = event->kind == EVENT_ENDED, lines = g->o->prompts != NULL;
+    const bool lines = g->o->prompts != NULL, ends = event->kind == EVENT_ENDED;
+    const bool failed = ends && event->end == END_FAILED;
+    const enum status status = failed ? STATUS_FAILED : STATUS_OK;
     struct generated *text = &g->texts[p->sequence];
     struct text ready = event->ready;
-    if (event->kind == EVENT_FAILED) {
-        if (!lines)
-            return STATUS_FAILED;
+    if (failed && lines) {
         prompt_refuse(&text->prompt, e);
         print_line(g, text, NULL);
         return STATUS_OK;
     }
-    if (ends && event->end == END_ABANDONED && (lines || number != g->turns.front)) {
+    if (ends && event->end >= END_FAILED && (lines || number != g->turns.front)) {
         output_of(g, number);
         forget(&g->turns, g->turns.to);
         pass_on(g, number, true);
-        return STATUS_OK;
+        return status;
     }
     if (lines) {
         if (!ends)
@@ -359,8 +356,8 @@ static enum status go_on(struct generation *g, const struct event *event, struct
         g->end = event->end;
         g->last_sampled = p->n_sampled;
     }
-    pass_on(g, number, ends);
-    return STATUS_OK;
+    pass_on(g, number, ends && !failed);
+    return status;
 }
 
 enum status generation_run(struct generation *g, struct err *e)

@@ -26,6 +26,9 @@
 #include "measure/score.h"
 #include "text/vocab.h"
 
+/* How long to wait for a line before looking whether all is over. */
+#define WAIT_MS 100
+
 struct generate_options {
     struct common_options common;
     int n, ctx;

@@ -4,8 +4,11 @@
 #include "cli/generate.h"
 #include "model/cost.h"
 
-/* Tokens that a text drafts in a round, if nobody says how many. */
-#define DRAFT_AUTO 8
+/* Tokens that a text drafts in a round at most. */
+static int most_drafted(const struct generate_options *o)
+{
+    return o->n_draft > 0 ? o->n_draft : 8;
+}
 
 /* The draft's session is the texts' but for what its model has no room for. */
 static struct session_params params_of(const struct generation *g, const struct session_params *p)
@@ -26,7 +29,6 @@ enum status draft_open(struct generation *g, const struct session_params *p, siz
 {
     const struct generate_options *o = g->o;
     const struct model *model = g->job->checkpoint.model;
-    const size_t logits = model->config.n_vocab * sizeof(float); /* of one row */
     struct generate_draft *d = &g->draft;
     if (!o->draft)
         return STATUS_OK;
@@ -41,18 +43,12 @@ enum status draft_open(struct generation *g, const struct session_params *p, siz
         d->model = d->other.model;
     }
     /* What one text takes, as the number of texts is yet to be chosen, by what memory there is. */
-    d->drafter = (struct drafter){
-        .pace = {.most = o->n_draft ? o->n_draft : DRAFT_AUTO, .fixed = o->n_draft > 0},
-        .n_slots = 1,
-        .n_vocab = model->config.n_vocab,
-        .cap = p->n_ctx,
-        .pool = g->job->pool};
-    *bytes += drafter_bytes(&d->drafter) + d->drafter.pace.most * logits;
+    *bytes += (size_t)most_drafted(o) * model->config.n_vocab * sizeof(float);
     if (d->model) {
         const struct session_params params = params_of(g, p);
         struct session_memory plan;
         TRY(session_plan(d->model, &params, g->job->n_threads, &plan, e));
-        *bytes += plan.kv_bytes + plan.scratch_bytes + logits;
+        *bytes += plan.kv_bytes + plan.scratch_bytes;
     }
     return STATUS_OK;
 }
@@ -64,17 +60,19 @@ enum status draft_start(struct generation *g, const struct session_params *p, st
     struct drafter *d = &own->drafter;
     if (!g->o->draft)
         return STATUS_OK;
+    *d = (struct drafter){.sampler = s->sampler,
+                          .pool = s->pool,
+                          .n_slots = s->n_slots,
+                          .n_vocab = s->n_vocab,
+                          .end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer),
+                          .pace = {.most = most_drafted(g->o), .fixed = g->o->n_draft > 0}};
     if (own->model) {
         const struct session_params params = params_of(g, p);
         TRY(job_create_session(g->job, "draft", own->model, &params, NULL, &own->session, e));
+        d->session = own->session;
         d->n_shared = params.n_shared;
         d->cost = (double)cost_model_bytes(own->model) / cost_model_bytes(g->job->checkpoint.model);
     }
-    d->session = own->session;
-    d->n_slots = s->n_slots;
-    d->sampler = s->sampler;
-    d->pool = g->job->pool;
-    d->end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
     TRY(drafter_create(d, e));
     s->drafter = d;
     return STATUS_OK;

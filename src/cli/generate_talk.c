@@ -11,11 +11,6 @@
 #include "cli/paths.h"
 #include "cli/signals.h"
 
-/* A line; no context holds more. */
-#define LINE_MAX_BYTES ((size_t)16 << 20)
-/* How long to wait for one before looking whether it is over. */
-#define WAIT_MS 100
-
 /* --- saved texts ----------------------------------------------------------------------------- */
 
 /* Of what runs. All weights are read for it: once, and only where it is asked for. */
@@ -207,8 +202,8 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
         return err_no_memory(e, "a line", t->line.len + read.len + 1);
     struct text line = {t->line.data, t->line.len - !t->joined};
     enum status s = STATUS_USAGE;
-    if (too_long || line.len > LINE_MAX_BYTES) {
-        err_format(e, "a line has more than %zu bytes", LINE_MAX_BYTES);
+    if (too_long || line.len > PROMPTS_MAX_LINE) {
+        err_format(e, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
         t->joined = false;
     } else if (t->joined) {
         return STATUS_OK;
@@ -231,7 +226,7 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
 {
     const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet;
     struct talk t = {.g = g};
-    enum status s = lines_open(&t.lines, "-", LINE_MAX_BYTES, e);
+    enum status s = lines_open(&t.lines, "-", PROMPTS_MAX_LINE, e);
     if (s == STATUS_OK && begins)
         s = answer(&t, e);
     /* To the end of the input, /quit, or a signal at the prompt. */

@@ -39,13 +39,6 @@ struct info_step {
     double gb_per_s;
 };
 
-static struct figure figure_mflop(double flops)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.1f", flops / 1e6);
-    return f;
-}
-
 #define STEP(member)    MEMBER(info_step, member)
 #define N_MEMORY_FIELDS 11 /* those without times */
 static const struct report_field step_fields[] = {
@@ -59,7 +52,7 @@ static const struct report_field step_fields[] = {
     {NULL, "fits", STEP(fits_word), .rank = 2},
     {"fits", NULL, STEP(fits)},
     {"step_bytes", "read", STEP(step.step_bytes), .figure = figure_bytes, .rank = 4},
-    {"step_flops", "Mflop", STEP(step.flops), .figure = figure_mflop, .rank = 9},
+    {"step_flops", "Mflop", STEP(step.flops), .figure = figure_millions, .rank = 9},
     {"predicted_us", "µs", STEP(time.us), "%.1f", .rank = 1},
     {"limit_tokens_per_s", "tokens/s", STEP(time.tokens_per_s), .figure = figure_rate},
     {"bandwidth_gb_per_s", "GB/s", STEP(gb_per_s), "%.1f", .rank = 8},

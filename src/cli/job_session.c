@@ -71,33 +71,23 @@ enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e)
 {
     const double spare = spare_bytes();
-    struct session_memory plan;
-    double needed = 0; /* of the first try: of all */
-    int low = 0, high = w->n;
-    p->n_sequences = 1;
-    TRY(session_plan(j->checkpoint.model, p, j->n_threads, &plan, e));
-    for (int n = w->n; low < high; n = low + (high - low + 1) / 2) {
-        p->n_sequences = n;
-        const enum status s =
-            session_plan(j->checkpoint.model, p, j->n_threads, &plan, w->all ? e : NULL);
+    double needed = 0; /* by all */
+    for (int n = w->n;; n--) {
+        struct session_memory plan;
+        p->n_sequences = n > 0 ? n : 1;
+        TRY(session_plan(j->checkpoint.model, p, j->n_threads, &plan, e));
         const double bytes = (double)plan.kv_bytes + plan.scratch_bytes + (double)w->more_bytes * n;
-        if (n == w->n) {
-            if (w->all)
-                TRY(s);
+        if (n == w->n)
             needed = bytes;
-        }
-        if (s == STATUS_OK && bytes <= spare)
-            low = n;
-        else
-            high = n - 1;
+        if (n > 0 && bytes > spare)
+            continue;
+        if (n == w->n || !w->all)
+            return STATUS_OK;
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %d sequences need %s, %s are available, %d would fit; %s",
+                       w->n, figure_bytes(needed).text, figure_bytes(spare).text, n,
+                       advise(j, w->option).text);
     }
-    p->n_sequences = low > 0 ? low : 1;
-    if (!w->all || low == w->n)
-        return STATUS_OK;
-    const struct cache_advice advice = advise(j, w->option);
-    return err_set(e, STATUS_NO_MEMORY,
-                   "out of memory: %d sequences need %s, %s are available, %d would fit; %s", w->n,
-                   figure_bytes(needed).text, figure_bytes(spare).text, low, advice.text);
 }
 
 enum status job_create_session(struct job *j, const char *name, const struct model *m,

@@ -36,37 +36,30 @@ static const struct {
              {"ctx", CONFIG_MAX_CTX, offsetof(struct config, n_ctx)}};
 enum { N_ORDERED = 3, N_SIZES = 6 };
 
-static enum status parse_size(int at, const char *text, struct config *c, struct err *e)
-{
-    if (parse_int(text, 1, sizes[at].max, (int *)((char *)c + sizes[at].offset)))
-        return STATUS_OK;
-    return err_set(e, STATUS_USAGE, "--shape: %s: expected an integer from 1 to %d, found '%s'",
-                   sizes[at].name, sizes[at].max, text);
-}
-
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
 {
     char part[48], end = 'x';
     *c = (struct config){.arch = NULL};
-    for (int i = 0; i < N_ORDERED; i++) {
-        end = list_next(&text, "x,", part, sizeof part);
-        if ((end == 'x') != (i < N_ORDERED - 1))
+    for (int i = 0; end; i++) {
+        const char *number = part;
+        int at = i;
+        end = list_next(&text, i < N_ORDERED ? "x," : ",", part, sizeof part);
+        if (i < N_ORDERED && (end == 'x') != (i < N_ORDERED - 1))
             return err_set(e, STATUS_USAGE, "--shape: expected " FORM);
-        TRY(parse_size(i, part, c, e));
-    }
-    while (end == ',') {
-        int at = N_ORDERED;
-        size_t len = 0;
-        end = list_next(&text, ",", part, sizeof part);
-        for (; at < N_SIZES; at++) {
-            len = strlen(sizes[at].name);
-            if (strncmp(part, sizes[at].name, len) == 0 && part[len] == '=')
-                break;
+        if (i >= N_ORDERED) {
+            const size_t len = strcspn(part, "=");
+            at = N_ORDERED;
+            while (at < N_SIZES && (strncmp(part, sizes[at].name, len) != 0 || sizes[at].name[len]))
+                at++;
+            if (at == N_SIZES || !part[len])
+                return err_set(e, STATUS_USAGE, "--shape: expected ff=, vocab= or ctx=, found '%s'",
+                               part);
+            number = part + len + 1;
         }
-        if (at == N_SIZES)
-            return err_set(e, STATUS_USAGE, "--shape: expected ff=, vocab= or ctx=, found '%s'",
-                           part);
-        TRY(parse_size(at, part + len + 1, c, e));
+        if (!parse_int(number, 1, sizes[at].max, (int *)((char *)c + sizes[at].offset)))
+            return err_set(e, STATUS_USAGE,
+                           "--shape: %s: expected an integer from 1 to %d, found '%s'",
+                           sizes[at].name, sizes[at].max, number);
     }
     if (c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_USAGE,

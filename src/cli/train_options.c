@@ -112,31 +112,21 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     for (int i = 0; i < TRAIN_KINDS; i++)
         any |= s->kinds[i] != 0;
     const char *preset = s->arch ? shape_archs[s->arch - 1] : any ? FREE_ARCH : shape_archs[0];
-    const char *option = NULL, *value = "", *has = "";
-    const bool is_free = strcmp(preset, FREE_ARCH) == 0;
+    const char *option = s->share_layers ? "share-layers" : NULL;
     config_set_arch(c, arch_preset(text_of(preset)));
-    if (s->no_bias && !c->no_biases) {
+    if (s->no_bias && !c->no_biases)
         option = "no-bias";
-        has = "biases";
-    }
-    if (s->share_layers) {
-        option = "share-layers";
-        has = "weights of their own for all layers";
-    }
     for (int i = 0; i < TRAIN_KINDS; i++) {
-        const struct option *o = &train_kind_options[1 + i];
-        const unsigned wanted = (unsigned)s->kinds[i] - 1;
-        if (s->kinds[i] == 0 || wanted == *kinds[i])
-            continue;
-        option = o->name;
-        value = o->choices[wanted];
-        has = o->choices[*kinds[i]];
+        const unsigned wanted = s->kinds[i] ? (unsigned)s->kinds[i] - 1 : *kinds[i];
+        if (wanted != *kinds[i])
+            option = train_kind_options[1 + i].name;
         *kinds[i] = wanted;
     }
-    if (option && !is_free)
+    if (option && strcmp(preset, FREE_ARCH) != 0)
         return err_set(e, STATUS_USAGE,
-                       "--%s%s%s: --arch %s has %s; --arch " FREE_ARCH " has what is asked for",
-                       option, value[0] ? " " : "", value, preset, has);
+                       "--%s: --arch %s has no such choice; --arch " FREE_ARCH
+                       " has what is asked for",
+                       option, preset);
     c->no_biases |= s->no_bias;
     c->shared = s->share_layers;
     if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */

@@ -25,7 +25,7 @@ size_t lbfgs_scratch(size_t n, size_t memory)
     return (2 * memory + 4) * n + 2 * memory;
 }
 
-static bool evaluate(struct state *s, const double *x, double *value, double *gradient)
+static bool ask(struct state *s, const double *x, double *value, double *gradient)
 {
     return s->left-- > 0 && s->p->evaluate(s->p->arg, x, value, gradient);
 }
@@ -67,7 +67,7 @@ static bool search(struct state *s)
     for (; slope < 0 && cut < MAX_CUTS; cut++) {
         memcpy(s->next, s->x, n * sizeof *s->next);
         linalg_add_scaled(s->next, length, s->direction, n);
-        if (!evaluate(s, s->next, &value, s->next_gradient))
+        if (!ask(s, s->next, &value, s->next_gradient))
             return false;
         if (value <= s->value + ARMIJO * length * slope)
             break;
@@ -108,7 +108,7 @@ double lbfgs_minimise(const struct lbfgs *p, double *x, double *scratch)
     s.changes = s.steps + memory * n;
     s.curvature = s.changes + memory * n;
     s.along = s.curvature + memory;
-    if (!evaluate(&s, x, &s.value, s.gradient))
+    if (!ask(&s, x, &s.value, s.gradient))
         return (double)NAN;
     do
         find_direction(&s);

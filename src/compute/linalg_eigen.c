@@ -125,7 +125,7 @@ static bool ql(double *d, double *e, size_t n, double *z)
     return true;
 }
 
-static void swap(double *x, double *y, size_t n)
+static void swap_rows(double *x, double *y, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const double old = x[i];
@@ -151,9 +151,9 @@ bool linalg_eigen(double *a, size_t n, double *values, double *vectors, size_t n
                 largest = j;
         if (largest == i)
             continue;
-        swap(values + i, values + largest, 1);
+        swap_rows(values + i, values + largest, 1);
         if (z)
-            swap(z + i * n, z + largest * n, n);
+            swap_rows(z + i * n, z + largest * n, n);
     }
     /* Vectors of the tridiagonal matrix to those of a, with the sign fixed. */
     for (size_t r = 0; r < n_vectors; r++) {

@@ -10,36 +10,29 @@ const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
 
 /* --- what can be done ------------------------------------------------------------------------ */
 
-/* One layer of what is wanted. */
-static enum status check_layer(const struct convert_spec *spec, const struct config *f, int layer,
-                               struct err *e)
-{
-    const int *numbers = spec->latent ? spec->latent : spec->layer_kv_heads;
-    const int g = numbers ? numbers[layer] : spec->n_kv_heads;
-    const int own = numbers ? config_kv_heads(f, layer) : f->n_kv_heads;
-    if (spec->latent)
-        TRY(config_check_rank(f, g, e));
-    else if (g < 1 || f->n_heads % g != 0)
-        return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of the %d query heads", g,
-                       f->n_heads);
-    else if (g > own)
-        return err_set(e, STATUS_USAGE, "%d K/V heads: the checkpoint has only %d", g, own);
-    if (f->shared && numbers && g != numbers[0])
-        return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
-                       f->n_layers);
-    return STATUS_OK;
-}
-
 static enum status check_spec(const struct convert_spec *spec, const struct config *f,
                               struct err *e)
 {
+    const int *numbers = spec->latent ? spec->latent : spec->layer_kv_heads;
     if (config_is_latent(f) && !spec->measures_only)
         return err_bad_file(e,
                             "%s.attention.latent: expected none, because all heads share what such "
                             "a cache has already; found %d",
                             f->arch->name, config_latent(f, 0));
-    for (int l = 0; l < f->n_layers; l++)
-        TRY(check_layer(spec, f, l, e));
+    for (int l = 0; l < f->n_layers; l++) {
+        const int g = numbers ? numbers[l] : spec->n_kv_heads;
+        const int own = numbers ? config_kv_heads(f, l) : f->n_kv_heads;
+        if (spec->latent)
+            TRY(config_check_rank(f, g, e));
+        else if (g < 1 || f->n_heads % g != 0 || g > own)
+            return err_set(e, STATUS_USAGE,
+                           "%d K/V heads: expected a divisor of the %d query heads, and no more "
+                           "than there are, %d",
+                           g, f->n_heads, own);
+        if (f->shared && numbers && g != numbers[0])
+            return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
+                           f->n_layers);
+    }
     if (spec->cluster && !spec->latent && f->position == POSITION_ALIBI)
         return err_set(e, STATUS_USAGE,
                        "heads cannot change places, because each has a slope of its own (ALiBi); "
@@ -118,7 +111,7 @@ static void take_weights(const struct converter *c, struct arena *arena, union c
         }
 }
 
-static void take_memory(struct converter *c)
+static void take_all(struct converter *c)
 {
     struct arena *arena = &c->arena;
     const size_t dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim, d = c->d;
@@ -183,11 +176,11 @@ static enum status work_in_memory(struct converter *c, struct model **model,
         TRY(model_create(c->spec->gguf, NULL, c->spec->source, model, e));
         c->model = *model;
     }
-    take_memory(c);
+    take_all(c);
     TRY(arena_allocate(&c->arena, "the conversion", e));
     if (c->out)
         TRY(arena_allocate(&c->out->arena, "the new tensors", e));
-    take_memory(c);
+    take_all(c);
     if (c->spec->n_tokens)
         TRY(convert_calibration_start(c, e));
     return work(c, e);
@@ -227,13 +220,13 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
         TRY(convert_equal_ranks(spec, ranks, e));
     }
     TRY(convert_describe(&c, &one, &result, e));
-    take_memory(&c);
+    take_all(&c);
     *bytes = c.arena.used + result.arena.used;
     bool overflow = c.arena.overflow || result.arena.overflow;
     if (spec->cache_bytes && !c.config.shared) {
         *bytes += result.arena.used; /* two results are compared */
         TRY(convert_choice_describe(&c, &choice, spec, &other, e));
-        take_memory(&c);
+        take_all(&c);
         const size_t own = c.arena.used + other.arena.used;
         *bytes = own > *bytes ? own : *bytes;
         overflow |= c.arena.overflow || other.arena.overflow;
@@ -403,7 +396,7 @@ void convert_free(struct convert *c)
 
 /* A thread's share of the pairs. What `convert_group` groups by, made visible; a latent cache is
  * looked at as the keys and values of the heads that it stands for. */
-static void compare_pairs(void *arg, int thread)
+static void compare_head_pairs(void *arg, int thread)
 {
     const struct converter *c = arg;
     struct convert_eigen *eigen = &c->eigen[thread];
@@ -430,7 +423,7 @@ static enum status compare_blocks(struct converter *c, struct err *e)
         convert_begin(c, b);
         TRY(convert_calibrate(c));
         convert_measure(c);
-        pool_run(c->spec->pool, compare_pairs, c);
+        pool_run(c->spec->pool, compare_head_pairs, c);
         for (int l = c->first + 1; l < c->end; l++)
             memcpy(c->likeness + l * size, c->likeness, size * sizeof *c->likeness);
         TRY(convert_check_eigen(c, "", e));

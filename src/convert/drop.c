@@ -46,10 +46,11 @@ static void add_all(const struct drop_spec *spec, const struct config *c, struct
     }
 }
 
-static enum status make_drop(const struct drop_spec *spec, struct drop *out, struct err *e)
+enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct err *e)
 {
     struct config c;
     struct text before = {"", 0};
+    *out = (struct drop){.writer = NULL};
     TRY(model_check(spec->gguf, e));
     TRY(config_read(spec->gguf, &c, e));
     if (c.shared)
@@ -60,16 +61,10 @@ static enum status make_drop(const struct drop_spec *spec, struct drop *out, str
     TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
     add_all(spec, &c, before, out);
     TRY(arena_allocate(&out->arena, "the new output matrices", e));
-    TRY(gguf_writer_create(&out->writer, e));
-    add_all(spec, &c, before, out);
-    return STATUS_OK;
-}
-
-enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct err *e)
-{
-    *out = (struct drop){.writer = NULL};
-    const enum status s = make_drop(spec, out, e);
-    if (s != STATUS_OK)
+    const enum status s = gguf_writer_create(&out->writer, e);
+    if (s == STATUS_OK)
+        add_all(spec, &c, before, out);
+    else
         drop_free(out);
     return s;
 }

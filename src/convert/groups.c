@@ -208,7 +208,7 @@ static double bond(const struct converter *c, size_t head, size_t group, size_t 
     return sum;
 }
 
-static void swap(int *a, int *b)
+static void swap_places(int *a, int *b)
 {
     const int old = *a;
     *a = *b;
@@ -231,7 +231,7 @@ static bool make_best_swap(struct converter *c)
                 to = j;
             }
         }
-    swap(c->order + from, c->order + to);
+    swap_places(c->order + from, c->order + to);
     return from != to;
 }
 
@@ -243,7 +243,7 @@ static void group_by_swaps(struct converter *c)
         swaps++;
     for (size_t i = 0; i < c->n_heads; i++) /* sorts each group */
         for (size_t j = i; j % c->group && c->order[j] < c->order[j - 1]; j--)
-            swap(c->order + j, c->order + j - 1);
+            swap_places(c->order + j, c->order + j - 1);
     find_costs(c, c->order, c->n_groups, c->group, swapped);
     for (size_t i = 0; i < c->n_heads; i++)
         c->sets[i] = i;

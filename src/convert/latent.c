@@ -174,38 +174,34 @@ void convert_choice_take(struct converter *c, struct arena *arena)
     m->chosen = arena_take(arena, (n_layers + 1) * (m->all + 1), sizeof *m->chosen);
 }
 
-/* Divergences lost [most] of a block for every rank. */
-static enum status measure_block(struct converter *c, int l, double *lost, struct err *e)
-{
-    const struct convert_distance *x = &c->distance;
-    struct convert_calibration *k = &c->text;
-    convert_begin(c, l);
-    TRY(convert_calibrate(c));
-    convert_measure(c);
-    TRY(convert_latent_fit(c, NULL, e));
-    TRY(convert_store(c, PART_O, PART_UP, e));
-    for (int i = 0; i < x->n_windows; i++) {
-        const struct convert_window win = convert_window_at(c, x->windows[i]);
-        TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
-        for (int step = c->choice->most; step > 0; step--) {
-            TRY(convert_store_latent(c, step * RANK_STEP, e));
-            convert_use(c);
-            convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = k->rows3}});
-            TRY(convert_distance_add(c, l + 1, win.n, k->rows3, &lost[step - 1], e));
-            TRY(convert_windows_done(c, 1));
-        }
-    }
-    memcpy(k->stream2, k->stream, c->spec->n_tokens * c->d * sizeof *k->stream);
-    return STATUS_OK;
-}
-
 enum status convert_choose(struct converter *c, struct err *e)
 {
     struct convert_choice *m = c->choice;
+    const struct convert_distance *x = &c->distance;
+    struct convert_calibration *k = &c->text;
     const int n_layers = c->config.n_layers, width = m->all + 1;
-    c->text.all = n_layers * (uint64_t)(c->text.n_windows + c->distance.n_windows * m->most);
-    for (int l = 0; l < n_layers; l++)
-        TRY(measure_block(c, l, m->lost + l * m->most, e));
+    k->all = n_layers * (uint64_t)(k->n_windows + x->n_windows * m->most);
+    /* Divergences of each block for every rank. */
+    for (int l = 0; l < n_layers; l++) {
+        convert_begin(c, l);
+        TRY(convert_calibrate(c));
+        convert_measure(c);
+        TRY(convert_latent_fit(c, NULL, e));
+        TRY(convert_store(c, PART_O, PART_UP, e));
+        for (int i = 0; i < x->n_windows; i++) {
+            const struct convert_window win = convert_window_at(c, x->windows[i]);
+            TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
+            for (int step = m->most; step > 0; step--) {
+                TRY(convert_store_latent(c, step * RANK_STEP, e));
+                convert_use(c);
+                convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = k->rows3}});
+                TRY(convert_distance_add(c, l + 1, win.n, k->rows3,
+                                         &m->lost[l * m->most + step - 1], e));
+                TRY(convert_windows_done(c, 1));
+            }
+        }
+        memcpy(k->stream2, k->stream, c->spec->n_tokens * c->d * sizeof *k->stream);
+    }
     /* best[l + 1][n] from best[l], which is 0 before the first: layer l takes 1 to `most` of n
      * steps. */
     for (int l = 0; l < n_layers; l++)

@@ -247,7 +247,7 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
     return STATUS_OK;
 }
 
-static struct quantize_work *take_memory(struct quantize *q)
+static struct quantize_work *take_buffers(struct quantize *q)
 {
     const struct gguf *g = q->params.gguf;
     struct arena *arena = &q->arena;
@@ -269,7 +269,7 @@ static struct quantize_work *take_memory(struct quantize *q)
     return w;
 }
 
-static enum status plan(struct quantize *q, struct err *e)
+static enum status plan_tensors(struct quantize *q, struct err *e)
 {
     const struct gguf *g = q->params.gguf;
     const struct {
@@ -280,9 +280,9 @@ static enum status plan(struct quantize *q, struct err *e)
     bool done[2] = {false, false};
     struct config config;
     TRY(config_read(g, &config, e));
-    take_memory(q);
+    take_buffers(q);
     TRY(arena_allocate(&q->arena, "the conversion", e));
-    struct quantize_work *w = take_memory(q);
+    struct quantize_work *w = take_buffers(q);
     TRY(gguf_writer_create(&q->writer, e));
     for (size_t i = 0; i < g->n_pairs; i++) {
         const struct text key = g->pairs[i].key;
@@ -314,7 +314,7 @@ static enum status plan(struct quantize *q, struct err *e)
 enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e)
 {
     *q = (struct quantize){.params = *params};
-    const enum status s = plan(q, e);
+    const enum status s = plan_tensors(q, e);
     if (s != STATUS_OK)
         quantize_free(q);
     return s;

@@ -31,21 +31,20 @@ static const struct schedule {
                     more of them */
 } schedules[] = {{24, 0.1, 4}, {36, 0.3, 2}};
 
-/* A head's rows of Q, K and V together, scaled by root^-T. */
-struct rebuilt_head {
-    size_t first, dim;
-    double *root; /* [dim, dim] lower triangular */
+/* Rows that are scaled together by root^-T: a head's of Q, K or V, or all of the output matrix. */
+struct rebuilt {
+    size_t at, dim, stride; /* among the variables; rows, and numbers of each */
+    double *root;           /* [dim, dim] lower triangular */
 };
 
 struct convert_rebuild {
     size_t qkv_dim;
     int n_windows, n_batch; /* that are used; in a batch, at most */
     bool has_biases, has_out_bias;
-    bool patterns;              /* vary, too */
-    float *x, *y;               /* [rows, d] white inputs and targets */
-    double *mean, *root;        /* input = root x + mean: [d], [d, d] */
-    struct rebuilt_head *heads; /* [n_heads + 2 groups] */
-    double *out_root;           /* [heads_dim, heads_dim] of the output matrix */
+    bool patterns;         /* vary, too */
+    float *x, *y;          /* [rows, d] white inputs and targets */
+    double *mean, *root;   /* input = root x + mean: [d], [d, d] */
+    struct rebuilt *parts; /* [n_heads + 2 groups + 1] in the order of the variables */
     /* The weights, in floats: W^T [d, qkv_dim], bias, O [heads_dim, d], O^T, bias. */
     float *wt, *bias, *o, *ot, *bo;
     /* A batch's: [rows, qkv_dim], the same, [rows, heads_dim], the same, [rows, d]. */
@@ -65,10 +64,10 @@ struct convert_rebuild {
     bool stopped;
 };
 
-/* Heads of Q, K and V together. */
-static size_t n_rebuilt(const struct converter *c)
+/* Heads of Q, K and V together, and the output matrix. */
+static size_t n_parts(const struct converter *c)
 {
-    return c->n_heads + 2 * c->n_groups;
+    return c->n_heads + 2 * c->n_groups + 1;
 }
 
 static size_t count_variables(const struct converter *c, const struct convert_rebuild *r)
@@ -118,8 +117,7 @@ void convert_rebuild_take(struct converter *c, struct arena *arena)
         .y = convert_floats(arena, used * window, d),
         .mean = convert_doubles(arena, d, 1),
         .root = convert_doubles(arena, d, d),
-        .heads = arena_take(arena, n_rebuilt(c), sizeof *r->heads),
-        .out_root = convert_doubles(arena, heads, heads),
+        .parts = arena_take(arena, n_parts(c), sizeof *r->parts),
         .wt = convert_floats(arena, d, qkv),
         .bias = convert_floats(arena, qkv, 1),
         .o = convert_floats(arena, heads, d),
@@ -137,11 +135,12 @@ void convert_rebuild_take(struct converter *c, struct arena *arena)
         .scratch_floats = causal_scratch(&c->config, window),
     };
     r->scratch = convert_floats(arena, pool_n_threads(c->spec->pool), r->scratch_floats);
-    for (size_t i = 0; i < n_rebuilt(c); i++) {
+    for (size_t i = 0; i < n_parts(c); i++) {
         const size_t dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
-        double *root = convert_doubles(arena, dim, dim);
-        if (r->heads)
-            r->heads[i].root = root;
+        const size_t most = i + 1 < n_parts(c) ? dim : heads;
+        double *root = convert_doubles(arena, most, most);
+        if (r->parts)
+            r->parts[i].root = root;
     }
     const size_t n = count_variables(c, r);
     r->theta = convert_doubles(arena, n, 1);
@@ -162,7 +161,7 @@ static void multiply(const struct converter *c, float *y, const float *x, const 
 }
 
 /* What distances do to scores: of query heads from arg's on. */
-static bool head_bias(const void *arg, int head, struct attend_bias *out)
+static bool bias_of_head(const void *arg, int head, struct attend_bias *out)
 {
     *out = ((const struct attend_bias *)arg)[head];
     return true;
@@ -207,7 +206,7 @@ static void run_items(const struct converter *c, int thread,
             .dq = r->dqkv + q,
             .dk = r->dqkv + key,
             .dv = r->dqkv + value,
-            .bias = bias ? head_bias : NULL,
+            .bias = bias ? bias_of_head : NULL,
             .arg = bias ? bias + head : NULL,
             .scratch = r->scratch + thread * r->scratch_floats,
         };
@@ -276,14 +275,13 @@ static void run_batch(void *arg, int thread)
 
 /* --- the error by the variables --------------------------------------------------------------- */
 
-/* rows [qkv_dim, d + 1] of each head = root^-T rows, or, of a gradient, root^-1 rows. */
-static void scale_heads(const struct converter *c, double *rows, bool gradient)
+/* Rows of each part of all variables = root^-T rows, or, of a gradient, root^-1 rows. */
+static void scale_rows(const struct converter *c, double *variables, bool gradient)
 {
-    const size_t stride = c->d + 1;
-    for (size_t i = 0; i < n_rebuilt(c); i++) {
-        const struct rebuilt_head *h = &c->rebuild->heads[i];
-        (gradient ? linalg_solve_lower : linalg_solve_lower_transposed)(
-            h->root, h->dim, rows + h->first * stride, stride);
+    for (size_t i = 0; i < n_parts(c); i++) {
+        const struct rebuilt *p = &c->rebuild->parts[i];
+        (gradient ? linalg_solve_lower
+                  : linalg_solve_lower_transposed)(p->root, p->dim, variables + p->at, p->stride);
     }
 }
 
@@ -296,13 +294,12 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     double *w = r->gradient, *o = w + qkv * (d + 1);
     memcpy(w, r->theta, r->first * sizeof *w);
     memcpy(w + r->first, variables, varied * sizeof *w);
-    scale_heads(c, w, false);
+    scale_rows(c, w, false);
     for (size_t j = 0; j < qkv; j++) {
         for (size_t i = 0; i < d; i++)
             r->wt[i * qkv + j] = (float)w[j * (d + 1) + i];
         r->bias[j] = (float)w[j * (d + 1) + d];
     }
-    linalg_solve_lower_transposed(r->out_root, heads, o, d);
     for (size_t j = 0; j < heads; j++)
         for (size_t i = 0; i < d; i++)
             r->o[j * d + i] = r->ot[i * heads + j] = (float)o[j * d + i];
@@ -326,14 +323,12 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     }
 
     /* Gradients by weights to those by variables, and none of what the file has not. */
-    const double scale = 2 / r->energy;
     for (size_t j = 0; j < qkv && !r->has_biases; j++)
         r->gradient[j * (d + 1) + d] = 0;
     if (!r->has_out_bias)
         convert_zero(r->gradient + r->n - d, d);
-    scale_heads(c, r->gradient, true);
-    linalg_solve_lower(r->out_root, heads, o, d);
-    linalg_scale(r->gradient, scale, r->n);
+    scale_rows(c, r->gradient, true);
+    linalg_scale(r->gradient, 2 / r->energy, r->n);
 
     /* What the variables have moved is an error, too. */
     const double rows = (double)r->n_windows * (double)c->text.window;
@@ -354,7 +349,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
 
 /* Of the windows that are used, white inputs x = root^-1 (x - mean), with mean and root from their
  * moments, and targets with their energy. */
-static void gather(struct converter *c)
+static void gather_windows(struct converter *c)
 {
     struct convert_rebuild *r = c->rebuild;
     const struct convert_calibration *k = &c->text;
@@ -403,74 +398,61 @@ static void set_root(double *root, const double *metric, size_t n)
         linalg_identity(root, n);
 }
 
-/* Metrics of the heads from the rows w [qkv_dim, d + 1] over white inputs, o [heads_dim, d], and
- * the second moments of their results. */
-static void set_roots(const struct converter *c, const double *w, const double *o,
-                      const double *results)
+/* Parts of the variables theta, rows over white inputs, and their metrics; with the second moments
+ * [heads_dim, heads_dim] of the heads' results. */
+static void set_roots(const struct converter *c, const double *results)
 {
     const struct convert_rebuild *r = c->rebuild;
     const size_t d = c->d, n = c->n_heads, kv = c->n_groups, k_dim = c->qk.dim, v_dim = c->ov.dim;
-    const size_t k_size = k_dim * k_dim, v_size = v_dim * v_dim;
-    const struct convert_rows of_o_rows = {v_dim, d, d}, of_v_rows = {v_dim, d, d + 1};
-    const struct convert_rows of_k_rows = {k_dim, d, d + 1}, of_q_rows = {k_dim, d + 1, d + 1};
+    const size_t k_size = k_dim * k_dim, v_size = v_dim * v_dim, width = c->ov.width;
     double *of_o = c->blocks, *of_v = of_o + v_size;
     double *q_metric = of_v + v_size, *k_metric = q_metric + k_size, *v_metric = k_metric + k_size;
-    for (size_t i = 0, first = 0; i < n_rebuilt(c); i++) {
-        r->heads[i].dim = i < n + kv ? k_dim : v_dim;
-        r->heads[i].first = first;
-        first += r->heads[i].dim;
+    struct rebuilt *out = &r->parts[n + 2 * kv];
+    size_t at = 0;
+    for (struct rebuilt *p = r->parts; p <= out; p++) {
+        p->at = at;
+        p->dim = p == out ? width : p < &r->parts[n + kv] ? k_dim : v_dim;
+        p->stride = p == out ? d : d + 1;
+        at += p->dim * p->stride;
     }
     for (size_t g = 0; g < kv; g++) {
-        struct rebuilt_head *k = &r->heads[n + g], *v = &r->heads[n + kv + g];
-        const double *k_rows = w + k->first * (d + 1), *v_rows = w + v->first * (d + 1);
+        struct rebuilt *k = &r->parts[n + g], *v = &r->parts[n + kv + g];
+        const double *k_rows = r->theta + k->at, *v_rows = r->theta + v->at;
         convert_zero(of_v, v_size);
         convert_zero(k_metric, k_size);
         convert_zero(v_metric, v_size);
-        convert_add_dots(of_v, v_rows, v_rows, of_v_rows, 1);
+        convert_add_dots(of_v, v_rows, v_rows, (struct convert_rows){v_dim, d, d + 1}, 1);
         for (size_t h = g * c->group; h < (g + 1) * c->group; h++) {
-            struct rebuilt_head *q = &r->heads[h];
-            const double *q_rows = w + q->first * (d + 1), *o_rows = o + h * v_dim * d;
-            const double *own = results + h * v_dim * (c->ov.width + 1);
+            struct rebuilt *q = &r->parts[h];
+            const double *q_rows = r->theta + q->at, *o_rows = r->theta + out->at + h * v_dim * d;
+            const double *own = results + h * v_dim * (width + 1);
             convert_zero(of_o, v_size);
             convert_zero(q_metric, k_size);
-            convert_add_dots(of_o, o_rows, o_rows, of_o_rows, 1);
+            convert_add_dots(of_o, o_rows, o_rows, (struct convert_rows){v_dim, d, d}, 1);
             /* Of sum_i x_i^T metric x_i where values differ from their mean, what reaches the
              * head's result: the share that averaging leaves. */
-            double before = 0, after = 0, energy = 0;
-            for (size_t i = 0; i < v_dim; i++)
-                for (size_t j = 0; j < v_dim; j++) {
-                    before += of_o[i * v_dim + j] * of_v[i * v_dim + j];
-                    after += of_o[i * v_dim + j] * own[i * c->ov.width + j];
-                }
-            const double left = before > 0 ? after / before : 1;
-            const double share = left > 1 ? 1 : left < 1e-3 ? 1e-3 : left;
+            double energy = 0, after = 0;
             for (size_t i = 0; i < v_size; i++) {
-                v_metric[i] += share * of_o[i];
                 energy += of_o[i] * of_v[i];
+                after += of_o[i] * own[i / v_dim * width + i % v_dim];
             }
+            const double left = energy > 0 ? after / energy : 1;
+            const double share = left > 1 ? 1 : left < 1e-3 ? 1e-3 : left;
+            linalg_add_scaled(v_metric, share, of_o, v_size);
             const double scale = share * energy / k_dim;
-            convert_add_dots(q_metric, k_rows, k_rows, of_k_rows, scale);
-            convert_add_dots(k_metric, q_rows, q_rows, of_q_rows, scale);
+            convert_add_dots(q_metric, k_rows, k_rows, (struct convert_rows){k_dim, d, d + 1},
+                             scale);
+            convert_add_dots(k_metric, q_rows, q_rows, (struct convert_rows){k_dim, d + 1, d + 1},
+                             scale);
             set_root(q->root, q_metric, k_dim);
         }
         set_root(k->root, k_metric, k_dim);
         set_root(v->root, v_metric, v_dim);
     }
+    set_root(out->root, results, width);
 }
 
 /* --- weights to variables and back ------------------------------------------------------------ */
-
-/* rows = root^T rows of a head: from weights to variables. */
-static void unscale_rows(const double *root, double *rows, size_t stride, size_t dim)
-{
-    for (size_t i = 0; i < dim; i++) /* row i takes only rows from i on */
-        for (size_t t = 0; t < stride; t++) {
-            double sum = 0;
-            for (size_t j = i; j < dim; j++)
-                sum += root[j * dim + i] * rows[j * stride + t];
-            rows[i * stride + t] = sum;
-        }
-}
 
 static void set_variables(struct converter *c)
 {
@@ -499,13 +481,16 @@ static void set_variables(struct converter *c)
     }
     convert_finish_sums(moments, k->x_sum, k->x_sum, (double)r->n_windows * (double)k->window, n,
                         n);
-    set_roots(c, r->theta, to, moments);
-    set_root(r->out_root, moments, n);
-    for (size_t i = 0; i < n_rebuilt(c); i++) {
-        const struct rebuilt_head *h = &r->heads[i];
-        unscale_rows(h->root, r->theta + h->first * (d + 1), d + 1, h->dim);
-    }
-    unscale_rows(r->out_root, to, d, n);
+    set_roots(c, moments);
+    /* Rows = root^T rows; row i takes only rows from i on. */
+    for (const struct rebuilt *p = r->parts; p < r->parts + n_parts(c); p++)
+        for (size_t i = 0; i < p->dim; i++)
+            for (size_t t = 0; t < p->stride; t++) {
+                double sum = 0, *rows = r->theta + p->at + t;
+                for (size_t j = i; j < p->dim; j++)
+                    sum += p->root[j * p->dim + i] * rows[j * p->stride];
+                rows[i * p->stride] = sum;
+            }
     memcpy(r->start, r->theta, r->n * sizeof *r->start);
 }
 
@@ -514,21 +499,16 @@ static void set_weights(struct converter *c)
     const struct convert_rebuild *r = c->rebuild;
     const size_t d = c->d;
     double *from = r->theta, *turned = c->square; /* [d, rows] */
-    scale_heads(c, from, false);
+    scale_rows(c, from, false);
     for (enum convert_part p = PART_Q; p <= PART_V; p++) {
         const struct convert_matrix *m = &c->to.at[p];
-        for (size_t j = 0; j < m->rows; j++)
-            for (size_t i = 0; i < d; i++)
-                turned[i * m->rows + j] = from[j * (d + 1) + i];
+        linalg_copy(m->w, d, from, d + 1, m->rows, d);
+        linalg_transpose(turned, m->w, m->rows, d);
         linalg_solve_lower_transposed(r->root, d, turned, m->rows);
-        for (size_t j = 0; j < m->rows; j++, from += d + 1) {
-            double *w = m->w + j * d;
-            for (size_t i = 0; i < d; i++)
-                w[i] = turned[i * m->rows + j];
-            m->bias[j] = r->has_biases ? from[d] - linalg_dot(w, r->mean, d) : 0;
-        }
+        linalg_transpose(m->w, turned, d, m->rows);
+        for (size_t j = 0; j < m->rows; j++, from += d + 1)
+            m->bias[j] = r->has_biases ? from[d] - linalg_dot(m->w + j * d, r->mean, d) : 0;
     }
-    linalg_solve_lower_transposed(r->out_root, c->ov.width, from, d);
     memcpy(c->to.o.w, from, c->ov.width * d * sizeof *from);
     memcpy(c->to.o.bias, from + c->ov.width * d, d * sizeof *from);
 }
@@ -547,7 +527,7 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
     r->n = count_variables(c, r);
     r->has_biases = convert_new(c, parts[0].role, true)->bytes;
     r->has_out_bias = convert_new(c, ROLE_ATTN_OUTPUT, true)->bytes;
-    gather(c);
+    gather_windows(c);
     if (!(r->energy > 0)) /* attention adds nothing */
         return STATUS_OK;
     set_variables(c);

@@ -64,7 +64,7 @@ static uint64_t bytes_before(const struct gguf_tensor *t, uint64_t first)
 
 /* n elements from element `first` on; zeros where there is no tensor. The model's loader has
  * checked type and shape. */
-static void read_numbers(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
+static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
     float piece[PIECE] = {0};
     for (uint64_t done = 0; done < n; done += PIECE) {
@@ -83,12 +83,12 @@ static void load_expanded(struct converter *c, enum convert_part part)
     const struct convert_matrix *m = &c->from.at[part];
     const bool are_keys = part == PART_K;
     const size_t rank = config_latent(&c->config, c->block), dim = m->rows / c->n_heads;
-    read_numbers(find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false), 0, m->rows * rank,
-                 c->square2);
+    read_elements(find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false), 0, m->rows * rank,
+                  c->square2);
     for (int is_bias = 0; is_bias < 2; is_bias++) {
         const size_t columns = is_bias ? 1 : c->d;
         double *out = is_bias ? m->bias : m->w;
-        read_numbers(find_old(c, ROLE_ATTN_KV_A, is_bias), 0, rank * columns, c->square);
+        read_elements(find_old(c, ROLE_ATTN_KV_A, is_bias), 0, rank * columns, c->square);
         convert_zero(out, m->rows * columns);
         for (size_t h = 0; h < c->n_heads; h++, out += dim * columns) {
             const double *of_head = c->square2 + h * dim * rank;
@@ -110,9 +110,9 @@ void convert_load(struct converter *c)
         if (m->w && role == ROLE_ATTN_KV_A) {
             load_expanded(c, p);
         } else if (m->w) {
-            read_numbers(find_old(c, role, false), first * c->d, m->rows * c->d,
-                         turned ? c->square : m->w);
-            read_numbers(find_old(c, role, true), first, m->n_bias, m->bias);
+            read_elements(find_old(c, role, false), first * c->d, m->rows * c->d,
+                          turned ? c->square : m->w);
+            read_elements(find_old(c, role, true), first, m->n_bias, m->bias);
             if (turned)
                 linalg_transpose(m->w, c->square, c->d, m->rows);
         }
@@ -180,8 +180,8 @@ void convert_tensors_take(struct converter *c, struct arena *arena)
 
 /* Rounds n numbers to elements from `first` on, if there is such a tensor. STATUS_FAILED if one is
  * not finite, or is not any more. */
-static enum status write_numbers(struct convert_tensor *t, uint64_t first, uint64_t n,
-                                 const double *x, struct err *e)
+static enum status write_elements(struct convert_tensor *t, uint64_t first, uint64_t n,
+                                  const double *x, struct err *e)
 {
     const struct tensor_type_info *type = t->tensor.type;
     if (!t->bytes)
@@ -217,9 +217,9 @@ enum status convert_store(struct converter *c, enum convert_part from, enum conv
         const enum tensor_role role = find_part(&c->converted, c->block, p, &first);
         if (turned)
             linalg_transpose(c->square, m->w, m->rows, c->d);
-        TRY(write_numbers(convert_new(c, role, false), first * c->d, m->rows * c->d,
-                          turned ? c->square : m->w, e));
-        TRY(write_numbers(convert_new(c, role, true), first, m->n_bias, m->bias, e));
+        TRY(write_elements(convert_new(c, role, false), first * c->d, m->rows * c->d,
+                           turned ? c->square : m->w, e));
+        TRY(write_elements(convert_new(c, role, true), first, m->n_bias, m->bias, e));
     }
     return STATUS_OK;
 }
@@ -240,20 +240,20 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
     struct convert_tensor *t = c->tensors[c->block].of[ROLE_ATTN_KV_A];
     const size_t rank = config_latent(&c->converted, c->block), d = c->d, dim = c->qk.dim;
     TRY(convert_store(c, PART_Q, PART_K, e));
-    /* The first `kept` rows [d] of the latent's matrix, zero in place of the others; likewise its
-     * bias. */
-    const size_t rest = rank - kept;
-    convert_zero(c->square, rest * d);
-    TRY(write_numbers(&t[0], 0, kept * d, l->basis, e));
-    TRY(write_numbers(&t[0], kept * d, rest * d, c->square, e));
-    TRY(write_numbers(&t[1], 0, kept, l->shift, e));
-    TRY(write_numbers(&t[1], kept, rest, c->square, e));
+    /* The first `kept` rows [d] of the latent's matrix, and of its bias. */
+    for (int is_bias = 0; is_bias < 2; is_bias++, t++) {
+        const size_t columns = is_bias ? 1 : d;
+        TRY(write_elements(t, 0, kept * columns, is_bias ? l->shift : l->basis, e));
+        if (t->bytes)
+            blocks_zero(t->tensor.type->type, t->bytes, kept * columns, (rank - kept) * columns);
+    }
     for (size_t h = 0; h < c->n_heads; h++)
         for (size_t r = 0; r < rank; r++)
-            TRY(write_numbers(convert_new(c, ROLE_ATTN_K_B, false), (h * rank + r) * dim, dim,
-                              l->k_b + r * c->qk.width + h * dim, e));
+            TRY(write_elements(convert_new(c, ROLE_ATTN_K_B, false), (h * rank + r) * dim, dim,
+                               l->k_b + r * c->qk.width + h * dim, e));
     linalg_transpose(c->square, l->v_b, rank, c->ov.width);
-    return write_numbers(convert_new(c, ROLE_ATTN_V_B, false), 0, rank * c->ov.width, c->square, e);
+    return write_elements(convert_new(c, ROLE_ATTN_V_B, false), 0, rank * c->ov.width, c->square,
+                          e);
 }
 
 /* --- as a model loads them ------------------------------------------------------------------- */

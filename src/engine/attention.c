@@ -73,29 +73,19 @@ struct attention {
     bool latent;         /* keys are values, too, of one K/V head, which all groups share */
     bool stores_first;   /* new keys and values are in the cache before attend_share, which
                             otherwise stores them itself */
+    size_t part_size;    /* floats of a part: out [average_dim], max, sum */
+    size_t max_chunks;   /* of the cache's positions */
     float scale;         /* of scores: 1 / sqrt(head_dim) */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
     const float *queries;           /* [n_rows, n_heads * key_dim], */
     size_t queries_dim;             /* so far apart: of qkv where they are not mapped */
 };
 
-/* A part: out [average_dim], max, sum. */
-static size_t part_size(const struct attention *a)
-{
-    return (size_t)a->average_dim + 2;
-}
-
-/* Of the cache's positions. */
-static size_t max_chunks(const struct attention *a)
-{
-    return kv_cache_chunks(a->f->kv.shape.cap);
-}
-
 static float *part_of(const struct attention *a, int row, int head, int chunk)
 {
     const struct config *c = &a->f->kv.config;
-    const size_t index = ((size_t)row * c->n_heads + head) * max_chunks(a) + chunk;
-    return a->f->work.parts + index * part_size(a);
+    const size_t index = ((size_t)row * c->n_heads + head) * a->max_chunks + chunk;
+    return a->f->work.parts + index * a->part_size;
 }
 
 /* --- new keys and values --------------------------------------------------------------------- */
@@ -189,7 +179,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .out = part,
         .max = part + a->average_dim,
         .sum = part + a->average_dim + 1,
-        .stride = max_chunks(a) * part_size(a),
+        .stride = a->max_chunks * a->part_size,
         .bias = a->bias ? a->bias + (size_t)group * n_heads : NULL,
         .distance = position - chunk_first,
         .next = next_keys,
@@ -238,7 +228,7 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
     const int dim = a->average_dim;
     const int n_chunks = kv_cache_chunks(a->f->batch.rows[row].position + 1);
     const float *part = part_of(a, row, head, 0);
-    a->f->kernels->merge(out, part, part + dim, part + dim + 1, n_chunks, part_size(a), dim);
+    a->f->kernels->merge(out, part, part + dim, part + dim + 1, n_chunks, a->part_size, dim);
 }
 
 /* --- a latent cache: products by head --------------------------------------------------------- */
@@ -322,6 +312,8 @@ static struct attention layer_attention(struct forward *f, const struct block *b
         .stores_first = f->batch.stores_first || latent, /* threads meet anyway */
         .key_dim = key_dim,
         .average_dim = config_average_dim(c, layer),
+        .part_size = (size_t)config_average_dim(c, layer) + 2,
+        .max_chunks = kv_cache_chunks(f->kv.shape.cap),
         .qkv_dim = qkv_dim,
         .latent = latent,
         .scale = 1.0f / sqrtf((float)c->head_dim),
@@ -338,7 +330,7 @@ static void show_weights(const struct attention *a, int thread)
 {
     const struct forward *f = a->f;
     const int n_rows = f->batch.n_rows, n_heads = f->kv.config.n_heads;
-    const size_t stride = part_size(a);
+    const size_t stride = a->part_size;
     int begin, end;
     pool_share(n_rows * n_heads, thread, pool_n_threads(f->pool), &begin, &end);
     for (int i = begin; i < end; i++) {

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-/* Copies looked at: what repeats itself a lot does so with the last ones. */
-#define MOST_LOOKED_AT 32
+/* Copies looked at. */
+#define MOST_COPIES 32
 
 /* Rows that a slot may be behind and still draft at once: what it was right about, and the token
  * that followed. */
@@ -15,55 +15,20 @@
 
 /* --- copies ---------------------------------------------------------------------------------- */
 
-void ngrams_take(struct ngrams *g, struct arena *a, int cap)
+int copy_find(const int32_t *text, int n, int *length)
 {
-    g->cap = cap;
-    g->bits = 4;
-    while (g->bits < 24 && 1 << g->bits < cap)
-        g->bits++;
-    g->heads = arena_take(a, (uint64_t)1 << g->bits, sizeof *g->heads);
-    g->before = arena_take(a, cap, sizeof *g->before);
-}
-
-void ngrams_reset(struct ngrams *g)
-{
-    memset(g->heads, 0, ((size_t)1 << g->bits) * sizeof *g->heads);
-}
-
-/* Of the pair that ends before a position; Knuth's multiplicative hash (TAOCP 3, 6.4). */
-static uint32_t hash_before(const struct ngrams *g, const int32_t *text, int at)
-{
-    const uint32_t pair = (uint32_t)text[at - 2] * 0x85ebca6bu + (uint32_t)text[at - 1];
-    return (pair * 0x9e3779b1u) >> (32 - g->bits);
-}
-
-void ngrams_add(struct ngrams *g, const int32_t *text, int at)
-{
-    assert(at >= 0 && at < g->cap);
-    if (at < NGRAMS_LEAST)
-        return;
-    int32_t *head = &g->heads[hash_before(g, text, at)];
-    g->before[at] = *head;
-    *head = at;
-}
-
-int ngrams_find(const struct ngrams *g, const int32_t *text, int n, int *length)
-{
-    int found = 0;
-    *length = NGRAMS_LEAST - 1;
-    if (n < NGRAMS_LEAST)
-        return 0;
-    int at = g->heads[hash_before(g, text, n)];
-    for (int i = 0; at > 0 && i < MOST_LOOKED_AT && *length < NGRAMS_MOST; i++) {
-        const int most = at < NGRAMS_MOST ? at : NGRAMS_MOST;
+    int found = 0, n_copies = 0;
+    *length = COPY_LEAST - 1;
+    for (int at = n - 1; at >= COPY_LEAST && n_copies < MOST_COPIES && *length < COPY_MOST; at--) {
+        const int most = at < COPY_MOST ? at : COPY_MOST;
         int same = 0; /* tokens before `at` that are those at the end */
         while (same < most && text[at - 1 - same] == text[n - 1 - same])
             same++;
+        n_copies += same >= COPY_LEAST;
         if (same > *length) {
             *length = same;
             found = at;
         }
-        at = g->before[at];
     }
     return found;
 }
@@ -222,27 +187,12 @@ void pace_round(struct draft_pace *p, const struct draft_round *r)
 static void take_drafter(struct drafter *d, struct arena *a)
 {
     const uint64_t n = d->n_slots;
-    struct draft_slot counted;
     d->slots = arena_take(a, n, sizeof *d->slots);
     d->levels = arena_take(a, DRAFT_MOST, sizeof *d->levels);
-    for (int i = 0; i < d->n_slots; i++) {
-        struct draft_slot *p = d->slots ? &d->slots[i] : &counted;
-        p->text = arena_take(a, d->cap + 1, sizeof *p->text);
-        if (!d->session)
-            ngrams_take(&p->copies, a, d->cap + 1);
-    }
     /* As many rows as the model's step can have. */
     pace_take(&d->pace, a, d->n_slots * (d->pace.most + 1));
     d->rows = arena_take(a, d->session ? STEP_ROWS * n : 0, sizeof *d->rows);
     d->logits = arena_take(a, d->session ? n * d->n_vocab : 0, sizeof *d->logits);
-}
-
-size_t drafter_bytes(const struct drafter *d)
-{
-    struct drafter counted = *d;
-    counted.arena = (struct arena){0};
-    take_drafter(&counted, &counted.arena);
-    return counted.arena.overflow ? SIZE_MAX : counted.arena.used;
 }
 
 enum status drafter_create(struct drafter *d, struct err *e)
@@ -262,24 +212,14 @@ void drafter_free(struct drafter *d)
 
 /* --- texts ----------------------------------------------------------------------------------- */
 
-void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n)
+void drafter_begin(struct drafter *d, int slot, int32_t *text, int n, int n_same)
 {
     struct draft_slot *p = &d->slots[slot];
-    assert(n <= d->cap);
-    if (d->session) { /* what it has seen of another text may be the beginning of this one */
-        const int seen = session_len(d->session, slot);
-        int same = 0;
-        while (same < seen && same < n && p->text[same] == tokens[same])
-            same++;
-        session_rewind(d->session, slot, same);
-    } else {
-        ngrams_reset(&p->copies);
-    }
-    memcpy(p->text, tokens, n * sizeof *tokens);
+    if (d->session)
+        session_rewind(d->session, slot, n_same);
+    p->text = text;
     p->len = n;
     p->n_drafted = 0;
-    for (int i = 0; i < n && !d->session; i++)
-        ngrams_add(&p->copies, p->text, i);
 }
 
 bool drafter_accept(struct drafter *d, int slot, int32_t token)
@@ -297,9 +237,7 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token)
         if (d->session)
             session_rewind(d->session, slot, p->len);
     }
-    p->text[p->len++] = token;
-    if (!d->session)
-        ngrams_add(&p->copies, p->text, p->len - 1);
+    p->len++;
     return right;
 }
 
@@ -311,7 +249,7 @@ static void look_up(struct drafter *d)
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
         int length;
-        const int from = p->wanted > 0 ? ngrams_find(&p->copies, p->text, p->len, &length) : 0;
+        const int from = p->wanted > 0 ? copy_find(p->text, p->len, &length) : 0;
         if (from == 0)
             continue;
         /* Longer copies are right more often. */

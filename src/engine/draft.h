@@ -26,30 +26,13 @@
 /* --- copies: where a text has stood before ---------------------------------------------------- */
 
 /* Tokens of a copy at least; longer than the most they are not told apart. */
-#define NGRAMS_LEAST 2
-#define NGRAMS_MOST  32
+#define COPY_LEAST 2
+#define COPY_MOST  32
 
-/* Positions are chained by the pair of tokens before them, as deflate's are by three bytes (RFC
- * 1951, section 4); of the last copies the longest counts. The text is the caller's. */
-struct ngrams {
-    int cap;         /* tokens of a text at most */
-    int32_t *heads;  /* [2^bits] the last position after a pair of this hash; 0: none */
-    int32_t *before; /* [cap] by position: the one before it in its chain */
-    int bits;
-};
-
-/* Takes the memory of one text of up to cap tokens from an arena, or counts it (see base/mem.h). */
-void ngrams_take(struct ngrams *g, struct arena *a, int cap);
-
-void ngrams_reset(struct ngrams *g);
-
-/* Position 0 <= at < cap of the text (asserted) has its token: what stands before it was added. */
-void ngrams_add(struct ngrams *g, const int32_t *text, int at);
-
-/* The position after the longest earlier copy of the end of text [n <= cap], of equal ones the
- * latest, and its length, NGRAMS_LEAST to NGRAMS_MOST; 0: there is none. Copies may reach into the
- * end itself. All n tokens have been added. */
-int ngrams_find(const struct ngrams *g, const int32_t *text, int n, int *length);
+/* The position after the longest earlier copy of the end of text [n], of equal ones the latest, and
+ * its length, COPY_LEAST to COPY_MOST; 0: there is none. Copies may reach into the end itself. Only
+ * the last ones are looked at: what repeats itself a lot does so with these. */
+int copy_find(const int32_t *text, int n, int *length);
 
 /* --- pace: how many tokens to draft ----------------------------------------------------------- */
 
@@ -140,13 +123,12 @@ void pace_round(struct draft_pace *p, const struct draft_round *r);
 
 struct draft_slot {
     /* Private. */
-    int32_t *text; /* [cap + 1]; after the len tokens of the text those drafted */
+    int32_t *text; /* the schedule's; after its len tokens those drafted */
     int len;
     int n_drafted, n_right; /* drafted and not yet looked at; looked at and right */
     int kind;               /* of the draft, see struct draft_pace */
     int wanted;             /* tokens to draft in this round */
     const float *logits;    /* of the draft, to sample from; NULL: none */
-    struct ngrams copies;   /* of a lookup */
 };
 
 struct drafter {
@@ -156,8 +138,7 @@ struct drafter {
                                 are the drafts' */
     struct pool *pool;
     int n_slots, n_vocab;
-    int cap;                /* tokens that a text can have in the model's cache */
-    int n_shared;           /* of them those that all have in common in the draft's session */
+    int n_shared;           /* positions that all have in common in the draft's session */
     int end;                /* a token after which nothing is drafted; -1: none */
     double cost;            /* of a step of the draft over one of the model, as far as is known */
     struct draft_pace pace; /* `most` and `fixed` */
@@ -184,14 +165,12 @@ struct drafter {
 enum status drafter_create(struct drafter *d, struct err *e);
 void drafter_free(struct drafter *d);
 
-/* The bytes that drafter_create takes; SIZE_MAX if they do not fit. */
-size_t drafter_bytes(const struct drafter *d);
+/* A text begins: the n tokens of its prompt, of which the first n_same are those of the slot's text
+ * before it. It is borrowed, with room for what a round may draft behind it. */
+void drafter_begin(struct drafter *d, int slot, int32_t *text, int n, int n_same);
 
-/* A text begins: the n <= cap tokens of its prompt. */
-void drafter_begin(struct drafter *d, int slot, const int32_t *tokens, int n);
-
-/* The text's next token. True if the next one drafted for it is the same; if not, those drafted are
- * gone. */
+/* The text's next token, which is not yet put there. True if the next one drafted for it is the
+ * same; if not, those drafted are gone. */
 bool drafter_accept(struct drafter *d, int slot, int32_t token);
 
 /* A round begins: drafts for each slot at most wants[slot] tokens and what the pace allows, at
@@ -200,12 +179,10 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token);
  * here. */
 enum status drafter_propose(struct drafter *d, const int *wants, struct err *e);
 
-/* What is drafted for a slot and not yet looked at, until its next call. */
-static inline int drafter_drafted(const struct drafter *d, int slot, const int32_t **tokens)
+/* How many tokens are drafted for a slot and not yet looked at: they stand behind its text. */
+static inline int drafter_drafted(const struct drafter *d, int slot)
 {
-    const struct draft_slot *p = &d->slots[slot];
-    *tokens = p->text + p->len;
-    return p->n_drafted;
+    return d->slots[slot].n_drafted;
 }
 
 /* The round, without rows of prompts, came to its end: its texts had so many rows and tokens; all

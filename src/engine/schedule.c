@@ -90,20 +90,22 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
                            struct err *e)
 {
     const int cap = session_cap(s->session);
+    int n_same = r->goes_on ? p->len : r->logits ? r->n_tokens : 0; /* as before */
     TRY(stream_start(&p->stream, r->stops, r->n_stops, s->longest_token, e));
     p->request = *r;
     if (!r->goes_on) {
         assert(r->n_tokens >= 1 && r->n_tokens <= cap);
-        session_rewind(s->session, p->sequence, r->logits ? r->n_tokens : 0);
         sampler_reset(s->sampler, p->sequence, r->seed, r->stream);
         p->len = 0;
     } else {
-        /* Where there is no room left it is shifted first, as while it is decoded. */
         assert(!r->logits && p->len >= 1 && r->n_tokens <= schedule_room(s, p->sequence));
-        if (p->len + r->n_tokens > cap)
+        /* Where there is no room left it is shifted first, as while it is decoded. */
+        if (p->len + r->n_tokens > cap) {
             cut_text(s, p, last_half(cap) - r->n_tokens);
-        session_rewind(s->session, p->sequence, p->len); /* drafted tokens may stand behind it */
+            n_same = s->n_keep;
+        }
     }
+    session_rewind(s->session, p->sequence, n_same); /* drafted tokens may stand behind it */
     for (int i = 0; i < r->n_tokens; i++) {
         p->text[p->len++] = r->tokens[i];
         sampler_accept(s->sampler, p->sequence, r->tokens[i]);
@@ -111,7 +113,7 @@ enum status schedule_begin(struct schedule *s, struct slot *p, const struct requ
     if (r->goes_on) /* at least the last token is to be fed, for the logits behind it */
         session_rewind(s->session, p->sequence, p->len - 1);
     if (s->drafter)
-        drafter_begin(s->drafter, p->sequence, p->text, p->len);
+        drafter_begin(s->drafter, p->sequence, p->text, p->len, n_same);
     p->at_end = false;
     p->n_sampled = 0;
     p->logprob = 0;
@@ -152,14 +154,12 @@ static enum status feed_rows(struct schedule *s, struct err *e)
     }
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
-        const int32_t *drafted = NULL;
         if (p->state != SLOT_DECODES || p->logits)
             continue;
-        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i, &drafted) : 0;
+        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i) : 0;
         p->logits = s->logits + (size_t)round->n_rows * s->n_vocab;
-        for (int t = 0; t <= n_drafted; t++)
-            s->rows[round->n_rows++] = (struct batch_row){t == 0 ? p->token : drafted[t - 1], i,
-                                                          p->len - 1 + t, .wants_logits = true};
+        for (int at = p->len - 1; at < p->len + n_drafted; at++)
+            s->rows[round->n_rows++] = (struct batch_row){p->text[at], i, at, .wants_logits = true};
         round->n_texts++;
     }
     const int block = session_block(s->session), first = round->n_rows;
@@ -206,20 +206,15 @@ static void sample_share(void *arg, int thread)
     }
 }
 
-static void vacate(struct schedule *s, struct slot *p)
-{
-    p->state = SLOT_VACANT;
-    p->pick = PICK_NONE;
-    p->logits = NULL;
-    s->n_busy--;
-}
-
 static void end_text(struct schedule *s, struct slot *p, enum text_end end, struct event *event)
 {
     event->kind = EVENT_ENDED;
     event->ready = stream_finish(&p->stream);
     event->end = end;
-    vacate(s, p);
+    p->state = SLOT_VACANT;
+    p->pick = PICK_NONE;
+    p->logits = NULL;
+    s->n_busy--;
 }
 
 /* What was sampled for a slot is an event; the next one is the text's end, if that is it. */
@@ -239,8 +234,7 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
     }
     if (p->sampled != STATUS_OK) {
         (void)logits_check(p->logits, s->n_vocab, e);
-        event->kind = EVENT_FAILED;
-        p->pick = PICK_FAILED;
+        end_text(s, p, END_FAILED, event);
         return;
     }
     if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
@@ -254,10 +248,11 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
     /* The token is the text's, which goes on to the logits after it if it was drafted. */
     sampler_accept(s->sampler, p->sequence, p->token);
     p->logprob += (double)p->logits[p->token] - p->log_sum;
-    p->text[p->len++] = p->token;
     p->n_sampled++;
     s->times.n_sampled++;
-    if (s->drafter && drafter_accept(s->drafter, p->sequence, p->token)) {
+    const bool drafted = s->drafter && drafter_accept(s->drafter, p->sequence, p->token);
+    p->text[p->len++] = p->token;
+    if (drafted) {
         p->logits += s->n_vocab;
         s->times.n_decoded++;
     } else {
@@ -275,7 +270,7 @@ static void take_pick(struct schedule *s, struct slot *p, struct event *event, s
         cut_text(s, p, last_half(session_cap(s->session)));
         p->logits = NULL;
         if (s->drafter)
-            drafter_begin(s->drafter, p->sequence, p->text, p->len);
+            drafter_begin(s->drafter, p->sequence, p->text, p->len, s->n_keep);
         prefill_slot(s, p);
     }
 }
@@ -326,8 +321,6 @@ static bool advance(struct schedule *s, struct event *event, struct err *e)
     for (;;) {
         for (; s->next < s->n_slots; s->next++) {
             struct slot *p = &s->slots[s->next];
-            if (p->pick == PICK_FAILED)
-                vacate(s, p);
             if (p->pick == PICK_NONE)
                 continue;
             event->slot = p;

@@ -42,7 +42,8 @@ enum text_end {
     END_STOP,      /* a stop string is complete */
     END_EOS,       /* the model ended the text */
     END_CONTEXT,   /* there is no room for another token */
-    END_ABANDONED, /* schedule_end came first, or something failed */
+    END_FAILED,    /* its logits are not finite, as `e` of schedule_next says */
+    END_ABANDONED, /* schedule_end came first */
 };
 
 /* What is to be continued, and how. All is borrowed until the text ends. */
@@ -67,7 +68,6 @@ enum slot_pick {
     PICK_NONE,
     PICK_TOKEN, /* a token was sampled of them */
     PICK_ENDS,  /* it was taken, and ended the text, as `end` says */
-    PICK_FAILED /* it could not be, as an EVENT_FAILED said */
 };
 
 struct slot {
@@ -95,9 +95,6 @@ enum event_kind {
     EVENT_ROUND,   /* A round is about to begin: the time to begin texts, or to end them all. */
     EVENT_SAMPLED, /* A text has a token more. */
     EVENT_ENDED,   /* A text ended; its slot is vacant. */
-    EVENT_FAILED,  /* A text cannot go on because of what `e` of schedule_next now says. Its slot is
-                      vacant from the next event on, unless schedule_end comes before that: then
-                      the text ends as all others do. */
 };
 
 struct event {

@@ -93,9 +93,9 @@ const struct bin_format bin_formats[BIN_FORMATS] = {
 
 /* --- headers --------------------------------------------------------------------------------- */
 
+/* Within the file. */
 static int32_t int_at(struct text file, size_t at)
 {
-    assert(at + sizeof(int32_t) <= file.len);
     return little_load(file.data + at, sizeof(int32_t));
 }
 
@@ -161,10 +161,7 @@ static enum status read_header(const struct bin_format *f, struct text file, str
                         at, c->n_vocab, CONFIG_MAX_VOCAB, b->embd_rows);
     if (v->biases || v->number == 0)
         return STATUS_OK;
-    const unsigned char shared = file.data[at];
-    if (shared > 1)
-        return bad_file(e, "shared_classifier at byte %zu: expected 0 or 1, found %d", at, shared);
-    b->own_output = !shared;
+    b->own_output = !file.data[at]; /* else it is shared with the embedding */
     b->group = int_at(file, at + 1);
     if (v->matrices == VIEW_INT8 && (b->group < 1 || c->d_model % b->group != 0))
         return bad_file(e, "group_size at byte %zu: expected a divisor of dim %d, found %d", at + 1,

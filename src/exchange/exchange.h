@@ -134,10 +134,10 @@ struct export_result {
 };
 
 /*
- * Makes the folder `dir`, or replaces it as a whole (base/file.h), with config.json,
- * generation_config.json, model.safetensors and the vocabulary's files. Files of other names stay.
+ * Makes the folder `dir`, or its files config.json, generation_config.json, model.safetensors and
+ * the vocabulary's, once all are whole (folder_writer of base/file.h). Files of other names stay.
  * STATUS_USAGE for what transformers has no model for, naming why; STATUS_BAD_FILE, STATUS_FAILED,
- * STATUS_NO_MEMORY. After any of them the folder is as it was.
+ * STATUS_NO_MEMORY.
  */
 enum status export_folder(const struct gguf *g, const struct export_options *o, const char *dir,
                           struct export_result *out, struct err *e);
@@ -150,13 +150,15 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
  * `notes`, which may be NULL, say so.
  *
  * Where there is no vocabulary, or one that encodes no text here, nothing is written, and a note
- * says that. Other files of these names are removed: transformers would read them instead.
+ * says that. *others is a bit for each other file that transformers would read instead, which are
+ * for export_vocab_remove: to be called where they may be.
  *
  * STATUS_BAD_FILE: a vocabulary that tokenizer_create refuses; a token that is not UTF-8; two
  * tokens for different texts that would have one name. Nothing has been written then. STATUS_FAILED
  * or STATUS_NO_MEMORY: each file is the old one or complete.
  */
 enum status export_vocab(const struct gguf *g, const char *dir,
-                         const struct vocabulary_notes *notes, struct err *e);
+                         const struct vocabulary_notes *notes, unsigned *others, struct err *e);
+enum status export_vocab_remove(const char *dir, unsigned others, struct err *e);
 
 #endif

@@ -346,6 +346,7 @@ static enum status write_folder(struct exporter *x, const struct export_options 
                                 struct err *e)
 {
     struct folder_writer *folder;
+    unsigned others;
     char *path;
     TRY(folder_writer_open(&folder, dir, e));
     const char *made = folder_writer_path(folder);
@@ -354,13 +355,15 @@ static enum status write_folder(struct exporter *x, const struct export_options 
         s = safetensors_write(path, x->written, x->n, e);
     free(path);
     if (s == STATUS_OK)
-        s = export_vocab(x->gguf, made, &o->notes, e);
+        s = export_vocab(x->gguf, made, &o->notes, &others, e);
     if (s == STATUS_OK)
         s = export_json(made, "generation_config.json", put_generation_config, x, e);
     if (s == STATUS_OK)
         s = export_json(made, "config.json", put_config, x, e);
-    if (s == STATUS_OK)
-        return folder_writer_commit(folder, e);
+    if (s == STATUS_OK) {
+        TRY(folder_writer_commit(folder, e));
+        return export_vocab_remove(dir, others, e);
+    }
     /* What the files are called is where they would be, not where they are made. */
     char *at = strstr(e->text, made);
     if (at) {

@@ -2,6 +2,7 @@
  * A GGUF file's vocabulary as the files of a Hugging Face folder.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -41,9 +42,15 @@ struct exported {
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"
 
+/* "[PADi]", at `out` [24]. */
+static struct text padding(int id, char *out)
+{
+    return (struct text){out, snprintf(out, 24, "[PAD%d]", id)};
+}
+
 /* Of tokens with one name all but one are replaced. The one that texts become comes first: special
- * ones are looked for before anything else. Time O(n log n), as below. */
-static enum status read_names(struct exported *x, struct err *e)
+ * ones are looked for before anything else. Time O(n log n). */
+static enum status make_names(struct exported *x, struct err *e)
 {
     static const int ranks[] = {
         [TOKEN_CONTROL] = 0, [TOKEN_USER_DEFINED] = 0, [TOKEN_UNKNOWN] = 0, [TOKEN_UNDEFINED] = 1,
@@ -54,6 +61,11 @@ static enum status read_names(struct exported *x, struct err *e)
     struct gguf_cursor cursor = {0};
     struct text name;
     int twice = 0, lowest = v->n; /* of those that are in use */
+    char pad[24];
+    TRY(vocabulary_start(&x->v, v->n, x->notes, e));
+    x->replaced = vocabulary_take(&x->v, v->n, e);
+    if (!x->replaced)
+        return STATUS_NO_MEMORY;
     for (int id = 0; id < v->n && gguf_next_text(gguf_find(x->gguf, TOKENS_KEY), &cursor, &name);
          id++) {
         const enum token_type type = v->type[id];
@@ -69,62 +81,44 @@ static enum status read_names(struct exported *x, struct err *e)
                             "%s element %d: expected UTF-8, without which it cannot be exported, "
                             "found \"%.*s\"",
                             TOKENS_KEY, id, SHOWN(name));
+        if (type == TOKEN_UNUSED && (name.len == 0 || (x->pre && x->pre->whole_pieces))) {
+            x->replaced[id] = !text_equal(name, padding(id, pad));
+            name = padding(id, pad);
+        }
         TRY(vocabulary_token(&x->v, id, name, type, e));
         TRY(name_index_add(names, x->v.tokens[id], id, ranks[type], e));
     }
     name_index_sort(names);
     for (size_t i = 1, first = 0; i < names->n; i++) {
         const int one = names->list[first].id, other = names->list[i].id;
-        if (!text_equal(x->v.tokens[one], x->v.tokens[other])) {
+        if (!text_equal(names->list[first].text, names->list[i].text)) {
             first = i;
             continue;
         }
-        x->replaced[other] = true;
-        if (v->type[other] == TOKEN_UNUSED)
-            continue;
-        if (!text_equal(vocab_bytes(v, one), vocab_bytes(v, other)))
+        const bool in_use = v->type[other] != TOKEN_UNUSED;
+        name = padding(other, pad);
+        if ((in_use && !text_equal(vocab_bytes(v, one), vocab_bytes(v, other))) ||
+            vocabulary_find(&x->v, name) >= 0)
             return bad_file(e,
                             "%s: expected names that are one token's each, as exported files "
-                            "need, found tokens %d and %d, for different texts, to be \"%.*s\"",
-                            TOKENS_KEY, one, other, SHOWN(x->v.tokens[one]));
-        twice++;
-        lowest = other < lowest ? other : lowest;
+                            "need, or of tokens for one text, and none to be \"%s\"; found tokens "
+                            "%d and %d to be \"%.*s\"",
+                            TOKENS_KEY, pad, one, other, SHOWN(names->list[i].text));
+        twice += in_use;
+        lowest = in_use && other < lowest ? other : lowest;
+        TRY(vocabulary_join(&x->v, &name, 1, &x->v.tokens[other], e));
+        x->v.types[other] = TOKEN_UNUSED;
+        x->replaced[other] = true;
     }
     if (twice > 0)
         vocabulary_note(x->notes,
                         "%d tokens, such as %d, have the name of another: they are exported as "
                         "\"[PADi]\", i being their ids",
                         twice, lowest);
-    return STATUS_OK;
-}
-
-static enum status make_names(struct exported *x, struct err *e)
-{
-    TRY(vocabulary_start(&x->v, x->vocab->n, x->notes, e));
-    x->replaced = vocabulary_take(&x->v, x->vocab->n, e);
-    if (!x->replaced)
-        return STATUS_NO_MEMORY;
-    TRY(read_names(x, e));
-    x->n = 1;
-    for (int id = 0; id < x->vocab->n; id++) {
-        char text[16];
-        const struct text padding = {text, snprintf(text, sizeof text, "[PAD%d]", id)};
-        const bool is_unused = x->vocab->type[id] == TOKEN_UNUSED;
-        const bool is_padding = text_equal(x->v.tokens[id], padding);
-        if (is_unused && (x->v.tokens[id].len == 0 || (x->pre && x->pre->whole_pieces)))
-            x->replaced[id] = !is_padding;
-        if (!is_unused || !(x->replaced[id] || is_padding)) /* import fills up the end */
-            x->n = id + 1;
-        if (!x->replaced[id])
-            continue;
-        if (vocabulary_find(&x->v, padding) >= 0)
-            return bad_file(e,
-                            "%s: expected no token to be called \"%s\", as token %d, whose name is "
-                            "another's, is exported",
-                            TOKENS_KEY, text, id);
-        TRY(vocabulary_join(&x->v, &padding, 1, &x->v.tokens[id], e));
-        x->v.types[id] = TOKEN_UNUSED;
-    }
+    x->n = v->n; /* import fills up the end */
+    while (x->n > 1 && v->type[x->n - 1] == TOKEN_UNUSED &&
+           text_equal(x->v.tokens[x->n - 1], padding(x->n - 1, pad)))
+        x->n--;
     return STATUS_OK;
 }
 
@@ -420,7 +414,7 @@ static void put_merges(struct json *j, const void *exported)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* What transformers looks for: other ones than are written must not stay. */
+/* What transformers looks for. */
 enum { BYTES = 1, SPACES = 2 }; /* the kinds of vocabularies that have a file */
 static const struct file {
     const char *name;
@@ -435,31 +429,27 @@ static const struct file {
     {"special_tokens_map.json", 0, NULL},
     {"added_tokens.json", 0, NULL},
 };
+#define N_FILES (int)(sizeof file_list / sizeof *file_list)
 
-/* One without `put` is written where there is a model, else removed. */
+/* *written is false for one that the vocabulary has not. */
 static enum status write_file(const struct exported *x, const char *dir, const struct file *f,
-                              struct err *e)
+                              bool *written, struct err *e)
 {
-    const bool wanted = x->n > 0 && f->kinds & (x->pre ? BYTES : SPACES);
     struct bytes model = {NULL, 0, 0};
     struct file_writer *w;
-    enum status s;
-    char *path;
-    if (wanted && f->put)
-        return export_json(dir, f->name, f->put, x, e);
-    TRY(file_in_folder(dir, f->name, &path, e));
-    if (wanted && !vocab_sentencepiece_write(&x->v, &model)) {
-        s = err_no_memory(e, "tokenizer.model", 2 * model.cap);
-    } else if (model.len > 0) {
+    char *path = NULL;
+    *written = x->n > 0 && f->kinds & (x->pre ? BYTES : SPACES);
+    if (!*written || f->put)
+        return *written ? export_json(dir, f->name, f->put, x, e) : STATUS_OK;
+    enum status s = vocab_sentencepiece_write(&x->v, &model)
+                        ? file_in_folder(dir, f->name, &path, e)
+                        : err_no_memory(e, f->name, 2 * model.cap);
+    *written = model.len > 0;
+    if (s == STATUS_OK && *written)
         s = file_writer_open(&w, path, e);
-        if (s == STATUS_OK) {
-            file_writer_put(w, model.data, model.len);
-            s = file_writer_commit(w, e);
-        }
-    } else {
-        s = unlink(path) == 0 || errno == ENOENT
-                ? STATUS_OK
-                : file_failure(e, STATUS_FAILED, path, "remove", errno);
+    if (s == STATUS_OK && *written) {
+        file_writer_put(w, model.data, model.len);
+        s = file_writer_commit(w, e);
     }
     bytes_free(&model);
     free(path);
@@ -467,14 +457,29 @@ static enum status write_file(const struct exported *x, const char *dir, const s
 }
 
 enum status export_vocab(const struct gguf *g, const char *dir,
-                         const struct vocabulary_notes *notes, struct err *e)
+                         const struct vocabulary_notes *notes, unsigned *others, struct err *e)
 {
     struct exported x = {.gguf = g, .notes = notes};
     enum status s = read_vocabulary(&x, e);
-    for (size_t i = 0; i < sizeof file_list / sizeof *file_list && s == STATUS_OK; i++)
-        s = write_file(&x, dir, &file_list[i], e);
+    *others = 0;
+    for (int i = 0; i < N_FILES && s == STATUS_OK; i++) {
+        bool written;
+        s = write_file(&x, dir, &file_list[i], &written, e);
+        *others |= !written << i;
+    }
     tokenizer_free(x.tokenizer);
     vocabulary_free(&x.v);
     free(x.merges);
     return s;
+}
+
+enum status export_vocab_remove(const char *dir, unsigned others, struct err *e)
+{
+    char path[PATH_MAX + 32]; /* no memory that could fail when all is written */
+    for (int i = 0; i < N_FILES; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, file_list[i].name);
+        if (others >> i & 1 && unlink(path) != 0 && errno != ENOENT)
+            return file_failure(e, STATUS_FAILED, path, "remove", errno);
+    }
+    return STATUS_OK;
 }

@@ -266,21 +266,16 @@ static enum status settle_rope(struct hf_config *h, struct err *e)
         h->llama3 = (struct hf_llama3){0};
     if (h->c.position != POSITION_ROPE)
         return STATUS_OK;
-    h->c.rope = (struct config_rope){.base = h->theta, .scale = 1};
-    if (linear && l.factor > 0)
-        h->c.rope.scale = 1 / l.factor;
-    if (is_llama3 && !(l.factor > 0 && l.low > 0 && l.high > l.low && l.context > 0))
-        return bad_file(e,
-                        "rotary positions of type llama3: expected factor, low_freq_factor below "
-                        "high_freq_factor and original_max_position_embeddings; found %g, %g, %g, "
-                        "%d",
-                        l.factor, l.low, l.high, l.context);
-    if (!is_llama3 && !linear && !text_is(h->rope_type, "default"))
-        return bad_file(e,
-                        "rotary positions: expected the type default, linear or llama3, which run "
-                        "here; found \"%.*s\"",
-                        SHOWN(h->rope_type));
-    return STATUS_OK;
+    h->c.rope =
+        (struct config_rope){.base = h->theta, .scale = linear && l.factor > 0 ? 1 / l.factor : 1};
+    if (is_llama3 ? l.factor > 0 && l.low > 0 && l.high > l.low && l.context > 0
+                  : linear || text_is(h->rope_type, "default"))
+        return STATUS_OK;
+    return bad_file(e,
+                    "rotary positions: expected the type default, linear, or llama3 with factor, "
+                    "low_freq_factor below high_freq_factor and original_max_position_embeddings; "
+                    "found \"%.*s\", %g, %g, %g, %d",
+                    SHOWN(h->rope_type), l.factor, l.low, l.high, l.context);
 }
 
 void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float *out)
@@ -330,10 +325,9 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
                             .activation = text_of(f->activation),
                             .rope_type = text_of("default")};
     TRY(read_rows(object, config_rows, END_OF(config_rows), h, e));
-    if (!c->d_ff && c->d_model > CONFIG_MAX_FF / 4)
-        return bad_file(e, "\"n_embd\": expected at most %d, found %d", CONFIG_MAX_FF / 4,
-                        c->d_model);
-    if (!c->d_ff) /* GPT-2's */
+    _Static_assert(CONFIG_MAX_WIDTH <= CONFIG_MAX_FF / 4,
+                   "GPT-2's feed-forward is 4 times as wide");
+    if (!c->d_ff)
         c->d_ff = 4 * c->d_model;
     if (f->joins_by_head) /* GPT-BigCode has one K/V head, or as many as heads */
         c->n_kv_heads = h->multi_query ? 1 : c->n_heads;

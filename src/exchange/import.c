@@ -35,7 +35,7 @@ struct import {
     bool *used;      /* [tensors.n_tensors] */
     bool prefixed;   /* tensors' names begin with the family's prefix */
     int n_positions; /* rows of the position embedding in the file */
-    float *factors;  /* of rotary frequencies, or NULL */
+    float *factors;  /* of rotary frequencies, if these are scaled */
     /* A file of llama2.c or llm.c. */
     struct bin_file bin;
     struct file_map file;
@@ -58,14 +58,14 @@ static const struct safetensors_tensor *find(const struct import *im, enum tenso
     return name.text[0] ? safetensors_folder_find(&im->tensors, text_of(name.text)) : NULL;
 }
 
-/* Matrices as rows, vectors as rows of one element. */
+/* Matrices as rows, vectors as rows of one element; *out stays as it is if there is no such tensor.
+ */
 static enum status hf_tensor(struct import *im, const struct tensor_spec *spec, struct view *out,
-                             bool *found, struct err *e)
+                             struct err *e)
 {
     const struct hf_family *f = im->hf.family;
     struct view_part part = {.type = TENSOR_F32, .source_rows = 1, .rows = 1};
-    *found = true;
-    if (spec->role == ROLE_ROPE_FREQS && im->factors) {
+    if (spec->role == ROLE_ROPE_FREQS && im->hf.llama3.factor > 0) {
         part.data = (const unsigned char *)im->factors;
         *out = (struct view){.parts = {part}, .n_parts = 1, .cols = spec->cols};
         return STATUS_OK;
@@ -73,8 +73,7 @@ static enum status hf_tensor(struct import *im, const struct tensor_spec *spec, 
     const struct safetensors_tensor *t = find(im, spec->role, spec->layer, spec->is_bias);
     if (t)
         im->used[t - im->tensors.tensors] = true;
-    *found = t && !(spec->role == ROLE_OUTPUT && im->hf.tied);
-    if (!*found)
+    if (!t || (spec->role == ROLE_OUTPUT && im->hf.tied))
         return STATUS_OK;
     const bool is_matrix = spec->n_dims == 2;
     const bool transposes = is_matrix && f->conv1d && role_in_block(spec->role);
@@ -116,12 +115,8 @@ static enum status open_folder(struct import *im, const struct import_options *o
     im->factors = calloc(c->rope.n_dims / 2 + 1, sizeof *im->factors);
     if (!im->used || !im->factors)
         return err_no_memory(e, "the list of tensors", im->tensors.n_tensors);
-    if (im->hf.llama3.factor > 0) {
+    if (im->hf.llama3.factor > 0)
         hf_llama3_factors(&im->hf.llama3, c, im->factors);
-    } else {
-        free(im->factors);
-        im->factors = NULL;
-    }
     if (im->hf.uncut_ctx)
         vocabulary_note(&o->notes,
                         "the context is cut from %d to the %d positions of the sliding window: as "
@@ -255,15 +250,14 @@ static enum status add_tensor(struct import *im, const struct tensor_spec *spec,
                               struct err *e)
 {
     const uint64_t dims[2] = {spec->cols, spec->rows};
-    bool found;
     if (im->json.root)
-        TRY(hf_tensor(im, spec, v, &found, e));
+        TRY(hf_tensor(im, spec, v, e));
     else
-        found = bin_tensor(&im->bin, spec, v);
-    if (!found && spec->flags & SPEC_REQUIRED)
-        return bad_file(e, "nothing found for the tensor %s", spec->name.text);
-    if (!found)
-        return STATUS_OK;
+        (void)bin_tensor(&im->bin, spec, v);
+    if (v->n_parts == 0)
+        return spec->flags & SPEC_REQUIRED
+                   ? bad_file(e, "nothing found for the tensor %s", spec->name.text)
+                   : STATUS_OK;
     v->maker = &im->maker;
     v->type = spec->flags & SPEC_QUANTISES && v->parts[0].type != VIEW_INT8 ? v->parts[0].type
                                                                             : TENSOR_F32;

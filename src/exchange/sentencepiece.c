@@ -123,18 +123,17 @@ enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, str
     for (struct text rest = file; rest.len > 0;) {
         struct field message, f;
         TRY(take_field(&rest, &message, e));
-        struct text inner = message.bytes;
+        const uint64_t number = message.tag >> 3;
         if (message.tag == TAG(PIECE, WIRE_BYTES))
-            TRY(read_piece(inner, n_pieces++, v, e));
-        else if (message.tag != TAG(TRAINER, WIRE_BYTES) &&
-                 message.tag != TAG(NORMALIZER, WIRE_BYTES))
+            TRY(read_piece(message.bytes, n_pieces++, v, e));
+        if (number != TRAINER && number != NORMALIZER)
             continue;
-        while (message.tag != TAG(PIECE, WIRE_BYTES) && inner.len > 0) {
+        for (struct text inner = message.bytes; inner.len > 0;) {
             TRY(take_field(&inner, &f, e));
-            if (message.tag == TAG(NORMALIZER, WIRE_BYTES) && f.tag == TAG(2, WIRE_BYTES))
+            if (number == NORMALIZER && f.tag == TAG(2, WIRE_BYTES))
                 maps_chars = f.bytes.len > 0;
             for (int i = 0; i < SPECS; i++)
-                if (message.tag == TAG(specs[i].message, WIRE_BYTES) && f.tag == specs[i].tag)
+                if (number == specs[i].message && f.tag == specs[i].tag)
                     spec[i] = f.value;
         }
     }

@@ -71,19 +71,19 @@ const struct pipeline *pipeline_of_rule(enum pretokenize_rule rule)
     return p;
 }
 
-/* The step after *step, NULL at first and at last, of what is a step or a Sequence that has them at
- * `list`; and its type. */
-static enum status next_step(const struct json_node *steps, const char *list,
-                             const struct json_node **step, struct text *type, struct err *e)
+/* The step after `last`, NULL at first and at last, of what is a step or a Sequence that has them;
+ * and its type. */
+static const struct json_node *next_step(const struct json_node *steps,
+                                         const struct json_node *last, struct text *type)
 {
-    if (json_is_one_of(steps, "type", "Sequence")) {
-        TRY(json_require(steps, list, JSON_ARRAY, &steps, e));
-        *step = json_child(steps, *step);
-    } else {
-        *step = *step ? NULL : steps;
-    }
-    *type = json_shown(*step, "type");
-    return STATUS_OK;
+    static const char *const lists[] = {"normalizers", "pretokenizers", "processors"};
+    const struct json_node *list = NULL, *step = last ? NULL : steps;
+    for (int i = 0; i < 3 && !list; i++)
+        list = json_present(steps, lists[i]);
+    if (json_is_one_of(steps, "type", "Sequence"))
+        step = list ? json_child(list, last) : NULL;
+    *type = json_shown(step, "type");
+    return step;
 }
 
 /* What a tokenizer.json says of the way to its tokens. */
@@ -95,15 +95,12 @@ struct found {
 };
 
 /* Adds the letters of the steps of a normalizer or a pre_tokenizer, if there is one. */
-static enum status read_steps(const struct json_node *root, const char *in, const char *list,
+static enum status read_steps(const struct json_node *root, const char *in,
                               const struct vocabulary *v, struct found *f, struct err *e)
 {
     const struct json_node *steps = json_present(root, in), *step = NULL;
     struct text type;
-    while (steps) {
-        TRY(next_step(steps, list, &step, &type, e));
-        if (!step)
-            break;
+    while ((step = next_step(steps, step, &type))) {
         const struct json_node *pattern = json_present(step, "pattern");
         const struct step_rule *r = step_rules;
         const size_t n = strlen(f->steps);
@@ -142,8 +139,8 @@ static enum status read_pipeline(const struct json_node *root, const struct voca
                                  struct found *f, struct err *e)
 {
     *f = (struct found){.steps = ""};
-    TRY(read_steps(root, "normalizer", "normalizers", v, f, e));
-    TRY(read_steps(root, "pre_tokenizer", "pretokenizers", v, f, e));
+    TRY(read_steps(root, "normalizer", v, f, e));
+    TRY(read_steps(root, "pre_tokenizer", v, f, e));
     for (const struct pipeline *p = pipelines; p < END_OF(pipelines); p++)
         if (strcmp(f->steps, p->steps) == 0 && (!p->regex || text_is(f->regex, p->regex)))
             f->pipeline = p;
@@ -162,46 +159,37 @@ static enum status read_pipeline(const struct json_node *root, const struct voca
 enum status tokenizer_template_read(const struct json_node *root, const struct vocabulary *v,
                                     int *id, struct err *e)
 {
-    const struct json_node *post = json_present(root, "post_processor"), *step = NULL, *single;
-    const struct json_node *before = NULL, *ids = NULL; /* the special token before the text */
+    const struct json_node *post = json_present(root, "post_processor"), *step = NULL;
     struct text type;
     bool after = false;
     *id = -1;
-    while (post) {
-        TRY(next_step(post, "processors", &step, &type, e));
-        if (!step)
-            break;
+    while ((step = next_step(post, step, &type))) {
         if (text_is(type, "ByteLevel")) /* places of tokens in the text, nothing else */
             continue;
-        if (!text_is(type, "TemplateProcessing"))
-            return bad_file(e,
-                            "post_processor: expected TemplateProcessing or ByteLevel, found "
-                            "\"%.*s\"" VOCAB_ADVICE,
-                            SHOWN(type));
-        TRY(json_require(step, "single", JSON_ARRAY, &single, e));
-        bool text = false; /* it is before `c` */
-        for (const struct json_node *c = NULL; (c = json_child(single, c));) {
+        const struct json_node *single = json_present(step, "single"), *ids = NULL;
+        const struct json_node *list = json_present(step, "special_tokens");
+        bool fits = single && text_is(type, "TemplateProcessing"), text = false;
+        for (const struct json_node *c = NULL; fits && (c = json_child(single, c));) {
             const struct json_node *special = json_present(c, "SpecialToken");
-            text |= !special;
+            const struct text name = json_shown(special, "id");
+            int64_t value = -1;
+            text |= !special; /* it is before `c` */
             after |= special && text;
             if (text)
                 continue;
-            if (before)
-                return bad_file(e, "post_processor: expected at most one special token before a "
-                                   "text, found more" VOCAB_ADVICE);
-            before = special;
-            const struct text name = json_shown(special, "id");
-            const struct json_node *list = json_present(step, "special_tokens");
             for (const struct json_node *s = NULL; list && (s = json_child(list, s));)
                 if (text_equal(s->key, name))
                     ids = json_present(s, "ids");
-            if (!ids || ids->n != 1)
-                return bad_file(e, "post_processor: expected one id in special_tokens for \"%.*s\"",
-                                SHOWN(name));
-            int64_t value;
-            TRY(json_node_i64(json_child(ids, NULL), 0, v->keys.n - 1, &value, e));
+            fits = *id < 0 && ids && ids->n == 1 &&
+                   json_node_i64(json_child(ids, NULL), 0, v->keys.n - 1, &value, e) == STATUS_OK;
             *id = (int)value;
         }
+        if (!fits)
+            return bad_file(
+                e,
+                "post_processor: expected ByteLevel, or TemplateProcessing with at most "
+                "one special token before a text, of one id; found %.*s" VOCAB_ADVICE,
+                SHOWN(step->text));
     }
     if (after)
         vocabulary_note(v->notes,
@@ -348,16 +336,14 @@ static enum status read_spaces(const struct json_node *model, const struct found
             (void)text_cut(&rest, 1);
             crosses = text_starts_with(rest, VOCAB_SPACE);
         }
-        if (crosses)
-            return bad_file(e,
-                            "pre_tokenizer Metaspace: expected \"split\" to be false, as token %d "
-                            "is \"%.*s\", found true" VOCAB_ADVICE,
-                            id, SHOWN(v->tokens[id]));
-        if (is_byte && !json_is_one_of(model, "byte_fallback", "true"))
-            return bad_file(e,
-                            "model: expected \"byte_fallback\" to be true, as token %d is %.*s, "
-                            "found false" VOCAB_ADVICE,
-                            id, SHOWN(v->tokens[id]));
+        if (crosses || (is_byte && !json_is_one_of(model, "byte_fallback", "true")))
+            return bad_file(
+                e,
+                "token %d, \"%.*s\": expected %s to be %s, as it has such a token, found "
+                "otherwise" VOCAB_ADVICE,
+                id, SHOWN(v->tokens[id]),
+                crosses ? "Metaspace's \"split\"" : "the model's \"byte_fallback\"",
+                crosses ? "false" : "true");
         if (is_byte)
             v->types[id] = TOKEN_BYTE;
     }

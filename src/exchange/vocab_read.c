@@ -306,11 +306,7 @@ enum status vocabulary_read(const char *path, const struct vocabulary_options *o
     }
     if (path && !is_folder && s == STATUS_OK) {
         s = input_open(one, NULL, path, e);
-        const char *start = one->bytes.data;
-        size_t space = 0;
-        while (space < one->bytes.len && start[space] && strchr(" \t\r\n", start[space]))
-            space++;
-        if (s == STATUS_OK && space < one->bytes.len && start[space] == '{')
+        if (s == STATUS_OK && text_starts_with(one->bytes, "{"))
             s = input_read_json(one, e);
         files[!one->root                        ? VOCAB_MODEL
               : json_member(one->root, "model") ? VOCAB_TOKENIZER

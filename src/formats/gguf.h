@@ -21,21 +21,21 @@
 #include "base/status.h"
 #include "base/text.h"
 
-/* Kinds of metadata values; the numbers are the file's. */
+/* Kinds of metadata values; the numbers are the file's, from 0 on. */
 enum gguf_kind {
-    GGUF_U8 = 0,
-    GGUF_I8 = 1,
-    GGUF_U16 = 2,
-    GGUF_I16 = 3,
-    GGUF_U32 = 4,
-    GGUF_I32 = 5,
-    GGUF_F32 = 6,
-    GGUF_BOOL = 7,
-    GGUF_STRING = 8,
-    GGUF_ARRAY = 9,
-    GGUF_U64 = 10,
-    GGUF_I64 = 11,
-    GGUF_F64 = 12,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
 };
 
 /* "u32", "string", ...; "unknown" for other numbers. */

@@ -168,41 +168,34 @@ static void read_header(struct reader *r, struct gguf *g)
 
 /* --- metadata -------------------------------------------------------------------------------- */
 
-static void read_value(struct reader *r, struct gguf_value *v)
-{
-    enum gguf_kind kind = v->kind = take_kind(r, "value type");
-    v->count = 1;
-    if (v->kind == GGUF_ARRAY) {
-        kind = v->element_kind = take_kind(r, "array element type");
-        if (kind == GGUF_ARRAY) {
-            REFUSE(r,
-                   "array element type at byte %zu: expected numbers, bools or strings, found "
-                   "arrays (nested arrays are not supported)",
-                   r->at - 4);
-            return;
-        }
-        v->count =
-            take_count(r, "array length", 0, kind == GGUF_STRING ? 8 : gguf_kind_bytes(kind));
-    }
-    const size_t start = r->at;
-    if (v->kind == GGUF_STRING)
-        v->bytes = take_text(r, "string");
-    else if (kind != GGUF_STRING)
-        v->bytes = take(r, v->count * gguf_kind_bytes(kind), "value");
-    else {
-        for (uint64_t i = 0; i < v->count && !r->status; i++)
-            (void)take_text(r, "string in the array");
-        v->bytes = (struct text){r->bytes + start, r->at - start};
-    }
-}
-
 static void read_pairs(struct reader *r, struct gguf *g)
 {
     for (size_t i = 0; i < g->n_pairs && !r->status; i++) {
-        struct gguf_pair *pair = &g->pairs[i];
-        pair->key = take_name(r, GGUF_MAX_KEY);
-        read_value(r, &pair->value);
-        in_record(r, "key", i, pair->key);
+        struct gguf_value *v = &g->pairs[i].value;
+        const struct text key = g->pairs[i].key = take_name(r, GGUF_MAX_KEY);
+        enum gguf_kind kind = v->kind = take_kind(r, "value type");
+        v->count = 1;
+        if (v->kind == GGUF_ARRAY) {
+            kind = v->element_kind = take_kind(r, "array element type");
+            if (kind == GGUF_ARRAY)
+                REFUSE(r,
+                       "array element type at byte %zu: expected numbers, bools or strings, found "
+                       "arrays (nested arrays are not supported)",
+                       r->at - 4);
+            const size_t least = gguf_kind_bytes(kind);
+            v->count = take_count(r, "array length", 0, least ? least : 8);
+        }
+        const size_t start = r->at;
+        if (v->kind == GGUF_STRING)
+            v->bytes = take_text(r, "string");
+        else if (kind != GGUF_STRING)
+            v->bytes = take(r, v->count * gguf_kind_bytes(kind), "value");
+        else {
+            for (uint64_t k = 0; k < v->count && !r->status; k++)
+                (void)take_text(r, "string in the array");
+            v->bytes = (struct text){r->bytes + start, r->at - start};
+        }
+        in_record(r, "key", i, key);
     }
     index_names(r, &g->by_key, g->pairs, sizeof *g->pairs, g->n_pairs);
 

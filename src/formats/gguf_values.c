@@ -17,13 +17,11 @@ static const struct kind {
     size_t bytes; /* 0: no fixed size */
     enum family family;
 } kinds[] = {
-    [GGUF_U8] = {"u8", 1, UNSIGNED},       [GGUF_I8] = {"i8", 1, SIGNED},
-    [GGUF_U16] = {"u16", 2, UNSIGNED},     [GGUF_I16] = {"i16", 2, SIGNED},
-    [GGUF_U32] = {"u32", 4, UNSIGNED},     [GGUF_I32] = {"i32", 4, SIGNED},
-    [GGUF_F32] = {"f32", 4, FLOAT},        [GGUF_BOOL] = {"bool", 1, BOOL},
-    [GGUF_STRING] = {"string", 0, STRING}, [GGUF_ARRAY] = {"array", 0, ARRAY},
-    [GGUF_U64] = {"u64", 8, UNSIGNED},     [GGUF_I64] = {"i64", 8, SIGNED},
-    [GGUF_F64] = {"f64", 8, FLOAT},        [GGUF_LAST_KIND + 1] = {.name = "unknown"},
+    /* by enum gguf_kind */
+    {"u8", 1, UNSIGNED},   {"i8", 1, SIGNED},   {"u16", 2, UNSIGNED}, {"i16", 2, SIGNED},
+    {"u32", 4, UNSIGNED},  {"i32", 4, SIGNED},  {"f32", 4, FLOAT},    {"bool", 1, BOOL},
+    {"string", 0, STRING}, {"array", 0, ARRAY}, {"u64", 8, UNSIGNED}, {"i64", 8, SIGNED},
+    {"f64", 8, FLOAT},     {"unknown", 0, 0},
 };
 
 static const struct kind *kind_of(enum gguf_kind kind)

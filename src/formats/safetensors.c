@@ -188,40 +188,26 @@ static enum status read_tensors(const struct json_node *header, const unsigned c
                             "expected the file to end with the last tensor's data, found %td bytes "
                             "more",
                             end - at);
-    return name_index_records(&s->by_name, s->tensors, sizeof *t, s->n_tensors, e);
+    return STATUS_OK;
 }
 
-enum status safetensors_parse(const void *bytes, size_t len, struct safetensors **out,
-                              struct err *e)
+enum status safetensors_parse(const void *bytes, size_t len, struct safetensors *out, struct err *e)
 {
+    const unsigned char *file = bytes;
     struct text header = {NULL, 0};
     const struct json_node *root = NULL;
-    *out = NULL;
-    TRY(find_header(bytes, len, &header, e));
-    struct safetensors *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_no_memory(e, "the safetensors reader", sizeof *s);
-    const unsigned char *file = bytes;
-    s->head_bytes = LENGTH_BYTES + header.len;
-    enum status status = json_read(&s->json, header, &limits, &root, e);
-    if (!status)
-        status = json_expect(root, JSON_OBJECT, e);
-    if (status)
-        err_prefix(e, "the header");
-    else
-        status = read_tensors(root, file + s->head_bytes, file + len, s, e);
-    if (status)
-        safetensors_free(s);
-    else
-        *out = s;
-    return status;
+    *out = (struct safetensors){.n_tensors = 0};
+    TRY(find_header(file, len, &header, e));
+    out->head_bytes = LENGTH_BYTES + header.len;
+    TRY(err_in(e, json_read(&out->json, header, &limits, &root, e), "the header"));
+    TRY(err_in(e, json_expect(root, JSON_OBJECT, e), "the header"));
+    return read_tensors(root, file + out->head_bytes, file + len, out, e);
 }
 
-enum status safetensors_parse_file(const struct file_map *f, struct safetensors **out,
-                                   struct err *e)
+enum status safetensors_parse_file(const struct file_map *f, struct safetensors *out, struct err *e)
 {
     struct text header = {NULL, 0};
-    *out = NULL;
+    *out = (struct safetensors){.n_tensors = 0};
     TRY(file_map_make_private(f, f->len < LENGTH_BYTES ? f->len : LENGTH_BYTES, e));
     TRY(find_header(f->data, f->len, &header, e));
     TRY(file_map_make_private(f, LENGTH_BYTES + header.len, e));
@@ -230,18 +216,9 @@ enum status safetensors_parse_file(const struct file_map *f, struct safetensors 
 
 void safetensors_free(struct safetensors *s)
 {
-    if (!s)
-        return;
-    name_index_free(&s->by_name);
     json_reader_free(&s->json);
     free(s->tensors);
-    free(s);
-}
-
-const struct safetensors_tensor *safetensors_find(const struct safetensors *s, struct text name)
-{
-    const struct indexed *found = name_index_find(&s->by_name, name);
-    return found ? &s->tensors[found->id] : NULL;
+    *s = (struct safetensors){.n_tensors = 0};
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

@@ -54,27 +54,23 @@ struct safetensors {
     size_t n_tensors;
     struct safetensors_tensor *tensors; /* in the order of their data */
     size_t head_bytes;                  /* of the span, before the tensors' data */
-    struct name_index by_name;
-    struct json_reader json; /* private: the names' memory */
+    struct json_reader json;            /* private: the names' memory */
 };
 
 /*
  * Parses and checks everything: after STATUS_OK every tensor lies inside the span, has the bytes
- * that its shape takes and shares none, and there are no bytes of no tensor. *out is for
- * safetensors_free; NULL on failure. STATUS_BAD_FILE (message: tensor or field, expected, found;
- * the caller adds the file's name) or STATUS_NO_MEMORY. Memory is bounded by some 50 bytes for each
- * of the header; time is n log n in the header's length; tensor data are not touched.
+ * that its shape takes and shares none, and there are no bytes of no tensor. safetensors_free is
+ * due in any case. STATUS_BAD_FILE (message: tensor or field, expected, found; the caller adds the
+ * file's name) or STATUS_NO_MEMORY. Memory is bounded by some 50 bytes for each of the header; time
+ * is n log n in the header's length; tensor data are not touched.
  */
-enum status safetensors_parse(const void *bytes, size_t len, struct safetensors **out,
+enum status safetensors_parse(const void *bytes, size_t len, struct safetensors *out,
                               struct err *e);
 /* The same of a mapped file, which somebody may be writing to: the header is checked, and used, as
  * it is now (file_map_make_private). Tensor data may still change. */
-enum status safetensors_parse_file(const struct file_map *f, struct safetensors **out,
+enum status safetensors_parse_file(const struct file_map *f, struct safetensors *out,
                                    struct err *e);
-void safetensors_free(struct safetensors *s); /* NULL is legal */
-
-/* NULL if there is none. Logarithmic time, whatever the names. */
-const struct safetensors_tensor *safetensors_find(const struct safetensors *s, struct text name);
+void safetensors_free(struct safetensors *s); /* legal on a zeroed struct and twice */
 
 /* --- a folder ------------------------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@ struct safetensors_shard {
     char *path; /* folder, '/', name */
     struct text name;
     struct file_map map;
-    struct safetensors *file;
+    struct safetensors file;
     size_t first; /* of its tensors, among those of the folder */
 };
 
@@ -39,7 +39,7 @@ static enum status open_shard(struct safetensors_folder *f, const char *path, st
     shard->name = text_of(strrchr(shard->path, '/') + 1);
     TRY(file_map_open(&shard->map, shard->path, e));
     TRY(err_in(e, safetensors_parse_file(&shard->map, &shard->file, e), "%s", shard->path));
-    f->n_tensors += shard->file->n_tensors;
+    f->n_tensors += shard->file.n_tensors;
     return STATUS_OK;
 }
 
@@ -50,9 +50,8 @@ static enum status list_tensors(struct safetensors_folder *f, struct err *e)
     if (!f->tensors)
         return err_no_memory(e, "the table of tensors", f->n_tensors * sizeof *f->tensors);
     for (const struct safetensors_shard *s = f->shards; s < f->shards + f->n_shards; s++)
-        if (s->file->n_tensors > 0)
-            memcpy(f->tensors + s->first, s->file->tensors,
-                   s->file->n_tensors * sizeof *f->tensors);
+        if (s->file.n_tensors > 0)
+            memcpy(f->tensors + s->first, s->file.tensors, s->file.n_tensors * sizeof *f->tensors);
     return name_index_records(&f->by_name, f->tensors, sizeof *f->tensors, f->n_tensors, e);
 }
 
@@ -62,7 +61,7 @@ static const struct safetensors_shard *shard_of(const struct safetensors_folder 
     const struct safetensors_shard *shard = f->shards;
     const size_t at = (size_t)(t - f->tensors);
     assert(at < f->n_tensors);
-    while (at >= shard->first + shard->file->n_tensors)
+    while (at >= shard->first + shard->file.n_tensors)
         shard++;
     return shard;
 }
@@ -193,7 +192,7 @@ enum status safetensors_folder_open(struct safetensors_folder *f, const char *pa
 void safetensors_folder_close(struct safetensors_folder *f)
 {
     for (size_t i = 0; i < f->n_shards; i++) {
-        safetensors_free(f->shards[i].file);
+        safetensors_free(&f->shards[i].file);
         file_map_close(&f->shards[i].map);
         free(f->shards[i].path);
     }

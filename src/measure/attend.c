@@ -19,17 +19,16 @@ struct attend_run {
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static void take_maps(struct attend_run *run, struct arena *a)
+static void take_maps(struct attend_run *run)
 {
     const struct attend_spec *spec = run->spec;
+    struct arena *a = &run->out->arena;
     run->earlier = arena_take(a, (uint64_t)spec->n_tokens, sizeof *run->earlier);
     if (spec->query >= 0)
         run->out->query = arena_take(a, (uint64_t)spec->n_heads,
                                      ((uint64_t)spec->query + 1) * sizeof *run->out->query);
-    for (int m = 0; m < spec->n_maps; m++) {
-        const uint64_t cells = (uint64_t)spec->maps[m].cells;
-        spec->maps[m].cell = arena_take(a, cells * cells, sizeof *spec->maps[m].cell);
-    }
+    for (struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++)
+        m->cell = arena_take(a, (uint64_t)m->cells * (uint64_t)m->cells, sizeof *m->cell);
 }
 
 static struct session_params text_session_params(const struct attend_spec *spec,
@@ -43,7 +42,7 @@ static struct session_params text_session_params(const struct attend_spec *spec,
     return p;
 }
 
-enum status attend_plan(const struct attend_spec *spec, size_t *bytes, struct err *e)
+enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct err *e)
 {
     const struct attention_watch none = {.arg = NULL};
     const struct session_params params = text_session_params(spec, &none);
@@ -51,13 +50,8 @@ enum status attend_plan(const struct attend_spec *spec, size_t *bytes, struct er
     struct attend_run run = {.spec = spec, .out = &out};
     struct session_memory session;
     TRY(session_plan(spec->model, &params, pool_n_threads(spec->pool), &session, e));
-    take_maps(&run, &out.arena);
-    const uint64_t all = u64_sum(out.arena.used, u64_sum(session.kv_bytes, session.scratch_bytes));
-    if (out.arena.overflow || all > PTRDIFF_MAX)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: the maps of %d heads need more bytes than can be addressed",
-                       spec->n_maps);
-    *bytes = (size_t)all;
+    take_maps(&run);
+    *bytes = u64_sum(out.arena.used, u64_sum(session.kv_bytes, session.scratch_bytes));
     return STATUS_OK;
 }
 
@@ -83,14 +77,11 @@ static double log_of(float x)
     return exponent * LN_2 + 2 * z * series;
 }
 
-/* Sums over the n weights of a query. */
-struct row_sums {
-    double all, entropy, position;
-};
-
-static struct row_sums sum_row(const float *a, int n)
+/* Adds the weights of query i; false if they are not finite. */
+static bool add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i)
 {
     double sums[3][LANES] = {{0}}, all[3], logs[PIECE];
+    const int n = i + 1;
     for (int first = 0; first < n; first += PIECE) {
         const float *piece = a + first;
         const int len = n - first < PIECE ? n - first : PIECE;
@@ -105,25 +96,12 @@ static struct row_sums sum_row(const float *a, int n)
             }
         }
     }
-    for (int i = 0; i < 3; i++)
-        all[i] = (sums[i][0] + sums[i][1]) + (sums[i][2] + sums[i][3]);
-    return (struct row_sums){all[0], all[1], all[2]};
-}
-
-static float largest_between(const float *a, int begin, int end)
-{
-    float most = a[begin];
-    for (int j = begin + 1; j < end; j++)
-        most = a[j] > most ? a[j] : most;
-    return most;
-}
-
-/* Adds the weights of query i. */
-static void add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i,
-                      const struct row_sums *sums)
-{
-    h->entropy += sums->entropy;
-    h->distance += i * sums->all - sums->position;
+    for (int k = 0; k < 3; k++)
+        all[k] = (sums[k][0] + sums[k][1]) + (sums[k][2] + sums[k][3]);
+    if (!isfinite(all[0]))
+        return false;
+    h->entropy += all[1];
+    h->distance += i * all[0] - all[2];
     h->self += (double)a[i];
     if (i > 0) {
         h->first += (double)a[0];
@@ -131,28 +109,24 @@ static void add_query(const struct attend_run *run, struct attend_head *h, const
     }
     for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
         h->induction += (double)a[p + 1];
-    const float most = i < 2 ? 0 : largest_between(a, 1, i);
-    if (i < 2 || (h->query >= 0 && !((double)most > h->strongest)))
-        return;
-    h->query = i;
-    h->strongest = (double)most;
-    for (h->key = 1; a[h->key] < most;)
-        h->key++;
+    for (int j = 1; j < i; j++) {
+        if (h->query >= 0 && !((double)a[j] > h->strongest))
+            continue;
+        h->query = i;
+        h->key = j;
+        h->strongest = (double)a[j];
+    }
+    return true;
 }
 
+/* The weights of query i into the cells of its row. */
 static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
 {
-    const int row = (int)((int64_t)i * m->cells / n);
-    float *cell = m->cell + (size_t)row * (size_t)m->cells;
-    for (int c = 0; c <= row; c++) {
-        const int first = attend_cell_begin(c, m->cells, n),
-                  next = attend_cell_begin(c + 1, m->cells, n);
-        const int begin = first == 0 && m->without_first ? 1 : first;
-        const int end = next < i + 1 ? next : i + 1;
-        if (begin >= end)
-            continue;
-        const float most = largest_between(a, begin, end);
-        cell[c] = most > cell[c] ? most : cell[c];
+    float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
+    for (int64_t j = m->without_first, c = 0; j <= i; j++) {
+        while ((c + 1) * n <= j * m->cells)
+            c++;
+        cell[c] = a[j] > cell[c] ? a[j] : cell[c];
     }
 }
 
@@ -165,73 +139,65 @@ static void take_layer(void *arg, const struct attention_weights *l)
     for (int r = 0; r < l->n_rows && !run->bad; r++) {
         const float *row = l->weights + (size_t)r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
-        for (int h = 0; h < spec->n_heads; h++) {
-            const float *a = row + (size_t)spec->heads[h].head * l->stride;
-            if (spec->heads[h].layer != l->layer)
+        for (int h = 0; h < spec->n_heads && !run->bad; h++) {
+            struct attend_head *head = &spec->heads[h];
+            const float *a = row + (size_t)head->head * l->stride;
+            if (head->layer != l->layer)
                 continue;
-            const struct row_sums sums = sum_row(a, i + 1);
-            if (!isfinite(sums.all)) {
-                run->bad = &spec->heads[h];
+            if (!add_query(run, head, a, i)) {
+                run->bad = head;
                 run->bad_row = i;
-                return;
             }
-            add_query(run, &spec->heads[h], a, i, &sums);
             if (i == spec->query)
                 memcpy(run->out->query + (size_t)h * ((size_t)i + 1), a,
                        ((size_t)i + 1) * sizeof *a);
         }
-        for (int m = 0; m < spec->n_maps; m++)
-            if (spec->maps[m].layer == l->layer)
-                reduce_row(&spec->maps[m], row + (size_t)spec->maps[m].head * l->stride, i,
-                           spec->n_tokens);
+        for (const struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++)
+            if (m->layer == l->layer)
+                reduce_row(m, row + (size_t)m->head * l->stride, i, spec->n_tokens);
     }
 }
 
-static enum status feed_text(struct attend_run *run, struct session *s, struct err *e)
+enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
 {
-    const struct attend_spec *spec = run->spec;
-    const int block = session_block(s);
-    for (int at = 0; at < spec->n_tokens; at += block) {
-        const int n = spec->n_tokens - at < block ? spec->n_tokens - at : block;
-        if (spec->stop && spec->stop(spec->arg))
-            return STATUS_INTERRUPTED;
-        TRY(session_feed(s, 0, spec->tokens + at, n, NULL, e));
-        if (run->bad)
-            return err_set(e, STATUS_FAILED,
-                           "the attention weights of token %d in head %d of layer %d are not "
-                           "finite (info --check finds tensors that are not)",
-                           run->bad_row, run->bad->head, run->bad->layer);
-        if (spec->progress)
-            spec->progress(spec->arg, (uint64_t)(at + n), (uint64_t)spec->n_tokens);
-    }
-    return STATUS_OK;
-}
-
-static enum status run_text(struct attend_run *run, struct err *e)
-{
-    const struct attend_spec *spec = run->spec;
-    const struct attention_watch watch = {take_layer, run};
+    struct attend_run run = {.spec = spec, .out = out};
+    const struct attention_watch watch = {take_layer, &run};
     const struct session_params params = text_session_params(spec, &watch);
-    const int n = spec->n_tokens;
     const double none = (double)NAN;
+    const int n = spec->n_tokens;
     int n_repeated = 0; /* tokens that were there before */
-    struct session *s;
+    struct session *session = NULL;
+    *out = (struct attend_found){.query = NULL};
+    take_maps(&run);
+    TRY(arena_allocate(&out->arena, "the maps of attention", e));
+    take_maps(&run);
     for (int i = 0; i < n; i++) {
         int p = i - 1;
         while (p >= 0 && spec->tokens[p] != spec->tokens[i])
             p--;
-        run->earlier[i] = p;
+        run.earlier[i] = p;
         n_repeated += p >= 0;
     }
-    for (int i = 0; i < spec->n_heads; i++)
-        spec->heads[i] = (struct attend_head){
-            .layer = spec->heads[i].layer, .head = spec->heads[i].head, .query = -1, .key = -1};
-    TRY(session_create(spec->model, &params, spec->pool, &s, e));
-    const enum status status = feed_text(run, s, e);
-    session_free(s);
-    for (int i = 0; i < spec->n_heads; i++) { /* sums to means */
-        struct attend_head *h = &spec->heads[i];
-        h->entropy /= n;
+    for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++)
+        *h = (struct attend_head){.layer = h->layer, .head = h->head, .query = -1, .key = -1};
+
+    enum status s = session_create(spec->model, &params, spec->pool, &session, e);
+    for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
+        len = n - at < session_block(session) ? n - at : session_block(session);
+        s = spec->stop && spec->stop(spec->arg)
+                ? STATUS_INTERRUPTED
+                : session_feed(session, 0, spec->tokens + at, len, NULL, e);
+        if (s == STATUS_OK && run.bad)
+            s = err_set(e, STATUS_FAILED,
+                        "the attention weights of token %d in head %d of layer %d are not finite "
+                        "(info --check finds tensors that are not)",
+                        run.bad_row, run.bad->head, run.bad->layer);
+        if (s == STATUS_OK && spec->progress)
+            spec->progress(spec->arg, (uint64_t)(at + len), (uint64_t)n);
+    }
+    session_free(session);
+    for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++) {
+        h->entropy /= n; /* sums to means */
         h->distance /= n;
         h->self /= n;
         h->first = n > 1 ? h->first / (n - 1) : none;
@@ -239,17 +205,6 @@ static enum status run_text(struct attend_run *run, struct err *e)
         h->induction = n_repeated > 0 ? h->induction / n_repeated : none;
         h->strongest = h->query < 0 ? none : h->strongest;
     }
-    return status;
-}
-
-enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e)
-{
-    struct attend_run run = {.spec = spec, .out = out};
-    *out = (struct attend_found){.query = NULL};
-    take_maps(&run, &out->arena);
-    TRY(arena_allocate(&out->arena, "the maps of attention", e));
-    take_maps(&run, &out->arena);
-    const enum status s = run_text(&run, e);
     if (s != STATUS_OK)
         attend_free(out);
     return s;

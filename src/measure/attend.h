@@ -30,7 +30,7 @@ struct attend_head {
     double induction; /* mean over the i whose token was there before, of the sum of a[i][p + 1]
                          over all earlier places p of it */
     /* The largest weight of 0 < j < i, of equal ones the first by i, then j; -1 for none. */
-    int query, key;
+    int64_t query, key;
     double strongest;
 };
 
@@ -75,9 +75,9 @@ struct attend_found {
     struct arena arena;
 };
 
-/* What a run will take, beside the model. STATUS_USAGE for a text that is longer than the context;
- * STATUS_NO_MEMORY for sizes that do not fit. */
-enum status attend_plan(const struct attend_spec *spec, size_t *bytes, struct err *e);
+/* What a run will take, beside the model. STATUS_USAGE for a text that is longer than the context.
+ */
+enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct err *e);
 
 /* Runs the text. attend_free is due on success. Besides the failures of attend_plan and of
  * session_step: STATUS_NO_MEMORY; STATUS_FAILED, naming layer, head and token, for weights that are

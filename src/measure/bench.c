@@ -121,6 +121,9 @@ static void take_rows(struct bench *b)
     b->rows = arena_take(&b->arena, n_rows, sizeof *b->rows);
     uint64_t *times = arena_take(&b->arena, n_rows * n_times, sizeof *times);
     b->machines = arena_take(&b->arena, (uint64_t)b->n_machines, sizeof *b->machines);
+    b->models = arena_take(&b->arena, (uint64_t)b->n_models, sizeof(struct model *));
+    b->pools = arena_take(&b->arena, (uint64_t)b->n_machines, sizeof(struct pool *));
+    b->sessions = arena_take(&b->arena, n_rows, sizeof(struct session *));
     for (uint64_t i = 0; b->rows && i < n_rows; i++)
         b->rows[i].times_ns = times + i * n_times;
 }
@@ -136,7 +139,7 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     if (n_rows * spec->n * spec->repeats > MAX_SAMPLES)
         return err_set(e, STATUS_USAGE, "%.0f rows of %d x %d samples: expected at most %d in all",
                        n_rows, spec->repeats, spec->n, MAX_SAMPLES);
-    b->n_rows = (int)n_rows;
+    b->n_rows = b->n_sessions = (int)n_rows;
     b->n_machines = spec->axes[BENCH_THREADS].n;
     b->n_models = spec->axes[BENCH_TYPES].n * spec->axes[BENCH_VARIANTS].n;
     b->n_lines = b->n_rows / spec->axes[bench_x_axis(spec)].n;
@@ -172,66 +175,49 @@ uint64_t bench_memory(const struct bench *b)
 
 /* --- what rows are measured with ------------------------------------------------------------- */
 
-struct bench_work {
-    int n_sessions;
-    struct model **models; /* by struct bench_row's places; NULL: not yet there */
-    struct pool **pools;
-    struct session **sessions; /* by row */
-    struct batch_row *rows;    /* [the largest batch] that a step takes, and gives */
-    float *logits;             /* [the largest batch, n_vocab] */
-    uint64_t *sorted;          /* scratch, a row's samples */
-    int32_t *tokens;           /* of the prefill measurement */
-    struct arena arena;        /* where all of this is, too */
-};
-
-static struct bench_work take_work(const struct bench *b, struct arena *a)
+static void take_buffers(struct bench *b)
 {
     const struct bench_spec *spec = b->spec;
     const uint64_t batch = (uint64_t)largest_batch(spec);
-    return (struct bench_work){
-        .n_sessions = b->n_rows,
-        .models = arena_take(a, (uint64_t)b->n_models, sizeof(struct model *)),
-        .pools = arena_take(a, (uint64_t)b->n_machines, sizeof(struct pool *)),
-        .sessions = arena_take(a, (uint64_t)b->n_rows, sizeof(struct session *)),
-        .rows = arena_take(a, batch, sizeof(struct batch_row)),
-        .logits = arena_take(a, batch * (uint64_t)spec->config.n_vocab, sizeof(float)),
-        .sorted = arena_take(a, (uint64_t)spec->n * (uint64_t)spec->repeats, sizeof(uint64_t)),
-        .tokens = arena_take(a, (uint64_t)spec->prompt, sizeof(int32_t))};
+    struct arena *a = &b->buffers;
+    b->step = arena_take(a, batch, sizeof *b->step);
+    b->logits = arena_take(a, batch * (uint64_t)spec->config.n_vocab, sizeof *b->logits);
+    b->sorted = arena_take(a, (uint64_t)spec->n * (uint64_t)spec->repeats, sizeof *b->sorted);
+    b->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *b->tokens);
 }
 
-static enum status need_work(struct bench *b, struct err *e)
+static enum status need_buffers(struct bench *b, struct err *e)
 {
-    struct arena a = {0};
-    if (b->work)
+    if (b->logits)
         return STATUS_OK;
-    arena_take(&a, 1, sizeof *b->work);
-    take_work(b, &a);
-    TRY(arena_allocate(&a, "the benchmark", e));
-    b->work = arena_take(&a, 1, sizeof *b->work);
-    *b->work = take_work(b, &a);
-    b->work->arena = a;
+    take_buffers(b);
+    TRY(arena_allocate(&b->buffers, "the benchmark", e));
+    take_buffers(b);
     return STATUS_OK;
 }
 
-static void free_work(struct bench *b)
+/* Sessions, threads and models, until they are needed again. */
+static void free_sessions(struct bench *b)
 {
-    struct bench_work *w = b->work;
-    if (!w)
-        return;
-    struct arena a = w->arena;
-    for (int i = 0; i < w->n_sessions; i++)
-        session_free(w->sessions[i]);
-    for (int i = 0; i < b->n_machines; i++)
-        pool_free(w->pools[i]);
-    for (int i = 0; i < b->n_models; i++)
-        model_free(w->models[i]);
-    arena_free(&a);
-    b->work = NULL;
+    for (int i = 0; i < b->n_sessions; i++) {
+        session_free(b->sessions[i]);
+        b->sessions[i] = NULL;
+    }
+    for (int i = 0; i < b->n_machines; i++) {
+        pool_free(b->pools[i]);
+        b->pools[i] = NULL;
+    }
+    for (int i = 0; i < b->n_models; i++) {
+        model_free(b->models[i]);
+        b->models[i] = NULL;
+    }
 }
 
 void bench_free(struct bench *b)
 {
-    free_work(b);
+    if (b->rows)
+        free_sessions(b);
+    arena_free(&b->buffers);
     arena_free(&b->arena);
     *b = (struct bench){0};
 }
@@ -245,7 +231,7 @@ static enum status need_model(const struct bench *b, const struct bench_row *row
     const struct model_options o = {.n_kv_heads = row->n_kv_heads,
                                     .convert = item_of(spec, row, BENCH_TYPES) != BENCH_AS_FILE,
                                     .storage = row->type};
-    struct model **model = &b->work->models[row->model];
+    struct model **model = &b->models[row->model];
     if (*model)
         return STATUS_OK;
     if (spec->gguf && item_of(spec, row, BENCH_VARIANTS) > 0)
@@ -256,7 +242,7 @@ static enum status need_model(const struct bench *b, const struct bench_row *row
 /* The threads, likewise. With fewer than it says a row would be measured as what it is not. */
 static enum status need_pool(const struct bench *b, int at, struct err *e)
 {
-    struct pool **pool = &b->work->pools[at];
+    struct pool **pool = &b->pools[at];
     const int threads = b->spec->axes[BENCH_THREADS].items[at];
     if (*pool)
         return STATUS_OK;
@@ -280,8 +266,7 @@ static enum status open_session(const struct bench *b, int i, struct err *e)
                                      .kernels = b->spec->kernels};
     TRY(need_model(b, row, e));
     TRY(need_pool(b, threads, e));
-    return session_create(b->work->models[row->model], &p, b->work->pools[threads],
-                          &b->work->sessions[i], e);
+    return session_create(b->models[row->model], &p, b->pools[threads], &b->sessions[i], e);
 }
 
 static bool is_stopped(const struct bench_spec *spec)
@@ -301,7 +286,7 @@ static enum status fill_caches(const struct bench *b, int i)
     for (int q = 0; q < b->rows[i].batch; q++) {
         if (q > 0 && is_stopped(b->spec))
             return STATUS_INTERRUPTED;
-        session_fill(b->work->sessions[i], q, b->rows[i].depth, sequence_seed(b->spec, q));
+        session_fill(b->sessions[i], q, b->rows[i].depth, sequence_seed(b->spec, q));
     }
     return STATUS_OK;
 }
@@ -318,14 +303,14 @@ static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
 static enum status step_row(const struct bench *b, int i, int nth, uint64_t *took, struct err *e)
 {
     const struct bench_row *row = &b->rows[i];
-    struct session *s = b->work->sessions[i];
+    struct session *s = b->sessions[i];
     for (int q = 0; q < row->batch; q++)
-        b->work->rows[q] = (struct batch_row){.token = bench_token(b->spec, q, nth),
-                                              .sequence = q,
-                                              .position = row->depth,
-                                              .wants_logits = true};
+        b->step[q] = (struct batch_row){.token = bench_token(b->spec, q, nth),
+                                        .sequence = q,
+                                        .position = row->depth,
+                                        .wants_logits = true};
     const uint64_t before = clock_ns();
-    const enum status status = session_step(s, b->work->rows, row->batch, b->work->logits, e);
+    const enum status status = session_step(s, b->step, row->batch, b->logits, e);
     *took = clock_ns() - before;
     for (int q = 0; q < row->batch; q++)
         session_rewind(s, q, row->depth);
@@ -335,7 +320,7 @@ static enum status step_row(const struct bench *b, int i, int nth, uint64_t *too
 enum status bench_load_row(struct bench *b, int i, struct err *e)
 {
     uint64_t took;
-    TRY(need_work(b, e));
+    TRY(need_buffers(b, e));
     const uint64_t start = clock_ns();
     TRY(need_model(b, &b->rows[i], e));
     b->rows[i].load_ms = (double)(clock_ns() - start) / 1e6;
@@ -348,10 +333,10 @@ enum status bench_load_row(struct bench *b, int i, struct err *e)
 
 enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e)
 {
-    TRY(need_work(b, e));
+    TRY(need_buffers(b, e));
     const enum status s = open_session(b, 0, e);
-    *out = s == STATUS_OK && session_prefers_one_thread(b->work->sessions[0], b->rows[0].batch);
-    free_work(b);
+    *out = s == STATUS_OK && session_prefers_one_thread(b->sessions[0], b->rows[0].batch);
+    free_sessions(b);
     return s;
 }
 
@@ -379,7 +364,7 @@ static enum status measure_limits(const struct bench *b, struct err *e)
             fmin(spec->roofline_seconds / b->n_machines,
                  fmax(LEAST_SECONDS * machine_n_wanted(m), slow / SLOW_BYTES_PER_S));
         TRY(need_pool(b, p, e));
-        TRY(machine_measure(m, spec->kernels, b->work->pools[p], seconds, e));
+        TRY(machine_measure(m, spec->kernels, b->pools[p], seconds, e));
     }
     return STATUS_OK;
 }
@@ -389,20 +374,20 @@ static enum status set_up_row(const struct bench *b, int i, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
     struct bench_row *row = &b->rows[i];
-    int32_t *tokens = b->work->tokens;
+    int32_t *tokens = b->tokens;
     double best = (double)INFINITY;
     if (is_stopped(spec))
         return STATUS_INTERRUPTED;
     TRY(open_session(b, i, e));
-    const struct cost_shape shape = cost_shape_of_model(b->work->models[row->model]);
+    const struct cost_shape shape = cost_shape_of_model(b->models[row->model]);
     row->cost = cost_of(&shape, row->kv_type, row->depth);
     for (int t = 0; t < spec->prompt; t++)
         tokens[t] = bench_token(spec, 0, t);
     for (int pass = 0; pass < 2 && spec->prompt > 0; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();
-        TRY(session_feed(b->work->sessions[i], 0, tokens, spec->prompt, NULL, e));
+        TRY(session_feed(b->sessions[i], 0, tokens, spec->prompt, NULL, e));
         best = fmin(best, (double)(clock_ns() - before));
-        session_rewind(b->work->sessions[i], 0, 0);
+        session_rewind(b->sessions[i], 0, 0);
         row->prefill_tokens_per_s = spec->prompt / best * 1e9;
     }
     return fill_caches(b, i);
@@ -444,7 +429,7 @@ static enum status measure_repeat(const struct bench *b, int i, struct err *e)
     const double share = (double)(cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
     row->cpu_share += (fmin(share, 1) - row->cpu_share) / row->repeats; /* the mean so far */
-    row->logits_hash = hash_logits(b->work->logits, spec->config.n_vocab);
+    row->logits_hash = hash_logits(b->logits, spec->config.n_vocab);
     return STATUS_OK;
 }
 
@@ -453,7 +438,7 @@ enum status bench_run(struct bench *b, struct err *e)
     const struct bench_spec *spec = b->spec;
     const int n_rows = b->n_rows, turns = (spec->repeats + 1) * n_rows;
     enum status s = STATUS_OK;
-    TRY(need_work(b, e));
+    TRY(need_buffers(b, e));
     TRY(measure_limits(b, e));
     /* Setting up is a turn of every row, and then each repeat. */
     for (int turn = 0; turn < turns && s == STATUS_OK; turn++) {
@@ -468,7 +453,7 @@ enum status bench_run(struct bench *b, struct err *e)
         if (b->rows[i].samples > 0)
             b->rows[b->n_rows++] = b->rows[i];
     for (int i = 0; i < b->n_rows; i++)
-        bench_summarise(&b->rows[i], spec->n, b->work->sorted);
+        bench_summarise(&b->rows[i], spec->n, b->sorted);
     bench_predict(b);
     bench_compare(b, spec->config.n_heads);
     return s;

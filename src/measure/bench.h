@@ -104,6 +104,7 @@ struct bench_row {
         double bandwidth_gb_per_s;
         bool noisy;
         char hash[20], note[64], date[24];
+        char line[96]; /* of the plot, that it is in */
     } shown;
 };
 
@@ -113,7 +114,16 @@ struct bench {
     struct machine *machines; /* [n_machines] the limits of all rows, by BENCH_THREADS */
     int n_rows, n_models, n_lines, n_machines;
     struct arena arena;
-    struct bench_work *work; /* what rows are measured with; NULL until one is */
+    /* What rows are measured with; NULL until it is needed. */
+    struct model **models;     /* [n_models] by struct bench_row's places */
+    struct pool **pools;       /* [n_machines] */
+    struct session **sessions; /* [n_sessions] by row, as planned */
+    int n_sessions;
+    struct batch_row *step; /* [the largest batch] that a step takes, and gives */
+    float *logits;          /* [the largest batch, n_vocab] */
+    uint64_t *sorted;       /* scratch, a row's samples */
+    int32_t *tokens;        /* of the prefill measurement */
+    struct arena buffers;   /* where these are */
 };
 
 /* Checks the matrix of settings, which is borrowed, without measuring anything and sets up the

@@ -11,7 +11,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -26,6 +25,9 @@
 #define TURNS_A_WORKER 8
 /* Sessions for all threads may take as much as the weights, and this. */
 #define WORKERS_BYTES ((uint64_t)64 << 20)
+/* The model and the other. */
+#define EVAL_MODELS 2
+
 /* Takes turns; the one that it is at. */
 struct eval_worker {
     struct eval_run *run;
@@ -51,10 +53,14 @@ struct eval_run {
     int block;                    /* rows that all sessions take at once */
     struct arena arena;
     struct eval_worker *workers; /* [plan.n_workers] */
-    struct eval_tokens each;     /* [plan.n_scored] */
+    /* [plan.n_scored] of each scored token, in the order of the text; NULL without another model:
+     * all but the first. */
+    double *nll[EVAL_MODELS], *kl;
+    unsigned char *same_top; /* whether both models' most likely tokens are one */
     atomic_size_t next_window;
     atomic_uint_fast64_t done; /* tokens scored */
     atomic_bool stopped;       /* by `stop` */
+    uint64_t ns;               /* in the windows */
 };
 
 /* --- the plan -------------------------------------------------------------------------------- */
@@ -66,46 +72,6 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
                        "the text has %zu token%s; expected at least 2, because nothing predicts "
                        "the first",
                        n_tokens, plural(n_tokens));
-    return STATUS_OK;
-}
-
-static enum status check_eval_tokens(const struct eval_run *r, struct err *e)
-{
-    const struct eval_spec *spec = r->spec;
-    const struct model *other = r->models[r->n_models - 1];
-    if (other->config.n_vocab != r->n_vocab)
-        return err_set(e, STATUS_USAGE,
-                       "the other checkpoint has a vocabulary of %d tokens; expected %d, as in the "
-                       "checkpoint",
-                       other->config.n_vocab, r->n_vocab);
-    TRY(eval_check_length(spec->n_tokens, e));
-    for (size_t i = 0; i < spec->n_tokens; i++)
-        if (spec->tokens[i] < 0 || spec->tokens[i] >= r->n_vocab)
-            return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,
-                           (int)spec->tokens[i], r->n_vocab - 1);
-    return STATUS_OK;
-}
-
-static enum status choose_windows(struct eval_run *r, struct err *e)
-{
-    const struct eval_spec *spec = r->spec;
-    struct eval_plan *plan = &r->plan;
-    const int own = spec->model->config.n_ctx, others = r->models[r->n_models - 1]->config.n_ctx;
-    const int limit = others < own ? others : own;
-    plan->ctx = spec->ctx ? spec->ctx : limit;
-    if (plan->ctx < 1 || plan->ctx > limit)
-        return err_set(e, STATUS_USAGE,
-                       "windows of %d tokens: expected 1 to %d, the context of the %scheckpoint",
-                       plan->ctx, limit, others < own ? "other " : "");
-    plan->stride = spec->stride ? spec->stride : plan->ctx;
-    if (plan->stride < 1 || plan->stride > plan->ctx)
-        return err_set(e, STATUS_USAGE,
-                       "a stride of %d tokens: expected 1 to %d, the tokens of a window",
-                       plan->stride, plan->ctx);
-    plan->n_scored = spec->n_tokens - 1;
-    plan->n_windows = 1;
-    if (plan->n_scored > (uint64_t)plan->ctx)
-        plan->n_windows += (plan->n_scored - (uint64_t)plan->ctx - 1) / (uint64_t)plan->stride + 1;
     return STATUS_OK;
 }
 
@@ -136,112 +102,117 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
     return STATUS_OK;
 }
 
-/* How many workers, of how many windows a turn. */
-static enum status choose_workers(struct eval_run *r, struct err *e)
-{
-    struct eval_plan *plan = &r->plan;
-    const int n_threads = pool_n_threads(r->spec->pool);
-    const uint64_t turns = plan->n_windows / (uint64_t)n_threads / TURNS_A_WORKER;
-    uint64_t most = WORKERS_BYTES, bytes;
-    for (int m = 0; m < r->n_models; m++)
-        most += r->models[m]->weights.cap;
-    plan->n_workers = n_threads;
-    if (n_threads > 1 && turns > 0) {
-        TRY(plan_worker(r, turns, 1, &bytes, e));
-        if (bytes <= most / (uint64_t)n_threads)
-            return STATUS_OK;
-    }
-    plan->n_workers = 1;
-    return plan_worker(r, plan->n_windows, n_threads, &bytes, e);
-}
-
 /* The workers with their rows and logits, and the results by token; or their count. */
 static void take_results(struct eval_run *r)
 {
     struct arena *a = &r->arena;
-    const uint64_t n = r->plan.n_scored, n_workers = (uint64_t)r->plan.n_workers;
-    const uint64_t block = (uint64_t)r->params.block;
-    r->workers = arena_take(a, n_workers, sizeof *r->workers);
-    for (uint64_t i = 0; i < n_workers; i++) {
+    const uint64_t n = r->plan.n_scored, block = (uint64_t)r->params.block;
+    r->workers = arena_take(a, (uint64_t)r->plan.n_workers, sizeof *r->workers);
+    for (int i = 0; i < r->plan.n_workers; i++) {
         struct eval_worker counted, *w = r->workers ? &r->workers[i] : &counted;
         w->rows = arena_take(a, block, sizeof *w->rows);
         for (int m = 0; m < r->n_models; m++)
             w->logits[m] = arena_take(a, block, (uint64_t)r->n_vocab * sizeof(float));
     }
     for (int m = 0; m < r->n_models; m++)
-        r->each.nll[m] = arena_take(a, n, sizeof(double));
+        r->nll[m] = arena_take(a, n, sizeof(double));
     if (r->n_models > 1) {
-        r->each.kl = arena_take(a, n, sizeof *r->each.kl);
-        r->each.same_top = arena_take(a, n, sizeof *r->each.same_top);
+        r->kl = arena_take(a, n, sizeof *r->kl);
+        r->same_top = arena_take(a, n, sizeof *r->same_top);
     }
 }
 
 /* All that is known before anything is taken, which is counted in r->arena. */
-static enum status plan_run(const struct eval_spec *spec, struct eval_run *r, struct err *e)
+static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r, struct err *e)
 {
+    const struct config *own = &spec->model->config;
+    const struct config *other = spec->other ? &spec->other->config : own;
+    const int limit = other->n_ctx < own->n_ctx ? other->n_ctx : own->n_ctx;
+    const int n_threads = pool_n_threads(spec->pool);
+    struct eval_plan *plan = &r->plan;
     *r = (struct eval_run){.spec = spec,
                            .models = {spec->model, spec->other},
                            .n_models = spec->other ? 2 : 1,
-                           .n_vocab = spec->model->config.n_vocab,
+                           .n_vocab = own->n_vocab,
                            .block = INT_MAX};
-    TRY(check_eval_tokens(r, e));
-    TRY(choose_windows(r, e));
-    TRY(choose_workers(r, e));
+    if (other->n_vocab != own->n_vocab)
+        return err_set(e, STATUS_USAGE,
+                       "the other checkpoint has a vocabulary of %d tokens; expected %d, as in the "
+                       "checkpoint",
+                       other->n_vocab, own->n_vocab);
+    TRY(eval_check_length(spec->n_tokens, e));
+    for (size_t i = 0; i < spec->n_tokens; i++)
+        if (spec->tokens[i] < 0 || spec->tokens[i] >= own->n_vocab)
+            return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,
+                           (int)spec->tokens[i], own->n_vocab - 1);
+    plan->ctx = spec->ctx ? spec->ctx : limit;
+    plan->stride = spec->stride ? spec->stride : plan->ctx;
+    if (plan->ctx < 1 || plan->ctx > limit)
+        return err_set(e, STATUS_USAGE,
+                       "--ctx: expected 1 to %d, the context of the %scheckpoint, "
+                       "found %d",
+                       limit, other->n_ctx < own->n_ctx ? "other " : "", plan->ctx);
+    if (plan->stride < 1 || plan->stride > plan->ctx)
+        return err_set(e, STATUS_USAGE,
+                       "--stride: expected 1 to %d, the tokens of a window, found %d", plan->ctx,
+                       plan->stride);
+    plan->n_scored = spec->n_tokens - 1;
+    plan->n_windows = 1;
+    if (plan->n_scored > (uint64_t)plan->ctx)
+        plan->n_windows += (plan->n_scored - (uint64_t)plan->ctx - 1) / (uint64_t)plan->stride + 1;
+
+    /* A worker a thread, if each has turns enough and their sessions are small. */
+    const uint64_t turns = plan->n_windows / (uint64_t)n_threads / TURNS_A_WORKER;
+    uint64_t most = WORKERS_BYTES, bytes = UINT64_MAX;
+    for (int m = 0; m < r->n_models; m++)
+        most += r->models[m]->weights.cap;
+    plan->n_workers = n_threads;
+    if (n_threads > 1 && turns > 0)
+        TRY(plan_worker(r, turns, 1, &bytes, e));
+    if (bytes > most / (uint64_t)n_threads) {
+        plan->n_workers = 1;
+        TRY(plan_worker(r, plan->n_windows, n_threads, &bytes, e));
+    }
     take_results(r);
-    r->plan.kv_bytes *= (uint64_t)r->plan.n_workers;
-    r->plan.scratch_bytes = r->plan.scratch_bytes * (uint64_t)r->plan.n_workers + r->arena.used;
+    plan->kv_bytes *= (uint64_t)plan->n_workers;
+    plan->scratch_bytes = plan->scratch_bytes * (uint64_t)plan->n_workers + r->arena.used;
     return STATUS_OK;
 }
 
 enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e)
 {
     struct eval_run r;
-    TRY(plan_run(spec, &r, e));
+    TRY(plan_windows(spec, &r, e));
     *plan = r.plan;
     return STATUS_OK;
 }
 
 /* --- one turn -------------------------------------------------------------------------------- */
 
-/* A thread's share of the rows: NaN for logits that are not finite, see check_scored_rows. */
+/* A thread's share of the rows: NaN for logits that are not finite, which run_turn names. */
 static void score_rows(void *arg, int thread)
 {
     const struct eval_worker *w = arg;
     const struct eval_run *r = w->run;
+    const int n_vocab = r->n_vocab;
     int begin, end;
     pool_share(w->n_scored, thread, pool_n_threads(w->pool), &begin, &end);
     for (int i = begin; i < end; i++) {
-        const size_t at = w->scored + (size_t)i, row = (size_t)i * (size_t)r->n_vocab;
+        const size_t at = w->scored + (size_t)i;
+        const float *x[EVAL_MODELS];
         double log_sum[EVAL_MODELS];
         bool finite = r->n_models > 1;
         for (int m = 0; m < r->n_models; m++) {
-            const float *x = w->logits[m] + row;
-            const bool ok = logits_log_sum(x, r->n_vocab, &log_sum[m], NULL) == STATUS_OK;
-            r->each.nll[m][at] = ok ? log_sum[m] - (double)x[r->spec->tokens[at + 1]] : (double)NAN;
+            x[m] = w->logits[m] + (size_t)i * (size_t)n_vocab;
+            const bool ok = logits_log_sum(x[m], n_vocab, &log_sum[m], NULL) == STATUS_OK;
+            r->nll[m][at] = ok ? log_sum[m] - (double)x[m][r->spec->tokens[at + 1]] : (double)NAN;
             finite &= ok;
         }
         if (!finite)
             continue;
-        const float *logits = w->logits[0] + row, *other = w->logits[1] + row;
-        r->each.kl[at] = logits_divergence(other, log_sum[1], logits, log_sum[0], r->n_vocab);
-        r->each.same_top[at] =
-            logits_argmax(logits, r->n_vocab) == logits_argmax(other, r->n_vocab);
+        r->kl[at] = logits_divergence(x[1], log_sum[1], x[0], log_sum[0], n_vocab);
+        r->same_top[at] = logits_argmax(x[0], n_vocab) == logits_argmax(x[1], n_vocab);
     }
-}
-
-/* The message about the first row that is not finite. */
-static enum status check_scored_rows(const struct eval_worker *w, struct err *e)
-{
-    const struct eval_run *r = w->run;
-    for (int i = 0; i < w->n_scored; i++)
-        for (int m = 0; m < r->n_models; m++) {
-            const size_t at = w->scored + (size_t)i;
-            if (isnan(r->each.nll[m][at]))
-                return err_in(
-                    e, logits_check(w->logits[m] + (size_t)i * (size_t)r->n_vocab, r->n_vocab, e),
-                    "%safter token %zu", m ? "the other checkpoint, " : "", at);
-        }
-    return STATUS_OK;
 }
 
 /* The next rows of the turn, at most a block; w->n_scored of them are scored. Those are of tokens
@@ -292,10 +263,15 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
             TRY(session_step(w->sessions[1], w->rows, n, w->logits[1], e));
         if (w->n_scored == 0)
             continue;
-        const uint64_t n_scored = (uint64_t)w->n_scored;
         pool_run(w->pool, score_rows, w);
-        TRY(check_scored_rows(w, e));
-        w->scored += n_scored;
+        for (int i = 0; i < w->n_scored; i++, w->scored++)
+            for (int m = 0; m < r->n_models; m++)
+                if (isnan(r->nll[m][w->scored]))
+                    return err_in(
+                        e,
+                        logits_check(w->logits[m] + (size_t)i * (size_t)r->n_vocab, r->n_vocab, e),
+                        "%safter token %zu", m ? "the other checkpoint, " : "", w->scored);
+        const uint64_t n_scored = (uint64_t)w->n_scored;
         const uint64_t done = atomic_fetch_add(&r->done, n_scored) + n_scored;
         if (is_callers && spec->progress)
             spec->progress(spec->arg, done, r->plan.n_scored);
@@ -331,69 +307,35 @@ static void run_turns(void *arg, int thread)
     }
 }
 
-/* What the workers say together: the earliest failure, else an interruption. */
-static enum status joint_status(const struct eval_run *r, struct err *e)
+/* The status is that of the earliest failure, else an interruption. */
+static enum status run_workers(struct eval_run *r, struct err *e)
 {
+    const int n_workers = r->plan.n_workers;
     const struct eval_worker *failed = NULL;
-    for (int i = 0; i < r->plan.n_workers; i++) {
-        const struct eval_worker *w = &r->workers[i];
+    for (struct eval_worker *w = r->workers; w < r->workers + n_workers; w++) {
+        struct session_params params = r->params;
+        w->run = r;
+        w->pool = n_workers > 1 ? NULL : r->spec->pool;
+        for (int m = 0; m < r->n_models; m++) {
+            TRY(session_create(r->models[m], &params, w->pool, &w->sessions[m], e));
+            const int block = session_block(w->sessions[m]);
+            r->block = block < r->block ? block : r->block;
+            params.without = NULL; /* the other has all its heads */
+        }
+    }
+    const uint64_t start = clock_ns();
+    if (n_workers > 1)
+        pool_run(r->spec->pool, run_turns, r);
+    else
+        run_turns(r, 0);
+    r->ns = clock_ns() - start;
+    for (const struct eval_worker *w = r->workers; w < r->workers + n_workers; w++)
         if (w->status != STATUS_OK && w->status != STATUS_INTERRUPTED &&
             (!failed || w->first < failed->first))
             failed = w;
-    }
     if (failed)
         return err_set(e, failed->status, "%s", failed->err.text);
     return atomic_load(&r->stopped) ? STATUS_INTERRUPTED : STATUS_OK;
-}
-
-static enum status open_worker(struct eval_run *r, struct eval_worker *w, struct err *e)
-{
-    struct session_params params = r->params;
-    w->run = r;
-    w->pool = r->plan.n_workers > 1 ? NULL : r->spec->pool;
-    for (int m = 0; m < r->n_models; m++) {
-        TRY(session_create(r->models[m], &params, w->pool, &w->sessions[m], e));
-        const int block = session_block(w->sessions[m]);
-        r->block = block < r->block ? block : r->block;
-        params.without = NULL; /* the other has all its heads */
-    }
-    return STATUS_OK;
-}
-
-static enum status run_workers(struct eval_run *r, struct eval_result *result, struct err *e)
-{
-    const struct eval_spec *spec = r->spec;
-    for (int i = 0; i < r->plan.n_workers; i++)
-        TRY(open_worker(r, &r->workers[i], e));
-    const uint64_t start = clock_ns();
-    if (r->plan.n_workers > 1)
-        pool_run(spec->pool, run_turns, r);
-    else
-        run_turns(r, 0);
-    *result = (struct eval_result){.tokens = r->plan.n_scored,
-                                   .seconds = (double)(clock_ns() - start) / 1e9};
-    TRY(joint_status(r, e));
-    for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
-        result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
-    eval_summarise(&r->each, result);
-    if (spec->nll)
-        memcpy(spec->nll, r->each.nll[0], (size_t)r->plan.n_scored * sizeof *spec->nll);
-    return STATUS_OK;
-}
-
-enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e)
-{
-    struct eval_run r;
-    TRY(plan_run(spec, &r, e));
-    assert(!spec->entry.stream || r.plan.stride == r.plan.ctx);
-    TRY(arena_allocate(&r.arena, "the results of all tokens", e));
-    take_results(&r);
-    const enum status s = run_workers(&r, result, e);
-    for (int i = 0; i < r.plan.n_workers; i++)
-        for (int m = 0; m < r.n_models; m++)
-            session_free(r.workers[i].sessions[m]);
-    arena_free(&r.arena);
-    return s;
 }
 
 /* --- from single tokens to the figures of a text --------------------------------------------- */
@@ -424,42 +366,57 @@ double eval_mean_error(const double *x, uint64_t n, double mean)
     return sqrt(squares * (double)batches / (double)(batches - 1)) / (double)n;
 }
 
-/* The numbers are >= 0, so that their bits order as they do. */
-static double percentile_in_place(double *x, uint64_t n, double p)
-{
-    uint64_t *bits = (void *)x;
-    for (uint64_t i = 0; i < n; i++) {
-        const double value = x[i];
-        memcpy(&bits[i], &value, sizeof value);
-    }
-    stats_sort(bits, (size_t)n);
-    const uint64_t found = stats_percentile(bits, (size_t)n, p);
-    double value;
-    memcpy(&value, &found, sizeof value);
-    return value;
-}
-
 static double bits_per_byte(double nll, uint64_t bytes)
 {
     return bytes ? nll / LOG2 / (double)bytes : (double)NAN;
 }
 
-void eval_summarise(struct eval_tokens *t, struct eval_result *r)
+/* The order of the divergences is lost. */
+static void summarise(struct eval_run *r, struct eval_result *result)
 {
-    const uint64_t n = r->tokens;
-    const double nll = sum_of(t->nll[0], n);
-    r->nll = nll / (double)n;
-    r->nll_stderr = eval_mean_error(t->nll[0], n, r->nll);
-    r->perplexity = exp(r->nll);
-    r->bits_per_byte = bits_per_byte(nll, r->bytes);
-    r->kl_mean = r->kl_p99 = r->top1_agreement = r->bits_per_byte_other = (double)NAN;
-    if (!t->kl)
+    const struct eval_spec *spec = r->spec;
+    const uint64_t n = result->tokens = r->plan.n_scored;
+    const double nll = sum_of(r->nll[0], n);
+    for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
+        result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
+    result->nll = nll / (double)n;
+    result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
+    result->perplexity = exp(result->nll);
+    result->bits_per_byte = bits_per_byte(nll, result->bytes);
+    result->kl_mean = result->kl_p99 = (double)NAN;
+    result->top1_agreement = result->bits_per_byte_other = (double)NAN;
+    if (spec->nll)
+        memcpy(spec->nll, r->nll[0], (size_t)n * sizeof *spec->nll);
+    if (!spec->other)
         return;
-    uint64_t same = 0;
-    for (uint64_t i = 0; i < n; i++)
-        same += t->same_top[i];
-    r->kl_mean = sum_of(t->kl, n) / (double)n;
-    r->kl_p99 = percentile_in_place(t->kl, n, 0.99);
-    r->top1_agreement = (double)same / (double)n;
-    r->bits_per_byte_other = bits_per_byte(sum_of(t->nll[1], n), r->bytes);
+    uint64_t same = 0, *bits = (void *)r->kl; /* of numbers >= 0, which order as these do */
+    result->kl_mean = sum_of(r->kl, n) / (double)n;
+    for (uint64_t i = 0; i < n; i++) {
+        const double value = r->kl[i];
+        memcpy(&bits[i], &value, sizeof value);
+        same += r->same_top[i];
+    }
+    stats_sort(bits, (size_t)n);
+    const uint64_t found = stats_percentile(bits, (size_t)n, 0.99);
+    memcpy(&result->kl_p99, &found, sizeof found);
+    result->top1_agreement = (double)same / (double)n;
+    result->bits_per_byte_other = bits_per_byte(sum_of(r->nll[1], n), result->bytes);
+}
+
+enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e)
+{
+    struct eval_run r;
+    TRY(plan_windows(spec, &r, e));
+    assert(!spec->entry.stream || r.plan.stride == r.plan.ctx);
+    TRY(arena_allocate(&r.arena, "the results of all tokens", e));
+    take_results(&r);
+    const enum status s = run_workers(&r, e);
+    *result = (struct eval_result){.tokens_per_s = (double)r.plan.n_scored * 1e9 / (double)r.ns};
+    if (s == STATUS_OK)
+        summarise(&r, result);
+    for (int i = 0; i < r.plan.n_workers; i++)
+        for (int m = 0; m < r.n_models; m++)
+            session_free(r.workers[i].sessions[m]);
+    arena_free(&r.arena);
+    return s;
 }

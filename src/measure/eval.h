@@ -85,7 +85,7 @@ struct eval_result {
     double top1_agreement;      /* share of predictions with the same most likely token (the lowest
                                    id of equals) */
     double bits_per_byte_other; /* the other model's, on the same tokens */
-    double seconds;             /* in the windows */
+    double tokens_per_s;        /* scored; starting is left out */
 };
 
 /* Whether a text of so many tokens can be evaluated: STATUS_USAGE for fewer than 2. */
@@ -105,24 +105,7 @@ enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan,
  */
 enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e);
 
-/* --- from single tokens to the figures of a text --------------------------------------------- */
-
-/* The model and the other. */
-#define EVAL_MODELS 2
-
-/* What is known of each scored token, in the order of the text; all but nll[0] is NULL without
- * another model. */
-struct eval_tokens {
-    double *nll[EVAL_MODELS]; /* of each model */
-    double *kl;
-    unsigned char *same_top; /* whether both models' most likely tokens are one */
-};
-
 /* The standard error of the mean of n values, those of neighbours: see nll_stderr. */
 double eval_mean_error(const double *x, uint64_t n, double mean);
-
-/* Fills in all of the result but tokens, bytes and seconds, of which it reads the first two. The
- * order of the divergences is lost. */
-void eval_summarise(struct eval_tokens *t, struct eval_result *r);
 
 #endif

@@ -23,20 +23,33 @@ struct heads_run {
     double *whole_nll, *nll;   /* [n_scored] of the model, and without a head */
     unsigned char *off;        /* [n_layers, n_heads] */
     struct head_ablation left; /* out: `off` and, by means, `mean` */
-    double work_done, work_all;
-    double work; /* of the evaluation that runs */
+    uint64_t n_evaluated;      /* times that the text was predicted */
 };
 
-static bool wants_layer(const struct heads_run *r, int layer)
+static bool wants_layer(const struct heads_spec *spec, int layer)
 {
-    return !r->spec->layers || r->spec->layers[layer];
+    bool wanted = !spec->layers;
+    for (int i = 0; i < spec->n_layers; i++)
+        wanted |= spec->layers[i] == layer;
+    return wanted;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
+/* --- the plan -------------------------------------------------------------------------------- */
 
-static void take_streams(struct heads_run *r, struct arena *a)
+static struct eval_spec eval_of(const struct heads_spec *spec)
+{
+    return (struct eval_spec){.model = spec->model,
+                              .params = {.kernels = spec->kernels},
+                              .pool = spec->pool,
+                              .tokens = spec->tokens,
+                              .n_tokens = spec->n_tokens,
+                              .tokenizer = spec->tokenizer};
+}
+
+static void take_streams(struct heads_run *r)
 {
     const struct config *c = r->config;
+    struct arena *a = &r->arena;
     const uint64_t n = r->plan.n_scored, d = (uint64_t)c->d_model;
     const uint64_t width = (uint64_t)config_heads_dim(c), layers = (uint64_t)c->n_layers;
     r->stream = arena_take(a, n, d * sizeof *r->stream);
@@ -51,53 +64,34 @@ static void take_streams(struct heads_run *r, struct arena *a)
     r->off = arena_take(a, layers, (uint64_t)c->n_heads);
 }
 
-static struct eval_spec eval_of(const struct heads_spec *spec)
-{
-    return (struct eval_spec){.model = spec->model,
-                              .params = {.kernels = spec->kernels},
-                              .pool = spec->pool,
-                              .tokens = spec->tokens,
-                              .n_tokens = spec->n_tokens,
-                              .tokenizer = spec->tokenizer,
-                              .stop = spec->stop};
-}
-
-static enum status describe_heads(struct heads_run *r, const struct heads_spec *spec, struct err *e)
+/* Counts what a run takes. */
+static enum status plan_heads(const struct heads_spec *spec, struct heads_run *r, struct err *e)
 {
     const struct eval_spec eval = eval_of(spec);
     *r = (struct heads_run){.spec = spec, .config = &spec->model->config};
     TRY(eval_make_plan(&eval, &r->plan, e));
     if (r->plan.n_scored < (uint64_t)r->plan.ctx)
         r->plan.ctx = (int)r->plan.n_scored;
+    take_streams(r);
     return STATUS_OK;
 }
 
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e)
 {
     struct heads_run r;
-    TRY(describe_heads(&r, spec, e));
-    take_streams(&r, &r.arena);
-    if (r.arena.overflow)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: the residual streams need more bytes than can be addressed");
+    TRY(plan_heads(spec, &r, e));
     *bytes = r.arena.used + r.plan.kv_bytes + r.plan.scratch_bytes;
     return STATUS_OK;
 }
 
-/* --- progress -------------------------------------------------------------------------------- */
-
-/* In layers that all tokens go through; the output matrix is like one. */
-static double work_from(const struct heads_run *r, int layer)
-{
-    return r->config->n_layers - layer + 1;
-}
+/* --- evaluations ----------------------------------------------------------------------------- */
 
 static void show_eval(void *arg, uint64_t done, uint64_t all)
 {
     const struct heads_run *r = arg;
-    const double share = (r->work_done + r->work * (double)done / (double)all) / r->work_all;
     if (r->spec->progress)
-        r->spec->progress(r->spec->arg, r->result->n_done, r->result->n_heads, share);
+        r->spec->progress(r->spec->arg, r->n_evaluated * all + done,
+                          ((uint64_t)r->result->n_heads + 1) * all);
 }
 
 static bool stop_eval(void *arg)
@@ -105,8 +99,6 @@ static bool stop_eval(void *arg)
     const struct heads_run *r = arg;
     return r->spec->stop && r->spec->stop(r->spec->arg);
 }
-
-/* --- evaluations ----------------------------------------------------------------------------- */
 
 static enum status evaluate_windows(struct heads_run *r, struct eval_entry entry, double *nll,
                                     struct eval_result *result, struct err *e)
@@ -118,9 +110,8 @@ static enum status evaluate_windows(struct heads_run *r, struct eval_entry entry
     eval.stop = stop_eval;
     eval.progress = show_eval;
     eval.arg = r;
-    r->work = work_from(r, entry.layer);
     TRY(eval_run(&eval, result, e));
-    r->work_done += r->work;
+    r->n_evaluated++;
     return STATUS_OK;
 }
 
@@ -148,7 +139,7 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e
     return STATUS_OK;
 }
 
-/* --- what heads write ------------------------------------------------------------------------ */
+/* --- layer by layer -------------------------------------------------------------------------- */
 
 /* Of each head's columns of the layer's output matrix: its results' products with these have the
  * lengths sqrt(z gram z). */
@@ -180,63 +171,42 @@ static double written_length(const double *gram, const float *z, size_t dim)
     return sqrt(fmax(sum, 0));
 }
 
-static double length(const float *x, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
-}
-
-/* n rows of heads' results, and of the streams that they came from, to the layer's sums. */
-static void add_rows(struct heads_run *r, struct head_worth *heads, const float *stream, int n)
-{
-    const struct config *c = r->config;
-    const size_t dim = (size_t)config_value_dim(c), width = (size_t)config_heads_dim(c);
-    for (int t = 0; t < n; t++) {
-        const float *row = r->heads + (size_t)t * width;
-        for (size_t i = 0; i < width; i++)
-            r->sum[i] += (double)row[i];
-        const double of_stream =
-            length(stream + (size_t)t * (size_t)c->d_model, (size_t)c->d_model);
-        for (size_t h = 0; h < (size_t)c->n_heads; h++) {
-            heads[h].stream += of_stream;
-            heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
-        }
-    }
-}
-
-/* --- layer by layer -------------------------------------------------------------------------- */
-
-/* Runs the layer as it is, window by window; `heads` [n_heads] NULL: nothing is measured. */
+/* Runs the layer as it is, window by window, and measures what its heads [n_heads] write. */
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
     const struct config *c = r->config;
     const size_t d = (size_t)c->d_model, width = (size_t)config_heads_dim(c);
+    const size_t dim = (size_t)config_value_dim(c), n_heads = (size_t)c->n_heads;
     const uint64_t ctx = (uint64_t)r->plan.ctx, n_scored = r->plan.n_scored;
-    if (heads)
-        fill_gram(r, layer);
+    fill_gram(r, layer);
     memset(r->sum, 0, width * sizeof *r->sum);
+    for (size_t h = 0; h < n_heads; h++)
+        heads[h] = (struct head_worth){.layer = layer, .head = (int)h};
     for (uint64_t first = 0; first < n_scored; first += ctx) {
-        const int n = (int)(n_scored - first < ctx ? n_scored - first : ctx);
+        const size_t n = n_scored - first < ctx ? n_scored - first : ctx;
         const float *stream = r->stream + first * d;
         const struct block_taps taps = {
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
         if (stop_eval(r))
             return STATUS_INTERRUPTED;
-        probe_run(r->probe, &r->spec->model->blocks[layer], layer, stream, n, &taps);
-        if (heads)
-            add_rows(r, heads, stream, n);
+        probe_run(r->probe, &r->spec->model->blocks[layer], layer, stream, (int)n, &taps);
+        for (size_t t = 0; t < n; t++) {
+            const float *row = r->heads + t * width;
+            double squares = 0; /* of the stream */
+            for (size_t i = 0; i < width; i++)
+                r->sum[i] += (double)row[i];
+            for (size_t i = t * d; i < t * d + d; i++)
+                squares += (double)stream[i] * (double)stream[i];
+            for (size_t h = 0; h < n_heads; h++) {
+                heads[h].stream += sqrt(squares);
+                heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
+            }
+        }
     }
-    r->work_done++;
-    if (!heads)
-        return STATUS_OK;
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
         r->mean[(size_t)layer * width + i] = (float)(r->sum[i] / (double)n_scored);
-    for (int h = 0; h < c->n_heads; h++) {
-        heads[h].layer = layer;
-        heads[h].head = h;
+    for (size_t h = 0; h < n_heads; h++) {
         heads[h].written /= (double)n_scored;
         heads[h].stream /= (double)n_scored;
     }
@@ -246,19 +216,17 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
 static enum status measure_layers(struct heads_run *r, struct err *e)
 {
     const struct model *m = r->spec->model;
+    const size_t d = (size_t)r->config->d_model;
     struct heads_result *result = r->result;
     int end = 0; /* layers behind the last one wanted need not run */
     for (int l = 0; l < r->config->n_layers; l++) {
-        if (!wants_layer(r, l))
+        if (!wants_layer(r->spec, l))
             continue;
         end = l + 1;
         result->n_heads += r->config->n_heads;
-        r->work_all += r->config->n_heads * work_from(r, l);
     }
-    r->work_all += work_from(r, 0) + end;
-    take_streams(r, &r->arena);
     TRY(arena_allocate(&r->arena, "the residual streams", e));
-    take_streams(r, &r->arena);
+    take_streams(r);
     result->heads = calloc((size_t)result->n_heads, sizeof *result->heads);
     if (!result->heads)
         return err_no_memory(e, "the heads' figures",
@@ -271,11 +239,11 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     TRY(evaluate_windows(r, (struct eval_entry){0, NULL}, r->whole_nll, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
         model_embed(m, probe_positions(r->probe), r->spec->tokens[t],
-                    (int)(t % (uint64_t)r->plan.ctx), r->stream + t * (size_t)r->config->d_model);
+                    (int)(t % (uint64_t)r->plan.ctx), r->stream + t * d);
     for (int layer = 0; layer < end; layer++) {
-        const bool wanted = wants_layer(r, layer);
-        TRY(run_layer(r, layer, wanted ? result->heads + result->n_done : NULL));
-        if (wanted)
+        /* Of a layer that is not wanted the next one's figures take the place. */
+        TRY(run_layer(r, layer, result->heads + result->n_done));
+        if (wants_layer(r->spec, layer))
             TRY(leave_out_heads(r, layer, e));
         float *next = r->next;
         r->next = r->stream;
@@ -288,7 +256,7 @@ enum status heads_run(const struct heads_spec *spec, struct heads_result *result
 {
     struct heads_run r;
     *result = (struct heads_result){.n_done = 0};
-    TRY(describe_heads(&r, spec, e));
+    TRY(plan_heads(spec, &r, e));
     r.result = result;
     const enum status s = measure_layers(&r, e);
     probe_free(r.probe);

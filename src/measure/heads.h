@@ -26,10 +26,11 @@ struct heads_spec {
     size_t n_tokens;                   /* at least 2; the first is not predicted */
     const struct tokenizer *tokenizer; /* of the model, for the bytes; NULL: none are counted */
     enum heads_ablation ablation;
-    const unsigned char *layers; /* [n_layers] not 0: whose heads are measured; NULL: all */
+    const int *layers; /* [n_layers] whose heads are measured; NULL: all */
+    int n_layers;
     /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                                      /* true: end with what there is */
-    void (*progress)(void *arg, int done, int all, double share); /* heads; of the work, 0 to 1 */
+    bool (*stop)(void *arg);                                  /* true: end with what there is */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* tokens scored, of all heads */
     void *arg;
 };
 

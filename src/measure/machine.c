@@ -19,10 +19,10 @@ static uint64_t bytes_of_power(int power)
     return (uint64_t)1 << power;
 }
 
-/* The largest power of no more than so many bytes, but at least `least` and at most `most`. */
-static int power_of(uint64_t bytes, int least, int most)
+/* The largest power of no more than so many bytes, but at least LEAST_POWER and at most `most`. */
+static int power_of(uint64_t bytes, int most)
 {
-    int power = least;
+    int power = LEAST_POWER;
     while (power < most && bytes_of_power(power + 1) <= bytes)
         power++;
     return power;
@@ -33,23 +33,18 @@ static int power_of(uint64_t bytes, int least, int most)
 void machine_want(struct machine *m, uint64_t bytes)
 {
     /* Of the memory that is available a measurement may take a quarter. */
-    const int most = power_of(available_memory() / 4, LEAST_POWER, MOST_POWER);
-    const int below = power_of(bytes, LEAST_POWER, most);
+    const int most = power_of(available_memory() / 4, MOST_POWER);
+    const int below = power_of(bytes, most);
     m->wanted[below] = true;
     if (below < most && bytes > bytes_of_power(below))
         m->wanted[below + 1] = true;
-}
-
-static bool is_missing(const struct machine *m, int power)
-{
-    return m->wanted[power] && m->bytes_per_s[power] <= 0;
 }
 
 int machine_n_wanted(const struct machine *m)
 {
     int n = 0;
     for (int p = 0; p < MACHINE_POWERS; p++)
-        n += is_missing(m, p);
+        n += m->wanted[p] && m->bytes_per_s[p] <= 0;
     return n;
 }
 
@@ -72,7 +67,7 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
     }
     const double each = seconds * (peaks ? 1 - 2 * PEAK_SHARE : 1) / (n > 0 ? n : 1);
     for (int p = 0; p < MACHINE_POWERS; p++)
-        if (is_missing(m, p))
+        if (m->wanted[p] && m->bytes_per_s[p] <= 0)
             TRY(roofline_read(k, pool, (size_t)bytes_of_power(p), each, &m->bytes_per_s[p], e));
     for (int p = 0; p < MACHINE_POWERS; p++)
         raise_smaller(m, p);
@@ -81,22 +76,22 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
 
 /* --- the function of the bytes --------------------------------------------------------------- */
 
-/* The nearest power from `power` on, in steps of 1 or -1, that was measured; -1: none. */
-static int find_measured(const struct machine *m, int power, int step)
+/* The measured powers next to so many bytes: no more, and more; -1: none. */
+static void find_measured(const struct machine *m, uint64_t bytes, int *below, int *above)
 {
-    for (; power >= 0 && power < MACHINE_POWERS; power += step)
-        if (m->bytes_per_s[power] > 0)
-            return power;
-    return -1;
+    *below = *above = -1;
+    for (int p = MOST_POWER; p >= 0 && *below < 0; p--)
+        if (m->bytes_per_s[p] > 0)
+            *(bytes_of_power(p) <= bytes ? below : above) = p;
 }
 
 /* Time, not rate, goes straight between two powers: a line over depths then has no corner that the
  * machine does not have. */
 static double rate_of(const struct machine *m, uint64_t bytes)
 {
-    const int power = power_of(bytes, 0, MOST_POWER), below = find_measured(m, power, -1),
-              above = find_measured(m, power + 1, 1);
     const double *rates = m->bytes_per_s;
+    int below, above;
+    find_measured(m, bytes, &below, &above);
     assert(below >= 0 || above >= 0);
     if (below < 0 || above < 0 || rates[below] <= rates[above])
         return rates[below < 0 ? above : below];
@@ -123,8 +118,8 @@ void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
     if (rate_of(m, bytes) >= to->bytes_per_s)
         return;
     /* Of its own power if it was measured, else of the next larger one, else of the largest. */
-    const int power = power_of(bytes, 0, MOST_POWER), below = find_measured(m, power, -1),
-              above = find_measured(m, power + 1, 1);
+    int below, above;
+    find_measured(m, bytes, &below, &above);
     const int highest = above >= 0 && (below < 0 || bytes > bytes_of_power(below)) ? above : below;
     raise_rate(&m->bytes_per_s[highest], to->bytes_per_s);
     raise_smaller(m, highest);

@@ -1,9 +1,6 @@
 #include "measure/score.h"
 
-#include <assert.h>
-
-#include "base/mem.h"
-#include "engine/sampler.h"
+#include <stdbool.h>
 
 /* Whether a comes after b in the list. */
 static bool is_after(struct token_score a, struct token_score b)
@@ -50,59 +47,4 @@ void score_top(const float *logits, int n, double log_sum, int k, struct token_s
         out[end] = root;
         sift_score_down(out, end, 0);
     }
-}
-
-/* What one run holds: a block's logits, and a row's list. */
-struct score_room {
-    float *logits;           /* [block, n_vocab] */
-    struct token_score *top; /* [n_top] */
-    struct arena arena;
-};
-
-static void take_score_room(struct score_room *room, int block, const struct score_spec *spec)
-{
-    room->logits =
-        arena_take(&room->arena, (uint64_t)block, (uint64_t)spec->n_vocab * sizeof *room->logits);
-    room->top = arena_take(&room->arena, (uint64_t)spec->n_top, sizeof *room->top);
-}
-
-/* The row is the state between one token's logits and the next token. */
-static enum status visit_scored_tokens(struct session *session, const struct score_spec *spec,
-                                       const struct score_room *room, struct err *e)
-{
-    const int block = session_block(session), n = spec->n_tokens;
-    struct score_row row = {.top = room->top};
-    for (int i = 0; i < n; i++) {
-        if (i % block == 0)
-            TRY(session_feed(session, 0, spec->tokens + i, n - i < block ? n - i : block,
-                             room->logits, e));
-        row.position = i;
-        row.id = spec->tokens[i];
-        row.logits = room->logits + (size_t)(i % block) * (size_t)spec->n_vocab;
-        TRY(spec->visit(spec->arg, &row, e));
-        if (i + 1 == n)
-            break;
-        const int32_t next = spec->tokens[i + 1];
-        double log_sum = 0;
-        TRY(err_in(e, logits_log_sum(row.logits, spec->n_vocab, &log_sum, e), "after position %d",
-                   i));
-        assert(next >= 0 && next < spec->n_vocab);
-        row.predicted = true;
-        row.logprob = (double)row.logits[next] - log_sum;
-        row.n_top = spec->n_top;
-        score_top(row.logits, spec->n_vocab, log_sum, spec->n_top, room->top);
-    }
-    return STATUS_OK;
-}
-
-enum status score_tokens(struct session *s, const struct score_spec *spec, struct err *e)
-{
-    const int block = session_block(s) < spec->n_tokens ? session_block(s) : spec->n_tokens;
-    struct score_room room = {.logits = NULL};
-    take_score_room(&room, block, spec);
-    TRY(arena_allocate(&room.arena, "the logits of a block", e));
-    take_score_room(&room, block, spec);
-    const enum status result = visit_scored_tokens(s, spec, &room, e);
-    arena_free(&room.arena);
-    return result;
 }

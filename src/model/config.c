@@ -28,6 +28,8 @@ const char *const arch_ffn_names[FFN_KINDS + 1] = {
     [FFN_SWIGLU] = "swiglu",
 };
 
+const char *const arch_names[] = {"gpt2", "starcoder", "llama", "decode", NULL};
+
 static const struct arch archs[] = {
     {
         .name = "gpt2",

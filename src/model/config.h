@@ -60,6 +60,9 @@ struct arch {
     bool own_output;       /* models of it usually have an output matrix beside the embedding */
 };
 
+/* The names that the rows have, each once; NULL at the end. */
+extern const char *const arch_names[];
+
 /* The row of a file's architecture; NULL if it does not run here. */
 const struct arch *arch_find(struct text name);
 

@@ -80,7 +80,7 @@ struct reader {
 };
 
 /* Rows of a two-dimensional tensor that gives a size no key holds. */
-static enum status read_rows(const struct reader *r, const char *tensor, int max, int *out)
+static enum status read_row_count(const struct reader *r, const char *tensor, int max, int *out)
 {
     const struct gguf_tensor *t = gguf_find_tensor(r->g, tensor);
     if (!t)
@@ -109,7 +109,7 @@ static enum status read_number(const struct reader *r, const char *suffix, doubl
 }
 
 /* "gelu, relu or swiglu" */
-static void list_names(const char *const *names, char *out, size_t size)
+static void join_names(const char *const *names, char *out, size_t size)
 {
     size_t used = 0;
     for (int i = 0; names[i] && used < size; i++)
@@ -143,7 +143,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
         TRY(gguf_get_text(r->g, key.text, &name, if_missing, r->e));
         while (k->names[kind] && !text_is(name, k->names[kind]))
             kind++;
-        list_names(k->names, known, sizeof known);
+        join_names(k->names, known, sizeof known);
         if (!k->names[kind])
             return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text, known,
                                 text_width(name), name.data);
@@ -154,8 +154,8 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
 
 /* The numbers [n_layers] of a key that is there, one for all layers or one for each: from 1 to
  * `most`, and divisors of it if they are K/V heads. */
-static enum status read_layers(const struct reader *r, const char *suffix, int most, bool divides,
-                               int32_t *numbers)
+static enum status read_by_layer(const struct reader *r, const char *suffix, int most, bool divides,
+                                 int32_t *numbers)
 {
     const struct key_name key = arch_key(r->c, suffix);
     const struct gguf_value *v = gguf_find(r->g, key.text);
@@ -195,7 +195,7 @@ static enum status read_cached_heads(const struct reader *r)
     const struct gguf_value *rank = c->arch->has_keys ? gguf_find(r->g, latent.text) : NULL;
     c->n_kv_heads = c->n_heads;
     if (gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text)) {
-        TRY(read_layers(r, KV_HEADS_KEY, c->n_heads, true, c->layer_kv_heads));
+        TRY(read_by_layer(r, KV_HEADS_KEY, c->n_heads, true, c->layer_kv_heads));
         c->n_kv_heads = 0;
         for (int l = 0; l < c->n_layers; l++)
             if (c->layer_kv_heads[l] > c->n_kv_heads)
@@ -204,7 +204,7 @@ static enum status read_cached_heads(const struct reader *r)
     if (rank && gguf_is_integer(rank->kind) && gguf_int_at(rank, 0) == 0)
         rank = NULL;
     if (rank)
-        TRY(read_layers(r, LATENT_KEY, config_largest_rank(c), false, c->latent));
+        TRY(read_by_layer(r, LATENT_KEY, config_largest_rank(c), false, c->latent));
     if (rank && c->position == POSITION_ROPE)
         return err_bad_file(r->e,
                             "%s: expected none with rotary positions, whose turns of keys a cache "
@@ -229,9 +229,6 @@ static enum status read_rope(const struct reader *r)
     uint64_t n_dims = c->head_dim;
     bool found;
     TRY(gguf_get_u64(r->g, key.text, 2, CONFIG_MAX_WIDTH, &n_dims, &found, r->e));
-    if (!found && n_dims % 2 != 0)
-        return err_bad_file(r->e, "%s: expected an even number, found %d, for rotary positions",
-                            arch_key(c, keys[HEAD_DIM].suffix).text, c->head_dim);
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
         return err_bad_file(r->e, "%s: expected an even number of a head's %d elements, found %llu",
                             key.text, c->head_dim, (unsigned long long)n_dims);
@@ -250,8 +247,6 @@ static enum status read_rope(const struct reader *r)
     return STATUS_OK;
 }
 
-#define MAX_ARCH_NAMES 8
-
 enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
 {
     const struct reader r = {g, c, e};
@@ -260,12 +255,8 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     TRY(gguf_get_text(g, "general.architecture", &name, NULL, e));
     const struct arch *arch = arch_find(name);
     if (!arch) {
-        const char *names[MAX_ARCH_NAMES + 1] = {0}; /* each once */
         char known[128];
-        for (int i = 0, n = 0; arch_at(i) && n < MAX_ARCH_NAMES; i++)
-            if (n == 0 || strcmp(arch_at(i)->name, names[n - 1]) != 0)
-                names[n++] = arch_at(i)->name;
-        list_names(names, known, sizeof known);
+        join_names(arch_names, known, sizeof known);
         return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"", known,
                             text_width(name), name.data);
     }
@@ -292,8 +283,8 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     if (c->position == POSITION_ROPE)
         TRY(read_rope(&r));
     if (!c->d_ff)
-        TRY(read_rows(&r, "blk.0.ffn_up.weight", CONFIG_MAX_FF, &c->d_ff));
-    TRY(read_rows(&r, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab));
+        TRY(read_row_count(&r, "blk.0.ffn_up.weight", CONFIG_MAX_FF, &c->d_ff));
+    TRY(read_row_count(&r, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab));
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     if (tokens && tokens->kind == GGUF_ARRAY && tokens->count != (uint64_t)c->n_vocab)
         return err_bad_file(
@@ -312,20 +303,20 @@ static const struct foreign_key {
     double neutral, none; /* `none` says that there is no such thing */
     bool own;             /* architectures that have keys for their kinds have it */
 } foreign_keys[] = {
-    {"expert_count", 0, 0, false},
-    {"attention.causal", 1, 1, false},
-    {"attention.sliding_window", 0, 0, false},
-    {"attention.clamp_kqv", 0, 0, false},
-    {"attention.max_alibi_bias", 0, 0, false},
-    {"attn_logit_softcapping", 0, 0, false},
-    {"final_logit_softcapping", 0, 0, false},
-    {"logit_scale", 1, 0, false},
-    {"residual_scale", 1, 0, false},
-    {"embedding_scale", 1, 0, true},
-    {"attention.scale", 0, 0, false},
-    {"rope.scaling.attn_factor", 1, 0, false},
-    {"use_parallel_residual", 0, 0, false},
-    {LATENT_KEY, 0, 0, true},
+    {.suffix = "expert_count"},
+    {.suffix = "attention.causal", .neutral = 1, .none = 1},
+    {.suffix = "attention.sliding_window"},
+    {.suffix = "attention.clamp_kqv"},
+    {.suffix = "attention.max_alibi_bias"},
+    {.suffix = "attn_logit_softcapping"},
+    {.suffix = "final_logit_softcapping"},
+    {.suffix = "logit_scale", .neutral = 1},
+    {.suffix = "residual_scale", .neutral = 1},
+    {.suffix = "embedding_scale", .neutral = 1, .own = true},
+    {.suffix = "attention.scale"},
+    {.suffix = "rope.scaling.attn_factor", .neutral = 1},
+    {.suffix = "use_parallel_residual"},
+    {.suffix = LATENT_KEY, .own = true},
 };
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)

@@ -14,105 +14,68 @@ static size_t step_of(enum kv_part part)
     return part == KV_KEYS || part == KV_KEY_SCALES ? KERNEL_LANES : 1;
 }
 
-static size_t bytes_of(enum kv_part part, enum storage storage)
+static size_t part_bytes(enum kv_part part, enum storage storage)
 {
     if (part == KV_KEY_SCALES || part == KV_VALUE_SCALES || storage == STORAGE_F16)
         return sizeof(uint16_t);
     return storage == STORAGE_F32 ? sizeof(float) : sizeof(int8_t);
 }
 
-/* Positions that a region has room for. */
-static size_t room_of(const struct kv_regions *r, enum kv_part part)
+/* That one position has of a K/V head of a layer. */
+static size_t numbers_of(const struct config *c, int layer, enum storage storage, enum kv_part part)
 {
-    return step_of(part) > 1 ? r->padded : r->n;
+    const bool scales = part == KV_KEY_SCALES || part == KV_VALUE_SCALES;
+    const int dim = step_of(part) > 1 ? config_key_dim(c, layer) : config_cached_value_dim(c);
+    if (scales)
+        return storage == STORAGE_Q8_0 ? quant_blocks(dim) : 0;
+    return part == KV_VALUES ? kernel_padded(dim) : dim;
 }
 
-/* Of one K/V head of a layer. */
-static struct kv_extent extent_of_head(const struct config *c, int layer, enum storage storage)
+/* All positions from `first` up to the shape's cap, of n_sequences. */
+static void take_regions(struct kv_cache *kv, struct kv_regions *r, int first, int n_sequences)
 {
-    const int k_dim = config_key_dim(c, layer), v_dim = config_cached_value_dim(c);
-    struct kv_extent e = {{k_dim, kernel_padded(v_dim)}};
-    if (storage == STORAGE_Q8_0) {
-        e.n[KV_KEY_SCALES] = quant_blocks(k_dim);
-        e.n[KV_VALUE_SCALES] = quant_blocks(v_dim);
+    r->first = first;
+    for (enum kv_part part = 0; part < KV_PARTS; part++) {
+        const int n = kv->shape.cap - first;
+        r->room[part] = step_of(part) > 1 ? kernel_padded(n) : n;
+        r->part[part] = arena_take(&kv->arena, (uint64_t)n_sequences * r->room[part],
+                                   (uint64_t)kv->all[part] * part_bytes(part, kv->shape.storage));
     }
-    return e;
 }
 
-/* `at` and n times `one`. */
-static struct kv_extent extent_after(struct kv_extent at, struct kv_extent one, int n)
+/* Counts the cache, and takes it if its arena has memory. */
+static void take_cache(struct kv_cache *kv, const struct config *c, const struct kv_shape *shape)
 {
-    for (enum kv_part part = 0; part < KV_PARTS; part++)
-        at.n[part] += n * one.n[part];
-    return at;
-}
-
-/* Of heads that hold the positions from `first` up to the shape's cap. */
-static struct kv_regions describe_regions(const struct kv_shape *shape, int first)
-{
-    return (struct kv_regions){
-        .first = first,
-        .n = shape->cap - first,
-        .padded = kernel_padded(shape->cap - first),
-    };
-}
-
-static void describe_cache(struct kv_cache *kv, const struct config *c,
-                           const struct kv_shape *shape)
-{
-    *kv = (struct kv_cache){
-        .config = *c,
-        .shape = *shape,
-        .whole = describe_regions(shape, 0),
-        .own = describe_regions(shape, shape->n_shared / KERNEL_LANES * KERNEL_LANES)};
+    *kv = (struct kv_cache){.config = *c, .shape = *shape, .arena = kv->arena};
+    kv->before = arena_take(&kv->arena, c->n_layers, sizeof *kv->before);
     for (int l = 0; l < c->n_layers; l++)
-        kv->all =
-            extent_after(kv->all, extent_of_head(c, l, shape->storage), config_kv_heads(c, l));
-}
-
-/* All positions of n_sequences regions. */
-static void take_regions(struct kv_cache *kv, struct kv_regions *r, int n_sequences)
-{
-    for (enum kv_part part = 0; part < KV_PARTS; part++)
-        r->part[part] = arena_take(&kv->arena, (uint64_t)n_sequences * room_of(r, part),
-                                   (uint64_t)kv->all.n[part] * bytes_of(part, kv->shape.storage));
-}
-
-static void take_all_regions(struct kv_cache *kv)
-{
-    take_regions(kv, &kv->whole, 1);
-    take_regions(kv, &kv->own, kv->shape.n_sequences - 1);
-}
-
-static void take_cache(struct kv_cache *kv)
-{
-    take_all_regions(kv);
-    kv->before = arena_take(&kv->arena, kv->config.n_layers, sizeof *kv->before);
-    struct kv_extent sum = {{0}};
-    for (int l = 0; l < kv->config.n_layers && kv->before; l++) {
-        kv->before[l] = sum;
-        sum = extent_after(sum, extent_of_head(&kv->config, l, kv->shape.storage),
-                           config_kv_heads(&kv->config, l));
-    }
+        for (enum kv_part part = 0; part < KV_PARTS; part++) {
+            if (kv->before)
+                kv->before[l][part] = kv->all[part];
+            kv->all[part] += config_kv_heads(c, l) * numbers_of(c, l, shape->storage, part);
+        }
+    take_regions(kv, &kv->whole, 0, 1);
+    take_regions(kv, &kv->own, shape->n_shared / KERNEL_LANES * KERNEL_LANES,
+                 shape->n_sequences - 1);
 }
 
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
 {
-    struct kv_cache kv;
-    describe_cache(&kv, c, shape);
-    take_all_regions(&kv);
-    *bytes = kv.arena.used;
+    struct kv_cache kv = {.arena = {0}};
+    struct arena aside = {0};
+    arena_take(&aside, c->n_layers, sizeof *kv.before);
+    take_cache(&kv, c, shape);
+    *bytes = kv.arena.used - aside.used;
     return !kv.arena.overflow;
 }
 
 size_t kv_cache_bytes_per_token(const struct config *c, int n_kv_heads, enum storage storage)
 {
     size_t bytes = 0;
-    for (int l = 0; l < c->n_layers; l++) {
-        const struct kv_extent one = extent_of_head(c, l, storage);
+    for (int l = 0; l < c->n_layers; l++)
         for (enum kv_part part = 0; part < KV_PARTS; part++)
-            bytes += config_variant_heads(c, n_kv_heads, l) * one.n[part] * bytes_of(part, storage);
-    }
+            bytes += config_variant_heads(c, n_kv_heads, l) * numbers_of(c, l, storage, part) *
+                     part_bytes(part, storage);
     return bytes;
 }
 
@@ -121,10 +84,10 @@ enum status kv_cache_create(struct kv_cache *kv, const struct config *c,
 {
     assert(shape->n_sequences >= 1 && shape->cap >= 1 && kv_cache_can_store(shape->storage));
     assert(shape->n_shared >= 0 && shape->n_shared <= shape->cap);
-    describe_cache(kv, c, shape);
-    take_cache(kv);
+    kv->arena = (struct arena){0};
+    take_cache(kv, c, shape);
     TRY(arena_allocate(&kv->arena, "the KV cache", e));
-    take_cache(kv);
+    take_cache(kv, c, shape);
     return STATUS_OK;
 }
 
@@ -145,18 +108,17 @@ static struct kv_at locate_position(const struct kv_cache *kv, struct kv_place p
     assert(place.layer >= 0 && place.layer < kv->config.n_layers);
     assert(place.kv_head >= 0 && place.kv_head < config_kv_heads(&kv->config, place.layer));
     const struct kv_regions *r = place.sequence == 0 ? &kv->whole : &kv->own;
-    const struct kv_extent one = extent_of_head(&kv->config, place.layer, kv->shape.storage);
-    struct kv_extent before = extent_after(kv->before[place.layer], one, place.kv_head);
-    if (place.sequence > 0)
-        before = extent_after(before, kv->all, place.sequence - 1);
+    const size_t sequence = place.sequence > 0 ? place.sequence - 1 : 0, i = position - r->first;
     assert(position >= r->first);
-    const size_t i = position - r->first;
     struct kv_at at = {{NULL}};
     for (enum kv_part part = 0; part < KV_PARTS; part++) {
-        const size_t lane = i % step_of(part); /* in its panel */
-        const size_t element = before.n[part] * room_of(r, part) + (i - lane) * one.n[part] + lane;
-        if (one.n[part] > 0)
-            at.part[part] = r->part[part] + element * bytes_of(part, kv->shape.storage);
+        const size_t n = numbers_of(&kv->config, place.layer, kv->shape.storage, part),
+                     before = sequence * kv->all[part] + kv->before[place.layer][part] +
+                              place.kv_head * n,
+                     lane = i % step_of(part); /* in its panel */
+        const size_t element = before * r->room[part] + (i - lane) * n + lane;
+        if (n > 0)
+            at.part[part] = r->part[part] + element * part_bytes(part, kv->shape.storage);
     }
     return at;
 }
@@ -242,14 +204,14 @@ static size_t copy_position(const struct kv_cache *kv, int sequence, int positio
     const struct config *c = &kv->config;
     size_t done = 0;
     for (int l = 0; l < c->n_layers; l++) {
-        struct kv_extent numbers = extent_of_head(c, l, kv->shape.storage);
-        numbers.n[KV_VALUES] = config_cached_value_dim(c);
         for (int h = 0; h < config_kv_heads(c, l); h++) {
             const struct kv_place place = {sequence, l, h};
             const struct kv_at at = locate_position(kv, place, position);
             for (enum kv_part part = 0; part < KV_PARTS; part++) {
-                const size_t bytes = bytes_of(part, kv->shape.storage);
-                for (size_t i = 0; i < numbers.n[part]; i++, done += bytes) {
+                const size_t bytes = part_bytes(part, kv->shape.storage);
+                const size_t n = part == KV_VALUES ? (size_t)config_cached_value_dim(c)
+                                                   : numbers_of(c, l, kv->shape.storage, part);
+                for (size_t i = 0; i < n; i++, done += bytes) {
                     unsigned char *number = at.part[part] + i * step_of(part) * bytes;
                     if (in)
                         memcpy(number, in + done, bytes);

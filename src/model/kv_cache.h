@@ -34,26 +34,21 @@ struct kv_shape {
 /* What a cache keeps, each in arrays of its own; scales of Q8_0 only. */
 enum kv_part { KV_KEYS, KV_VALUES, KV_KEY_SCALES, KV_VALUE_SCALES, KV_PARTS };
 
-/* Numbers that one position has of each: elements of keys, of values in whole lanes, scales. */
-struct kv_extent {
-    size_t n[KV_PARTS];
-};
-
 /* The regions of some sequences' heads. */
 struct kv_regions {
-    int first;     /* the position where each starts, a multiple of KERNEL_LANES */
-    size_t n;      /* positions of each, */
-    size_t padded; /* which keys and their scales have in whole panels */
+    int first;             /* the position where each starts, a multiple of KERNEL_LANES */
+    size_t room[KV_PARTS]; /* positions of each; of keys and their scales in whole panels */
     unsigned char *part[KV_PARTS];
 };
 
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    struct kv_extent all;     /* of a sequence's position, over all layers */
-    struct kv_extent *before; /* [n_layers] of it what stands before each layer */
-    struct kv_regions whole;  /* sequence 0's */
-    struct kv_regions own;    /* the others': what follows the prefix */
+    size_t all[KV_PARTS];       /* numbers of a sequence's position, over all layers: elements of
+                                   keys, of values in whole lanes, scales */
+    size_t (*before)[KV_PARTS]; /* [n_layers] of them what stands before each layer */
+    struct kv_regions whole;    /* sequence 0's */
+    struct kv_regions own;      /* the others': what follows the prefix */
     struct arena arena;
 };
 

@@ -303,7 +303,7 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
 
 /* What is wrong with the file before any tensor is looked at, or with the options, whose defaults
  * are filled in. */
-static enum status open_file(struct loader *ld, const struct model_options *o)
+static enum status check_file(struct loader *ld, const struct model_options *o)
 {
     const struct config *c = &ld->file;
     TRY(config_read(ld->g, &ld->file, ld->err));
@@ -339,7 +339,7 @@ enum status model_check(const struct gguf *g, struct err *e)
 {
     struct model counted = {.tied = false};
     struct loader ld = {.g = g, .err = e};
-    TRY(open_file(&ld, NULL));
+    TRY(check_file(&ld, NULL));
     counted.config = ld.file;
     load_all(&ld, &counted);
     return ld.status;
@@ -350,7 +350,7 @@ enum status model_create(const struct gguf *g, const struct model_options *o,
 {
     *out = NULL;
     struct loader ld = {.g = g, .source = source, .err = e};
-    TRY(open_file(&ld, o));
+    TRY(check_file(&ld, o));
     struct config c = ld.file;
     c.n_kv_heads = ld.options.n_kv_heads;
     return build_model(&ld, &c, out);

@@ -33,13 +33,14 @@ uint32_t pack_type(enum storage s)
     return tensor_types[s];
 }
 
-/* "32 x 96" */
-static void describe_shape(char *out, size_t size, int n_dims, const uint64_t *dims)
+struct shape_text pack_shape_text(int n_dims, const uint64_t *dims)
 {
+    struct shape_text shape = {""};
     size_t used = 0;
-    for (int i = 0; i < n_dims && used < size; i++)
-        used += snprintf(out + used, size - used, "%s%llu", i ? " x " : "",
+    for (int i = 0; i < n_dims; i++)
+        used += snprintf(shape.text + used, sizeof shape.text - used, "%s%llu", i ? " x " : "",
                          (unsigned long long)dims[i]);
+    return shape;
 }
 
 enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
@@ -54,12 +55,10 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
         return err_bad_file(e, "tensor %s: missing", name);
     /* Trailing dimensions of 1 do not matter. */
     for (int i = 0; t && i < GGUF_MAX_DIMS; i++) {
-        if (t->dims[i] == (i < SPEC_DIMS ? dims.n[i] : 1))
-            continue;
-        char expected[96], found[96];
-        describe_shape(expected, sizeof expected, spec->n_dims, dims.n);
-        describe_shape(found, sizeof found, t->n_dims, t->dims);
-        return err_bad_file(e, "tensor %s: expected shape %s, found %s", name, expected, found);
+        if (t->dims[i] != (i < SPEC_DIMS ? dims.n[i] : 1))
+            return err_bad_file(e, "tensor %s: expected shape %s, found %s", name,
+                                pack_shape_text(spec->n_dims, dims.n).text,
+                                pack_shape_text(t->n_dims, t->dims).text);
     }
     if (t && !pack_storage(t->type, &storage))
         return err_bad_file(e, "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
@@ -92,8 +91,8 @@ void pack_floats(float *out, const struct gguf_tensor *t)
  */
 
 /* Elements of so many bytes, a constant wherever this is called. */
-static inline void transpose(unsigned char *out, const unsigned char *rows, size_t row_bytes,
-                             int n_in, int n_rows, size_t element)
+static inline void transpose_rows(unsigned char *out, const unsigned char *rows, size_t row_bytes,
+                                  int n_in, int n_rows, size_t element)
 {
     for (int i = 0; i < n_in; i++, out += KERNEL_LANES * element)
         for (int lane = 0; lane < n_rows; lane++)
@@ -139,10 +138,10 @@ static void place(void *panels, const struct matrix *w, int row, int n_rows,
         transpose_blocks(panel, lane, rows, row_bytes, w->n_in, n_rows, QUANT_BLOCK / 2, 0);
         break;
     case STORAGE_F32:
-        transpose(panel + lane * 4, rows, row_bytes, w->n_in, n_rows, 4);
+        transpose_rows(panel + lane * 4, rows, row_bytes, w->n_in, n_rows, 4);
         break;
     default:
-        transpose(panel + lane * 2, rows, row_bytes, w->n_in, n_rows, 2);
+        transpose_rows(panel + lane * 2, rows, row_bytes, w->n_in, n_rows, 2);
     }
 }
 

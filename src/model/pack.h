@@ -23,6 +23,12 @@ bool pack_storage(const struct tensor_type_info *type, enum storage *out);
 /* And back: an enum tensor_type. */
 uint32_t pack_type(enum storage s);
 
+/* "32 x 96": sizes of up to GGUF_MAX_DIMS dimensions. */
+struct shape_text {
+    char text[GGUF_MAX_DIMS * 24];
+};
+struct shape_text pack_shape_text(int n_dims, const uint64_t *dims);
+
 /* The file's tensor of a specification in *out; NULL if it has none. STATUS_BAD_FILE, naming the
  * tensor, expected and found: one that is required is missing, or has another shape or a type that
  * does not run. */

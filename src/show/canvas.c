@@ -6,20 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/output.h"
+#include "base/text.h"
 #include "show/paragraph.h"
-#include "text/unicode.h"
 
 #define FONT_SIZE      12
 #define ELLIPSIS       "\xe2\x80\xa6"
 #define ELLIPSIS_WIDTH 9
 #define REPLACEMENT    "\xef\xbf\xbd"
 
+#define LABEL_FORMAT "<text x=\"%g\" y=\"%g\" %s>"
+#define LABEL_END    "</text>\n"
+
 #define HEADINGS_TOP 13
 #define ROW_HEIGHT   22    /* of the legend */
 #define MAX_ENTRY    380.0 /* of an entry's text */
 
 /* --- texts ---------------------------------------------------------------------------------- */
+
+static struct text text_or_none(const char *s)
+{
+    return text_of(s ? s : "");
+}
 
 /* Cuts off the next character; *width is of the font size. White space of any kind is a space; the
  * code 0 is for what must not be shown or XML forbids. */
@@ -43,46 +50,43 @@ static struct text next_char(struct text *rest, uint32_t *code, double *width)
     return bytes;
 }
 
-/* Bytes of t in `room` pixels. *space is where its last space starts, 0 for none; *used the pixels
- * that they take. */
-static size_t bytes_in(struct text t, double room, size_t *space, double *used)
+/* What of a text there is room for. */
+struct fitting {
+    size_t len, space; /* space: where its last one starts, 0 for none */
+    double width;      /* pixels */
+};
+
+static struct fitting fit_text(struct text t, double room)
 {
-    struct text rest = t;
-    *used = 0;
-    *space = 0;
-    while (rest.len > 0) {
-        const size_t at = t.len - rest.len;
+    struct fitting f = {0, 0, 0};
+    for (struct text rest = t; rest.len > 0; f.len = t.len - rest.len) {
         uint32_t code;
         double width;
         next_char(&rest, &code, &width);
         if (code == ' ')
-            *space = at;
-        else if (*used + width * FONT_SIZE > room)
-            return at;
-        *used += width * FONT_SIZE;
+            f.space = f.len;
+        else if (f.width + width * FONT_SIZE > room)
+            break;
+        f.width += width * FONT_SIZE;
     }
-    return t.len;
+    return f;
 }
 
-double canvas_text_width(struct text t)
+double canvas_text_width(const char *s)
 {
-    size_t space;
-    double width;
-    bytes_in(t, (double)INFINITY, &space, &width);
-    return width;
+    return fit_text(text_or_none(s), (double)INFINITY).width;
 }
 
-void canvas_put_text(struct output *out, struct text t, double room)
+static void put_fitting(struct output *out, struct text t, double room)
 {
     static const char special[] = "&<>\"'";
     static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
-    size_t space;
-    double width;
-    const bool cut = bytes_in(t, room, &space, &width) < t.len;
+    const bool cut = fit_text(t, room).len < t.len;
     if (cut)
-        t.len = bytes_in(t, room - ELLIPSIS_WIDTH, &space, &width);
+        t.len = fit_text(t, room - ELLIPSIS_WIDTH).len;
     while (t.len > 0) {
         uint32_t code;
+        double width;
         const struct text bytes = next_char(&t, &code, &width);
         const char *at = code && code < 0x80 ? strchr(special, (int)code) : NULL;
         if (at)
@@ -95,12 +99,24 @@ void canvas_put_text(struct output *out, struct text t, double room)
     output_puts(out, cut ? ELLIPSIS : "");
 }
 
-void canvas_label(struct canvas *c, const char *attributes, double x, double y, struct text t,
+void canvas_put_text(struct output *out, const char *s, double room)
+{
+    put_fitting(out, text_or_none(s), room);
+}
+
+void canvas_put_element(struct output *out, const char *name, const char *s)
+{
+    output_printf(out, "<%s>", name);
+    canvas_put_text(out, s, (double)INFINITY);
+    output_printf(out, "</%s>", name);
+}
+
+void canvas_label(struct canvas *c, const char *attributes, double x, double y, const char *s,
                   double room)
 {
-    output_printf(c->out, "<text x=\"%g\" y=\"%g\" %s>", x, y, attributes);
-    canvas_put_text(c->out, t, room);
-    output_puts(c->out, "</text>\n");
+    output_printf(c->out, LABEL_FORMAT, x, y, attributes);
+    canvas_put_text(c->out, s, room);
+    output_puts(c->out, LABEL_END);
 }
 
 /* --- styles --------------------------------------------------------------------------------- */
@@ -156,44 +172,43 @@ enum status canvas_write(canvas_draw *draw, const void *what, const char *path, 
     return file_output_commit(&file, e);
 }
 
-/* Wraps a text between words, if they are not too long, into lines of a height below one another;
- * the last one is cut. `size` is that of its letters, of the font size. */
-static void put_heading(struct canvas *c, struct text rest, const char *class, double size,
-                        double height, int max_lines)
+void canvas_begin(struct canvas *c, double width, const char *title, const char *subtitle)
 {
-    const double room = (c->width - 2 * CANVAS_MARGIN) / size;
-    for (int i = 1; rest.len > 0; i++) {
-        size_t space = 0, len = rest.len;
-        double width;
-        if (i < max_lines)
-            len = bytes_in(rest, room, &space, &width);
-        if (len < rest.len && space > 0)
-            len = space;
-        c->y += height;
-        canvas_label(c, class, CANVAS_MARGIN, c->y - height / 4, (struct text){rest.data, len},
-                     room);
-        rest = (struct text){rest.data + len, rest.len - len};
-        for (; rest.len > 0 && rest.data[0] == ' '; rest.len--)
-            rest.data++;
-    }
-}
-
-void canvas_begin(struct canvas *c, double width, struct text title, struct text subtitle)
-{
+    const struct {
+        struct text text;
+        const char *class;
+        double size, height; /* of letters, of the font size; of a line */
+        int max_lines;
+    } headings[] = {{text_or_none(title), "class=\"title\"", 1.65, 25, 2},
+                    {text_or_none(subtitle), "class=\"muted\"", 1, 17, 4}};
     c->width = width;
     c->y = HEADINGS_TOP;
     output_printf(c->out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
-                  "viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\">\n<title>",
+                  "viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\">\n",
                   width, c->height, width, c->height);
-    canvas_put_text(c->out, title, (double)INFINITY);
-    output_puts(c->out, "</title>\n<style>\n");
-    output_puts(c->out, common_rules);
+    canvas_put_element(c->out, "title", title);
+    output_printf(c->out, "\n<style>\n%s", common_rules);
     output_puts(c->out, light_rules);
     output_printf(c->out, "@media (prefers-color-scheme:dark){\n%s}\n</style>\n", dark_rules);
     output_puts(c->out, "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n");
-    put_heading(c, title, "class=\"title\"", 1.65, 25, 2);
-    put_heading(c, subtitle, "class=\"muted\"", 1, 17, 4);
+    for (int i = 0; i < 2; i++) {
+        const double room = (width - 2 * CANVAS_MARGIN) / headings[i].size;
+        struct text rest = headings[i].text;
+        /* Wrapped between words, if they are not too long; the last line is cut. */
+        for (int line = 1; rest.len > 0; line++) {
+            const struct fitting fit =
+                fit_text(rest, line < headings[i].max_lines ? room : (double)INFINITY);
+            const size_t len = fit.len < rest.len && fit.space > 0 ? fit.space : fit.len;
+            c->y += headings[i].height;
+            output_printf(c->out, LABEL_FORMAT, (double)CANVAS_MARGIN,
+                          c->y - headings[i].height / 4, headings[i].class);
+            put_fitting(c->out, text_cut(&rest, len), room);
+            output_puts(c->out, LABEL_END);
+            while (rest.len > 0 && rest.data[0] == ' ')
+                text_cut(&rest, 1);
+        }
+    }
     c->y -= ROW_HEIGHT / 4.0;
 }
 
@@ -203,13 +218,13 @@ void canvas_row(struct canvas *c)
     c->y += ROW_HEIGHT;
 }
 
-double canvas_entry(struct canvas *c, double sample, struct text t)
+double canvas_entry(struct canvas *c, double sample, const char *s)
 {
-    const double width = sample + fmin(canvas_text_width(t), MAX_ENTRY);
+    const double width = sample + fmin(canvas_text_width(s), MAX_ENTRY);
     if (c->x + width > c->width - CANVAS_MARGIN)
         canvas_row(c);
     const double x = c->x;
-    canvas_label(c, "", x + sample, c->y + 4, t, MAX_ENTRY);
+    canvas_label(c, "", x + sample, c->y + 4, s, MAX_ENTRY);
     c->x += width + CANVAS_GAP;
     return x;
 }
@@ -220,36 +235,28 @@ double canvas_entry(struct canvas *c, double sample, struct text t)
 #define MIN_SPAN     1e-100
 #define MIN_REL_SPAN 1e-12
 
-/* Beyond these numbers are written with an exponent. */
-#define LEAST_PLAIN 1e-5
-#define MOST_PLAIN  1e15
-
 /* x * 10^n, with the error of one rounding where 10^|n| is exact. */
 static double scaled(double x, int n)
 {
     return n < 0 ? x / pow(10, -n) : x * pow(10, n);
 }
 
-/* "-1,234.50", or with an exponent where it or another that it goes with is beyond: then with so
- * many digits. */
-static struct figure written(double x, int decimals, bool plain, int digits)
+/* "-1,234.50"; or with an exponent and so many digits where `size`, its own or that of what it goes
+ * with, is too small or large. */
+static struct figure written(double x, double size, int decimals, int digits)
 {
     char text[48];
-    struct figure f;
-    int n;
-    snprintf(text, sizeof text, "%.*f", decimals > 0 ? decimals : 0, plain ? fabs(x) : 0);
-    if (plain)
-        n = snprintf(f.text, sizeof f.text, "%s%s%s", x < 0 ? "-" : "",
+    struct figure f = {"0"};
+    if (x != 0 && size >= 1e-5 && size < 1e15) {
+        snprintf(text, sizeof text, "%.*f", decimals > 0 ? decimals : 0, fabs(x));
+        const int len =
+            snprintf(f.text, sizeof f.text, "%s%s%s", x < 0 ? "-" : "",
                      figure_grouped(strtoull(text, NULL, 10)).text, text + strcspn(text, "."));
-    else
-        n = snprintf(f.text, sizeof f.text, "%.*g", digits, x);
-    assert(n < (int)sizeof f.text);
+        assert(len < (int)sizeof f.text);
+    } else if (x != 0) {
+        snprintf(f.text, sizeof f.text, "%.*g", digits, x);
+    }
     return f;
-}
-
-static bool is_plain(double size)
-{
-    return size >= LEAST_PLAIN && size < MOST_PLAIN;
 }
 
 void scale_widen(double lo, double *hi)
@@ -283,17 +290,13 @@ double scale_tick(const struct scale_ticks *t, int i)
 
 struct figure scale_label(const struct scale_ticks *t, int i)
 {
-    const double x = scale_tick(t, i);
     const double most = fmax(fabs(scale_tick(t, 0)), fabs(scale_tick(t, t->n - 1)));
-    if (x == 0)
-        return (struct figure){"0"};
     /* With an exponent: all digits that tell ticks apart, but not those of rounding errors. */
-    return written(x, -t->exponent, is_plain(most), 13);
+    return written(scale_tick(t, i), most, -t->exponent, 13);
 }
 
 struct figure scale_value(double x)
 {
-    if (x == 0)
-        return (struct figure){"0"};
-    return written(x, x == floor(x) ? 0 : 3 - (int)floor(log10(fabs(x))), is_plain(fabs(x)), 4);
+    const bool whole = x == floor(x);
+    return written(x, fabs(x), whole ? 0 : 3 - (int)floor(log10(fabs(x))), 4);
 }

@@ -17,7 +17,6 @@
 #include "base/figures.h"
 #include "base/output.h"
 #include "base/status.h"
-#include "base/text.h"
 
 /* Pixels around all that is drawn, and between the entries of a legend. */
 #define CANVAS_MARGIN 22
@@ -44,20 +43,23 @@ enum status canvas_write(canvas_draw *draw, const void *what, const char *path, 
  * predicted, again, marker, hollow and c0 to c7, which set `color`; in a heat map ground, which
  * level 0 lies on, h1 to h9, which set `color` to a level's, cell, filled with it, map and frame.
  */
-void canvas_begin(struct canvas *c, double width, struct text title, struct text subtitle);
+void canvas_begin(struct canvas *c, double width, const char *title, const char *subtitle);
 
-/* --- texts ---------------------------------------------------------------------------------- */
+/* --- texts, all of them strings; NULL is "" -------------------------------------------------- */
 
 /* Pixels of one line. */
-double canvas_text_width(struct text t);
+double canvas_text_width(const char *s);
 
 /* XML character data: the escaped text, or as much of it as leaves room for an ellipsis in `room`
  * pixels. */
-void canvas_put_text(struct output *out, struct text t, double room);
+void canvas_put_text(struct output *out, const char *s, double room);
+
+/* All of it, as the content of an element of that name. */
+void canvas_put_element(struct output *out, const char *name, const char *s);
 
 /* A text element of at most `room` pixels; `attributes` are all but its place, which is the left
  * end of the base line unless they say otherwise. */
-void canvas_label(struct canvas *c, const char *attributes, double x, double y, struct text t,
+void canvas_label(struct canvas *c, const char *attributes, double x, double y, const char *s,
                   double room);
 
 /* --- legend --------------------------------------------------------------------------------- */
@@ -66,7 +68,7 @@ void canvas_label(struct canvas *c, const char *attributes, double x, double y, 
 void canvas_row(struct canvas *c);
 /* A text behind a sample that is `sample` pixels wide, in the row if there is room, else in the
  * next one. Returns the sample's left end. */
-double canvas_entry(struct canvas *c, double sample, struct text t);
+double canvas_entry(struct canvas *c, double sample, const char *s);
 
 /* --- axes ----------------------------------------------------------------------------------- */
 

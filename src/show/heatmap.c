@@ -3,10 +3,8 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/figures.h"
-#include "base/text.h"
 #include "show/canvas.h"
 
 /* --- levels --------------------------------------------------------------------------------- */
@@ -26,39 +24,26 @@ struct heatmap_scale heatmap_scale(double top, bool log)
     return s;
 }
 
-int heatmap_level(const struct heatmap_scale *s, double x)
-{
-    int level = 0;
-    if (!(s->top > 0))
-        return 0;
-    while (level < HEATMAP_LEVELS && x >= s->from[level])
-        level++;
-    return level;
-}
-
 void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsigned char *levels)
 {
-    for (int i = 0; i < n; i++)
-        levels[i] = (unsigned char)heatmap_level(s, (double)x[i]);
+    for (int i = 0; i < n; i++) {
+        int level = 0;
+        while (s->top > 0 && level < HEATMAP_LEVELS && (double)x[i] >= s->from[level])
+            level++;
+        levels[i] = (unsigned char)level;
+    }
 }
 
-/* The ends of a legend. */
-static struct figure low_end(const struct heatmap_scale *s)
+/* An end of a legend. */
+static struct figure scale_end(const struct heatmap_scale *s, bool high)
 {
     struct figure f;
-    snprintf(f.text, sizeof f.text, "%.2g", s->log ? s->top * LOG_FIRST : 0);
-    return f;
-}
-
-static struct figure high_end(const struct heatmap_scale *s)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.2g", s->top);
+    snprintf(f.text, sizeof f.text, "%.2g", high ? s->top : s->log ? s->top * LOG_FIRST : 0);
     return f;
 }
 
 /* The end of the cells of a row from `at` on that are at one level. */
-static int run_end(const unsigned char *row, int at, int columns)
+static int level_end(const unsigned char *row, int at, int columns)
 {
     int end = at + 1;
     while (end < columns && row[end] == row[at])
@@ -83,24 +68,23 @@ static int run_end(const unsigned char *row, int at, int columns)
 #define SAMPLE_WIDTH   18
 
 /* What the numbers are, then samples of all levels between the numbers they stand for. */
-static void draw_legend(struct canvas *v, const struct heatmap_picture *p)
+static void draw_scale(struct canvas *v, const struct heatmap_picture *p)
 {
     char low[96];
-    snprintf(low, sizeof low, "%.60s %s", p->what, low_end(&p->scale).text);
+    snprintf(low, sizeof low, "%.60s %s", p->what, scale_end(&p->scale, false).text);
     canvas_row(v);
-    canvas_entry(v, 0, text_of(low));
+    canvas_entry(v, 0, low);
     v->x -= CANVAS_GAP / 2.0;
     for (int level = p->scale.log; level <= HEATMAP_LEVELS; level++, v->x += SAMPLE_WIDTH)
         output_printf(v->out,
                       "<rect class=\"%s%.0d\" x=\"%g\" y=\"%g\" width=\"%d\" height=\"12\"/>",
                       level ? "cell h" : "ground", level, v->x, v->y - 6, SAMPLE_WIDTH);
-    canvas_entry(v, CANVAS_GAP / 2.0, text_of(high_end(&p->scale).text));
+    canvas_entry(v, CANVAS_GAP / 2.0, scale_end(&p->scale, true).text);
 }
 
 /* What is above level 0, in units of cells from (0, 0): a path a level, of horizontal lines one
  * unit thick; on the map's ground. */
-static void draw_map(struct output *out, const struct heatmap_picture *p,
-                     const struct heatmap_map *m)
+static void draw_map(struct output *out, const struct heatmap_picture *p, const float *cells)
 {
     unsigned char row[HEATMAP_LARGE];
     output_puts(out, "<path class=\"ground\" d=\"M0 0");
@@ -110,26 +94,26 @@ static void draw_map(struct output *out, const struct heatmap_picture *p,
         output_puts(out, "h1v1");
     output_puts(out, "H0Z\"/><g class=\"map\">");
     for (int level = 1; level <= HEATMAP_LEVELS; level++) {
-        const char *before = "";
+        bool begun = false;
         for (int r = 0; r < p->map_rows; r++) {
-            heatmap_levels(&p->scale, m->cells + (size_t)r * (size_t)p->map_columns, p->map_columns,
+            heatmap_levels(&p->scale, cells + (size_t)r * (size_t)p->map_columns, p->map_columns,
                            row);
             for (int c = 0, end; c < p->map_columns; c = end) {
-                end = run_end(row, c, p->map_columns);
+                end = level_end(row, c, p->map_columns);
                 if (row[c] != level)
                     continue;
-                if (!before[0])
+                if (!begun)
                     output_printf(out, "<path class=\"h%d\" d=\"", level);
                 output_printf(out, "M%d %d.5h%d", c, r, end - c);
-                before = "\"/>";
+                begun = true;
             }
         }
-        output_puts(out, before);
+        output_puts(out, begun ? "\"/>" : "");
     }
     output_puts(out, "</g>");
 }
 
-/* A row of maps from (x, y) on, `pitch` pixels from one to the next. */
+/* A row of maps from (x, y) on, `cell` pixels each cell. */
 static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
                       const struct heatmap_map *maps, double x, double y, double cell)
 {
@@ -137,15 +121,12 @@ static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
     double first = x; /* of a frame */
     for (int c = 0; c < p->n_columns; c++, x += pitch) {
         const struct heatmap_map *m = &maps[c];
-        if (m->name)
-            canvas_label(v, "class=\"muted\"", x, y - 4, text_of(m->name), pitch);
+        if (m->name[0])
+            canvas_label(v, "class=\"muted\"", x, y - 4, m->name, pitch);
         output_printf(v->out, "<g transform=\"translate(%g %g) scale(%g)\">", x, y, cell);
-        if (m->note) {
-            output_puts(v->out, "<title>");
-            canvas_put_text(v->out, text_of(m->note), (double)INFINITY);
-            output_puts(v->out, "</title>");
-        }
-        draw_map(v->out, p, m);
+        if (m->note[0])
+            canvas_put_element(v->out, "title", m->note);
+        draw_map(v->out, p, m->cells);
         output_puts(v->out, "</g>\n");
         if (c == 0 || m->group != m[-1].group)
             first = x;
@@ -159,11 +140,11 @@ static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
     }
 }
 
-static double widest_name(const struct text *names, int n, int step)
+static double widest_name(const struct text_label *names, int n, int step)
 {
     double widest = 0;
     for (int i = 0; i < n; i += step)
-        widest = fmax(widest, canvas_text_width(names[i]));
+        widest = fmax(widest, canvas_text_width(names[i].text));
     return ceil(fmin(widest, MAX_NAME)) + NAME_GAP;
 }
 
@@ -174,37 +155,34 @@ static double draw_picture(struct canvas *v, const void *what)
     const double room =
         large ? LARGE_SIDE : fmin(fmax(SHEET_WIDTH / p->n_columns, LEAST_SIDE), MOST_SIDE);
     /* A whole number of pixels, so that all cells are alike. */
-    double cell = fmax(floor(room / fmax(p->map_rows, p->map_columns)), 1);
-    if (large)
-        cell = fmin(cell, LARGE_CELL);
+    const double fit = fmax(floor(room / fmax(p->map_rows, p->map_columns)), 1);
+    const double cell = large ? fmin(fit, LARGE_CELL) : fit;
     /* What row names stand beside: rows of maps, or as many of a large map's rows as names fit. */
     const int step = large ? (int)ceil(NAME_SPACING / cell) : 1;
     const int n_names = large ? p->map_rows : p->n_rows;
-    const double pitch = large ? cell : p->map_rows * cell + NAME_HEIGHT + MAP_GAP;
+    const double above = large ? 0 : NAME_HEIGHT, below = large ? 0 : MAP_GAP;
+    const double pitch = large ? cell : p->map_rows * cell + above + below;
     const double x = CANVAS_MARGIN + widest_name(p->row_names, n_names, step);
     const double right = x + p->n_columns * (p->map_columns * cell + MAP_GAP) - MAP_GAP;
 
-    canvas_begin(v, fmax(right + CANVAS_MARGIN, LEAST_WIDTH), text_of(p->title),
-                 text_of(p->subtitle));
-    output_puts(v->out, "<desc>");
-    canvas_put_text(v->out, text_of(p->subtitle), (double)INFINITY);
-    output_puts(v->out, "</desc>\n");
-    draw_legend(v, p);
+    canvas_begin(v, fmax(right + CANVAS_MARGIN, LEAST_WIDTH), p->title, p->subtitle);
+    canvas_put_element(v->out, "desc", p->subtitle);
+    output_puts(v->out, "\n");
+    draw_scale(v, p);
     const double top =
         v->y + 2 * NAME_HEIGHT + (large ? widest_name(p->column_names, p->map_columns, step) : 0);
     for (int i = 0; i < n_names; i += step)
-        canvas_label(v, "text-anchor=\"end\"", x - NAME_GAP,
-                     top + (i + 0.5) * pitch - (large ? 0 : NAME_HEIGHT) + 4, p->row_names[i],
-                     MAX_NAME);
+        canvas_label(v, "text-anchor=\"end\"", x - NAME_GAP, top + (i + 0.5) * pitch - above + 4,
+                     p->row_names[i].text, MAX_NAME);
     for (int i = 0; large && i < p->map_columns; i += step) {
         output_printf(v->out, "<g transform=\"translate(%g %g) rotate(-90)\">",
                       x + (i + 0.5) * cell + 4, top - NAME_GAP);
-        canvas_label(v, "", 0, 0, p->column_names[i], MAX_NAME);
+        canvas_label(v, "", 0, 0, p->column_names[i].text, MAX_NAME);
         output_puts(v->out, "</g>");
     }
     for (int r = 0; r < p->n_rows; r++)
         draw_maps(v, p, p->maps + (size_t)r * (size_t)p->n_columns, x, top + r * pitch, cell);
-    return top + n_names * pitch + CANVAS_MARGIN - (large ? 0 : NAME_HEIGHT + MAP_GAP);
+    return top + n_names * pitch + CANVAS_MARGIN - above - below;
 }
 
 enum status heatmap_write(const struct heatmap_picture *p, const char *path, struct err *e)
@@ -214,8 +192,6 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 }
 
 /* --- on terminals --------------------------------------------------------------------------- */
-
-#define RESET "\x1b[0m"
 
 static const char shades[] = " .:-=+*#%@";
 
@@ -227,39 +203,40 @@ static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80
 /* Text on levels from here on is light on a background that is light, and dark on a dark one. */
 #define HIGH_LEVEL 5
 
-struct heatmap_sequence heatmap_colour(enum heatmap_ink ink, int level)
+/* What colours all that follows: the background by its level, the text so that it can be read
+ * there. Level 0 ends that. */
+static void put_colour(struct output *out, enum heatmap_ink ink, int level)
 {
-    struct heatmap_sequence s = {""};
-    if (ink == HEATMAP_PLAIN)
-        return s;
-    if (level == 0)
-        return (struct heatmap_sequence){RESET};
     const bool white = (level < HIGH_LEVEL) == (ink == HEATMAP_DARK);
-    const int on = (ink == HEATMAP_DARK ? on_dark : on_light)[level - 1];
-    snprintf(s.text, sizeof s.text, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16, on);
-    return s;
+    if (level == 0 && ink != HEATMAP_PLAIN)
+        output_puts(out, "\x1b[0m");
+    else if (ink != HEATMAP_PLAIN)
+        output_printf(out, "\x1b[38;5;%d;48;5;%dm", white ? 231 : 16,
+                      (ink == HEATMAP_DARK ? on_dark : on_light)[level - 1]);
 }
 
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,
                        int width)
 {
+    int level = 0;
     for (int c = 0, end; c < n; c = end) {
-        end = run_end(row, c, n);
-        if (row[c] > 0 || c > 0)
-            output_puts(out, heatmap_colour(ink, row[c]).text);
-        output_repeat(out, ink == HEATMAP_PLAIN ? shades[row[c]] : ' ',
+        end = level_end(row, c, n);
+        if (row[c] != level)
+            put_colour(out, ink, row[c]);
+        level = row[c];
+        output_repeat(out, ink == HEATMAP_PLAIN ? shades[level] : ' ',
                       (size_t)(end - c) * (size_t)width);
     }
-    if (n > 0 && row[n - 1] > 0)
-        output_puts(out, heatmap_colour(ink, 0).text);
+    if (level > 0)
+        put_colour(out, ink, 0);
 }
 
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,
                         const char *what)
 {
     static const unsigned char all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-    output_printf(out, "%s %s ", what, low_end(s).text);
+    output_printf(out, "%s %s ", what, scale_end(s, false).text);
     heatmap_put_cells(out, ink, all + s->log, HEATMAP_LEVELS + 1 - s->log,
                       ink == HEATMAP_PLAIN ? 1 : 2);
-    output_printf(out, " %s\n", high_end(s).text);
+    output_printf(out, " %s\n", scale_end(s, true).text);
 }

@@ -1,6 +1,6 @@
 /*
  * heatmap - numbers as levels, and levels as shades: maps of numbers as one standalone SVG file
- * (see show/canvas.h), maps and texts on terminals.
+ * (see show/canvas.h), and on terminals.
  *
  * A number from 0 up is at level 0, which is left blank, or at one of nine.
  */
@@ -11,7 +11,7 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "base/text.h"
+#include "show/paragraph.h"
 
 #define HEATMAP_LEVELS 9
 
@@ -27,10 +27,7 @@ struct heatmap_scale {
  * that three levels are a factor of ten; below a 681st of `top` is level 0. */
 struct heatmap_scale heatmap_scale(double top, bool log);
 
-/* 0 to HEATMAP_LEVELS; NaN: 0. */
-int heatmap_level(const struct heatmap_scale *s, double x);
-
-/* The levels of n numbers. */
+/* The levels of n numbers, 0 to HEATMAP_LEVELS; of NaN 0. */
 void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsigned char *levels);
 
 /* --- pictures ------------------------------------------------------------------------------- */
@@ -42,8 +39,8 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 
 struct heatmap_map {
     const float *cells; /* [map_rows, map_columns] */
-    const char *name;   /* above it; NULL: none */
-    const char *note;   /* that a reader's pointer brings up; NULL: none */
+    char name[32];      /* above it; "": none */
+    char note[200];     /* that a reader's pointer brings up; "": none */
     int group;          /* neighbours in a row that have the same share a frame; -1: no frame */
 };
 
@@ -55,10 +52,10 @@ struct heatmap_picture {
     struct heatmap_scale scale;
     const struct heatmap_map *maps; /* [n_rows, n_columns] */
     int n_rows, n_columns;
-    int map_rows, map_columns;       /* of all maps, at most HEATMAP_LARGE */
-    bool triangle;                   /* row i of a map ends with column i */
-    const struct text *row_names;    /* [n_rows]; of a large map [map_rows] */
-    const struct text *column_names; /* of a large map [map_columns]; NULL: they are small */
+    int map_rows, map_columns;             /* of all maps, at most HEATMAP_LARGE */
+    bool triangle;                         /* row i of a map ends with column i */
+    const struct text_label *row_names;    /* [n_rows]; of a large map [map_rows] */
+    const struct text_label *column_names; /* of a large map [map_columns]; NULL: small ones */
 };
 
 /* Replaces the file at `path` atomically. The failures of file_writer. */
@@ -69,13 +66,6 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 /* How levels are shown: as the characters " .:-=+*#%@", or as colours of 256, for a background that
  * is dark, or light. */
 enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_DARK, HEATMAP_LIGHT };
-
-/* What colours all that follows it: the background by its level, the text so that it can be read
- * there. Level 0 ends that. "" for plain. */
-struct heatmap_sequence {
-    char text[24];
-};
-struct heatmap_sequence heatmap_colour(enum heatmap_ink ink, int level);
 
 /* The levels of n cells side by side, each `width` columns wide. */
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,

@@ -7,32 +7,28 @@
 
 #include "text/unicode.h"
 
+#define ELLIPSIS "\xe2\x80\xa6"
+
 /* --- characters ----------------------------------------------------------------------------- */
 
-static struct printable escape(unsigned char byte)
+struct printable printable_next(struct text *rest)
 {
-    static const char names[] = "\\\n\r\t";
-    static const char letters[] = "\\nrt";
-    struct printable p;
+    static const char names[] = "\\\n\r\t", letters[] = "\\nrt";
+    struct printable p = {""};
+    struct text after = *rest;
+    uint32_t code;
+    const struct text first = utf8_next(&after, &code);
+    if (code != '\\' && !utf8_is_control(code) && code != UNICODE_INVALID) {
+        memcpy(p.text, first.data, first.len);
+        *rest = after;
+        return p;
+    }
+    const unsigned char byte = (unsigned char)text_cut(rest, 1).data[0];
     const char *name = byte ? strchr(names, byte) : NULL;
     if (name)
         snprintf(p.text, sizeof p.text, "\\%c", letters[name - names]);
     else
         snprintf(p.text, sizeof p.text, "\\x%02x", byte);
-    return p;
-}
-
-struct printable printable_next(struct text *rest)
-{
-    uint32_t code;
-    const struct text all = *rest, first = utf8_next(rest, &code);
-    struct printable p = {""};
-    if (code == '\\' || utf8_is_control(code) || code == UNICODE_INVALID) {
-        p = escape((unsigned char)first.data[0]);
-        *rest = (struct text){all.data + 1, all.len - 1};
-    } else {
-        memcpy(p.text, first.data, first.len);
-    }
     return p;
 }
 
@@ -51,81 +47,94 @@ void printable_put(struct output *out, struct text bytes)
 
 bool text_is_utf8(struct text bytes)
 {
-    while (bytes.len > 0) {
-        uint32_t code;
+    uint32_t code = 0;
+    while (bytes.len > 0 && code != UNICODE_INVALID)
         utf8_next(&bytes, &code);
-        if (code == UNICODE_INVALID)
-            return false;
-    }
-    return true;
-}
-
-static size_t columns_of(uint32_t code)
-{
-    if (code >= 0x300 && code < 0x370)
-        return 0; /* combining marks */
-    const bool wide = (code >= 0x1100 && code < 0x1160) || (code >= 0x2e80 && code < 0xa4d0) ||
-                      (code >= 0xac00 && code < 0xd7a4) || (code >= 0xf900 && code < 0xfb00) ||
-                      (code >= 0xff00 && code < 0xff61) || (code >= 0x1f300 && code < 0x1fb00) ||
-                      (code >= 0x20000 && code < 0x40000);
-    return wide ? 2 : 1;
+    return code != UNICODE_INVALID;
 }
 
 size_t text_columns(struct text utf8)
 {
+    static const struct {
+        uint32_t first, last;
+        int more; /* than one column */
+    } ranges[] = {{0x300, 0x36f, -1},    {0x1100, 0x115f, 1},  {0x2e80, 0xa4cf, 1},
+                  {0xac00, 0xd7a3, 1},   {0xf900, 0xfaff, 1},  {0xff00, 0xff60, 1},
+                  {0x1f300, 0x1faff, 1}, {0x20000, 0x3ffff, 1}};
     size_t n = 0;
-    for (uint32_t code; utf8.len > 0; n += columns_of(code))
+    for (uint32_t code; utf8.len > 0; n++) {
         utf8_next(&utf8, &code);
+        for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+            if (code >= ranges[i].first && code <= ranges[i].last)
+                n += (size_t)ranges[i].more;
+    }
     return n;
+}
+
+struct text_label text_label(struct text t, size_t columns, bool printable)
+{
+    struct text_label label = {""};
+    size_t used = 0, width = 0;
+    bool blank = true;
+    for (size_t i = 0; i < t.len; i++)
+        blank &= t.data[i] == ' ';
+    if (!blank && t.data[0] == ' ')
+        text_cut(&t, 1);
+    while (t.len > 0) {
+        const struct text all = t;
+        const struct printable p = printable_next(&t);
+        const struct text shown = blank       ? text_of("\xe2\x90\xa3")
+                                  : printable ? text_of(p.text)
+                                              : (struct text){all.data, all.len - t.len};
+        width += text_columns(shown);
+        if (width + (t.len > 0) > columns ||
+            used + shown.len + sizeof ELLIPSIS > sizeof label.text) {
+            memcpy(label.text + used, ELLIPSIS, sizeof ELLIPSIS);
+            break;
+        }
+        memcpy(label.text + used, shown.data, shown.len);
+        used += shown.len;
+    }
+    return label;
 }
 
 /* --- lines ---------------------------------------------------------------------------------- */
 
 struct text paragraph_cut(struct text utf8, size_t columns)
 {
-    struct text rest = utf8;
-    size_t used = 0;
-    while (rest.len > 0) {
-        struct text after = rest;
+    struct text cut = {utf8.data, 0};
+    for (size_t used = 0; utf8.len > 0;) {
         uint32_t code;
-        used += text_columns(utf8_next(&after, &code));
+        const struct text c = utf8_next(&utf8, &code);
+        used += text_columns(c);
         if (used > columns)
             break;
-        rest = after;
+        cut.len += c.len;
     }
-    return (struct text){utf8.data, utf8.len - rest.len};
+    return cut;
 }
 
-static struct text without(struct text t, size_t len)
+static void skip_spaces(struct text *t)
 {
-    return (struct text){t.data + len, t.len - len};
-}
-
-/* The last space up to t.data[at], behind a comma if it must be; 0: none. */
-static size_t last_space(struct text t, size_t at, bool after_comma)
-{
-    while (at > 0 && (t.data[at] != ' ' || (after_comma && t.data[at - 1] != ',')))
-        at--;
-    return at;
+    while (t->len > 0 && t->data[0] == ' ')
+        text_cut(t, 1);
 }
 
 struct text paragraph_line(struct text *rest, size_t columns, bool is_list)
 {
-    struct text line = paragraph_cut(*rest, columns);
-    if (line.len < rest->len) {
-        size_t end = last_space(*rest, line.len, is_list);
-        if (end == 0)
-            end = last_space(*rest, line.len, false);
-        if (end == 0)
-            for (end = line.len; end < rest->len && rest->data[end] != ' ';)
-                end++;
-        line.len = end;
-    }
-    *rest = without(*rest, line.len);
-    while (rest->len > 0 && rest->data[0] == ' ')
-        *rest = without(*rest, 1);
-    for (; rest->len > 0 && line.len > 0 && line.data[line.len - 1] == ' '; line.len--)
-        ;
+    const size_t fit = paragraph_cut(*rest, columns).len;
+    size_t end = fit < rest->len ? 0 : fit;
+    for (int comma = is_list; comma >= 0 && end == 0; comma--)
+        for (end = fit;
+             end > 0 && (rest->data[end] != ' ' || (comma && rest->data[end - 1] != ','));)
+            end--;
+    if (end == 0)
+        for (end = fit; end < rest->len && rest->data[end] != ' ';)
+            end++;
+    struct text line = text_cut(rest, end);
+    skip_spaces(rest);
+    while (rest->len > 0 && line.len > 0 && line.data[line.len - 1] == ' ')
+        line.len--;
     return line;
 }
 
@@ -134,67 +143,58 @@ struct paragraph paragraph_begin(struct output *out, size_t indent)
     return (struct paragraph){.out = out, .indent = indent};
 }
 
-static void begin_line(struct paragraph *p)
+static void break_line(struct paragraph *p)
 {
     output_puts(p->out, "\n");
     output_repeat(p->out, ' ', p->indent);
     p->at = p->indent;
 }
 
-/* The longest beginning that takes no more columns and ends in a comma. */
-static size_t list_cut(struct text word, size_t columns)
-{
-    size_t len = paragraph_cut(word, columns).len;
-    while (len > 0 && word.data[len - 1] != ',')
-        len--;
-    return len;
-}
-
+/* A word has the spaces before it. */
 static void put_word(struct paragraph *p)
 {
     struct text word = {p->word, p->word_len};
     const size_t all = p->out->columns > 0 ? (size_t)p->out->columns : SIZE_MAX;
-    size_t cut;
     p->word_len = 0;
     if (p->at > p->indent && p->at + text_columns(word) > all) {
-        begin_line(p);
-        while (word.len > 0 && word.data[0] == ' ')
-            word = without(word, 1);
+        break_line(p);
+        skip_spaces(&word);
     }
-    while (p->at < all && p->at + text_columns(word) > all &&
-           (cut = list_cut(word, all - p->at)) > 0) {
-        output_put(p->out, (struct text){word.data, cut});
-        begin_line(p);
-        word = without(word, cut);
+    while (p->at < all && p->at + text_columns(word) > all) {
+        size_t cut = paragraph_cut(word, all - p->at).len;
+        while (cut > 0 && word.data[cut - 1] != ',')
+            cut--;
+        if (cut == 0)
+            break;
+        output_put(p->out, text_cut(&word, cut));
+        break_line(p);
     }
     output_put(p->out, word);
     p->at += text_columns(word);
 }
 
-static void put_letter(struct paragraph *p, char letter)
+static void put_letters(struct paragraph *p, struct text s)
 {
-    const bool ends = p->word_len > 0 && letter == ' ' && p->word[p->word_len - 1] != ' ';
-    if (ends || letter == '\n' || p->word_len == sizeof p->word)
-        put_word(p);
-    if (letter != '\n') {
-        p->word[p->word_len++] = letter;
-        return;
+    for (size_t i = 0; i < s.len; i++) {
+        const bool breaks = s.data[i] == '\v' && p->out->columns <= 0;
+        const char letter = s.data[i] == '\v' ? ' ' : s.data[i];
+        const bool ends = p->word_len > 0 && letter == ' ' && p->word[p->word_len - 1] != ' ';
+        if (ends || breaks || letter == '\n' || p->word_len == sizeof p->word)
+            put_word(p);
+        if (breaks) {
+            break_line(p);
+        } else if (letter == '\n') {
+            output_puts(p->out, "\n");
+            p->at = 0;
+        } else {
+            p->word[p->word_len++] = letter;
+        }
     }
-    output_puts(p->out, "\n");
-    p->at = 0;
 }
 
-/* A word has the spaces before it. */
 void paragraph_puts(struct paragraph *p, const char *s)
 {
-    for (; *s; s++) {
-        if (*s != '\v' || p->out->columns > 0) {
-            put_letter(p, *s == '\v' ? ' ' : *s);
-            continue;
-        }
-        put_word(p);
-        begin_line(p);
-    }
+    put_letters(p, text_of(s));
 }
 
 void paragraph_printf(struct paragraph *p, const char *format, ...)
@@ -215,32 +215,6 @@ void paragraph_end(struct paragraph *p)
     p->at = 0;
 }
 
-/* --- text in lines --------------------------------------------------------------------------- */
-
-static size_t leading_spaces(struct text line)
-{
-    size_t n = 0;
-    while (n < line.len && line.data[n] == ' ')
-        n++;
-    return n;
-}
-
-/* Where a line goes on: below what stands behind the last two spaces, or its first word. */
-static size_t hanging_indent(struct text line, size_t most)
-{
-    size_t at = leading_spaces(line);
-    for (size_t i = at + 2; i < line.len; i++)
-        if (line.data[i] != ' ' && line.data[i - 1] == ' ' && line.data[i - 2] == ' ')
-            at = text_columns((struct text){line.data, i});
-    return at <= most ? at : leading_spaces(line) + 4;
-}
-
-static void put_text(struct paragraph *p, struct text s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        put_letter(p, s.data[i]);
-}
-
 void paragraph_reflow(struct output *out, const char *text, size_t indent)
 {
     const size_t columns = out->columns > 0 ? (size_t)out->columns : SIZE_MAX;
@@ -248,19 +222,24 @@ void paragraph_reflow(struct output *out, const char *text, size_t indent)
     bool too_long = false; /* the paragraph */
     while (*text) {
         const struct text line = {text, strcspn(text, "\n")};
-        const size_t spaces = leading_spaces(line), own = indent + spaces;
-        const size_t hanging = indent + hanging_indent(line, columns / 2);
-        const bool goes_on = too_long && line.len > spaces && own == p.indent && hanging == own;
-        if (goes_on) {
-            put_letter(&p, ' ');
-            put_text(&p, without(line, spaces));
+        const size_t spaces = strspn(text, " ");
+        /* A line goes on below what stands behind its last two spaces, or its first word. */
+        size_t below = spaces;
+        for (size_t i = spaces + 2; i < line.len; i++)
+            if (text[i] != ' ' && text[i - 1] == ' ' && text[i - 2] == ' ')
+                below = text_columns((struct text){text, i});
+        if (below > columns / 2)
+            below = spaces + 4;
+        if (too_long && line.len > spaces && indent + spaces == p.indent && below == spaces) {
+            paragraph_puts(&p, " ");
+            put_letters(&p, (struct text){text + spaces, line.len - spaces});
         } else {
             paragraph_end(&p);
-            p.indent = hanging;
+            p.indent = indent + below;
             too_long = indent + text_columns(line) > columns;
             for (size_t i = 0; i < indent && line.len > 0; i++)
-                put_letter(&p, ' ');
-            put_text(&p, line);
+                paragraph_puts(&p, " ");
+            put_letters(&p, line);
         }
         if (line.len == 0)
             output_puts(out, "\n");

@@ -36,6 +36,15 @@ bool text_is_utf8(struct text bytes);
  * of East Asian scripts and pictures, none for combining marks, else one. */
 size_t text_columns(struct text utf8);
 
+/* What names a token, a row or a column. */
+struct text_label {
+    char text[64];
+};
+
+/* A token's text in at most so many columns, cut with an ellipsis: without its leading space,
+ * spaces alone as U+2423; as printable_next has it, or the bytes as they are. */
+struct text_label text_label(struct text t, size_t columns, bool printable);
+
 /* --- lines ---------------------------------------------------------------------------------- */
 
 /* The longest beginning that takes no more than so many columns. */

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "show/canvas.h"
@@ -25,7 +24,7 @@
 
 /* One series without what cannot be drawn. */
 struct line {
-    struct text name;
+    const char *name;
     struct plot_point *points; /* by rising x; NaN for what is left out */
     int n_points, n_mid, n_predicted;
     int style; /* the series' place among those given, but for those that show one again: they have
@@ -35,10 +34,8 @@ struct line {
 
 struct chart {
     const struct plot *plot; /* texts as they were given */
-    struct line *lines;      /* at least one point each */
+    struct line *lines;      /* at least one point each; behind them their points */
     int n_lines;
-    struct plot_point *points; /* the lines' own; one allocation */
-
     double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0, but with y_near */
     bool one_x;                    /* all points share x: lines stand side by side */
     bool has_lines, has_bars, has_predicted, has_again;
@@ -49,12 +46,8 @@ struct chart {
     } x_ticks[X_TICKS];
     int n_x_ticks;
     double left, right, top, bottom; /* of the data area, in pixels */
+    double spacing;                  /* between neighbouring lines that share one x */
 };
-
-static struct text text_or_none(const char *s)
-{
-    return text_of(s ? s : "");
-}
 
 /* --- the data ------------------------------------------------------------------------------- */
 
@@ -69,51 +62,51 @@ static int compare_points(const void *left, const void *right)
     return (a->x > b->x) - (a->x < b->x);
 }
 
-/* Into room for as many points. */
-static struct line make_line(const struct plot *plot, const struct plot_series *s, int style,
-                             struct plot_point *points)
-{
-    struct line line = {
-        .name = text_or_none(s->name), .points = points, .style = style, .again = s->again};
-    for (int i = 0; i < s->n_points; i++) {
-        const struct plot_point *from = &s->points[i];
-        struct plot_point p = {drawable(from->x), drawable(from->low), drawable(from->mid),
-                               drawable(from->high), drawable(from->predicted)};
-        if (isnan(p.low) || isnan(p.mid) || isnan(p.high))
-            p.low = p.high = (double)NAN;
-        if (isnan(p.x) || (plot->x_doubles && p.x <= 0) || (isnan(p.mid) && isnan(p.predicted)))
-            continue;
-        points[line.n_points++] = p;
-        line.n_mid += !isnan(p.mid);
-        line.n_predicted += !isnan(p.predicted);
-    }
-    qsort(points, (size_t)line.n_points, sizeof *points, compare_points);
-    return line;
-}
-
+/* What can be drawn, and how far it reaches. */
 static enum status take_lines(struct chart *c, const char *path, struct err *e)
 {
     const struct plot *p = c->plot;
-    size_t n_points = 0;
-    for (int i = 0; i < p->n_series; i++)
-        n_points += (size_t)p->series[i].n_points;
-    /* One more of each: a request for nothing may give NULL. */
-    c->points = calloc(n_points + 1, sizeof *c->points);
-    c->lines = calloc((size_t)p->n_series + 1, sizeof *c->lines);
-    if (!c->points || !c->lines)
-        return err_no_memory(e, "the plot", n_points * sizeof *c->points);
-
-    struct plot_point *points = c->points;
+    size_t bytes = (size_t)p->n_series * sizeof *c->lines;
     int style = -1, n_mid = 0;
-    for (int i = 0; i < p->n_series; i++) {
-        style += !p->series[i].again;
+    for (int i = 0; i < p->n_series; i++)
+        bytes += (size_t)p->series[i].n_points * sizeof(struct plot_point);
+    c->lines = calloc(bytes + 1, 1); /* a request for nothing may give NULL */
+    if (!c->lines)
+        return err_no_memory(e, "the plot", bytes);
+
+    struct plot_point *points = (void *)(c->lines + p->n_series);
+    c->x_lo = c->x_hi = (double)NAN;
+    c->y_lo = c->y_hi = p->y_near ? (double)NAN : 0;
+    for (const struct plot_series *s = p->series; s < p->series + p->n_series; s++) {
+        style += !s->again;
         assert(style >= 0);
-        const struct line line = make_line(p, &p->series[i], style, points);
+        struct line line = {.name = s->name, .points = points, .style = style, .again = s->again};
+        for (const struct plot_point *from = s->points; from < s->points + s->n_points; from++) {
+            struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
+                                   drawable(from->high), drawable(from->predicted)};
+            if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
+                q.low = q.high = (double)NAN;
+            if (isnan(q.x) || (p->x_doubles && q.x <= 0) || (isnan(q.mid) && isnan(q.predicted)))
+                continue;
+            points[line.n_points++] = q;
+            line.n_mid += !isnan(q.mid);
+            line.n_predicted += !isnan(q.predicted);
+            c->has_bars |= !isnan(q.low);
+            /* fmin and fmax pass over what is left out. */
+            c->x_lo = fmin(c->x_lo, q.x);
+            c->x_hi = fmax(c->x_hi, q.x);
+            c->y_lo = fmin(fmin(c->y_lo, q.predicted), fmin(q.mid, q.low));
+            c->y_hi = fmax(fmax(c->y_hi, q.predicted), fmax(q.mid, q.high));
+        }
         if (line.n_points == 0)
             continue;
-        c->lines[c->n_lines++] = line;
+        qsort(points, (size_t)line.n_points, sizeof *points, compare_points);
         points += line.n_points;
         n_mid += line.n_mid;
+        c->has_lines |= line.n_mid > 1;
+        c->has_predicted |= line.n_predicted > 0;
+        c->has_again |= line.again;
+        c->lines[c->n_lines++] = line;
     }
     if (n_mid == 0)
         return err_set(e, STATUS_USAGE, "%s: nothing to plot: none of the %d series has a value",
@@ -123,89 +116,56 @@ static enum status take_lines(struct chart *c, const char *path, struct err *e)
 
 /* --- axes ----------------------------------------------------------------------------------- */
 
-static void add_x_tick(struct chart *c, double at, struct figure label)
+static void add_x_tick(struct chart *c, double at)
 {
     c->x_ticks[c->n_x_ticks].at = at;
-    c->x_ticks[c->n_x_ticks++].label = label;
+    c->x_ticks[c->n_x_ticks++].label = scale_value(at);
 }
 
-static void choose_x_ticks(struct chart *c)
+static void choose_ticks(struct chart *c)
 {
-    /* Zero belongs to a depth axis unless it would take half of it. */
-    if (c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
-        c->x_lo = 0;
-    scale_widen(c->x_lo, &c->x_hi);
-    const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
-    for (int i = 0; i < t.n; i++)
-        add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
-}
-
-/* Ends so near to each other that no two powers of two lie between are ticks themselves. */
-static void choose_x_doubles(struct chart *c)
-{
-    scale_widen(c->x_lo, &c->x_hi);
-    const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
-    const double step = ceil(fmax(last - first, 1) / (X_TICKS - 1));
-    if (last <= first) {
-        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
-        add_x_tick(c, c->x_hi, scale_value(c->x_hi));
-        return;
-    }
-    for (double power = first; power <= last; power += step)
-        add_x_tick(c, exp2(power), scale_value(exp2(power)));
-}
-
-static void choose_axes(struct chart *c)
-{
-    c->x_lo = c->x_hi = (double)NAN;
-    c->y_lo = c->y_hi = c->plot->y_near ? (double)NAN : 0;
-    for (int i = 0; i < c->n_lines; i++) {
-        const struct line *line = &c->lines[i];
-        c->has_lines |= line->n_mid > 1;
-        c->has_predicted |= line->n_predicted > 0;
-        c->has_again |= line->again;
-        /* fmin and fmax pass over what is left out. */
-        for (int k = 0; k < line->n_points; k++) {
-            const struct plot_point *p = &line->points[k];
-            c->x_lo = fmin(c->x_lo, p->x);
-            c->x_hi = fmax(c->x_hi, p->x);
-            c->y_lo = fmin(fmin(c->y_lo, p->predicted), fmin(p->mid, p->low));
-            c->y_hi = fmax(fmax(c->y_hi, p->predicted), fmax(p->mid, p->high));
-            c->has_bars |= !isnan(p->low);
-        }
-    }
+    const bool doubles = c->plot->x_doubles;
     scale_widen(c->y_lo, &c->y_hi);
     c->y_ticks = scale_ticks(c->y_lo, c->y_hi, 8, true);
     c->y_lo = scale_tick(&c->y_ticks, 0);
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     c->one_x = c->x_lo == c->x_hi;
-    if (c->one_x)
-        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
-    else if (c->plot->x_doubles)
-        choose_x_doubles(c);
-    else
-        choose_x_ticks(c);
-}
-
-/* Pixels between neighbouring lines that share one x. */
-static double one_x_spacing(const struct chart *c)
-{
-    return fmin(ONE_X_SPACING, (c->right - c->left) / c->n_lines);
+    if (c->one_x) {
+        add_x_tick(c, c->x_lo);
+        return;
+    }
+    /* Zero belongs to a depth axis unless it would take half of it. */
+    if (!doubles && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
+        c->x_lo = 0;
+    scale_widen(c->x_lo, &c->x_hi);
+    if (!doubles) {
+        const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
+        for (int i = 0; i < t.n; i++) {
+            add_x_tick(c, scale_tick(&t, i));
+            c->x_ticks[i].label = scale_label(&t, i);
+        }
+        return;
+    }
+    const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
+    const double step = ceil(fmax(last - first, 1) / (X_TICKS - 1));
+    for (double power = first; power <= last && first < last; power += step)
+        add_x_tick(c, exp2(power));
+    if (first >= last) { /* no two powers of two lie between: the ends are ticks themselves */
+        add_x_tick(c, c->x_lo);
+        add_x_tick(c, c->x_hi);
+    }
 }
 
 /* Pixels of a value of line i. */
 static double x_of(const struct chart *c, int i, double x)
 {
     if (c->one_x)
-        return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * one_x_spacing(c);
+        return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * c->spacing;
     const double from = c->left + INNER_MARGIN, to = c->right - INNER_MARGIN;
-    double lo = c->x_lo, hi = c->x_hi;
-    if (c->plot->x_doubles) {
-        x = log2(x);
-        lo = log2(lo);
-        hi = log2(hi);
-    }
-    return from + (x - lo) / (hi - lo) * (to - from);
+    const double share = c->plot->x_doubles
+                             ? (log2(x) - log2(c->x_lo)) / (log2(c->x_hi) - log2(c->x_lo))
+                             : (x - c->x_lo) / (c->x_hi - c->x_lo);
+    return from + share * (to - from);
 }
 
 static double y_of(const struct chart *c, double y)
@@ -213,18 +173,20 @@ static double y_of(const struct chart *c, double y)
     return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
 }
 
-/* From `top` on; decides where the data area is. */
-static void draw_axes(struct chart *c, struct canvas *v, double top)
+/* Below the legend; decides where the data area is. */
+static void draw_axes(struct chart *c, struct canvas *v)
 {
     const struct scale_ticks *t = &c->y_ticks;
-    double widest = 0, last = 0;
+    const double last =
+        canvas_text_width(c->x_ticks[c->n_x_ticks - 1].label.text) / 2 - INNER_MARGIN;
+    double widest = 0;
     for (int i = 0; i < t->n; i++)
-        widest = fmax(widest, canvas_text_width(text_of(scale_label(t, i).text)));
-    last = canvas_text_width(text_of(c->x_ticks[c->n_x_ticks - 1].label.text));
+        widest = fmax(widest, canvas_text_width(scale_label(t, i).text));
     c->left = CANVAS_MARGIN + widest + TICK_GAP;
-    c->right = WIDTH - CANVAS_MARGIN - fmax(last / 2 - INNER_MARGIN, 0);
-    c->top = top + Y_LABEL_HEIGHT;
+    c->right = WIDTH - CANVAS_MARGIN - fmax(last, 0);
+    c->top = v->y + Y_LABEL_HEIGHT;
     c->bottom = c->top + AREA_HEIGHT;
+    c->spacing = fmin(ONE_X_SPACING, (c->right - c->left) / c->n_lines);
 
     const double middle = (c->left + c->right) / 2, room = WIDTH - 2 * CANVAS_MARGIN;
     for (int i = 0; i < c->n_x_ticks; i++) {
@@ -233,18 +195,18 @@ static void draw_axes(struct chart *c, struct canvas *v, double top)
             output_printf(v->out, "<path class=\"grid\" d=\"M%g %gV%g\"/>", x, c->top,
                           c->bottom + 5);
         canvas_label(v, "class=\"muted\" text-anchor=\"middle\"", x, c->bottom + 20,
-                     text_of(c->x_ticks[i].label.text), room);
+                     c->x_ticks[i].label.text, room);
     }
     for (int i = 0; i < t->n; i++) {
         const double y = y_of(c, scale_tick(t, i));
         output_printf(v->out, "<path class=\"%s\" d=\"M%g %gH%g\"/>",
                       t->first + i == 0 ? "axis" : "grid", c->left, y, c->right);
         canvas_label(v, "class=\"muted\" text-anchor=\"end\"", c->left - TICK_GAP, y + 4,
-                     text_of(scale_label(t, i).text), room);
+                     scale_label(t, i).text, room);
     }
-    canvas_label(v, "", CANVAS_MARGIN, c->top - 15, text_or_none(c->plot->y_label), room);
-    canvas_label(v, "text-anchor=\"middle\"", middle, c->bottom + 43,
-                 text_or_none(c->plot->x_label), room - 2 * fabs(middle - WIDTH / 2.0));
+    canvas_label(v, "", CANVAS_MARGIN, c->top - 15, c->plot->y_label, room);
+    canvas_label(v, "text-anchor=\"middle\"", middle, c->bottom + 43, c->plot->x_label,
+                 room - 2 * fabs(middle - WIDTH / 2.0));
 }
 
 /* --- lines ---------------------------------------------------------------------------------- */
@@ -278,14 +240,14 @@ static void put_marker(struct canvas *v, const struct line *line, double x, doub
                   shapes[(line->style % N_COLOURS + round) % N_SHAPES]);
 }
 
-/* Through the points that have the member; or a dash of so many pixels to both sides at each. */
-static void put_path(const struct chart *c, struct canvas *v, int i, size_t member, double dash)
+/* Through the points' middles, or predictions; or a dash of so many pixels to both sides at each.
+ */
+static void put_path(const struct chart *c, struct canvas *v, int i, bool predicted, double dash)
 {
     const struct line *line = &c->lines[i];
     char step = 'M';
-    for (int k = 0; k < line->n_points; k++) {
-        const struct plot_point *p = &line->points[k];
-        const double value = *(const double *)((const char *)p + member);
+    for (const struct plot_point *p = line->points; p < line->points + line->n_points; p++) {
+        const double value = predicted ? p->predicted : p->mid;
         const double x = x_of(c, i, p->x), y = y_of(c, value);
         if (isnan(value))
             continue;
@@ -304,69 +266,55 @@ static void put_spoken(struct output *out, const char *before, const struct plot
     output_printf(out, "%s%s at %s", before, scale_value(p->mid).text, scale_value(p->x).text);
 }
 
-/* "GQA-4: 31.26 at 1,024 (30.1 to 33, predicted 29.8)", which the reader's pointer brings up. */
-static void put_tooltip(struct output *out, const struct line *line, const struct plot_point *p)
-{
-    output_puts(out, "\n<g><title>");
-    canvas_put_text(out, line->name, SPOKEN);
-    put_spoken(out, ": ", p);
-    if (!isnan(p->low))
-        output_printf(out, " (%s to %s)", scale_value(p->low).text, scale_value(p->high).text);
-    if (!isnan(p->predicted))
-        output_printf(out, ", predicted %s", scale_value(p->predicted).text);
-    output_puts(out, "</title>");
-}
-
 static void draw_line(const struct chart *c, struct canvas *v, int i)
 {
     const struct line *line = &c->lines[i];
     begin_group(v, line);
     if (line->n_predicted > 0) {
         output_puts(v->out, "<path class=\"predicted\" d=\"");
-        put_path(c, v, i, offsetof(struct plot_point, predicted),
-                 c->one_x                 ? fmin(PREDICTED_HALF, one_x_spacing(c) * 0.45)
+        put_path(c, v, i, true,
+                 c->one_x                 ? fmin(PREDICTED_HALF, c->spacing * 0.45)
                  : line->n_predicted == 1 ? PREDICTED_HALF
                                           : 0);
     }
     if (line->n_mid > 1) {
         output_printf(v->out, "<path class=\"line%s\" d=\"", line->again ? " again" : "");
-        put_path(c, v, i, offsetof(struct plot_point, mid), 0);
+        put_path(c, v, i, false, 0);
     }
-    for (int k = 0; k < line->n_points; k++) {
-        const struct plot_point *p = &line->points[k];
+    for (const struct plot_point *p = line->points; p < line->points + line->n_points; p++) {
         const double x = x_of(c, i, p->x), y = y_of(c, p->mid);
         if (isnan(p->mid))
             continue;
-        put_tooltip(v->out, line, p);
+        /* "GQA-4: 31.26 at 1,024 (30.1 to 33), predicted 29.8", which a pointer brings up. */
+        output_puts(v->out, "\n<g><title>");
+        canvas_put_text(v->out, line->name, SPOKEN);
+        put_spoken(v->out, ": ", p);
+        if (!isnan(p->low))
+            output_printf(v->out, " (%s to %s)", scale_value(p->low).text,
+                          scale_value(p->high).text);
+        if (!isnan(p->predicted))
+            output_printf(v->out, ", predicted %s", scale_value(p->predicted).text);
+        output_puts(v->out, "</title>");
         if (!isnan(p->low))
             output_printf(v->out, "<path class=\"bar\" d=\"M%g %gh%dm%d 0V%gm%d 0h%d\"/>", x - CAP,
                           y_of(c, p->high), 2 * CAP, -CAP, y_of(c, p->low), -CAP, 2 * CAP);
         put_marker(v, line, x, y);
         output_puts(v->out, "</g>");
-        if (c->one_x && line->n_mid == 1 && one_x_spacing(c) >= VALUE_SPACING)
-            canvas_label(v, "", x + 25, y + 4, text_of(scale_value(p->mid).text), WIDTH);
+        if (c->one_x && line->n_mid == 1 && c->spacing >= VALUE_SPACING)
+            canvas_label(v, "", x + 25, y + 4, scale_value(p->mid).text, WIDTH);
     }
     output_puts(v->out, "</g>\n");
 }
 
-/* --- legend --------------------------------------------------------------------------------- */
+/* --- the file ------------------------------------------------------------------------------- */
 
-/* What a kind of line is, as a grey sample: paths from its left end and middle on. */
-static void put_note(struct canvas *v, const char *label, const char *sample)
-{
-    if (!label || !label[0])
-        return;
-    const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, text_of(label));
-    output_printf(v->out, "<g class=\"note\" transform=\"translate(%g %g)\">%s</g>\n", x, v->y,
-                  sample);
-}
-
-static void draw_legend(const struct chart *c, struct canvas *v)
+/* The names of the lines, then what kinds of lines there are, as grey samples: paths from their
+ * left end and middle on. */
+static void draw_names(const struct chart *c, struct canvas *v)
 {
     const struct plot *p = c->plot;
     canvas_row(v);
-    for (int i = 0; i < c->n_lines; i++) {
-        const struct line *line = &c->lines[i];
+    for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++) {
         if (line->again)
             continue;
         const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->name);
@@ -377,53 +325,49 @@ static void draw_legend(const struct chart *c, struct canvas *v)
         output_puts(v->out, "</g>\n");
     }
     canvas_row(v);
-    put_note(v, p->mid_label,
-             c->has_lines ? "<path class=\"line\" d=\"M0 0H30\"/>"
-                            "<circle class=\"marker\" cx=\"15\" r=\"4.3\"/>"
-                          : "<circle class=\"marker\" cx=\"15\" r=\"4.3\"/>");
-    if (c->has_again)
-        put_note(v, p->again_label,
-                 "<path class=\"line again\" d=\"M0 0H30\"/>"
-                 "<circle class=\"hollow\" cx=\"15\" r=\"4.3\"/>");
-    if (c->has_bars)
-        put_note(v, p->band_label, "<path class=\"bar\" d=\"M11 -7h8m-4 0v14m-4 0h8\"/>");
-    if (c->has_predicted)
-        put_note(v, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>");
-}
-
-/* --- the file ------------------------------------------------------------------------------- */
-
-/* "MHA: 20.1 at 0 to 27.9 at 255." for every line, for those who cannot see the picture. */
-static void put_description(const struct chart *c, struct output *out)
-{
-    output_puts(out, "<desc>");
-    canvas_put_text(out, text_or_none(c->plot->y_label), (double)INFINITY);
-    output_puts(out, " against ");
-    canvas_put_text(out, text_or_none(c->plot->x_label), (double)INFINITY);
-    output_puts(out, ".");
-    for (int i = 0; i < c->n_lines; i++) {
-        const struct line *line = &c->lines[i];
-        output_puts(out, "\n");
-        canvas_put_text(out, line->name, SPOKEN);
-        for (int k = 0, n = 0; k < line->n_points; k++) {
-            if (isnan(line->points[k].mid))
-                continue;
-            if (n == 0 || n == line->n_mid - 1)
-                put_spoken(out, n == 0 ? ": " : " to ", &line->points[k]);
-            n++;
-        }
-        output_puts(out, ".");
+    const struct {
+        bool drawn;
+        const char *label, *line, *marker;
+    } notes[] = {
+        {true, p->mid_label, c->has_lines ? "<path class=\"line\" d=\"M0 0H30\"/>" : "",
+         "<circle class=\"marker\" cx=\"15\" r=\"4.3\"/>"},
+        {c->has_again, p->again_label, "<path class=\"line again\" d=\"M0 0H30\"/>",
+         "<circle class=\"hollow\" cx=\"15\" r=\"4.3\"/>"},
+        {c->has_bars, p->band_label, "<path class=\"bar\" d=\"M11 -7h8m-4 0v14m-4 0h8\"/>", ""},
+        {c->has_predicted, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>", ""},
+    };
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
+        if (!notes[i].drawn || !notes[i].label || !notes[i].label[0])
+            continue;
+        const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, notes[i].label);
+        output_printf(v->out, "<g class=\"note\" transform=\"translate(%g %g)\">%s%s</g>\n", x,
+                      v->y, notes[i].line, notes[i].marker);
     }
-    output_puts(out, "</desc>\n");
 }
 
 static double draw_chart(struct canvas *v, const void *what)
 {
     struct chart c = *(const struct chart *)what;
-    canvas_begin(v, WIDTH, text_or_none(c.plot->title), text_or_none(c.plot->subtitle));
-    put_description(&c, v->out);
-    draw_legend(&c, v);
-    draw_axes(&c, v, v->y);
+    canvas_begin(v, WIDTH, c.plot->title, c.plot->subtitle);
+    /* "MHA: 20.1 at 0 to 27.9 at 255." for every line, for those who cannot see the picture. */
+    output_puts(v->out, "<desc>");
+    canvas_put_text(v->out, c.plot->y_label, (double)INFINITY);
+    output_puts(v->out, " against ");
+    canvas_put_text(v->out, c.plot->x_label, (double)INFINITY);
+    for (const struct line *line = c.lines; line < c.lines + c.n_lines; line++) {
+        output_puts(v->out, ".\n");
+        canvas_put_text(v->out, line->name, SPOKEN);
+        for (int k = 0, n = 0; k < line->n_points; k++) {
+            if (isnan(line->points[k].mid))
+                continue;
+            if (n == 0 || n == line->n_mid - 1)
+                put_spoken(v->out, n == 0 ? ": " : " to ", &line->points[k]);
+            n++;
+        }
+    }
+    output_puts(v->out, ".</desc>\n");
+    draw_names(&c, v);
+    draw_axes(&c, v);
     for (int i = 0; i < c.n_lines; i++)
         draw_line(&c, v, i);
     return c.bottom + AXIS_HEIGHT;
@@ -434,10 +378,9 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
     struct chart c = {.plot = p};
     enum status s = take_lines(&c, path, e);
     if (s == STATUS_OK) {
-        choose_axes(&c);
+        choose_ticks(&c);
         s = canvas_write(draw_chart, &c, path, e);
     }
-    free(c.points);
     free(c.lines);
     return s;
 }

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,20 +16,6 @@ const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL
 const char *report_name(enum table_format format, const struct report_field *f)
 {
     return table_is_for_people(format) ? f->heading : f->key;
-}
-
-static const char *column_name(const struct report *r, int at)
-{
-    return report_name(r->format, &r->fields[at]);
-}
-
-/* The next field that the form shows, after the last one the first; -1 comes before the first. */
-static int next_column(const struct report *r, int at)
-{
-    do
-        at = (at + 1) % r->n_fields;
-    while (!column_name(r, at));
-    return at;
 }
 
 /* --- tables for people ----------------------------------------------------------------------- */
@@ -53,44 +40,17 @@ struct column {
 };
 
 struct table {
-    const struct report *r;
+    struct output *out;
     const char **cells; /* [n_rows, n] as they are stored, headings first */
     int n_rows;
     struct column *columns; /* [n] */
     int n, last;            /* last: that is not left out */
-    int n_left_out;         /* filled ones */
+    size_t pad;             /* spaces owed in a line: at its end they are not paid */
 };
 
 static struct text cell_of(const struct table *t, int row, int column)
 {
     return text_of(t->cells[row * t->n + column]);
-}
-
-static void take_table(struct table *t)
-{
-    const struct report *r = t->r;
-    for (int i = 0; i < r->n_fields; i++)
-        if (column_name(r, i))
-            t->columns[t->n++] =
-                (struct column){.field = &r->fields[i],
-                                .left = r->fields[i].type >= REPORT_TEXT && !r->fields[i].right};
-    t->last = t->n - 1;
-    const char *at = r->cells;
-    for (; at < r->cells + r->cells_len; t->n_rows++) {
-        for (int i = 0; i < t->n; i++, at += strlen(at) + 1) {
-            struct column *c = &t->columns[i];
-            const size_t width = text_columns(text_of(at));
-            t->cells[t->n_rows * t->n + i] = at;
-            c->width = width > c->width ? width : c->width;
-            c->filled |= t->n_rows > 0 && width > 0;
-        }
-    }
-}
-
-/* Whether the last column's cells may go on in further lines: of a text that is never left out. */
-static bool last_is_broken(const struct table *t)
-{
-    return t->columns[t->last].left && t->columns[t->last].field->rank == 0;
 }
 
 static size_t width_before_last(const struct table *t)
@@ -101,220 +61,239 @@ static size_t width_before_last(const struct table *t)
     return width;
 }
 
-static bool fits(const struct table *t)
+/* What the last column can do with: its cells go on in further lines if they are texts that are
+ * never left out. */
+static size_t narrowest_last(const struct table *t)
 {
-    size_t last = t->columns[t->last].width;
-    if (last_is_broken(t) && last > NARROWEST)
-        last = NARROWEST;
-    return width_before_last(t) + last <= (size_t)t->r->out->columns;
+    const struct column *c = &t->columns[t->last];
+    return c->left && c->field->rank == 0 && c->width > NARROWEST ? NARROWEST : c->width;
+}
+
+static bool table_fits(const struct table *t)
+{
+    return width_before_last(t) + narrowest_last(t) <= (size_t)t->out->columns;
 }
 
 /* What there is for a text that is broken, behind what is before it. */
 static size_t width_behind(const struct table *t, size_t before)
 {
-    const size_t all = (size_t)t->r->out->columns;
+    const size_t all = (size_t)t->out->columns;
     return all > before + NARROWEST ? all - before : NARROWEST;
 }
 
-static void leave_out(struct table *t, int at)
+/* Leaves out columns until the others fit: empty ones first, but for a table that is only headings;
+ * then those of the highest rank, of several the last. Returns how many were not empty. */
+static int fit_columns(struct table *t)
 {
-    t->columns[at].left_out = true;
-    t->n_left_out += t->columns[at].filled;
-    while (t->last > 0 && t->columns[t->last].left_out)
-        t->last--;
-}
-
-/* Empty columns go first, but for a table that is only headings; then those of the highest rank, of
- * several the last. */
-static void fit_columns(struct table *t)
-{
-    const bool spared = t->n_rows == 1 || fits(t);
+    const bool spared = t->n_rows == 1 || table_fits(t);
+    int n_left_out = 0;
     for (int i = 0; i < t->n && !spared; i++)
-        if (!t->columns[i].filled)
-            leave_out(t, i);
-    while (!fits(t)) {
-        int least = -1, rank = 1;
-        for (int i = 0; i < t->n; i++) {
-            if (!t->columns[i].left_out && t->columns[i].field->rank >= rank) {
-                rank = t->columns[i].field->rank;
-                least = i;
-            }
-        }
-        if (least < 0)
+        t->columns[i].left_out = !t->columns[i].filled;
+    for (;;) {
+        struct column *least = NULL;
+        while (t->last > 0 && t->columns[t->last].left_out)
+            t->last--;
+        for (struct column *c = t->columns; c < t->columns + t->n; c++)
+            if (!c->left_out && c->field->rank >= (least ? least->field->rank : 1))
+                least = c;
+        if (!least || table_fits(t))
             break;
-        leave_out(t, least);
+        least->left_out = true;
+        n_left_out += least->filled;
     }
     struct column *last = &t->columns[t->last];
     const size_t width = width_behind(t, width_before_last(t));
-    if (last_is_broken(t) && last->width > width)
+    if (last->width > width && narrowest_last(t) < last->width)
         last->width = width;
+    return n_left_out;
 }
 
-static void name_left_out(const struct table *t)
-{
-    struct paragraph p = paragraph_begin(t->r->out, 2);
-    paragraph_puts(&p, "Too wide, left out:");
-    for (int i = 0, n = 0; i < t->n; i++) {
-        if (!t->columns[i].left_out || !t->columns[i].filled)
-            continue;
-        paragraph_puts(&p, " ");
-        paragraph_puts(&p, t->columns[i].field->heading);
-        paragraph_puts(&p, ++n < t->n_left_out ? "," : "; -v shows all.");
-    }
-    paragraph_end(&p);
-}
-
-/* After the spaces that are owed: at a line's end they are not paid. */
-static void put_padded(struct output *out, const char *accent, struct text s, size_t *pad)
+static void put_padded(struct table *t, const char *accent, struct text s)
 {
     if (s.len == 0)
         return;
-    output_repeat(out, ' ', *pad);
-    output_puts(out, accent);
-    output_put(out, s);
-    output_puts(out, *accent ? PLAIN : "");
-    *pad = 0;
+    output_repeat(t->out, ' ', t->pad);
+    output_puts(t->out, accent);
+    output_put(t->out, s);
+    output_puts(t->out, *accent ? PLAIN : "");
+    t->pad = 0;
 }
 
-/* What is left of a column's cell, in further lines. */
-static void put_below(const struct table *t, int column, struct text rest, size_t indent,
-                      size_t width)
+/* A cell, and what is wider than its column in further lines, behind `indent` spaces each. */
+static void put_lines(struct table *t, const struct column *c, struct text cell, const char *accent,
+                      size_t indent)
 {
-    struct output *out = t->r->out;
-    while (rest.len > 0) {
-        output_repeat(out, ' ', indent);
-        output_put(out, paragraph_line(&rest, width, t->columns[column].field->list));
-        output_puts(out, "\n");
+    put_padded(t, accent, paragraph_line(&cell, c->width, c->field->list));
+    while (cell.len > 0) {
+        output_puts(t->out, "\n");
+        output_repeat(t->out, ' ', indent);
+        output_put(t->out, paragraph_line(&cell, c->width, c->field->list));
     }
 }
 
-static void print_row(const struct table *t, int row)
+static void print_row(struct table *t, int row, bool md)
 {
-    struct output *out = t->r->out;
-    const bool md = t->r->format == TABLE_MD, plain = row == 0 || !out->colours || md;
+    const bool plain = row == 0 || !t->out->colours || md;
     enum report_accent of_row = ACCENT_NONE;
     for (int i = 0; i < t->n && !plain; i++)
         if (t->columns[i].field->accent == ACCENT_ROW && cell_of(t, row, i).len > 0)
             of_row = ACCENT_ROW;
-    struct text rest = {"", 0};
-    size_t pad = 0;
+    t->pad = 0;
     for (int i = 0; i <= t->last; i++) {
         const struct column *c = &t->columns[i];
-        struct text cell = cell_of(t, row, i);
+        const struct text cell = cell_of(t, row, i);
+        const size_t width = text_columns(cell), blank = width < c->width ? c->width - width : 0;
+        const bool own = !plain && c->field->accent == ACCENT_CELL;
         if (c->left_out)
             continue;
-        if (i == t->last && !md) {
-            rest = cell;
-            cell = paragraph_line(&rest, c->width, c->field->list);
-        }
-        const size_t blank = c->width - text_columns(cell);
-        const bool own = !plain && c->field->accent == ACCENT_CELL;
-        put_padded(out, "", text_of(md ? "| " : ""), &pad);
-        pad += c->left ? 0 : blank;
-        put_padded(out, accents[own ? ACCENT_CELL : of_row], cell, &pad);
-        pad += (c->left ? blank : 0) + (md ? 1 : GAP);
+        put_padded(t, "", text_of(md ? "| " : ""));
+        t->pad += c->left ? 0 : blank;
+        put_lines(t, c, cell, accents[own ? ACCENT_CELL : of_row], width_before_last(t));
+        t->pad += (c->left ? blank : 0) + (md ? 1 : GAP);
     }
-    put_padded(out, "", text_of(md ? "|" : ""), &pad);
-    output_puts(out, "\n");
-    put_below(t, t->last, rest, width_before_last(t), t->columns[t->last].width);
-}
-
-/* Between a Markdown table's headings and its rows. */
-static void print_rule(const struct table *t)
-{
-    for (int i = 0; i < t->n; i++) {
-        const struct column *c = &t->columns[i];
-        output_puts(t->r->out, c->left ? "|:" : "|-");
-        output_repeat(t->r->out, '-', c->width);
-        output_puts(t->r->out, c->left ? "-" : ":");
-    }
-    output_puts(t->r->out, "|\n");
+    put_padded(t, "", text_of(md ? "|" : ""));
+    output_puts(t->out, "\n");
 }
 
 /* Of a single row that does not fit nothing is left out: the columns are lines. */
-static void print_downwards(const struct table *t)
+static void print_downwards(struct table *t)
 {
-    struct output *out = t->r->out;
-    size_t indent = 0, pad = 0;
+    size_t indent = 0;
     for (int i = 0; i < t->n; i++) {
         const size_t width = text_columns(cell_of(t, 0, i)) + GAP;
         indent = t->columns[i].filled && width > indent ? width : indent;
     }
-    const size_t width = width_behind(t, indent);
     for (int i = 0; i < t->n; i++) {
+        struct column *c = &t->columns[i];
         const struct text heading = cell_of(t, 0, i);
-        struct text rest = cell_of(t, 1, i);
-        if (!t->columns[i].filled)
+        if (!c->filled)
             continue;
-        put_padded(out, "", heading, &pad);
-        output_repeat(out, ' ', indent - text_columns(heading));
-        output_put(out, paragraph_line(&rest, width, t->columns[i].field->list));
-        output_puts(out, "\n");
-        put_below(t, i, rest, indent, width);
+        c->width = width_behind(t, indent);
+        put_padded(t, "", heading);
+        t->pad = indent - text_columns(heading);
+        put_lines(t, c, cell_of(t, 1, i), "", indent);
+        output_puts(t->out, "\n");
     }
 }
 
-/* Prints what is stored, of an aligned table the columns that fit; or sets no_memory. */
-static void print_table(struct report *r)
+/* What is stored: of an aligned table those columns that fit, and which ones do not. */
+static void print_table(const struct report *r, struct table *t)
 {
-    size_t n_cells = 0;
-    for (size_t i = 0; i < r->cells_len; i++)
-        n_cells += !r->cells[i];
-    struct table t = {.r = r,
-                      .cells = calloc(n_cells, sizeof *t.cells),
-                      .columns = calloc((size_t)r->n_fields, sizeof *t.columns)};
-    r->no_memory = r->no_memory || !t.cells || !t.columns;
-    if (!r->no_memory) {
-        take_table(&t);
-        const bool fitted = r->format == TABLE_ALIGNED && r->out->columns > 0;
-        if (fitted && t.n_rows == 2 && !fits(&t)) {
-            print_downwards(&t);
-        } else {
-            if (fitted)
-                fit_columns(&t);
-            for (int row = 0; row < t.n_rows; row++) {
-                print_row(&t, row);
-                if (row == 0 && r->format == TABLE_MD)
-                    print_rule(&t);
-            }
-            if (t.n_left_out > 0)
-                name_left_out(&t);
-        }
+    const bool md = r->format == TABLE_MD, fitted = !md && t->out->columns > 0;
+    int n_left_out = 0;
+    for (const struct report_field *f = r->fields; f < r->fields + r->n_fields; f++)
+        if (f->heading)
+            t->columns[t->n++] =
+                (struct column){.field = f, .left = f->type >= REPORT_TEXT && !f->right};
+    t->last = t->n - 1;
+    t->n_rows = (int)r->n_cells / t->n;
+    const char *at = r->cells.data;
+    for (int i = 0; i < (int)r->n_cells; i++, at += strlen(at) + 1) {
+        struct column *c = &t->columns[i % t->n];
+        const size_t width = text_columns(text_of(at));
+        t->cells[i] = at;
+        c->width = width > c->width ? width : c->width;
+        c->filled |= i >= t->n && width > 0;
     }
-    free(t.cells);
-    free(t.columns);
+    if (fitted && t->n_rows == 2 && !table_fits(t)) {
+        print_downwards(t);
+        return;
+    }
+    if (fitted)
+        n_left_out = fit_columns(t);
+    for (int row = 0; row < t->n_rows; row++) {
+        print_row(t, row, md);
+        for (int i = 0; i < t->n && md && row == 0; i++) { /* the rule below the headings */
+            const struct column *c = &t->columns[i];
+            output_puts(t->out, c->left ? "|:" : "|-");
+            output_repeat(t->out, '-', c->width);
+            output_puts(t->out, c->left ? "-" : ":");
+        }
+        output_puts(t->out, md && row == 0 ? "|\n" : "");
+    }
+    struct paragraph p = paragraph_begin(t->out, 2);
+    for (int i = 0, n = 0; n < n_left_out; i++) {
+        if (!t->columns[i].left_out || !t->columns[i].filled)
+            continue;
+        paragraph_printf(&p, "%s %s%s",
+                         n ? "" : "Too wide, left out:", t->columns[i].field->heading,
+                         n + 1 < n_left_out ? "," : "; -v shows all.");
+        n++;
+    }
+    paragraph_end(&p);
+}
+
+/* --- values ---------------------------------------------------------------------------------- */
+
+/* A member, whatever its type, as people read it or programs do. */
+struct value {
+    bool none;
+    struct text text; /* what stands for it; of programs "" for none */
+    char digits[512]; /* the text, if the member is none */
+};
+
+static void value_of(const struct report_field *f, const void *row, bool people, struct value *v)
+{
+    const void *member = (const char *)row + f->offset;
+    const char *string = member;
+    uint64_t integer = 0;
+    double number = 0;
+    v->none = false;
+    v->text.data = NULL;
+    switch (f->type) {
+    case REPORT_INT:
+        integer = (uint64_t) * (const int *)member;
+        break;
+    case REPORT_COUNT:
+    case REPORT_U64:
+        integer = *(const uint64_t *)member;
+        v->none = f->type == REPORT_COUNT && (int64_t)integer < 0;
+        break;
+    case REPORT_DOUBLE:
+        number = *(const double *)member;
+        v->none = !isfinite(number);
+        break;
+    case REPORT_BOOL:
+        v->text = text_of(*(const bool *)member ? "true" : "false");
+        break;
+    case REPORT_TEXT:
+        v->text = *(const struct text *)member;
+        v->none = !v->text.data || (v->text.len == 0 && f->none);
+        break;
+    case REPORT_STRING:
+        string = *(const char *const *)member;
+        v->none = !string;
+        /* fall through */
+    case REPORT_CHARS:
+        v->text = text_of(string ? string : "");
+        break;
+    case REPORT_LIST: /* has items for values */
+        break;
+    }
+    const bool is_double = f->type == REPORT_DOUBLE;
+    if (v->none)
+        v->text = text_of(people && f->none ? f->none : "");
+    if (v->text.data)
+        return;
+    if (is_double && people && !f->figure)
+        snprintf(v->digits, sizeof v->digits, f->format, number);
+    else if (is_double || (people && f->figure))
+        snprintf(v->digits, sizeof v->digits, "%s",
+                 (people ? f->figure : figure_exact)(is_double ? number : (double)integer).text);
+    else if (people && f->grouped)
+        snprintf(v->digits, sizeof v->digits, "%s", figure_grouped(integer).text);
+    else
+        snprintf(v->digits, sizeof v->digits, "%" PRIu64, integer);
+    v->text = text_of(v->digits);
+}
+
+/* Item i of a list, which is the member of a row. */
+static const void *list_item(const struct report_field *f, const struct report_list *list, int i)
+{
+    return (const char *)list->items + (size_t)i * f->item_size;
 }
 
 /* --- cells ----------------------------------------------------------------------------------- */
-
-static void store_bytes(struct report *r, const char *bytes, size_t len)
-{
-    if (r->no_memory)
-        return;
-    if (len > r->cells_cap - r->cells_len) {
-        const size_t cap = 2 * r->cells_cap + len + 256;
-        char *cells = realloc(r->cells, cap);
-        if (!cells) {
-            r->no_memory = true;
-            return;
-        }
-        r->cells = cells;
-        r->cells_cap = cap;
-    }
-    memcpy(r->cells + r->cells_len, bytes, len);
-    r->cells_len += len;
-}
-
-static void store_escaped(struct report *r, struct text bytes)
-{
-    while (bytes.len > 0) {
-        const struct printable p = printable_next(&bytes);
-        if (r->format == TABLE_MD && p.text[0] == '|')
-            store_bytes(r, "\\", 1);
-        store_bytes(r, p.text, strlen(p.text));
-    }
-    store_bytes(r, "", 1);
-}
 
 /* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control characters, for
  * which CSV has no escapes; but line feed and tab stay. */
@@ -323,8 +302,7 @@ static void csv_put_text(struct output *out, struct text s)
     bool quoted = s.len > 0 && (s.data[0] == ' ' || s.data[s.len - 1] == ' ');
     for (size_t i = 0; i < s.len; i++)
         quoted |= s.data[i] && strchr(",\"\n", s.data[i]);
-    if (quoted)
-        output_puts(out, "\"");
+    output_puts(out, quoted ? "\"" : "");
     while (s.len > 0) {
         uint32_t code;
         const struct text bytes = utf8_next(&s, &code);
@@ -332,46 +310,30 @@ static void csv_put_text(struct output *out, struct text s)
             output_puts(out, "\xef\xbf\xbd");
         else
             output_put(out, bytes);
-        if (code == '"')
-            output_puts(out, "\"");
+        output_puts(out, code == '"' ? "\"" : "");
     }
-    if (quoted)
-        output_puts(out, "\"");
-}
-
-/* Goes on with the next column. */
-static void end_cell(struct report *r)
-{
-    r->at = next_column(r, r->at);
-    if (table_is_json(r->format) && r->at == r->first)
-        json_end(&r->json);
-    if (r->format == TABLE_CSV && r->at != r->first)
-        output_puts(r->out, ",");
-    else if (r->at == r->first && (r->format == TABLE_CSV || r->format == TABLE_JSONL))
-        output_puts(r->out, "\n");
-}
-
-/* One cell. What is not text is a number, or empty: null in JSON. */
-static void put_cell(struct report *r, struct text bytes, bool is_text)
-{
-    const bool json = table_is_json(r->format);
-    const char *name = column_name(r, r->at);
-    if (json && r->at == r->first)
-        json_begin_object(&r->json, NULL);
-    if (json && is_text)
-        json_text(&r->json, name, bytes);
-    else if (json)
-        json_literal(&r->json, name, bytes.len ? bytes : text_of("null"));
-    else if (r->format != TABLE_CSV)
-        store_escaped(r, bytes);
-    else
-        csv_put_text(r->out, bytes);
-    end_cell(r);
+    output_puts(out, quoted ? "\"" : "");
 }
 
 void report_text(struct report *r, struct text bytes)
 {
-    put_cell(r, bytes, true);
+    const bool begins = r->at == 0;
+    assert(!table_is_json(r->format));
+    r->at = (r->at + 1) % r->n_columns;
+    if (r->format == TABLE_CSV) {
+        output_puts(r->out, begins ? "" : ",");
+        csv_put_text(r->out, bytes);
+        output_puts(r->out, r->at == 0 ? "\n" : "");
+        return;
+    }
+    while (bytes.len > 0) {
+        const struct printable p = printable_next(&bytes);
+        if (r->format == TABLE_MD && p.text[0] == '|')
+            r->no_memory |= !bytes_put(&r->cells, text_of("\\"));
+        r->no_memory |= !bytes_put(&r->cells, text_of(p.text));
+    }
+    r->no_memory |= !bytes_put(&r->cells, (struct text){"", 1});
+    r->n_cells++;
 }
 
 void report_string(struct report *r, const char *s)
@@ -379,148 +341,52 @@ void report_string(struct report *r, const char *s)
     report_text(r, text_of(s));
 }
 
-void report_u64(struct report *r, uint64_t x)
+/* Of CSV alone; or its headings, where there is no list. */
+static void put_list(struct report *r, const struct report_field *f, const struct report_list *list)
 {
-    char digits[24];
-    snprintf(digits, sizeof digits, "%" PRIu64, x);
-    put_cell(r, text_of(digits), false);
-}
-
-void report_double(struct report *r, double x, const char *format)
-{
-    char digits[512] = "";
-    if (isfinite(x) && table_is_for_people(r->format))
-        snprintf(digits, sizeof digits, format, x);
-    else if (isfinite(x))
-        snprintf(digits, sizeof digits, "%s", figure_exact(x).text);
-    put_cell(r, text_of(digits), false);
-}
-
-void report_null(struct report *r)
-{
-    put_cell(r, text_of(""), false);
-}
-
-/* --- values ---------------------------------------------------------------------------------- */
-
-/* A member, whatever its type. */
-struct report_value {
-    bool none, is_text;
-    struct text text;     /* if it is one */
-    double number;        /* else; integers rounded */
-    uint64_t integer;     /* of all but doubles */
-    struct figure digits; /* the number exactly, or "true" or "false" */
-};
-
-static struct report_value report_value(const struct report_field *f, const void *row)
-{
-    struct report_value v = {.none = false};
-    const void *member = (const char *)row + f->offset;
-    const char *string = member;
-    switch (f->type) {
-    case REPORT_INT:
-        v.integer = (uint64_t) * (const int *)member;
-        break;
-    case REPORT_COUNT:
-        v.none = *(const int64_t *)member < 0;
-        v.integer = *(const uint64_t *)member;
-        break;
-    case REPORT_U64:
-        v.integer = *(const uint64_t *)member;
-        break;
-    case REPORT_BOOL:
-        v.integer = *(const bool *)member;
-        v.digits = v.integer ? (struct figure){"true"} : (struct figure){"false"};
-        return v;
-    case REPORT_DOUBLE:
-        v.number = *(const double *)member;
-        v.none = !isfinite(v.number);
-        v.digits = figure_exact(v.number);
-        return v;
-    case REPORT_TEXT:
-        v.is_text = true;
-        v.text = *(const struct text *)member;
-        v.none = !v.text.data || (v.text.len == 0 && f->none);
-        return v;
-    case REPORT_STRING:
-        string = *(const char *const *)member;
-        /* fall through */
-    case REPORT_CHARS:
-        v.is_text = true;
-        v.none = !string;
-        v.text = text_of(string ? string : "");
-        return v;
-    case REPORT_LIST:
-        break;
-    }
-    v.number = (double)v.integer;
-    snprintf(v.digits.text, sizeof v.digits.text, "%" PRIu64, v.integer);
-    return v;
-}
-
-/* The cells of a list in CSV, or where it is NULL their headings. */
-static void put_list_csv(struct report *r, const struct report_field *f,
-                         const struct report_list *list)
-{
-    for (int i = 0; i < f->most * f->n_items; i++) {
-        const struct report_field *item = &f->items[i % f->n_items];
-        const int k = i / f->n_items;
-        char heading[64];
-        snprintf(heading, sizeof heading, "%s%d_%s", f->key, k + 1, item->key);
-        output_puts(r->out, i > 0 ? "," : "");
-        if (!list) {
-            csv_put_text(r->out, text_of(heading));
-        } else if (k < list->n) {
-            const char *row = (const char *)list->items + (size_t)k * f->item_size;
-            const struct report_value v = report_value(item, row);
-            if (!v.none)
-                csv_put_text(r->out, v.is_text ? v.text : text_of(v.digits.text));
+    for (int k = 0; k < f->most; k++)
+        for (const struct report_field *item = f->items; item < f->items + f->n_items; item++) {
+            char heading[64];
+            snprintf(heading, sizeof heading, "%s%d_%s", f->key, k + 1, item->key);
+            if (list && k < list->n)
+                report_cell(r, item, list_item(f, list, k));
+            else
+                report_string(r, list ? "" : heading);
         }
-    }
-    end_cell(r);
 }
 
 void report_cell(struct report *r, const struct report_field *f, const void *row)
 {
+    struct value v;
     if (f->type == REPORT_LIST) {
-        put_list_csv(r, f, (const void *)((const char *)row + f->offset));
+        put_list(r, f, (const void *)((const char *)row + f->offset));
         return;
     }
-    const struct report_value v = report_value(f, row);
-    const bool people = table_is_for_people(r->format);
-    if (v.none)
-        put_cell(r, text_of(people && f->none ? f->none : ""), false);
-    else if (v.is_text)
-        report_text(r, v.text);
-    else if (people && f->figure)
-        report_string(r, f->figure(v.number).text);
-    else if (people && f->grouped)
-        report_string(r, figure_grouped(v.integer).text);
-    else if (f->type == REPORT_DOUBLE)
-        report_double(r, v.number, f->format);
-    else
-        put_cell(r, text_of(v.digits.text), false);
+    value_of(f, row, table_is_for_people(r->format), &v);
+    report_text(r, v.text);
 }
+
+/* --- JSON ------------------------------------------------------------------------------------ */
 
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
 {
+    struct value v;
     if (f->type == REPORT_LIST) {
         const struct report_list *list = (const void *)((const char *)row + f->offset);
         json_begin_array(j, key);
         for (int i = 0; i < list->n; i++)
-            report_object(j, NULL, f->items, f->n_items,
-                          (const char *)list->items + (size_t)i * f->item_size);
+            report_object(j, NULL, f->items, f->n_items, list_item(f, list, i));
         json_end(j);
         return;
     }
-    const struct report_value v = report_value(f, row);
+    value_of(f, row, false, &v);
     if (v.none)
         json_null(j, key);
-    else if (v.is_text)
+    else if (f->type >= REPORT_TEXT)
         json_text(j, key, v.text);
     else
-        json_literal(j, key, text_of(v.digits.text));
-    if (!f->bytes || v.none || text_is_utf8(v.text))
+        json_literal(j, key, v.text);
+    if (!f->bytes || text_is_utf8(v.text))
         return;
     json_begin_array(j, "bytes");
     for (size_t i = 0; i < v.text.len; i++)
@@ -550,15 +416,20 @@ void report_begin(struct report *r, enum table_format format, const struct repor
                   int n_fields, struct output *out)
 {
     *r = (struct report){.fields = fields, .n_fields = n_fields, .format = format, .out = out};
-    r->at = r->first = next_column(r, -1);
     json_init(&r->json, out, format == TABLE_JSON ? 1 : 0);
     if (format == TABLE_JSON)
         json_begin_array(&r->json, NULL);
-    for (int i = 0; i < n_fields && !table_is_json(format); i++)
-        if (fields[i].type == REPORT_LIST && format == TABLE_CSV)
-            put_list_csv(r, &fields[i], NULL);
-        else if (column_name(r, i))
-            report_string(r, column_name(r, i));
+    if (table_is_json(format))
+        return;
+    r->n_columns = INT_MAX; /* until it is known */
+    for (const struct report_field *f = fields; f < fields + n_fields; f++)
+        if (report_name(format, f) && f->type == REPORT_LIST)
+            put_list(r, f, NULL);
+        else if (report_name(format, f))
+            report_string(r, report_name(format, f));
+    output_puts(out, format == TABLE_CSV ? "\n" : "");
+    r->n_columns = r->at;
+    r->at = 0;
 }
 
 void report_row(struct report *r, const void *row)
@@ -569,21 +440,28 @@ void report_row(struct report *r, const void *row)
         return;
     }
     for (int i = 0; i < r->n_fields; i++)
-        if (column_name(r, i))
+        if (report_name(r->format, &r->fields[i]))
             report_cell(r, &r->fields[i], row);
 }
 
 enum status report_end(struct report *r, struct err *e)
 {
-    assert(r->at == r->first);
-    if (table_is_for_people(r->format))
-        print_table(r);
+    assert(r->at == 0);
+    if (table_is_for_people(r->format)) {
+        struct table t = {.out = r->out,
+                          .cells = calloc(r->n_cells, sizeof *t.cells),
+                          .columns = calloc((size_t)r->n_fields, sizeof *t.columns)};
+        r->no_memory |= !t.cells || !t.columns;
+        if (!r->no_memory)
+            print_table(r, &t);
+        free(t.cells);
+        free(t.columns);
+    }
     if (r->format == TABLE_JSON) {
         json_end(&r->json);
         output_puts(r->out, "\n");
     }
-    free(r->cells);
-    r->cells = NULL;
+    bytes_free(&r->cells);
     if (r->no_memory)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: the table's cells");
     return STATUS_OK;

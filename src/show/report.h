@@ -108,13 +108,13 @@ struct report {
     int n_fields;
     enum table_format format;
     struct output *out;
-    int first, at;    /* columns: the first one that the form shows, and the next cell's */
-    bool no_memory;   /* sticky */
-    struct json json; /* of TABLE_JSON and TABLE_JSONL */
+    int n_columns, at; /* cells of a row, and of them the next one; JSON has none */
+    bool no_memory;    /* sticky */
+    struct json json;  /* of TABLE_JSON and TABLE_JSONL */
     /* Of TABLE_ALIGNED and TABLE_MD: headings and cells as zero-terminated texts, one after
      * another. */
-    char *cells;
-    size_t cells_len, cells_cap;
+    struct bytes cells;
+    size_t n_cells;
 };
 
 /* `fields` [n_fields] is borrowed until report_end; the form shows at least one. */
@@ -122,13 +122,9 @@ void report_begin(struct report *r, enum table_format format, const struct repor
                   int n_fields, struct output *out);
 void report_row(struct report *r, const void *row);
 
-/* One cell each, left to right; the row ends with the last column. */
+/* One cell each of any form but JSON, left to right; the row ends with the last column. */
 void report_text(struct report *r, struct text bytes);
 void report_string(struct report *r, const char *s);
-void report_u64(struct report *r, uint64_t x);
-/* For people as printf's `format` has it; NaN and infinities are as report_null. */
-void report_double(struct report *r, double x, const char *format);
-void report_null(struct report *r); /* an empty cell, or null */
 /* A member of a struct, whatever the column. */
 void report_cell(struct report *r, const struct report_field *f, const void *row);
 

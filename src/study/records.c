@@ -4,15 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/output.h"
-#include "formats/json_read.h"
-#include "formats/json_write.h"
 #include "study/study.h"
 
 #define RECORD ".json"
@@ -41,73 +39,60 @@ struct study_path study_path(const char *dir, const char *name, const char *suff
 
 /* --- records --------------------------------------------------------------------------------- */
 
-/* One member of a record into the cell, which has its name already. Records made before there were
- * latent caches say nothing of them. */
-static enum status take_field(const struct json_node *root, const struct report_field *f,
-                              struct study_cell *c, struct err *e)
+/* A cell's line: its record, or, without the time, what the list of all has. */
+struct record {
+    char text[640];
+};
+static struct record record_of(const struct study_cell *c, bool timed)
 {
-    const enum json_kind kind = f->type == REPORT_BOOL                                ? JSON_BOOL
-                                : f->type == REPORT_CHARS || f->type == REPORT_STRING ? JSON_STRING
-                                                                                      : JSON_NUMBER;
-    const struct json_node *node;
-    void *at = (char *)c + f->offset;
-    int64_t whole = 0;
-    if (at == &c->latent && !json_member(root, f->key)) {
-        c->latent = 0;
-        return STATUS_OK;
-    }
-    TRY(json_require(root, f->key, kind, &node, e));
-    switch (f->type) {
-    case REPORT_BOOL:
-        return json_node_bool(node, at, e);
-    case REPORT_U64:
-        return json_node_u64(node, at, e);
-    case REPORT_INT:
-        TRY(json_node_i64(node, 0, INT_MAX, &whole, e));
-        *(int *)at = (int)whole;
-        return STATUS_OK;
-    case REPORT_DOUBLE:
-        TRY(json_node_double(node, at, e));
-        if (*(const double *)at >= 0)
-            return STATUS_OK;
-        break;
-    case REPORT_CHARS: /* the name */
-        if (text_is(node->text, at))
-            return STATUS_OK;
-        break;
-    default: /* the method */
-        for (int i = 0; i < STUDY_N_METHODS; i++)
-            if (text_is(node->text, study_methods[i])) {
-                c->method = (enum study_method)i;
-                c->method_name = study_methods[i];
-                return STATUS_OK;
-            }
-    }
-    return err_bad_file(e, "%s: expected what a cell of this name can have, found '%.*s'", f->key,
-                        text_width(node->text), node->text.data);
+    struct record r;
+    snprintf(r.text, sizeof r.text,
+             "{\"cell\": \"%s\", \"seed\": %" PRIu64 ", \"kv_heads\": %d, \"latent\": %d, "
+             "\"method\": \"%s\", \"taught\": %s, \"alpha\": %s, \"steps\": %d, "
+             "\"bits_per_byte\": %s, \"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
+             c->name, c->seed, c->kv_heads, c->latent, c->method_name, c->taught ? "true" : "false",
+             figure_exact(c->alpha).text, c->steps, figure_exact(c->bits_per_byte).text,
+             c->cache_bytes_per_token, timed ? ", \"seconds\": " : "",
+             timed ? figure_exact(c->seconds).text : "");
+    return r;
 }
 
-/* The record of the name that the cell has; cell->done is false, and nothing taken, without one. */
+/* The record of the name that the cell has: what is read is what would be written again, to the
+ * byte. cell->done is false, and nothing taken, without one. */
 static enum status read_record(const char *dir, struct study_cell *cell, struct err *e)
 {
-    static const struct json_limits limits = {.bytes = 65536, .values = 64, .depth = 1};
     const struct study_path path = study_path(dir, cell->name, RECORD);
-    struct file_map file;
-    struct json_reader reader = {0};
-    const struct json_node *root;
+    struct study_cell found = *cell;
+    char *text = NULL, method[16], taught[8];
+    size_t len;
     cell->done = access(path.text, F_OK) == 0;
     if (!cell->done)
         return STATUS_OK;
-    TRY(file_map_open(&file, path.text, e));
-    const struct text source = {(const char *)file.data, file.len};
-    enum status s = json_read(&reader, source, &limits, &root, e);
-    if (s == STATUS_OK)
-        s = json_expect(root, JSON_OBJECT, e);
-    for (int i = 0; i < STUDY_N_FIELDS && s == STATUS_OK; i++)
-        s = take_field(root, &study_fields[i], cell, e);
-    json_reader_free(&reader);
-    file_map_close(&file);
-    return err_in(e, s, "%s", path.text);
+    TRY(file_read_all(path.text, 65536, &text, &len, e));
+    const int n =
+        sscanf(text,
+               "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
+               ", \"kv_heads\": %d, \"latent\": %d, \"method\": \"%15[^\"]\", \"taught\": "
+               "%7[a-z], \"alpha\": %lf, \"steps\": %d, \"bits_per_byte\": %lf, "
+               "\"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
+               &found.seed, &found.kv_heads, &found.latent, method, taught, &found.alpha,
+               &found.steps, &found.bits_per_byte, &found.cache_bytes_per_token, &found.seconds);
+    found.done = false;
+    for (int m = 0; m < STUDY_N_METHODS && n == 10; m++)
+        if (strcmp(method, study_methods[m]) == 0) {
+            found.method = (enum study_method)m;
+            found.method_name = study_methods[m];
+            found.taught = strcmp(taught, "true") == 0;
+            found.done = text_is((struct text){text, len}, record_of(&found, true).text);
+        }
+    free(text);
+    if (!found.done)
+        return err_bad_file(e,
+                            "%.300s: expected the record of the cell it is named after, as it is "
+                            "written; without the file the cell is made again",
+                            path.text);
+    *cell = found;
+    return STATUS_OK;
 }
 
 enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e)
@@ -124,25 +109,18 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
     return STATUS_OK;
 }
 
-/* Replaces the file by a line of the first fields of each cell. */
-static enum status write_lines(struct study_path path, int n_fields, const struct study_cell *cells,
-                               size_t n, struct err *e)
+/* Replaces the file by this text. */
+static enum status write_text(struct study_path path, const char *text, struct err *e)
 {
-    struct file_output f;
-    struct json j;
-    file_output_init(&f);
-    TRY(file_output_open(&f, path.text, e));
-    for (size_t i = 0; i < n; i++) {
-        json_init(&j, &f.out, 0);
-        report_object(&j, NULL, study_fields, n_fields, &cells[i]);
-        output_puts(&f.out, "\n");
-    }
-    return file_output_commit(&f, e);
+    struct file_writer *w;
+    TRY(file_writer_open(&w, path.text, e));
+    file_writer_put(w, text, strlen(text));
+    return file_writer_commit(w, e);
 }
 
 enum status study_record_write(const char *dir, const struct study_cell *cell, struct err *e)
 {
-    return write_lines(study_path(dir, cell->name, RECORD), STUDY_N_FIELDS, cell, 1, e);
+    return write_text(study_path(dir, cell->name, RECORD), record_of(cell, true).text, e);
 }
 
 /* All records of the folder; *cells [*n] is malloc'd, and the caller's also on failure. */
@@ -182,11 +160,18 @@ static enum status read_all(const char *dir, struct study_cell **cells, size_t *
 enum status study_results_write(const char *dir, struct err *e)
 {
     struct study_cell *cells = NULL;
+    struct file_writer *w;
     size_t n;
     enum status s = read_all(dir, &cells, &n, e);
     for (size_t before = SIZE_MAX; s == STATUS_OK && n != before;) {
         before = n;
-        s = write_lines(study_path(dir, "results", ".jsonl"), STUDY_N_FIELDS - 1, cells, n, e);
+        s = file_writer_open(&w, study_path(dir, "results", ".jsonl").text, e);
+        for (size_t i = 0; i < n && s == STATUS_OK; i++) {
+            const struct record r = record_of(&cells[i], false);
+            file_writer_put(w, r.text, strlen(r.text));
+        }
+        if (s == STATUS_OK)
+            s = file_writer_commit(w, e);
         if (s == STATUS_OK)
             s = read_all(dir, &cells, &n, e);
     }
@@ -200,14 +185,10 @@ enum status study_settings_keep(const char *dir, const char *settings, struct er
 {
     const struct study_path path = study_path(dir, "study", RECORD);
     char line[4200];
-    const int len = snprintf(line, sizeof line, "{\"settings\": \"%s\"}\n", settings);
-    struct file_writer *w;
     struct file_map file;
-    if (access(path.text, F_OK) != 0) {
-        TRY(file_writer_open(&w, path.text, e));
-        file_writer_put(w, line, (size_t)len);
-        return file_writer_commit(w, e);
-    }
+    snprintf(line, sizeof line, "{\"settings\": \"%s\"}\n", settings);
+    if (access(path.text, F_OK) != 0)
+        return write_text(path, line, e);
     TRY(file_map_open(&file, path.text, e));
     const struct text found = {(const char *)file.data, file.len};
     const enum status s =

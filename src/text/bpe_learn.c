@@ -179,13 +179,15 @@ static bool comes_before(const struct learner *l, struct queued a, struct queued
     return p->left != q->left ? p->left < q->left : p->right < q->right;
 }
 
-static void queue_push(struct learner *l, struct queued new)
+/* Queues a pair whose count will not rise any more, if it is to be merged ever. */
+static void queue_push(struct learner *l, uint32_t pair)
 {
+    const struct queued new = {l->pairs[pair].count, pair};
+    if (new.count < 2)
+        return;
     size_t i = l->n_queued++;
-    while (i > 0 && comes_before(l, new, l->queue[(i - 1) / 2])) {
+    for (; i > 0 && comes_before(l, new, l->queue[(i - 1) / 2]); i = (i - 1) / 2)
         l->queue[i] = l->queue[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
     l->queue[i] = new;
 }
 
@@ -201,13 +203,6 @@ static void queue_replace(struct learner *l, struct queued entry)
         l->queue[i] = l->queue[child];
     }
     l->queue[i] = entry;
-}
-
-/* Queues a pair whose count will not rise any more, if it is to be merged ever. */
-static void settle(struct learner *l, uint32_t pair)
-{
-    if (l->pairs[pair].count > 1)
-        queue_push(l, (struct queued){l->pairs[pair].count, pair});
 }
 
 /* Takes the most frequent pair out; 0 if none occurs twice. */
@@ -310,7 +305,7 @@ static enum status start_merging(struct learner *l, struct err *e)
     l->words = NULL;
     l->slots = NULL;
     for (uint32_t i = 0; i < n_pairs; i++)
-        settle(l, 1 + i);
+        queue_push(l, 1 + i);
     return STATUS_OK;
 }
 
@@ -373,7 +368,7 @@ static void merge_pair(struct learner *l, uint32_t pair)
     for (size_t i = first_fresh; i < l->n_pairs; i++) {
         l->fresh[2 * l->pairs[i].left] = 0;
         l->fresh[2 * l->pairs[i].right + 1] = 0;
-        settle(l, (uint32_t)i);
+        queue_push(l, (uint32_t)i);
     }
     l->merges[l->n_merges++] = m;
 }

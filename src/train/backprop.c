@@ -8,18 +8,17 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* A buffer [rows, n] that is taken from the arena where it is wanted. */
+/* A buffer [rows, n]; n 0: none is wanted. */
 struct buffer {
     struct view *to;
     int n;
-    bool wanted;
 };
 
-/* Takes a list that ends with one of nothing. */
+/* Takes a list from the arena, which ends with one of nothing. */
 static void take_buffers(struct backprop *b, int rows, const struct buffer *list)
 {
     for (; list->to; list++)
-        if (list->wanted)
+        if (list->n > 0)
             *list->to = (struct view){
                 arena_take(&b->arena, (uint64_t)rows, (uint64_t)list->n * sizeof(float)), rows,
                 list->n, (size_t)list->n};
@@ -40,7 +39,7 @@ static float *take_panels(struct backprop *b, enum tensor_role role, int layer)
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
  * an int. */
-static void take_all(struct backprop *b)
+static void take_all(struct backprop *b, const float *rope_factors)
 {
     const struct config *c = &b->config;
     const int rows = b->n_sequences * b->length, d = c->d_model, ff = c->d_ff;
@@ -51,20 +50,19 @@ static void take_all(struct backprop *b)
     for (int l = 1; l < c->n_layers; l++)
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
-    b->positions = positions_take(&b->arena, c, b->rope_factors, b->length);
+    b->positions = positions_take(&b->arena, c, rope_factors, b->length);
     b->blocks = arena_take(&b->arena, (uint64_t)c->n_layers, sizeof *b->blocks);
     for (int l = 0; l < c->n_layers; l++) {
         if (l == 0 || back) {
-            take_buffers(
-                b, rows,
-                (const struct buffer[]){{&saved.x, d, true},
-                                        {&saved.qkv, config_qkv_dim(c, back ? l : widest), true},
-                                        {&saved.kv, pass_kv_dim(c), latent},
-                                        {&saved.heads, config_heads_dim(c), true},
-                                        {&saved.mid, d, true},
-                                        {&saved.up, ff, true},
-                                        {&saved.gate, ff, gated},
-                                        {NULL, 0, false}});
+            take_buffers(b, rows,
+                         (const struct buffer[]){{&saved.x, d},
+                                                 {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
+                                                 {&saved.kv, latent * pass_kv_dim(c)},
+                                                 {&saved.heads, config_heads_dim(c)},
+                                                 {&saved.mid, d},
+                                                 {&saved.up, ff},
+                                                 {&saved.gate, gated * ff},
+                                                 {NULL, 0}});
             saved.softmax =
                 arena_take(&b->arena, head_windows,
                            2 * (uint64_t)causal_padded_length(b->length) * sizeof(float));
@@ -78,26 +76,26 @@ static void take_all(struct backprop *b)
     if (back)
         b->output_backward = take_panels(b, ROLE_OUTPUT, 0);
     take_buffers(b, b->head_rows,
-                 (const struct buffer[]){{&b->logits, c->n_vocab, true},
-                                         {&b->teacher_logits, c->n_vocab, back && b->taught},
-                                         {NULL, 0, false}});
+                 (const struct buffer[]){{&b->logits, c->n_vocab},
+                                         {&b->teacher_logits, back * b->taught * c->n_vocab},
+                                         {NULL, 0}});
     take_buffers(b, rows,
-                 (const struct buffer[]){{&b->out, d, true},
-                                         {&b->norm, d, true},
-                                         {&b->losses, 1, true},
-                                         {&b->act, ff, back},
-                                         {&b->dx, d, back},
-                                         {&b->dmid, d, back},
-                                         {&b->dx_dropped, d, back && b->dropping},
-                                         {&b->dmid_dropped, d, back && b->dropping},
-                                         {&b->dnorm, d, back},
-                                         {&b->dup, ff, back},
-                                         {&b->dgate, ff, back && gated},
-                                         {&b->dheads, config_heads_dim(c), back},
-                                         {&b->dqkv, config_qkv_dim(c, widest), back},
-                                         {&b->dkv, pass_kv_dim(c), back && latent},
-                                         {&b->stats, 2, back},
-                                         {NULL, 0, false}});
+                 (const struct buffer[]){{&b->out, d},
+                                         {&b->norm, d},
+                                         {&b->losses, 1},
+                                         {&b->act, back * ff},
+                                         {&b->dx, back * d},
+                                         {&b->dmid, back * d},
+                                         {&b->dx_dropped, back * b->dropping * d},
+                                         {&b->dmid_dropped, back * b->dropping * d},
+                                         {&b->dnorm, back * d},
+                                         {&b->dup, back * ff},
+                                         {&b->dgate, back * gated * ff},
+                                         {&b->dheads, back * config_heads_dim(c)},
+                                         {&b->dqkv, back * config_qkv_dim(c, widest)},
+                                         {&b->dkv, back * latent * pass_kv_dim(c)},
+                                         {&b->stats, back * 2},
+                                         {NULL, 0}});
     if (!b->dropping) {
         b->dx_dropped = b->dx;
         b->dmid_dropped = b->dmid;
@@ -110,21 +108,24 @@ static void take_all(struct backprop *b)
 /* Floats of logits that exist at once. */
 #define LOGITS_FLOATS ((size_t)4 << 20)
 
-/* All but the buffers, and their count. */
-static enum status describe(const struct backprop_params *p, int n_threads, struct backprop *b,
-                            struct err *e)
+enum status backprop_create(const struct backprop_params *p, struct pool *pool,
+                            struct backprop **out, struct err *e)
 {
     const struct config *c = p->config;
-    assert(p->n_sequences >= 1 && p->length >= 1 && p->length <= c->n_ctx);
     const uint64_t rows = (uint64_t)p->n_sequences * (uint64_t)p->length;
-    if (rows > INT32_MAX / 2)
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: a batch of %d windows of %d tokens",
-                       p->n_sequences, p->length);
     uint64_t head_rows = LOGITS_FLOATS / (uint64_t)c->n_vocab;
     head_rows = head_rows < ROW_BLOCK ? ROW_BLOCK : head_rows;
     /* For a row block's norm and activations, or for an item of attention. */
     const size_t row_block = ROW_BLOCK * (size_t)(c->d_model + c->d_ff);
     const size_t item = causal_scratch(c, p->length), most = row_block > item ? row_block : item;
+    assert(p->n_sequences >= 1 && p->length >= 1 && p->length <= c->n_ctx);
+    *out = NULL;
+    if (rows > INT32_MAX / 2)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: a batch of %d windows of %d tokens",
+                       p->n_sequences, p->length);
+    struct backprop *b = malloc(sizeof *b);
+    if (!b)
+        return err_no_memory(e, "a training engine", sizeof *b);
     *b = (struct backprop){
         .config = *c,
         .n_sequences = p->n_sequences,
@@ -132,47 +133,29 @@ static enum status describe(const struct backprop_params *p, int n_threads, stru
         .forward_only = p->forward_only,
         .taught = p->taught,
         .dropping = p->dropping,
-        .rope_factors = p->rope_factors,
         .kernels = p->kernels,
         .grad = grad_kernels_for(p->kernels),
-        .n_threads = n_threads,
+        .pool = pool,
+        .n_threads = pool_n_threads(pool),
         .head_rows = (int)(rows < head_rows ? rows : head_rows),
         .scratch_floats = (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES,
     };
-    take_all(b);
-    return STATUS_OK;
-}
-
-enum status backprop_plan(const struct backprop_params *p, int n_threads, size_t *bytes,
-                          struct err *e)
-{
-    struct backprop b;
-    TRY(describe(p, n_threads, &b, e));
-    if (b.arena.overflow)
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: the size of a batch's activations");
-    *bytes = b.arena.used;
-    return STATUS_OK;
-}
-
-enum status backprop_create(const struct backprop_params *p, struct pool *pool,
-                            struct backprop **out, struct err *e)
-{
-    *out = NULL;
-    struct backprop *b = malloc(sizeof *b);
-    if (!b)
-        return err_no_memory(e, "a training engine", sizeof *b);
-    enum status s = describe(p, pool_n_threads(pool), b, e);
-    if (s == STATUS_OK)
-        s = arena_allocate(&b->arena, "the activations of a batch", e);
-    if (s != STATUS_OK) {
-        free(b);
-        return s;
-    }
-    b->pool = pool;
-    take_all(b);
-    positions_reach(&b->positions, b->length);
-    b->positions.factors = b->rope_factors = NULL;
+    take_all(b, NULL);
     *out = b;
+    return STATUS_OK;
+}
+
+size_t backprop_bytes(const struct backprop *b)
+{
+    return b->arena.used;
+}
+
+enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e)
+{
+    TRY(arena_allocate(&b->arena, "the activations of a batch", e));
+    take_all(b, rope_factors);
+    positions_reach(&b->positions, b->length);
+    b->positions.factors = NULL;
     return STATUS_OK;
 }
 
@@ -233,11 +216,10 @@ static void embed_batch_backward(const struct pass *p, int thread)
     for (int row = 0; row < pass_rows(p); row++) {
         const float *dx = b->dx.x + (size_t)row * d;
         float *token = tokens + (size_t)p->batch->inputs[row] * d;
-        float *position = positions ? positions + (size_t)(row % b->length) * d : NULL;
         for (int i = begin; i < end; i++)
             token[i] += scale * dx[i];
-        for (int i = begin; i < end && position; i++)
-            position[i] += dx[i];
+        for (int i = begin; i < end && positions; i++)
+            positions[(size_t)(row % b->length) * d + (size_t)i] += dx[i];
     }
 }
 

@@ -8,7 +8,7 @@
  * probabilities are computed again. Everything else is shared by the layers, and logits exist for
  * some rows at a time only.
  *
- * All memory is taken at creation. The results have the same bits for any number of threads: each
+ * All memory is taken at the start. The results have the same bits for any number of threads: each
  * sum over the batch is one chain in the order of its tokens. A backprop belongs to one caller
  * at a time.
  */
@@ -31,8 +31,6 @@ struct backprop_params {
     bool forward_only;           /* no gradient will be asked for: takes less memory */
     bool dropping;               /* batches may have dropout: takes room for masked gradients */
     bool taught;                 /* a teacher may be given: takes room for its logits */
-    const float *rope_factors;   /* what divides the frequencies of rotary pairs; NULL: none. Needed
-                                    by backprop_create only */
     const struct kernels *kernels;
 };
 
@@ -50,13 +48,16 @@ struct dropout {
 
 struct backprop;
 
-/* The bytes that backprop_create will take. STATUS_NO_MEMORY if they do not fit a size. */
-enum status backprop_plan(const struct backprop_params *p, int n_threads, size_t *bytes,
-                          struct err *e);
-
-/* `pool` (NULL: one thread) is borrowed and outlives *out. STATUS_NO_MEMORY. */
+/* Counts what backprop_start will take, backprop_bytes of memory. `pool` (NULL: one thread) is
+ * borrowed and outlives *out. STATUS_NO_MEMORY. */
 enum status backprop_create(const struct backprop_params *p, struct pool *pool,
                             struct backprop **out, struct err *e);
+size_t backprop_bytes(const struct backprop *b);
+
+/* Takes the memory, before the first pass. rope_factors divide the frequencies of rotary pairs
+ * (NULL: none) and are needed here only. STATUS_NO_MEMORY, also where the count does not fit a
+ * size. */
+enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e);
 void backprop_free(struct backprop *b); /* NULL is legal */
 
 /* Windows [n_sequences][length] of token ids below n_vocab (trusted), and the token that follows

@@ -122,20 +122,14 @@ struct state_header {
 };
 _Static_assert(sizeof(struct state_header) == (2 + STATE_FIELDS + 9) * sizeof(uint64_t), "no gaps");
 
-/* A state file, opened and checked as far as its header goes. */
+/* A state file, checked as far as its header goes. */
 struct state {
-    struct file_map file; /* nothing for a parsed one */
-    const unsigned char *bytes;
-    size_t len;
+    struct file_map file;
     struct state_header header;
 };
 
-/* Opens a zeroed one; *found is false if there is no file. STATUS_BAD_FILE if it is none of this
- * format or version. The file is closed on failure, else by its owner. */
-enum status state_open(struct state *s, const char *path, bool *found, struct err *e);
-/* The same for bytes, which must outlive s and are called `path` in messages. */
-enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
-                        struct err *e);
+/* Takes the header out of the file. STATUS_BAD_FILE if it is none of this format or version. */
+enum status state_parse(struct state *s, const char *path, struct err *e);
 
 struct trainer;
 /* Fills in t->identity from its options, model, text and teacher. */
@@ -285,7 +279,6 @@ struct backprop {
     struct config config;
     int n_sequences, length;
     bool forward_only, taught, dropping;
-    const float *rope_factors; /* see backprop_params */
     const struct kernels *kernels;
     const struct grad_kernels *grad;
     struct pool *pool;

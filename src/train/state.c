@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "train/private.h"
 
@@ -172,15 +171,13 @@ static uint64_t hash_words(uint64_t hash, const void *data, size_t len)
     return hash;
 }
 
-enum status state_parse(struct state *s, const void *bytes, size_t len, const char *path,
-                        struct err *e)
+enum status state_parse(struct state *s, const char *path, struct err *e)
 {
     const struct progress *p = &s->header.progress;
-    s->bytes = bytes;
-    s->len = len;
-    if (len < sizeof s->header)
-        return err_bad_file(e, "%s: expected a training state, found only %zu bytes", path, len);
-    memcpy(&s->header, bytes, sizeof s->header);
+    if (s->file.len < sizeof s->header)
+        return err_bad_file(e, "%s: expected a training state, found only %zu bytes", path,
+                            s->file.len);
+    memcpy(&s->header, s->file.data, sizeof s->header);
     if (memcmp(s->header.magic, magic, sizeof magic) != 0)
         return err_bad_file(e, "%s: expected a training state, found another file", path);
     if (s->header.version != STATE_VERSION)
@@ -200,26 +197,14 @@ enum status state_parse(struct state *s, const void *bytes, size_t len, const ch
     return STATUS_OK;
 }
 
-enum status state_open(struct state *s, const char *path, bool *found, struct err *e)
-{
-    *found = access(path, F_OK) == 0;
-    if (!*found)
-        return STATUS_OK;
-    TRY(file_map_open(&s->file, path, e));
-    const enum status status = state_parse(s, s->file.data, s->file.len, path, e);
-    if (status != STATUS_OK)
-        file_map_close(&s->file);
-    return status;
-}
-
 enum status state_read(const struct state *s, struct optimizer *o, const char *path, struct err *e)
 {
     const size_t n = o->list->n_floats, bytes = n * sizeof(float);
     const size_t expected = sizeof s->header + 3 * bytes + sizeof(uint64_t);
-    const unsigned char *at = s->bytes;
+    const unsigned char *at = s->file.data;
     uint64_t stored;
-    if (s->len != expected)
-        return err_bad_file(e, "%s: expected %zu bytes, found %zu", path, expected, s->len);
+    if (s->file.len != expected)
+        return err_bad_file(e, "%s: expected %zu bytes, found %zu", path, expected, s->file.len);
     if (s->header.progress.n_floats != n)
         return err_bad_file(e, "%s: damaged: it claims %" PRIu64 " numbers of %zu", path,
                             s->header.progress.n_floats, n);

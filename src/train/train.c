@@ -24,20 +24,6 @@ static enum status in_file(enum status s, const char *path, struct err *e)
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-/* Of the engine that trains, or of the teacher's. */
-static struct backprop_params engine_params(const struct trainer *t, bool teaches)
-{
-    const struct param_view *weights = teaches ? &t->teacher_weights : &t->optimizer.weights;
-    return (struct backprop_params){.config = teaches ? &t->teacher_config : &t->template.config,
-                                    .n_sequences = t->spec.batch,
-                                    .length = t->spec.length,
-                                    .forward_only = teaches,
-                                    .dropping = !teaches && t->spec.dropout > 0,
-                                    .taught = !teaches && t->spec.teacher,
-                                    .rope_factors = weights->w[ROLE_ROPE_FREQS].weight,
-                                    .kernels = t->spec.kernels};
-}
-
 /* What the optimizer and the batches take, or its count. */
 static void take_arena(struct trainer *t, struct arena *arena)
 {
@@ -63,7 +49,6 @@ static enum status make_plan(struct trainer *t, struct err *e)
 {
     const struct tokens *train = &t->data.train, *val = &t->data.val;
     const size_t n = train->n + val->n;
-    const int n_threads = pool_n_threads(t->spec.pool);
     struct arena arena = {0};
     take_arena(t, &arena);
     struct train_plan *p = &t->plan;
@@ -84,9 +69,21 @@ static enum status make_plan(struct trainer *t, struct err *e)
         .parameter_bytes = arena.used,
         .token_bytes = n * sizeof(int32_t),
     };
-    const struct backprop_params params = engine_params(t, false), taught = engine_params(t, true);
-    TRY(backprop_plan(&params, n_threads, &p->activation_bytes, e));
-    return t->spec.teacher ? backprop_plan(&taught, n_threads, &p->teacher_bytes, e) : STATUS_OK;
+    /* The engine that trains, and the teacher's. */
+    for (int teaches = 0; teaches <= (t->spec.teacher != NULL); teaches++) {
+        const struct backprop_params params = {.config = teaches ? &t->teacher_config
+                                                                 : &t->template.config,
+                                               .n_sequences = t->spec.batch,
+                                               .length = t->spec.length,
+                                               .forward_only = teaches,
+                                               .dropping = !teaches && t->spec.dropout > 0,
+                                               .taught = !teaches && t->spec.teacher,
+                                               .kernels = t->spec.kernels};
+        struct backprop **engine = teaches ? &t->teacher : &t->engine;
+        TRY(backprop_create(&params, t->spec.pool, engine, e));
+        *(teaches ? &p->teacher_bytes : &p->activation_bytes) = backprop_bytes(*engine);
+    }
+    return STATUS_OK;
 }
 
 static enum status open_run(struct trainer *t, struct err *e)
@@ -94,8 +91,11 @@ static enum status open_run(struct trainer *t, struct err *e)
     struct train_spec *spec = &t->spec;
     const struct config *c = &t->template.config;
     const struct progress *found = &t->state.header.progress, *p = &t->progress;
-    bool is_there;
-    enum status s = state_open(&t->state, t->state_path, &is_there, spec->resume ? e : NULL);
+    struct err *told = spec->resume ? e : NULL;
+    const bool is_there = access(t->state_path, F_OK) == 0;
+    enum status s = is_there ? file_map_open(&t->state.file, t->state_path, told) : STATUS_OK;
+    if (is_there && s == STATUS_OK)
+        s = state_parse(&t->state, t->state_path, told);
     if (!spec->resume) {
         if (s == STATUS_OK && is_there &&
             (uint64_t)found->step < t->state.header.identity[STATE_STEPS])
@@ -258,12 +258,11 @@ static enum status start_run(struct trainer *t, struct err *e)
         optimizer_initialise(&t->optimizer, &t->template.config, &r);
         rng_seed(&t->progress.rng, spec->seed, STREAM_WINDOWS);
     }
-    const struct backprop_params params = engine_params(t, false), taught = engine_params(t, true);
-    TRY(backprop_create(&params, spec->pool, &t->engine, e));
+    TRY(backprop_start(t->engine, t->optimizer.weights.w[ROLE_ROPE_FREQS].weight, e));
     if (!spec->teacher)
         return STATUS_OK;
     param_list_read(&t->teacher_list, spec->teacher, t->teacher_weights.flat);
-    return backprop_create(&taught, spec->pool, &t->teacher, e);
+    return backprop_start(t->teacher, t->teacher_weights.w[ROLE_ROPE_FREQS].weight, e);
 }
 
 static bool step_is_due(const struct trainer *t, int every)
@@ -297,6 +296,10 @@ static enum status after_step(struct trainer *t, struct err *e)
                         });
         t->loss_sum = 0;
         t->loss_steps = 0;
+        if (best) {
+            t->plan.best_loss = loss;
+            t->plan.best_step = (int)p->step;
+        }
         if (best && !spec->keep_last)
             saved = write_out(t, &failure);
         if (best && saved == STATUS_OK) {

@@ -95,7 +95,7 @@ struct train_spec {
     void *arg;
 };
 
-/* What a run will do and take, known before it takes it. */
+/* What a run will do and take, known before it takes it; and its best so far. */
 struct train_plan {
     struct config config;
     uint64_t n_params;
@@ -105,7 +105,7 @@ struct train_plan {
     uint64_t seed;
     bool widened;     /* `from` holds other types than F32: it is trained in F32 */
     int resumed_step; /* 0: from the beginning */
-    double best_loss; /* of the resumed run so far, in nats a token; infinite: none */
+    double best_loss; /* so far, in nats a token; infinite: none */
     int best_step;
     double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
     int replaced_step;   /* of a state that is not resumed and will be replaced; 0: none */

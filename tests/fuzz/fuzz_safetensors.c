@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "../safetensors_find.h"
 #include "formats/safetensors.h"
 #include "target.h"
 
@@ -76,7 +77,7 @@ static void check_written(const struct safetensors *s)
 {
     static struct safetensors_written written[MAX_TENSORS];
     struct bytes file = {NULL, 0, 0};
-    struct safetensors *again;
+    struct safetensors again;
     struct err e = {""};
     if (s->n_tensors > MAX_TENSORS)
         return;
@@ -86,9 +87,9 @@ static void check_written(const struct safetensors *s)
         require(file.len % 8 == 0);
         put_data(s, written, &file);
         require(safetensors_parse(file.data, file.len, &again, &e) == STATUS_OK);
-        check_file(again, (const uint8_t *)file.data, file.len);
-        require_same(s, again);
-        safetensors_free(again);
+        check_file(&again, (const uint8_t *)file.data, file.len);
+        require_same(s, &again);
+        safetensors_free(&again);
     }
     bytes_free(&file);
     for (size_t i = 0; i < s->n_tensors; i++)
@@ -97,16 +98,16 @@ static void check_written(const struct safetensors *s)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct safetensors *s = NULL;
+    struct safetensors s;
     struct err e = {""};
     const enum status status = safetensors_parse(data, size, &s, &e);
     if (status == STATUS_OK) {
-        check_file(s, data, size);
-        check_written(s);
+        check_file(&s, data, size);
+        check_written(&s);
     } else {
-        require(status == STATUS_BAD_FILE && !s);
+        require(status == STATUS_BAD_FILE);
         require_message(&e);
     }
-    safetensors_free(s);
+    safetensors_free(&s);
     return 0;
 }

@@ -37,7 +37,8 @@ static void parse(const uint8_t *data, size_t size)
     struct err e = {""};
     config_set_arch(&t.template.config, arch_at(0));
     state_identify(&t);
-    enum status status = state_parse(&t.state, data, size, "state", &e);
+    t.state.file = (struct file_map){.data = data, .len = size};
+    enum status status = state_parse(&t.state, "state", &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
         require_message(&e);
@@ -93,13 +94,9 @@ static void write_file(const char *path, const void *data, size_t size)
 
 static uint8_t *read_file(const char *path, size_t *size)
 {
-    FILE *f = fopen(path, "rb");
-    require(f && fseek(f, 0, SEEK_END) == 0);
-    *size = (size_t)ftell(f);
-    rewind(f);
-    uint8_t *data = malloc(*size + 1);
-    require(data && fread(data, 1, *size, f) == *size && fclose(f) == 0);
-    return data;
+    char *bytes;
+    require(file_read_all(path, SIZE_MAX, &bytes, size, NULL) == STATUS_OK);
+    return (uint8_t *)bytes;
 }
 
 static const char words[] = "to be or not to be, that is the question";
@@ -198,9 +195,9 @@ static void check_written(const struct train_spec *spec)
 {
     size_t size;
     uint8_t *bytes = read_file(state_path, &size);
-    struct state s = {.bytes = NULL};
     struct checkpoint c;
-    require(state_parse(&s, bytes, size, state_path, NULL) == STATUS_OK);
+    struct state s = {.file = {.data = bytes, .len = size}};
+    require(state_parse(&s, state_path, NULL) == STATUS_OK);
     require(s.header.progress.step == spec->n_steps);
     free(bytes);
     require(checkpoint_open(out_path, CHECKPOINT_MODEL, &c, NULL) == STATUS_OK);
