@@ -6,7 +6,7 @@
 
 #include "checkpoints.h"
 #include "measure/bench.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 
 static const struct int_list batches = {{1, 3, 17}, 3}, both = {{STORAGE_F32, STORAGE_F16}, 2};

@@ -12,11 +12,11 @@
 
 #include "exchange/exchange.h"
 #include "faults.h"
-#include "formats/json_read.h"
+#include "formats/json.h"
 #include "gguf_bytes.h"
 #include "support.h"
+#include "text/pretokenize.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 #include "text/vocab.h"
 
 /* --- a vocabulary and a folder --------------------------------------------------------------- */

@@ -21,7 +21,7 @@
 #include "cli/signals.h"
 #include "cli/terminal.h"
 #include "compute/pool.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0

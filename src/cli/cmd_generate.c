@@ -9,9 +9,7 @@
 #include "cli/generate.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/signals.h"
-#include "model/model.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };

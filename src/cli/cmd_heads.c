@@ -173,17 +173,17 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
     const size_t bytes = n * (size_t)a->config->n_heads * sizeof *a->kept;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
-    struct heads_spec spec = {.model = k->model,
-                              .kernels = j->kernels,
-                              .pool = j->pool,
-                              .tokens = j->tokens,
-                              .n_tokens = j->n_tokens,
-                              .tokenizer = k->tokenizer,
+    struct heads_spec spec = {.eval = {.model = k->model,
+                                       .params = {.kernels = j->kernels},
+                                       .pool = j->pool,
+                                       .tokens = j->tokens,
+                                       .n_tokens = j->n_tokens,
+                                       .tokenizer = k->tokenizer,
+                                       .stop = progress_stop,
+                                       .progress = progress_show},
                               .ablation = (enum heads_ablation)o->ablation,
                               .layers = layers->items,
-                              .n_layers = layers->n,
-                              .stop = progress_stop,
-                              .progress = progress_show};
+                              .n_layers = layers->n};
     /* How much of each head a key of another would keep. */
     struct convert_spec likeness = {.gguf = k->gguf,
                                     .source = &k->file,
@@ -202,7 +202,7 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
         return err_no_memory(e, "the likeness of heads", bytes);
     likeness.arg = job_progress(j, "windows");
     TRY(convert_likeness(&likeness, k->model, a->kept, e));
-    spec.arg = job_progress(j, "tokens");
+    spec.eval.arg = job_progress(j, "tokens");
     return heads_run(&spec, &a->result, e);
 }
 

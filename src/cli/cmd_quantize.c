@@ -8,7 +8,7 @@
 #include "cli/numbers.h"
 #include "compute/pool.h"
 #include "convert/quantize.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "show/report.h"
 
 struct quantize_options {

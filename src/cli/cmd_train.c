@@ -19,7 +19,7 @@
 #include "cli/paths.h"
 #include "cli/say.h"
 #include "cli/train_options.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "train/train.h"
 
 /* More text than this is not taken from a pipe. */

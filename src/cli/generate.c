@@ -11,7 +11,7 @@
 #include "base/stats.h"
 #include "cli/input.h"
 #include "cli/signals.h"
-#include "formats/json_write.h"
+#include "formats/json.h"
 #include "show/paragraph.h"
 #include "show/report.h"
 

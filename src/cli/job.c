@@ -15,7 +15,7 @@
 #include "cli/signals.h"
 #include "cli/terminal.h"
 #include "exchange/exchange.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "show/paragraph.h"
 
 /* --- the commands ---------------------------------------------------------------------------- */

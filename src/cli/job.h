@@ -23,7 +23,7 @@
 #include "compute/pool.h"
 #include "convert/quantize.h"
 #include "engine/session.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "show/report.h"
 
 /* In the order in which the help lists them. */

@@ -9,8 +9,8 @@
 
 #include "exchange/private.h"
 #include "text/bpe.h"
+#include "text/pretokenize.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 /* A merge, with what it is sorted by: the ways to make one token, or tokens of one score, have one
  * rank; those follow as transformers' own converter sorts them, longest parts first. */

@@ -6,7 +6,7 @@
 
 #include "base/little.h"
 #include "exchange/private.h"
-#include "text/unicode.h"
+#include "text/pretokenize.h"
 
 enum status vocab_bytes_fill(struct vocabulary *v, struct err *e)
 {

@@ -55,7 +55,7 @@ static inline int attend_cell_begin(int cell, int cells, int n)
 /* Everything is borrowed. */
 struct attend_spec {
     const struct model *model;
-    struct session_params params; /* n_sequences, n_ctx and watch are not read */
+    struct session_params params; /* of one sequence; n_ctx and watch are not read */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
     int n_tokens;              /* at least 1 */

@@ -19,19 +19,12 @@ enum heads_ablation {
 
 /* Everything is borrowed. */
 struct heads_spec {
-    const struct model *model;
-    const struct kernels *kernels; /* NULL: the fastest */
-    struct pool *pool;             /* NULL: one thread */
-    const int32_t *tokens;
-    size_t n_tokens;                   /* at least 2; the first is not predicted */
-    const struct tokenizer *tokenizer; /* of the model, for the bytes; NULL: none are counted */
+    /* The model, the text and what watches: ctx, stride, entry, nll and the other model are not
+     * read. `stop` ends the run with what there is; progress is in the tokens of all heads. */
+    struct eval_spec eval;
     enum heads_ablation ablation;
     const int *layers; /* [n_layers] whose heads are measured; NULL: all */
     int n_layers;
-    /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                                  /* true: end with what there is */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* tokens scored, of all heads */
-    void *arg;
 };
 
 struct head_worth {
