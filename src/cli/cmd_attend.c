@@ -15,7 +15,7 @@
 #include "cli/terminal.h"
 #include "formats/npy.h"
 #include "measure/attend.h"
-#include "measure/score.h"
+#include "measure/eval.h"
 #include "show/heatmap.h"
 #include "text/tokenizer.h"
 

@@ -10,7 +10,7 @@
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "convert/convert.h"
-#include "measure/heads.h"
+#include "measure/attend.h"
 #include "show/heatmap.h"
 
 struct heads_options {

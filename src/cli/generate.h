@@ -23,7 +23,7 @@
 #include "cli/prompts.h"
 #include "engine/draft.h"
 #include "engine/schedule.h"
-#include "measure/score.h"
+#include "measure/eval.h"
 #include "text/vocab.h"
 
 /* How long to wait for a line before looking whether all is over. */

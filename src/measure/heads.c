@@ -1,4 +1,4 @@
-#include "measure/heads.h"
+#include "measure/attend.h"
 
 #include <math.h>
 #include <stdlib.h>
