@@ -97,7 +97,7 @@ BIN     := $(BUILD)/decode
 TEST_SRC := $(wildcard tests/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 # What the suites share.
-TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support cgroups checkpoints conversions hostile \
+TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support checkpoints conversions hostile \
                                             kernel_data plain_model program vocabularies \
                                             imports \
                                             vocab_import)

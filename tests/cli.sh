@@ -336,11 +336,9 @@ $ has "$out" "| architecture |"
     | "limited_by": "
 0 info --shape 12x768x12 --bandwidth auto --depth 0 | as fast as was measured here
 0 info --shape 12x768x12 --bandwidth 50 --depth 0 | arithmetic is not counted
-0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 --columns limited_by | product flops
+0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 | product flops
 2 info --shape 2x64x4 --flops 3 | --flops is for --bandwidth
 2 info --shape 2x64x4 --bandwidth auto --flops 3 | --flops is for a --bandwidth in GB/s
-0 info $model --depth 3,5 --columns variant,depth,cache | 9 lines
-0 info $model --check --columns tensor,nan | blk.0.attn_qkv.weight
 2 info $model --shape 2x64x4 | a checkpoint and --shape are both named
 2 info --shape 2x64x4 --tensors | --tensors is for a checkpoint
 2 info --depth 3 | no checkpoint is named
@@ -443,23 +441,6 @@ $ has p.svg "batch (sequences in a step, each at depth 0)" && has t.csv ",0,16,1
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
 0 bench $model --kv-heads 8,2 $quickest --format csv | 3 lines
-
-# --columns: by key or heading, in this order, in every form.
-0 $b -q --columns p10_us,variant --format csv
-$ columns_are p10_us,variant
-0 $b -q --columns variant,p10_us --format jsonl | {"variant": "MHA", "p10_us": 
-0 $b -q --columns "p50 µs,variant,isa" | p50 µs  variant  isa
-2 bench $model --columns p50us | no column is called 'p50us'; did you mean p50_us
-2 bench $model --columns variant, | no column is called ''
-2 bench $model --columns variant,variant | 'variant' is given twice
-0 info $model --columns part,weights --format csv
-$ columns_are part,weights
-0 info $model --columns biases,fits,bytes_per_token_f32 --depth 3 | bytes/token f32 | ! architecture
-0 info --shape $shape --columns "40 tokens f16,KV cache of" | 40 tokens f16  KV cache of
-2 info --shape $shape --columns "40 token f16" | did you mean 40 tokens f16
-2 info $model --columns part --format json | expected none with --format json
-2 eval $model --text LICENSE --columns kl_mean | no column is called 'kl_mean'
-2 attend $model -p abc --query 1 --columns head | expected it without --query
 
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257
@@ -1079,8 +1060,8 @@ $ wait
 0 info kept --check
 $ [ -z "$(find . -name '.decode-*')" ]
 
-# No output replaces a file of the folder that a checkpoint is read from, nor the vocabulary beside
-# one of llama2.c, whatever names it; --force is no leave either.
+# No output replaces a file of the folder that a checkpoint is read from, whatever names it; --force
+# is no leave either.
 $ cp -r $hf/gpt2 folder && chmod -R u+w folder && ln folder/config.json hard-link
 $ sum=$(cat folder/* | cksum)
 2 $words | one of the checkpoint's own files

@@ -114,38 +114,34 @@ static void put_choices(struct output *out, const char *const *choices)
         output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
 }
 
-static void complete_command(struct output *out, const struct command *c)
+static void completion_bash(struct output *out)
 {
     /* What the help calls a file or a folder. */
     static const char *const files[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
-    struct option_rows rows;
-    options_list(&c->spec, &rows);
-    output_printf(out, "    %s)\n        arguments='", c->name);
-    put_choices(out, c->spec.positionals[0].choices);
-    output_puts(out, "'\n");
-    for (int i = 0; i < rows.n_options; i++) {
-        const struct option *o = rows.items[i].option;
-        const char letter[] = {' ', '-', o->letter, 0};
-        const char *kind = o->kind == OPTION_FLAG ? "flag" : "other";
-        for (size_t f = 0; f < sizeof files / sizeof *files; f++)
-            if (o->value && strncmp(o->value, files[f], strlen(files[f])) == 0)
-                kind = "file";
-        output_printf(out, "        _decode_option %s '", kind);
-        put_choices(out, o->choices);
-        output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
-    }
-    output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
-}
-
-static void completion_bash(struct output *out)
-{
     const struct command *c;
+    struct option_rows rows;
     output_puts(out, head);
     for (int i = 0; (c = command_at(i)) != NULL; i++)
         output_printf(out, "%s ", c->name);
     output_puts(out, body);
-    for (int i = 0; (c = command_at(i)) != NULL; i++)
-        complete_command(out, c);
+    for (int i = 0; (c = command_at(i)) != NULL; i++) {
+        options_list(&c->spec, &rows);
+        output_printf(out, "    %s)\n        arguments='", c->name);
+        put_choices(out, c->spec.positionals[0].choices);
+        output_puts(out, "'\n");
+        for (int r = 0; r < rows.n_options; r++) {
+            const struct option *o = rows.items[r].option;
+            const char letter[] = {' ', '-', o->letter, 0};
+            const char *kind = o->kind == OPTION_FLAG ? "flag" : "other";
+            for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+                if (o->value && strncmp(o->value, files[f], strlen(files[f])) == 0)
+                    kind = "file";
+            output_printf(out, "        _decode_option %s '", kind);
+            put_choices(out, o->choices);
+            output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
+        }
+        output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
+    }
     output_puts(out, tail);
 }
 

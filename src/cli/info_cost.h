@@ -6,7 +6,7 @@
 #define DECODE_CLI_INFO_COST_H
 
 #include "base/int_list.h"
-#include "cli/columns.h"
+#include "cli/job.h"
 #include "compute/pool.h"
 #include "measure/inspect.h"
 
