@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "cli/input.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
