@@ -132,8 +132,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
         /* A value that is not finite, or became so. */
         float values[32]; /* of the element's block: no type has larger ones here */
         const uint64_t in_block = r->bad % type->block_elements;
-        blocks_decode(type->type, values,
-                      from->data + tensor_type_bytes(type, r->bad - in_block),
+        blocks_decode(type->type, values, from->data + tensor_type_bytes(type, r->bad - in_block),
                       type->block_elements);
         const double value = (double)values[in_block];
         if (!isfinite(value))
@@ -209,8 +208,8 @@ static void take_buffers(struct quantize *q)
     most = most < PIECE ? most : PIECE;
     q->tensors = arena_take(arena, g->n_tensors, sizeof *q->tensors);
     q->out = arena_take(arena, most, sizeof(float));
-    q->scratch = arena_take(arena, pool_n_threads(q->params.pool),
-                            2 * CHUNK_ELEMENTS * sizeof *q->scratch);
+    q->scratch =
+        arena_take(arena, pool_n_threads(q->params.pool), 2 * CHUNK_ELEMENTS * sizeof *q->scratch);
     q->chunks = arena_take(arena, PIECE_CHUNKS, sizeof *q->chunks);
 }
 
