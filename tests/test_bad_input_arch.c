@@ -415,6 +415,9 @@ TEST(foreign_tensors, .before = use_llama, .after = hostile_tear_down)
                                             "rope_freqs.weight",      NULL};
     try_tensors('+', to_llama, "expected none of this name");
     bent_accepted(READERS, "+blk.1.attn_rot_embd.weight; +what.is.this");
+    /* A bias that the engine adds and training does not know. */
+    bent_refused_by_all(TRAIN | TEACHER, "+output.bias; output.bias~260", "output.bias");
+    bent_accepted(GENERATE | SCORE, "+output.bias; output.bias~260");
     use_decode(PLACEMENT_AFTER, POSITION_ALIBI);
     try_tensors('+', to_decode, "expected none of this name");
 }
