@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 
 #include "base/figures.h"
-#include "base/stats.h"
 #include "cli/input.h"
 #include "cli/signals.h"
 #include "formats/json.h"
