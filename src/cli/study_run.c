@@ -155,35 +155,6 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     return STATUS_OK;
 }
 
-/* The bits per byte of the held-out part, and the cache. */
-static enum status measure_cell(struct study_job *job, struct study_cell *cell, const char *whole,
-                                struct err *e)
-{
-    struct job *run = job->run;
-    const struct checkpoint *c = &run->checkpoint;
-    const size_t cut = train_part(job->options->steps.val_fraction, run->text.len);
-    const struct text held_out = {run->text.data + cut, run->text.len - cut};
-    struct eval_result result;
-    TRY(job_open(whole, CHECKPOINT_MODEL | JOB_TOKENIZES, &run->checkpoint, e));
-    TRY(tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer), &run->tokens,
-                       &run->n_tokens, e));
-    const struct eval_spec spec = {.model = c->model,
-                                   .params = {.kernels = run->kernels},
-                                   .pool = run->pool,
-                                   .tokens = run->tokens,
-                                   .n_tokens = run->n_tokens,
-                                   .tokenizer = c->tokenizer,
-                                   .stop = progress_stop};
-    TRY(eval_run(&spec, &result, e));
-    cell->bits_per_byte = result.bits_per_byte;
-    cell->cache_bytes_per_token =
-        kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
-    free(run->tokens);
-    run->tokens = NULL;
-    checkpoint_close(&run->checkpoint);
-    return STATUS_OK;
-}
-
 enum status study_lock(const struct study_job *job, const char *name, struct err *e)
 {
     const struct study_options *o = job->options;
@@ -200,13 +171,16 @@ enum status study_lock(const struct study_job *job, const char *name, struct err
     }
 }
 
-/* What another run has made in the meantime is taken as it is. After a failure all that is open
- * ends with the job. */
+/* Makes the cell's checkpoint, unless it is there, and its record: the bits per byte of the
+ * held-out part, and the cache. What another run has made in the meantime is taken as it is. After
+ * a failure all that is open ends with the job. */
 static enum status make_cell(struct study_job *job, struct study_cell *cell, struct err *e)
 {
     const char *dir = job->options->dir;
     const struct study_path whole = path_of(job, cell, ".gguf");
-    struct progress *p = &job->run->progress;
+    struct job *run = job->run;
+    struct checkpoint *c = &run->checkpoint;
+    struct progress *p = &run->progress;
     TRY(study_lock(job, cell->name, e));
     TRY(study_record_read(dir, cell, e));
     if (!is_there(whole)) {
@@ -216,7 +190,26 @@ static enum status make_cell(struct study_job *job, struct study_cell *cell, str
         cell->done = false;
     }
     if (!cell->done) {
-        TRY(measure_cell(job, cell, whole.text, e));
+        const size_t cut = train_part(job->options->steps.val_fraction, run->text.len);
+        const struct text held_out = {run->text.data + cut, run->text.len - cut};
+        struct eval_result result;
+        TRY(job_open(whole.text, CHECKPOINT_MODEL | JOB_TOKENIZES, c, e));
+        TRY(tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer), &run->tokens,
+                           &run->n_tokens, e));
+        const struct eval_spec spec = {.model = c->model,
+                                       .params = {.kernels = run->kernels},
+                                       .pool = run->pool,
+                                       .tokens = run->tokens,
+                                       .n_tokens = run->n_tokens,
+                                       .tokenizer = c->tokenizer,
+                                       .stop = progress_stop};
+        TRY(eval_run(&spec, &result, e));
+        cell->bits_per_byte = result.bits_per_byte;
+        cell->cache_bytes_per_token =
+            kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
+        free(run->tokens);
+        run->tokens = NULL;
+        checkpoint_close(c);
         TRY(study_record_write(dir, cell, e));
         TRY(study_results_write(dir, e));
         cell->done = true;
