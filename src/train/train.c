@@ -65,7 +65,6 @@ static enum status make_plan(struct trainer *t, struct err *e)
         .resumed_step = (int)t->progress.step,
         .best_loss = t->progress.best,
         .best_step = (int)t->progress.best_step,
-        .replaced_step = p->replaced_step,
         .parameter_bytes = arena.used,
         .token_bytes = n * sizeof(int32_t),
     };
@@ -91,24 +90,15 @@ static enum status open_run(struct trainer *t, struct err *e)
     struct train_spec *spec = &t->spec;
     const struct config *c = &t->template.config;
     const struct progress *found = &t->state.header.progress, *p = &t->progress;
-    struct err *told = spec->resume ? e : NULL;
-    const bool is_there = access(t->state_path, F_OK) == 0;
-    enum status s = is_there ? file_map_open(&t->state.file, t->state_path, told) : STATUS_OK;
-    if (is_there && s == STATUS_OK)
-        s = state_parse(&t->state, t->state_path, told);
-    if (!spec->resume) {
-        if (s == STATUS_OK && is_there &&
-            (uint64_t)found->step < t->state.header.identity[STATE_STEPS])
-            t->plan.replaced_step = (int)found->step;
-        file_map_close(&t->state.file);
-        s = STATUS_OK;
-    }
-    TRY(s);
-    if (spec->resume && !is_there)
+    enum status s;
+    if (spec->resume && access(t->state_path, F_OK) != 0)
         return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
-    if (spec->resume && !spec->seed_given)
-        spec->seed = t->state.header.identity[STATE_SEED];
-
+    if (spec->resume) {
+        TRY(file_map_open(&t->state.file, t->state_path, e));
+        TRY(state_parse(&t->state, t->state_path, e));
+        if (!spec->seed_given)
+            spec->seed = t->state.header.identity[STATE_SEED];
+    }
     TRY(in_file(train_template_make(&t->template, spec, e), spec->from_path, e));
     if (spec->length > c->n_ctx)
         return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
