@@ -135,9 +135,10 @@ static void hear(void *arg, const struct train_event *ev)
         break;
     case TRAIN_TRIED: /* one line for all, beginning with none; told once the rate is chosen */
         if (ev->lr == 0)
-            snprintf(tried, room,
-                     ": tried %d steps each, nats a token of %llu windows kept aside; %.4f as it is",
-                     ev->step, (unsigned long long)ev->all, ev->loss);
+            snprintf(
+                tried, room,
+                ": tried %d steps each, nats a token of %llu windows kept aside; %.4f as it is",
+                ev->step, (unsigned long long)ev->all, ev->loss);
         else if (isfinite(ev->loss))
             snprintf(tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
         else
@@ -299,43 +300,37 @@ static enum status prepare(struct train_job *job, struct text *texts, struct err
     return STATUS_OK;
 }
 
-/* Begins the log, or in a resumed run goes on with it: rows of steps that are made again, and a
+/* Runs with its log, which a resumed run goes on with: rows of steps that are made again, and a
  * torn one, are cut off. */
-static enum status open_log(struct train_job *job, struct err *e)
-{
-    const char *path = job->options->log;
-    const bool resumed = job->first_step > 0;
-    const int fd = file_open_retry(path, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
-    char line[256];
-    long end = 0;
-    if (fd < 0 || !(job->log = fdopen(fd, resumed ? "r+" : "w")))
-        return file_failure(e, STATUS_FAILED, path, "write --log", errno);
-    while (resumed && fgets(line, sizeof line, job->log)) {
-        if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > job->first_step))
-            break;
-        end = ftell(job->log);
-    }
-    if (resumed && (fseek(job->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0))
-        return file_failure(e, STATUS_FAILED, path, "write --log", errno);
-    if (end == 0)
-        fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", job->log);
-    return STATUS_OK;
-}
-
 static enum status train(struct train_job *job, struct trainer *t, struct err *e)
 {
     const struct train_options *o = job->options;
     const struct train_plan *p = trainer_plan(t);
-    char best[128] = "";
+    const bool resumed = p->resumed_step > 0;
+    char line[256], best[128] = "";
+    long end = 0;
     announce(job, p);
     job->first_step = job->step = p->resumed_step;
     job->loss = job->val_loss = (double)NAN;
-    enum status s = o->log ? open_log(job, e) : STATUS_OK;
-    if (s == STATUS_OK)
-        s = trainer_run(t, e);
+    if (o->log) {
+        const int fd =
+            file_open_retry(o->log, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
+        bool lost = fd < 0 || !(job->log = fdopen(fd, resumed ? "r+" : "w"));
+        while (!lost && resumed && fgets(line, sizeof line, job->log)) {
+            if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > job->first_step))
+                break;
+            end = ftell(job->log);
+        }
+        if (!lost && resumed)
+            lost = fseek(job->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0;
+        if (lost)
+            return file_failure(e, STATUS_FAILED, o->log, "write --log", errno);
+        if (end == 0)
+            fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n",
+                  job->log);
+    }
+    const enum status s = trainer_run(t, e);
     notice_clear();
-    bool lost = job->log && ferror(job->log);
-    lost |= job->log && fclose(job->log) != 0;
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     if (isfinite(p->best_loss) && o->spec.eval_every >= 0)
@@ -350,7 +345,9 @@ static enum status train(struct train_job *job, struct trainer *t, struct err *e
         say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best,
             job->step - job->first_step, figure_duration((double)job->step_ns).text,
             speed(job).text);
-    return lost ? file_failure(e, STATUS_FAILED, o->log, "write --log", errno) : s;
+    if (job->log && (fflush(job->log) != 0 || ferror(job->log)))
+        return file_failure(e, STATUS_FAILED, o->log, "write --log", errno);
+    return s;
 }
 
 static enum status run_train(struct job *j, void *values, struct err *e)
@@ -372,6 +369,8 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     free(texts);
     if (s == STATUS_OK)
         s = train(&job, t, e);
+    if (job.log)
+        fclose(job.log);
     trainer_free(t);
     return s;
 }

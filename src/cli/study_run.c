@@ -110,7 +110,7 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     const struct study_options *o = job->options;
     const struct study_cell *origin = study_origin(&job->plan, cell);
     const bool converts = study_converts(cell->method) && cell->alpha == 0;
-    const bool latent = cell->method == STUDY_LATENT;
+    const bool latent = cell->method == STUDY_LATENT, scratch = cell->method == STUDY_SCRATCH;
     const struct study_path part = path_of(job, cell, ".part.gguf"),
                             state = path_of(job, cell, ".part.gguf.state"),
                             from = path_of(job, origin ? origin : cell, ".gguf"),
@@ -121,18 +121,23 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
     snprintf(rank, sizeof rank, "%d", cell->latent);
     snprintf(seed, sizeof seed, "%" PRIu64, cell->seed);
-    study_line_add(&line, NULL, converts ? from.text : o->common.file);
-    study_line_add(&line, "--threads", o->common.threads);
-    study_line_add(&line, "--output", converts ? whole : part.text);
-    if (converts) {
-        const bool calibrates = latent || cell->method == STUDY_FIT;
-        study_line_add(&line, "--kv-heads", latent ? NULL : kv_heads);
-        study_line_add(&line, "--latent", latent ? rank : NULL);
-        study_line_add(&line, "--method", latent ? NULL : cell->method_name);
-        study_line_add(&line, "--calib", calibrates ? calib.text : NULL);
-        study_line_add(&line, "--seed", cell->method == STUDY_RANDOM ? seed : NULL);
+    const char *const given[][2] = {
+        {NULL, converts ? from.text : o->common.file},
+        {"--threads", o->common.threads},
+        {"--output", converts ? whole : part.text},
+        {"--from", origin && !converts ? from.text : NULL},
+        {"--teacher", cell->taught ? base.text : NULL},
+        {"--kv-heads", scratch || (converts && !latent) ? kv_heads : NULL},
+        {"--latent", converts && latent ? rank : NULL},
+        {"--method", converts && !latent ? cell->method_name : NULL},
+        {"--calib", converts && (latent || cell->method == STUDY_FIT) ? calib.text : NULL},
+        {"--seed", !converts || cell->method == STUDY_RANDOM ? seed : NULL},
+        {"--eval-every", converts ? NULL : "-1"},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        study_line_add(&line, given[i][0], given[i][1]);
+    if (converts)
         return run_command(job, &command_convert, &line, e);
-    }
     struct train_shape shape = o->shape;
     struct train_spec steps = o->steps;
     steps.n_steps = cell->steps;
@@ -141,11 +146,6 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
         steps.warmup = -1;
         shape = (struct train_shape){.n_ctx = o->shape.n_ctx};
     }
-    study_line_add(&line, "--seed", seed);
-    study_line_add(&line, "--from", origin ? from.text : NULL);
-    study_line_add(&line, "--kv-heads", cell->method == STUDY_SCRATCH ? kv_heads : NULL);
-    study_line_add(&line, "--teacher", cell->taught ? base.text : NULL);
-    study_line_add(&line, "--eval-every", "-1");
     study_line_add_given(&line, &shape, &steps);
     study_line_add(&line, NULL, is_there(state) ? "--resume" : is_there(part) ? "--force" : NULL);
     TRY(run_command(job, &command_train, &line, e));

@@ -116,12 +116,11 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->no_bias && !c->no_biases)
         option = "no-bias";
-    for (int i = 0; i < TRAIN_KINDS; i++) {
-        const unsigned wanted = s->kinds[i] ? (unsigned)s->kinds[i] - 1 : *kinds[i];
-        if (wanted != *kinds[i])
+    for (int i = 0; i < TRAIN_KINDS; i++)
+        if (s->kinds[i] != 0 && (unsigned)s->kinds[i] - 1 != *kinds[i]) {
             option = train_kind_options[1 + i].name;
-        *kinds[i] = wanted;
-    }
+            *kinds[i] = (unsigned)s->kinds[i] - 1;
+        }
     if (option && strcmp(preset, FREE_ARCH) != 0)
         return err_set(e, STATUS_USAGE,
                        "--%s: --arch %s has no such choice; --arch " FREE_ARCH
