@@ -462,9 +462,9 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     struct trainer t = {
         .spec = golden_steps, .config = f->config, .list = f->list, .grad = grad_kernels_for(k)};
     struct train_event made;
-    trainer_take(&t, &t.arena);
+    trainer_take(&t);
     expect_ok(arena_allocate(&t.arena, "test", &err));
-    trainer_take(&t, &t.arena);
+    trainer_take(&t);
     memcpy(t.weights.flat, f->weights.flat, f->list.n_floats * sizeof(float));
     const struct param_view weights = f->weights, gradient = f->gradient;
     f->weights = t.weights;

@@ -253,9 +253,9 @@ static double deviation_of(const struct config *c, enum tensor_role role, float 
 {
     struct trainer t = {.spec = {.seed = 1}, .config = *c};
     expect_ok(param_list_create(&t.list, c, NULL, &err));
-    trainer_take(&t, &t.arena);
+    trainer_take(&t);
     expect_ok(arena_allocate(&t.arena, "test", &err));
-    trainer_take(&t, &t.arena);
+    trainer_take(&t);
     trainer_initialise(&t);
     const struct tensor_spec spec = layout_weight(c, role, 0);
     const float *w = (role_in_block(role) ? t.weights.blocks[0].w : t.weights.w)[role].weight;

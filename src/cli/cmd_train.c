@@ -345,8 +345,8 @@ static enum status train(struct train_job *job, struct trainer *t, struct err *e
         say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best,
             job->step - job->first_step, figure_duration((double)job->step_ns).text,
             speed(job).text);
-    if (job->log && (fflush(job->log) != 0 || ferror(job->log)))
-        return file_failure(e, STATUS_FAILED, o->log, "write --log", errno);
+    if (job->log && (fflush(job->log) != 0 || ferror(job->log))) /* some time ago, for whatever */
+        return file_failure(e, STATUS_FAILED, o->log, "write --log", EIO);
     return s;
 }
 

@@ -68,7 +68,7 @@ struct progress {
 };
 
 /* What tells runs apart: options, and hashes of what they stand for; see state.c. */
-enum { STATE_STEPS = 8, STATE_SEED = 11, STATE_FIELDS = 25 };
+enum { STATE_SEED = 11, STATE_FIELDS = 25 };
 struct state_header {
     char magic[8];
     uint64_t version;
@@ -135,8 +135,8 @@ struct trainer {
     int64_t saved_step;
 };
 
-/* Adds to a plan, or takes, all that is in t->arena. */
-void trainer_take(struct trainer *t, struct arena *arena);
+/* Takes all that is in t->arena, or counts it. */
+void trainer_take(struct trainer *t);
 
 /* --- steps.c: first weights, a step, the mean loss on windows, and the rate to step with -------
  */

@@ -53,7 +53,7 @@ static const struct field {
     FIELD(FLAG, "--share-layers", config.shared),
     FIELD(HASH, "the model's shape", shape_hash),
     FIELD(HASH, "the text", data.hash),
-    [STATE_STEPS] = FIELD(INT, "--steps", spec.n_steps),
+    FIELD(INT, "--steps", spec.n_steps),
     FIELD(INT, "--batch", spec.batch),
     FIELD(INT, "--ctx", spec.length),
     [STATE_SEED] = FIELD(U64, "--seed", spec.seed),

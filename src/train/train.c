@@ -24,8 +24,9 @@ static enum status in_file(enum status s, const char *path, struct err *e)
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-void trainer_take(struct trainer *t, struct arena *arena)
+void trainer_take(struct trainer *t)
 {
+    struct arena *arena = &t->arena;
     const uint64_t rows = (uint64_t)t->spec.batch * (uint64_t)t->spec.length;
     t->weights = param_view_take(arena, &t->list, &t->config);
     t->gradient = param_view_take(arena, &t->list, &t->config);
@@ -50,8 +51,7 @@ static enum status make_plan(struct trainer *t, struct err *e)
 {
     const struct tokens *train = &t->data.train, *val = &t->data.val;
     const size_t n = train->n + val->n;
-    struct arena arena = {0};
-    trainer_take(t, &arena);
+    trainer_take(t);
     struct train_plan *p = &t->plan;
     *p = (struct train_plan){
         .config = t->config,
@@ -65,7 +65,7 @@ static enum status make_plan(struct trainer *t, struct err *e)
         .resumed_step = (int)t->progress.step,
         .best_loss = t->progress.best,
         .best_step = (int)t->progress.best_step,
-        .parameter_bytes = arena.used,
+        .parameter_bytes = t->arena.used,
         .token_bytes = n * sizeof(int32_t),
     };
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
@@ -237,9 +237,8 @@ static enum status save(struct trainer *t, struct err *e)
 static enum status start_run(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    trainer_take(t, &t->arena);
     TRY(arena_allocate(&t->arena, "parameters and moments", e));
-    trainer_take(t, &t->arena);
+    trainer_take(t);
     t->saved_step = -1;
     if (spec->resume) {
         t->saved_step = t->progress.step;
