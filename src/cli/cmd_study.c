@@ -62,7 +62,6 @@ static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents",
                .writes = WRITES_FILE),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -226,7 +225,7 @@ static enum status prepare_folder(struct study_job *job, const struct file_map *
 /* --- the report ------------------------------------------------------------------------------ */
 
 static const struct report_field mean_fields[] = {
-    {"kv_heads", "K/V heads", MEMBER(study_mean, of.kv_heads), .rank = 5},
+    {"kv_heads", NULL, MEMBER(study_mean, of.kv_heads)},
     {"variant", "variant", MEMBER(study_mean, of.variant)},
     {"method", "method", MEMBER(study_mean, of.method_name)},
     {"taught", "taught", MEMBER(study_mean, of.taught), .rank = 2},
@@ -240,14 +239,6 @@ static const struct report_field mean_fields[] = {
     {"latent", NULL, MEMBER(study_mean, of.latent)},
     {"cache_bytes_per_token", NULL, MEMBER(study_mean, of.cache_bytes_per_token)},
 };
-
-static int study_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    tables[0] = (struct table){.fields = study_fields, .n = STUDY_N_FIELDS};
-    tables[1] = (struct table){.fields = mean_fields, .n = REPORT_LENGTH(mean_fields)};
-    return 2;
-}
 
 /* Bits per byte over alpha, a line for K/V heads and method, a band from the least seed to the
  * most. */
@@ -292,7 +283,7 @@ static enum status draw_means(const struct study_job *job, struct err *e)
 /*
  * Prints the cells that are done, then their means, and draws --plot. CSV has the means under a
  * header of their own after an empty line, JSON in an object {"cells": [], "means": []}, JSON lines
- * in lines of their own. With --columns only the tables that have such columns are printed.
+ * in lines of their own.
  */
 static enum status report_study(struct study_job *job, struct err *e)
 {
@@ -308,15 +299,11 @@ static enum status report_study(struct study_job *job, struct err *e)
             cells[n_cells++] = cells[i];
     const struct table tables[] = {TABLE_OF(study_fields, cells, n_cells),
                                    TABLE_OF(mean_fields, job->plan.means, job->plan.n_means)};
-    if (o->common.columns) {
-        TRY(job_print(job->run, tables, 2, e));
-    } else {
-        output_puts(out, json ? "{\"cells\": " : "");
-        TRY(job_print(job->run, &tables[0], 1, e));
-        output_puts(out, json ? ", \"means\": " : format == TABLE_JSONL ? "" : "\n");
-        TRY(job_print(job->run, &tables[1], 1, e));
-        output_puts(out, json ? "}\n" : "");
-    }
+    output_puts(out, json ? "{\"cells\": " : "");
+    TRY(job_print(job->run, &tables[0], e));
+    output_puts(out, json ? ", \"means\": " : format == TABLE_JSONL ? "" : "\n");
+    TRY(job_print(job->run, &tables[1], e));
+    output_puts(out, json ? "}\n" : "");
     return o->plot ? draw_means(job, e) : STATUS_OK;
 }
 
@@ -341,9 +328,6 @@ static enum status check_study(struct job *j, void *values, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    if (o->common.columns && o->common.format == TABLE_JSON)
-        return err_set(e, STATUS_USAGE,
-                       "--columns is for tables; expected none with --format json");
     return STATUS_OK;
 }
 
@@ -435,6 +419,5 @@ const struct command command_study = {
     .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,
     .no_text = "no text is named; expected TEXT",
     .check = check_study,
-    .tables = study_tables,
     .run = run_study,
 };
