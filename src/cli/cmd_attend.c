@@ -295,6 +295,7 @@ static void put_numbers(struct json *j, const char *key, const struct choice *c)
 /* An object with what the arrays' axes stand for, the tokens with their text, and the figures. */
 static enum status write_json(const struct attend_view *v, const char *path, struct err *e)
 {
+    static const char *const axes[] = {"layer", "head", "query", "key"};
     struct file_output file;
     struct json j;
     file_output_init(&file);
@@ -302,7 +303,10 @@ static enum status write_json(const struct attend_view *v, const char *path, str
     json_init(&j, &file.out, 2);
     json_begin_object(&j, NULL);
     json_string(&j, "model", v->subject);
-    json_literal(&j, "axes", text_of("[\"layer\", \"head\", \"query\", \"key\"]"));
+    json_begin_array(&j, "axes");
+    for (int i = 0; i < 4; i++)
+        json_string(&j, NULL, axes[i]);
+    json_end(&j);
     put_numbers(&j, "layers", &v->layers);
     put_numbers(&j, "heads", &v->heads);
     json_begin_array(&j, "tokens");
