@@ -23,11 +23,6 @@
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-static struct text text_or_none(const char *s)
-{
-    return text_of(s ? s : "");
-}
-
 /* Cuts off the next character; *width is of the font size. White space of any kind is a space; the
  * code 0 is for what must not be shown or XML forbids. */
 static struct text next_char(struct text *rest, uint32_t *code, double *width)
@@ -74,7 +69,7 @@ static struct fitting fit_text(struct text t, double room)
 
 double canvas_text_width(const char *s)
 {
-    return fit_text(text_or_none(s), (double)INFINITY).width;
+    return fit_text(text_of(s), (double)INFINITY).width;
 }
 
 static void put_fitting(struct output *out, struct text t, double room)
@@ -101,7 +96,7 @@ static void put_fitting(struct output *out, struct text t, double room)
 
 void canvas_put_text(struct output *out, const char *s, double room)
 {
-    put_fitting(out, text_or_none(s), room);
+    put_fitting(out, text_of(s), room);
 }
 
 void canvas_put_element(struct output *out, const char *name, const char *s)
@@ -179,8 +174,8 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
         const char *class;
         double size, height; /* of letters, of the font size; of a line */
         int max_lines;
-    } headings[] = {{text_or_none(title), "class=\"title\"", 1.65, 25, 2},
-                    {text_or_none(subtitle), "class=\"muted\"", 1, 17, 4}};
+    } headings[] = {{text_of(title), "class=\"title\"", 1.65, 25, 2},
+                    {text_of(subtitle), "class=\"muted\"", 1, 17, 4}};
     c->width = width;
     c->y = HEADINGS_TOP;
     output_printf(c->out,

@@ -45,7 +45,7 @@ enum status canvas_write(canvas_draw *draw, const void *what, const char *path, 
  */
 void canvas_begin(struct canvas *c, double width, const char *title, const char *subtitle);
 
-/* --- texts, all of them strings; NULL is "" -------------------------------------------------- */
+/* --- texts ---------------------------------------------------------------------------------- */
 
 /* Pixels of one line. */
 double canvas_text_width(const char *s);

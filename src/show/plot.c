@@ -264,7 +264,7 @@ static void draw_names(const struct chart *c, struct canvas *v)
         {c->has_predicted, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>", ""},
     };
     for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
-        if (!notes[i].drawn || !notes[i].label || !notes[i].label[0])
+        if (!notes[i].drawn || !notes[i].label)
             continue;
         const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, notes[i].label);
         output_printf(v->out, "<g class=\"note\" transform=\"translate(%g %g)\">%s%s</g>\n", x,

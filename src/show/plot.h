@@ -31,7 +31,7 @@ struct plot_series {
 
 /*
  * Everything is borrowed for the call alone. Texts may hold any bytes (control characters are
- * dropped, what is not UTF-8 becomes U+FFFD, what is too long is wrapped or cut); NULL is "".
+ * dropped, what is not UTF-8 becomes U+FFFD, what is too long is wrapped or cut).
  */
 struct plot {
     const char *title, *subtitle;
@@ -40,7 +40,7 @@ struct plot {
                        whose x is not positive are left out */
     bool y_near;    /* the y axis begins near the lowest value instead of at zero: what is shown are
                        differences */
-    /* What the legend calls a line, its bars and its dashed line; "" for no such entry. One that
+    /* What the legend calls a line, its bars and its dashed line; NULL for no such entry. One that
      * nothing drawn needs is left out too. */
     const char *mid_label, *band_label, *predicted_label;
     const struct plot_series *series;
