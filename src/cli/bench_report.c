@@ -83,13 +83,6 @@ static const struct report_field fields[] = {
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 
-int bench_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    *tables = (struct table){.fields = fields, .n = N_FIELDS};
-    return 1;
-}
-
 static bool is_batched(const struct bench_spec *spec)
 {
     return spec->axes[BENCH_BATCHES].n > 1 || spec->axes[BENCH_BATCHES].items[0] > 1;
@@ -363,17 +356,15 @@ enum status bench_print(const struct bench_report *r, struct output *out, struct
     const struct bench *b = r->bench;
     const bool people = table_is_for_people(r->format);
     struct report_field chosen[N_FIELDS];
-    struct table table = TABLE_OF(chosen, b->rows, b->n_rows);
+    const struct table table = TABLE_OF(chosen, b->rows, b->n_rows);
     char cpu[128];
     processor_name(cpu, sizeof cpu);
     fill_in(r, cpu);
     choose_columns(b->spec, chosen);
-    if (r->columns)
-        table.fields = fields;
     if (people)
         print_header(r, out);
-    TRY(table_print(&table, r->columns, r->format, out, e));
-    if (people && !r->columns)
+    TRY(table_print(&table, r->format, out, e));
+    if (people)
         print_footer(b, out);
     if (r->trace)
         TRY(write_trace(b, r->trace, e));

@@ -4,7 +4,7 @@
 #ifndef DECODE_CLI_BENCH_REPORT_H
 #define DECODE_CLI_BENCH_REPORT_H
 
-#include "cli/columns.h"
+#include "cli/job.h"
 #include "measure/bench.h"
 
 /* What is reported, and where. */
@@ -12,16 +12,12 @@ struct bench_report {
     struct bench *bench; /* its rows are filled in, see struct bench_shown */
     const char *subject; /* the checkpoint's path, or the shape as given */
     enum table_format format;
-    const char *columns; /* of the rows' table; NULL: all that say something */
-    const char *trace;   /* the file that gets every sample, one CSV line each: the row's setting,
-                            repeat, index in it, nanoseconds; NULL: none is wanted */
+    const char *trace; /* the file that gets every sample, one CSV line each: the row's setting,
+                          repeat, index in it, nanoseconds; NULL: none is wanted */
     /* The file that gets the median latency a token as SVG against depth, or against batch
      * (bench_x_axis): a line for each variant; NULL likewise. */
     const char *plot;
 };
-
-/* The table of rows, without them, for the command's `tables`. */
-int bench_tables(const void *values, struct table *tables);
 
 /* Prints the table, and writes the files. Forms for people begin with a few lines about the
  * machine; the other ones hold the documented keys and nothing else. STATUS_FAILED,

@@ -54,7 +54,6 @@ static const struct option result_options[] = {
             "at@3 is the one at position 3 of several"),
     OPT_INT("top", top, "K", 1, MOST_TOP, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
                .writes = WRITES_FILE),
     OPT_STRING("json", json, "FILE", "write the tokens, what the axes are, and the figures",
@@ -78,13 +77,9 @@ static const struct option picture_options[] = {
 static enum status check_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
-    const char *columns = j->common->columns;
     if (o->show && (o->query.given || j->common->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
                        o->query.given ? "--query" : "--format");
-    if (columns && (o->query.given || o->show))
-        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
-                       o->show ? "--show" : "--query");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
@@ -212,7 +207,7 @@ struct head_rows {
     char joined[MOST_TOP * KEY_BYTES];
 };
 
-static const void *next_head(void *arg, int at)
+static const void *next_looks(void *arg, int at)
 {
     struct head_rows *r = arg;
     const struct attend_view *v = r->v;
@@ -240,22 +235,15 @@ static const void *next_head(void *arg, int at)
     return &r->row;
 }
 
-static int attend_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    *tables = (struct table){.fields = fields, .n = N_FIELDS};
-    return 1;
-}
-
-/* A row a head, the figures, of them those of --columns, or of one query the keys. */
-static enum status print_heads(const struct attend_view *v, struct job *j, struct err *e)
+/* A row a head, the figures, or of one query the keys. */
+static enum status print_looks(const struct attend_view *v, struct job *j, struct err *e)
 {
     const struct attend_options *o = v->options;
     const int query = v->spec.query;
     struct report_field own[N_FIELDS];
-    struct table table = {own, N_FIELDS, .row = next_head};
+    struct table table = {own, N_FIELDS, .row = next_looks};
     char name[96];
-    bool shared = o->common.columns;
+    bool shared = false;
     struct head_rows *rows = calloc(1, sizeof *rows);
     if (!rows)
         return err_no_memory(e, "the keys of a query", sizeof *rows);
@@ -277,7 +265,7 @@ static enum status print_heads(const struct attend_view *v, struct job *j, struc
         own[FIELD_JOINED].heading = name;
         table.n = N_QUERY_FIELDS;
     }
-    const enum status s = job_print(j, &table, 1, e);
+    const enum status s = job_print(j, &table, e);
     free(rows);
     return s;
 }
@@ -399,7 +387,7 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
  * token, which names its row and its column. */
 static void draw_head(const struct attend_view *v, struct output *out)
 {
-    const enum heatmap_ink ink = terminal_ink();
+    const enum heatmap_ink ink = terminal_ink(false);
     unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = v->shown;
     const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
@@ -498,7 +486,7 @@ static enum status look(struct attend_view *v, struct job *j, struct err *e)
     if (o->svg)
         TRY(write_svg(v, o->svg, e));
     if (!o->show)
-        return print_heads(v, j, e);
+        return print_looks(v, j, e);
     draw_head(v, j->out);
     return STATUS_OK;
 }
@@ -574,6 +562,5 @@ const struct command command_attend = {
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is nothing to look at; expected -p, -f or --tokens",
     .check = check_attend,
-    .tables = attend_tables,
     .run = run_attend,
 };

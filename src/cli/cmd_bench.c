@@ -73,7 +73,6 @@ static const struct option measuring_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_STRING("plot", plot, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
@@ -265,7 +264,6 @@ static enum status measure_and_print(struct job *j, struct bench_options *o, str
     const struct bench_report r = {.bench = b,
                                    .subject = o->shape.shape ? o->shape.shape : j->path,
                                    .format = (enum table_format)o->common.format,
-                                   .columns = o->common.columns,
                                    .trace = o->trace,
                                    .plot = o->plot};
     char machine[512];
@@ -338,6 +336,5 @@ const struct command command_bench = {
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_STOPS,
     .check = check_bench,
-    .tables = bench_tables,
     .run = run_bench,
 };

@@ -37,7 +37,6 @@ static const struct option own_options[] = {
     OPT_FLAG("check", check,
              "read every tensor and count values that are not finite; exit code 3 if there are"),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -527,7 +526,7 @@ static enum status print_whole(const struct info *info, const struct table table
                 info_cost_explain(&info->cost, out);
             if (i == TABLE_STEPS)
                 info_cost_explain_steps(&info->cost, out);
-            TRY(table_print(t, NULL, info->format, out, e));
+            TRY(table_print(t, info->format, out, e));
             continue;
         }
         json_table(j, i, t);
@@ -542,37 +541,30 @@ static enum status print_whole(const struct info *info, const struct table table
 static enum status print_info(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;
-    const char *columns = o->common.columns;
     const int n_tensors = info->gguf ? (int)info->gguf->n_tensors : 0;
     const bool json = table_is_json(info->format), csv = info->format == TABLE_CSV,
-               people = !json && !csv, some = csv || columns;
+               people = !json && !csv;
     struct table tables[INFO_TABLES] = {[TABLE_PARTS] = TABLE_OF(part_fields, info->parts, 0),
                                         [TABLE_CACHES] = info->cost.cache_table,
                                         [TABLE_STEPS] = info->cost.step_table,
                                         [TABLE_TENSORS] =
                                             TABLE_OF(tensor_fields, info->tensors, 0)};
     struct table *parts = &tables[TABLE_PARTS], *tensors = &tables[TABLE_TENSORS];
-    if (json && columns)
-        return err_set(e, STATUS_USAGE, "--columns is for tables; expected none with --format %s",
-                       table_formats[info->format]);
     /* People are shown parts that there are, and with --check alone the tensors that are bad. */
     for (int i = 0; i <= INSPECT_PARTS && (!info->gguf || n_tensors > 0 || !people); i++)
         if (!people || i == INSPECT_PARTS || info->parts[i].parameters > 0)
             info->parts[parts->n_rows++] = info->parts[i];
     tensors->n -= o->check ? 0 : 2;
     for (int i = 0; i < n_tensors && (o->tensors || (o->check && !json)); i++)
-        if (o->tensors || some || info->tensors[i].check.nan + info->tensors[i].check.inf > 0)
+        if (o->tensors || csv || info->tensors[i].check.nan + info->tensors[i].check.inf > 0)
             info->tensors[tensors->n_rows++] = info->tensors[i];
-    if (!some)
+    if (!csv)
         return print_whole(info, tables, e);
-    /* Of CSV, which has one table, that. */
-    int n = 0;
-    for (int i = INFO_TABLES - 1; i >= 0; i--)
-        if (tables[i].n_rows > 0 && !(csv && (n > 0 || i == TABLE_CACHES)))
-            tables[INFO_TABLES - ++n] = tables[i];
-    const struct table *first = &tables[INFO_TABLES - n];
-    return columns ? columns_print(columns, info->format, first, n, info->job->out, e)
-                   : table_print(first, NULL, info->format, info->job->out, e);
+    /* CSV has one table. */
+    int last = INFO_TABLES - 1;
+    while (last > 0 && (tables[last].n_rows == 0 || last == TABLE_CACHES))
+        last--;
+    return table_print(&tables[last], info->format, info->job->out, e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
