@@ -79,39 +79,42 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
         parts[i].percent = 100.0 * (double)parts[i].parameters / all;
 }
 
+void inspect_variant(const struct cost_shape *shape, int of, struct inspect_variant *out)
+{
+    static const enum storage kinds[3] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    struct config *c = &out->config;
+    *c = *shape->config;
+    if (of < 0)
+        config_set_latent(c, -of);
+    else
+        c->n_kv_heads = of;
+    out->shape = *shape;
+    out->shape.config = c;
+    out->shape.n_kv_heads = c->n_kv_heads;
+    config_variant_name(c, c->n_kv_heads, out->name);
+    for (int i = 0; i < 3; i++) {
+        out->token_bytes[i] = kv_cache_bytes_per_token(c, c->n_kv_heads, kinds[i]);
+        out->full_bytes[i] = u64_product((uint64_t)c->n_ctx, out->token_bytes[i]);
+    }
+    out->weights = cost_weights(&out->shape);
+}
+
 enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
                                   struct inspect_variants *out, struct err *e)
 {
-    static const enum storage kinds[3] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    const struct config *c = shape->config;
-    const int most = config_is_latent(c) ? 1 : c->n_heads;
+    const int n_heads = shape->config->n_heads,
+              most = config_is_latent(shape->config) ? 1 : n_heads;
     size_t n = (size_t)n_ranks;
     for (int g = most; g > 0; g--)
-        n += c->n_heads % g == 0;
+        n += n_heads % g == 0;
     *out = (struct inspect_variants){calloc(n, sizeof *out->items), 0};
     if (!out->items)
         return err_no_memory(e, "the list of variants", n * sizeof *out->items);
-    /* Numbers of K/V heads, and behind them, from 0 down, the latent caches. */
-    for (int g = most; g > -n_ranks; g--) {
-        struct inspect_variant *v = &out->items[out->n];
-        if (g > 0 && c->n_heads % g != 0)
-            continue;
-        v->config = *c;
-        if (g <= 0)
-            config_set_latent(&v->config, ranks[-g]);
-        v->config.n_kv_heads = g > 0 ? g : 1;
-        v->shape = *shape;
-        v->shape.config = &v->config;
-        v->shape.n_kv_heads = v->config.n_kv_heads;
-        config_variant_name(&v->config, v->config.n_kv_heads, v->name);
-        for (int i = 0; i < 3; i++) {
-            v->token_bytes[i] =
-                kv_cache_bytes_per_token(&v->config, v->config.n_kv_heads, kinds[i]);
-            v->full_bytes[i] = u64_product((uint64_t)c->n_ctx, v->token_bytes[i]);
-        }
-        v->weights = cost_weights(&v->shape);
-        out->n++;
-    }
+    for (int g = most; g > 0; g--)
+        if (n_heads % g == 0)
+            inspect_variant(shape, g, &out->items[out->n++]);
+    for (int i = 0; i < n_ranks; i++)
+        inspect_variant(shape, -ranks[i], &out->items[out->n++]);
     return STATUS_OK;
 }
 
@@ -122,19 +125,27 @@ struct inspect_step inspect_step(const struct inspect_variant *v, enum storage k
                                   .cap = depth < v->config.n_ctx ? depth + 1 : depth,
                                   .storage = kv_type};
     const struct cost cost = cost_of(&v->shape, kv_type, depth);
-    size_t cache;
-    return (struct inspect_step){
-        .variant = v->name,
-        .kv_type = storage_name(kv_type),
-        .n_kv_heads = v->shape.n_kv_heads,
-        .depth = depth,
-        .batch = batch,
-        .cost = cost,
-        .cache_bytes = u64_product(cost.kv_bytes, (uint64_t)batch),
-        .step_bytes = cost_step_bytes(&cost, batch),
-        .memory_bytes = u64_sum(v->weights.memory_bytes,
-                                kv_cache_bytes(&v->config, &room, &cache) ? cache : UINT64_MAX),
-        .flops = cost_step_flops(&cost, batch)};
+    size_t bytes;
+    const uint64_t allocated = kv_cache_bytes(&v->config, &room, &bytes) ? bytes : UINT64_MAX;
+    return (struct inspect_step){.variant = v->name,
+                                 .kv_type = storage_name(kv_type),
+                                 .n_kv_heads = v->config.n_kv_heads,
+                                 .depth = depth,
+                                 .batch = batch,
+                                 .cost = cost,
+                                 .cache_bytes = u64_product(cost.kv_bytes, (uint64_t)batch),
+                                 .step_bytes = cost_step_bytes(&cost, batch),
+                                 .allocated_bytes = allocated,
+                                 .memory_bytes = u64_sum(v->weights.memory_bytes, allocated),
+                                 .flops = cost_step_flops(&cost, batch),
+                                 .attention_flops = (uint64_t)batch * cost.flops.attention};
+}
+
+void inspect_predict(struct inspect_step *s, const struct roofline *limits)
+{
+    s->limits = *limits;
+    s->bandwidth_gb_per_s = limits->bytes_per_s / 1e9;
+    s->predicted = cost_predict(&s->cost, s->batch, limits);
 }
 
 struct inspect_check inspect_check_tensor(const struct gguf_tensor *t)
