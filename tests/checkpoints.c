@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "model/layout.h"
 #include "support.h"
 

@@ -5,8 +5,8 @@
 #define TESTS_CHECKPOINTS_H
 
 #include "formats/gguf.h"
-#include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/model.h"
 
 /* Opens what there is of it (enum checkpoint_part), and closes it when the test ends. */
 struct checkpoint opened_checkpoint(const char *path, unsigned parts);

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "compute/linalg.h"
 #include "engine/session.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "support.h"
 
 /* --- checkpoints in memory ------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 
 struct golden {

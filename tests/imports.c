@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "engine/session.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "opened.h"
 #include "support.h"

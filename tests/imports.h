@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "exchange/exchange.h"
 #include "formats/safetensors.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 
 /* Imports and opens it, with a model; fails the running test if it cannot. */
 struct checkpoint open_import(const char *path, const struct import_options *o);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/session.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 
 static inline struct checkpoint open_checkpoint(const char *path, unsigned what)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoints.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 
 #define SHAPE   " --layers 1 --embd 8 --heads 2 --kv-heads 1 --ff 8 --ctx 5 --vocab 260"

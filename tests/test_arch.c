@@ -10,9 +10,9 @@
 
 #include "checkpoints.h"
 #include "engine/session.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "golden.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "model/pack.h"
 #include "opened.h"
 #include "support.h"

@@ -1,7 +1,7 @@
 /*
  * The whole program on a hostile command line (class 14) and within limits (class 15). Elsewhere:
  * allocations that fail at the n-th call (test_faults.c), threads that cannot be started
- * (test_pool.c), processors and quotas (test_cpus.c), signals (test_signals.c), streams (cli.sh).
+ * (test_pool.c), processors and quotas (test_limits.c), signals (test_signals.c), streams (cli.sh).
  */
 #include <stdio.h>
 #include <sys/resource.h>
@@ -11,62 +11,6 @@
 #include "support.h"
 
 /* --- class 14: the command line -------------------------------------------------------------- */
-
-/* Integers, fractions, and lists of integers. */
-static const struct {
-    const char *command;
-    const char *integers[16], *reals[12];
-} numbers[] = {
-    {"generate %G",
-     {"-n", "-c", "--top-k", "--logprobs", "--samples", "--seed", "-t", "--kv-heads",
-      "--repeat-last-n", "--batch", NULL},
-     {"--temp", "--top-p", "--min-p", "--repeat-penalty", NULL}},
-    {"score %G -p a", {"--top", "--tokens", "--block", "-t", NULL}, {NULL}},
-    {"tokenize %G", {"--decode", NULL}, {NULL}},
-    {"eval %G --text %T", {"--ctx", "--stride", "-t", NULL}, {NULL}},
-    {"quantize %G -o %O --type f16", {"-t", NULL}, {NULL}},
-    {"convert %G -o %O", {"--kv-heads", NULL}, {NULL}},
-    {"convert %G -o %O --kv-heads 1 --calib %T", {"--calib-tokens", "--seed", "-t", NULL}, {NULL}},
-    {"bench %G",
-     {"-n", "--repeat", "--warmup", "--prompt", "--depth", "--kv-heads", "-t", NULL},
-     {NULL}},
-    {"train %T -o %O",
-     {"--layers", "--embd", "--heads", "--kv-heads", "--ff", "--ctx", "--vocab", "--steps",
-      "--batch", "--warmup", "--seed", "--eval-every", "--save-every", "-t", NULL},
-     {"--lr", "--beta2", "--weight-decay", "--dropout", "--clip", "--val-fraction",
-      "--teacher-weight", NULL}},
-    {"info %G", {"--depth", "--batch", NULL}, {"--bandwidth", NULL}},
-};
-
-static void expect_numbers_refused(const char *command, const char *const *options,
-                                   const char *const *values, const char *spare)
-{
-    char line[300];
-    int n = 0;
-    for (; *options; options++)
-        for (int i = 0; values[i]; i++) {
-            if (n++ % STRIDE != 0)
-                continue;
-            if (strcmp(*options, spare) == 0 && !values[i][0])
-                continue;
-            snprintf(line, sizeof line, "%s %s=%s", command, *options, values[i]);
-            expect_line_refused(line, 2, *options);
-        }
-}
-
-TEST(class_14_numbers, .before = hostile_set_up, .after = hostile_tear_down)
-{
-    static const char *const bad_integers[] = {
-        "", "1e9", "0x10", "\t5", "5\t", "-9", "NaN", "+5", "5x", "99999999999999999999", NULL};
-    static const char *const bad_reals[] = {"",      "0x10", "nan", "inf", "-9",
-                                            "1e999", "\t1",  "1,5", "1x",  NULL};
-    for (size_t i = 0; i < COUNT(numbers); i++) {
-        /* No ids are no bytes. */
-        expect_numbers_refused(numbers[i].command, numbers[i].integers, bad_integers, "--decode");
-        expect_numbers_refused(numbers[i].command, numbers[i].reals, bad_reals, "");
-    }
-    expect_no_output();
-}
 
 /* Once they were accepted and did nothing. */
 TEST(class_14_options_without_effect, .before = hostile_set_up, .after = hostile_tear_down)
@@ -104,29 +48,6 @@ TEST(class_14_said_in_time_and_right, .before = hostile_set_up, .after = hostile
         {"eval %G --text %T -t 1 -v --kv-type q8_0", 0, "; --ctx and -t lower it", NULL},
     };
     write_file(bad_path, "a", 1);
-    TRY_LINES(lines);
-}
-
-static void unknown_and_repeated(void)
-{
-    static const char *const commands[] = {"generate", "score",   "eval",  "bench",   "info",
-                                           "tokenize", "convert", "train", "quantize"};
-    static const char *const words[] = {"--nosuch",   "--=5", "-",         "-x",       "--modell=x",
-                                        "\x1b[31m-x", "---",  "--quiet=1", "--n 5 --n"};
-    char line[200];
-    struct ran r;
-    for (size_t c = 0; c < 9; c++)
-        for (size_t i = 0; i < 9; i++) {
-            snprintf(line, sizeof line, "%s a b %s", commands[c], words[i]);
-            run_on_bad(&r, line); /* TEXT... takes what has no dash */
-            ck_assert_msg(r.code == 2, "%s: exit %d: %s", line, r.code, r.err);
-            expect_refusal(&r, 2, "");
-        }
-    static const struct line lines[] = {
-        {"info %G --format json --format csv", 0, NULL, "part,parameters,bytes,weights,biases\n"},
-        {"generate %G --n=5 -p ab --n=2 -n 1 --seed 1 -t 1 -q", 0, NULL, NULL},
-        {"generate -q -q --seed=18446744073709551615 -n=0 -- %G", 0, NULL, NULL},
-    };
     TRY_LINES(lines);
 }
 
@@ -206,7 +127,6 @@ static void closed_descriptors(void)
 
 TEST(class_14_command_line, .before = hostile_set_up, .after = hostile_tear_down)
 {
-    unknown_and_repeated();
     prompts();
     closed_descriptors();
 }

@@ -6,7 +6,7 @@
 
 #include "checkpoints.h"
 #include "measure/bench.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 
 static const struct int_list batches = {{1, 3, 17}, 3}, both = {{STORAGE_F32, STORAGE_F16}, 2};
@@ -203,7 +203,7 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     spec.axes[BENCH_BATCHES] = only(5);
     struct bench *five = planned(&spec);
     expect_ok(bench_load_row(five, 0, &err));
-    ck_assert(five->rows[0].load_ms > 0);
+    ck_assert(five->models[0].load_ms > 0);
     int left = 3; /* it stops before the fifth cache */
     spec.stop = stop_at_once;
     spec.arg = &left;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "compute/kernels_math.h"
-#include "formats/blocks.h"
 #include "formats/gguf.h"
 #include "support.h"
 

@@ -6,7 +6,6 @@
 #include "base/rng.h"
 #include "checkpoints.h"
 #include "faults.h"
-#include "model/checkpoint.h"
 #include "model/model.h"
 #include "opened.h"
 #include "schedule_run.h"

@@ -1,7 +1,7 @@
 /* Figures against the golden logits and a NumPy implementation, windows against stepping through
  * them one by one, and the same bits for any threads and blocks. */
 #include "measure/eval.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdlib.h>

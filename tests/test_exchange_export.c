@@ -11,7 +11,7 @@
 
 #include "checkpoints.h"
 #include "exchange/exchange.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "golden.h"
 #include "imports.h"
 #include "opened.h"

@@ -1,5 +1,5 @@
 /* Heads left out, against NumPy and against checkpoints whose output columns are zero. */
-#include "measure/heads.h"
+#include "measure/attend.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "conversions.h"
 #include "convert/convert.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "golden.h"
 #include "support.h"
 
@@ -21,10 +21,10 @@ static struct heads_result measure(const struct heads_spec *spec)
 
 static struct heads_spec spec_of_golden(const struct golden *g)
 {
-    return (struct heads_spec){.model = g->checkpoint.model,
-                               .tokens = g->tokens,
-                               .n_tokens = (size_t)g->n_tokens,
-                               .tokenizer = g->checkpoint.tokenizer};
+    return (struct heads_spec){.eval = {.model = g->checkpoint.model,
+                                        .tokens = g->tokens,
+                                        .n_tokens = (size_t)g->n_tokens,
+                                        .tokenizer = g->checkpoint.tokenizer}};
 }
 
 /* --- against NumPy --------------------------------------------------------------------------- */
@@ -142,7 +142,7 @@ static void compare_with_dropped(const struct checkpoint *k, const int32_t *toke
     const struct config *c = &k->model->config;
     const int heads[][2] = {
         {0, 0}, {c->n_layers / 2, c->n_heads / 2}, {c->n_layers - 1, c->n_heads - 1}};
-    const struct heads_spec spec = {.model = k->model, .tokens = tokens, .n_tokens = n};
+    const struct heads_spec spec = {.eval = {.model = k->model, .tokens = tokens, .n_tokens = n}};
     struct heads_result r = measure(&spec);
     for (int i = 0; i < 3; i++) {
         const int layer = heads[i][0], head = heads[i][1];
@@ -243,12 +243,12 @@ TEST(threads_change_nothing)
     struct pool *pool;
     text_tokens(tokens, N, g.checkpoint.model->config.n_vocab, 5);
     struct heads_spec spec = spec_of_golden(&g);
-    spec.tokens = tokens;
-    spec.n_tokens = N;
+    spec.eval.tokens = tokens;
+    spec.eval.n_tokens = N;
     spec.ablation = HEADS_MEAN;
     struct heads_result one = measure(&spec);
     expect_ok(pool_create(3, &pool, &err));
-    spec.pool = pool;
+    spec.eval.pool = pool;
     struct heads_result three = measure(&spec);
     ck_assert(same_worth(one.heads, three.heads, one.n_heads));
     pool_free(pool);
@@ -300,9 +300,9 @@ TEST(what_is_done_is_kept, .loops = 3)
     struct heads_spec spec = spec_of_golden(&g);
     struct heads_result all = measure(&spec), some;
     struct watcher w = {.enough = _i ? n * (uint64_t)(_i + 1) : 0};
-    spec.stop = has_enough;
-    spec.progress = see_progress;
-    spec.arg = &w;
+    spec.eval.stop = has_enough;
+    spec.eval.progress = see_progress;
+    spec.eval.arg = &w;
     ck_assert_int_eq(heads_run(&spec, &some, &err), STATUS_INTERRUPTED);
     ck_assert_int_eq(some.n_heads, all.n_heads);
     ck_assert_int_eq(some.n_done, _i);
@@ -321,11 +321,11 @@ TEST(a_plan_is_at_least_the_streams)
     struct golden g = open_golden("gqa");
     struct heads_spec spec = spec_of_golden(&g);
     struct heads_result r;
-    spec.n_tokens = 1;
+    spec.eval.n_tokens = 1;
     ck_assert_int_eq(heads_run(&spec, &r, &err), STATUS_USAGE);
     uint64_t bytes;
     ck_assert_int_eq(heads_plan(&spec, &bytes, &err), STATUS_USAGE);
-    spec.n_tokens = (size_t)g.n_tokens;
+    spec.eval.n_tokens = (size_t)g.n_tokens;
     expect_ok(heads_plan(&spec, &bytes, &err));
     ck_assert_uint_gt(bytes, (uint64_t)(g.n_tokens - 1) *
                                  (uint64_t)g.checkpoint.model->config.d_model * 2 * sizeof(float));

@@ -72,6 +72,24 @@ static struct heatmap_map map_of(int group, const char *name)
     return map;
 }
 
+/* A large one. */
+static struct heatmap_picture picture_of(const struct heatmap_map *map,
+                                         const struct text_label *names, struct heatmap_scale scale)
+{
+    return (struct heatmap_picture){.title = "t",
+                                    .subtitle = "s",
+                                    .what = "weight",
+                                    .scale = scale,
+                                    .maps = map,
+                                    .n_rows = 1,
+                                    .n_columns = 1,
+                                    .map_rows = N_SIDE,
+                                    .map_columns = N_SIDE,
+                                    .triangle = true,
+                                    .row_names = names,
+                                    .column_names = names};
+}
+
 /* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
 TEST(paths_are_the_map, .loops = 4)
 {
@@ -86,16 +104,11 @@ TEST(paths_are_the_map, .loops = 4)
     }
     const struct heatmap_map map = {.cells = cells, .group = -1};
     const struct text_label name = {""};
-    const struct heatmap_picture p = {.title = "",
-                                      .subtitle = "",
-                                      .what = "",
-                                      .scale = heatmap_scale(1, false),
-                                      .maps = &map,
-                                      .n_rows = 1,
-                                      .n_columns = 1,
-                                      .map_rows = ROWS,
-                                      .map_columns = COLUMNS,
-                                      .row_names = &name};
+    struct heatmap_picture p = picture_of(&map, &name, heatmap_scale(1, false));
+    p.column_names = NULL;
+    p.triangle = false;
+    p.map_rows = ROWS;
+    p.map_columns = COLUMNS;
     char *text = draw(&p);
     const char *first = strstr(text, "<g class=\"map\">");
     int level = 0, row, column, n, read;
@@ -118,52 +131,28 @@ TEST(paths_are_the_map, .loops = 4)
 TEST(small_maps, .loops = 2)
 {
     static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
-    static const int frames[] = {2, 2};
     const struct text_label rows[] = {{"layer <0>"}, {"layer 1"}};
     struct heatmap_map maps[12];
     for (int i = 0; i < 12; i++)
         maps[i] = map_of(groups[_i][i % 6], i == 7 ? "" : "1.5");
-    const struct heatmap_picture p = {.title = "ti\ntle\x01",
-                                      .subtitle = "sub\xffti]]>tle",
-                                      .what = "weight",
-                                      .scale = heatmap_scale(1, false),
-                                      .maps = maps,
-                                      .n_rows = 2,
-                                      .n_columns = 6,
-                                      .map_rows = N_SIDE,
-                                      .map_columns = N_SIDE,
-                                      .triangle = true,
-                                      .row_names = rows};
+    struct heatmap_picture p = picture_of(maps, rows, heatmap_scale(1, false));
+    p.title = "ti\ntle\x01";
+    p.subtitle = "sub\xffti]]>tle";
+    p.column_names = NULL;
+    p.n_rows = 2;
+    p.n_columns = 6;
     char *text = draw(&p);
-    ck_assert_int_eq(count(text, "class=\"frame\""), 2 * frames[_i]);
+    ck_assert_int_eq(count(text, "class=\"frame\""), 2 * 2);
     expect_counts(text, "12 class=\"map\"", "12 <path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>",
                   "11 >1.5</text>", "12 a &lt; b &amp; c", "1 layer &lt;0&gt;</text>",
                   "1 prefers-color-scheme:dark");
-}
-
-static struct heatmap_picture large_picture(const struct heatmap_map *map,
-                                            const struct text_label *names,
-                                            struct heatmap_scale scale)
-{
-    return (struct heatmap_picture){.title = "t",
-                                    .subtitle = "s",
-                                    .what = "weight",
-                                    .scale = scale,
-                                    .maps = map,
-                                    .n_rows = 1,
-                                    .n_columns = 1,
-                                    .map_rows = N_SIDE,
-                                    .map_columns = N_SIDE,
-                                    .triangle = true,
-                                    .row_names = names,
-                                    .column_names = names};
 }
 
 TEST(large_maps)
 {
     const struct text_label names[N_SIDE] = {{"To"}, {"\\n"}, {"<|x|>"}, {"\xe6\x97\xa5"}};
     const struct heatmap_map map = map_of(-1, "");
-    const struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0.99, true));
+    const struct heatmap_picture p = picture_of(&map, names, heatmap_scale(0.99, true));
     char *text = draw(&p);
     /* Rows and columns are named. */
     expect_counts(text, "2 >To</text>", "2 &lt;|x|&gt;</text>", "2 \xe6\x97\xa5</text>",
@@ -175,7 +164,7 @@ TEST(a_rectangle)
 {
     const struct text_label names[N_SIDE] = {{"a"}, {"b"}, {"c"}, {"d"}};
     const struct heatmap_map map = map_of(-1, "");
-    struct heatmap_picture p = large_picture(&map, names, heatmap_scale(0, false));
+    struct heatmap_picture p = picture_of(&map, names, heatmap_scale(0, false));
     p.triangle = false;
     p.map_columns = 2;
     char *text = draw(&p);

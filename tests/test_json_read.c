@@ -1,5 +1,5 @@
 /* The JSON reader: what it takes, what it refuses and with which words, and its memory. */
-#include "formats/json_read.h"
+#include "formats/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

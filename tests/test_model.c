@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "checkpoints.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 
 TEST(embedding_rows)

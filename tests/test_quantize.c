@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "checkpoints.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "model/model.h"
 #include "support.h"
 

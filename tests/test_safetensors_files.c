@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "faults.h"
 #include "formats/safetensors.h"
 #include "support.h"

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "engine/schedule.h"
-#include "model/checkpoint.h"
 #include "model/model.h"
 #include "schedule_run.h"
 #include "support.h"

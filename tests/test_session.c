@@ -9,8 +9,8 @@
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "golden.h"
-#include "model/checkpoint.h"
 #include "model/kv_cache.h"
+#include "model/model.h"
 #include "opened.h"
 #include "support.h"
 

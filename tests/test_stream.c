@@ -4,8 +4,8 @@
 
 #include "base/rng.h"
 #include "support.h"
-#include "text/stream.h"
-#include "text/unicode.h"
+#include "text/pretokenize.h"
+#include "text/tokenizer.h"
 
 #define LONGEST 64
 

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 #include "train/private.h"
 #include "train_run.h"

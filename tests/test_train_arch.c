@@ -6,7 +6,7 @@
 
 #include "checkpoints.h"
 #include "engine/session.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "support.h"
 #include "train/private.h"
 #include "train_run.h"

@@ -3,7 +3,7 @@
  * part and the number of threads decide nothing, that a run interrupted in it goes on, that what it
  * takes is in no way another run than one given that rate.
  */
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "train/private.h"
 #include "train_run.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "support.h"
 
 #define GROUP 48 /* of VIEW_INT8: rows do not begin where groups do */

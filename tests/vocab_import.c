@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "formats/json_read.h"
+#include "formats/json.h"
 
 /* --- what is read ---------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "support.h"
-#include "text/unicode.h"
+#include "text/pretokenize.h"
 
 static inline int count(const char *text, const char *what)
 {

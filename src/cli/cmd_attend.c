@@ -15,7 +15,7 @@
 #include "cli/terminal.h"
 #include "formats/npy.h"
 #include "measure/attend.h"
-#include "measure/score.h"
+#include "measure/eval.h"
 #include "show/heatmap.h"
 #include "text/tokenizer.h"
 
@@ -49,7 +49,6 @@ static const struct option result_options[] = {
             "at@3 is the one at position 3 of several"),
     OPT_INT("top", top, "K", 1, 1000, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
                .writes = WRITES_FILE),
     OPT_STRING("json", json, "FILE", "write the tokens, what the axes are, and the figures",
@@ -73,13 +72,9 @@ static const struct option picture_options[] = {
 static enum status check_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
-    const char *columns = j->common->columns;
     if (o->show && (o->query.given || j->common->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
                        o->query.given ? "--query" : "--format");
-    if (columns && (o->query.given || o->show))
-        return err_set(e, STATUS_USAGE, "--columns is for the figures; expected it without %s",
-                       o->show ? "--show" : "--query");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
@@ -244,14 +239,7 @@ static const void *next_looks(void *arg, int at)
     return &r->row;
 }
 
-static int attend_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    *tables = (struct table){.fields = fields, .n = N_FIELDS};
-    return 1;
-}
-
-/* A row a head, the figures, of them those of --columns, or of one query the keys. */
+/* A row a head, the figures, or of one query the keys. */
 static enum status print_looks(const struct attend_view *v, struct job *j, struct err *e)
 {
     const struct attend_options *o = v->options;
@@ -265,8 +253,6 @@ static enum status print_looks(const struct attend_view *v, struct job *j, struc
         shared |= config_group(v->config, v->layers.items[l]) > 1;
     if (!shared) /* it is the head */
         own[FIELD_KV_HEAD].heading = NULL;
-    if (o->common.columns)
-        table.fields = fields;
     if (v->spec.query >= 0) {
         const int query = v->spec.query;
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
@@ -285,7 +271,7 @@ static enum status print_looks(const struct attend_view *v, struct job *j, struc
         own[FIELD_JOINED].heading = name;
         table.n = N_QUERY_FIELDS;
     }
-    const enum status s = job_print(j, &table, 1, e);
+    const enum status s = job_print(j, &table, e);
     free(rows.keys);
     return s;
 }
@@ -443,7 +429,7 @@ static int shown_cells(int n_tokens, int width)
  * token, which names its row and its column. */
 static void draw_head(const struct attend_view *v, int width, struct output *out)
 {
-    const enum heatmap_ink ink = terminal_ink();
+    const enum heatmap_ink ink = terminal_ink(false);
     unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = v->shown;
     const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
@@ -608,6 +594,5 @@ const struct command command_attend = {
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is nothing to look at; expected -p, -f or --tokens",
     .check = check_attend,
-    .tables = attend_tables,
     .run = run_attend,
 };

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,7 +73,6 @@ static const struct option measuring_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_STRING("plot", plot, "FILE.svg",
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
@@ -225,17 +224,19 @@ static void print_header(const struct run *r)
     for (int i = 0; i < r->bench.n_machines; i++) {
         const struct machine *m = &r->bench.machines[i];
         const int threads = spec->axes[BENCH_THREADS].items[i];
-        struct machine_class classes[MACHINE_POWERS];
-        const int n = machine_classes(m, classes);
+        const char *comma = ": reads";
+        double before = 0;
         paragraph_puts(&p, "roofline");
         if (r->bench.n_machines > 1)
             paragraph_printf(&p, " of %d thread%s", threads, plural((uint64_t)threads));
-        for (int k = 0; k < n; k++) {
-            paragraph_printf(&p, "%s %.1f GB/s of %s", k ? "," : ": reads",
-                             classes[k].bytes_per_s / 1e9,
-                             figure_bytes((double)classes[k].from).text);
-            if (classes[k].to > classes[k].from)
-                paragraph_printf(&p, " to %s", figure_bytes((double)classes[k].to).text);
+        for (int power = 0; power < MACHINE_POWERS; power++) {
+            const double rate = m->bytes_per_s[power];
+            if (rate <= 0 || rate == before)
+                continue;
+            paragraph_printf(&p, "%s %.1f GB/s from %s", comma, rate / 1e9,
+                             figure_bytes(ldexp(1, power)).text);
+            before = rate;
+            comma = ",";
         }
         paragraph_printf(&p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
                          m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
@@ -354,7 +355,7 @@ static enum status print_run(struct run *r, struct err *e)
     else
         say(o, "%s: %s", r->subject, r->machine);
     TRY(bench_print(&r->bench, r->subject, r->cpu, r->job, e));
-    if (people && !o->columns)
+    if (people)
         print_footer(r);
     if (r->o->trace)
         TRY(write_trace(&r->bench, r->o->trace, e));
@@ -363,59 +364,35 @@ static enum status print_run(struct run *r, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* What a process leaves in memory that both see. */
-struct child_answer {
-    struct err err; /* no text: none */
-    double load_ms;
-};
-
-/* Load time and peak memory of row i, in a process of its own. Before threads are started; what the
- * caller has resident counts, too. */
-static enum status measure_in_child(struct bench *b, int i, struct child_answer *a, struct err *e)
-{
-    struct rusage usage = {0};
-    int ended = 0;
-    const pid_t pid = fork();
-    if (pid < 0)
-        return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
-                       strerror(errno));
-    if (pid == 0) {
-        const enum status s = bench_load_row(b, i, &a->err);
-        a->load_ms = b->rows[i].load_ms;
-        _exit((int)s); /* nothing of the parent's is closed or flushed on the way out */
-    }
-    while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
-        if (signals_interrupted())
-            kill(pid, SIGKILL); /* it has nothing to leave behind */
-    if (!WIFEXITED(ended) && signals_interrupted())
-        return STATUS_INTERRUPTED;
-    if (!WIFEXITED(ended))
-        return err_set(e, STATUS_FAILED,
-                       "the process that measures memory was ended; was it out of memory?");
-    const enum status s = (enum status)WEXITSTATUS(ended);
-    if (s == STATUS_BAD_FILE && !a->err.text[0])
-        _exit(STATUS_BAD_FILE); /* a mapped file was cut short: the child has said which */
-    b->rows[i].load_ms = a->load_ms;
-    b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    if (s != STATUS_OK)
-        *e = a->err;
-    return s;
-}
-
-static enum status measure_in_children(struct job *j, struct bench *b, struct err *e)
+/* The peak memory of each row, in a process of its own that says nothing: what fails there fails
+ * again where rows are measured. Before threads are started; what the caller has resident counts,
+ * too. */
+static enum status measure_memory(struct job *j, struct bench *b, struct err *e)
 {
     struct progress *p = job_progress(j, "rows");
-    struct child_answer *a =
-        mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    enum status s = STATUS_OK;
-    if (a == MAP_FAILED)
-        return err_no_memory(e, "the answer of the process that measures memory", sizeof *a);
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
+    for (int i = 0; i < b->n_rows; i++) {
+        struct rusage usage = {0};
+        int ended = 0;
         progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
-        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_in_child(b, i, a, e);
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        const pid_t pid = fork();
+        if (pid < 0)
+            return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
+                           strerror(errno));
+        if (pid == 0) {
+            close(STDERR_FILENO);
+            _exit((int)bench_load_row(b, i, NULL)); /* nothing of the parent's is flushed */
+        }
+        while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
+            if (signals_interrupted())
+                kill(pid, SIGKILL); /* it has nothing to leave behind */
+        if (!WIFEXITED(ended) && !signals_interrupted())
+            return err_set(e, STATUS_FAILED,
+                           "the process that measures memory was ended; was it out of memory?");
+        b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     }
-    munmap(a, sizeof *a);
-    return s;
+    return STATUS_OK;
 }
 
 /* What was measured until an interruption is shown. */
@@ -449,7 +426,7 @@ static enum status measure(struct run *r, struct err *e)
         bench_free(b);
         TRY(bench_plan(spec, b, e));
     }
-    TRY(measure_in_children(j, b, e));
+    TRY(measure_memory(j, b, e));
     job_progress(j, "turns");
     const enum status s = bench_run(b, e);
     progress_end(&j->progress);
@@ -503,6 +480,5 @@ const struct command command_bench = {
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_STOPS,
     .check = check_bench,
-    .tables = bench_tables,
     .run = run_bench,
 };

@@ -10,7 +10,7 @@
 #include "cli/numbers.h"
 #include "cli/paths.h"
 #include "convert/convert.h"
-#include "measure/heads.h"
+#include "measure/attend.h"
 #include "show/heatmap.h"
 
 struct heads_options {
@@ -37,7 +37,6 @@ static const struct option text_options[] = {
 
 static const struct option result_options[] = {
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_THREADS(THREADS_HELP),
     OPT_STRING("svg", svg, "FILE.svg", "draw delta_nll, layers down and heads across",
                .writes = WRITES_FILE),
@@ -93,13 +92,6 @@ static const void *next_head(void *arg, int i)
             row->kept = kept[h];
         }
     return row;
-}
-
-static int heads_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    *tables = (struct table){fields, REPORT_LENGTH(fields), .row = next_head};
-    return 1;
 }
 
 /* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
@@ -181,17 +173,17 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
     const size_t bytes = n * (size_t)a->config->n_heads * sizeof *a->kept;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
-    struct heads_spec spec = {.model = k->model,
-                              .kernels = j->kernels,
-                              .pool = j->pool,
-                              .tokens = j->tokens,
-                              .n_tokens = j->n_tokens,
-                              .tokenizer = k->tokenizer,
+    struct heads_spec spec = {.eval = {.model = k->model,
+                                       .params = {.kernels = j->kernels},
+                                       .pool = j->pool,
+                                       .tokens = j->tokens,
+                                       .n_tokens = j->n_tokens,
+                                       .tokenizer = k->tokenizer,
+                                       .stop = progress_stop,
+                                       .progress = progress_show},
                               .ablation = (enum heads_ablation)o->ablation,
                               .layers = layers->items,
-                              .n_layers = layers->n,
-                              .stop = progress_stop,
-                              .progress = progress_show};
+                              .n_layers = layers->n};
     /* How much of each head a key of another would keep. */
     struct convert_spec likeness = {.gguf = k->gguf,
                                     .source = &k->file,
@@ -210,7 +202,7 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
         return err_no_memory(e, "the likeness of heads", bytes);
     likeness.arg = job_progress(j, "windows");
     TRY(convert_likeness(&likeness, k->model, a->kept, e));
-    spec.arg = job_progress(j, "tokens");
+    spec.eval.arg = job_progress(j, "tokens");
     return heads_run(&spec, &a->result, e);
 }
 
@@ -219,12 +211,10 @@ static enum status print_heads(struct job *j, const struct heads_options *o, str
                                struct err *e)
 {
     const struct heads_result *r = &a->result;
-    struct table table;
+    const struct table table = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = a};
     if (r->n_done == 0)
         return STATUS_OK;
-    heads_tables(o, &table);
-    table.arg = a;
-    TRY(job_print(j, &table, 1, e));
+    TRY(job_print(j, &table, e));
     say(j->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
         r->whole.bits_per_byte);
     say_heads(j, r, false, "cost nothing on this text, within the standard error");
@@ -291,6 +281,5 @@ const struct command command_heads = {
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is no text to predict; expected TEXT or --text FILE",
-    .tables = heads_tables,
     .run = run_heads,
 };

@@ -34,7 +34,6 @@ static const struct option own_options[] = {
     OPT_FLAG("check", check,
              "read every tensor and count values that are not finite; exit code 3 if there are"),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -73,6 +72,7 @@ static bool is_auto(const struct info_options *o)
 struct info {
     const struct info_options *o;
     struct job *job;
+    enum table_format format;
     struct file_map file; /* of job.path; none of a shape */
     struct gguf *gguf;
     struct tokenizer *tokenizer; /* NULL: none, or it cannot be read */
@@ -91,7 +91,7 @@ struct info {
     } * tensors; /* [gguf->n_tensors] malloc'd */
 
     /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
-    const char *path, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem, *nothing;
+    const char *path, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
     struct text architecture, name, token_kind;
     int64_t version, n_keys, n_tensors, value_dim, four_squares, available;
     char variant[16], by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
@@ -146,7 +146,6 @@ static const struct report_field config_fields[] = {
     {NAMED(does_not_run, does_not_run)},
     {NAMED(tied_output, cost.shape.tied)},
 };
-static const struct report_field no_tokenizer_fields[] = {{KEYED(tokenizer, nothing)}};
 #define N_UNREADABLE 2 /* what there is of a tokenizer that cannot be read */
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info, token_kind)},
@@ -162,30 +161,29 @@ static const struct report_field check_fields[] = {
     {NAMED(nan, nan)},
     {NAMED(inf, inf)},
 };
-/* A layer's Q, K, V and output have so many weights where every head has its own. */
-static const struct report_field square_fields[] = {
-    {KEYED(attention_4_d_model_squared, four_squares)}};
-static const struct report_field memory_fields[] = {{KEYED(memory_available_bytes, available)}};
+/* The first: a layer's Q, K, V and output have so many weights where every head has its own. */
+static const struct report_field cost_fields[] = {
+    {KEYED(attention_4_d_model_squared, four_squares)},
+    {KEYED(memory_available_bytes, available)}, /* with steps */
+};
 
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
- * architecture that does not run here its own and the general ones. */
+ * architecture that does not run here its own. */
 static void print_other_keys(struct report *r, const struct info *info)
 {
     for (int64_t i = 0; i < info->n_keys; i++) {
-        const struct text key = info->gguf->pairs[i].key;
-        const struct gguf_value *v = &info->gguf->pairs[i].value;
-        const bool told = info->has_config ? !text_starts_with(key, "decode.convert.")
-                                           : text_is(key, "general.architecture") ||
-                                                 text_is(key, "general.name") ||
-                                                 text_starts_with(key, "tokenizer.");
+        const struct gguf_pair *pair = &info->gguf->pairs[i];
+        const struct gguf_value *v = &pair->value;
+        const bool told = info->has_config ? !text_starts_with(pair->key, "decode.convert.")
+                                           : text_starts_with(pair->key, "tokenizer.");
+        struct figure f = {""};
         if (v->kind == GGUF_ARRAY || told)
             continue;
-        struct figure f = {""};
         if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
             f = figure_exact(gguf_float_at(v, 0));
         else if (v->kind != GGUF_STRING)
             snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
-        report_text(r, key);
+        report_text(r, pair->key);
         report_text(r, v->kind == GGUF_STRING
                            ? (struct text){v->bytes.data, (size_t)text_width(v->bytes)}
                            : text_of(f.text));
@@ -197,38 +195,36 @@ static enum status print_properties(const struct info *info, struct json *j, str
 {
     static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
                                                   {NULL, "value", .type = REPORT_TEXT}};
-    const bool is_file = info->gguf, has_tokenizer = info->token_kind.len > 0;
-#define GROUP(fields, condition) fields, condition ? REPORT_LENGTH(fields) : -1
+#define ALL_IF(condition, fields) fields, condition ? REPORT_LENGTH(fields) : 0
     const struct {
-        const char *object; /* that programs find the group in; NULL: the whole */
+        const char
+            *object; /* that programs find the group in, null if it is empty; NULL: the whole */
         const struct report_field *fields;
-        int n; /* negative: none of it is there */
+        int n;
     } groups[] = {
-        {NULL, GROUP(file_fields, is_file)},
-        {NULL, GROUP(shape_fields, !is_file)},
-        {NULL, GROUP(config_fields, info->has_config)},
-        {NULL, GROUP(no_tokenizer_fields, is_file && !has_tokenizer)},
+        {NULL, ALL_IF(info->gguf, file_fields)},
+        {NULL, ALL_IF(!info->gguf, shape_fields)},
+        {NULL, ALL_IF(info->has_config, config_fields)},
         {"tokenizer", tokenizer_fields,
-         !has_tokenizer    ? -1
-         : info->tokenizer ? REPORT_LENGTH(tokenizer_fields)
-                           : N_UNREADABLE},
-        {"types", info->types, is_file ? info->n_types : -1},
-        {"check", GROUP(check_fields, info->o->check)},
-        {NULL, GROUP(square_fields, info->has_config)},
-        {NULL, GROUP(memory_fields, info->cost.steps)},
+         info->tokenizer            ? REPORT_LENGTH(tokenizer_fields)
+         : info->token_kind.len > 0 ? N_UNREADABLE
+                                    : 0},
+        {"types", info->types, info->n_types},
+        {"check", ALL_IF(info->o->check, check_fields)},
+        {NULL, cost_fields, info->has_config + (info->cost.steps != NULL)},
     };
     struct report r;
     if (!j)
-        report_begin(&r, (enum table_format)info->o->common.format, columns, 2, info->job->out);
+        report_begin(&r, info->format, columns, 2, info->job->out);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
-        if (groups[i].n < 0)
-            continue;
         if (!j)
             report_lines(&r, groups[i].fields, groups[i].n, info);
-        else if (groups[i].object)
-            report_object(j, groups[i].object, groups[i].fields, groups[i].n, info);
-        else
+        else if (!groups[i].object)
             report_members(j, groups[i].fields, groups[i].n, info);
+        else if (groups[i].n == 0)
+            json_null(j, groups[i].object);
+        else
+            report_object(j, groups[i].object, groups[i].fields, groups[i].n, info);
     }
     if (j)
         return STATUS_OK;
@@ -307,11 +303,10 @@ static enum status read_file(struct info *info, struct err *e)
     }
     /* What is wrong with a tokenizer is one of its properties. */
     if (is_known && info->token_kind.len > 0) {
-        struct tokenizer *t;
         const enum status s = tokenizer_create(g, &info->tokenizer, &info->tokenizer_problem);
+        const struct tokenizer *t = info->tokenizer;
         if (s == STATUS_NO_MEMORY)
             return err_set(e, s, "%s", info->tokenizer_problem.text);
-        t = info->tokenizer;
         if (t) {
             (void)tokenizer_reads_text(t, &info->tokenizer_problem);
             info->n_tokens = tokenizer_n_tokens(t);
@@ -435,18 +430,14 @@ enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
 static void explain_caches(const struct costs *cost, struct output *out)
 {
     const struct config *c = cost->shape.config;
-    const bool latent = config_is_latent(c);
-    const int each = latent ? config_latent(c, 0) : c->n_kv_heads;
     struct paragraph p = paragraph_begin(out, 0);
     int64_t all = 0;
+    const bool latent = config_is_latent(c);
     for (int l = 0; l < c->n_layers; l++)
         all += latent ? config_latent(c, l) : config_kv_heads(c, l);
-    paragraph_printf(&p, "One token takes %s all layers (",
-                     latent ? "the numbers that all heads share in" : "K/V heads of");
-    if (all == (int64_t)c->n_layers * each)
-        paragraph_printf(&p, "%d x %d", c->n_layers, each);
-    else
-        paragraph_printf(&p, "%" PRId64 " in %d layers", all, c->n_layers);
+    paragraph_printf(&p, "One token takes %s all layers (%" PRId64 " in %d layers",
+                     latent ? "the numbers that all heads share in" : "K/V heads of", all,
+                     c->n_layers);
     if (!latent)
         paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
                          config_value_dim(c));
@@ -484,45 +475,66 @@ static void print_json(struct json *j, int table, const struct table *t)
 {
     static const char *const keys[INFO_TABLES] = {
         [TABLE_CACHES] = "kv_cache", [TABLE_STEPS] = "steps", [TABLE_TENSORS] = "tensors"};
-    const struct inspect_sum *parts = t->rows;
-    const struct info_tensor *tensors = t->rows;
-    const int own = table == TABLE_TENSORS ? N_OWN : 0;
-    for (int f = 0; f < t->n && table == TABLE_PARTS; f++) {
-        if (!t->fields[f].grouped)
+    const struct inspect_sum *parts = t->rows; /* if they are */
+    const struct report_field *f = t->fields, *end = f + t->n;
+    for (; f < end && !keys[table]; f++) {
+        if (!f->grouped)
             continue;
-        json_begin_object(j, t->fields[f].key);
+        json_begin_object(j, f->key);
         for (int i = 0; i < t->n_rows; i++)
-            report_member(j, parts[i].part, &t->fields[f], &parts[i]);
+            report_member(j, parts[i].part, f, &parts[i]);
         json_end(j);
     }
-    if (table == TABLE_PARTS)
+    if (!keys[table])
         return;
     json_begin_array(j, keys[table]);
     for (int i = 0; i < t->n_rows; i++) {
+        const void *row = (const char *)t->rows + (size_t)i * t->row_bytes;
+        const struct gguf_tensor *tensor = row; /* if it is one */
         json_begin_object(j, NULL);
-        if (own) {
-            json_text(j, "name", tensors[i].of.name);
+        if (table == TABLE_TENSORS) {
+            json_text(j, "name", tensor->name);
             json_begin_array(j, "shape");
-            for (int d = 0; d < tensors[i].of.n_dims; d++)
-                json_u64(j, NULL, tensors[i].of.dims[d]);
+            for (int d = 0; d < tensor->n_dims; d++)
+                json_u64(j, NULL, tensor->dims[d]);
             json_end(j);
+            f = t->fields + N_OWN;
         }
-        report_members(j, t->fields + own, t->n - own,
-                       (const char *)t->rows + (size_t)i * t->row_bytes);
+        report_members(j, f, (int)(end - f), row);
         json_end(j);
     }
     json_end(j);
 }
 
-/* Properties and tables: several for people, or one JSON object. */
-static enum status print_whole(const struct info *info, const struct table tables[INFO_TABLES],
-                               struct err *e)
+/* Properties and tables: several for people, one JSON object, or of CSV, which has one table, the
+ * last, but for the caches. */
+static enum status print_info(struct info *info, struct err *e)
 {
-    const enum table_format format = (enum table_format)info->o->common.format;
+    const struct info_options *o = info->o;
+    const bool people = table_is_for_people(info->format), csv = info->format == TABLE_CSV;
+    struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
+                                        info->cost.cache_table, info->cost.step_table,
+                                        TABLE_OF(tensor_fields, info->tensors, 0)};
+    struct table *parts = &tables[TABLE_PARTS], *tensors = &tables[TABLE_TENSORS];
     struct output *out = info->job->out;
-    struct json json, *j = table_is_json(format) ? &json : NULL;
+    struct json json, *j = people ? NULL : &json;
+    int last = INFO_TABLES - 1;
+    /* People are shown parts that there are, and with --check alone the tensors that are bad. */
+    for (int i = 0; i <= INSPECT_PARTS; i++)
+        if (!people || info->parts[i].parameters > 0)
+            info->parts[parts->n_rows++] = info->parts[i];
+    tensors->n -= o->check ? 0 : N_CHECK;
+    for (int i = 0; i < info->n_tensors; i++) {
+        const struct info_tensor t = info->tensors[i];
+        if (o->tensors || (o->check && (csv || (people && t.check.nan + t.check.inf > 0))))
+            info->tensors[tensors->n_rows++] = t;
+    }
+    while (csv && (tables[last].n_rows == 0 || last == TABLE_CACHES))
+        last--;
+    if (csv)
+        return job_print(info->job, &tables[last], e);
     if (j) {
-        json_init(j, out, format == TABLE_JSONL ? 0 : 2);
+        json_init(j, out, info->format == TABLE_JSONL ? 0 : 2);
         json_begin_object(j, NULL);
     }
     TRY(print_properties(info, j, e));
@@ -538,48 +550,13 @@ static enum status print_whole(const struct info *info, const struct table table
             explain_caches(&info->cost, out);
         if (i == TABLE_STEPS)
             explain_steps(&info->cost, out);
-        TRY(table_print(&tables[i], NULL, format, out, e));
+        TRY(table_print(&tables[i], info->format, out, e));
     }
     if (j) {
         json_end(j);
         output_puts(out, "\n");
     }
     return STATUS_OK;
-}
-
-static enum status print_info(struct info *info, struct err *e)
-{
-    const struct info_options *o = info->o;
-    const char *columns = o->common.columns;
-    const enum table_format format = (enum table_format)o->common.format;
-    const bool people = table_is_for_people(format), some = format == TABLE_CSV || columns;
-    struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
-                                        info->cost.cache_table, info->cost.step_table,
-                                        TABLE_OF(tensor_fields, info->tensors, 0)};
-    struct table *parts = &tables[TABLE_PARTS], *tensors = &tables[TABLE_TENSORS];
-    int n = 0;
-    if (table_is_json(format) && columns)
-        return err_set(e, STATUS_USAGE, "--columns is for tables; expected none with --format %s",
-                       table_formats[format]);
-    /* People are shown parts that there are, and with --check alone the tensors that are bad. */
-    for (int i = 0; i <= INSPECT_PARTS && (!info->gguf || info->n_tensors > 0 || !people); i++)
-        if (!people || i == INSPECT_PARTS || info->parts[i].parameters > 0)
-            info->parts[parts->n_rows++] = info->parts[i];
-    tensors->n -= o->check ? 0 : N_CHECK;
-    for (int i = 0; i < info->n_tensors; i++)
-        if (o->tensors ||
-            (o->check &&
-             (some || (people && info->tensors[i].check.nan + info->tensors[i].check.inf > 0))))
-            info->tensors[tensors->n_rows++] = info->tensors[i];
-    if (!some)
-        return print_whole(info, tables, e);
-    /* Of CSV, which has one table, the last, but for the caches. */
-    for (int i = 0; i < INFO_TABLES; i++)
-        if (tables[i].n_rows > 0 && !(format == TABLE_CSV && i == TABLE_CACHES))
-            tables[n++] = tables[i];
-    const int first = format == TABLE_CSV ? n - 1 : 0;
-    return columns ? columns_print(columns, format, &tables[first], n - first, info->job->out, e)
-                   : job_print(info->job, &tables[first], 1, e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
@@ -630,7 +607,7 @@ static enum status check_info(struct job *j, void *values, struct err *e)
 
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
-    struct info info = {.o = values, .job = j};
+    struct info info = {.o = values, .job = j, .format = (enum table_format)j->common->format};
     const enum status s = show_info(&info, e);
     costs_free(&info.cost);
     free(info.tensors);

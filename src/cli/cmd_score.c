@@ -11,7 +11,7 @@
 #include "cli/signals.h"
 #include "engine/sampler.h"
 #include "formats/npy.h"
-#include "measure/score.h"
+#include "measure/eval.h"
 #include "show/report.h"
 
 struct score_options {

@@ -62,7 +62,6 @@ static const struct option result_options[] = {
     OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents",
                .writes = WRITES_FILE),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -241,14 +240,6 @@ static const struct report_field mean_fields[] = {
     {"cache_bytes_per_token", NULL, MEMBER(study_mean, of.cache_bytes_per_token)},
 };
 
-static int study_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    tables[0] = (struct table){.fields = study_fields, .n = STUDY_N_FIELDS};
-    tables[1] = (struct table){.fields = mean_fields, .n = REPORT_LENGTH(mean_fields)};
-    return 2;
-}
-
 /* What means of one line have in common: K/V heads, method and teacher. */
 struct line {
     char name[48]; /* "fit, taught" */
@@ -366,8 +357,7 @@ static enum status draw_means(const struct study_job *job, const struct study_me
 /*
  * Prints the cells that are done, then their means, and draws --plot. For people the means are a
  * matrix; CSV has them under a header of their own after an empty line, JSON in an object
- * {"cells": [], "means": []}, JSON lines in lines of their own. With --columns they are rows in
- * every form, and only the tables that have such columns are printed.
+ * {"cells": [], "means": []}, JSON lines in lines of their own.
  */
 static enum status report_study(const struct study_job *job, struct err *e)
 {
@@ -388,18 +378,13 @@ static enum status report_study(const struct study_job *job, struct err *e)
             cells[n_cells++] = cells[i];
     const struct table tables[] = {TABLE_OF(study_fields, cells, n_cells),
                                    TABLE_OF(mean_fields, means, n_means)};
-    enum status s;
-    if (o->common.columns) {
-        s = job_print(job->run, tables, 2, e);
-    } else {
-        output_puts(out, around[format][0]);
-        s = job_print(job->run, tables, 1, e);
-        output_puts(out, around[format][1]);
-        if (s == STATUS_OK)
-            s = table_is_for_people(format) ? print_matrix(means, n_means, format, out, e)
-                                            : job_print(job->run, &tables[1], 1, e);
-        output_puts(out, around[format][2]);
-    }
+    output_puts(out, around[format][0]);
+    enum status s = job_print(job->run, tables, e);
+    output_puts(out, around[format][1]);
+    if (s == STATUS_OK)
+        s = table_is_for_people(format) ? print_matrix(means, n_means, format, out, e)
+                                        : job_print(job->run, &tables[1], e);
+    output_puts(out, around[format][2]);
     if (s == STATUS_OK && o->plot)
         s = draw_means(job, means, n_means, e);
     free(means);
@@ -425,9 +410,6 @@ static enum status check_study(struct job *j, void *values, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "--val-fraction: the held-out part is what cells are compared on; expected "
                        "more than 0");
-    if (o->common.columns && o->common.format == TABLE_JSON)
-        return err_set(e, STATUS_USAGE,
-                       "--columns is for tables; expected none with --format json");
     return STATUS_OK;
 }
 
@@ -519,6 +501,5 @@ const struct command command_study = {
     .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,
     .no_text = "no text is named; expected TEXT",
     .check = check_study,
-    .tables = study_tables,
     .run = run_study,
 };

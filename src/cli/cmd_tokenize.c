@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
-#include "formats/json_write.h"
-#include "model/checkpoint.h"
+#include "formats/json.h"
+#include "model/model.h"
 #include "show/paragraph.h"
 
 struct tokenize_options {

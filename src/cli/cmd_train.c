@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/figures.h"
 #include "base/file.h"
 #include "cli/input.h"
@@ -19,7 +18,7 @@
 #include "cli/paths.h"
 #include "cli/say.h"
 #include "cli/train_options.h"
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "train/train.h"
 
 /* More text than this is not taken from a pipe. */

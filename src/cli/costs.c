@@ -107,20 +107,19 @@ enum status shape_of_options(const struct shape_options *o, const struct common_
 /* For which this machine is measured. */
 #define MEASURE_SECONDS 2.0
 
-/* A %d in a heading is for the context. */
 #define CACHE(member) MEMBER(inspect_variant, member)
-static const struct report_field cache_fields[CACHE_FIELDS] = {
+static const struct report_field cache_fields[] = {
     {"variant", "KV cache of", CACHE(name)},
     {"n_kv_heads", "K/V heads", CACHE(config.n_kv_heads), .rank = 3},
     {"parameters", "parameters", CACHE(weights.parameters), .grouped = true, .rank = 5},
     {"bytes_per_token_f32", "bytes/token f32", CACHE(token_bytes[0]), .grouped = true},
     {"bytes_per_token_f16", "bytes/token f16", CACHE(token_bytes[1]), .grouped = true, .rank = 4},
     {"bytes_per_token_q8_0", "bytes/token q8_0", CACHE(token_bytes[2]), .grouped = true, .rank = 6},
-    {"bytes_full_context_f32", "%d tokens f32", CACHE(full_bytes[0]), .figure = figure_bytes,
+    {"bytes_full_context_f32", "context f32", CACHE(full_bytes[0]), .figure = figure_bytes,
      .rank = 2},
-    {"bytes_full_context_f16", "%d tokens f16", CACHE(full_bytes[1]), .figure = figure_bytes,
+    {"bytes_full_context_f16", "context f16", CACHE(full_bytes[1]), .figure = figure_bytes,
      .rank = 7},
-    {"bytes_full_context_q8_0", "%d tokens q8_0", CACHE(full_bytes[2]), .figure = figure_bytes,
+    {"bytes_full_context_q8_0", "context q8_0", CACHE(full_bytes[2]), .figure = figure_bytes,
      .rank = 8},
 };
 
@@ -148,13 +147,7 @@ enum status costs_plan(struct costs *c, struct err *e)
 {
     struct machine machine = {0};
     TRY(inspect_list_variants(&c->shape, c->ranks.items, c->ranks.n, &c->variants, e));
-    c->cache_table = (struct table)TABLE_OF(c->cache_fields, c->variants.items, c->variants.n);
-    for (int i = 0; i < CACHE_FIELDS; i++) {
-        c->cache_fields[i] = cache_fields[i];
-        c->cache_fields[i].heading = c->cache_headings[i];
-        snprintf(c->cache_headings[i], sizeof c->cache_headings[i], cache_fields[i].heading,
-                 c->shape.config->n_ctx);
-    }
+    c->cache_table = (struct table)TABLE_OF(cache_fields, c->variants.items, c->variants.n);
     const int n_variants = c->variants.n, n_batches = c->batches.n,
               n = n_variants * c->depths.n * n_batches;
     if (n == 0)
@@ -268,13 +261,6 @@ static const struct report_field bench_fields[] = {
 };
 #define N_FIELDS REPORT_LENGTH(bench_fields)
 
-int bench_tables(const void *values, struct table *tables)
-{
-    (void)values;
-    *tables = (struct table){.fields = bench_fields, .n = N_FIELDS};
-    return 1;
-}
-
 bool bench_is_batched(const struct bench_spec *spec)
 {
     return spec->axes[BENCH_BATCHES].n > 1 || spec->axes[BENCH_BATCHES].items[0] > 1;
@@ -283,18 +269,17 @@ bool bench_is_batched(const struct bench_spec *spec)
 /* A line of the plot: "MHA", and what else tells the lines of this run apart. */
 static void name_line(const struct bench_spec *spec, struct bench_row *row)
 {
-    char parts[BENCH_AXES][40];
-    const int size = sizeof *parts;
-    snprintf(parts[BENCH_TYPES], size, " %s", row->shown.type);
-    snprintf(parts[BENCH_KV_TYPES], size, ", %s KV", row->step.kv_type);
-    snprintf(parts[BENCH_THREADS], size, ", %d threads", row->threads);
-    snprintf(parts[BENCH_BATCHES], size, ", batch %d", row->step.batch);
-    char *name = row->shown.line;
-    const size_t room = sizeof row->shown.line;
-    size_t used = (size_t)snprintf(name, room, "%s", row->step.variant);
-    for (int a = BENCH_AXES - 1; a > BENCH_VARIANTS && used < room; a--)
-        if (spec->axes[a].n > 1 && a != BENCH_DEPTHS && a != (int)bench_x_axis(spec))
-            used += (size_t)snprintf(name + used, room - used, "%s", parts[a]);
+    char part[BENCH_AXES][40];
+    const int size = sizeof *part;
+    snprintf(part[BENCH_TYPES], size, " %s", row->shown.type);
+    snprintf(part[BENCH_KV_TYPES], size, ", %s KV", row->step.kv_type);
+    snprintf(part[BENCH_THREADS], size, ", %d threads", row->threads);
+    snprintf(part[BENCH_BATCHES], size, ", batch %d", row->step.batch);
+    for (int a = 0; a < BENCH_AXES; a++)
+        if (spec->axes[a].n == 1 || a == (int)bench_x_axis(spec))
+            part[a][0] = 0;
+    snprintf(row->shown.line, sizeof row->shown.line, "%s%s%s%s%s", row->step.variant,
+             part[BENCH_TYPES], part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
 }
 
 /* What row has beside figures; `run` is what it shares with all of them. */
@@ -349,13 +334,12 @@ enum status bench_print(struct bench *b, const char *subject, const char *cpu, s
     of = bench_is_batched(spec) ? BATCHES : of;
     for (int f = 0; f < N_FIELDS; f++) {
         chosen[f] = bench_fields[f];
-        if (!j->common->columns && chosen[f].heading &&
-            names_find(hidden[of], chosen[f].heading) >= 0)
+        if (chosen[f].heading && names_find(hidden[of], chosen[f].heading) >= 0)
             chosen[f].heading = NULL;
     }
     gmtime_r(&now, &utc);
     strftime(run.date, sizeof run.date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     for (int i = 0; i < b->n_rows; i++)
         fill_in(b, &run, &b->rows[i]);
-    return job_print(j, &table, 1, e);
+    return job_print(j, &table, e);
 }

@@ -37,8 +37,6 @@ enum status shape_of_options(const struct shape_options *o, const struct common_
 
 /* --- what its variants cost ------------------------------------------------------------------ */
 
-#define CACHE_FIELDS 9
-
 struct costs {
     /* What is asked: of which shape, with latent caches of these ranks as more variants, and every
      * depth with every batch; without depths there are no steps. */
@@ -59,8 +57,6 @@ struct costs {
         const char *fits_word;
     } * steps; /* malloc'd; variants change fastest, then batches */
     struct table cache_table, step_table;
-    struct report_field cache_fields[CACHE_FIELDS];
-    char cache_headings[CACHE_FIELDS][32]; /* theirs: the context is in some */
 };
 
 /* Works out both tables; costs_free is due in every case. STATUS_NO_MEMORY. */
@@ -69,10 +65,7 @@ void costs_free(struct costs *c);
 
 /* --- what was measured ----------------------------------------------------------------------- */
 
-/* The table of a benchmark's rows, without them, for the command's `tables`. */
-int bench_tables(const void *values, struct table *tables);
-
-/* Whether its rows are read over batches. */
+/* Whether a benchmark's rows are read over batches. */
 bool bench_is_batched(const struct bench_spec *spec);
 
 /* Fills in what is shown of the rows beside figures, see struct bench_shown, and prints them;

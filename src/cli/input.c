@@ -11,7 +11,7 @@
 #include "cli/numbers.h"
 #include "cli/say.h"
 #include "cli/signals.h"
-#include "text/stream.h"
+#include "text/tokenizer.h"
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)

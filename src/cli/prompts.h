@@ -13,7 +13,7 @@
 #include "base/lines.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "formats/json_read.h"
+#include "formats/json.h"
 
 /* Bytes of a line; a longer one is refused. */
 #define PROMPTS_MAX_LINE  ((size_t)16 << 20)

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "cli/options.h"
-#include "model/checkpoint.h"
 #include "model/config.h"
+#include "model/model.h"
 #include "train/train.h"
 
 #define TRAIN_KINDS 4

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 
 #define DROPPED_KEY "decode.convert.dropped_heads"
 #define VERSION_KEY "decode.convert.version"

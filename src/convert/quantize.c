@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "model/layout.h"
 
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */

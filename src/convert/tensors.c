@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "convert/private.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 
 /* Elements decoded or encoded at a time: a multiple of every type's block. */
 #define PIECE 256

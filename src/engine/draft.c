@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 
 /* Copies looked at. */
 #define MOST_COPIES 32

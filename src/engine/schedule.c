@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

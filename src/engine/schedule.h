@@ -31,7 +31,6 @@
 #include "engine/draft.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
-#include "text/stream.h"
 #include "text/tokenizer.h"
 
 /* Rounds whose times are worth keeping for percentiles; a longer run keeps its first ones. */

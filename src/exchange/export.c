@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "exchange/private.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "model/model.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "exchange/private.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 
 /* Elements made at a time, unless a row has more; and columns, so that no block is cut. */
 #define ELEMENTS_AT_A_TIME 16384

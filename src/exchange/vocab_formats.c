@@ -4,9 +4,9 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "exchange/private.h"
-#include "text/unicode.h"
+#include "text/pretokenize.h"
 
 enum status vocab_bytes_fill(struct vocabulary *v, struct err *e)
 {

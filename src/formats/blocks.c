@@ -4,7 +4,7 @@
  * The loops over a block have fixed lengths, no calls and no branches, so that compilers turn
  * them into vector code for any processor.
  */
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 
 #include <assert.h>
 #include <inttypes.h>

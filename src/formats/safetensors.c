@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "base/little.h"
+#include "base/half.h"
 #include "formats/gguf_private.h"
-#include "formats/json_write.h"
+#include "formats/json.h"
 
 #define LENGTH_BYTES 8
 #define HEADER_ALIGN 8

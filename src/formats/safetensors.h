@@ -15,7 +15,7 @@
 #include "base/name_index.h"
 #include "base/text.h"
 #include "formats/gguf.h"
-#include "formats/json_read.h"
+#include "formats/json.h"
 
 /* --- types ---------------------------------------------------------------------------------- */
 

@@ -31,24 +31,15 @@ static void take_maps(struct attend_run *run)
         m->cell = arena_take(a, (uint64_t)m->cells * (uint64_t)m->cells, sizeof *m->cell);
 }
 
-static struct session_params text_session_params(const struct attend_spec *spec,
-                                                 const struct attention_watch *watch)
-{
-    struct session_params p = spec->params;
-    p.n_sequences = 1;
-    p.n_shared = 0;
-    p.n_ctx = spec->n_tokens;
-    p.watch = watch;
-    return p;
-}
-
 enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct err *e)
 {
     const struct attention_watch none = {.arg = NULL};
-    const struct session_params params = text_session_params(spec, &none);
+    struct session_params params = spec->params;
     struct attend_found out = {.query = NULL};
     struct attend_run run = {.spec = spec, .out = &out};
     struct session_memory session;
+    params.n_ctx = spec->n_tokens;
+    params.watch = &none;
     TRY(session_plan(spec->model, &params, pool_n_threads(spec->pool), &session, e));
     take_maps(&run);
     *bytes = u64_sum(out.arena.used, u64_sum(session.kv_bytes, session.scratch_bytes));
@@ -162,11 +153,13 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
 {
     struct attend_run run = {.spec = spec, .out = out};
     const struct attention_watch watch = {take_layer, &run};
-    const struct session_params params = text_session_params(spec, &watch);
+    struct session_params params = spec->params;
     const double none = (double)NAN;
     const int n = spec->n_tokens;
     int n_repeated = 0; /* tokens that were there before */
     struct session *session = NULL;
+    params.n_ctx = spec->n_tokens;
+    params.watch = &watch;
     *out = (struct attend_found){.query = NULL};
     take_maps(&run);
     TRY(arena_allocate(&out->arena, "the maps of attention", e));

@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/rng.h"
-#include "base/stats.h"
 
 /* The most samples of one run: 800 MB of times. */
 #define MAX_SAMPLES 100000000
@@ -194,11 +193,15 @@ static enum status need_model(const struct bench *b, const struct bench_row *row
     const struct model_options o = {.n_kv_heads = variant,
                                     .convert = item_of(spec, row, BENCH_TYPES) != BENCH_AS_FILE,
                                     .storage = row->type};
+    const uint64_t start = clock_ns();
     if (m->model)
         return STATUS_OK;
-    if (spec->gguf && variant > 0)
-        return model_create(spec->gguf, &o, spec->source, &m->model, e);
-    return model_create_random(&m->variant.config, row->type, spec->seed, &m->model, e);
+    TRY(spec->gguf && variant > 0
+            ? model_create(spec->gguf, &o, spec->source, &m->model, e)
+            : model_create_random(&m->variant.config, row->type, spec->seed, &m->model, e));
+    m->variant.shape = cost_shape_of_model(m->model); /* each matrix's own type */
+    m->load_ms = (double)(clock_ns() - start) / 1e6;
+    return STATUS_OK;
 }
 
 /* The threads, likewise. With fewer than it says a row would be measured as what it is not. */
@@ -278,9 +281,6 @@ enum status bench_load_row(struct bench *b, int i, struct err *e)
     struct bench_row *row = &b->rows[i];
     uint64_t took;
     TRY(need_buffers(b, e));
-    const uint64_t start = clock_ns();
-    TRY(need_model(b, row, e));
-    row->load_ms = (double)(clock_ns() - start) / 1e6;
     TRY(open_session(b, row, e));
     TRY(fill_caches(b, row));
     for (int nth = 0; nth < 2; nth++)
@@ -329,12 +329,11 @@ static enum status measure_limits(const struct bench *b, struct err *e)
 static enum status set_up_row(const struct bench *b, struct bench_row *row, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
-    struct inspect_variant *variant = &b->models[row->model].variant;
     double best = (double)INFINITY;
     if (is_stopped(spec))
         return STATUS_INTERRUPTED;
     TRY(open_session(b, row, e));
-    variant->shape = cost_shape_of_model(b->models[row->model].model); /* each matrix's own type */
+    row->load_ms = b->models[row->model].load_ms;
     row->step = row_step(b, row, row->step.depth);
     for (int pass = 0; pass < 2 && spec->prompt > 0; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();

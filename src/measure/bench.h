@@ -16,7 +16,6 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "base/int_list.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "engine/session.h"
@@ -82,8 +81,9 @@ struct bench_row {
     double cpu_share;                  /* of its threads' time that the processors gave to them
                                           while it was measured: other work had the rest */
     double prefill_tokens_per_s;       /* of one sequence; NaN: not measured */
-    double load_ms;                    /* building the model, in a process of its own */
-    uint64_t peak_rss_bytes; /* of that process: model, caches at this depth, a few steps */
+    double load_ms;                    /* building the model */
+    uint64_t peak_rss_bytes; /* of a process of its own: model, caches at this depth, a few steps;
+                                the caller's to fill in */
     /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
      * batch: equal for any threads and any batch. */
     uint64_t logits_hash;
@@ -102,6 +102,7 @@ struct bench_row {
 struct bench_model {
     struct inspect_variant variant;
     struct model *model; /* NULL until it is needed */
+    double load_ms;
 };
 
 struct bench {
@@ -139,14 +140,11 @@ static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
  * The failures of bench_load_row. */
 enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e);
 
-/*
- * Fills in load_ms of row i by doing what the row needs once: model, session, caches, two steps.
- * Meant for a process of its own, whose peak memory is then the row's. STATUS_INTERRUPTED if `stop`
- * ended it.
- */
+/* Does what row i needs once: model, session, caches, two steps. Meant for a process of its own,
+ * whose peak memory is then the row's. STATUS_INTERRUPTED if `stop` ended it. */
 enum status bench_load_row(struct bench *b, int i, struct err *e);
 
-/* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_FAILED if a row's threads
+/* Measures the planned rows, but for peak_rss_bytes. STATUS_FAILED if a row's threads
  * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:
  * rows hold what was measured so far, and those of which nothing was are gone. */
 enum status bench_run(struct bench *b, struct err *e);

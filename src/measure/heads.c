@@ -1,4 +1,4 @@
-#include "measure/heads.h"
+#include "measure/attend.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,16 +36,6 @@ static bool wants_layer(const struct heads_spec *spec, int layer)
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-static struct eval_spec eval_of(const struct heads_spec *spec)
-{
-    return (struct eval_spec){.model = spec->model,
-                              .params = {.kernels = spec->kernels},
-                              .pool = spec->pool,
-                              .tokens = spec->tokens,
-                              .n_tokens = spec->n_tokens,
-                              .tokenizer = spec->tokenizer};
-}
-
 static void take_streams(struct heads_run *r)
 {
     const struct config *c = r->config;
@@ -67,9 +57,8 @@ static void take_streams(struct heads_run *r)
 /* Counts what a run takes. */
 static enum status plan_heads(const struct heads_spec *spec, struct heads_run *r, struct err *e)
 {
-    const struct eval_spec eval = eval_of(spec);
-    *r = (struct heads_run){.spec = spec, .config = &spec->model->config};
-    TRY(eval_make_plan(&eval, &r->plan, e));
+    *r = (struct heads_run){.spec = spec, .config = &spec->eval.model->config};
+    TRY(eval_make_plan(&spec->eval, &r->plan, e));
     if (r->plan.n_scored < (uint64_t)r->plan.ctx)
         r->plan.ctx = (int)r->plan.n_scored;
     take_streams(r);
@@ -89,21 +78,21 @@ enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct er
 static void show_eval(void *arg, uint64_t done, uint64_t all)
 {
     const struct heads_run *r = arg;
-    if (r->spec->progress)
-        r->spec->progress(r->spec->arg, r->n_evaluated * all + done,
-                          ((uint64_t)r->result->n_heads + 1) * all);
+    if (r->spec->eval.progress)
+        r->spec->eval.progress(r->spec->eval.arg, r->n_evaluated * all + done,
+                               ((uint64_t)r->result->n_heads + 1) * all);
 }
 
 static bool stop_eval(void *arg)
 {
     const struct heads_run *r = arg;
-    return r->spec->stop && r->spec->stop(r->spec->arg);
+    return r->spec->eval.stop && r->spec->eval.stop(r->spec->eval.arg);
 }
 
 static enum status evaluate_windows(struct heads_run *r, struct eval_entry entry, double *nll,
                                     struct eval_result *result, struct err *e)
 {
-    struct eval_spec eval = eval_of(r->spec);
+    struct eval_spec eval = r->spec->eval;
     eval.entry = entry;
     eval.nll = nll;
     eval.params.without = entry.stream ? &r->left : NULL;
@@ -145,7 +134,7 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e
  * lengths sqrt(z gram z). */
 static void fill_gram(struct heads_run *r, int layer)
 {
-    const struct matrix *out = &r->spec->model->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
+    const struct matrix *out = &r->spec->eval.model->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
     const size_t dim = (size_t)config_value_dim(r->config), width = (size_t)out->n_in;
     memset(r->gram, 0, width * dim * sizeof *r->gram);
     for (int row = 0; row < out->n_out; row++) {
@@ -189,7 +178,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
         if (stop_eval(r))
             return STATUS_INTERRUPTED;
-        probe_run(r->probe, &r->spec->model->blocks[layer], layer, stream, (int)n, &taps);
+        probe_run(r->probe, &r->spec->eval.model->blocks[layer], layer, stream, (int)n, &taps);
         for (size_t t = 0; t < n; t++) {
             const float *row = r->heads + t * width;
             double squares = 0; /* of the stream */
@@ -215,7 +204,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
 
 static enum status measure_layers(struct heads_run *r, struct err *e)
 {
-    const struct model *m = r->spec->model;
+    const struct model *m = r->spec->eval.model;
     const size_t d = (size_t)r->config->d_model;
     struct heads_result *result = r->result;
     int end = 0; /* layers behind the last one wanted need not run */
@@ -233,12 +222,12 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
                              (size_t)result->n_heads * sizeof *result->heads);
     r->left.off = r->off;
     r->left.mean = r->spec->ablation == HEADS_MEAN ? r->mean : NULL;
-    TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->spec->kernels,
-                     r->spec->pool, &r->probe, e));
+    TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx,
+                     r->spec->eval.params.kernels, r->spec->eval.pool, &r->probe, e));
 
     TRY(evaluate_windows(r, (struct eval_entry){0, NULL}, r->whole_nll, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
-        model_embed(m, probe_positions(r->probe), r->spec->tokens[t],
+        model_embed(m, probe_positions(r->probe), r->spec->eval.tokens[t],
                     (int)(t % (uint64_t)r->plan.ctx), r->stream + t * d);
     for (int layer = 0; layer < end; layer++) {
         /* Of a layer that is not wanted the next one's figures take the place. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/little.h"
+#include "base/half.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
 

@@ -143,18 +143,3 @@ void machine_settle(struct machine *m)
             raise_rate(&m->bytes_per_s[q], m->bytes_per_s[q] > 0 ? rate : 0);
     }
 }
-
-int machine_classes(const struct machine *m, struct machine_class out[MACHINE_POWERS])
-{
-    int n = 0;
-    for (int p = 0; p < MACHINE_POWERS; p++) {
-        const double rate = m->bytes_per_s[p];
-        if (rate <= 0)
-            continue;
-        if (n > 0 && out[n - 1].bytes_per_s <= rate)
-            out[n - 1].to = bytes_of_power(p);
-        else
-            out[n++] = (struct machine_class){bytes_of_power(p), bytes_of_power(p), rate};
-    }
-    return n;
-}

@@ -50,13 +50,4 @@ void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
 /* Gives every class its one rate; due before the limits are used, after the last machine_raise. */
 void machine_settle(struct machine *m);
 
-/* Working sets of one rate. */
-struct machine_class {
-    uint64_t from, to; /* bytes: the least and the most that were measured */
-    double bytes_per_s;
-};
-
-/* The classes of a settled machine, from the smallest working set on; returns their number. */
-int machine_classes(const struct machine *m, struct machine_class out[MACHINE_POWERS]);
-
 #endif

@@ -18,6 +18,7 @@
 #include "formats/gguf.h"
 #include "model/layout.h"
 #include "model/positions.h"
+#include "text/tokenizer.h"
 
 struct norm {
     const float *gain; /* [d_model] */
@@ -112,5 +113,29 @@ uint64_t model_fingerprint(const struct model *m);
 
 /* The hash, continued over so many bytes. */
 uint64_t fingerprint_of(uint64_t hash, const void *bytes, size_t len);
+
+/* --- checkpoint ------------------------------------------------------------------------------- */
+
+/* A file opened from a path with the parts that are asked for: what every command starts with. */
+struct checkpoint {
+    struct file_map file;
+    struct gguf *gguf;
+    struct model *model;         /* NULL unless asked for */
+    struct tokenizer *tokenizer; /* NULL when the file has none */
+};
+
+enum checkpoint_parts {
+    CHECKPOINT_TOKENIZER = 1, /* required: a file without one is an error */
+    CHECKPOINT_MODEL = 2,
+};
+
+/* Maps and parses `path` and builds the parts asked for (a tokenizer that is present is always
+ * built). Messages begin with the path. On failure everything is released. */
+enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
+/* The same of a file that is open, or of memory instead; `file` is the checkpoint's from then on,
+ * whatever is returned, and zeroed. */
+enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
+                            struct checkpoint *c, struct err *e);
+void checkpoint_close(struct checkpoint *c); /* legal on a zeroed struct and twice */
 
 #endif

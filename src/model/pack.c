@@ -6,7 +6,7 @@
 
 #include "base/checked.h"
 #include "compute/kernels_math.h"
-#include "formats/blocks.h"
+#include "formats/gguf.h"
 
 /* By enum storage. */
 static const enum tensor_type tensor_types[STORAGE_COUNT] = {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/unicode.h"
+#include "text/pretokenize.h"
 
 #define ELLIPSIS "\xe2\x80\xa6"
 

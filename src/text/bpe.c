@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "text/unicode.h"
+#include "text/pretokenize.h"
 
 /* --- the table of pairs ---------------------------------------------------------------------- */
 

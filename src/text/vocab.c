@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "text/unicode.h"
+#include "text/pretokenize.h"
 
 #define KEY(name)  "tokenizer.ggml." name
 #define TOKENS_KEY KEY("tokens")

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "exchange/private.h"
-#include "formats/json_read.h"
+#include "formats/json.h"
 #include "model/layout.h"
 #include "target.h"
 

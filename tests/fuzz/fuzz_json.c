@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "formats/json_read.h"
-#include "formats/json_write.h"
+#include "formats/json.h"
 #include "target.h"
 
 static const struct json_limits limits = {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/checkpoint.h"
+#include "model/model.h"
 #include "target.h"
 #include "train/private.h"
 

@@ -14,7 +14,6 @@
 #include "target.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 enum { FLAG_FILE = 1, FLAG_RULE = 2, FLAG_NO_TYPES = 4, FLAG_RULE_HIGH = 8 };
 

@@ -2,7 +2,7 @@
  * fuzz_tokenizer_json - a tokenizer.json, through to the ids of texts. Behind a zero byte a
  * tokenizer_config.json may follow, and behind another an added_tokens.json.
  */
-#include "formats/json_read.h"
+#include "formats/json.h"
 #include "imported.h"
 
 #define N_FILES 3

@@ -3,7 +3,7 @@
  * the next two how many ids the model has (fewer one, low byte first); vocab.json ends at a zero
  * byte, behind which merges.txt is.
  */
-#include "formats/json_read.h"
+#include "formats/json.h"
 #include "imported.h"
 
 enum format { SENTENCEPIECE, LLAMA2C, LLMC, MERGES, CHARS, FORMATS };

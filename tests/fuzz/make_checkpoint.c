@@ -4,7 +4,7 @@
 
 #include "checkpoint_parts.h"
 #include "model/layout.h"
-#include "text/unicode.h"
+#include "text/pretokenize.h"
 
 /* What a new one has beside its config. */
 struct shape {
