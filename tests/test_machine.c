@@ -21,10 +21,8 @@ TEST(wanted_are_the_powers_on_either_side)
     machine_want(&m, 5000);
     machine_want(&m, 6000);
     ck_assert(m.wanted[12] && m.wanted[13] && machine_n_wanted(&m) == 2);
-    m.bytes_per_s[13] = 1e9; /* measured */
-    ck_assert_int_eq(machine_n_wanted(&m), 1);
     machine_want(&m, UINT64_MAX);
-    ck_assert_int_eq(machine_n_wanted(&m), 2);
+    ck_assert_int_eq(machine_n_wanted(&m), 3);
 }
 
 TEST(classes_have_one_rate)
@@ -69,7 +67,7 @@ TEST(what_was_reached_raises_smaller_ones)
         ck_assert(machine_limits(&m, bytes).bytes_per_s == 200e9);
 }
 
-TEST(measured_once_and_falling)
+TEST(measured_and_falling)
 {
     const struct kernels *k = NULL;
     struct machine m = {.fma_flops_per_s = 0};
@@ -77,11 +75,7 @@ TEST(measured_once_and_falling)
     machine_want(&m, 10000);
     machine_want(&m, 100000);
     expect_ok(machine_measure(&m, k, NULL, 0, NULL));
-    ck_assert(machine_n_wanted(&m) == 0 && m.fma_flops_per_s > 0 && m.dot_flops_per_s > 0);
+    ck_assert(m.fma_flops_per_s > 0 && m.dot_flops_per_s > 0);
     ck_assert(m.bytes_per_s[13] >= m.bytes_per_s[14] && m.bytes_per_s[14] >= m.bytes_per_s[16] &&
               m.bytes_per_s[16] >= m.bytes_per_s[17] && m.bytes_per_s[17] > 0);
-    const struct machine before = m;
-    expect_ok(machine_measure(&m, k, NULL, 0, NULL));
-    ck_assert(before.fma_flops_per_s == m.fma_flops_per_s &&
-              before.bytes_per_s[17] == m.bytes_per_s[17]);
 }

@@ -93,20 +93,20 @@ static enum status read_threads(struct job *j, const struct common_options *o,
     const char *text = o->threads ? o->threads : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
     struct int_list asked = {.n = 0};
+    bool has_most = false;
     j->threads_are_auto = !text || strcmp(text, "auto") == 0;
     if (j->threads_are_auto)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
-        const int n = asked.items[i] < most ? asked.items[i] : most;
-        bool again = false;
-        for (int k = 0; k < threads->n; k++)
-            again |= threads->items[k] == n;
-        if (n < asked.items[i])
-            say(o, "%s %d: this process has %d processor%s, measured with as many", source,
-                asked.items[i], most, plural((uint64_t)most));
-        if (!again)
+        const int n = asked.items[i];
+        if (n > most)
+            say(o, "%s %d: this process has %d processors, measured with as many", source, n, most);
+        if (n < most)
             TRY(list_add(source, n, threads, e));
+        else if (!has_most)
+            TRY(list_add(source, most, threads, e));
+        has_most |= n >= most;
     }
     return STATUS_OK;
 }
@@ -215,11 +215,10 @@ static void print_header(const struct run *r)
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
     paragraph_printf(&p,
-                     "%s: %d layer%s, d_model %d, %d head%s of %d, d_ff %d, vocabulary %d, "
+                     "%s: layers %d, d_model %d, heads %d of %d, d_ff %d, vocabulary %d, "
                      "context %d\n%s\n",
-                     subject, c->n_layers, plural((uint64_t)c->n_layers), c->d_model, c->n_heads,
-                     plural((uint64_t)c->n_heads), c->head_dim, c->d_ff, c->n_vocab, c->n_ctx,
-                     r->machine);
+                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
+                     c->n_ctx, r->machine);
     /* The limits of each number of threads: a bandwidth for each class of working sets. */
     for (int i = 0; i < r->bench.n_machines; i++) {
         const struct machine *m = &r->bench.machines[i];
@@ -242,10 +241,9 @@ static void print_header(const struct run *r)
                          m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
     }
     paragraph_printf(&p,
-                     "%d repeat%s of %d step%s, each at exactly its depth, after %d warm-up "
-                     "step%s; the rows take turns\n\n",
-                     spec->repeats, plural((uint64_t)spec->repeats), spec->n,
-                     plural((uint64_t)spec->n), spec->warmup, plural((uint64_t)spec->warmup));
+                     "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take "
+                     "turns\n\n",
+                     spec->repeats, spec->n, spec->warmup);
     paragraph_end(&p);
 }
 
@@ -258,11 +256,8 @@ static void print_footer(const struct run *r)
     bool noisy = false;
     for (int i = 0; i < b->n_rows; i++)
         noisy |= b->rows[i].shown.noisy;
-    paragraph_puts(
-        &p, bench_is_batched(b->spec)
-                ? "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each "
-                  "sequence;\vspeed-up over MHA at the same batch, measured and predicted\n"
-                : "\n* fastest at its depth; speed-up over MHA, measured and by bytes read\n");
+    paragraph_puts(&p, "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each "
+                       "sequence;\vspeed-up over MHA at the same batch, measured and predicted\n");
     paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
                        "the median\n");
     if (noisy)

@@ -75,8 +75,8 @@ struct info {
     enum table_format format;
     struct file_map file; /* of job.path; none of a shape */
     struct gguf *gguf;
-    struct tokenizer *tokenizer; /* NULL: none, or it cannot be read */
-    struct err refusal, tokenizer_problem;
+    struct tokenizer *tokenizer;                       /* NULL: none, or it cannot be read */
+    struct err refusal, tokenizer_problem, not_finite; /* "": none */
     struct config config; /* of an architecture that runs here, with tensors */
     bool has_config;
     bool runs; /* the weights are of a type that runs here: the type in cost.shape means it */
@@ -98,8 +98,8 @@ struct info {
     double norm_eps;
     int64_t n_tokens, bos, eos;
     bool adds_bos;
-    int64_t checked, unchecked, bad; /* tensors */
-    int64_t nan, inf;                /* values */
+    int64_t checked, unchecked; /* tensors */
+    int64_t nan, inf;           /* values */
     /* How many tensors are of each type, in order of first use. */
     int n_types;
     int64_t of_type[TYPES_MOST];
@@ -273,7 +273,13 @@ static enum status take_tensors(struct info *info, struct err *e)
         info->checked++;
         info->nan += t->check.nan;
         info->inf += t->check.inf;
-        info->bad += t->check.nan + t->check.inf > 0;
+        if (t->check.nan + t->check.inf > 0 && !info->not_finite.text[0])
+            err_format(&info->not_finite,
+                       "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
+                       "first%s at element %" PRIu64,
+                       info->path, text_width(from->name), from->name.data,
+                       t->check.nan + t->check.inf,
+                       t->check.scales_only ? " (a block's scale)" : "", t->check.first);
     }
     return STATUS_OK;
 }
@@ -449,19 +455,18 @@ static void explain_caches(const struct costs *cost, struct output *out)
 /* Before the steps: what one is. */
 static void explain_steps(const struct costs *c, struct output *out)
 {
-    const struct figure gb_per_s = figure_exact(c->limits.bytes_per_s / 1e9),
-                        gflops = figure_exact(c->limits.fma_flops_per_s / 1e9);
     struct paragraph p = paragraph_begin(out, 0);
     paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
                        "weights once, and every\vsequence's cache");
+    if (c->limits.bytes_per_s > 0)
+        paragraph_printf(&p, ", at %s GB/s", figure_exact(c->limits.bytes_per_s / 1e9).text);
     if (c->kernels)
         paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
-    else if (c->limits.bytes_per_s > 0 && isfinite(c->limits.fma_flops_per_s))
-        paragraph_printf(&p, ", at %s GB/s, or waits for its arithmetic, at %s GFLOP/s",
-                         gb_per_s.text, gflops.text);
+    else if (isinf(c->limits.fma_flops_per_s))
+        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
     else if (c->limits.bytes_per_s > 0)
-        paragraph_printf(&p, ", at %s GB/s; arithmetic is not counted (--flops GFLOP/s counts it)",
-                         gb_per_s.text);
+        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
+                         figure_exact(c->limits.fma_flops_per_s / 1e9).text);
     paragraph_puts(&p, ".");
     if (c->available != AVAILABLE_UNKNOWN)
         paragraph_printf(&p, " Free: %s.", figure_bytes((double)c->available).text);
@@ -576,17 +581,10 @@ static enum status show_info(struct info *info, struct err *e)
     inspect_parts(&info->cost.shape, info->parts);
     TRY(plan_cost(info, e));
     TRY(print_info(info, e));
-    if (info->bad == 0)
+    if (!info->not_finite.text[0])
         return STATUS_OK;
-    const struct info_tensor *t = info->tensors;
-    while (t->check.nan + t->check.inf <= 0)
-        t++;
-    return err_bad_file(e,
-                        "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
-                        "first%s at element %" PRIu64,
-                        info->job->path, text_width(t->of.name), t->of.name.data,
-                        t->check.nan + t->check.inf,
-                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
+    *e = info->not_finite;
+    return STATUS_BAD_FILE;
 }
 
 static enum status check_info(struct job *j, void *values, struct err *e)

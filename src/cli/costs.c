@@ -261,11 +261,6 @@ static const struct report_field bench_fields[] = {
 };
 #define N_FIELDS REPORT_LENGTH(bench_fields)
 
-bool bench_is_batched(const struct bench_spec *spec)
-{
-    return spec->axes[BENCH_BATCHES].n > 1 || spec->axes[BENCH_BATCHES].items[0] > 1;
-}
-
 /* A line of the plot: "MHA", and what else tells the lines of this run apart. */
 static void name_line(const struct bench_spec *spec, struct bench_row *row)
 {
@@ -315,6 +310,7 @@ enum status bench_print(struct bench *b, const char *subject, const char *cpu, s
         [BATCHES] = {"by bytes", "attention Mflop"},
         [LATENT] = {"batch", "µs/token", "predicted"}};
     const struct bench_spec *spec = b->spec;
+    const struct int_list *variants = &spec->axes[BENCH_VARIANTS];
     const time_t now = time(NULL);
     struct tm utc = {0};
     struct bench_shown run = {.isa = spec->kernels->name,
@@ -329,9 +325,9 @@ enum status bench_print(struct bench *b, const char *subject, const char *cpu, s
     struct report_field chosen[N_FIELDS];
     const struct table table = TABLE_OF(chosen, b->rows, b->n_rows);
     int of = config_is_latent(&spec->config) ? LATENT : ONE;
-    for (int i = 0; i < spec->axes[BENCH_VARIANTS].n; i++)
-        of = spec->axes[BENCH_VARIANTS].items[i] < 0 ? LATENT : of;
-    of = bench_is_batched(spec) ? BATCHES : of;
+    for (int i = 0; i < variants->n; i++)
+        of = variants->items[i] < 0 ? LATENT : of;
+    of = b->most_sequences > 1 ? BATCHES : of;
     for (int f = 0; f < N_FIELDS; f++) {
         chosen[f] = bench_fields[f];
         if (chosen[f].heading && names_find(hidden[of], chosen[f].heading) >= 0)

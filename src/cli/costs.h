@@ -65,11 +65,8 @@ void costs_free(struct costs *c);
 
 /* --- what was measured ----------------------------------------------------------------------- */
 
-/* Whether a benchmark's rows are read over batches. */
-bool bench_is_batched(const struct bench_spec *spec);
-
-/* Fills in what is shown of the rows beside figures, see struct bench_shown, and prints them;
- * `subject` is the checkpoint's path, or the shape as given, `cpu` the processor's name.
+/* Fills in what is shown of a benchmark's rows beside figures, see struct bench_shown, and prints
+ * them; `subject` is the checkpoint's path, or the shape as given, `cpu` the processor's name.
  * STATUS_NO_MEMORY. */
 enum status bench_print(struct bench *b, const char *subject, const char *cpu, struct job *j,
                         struct err *e);

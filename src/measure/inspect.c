@@ -11,27 +11,17 @@
 enum inspect_part inspect_part_of(struct text name)
 {
     static const struct {
-        const char *start;
-        bool in_block;
+        const char *within;
         enum inspect_part part;
-    } parts[] = {
-        {"attn_", true, INSPECT_ATTENTION},          {"ffn_", true, INSPECT_FFN},
-        {"token_embd.", false, INSPECT_EMBEDDING},   {"token_types.", false, INSPECT_EMBEDDING},
-        {"position_embd.", false, INSPECT_POSITION}, {"output.", false, INSPECT_OUTPUT}};
-    /* "blk.12.attn_q.weight" becomes "attn_q.weight". */
-    size_t at = 4;
-    while (at < name.len && name.data[at] >= '0' && name.data[at] <= '9')
-        at++;
-    const bool in_block =
-        text_starts_with(name, "blk.") && at > 4 && at < name.len && name.data[at] == '.';
-    if (in_block)
-        name = (struct text){name.data + at + 1, name.len - at - 1};
-    const char *dot = memchr(name.data, '.', name.len);
-    if (text_ends_with((struct text){name.data, dot ? (size_t)(dot - name.data) : name.len},
-                       "_norm"))
-        return INSPECT_NORMS;
+    } parts[] = {{"_norm.", INSPECT_NORMS},
+                 {".attn_", INSPECT_ATTENTION},
+                 {".ffn_", INSPECT_FFN},
+                 {"token_embd.", INSPECT_EMBEDDING},
+                 {"token_types.", INSPECT_EMBEDDING},
+                 {"position_embd.", INSPECT_POSITION},
+                 {"output.", INSPECT_OUTPUT}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].in_block == in_block && text_starts_with(name, parts[i].start))
+        if (memmem(name.data, name.len, parts[i].within, strlen(parts[i].within)))
             return parts[i].part;
     return INSPECT_OTHER;
 }
@@ -41,7 +31,6 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
     static const char *const names[INSPECT_PARTS + 1] = {
         "embedding", "position", "attention", "ffn", "norms", "output", "other", "total"};
     const struct gguf *g = shape->gguf;
-    const bool tied = g && layout_output_tied(g);
     const int64_t n = g ? (int64_t)g->n_tensors : layout_count(shape->config);
     for (int i = 0; i <= INSPECT_PARTS; i++)
         parts[i] = (struct inspect_sum){.part = names[i]};
@@ -53,7 +42,7 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
             const struct gguf_tensor *t = &g->tensors[i];
             name = t->name;
             /* The embedding once more is none of its own. */
-            n_elements = tied && text_is(name, "output.weight") ? 0 : t->n_elements;
+            n_elements = shape->tied && text_is(name, "output.weight") ? 0 : t->n_elements;
             n_bytes = t->n_bytes;
         } else {
             spec = layout_at(shape->config, i);

@@ -32,10 +32,10 @@ struct machine {
 /* A step that reads so many bytes is to be predicted. */
 void machine_want(struct machine *m, uint64_t bytes);
 
-/* How many powers of two are wanted and not yet measured. */
+/* How many powers of two are wanted. */
 int machine_n_wanted(const struct machine *m);
 
-/* Measures what is wanted and was not yet, in about `seconds` in all, with the pool's threads
+/* Measures what is wanted, in about `seconds` in all, with the pool's threads
  * (NULL: one). STATUS_NO_MEMORY. */
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e);
