@@ -165,7 +165,6 @@ static enum status specify_bench(struct job *j, struct bench_options *o, struct 
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
-    spec->seed = 1;
     spec->stop = progress_stop;
     spec->progress = progress_show;
     spec->arg = &j->progress;
@@ -186,9 +185,8 @@ struct run {
 static void describe_machine(struct run *r)
 {
     const struct bench_spec *spec = &r->o->spec;
-    const struct int_list *list = &spec->axes[BENCH_THREADS];
-    char threads[LIST_MAX * 8] = "", line[256];
-    size_t used = 0;
+    const struct int_list *threads = &spec->axes[BENCH_THREADS];
+    char line[256];
     snprintf(r->cpu, sizeof r->cpu, "unknown processor");
     FILE *f = fopen("/proc/cpuinfo", "r");
     while (f && fgets(line, sizeof line, f))
@@ -196,11 +194,9 @@ static void describe_machine(struct run *r)
             break;
     if (f)
         fclose(f);
-    for (int i = 0; i < list->n; i++)
-        used += (size_t)snprintf(threads + used, sizeof threads - used, "%s%d", i ? ", " : "",
-                                 list->items[i]);
-    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %s; decode %s, %s", r->cpu,
-             spec->kernels->name, threads, DECODE_VERSION, compiler_name());
+    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
+             spec->kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
+             DECODE_VERSION, compiler_name());
 }
 
 /* Of the lines above and below the table, where a terminal breaks them. */

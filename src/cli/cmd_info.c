@@ -91,15 +91,16 @@ struct info {
     } * tensors; /* [gguf->n_tensors] malloc'd */
 
     /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
-    const char *path, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
+    const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
     struct text architecture, name, token_kind;
-    int64_t version, n_keys, n_tensors, value_dim, four_squares, available;
-    char variant[16], by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
+    int64_t gguf_version, n_keys, n_tensors, value_dim;
+    int64_t attention_4_d_model_squared, memory_available_bytes;
+    char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
     double norm_eps;
     int64_t n_tokens, bos, eos;
     bool adds_bos;
-    int64_t checked, unchecked; /* tensors */
-    int64_t nan, inf;           /* values */
+    int64_t tensors_checked, tensors_not_checked;
+    int64_t nan, inf; /* values */
     /* How many tensors are of each type, in order of first use. */
     int n_types;
     int64_t of_type[TYPES_MOST];
@@ -109,62 +110,76 @@ struct info {
 
 /* --- properties ------------------------------------------------------------------------------ */
 
-/* What both programs and people call the same. */
-#define NAMED(name, member) #name, #name, MEMBER(info, member)
-/* What only programs get. */
-#define KEYED(name, member) #name, NULL, MEMBER(info, member)
+/* What both programs and people call the same; of the config; and what only programs get. */
+#define SAME(name)                                                                                 \
+    {                                                                                              \
+#name, #name, MEMBER(info, name)                                                           \
+    }
+#define SIZE(name)                                                                                 \
+    {                                                                                              \
+#name, #name, MEMBER(info, config.name)                                                    \
+    }
+#define KEYED(name)                                                                                \
+    {                                                                                              \
+#name, NULL, MEMBER(info, name)                                                            \
+    }
 
 static const struct report_field file_fields[] = {
-    {NAMED(file, path)},     {NAMED(file_bytes, file.len)}, {NAMED(gguf_version, version)},
-    {NAMED(n_keys, n_keys)}, {NAMED(n_tensors, n_tensors)}, {NAMED(architecture, architecture)},
-    {NAMED(name, name)},
+    {"file", "file", MEMBER(info, subject)},
+    {"file_bytes", "file_bytes", MEMBER(info, file.len)},
+    SAME(gguf_version),
+    SAME(n_keys),
+    SAME(n_tensors),
+    SAME(architecture),
+    SAME(name),
 };
 static const struct report_field shape_fields[] = {
-    {NAMED(shape, path)},
-    {NAMED(architecture, architecture)},
-    {NAMED(type, type)},
+    {"shape", "shape", MEMBER(info, subject)},
+    SAME(architecture),
+    SAME(type),
 };
 static const struct report_field config_fields[] = {
-    {NAMED(variant, variant)},
-    {NAMED(n_layers, config.n_layers)},
-    {NAMED(n_heads, config.n_heads)},
-    {NAMED(n_kv_heads, config.n_kv_heads)},
-    {NAMED(head_dim, config.head_dim)},
-    {NAMED(value_dim, value_dim)},
-    {NAMED(d_model, config.d_model)},
-    {NAMED(d_ff, config.d_ff)},
-    {NAMED(n_ctx, config.n_ctx)},
-    {NAMED(n_vocab, config.n_vocab)},
-    {NAMED(kv_heads_by_layer, by_layer)},
-    {NAMED(latent, latent)},
-    {NAMED(norm, norm)},
-    {NAMED(placement, placement)},
-    {NAMED(position, position)},
-    {NAMED(ffn, ffn)},
-    {NAMED(shared_block, config.shared)},
-    {NAMED(norm_eps, norm_eps), "%g"},
-    {NAMED(does_not_run, does_not_run)},
-    {NAMED(tied_output, cost.shape.tied)},
+    SAME(variant),
+    SIZE(n_layers),
+    SIZE(n_heads),
+    SIZE(n_kv_heads),
+    SIZE(head_dim),
+    SAME(value_dim),
+    SIZE(d_model),
+    SIZE(d_ff),
+    SIZE(n_ctx),
+    SIZE(n_vocab),
+    SAME(kv_heads_by_layer),
+    SAME(latent),
+    SAME(norm),
+    SAME(placement),
+    SAME(position),
+    SAME(ffn),
+    {"shared_block", "shared_block", MEMBER(info, config.shared)},
+    {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g"},
+    SAME(does_not_run),
+    {"tied_output", "tied_output", MEMBER(info, cost.shape.tied)},
 };
 #define N_UNREADABLE 2 /* what there is of a tokenizer that cannot be read */
 static const struct report_field tokenizer_fields[] = {
     {"model", "tokenizer", MEMBER(info, token_kind)},
-    {NAMED(problem, problem)},
-    {NAMED(n_tokens, n_tokens)},
-    {NAMED(bos, bos)},
-    {NAMED(eos, eos)},
-    {NAMED(adds_bos, adds_bos)},
+    SAME(problem),
+    SAME(n_tokens),
+    SAME(bos),
+    SAME(eos),
+    SAME(adds_bos),
 };
 static const struct report_field check_fields[] = {
-    {NAMED(tensors_checked, checked)},
-    {NAMED(tensors_not_checked, unchecked)},
-    {NAMED(nan, nan)},
-    {NAMED(inf, inf)},
+    SAME(tensors_checked),
+    SAME(tensors_not_checked),
+    SAME(nan),
+    SAME(inf),
 };
-/* The first: a layer's Q, K, V and output have so many weights where every head has its own. */
+/* The first: a layer's Q, K, V and output have so many weights where every head has its own; the
+ * second with steps. */
 static const struct report_field cost_fields[] = {
-    {KEYED(attention_4_d_model_squared, four_squares)},
-    {KEYED(memory_available_bytes, available)}, /* with steps */
+    KEYED(attention_4_d_model_squared),
+    KEYED(memory_available_bytes),
 };
 
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
@@ -267,17 +282,17 @@ static enum status take_tensors(struct info *info, struct err *e)
             continue;
         t->check = inspect_check_tensor(from);
         if (t->check.nan < 0) {
-            info->unchecked++;
+            info->tensors_not_checked++;
             continue;
         }
-        info->checked++;
+        info->tensors_checked++;
         info->nan += t->check.nan;
         info->inf += t->check.inf;
         if (t->check.nan + t->check.inf > 0 && !info->not_finite.text[0])
             err_format(&info->not_finite,
                        "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
                        "first%s at element %" PRIu64,
-                       info->path, text_width(from->name), from->name.data,
+                       info->subject, text_width(from->name), from->name.data,
                        t->check.nan + t->check.inf,
                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
     }
@@ -293,8 +308,8 @@ static enum status read_file(struct info *info, struct err *e)
     TRY(gguf_get_text(g, "general.architecture", &info->architecture, &found, e));
     TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->token_kind, &found, e));
-    info->path = info->job->path;
-    info->version = g->version;
+    info->subject = info->job->path;
+    info->gguf_version = g->version;
     info->n_keys = (int64_t)g->n_pairs;
     info->n_tensors = (int64_t)g->n_tensors;
     info->cost.shape = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
@@ -331,7 +346,7 @@ static enum status read_shape(struct info *info, struct err *e)
     const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
     TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
     TRY(model_check_storage(&info->config, type, e));
-    info->path = o->shape.shape;
+    info->subject = o->shape.shape;
     info->architecture = text_of(info->config.arch->name);
     info->type = storage_name(type);
     info->cost.shape = (struct cost_shape){.config = &info->config,
@@ -348,7 +363,7 @@ static void take_config(struct info *info)
     const struct config *c = &info->config;
     const bool latent = config_is_latent(c);
     const int64_t d_model = c->d_model;
-    char *list = latent ? info->latent : info->by_layer;
+    char *list = latent ? info->latent : info->kv_heads_by_layer;
     size_t used = 0;
     config_variant_name(c, c->n_kv_heads, info->variant);
     info->value_dim = config_value_dim(c);
@@ -361,7 +376,7 @@ static void take_config(struct info *info)
     info->position = arch_position_names[c->position];
     info->ffn = arch_ffn_names[c->ffn];
     info->norm_eps = (double)c->norm_eps;
-    info->four_squares = 4 * d_model * d_model * config_blocks(c);
+    info->attention_4_d_model_squared = 4 * d_model * d_model * config_blocks(c);
 }
 
 static enum status plan_cost(struct info *info, struct err *e)
@@ -400,7 +415,8 @@ static enum status plan_cost(struct info *info, struct err *e)
     if (!info->has_config || info->refusal.text[0])
         return STATUS_OK;
     TRY(costs_plan(c, e));
-    info->available = (int64_t)c->available; /* where it is not known that is a negative number */
+    info->memory_available_bytes =
+        (int64_t)c->available; /* where it is not known that is a negative number */
     return STATUS_OK;
 }
 

@@ -203,6 +203,15 @@ static struct figure figure_percent(double share)
 }
 
 #define ROW(member) MEMBER(bench_row, member)
+/* What only programs get: of a row, and of how it is shown. */
+#define KEYED(name)                                                                                \
+    {                                                                                              \
+#name, NULL, ROW(name)                                                                     \
+    }
+#define SHOWN(name)                                                                                \
+    {                                                                                              \
+#name, NULL, ROW(shown.name)                                                               \
+    }
 static const struct report_field bench_fields[] = {
     {NULL, "", ROW(shown.best), .accent = ACCENT_ROW},
     {"variant", "variant", ROW(step.variant)},
@@ -212,15 +221,15 @@ static const struct report_field bench_fields[] = {
     {"threads", "threads", ROW(threads), .rank = 1},
     {"depth", "depth", ROW(step.depth)},
     {"batch", "batch", ROW(step.batch)},
-    {"n", NULL, ROW(shown.n)},
-    {"repeats", NULL, ROW(repeats)},
-    {"warmup", NULL, ROW(shown.warmup)},
-    {"p10_us", NULL, ROW(p10_us)},
+    SHOWN(n),
+    KEYED(repeats),
+    SHOWN(warmup),
+    KEYED(p10_us),
     {"p50_us", "p50 µs", ROW(p50_us), "%.1f"},
-    {"p90_us", NULL, ROW(p90_us)},
+    KEYED(p90_us),
     {"p99_us", "p99 µs", ROW(p99_us), "%.1f", .rank = 8},
-    {"max_us", NULL, ROW(max_us)},
-    {"mean_us", NULL, ROW(mean_us)},
+    KEYED(max_us),
+    KEYED(mean_us),
     {"us_per_token", "µs/token", ROW(us_per_token), "%.1f", .rank = 4},
     {"tokens_per_s", "tokens/s", ROW(tokens_per_s), .figure = figure_rate, .rank = 3},
     {"speedup", "speed-up", ROW(speedup), "%.2fx"},
@@ -239,24 +248,24 @@ static const struct report_field bench_fields[] = {
     {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
     {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
      .rank = 10},
-    {"load_ms", NULL, ROW(load_ms)},
+    KEYED(load_ms),
     {"peak_rss_bytes", "peak RSS", ROW(peak_rss_bytes), .figure = figure_bytes, .rank = 10},
     {"logits_hash", NULL, ROW(shown.hash)},
-    {"isa", NULL, ROW(shown.isa)},
-    {"noisy", NULL, ROW(shown.noisy)},
-    {"cpu_share", NULL, ROW(cpu_share)},
+    SHOWN(isa),
+    SHOWN(noisy),
+    KEYED(cpu_share),
     /* What predicted_us was made of. */
     {"bandwidth_gb_per_s", NULL, ROW(step.bandwidth_gb_per_s)},
     {"flops_per_s", NULL, ROW(step.limits.fma_flops_per_s)},
     {"dot_flops_per_s", NULL, ROW(step.limits.dot_flops_per_s)},
     /* What joins two runs. */
-    {"model", NULL, ROW(shown.model)},
-    {"shape", NULL, ROW(shown.shape)},
-    {"architecture", NULL, ROW(shown.architecture)},
-    {"cpu", NULL, ROW(shown.cpu)},
-    {"version", NULL, ROW(shown.version)},
-    {"compiler", NULL, ROW(shown.compiler)},
-    {"date", NULL, ROW(shown.date)},
+    SHOWN(model),
+    SHOWN(shape),
+    SHOWN(architecture),
+    SHOWN(cpu),
+    SHOWN(version),
+    SHOWN(compiler),
+    SHOWN(date),
     {NULL, "note", ROW(shown.note), .rank = 1, .accent = ACCENT_CELL},
 };
 #define N_FIELDS REPORT_LENGTH(bench_fields)

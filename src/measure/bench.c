@@ -183,6 +183,17 @@ void bench_free(struct bench *b)
     *b = (struct bench){0};
 }
 
+/* Every sequence has its own seed, sequence 0 the first whatever the batch. */
+#define SEED 1u
+
+/* The ith token that a sequence is fed: any will do, but not always the same embedding row. */
+static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
+{
+    struct rng r;
+    rng_seed(&r, SEED + (uint64_t)sequence, (uint64_t)i);
+    return (int32_t)(rng_u32(&r) % (uint32_t)spec->config.n_vocab);
+}
+
 /* The row's model, unless it is there. A latent variant is not made of the checkpoint: times do not
  * depend on weights. */
 static enum status need_model(const struct bench *b, const struct bench_row *row, struct err *e)
@@ -198,7 +209,7 @@ static enum status need_model(const struct bench *b, const struct bench_row *row
         return STATUS_OK;
     TRY(spec->gguf && variant > 0
             ? model_create(spec->gguf, &o, spec->source, &m->model, e)
-            : model_create_random(&m->variant.config, row->type, spec->seed, &m->model, e));
+            : model_create_random(&m->variant.config, row->type, SEED, &m->model, e));
     m->variant.shape = cost_shape_of_model(m->model); /* each matrix's own type */
     m->load_ms = (double)(clock_ns() - start) / 1e6;
     return STATUS_OK;
@@ -238,24 +249,28 @@ static bool is_stopped(const struct bench_spec *spec)
     return spec->stop && spec->stop(spec->arg);
 }
 
-/* Every sequence has its own seed, sequence 0 the run's whatever the batch. A cache of the row's
- * depth for each takes seconds where they are many. */
-static enum status fill_caches(const struct bench *b, const struct bench_row *row)
+/* Its session, the prefill measurement of `prompt` tokens, and a cache of its depth for each
+ * sequence, which takes seconds where they are many. */
+static enum status set_up_row(const struct bench *b, struct bench_row *row, int prompt,
+                              struct err *e)
 {
+    double best = (double)INFINITY;
+    TRY(open_session(b, row, e));
+    row->load_ms = b->models[row->model].load_ms;
+    row->step = row_step(b, row, row->step.depth);
+    for (int pass = 0; pass < 2 && prompt > 0; pass++) { /* the first one also warms up */
+        const uint64_t before = clock_ns();
+        TRY(session_feed(row->session, 0, b->tokens, prompt, NULL, e));
+        best = fmin(best, (double)(clock_ns() - before));
+        session_rewind(row->session, 0, 0);
+        row->prefill_tokens_per_s = prompt / best * 1e9;
+    }
     for (int q = 0; q < row->step.batch; q++) {
-        if (q > 0 && is_stopped(b->spec))
+        if (is_stopped(b->spec))
             return STATUS_INTERRUPTED;
-        session_fill(row->session, q, row->step.depth, b->spec->seed + (uint64_t)q);
+        session_fill(row->session, q, row->step.depth, SEED + (uint64_t)q);
     }
     return STATUS_OK;
-}
-
-/* The ith token that a sequence is fed: any will do, but not always the same embedding row. */
-static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
-{
-    struct rng r;
-    rng_seed(&r, spec->seed + (uint64_t)sequence, (uint64_t)i);
-    return (int32_t)(rng_u32(&r) % (uint32_t)spec->config.n_vocab);
 }
 
 /* One token, the nth, of each sequence at the row's depth, and back. */
@@ -278,13 +293,11 @@ static enum status step_row(const struct bench *b, const struct bench_row *row, 
 
 enum status bench_load_row(struct bench *b, int i, struct err *e)
 {
-    struct bench_row *row = &b->rows[i];
     uint64_t took;
     TRY(need_buffers(b, e));
-    TRY(open_session(b, row, e));
-    TRY(fill_caches(b, row));
+    TRY(set_up_row(b, &b->rows[i], 0, e));
     for (int nth = 0; nth < 2; nth++)
-        TRY(step_row(b, row, nth, &took, e));
+        TRY(step_row(b, &b->rows[i], nth, &took, e));
     return STATUS_OK;
 }
 
@@ -323,26 +336,6 @@ static enum status measure_limits(const struct bench *b, struct err *e)
         TRY(machine_measure(m, spec->kernels, b->pools[p], seconds, e));
     }
     return STATUS_OK;
-}
-
-/* Its session, the prefill measurement, its caches. */
-static enum status set_up_row(const struct bench *b, struct bench_row *row, struct err *e)
-{
-    const struct bench_spec *spec = b->spec;
-    double best = (double)INFINITY;
-    if (is_stopped(spec))
-        return STATUS_INTERRUPTED;
-    TRY(open_session(b, row, e));
-    row->load_ms = b->models[row->model].load_ms;
-    row->step = row_step(b, row, row->step.depth);
-    for (int pass = 0; pass < 2 && spec->prompt > 0; pass++) { /* the first one also warms up */
-        const uint64_t before = clock_ns();
-        TRY(session_feed(row->session, 0, b->tokens, spec->prompt, NULL, e));
-        best = fmin(best, (double)(clock_ns() - before));
-        session_rewind(row->session, 0, 0);
-        row->prefill_tokens_per_s = spec->prompt / best * 1e9;
-    }
-    return fill_caches(b, row);
 }
 
 /* Processor time of all threads. */
@@ -392,7 +385,7 @@ enum status bench_run(struct bench *b, struct err *e)
         struct bench_row *row = &b->rows[turn % n_rows];
         if (spec->progress)
             spec->progress(spec->arg, (uint64_t)turn, (uint64_t)turns);
-        s = turn < n_rows ? set_up_row(b, row, e) : measure_repeat(b, row, e);
+        s = turn < n_rows ? set_up_row(b, row, spec->prompt, e) : measure_repeat(b, row, e);
     }
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;

@@ -48,7 +48,6 @@ struct bench_spec {
     int warmup;                       /* steps before a row's samples in every repeat, not timed */
     int prompt;                       /* tokens of the prefill measurement; 0: none */
     double roofline_seconds;          /* for measuring the limits of all rows, at most */
-    uint64_t seed;
     const struct kernels *kernels;
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: finish with what there is */
