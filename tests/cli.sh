@@ -862,8 +862,6 @@ $ awk "BEGIN { exit !($refitted > 0 && $refitted <= 1.05 * $without) }"
 2 convert $model -o none.gguf --kv-heads 2 --calib $text | expected at least 128 tokens
     | for text in fifty ten
 $ [ ! -e none.gguf ]
-0 convert $golden/llama.gguf -o few.gguf --kv-heads 1 --force --calib LICENSE --calib-tokens 512
-    --method random --seed 1 | 2> the plain mean (--method mean
 0 convert $golden/gqa.gguf -o few.gguf --force --kv-heads 1 --calib short-text --calib-tokens 130
     | 2> tokens are too few
 

@@ -255,20 +255,3 @@ TEST(tensors_in_any_order_with_gaps)
     ck_assert_int_eq(gguf_find_tensor(p.g, "middle")->data[0], 65);
     parsed_free(&p);
 }
-
-TEST(names_of_the_longest_lengths)
-{
-    char key[65536], name[65];
-    memset(key, 'k', sizeof key - 1);
-    memset(name, 'n', sizeof name - 1);
-    key[sizeof key - 1] = name[64] = 0;
-    struct gguf_bytes b;
-    image_begin(&b, 3, 1, 1);
-    image_u32(&b, key, 5);
-    image_row(&b, name, 1, TENSOR_F32, 0);
-    image_align(&b, 32);
-    image_data(&b, 4);
-    struct parsed p = accept(&b);
-    ck_assert(gguf_find(p.g, key) && gguf_find_tensor(p.g, name));
-    parsed_free(&p);
-}

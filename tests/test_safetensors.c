@@ -290,13 +290,6 @@ TEST(bad_lengths)
     free(bytes);
 }
 
-/* Padding is white space, not zeros. */
-TEST(zero_behind_the_header)
-{
-    static const unsigned char bytes[] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}', 0};
-    refused(bytes, sizeof bytes, "the header: JSON at byte 2: expected the end, found byte 0x00");
-}
-
 /* A million numbers, which would be memory for nothing. */
 TEST(too_many_values)
 {

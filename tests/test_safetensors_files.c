@@ -309,7 +309,7 @@ static void copy_open(struct copy *c, const char *path)
         *w = (struct safetensors_written){.name = strndup(t->name.data, t->name.len),
                                           .dtype = t->dtype,
                                           .n_dims = t->n_dims,
-                                          .source = {memory_piece, &c->sources[i]}};
+                                          .source = {.piece = memory_piece, .arg = &c->sources[i]}};
         memcpy(w->dims, t->dims, sizeof w->dims);
     }
 }

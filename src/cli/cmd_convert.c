@@ -285,11 +285,6 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     }
     progress_end(&c->job->progress);
     TRY(print_conversion(c, e));
-    if (converted->divergence > converted->plain_divergence)
-        say(o,
-            "warning: the plain mean (--method mean --refit none) diverges less on text that was "
-            "kept aside: %.4f nats a token, not %.4f",
-            converted->plain_divergence, converted->divergence);
     const double rise = c->after.bits_per_byte - c->before.bits_per_byte;
     if (rise > NOTICEABLE_BITS)
         say(o,
