@@ -12,7 +12,7 @@
 #include "compute/kernels.h"
 #include "golden.h"
 #include "measure/attend.h"
-#include "measure/score.h"
+#include "measure/eval.h"
 #include "opened.h"
 #include "program.h"
 

@@ -1,7 +1,7 @@
 /*
  * The whole program on a hostile command line (class 14) and within limits (class 15). Elsewhere:
  * allocations that fail at the n-th call (test_faults.c), threads that cannot be started
- * (test_pool.c), processors and quotas (test_cpus.c), signals (test_signals.c), streams (cli.sh).
+ * (test_pool.c), processors and quotas (test_limits.c), signals (test_signals.c), streams (cli.sh).
  */
 #include <stdio.h>
 #include <sys/resource.h>
@@ -11,53 +11,6 @@
 #include "support.h"
 
 /* --- class 14: the command line -------------------------------------------------------------- */
-
-/* Integers, fractions, and lists of integers. */
-static const struct {
-    const char *command;
-    const char *integers[16], *reals[12];
-} numbers[] = {
-    {"generate %G",
-     {"-n", "-c", "--top-k", "--logprobs", "--samples", "--seed", "-t", "--kv-heads",
-      "--repeat-last-n", "--batch", NULL},
-     {"--temp", "--top-p", "--min-p", "--repeat-penalty", NULL}},
-    {"score %G -p a", {"--top", "--tokens", "--block", "-t", NULL}, {NULL}},
-    {"tokenize %G", {"--decode", NULL}, {NULL}},
-    {"eval %G --text %T", {"--ctx", "--stride", "-t", NULL}, {NULL}},
-    {"quantize %G -o %O --type f16", {"-t", NULL}, {NULL}},
-    {"convert %G -o %O", {"--kv-heads", NULL}, {NULL}},
-    {"convert %G -o %O --kv-heads 1 --calib %T", {"--calib-tokens", "--seed", "-t", NULL}, {NULL}},
-    {"bench %G",
-     {"-n", "--repeat", "--warmup", "--prompt", "--depth", "--kv-heads", "-t", NULL},
-     {NULL}},
-    {"train %T -o %O",
-     {"--layers", "--embd", "--heads", "--kv-heads", "--ff", "--ctx", "--vocab", "--steps",
-      "--batch", "--warmup", "--seed", "--eval-every", "--save-every", "-t", NULL},
-     {"--lr", "--beta2", "--weight-decay", "--dropout", "--clip", "--val-fraction",
-      "--teacher-weight", NULL}},
-    {"info %G", {"--depth", "--batch", NULL}, {"--bandwidth", NULL}},
-};
-
-TEST(class_14_numbers, .before = hostile_set_up, .after = hostile_tear_down)
-{
-    static const char *const bad[][11] = {
-        {"", "1e9", "0x10", "\t5", "5\t", "-9", "NaN", "+5", "5x", "99999999999999999999", NULL},
-        {"", "0x10", "nan", "inf", "-9", "1e999", "\t1", "1,5", "1x", NULL}};
-    char line[300];
-    int n = 0;
-    for (size_t i = 0; i < COUNT(numbers); i++)
-        for (int real = 0; real < 2; real++)
-            for (const char *const *option = real ? numbers[i].reals : numbers[i].integers; *option;
-                 option++)
-                for (const char *const *value = bad[real]; *value; value++) {
-                    /* No ids are no bytes. */
-                    if (n++ % STRIDE || (strcmp(*option, "--decode") == 0 && !**value))
-                        continue;
-                    snprintf(line, sizeof line, "%s %s=%s", numbers[i].command, *option, *value);
-                    expect_line_refused(line, 2, *option);
-                }
-    expect_no_output();
-}
 
 /* Once they were accepted and did nothing. */
 TEST(class_14_options_without_effect, .before = hostile_set_up, .after = hostile_tear_down)
@@ -89,27 +42,6 @@ TEST(class_14_said_in_time_and_right, .before = hostile_set_up, .after = hostile
         {"eval %G --text %T -t 1 -v --kv-type q8_0", 0, "; --ctx and -t lower it", NULL},
     };
     write_file(bad_path, "a", 1);
-    TRY_LINES(lines);
-}
-
-TEST(class_14_unknown_and_repeated, .before = hostile_set_up, .after = hostile_tear_down)
-{
-    static const char *const commands[] = {"generate", "score",   "eval",  "bench",   "info",
-                                           "tokenize", "convert", "train", "quantize"};
-    static const char *const words[] = {"--nosuch",   "--=5", "-",         "-x",       "--modell=x",
-                                        "\x1b[31m-x", "---",  "--quiet=1", "--n 5 --n"};
-    static const struct line lines[] = {
-        {"info %G --format json --format csv", 0, NULL, "part,parameters,bytes,weights,biases\n"},
-        {"generate %G --n=5 -p ab --n=2 -n 1 --seed 1 -t 1 -q", 0, NULL, NULL},
-        {"generate -q -q --seed=18446744073709551615 -n=0 -- %G", 0, NULL, NULL},
-    };
-    char line[200];
-    for (size_t i = 0; i < COUNT(commands) * COUNT(words); i++) {
-        /* TEXT... takes what has no dash. */
-        snprintf(line, sizeof line, "%s a b %s", commands[i / COUNT(words)],
-                 words[i % COUNT(words)]);
-        expect_line_refused(line, 2, "");
-    }
     TRY_LINES(lines);
 }
 

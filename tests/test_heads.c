@@ -1,5 +1,5 @@
 /* Heads left out, against NumPy and against checkpoints whose output columns are zero. */
-#include "measure/heads.h"
+#include "measure/attend.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "safetensors_find.h"
 #include "support.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "measure/score.h"
+#include "measure/eval.h"
 #include "support.h"
 
 #define N_VOCAB 300

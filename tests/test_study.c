@@ -130,10 +130,10 @@ TEST(means_are_over_the_seeds_that_are_done)
         cell->done = true;
         cell->bits_per_byte = done[i].bits;
     }
-    struct study_mean *m;
-    int n;
-    expect_ok(study_means(&plan, &m, &n, &err));
-    ck_assert_int_eq(n, 3);
+    expect_ok(study_means(&plan, &err));
+    const struct study_mean *m = plan.means;
+    ck_assert_int_eq(plan.n_means, 3);
+    ck_assert_str_eq(m[2].line, "MQA, fit");
     ck_assert_str_eq(m[0].of.variant, "MHA");
     ck_assert_double_eq(m[0].over_mha, 0);
     /* One seed: no deviation; its control is not done. */
@@ -144,7 +144,6 @@ TEST(means_are_over_the_seeds_that_are_done)
     ck_assert_double_eq(m[2].of.bits_per_byte, 3.5);
     ck_assert_double_eq_tol(m[2].deviation, 1.41421356237309505, 1e-15);
     ck_assert(m[2].least == 2.5 && m[2].most == 4.5 && m[2].over_mha == 1);
-    free(m);
     study_plan_free(&plan);
 }
 
@@ -197,7 +196,7 @@ TEST(records_come_back_as_they_were)
                 "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
     cells[1].latent = 13; /* the name is that of 12 still */
     expect_status(study_record_read(folder, &cells[1], &err), STATUS_BAD_FILE,
-                  "expected the figures");
+                  "expected the record of");
     ck_assert_int_eq(remove(study_path(folder, cells[1].name, ".json").text), 0);
     expect_ok(study_results_write(folder, &err));
     expect_file("results.jsonl",

@@ -22,19 +22,19 @@
 /* Of eigenvalues, relative to the largest: what is below is noise. */
 #define LEAST_VALUE 1e-10
 
-void convert_latent_take(struct converter *c, struct arena *arena)
+void convert_latent_take(struct converter *c)
 {
     const size_t d = c->d;
     c->latent = (struct convert_latent){
-        .basis = convert_doubles(arena, d, d),
-        .shift = convert_doubles(arena, d, 1),
-        .k_b = convert_doubles(arena, d, c->qk.width),
-        .v_b = convert_doubles(arena, d, c->ov.width),
-        .values = convert_doubles(arena, d, 1),
-        .root = convert_doubles(arena, d, d),
-        .form = convert_doubles(arena, d, d),
-        .product = convert_doubles(arena, c->widest, c->widest),
-        .scratch = convert_doubles(arena, linalg_eigen_scratch(d, true), 1),
+        .basis = convert_doubles(c, d, d),
+        .shift = convert_doubles(c, d, 1),
+        .k_b = convert_doubles(c, d, c->qk.width),
+        .v_b = convert_doubles(c, d, c->ov.width),
+        .values = convert_doubles(c, d, 1),
+        .root = convert_doubles(c, d, d),
+        .form = convert_doubles(c, d, d),
+        .product = convert_doubles(c, c->widest, c->widest),
+        .scratch = convert_doubles(c, linalg_eigen_scratch(d, true), 1),
     };
 }
 
@@ -126,22 +126,6 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-enum status convert_equal_ranks(const struct convert_spec *spec, int *ranks, struct err *e)
-{
-    struct config f;
-    TRY(config_read(spec->gguf, &f, e));
-    const size_t unit = f.n_layers * RANK_STEP * sizeof(float), n = spec->cache_bytes / unit;
-    if (n < 1 || f.d_model < RANK_STEP)
-        return err_set(e, STATUS_USAGE,
-                       "%zu cache bytes a token: expected at least %zu, for rank %d in each of %d "
-                       "layers of width %d",
-                       spec->cache_bytes, unit, RANK_STEP, f.n_layers, f.d_model);
-    for (int l = 0; l < f.n_layers; l++)
-        ranks[l] =
-            smaller(n < CONFIG_MAX_WIDTH ? n : CONFIG_MAX_WIDTH, f.d_model / RANK_STEP) * RANK_STEP;
-    return STATUS_OK;
-}
-
 /* Blocks are measured at their largest rank, whose numbers are then taken away. */
 enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
                                     const struct convert_spec *spec, struct convert *out,
@@ -149,14 +133,22 @@ enum status convert_choice_describe(struct converter *c, struct convert_choice *
 {
     struct config f;
     TRY(config_read(spec->gguf, &f, e));
-    TRY(convert_equal_ranks(spec, m->ranks, e));
-    const int width = f.d_model / RANK_STEP;
+    const int n_layers = f.n_layers, width = f.d_model / RANK_STEP;
     const size_t n = spec->cache_bytes / sizeof(float) / RANK_STEP;
-    const int all = n < (size_t)(f.n_layers * width) ? (int)n : f.n_layers * width;
-    m->most = smaller(smaller(all - (f.n_layers - 1), MOST_TIMES * m->ranks[0] / RANK_STEP), width);
-    m->all = smaller(all, f.n_layers * m->most);
-    for (int l = 0; l < f.n_layers; l++)
+    const int all = n < (size_t)n_layers * width ? (int)n : n_layers * width;
+    const int equal = all / n_layers;
+    if (equal < 1)
+        return err_set(e, STATUS_USAGE,
+                       "%zu cache bytes a token: expected at least %zu, for rank %d in each of %d "
+                       "layers of width %d",
+                       spec->cache_bytes, n_layers * RANK_STEP * sizeof(float), RANK_STEP, n_layers,
+                       f.d_model);
+    m->most = smaller(smaller(all - (n_layers - 1), MOST_TIMES * equal), width);
+    m->all = smaller(all, n_layers * m->most);
+    for (int l = 0; l < n_layers; l++) {
+        m->equal[l] = equal * RANK_STEP;
         m->ranks[l] = m->most * RANK_STEP;
+    }
     m->spec = *spec;
     m->spec.latent = m->ranks;
     m->spec.refit = CONVERT_REFIT_NONE;
@@ -165,13 +157,13 @@ enum status convert_choice_describe(struct converter *c, struct convert_choice *
     return STATUS_OK;
 }
 
-void convert_choice_take(struct converter *c, struct arena *arena)
+void convert_choice_take(struct converter *c)
 {
     struct convert_choice *m = c->choice;
     const uint64_t n_layers = c->config.n_layers;
-    m->lost = convert_doubles(arena, n_layers, m->most);
-    m->best = convert_doubles(arena, n_layers + 1, m->all + 1);
-    m->chosen = arena_take(arena, (n_layers + 1) * (m->all + 1), sizeof *m->chosen);
+    m->lost = convert_doubles(c, n_layers, m->most);
+    m->best = convert_doubles(c, n_layers + 1, m->all + 1);
+    m->chosen = arena_take(&c->arena, (n_layers + 1) * (m->all + 1), sizeof *m->chosen);
 }
 
 enum status convert_choose(struct converter *c, struct err *e)
