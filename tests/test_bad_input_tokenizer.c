@@ -91,6 +91,7 @@ static void bad_merges(void)
         {MERGES "=string[]: a", "element 0: expected two parts with a space between"},
         {MERGES "=string[]:  a", "element 0: expected characters that stand for bytes"},
         {MERGES "=u32:0", MERGES},
+        {MERGES "=string[]:a ", "element 0: expected two parts"},
         {MERGES "=string[]:a b c", "element 0: expected"},
         {MERGES "=string[]:a \x1b[2J",
          "element 0: expected characters that stand for bytes, found \"a ?[2J\""},
