@@ -73,8 +73,8 @@ static struct config config_of(const struct model_case *m)
 static void make_windows(struct fixture *f)
 {
     const size_t n = (size_t)(f->n_sequences * f->length);
-    f->inputs = malloc(n * sizeof *f->inputs);
-    f->targets = malloc(n * sizeof *f->targets);
+    f->inputs = allocated(n * sizeof *f->inputs);
+    f->targets = allocated(n * sizeof *f->targets);
 }
 
 static void open_fixture(struct fixture *f, const struct model_case *m, int n_sequences, int length)
@@ -97,8 +97,6 @@ static void open_fixture(struct fixture *f, const struct model_case *m, int n_se
 
 static void close_fixture(struct fixture *f)
 {
-    free(f->inputs);
-    free(f->targets);
     arena_free(&f->arena);
     param_list_free(&f->list);
     gguf_free(f->gguf);
@@ -179,7 +177,7 @@ static double plain_loss(const struct fixture *f, const double *w, const double 
 
 static double *widen(const struct fixture *f, const float *flat)
 {
-    double *w = malloc(f->list.n_floats * sizeof *w);
+    double *w = allocated(f->list.n_floats * sizeof *w);
     for (size_t i = 0; i < f->list.n_floats; i++)
         w[i] = (double)flat[i];
     return w;
@@ -212,7 +210,6 @@ static void compare(struct fixture *f, const double *taught, double share, int s
                           found, expected);
         }
     }
-    free(w);
 }
 
 /* --- gradients ------------------------------------------------------------------------------- */
@@ -302,11 +299,8 @@ TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .
         return;
     open_fixture(&f, &cases[i], 2, settings[s].length);
     const double loss = gradient_by(&f, &kernels_scalar, settings[s].n_threads);
-    if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0) {
-        double *w = widen(&f, f.weights.flat);
-        ck_assert_double_eq_tol(loss, plain_loss(&f, w, NULL, 0), 1e-5);
-        free(w);
-    }
+    if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0)
+        ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), NULL, 0), 1e-5);
     compare(&f, NULL, 0, settings[s].step);
     close_fixture(&f);
 }
@@ -363,7 +357,6 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     for (int s = 0; s < 2; s++)
         plain_log_probabilities(&m, s, f.inputs + s * 7, taught + s * 7 * n_vocab);
     compare(&f, taught, 0.75, 3);
-    free(w);
     backprop_free(b);
     backprop_free(engine);
     arena_free(&arena);

@@ -210,7 +210,7 @@ static void announce(const struct train_job *job, const struct train_plan *p)
                  arch_norm_names[c->norm], arch_placement_names[c->placement],
                  arch_position_names[c->position], arch_ffn_names[c->ffn],
                  c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
-    else if (c->arch != arch_at(0)) /* gpt2 */
+    else if (strcmp(c->arch->name, arch_names[0]) != 0) /* not gpt2 */
         snprintf(what, sizeof what, "%s, ", c->arch->name);
     say(&o->common,
         "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "

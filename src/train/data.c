@@ -110,7 +110,7 @@ static enum status make_new(struct trainer *t, struct err *e)
     *c = spec->shape;
     c->n_vocab = vocabulary.n_tokens;
     /* Of the shape alone: the same training gives the same file, whatever it is called. */
-    const bool is_gpt2 = c->arch == arch_at(0);
+    const bool is_gpt2 = c->arch == arch_find(text_of("gpt2"));
     snprintf(name, sizeof name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : c->arch->preset,
              is_gpt2 ? "" : "-", c->n_layers, c->d_model, c->n_heads, c->n_kv_heads);
     s = gguf_writer_create(&w, e);
