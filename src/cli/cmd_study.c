@@ -161,7 +161,6 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
         cell.latent = ranks.items[i];
         TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
     }
-    study_plan_sort(plan);
     return STATUS_OK;
 }
 
