@@ -38,7 +38,7 @@ SAN_COMMON := -fno-omit-frame-pointer -fno-var-tracking
 SAN_ASAN   := -fsanitize=address,undefined -fno-sanitize-recover=all $(SAN_COMMON)
 SAN_TSAN   := -fsanitize=thread $(SAN_COMMON)
 
-# Builds that look for mistakes check contracts at any cost, see base/contract.h.
+# Builds that look for mistakes check contracts at any cost, see base/mem.h.
 COSTLY := -DDECODE_COSTLY_ASSERTS
 
 MODE_release := -O3
@@ -97,7 +97,7 @@ BIN     := $(BUILD)/decode
 TEST_SRC := $(wildcard tests/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 # What the suites share.
-TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support cgroups checkpoints conversions hostile \
+TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support checkpoints conversions hostile \
                                             kernel_data plain_model program vocabularies \
                                             imports \
                                             vocab_import)
@@ -370,20 +370,21 @@ check-neon: $(BIN) ## cross-build for AArch64; under qemu the NEON kernels give 
 
 # --- the rest --------------------------------------------------------------------------------
 
-INSTALLED  := $(DESTDIR)$(PREFIX)
-COMPLETION := share/bash-completion/completions/decode
+# What the program itself prints, as `help --format` has it.
+INSTALLED := $(DESTDIR)$(PREFIX)
+SHARED    := share/man/man1/decode.1 share/bash-completion/completions/decode
 
-$(BUILD)/$(COMPLETION): $(BIN)
+$(SHARED:%=$(BUILD)/%): $(BIN)
 	@mkdir -p $(@D)
-	$(Q)$(BIN) help --format bash >$@
+	$(Q)$(BIN) help --format $(if $(filter %.1,$@),man,bash) >$@
 
-install: $(BIN) $(BUILD)/$(COMPLETION) ## program, completion in bash to $(DESTDIR)$(PREFIX)
-	install -d $(INSTALLED)/bin $(dir $(INSTALLED)/$(COMPLETION))
+install: $(BIN) $(SHARED:%=$(BUILD)/%) ## program, man page, completion to $(DESTDIR)$(PREFIX)
+	install -d $(INSTALLED)/bin $(dir $(SHARED:%=$(INSTALLED)/%))
 	install -m 755 $(BIN) $(INSTALLED)/bin/decode
-	install -m 644 $(BUILD)/$(COMPLETION) $(INSTALLED)/$(COMPLETION)
+	$(foreach file,$(SHARED),install -m 644 $(BUILD)/$(file) $(INSTALLED)/$(file) &&) :
 
 uninstall: ## remove what install put there
-	rm -f $(INSTALLED)/bin/decode $(INSTALLED)/$(COMPLETION)
+	rm -f $(INSTALLED)/bin/decode $(SHARED:%=$(INSTALLED)/%)
 
 DIST := decode-$(VERSION)
 .PHONY: dist

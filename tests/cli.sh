@@ -19,8 +19,8 @@ checks <<'EOF'
 2 --hlep | did you mean '--help'?
 2 $words | unknown command 'xyzzy' | for words in xyzzy "help xyzzy"
 2 "" | unknown command ''
-2 help generate --format bash | --format bash is of all commands; expected none named, found 'generate'
-2 help --format csh | --format: expected one of text, bash, found 'csh'
+2 help generate --format man | --format man is of all commands; expected none named, found 'generate'
+2 help --format csh | --format: expected one of text, man, bash, found 'csh'
 EOF
 for command in generate bench score tokenize quantize info; do
     text="-p x"
@@ -185,6 +185,17 @@ $ [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
 0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa mqa-f16
+
+# Shaded or not, the same text: here of tokens that are parts of characters. A file is not shaded.
+$ g="generate $model -p x -n 60 --temp 3 --top-k 0 --top-p 1 --seed 5 --samples 3 --stop zq"
+$ escape=$(printf '\033')
+0 $g -q | > plain
+0 $g -q --colour always | $escape[38;5;
+$ [ "$(head -c 1 "$out")" = x ]
+$ sed "s/$escape\[[0-9;]*m//g" "$out" | cmp -s - plain
+0 $g --colour prob | == plain | 2> no colours: 
+2 generate $model -p x --colour prob --logprobs 1 | --colour and --logprobs are both given
+2 generate $model --prompts plain --colour prob | --colour and --prompts are both given
 EOF
 
 # --- score --------------------------------------------------------------------------------------
@@ -325,11 +336,9 @@ $ has "$out" "| architecture |"
     | "limited_by": "
 0 info --shape 12x768x12 --bandwidth auto --depth 0 | as fast as was measured here
 0 info --shape 12x768x12 --bandwidth 50 --depth 0 | arithmetic is not counted
-0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 --columns limited_by | product flops
+0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 | product flops
 2 info --shape 2x64x4 --flops 3 | --flops is for --bandwidth
 2 info --shape 2x64x4 --bandwidth auto --flops 3 | --flops is for a --bandwidth in GB/s
-0 info $model --depth 3,5 --columns variant,depth,cache | 9 lines
-0 info $model --check --columns tensor,nan | blk.0.attn_qkv.weight
 2 info $model --shape 2x64x4 | a checkpoint and --shape are both named
 2 info --shape 2x64x4 --tensors | --tensors is for a checkpoint
 2 info --depth 3 | no checkpoint is named
@@ -432,23 +441,6 @@ $ has p.svg "batch (sequences in a step, each at depth 0)" && has t.csv ",0,16,1
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
 0 bench $model --kv-heads 8,2 $quickest --format csv | 3 lines
-
-# --columns: by key or heading, in this order, in every form.
-0 $b -q --columns p10_us,variant --format csv
-$ columns_are p10_us,variant
-0 $b -q --columns variant,p10_us --format jsonl | {"variant": "MHA", "p10_us": 
-0 $b -q --columns "p50 µs,variant,isa" | p50 µs  variant  isa
-2 bench $model --columns p50us | no column is called 'p50us'; did you mean p50_us
-2 bench $model --columns variant, | no column is called ''
-2 bench $model --columns variant,variant | 'variant' is given twice
-0 info $model --columns part,weights --format csv
-$ columns_are part,weights
-0 info $model --columns biases,fits,bytes_per_token_f32 --depth 3 | bytes/token f32 | ! architecture
-0 info --shape $shape --columns "40 tokens f16,KV cache of" | 40 tokens f16  KV cache of
-2 info --shape $shape --columns "40 token f16" | did you mean 40 tokens f16
-2 info $model --columns part --format json | expected none with --format json
-2 eval $model --text LICENSE --columns kl_mean | no column is called 'kl_mean'
-2 attend $model -p abc --query 1 --columns head | expected it without --query
 
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257
@@ -1066,8 +1058,8 @@ $ wait
 0 info kept --check
 $ [ -z "$(find . -name '.decode-*')" ]
 
-# No output replaces a file of the folder that a checkpoint is read from, nor the vocabulary beside
-# one of llama2.c, whatever names it; --force is no leave either.
+# No output replaces a file of the folder that a checkpoint is read from, whatever names it; --force
+# is no leave either.
 $ cp -r $hf/gpt2 folder && chmod -R u+w folder && ln folder/config.json hard-link
 $ sum=$(cat folder/* | cksum)
 2 $words | one of the checkpoint's own files
@@ -1155,7 +1147,7 @@ $ [ "$(cut -c1-12 "$out")" = "$(cut -c1-12 expected)" ]
 
 # --- latent caches
 $ latent=$golden/latent.gguf tokens=$(cat $golden/latent.tokens)
-0 info $latent --depth 39 --batch 1,2 | all heads share in all layers (2 x 24)
+0 info $latent --depth 39 --batch 1,2 | all heads share in all layers (48 in 2
 $ [ "$(grep -c '^MLA-24 ' "$out")" = 3 ]
 0 info $golden/mixed-latent.gguf | 32, 17, 40
 0 score $latent --tokens "$tokens" -t 1 | > expected

@@ -1,6 +1,6 @@
 #!/bin/sh
-# install.sh DECODE - what make install puts where, completion in bash, and the tarball. Run from the repository's top; the last line counts what passed and
-# failed.
+# install.sh DECODE - what make install puts where, the manual page, completion in bash, and the
+# tarball. Run from the repository's top; the last line counts what passed and failed.
 . tests/checks.sh
 
 mode=$(basename "$(dirname "$decode")")
@@ -36,6 +36,7 @@ note "make install" [ $code -eq 0 ]
 cat >"$dir/expected" <<'END'
 ./usr/bin/decode
 ./usr/share/bash-completion/completions/decode
+./usr/share/man/man1/decode.1
 END
 files_of "$top" >"$dir/found"
 note "the files installed" cmp -s "$dir/found" "$dir/expected"
@@ -47,6 +48,23 @@ note "make uninstall" [ $code -eq 0 ]
 files_of "$top" >"$dir/found"
 note "only another's file is left" [ "$(cat "$dir/found")" = ./usr/bin/other ]
 
+# --- the manual page ----------------------------------------------------------------------------
+
+page=$dir/share/man/man1/decode.1
+note "the page's title" [ "$(sed -n '1s/ "".*//p' "$page")" = '.TH DECODE 1' ]
+if have man; then
+    MANWIDTH=80 man -l "$page" >"$dir/page" 2>"$err"
+elif have mandoc; then
+    mandoc -Tutf8 "$page" >"$dir/page" 2>"$err"
+else
+    skip man "the manual page is not set"
+fi
+if [ -e "$dir/page" ]; then
+    note "man has nothing to say" is_empty "$err"
+    note "man shows all sections" [ "$(grep -c '^[A-Z][A-Z]*$\|^decode [a-z]*$' "$dir/page")" -eq 18 ]
+    note "in 80 columns" [ "$(col -b <"$dir/page" | wc -L)" -le 80 ]
+fi
+
 # --- completions --------------------------------------------------------------------------------
 
 # completes_words SHELL - "LINE|WORD...": what is offered after LINE, sorted
@@ -55,7 +73,7 @@ decode tok|tokenize
 decode generate --kv-type |f16 f32 q8_0
 decode generate --tem|--temp
 decode score --mo|--model
-decode help --format |bash text
+decode help --format |bash man text
 decode help exp|export
 decode convert --refit n|none
 decode bench --type f|f16 f32

@@ -112,7 +112,7 @@ static int convert_while(void (*change)(void), int threads, struct ran *r)
     return status;
 }
 
-static void changed_while_mapped(void)
+TEST(class_12_files_that_change, .before = set_up, .after = hostile_tear_down)
 {
     struct ran r;
     for (int threads = 1; threads < 3; threads++) {
@@ -198,46 +198,6 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up, .after = hostile_tear
     expect_unchanged(good_path, good);
     expect_unchanged(text_path, text);
     expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --plot %O --trace %O", 2, "names, too");
-}
-
-TEST(class_12_outputs_through_links, .before = set_up, .after = hostile_tear_down)
-{
-    struct ran r;
-    char target[700];
-    snprintf(target, sizeof target, "%s/target", folder);
-    for (int i = 0; i < 4; i++) {
-        /* A link to a file that is not there yet, then to one that is: the link stays. */
-        unlink(target);
-        unlink(link_path);
-        ck_assert_int_eq(symlink("target", link_path), 0);
-        for (int again = 0; again < 2; again++) {
-            struct stat st;
-            run_writer(&r, i, link_path);
-            expect_success(&r);
-            ck_assert(lstat(link_path, &st) == 0 && S_ISLNK(st.st_mode) && lstat(target, &st) == 0);
-            ck_assert(S_ISREG(st.st_mode) && st.st_size > 0);
-        }
-    }
-    write_file(out_path, "old", 3);
-    expect_line_refused("quantize %G -o %O --type f16", 2, "exists; --force replaces it");
-    expect_line_refused("convert %G -o %O --kv-heads 1", 2, "exists; --force replaces it");
-    ck_assert_int_eq(chmod(out_path, 0400), 0);
-    char line[2000];
-    snprintf(line, sizeof line, "quantize %s -o %s --type f16 --force -q", good_path, out_path);
-    ck_assert_int_eq(chmod(folder, 0755), 0);
-    run_program(&r, line, be_nobody, NULL); /* a read-only file */
-    expect_refusal(&r, 1, "Permission denied");
-    snprintf(line, sizeof line, "quantize %s -o %s2 --type f16 -q", good_path, out_path);
-    ck_assert_int_eq(chmod(folder, 0555), 0);
-    run_program(&r, line, be_nobody, NULL); /* a read-only folder */
-    expect_refusal(&r, 1, "cannot create a temporary file in its folder: Permission denied");
-    ck_assert_int_eq(chmod(folder, 0700), 0);
-    expect_bytes(out_path, "old", 3);
-}
-
-TEST(class_12_files_that_change, .before = set_up, .after = hostile_tear_down)
-{
-    changed_while_mapped();
 }
 
 /* --- class 12: killed while it writes -------------------------------------------------------- */

@@ -218,61 +218,27 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
     }
 }
 
-/* A bias that the engine adds and training does not know; a factor that divides by zero. */
-TEST(what_training_cannot_go_on_with_is_refused, .loops = 4)
-{
-    static const float numbers[256];
-    const char *name = _i % 2 ? "rope_freqs.weight" : "output.bias";
-    const uint64_t n = _i % 2 ? 4 : 256;
-    const char *whole = scratch_path("whole.gguf"), *path = scratch_path("source.gguf");
-    const struct config c = config_of(1);
-    struct run r = make_run("out.gguf");
-    struct gguf_writer *w;
-    write_config_checkpoint(whole, &c);
-    struct checkpoint source = opened_checkpoint(whole, CHECKPOINT_TOKENIZER);
-    expect_ok(gguf_writer_create(&w, &err));
-    for (size_t i = 0; i < source.gguf->n_pairs; i++)
-        gguf_add_value(w, source.gguf->pairs[i].key, &source.gguf->pairs[i].value);
-    for (size_t i = 0; i < source.gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &source.gguf->tensors[i];
-        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    }
-    gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, &n, numbers);
-    expect_ok(gguf_write(w, path, &err));
-    gguf_writer_free(w);
-    struct checkpoint file = opened_checkpoint(path, CHECKPOINT_TOKENIZER);
-    *(_i < 2 ? &r.spec.from : &r.spec.teacher) = file.gguf;
-    refused(&r, STATUS_BAD_FILE, name);
-}
-
 /* --- first weights --------------------------------------------------------------------------- */
 
 /* The square root of the mean square of a role's first weights; *first, if asked for, is the first
  * of them. */
 static double deviation_of(const struct config *c, enum tensor_role role, float *first)
 {
-    struct param_list list;
-    struct arena arena = {0};
-    struct optimizer o;
-    expect_ok(param_list_create(&list, c, NULL, &err));
-    for (int pass = 0; pass < 2; pass++) {
-        o = (struct optimizer){.list = &list};
-        optimizer_take(&o, &arena, c);
-        if (pass == 0)
-            expect_ok(arena_allocate(&arena, "test", &err));
-    }
-    struct rng r;
-    rng_seed(&r, 1, 0);
-    optimizer_initialise(&o, c, &r);
+    struct trainer t = {.spec = {.seed = 1}, .config = *c};
+    expect_ok(param_list_create(&t.list, c, NULL, &err));
+    trainer_take(&t);
+    expect_ok(arena_allocate(&t.arena, "test", &err));
+    trainer_take(&t);
+    trainer_initialise(&t);
     const struct tensor_spec spec = layout_weight(c, role, 0);
-    const float *w = (role_in_block(role) ? o.weights.blocks[0].w : o.weights.w)[role].weight;
+    const float *w = (role_in_block(role) ? t.weights.blocks[0].w : t.weights.w)[role].weight;
     double sum = 0;
     for (size_t i = 0; i < spec_elements(&spec); i++)
         sum += (double)w[i] * (double)w[i];
     if (first)
         memcpy(first, w, 4 * sizeof *first);
-    arena_free(&arena);
-    param_list_free(&list);
+    arena_free(&t.arena);
+    param_list_free(&t.list);
     return sqrt(sum / (double)spec_elements(&spec));
 }
 

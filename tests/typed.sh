@@ -26,7 +26,6 @@ checks <<'EOF'
 2 generate m --top_k 5 | did you mean '--top-k'?
 2 generate m --max_new_tokens 5 | did you mean '--n'?
 2 eval m --file x | did you mean '--text'?
-2 generate m -ngl 99 | computes on the CPU alone
 2 train t --batch-size 5 | did you mean '--batch'?
 2 generate $model -t $number | found '$number' | for number in 0.8 1.0 0
 2 generate $model "Once upon" | unexpected argument 'Once upon'; expected a text with -p

@@ -54,14 +54,4 @@ static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
     return true;
 }
 
-/* The bytes of `count` items of `size` bytes, as a size_t. */
-static inline bool size_of_array(uint64_t count, uint64_t size, size_t *out)
-{
-    uint64_t r;
-    if (!u64_mul(count, size, &r) || r > PTRDIFF_MAX)
-        return false;
-    *out = (size_t)r;
-    return true;
-}
-
 #endif

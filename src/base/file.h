@@ -118,8 +118,8 @@ enum status folder_writer_open(struct folder_writer **out, const char *path, str
 /* Where the new folder's files are to be written; borrowed. */
 const char *folder_writer_path(const struct folder_writer *w);
 
-/* Frees w in any case. STATUS_FAILED, also if another process made the folder meanwhile; a file
- * that cannot take its place, because a folder has its name, leaves those before it in theirs. */
+/* Frees w in any case. STATUS_FAILED, also for a file whose name a folder there has: then `path` is
+ * as it was. */
 enum status folder_writer_commit(struct folder_writer *w, struct err *e);
 void folder_writer_abandon(struct folder_writer *w); /* NULL is legal */
 

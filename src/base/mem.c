@@ -91,8 +91,9 @@ void *array_grow(void *array, size_t n, size_t *cap, size_t size)
     if (n <= *cap)
         return array;
     const size_t wanted = n + n / 2 + 64;
-    size_t bytes;
-    void *larger = wanted > n && size_of_array(wanted, size, &bytes) ? realloc(array, bytes) : NULL;
+    uint64_t bytes;
+    const bool fits = wanted > n && u64_mul(wanted, size, &bytes) && bytes <= PTRDIFF_MAX;
+    void *larger = fits ? realloc(array, (size_t)bytes) : NULL;
     if (larger)
         *cap = wanted;
     return larger;

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -156,23 +156,6 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
 #define OLD_S         60 /* a younger one may not yet be locked by its writer */
 #define TEMPORARY_CAP 64
 
-/* A file, or a folder with the files in it, that a dead writer has left. */
-static void remove_dead(int parent, const char *name)
-{
-    struct stat st;
-    const int fd = openat(parent, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    const bool known = fstat(fd, &st) == 0, folder = known && S_ISDIR(st.st_mode);
-    if (known && (folder || S_ISREG(st.st_mode)) && st.st_mtime < time(NULL) - OLD_S &&
-        flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        if (folder)
-            remove_files(fd);
-        unlinkat(parent, name, folder ? AT_REMOVEDIR : 0);
-    }
-    close(fd);
-}
-
 /* Beside target, malloc'd: a name that no other writer has, but for bad luck. It does not grow from
  * the target's, which may be as long as names can be. Removes what the dead have left there.
  * STATUS_NO_MEMORY. */
@@ -187,9 +170,22 @@ static enum status name_temporary(const char *target, char **temp, struct err *e
     DIR *d = opendir(folder ? *temp : ".");
     if (!d && errno == ENOMEM)
         return err_no_memory(e, "the list of a folder", 0);
-    for (const char *name; (name = next_name(d));)
-        if (text_starts_with(text_of(name), START) && text_ends_with(text_of(name), END))
-            remove_dead(dirfd(d), name);
+    for (const char *name; (name = next_name(d));) {
+        /* A file, or a folder with the files in it, that a dead writer has left? */
+        if (!text_starts_with(text_of(name), START) || !text_ends_with(text_of(name), END))
+            continue;
+        struct stat st;
+        const int fd = openat(dirfd(d), name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+        const bool is_old = fd >= 0 && fstat(fd, &st) == 0 && st.st_mtime < time(NULL) - OLD_S;
+        if (is_old && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            if (S_ISDIR(st.st_mode))
+                remove_files(fd);
+            unlinkat(dirfd(d), name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+        }
+        if (fd >= 0)
+            close(fd);
+    }
     snprintf(*temp + folder, TEMPORARY_CAP, START "%ld-%" PRIx64 END, (long)getpid(), clock_ns());
     return STATUS_OK;
 }
@@ -348,8 +344,9 @@ void folder_writer_abandon(struct folder_writer *w)
     if (w->fd >= 0) {
         remove_files(w->fd);
         close(w->fd);
-        rmdir(w->temp);
     }
+    if (w->temp)
+        rmdir(w->temp); /* unless it is renamed */
     free(w->target);
     free(w->temp);
     free(w);
@@ -360,40 +357,32 @@ const char *folder_writer_path(const struct folder_writer *w)
     return w->temp;
 }
 
-/* `plain` is the path without slashes at its end. */
-static enum status make_temporary(struct folder_writer *w, const char *plain, struct err *e)
-{
-    struct stat old;
-    TRY(file_follow_links(plain, &w->target, e));
-    if (stat(w->target, &old) == 0 && !S_ISDIR(old.st_mode))
-        return err_set(e, STATUS_FAILED,
-                       "%.200s: cannot make the folder: there is a file of this name", w->target);
-    TRY(name_temporary(w->target, &w->temp, e));
-    if (mkdir(w->temp, 0777) != 0)
-        return fail(e, w->target, "make the folder");
-    w->fd = open(w->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (w->fd < 0) {
-        rmdir(w->temp);
-        return fail(e, w->target, "make the folder");
-    }
-    flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where folders can be locked */
-    return STATUS_OK;
-}
-
 enum status folder_writer_open(struct folder_writer **out, const char *path, struct err *e)
 {
+    struct stat old;
     struct folder_writer *w = *out = calloc(1, sizeof *w);
-    char *plain = strdup(path);
-    enum status s = STATUS_OK;
-    if (!w || !plain)
-        s = err_no_memory(e, path, sizeof *w + strlen(path));
+    char *plain = strdup(path); /* without slashes at its end */
+    enum status s = w && plain ? STATUS_OK : err_no_memory(e, path, sizeof *w + strlen(path));
     for (size_t n = plain ? strlen(plain) : 0; n > 1 && plain[n - 1] == '/'; n--)
         plain[n - 1] = 0;
     if (w)
         w->fd = -1;
     if (s == STATUS_OK)
-        s = make_temporary(w, plain, e);
+        s = file_follow_links(plain, &w->target, e);
     free(plain);
+    if (s == STATUS_OK && stat(w->target, &old) == 0 && !S_ISDIR(old.st_mode))
+        s = err_set(e, STATUS_FAILED,
+                    "%.200s: cannot make the folder: there is a file of this name", w->target);
+    if (s == STATUS_OK)
+        s = name_temporary(w->target, &w->temp, e);
+    if (s == STATUS_OK) {
+        if (mkdir(w->temp, 0777) == 0)
+            w->fd = open(w->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (w->fd < 0)
+            s = fail(e, w->target, "make the folder");
+        else
+            flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where that is known */
+    }
     if (s != STATUS_OK) {
         folder_writer_abandon(w);
         *out = NULL;
@@ -410,13 +399,21 @@ enum status folder_writer_commit(struct folder_writer *w, struct err *e)
         close(w->fd);
         w->fd = -1;
     } else {
-        DIR *d = open_list(w->fd);
-        if (old < 0 || !d)
-            s = fail(e, w->target, "put the new folder in its place");
         flock(old, LOCK_EX); /* so that two writers' files do not mix */
-        for (const char *name; (name = next_name(d));)
-            if (s == STATUS_OK && renameat(w->fd, name, old, name) != 0)
-                s = fail(e, w->target, "put the new files in their places");
+        /* First it is found out whether all can take their places. */
+        for (int moves = 0; moves < 2; moves++) {
+            DIR *d = open_list(w->fd);
+            if (old < 0 || !d)
+                s = fail(e, w->target, "put the new folder in its place");
+            for (const char *name; (name = next_name(d));) {
+                struct stat st;
+                if (s == STATUS_OK &&
+                    (moves ? renameat(w->fd, name, old, name) != 0
+                           : fstatat(old, name, &st, 0) == 0 && S_ISDIR(st.st_mode)))
+                    s = err_set(e, STATUS_FAILED, "%.200s/%.100s: cannot replace it: %s", w->target,
+                                name, moves ? strerror(errno) : "it is a folder");
+            }
+        }
         sync_retry(old);
         close(old);
     }

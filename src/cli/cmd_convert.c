@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "cli/input.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
@@ -222,7 +222,7 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         print_json(c, &layers);
         return STATUS_OK;
     }
-    TRY(table_print(&layers, NULL, format, c->job->out, e));
+    TRY(table_print(&layers, format, c->job->out, e));
     output_puts(c->job->out, "\n");
     report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);
     for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {

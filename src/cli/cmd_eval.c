@@ -30,7 +30,6 @@ static const struct option result_options[] = {
     OPT_STRING("against", against, "MODEL2",
                "also the distance from this checkpoint, which must have the same vocabulary"),
     OPT_FORMAT,
-    OPT_COLUMNS,
     OPT_END,
 };
 
@@ -52,15 +51,6 @@ static const struct report_field fields[] = {
 };
 #define N_AGAINST 4
 
-static int eval_tables(const void *values, struct table *tables)
-{
-    const struct eval_options *o = values;
-    const struct eval_result *row = NULL;
-    *tables = (struct table)TABLE_OF(fields, row, 1);
-    tables->n -= o->against ? 0 : N_AGAINST;
-    return 1;
-}
-
 static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
@@ -69,7 +59,6 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     char advice[96];
     struct eval_plan plan;
     struct eval_result result;
-    struct table table;
     if (o->against) {
         TRY(job_open(o->against, CHECKPOINT_MODEL, &j->other, e));
         TRY(job_same_tokens(c, &j->other, o->against, STATUS_BAD_FILE, e));
@@ -103,9 +92,9 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     spec.arg = job_progress(j, "tokens");
     j->progress.all = plan.n_scored;
     TRY(eval_run(&spec, &result, e));
-    eval_tables(o, &table);
-    table.rows = &result;
-    return job_print(j, &table, 1, e);
+    struct table table = TABLE_OF(fields, &result, 1);
+    table.n -= o->against ? 0 : N_AGAINST;
+    return job_print(j, &table, e);
 }
 
 const struct command command_eval = {
@@ -147,6 +136,5 @@ const struct command command_eval = {
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
     .no_text = "there is no text to predict; expected TEXT or --text FILE",
-    .tables = eval_tables,
     .run = run_eval,
 };

@@ -40,7 +40,7 @@ static enum status run_export(struct job *j, void *values, struct err *e)
     if (s != STATUS_OK)
         return s;
     const struct table table = TABLE_OF(fields, &result, 1);
-    return job_print(j, &table, 1, e);
+    return job_print(j, &table, e);
 }
 
 const struct command command_export = {

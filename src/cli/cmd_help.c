@@ -1,5 +1,6 @@
 /*
- * cmd_help - decode help: the commands, a command's options, completion in bash.
+ * cmd_help - decode help: the commands, a command's options, the manual page, completion in
+ * bash.
  */
 #include <stdio.h>
 #include <string.h>
@@ -7,10 +8,13 @@
 #include "cli/job.h"
 #include "show/paragraph.h"
 
+#define SUMMARY "continue texts with transformers, and see what their attention costs"
+
 static const char help_sections[] =
     "Options:\n"
     "  decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
-    "  decode help --format bash prints what completes command lines in that shell.\n"
+    "  decode help --format man prints the manual page; --format bash what completes command\n"
+    "  lines in that shell.\n"
     "  decode --version shows version, compiler, instruction sets and threads.\n"
     "\n"
     "  The checkpoint is the first argument or -m FILE; --option value and --option=value\n"
@@ -46,15 +50,59 @@ void help_print(struct output *out)
     const struct command *c;
     char line[256];
     output_puts(out, "usage: decode <command> [options]\n\n");
-    paragraph_reflow(
-        out, "continue texts with transformers, and see what their attention costs\n\nCommands:\n",
-        0);
+    paragraph_reflow(out, SUMMARY "\n\nCommands:\n", 0);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         snprintf(line, sizeof line, "  %-10s %s\n", c->name, c->summary);
         paragraph_reflow(out, line, 0);
     }
     output_puts(out, "\n");
     paragraph_reflow(out, help_sections, 0);
+}
+
+/* --- the manual page decode(1), source for man(1) --------------------------------------------- */
+
+/* Of 80 columns those that man(1), which indents sections, leaves to their lines. */
+#define MANUAL_COLUMNS 72
+
+struct manual {
+    struct output out; /* first: what is put there comes out escaped */
+    struct output *page;
+    bool starts; /* a line */
+};
+
+/* What means something else to troff, or would look different: - becomes a hyphen. */
+static bool put_escaped(struct output *o, const char *bytes, size_t len)
+{
+    static const char special[] = "\\-'`^~";
+    static const char *const escapes[] = {"\\e", "\\-", "\\(aq", "\\(ga", "\\(ha", "\\(ti"};
+    struct manual *m = (struct manual *)o;
+    for (; len > 0; len--, bytes++) {
+        const char *at = *bytes ? strchr(special, *bytes) : NULL;
+        output_printf(m->page, "%s%.*s", m->starts && *bytes == '.' ? "\\&" : "", !at, bytes);
+        output_puts(m->page, at ? escapes[at - special] : "");
+        m->starts = *bytes == '\n';
+    }
+    return true;
+}
+
+static void manual_print(struct output *page)
+{
+    struct manual m = {.page = page, .starts = true};
+    const struct command *c = NULL;
+    output_init(&m.out, put_escaped);
+    m.out.columns = MANUAL_COLUMNS;
+    output_puts(page, ".TH DECODE 1 \"\" \"decode " DECODE_VERSION "\" \"User Commands\"\n"
+                      ".SH NAME\ndecode \\- " SUMMARY "\n"
+                      ".SH SYNOPSIS\n.B decode\n\\fIcommand\\fP [\\fIoptions\\fP]\n");
+    for (int i = -1; i < 0 || (c = command_at(i)) != NULL; i++) {
+        output_printf(page, ".SH %s%s\n.nf\n", c ? "decode " : "DESCRIPTION", c ? c->name : "");
+        if (c)
+            command_print_help(c, &m.out);
+        else
+            help_print(&m.out);
+        output_flush(&m.out);
+        output_puts(page, ".fi\n");
+    }
 }
 
 /* --- the script that completes command lines in bash ------------------------------------------ */
@@ -114,38 +162,34 @@ static void put_choices(struct output *out, const char *const *choices)
         output_printf(out, "%s%s", i > 0 ? " " : "", choices[i]);
 }
 
-static void complete_command(struct output *out, const struct command *c)
+static void completion_bash(struct output *out)
 {
     /* What the help calls a file or a folder. */
     static const char *const files[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
-    struct option_rows rows;
-    options_list(&c->spec, &rows);
-    output_printf(out, "    %s)\n        arguments='", c->name);
-    put_choices(out, c->spec.positionals[0].choices);
-    output_puts(out, "'\n");
-    for (int i = 0; i < rows.n_options; i++) {
-        const struct option *o = rows.items[i].option;
-        const char letter[] = {' ', '-', o->letter, 0};
-        const char *kind = o->kind == OPTION_FLAG ? "flag" : "other";
-        for (size_t f = 0; f < sizeof files / sizeof *files; f++)
-            if (o->value && strncmp(o->value, files[f], strlen(files[f])) == 0)
-                kind = "file";
-        output_printf(out, "        _decode_option %s '", kind);
-        put_choices(out, o->choices);
-        output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
-    }
-    output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
-}
-
-static void completion_bash(struct output *out)
-{
     const struct command *c;
+    struct option_rows rows;
     output_puts(out, head);
     for (int i = 0; (c = command_at(i)) != NULL; i++)
         output_printf(out, "%s ", c->name);
     output_puts(out, body);
-    for (int i = 0; (c = command_at(i)) != NULL; i++)
-        complete_command(out, c);
+    for (int i = 0; (c = command_at(i)) != NULL; i++) {
+        options_list(&c->spec, &rows);
+        output_printf(out, "    %s)\n        arguments='", c->name);
+        put_choices(out, c->spec.positionals[0].choices);
+        output_puts(out, "'\n");
+        for (int r = 0; r < rows.n_options; r++) {
+            const struct option *o = rows.items[r].option;
+            const char letter[] = {' ', '-', o->letter, 0};
+            const char *kind = o->kind == OPTION_FLAG ? "flag" : "other";
+            for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+                if (o->value && strncmp(o->value, files[f], strlen(files[f])) == 0)
+                    kind = "file";
+            output_printf(out, "        _decode_option %s '", kind);
+            put_choices(out, o->choices);
+            output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");
+        }
+        output_puts(out, "        _decode_option flag '' --help -h\n        ;;\n");
+    }
     output_puts(out, tail);
 }
 
@@ -157,7 +201,8 @@ struct help_options {
     int format;
 };
 
-static const char *const format_names[] = {"text", "bash", NULL};
+enum { HELP_TEXT, HELP_MAN, HELP_BASH };
+static const char *const format_names[] = {"text", "man", "bash", NULL};
 
 #define COMMAND_NAME(name) #name,
 static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
@@ -167,7 +212,8 @@ static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
 
 static const struct option own_options[] = {
     OPT_CHOICE("format", format, "FORM", format_names,
-               "bash: a script that completes command lines", .fallback = "text"),
+               "man: the manual page, for man -l -; bash: a script that completes command lines",
+               .fallback = "text"),
     OPT_END,
 };
 
@@ -177,11 +223,13 @@ static enum status run_help(struct job *j, void *values, struct err *e)
     const struct command *c = &command_help;
     if (o->command)
         TRY(command_named(o->command, &c, e));
-    if (o->command && o->format)
+    if (o->command && o->format != HELP_TEXT)
         return err_set(e, STATUS_USAGE,
-                       "--format bash is of all commands; expected none named, found '%.60s'",
-                       o->command);
-    if (o->format)
+                       "--format %s is of all commands; expected none named, found '%.60s'",
+                       format_names[o->format], o->command);
+    if (o->format == HELP_MAN)
+        manual_print(j->out);
+    else if (o->format == HELP_BASH)
         completion_bash(j->out);
     else if (c != &command_help)
         command_print_help(c, j->out);

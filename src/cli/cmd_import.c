@@ -53,50 +53,18 @@ static const struct report_field fields[] = {
     {"bytes", "bytes", MEMBER(import_row, bytes)},
 };
 
-/* Writes what was imported in another type, by way of a file in memory. */
-static enum status write_as(uint32_t type, const struct import *im, struct job *j, struct err *e)
-{
-    struct file_map file;
-    struct gguf *g = NULL;
-    struct quantize q;
-    TRY(gguf_write_map(import_writer(im), &file, e));
-    signals_defer(); /* from here on the work is asked whether it should end */
-    enum status s = job_start_threads(j, e);
-    if (s == STATUS_OK)
-        s = gguf_parse(file.data, file.len, &g, e);
-    if (s == STATUS_OK) {
-        const struct quantize_params params = {.type = type,
-                                               .requantize = true,
-                                               .gguf = g,
-                                               .source = &file,
-                                               .pool = j->pool,
-                                               .stop = progress_stop,
-                                               .progress = progress_show,
-                                               .arg = job_progress(j, NULL)};
-        s = quantize_plan(&params, &q, e);
-    }
-    if (s == STATUS_OK) {
-        s = gguf_write(q.writer, j->common->out, e);
-        quantize_free(&q);
-    }
-    gguf_free(g);
-    file_map_close(&file);
-    progress_end(&j->progress);
-    return s;
-}
-
 static enum status run_import(struct job *j, void *values, struct err *e)
 {
     const struct import_command *o = values;
     struct import *im;
     struct file_map file = {0};
     bool is_other;
-    uint32_t type = 0;
+    struct quantize_params params = {.requantize = true};
     char variant[16];
     const struct import_options options = {
         .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {job_say_note, j->common}};
     if (o->type)
-        TRY(job_weight_type(o->type, &type, e));
+        TRY(job_weight_type(o->type, &params.type, e));
     TRY(import_is_for(j->path, &is_other, e));
     if (!is_other)
         TRY(file_map_open(&file, j->path, e));
@@ -108,8 +76,14 @@ static enum status run_import(struct job *j, void *values, struct err *e)
                        "weights",
                        j->path);
     TRY(import_open(j->path, &options, &im, e));
-    enum status s =
-        o->type ? write_as(type, im, j, e) : gguf_write(import_writer(im), j->common->out, e);
+    enum status s;
+    if (!o->type) {
+        s = gguf_write(import_writer(im), j->common->out, e);
+    } else if ((s = gguf_write_map(import_writer(im), &file, e)) == STATUS_OK) {
+        signals_defer(); /* from here on the work is asked whether it should end */
+        s = job_quantize(j, &file, &params, false, e);
+        file_map_close(&file);
+    }
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
     if (s == STATUS_OK) {
@@ -128,7 +102,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
             .bytes = job_out_bytes(j),
         };
         const struct table table = TABLE_OF(fields, &row, 1);
-        s = job_print(j, &table, 1, e);
+        s = job_print(j, &table, e);
     }
     import_close(im);
     return s;

@@ -95,34 +95,42 @@ static enum status print_quantized(struct job *j, const struct quantize *q, stru
     return report_end(&r, e);
 }
 
-static enum status run_quantize(struct job *j, void *values, struct err *e)
+enum status job_quantize(struct job *j, const struct file_map *file,
+                         const struct quantize_params *wanted, bool tells, struct err *e)
 {
-    const struct quantize_options *o = values;
-    struct quantize_params params = o->params;
-    struct file_map file;
+    struct quantize_params params = *wanted;
     struct gguf *g = NULL;
     struct quantize q;
-    TRY(job_weight_type(o->type, &params.type, e));
     TRY(job_start_threads(j, e));
-    TRY(job_map(j->path, &file, e));
-    enum status s = gguf_parse_file(&file, &g, e);
+    enum status s = gguf_parse_file(file, &g, e);
     params.gguf = g;
-    params.source = &file;
+    params.source = file;
     params.pool = j->pool;
     params.stop = progress_stop;
     params.progress = progress_show;
+    params.arg = job_progress(j, NULL);
     if (s == STATUS_OK && (s = quantize_plan(&params, &q, e)) == STATUS_OK) {
-        say_plan(&q, j->common);
-        q.params.arg = job_progress(j, NULL);
+        if (tells)
+            say_plan(&q, j->common);
         s = gguf_write(q.writer, j->common->out, e);
         progress_end(&j->progress);
-        if (s == STATUS_OK)
+        if (s == STATUS_OK && tells)
             s = print_quantized(j, &q, e);
         quantize_free(&q);
     }
+    gguf_free(g);
+    return s;
+}
+
+static enum status run_quantize(struct job *j, void *values, struct err *e)
+{
+    struct quantize_options *o = values;
+    struct file_map file;
+    TRY(job_weight_type(o->type, &o->params.type, e));
+    TRY(job_map(j->path, &file, e));
+    const enum status s = job_quantize(j, &file, &o->params, true, e);
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
-    gguf_free(g);
     file_map_close(&file);
     return s;
 }

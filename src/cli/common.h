@@ -50,7 +50,6 @@ struct common_options {
     const char *out; /* -o */
     bool force;
     int format; /* an enum table_format */
-    const char *columns;
     struct option_u64 seed;
 
     /* Of the commands that run the model. */
@@ -104,11 +103,6 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define OPT_FORMAT                                                                                 \
     OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
                .fallback = "table")
-#define OPT_COLUMNS                                                                                \
-    OPT_STRING(                                                                                    \
-        "columns", common.columns, "A,B,...",                                                      \
-        "the columns of a table, in this order, by their headings or as --format csv calls them",  \
-        .otherwise = "all, on a terminal without -v those that fit")
 
 /* What a cache can be stored as, NULL after the last; as an enum storage; and the option that makes
  * a cache of this type smaller, "" for the smallest. */

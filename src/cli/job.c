@@ -224,11 +224,6 @@ static enum status prepare(struct job *j, void *values, struct err *e)
         TRY(c->check(j, values, e));
     if ((j->needs & JOB_PATH) && !j->path)
         return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
-    if (c->tables) {
-        struct table tables[TABLES_MOST];
-        const int n = c->tables(values, tables);
-        TRY(columns_check(o->columns, (enum table_format)o->format, tables, n, e));
-    }
     TRY(paths_check(&c->spec, values, e));
     if (j->needs & JOB_OUT)
         TRY(path_new(o->out, o->force, e));
@@ -302,13 +297,25 @@ struct progress *job_progress(struct job *j, const char *unit)
     return &j->progress;
 }
 
-enum status job_print(struct job *j, const struct table *tables, int n, struct err *e)
+enum status table_print(const struct table *t, enum table_format format, struct output *out,
+                        struct err *e)
 {
-    const struct common_options *o = j->common;
-    const enum table_format format = (enum table_format)o->format;
+    struct report r;
+    const void *row;
+    report_begin(&r, format, t->fields, t->n, out);
+    for (int i = 0; t->row || i < t->n_rows; i++) {
+        row = t->row ? t->row(t->arg, i) : (const char *)t->rows + (size_t)i * t->row_bytes;
+        if (!row)
+            break;
+        report_row(&r, row);
+    }
+    return report_end(&r, e);
+}
+
+enum status job_print(struct job *j, const struct table *t, struct err *e)
+{
     progress_end(&j->progress);
-    return n == 1 || !o->columns ? table_print(tables, o->columns, format, j->out, e)
-                                 : columns_print(o->columns, format, tables, n, j->out, e);
+    return table_print(t, (enum table_format)j->common->format, j->out, e);
 }
 
 enum status job_tokenize(struct job *j, struct err *e)

@@ -16,14 +16,15 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "cli/columns.h"
 #include "cli/common.h"
 #include "cli/options.h"
 #include "cli/say.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
+#include "convert/quantize.h"
 #include "engine/session.h"
 #include "model/model.h"
+#include "show/report.h"
 
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
@@ -62,9 +63,6 @@ struct command {
     /* What the options' rows cannot say of each other; may change job.needs and job.parts. NULL:
      * nothing. What is found out without reading a file. */
     enum status (*check)(struct job *j, void *values, struct err *e);
-    /* Puts the tables that --columns may choose from, at most TABLES_MOST, without their rows, and
-     * returns how many they are. NULL: the command has no --columns. */
-    int (*tables)(const void *values, struct table *tables);
     /* Does the work. What fails is in *e and is not yet printed; STATUS_INTERRUPTED is not an error
      * message. */
     enum status (*run)(struct job *j, void *values, struct err *e);
@@ -128,8 +126,31 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
  * the work is interrupted, job_run says how far it came. */
 struct progress *job_progress(struct job *j, const char *unit);
 
-/* Prints the tables in --format, with the columns that --columns chooses. */
-enum status job_print(struct job *j, const struct table *tables, int n, struct err *e);
+/* A table: its columns, and its rows: an array, or made one after the other. */
+struct table {
+    const struct report_field *fields; /* [n] */
+    int n;
+    const void *rows; /* [n_rows], of row_bytes each */
+    int n_rows;
+    size_t row_bytes;
+    /* Instead, if not NULL: row i, which lives until the next call; NULL after the last. */
+    const void *(*row)(void *arg, int i);
+    void *arg;
+};
+
+/* The table of an array of rows. */
+#define TABLE_OF(columns, array, length)                                                           \
+    {                                                                                              \
+        .fields = columns, .n = REPORT_LENGTH(columns), .rows = array, .n_rows = length,           \
+        .row_bytes = sizeof *(array)                                                               \
+    }
+
+/* STATUS_NO_MEMORY. */
+enum status table_print(const struct table *t, enum table_format format, struct output *out,
+                        struct err *e);
+
+/* The same in --format, on standard output. */
+enum status job_print(struct job *j, const struct table *t, struct err *e);
 
 /* Starts job.pool, unless it is. STATUS_NO_MEMORY. */
 enum status job_start_threads(struct job *j, struct err *e);
@@ -167,6 +188,12 @@ enum status job_seed(struct job *j, struct err *e);
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
+
+/* Writes the checkpoint of a file, mapped or in memory, to -o in the type of `wanted`, which has no
+ * gguf yet; `tells` what becomes of the tensors. The failures of quantize_plan and
+ * gguf_write. */
+enum status job_quantize(struct job *j, const struct file_map *file,
+                         const struct quantize_params *wanted, bool tells, struct err *e);
 
 /* Of the file that -o names, which is written; 0: it is gone already. */
 uint64_t job_out_bytes(const struct job *j);

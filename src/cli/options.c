@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/numbers.h"
 #include "show/paragraph.h"
@@ -156,12 +157,13 @@ static enum status store_value(const struct option_row *row, void *values, const
         *(const char **)value = text;
         /* What is an SVG picture, as the help says, is no other. */
         const char *dot = strrchr(text, '.');
-        if (o->value && strcmp(o->value, "FILE.svg") == 0 && dot &&
-            names_find(other_pictures, dot) >= 0)
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected a name that ends in .svg, the only form of pictures, "
-                           "found '%.60s'",
-                           as, text);
+        const bool picture = dot && o->value && strcmp(o->value, "FILE.svg") == 0;
+        for (int i = 0; picture && other_pictures[i]; i++)
+            if (strcasecmp(dot, other_pictures[i]) == 0)
+                return err_set(e, STATUS_USAGE,
+                               "%s: expected a name that ends in .svg, the only form of pictures, "
+                               "found '%.60s'",
+                               as, text);
         break;
     }
     case OPTION_STRINGS: {

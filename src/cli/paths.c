@@ -68,23 +68,6 @@ static bool folder_has(const char *folder, const struct stat *file)
     return has;
 }
 
-/* Whether a checkpoint of llama2.c or llm.c has this file as the vocabulary beside it. */
-static bool is_beside(const char *checkpoint, const struct stat *file)
-{
-    static const char *const names[] = {"tokenizer.bin", "gpt2_tokenizer.bin"};
-    struct stat st;
-    if (!text_ends_with(text_of(checkpoint), ".bin"))
-        return false;
-    const int folder = (int)(path_name(checkpoint) - checkpoint);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[PATH_MAX];
-        const int n = snprintf(path, sizeof path, "%.*s%s", folder, checkpoint, names[i]);
-        if (n < (int)sizeof path && stat(path, &st) == 0 && same_file(&st, file))
-            return true;
-    }
-    return false;
-}
-
 /* Compares `path`, which is written, with all that the command reads and, where `writer` is the
  * option that names it, with what others write. */
 static enum status spare_all(const struct option_rows *rows, const void *values,
@@ -112,11 +95,10 @@ static enum status spare_all(const struct option_rows *rows, const void *values,
                            : err_set(e, STATUS_USAGE,
                                      "'%.200s' is what --%s names, too; expected a file for each",
                                      path, o->name);
-            /* Or one of the two is a folder or a checkpoint of which the other is a part. */
+            /* Or one of the two is a folder of which the other is a part. */
             if (o->reads && stat(path, &out) == 0 && stat(other, &in) == 0 &&
-                (S_ISDIR(in.st_mode)    ? folder_has(other, &out)
-                 : S_ISDIR(out.st_mode) ? folder_has(path, &in)
-                                        : is_beside(other, &out)))
+                ((S_ISDIR(in.st_mode) && folder_has(other, &out)) ||
+                 (S_ISDIR(out.st_mode) && folder_has(path, &in))))
                 return err_set(e, STATUS_USAGE,
                                "'%.200s' is one of %s's own files, or has them, which would be "
                                "overwritten",

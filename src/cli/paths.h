@@ -18,7 +18,7 @@ const char *path_name(const char *path);
 
 /* STATUS_USAGE, naming the option, if an option of `spec`, whose values these are, writes a file
  * that another reads, or that another writes. What is read is also each part of a checkpoint's
- * folder, and the vocabulary beside a checkpoint of llama2.c or llm.c. */
+ * folder. */
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
 
 /* The same of one more path that is written: `option` is what the message calls it. */

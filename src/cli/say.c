@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/figures.h"
 #include "base/text.h"
 #include "cli/signals.h"

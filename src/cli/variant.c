@@ -47,28 +47,6 @@ static enum status read_layers(const struct variant_options *o, const struct con
     return STATUS_OK;
 }
 
-static enum status check_kv_heads(const struct by_layer *heads, const struct config *c,
-                                  struct err *e)
-{
-    bool fewer = false;
-    for (int l = 0; l < c->n_layers; l++) {
-        const int g = heads->items[l], own = heads->own ? config_kv_heads(c, l) : c->n_kv_heads;
-        if (c->n_heads % g != 0)
-            return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected a divisor of the checkpoint's %d query heads, "
-                           "found %d",
-                           c->n_heads, g);
-        if (g > own || (!heads->own && g == own))
-            return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
-                           "%d",
-                           own, plural((uint64_t)own), g);
-        fewer |= g < own;
-    }
-    return fewer ? STATUS_OK
-                 : err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
-}
-
 /* Which variant. */
 static enum status read_target(const struct variant_options *o, const struct config *c,
                                struct by_layer *numbers, struct convert_spec *spec, struct err *e)
@@ -94,10 +72,24 @@ static enum status read_target(const struct variant_options *o, const struct con
         spec->latent = numbers->items;
         return STATUS_OK;
     }
-    TRY(check_kv_heads(numbers, c, e));
-    for (int l = 0; l < c->n_layers; l++)
-        if (numbers->items[l] > spec->n_kv_heads)
-            spec->n_kv_heads = numbers->items[l];
+    bool fewer = false;
+    for (int l = 0; l < c->n_layers; l++) {
+        const int g = numbers->items[l], own = numbers->own ? config_kv_heads(c, l) : c->n_kv_heads;
+        if (c->n_heads % g != 0)
+            return err_set(e, STATUS_USAGE,
+                           "--kv-heads: expected a divisor of the checkpoint's %d query heads, "
+                           "found %d",
+                           c->n_heads, g);
+        if (g > own || (!numbers->own && g == own))
+            return err_set(e, STATUS_USAGE,
+                           "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
+                           "%d",
+                           own, plural((uint64_t)own), g);
+        fewer |= g < own;
+        spec->n_kv_heads = g > spec->n_kv_heads ? g : spec->n_kv_heads;
+    }
+    if (!fewer)
+        return err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
     spec->layer_kv_heads = numbers->own ? numbers->items : NULL;
     return STATUS_OK;
 }

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "exchange/private.h"
 
 /* A field's number and what follows it. */
