@@ -355,6 +355,19 @@ void report_cell(struct report *r, const struct report_field *f, const void *row
     report_text(r, v.text);
 }
 
+void report_lines(struct report *r, const struct report_field *fields, int n_fields,
+                  const void *row)
+{
+    struct value v;
+    for (const struct report_field *f = fields; f < fields + n_fields; f++) {
+        value_of(f, row, true, &v);
+        if (!f->heading || v.text.len == 0)
+            continue;
+        report_string(r, f->heading);
+        report_text(r, v.text);
+    }
+}
+
 /* --- JSON ------------------------------------------------------------------------------------ */
 
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row)
