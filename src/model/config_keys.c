@@ -116,7 +116,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
     bool found, *if_missing = k->optional ? &found : NULL;
     if (k->type == SIZE) {
         uint64_t size = 0;
-        TRY(gguf_get_u64(r->g, key.text, 1, (uint64_t)k->most, &size, if_missing, r->e));
+        TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
         *(int *)member = (int)size;
     } else if (k->type == NUMBER) {
         double number = 1;
@@ -286,19 +286,19 @@ static const struct foreign_key {
     bool own;             /* architectures that have keys for their kinds have it */
 } foreign_keys[] = {
     {.suffix = "expert_count"},
-    {.suffix = "attention.causal", .neutral = 1, .none = 1},
+    {"attention.causal", .neutral = 1, .none = 1},
     {.suffix = "attention.sliding_window"},
     {.suffix = "attention.clamp_kqv"},
     {.suffix = "attention.max_alibi_bias"},
     {.suffix = "attn_logit_softcapping"},
     {.suffix = "final_logit_softcapping"},
-    {.suffix = "logit_scale", .neutral = 1},
-    {.suffix = "residual_scale", .neutral = 1},
-    {.suffix = "embedding_scale", .neutral = 1, .own = true},
+    {"logit_scale", .neutral = 1},
+    {"residual_scale", .neutral = 1},
+    {"embedding_scale", .neutral = 1, .own = true},
     {.suffix = "attention.scale"},
-    {.suffix = "rope.scaling.attn_factor", .neutral = 1},
+    {"rope.scaling.attn_factor", .neutral = 1},
     {.suffix = "use_parallel_residual"},
-    {.suffix = LATENT_KEY, .own = true},
+    {LATENT_KEY, .own = true},
 };
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)
