@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/figures.h"
-#include "cli/version.h"
+#include "cli/program.h"
 #include "show/paragraph.h"
 #include "show/plot.h"
 
@@ -145,7 +145,7 @@ void bench_machine(const struct bench_spec *spec, char line[512])
                                  list->items[i]);
     processor_name(processor, sizeof processor);
     snprintf(line, 512, "%s, %s, threads %s; decode %s, %s", processor, spec->kernels->name,
-             threads, DECODE_VERSION, compiler_name());
+             threads, DECODE_VERSION, COMPILER_NAME);
 }
 
 /* Of the lines above and below the table, where a terminal breaks them. */
@@ -326,7 +326,7 @@ static void fill_in(const struct bench_report *r, const char *cpu)
                                   .shape = spec->gguf ? NULL : r->subject,
                                   .architecture = spec->config.arch->name,
                                   .version = DECODE_VERSION,
-                                  .compiler = compiler_name(),
+                                  .compiler = COMPILER_NAME,
                                   .cpu = cpu,
                                   .n = spec->n,
                                   .warmup = spec->warmup,

@@ -11,7 +11,6 @@
 #include "base/figures.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/terminal.h"
 #include "formats/npy.h"
 #include "measure/attend.h"

@@ -5,11 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/input.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/say.h"
 #include "cli/signals.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"

@@ -8,7 +8,6 @@
 
 #include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "convert/convert.h"
 #include "measure/attend.h"
 #include "show/heatmap.h"

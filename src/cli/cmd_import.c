@@ -3,7 +3,6 @@
  */
 #include "base/file.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "cli/signals.h"
 #include "convert/quantize.h"
 #include "exchange/exchange.h"

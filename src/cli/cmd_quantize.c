@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "compute/pool.h"
 #include "convert/quantize.h"
 #include "formats/gguf.h"

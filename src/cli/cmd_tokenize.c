@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "formats/json.h"
 #include "model/model.h"
 #include "show/paragraph.h"

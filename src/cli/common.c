@@ -1,8 +1,10 @@
-#include "cli/common.h"
-
+/*
+ * common - the options that several commands have.
+ */
 #include <limits.h>
 
 #include "cli/numbers.h"
+#include "cli/options.h"
 
 #define VALUES struct common_options
 

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/numbers.h"
-#include "cli/say.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "text/tokenizer.h"
 
 /* More text than this is refused before it is read: no context holds it. */

@@ -1,5 +1,5 @@
 /*
- * input - the texts that commands read, and their tokens.
+ * input - the texts that commands read, their tokens, and which files may be written: paths.c.
  */
 #ifndef DECODE_CLI_INPUT_H
 #define DECODE_CLI_INPUT_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cli/common.h"
+#include "cli/options.h"
 #include "text/tokenizer.h"
 
 /*
@@ -59,5 +59,34 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
 
 /* STATUS_USAGE if a prompt has more than n_ctx tokens, of which there could be `most`. */
 enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e);
+
+/* --- which files may be written: paths.c ------------------------------------------------------ */
+
+/* Whether two paths name one file, or would once it is made: that of a link counts as its target,
+ * and where there is none yet, the folder and the name decide. */
+bool path_same(const char *a, const char *b);
+
+/* What follows the last slash but for those at the end, which a folder's path may have. */
+const char *path_name(const char *path);
+
+/* STATUS_USAGE, naming the option, if an option of `spec`, whose values these are, writes a file
+ * that another reads, or that another writes. What is read is also each part of a checkpoint's
+ * folder. */
+enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
+
+/* The same of one more path that is written: `option` is what the message calls it. */
+enum status path_spares(const struct option_spec *spec, const void *values, const char *option,
+                        const char *path, struct err *e);
+
+/* The file that -o names: STATUS_USAGE if none is, or if it exists and `force` is not given. */
+enum status path_new(const char *path, bool force, struct err *e);
+
+/* Whether each file that an option of `spec` writes whole can be written, found out before the
+ * work. While it is there are temporary files: signals should be deferred. The failures of
+ * file_writer_open. */
+enum status paths_writable(const struct option_spec *spec, const void *values, struct err *e);
+
+/* The same of one path; NULL: none. */
+enum status path_writable(const char *path, struct err *e);
 
 #endif

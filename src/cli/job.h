@@ -16,9 +16,10 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "cli/common.h"
+#include "cli/input.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
-#include "cli/say.h"
+#include "cli/terminal.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "convert/quantize.h"

@@ -1,4 +1,4 @@
-#include "cli/paths.h"
+#include "cli/input.h"
 
 #include <dirent.h>
 #include <limits.h>

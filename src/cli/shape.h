@@ -5,7 +5,7 @@
 #define DECODE_CLI_SHAPE_H
 
 #include "base/status.h"
-#include "cli/common.h"
+#include "cli/options.h"
 #include "model/config.h"
 
 /* What a new model can be made as, of arch_preset; first the usual one. */

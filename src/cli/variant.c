@@ -7,11 +7,7 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/input.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/say.h"
 
 /* More text than this is refused before it is read. */
 #define CALIB_MAX ((size_t)1 << 30)
