@@ -4,9 +4,7 @@
 #include "base/file.h"
 #include "cli/job.h"
 #include "cli/signals.h"
-#include "convert/quantize.h"
 #include "exchange/exchange.h"
-#include "show/report.h"
 
 struct import_command {
     struct common_options common;
@@ -34,8 +32,9 @@ static const struct option own_options[] = {
 
 /* What was imported. */
 struct import_row {
-    const char *format, *architecture, *variant;
-    int n_layers, n_heads, n_kv_heads, d_model, n_ctx, n_vocab;
+    const char *format, *architecture;
+    char variant[16];
+    struct config config;
     uint64_t bytes;
 };
 
@@ -43,12 +42,12 @@ static const struct report_field fields[] = {
     {"format", "from", MEMBER(import_row, format), .rank = 2},
     {"architecture", "architecture", MEMBER(import_row, architecture)},
     {"variant", "variant", MEMBER(import_row, variant)},
-    {"n_layers", "layers", MEMBER(import_row, n_layers), .rank = 3},
-    {"d_model", "d_model", MEMBER(import_row, d_model), .rank = 3},
-    {"n_heads", "heads", MEMBER(import_row, n_heads), .rank = 4},
-    {"n_kv_heads", "kv_heads", MEMBER(import_row, n_kv_heads), .rank = 4},
-    {"n_ctx", "context", MEMBER(import_row, n_ctx), .rank = 5},
-    {"n_vocab", "vocab", MEMBER(import_row, n_vocab), .rank = 5},
+    {"n_layers", "layers", MEMBER(import_row, config.n_layers), .rank = 3},
+    {"d_model", "d_model", MEMBER(import_row, config.d_model), .rank = 3},
+    {"n_heads", "heads", MEMBER(import_row, config.n_heads), .rank = 4},
+    {"n_kv_heads", "kv_heads", MEMBER(import_row, config.n_kv_heads), .rank = 4},
+    {"n_ctx", "context", MEMBER(import_row, config.n_ctx), .rank = 5},
+    {"n_vocab", "vocab", MEMBER(import_row, config.n_vocab), .rank = 5},
     {"bytes", "bytes", MEMBER(import_row, bytes)},
 };
 
@@ -59,7 +58,6 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     struct file_map file = {0};
     bool is_other;
     struct quantize_params params = {.requantize = true};
-    char variant[16];
     const struct import_options options = {
         .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {job_say_note, j->common}};
     if (o->type)
@@ -87,19 +85,9 @@ static enum status run_import(struct job *j, void *values, struct err *e)
         err_prefix(e, j->path);
     if (s == STATUS_OK) {
         const struct config *c = import_config(im);
-        config_variant_name(c, c->n_kv_heads, variant);
-        const struct import_row row = {
-            .format = import_format(im),
-            .architecture = c->arch->name,
-            .variant = variant,
-            .n_layers = c->n_layers,
-            .n_heads = c->n_heads,
-            .n_kv_heads = c->n_kv_heads,
-            .d_model = c->d_model,
-            .n_ctx = c->n_ctx,
-            .n_vocab = c->n_vocab,
-            .bytes = job_out_bytes(j),
-        };
+        struct import_row row = {import_format(im), c->arch->name, .config = *c,
+                                 .bytes = job_out_bytes(j)};
+        config_variant_name(c, c->n_kv_heads, row.variant);
         const struct table table = TABLE_OF(fields, &row, 1);
         s = job_print(j, &table, e);
     }

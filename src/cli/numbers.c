@@ -30,29 +30,32 @@ bool parse_u64(const char *text, uint64_t *out)
     return read_digits(text, text + strlen(text), out);
 }
 
-struct unit {
+/* Of counts, then of bytes, too. */
+static const struct unit {
     const char *name;
     uint64_t times;
-};
+} units[] = {{"", 1},           {"k", 1000},        {"M", 1000000},   {"B", 1},
+             {"kB", 1000},      {"KiB", 1u << 10},  {"MB", 1000000},  {"MiB", 1u << 20},
+             {"G", 1000000000}, {"GB", 1000000000}, {"GiB", 1u << 30}};
+#define N_COUNT_UNITS 3
+#define N_UNITS       (sizeof units / sizeof *units)
 
-/* Digits, and behind them one of these units, of which the last is the empty one. */
-static bool read_units(const char *text, const struct unit *units, uint64_t *out)
+/* Digits, and behind them one of the first of these units. */
+static bool read_units(const char *text, size_t n_units, uint64_t *out)
 {
     const char *end = text + strspn(text, DIGITS);
     uint64_t value;
-    if (!read_digits(text, end, &value))
-        return false;
-    while (units->name[0] && strcmp(units->name, end) != 0)
-        units++;
-    return strcmp(units->name, end) == 0 && !__builtin_mul_overflow(value, units->times, out);
+    for (size_t i = 0; read_digits(text, end, &value) && i < n_units; i++)
+        if (strcmp(units[i].name, end) == 0)
+            return !__builtin_mul_overflow(value, units[i].times, out);
+    return false;
 }
 
 bool parse_int(const char *text, int min, int max, int *out)
 {
-    static const struct unit units[] = {{"k", 1000}, {"M", 1000000}, {"", 1}};
     const bool negative = min < 0 && text[0] == '-';
     uint64_t magnitude;
-    if (!read_units(text + negative, units, &magnitude) || magnitude > INT_MAX)
+    if (!read_units(text + negative, N_COUNT_UNITS, &magnitude) || magnitude > INT_MAX)
         return false;
     const int value = negative ? -(int)magnitude : (int)magnitude;
     const bool fits = value >= min && value <= max;
@@ -62,19 +65,8 @@ bool parse_int(const char *text, int min, int max, int *out)
 
 bool parse_bytes(const char *text, size_t *out)
 {
-    static const struct unit units[] = {{"B", 1},
-                                        {"k", 1000},
-                                        {"kB", 1000},
-                                        {"KiB", 1u << 10},
-                                        {"M", 1000000},
-                                        {"MB", 1000000},
-                                        {"MiB", 1u << 20},
-                                        {"G", 1000000000},
-                                        {"GB", 1000000000},
-                                        {"GiB", 1u << 30},
-                                        {"", 1}};
     uint64_t bytes;
-    if (!read_units(text, units, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
+    if (!read_units(text, N_UNITS, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
         return false;
     *out = (size_t)bytes;
     return true;

@@ -104,12 +104,12 @@ struct description {
     char text[512];
 };
 
-/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. The
- * help leaves out the limits that nobody meets, the messages do not. */
+/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. Only
+ * messages (`full`) have the limits that nobody meets. */
 static struct description range_of(const struct option *o, bool full)
 {
     struct description d = {""};
-    if (o->kind == OPTION_U64) {
+    if (o->kind == OPTION_U64 && full) {
         snprintf(d.text, sizeof d.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
         snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices, ", ").text);
@@ -194,27 +194,6 @@ static enum status store_value(const struct option_row *row, void *values, const
                    range_of(o, true).text, text);
 }
 
-static enum status unknown_option(struct option_rows *rows, const char *as, struct err *e)
-{
-    char word[64];
-    snprintf(word, sizeof word, "%s", as + strspn(as, "-"));
-    for (char *c = word; *c; c++)
-        *c = *c == '_' ? '-' : *c;
-    struct nearest near = {.word = word};
-    for (int i = 0; i < rows->n_options && word[0]; i++)
-        nearest_offer(&near, rows->items[i].option->name);
-    for (int i = 0; option_synonyms[i][0]; i++) {
-        const char *ours = option_synonyms[i][1];
-        if (strcmp(option_synonyms[i][0], word) == 0 && find_named(rows, ours, strlen(ours))) {
-            near.best = ours;
-            break;
-        }
-    }
-    return err_set(e, STATUS_USAGE, "unknown option '%s'%s%s%s", as,
-                   near.best ? "; did you mean '--" : "", near.best ? near.best : "",
-                   near.best ? "'?" : "");
-}
-
 /* Takes the option at *at, and its value; leaves *at at the last argument used. */
 static enum status take_option(struct option_rows *rows, char ***at, void *values, struct err *e)
 {
@@ -228,8 +207,25 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     for (int k = 0; len == 2 && k < rows->n_options; k++)
         if (rows->items[k].option->letter == word[1])
             row = &rows->items[k];
-    if (!row)
-        return unknown_option(rows, as, e);
+    if (!row) {
+        char name[64];
+        snprintf(name, sizeof name, "%s", as + strspn(as, "-"));
+        for (char *c = name; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        struct nearest near = {.word = name};
+        for (int i = 0; i < rows->n_options && name[0]; i++)
+            nearest_offer(&near, rows->items[i].option->name);
+        for (int i = 0; option_synonyms[i][0]; i++) {
+            const char *ours = option_synonyms[i][1];
+            if (strcmp(option_synonyms[i][0], name) == 0 && find_named(rows, ours, strlen(ours))) {
+                near.best = ours;
+                break;
+            }
+        }
+        return err_set(e, STATUS_USAGE, "unknown option '%s'%s%s%s", as,
+                       near.best ? "; did you mean '--" : "", near.best ? near.best : "",
+                       near.best ? "'?" : "");
+    }
     row->given = true;
     const char *attached = word[len] ? word + len + 1 : NULL;
     if (row->option->kind == OPTION_FLAG) {
@@ -322,23 +318,6 @@ void options_free(const struct option_spec *spec, void *values)
 
 #define LINE_WIDTH 96
 
-/* An option's sentence and, in parentheses, default, choices or range, and whether it may be
- * repeated. */
-static struct description describe(const struct option *o)
-{
-    struct description d;
-    const char *standard = o->fallback ? o->fallback : o->otherwise;
-    const struct description expected = range_of(o, false);
-    const char *range = o->kind == OPTION_STRINGS ? "may be repeated"
-                        : o->kind == OPTION_U64   ? ""
-                                                  : expected.text;
-    const bool more = standard || range[0];
-    snprintf(d.text, sizeof d.text, "%s%s%s%s%s%.160s%s", o->help, more ? " (" : "",
-             standard ? "default " : "", standard ? standard : "", standard && range[0] ? "; " : "",
-             range, more ? ")" : "");
-    return d;
-}
-
 void options_help(const struct option_spec *spec, struct output *out)
 {
     const int columns = out->columns;
@@ -365,7 +344,17 @@ void options_help(const struct option_spec *spec, struct output *out)
         const struct option_row *row = &rows.items[i];
         if (i == 0 || row->group != row[-1].group)
             paragraph_printf(&p, "%s%s:\n", i == 0 ? "" : "\n", row->group);
-        paragraph_printf(&p, "  %-*s  %s\n", width, usage[i].text, describe(row->option).text);
+        /* The sentence and, in parentheses, default, choices or range, and whether it may be
+         * repeated. */
+        const struct option *o = row->option;
+        const char *standard = o->fallback ? o->fallback : o->otherwise;
+        const struct description expected = range_of(o, false);
+        const char *range = o->kind == OPTION_STRINGS ? "may be repeated" : expected.text;
+        paragraph_printf(&p, "  %-*s  %s", width, usage[i].text, o->help);
+        if (standard || *range)
+            paragraph_printf(&p, " (%s%s%s%.160s)", standard ? "default " : "",
+                             standard ? standard : "", standard && *range ? "; " : "", range);
+        paragraph_puts(&p, "\n");
     }
     paragraph_end(&p);
     out->columns = columns;
