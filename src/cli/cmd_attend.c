@@ -468,8 +468,8 @@ static enum status place_heads(struct attend_view *v, int width, struct err *e)
 {
     const struct attend_options *o = v->options;
     struct attend_spec *spec = &v->spec;
-    TRY(choice_of("--layer", o->layers, v->config->n_layers, "layer", &v->layers, e));
-    TRY(choice_of("--head", o->heads, v->config->n_heads, "head", &v->heads, e));
+    TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
+    TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
     const size_t n = (size_t)v->layers.n * (size_t)v->heads.n;
     const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
     spec->heads = calloc(bytes, 1);

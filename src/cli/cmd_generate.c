@@ -131,7 +131,7 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
         o->draft_type = names_find(storage_names, draft + strlen(self));
         if (o->draft_type < 0)
             return err_set(e, STATUS_USAGE, "--draft self: expected one of %s, found '%.60s'",
-                           names_joined(storage_names, ", ").text, draft + strlen(self));
+                           names_joined(storage_names).text, draft + strlen(self));
     }
     if (o->talks || o->prompts)
         j->needs &= ~(unsigned)JOB_PIPED;

@@ -236,7 +236,7 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
                        "--svg: expected at most %d layers, and heads in each, found %d",
                        HEATMAP_LARGE, most);
     TRY(job_start_threads(j, e));
-    enum status s = choice_of("--layer", o->layers, c->n_layers, "layer", &layers, e);
+    enum status s = choice_of("--layer", o->layers, c->n_layers, &layers, e);
     if (s == STATUS_OK)
         s = measure_heads(j, o, &layers, &a, e);
     if (s == STATUS_INTERRUPTED)

@@ -70,16 +70,14 @@ struct manual {
     bool starts; /* a line */
 };
 
-/* What means something else to troff, or would look different: - becomes a hyphen. */
+/* Escapes what troff takes for its own: backslashes, what begins a request, and hyphens, which
+ * would be other characters. */
 static bool put_escaped(struct output *o, const char *bytes, size_t len)
 {
-    static const char special[] = "\\-'`^~";
-    static const char *const escapes[] = {"\\e", "\\-", "\\(aq", "\\(ga", "\\(ha", "\\(ti"};
     struct manual *m = (struct manual *)o;
     for (; len > 0; len--, bytes++) {
-        const char *at = *bytes ? strchr(special, *bytes) : NULL;
-        output_printf(m->page, "%s%.*s", m->starts && *bytes == '.' ? "\\&" : "", !at, bytes);
-        output_puts(m->page, at ? escapes[at - special] : "");
+        output_puts(m->page, m->starts && strchr(".'", *bytes) ? "\\&" : *bytes == '-' ? "\\" : "");
+        output_printf(m->page, *bytes == '\\' ? "\\e" : "%c", *bytes);
         m->starts = *bytes == '\n';
     }
     return true;

@@ -8,7 +8,8 @@
 
 struct import_command {
     struct common_options common;
-    const char *type, *tokenizer;
+    const char *tokenizer;
+    int type; /* an enum storage + 1; 0: as they are */
     int n_ctx;
 };
 
@@ -17,8 +18,8 @@ struct import_command {
 static const struct option own_options[] = {
     OPT_OUT,
     OPT_FORCE,
-    OPT_STRING("type", type, "TYPE", "type of the weight matrices: f32, f16, bf16, q8_0, q4_0",
-               .otherwise = "as they are; int8 becomes f32", .choices = storage_names),
+    OPT_CHOICE("type", type, "TYPE", storage_names, "type of the weight matrices",
+               .otherwise = "as they are; int8 becomes f32"),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX, "context in tokens",
             .otherwise = "the checkpoint's", .letter = 'c'),
     OPT_STRING("tokenizer", tokenizer, "FILE|none",
@@ -61,7 +62,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     const struct import_options options = {
         .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {job_say_note, j->common}};
     if (o->type)
-        TRY(job_weight_type(o->type, &params.type, e));
+        params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(import_is_for(j->path, &is_other, e));
     if (!is_other)
         TRY(file_map_open(&file, j->path, e));

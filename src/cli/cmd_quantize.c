@@ -9,7 +9,7 @@
 
 struct quantize_options {
     struct common_options common;
-    const char *type;
+    int type;                      /* an enum storage + 1; 0: none */
     struct quantize_params params; /* pure, requantize */
 };
 
@@ -17,9 +17,7 @@ struct quantize_options {
 
 static const struct option own_options[] = {
     OPT_OUT,
-    OPT_STRING("type", type, "TYPE",
-               "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required",
-               .choices = storage_names),
+    OPT_CHOICE("type", type, "TYPE", storage_names, "type of the weight matrices; required"),
     OPT_FORCE,
     OPT_FLAG("pure", params.pure,
              "with q4_0: the token embedding too, which is else q8_0, as its error costs most"),
@@ -108,7 +106,9 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
 {
     struct quantize_options *o = values;
     struct file_map file;
-    TRY(job_weight_type(o->type, &o->params.type, e));
+    if (!o->type)
+        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type TYPE");
+    o->params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(job_map(j->path, &file, e));
     const enum status s = job_quantize(j, &file, &o->params, true, e);
     if (s == STATUS_BAD_FILE)

@@ -24,10 +24,8 @@ const struct option input_options[] = {
     OPT_END,
 };
 
-/* The largest first. */
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-const char *const kv_type_advice[] = {"--kv-type f16", "--kv-type q8_0", ""};
 
 const struct option engine_options[] = {
     OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',

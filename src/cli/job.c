@@ -149,28 +149,6 @@ enum status job_config(const char *path, const struct checkpoint *c, struct conf
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The positionals, where -m or --text may take the place of one. */
-static enum status find_inputs(struct job *j, struct err *e)
-{
-    struct common_options *o = j->common;
-    if (j->command->spec.positionals[1].kind != OPTION_END && o->model && !o->positional_text &&
-        !o->file) {
-        o->positional_text = o->positional;
-        o->positional = NULL;
-    }
-    if (o->file && o->positional_text)
-        return err_set(e, STATUS_USAGE,
-                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
-                       o->positional_text, o->file);
-    if (o->positional && o->model)
-        return err_set(e, STATUS_USAGE,
-                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
-                       o->positional, o->model);
-    o->file = o->file ? o->file : o->positional_text;
-    j->path = o->positional ? o->positional : o->model;
-    return STATUS_OK;
-}
-
 /* Never more threads than the process has processors, which would only wait for each other; any
  * number gives the same results. */
 static enum status choose_threads(struct job *j, struct err *e)
@@ -221,14 +199,25 @@ static enum status prepare(struct job *j, void *values, struct err *e)
 {
     const struct command *c = j->command;
     struct common_options *o = j->common;
-    TRY(find_inputs(j, e));
+    /* -m or --text may take the place of a positional. */
+    if (c->spec.positionals[1].kind != OPTION_END && o->model && !o->positional_text && !o->file) {
+        o->positional_text = o->positional;
+        o->positional = NULL;
+    }
+    if (o->file && o->positional_text)
+        return err_set(e, STATUS_USAGE,
+                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
+                       o->positional_text, o->file);
+    if (o->positional && o->model)
+        return err_set(e, STATUS_USAGE,
+                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                       o->positional, o->model);
+    o->file = o->file ? o->file : o->positional_text;
+    j->path = o->positional ? o->positional : o->model;
     if (c->check)
         TRY(c->check(j, values, e));
     if ((j->needs & JOB_PATH) && !j->path)
         return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
-    TRY(paths_check(&c->spec, values, e));
-    if (j->needs & JOB_OUT)
-        TRY(path_new(o->out, o->force, e));
     if (j->needs & JOB_TEXT) {
         struct text nothing = {"", 0};
         if (j->needs & JOB_PIPED)
@@ -244,7 +233,11 @@ static enum status prepare(struct job *j, void *values, struct err *e)
     }
     if (j->needs & JOB_STOPS)
         signals_defer(); /* also because a probe's temporary file would stay */
-    TRY(paths_writable(&c->spec, values, e));
+    if (j->needs & JOB_OUT)
+        TRY(path_new(o->out, true, e));
+    TRY(paths_check(&c->spec, values, e));
+    if (j->needs & JOB_OUT)
+        TRY(path_new(o->out, o->force, e));
     if (j->needs & JOB_WORKERS) {
         TRY(choose_threads(j, e));
         TRY(job_choose_kernels(o, &j->kernels, e));
@@ -343,19 +336,6 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     return STATUS_OK;
 }
 
-enum status job_weight_type(const char *name, uint32_t *out, struct err *e)
-{
-    if (!name)
-        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
-                       names_joined(storage_names, " or ").text);
-    const struct tensor_type_info *type = tensor_type_named(text_of(name));
-    if (!type || !blocks_runs(type->type))
-        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
-                       names_joined(storage_names, ", ").text, name);
-    *out = type->type;
-    return STATUS_OK;
-}
-
 enum status job_seed(struct job *j, struct err *e)
 {
     const struct option_u64 *given = &j->common->seed;
@@ -427,11 +407,13 @@ struct cache_advice {
 static struct cache_advice advise(const struct job *j, const char *option)
 {
     struct cache_advice advice = {""};
-    const char *type = kv_type_advice[j->common->kv_type];
-    const bool both = option && type[0];
-    if (option || type[0])
-        snprintf(advice.text, sizeof advice.text, "%s%s%s lower%s the cache", option ? option : "",
-                 both ? " and " : "", type, both ? "" : "s");
+    const char *smaller = kv_type_names[j->common->kv_type + 1];
+    if (option && smaller)
+        snprintf(advice.text, sizeof advice.text, "%s and --kv-type %s lower the cache", option,
+                 smaller);
+    else if (option || smaller)
+        snprintf(advice.text, sizeof advice.text, "%s%s lowers the cache",
+                 option ? option : "--kv-type ", option ? "" : smaller);
     return advice;
 }
 

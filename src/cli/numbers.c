@@ -116,15 +116,12 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     return end;
 }
 
-struct joined names_joined(const char *const *names, const char *last)
+struct joined names_joined(const char *const *names)
 {
     struct joined all = {""};
     size_t used = 0;
     for (int i = 0; names[i] && used < sizeof all.text; i++)
-        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s",
-                                 i == 0         ? ""
-                                 : names[i + 1] ? ", "
-                                                : last,
+        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s", i ? ", " : "",
                                  names[i]);
     return all;
 }
@@ -132,7 +129,7 @@ struct joined names_joined(const char *const *names, const char *last)
 int names_find(const char *const *names, const char *text)
 {
     int at = 0;
-    while (names[at] && strcmp(names[at], text) != 0)
+    while (names[at] && strcasecmp(names[at], text) != 0)
         at++;
     return names[at] ? at : -1;
 }
@@ -150,7 +147,7 @@ static enum status list_items(const char *option, const char *text, const struct
 {
     char expected[200] = "numbers of K/V heads, or MHA, GQA-G, MQA";
     if (kind->names)
-        snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names, ", ").text);
+        snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names).text);
     else if (kind->n_heads == 0)
         snprintf(expected, sizeof expected, "integers from %d to %d", kind->min, kind->max);
     for (char end = ','; end;) {
@@ -225,8 +222,8 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
 
 /* --- heads ----------------------------------------------------------------------------------- */
 
-enum status choice_of(const char *option, const char *text, int n_all, const char *what,
-                      struct choice *out, struct err *e)
+enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
+                      struct err *e)
 {
     const bool all = !text || strcmp(text, "all") == 0;
     int *items = calloc((size_t)n_all, sizeof *items); /* 1 for what is named; then their numbers */
@@ -241,7 +238,7 @@ enum status choice_of(const char *option, const char *text, int n_all, const cha
             return err_set(e, STATUS_USAGE,
                            "%s: expected all or %ss from 0 to %d, separated by commas, each once "
                            "(the model has %d), found '%.40s'",
-                           option, what, n_all - 1, n_all, item);
+                           option, option + 2, n_all - 1, n_all, item);
         items[value] = 1;
     }
     for (int i = 0; i < n_all; i++)

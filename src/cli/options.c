@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cli/numbers.h"
 #include "show/paragraph.h"
@@ -25,29 +24,24 @@ int edit_distance(const char *a, const char *b)
     const size_t a_len = strlen(a), b_len = strlen(b);
     if (a_len > LONGEST || b_len > LONGEST)
         return LONGEST + 1;
-    /* Rows i - 2, i - 1 and i of the distance between prefixes, used in turn. */
-    int rows[3][LONGEST + 1];
-    for (size_t j = 0; j <= b_len; j++)
-        rows[0][j] = (int)j;
-    for (size_t i = 1; i <= a_len; i++) {
-        int *now = rows[i % 3];
-        const int *above = rows[(i - 1) % 3];
-        now[0] = (int)i;
-        for (size_t j = 1; j <= b_len; j++) {
-            now[j] = lesser(above[j], now[j - 1]) + 1;
-            now[j] = lesser(now[j], above[j - 1] + (a[i - 1] != b[j - 1]));
+    int d[LONGEST + 1][LONGEST + 1]; /* between the first i and the first j letters */
+    for (size_t i = 0; i <= a_len; i++)
+        for (size_t j = 0; j <= b_len; j++) {
+            d[i][j] = (int)(i + j);
+            if (i == 0 || j == 0)
+                continue;
+            d[i][j] = lesser(d[i - 1][j], d[i][j - 1]) + 1;
+            d[i][j] = lesser(d[i][j], d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = lesser(now[j], rows[(i - 2) % 3][j - 2] + 1);
+                d[i][j] = lesser(d[i][j], d[i - 2][j - 2] + 1);
         }
-    }
-    return rows[a_len % 3][b_len];
+    return d[a_len][b_len];
 }
 
 void nearest_offer(struct nearest *n, const char *candidate)
 {
-    const size_t word_len = strlen(n->word);
-    const size_t longer = word_len > strlen(candidate) ? word_len : strlen(candidate);
-    const int allowed = longer < 3 ? 1 : (int)(longer + 2) / 3;
+    const size_t word_len = strlen(n->word), len = strlen(candidate);
+    const int allowed = (int)((word_len > len ? word_len : len) + 2) / 3;
     int distance = edit_distance(n->word, candidate);
     if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
         distance = lesser(distance, 1); /* cut short rather than mistyped */
@@ -112,7 +106,7 @@ static struct description range_of(const struct option *o, bool full)
     if (o->kind == OPTION_U64 && full) {
         snprintf(d.text, sizeof d.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
-        snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices, ", ").text);
+        snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices).text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
         const int n =
             snprintf(d.text, sizeof d.text, "%s%.9g", o->above_min ? "above " : "", o->min);
@@ -157,13 +151,12 @@ static enum status store_value(const struct option_row *row, void *values, const
         *(const char **)value = text;
         /* What is an SVG picture, as the help says, is no other. */
         const char *dot = strrchr(text, '.');
-        const bool picture = dot && o->value && strcmp(o->value, "FILE.svg") == 0;
-        for (int i = 0; picture && other_pictures[i]; i++)
-            if (strcasecmp(dot, other_pictures[i]) == 0)
-                return err_set(e, STATUS_USAGE,
-                               "%s: expected a name that ends in .svg, the only form of pictures, "
-                               "found '%.60s'",
-                               as, text);
+        if (dot && o->value && strcmp(o->value, "FILE.svg") == 0 &&
+            names_find(other_pictures, dot) >= 0)
+            return err_set(e, STATUS_USAGE,
+                           "%s: expected a name that ends in .svg, the only form of pictures, "
+                           "found '%.60s'",
+                           as, text);
         break;
     }
     case OPTION_STRINGS: {

@@ -254,10 +254,8 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
                .fallback = "table")
 
-/* What a cache can be stored as, NULL after the last; as an enum storage; and the option that makes
- * a cache of this type smaller, "" for the smallest. */
+/* What a cache can be stored as, the largest first, NULL after the last; as an enum storage. */
 extern const char *const kv_type_names[];
 extern const enum storage kv_type_storage[];
-extern const char *const kv_type_advice[];
 
 #endif

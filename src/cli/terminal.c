@@ -254,16 +254,6 @@ void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint
                     left.text, left.text[0] ? " left" : "");
 }
 
-void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double share)
-{
-    struct figure left;
-    double elapsed;
-    p->done = done;
-    p->all = all;
-    if (share > 0 && is_due(p, share, &elapsed, &left))
-        notice_show("%" PRIu64 " of %" PRIu64 " %s, %s left", done, all, p->unit, left.text);
-}
-
 void progress_end(const struct progress *p)
 {
     if (p->terminal)

@@ -93,10 +93,6 @@ void progress_show(void *arg, uint64_t done, uint64_t all);
 void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
                          double share);
 
-/* The same for what takes unequal times: "<done> of <all> <unit>, <time> left", `share` of the work
- * done, from 0 to 1. */
-void progress_show_share(struct progress *p, uint64_t done, uint64_t all, double share);
-
 /* Takes the line away. */
 void progress_end(const struct progress *p);
 
