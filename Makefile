@@ -38,7 +38,7 @@ SAN_COMMON := -fno-omit-frame-pointer -fno-var-tracking
 SAN_ASAN   := -fsanitize=address,undefined -fno-sanitize-recover=all $(SAN_COMMON)
 SAN_TSAN   := -fsanitize=thread $(SAN_COMMON)
 
-# Builds that look for mistakes check contracts at any cost, see base/contract.h.
+# Builds that look for mistakes check contracts at any cost, see base/mem.h.
 COSTLY := -DDECODE_COSTLY_ASSERTS
 
 MODE_release := -O3

@@ -185,6 +185,17 @@ $ [ "$(head -1 "$out" | grep -o '"logprob"' | wc -l)" -eq 3 ]
 # The cache in half precision; golden checkpoints of other variants.
 0 generate $model -p ROMEO: -n 20 --greedy --kv-type f16
 0 generate $golden/$name.gguf -p "x" -n 5 --greedy -q | for name in mha gqa mqa mqa-f16
+
+# Shaded or not, the same text: here of tokens that are parts of characters. A file is not shaded.
+$ g="generate $model -p x -n 60 --temp 3 --top-k 0 --top-p 1 --seed 5 --samples 3 --stop zq"
+$ escape=$(printf '\033')
+0 $g -q | > plain
+0 $g -q --colour always | $escape[38;5;
+$ [ "$(head -c 1 "$out")" = x ]
+$ sed "s/$escape\[[0-9;]*m//g" "$out" | cmp -s - plain
+0 $g --colour prob | == plain | 2> no colours: 
+2 generate $model -p x --colour prob --logprobs 1 | --colour and --logprobs are both given
+2 generate $model --prompts plain --colour prob | --colour and --prompts are both given
 EOF
 
 # --- score --------------------------------------------------------------------------------------
@@ -851,8 +862,6 @@ $ awk "BEGIN { exit !($refitted > 0 && $refitted <= 1.05 * $without) }"
 2 convert $model -o none.gguf --kv-heads 2 --calib $text | expected at least 128 tokens
     | for text in fifty ten
 $ [ ! -e none.gguf ]
-0 convert $golden/llama.gguf -o few.gguf --kv-heads 1 --force --calib LICENSE --calib-tokens 512
-    --method random --seed 1 | 2> the plain mean (--method mean
 0 convert $golden/gqa.gguf -o few.gguf --force --kv-heads 1 --calib short-text --calib-tokens 130
     | 2> tokens are too few
 

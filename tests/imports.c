@@ -155,7 +155,7 @@ void write_weights(const struct weights *w, size_t first, size_t n, const char *
         list[i] = (struct safetensors_written){.name = made[i].name,
                                                .dtype = dtype ? dtype : t->dtype,
                                                .n_dims = t->n_dims,
-                                               .source = {piece, &made[i]}};
+                                               .source = {.piece = piece, .arg = &made[i]}};
         memcpy(list[i].dims, t->dims, sizeof list[i].dims);
     }
     expect_ok(safetensors_write(path_of(folder, name), list, n, &err));

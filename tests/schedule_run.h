@@ -79,8 +79,7 @@ static inline enum status open_drafter(struct schedule_run *r, const struct sche
                                   .n_slots = w->n_slots,
                                   .n_vocab = t->model->config.n_vocab,
                                   .end = t->ignore_eos ? -1 : tokenizer_eos(t->tokenizer),
-                                  .cost = 0.2,
-                                  .pace = {.most = w->draft_n, .fixed = w->fixed}};
+                                  .pace = {.most = w->draft_n, .fixed = w->fixed, .cost = 0.2}};
     if (w->draft) {
         p.n_ctx = t->n_ctx < w->draft->config.n_ctx ? t->n_ctx : w->draft->config.n_ctx;
         p.n_shared = t->shares && t->n_prompt[0] <= p.n_ctx ? t->n_prompt[0] : 0;

@@ -70,6 +70,13 @@ static struct config config_of(const struct model_case *m)
     return c;
 }
 
+static void make_windows(struct fixture *f)
+{
+    const size_t n = (size_t)(f->n_sequences * f->length);
+    f->inputs = malloc(n * sizeof *f->inputs);
+    f->targets = malloc(n * sizeof *f->targets);
+}
+
 static void open_fixture(struct fixture *f, const struct model_case *m, int n_sequences, int length)
 {
     const char *path = scratch_path("model.gguf");
@@ -77,14 +84,12 @@ static void open_fixture(struct fixture *f, const struct model_case *m, int n_se
     c.n_ctx = length + 2;
     write_config_checkpoint_as(path, &c, m->as | CONFIG_NO_TOKENIZER);
     open_model(f, path);
-    const int n = n_sequences * length;
     f->n_sequences = n_sequences;
     f->length = length;
-    f->inputs = malloc((size_t)n * sizeof *f->inputs);
-    f->targets = malloc((size_t)n * sizeof *f->targets);
+    make_windows(f);
     struct rng r;
     rng_seed(&r, 7, 0);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n_sequences * length; i++) {
         f->inputs[i] = (int32_t)(rng_u32(&r) % (uint32_t)f->config.n_vocab);
         f->targets[i] = (int32_t)(rng_u32(&r) % (uint32_t)f->config.n_vocab);
     }
@@ -180,15 +185,6 @@ static double *widen(const struct fixture *f, const float *flat)
     return w;
 }
 
-/* The largest of a gradient's numbers, or a small one. */
-static double largest_of(const float *gradient, int n)
-{
-    double largest = 1e-3;
-    for (int i = 0; i < n; i++)
-        largest = fmax(largest, fabs((double)gradient[i]));
-    return largest;
-}
-
 /* Compares every step-th element of every tensor's gradient with central differences; what is not
  * trained has none. */
 static void compare(struct fixture *f, const double *taught, double share, int step)
@@ -197,7 +193,9 @@ static void compare(struct fixture *f, const double *taught, double share, int s
     for (int p = 0; p < f->list.n; p++) {
         const struct param *param = &f->list.items[p];
         const int n = param->spec.rows * param->spec.cols;
-        const double largest = largest_of(f->gradient.flat + param->offset, n);
+        double largest = 1e-3;
+        for (int i = 0; i < n; i++)
+            largest = fmax(largest, fabs((double)f->gradient.flat[param->offset + (size_t)i]));
         for (int i = p % step; i < n; i += step) {
             double *at = w + param->offset + i;
             const bool fixed = param->spec.flags & SPEC_FIXED;
@@ -278,51 +276,39 @@ static const struct model_case cases[] = {
       .ffn = FFN_SWIGLU, .shared = true, .no_biases = true},
      CONFIG_ROPE_FACTORS},
 };
-#define N_CASES     ((int)(sizeof cases / sizeof *cases))
+#define N_CASES     ((int)COUNT(cases))
 #define FIRST_MIXED (N_CASES - 8)
 
-/* Compares every step-th number of a case's gradient on two windows. */
-static void compare_case(struct fixture f, int i, int length, int n_threads, int step)
+/* How a case's gradient is compared; `first` of the cases, and first under sanitizers. */
+static const struct {
+    int first, first_sanitized, length, n_threads, step;
+    double dropout, attn_dropout, smoothing;
+} settings[] = {
+    {0, N_CASES, 6, 1, 2, 0, 0, 0},
+    {0, N_CASES, 7, 2, 3, 0.3, 0.2, 0},
+    {FIRST_MIXED, N_CASES, 6, 1, 3, 0, 0, 0.3},
+    /* Windows, and masks, longer than a block of queries. */
+    {0, N_CASES - 3, 43, 1, 47, 0, 0, 0},
+    {FIRST_MIXED, N_CASES - 2, 37, 2, 47, 0, 0.4, 0},
+};
+
+TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .seconds = 400)
 {
-    open_fixture(&f, &cases[i], 2, length);
-    const double loss = gradient_by(&f, &kernels_scalar, n_threads);
+    const int i = _i % N_CASES, s = _i / N_CASES;
+    struct fixture f = {.dropout = settings[s].dropout,
+                        .attn_dropout = settings[s].attn_dropout,
+                        .smoothing = settings[s].smoothing};
+    if (i < (SANITIZED ? settings[s].first_sanitized : settings[s].first))
+        return;
+    open_fixture(&f, &cases[i], 2, settings[s].length);
+    const double loss = gradient_by(&f, &kernels_scalar, settings[s].n_threads);
     if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0) {
         double *w = widen(&f, f.weights.flat);
         ck_assert_double_eq_tol(loss, plain_loss(&f, w, NULL, 0), 1e-5);
         free(w);
     }
-    compare(&f, NULL, 0, step);
+    compare(&f, NULL, 0, settings[s].step);
     close_fixture(&f);
-}
-
-TEST(gradient_is_that_of_differences, .first = SANITIZED ? FIRST_MIXED : 0, .loops = N_CASES,
-     .tags = TAKES_LONG)
-{
-    compare_case((struct fixture){.length = 0}, _i, 6, 1, 2);
-}
-
-/* Windows longer than a block of queries. */
-TEST(long_windows, .first = SANITIZED ? N_CASES - 3 : 0, .loops = N_CASES, .tags = ONE_THREAD)
-{
-    compare_case((struct fixture){.length = 0}, _i, 43, 1, 47);
-}
-
-TEST(gradient_with_dropout, .first = SANITIZED ? FIRST_MIXED : 0, .loops = N_CASES,
-     .tags = TAKES_LONG)
-{
-    compare_case((struct fixture){.dropout = 0.3, .attn_dropout = 0.2}, _i, 7, 2, 3);
-}
-
-/* Masks of more than a block of queries. */
-TEST(long_windows_with_attention_dropout, .first = SANITIZED ? N_CASES - 2 : FIRST_MIXED,
-     .loops = N_CASES, .seconds = 400)
-{
-    compare_case((struct fixture){.attn_dropout = 0.4}, _i, 37, 2, 47);
-}
-
-TEST(gradient_with_label_smoothing, .first = FIRST_MIXED, .loops = N_CASES, .tags = TAKES_LONG)
-{
-    compare_case((struct fixture){.smoothing = 0.3}, _i, 6, 1, 3);
 }
 
 TEST(dropout_keeps_its_share, .tags = ONE_THREAD)
@@ -387,7 +373,7 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
 static const char *const golden_names[] = {"mha",       "gqa",          "mqa",          "mqa-f16",
                                            "llama",     "llama-tied",   "transformer",  "alibi",
                                            "quadratic", "shared-block", "layerwise-kv", "latent"};
-#define N_GOLDEN ((int)(sizeof golden_names / sizeof *golden_names))
+#define N_GOLDEN ((int)COUNT(golden_names))
 
 /* As in scripts/reference_train.py. */
 static const struct train_spec golden_steps = {.n_steps = 5,
@@ -398,14 +384,7 @@ static const struct train_spec golden_steps = {.n_steps = 5,
                                                .clip = 1,
                                                .label_smoothing = 0.1};
 
-static int next_int(FILE *in)
-{
-    int x;
-    ck_assert_int_eq(fscanf(in, "%d", &x), 1);
-    return x;
-}
-
-static double next_double(FILE *in)
+static double next_number(FILE *in)
 {
     double x;
     ck_assert_int_eq(fscanf(in, "%lf", &x), 1);
@@ -415,11 +394,9 @@ static double next_double(FILE *in)
 /* The norm of one tensor's gradient and its dot products with two fixed vectors. */
 static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
 {
-    const struct param *p = NULL;
-    for (int i = 0; i < f->list.n; i++)
-        if (strcmp(f->list.items[i].spec.name.text, name) == 0)
-            p = &f->list.items[i];
-    ck_assert_msg(p != NULL, "%s", name);
+    const struct param *p = f->list.items;
+    while (strcmp(p->spec.name.text, name) != 0)
+        ck_assert_msg(++p < f->list.items + f->list.n, "%s", name);
     double found[3] = {0, 0, 0};
     for (int i = 0; i < p->spec.rows * p->spec.cols; i++) {
         const double g = (double)f->gradient.flat[p->offset + (size_t)i];
@@ -428,30 +405,14 @@ static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
         found[2] += cos(0.3 * i + 1) * g;
     }
     found[0] = sqrt(found[0]);
-    const double norm = next_double(in);
+    const double norm = next_number(in);
     ck_assert_msg(fabs(found[0] - norm) < 1e-5 * norm, "%s: norm %g, expected %g", name, found[0],
                   norm);
     for (int i = 1; i < 3; i++) {
-        const double expected = next_double(in);
+        const double expected = next_number(in);
         ck_assert_msg(fabs(found[i] - expected) < 3e-5 * norm, "%s: dot %d is %g, expected %g",
                       name, i, found[i], expected);
     }
-}
-
-/* The file's windows. */
-static void read_windows(struct fixture *f, FILE *in)
-{
-    f->n_sequences = next_int(in);
-    f->length = next_int(in);
-    const int n = f->n_sequences * f->length;
-    f->inputs = malloc((size_t)n * sizeof *f->inputs);
-    f->targets = malloc((size_t)n * sizeof *f->targets);
-    for (int s = 0; s < f->n_sequences; s++)
-        for (int t = 0, token = next_int(in); t < f->length; t++) {
-            f->inputs[s * f->length + t] = token;
-            token = next_int(in);
-            f->targets[s * f->length + t] = token;
-        }
 }
 
 /* The losses before each step, from the fixture's weights on. */
@@ -472,7 +433,7 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     f->gradient = o.gradient;
     f->smoothing = golden_steps.label_smoothing;
     for (int step = 0; step < golden_steps.n_steps; step++) {
-        const double loss = gradient_by(f, k, 1), expected = next_double(in);
+        const double loss = gradient_by(f, k, 1), expected = next_number(in);
         ck_assert_msg(fabs(loss - expected) < 2e-5, "step %d: loss %.7f, expected %.7f", step, loss,
                       expected);
         optimizer_step(&o, optimizer_norm(&o));
@@ -491,12 +452,20 @@ TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
     snprintf(path, sizeof path, "tests/data/train/%s.txt", golden_names[_i]);
     FILE *in = fopen(path, "r");
     ck_assert_ptr_nonnull(in);
-    read_windows(&f, in);
+    f.n_sequences = (int)next_number(in);
+    f.length = (int)next_number(in);
+    make_windows(&f);
+    for (int s = 0; s < f.n_sequences; s++)
+        for (int t = 0, token = (int)next_number(in); t < f.length; t++) {
+            f.inputs[s * f.length + t] = token;
+            token = (int)next_number(in);
+            f.targets[s * f.length + t] = token;
+        }
     const struct kernels *fastest;
     expect_ok(kernels_choose(NULL, &fastest, &err));
     const double loss = gradient_by(&f, fastest, 2);
-    ck_assert_double_eq_tol(loss, next_double(in), 1e-5);
-    const int n = next_int(in);
+    ck_assert_double_eq_tol(loss, next_number(in), 1e-5);
+    const int n = (int)next_number(in);
     ck_assert_int_eq(n, f.list.n);
     for (int i = 0; i < n; i++) {
         ck_assert_int_eq(fscanf(in, "%63s", name), 1);
@@ -526,9 +495,8 @@ static const struct model_case same_bits[] = {
       .position = POSITION_QUADRATIC},
      CONFIG_TIED},
 };
-#define N_SAME_BITS ((int)(sizeof same_bits / sizeof *same_bits))
 
-TEST(same_bits_for_any_threads_and_instruction_set, .loops = N_SAME_BITS, .seconds = 400)
+TEST(same_bits_for_any_threads_and_instruction_set, .loops = COUNT(same_bits), .seconds = 400)
 {
     struct fixture f = {.attn_dropout = _i % 2 ? 0.2 : 0, .smoothing = _i % 2 ? 0.1 : 0};
     open_fixture(&f, &same_bits[_i], 5, 67);

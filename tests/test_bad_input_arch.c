@@ -17,30 +17,22 @@
 
 /* --- good files ------------------------------------------------------------------------------ */
 
-static const struct config llama = {.n_layers = 2,
-                                    .n_heads = 4,
-                                    .n_kv_heads = 2,
-                                    .d_model = 32,
-                                    .d_ff = 64,
-                                    .n_ctx = 16,
-                                    .n_vocab = 260,
-                                    .norm_eps = 1e-5f,
-                                    .norm = NORM_RMS,
-                                    .position = POSITION_ROPE,
-                                    .ffn = FFN_SWIGLU,
-                                    .no_biases = true,
-                                    .split_qkv = true};
+static struct config llama(void)
+{
+    return config_sized("llama", "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260");
+}
 
 static void use_llama(void)
 {
+    const struct config c = llama();
     bent_set_up();
-    use_config("llama", &llama);
+    use_config("llama", &c);
 }
 
 /* Of architecture `decode`: a llama of other kinds, with biases and Q, K and V in one. */
 static void use_decode(enum norm_placement placement, enum position_kind position)
 {
-    struct config c = llama;
+    struct config c = llama();
     c.norm = NORM_LAYER;
     c.placement = placement;
     c.position = position;
@@ -61,16 +53,13 @@ TEST(class_07_rotary_keys, .before = use_llama, .after = hostile_tear_down)
     static const struct bend bends[] = {
         {DIMS "=u32:0", "rope.dimension_count\": expected 2 to 65536, found 0"},
         {DIMS "=u32:7", "expected an even number of a head's 8 elements, found 7"},
-        {DIMS "=u32:10", "expected an even number of a head's 8 elements, found 10"},
         {DIMS "=i32:-2", "rope.dimension_count\": expected 2 to 65536, found -2"},
         {DIMS "=u32:2", NULL},
         {BASE "=f32:0", "rope.freq_base: expected a number between 1 and 1e+30, found 0"},
         {BASE "=f32:nan", "rope.freq_base: expected a number between"},
-        {BASE "=f64:1e300", "rope.freq_base: expected a number between"},
         {BASE "=u32:10000", "rope.freq_base\": expected f32 or f64, found u32"},
         {BASE "=f64:1.0001", NULL},
         {FACTOR "=f32:0", "rope.scaling.factor: expected a number between 0.01 and"},
-        {FACTOR "=f32:1e10", "rope.scaling.factor: expected a number between"},
         {FACTOR "=f32:0.011", NULL},
         {LINEAR "=f32:0", "rope.scale_linear: expected a number between 0.01 and"},
         {LINEAR "=f32:2", NULL},
@@ -85,7 +74,6 @@ TEST(scaling_that_does_not_run, .before = use_llama, .after = hostile_tear_down)
     static const struct bend bends[] = {
         {TYPE "=string:yarn", "yarn"},
         {TYPE "=string:", ""},
-        {TYPE "=string:Linear", "Linear"},
         {TYPE "=string:lin\n", "found \"lin?\""},
     };
     TRY_BENDS(bends, LOADERS);
@@ -93,49 +81,49 @@ TEST(scaling_that_does_not_run, .before = use_llama, .after = hostile_tear_down)
     bent_accepted(LOADERS, TYPE "=string:none; " FACTOR "=f32:0"); /* as in llama.cpp */
 }
 
-static void add_factors(uint64_t n, uint32_t type, const void *data, size_t len)
-{
-    hostile_add_tensor("rope_freqs.weight", 1, n, type, (struct text){(const char *)data, len});
-}
-
 TEST(class_10_rotary_factors, .before = use_llama, .after = hostile_tear_down)
 {
-    static const float bad[] = {0, -1, NAN, INFINITY, -INFINITY, 1e-3f};
-    static const float factors[32] = {1, 2, 3, 4};
-    add_factors(4, TENSOR_F32, factors, 16);
-    bent_accepted(LOADERS, "");
-    add_factors(3, TENSOR_F32, factors, 12);
-    bent_refused(LOADERS, "", "rope_freqs.weight: expected shape 4, found 3");
-    add_factors(5, TENSOR_F32, factors, 20);
-    bent_refused(LOADERS, "", "rope_freqs.weight: expected shape 4, found 5");
-    add_factors(16, TENSOR_F32, factors, 64);
-    bent_refused(LOADERS, "rope_freqs.weight~4x4", "expected shape 4, found 4 x 4");
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        float one_bad[4] = {1, 1, 1, 1};
-        one_bad[i % 4] = bad[i];
-        char text[80];
-        snprintf(text, sizeof text, "rope_freqs.weight: expected numbers above 0.01, found %g as",
-                 (double)bad[i]);
-        add_factors(4, TENSOR_F32, one_bad, 16);
-        bent_refused(LOADERS, "", text);
+    static const float good[32] = {1, 2, 3, 4}, zero[4] = {0, 1, 1, 1}, below[4] = {1, -1, 1, 1},
+                       no_number[4] = {1, 1, NAN, 1}, infinite[4] = {1, 1, 1, INFINITY},
+                       low[4] = {-INFINITY, 1, 1, 1}, small[4] = {1, 1e-3f, 1, 1};
+    static const char halves[] = "\0\x3c\0\x3c\0\x3c\0\0", block[34] = "\0\x3c";
+    static const struct {
+        int n, head_dim;
+        uint32_t type;
+        const void *data;
+        size_t len;
+        const char *bends, *text; /* NULL: accepted */
+    } factors[] = {
+        {4, 8, TENSOR_F32, good, 16, "", NULL},
+        {3, 8, TENSOR_F32, good, 12, "", "rope_freqs.weight: expected shape 4, found 3"},
+        {5, 8, TENSOR_F32, good, 20, "", "rope_freqs.weight: expected shape 4, found 5"},
+        {16, 8, TENSOR_F32, good, 64, "rope_freqs.weight~4x4", "expected shape 4, found 4 x 4"},
+        {4, 8, TENSOR_F32, zero, 16, "", "expected numbers above 0.01, found 0 as"},
+        {4, 8, TENSOR_F32, below, 16, "", "expected numbers above 0.01, found -1 as"},
+        {4, 8, TENSOR_F32, no_number, 16, "", "expected numbers above 0.01, found nan as"},
+        {4, 8, TENSOR_F32, infinite, 16, "", "expected numbers above 0.01, found inf as"},
+        {4, 8, TENSOR_F32, low, 16, "", "expected numbers above 0.01, found -inf as"},
+        {4, 8, TENSOR_F32, small, 16, "", "expected numbers above 0.01, found 0.001 as"},
+        {4, 8, TENSOR_F16, halves, 8, "", "found 0 as element 3"},
+        {4, 8, 26, good, 16, "", "rope_freqs.weight: expected type F32, F16"}, /* i32 */
+        /* Heads so wide that their factors are a whole block. */
+        {32, 64, TENSOR_Q8_0, block, 34, "", "expected type F32, F16 or BF16, found Q8_0"},
+        {32, 64, TENSOR_Q4_0, block, 18, "", "expected type F32, F16 or BF16, found Q4_0"},
+    };
+    struct config c = llama();
+    for (size_t i = 0; i < COUNT(factors); i++) {
+        const bool wide = factors[i].head_dim != c.head_dim;
+        c.head_dim = factors[i].head_dim;
+        if (wide)
+            use_config("llama", &c);
+        hostile_add_tensor("rope_freqs.weight", 1, (uint64_t)factors[i].n, factors[i].type,
+                           (struct text){factors[i].data, factors[i].len});
+        if (!factors[i].text)
+            bent_accepted(LOADERS, factors[i].bends);
+        else /* of blocks the commands that are left out ask for --requantize first */
+            bent_refused(LOADERS & ~(c.head_dim > 8 ? CONVERT | TRAIN | TEACHER : 0),
+                         factors[i].bends, factors[i].text);
     }
-    add_factors(4, TENSOR_F16, "\0\x3c\0\x3c\0\x3c\0\0", 8); /* the last is 0 */
-    bent_refused(LOADERS, "", "found 0 as element 3");
-    add_factors(4, TENSOR_F16, "\0\x3c\0\x3c\0\x3c\0\x3c", 8);
-    bent_accepted(LOADERS, "");
-    add_factors(4, 26, factors, 16); /* i32 */
-    bent_refused(LOADERS, "", "rope_freqs.weight: expected type F32, F16");
-    /* Heads so wide that their factors are a whole block. */
-    static char block[34] = "\0\x3c";
-    struct config c = llama;
-    c.head_dim = 64;
-    use_config("llama", &c);
-    add_factors(32, TENSOR_Q8_0, block, 34);
-    bent_refused(LOADERS & ~(CONVERT | TRAIN | TEACHER), "", /* the first asks for --requantize */
-                 "rope_freqs.weight: expected type F32, F16 or BF16, found Q8_0");
-    add_factors(32, TENSOR_Q4_0, block, 18);
-    bent_refused(LOADERS & ~(CONVERT | TRAIN | TEACHER), "",
-                 "rope_freqs.weight: expected type F32, F16 or BF16, found Q4_0");
 }
 
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
@@ -165,9 +153,7 @@ TEST(class_07_kv_heads_by_layer, .before = use_llama, .after = hostile_tear_down
         {KV "=i32[]:2", "head_count_kv: expected one number a layer, 2, found 1"},
         {KV "=i32[]:2,0", "head_count_kv: expected a divisor of head_count 4, found 0"},
         {KV "=i32[]:3,2", "head_count_kv: expected a divisor of head_count 4, found 3"},
-        {KV "=i32[]:-2,2", "head_count_kv: expected a divisor of head_count 4, found -2"},
         {KV "=f32[]:2,2", "head_count_kv: expected integers, found f32"},
-        {KV "=string[]:2,2", "head_count_kv: expected integers, found string"},
         {"llama.attention.head_count=u8[]:4,4",
          "attention.head_count\": expected an integer, found an array of u8"},
         {"llama.feed_forward_length=u8[]:64,64",
@@ -236,7 +222,6 @@ TEST(class_06_keys_of_decode, .before = bent_set_up, .after = hostile_tear_down)
         {"decode.norm.epsilon=f32:0", "norm.epsilon: expected a number between 0"},
         {"decode.embedding_scale=f32:0", "embedding_scale: expected a number between"},
         {"decode.embedding_scale=f32:nan", "embedding_scale: expected"},
-        {"decode.embedding_scale=f64:1e300", "embedding_scale: expected a number"},
         {"decode.embedding_scale=f64:1e-300", "embedding_scale: expected a number"},
         {"decode.block.shared=u32:1", "block.shared\": expected bool, found u32"},
         {"decode.rope.dimension_count=u32:7", NULL}, /* nothing that this has */
@@ -287,15 +272,11 @@ TEST(class_07_kinds_against_tensors, .before = bent_set_up, .after = hostile_tea
 
 static void use_latent(const char *arch, int rank, bool shared)
 {
-    use_config(arch, &(struct config){.n_layers = 2,
-                                      .n_heads = 4,
-                                      .d_model = 32,
-                                      .d_ff = 64,
-                                      .n_ctx = 16,
-                                      .n_vocab = 260,
-                                      .norm_eps = 1e-5f,
-                                      .shared = shared,
-                                      .latent = {rank, rank}});
+    struct config c =
+        config_sized("gpt2", "layers=2 heads=4 kv=4 dim=8 width=32 ff=64 ctx=16 vocab=260");
+    c.shared = shared;
+    c.latent[0] = c.latent[1] = rank;
+    use_config(arch, &c);
 }
 
 static void latent_set_up(void)
@@ -434,6 +415,9 @@ TEST(foreign_tensors, .before = use_llama, .after = hostile_tear_down)
                                             "rope_freqs.weight",      NULL};
     try_tensors('+', to_llama, "expected none of this name");
     bent_accepted(READERS, "+blk.1.attn_rot_embd.weight; +what.is.this");
+    /* A bias that the engine adds and training does not know. */
+    bent_refused_by_all(TRAIN | TEACHER, "+output.bias; output.bias~260", "output.bias");
+    bent_accepted(GENERATE | SCORE, "+output.bias; output.bias~260");
     use_decode(PLACEMENT_AFTER, POSITION_ALIBI);
     try_tensors('+', to_decode, "expected none of this name");
 }

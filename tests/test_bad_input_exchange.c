@@ -286,7 +286,7 @@ static void write_changed(const struct weights *w, const struct change *c)
             list[n] = (struct safetensors_written){.name = names[n],
                                                    .dtype = t->dtype,
                                                    .n_dims = t->n_dims,
-                                                   .source = {zeros, &lengths[n]}};
+                                                   .source = {.piece = zeros, .arg = &lengths[n]}};
             memcpy(list[n].dims, t->dims, sizeof list[n].dims);
             if (changes && c->as)
                 snprintf(names[n], sizeof names[n], "%s", c->as);

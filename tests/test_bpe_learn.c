@@ -1,5 +1,6 @@
 #include "text/bpe_learn.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,18 +10,22 @@
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
 
-static struct bpe_learned must_learn(const struct bpe_learn_spec *spec, const struct text *texts,
-                                     size_t n)
+static void free_learned(void *v)
 {
-    struct bpe_learned v;
-    expect_ok(bpe_learn(spec, texts, n, &v, &err));
-    return v;
+    bpe_learned_free(v);
 }
 
-static struct bpe_learned learn(struct text text, int n_tokens)
+/* Freed when the test ends. */
+static struct bpe_learned *learn(const struct text *texts, size_t n, struct bpe_learn_spec spec)
 {
-    const struct bpe_learn_spec spec = {.n_tokens = n_tokens};
-    return must_learn(&spec, &text, 1);
+    struct bpe_learned *v = allocated(sizeof *v);
+    expect_ok(bpe_learn(&spec, texts, n, v, &err));
+    return released_by(free_learned, v);
+}
+
+static struct bpe_learned *learn_one(struct text text, int n_tokens)
+{
+    return learn(&text, 1, (struct bpe_learn_spec){.n_tokens = n_tokens});
 }
 
 /* --- learning as plainly as possible --------------------------------------------------------- */
@@ -79,19 +84,14 @@ static struct plain plain_learn(const struct text *texts, size_t n, int n_tokens
     struct plain p = {0};
     for (size_t i = 0; i < n; i++)
         plain_add(&p, texts[i]);
+    released_by(free, p.ids ? p.ids : (p.ids = malloc(1)));
     uint32_t *counts = malloc((size_t)n_tokens * (size_t)n_tokens * sizeof *counts);
-    p.merges = malloc((size_t)n_tokens * sizeof *p.merges);
+    p.merges = allocated((size_t)n_tokens * sizeof *p.merges);
     struct bpe_merge best;
     while (256 + p.n_merges < n_tokens && plain_best(&p, counts, &best) > 1)
         plain_merge(&p, best);
     free(counts);
     return p;
-}
-
-static void plain_free(struct plain *p)
-{
-    free(p->ids);
-    free(p->merges);
 }
 
 /* --- checks ---------------------------------------------------------------------------------- */
@@ -126,14 +126,13 @@ static void check_consistent(const struct bpe_learned *v)
     free(sorted);
 }
 
-static void check_merges(const struct bpe_learned *v, const struct bpe_merge *merges, int n,
-                         const char *what)
+static void check_merges(const struct bpe_learned *v, const struct bpe_merge *merges, int n)
 {
     for (int i = 0; i < v->n_merges && i < n; i++)
         ck_assert_msg(v->merges[i].left == merges[i].left && v->merges[i].right == merges[i].right,
-                      "%s: merge %d is %d %d, expected %d %d", what, i, v->merges[i].left,
-                      v->merges[i].right, merges[i].left, merges[i].right);
-    ck_assert_msg(v->n_merges == n, "%s: %d merges, expected %d", what, v->n_merges, n);
+                      "merge %d is %d %d, expected %d %d", i, v->merges[i].left, v->merges[i].right,
+                      merges[i].left, merges[i].right);
+    ck_assert_int_eq(v->n_merges, n);
 }
 
 /* The vocabulary as a checkpoint has it. */
@@ -145,10 +144,15 @@ static struct gguf_file written(const struct bpe_learned *v)
     return written_gguf(w);
 }
 
+static void free_tokenizer(void *t)
+{
+    tokenizer_free(t);
+}
+
 static struct tokenizer *tokenizer_of(const struct bpe_learned *v)
 {
     struct gguf_file f = written(v);
-    struct tokenizer *t = tokenizer_in(f.g);
+    struct tokenizer *t = released_by(free_tokenizer, tokenizer_in(f.g));
     free_gguf(&f);
     ck_assert_int_eq(tokenizer_n_tokens(t), v->n_tokens);
     for (int i = 0; i < v->n_tokens; i++)
@@ -181,20 +185,17 @@ static size_t check_encoding(const struct tokenizer *t, struct text text, const 
 }
 
 /* Learning gives what the plain way gives, and the tokenizer what learning left. */
-static void check_against_plain(const struct text *texts, size_t n, int n_tokens, const char *what)
+static void check_against_plain(const struct text *texts, size_t n, int n_tokens)
 {
-    const struct bpe_learn_spec spec = {.n_tokens = n_tokens};
-    struct bpe_learned v = must_learn(&spec, texts, n);
-    struct plain p = plain_learn(texts, n, n_tokens);
-    check_merges(&v, p.merges, p.n_merges, what);
-    check_consistent(&v);
-    struct tokenizer *t = tokenizer_of(&v);
+    const struct bpe_learned *v = learn(texts, n, (struct bpe_learn_spec){.n_tokens = n_tokens});
+    const struct plain p = plain_learn(texts, n, n_tokens);
+    check_merges(v, p.merges, p.n_merges);
+    check_consistent(v);
+    const struct tokenizer *t = tokenizer_of(v);
     size_t at = 0;
     for (size_t i = 0; i < n; i++)
         at = check_encoding(t, texts[i], &p, at);
-    tokenizer_free(t);
-    plain_free(&p);
-    bpe_learned_free(&v);
+    release_all();
 }
 
 /* --- merging --------------------------------------------------------------------------------- */
@@ -222,14 +223,12 @@ static const char *const texts_easy_to_get_wrong[] = {
 
 TEST(adversarial_texts, .loops = COUNT(texts_easy_to_get_wrong))
 {
-    const char *s = texts_easy_to_get_wrong[_i];
-    const struct text whole = text_of(s);
-    check_against_plain(&whole, 1, 256 + 100, s);
-    check_against_plain(&whole, 1, 256 + 3, s);
-    const struct text parts[] = {{whole.data, whole.len / 2},
-                                 {whole.data + whole.len / 2, whole.len - whole.len / 2},
-                                 whole};
-    check_against_plain(parts, 3, 256 + 100, s);
+    const struct text whole = text_of(texts_easy_to_get_wrong[_i]);
+    const size_t half = whole.len / 2;
+    const struct text parts[] = {{whole.data, half}, {whole.data + half, whole.len - half}, whole};
+    check_against_plain(&whole, 1, 256 + 100);
+    check_against_plain(&whole, 1, 256 + 3);
+    check_against_plain(parts, 3, 256 + 100);
 }
 
 static void random_text(struct rng *r, char *out, size_t n, const char *alphabet)
@@ -249,7 +248,7 @@ TEST(random_texts, .loops = 20)
     for (size_t i = 0; i < COUNT(alphabets); i++) {
         const size_t len = 1 + rng_u32(&r) % (i == 0 ? 300 : sizeof text - 1);
         random_text(&r, text, len, alphabets[i]);
-        check_against_plain(&(struct text){text, len}, 1, 256 + 120, alphabets[i]);
+        check_against_plain(&(struct text){text, len}, 1, 256 + 120);
     }
 }
 
@@ -258,12 +257,12 @@ TEST(all_bytes)
     char text[4096];
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)i;
-    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150, "bytes in order");
+    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150);
     struct rng r;
     rng_seed(&r, 1, 2);
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)(i % 3 ? text[rng_u32(&r) % (i + 1)] : (char)rng_u32(&r));
-    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150, "random bytes");
+    check_against_plain(&(struct text){text, sizeof text}, 1, 256 + 150);
 }
 
 /* Merges of these scan the whole word in a learner that looks at words rather than places. */
@@ -275,20 +274,18 @@ TEST(a_word_of_a_megabyte)
     rng_seed(&r, 3, 4);
     random_text(&r, text, LEN, "abcdefghijklmnopqrst");
     const struct text whole = {text, LEN};
-    struct bpe_learned v = learn(whole, 256 + 8000);
-    struct plain p = plain_learn(&whole, 1, 256 + 24);
-    check_consistent(&v);
-    ck_assert_int_eq(v.n_merges, 8000);
-    v.n_merges = 24;
-    check_merges(&v, p.merges, p.n_merges, "letters");
-    plain_free(&p);
-    bpe_learned_free(&v);
+    struct bpe_learned *v = learn_one(whole, 256 + 8000);
+    const struct plain p = plain_learn(&whole, 1, 256 + 24);
+    check_consistent(v);
+    ck_assert_int_eq(v->n_merges, 8000);
+    v->n_merges = 24;
+    check_merges(v, p.merges, p.n_merges);
 
     memset(text, 'a', LEN);
-    check_against_plain(&whole, 1, 256 + 60, "one letter");
+    check_against_plain(&whole, 1, 256 + 60);
     for (int i = 0; i < LEN; i++)
         text[i] = (char)('a' + i % 26);
-    check_against_plain(&whole, 1, 256 + 60, "the alphabet");
+    check_against_plain(&whole, 1, 256 + 60);
     free(text);
 }
 
@@ -306,9 +303,7 @@ TEST(reference_cases)
         case_numbers(&t, &rest);
         for (size_t i = 0; i < t.n; i++)
             *(i % 2 ? &merges[i / 2].right : &merges[i / 2].left) = t.numbers[i];
-        struct bpe_learned v = learn((struct text){t.text, t.len}, atoi(wanted));
-        check_merges(&v, merges, (int)t.n / 2, "bpe-learn.txt");
-        bpe_learned_free(&v);
+        check_merges(learn_one((struct text){t.text, t.len}, atoi(wanted)), merges, (int)t.n / 2);
     }
     ck_assert_int_eq(n, 3);
 }
@@ -316,96 +311,68 @@ TEST(reference_cases)
 TEST(texts_are_not_joined)
 {
     const struct text texts[] = {text_of("a"), text_of("b"), text_of("a"), text_of("b")};
-    const struct bpe_learn_spec spec = {.n_tokens = 300};
-    struct bpe_learned v = must_learn(&spec, texts, 4);
-    ck_assert_int_eq(v.n_tokens, 256);
-    bpe_learned_free(&v);
-    v = must_learn(&spec, NULL, 0);
-    ck_assert(v.n_tokens == 256 && v.n_merges == 0);
-    bpe_learned_free(&v);
-    bpe_learned_free(&v);
+    ck_assert_int_eq(learn(texts, 4, (struct bpe_learn_spec){.n_tokens = 300})->n_merges, 0);
+    struct bpe_learned *v = learn(NULL, 0, (struct bpe_learn_spec){.n_tokens = 300});
+    ck_assert(v->n_tokens == 256 && v->n_merges == 0);
+    bpe_learned_free(v);
 }
 
 /* --- what is written ------------------------------------------------------------------------- */
 
-static void check_text(const struct gguf *g, const char *key, const char *expected)
-{
-    struct text value;
-    expect_ok(gguf_get_text(g, key, &value, NULL, &err));
-    ck_assert_msg(text_is(value, expected), "%s", key);
-}
-
-static void check_texts(const struct gguf *g, const char *key, const char *const *expected,
-                        size_t first)
+/* An array of strings, from the element `first` on: these, a space and a bar between. */
+static void check_texts(const struct gguf *g, const char *key, size_t first, const char *expected)
 {
     const struct gguf_value *array;
     struct gguf_cursor cursor = {0};
     struct text t;
+    char found[200] = "";
     expect_ok(gguf_get_array(g, key, GGUF_STRING, &array, NULL, &err));
-    for (size_t i = 0; gguf_next_text(array, &cursor, &t); i++) {
-        if (i < first)
-            continue;
-        ck_assert_msg(*expected && text_is(t, *expected), "%s %zu is \"%.*s\"", key, i,
-                      text_width(t), t.data);
-        expected++;
-    }
-    ck_assert_ptr_null(*expected);
+    for (size_t i = 0; gguf_next_text(array, &cursor, &t); i++)
+        if (i >= first)
+            snprintf(found + strlen(found), sizeof found - strlen(found), "%.*s |", text_width(t),
+                     t.data);
+    ck_assert_str_eq(found, expected);
 }
 
-static void check_ids(const struct gguf *g, uint64_t bos, uint64_t eos)
+/* The keys of what was learned; its tokens from 251 on, and its merges. */
+static void check_written(const struct bpe_learned *v, const char *tokens, const char *merges)
 {
-    uint64_t ids[2] = {0};
-    bool adds_bos = true;
-    expect_ok(gguf_get_u64(g, "tokenizer.ggml.bos_token_id", 0, 999, &ids[0], NULL, NULL));
-    expect_ok(gguf_get_u64(g, "tokenizer.ggml.eos_token_id", 0, 999, &ids[1], NULL, NULL));
-    expect_ok(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, NULL));
-    ck_assert(ids[0] == bos && ids[1] == eos && !adds_bos);
-}
-
-static void check_types(const struct gguf *g, uint64_t n, int end_of_text)
-{
+    struct gguf_file f = written(v);
     const struct gguf_value *types;
-    expect_ok(gguf_get_array(g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &err));
-    ck_assert_uint_eq(types->count, n);
-    for (uint64_t i = 0; i < n; i++)
-        ck_assert_int_eq(gguf_int_at(types, i), (int)i == end_of_text ? 3 : 1);
+    struct text model, pre;
+    uint64_t bos = 999, eos = 999;
+    bool adds_bos = true;
+    expect_ok(gguf_get_text(f.g, "tokenizer.ggml.model", &model, NULL, &err));
+    expect_ok(gguf_get_text(f.g, "tokenizer.ggml.pre", &pre, NULL, &err));
+    ck_assert(text_is(model, "gpt2") && text_is(pre, "gpt-2"));
+    expect_ok(gguf_get_u64(f.g, "tokenizer.ggml.bos_token_id", 0, 999, &bos, NULL, &err));
+    expect_ok(gguf_get_u64(f.g, "tokenizer.ggml.eos_token_id", 0, 999, &eos, NULL, &err));
+    expect_ok(gguf_get_bool(f.g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, &err));
+    ck_assert_uint_eq(bos, (uint64_t)(v->end_of_text < 0 ? '\n' : v->end_of_text));
+    ck_assert_uint_eq(eos, (uint64_t)(v->end_of_text < 0 ? 0 : v->end_of_text));
+    ck_assert(!adds_bos);
+    expect_ok(gguf_get_array(f.g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &err));
+    ck_assert_uint_eq(types->count, (uint64_t)v->n_tokens);
+    for (uint64_t i = 0; i < types->count; i++)
+        ck_assert_int_eq(gguf_int_at(types, i), (int)i == v->end_of_text ? 3 : 1);
+    if (tokens) {
+        check_texts(f.g, "tokenizer.ggml.tokens", 251, tokens);
+        check_texts(f.g, "tokenizer.ggml.merges", 0, merges);
+    }
+    free_gguf(&f);
 }
 
-TEST(plain_bytes)
-{
-    struct bpe_learned v = learn(text_of("not read: not read: not read"), 256);
-    ck_assert(v.n_tokens == 256 && v.end_of_text == -1);
-    check_consistent(&v);
-    struct gguf_file f = written(&v);
-    check_text(f.g, "tokenizer.ggml.model", "gpt2");
-    check_text(f.g, "tokenizer.ggml.pre", "gpt-2");
-    check_texts(f.g, "tokenizer.ggml.merges", (const char *const[]){NULL}, 0);
-    check_texts(f.g, "tokenizer.ggml.tokens",
-                (const char *const[]){"\u00fb", "\u00fc", "\u00fd", "\u00fe", "\u00ff", NULL}, 251);
-    check_types(f.g, 256, -1);
-    check_ids(f.g, '\n', 0);
-    free_gguf(&f);
-    struct tokenizer *t = tokenizer_of(&v);
-    struct plain p = {0};
-    plain_add(&p, text_of("any \xff text"));
-    check_encoding(t, text_of("any \xff text"), &p, 0);
-    plain_free(&p);
-    tokenizer_free(t);
-    bpe_learned_free(&v);
-}
+#define LAST_BYTES "\u00fb |\u00fc |\u00fd |\u00fe |\u00ff |"
 
 TEST(names_are_in_the_byte_alphabet)
 {
-    struct bpe_learned v = learn(text_of("x \u00e9\n\n\ny \u00e9\n\n\n"), 300);
-    struct gguf_file f = written(&v);
-    static const char *const tokens[] = {"\u010a\u010a", "\u0120\u00c3", "\u0120\u00c3\u00a9",
-                                         NULL};
-    static const char *const merges[] = {"\u010a \u010a", "\u0120 \u00c3", "\u0120\u00c3 \u00a9",
-                                         NULL};
-    check_texts(f.g, "tokenizer.ggml.tokens", tokens, 256);
-    check_texts(f.g, "tokenizer.ggml.merges", merges, 0);
-    free_gguf(&f);
-    bpe_learned_free(&v);
+    struct bpe_learned *v = learn_one(text_of("not read: not read: not read"), 256);
+    ck_assert(v->n_tokens == 256 && v->end_of_text == -1);
+    check_consistent(v);
+    check_written(v, LAST_BYTES, "");
+    v = learn_one(text_of("x \u00e9\n\n\ny \u00e9\n\n\n"), 300);
+    check_written(v, LAST_BYTES "\u010a\u010a |\u0120\u00c3 |\u0120\u00c3\u00a9 |",
+                  "\u010a \u010a |\u0120 \u00c3 |\u0120\u00c3 \u00a9 |");
 }
 
 static const char documents[] = "<|endoftext|>one text, one word<|endoftext|><|endoftext|> one "
@@ -416,67 +383,60 @@ TEST(end_of_text_is_the_last_token)
     const struct text whole = text_of(documents);
     const struct text parts[] = {text_of("one text, one word"), text_of(" one more"),
                                  text_of("no more: <|endoftext <|endoftext ")};
-    const struct bpe_learn_spec spec = {.n_tokens = 320, .end_of_text = true};
-    struct bpe_learned v = must_learn(&spec, &whole, 1);
-    struct plain p = plain_learn(parts, 3, 319);
-    check_merges(&v, p.merges, p.n_merges, "documents");
-    check_consistent(&v);
-    ck_assert_int_eq(v.end_of_text, v.n_tokens - 1);
-    ck_assert(text_is(v.tokens[v.end_of_text], "<|endoftext|>"));
-    struct gguf_file f = written(&v);
-    check_types(f.g, (uint64_t)v.n_tokens, v.end_of_text);
-    check_ids(f.g, (uint64_t)v.end_of_text, (uint64_t)v.end_of_text);
-    free_gguf(&f);
+    const struct bpe_learned *v =
+        learn(&whole, 1, (struct bpe_learn_spec){.n_tokens = 320, .end_of_text = true});
+    const struct plain p = plain_learn(parts, 3, 319);
+    check_merges(v, p.merges, p.n_merges);
+    check_consistent(v);
+    ck_assert_int_eq(v->end_of_text, v->n_tokens - 1);
+    ck_assert(text_is(v->tokens[v->end_of_text], "<|endoftext|>"));
+    check_written(v, NULL, NULL);
 
-    struct tokenizer *t = tokenizer_of(&v);
-    ck_assert_int_eq(tokenizer_eos(t), v.end_of_text);
-    ck_assert(tokenizer_is_special(t, v.end_of_text));
+    const struct tokenizer *t = tokenizer_of(v);
+    ck_assert_int_eq(tokenizer_eos(t), v->end_of_text);
+    ck_assert(tokenizer_is_special(t, v->end_of_text));
     int32_t *ids;
     size_t n, found = 0;
-    ck_assert(tokenizer_encode(t, whole, &ids, &n, &err) == STATUS_OK);
+    expect_ok(tokenizer_encode(t, whole, &ids, &n, &err));
     for (size_t i = 0; i < n; i++)
-        found += ids[i] == v.end_of_text;
+        found += ids[i] == v->end_of_text;
     ck_assert_uint_eq(found, 5);
     free(ids);
-    tokenizer_free(t);
-    plain_free(&p);
-    bpe_learned_free(&v);
 }
 
 /* Without the option its text is text; with it and no room for merges there is only it. */
 TEST(end_of_text_is_an_option)
 {
-    struct bpe_learned v = learn(text_of(documents), 320);
-    ck_assert_int_eq(v.end_of_text, -1);
+    const struct bpe_learned *v = learn_one(text_of(documents), 320);
+    ck_assert_int_eq(v->end_of_text, -1);
     bool learned = false;
-    for (int i = 0; i < v.n_tokens; i++)
-        learned = learned || text_is(v.tokens[i], "endoftext");
+    for (int i = 0; i < v->n_tokens; i++)
+        learned = learned || text_is(v->tokens[i], "endoftext");
     ck_assert(learned);
-    bpe_learned_free(&v);
-    const struct bpe_learn_spec spec = {.n_tokens = 257, .end_of_text = true};
-    v = must_learn(&spec, NULL, 0);
-    ck_assert(v.n_tokens == 257 && v.end_of_text == 256);
-    check_consistent(&v);
-    bpe_learned_free(&v);
+    v = learn(NULL, 0, (struct bpe_learn_spec){.n_tokens = 257, .end_of_text = true});
+    ck_assert(v->n_tokens == 257 && v->end_of_text == 256);
+    check_consistent(v);
 }
 
 /* --- refusals and interruptions -------------------------------------------------------------- */
 
-static void check_refused(int n_tokens, bool end_of_text, const char *message)
-{
-    const struct bpe_learn_spec spec = {.n_tokens = n_tokens, .end_of_text = end_of_text};
-    const struct text text = text_of("abab");
-    struct bpe_learned v;
-    expect_status(bpe_learn(&spec, &text, 1, &v, &err), STATUS_USAGE, message);
-    ck_assert_ptr_null(v.tokens);
-}
-
 TEST(too_few_tokens)
 {
-    check_refused(255, false, "at least 256 tokens");
-    check_refused(0, false, "found 0");
-    check_refused(-1, false, "found -1");
-    check_refused(256, true, "at least 257 tokens, one for every byte and <|endoftext|>");
+    static const struct {
+        int n_tokens;
+        bool end_of_text;
+        const char *says;
+    } cases[] = {{255, false, "at least 256 tokens"},
+                 {-1, false, "found -1"},
+                 {256, true, "at least 257 tokens, one for every byte and <|endoftext|>"}};
+    const struct text text = text_of("abab");
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct bpe_learn_spec spec = {.n_tokens = cases[i].n_tokens,
+                                            .end_of_text = cases[i].end_of_text};
+        struct bpe_learned v;
+        expect_status(bpe_learn(&spec, &text, 1, &v, &err), STATUS_USAGE, cases[i].says);
+        ck_assert_ptr_null(v.tokens);
+    }
 }
 
 struct watcher {

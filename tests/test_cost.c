@@ -1,5 +1,5 @@
 /* What a step costs against figures worked out by hand. */
-#include <stdio.h>
+#include <string.h>
 
 #include "checkpoints.h"
 #include "golden.h"
@@ -129,15 +129,7 @@ TEST(a_step_of_a_batch)
 }
 
 /* Of the golden ones in which types differ, or some biases are zeros beside others. */
-static bool is_uneven(const char *name)
-{
-    static const char *const uneven[] = {"mixed-quadratic", "mixed-none", "mixed-latent",
-                                         "mixed-latent-quadratic"};
-    for (size_t i = 0; i < COUNT(uneven); i++)
-        if (strcmp(name, uneven[i]) == 0)
-            return true;
-    return false;
-}
+static const char uneven[] = "mixed-quadratic mixed-none mixed-latent mixed-latent-quadratic";
 
 /* The shape's figures equal what a loaded model adds up to, and what is in the file. */
 TEST(models_agree, .loops = N_GOLDEN)
@@ -158,6 +150,6 @@ TEST(models_agree, .loops = N_GOLDEN)
                       expected = cost_of(&s, STORAGE_F32, 7);
     ck_assert_mem_eq(&loaded.flops, &expected.flops, sizeof loaded.flops);
     ck_assert_uint_eq(loaded.kv_bytes, expected.kv_bytes);
-    if (!is_uneven(golden_names[_i]))
+    if (!strstr(uneven, golden_names[_i]))
         ck_assert_uint_eq(cost_model_bytes(m), cost_weights(&s).step_bytes);
 }

@@ -64,12 +64,11 @@ static struct arena pace_arena;
 
 static struct draft_pace new_pace(int n_rows, double cost)
 {
-    struct draft_pace p = {.most = 8};
+    struct draft_pace p = {.most = 8, .cost = cost};
     pace_arena = (struct arena){0};
     pace_take(&p, &pace_arena, n_rows);
     expect_ok(arena_allocate(&pace_arena, "pace", &err));
     pace_take(&p, &pace_arena, n_rows);
-    pace_start(&p, cost);
     return p;
 }
 

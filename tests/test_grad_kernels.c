@@ -13,22 +13,6 @@
 
 static float numbers[4][MAX];
 
-static int n_tables(void)
-{
-    int n = 0;
-    for (const struct kernels *k = NULL; (k = next_kernels(k));)
-        n++;
-    return n;
-}
-
-static const struct grad_kernels *table(int i)
-{
-    const struct kernels *k = next_kernels(NULL);
-    while (i-- > 0)
-        k = next_kernels(k);
-    return grad_kernels_for(k);
-}
-
 static void fill(uint64_t seed)
 {
     struct rng r;
@@ -38,8 +22,27 @@ static void fill(uint64_t seed)
             numbers[i][j] = (float)(2 * rng_unit(&r) - 1);
 }
 
+static const struct grad_kernels *g; /* the table of this turn */
+
+static int n_tables(void)
+{
+    int n = 0;
+    for (const struct kernels *k = NULL; (k = next_kernels(k));)
+        n++;
+    return n;
+}
+
+static void choose(int i, uint64_t seed)
+{
+    const struct kernels *k = next_kernels(NULL);
+    while (i-- > 0)
+        k = next_kernels(k);
+    g = grad_kernels_for(k);
+    fill(seed);
+}
+
 /* One shape in all four forms: A by rows or columns, from zero or from C, with or without bias. */
-static void try_product(const struct grad_kernels *g, int m, int n, int k)
+static void try_product(int m, int n, int k)
 {
     const float *a = numbers[0], *b = numbers[1], *bias = numbers[2];
     float c[64 * 64], kept[64 * 64];
@@ -82,19 +85,17 @@ static void try_product(const struct grad_kernels *g, int m, int n, int k)
 
 TEST(products, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
-    fill(1);
+    choose(_i, 1);
     static const int columns[] = {1, 7, 16, 17, 32, 33, 48, 64};
     for (int m = 1; m <= 40; m += m < 26 ? 1 : 7)
         for (int i = 0; i < 8; i++)
-            try_product(g, m, columns[i], 1 + (m * 7 + i) % 19);
+            try_product(m, columns[i], 1 + (m * 7 + i) % 19);
 }
 
 /* Cut along k, the sum is the same chain. */
 TEST(product_in_parts, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
-    fill(2);
+    choose(_i, 2);
     float whole[20 * 32], parts[20 * 32];
     struct product p = {.m = 20,
                         .n = 32,
@@ -143,8 +144,7 @@ static double slope(int kind, double x)
 }
 
 /* What the kernels give for up, against differences in double; gate is NULL unless gated. */
-static void check_ffn(const struct grad_kernels *g, int kind, const float *up, const float *gate,
-                      size_t n)
+static void check_ffn(int kind, const float *up, const float *gate, size_t n)
 {
     float y[2001], dup[2001], dgate[2001];
     g->ffn[kind](y, up, gate, n);
@@ -163,15 +163,14 @@ static void check_ffn(const struct grad_kernels *g, int kind, const float *up, c
 
 TEST(feed_forward_and_its_slope, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
+    choose(_i, 4);
     enum { N = 2001 };
     float x[N];
-    fill(4);
     for (int i = 0; i < N; i++)
         x[i] = ((float)(i - 1000) + 0.5f) * 0.02f; /* not 0, where ReLU has no slope */
     for (int kind = 0; kind < FFN_KINDS; kind++) {
         const bool gated = ffn_is_gated((enum ffn_kind)kind);
-        check_ffn(g, kind, gated ? numbers[0] : x, gated ? x : NULL, N);
+        check_ffn(kind, gated ? numbers[0] : x, gated ? x : NULL, N);
     }
     /* At and near 0, and far away. */
     static const float special[] = {0,   -0.0f, 1e-30f, -1e-30f, 1e-45f, 40,
@@ -193,8 +192,7 @@ TEST(feed_forward_and_its_slope, .loops = n_tables())
 /* Every length, in place where that is allowed, nothing past the end. */
 TEST(feed_forward_of_all_lengths, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
-    fill(5);
+    choose(_i, 5);
     const float *dy = numbers[0], *up = numbers[1];
     for (int kind = 0; kind < FFN_KINDS; kind++)
         for (size_t n = 0; n <= 70; n++) {
@@ -216,12 +214,11 @@ TEST(feed_forward_of_all_lengths, .loops = n_tables())
 /* Training's function is inference's, to the bit: the epilogues of the products. */
 TEST(feed_forward_equals_epilogues, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
+    choose(_i, 6);
     enum { N = 2000 };
     static float y[N], expected[N];
     const float panel[KERNEL_LANES] = {1};
     const struct matrix w = {1, 1, STORAGE_F32, panel, NULL};
-    fill(6);
     for (int i = 0; i < N; i++)
         numbers[1][i] *= 16;
     for (int kind = 0; kind < FFN_KINDS; kind++) {
@@ -254,7 +251,7 @@ static double norm_loss(int kind, const double *x, const float *dy, const float 
     return loss;
 }
 
-static void check_norm(const struct grad_kernels *g, int kind, int n)
+static void check_norm(int kind, int n)
 {
     const float *dy = numbers[0], *gain = numbers[1], *residual = numbers[2], *row = numbers[3];
     const double h = 1e-5, eps = 1e-3;
@@ -289,13 +286,12 @@ static void check_norm(const struct grad_kernels *g, int kind, int n)
 
 TEST(norms_backward, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
-    fill(7);
+    choose(_i, 7);
     for (int i = 0; i < 100; i++)
         numbers[3][i] += 0.7f; /* a mean that tells the kinds apart */
     for (int kind = 0; kind < NORM_KINDS; kind++)
         for (int n = 1; n <= 100; n += n < 34 ? 1 : 11)
-            check_norm(g, kind, n);
+            check_norm(kind, n);
 }
 
 /* --- attention ------------------------------------------------------------------------------- */
@@ -334,8 +330,7 @@ static void check_column(const struct causal *c, const float *scores, const floa
 }
 
 /* Scores and gradient [n_keys, CAUSAL_WIDTH] through both kernels of g and of the definition. */
-static void check_causal(const struct grad_kernels *g, int first, int n_keys,
-                         const struct attend_bias *bias)
+static void check_causal(int first, int n_keys, const struct attend_bias *bias)
 {
     enum { SIZE = 80 * CAUSAL_WIDTH };
     static float e[2][SIZE], p[2][SIZE], ds[2][SIZE];
@@ -371,24 +366,22 @@ static void check_causal(const struct grad_kernels *g, int first, int n_keys,
 
 TEST(causal_attention, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
+    choose(_i, 8);
     static const struct attend_bias alibi = {0, -0.25f, 0}, quadratic = {3.5f, 0.125f, -0.0625f};
-    fill(8);
     for (int first = 0; first <= 45; first += 9)
         for (int n_keys = first + 1; n_keys <= first + CAUSAL_WIDTH; n_keys += 5) {
-            check_causal(g, first, n_keys, NULL);
-            check_causal(g, first, n_keys, &alibi);
-            check_causal(g, first, n_keys, &quadratic);
+            check_causal(first, n_keys, NULL);
+            check_causal(first, n_keys, &alibi);
+            check_causal(first, n_keys, &quadratic);
         }
 }
 
 /* A query has the score, biased, that it has at inference. */
 TEST(biases_equal_inference, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
+    choose(_i, 9);
     enum { KEYS = 70, FIRST = 38 };
     const struct attend_bias bias = {2.3f, -0.07f, -0.013f};
-    fill(9);
     for (int q = 0; q < CAUSAL_WIDTH; q++) {
         static float block[KEYS * CAUSAL_WIDTH], v[KEYS * KERNEL_LANES], k[80];
         float max[CAUSAL_WIDTH], inverse[CAUSAL_WIDTH], scratch[KERNEL_CHUNK], out[1], m, sum;
@@ -416,7 +409,7 @@ TEST(biases_equal_inference, .loops = n_tables())
 
 TEST(softmax_is_stable, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
+    choose(_i, 0);
     for (int n = 1; n < 70; n++) {
         float x[70];
         double sum = 0;
@@ -438,8 +431,7 @@ TEST(softmax_is_stable, .loops = n_tables())
 
 TEST(sums_over_rows, .loops = n_tables())
 {
-    const struct grad_kernels *g = table(_i);
-    fill(3);
+    choose(_i, 3);
     enum { ROWS = 13, STRIDE = 90 };
     for (int n = 1; n <= STRIDE; n += 8) {
         float plain[STRIDE + 1], gain[STRIDE + 1];

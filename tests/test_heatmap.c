@@ -241,10 +241,10 @@ TEST(colours_of_a_terminal)
     };
     clear_variables();
     become_terminal(80);
-    ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
+    ck_assert_int_eq(terminal_ink(false), HEATMAP_PLAIN);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         setenv(steps[i].name, steps[i].value, 1);
-        ck_assert_msg(terminal_ink() == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
+        ck_assert_msg(terminal_ink(false) == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
     }
 }
 
@@ -259,7 +259,7 @@ TEST(width_of_a_terminal)
     /* None. */
     setenv("TERM", "xterm-256color", 1);
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
-    ck_assert_int_eq(terminal_ink(), HEATMAP_PLAIN);
+    ck_assert_int_eq(terminal_ink(false), HEATMAP_PLAIN);
     ck_assert_int_eq(terminal_width(STDOUT_FILENO), 50);
     static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

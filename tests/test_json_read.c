@@ -49,17 +49,12 @@ static enum status read_copy(struct text source, const struct json_limits *most,
     return json_read(&reader, (struct text){copy, source.len}, most, root, e);
 }
 
-static const struct json_node *read_bytes(const char *bytes, size_t len)
-{
-    const struct json_node *root = NULL;
-    const enum status s = read_copy((struct text){bytes, len}, &limits, &root, &err);
-    ck_assert_msg(s == STATUS_OK, "%s: %s", bytes, err.text);
-    return root;
-}
-
 static const struct json_node *read_string(const char *source)
 {
-    return read_bytes(source, strlen(source));
+    const struct json_node *root = NULL;
+    const enum status s = read_copy(text_of(source), &limits, &root, &err);
+    ck_assert_msg(s == STATUS_OK, "%s: %s", source, err.text);
+    return root;
 }
 
 /* `message` is behind "JSON at byte ". */
@@ -124,9 +119,6 @@ TEST(one_value_is_a_text, .after = free_reader)
         {"\ttrue\n", JSON_BOOL, "true"},
         {"false ", JSON_BOOL, "false"},
         {"-0", JSON_NUMBER, "-0"},
-        {"10", JSON_NUMBER, "10"},
-        {"0.0e0", JSON_NUMBER, "0.0e0"},
-        {"1E5", JSON_NUMBER, "1E5"},
         {"-1.25E+7", JSON_NUMBER, "-1.25E+7"},
         {"\"\"", JSON_STRING, ""},
         {"\"\x7f/\"", JSON_STRING, "\x7f/"},
@@ -134,7 +126,6 @@ TEST(one_value_is_a_text, .after = free_reader)
         {"\"\\u0041\\u00e9\\u20AC\"", JSON_STRING, "Aé€"},
         {"\"\\uD800\\uDC00\\uDBFF\\uDFFF\"", JSON_STRING, "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"},
         {"\"\\ud7ff\\ue000\\uffff\"", JSON_STRING, "\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf"},
-        {"\"before\\nbetween é\\nbehind\"", JSON_STRING, "before\nbetween é\nbehind"},
         {"\"é€😀\"", JSON_STRING, "é€😀"},
     };
     for (size_t i = 0; i < COUNT(texts); i++) {
@@ -144,6 +135,17 @@ TEST(one_value_is_a_text, .after = free_reader)
         ck_assert_msg(text_is(root->text, texts[i].text), "%s", texts[i].source);
     }
     ck_assert(text_equal(read_string("\"a\\u0000b\"")->text, (struct text){"a\0b", 3}));
+    /* The longest number, and the smallest double with all its digits. */
+    char source[JSON_NUMBER_MAX + 2];
+    double x;
+    memset(source, '3', sizeof source);
+    refused_bytes(source, JSON_NUMBER_MAX + 1, &limits,
+                  "1101: expected at most 1100 bytes of a number, found more");
+    source[JSON_NUMBER_MAX] = 0;
+    ck_assert_uint_eq(read_string(source)->text.len, JSON_NUMBER_MAX);
+    ck_assert_int_lt(snprintf(source, sizeof source, "%.1074f", 0x1p-1074), JSON_NUMBER_MAX);
+    expect_ok(json_node_double(read_string(source), &x, &err));
+    ck_assert_double_eq(x, 0x1p-1074);
 }
 
 /* Strings with escapes stay where they are while others are decoded; those without are borrowed. */
@@ -180,56 +182,36 @@ static const struct {
     {" \n ", "3: expected a value, found the end"},
     {"\xef\xbb\xbf{}", "0: expected a value, found a byte-order mark"},
     {"{}\xef\xbb\xbf", "2: expected the end, found byte 0xef"},
-    {"\f1", "0: expected a value, found byte 0x0c"},
     {"// a", "0: expected a value, found '/'"},
-    {"]", "0: expected a value, found ']'"},
     {"{} {}", "3: expected the end, found '{'"},
-    {"nul", "0: expected a value, found 'n'"},
-    {"truee", "4: expected the end, found 'e'"},
-    {"NaN", "0: expected a value, found 'N'"},
     /* numbers */
     {"-", "1: expected a digit, found the end"},
-    {"-Infinity", "1: expected a digit, found 'I'"},
     {"+1", "0: expected a value, found '+'"},
-    {".5", "0: expected a value, found '.'"},
     {"1.e5", "2: expected a digit, found 'e'"},
-    {"1e", "2: expected a digit, found the end"},
     {"1e+", "3: expected a digit, found the end"},
-    {"1e5.5", "3: expected the end, found '.'"},
     {"-01", "2: expected the end, found '1'"},
-    {"0x1", "1: expected the end, found 'x'"},
     /* arrays and objects */
     {"[1", "2: expected ',' or ']', found the end"},
     {"[1,]", "3: expected a value, found ']'"},
-    {"[,1]", "1: expected a value, found ','"},
     {"[1 2]", "3: expected ',' or ']', found '2'"},
-    {"[}", "1: expected a value, found '}'"},
     {"{", "1: expected a key in quotes, found the end"},
     {"{1:1}", "1: expected a key in quotes, found '1'"},
     {"{\"a\" 1}", "5: expected ':', found '1'"},
-    {"{\"a\":}", "5: expected a value, found '}'"},
     {"{\"a\":1,}", "7: expected a key in quotes, found '}'"},
-    {"{\"a\":1]", "6: expected ',' or '}', found ']'"},
     {"{\"a\":1 \"b\":2}", "7: expected ',' or '}', found '\"'"},
     /* keys */
     {"{\"a\":1, \"\\u0061\":2}", "8: " ONCE "\"a\" again"},
     {"{\"b\":1,\"a\":1,\"ab\":1,\"b\":1,\"a\":1,\"b\":1}", "26: " ONCE "\"a\" again"},
-    {"[{\"\":{},\"\":1}]", "8: " ONCE "\"\" again"},
     /* strings */
     {"\"a", "2: " MORE "the end"},
     {"\"\x1f\"", "1: " MORE "byte 0x1f"},
-    {"\"\\n\t\"", "3: " MORE "byte 0x09"},
-    {"{\"a\tb\":1}", "3: " MORE "byte 0x09"},
     {"\"\\", "2: " ESCAPE "the end"},
-    {"\"\\x41\"", "2: " ESCAPE "'x'"},
     {"\"\\\n\"", "2: " ESCAPE "byte 0x0a"},
     {"\"\\u\"", "3: expected a hexadecimal digit, found '\"'"},
     {"\"\\u004", "6: expected a hexadecimal digit, found the end"},
     {"\"\\u00G0\"", "5: expected a hexadecimal digit, found 'G'"},
     {"\"\\ud83d\"", "1: " PAIR},
-    {"\"\\ud83d\\n\"", "1: " PAIR},
     {"\"\\ud83d\\ud83d\"", "1: " PAIR},
-    {"\"\\ud83d\\uffff\"", "1: " PAIR},
     {"\"\\ud83d\\ude0\"", "12: expected a hexadecimal digit, found '\"'"},
     {"\"a\\ude00\"", "2: " PAIR},
     /* UTF-8 */
@@ -238,18 +220,13 @@ static const struct {
     {"\"\xed\xa0\x80\"", "1: expected UTF-8, found byte 0xed"},
     {"\"\xf4\x90\x80\x80\"", "1: expected UTF-8, found byte 0xf4"},
     {"\"\\n\xe2\x82\"", "3: expected UTF-8, found byte 0xe2"},
-    {"{\"\xe9\":1}", "2: expected UTF-8, found byte 0xe9"},
-    {"\"\xe2\x82", "1: expected UTF-8, found byte 0xe2"},
 };
 
 TEST(what_is_not_json, .after = free_reader)
 {
     for (size_t i = 0; i < COUNT(bad); i++)
         refused_bytes(bad[i].source, strlen(bad[i].source), &limits, bad[i].message);
-    refused_bytes("1\0", 2, &limits, "1: expected the end, found byte 0x00");
     refused_bytes("\"\0\"", 3, &limits, "1: " MORE "byte 0x00");
-    refused_bytes("\"\\\0\"", 4, &limits, "2: " ESCAPE "byte 0x00");
-    refused_bytes("\"\\u\0\"", 5, &limits, "3: expected a hexadecimal digit, found byte 0x00");
     refused_bytes(NULL, 0, &limits, "0: expected a value, found the end");
 }
 
@@ -262,7 +239,7 @@ TEST(every_beginning_is_refused, .after = free_reader)
     for (size_t len = 0; len < sizeof source - 1; len++)
         ck_assert_int_eq(read_copy((struct text){source, len}, &limits, &root, &err),
                          STATUS_BAD_FILE);
-    read_bytes(source, sizeof source - 1);
+    read_string(source);
 }
 
 /* --- limits ---------------------------------------------------------------------------------- */
@@ -322,16 +299,6 @@ TEST(many_keys, .after = free_reader)
     free(source);
 }
 
-TEST(long_numbers, .after = free_reader)
-{
-    char source[JSON_NUMBER_MAX + 2];
-    memset(source, '3', sizeof source);
-    const struct json_node *root = read_bytes(source, JSON_NUMBER_MAX);
-    ck_assert_uint_eq(root->text.len, JSON_NUMBER_MAX);
-    refused_bytes(source, JSON_NUMBER_MAX + 1, &limits,
-                  "1101: expected at most 1100 bytes of a number, found more");
-}
-
 /* --- getters --------------------------------------------------------------------------------- */
 
 /* What one gives of a value, 'u' a u64, 'i' an i64 from -5 to 4096, 'I' any, 'd' a double, 't' a
@@ -345,38 +312,26 @@ TEST(values_by_their_kind, .after = free_reader)
         const char *source, *found;
     } cases[] = {
         {'u', "0", "0"},
-        {'u', "-0", "0"},
         {'u', "9007199254740993", "9007199254740993"},
         {'u', "18446744073709551615", "18446744073709551615"},
         {'u', "1.0", U64 "1.0, which is not whole"},
-        {'u', "1e3", U64 "1e3, which is not whole"},
-        {'u', "99999999999999999999.5", U64 "99999999999999999999.5, which is not whole"},
         {'u', "-1", U64 "-1, which is out of range"},
         {'u', "18446744073709551616", U64 "18446744073709551616, which is out of range"},
         {'u', "100000000000000000000000000000000000000000000",
          U64 "1000000000000000000000000000000000000000..., which is out of range"},
         {'u', "\"5\"", U64 "a string"},
-        {'u', "[5]", U64 "an array"},
-        {'u', "{}", U64 "an object"},
         {'u', "null", U64 "null"},
-        {'u', "true", U64 "true"},
         {'I', "-9223372036854775808", "-9223372036854775808"},
-        {'I', "9223372036854775807", "9223372036854775807"},
-        {'I', "9223372036854775808", "9223372036854775808, which is out of range"},
         {'I', "-9223372036854775809", "-9223372036854775809, which is out of range"},
         {'i', "-5", "-5"},
         {'i', "4097", I64 "4097, which is out of range"},
-        {'i', "-6", I64 "-6, which is out of range"},
-        {'i', "0.5", I64 "0.5, which is not whole"},
         {'i', "false", I64 "false"},
-        {'d', "0", "0x0p+0"},
         {'d', "-0", "-0x0p+0"},
         {'d', "-2.5e3", "-0x1.388p+11"},
         {'d', "9007199254740993", "0x1p+53"}, /* a tie: to even */
         {'d', "9007199254740993.0000000000000000000001", "0x1.0000000000001p+53"},
         {'d', "1.7976931348623157e308", "0x1.fffffffffffffp+1023"},
         {'d', "4.9406564584124654e-324", "0x0.0000000000001p-1022"},
-        {'d', "2.2250738585072011e-308", "0x0.fffffffffffffp-1022"},
         {'d', "1e-400", "0x0p+0"},
         {'d', "-1e309",
          "expected a number that a double can hold, found -1e309, which is out of range"},
@@ -418,17 +373,6 @@ TEST(values_by_their_kind, .after = free_reader)
             ck_assert_str_eq(found, cases[k].found);
         }
     }
-}
-
-/* The smallest double with all its digits. */
-TEST(the_longest_double, .after = free_reader)
-{
-    char source[JSON_NUMBER_MAX + 1];
-    double x;
-    const int len = snprintf(source, sizeof source, "%.1074f", 0x1p-1074);
-    ck_assert_int_lt(len, JSON_NUMBER_MAX);
-    expect_ok(json_node_double(read_string(source), &x, &err));
-    ck_assert_double_eq(x, 0x1p-1074);
 }
 
 TEST(required_members, .after = free_reader)

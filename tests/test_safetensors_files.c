@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "faults.h"
 #include "formats/safetensors.h"
 #include "support.h"
@@ -309,7 +309,7 @@ static void copy_open(struct copy *c, const char *path)
         *w = (struct safetensors_written){.name = strndup(t->name.data, t->name.len),
                                           .dtype = t->dtype,
                                           .n_dims = t->n_dims,
-                                          .source = {memory_piece, &c->sources[i]}};
+                                          .source = {.piece = memory_piece, .arg = &c->sources[i]}};
         memcpy(w->dims, t->dims, sizeof w->dims);
     }
 }

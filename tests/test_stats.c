@@ -1,5 +1,5 @@
 /* Order statistics against hand-made answers. */
-#include "base/stats.h"
+#include "base/figures.h"
 #include "support.h"
 
 TEST(percentiles)

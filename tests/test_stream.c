@@ -31,35 +31,59 @@ static size_t run(const struct text *stops, int n_stops, struct text bytes, cons
     return len;
 }
 
-/* What one push lets through. */
-static void lets_through(struct stream *s, const char *piece, const char *expected)
+/* Pushes and what each lets through; "" as expected: nothing. A piece that is NULL ends the text.
+ */
+struct push {
+    const char *piece, *expected;
+    bool stopped;
+};
+
+static void push_all(struct stream *s, struct text stop, const struct push *rows, size_t n)
 {
-    const struct text ready = stream_push(s, text_of(piece));
-    ck_assert_msg(text_is(ready, expected), "'%s': expected '%s', found '%.*s'", piece, expected,
-                  (int)ready.len, ready.data);
+    expect_ok(stream_start(s, &stop, stop.len > 0, 8, &err));
+    for (size_t i = 0; i < n; i++) {
+        const struct text ready =
+            rows[i].piece ? stream_push(s, text_of(rows[i].piece)) : stream_finish(s);
+        ck_assert_msg(text_is(ready, rows[i].expected), "'%s': expected '%s', found '%.*s'",
+                      rows[i].piece, rows[i].expected, (int)ready.len, ready.data);
+        ck_assert_int_eq(s->stopped, rows[i].stopped);
+    }
 }
 
-TEST(characters_are_whole)
+/* Each in the memory of the one before, nothing of which is left. */
+TEST(what_is_let_through)
 {
+    static const struct push characters[] = {
+        {"a", "a", 0},
+        {"\xe2", "", 0},
+        {"\x82", "", 0},
+        {"\xac\x62\xf0\x9f", "€b", 0},
+        {"\x98", "", 0},
+        {"\x80", "\xf0\x9f\x98\x80", 0},
+        {"\xff", "\xff", 0}, /* can start nothing */
+        {"\xc3", "", 0},
+        {"x", "\xc3x", 0},           /* turned out not to be one */
+        {"\xed\xa0", "\xed\xa0", 0}, /* would be a surrogate */
+        {"\xe2\x82", "", 0},
+        {NULL, "\xe2\x82", 0},
+        {"y", "y", 0},
+    };
+    static const struct push across[] = {
+        {"a\n", "a", 0}, {"b\n", "\nb", 0}, {"\nrest", "", 1},
+        {"more", "", 1}, {NULL, "", 0},     {"again", "again", 0},
+    };
+    static const struct push held[] = {{"xSTO", "x", 0}, {NULL, "STO", 0}, {"P", "P", 0}};
+    static const struct push longer[] = {{"a lo", "", 0}, {"ts", "a lots", 0}};
+    static const struct push none[] = {{"a lo", "a lo", 0}};
     struct stream s = {.bytes = NULL};
-    expect_ok(stream_start(&s, NULL, 0, 8, &err));
-    lets_through(&s, "a", "a");
-    lets_through(&s, "\xe2", "");
-    lets_through(&s, "\x82", "");
-    lets_through(&s,
-                 "\xac"
-                 "b\xf0\x9f",
-                 "€b");
-    lets_through(&s, "\x98", "");
-    lets_through(&s, "\x80", "\xf0\x9f\x98\x80");
-    lets_through(&s, "\xff", "\xff"); /* can start nothing */
-    lets_through(&s, "\xc3", "");
-    lets_through(&s, "x", "\xc3x");           /* turned out not to be one */
-    lets_through(&s, "\xed\xa0", "\xed\xa0"); /* would be a surrogate */
-    lets_through(&s, "\x80", "\x80");
-    lets_through(&s, "\xe2\x82", "");
-    ck_assert(text_is(stream_finish(&s), "\xe2\x82"));
-    lets_through(&s, "y", "y");
+    push_all(&s, text_of(""), characters, COUNT(characters));
+    push_all(&s, text_of("\n\n"), across, COUNT(across));
+    push_all(&s, text_of("STOP"), held, COUNT(held));
+    push_all(&s, (struct text){"a\0b", 3}, NULL, 0);
+    const struct text ready = stream_push(&s, (struct text){"xa\0", 3});
+    ck_assert(text_is(ready, "x") && stream_push(&s, text_of("bc")).len == 0 && s.stopped);
+    push_all(&s, text_of("a long stop string"), longer, COUNT(longer));
+    push_all(&s, text_of(""), none, COUNT(none));
     stream_free(&s);
     stream_free(&s);
 }
@@ -91,33 +115,6 @@ TEST(cut_short_agrees_with_the_decoder)
             ck_assert_uint_eq(utf8_cut_short((struct text){s, len}), expected);
         }
     }
-}
-
-TEST(stop_across_pieces)
-{
-    const struct text stops[] = {{"\n\n", 2}};
-    struct stream s = {.bytes = NULL};
-    expect_ok(stream_start(&s, stops, 1, 8, &err));
-    lets_through(&s, "a\n", "a");
-    lets_through(&s, "b\n", "\nb");
-    ck_assert(!s.stopped);
-    lets_through(&s, "\nrest", "");
-    ck_assert(s.stopped);
-    lets_through(&s, "more", "");
-    ck_assert(stream_finish(&s).len == 0 && !s.stopped);
-    lets_through(&s, "again", "again");
-    stream_free(&s);
-}
-
-TEST(held_text_comes_out_at_the_end)
-{
-    const struct text stops[] = {{"STOP", 4}};
-    struct stream s = {.bytes = NULL};
-    expect_ok(stream_start(&s, stops, 1, 8, &err));
-    lets_through(&s, "xSTO", "x");
-    ck_assert(text_is(stream_finish(&s), "STO"));
-    lets_through(&s, "P", "P"); /* nothing of the stream before is left */
-    stream_free(&s);
 }
 
 /* Where the text must end, found the slow way. */
@@ -167,22 +164,4 @@ TEST(cuts_do_not_matter, .loops = 4)
         ck_assert_uint_eq(len, expected);
         ck_assert_mem_eq(out, bytes, len);
     }
-}
-
-/* Memory that served one text serves the next, with other stop strings, zero bytes in them. */
-TEST(a_stream_starts_again)
-{
-    const struct text zeros[] = {{"a\0b", 3}}, longer[] = {{"a long stop string", 18}};
-    struct stream s = {.bytes = NULL};
-    expect_ok(stream_start(&s, zeros, 1, 4, &err));
-    const struct text ready = stream_push(&s, (struct text){"xa\0", 3});
-    ck_assert(text_is(ready, "x") && stream_push(&s, text_of("bc")).len == 0 && s.stopped);
-    expect_ok(stream_start(&s, longer, 1, 4, &err));
-    ck_assert(!s.stopped);
-    lets_through(&s, "a lo", "");
-    lets_through(&s, "ts", "a lots");
-    expect_ok(stream_start(&s, NULL, 0, 4, &err));
-    lets_through(&s, "a lo", "a lo");
-    stream_free(&s);
-    stream_free(&s);
 }

@@ -258,7 +258,8 @@ TEST(text_does_not_command_the_terminal)
 {
     static const char *const lines[] = {
         "tokenize " MODEL " --decode 97,27,91,50,74,9,194,155,226,128,174,255,10,98",
-        "generate " MODEL " -f %s -n 0 -q", "generate " MODEL " -f %s -n 0 -q --samples 2"};
+        "generate " MODEL " -f %s -n 0 -q", "generate " MODEL " -f %s -n 0 -q --colour always",
+        "generate " MODEL " -f %s -n 0 -q --samples 2"};
     static const char spoken[] = "a\x1b[2J\t\xc2\x9b\xe2\x80\xae\xff\nb";
     static const char shown[] = "a\\x1b[2J\t\\xc2\\x9b\\xe2\\x80\\xae\\xff\nb";
     const char *path = scratch_path("text");

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/rng.h"
@@ -67,22 +66,6 @@ TEST(uptraining_keeps_the_tokenizer_and_lowers_the_loss)
     ck_assert_int_eq(out.model->config.n_ctx, 40);
     ck_assert(!out.model->tied);
     ck_assert_ptr_null(out.model->blocks[0].w[ROLE_FFN_UP].matrix.bias);
-}
-
-/* A teacher alone: the student's gradient vanishes where it already says the same. */
-TEST(own_teacher_changes_nothing)
-{
-    struct run first = make_run("first.gguf");
-    run_well(&first);
-    struct checkpoint from = opened_checkpoint(first.out, CHECKPOINT_TOKENIZER);
-    struct run r = make_run("out.gguf");
-    r.spec.from = r.spec.teacher = from.gguf;
-    r.spec.teacher_share = 1;
-    r.spec.weight_decay = 0;
-    r.spec.dropout = 0;
-    r.spec.lr = 1e-9;
-    run_well(&r);
-    ck_assert_double_eq_tol(r.best, first.best, 1e-5);
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
@@ -303,44 +286,4 @@ TEST(done_run_resumed_writes_its_lost_out_again)
         ck_assert_uint_eq(n_again, n);
         ck_assert_mem_eq(again, bytes, n);
     }
-}
-
-/* Leaves the process `more` bytes of address space; not under sanitizers, which need their own. */
-static void limit_memory(size_t more)
-{
-    unsigned long pages = 0;
-    if (SANITIZED)
-        return;
-    FILE *f = fopen("/proc/self/statm", "r");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_eq(fscanf(f, "%lu", &pages), 1);
-    fclose(f);
-    const rlim_t bytes = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + more;
-    ck_assert_int_eq(setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}), 0);
-}
-
-/* The fuzzer's: for a file of 15 KiB that claims 65536 layers, training took 69 MB for the list of
- * their parameters before it looked for the first. */
-TEST(layers_that_the_file_lacks_take_no_memory)
-{
-    static const char key[] = "gpt2.block_count";
-    const char *path = scratch_path("many.gguf");
-    const struct checkpoint_shape shape = {SIZES(1, 1, 1, 4, 4, 4, 4), .no_tokenizer = 1};
-    const uint32_t layers = CONFIG_MAX_LAYERS;
-    struct config config;
-    struct param_list list;
-    struct gguf *g;
-    size_t n;
-    write_checkpoint(path, &shape);
-    unsigned char *bytes = (unsigned char *)file_text(path, &n),
-                  *at = memmem(bytes, n, key, strlen(key));
-    ck_assert_ptr_nonnull(at);
-    memcpy(at + strlen(key) + 4, &layers, sizeof layers);
-    expect_ok(gguf_parse(bytes, n, &g, &err));
-    expect_ok(config_read(g, &config, &err));
-    ck_assert_int_eq(config.n_layers, CONFIG_MAX_LAYERS);
-    limit_memory(32 << 20);
-    ck_assert_int_eq(param_list_create(&list, &config, g, &err), STATUS_BAD_FILE);
-    ck_assert_str_eq(err.text, "tensor blk.1.attn_norm.weight: missing");
-    gguf_free(g);
 }

@@ -218,33 +218,6 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
     }
 }
 
-/* A bias that the engine adds and training does not know; a factor that divides by zero. */
-TEST(what_training_cannot_go_on_with_is_refused, .loops = 4)
-{
-    static const float numbers[256];
-    const char *name = _i % 2 ? "rope_freqs.weight" : "output.bias";
-    const uint64_t n = _i % 2 ? 4 : 256;
-    const char *whole = scratch_path("whole.gguf"), *path = scratch_path("source.gguf");
-    const struct config c = config_of(1);
-    struct run r = make_run("out.gguf");
-    struct gguf_writer *w;
-    write_config_checkpoint(whole, &c);
-    struct checkpoint source = opened_checkpoint(whole, CHECKPOINT_TOKENIZER);
-    expect_ok(gguf_writer_create(&w, &err));
-    for (size_t i = 0; i < source.gguf->n_pairs; i++)
-        gguf_add_value(w, source.gguf->pairs[i].key, &source.gguf->pairs[i].value);
-    for (size_t i = 0; i < source.gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &source.gguf->tensors[i];
-        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    }
-    gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, &n, numbers);
-    expect_ok(gguf_write(w, path, &err));
-    gguf_writer_free(w);
-    struct checkpoint file = opened_checkpoint(path, CHECKPOINT_TOKENIZER);
-    *(_i < 2 ? &r.spec.from : &r.spec.teacher) = file.gguf;
-    refused(&r, STATUS_BAD_FILE, name);
-}
-
 /* --- first weights --------------------------------------------------------------------------- */
 
 /* The square root of the mean square of a role's first weights; *first, if asked for, is the first

@@ -16,16 +16,8 @@ TEST(test_classes)
         {0x0e, CHAR_OTHER},       {0x1c, CHAR_OTHER},     {' ', CHAR_SPACE},
         {'0', CHAR_NUMBER},       {'9', CHAR_NUMBER},     {'/', CHAR_OTHER},
         {':', CHAR_OTHER},        {'A', CHAR_LETTER},     {'Z', CHAR_LETTER},
-        {'@', CHAR_OTHER},        {'[', CHAR_OTHER},      {'a', CHAR_LETTER},
         {'z', CHAR_LETTER},       {'`', CHAR_OTHER},      {'{', CHAR_OTHER},
-        {0x7f, CHAR_OTHER},       {0x85, CHAR_SPACE},     {0xa0, CHAR_SPACE},
         {0xaa, CHAR_LETTER},      {0xb2, CHAR_NUMBER},    {0xbd, CHAR_NUMBER},
-        {0xd7, CHAR_OTHER},       {0xdf, CHAR_LETTER},    {0x301, CHAR_OTHER},
-        {0x661, CHAR_NUMBER},     {0x1680, CHAR_SPACE},   {0x180e, CHAR_OTHER},
-        {0x200a, CHAR_SPACE},     {0x200b, CHAR_OTHER},   {0x200d, CHAR_OTHER},
-        {0x2028, CHAR_SPACE},     {0x202f, CHAR_SPACE},   {0x205f, CHAR_SPACE},
-        {0x2160, CHAR_NUMBER},    {0x2460, CHAR_NUMBER},  {0x3000, CHAR_SPACE},
-        {0x3007, CHAR_NUMBER},    {0x6c34, CHAR_LETTER},  {0xac00, CHAR_LETTER},
         {0xd800, CHAR_OTHER},     {0xe000, CHAR_OTHER},   {0xfeff, CHAR_OTHER},
         {0xff11, CHAR_NUMBER},    {0x1d7ce, CHAR_NUMBER}, {0x1f600, CHAR_OTHER},
         {0x20000, CHAR_LETTER},   {0x10ffff, CHAR_OTHER}, {UNICODE_INVALID, CHAR_OTHER},
@@ -36,32 +28,25 @@ TEST(test_classes)
                       cases[i].code, (int)unicode_class(cases[i].code), (int)cases[i].class);
 }
 
-/* All members of White_Space, as listed in Unicode's PropList. */
-TEST(test_white_space_is_complete)
+/* All members of White_Space, as listed in Unicode's PropList; the others counted with the package
+ * `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
+TEST(test_classes_are_complete)
 {
     static const uint32_t spaces[] = {0x9,    0xa,    0xb,    0xc,    0xd,    0x20,   0x85,
                                       0xa0,   0x1680, 0x2000, 0x2001, 0x2002, 0x2003, 0x2004,
                                       0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200a, 0x2028,
                                       0x2029, 0x202f, 0x205f, 0x3000};
-    size_t n = 0;
-    for (uint32_t code = 0; code <= 0x10ffff; code++)
-        if (unicode_class(code) == CHAR_SPACE) {
+    size_t n = 0, letters = 0, numbers = 0;
+    for (uint32_t code = 0; code <= 0x10ffff; code++) {
+        const enum char_class class = unicode_class(code);
+        letters += class == CHAR_LETTER;
+        numbers += class == CHAR_NUMBER;
+        if (class == CHAR_SPACE) {
             ck_assert_uint_lt(n, COUNT(spaces));
             ck_assert_uint_eq(code, spaces[n++]);
         }
-    ck_assert_uint_eq(n, COUNT(spaces));
-}
-
-/* Counted with the package `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
-TEST(test_class_sizes)
-{
-    size_t letters = 0;
-    size_t numbers = 0;
-    for (uint32_t code = 0; code <= 0x10ffff; code++) {
-        letters += unicode_class(code) == CHAR_LETTER;
-        numbers += unicode_class(code) == CHAR_NUMBER;
     }
-    ck_assert(letters == 158172 && numbers == 2247);
+    ck_assert(n == COUNT(spaces) && letters == 158172 && numbers == 2247);
 }
 
 /* --- UTF-8 ----------------------------------------------------------------------------------- */
@@ -106,23 +91,16 @@ TEST(test_every_code_point_decodes)
 TEST(test_malformed_sequences_are_one_byte)
 {
     static const char *const bad[] = {"\x80",
-                                      "\xbf",
                                       "\xc0\x80",
-                                      "\xc1\xbf",
                                       "\xc3(",
                                       "\xe0\x80\x80",
-                                      "\xe0\x9f\xbf",
                                       "\xe2\x28\xa1",
                                       "\xe2\x82(",
                                       "\xed\xa0\x80",
-                                      "\xed\xbf\xbf",
                                       "\xf0\x80\x80\x80",
-                                      "\xf0\x8f\xbf\xbf",
                                       "\xf0\x9f\x98",
                                       "\xf4\x90\x80\x80",
-                                      "\xf5\x80\x80\x80",
                                       "\xf8\x88\x80\x80\x80",
-                                      "\xfe",
                                       "\xff"};
     for (size_t i = 0; i < COUNT(bad); i++) {
         uint32_t code;

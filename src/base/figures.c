@@ -1,5 +1,6 @@
 #include "base/figures.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -94,4 +95,24 @@ struct figure figure_exact(double x)
             break;
     }
     return f;
+}
+
+/* --- times ------------------------------------------------------------------------------------ */
+
+static int compare_u64(const void *left, const void *right)
+{
+    const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+void stats_sort(uint64_t *values, size_t n)
+{
+    qsort(values, n, sizeof *values, compare_u64);
+}
+
+uint64_t stats_percentile(const uint64_t *sorted, size_t n, double p)
+{
+    assert(n >= 1 && p >= 0 && p <= 1);
+    const double rank = fmin(fmax(ceil(p * (double)n), 1), (double)n);
+    return sorted[(size_t)rank - 1];
 }

@@ -1,5 +1,6 @@
 /*
- * half - the 16-bit floating-point formats, in integer arithmetic: the same bits everywhere.
+ * half - numbers as files have them: the 16-bit floating-point formats, in integer arithmetic (the
+ * same bits everywhere), and little-endian integers.
  *
  * Static, so that each kernel object has a copy compiled for its own instruction set. Pure
  * functions of their arguments.
@@ -7,6 +8,8 @@
 #ifndef DECODE_BASE_HALF_H
 #define DECODE_BASE_HALF_H
 
+#include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -70,6 +73,28 @@ static inline uint16_t bf16_round(float value)
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* --- little-endian integers ------------------------------------------------------------------- */
+
+/* As files have them, at any address; of 1 to 8 bytes (asserted), as those below. */
+static inline uint64_t little_load(const void *from, size_t bytes)
+{
+    assert(bytes >= 1 && bytes <= 8);
+    const unsigned char *raw = from;
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value |= (uint64_t)raw[i] << (8 * i);
+    return value;
+}
+
+/* The low bytes of the value. */
+static inline void little_store(void *to, uint64_t value, size_t bytes)
+{
+    assert(bytes >= 1 && bytes <= 8);
+    unsigned char *raw = to;
+    for (size_t i = 0; i < bytes; i++)
+        raw[i] = (unsigned char)(value >> (8 * i));
 }
 
 #endif

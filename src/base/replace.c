@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/file.h"
 #include "base/text.h"
 

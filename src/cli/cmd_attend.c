@@ -428,7 +428,7 @@ static int shown_cells(int n_tokens, int width)
  * token, which names its row and its column. */
 static void draw_head(const struct attend_view *v, int width, struct output *out)
 {
-    const enum heatmap_ink ink = terminal_ink();
+    const enum heatmap_ink ink = terminal_ink(false);
     unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = v->shown;
     const struct heatmap_scale scale = scale_of(m, 1, v->options->log);

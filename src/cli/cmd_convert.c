@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "cli/job.h"
 #include "cli/signals.h"
 #include "measure/eval.h"
@@ -246,11 +246,6 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     }
     progress_end(&j->progress);
     TRY(print_conversion(c, e));
-    if (converted->divergence > converted->plain_divergence)
-        say(j->common,
-            "warning: the plain mean (--method mean --refit none) diverges less on text that was "
-            "kept aside: %.4f nats a token, not %.4f",
-            converted->plain_divergence, converted->divergence);
     const double rise = c->after.bits_per_byte - c->before.bits_per_byte;
     if (rise > NOTICEABLE_BITS)
         say(j->common,

@@ -10,9 +10,13 @@
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
 enum { PROMPTS_AUTO, PROMPTS_LINES, PROMPTS_JSONL };
+
+static const char *const colour_names[] = {"none", "prob", "always", NULL};
+enum colour_choice { COLOUR_NONE, COLOUR_PROB, COLOUR_ALWAYS };
 
 /* Sequences that share a step: at most, and at most if nobody says how many. */
 #define BATCH_MAX  4096
@@ -41,6 +45,10 @@ static const struct option text_options[] = {
     OPT_INT("logprobs", logprobs, "K", 1, INT_MAX,
             "JSON lines instead of text: each token's log-probability and the K likeliest",
             .excludes = "prompts"),
+    OPT_CHOICE("colour", colour, "KIND", colour_names,
+               "prob: shade each token by its probability, on a terminal of 256 colours unless "
+               "NO_COLOR is set; always: the same wherever the text goes",
+               .fallback = "none", .excludes = "prompts|logprobs"),
     OPT_END,
 };
 
@@ -243,6 +251,11 @@ static enum status open_generation(struct generation *g, struct err *e)
     g->n_samples = o->prompts || o->talks ? 0 : o->samples;
     g->shares = o->samples > 1 && !o->shift;
     g->echo = !o->no_echo && (!o->talks || has_prompt(o));
+    if (o->colour != COLOUR_NONE)
+        g->ink = terminal_ink(o->colour == COLOUR_ALWAYS);
+    if (o->colour == COLOUR_PROB && g->ink == HEATMAP_PLAIN)
+        say(&o->common, "no colours: standard output is no terminal that has 256 of them, or "
+                        "NO_COLOR is set; --colour always shades the text all the same");
     g->most_top = o->talks || o->logprobs > c->n_vocab ? c->n_vocab : o->logprobs;
     params.n_shared = g->shares ? job->n_tokens : 0;
     s->tokenizer = t;

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/figures.h"
 #include "base/file.h"
 #include "cli/input.h"

@@ -2,13 +2,13 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "base/figures.h"
-#include "base/stats.h"
 #include "cli/input.h"
 #include "cli/signals.h"
 #include "formats/json.h"
@@ -81,7 +81,7 @@ static void take_generation(struct generation *g, struct arena *a)
 void generation_set_records(struct generation *g, int n_top)
 {
     g->n_top = n_top < g->most_top ? n_top : g->most_top;
-    g->schedule.wants_logprobs = g->o->prompts || g->n_top > 0;
+    g->schedule.wants_logprobs = g->o->prompts || g->n_top > 0 || g->ink != HEATMAP_PLAIN;
 }
 
 enum status generation_create(struct generation *g, struct err *e)
@@ -307,6 +307,21 @@ static enum status begin_texts(struct generation *g, struct err *e)
 
 /* --- tokens and ends ------------------------------------------------------------------------- */
 
+/* Text on the shade of its token's probability, control characters as they are. */
+static void put_shaded(struct output *out, enum heatmap_ink ink, int level, struct text text)
+{
+    for (size_t n; text.len > 0; text_cut(&text, n)) {
+        const bool control = (unsigned char)text.data[0] < ' ';
+        for (n = 1; n < text.len && ((unsigned char)text.data[n] < ' ') == control; n++)
+            ;
+        if (!control)
+            heatmap_put_shade(out, ink, level);
+        printable_put(out, (struct text){text.data, n});
+        if (!control)
+            heatmap_put_shade(out, ink, 0);
+    }
+}
+
 /*
  * A text has a token more, or has ended. A line's bytes are kept until it is complete; a sample is
  * recorded or printed, without the space that a tokenizer puts at the beginning of all. Of texts
@@ -348,7 +363,14 @@ static enum status go_on(struct generation *g, const struct event *event, struct
         if (!text->begun && g->prompt.len == 0 && !g->goes_on)
             text_cut(&ready, tokenizer_added(g->schedule.tokenizer, ready));
         text->begun |= event->ready.len > 0;
-        printable_put(output_of(g, number), ready);
+        if (!ends && g->ink != HEATMAP_PLAIN) {
+            const struct heatmap_scale scale = heatmap_scale(1, false);
+            const double logprob = (double)event->logits[event->token] - event->log_sum;
+            unsigned char level;
+            heatmap_levels(&scale, &(float){(float)exp(logprob)}, 1, &level);
+            text->level = level > 0 ? level : 1;
+        }
+        put_shaded(output_of(g, number), g->ink, text->level, ready);
         if (ends)
             output_puts(&g->turns.holder, "\n");
     }

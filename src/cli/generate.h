@@ -24,6 +24,7 @@
 #include "engine/draft.h"
 #include "engine/schedule.h"
 #include "measure/eval.h"
+#include "show/heatmap.h"
 #include "text/vocab.h"
 
 /* How long to wait for a line before looking whether all is over. */
@@ -38,6 +39,7 @@ struct generate_options {
     bool greedy;
     struct sampler_params sampler; /* but for the seed and what --greedy is */
     int logprobs;                  /* 0: none */
+    int colour;                    /* an enum colour_choice */
     const char *prompts;           /* NULL: one prompt, the input's */
     int prompts_format;
     const char *batch;           /* NULL, a number or "auto" */
@@ -62,6 +64,7 @@ struct generate_draft {
 /* A text on its way: what it has beside its slot in the schedule. */
 struct generated {
     bool begun; /* something of it was printed */
+    int level;  /* of its last token's probability, see show/heatmap.h */
     /* Of a line of --prompts. */
     struct prompt prompt;
     int32_t *tokens; /* of the prompt */
@@ -98,16 +101,17 @@ struct generation {
     struct schedule schedule;
     struct generate_draft draft;
     struct prompts prompts;
-    int n_samples;     /* streams of the seed; 0: of --prompts or a session, as many as come */
-    bool shares;       /* samples read the prompt where the first has it in the cache */
-    bool echo;         /* prompts are printed */
-    int most_top;      /* alternatives that records will ever have */
-    int n_top;         /* JSON lines with so many alternatives for each token; 0: text */
-    bool goes_on;      /* the tokens, which may be none, follow what slot 0 has */
-    uint64_t n_before; /* tokens: as many */
-    uint64_t hash;     /* of what runs; 0: not yet known */
-    bool read;         /* there are no more lines of --prompts, or none can be read */
-    bool has_prompt;   /* the logits after the prompt that is shared are there */
+    int n_samples;        /* streams of the seed; 0: of --prompts or a session, as many as come */
+    bool shares;          /* samples read the prompt where the first has it in the cache */
+    bool echo;            /* prompts are printed */
+    int most_top;         /* alternatives that records will ever have */
+    int n_top;            /* JSON lines with so many alternatives for each token; 0: text */
+    enum heatmap_ink ink; /* of what each token's probability shades */
+    bool goes_on;         /* the tokens, which may be none, follow what slot 0 has */
+    uint64_t n_before;    /* tokens: as many */
+    uint64_t hash;        /* of what runs; 0: not yet known */
+    bool read;            /* there are no more lines of --prompts, or none can be read */
+    bool has_prompt;      /* the logits after the prompt that is shared are there */
 
     /* What became of it, beside the schedule's. */
     uint64_t n_begun;      /* texts, the refused ones among them */

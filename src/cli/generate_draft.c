@@ -71,7 +71,8 @@ enum status draft_start(struct generation *g, const struct session_params *p, st
         TRY(job_create_session(g->job, "draft", own->model, &params, NULL, &own->session, e));
         d->session = own->session;
         d->n_shared = params.n_shared;
-        d->cost = (double)cost_model_bytes(own->model) / cost_model_bytes(g->job->checkpoint.model);
+        d->pace.cost =
+            (double)cost_model_bytes(own->model) / cost_model_bytes(g->job->checkpoint.model);
     }
     TRY(drafter_create(d, e));
     s->drafter = d;

@@ -5,7 +5,7 @@
 #ifndef DECODE_CLI_INFO_COST_H
 #define DECODE_CLI_INFO_COST_H
 
-#include "base/int_list.h"
+#include "base/mem.h"
 #include "cli/job.h"
 #include "compute/pool.h"
 #include "measure/inspect.h"

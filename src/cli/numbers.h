@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/int_list.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "model/config.h"
 

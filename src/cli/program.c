@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/limits.h"
 #include "base/output.h"
 #include "cli/job.h"

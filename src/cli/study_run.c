@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/figures.h"
 #include "base/file.h"
 #include "cli/input.h"

@@ -11,7 +11,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/figures.h"
 #include "base/text.h"
 #include "cli/numbers.h"
@@ -42,21 +41,20 @@ void terminal_describe(struct output *out)
     out->terminal = isatty(STDOUT_FILENO) == 1;
     if (out->terminal)
         out->columns = terminal_width(STDOUT_FILENO);
-    out->colours = terminal_ink() != HEATMAP_PLAIN;
+    out->colours = terminal_ink(false) != HEATMAP_PLAIN;
 }
 
-enum heatmap_ink terminal_ink(void)
+enum heatmap_ink terminal_ink(bool always)
 {
     /* In the name, or the name, of terminals that have 256 colours. */
     static const char *const names[] = {"256color",  "direct", "kitty",
                                         "alacritty", "foot",   "truecolor"};
     const char *term = environment("TERM");
-    if (!isatty(STDOUT_FILENO) || environment("NO_COLOR") || !term || strcmp(term, "dumb") == 0)
-        return HEATMAP_PLAIN;
     bool coloured = environment("COLORTERM") != NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; term && i < sizeof names / sizeof *names; i++)
         coloured |= strstr(term, names[i]) != NULL;
-    if (!coloured)
+    coloured &= term && strcmp(term, "dumb") != 0;
+    if (!always && (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR")))
         return HEATMAP_PLAIN;
     /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
     const char *colours = environment("COLORFGBG");

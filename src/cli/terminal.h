@@ -23,10 +23,10 @@ void terminal_describe(struct output *out);
 
 /*
  * Colours of 256, if standard output is a terminal whose TERM or COLORTERM says that it has them,
- * and NO_COLOR is unset or empty; else plain. The background is dark unless COLORFGBG says that it
- * is light. Empty variables count as unset.
+ * and NO_COLOR is unset or empty, or `always`; else plain. The background is dark unless COLORFGBG
+ * says that it is light. Empty variables count as unset.
  */
-enum heatmap_ink terminal_ink(void);
+enum heatmap_ink terminal_ink(bool always);
 
 /* NULL if it is unset or empty. */
 const char *environment(const char *name);

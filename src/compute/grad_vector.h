@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "base/contract.h"
+#include "base/mem.h"
 #include "compute/grad_kernels.h"
 #include "compute/lanes.h"
 

@@ -9,7 +9,7 @@
  *
  * Contracts. Kernels allocate nothing and cannot fail: what they are called with is the caller's
  * promise. It is stated once, here, and asserted at the entry of every kernel (kernels_check.h),
- * most of it in all builds, the rest with assert_costly (base/contract.h). Unless a function says
+ * most of it in all builds, the rest with assert_costly (base/mem.h). Unless a function says
  * otherwise
  *   - sizes and counts are at least 1; strides are in elements, not bytes, and are at least the
  *     length of what they step over (with one row a stride is not looked at);

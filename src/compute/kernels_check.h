@@ -9,7 +9,7 @@
 #ifndef DECODE_COMPUTE_KERNELS_CHECK_H
 #define DECODE_COMPUTE_KERNELS_CHECK_H
 
-#include "base/contract.h"
+#include "base/mem.h"
 #include "compute/kernels.h"
 
 #define KERNEL_CHECK static __attribute__((noinline, unused)) void

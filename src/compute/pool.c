@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/limits.h"
 #include "base/mem.h"
 

@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/mem.h"
 
 /* A timed sample is at least this long, so that the clock and the start of a run do not count. */

@@ -25,8 +25,6 @@ struct convert_window convert_window_at(const struct converter *c, int w)
         .converted = k->stream2 + at,
     };
     win.from = c->config.shared ? win.original : win.converted;
-    if (k->plain && win.judged)
-        win.plain = k->plain + w / CONVERT_JUDGED * k->window * c->d;
     return win;
 }
 
@@ -41,7 +39,7 @@ enum status convert_windows_done(struct converter *c, int n)
 
 /* --- starting -------------------------------------------------------------------------------- */
 
-void convert_calibration_take(struct converter *c, struct arena *arena)
+void convert_calibration_take(struct converter *c)
 {
     const size_t n = c->spec->n_tokens, n_ctx = c->config.n_ctx, d = c->d;
     size_t window = n_ctx < n ? n_ctx : n;
@@ -53,38 +51,36 @@ void convert_calibration_take(struct converter *c, struct arena *arena)
     *k = (struct convert_calibration){
         .window = window,
         .n_windows = (n + window - 1) / window,
-        .stream = convert_floats(arena, n, d),
-        .stream2 = convert_floats(arena, n, d),
-        .middle = convert_floats(arena, n, d),
-        .rows = convert_floats(arena, window, c->widest),
-        .rows2 = convert_floats(arena, window, d),
-        .rows3 = convert_floats(arena, window, d),
-        .x = convert_doubles(arena, window, c->widest),
-        .x_sum = convert_doubles(arena, c->widest, 1),
-        .y_sum = convert_doubles(arena, d, 1),
-        .energy = convert_doubles(arena, layers, 1),
-        .energy_sum = convert_doubles(arena, layers, d),
-        .lost = convert_doubles(arena, layers, 1),
+        .stream = convert_floats(c, n, d),
+        .stream2 = convert_floats(c, n, d),
+        .middle = convert_floats(c, n, d),
+        .rows = convert_floats(c, window, c->widest),
+        .rows2 = convert_floats(c, window, d),
+        .rows3 = convert_floats(c, window, d),
+        .x = convert_doubles(c, window, c->widest),
+        .x_sum = convert_doubles(c, c->widest, 1),
+        .y_sum = convert_doubles(c, d, 1),
+        .energy = convert_doubles(c, layers, 1),
+        .energy_sum = convert_doubles(c, layers, d),
+        .lost = convert_doubles(c, layers, 1),
     };
     k->ridge = (struct convert_ridge){.features = c->moments.values,
                                       .targets = c->moments.keys,
                                       .f_sum = k->x_sum,
                                       .t_sum = k->y_sum};
-    if (convert_has_plain(c))
-        k->plain = convert_floats(arena, k->n_windows / CONVERT_JUDGED * window, d);
     if (c->spec->refit)
-        k->part = convert_floats(arena, c->widest, c->widest);
-    convert_used_take(c, arena);
+        k->part = convert_floats(c, c->widest, c->widest);
+    convert_used_take(c);
     if (c->spec->measures_only)
         return;
     const uint64_t step = ((uint64_t)window * vocab + MAX_LOGITS - 1) / MAX_LOGITS;
     const size_t rows = window / step + 1;
     c->distance = (struct convert_distance){
         .step = step,
-        .logits = convert_floats(arena, rows, vocab),
-        .changed = convert_floats(arena, rows, vocab),
-        .log_sums = convert_doubles(arena, rows, 1),
-        .rows = arena_take(arena, window, sizeof *c->distance.rows),
+        .logits = convert_floats(c, rows, vocab),
+        .changed = convert_floats(c, rows, vocab),
+        .log_sums = convert_doubles(c, rows, 1),
+        .rows = arena_take(&c->arena, window, sizeof *c->distance.rows),
     };
 }
 
@@ -116,11 +112,6 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     TRY(probe_create(&c->config, factors, k->window, k->kernels, pool, &k->probe, e));
     TRY(probe_create(&c->converted, factors, k->window, k->kernels, pool, &k->probe2, e));
     TRY(embed_tokens(c));
-    for (int w = 0; w < k->n_windows; w++) {
-        const struct convert_window win = convert_window_at(c, w);
-        if (win.plain)
-            memcpy(win.plain, win.original, win.n * c->d * sizeof *win.plain);
-    }
     if (!x->rows)
         return STATUS_OK;
     const struct session_params params = {.n_ctx = k->window, .kernels = k->kernels};
@@ -288,13 +279,6 @@ static void advance_window(struct converter *c, int layer, const struct convert_
     k->lost[layer - c->first] += convert_squared_distance(c, win->middle, k->rows, win->n * c->d);
 }
 
-static void advance_plain_window(struct converter *c, int layer, const struct convert_window *win)
-{
-    struct convert_window own = *win;
-    own.from = own.plain;
-    convert_run_layer(c, layer, &own, (struct block_taps){.at = {[TAP_OUT] = own.plain}});
-}
-
 enum status convert_advance(struct converter *c, struct err *e)
 {
     struct convert_calibration *k = &c->text;
@@ -311,12 +295,6 @@ enum status convert_advance(struct converter *c, struct err *e)
         k->lost[i] = k->energy[i] > 0 ? k->lost[i] / k->energy[i] : 0;
     }
     return STATUS_OK;
-}
-
-enum status convert_advance_plain(struct converter *c)
-{
-    convert_use(c);
-    return convert_each_window(c, CONVERT_KEPT_ASIDE, advance_plain_window);
 }
 
 /* --- predictions ----------------------------------------------------------------------------- */

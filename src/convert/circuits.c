@@ -236,13 +236,13 @@ void convert_apply(struct converter *c)
     memcpy(c->to.o.bias, c->from.o.bias, d * sizeof(double));
     /* fit reproduces the centred keys and values where it can. The keys' means do not matter: they
      * add the same to all scores of a query, unless positions turn them. */
-    if (c->method == CONVERT_FIT && c->qk.centred)
+    if (c->spec->method == CONVERT_FIT && c->qk.centred)
         centre(c, &c->to.k);
-    if (c->method == CONVERT_FIT && c->ov.centred) {
+    if (c->spec->method == CONVERT_FIT && c->ov.centred) {
         centre(c, &c->to.v);
         convert_add_value_means(c);
     }
-    if (c->method == CONVERT_RANDOM) {
+    if (c->spec->method == CONVERT_RANDOM) {
         struct rng r;
         rng_seed(&r, c->spec->seed, c->block);
         randomize(c, PART_K, &r);

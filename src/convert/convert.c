@@ -100,71 +100,70 @@ static void set_sizes(const struct converter *c, union convert_weights *w, size_
 }
 
 /* The parts before `end`. */
-static void take_weights(const struct converter *c, struct arena *arena, union convert_weights *w,
-                         size_t n_kv_heads, enum convert_part end)
+static void take_weights(struct converter *c, union convert_weights *w, size_t n_kv_heads,
+                         enum convert_part end)
 {
     set_sizes(c, w, n_kv_heads);
     for (enum convert_part p = PART_Q; p < end; p++)
         if (p != PART_GATE || ffn_is_gated(c->config.ffn)) {
-            w->at[p].w = convert_doubles(arena, w->at[p].rows, c->d);
-            w->at[p].bias = convert_doubles(arena, w->at[p].n_bias, 1);
+            w->at[p].w = convert_doubles(c, w->at[p].rows, c->d);
+            w->at[p].bias = convert_doubles(c, w->at[p].n_bias, 1);
         }
 }
 
 static void take_all(struct converter *c)
 {
-    struct arena *arena = &c->arena;
     const size_t dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim, d = c->d;
     const size_t n_threads = pool_n_threads(c->spec->pool);
     const enum convert_part end = convert_refits_block(c) ? CONVERT_PARTS : PART_UP;
-    take_weights(c, arena, &c->from, c->n_kv_heads, PART_UP);
-    take_weights(c, arena, &c->to, c->n_groups, end);
+    take_weights(c, &c->from, c->n_kv_heads, PART_UP);
+    take_weights(c, &c->to, c->n_groups, end);
     if (c->spec->refit)
-        take_weights(c, arena, &c->kept, c->n_groups, end);
-    c->moments = (struct convert_moments){.keys = convert_doubles(arena, c->widest, d),
-                                          .values = convert_doubles(arena, c->widest, c->widest),
-                                          .mean = convert_doubles(arena, d, 1)};
+        take_weights(c, &c->kept, c->n_groups, end);
+    c->moments = (struct convert_moments){.keys = convert_doubles(c, c->widest, d),
+                                          .values = convert_doubles(c, c->widest, c->widest),
+                                          .mean = convert_doubles(c, d, 1)};
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         const size_t kv = c->n_kv_heads * s->dim;
-        s->mean = convert_doubles(arena, kv, 1);
-        s->new_mean = convert_doubles(arena, kv, 1);
-        s->gram = convert_doubles(arena, kv, kv);
-        s->metric = convert_doubles(arena, s->width, s->dim);
-        s->root = convert_doubles(arena, s->width, s->dim);
-        s->white = convert_doubles(arena, s->width, s->width);
-        s->in = convert_doubles(arena, s->width, s->dim);
-        s->out = convert_doubles(arena, s->width, s->dim);
+        s->mean = convert_doubles(c, kv, 1);
+        s->new_mean = convert_doubles(c, kv, 1);
+        s->gram = convert_doubles(c, kv, kv);
+        s->metric = convert_doubles(c, s->width, s->dim);
+        s->root = convert_doubles(c, s->width, s->dim);
+        s->white = convert_doubles(c, s->width, s->width);
+        s->in = convert_doubles(c, s->width, s->dim);
+        s->out = convert_doubles(c, s->width, s->dim);
     }
-    c->square = convert_doubles(arena, c->widest, d);
-    c->square2 = convert_doubles(arena, c->widest, d);
-    c->blocks = convert_doubles(arena, 5 * dim, dim);
-    c->order = arena_take(arena, c->n_heads, sizeof *c->order);
-    c->group_of = arena_take(arena, c->n_heads, sizeof *c->group_of);
-    c->eigen = arena_take(arena, n_threads, sizeof *c->eigen);
+    c->square = convert_doubles(c, c->widest, d);
+    c->square2 = convert_doubles(c, c->widest, d);
+    c->blocks = convert_doubles(c, 5 * dim, dim);
+    c->order = arena_take(&c->arena, c->n_heads, sizeof *c->order);
+    c->group_of = arena_take(&c->arena, c->n_heads, sizeof *c->group_of);
+    c->eigen = arena_take(&c->arena, n_threads, sizeof *c->eigen);
     for (size_t i = 0; i < n_threads; i++) {
         const size_t n = dim * c->group, own = linalg_eigen_scratch(n, true), least = 2 * dim * dim;
         const struct convert_eigen eigen = {
-            .matrix = convert_doubles(arena, n, n),
-            .values = convert_doubles(arena, n, 1),
-            .vectors = convert_doubles(arena, dim, n),
-            .scratch = convert_doubles(arena, own > least ? own : least, 1),
+            .matrix = convert_doubles(c, n, n),
+            .values = convert_doubles(c, n, 1),
+            .vectors = convert_doubles(c, dim, n),
+            .scratch = convert_doubles(c, own > least ? own : least, 1),
         };
         if (c->eigen)
             c->eigen[i] = eigen;
     }
     if (c->spec->n_tokens)
-        convert_calibration_take(c, arena);
+        convert_calibration_take(c);
     if (convert_is_latent(c))
-        convert_latent_take(c, arena);
+        convert_latent_take(c);
     else
-        convert_group_take(c, arena);
+        convert_group_take(c);
     if (!convert_is_latent(c) && convert_refits_block(c))
-        convert_rebuild_take(c, arena);
+        convert_rebuild_take(c);
     if (c->choice)
-        convert_choice_take(c, arena);
+        convert_choice_take(c);
     if (c->out) {
         c->out->layers = arena_take(&c->out->arena, c->config.n_layers, sizeof *c->out->layers);
-        convert_tensors_take(c, &c->out->arena);
+        convert_tensors_take(c);
     }
 }
 
@@ -254,17 +253,6 @@ void convert_begin(struct converter *c, int block)
     convert_load(c);
 }
 
-/* `to` with the heads that are shared by a method, stored but for the output matrix. */
-static enum status share_heads(struct converter *c, enum convert_method method, bool cluster,
-                               struct err *e)
-{
-    c->method = method;
-    c->cluster = cluster;
-    TRY(convert_group(c, e));
-    convert_apply(c);
-    return convert_store(c, PART_Q, PART_O, e);
-}
-
 /* One block, and what the layers that use it lose. */
 static enum status convert_block(struct converter *c, struct err *e)
 {
@@ -272,11 +260,6 @@ static enum status convert_block(struct converter *c, struct err *e)
     const bool keeps = convert_keeps_heads(c);
     struct convert_layer lost = {.score = 0};
     TRY(convert_calibrate(c));
-    if (convert_has_plain(c)) { /* first with the mean of each group of neighbours */
-        if (!keeps)
-            TRY(share_heads(c, CONVERT_MEAN, false, e));
-        TRY(convert_advance_plain(c));
-    }
     if (keeps) {
         convert_keep(c);
     } else {
@@ -285,7 +268,9 @@ static enum status convert_block(struct converter *c, struct err *e)
             TRY(convert_latent_fit(c, &lost, e));
             TRY(convert_store_latent(c, config_latent(&c->converted, c->block), e));
         } else {
-            TRY(share_heads(c, spec->method, spec->cluster, e));
+            TRY(convert_group(c, e));
+            convert_apply(c);
+            TRY(convert_store(c, PART_Q, PART_O, e));
             lost.score = convert_loss(c, &c->qk);
             lost.output = convert_loss(c, &c->ov);
         }
@@ -310,29 +295,21 @@ static enum status convert_block(struct converter *c, struct err *e)
 static enum status convert_blocks(struct converter *c, struct err *e)
 {
     const struct convert_distance *x = &c->distance;
-    const struct convert_calibration *k = &c->text;
     const int n_layers = c->config.n_layers;
-    if (c->spec->n_tokens) {
-        const uint64_t n = k->n_windows, plain = k->plain ? n / CONVERT_JUDGED : 0;
-        c->text.all = n_layers * (2 * n + plain + convert_refit_windows(c));
-    }
+    double sum = 0;
+    c->text.all = n_layers * (2 * c->text.n_windows + convert_refit_windows(c));
     for (int b = 0; b < config_blocks(&c->config); b++) {
         TRY(convert_windows_done(c, 0));
         convert_begin(c, b);
         TRY(convert_block(c, e));
     }
-    double changed = 0, plain = 0;
     for (int i = 0; i < x->n_windows; i++) {
         const struct convert_window win = convert_window_at(c, x->windows[i]);
         TRY(convert_distance_add(c, n_layers, win.n, win.original, NULL, e));
-        TRY(convert_distance_add(c, n_layers, win.n, win.converted, &changed, e));
-        if (win.plain)
-            TRY(convert_distance_add(c, n_layers, win.n, win.plain, &plain, e));
+        TRY(convert_distance_add(c, n_layers, win.n, win.converted, &sum, e));
     }
-    if (c->spec->n_tokens) {
-        c->out->divergence = changed / x->n_windows;
-        c->out->plain_divergence = k->plain ? plain / x->n_windows : c->out->divergence;
-    }
+    if (c->spec->n_tokens)
+        c->out->divergence = sum / x->n_windows;
     return convert_write(c, e);
 }
 
@@ -342,7 +319,7 @@ static enum status run_once(struct convert_spec spec, const int *ranks, struct c
 {
     struct converter c;
     spec.latent = ranks;
-    *out = (struct convert){.divergence = (double)NAN, .plain_divergence = (double)NAN};
+    *out = (struct convert){.divergence = (double)NAN};
     TRY(convert_describe(&c, &spec, out, e));
     out->n_layers = c.config.n_layers;
     out->config = c.converted;

@@ -140,8 +140,6 @@ struct convert {
     struct config config; /* of the result */
     double divergence;    /* from the checkpoint's predictions, in nats a token, on windows of the
                              calibration text that nothing was fitted to; NaN without text */
-    double plain_divergence; /* the same if neighbouring heads shared their plain mean; of latent
-                                caches `divergence` */
     struct convert_layer *layers;
     uint64_t n_params_before, n_params_after; /* elements of all tensors, a tied output once */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */

@@ -114,7 +114,7 @@ struct convert_placing {
     int set;
 };
 
-void convert_group_take(struct converter *c, struct arena *arena)
+void convert_group_take(struct converter *c)
 {
     if (!c->spec->cluster)
         return;
@@ -129,10 +129,10 @@ void convert_group_take(struct converter *c, struct arena *arena)
         group = own > group ? own : group;
     }
     most += 2 * c->n_groups; /* of the two groupings that are compared at the end */
-    c->costs = arena_take(arena, most, sizeof *c->costs);
-    c->sets = arena_take(arena, most * group, sizeof *c->sets);
+    c->costs = arena_take(&c->arena, most, sizeof *c->costs);
+    c->sets = arena_take(&c->arena, most * group, sizeof *c->sets);
     if (exact)
-        c->placings = arena_take(arena, UINT64_C(1) << c->n_heads, sizeof *c->placings);
+        c->placings = arena_take(&c->arena, UINT64_C(1) << c->n_heads, sizeof *c->placings);
 }
 
 /* All sets of `size` heads in lexicographic order, with their costs; returns how many. */
@@ -353,16 +353,16 @@ static void map_groups(void *arg, int thread)
         const struct convert_circuit *s = &c->circuits[item % 2];
         const int *heads = c->order + item / 2 * c->group;
         for (size_t g = 0; g < c->group; g++) { /* the mean, or the first */
-            const double share = c->method == CONVERT_MEAN ? 1.0 / c->group : g == 0;
+            const double share = c->spec->method == CONVERT_MEAN ? 1.0 / c->group : g == 0;
             double *in = convert_of_head(s, s->in, heads[g]);
             linalg_identity(in, s->dim);
             linalg_identity(convert_of_head(s, s->out, heads[g]), s->dim);
             for (size_t i = 0; i < s->dim; i++)
                 in[i * s->dim + i] = share;
         }
-        if (c->method == CONVERT_FIT)
+        if (c->spec->method == CONVERT_FIT)
             fit_group(c, s, heads, &c->eigen[thread]);
-        else if (c->method == CONVERT_PROCRUSTES)
+        else if (c->spec->method == CONVERT_PROCRUSTES)
             align_group(c, s, heads, &c->eigen[thread]);
     }
 }
@@ -375,7 +375,7 @@ enum status convert_group(struct converter *c, struct err *e)
     assert(c->group * c->n_groups == c->n_heads);
     for (size_t i = 0; i < c->n_heads; i++)
         c->order[i] = i;
-    if (c->cluster && c->group > 1 && c->n_groups > 1)
+    if (c->spec->cluster && c->group > 1 && c->n_groups > 1)
         (c->n_heads <= EXACT_HEADS ? group_exactly : group_by_swaps)(c);
     for (size_t i = 0; i < c->n_heads; i++)
         c->group_of[c->order[i]] = i / c->group;

@@ -22,19 +22,19 @@
 /* Of eigenvalues, relative to the largest: what is below is noise. */
 #define LEAST_VALUE 1e-10
 
-void convert_latent_take(struct converter *c, struct arena *arena)
+void convert_latent_take(struct converter *c)
 {
     const size_t d = c->d;
     c->latent = (struct convert_latent){
-        .basis = convert_doubles(arena, d, d),
-        .shift = convert_doubles(arena, d, 1),
-        .k_b = convert_doubles(arena, d, c->qk.width),
-        .v_b = convert_doubles(arena, d, c->ov.width),
-        .values = convert_doubles(arena, d, 1),
-        .root = convert_doubles(arena, d, d),
-        .form = convert_doubles(arena, d, d),
-        .product = convert_doubles(arena, c->widest, c->widest),
-        .scratch = convert_doubles(arena, linalg_eigen_scratch(d, true), 1),
+        .basis = convert_doubles(c, d, d),
+        .shift = convert_doubles(c, d, 1),
+        .k_b = convert_doubles(c, d, c->qk.width),
+        .v_b = convert_doubles(c, d, c->ov.width),
+        .values = convert_doubles(c, d, 1),
+        .root = convert_doubles(c, d, d),
+        .form = convert_doubles(c, d, d),
+        .product = convert_doubles(c, c->widest, c->widest),
+        .scratch = convert_doubles(c, linalg_eigen_scratch(d, true), 1),
     };
 }
 
@@ -165,13 +165,13 @@ enum status convert_choice_describe(struct converter *c, struct convert_choice *
     return STATUS_OK;
 }
 
-void convert_choice_take(struct converter *c, struct arena *arena)
+void convert_choice_take(struct converter *c)
 {
     struct convert_choice *m = c->choice;
     const uint64_t n_layers = c->config.n_layers;
-    m->lost = convert_doubles(arena, n_layers, m->most);
-    m->best = convert_doubles(arena, n_layers + 1, m->all + 1);
-    m->chosen = arena_take(arena, (n_layers + 1) * (m->all + 1), sizeof *m->chosen);
+    m->lost = convert_doubles(c, n_layers, m->most);
+    m->best = convert_doubles(c, n_layers + 1, m->all + 1);
+    m->chosen = arena_take(&c->arena, (n_layers + 1) * (m->all + 1), sizeof *m->chosen);
 }
 
 enum status convert_choose(struct converter *c, struct err *e)

@@ -135,8 +135,6 @@ struct convert_calibration {
     /* [n_tokens, d] the checkpoint's residual stream before the layer, from convert_calibrate on
      * behind it; the converted model's before it; the checkpoint's, after attention. */
     float *stream, *stream2, *middle;
-    float *plain; /* [windows kept aside, window, d] behind layers of which neighbouring heads share
-                     their mean; NULL unless convert_has_plain */
     float *rows, *rows2, *rows3; /* [window, widest], [window, d], the same */
     double *x;                   /* as rows */
     double *x_sum, *y_sum;       /* [widest], [d] */
@@ -190,11 +188,9 @@ struct converter {
     size_t widest; /* of d, the circuits' widths and, where it is refitted, d_ff */
     /* The block in work, and the layers that use it. */
     int block, first, end;
-    size_t n_kv_heads;          /* the checkpoint's; before the first block the most of any */
-    size_t n_groups;            /* the new K/V heads, likewise */
-    size_t group;               /* heads a group; before the first block the most of any */
-    enum convert_method method; /* those wanted, or those to compare with */
-    bool cluster;
+    size_t n_kv_heads;              /* the checkpoint's; before the first block the most of any */
+    size_t n_groups;                /* the new K/V heads, likewise */
+    size_t group;                   /* heads a group; before the first block the most of any */
     union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
     union convert_weights kept;     /* of `to`, before a refit */
     struct convert_moments moments;
@@ -235,14 +231,14 @@ enum status convert_work(struct converter *c,
 void convert_begin(struct converter *c, int block);
 
 /* Matrices from an arena, or their count. */
-static inline double *convert_doubles(struct arena *arena, size_t rows, size_t cols)
+static inline double *convert_doubles(struct converter *c, size_t rows, size_t cols)
 {
-    return arena_take(arena, rows, (uint64_t)cols * sizeof(double));
+    return arena_take(&c->arena, rows, (uint64_t)cols * sizeof(double));
 }
 
-static inline float *convert_floats(struct arena *arena, size_t rows, size_t cols)
+static inline float *convert_floats(struct converter *c, size_t rows, size_t cols)
 {
-    return arena_take(arena, rows, (uint64_t)cols * sizeof(float));
+    return arena_take(&c->arena, rows, (uint64_t)cols * sizeof(float));
 }
 
 static inline void convert_zero(double *x, size_t n)
@@ -268,14 +264,6 @@ static inline bool convert_refits_block(const struct converter *c)
     return c->spec->refit >= CONVERT_REFIT_ALL && !c->config.shared;
 }
 
-/* Whether windows kept aside also go through a conversion to plain means, to compare with. */
-static inline bool convert_has_plain(const struct converter *c)
-{
-    const struct convert_spec *s = c->spec;
-    return s->n_tokens && !s->measures_only && !convert_is_latent(c) &&
-           (s->method != CONVERT_MEAN || s->refit || s->cluster);
-}
-
 /* Whose K/V head a head of the checkpoint uses. */
 static inline size_t convert_kv_head(const struct converter *c, size_t head)
 {
@@ -296,7 +284,7 @@ enum status convert_check_eigen(const struct converter *c, const char *advice, s
 /* --- tensors.c: from the file and back ------------------------------------------------------- */
 
 /* Takes c->tensors, or counts them. */
-void convert_tensors_take(struct converter *c, struct arena *arena);
+void convert_tensors_take(struct converter *c);
 
 static inline struct convert_tensor *convert_new(const struct converter *c, enum tensor_role role,
                                                  bool is_bias)
@@ -323,7 +311,7 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e);
 void convert_store_order(struct converter *c);
 
 /* Takes c->used, or counts it; and makes it what is stored, after every change of that. */
-void convert_used_take(struct converter *c, struct arena *arena);
+void convert_used_take(struct converter *c);
 void convert_use(struct converter *c);
 
 /* The result's writer with the new file, and how many elements that has and the old one had. */
@@ -354,7 +342,7 @@ double convert_loss(struct converter *c, struct convert_circuit *s);
 /* --- groups.c: which heads share, and by which maps ------------------------------------------- */
 
 /* Takes the costs of all groups, where they are wanted, or counts them. */
-void convert_group_take(struct converter *c, struct arena *arena);
+void convert_group_take(struct converter *c);
 
 /* Fills in order and group_of, then in and out of both circuits; after convert_measure but for
  * plain means. STATUS_FAILED if an eigenproblem diverged. */
@@ -366,7 +354,7 @@ double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
 
 /* --- latent.c -------------------------------------------------------------------------------- */
 
-void convert_latent_take(struct converter *c, struct arena *arena);
+void convert_latent_take(struct converter *c);
 
 /* Fills in c->latent and `to`, after convert_measure; *lost (may be NULL) becomes the shares of the
  * energy of scores, and of outputs head by head, that the block's rank loses. STATUS_FAILED if the
@@ -396,13 +384,13 @@ struct convert_choice {
 enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
                                     const struct convert_spec *spec, struct convert *out,
                                     struct err *e);
-void convert_choice_take(struct converter *c, struct arena *arena);
+void convert_choice_take(struct converter *c);
 enum status convert_choose(struct converter *c, struct err *e);
 
 /* --- calibrate.c: windows of text ------------------------------------------------------------- */
 
 /* Takes c->text, c->used and c->distance, or counts them. */
-void convert_calibration_take(struct converter *c, struct arena *arena);
+void convert_calibration_take(struct converter *c);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
 
@@ -414,7 +402,6 @@ struct convert_window {
     float *original; /* the checkpoint's, before the layer; and after attention */
     float *middle;
     float *converted; /* the converted model's */
-    float *plain;     /* through plain means; only of windows kept aside */
     float *from;      /* where the converted layer starts from: the converted model's, but layers
                          that share a block on the checkpoint's own */
 };
@@ -452,9 +439,6 @@ enum status convert_calibrate(struct converter *c);
  * text.lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
 enum status convert_advance(struct converter *c, struct err *e);
 
-/* Runs the layers of the block in work, stored with plain means, over the windows kept aside. */
-enum status convert_advance_plain(struct converter *c);
-
 /* What a stream [n, d] before `layer` (n_layers: behind all) changes in the checkpoint's
  * predictions over a window is added to *sum, in nats a token of the window. Before, with `sum`
  * NULL, the checkpoint's own stream. STATUS_FAILED if logits are not finite. */
@@ -472,7 +456,7 @@ enum status convert_refit(struct converter *c, struct err *e);
 /* rebuild.c: attention of the block in work, fitted to what the checkpoint's added. Takes
  * c->rebuild, or counts it; the windows that a run visits, at most; and replaces `to`: values and
  * output matrix, or with `patterns` queries and keys, too. STATUS_INTERRUPTED. */
-void convert_rebuild_take(struct converter *c, struct arena *arena);
+void convert_rebuild_take(struct converter *c);
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
 enum status convert_rebuild_run(struct converter *c, bool patterns);
 

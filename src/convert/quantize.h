@@ -45,12 +45,24 @@ struct quantize_error {
     double max;      /* max |x - y| */
 };
 
+/* Of a chunk, a tensor or all. */
+struct quantize_sums {
+    double error, size; /* of squares: of differences, of values */
+    double max;
+    uint64_t n;   /* elements that changed type */
+    uint64_t bad; /* of a chunk the first element that is not finite, or UINT64_MAX */
+};
+
 struct quantize_tensor {
     const struct gguf_tensor *from;    /* borrowed from the checkpoint */
     const struct tensor_type_info *to; /* static */
     uint64_t bytes;                    /* as `to` */
     bool fallback;                     /* its rows are no multiple of the type's block */
     struct quantize_error error;       /* once written; zeros if the type stays */
+    /* Private. */
+    struct quantize *q;
+    uint64_t before; /* bytes of the checkpoint's tensors before it */
+    struct quantize_sums sums;
 };
 
 struct quantize {
@@ -60,6 +72,14 @@ struct quantize {
     struct quantize_error error; /* over all tensors that changed type, once written */
     struct gguf_writer *writer;
     struct arena arena;
+    /* Private: the piece in work, elements of a tensor from `first` on. */
+    const struct quantize_tensor *tensor;
+    uint64_t first, n;
+    int n_chunks;
+    unsigned char *out;           /* the piece in its new type */
+    float *scratch;               /* [threads, 2, chunk] */
+    struct quantize_sums *chunks; /* [chunks of a piece] */
+    struct quantize_sums total;
 };
 
 /*

@@ -98,9 +98,9 @@ uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-void convert_rebuild_take(struct converter *c, struct arena *arena)
+void convert_rebuild_take(struct converter *c)
 {
-    struct convert_rebuild counted, *r = arena_take(arena, 1, sizeof *r);
+    struct convert_rebuild counted, *r = arena_take(&c->arena, 1, sizeof *r);
     const size_t window = c->text.window, d = c->d, n_windows = c->spec->n_tokens / window;
     const int sparse = schedules[c->spec->refit == CONVERT_REFIT_BLOCK].sparse;
     c->rebuild = r;
@@ -113,40 +113,40 @@ void convert_rebuild_take(struct converter *c, struct arena *arena)
     *r = (struct convert_rebuild){
         .qkv_dim = qkv,
         .n_batch = batch,
-        .x = convert_floats(arena, used * window, d),
-        .y = convert_floats(arena, used * window, d),
-        .mean = convert_doubles(arena, d, 1),
-        .root = convert_doubles(arena, d, d),
-        .parts = arena_take(arena, n_parts(c), sizeof *r->parts),
-        .wt = convert_floats(arena, d, qkv),
-        .bias = convert_floats(arena, qkv, 1),
-        .o = convert_floats(arena, heads, d),
-        .ot = convert_floats(arena, heads, d),
-        .bo = convert_floats(arena, d, 1),
-        .qkv = convert_floats(arena, rows, qkv),
-        .dqkv = convert_floats(arena, rows, qkv),
-        .results = convert_floats(arena, rows, heads),
-        .dresults = convert_floats(arena, rows, heads),
-        .rest = convert_floats(arena, rows, d),
-        .softmax = convert_floats(arena, batch * c->n_heads, 2 * causal_padded_length(window)),
-        .row_loss = convert_doubles(arena, rows, 1),
-        .part = convert_floats(arena, widest, d),
-        .part_bias = convert_floats(arena, widest, 1),
+        .x = convert_floats(c, used * window, d),
+        .y = convert_floats(c, used * window, d),
+        .mean = convert_doubles(c, d, 1),
+        .root = convert_doubles(c, d, d),
+        .parts = arena_take(&c->arena, n_parts(c), sizeof *r->parts),
+        .wt = convert_floats(c, d, qkv),
+        .bias = convert_floats(c, qkv, 1),
+        .o = convert_floats(c, heads, d),
+        .ot = convert_floats(c, heads, d),
+        .bo = convert_floats(c, d, 1),
+        .qkv = convert_floats(c, rows, qkv),
+        .dqkv = convert_floats(c, rows, qkv),
+        .results = convert_floats(c, rows, heads),
+        .dresults = convert_floats(c, rows, heads),
+        .rest = convert_floats(c, rows, d),
+        .softmax = convert_floats(c, batch * c->n_heads, 2 * causal_padded_length(window)),
+        .row_loss = convert_doubles(c, rows, 1),
+        .part = convert_floats(c, widest, d),
+        .part_bias = convert_floats(c, widest, 1),
         .scratch_floats = causal_scratch(&c->config, window),
     };
-    r->scratch = convert_floats(arena, pool_n_threads(c->spec->pool), r->scratch_floats);
+    r->scratch = convert_floats(c, pool_n_threads(c->spec->pool), r->scratch_floats);
     for (size_t i = 0; i < n_parts(c); i++) {
         const size_t dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
         const size_t most = i + 1 < n_parts(c) ? dim : heads;
-        double *root = convert_doubles(arena, most, most);
+        double *root = convert_doubles(c, most, most);
         if (r->parts)
             r->parts[i].root = root;
     }
     const size_t n = count_variables(c, r);
-    r->theta = convert_doubles(arena, n, 1);
-    r->start = convert_doubles(arena, n, 1);
-    r->gradient = convert_doubles(arena, n, 1);
-    r->lbfgs = convert_doubles(arena, lbfgs_scratch(n, MEMORY), 1);
+    r->theta = convert_doubles(c, n, 1);
+    r->start = convert_doubles(c, n, 1);
+    r->gradient = convert_doubles(c, n, 1);
+    r->lbfgs = convert_doubles(c, lbfgs_scratch(n, MEMORY), 1);
 }
 
 /* --- the error and its gradient by the weights ------------------------------------------------ */

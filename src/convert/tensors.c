@@ -2,7 +2,6 @@
  * Tensors of the checkpoint to double and back, the new file, and the block that a model would load
  * of it.
  */
-#include <assert.h>
 #include <math.h>
 
 #include "convert/private.h"
@@ -55,13 +54,6 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* Where element `first`, at the start of a block, is in a tensor's data. */
-static uint64_t bytes_before(const struct gguf_tensor *t, uint64_t first)
-{
-    assert(first % t->type->block_elements == 0);
-    return first / t->type->block_elements * t->type->block_bytes;
-}
-
 /* n elements from element `first` on; zeros where there is no tensor. The model's loader has
  * checked type and shape. */
 static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
@@ -70,33 +62,10 @@ static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t 
     for (uint64_t done = 0; done < n; done += PIECE) {
         const uint64_t now = n - done < PIECE ? n - done : PIECE;
         if (t)
-            blocks_decode(t->type->type, piece, t->data + bytes_before(t, first + done), now);
+            blocks_decode(t->type->type, piece, t->data + tensor_type_bytes(t->type, first + done),
+                          now);
         for (uint64_t i = 0; i < now; i++)
             out[done + i] = (double)piece[i];
-    }
-}
-
-/* All heads' keys or values, and their biases, of what a latent cache has: of head h the products
- * k_b[h]^T kv_a and v_b[h] kv_a. */
-static void load_expanded(struct converter *c, enum convert_part part)
-{
-    const struct convert_matrix *m = &c->from.at[part];
-    const bool are_keys = part == PART_K;
-    const size_t rank = config_latent(&c->config, c->block), dim = m->rows / c->n_heads;
-    read_elements(find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false), 0, m->rows * rank,
-                  c->square2);
-    for (int is_bias = 0; is_bias < 2; is_bias++) {
-        const size_t columns = is_bias ? 1 : c->d;
-        double *out = is_bias ? m->bias : m->w;
-        read_elements(find_old(c, ROLE_ATTN_KV_A, is_bias), 0, rank * columns, c->square);
-        convert_zero(out, m->rows * columns);
-        for (size_t h = 0; h < c->n_heads; h++, out += dim * columns) {
-            const double *of_head = c->square2 + h * dim * rank;
-            const struct linalg_product p =
-                are_keys ? linalg_product_turned(out, of_head, c->square, dim, rank, columns)
-                         : linalg_product(out, of_head, c->square, rank, columns);
-            linalg_add_product(&p, 0, dim);
-        }
     }
 }
 
@@ -106,15 +75,34 @@ void convert_load(struct converter *c)
     for (enum convert_part p = PART_Q; p < CONVERT_PARTS; p++) {
         const struct convert_matrix *m = p < PART_UP ? &c->from.at[p] : &c->to.at[p];
         const enum tensor_role role = find_part(&c->config, c->block, p, &first);
-        const bool turned = convert_is_turned(p);
-        if (m->w && role == ROLE_ATTN_KV_A) {
-            load_expanded(c, p);
-        } else if (m->w) {
+        const bool turned = convert_is_turned(p), are_keys = p == PART_K;
+        if (!m->w)
+            continue;
+        if (role != ROLE_ATTN_KV_A) {
             read_elements(find_old(c, role, false), first * c->d, m->rows * c->d,
                           turned ? c->square : m->w);
             read_elements(find_old(c, role, true), first, m->n_bias, m->bias);
             if (turned)
                 linalg_transpose(m->w, c->square, c->d, m->rows);
+            continue;
+        }
+        /* All heads' keys or values, and their biases, of what a latent cache has: of head h the
+         * products k_b[h]^T kv_a and v_b[h] kv_a. */
+        const size_t rank = config_latent(&c->config, c->block), dim = m->rows / c->n_heads;
+        read_elements(find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false), 0,
+                      m->rows * rank, c->square2);
+        for (int is_bias = 0; is_bias < 2; is_bias++) {
+            const size_t columns = is_bias ? 1 : c->d;
+            double *out = is_bias ? m->bias : m->w;
+            read_elements(find_old(c, role, is_bias), 0, rank * columns, c->square);
+            convert_zero(out, m->rows * columns);
+            for (size_t h = 0; h < c->n_heads; h++, out += dim * columns) {
+                const double *of_head = c->square2 + h * dim * rank;
+                const struct linalg_product product =
+                    are_keys ? linalg_product_turned(out, of_head, c->square, dim, rank, columns)
+                             : linalg_product(out, of_head, c->square, rank, columns);
+                linalg_add_product(&product, 0, dim);
+            }
         }
     }
     c->ov.centred = convert_is_latent(c) ||
@@ -124,42 +112,6 @@ void convert_load(struct converter *c)
 
 /* --- the new tensors ------------------------------------------------------------------------- */
 
-/* The type is the old one's of this name, if the model has one (a file may have more, which stand
- * for nothing), but of latent caches that of the old Q; without one there is no such tensor. */
-static void take_tensor(struct converter *c, struct arena *arena, const struct tensor_spec *spec)
-{
-    struct tensor_spec own;
-    struct qkv_part parts[QKV_PARTS];
-    const struct gguf *g = c->spec->gguf;
-    const struct gguf_tensor *old = layout_named(&c->config, text_of(spec->name.text), &own)
-                                        ? gguf_find_tensor(g, spec->name.text)
-                                        : NULL;
-    const struct tensor_type_info *type = old ? old->type : NULL;
-    if (!old && convert_is_latent(c) && spec->role != ROLE_ATTN_REL) {
-        layout_qkv(&c->config, spec->layer, parts);
-        old = gguf_find_tensor(g, arch_tensor_name(parts[0].role, spec->layer, false).text);
-        type = tensor_type_find(
-            layout_type(spec, old && !spec->is_bias ? old->type->type : TENSOR_F32));
-    }
-    if (!type)
-        return;
-    const uint64_t n = spec_elements(spec);
-    const uint64_t n_bytes = n / type->block_elements * type->block_bytes;
-    const struct spec_dims dims = spec_dims(spec);
-    unsigned char *bytes = arena_take(arena, n_bytes, 1);
-    if (!c->tensors)
-        return;
-    struct convert_tensor *t = &c->tensors[spec->layer].of[spec->role][spec->is_bias];
-    *t = (struct convert_tensor){.name = spec->name, .bytes = bytes};
-    t->tensor = (struct gguf_tensor){.name = text_of(t->name.text),
-                                     .n_dims = spec->n_dims,
-                                     .dims = {dims.n[0], dims.n[1], dims.n[2], 1},
-                                     .type = type,
-                                     .n_elements = n,
-                                     .n_bytes = n_bytes,
-                                     .data = bytes};
-}
-
 /* Whether a conversion may change tensors of a role. */
 static bool changes(const struct converter *c, enum tensor_role role)
 {
@@ -168,13 +120,46 @@ static bool changes(const struct converter *c, enum tensor_role role)
             (convert_refits_block(c) && role >= ROLE_FFN_GATE && role <= ROLE_FFN_DOWN));
 }
 
-void convert_tensors_take(struct converter *c, struct arena *arena)
+/* A tensor's type is the old one's of this name, if the model has one (a file may have more, which
+ * stand for nothing), but of latent caches that of the old Q; without one there is no such tensor.
+ */
+void convert_tensors_take(struct converter *c)
 {
-    c->tensors = arena_take(arena, config_blocks(&c->config), sizeof *c->tensors);
+    c->tensors = arena_take(&c->out->arena, config_blocks(&c->config), sizeof *c->tensors);
     for (int64_t i = 0; i < layout_count(&c->converted); i++) {
         const struct tensor_spec spec = layout_at(&c->converted, i);
-        if (changes(c, spec.role))
-            take_tensor(c, arena, &spec);
+        const char *name = spec.name.text;
+        struct tensor_spec own;
+        struct qkv_part parts[QKV_PARTS];
+        const struct gguf_tensor *old = NULL;
+        if (!changes(c, spec.role))
+            continue;
+        if (layout_named(&c->config, text_of(name), &own))
+            old = gguf_find_tensor(c->spec->gguf, name);
+        const struct tensor_type_info *type = old ? old->type : NULL;
+        if (!old && convert_is_latent(c) && spec.role != ROLE_ATTN_REL) {
+            layout_qkv(&c->config, spec.layer, parts);
+            old = gguf_find_tensor(c->spec->gguf,
+                                   arch_tensor_name(parts[0].role, spec.layer, false).text);
+            type = tensor_type_find(
+                layout_type(&spec, old && !spec.is_bias ? old->type->type : TENSOR_F32));
+        }
+        if (!type)
+            continue;
+        const uint64_t n = spec_elements(&spec), n_bytes = tensor_type_bytes(type, n);
+        const struct spec_dims dims = spec_dims(&spec);
+        unsigned char *bytes = arena_take(&c->out->arena, n_bytes, 1);
+        if (!c->tensors)
+            continue;
+        struct convert_tensor *t = &c->tensors[spec.layer].of[spec.role][spec.is_bias];
+        *t = (struct convert_tensor){.name = spec.name, .bytes = bytes};
+        t->tensor = (struct gguf_tensor){.name = text_of(t->name.text),
+                                         .n_dims = spec.n_dims,
+                                         .dims = {dims.n[0], dims.n[1], dims.n[2], 1},
+                                         .type = type,
+                                         .n_elements = n,
+                                         .n_bytes = n_bytes,
+                                         .data = bytes};
     }
 }
 
@@ -190,7 +175,7 @@ static enum status write_elements(struct convert_tensor *t, uint64_t first, uint
     for (uint64_t done = 0; done < n; done += PIECE) {
         float piece[PIECE], back[PIECE];
         const uint64_t now = n - done < PIECE ? n - done : PIECE;
-        unsigned char *bytes = t->bytes + bytes_before(&t->tensor, first + done);
+        unsigned char *bytes = t->bytes + tensor_type_bytes(type, first + done);
         for (uint64_t i = 0; i < now; i++)
             piece[i] = (float)x[done + i];
         blocks_encode(type->type, bytes, piece, now);
@@ -266,23 +251,24 @@ static const enum tensor_role used_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, R
 
 /* Room for the largest layer's converted matrices in panels of floats, the widest storage, and for
  * their biases. */
-void convert_used_take(struct converter *c, struct arena *arena)
+void convert_used_take(struct converter *c)
 {
     struct convert_used *u = &c->used;
-    u->pack = pack_scratch_take(arena, c->widest);
-    u->score_bias = arena_take(arena, c->n_heads, sizeof *u->score_bias);
+    u->pack = pack_scratch_take(&c->arena, c->widest);
+    u->score_bias = arena_take(&c->arena, c->n_heads, sizeof *u->score_bias);
     for (size_t i = 0; i < N_USED; i++) {
         const enum tensor_role role = used_roles[i];
         uint64_t most = 0, rows = 0;
         for (int l = 0; l < c->config.n_layers && (i == 0 || changes(c, role)); l++) {
             const struct tensor_spec s = layout_weight(&c->converted, role, l);
             const uint64_t own = s.rows; /* each head's matrix has panels of its own */
-            const uint64_t n = matrix_bytes(s.rows / s.n_matrices, s.cols, STORAGE_F32);
-            most = n * s.n_matrices > most ? n * s.n_matrices : most;
+            const uint64_t n =
+                s.n_matrices * matrix_bytes(s.rows / s.n_matrices, s.cols, STORAGE_F32);
+            most = n > most ? n : most;
             rows = own > rows ? own : rows;
         }
-        u->roles[role].panels = arena_take(arena, most, 1);
-        u->roles[role].bias = arena_take(arena, rows, sizeof(float));
+        u->roles[role].panels = arena_take(&c->arena, most, 1);
+        u->roles[role].bias = convert_floats(c, rows, 1);
     }
 }
 
@@ -348,43 +334,41 @@ void convert_use(struct converter *c)
 
 #define OWN_KEYS "decode.convert."
 
-static uint64_t write_tensor(struct gguf_writer *w, const struct gguf_tensor *t)
+static void write_tensor(const struct converter *c, const struct gguf_tensor *t)
 {
-    gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
-    return t->n_elements;
+    gguf_add_tensor(c->out->writer, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    c->out->n_params_after += t->n_elements;
 }
 
-/* What becomes of an old tensor, where it was; returns the number of elements. All that is latent
- * stands where Q was. Its output matrix may have a bias that the old one had not, and a block's
- * tensors that stand for nothing are left out then: some architectures pass over them, the one that
- * the file becomes refuses them. */
-static uint64_t write_new(const struct converter *c, struct gguf_writer *w,
-                          const struct gguf_tensor *old)
+/* What becomes of an old tensor, where it was. All that is latent stands where Q was. Its output
+ * matrix may have a bias that the old one had not, and a block's tensors that stand for nothing are
+ * left out then: some architectures pass over them, the one that the file becomes refuses them. */
+static void write_new(const struct converter *c, const struct gguf_tensor *old)
 {
     static const enum tensor_role latent_roles[] = {ROLE_ATTN_Q, ROLE_ATTN_KV_A, ROLE_ATTN_K_B,
                                                     ROLE_ATTN_V_B};
     struct tensor_spec spec;
     const bool latent = convert_is_latent(c), known = layout_named(&c->config, old->name, &spec);
-    uint64_t n = 0;
     if (latent && !known && text_starts_with(old->name, "blk."))
-        return 0;
-    if (!known || !role_in_block(spec.role))
-        return write_tensor(w, old);
+        return;
+    if (!known || !role_in_block(spec.role)) {
+        write_tensor(c, old);
+        return;
+    }
     const struct convert_tensors *block = &c->tensors[spec.layer];
     const struct convert_tensor *t = block->of[spec.role];
-    if (!latent || spec.role < ROLE_ATTN_QKV || spec.role > ROLE_ATTN_V) {
-        n = write_tensor(w, t[spec.is_bias].changed ? &t[spec.is_bias].tensor : old);
-        if (latent && spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&
-            !gguf_find_tensor(c->spec->gguf, t[1].name.text))
-            n += write_tensor(w, &t[1].tensor);
-        return n;
+    if (latent && spec.role >= ROLE_ATTN_QKV && spec.role <= ROLE_ATTN_V) {
+        for (int i = 0; i < 8 && !spec.is_bias && spec.role <= ROLE_ATTN_Q; i++) {
+            const struct convert_tensor *new = &block->of[latent_roles[i / 2]][i % 2];
+            if (new->bytes)
+                write_tensor(c, &new->tensor);
+        }
+        return;
     }
-    for (int i = 0; i < 8 && !spec.is_bias && spec.role <= ROLE_ATTN_Q; i++) {
-        const struct convert_tensor *new = &block->of[latent_roles[i / 2]][i % 2];
-        if (new->bytes)
-            n += write_tensor(w, &new->tensor);
-    }
-    return n;
+    write_tensor(c, t[spec.is_bias].changed ? &t[spec.is_bias].tensor : old);
+    if (latent && spec.role == ROLE_ATTN_OUTPUT && !spec.is_bias &&
+        !gguf_find_tensor(c->spec->gguf, t[1].name.text))
+        write_tensor(c, &t[1].tensor);
 }
 
 enum status convert_write(struct converter *c, struct err *e)
@@ -426,7 +410,7 @@ enum status convert_write(struct converter *c, struct err *e)
     c->out->n_params_before = c->out->n_params_after = -twice;
     for (size_t i = 0; i < g->n_tensors; i++) {
         c->out->n_params_before += g->tensors[i].n_elements;
-        c->out->n_params_after += write_new(c, w, &g->tensors[i]);
+        write_new(c, &g->tensors[i]);
     }
     return STATUS_OK;
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 
 /* Copies looked at. */
 #define MOST_COPIES 32
@@ -63,21 +63,13 @@ void pace_take(struct draft_pace *p, struct arena *a, int n_rows)
     p->steps = arena_take(a, (uint64_t)n_rows + 1, sizeof *p->steps);
 }
 
-void pace_start(struct draft_pace *p, double cost)
-{
-    assert(p->most >= 1 && p->most <= DRAFT_MOST);
-    for (int k = 0; k < DRAFT_KINDS; k++)
-        for (int i = 0; i < DRAFT_MOST; i++)
-            p->rates[k][i] = (struct draft_rate){.prior = PRIOR_TRIED};
-    p->cost = cost;
-}
-
 double pace_share(const struct draft_pace *p, int kind, int depth)
 {
     double share = 1, rate = FIRST_SHARE;
     for (int i = 0; i <= depth; i++) {
         const struct draft_rate *r = &p->rates[kind][i];
-        rate = (r->right + r->prior * rate) / (r->tried + r->prior);
+        const double prior = PRIOR_TRIED * (1 - r->tried * (1 - RATE_DECAY)); /* decays, too */
+        rate = (r->right + prior * rate) / (r->tried + prior);
         share *= rate;
     }
     return share;
@@ -159,7 +151,6 @@ void pace_saw(struct draft_pace *p, int kind, int depth, bool right)
     struct draft_rate *r = &p->rates[kind][depth];
     r->right = r->right * RATE_DECAY + right;
     r->tried = r->tried * RATE_DECAY + 1;
-    r->prior *= RATE_DECAY;
 }
 
 void pace_round(struct draft_pace *p, const struct draft_round *r)
@@ -188,7 +179,6 @@ static void take_drafter(struct drafter *d, struct arena *a)
 {
     const uint64_t n = d->n_slots;
     d->slots = arena_take(a, n, sizeof *d->slots);
-    d->levels = arena_take(a, DRAFT_MOST, sizeof *d->levels);
     /* As many rows as the model's step can have. */
     pace_take(&d->pace, a, d->n_slots * (d->pace.most + 1));
     d->rows = arena_take(a, d->session ? STEP_ROWS * n : 0, sizeof *d->rows);
@@ -201,7 +191,6 @@ enum status drafter_create(struct drafter *d, struct err *e)
     take_drafter(d, &d->arena);
     TRY(arena_allocate(&d->arena, "the drafts", e));
     take_drafter(d, &d->arena);
-    pace_start(&d->pace, d->cost);
     return STATUS_OK;
 }
 
@@ -245,7 +234,7 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token)
 
 static void look_up(struct drafter *d)
 {
-    memset(d->levels, 0, DRAFT_MOST * sizeof *d->levels);
+    memset(d->levels, 0, sizeof d->levels);
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
         int length;
@@ -266,7 +255,7 @@ static void look_up(struct drafter *d)
     int n = 0;
     while (n < d->pace.most && d->levels[n].rows > 0)
         n++;
-    const int kept = pace_choose(&d->pace, d->base, d->levels, n, 0, 0, &d->trying);
+    const int kept = pace_choose(&d->pace, d->round.base, d->levels, n, 0, 0, &d->trying);
     for (int i = 0; i < d->n_slots; i++)
         if (d->slots[i].n_drafted > kept)
             d->slots[i].n_drafted = kept;
@@ -292,30 +281,6 @@ static void sample_share(void *arg, int thread)
         }
         sampler_accept(d->sampler, d->n_slots + i, token);
         p->text[p->len + p->n_drafted++] = token;
-    }
-}
-
-/* Tokens are drafted one by one, for all slots at once: in rows of what each has and the draft has
- * not seen, the last of which wants logits. */
-static enum status draft_levels(struct drafter *d, struct err *e)
-{
-    for (d->n_levels = 0;; d->n_levels++) {
-        int n = 0, n_drafting = 0;
-        for (int i = 0; i < d->n_slots; i++) {
-            struct draft_slot *p = &d->slots[i];
-            const int end = p->len + p->n_drafted;
-            const bool drafts = p->n_drafted < p->wanted;
-            p->logits = drafts ? d->logits + (size_t)n_drafting * d->n_vocab : NULL;
-            n_drafting += drafts;
-            for (int t = session_len(d->session, i); drafts && t < end; t++)
-                d->rows[n++] = (struct batch_row){p->text[t], i, t, t == end - 1};
-        }
-        if (n == 0)
-            return STATUS_OK;
-        TRY(session_step(d->session, d->rows, n, d->logits, e));
-        struct pool *pool = n_drafting > 1 ? d->pool : NULL;
-        d->n_sampling = pool_n_threads(pool);
-        pool_run(pool, sample_share, d);
     }
 }
 
@@ -356,8 +321,8 @@ static enum status draft_by_model(struct drafter *d, struct err *e)
     }
     for (int i = 0; i < most; i++)
         d->levels[i] = (struct draft_level){pace_share(&d->pace, 0, i), n};
-    const int levels = pace_choose(&d->pace, d->base, d->levels, most,
-                                   pace_draft_ns(&d->pace, d->base), lag, &d->trying);
+    const int levels = pace_choose(&d->pace, d->round.base, d->levels, most,
+                                   pace_draft_ns(&d->pace, d->round.base), lag, &d->trying);
     if (levels == 0)
         return STATUS_OK;
     /* Slots are fed what they are behind, but for the last rows of each, and those draft that are
@@ -375,22 +340,41 @@ static enum status draft_by_model(struct drafter *d, struct err *e)
         if (ready)
             sampler_copy(d->sampler, i, d->n_slots + i);
     }
-    return draft_levels(d, e);
+    /* Tokens are drafted one by one, for all slots at once: in rows of what each has and the draft
+     * has not seen, the last of which wants logits. */
+    for (;; d->round.levels++) {
+        int n_rows = 0, n_drafting = 0;
+        for (int i = 0; i < d->n_slots; i++) {
+            struct draft_slot *p = &d->slots[i];
+            const int end = p->len + p->n_drafted;
+            const bool drafts = p->n_drafted < p->wanted;
+            p->logits = drafts ? d->logits + (size_t)n_drafting * d->n_vocab : NULL;
+            n_drafting += drafts;
+            for (int t = session_len(d->session, i); drafts && t < end; t++)
+                d->rows[n_rows++] = (struct batch_row){p->text[t], i, t, t == end - 1};
+        }
+        if (n_rows == 0)
+            return STATUS_OK;
+        TRY(session_step(d->session, d->rows, n_rows, d->logits, e));
+        struct pool *pool = n_drafting > 1 ? d->pool : NULL;
+        d->n_sampling = pool_n_threads(pool);
+        pool_run(pool, sample_share, d);
+    }
 }
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
-enum status drafter_propose(struct drafter *d, const int *wants, struct err *e)
+enum status drafter_propose(struct drafter *d, struct err *e)
 {
     const uint64_t start = clock_ns(), fed = d->feed_ns;
-    d->n_levels = d->base = 0;
+    d->round = (struct draft_round){0};
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
+        d->round.base += p->wanted >= 0;
+        p->wanted = p->wanted < d->pace.most ? p->wanted : d->pace.most;
         p->n_drafted = p->n_right = 0;
-        p->wanted = wants[i] < d->pace.most ? wants[i] : d->pace.most;
-        d->base += wants[i] >= 0;
     }
-    if (d->base == 0)
+    if (d->round.base == 0)
         return STATUS_OK;
     if (d->session)
         TRY(draft_by_model(d, e));
@@ -398,17 +382,16 @@ enum status drafter_propose(struct drafter *d, const int *wants, struct err *e)
         look_up(d);
     for (int i = 0; i < d->n_slots; i++)
         d->n_drafted += d->slots[i].n_drafted;
-    d->round_ns = clock_ns() - start - (d->feed_ns - fed);
-    d->draft_ns += d->round_ns;
+    const uint64_t ns = clock_ns() - start - (d->feed_ns - fed);
+    d->round.draft_ns = (double)ns;
+    d->draft_ns += ns;
     return STATUS_OK;
 }
 
 void drafter_measured(struct drafter *d, int rows, int tokens, uint64_t ns)
 {
-    pace_round(&d->pace, &(struct draft_round){.base = d->base,
-                                               .rows = rows,
-                                               .levels = d->n_levels,
-                                               .tokens = tokens,
-                                               .ns = (double)(ns - d->round_ns),
-                                               .draft_ns = (double)d->round_ns});
+    d->round.rows = rows;
+    d->round.tokens = tokens;
+    d->round.ns = (double)ns - d->round.draft_ns;
+    pace_round(&d->pace, &d->round);
 }

@@ -50,10 +50,10 @@ int copy_find(const int32_t *text, int n, int *length);
 /* Kinds of draft that are right by different shares. */
 #define DRAFT_KINDS 5
 
-/* How often a token was right whose predecessors were: decaying counts, and the weight of what is
- * thought before any, that it is right as often as the token before it. */
+/* How often a token was right whose predecessors were: decaying counts. Before any it is thought to
+ * be right as often as the token before it. */
 struct draft_rate {
-    double right, tried, prior;
+    double right, tried;
 };
 
 /* A measured time, in ns; the first of a kind, which fetches memory for all, is not relied on. */
@@ -64,27 +64,24 @@ struct draft_time {
 #define TIME_KNOWN 2
 
 struct draft_pace {
-    int most;   /* tokens a text, 1 to DRAFT_MOST */
-    bool fixed; /* always so many: nothing is measured */
+    int most;    /* tokens a text, 1 to DRAFT_MOST */
+    bool fixed;  /* always so many: nothing is measured */
+    double cost; /* of a draft's step over the model's, a fair opinion until it is known */
 
     /* Private. */
     int n_rows;               /* of a step at most */
     struct draft_time *steps; /* [n_rows + 1] of a round without its drafting, by its rows */
     struct draft_time draft;  /* of drafting one token for each text */
     struct draft_time feed;   /* of a row that a draft catches up with */
-    double cost;              /* of a draft's step over the model's, until it is known */
     struct draft_rate rates[DRAFT_KINDS][DRAFT_MOST];
     double elapsed_ns; /* of all rounds */
     double lost_ns;    /* by drafting, over what its tokens would have taken; negative: won */
     int n_drafting;    /* rounds that drafted since one did not */
 };
 
-/* Takes the memory from an arena, or counts it, for steps of up to n_rows rows. */
+/* Takes the memory from an arena, or counts it, for steps of up to n_rows rows: a pace that is
+ * zeroed but for `most`, `fixed` and `cost` starts without measurements. */
 void pace_take(struct draft_pace *p, struct arena *a, int n_rows);
-
-/* Starts without measurements, on zeroed memory, with a fair opinion of drafts whose step costs a
- * share of the model's (0: nothing). `most` and `fixed` are set. */
-void pace_start(struct draft_pace *p, double cost);
 
 /* Drafted tokens that a step takes together: `rows` of them, each right with this probability. */
 struct draft_level {
@@ -125,10 +122,11 @@ struct draft_slot {
     /* Private. */
     int32_t *text; /* the schedule's; after its len tokens those drafted */
     int len;
-    int n_drafted, n_right; /* drafted and not yet looked at; looked at and right */
-    int kind;               /* of the draft, see struct draft_pace */
-    int wanted;             /* tokens to draft in this round */
-    const float *logits;    /* of the draft, to sample from; NULL: none */
+    int n_drafted,
+        n_right;         /* drafted and not yet looked at, behind the text; looked at and right */
+    int kind;            /* of the draft, see struct draft_pace */
+    int wanted;          /* tokens to draft in this round, see drafter_propose */
+    const float *logits; /* of the draft, to sample from; NULL: none */
 };
 
 struct drafter {
@@ -140,25 +138,22 @@ struct drafter {
     int n_slots, n_vocab;
     int n_shared;           /* positions that all have in common in the draft's session */
     int end;                /* a token after which nothing is drafted; -1: none */
-    double cost;            /* of a step of the draft over one of the model, as far as is known */
-    struct draft_pace pace; /* `most` and `fixed` */
+    struct draft_pace pace; /* `most`, `fixed` and `cost` */
 
     /* What was done. */
     uint64_t n_drafted, n_right; /* tokens */
     uint64_t draft_ns, feed_ns;  /* drafting; catching up with prompts before that */
 
     /* Private. */
-    struct draft_slot *slots;   /* [n_slots] */
-    struct draft_level *levels; /* [DRAFT_MOST] to choose from */
-    struct batch_row *rows;     /* [2 * n_slots] */
-    float *logits;              /* [n_slots, n_vocab] of the draft */
-    struct arena arena;         /* of all these */
-    int n_levels;               /* that were drafted one after the other */
-    int base;                   /* texts that this round decodes */
-    int n_sampling;             /* threads */
-    int room;                   /* rows that may still be caught up with in it */
-    bool trying;                /* it drafts to see whether that pays by now */
-    uint64_t round_ns;          /* of drafting in it */
+    struct draft_slot *slots;              /* [n_slots] */
+    struct batch_row *rows;                /* [2 * n_slots] */
+    float *logits;                         /* [n_slots, n_vocab] of the draft */
+    struct arena arena;                    /* of all these */
+    struct draft_level levels[DRAFT_MOST]; /* to choose from */
+    struct draft_round round;
+    int n_sampling; /* threads */
+    int room;       /* rows that may still be caught up with in the round */
+    bool trying;    /* it drafts to see whether that pays by now */
 };
 
 /* STATUS_NO_MEMORY. drafter_free is due in every case. */
@@ -173,17 +168,11 @@ void drafter_begin(struct drafter *d, int slot, int32_t *text, int n, int n_same
  * same; if not, those drafted are gone. */
 bool drafter_accept(struct drafter *d, int slot, int32_t token);
 
-/* A round begins: drafts for each slot at most wants[slot] tokens and what the pace allows, at
- * least none. Below 0 the slot's text does not decode; those that do have a token or more after
- * their prompts, and a row each beside those drafted. Fails as session_step does, which it cannot
- * here. */
-enum status drafter_propose(struct drafter *d, const int *wants, struct err *e);
-
-/* How many tokens are drafted for a slot and not yet looked at: they stand behind its text. */
-static inline int drafter_drafted(const struct drafter *d, int slot)
-{
-    return d->slots[slot].n_drafted;
-}
+/* A round begins: drafts for each slot at most its `wanted` tokens, which the caller has set, and
+ * what the pace allows, at least none. Below 0 the slot's text does not decode; those that do have
+ * a token or more after their prompts, and a row each beside those drafted. Fails as session_step
+ * does, which it cannot here. */
+enum status drafter_propose(struct drafter *d, struct err *e);
 
 /* The round, without rows of prompts, came to its end: its texts had so many rows and tokens; all
  * of it took ns, drafting included. */

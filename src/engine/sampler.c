@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -18,28 +19,27 @@
 /* Of a sequence. */
 struct history {
     struct rng rng;
-    int window_len, window_next; /* the window is a ring */
-    int *window;                 /* [window_cap] */
+    uint64_t n; /* tokens that it was told; the last ones are in its window, a ring */
 };
 
 /* What a pick works with, of a thread; threads write to theirs all the time. */
 struct scratch {
-    _Alignas(MEM_ALIGN) const struct sampler_params *params;
-    int n_vocab;
-    int n_choices;   /* what is still in the draw, sorted by rank after top-k or top-p: */
-    int *tokens;     /* [n_vocab] */
-    double *weights; /* [n_vocab] */
-    float *logits;   /* [n_vocab] penalised */
-    uint64_t *keys;  /* [n_vocab] scratch for sorting, see key_of */
+    _Alignas(MEM_ALIGN) int n_choices; /* what is still in the draw, sorted by rank after top-k or
+                                          top-p: */
+    int *tokens;                       /* [n_vocab] */
+    double *weights;                   /* [n_vocab] */
+    float *logits;                     /* [n_vocab] penalised */
+    uint64_t *keys;                    /* [n_vocab] scratch for sorting, see key_of */
 };
 
 struct sampler {
     struct sampler_params params;
     struct sampler_sizes sizes;
-    int window_cap;
+    struct arena arena;        /* of all below */
     struct history *histories; /* [n_sequences] */
+    int *windows;              /* [n_sequences, window_cap] */
+    int window_cap;
     struct scratch *scratches; /* [n_threads] */
-    struct arena arena;        /* holds all of these and this struct */
 };
 
 /* --- logits ----------------------------------------------------------------------------------- */
@@ -91,35 +91,6 @@ int logits_argmax(const float *logits, int n)
 #define LN2_LOW   0x1.cf79abc9e3b3ap-40
 #define EXP_ZERO  (-709.1) /* -1023 ln 2, where the exponent field becomes 0 */
 
-/* e^x for EXP_ZERO <= x <= 0. */
-static inline double exp_in_range(double x)
-{
-    const double shifted = x * LOG2E + EXP_ROUND;
-    const double n = shifted - EXP_ROUND;
-    const double r = (x - n * LN2_HIGH) - n * LN2_LOW;
-    /* |r| <= ln(2) / 2, where the Taylor series of degree 13 is exact to double precision. */
-    const double q = r * r;
-    double odd = 1.0 / 6227020800;
-    odd = odd * q + 1.0 / 39916800;
-    odd = odd * q + 1.0 / 362880;
-    odd = odd * q + 1.0 / 5040;
-    odd = odd * q + 1.0 / 120;
-    odd = odd * q + 1.0 / 6;
-    double even = 1.0 / 479001600;
-    even = even * q + 1.0 / 3628800;
-    even = even * q + 1.0 / 40320;
-    even = even * q + 1.0 / 720;
-    even = even * q + 1.0 / 24;
-    even = even * q + 0.5;
-    const double p = ((odd * r + even) * q + r) + 1;
-    uint64_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits << 52) + ((uint64_t)1023 << 52);
-    double scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return p * scale;
-}
-
 void logits_exp(double *x, int n)
 {
     for (int begin = 0; begin < n; begin += CHUNK) {
@@ -127,8 +98,33 @@ void logits_exp(double *x, int n)
         /* In a loop of its own, or the compiler makes it a branch of the other. */
         for (int i = begin; i < end; i++)
             x[i] = x[i] > EXP_ZERO ? x[i] : EXP_ZERO;
-        for (int i = begin; i < end; i++)
-            x[i] = exp_in_range(x[i]);
+        for (int i = begin; i < end; i++) {
+            const double shifted = x[i] * LOG2E + EXP_ROUND;
+            const double e = shifted - EXP_ROUND;
+            const double r = (x[i] - e * LN2_HIGH) - e * LN2_LOW;
+            /* |r| <= ln(2) / 2, where the Taylor series of degree 13 is exact to double precision.
+             */
+            const double q = r * r;
+            double odd = 1.0 / 6227020800;
+            odd = odd * q + 1.0 / 39916800;
+            odd = odd * q + 1.0 / 362880;
+            odd = odd * q + 1.0 / 5040;
+            odd = odd * q + 1.0 / 120;
+            odd = odd * q + 1.0 / 6;
+            double even = 1.0 / 479001600;
+            even = even * q + 1.0 / 3628800;
+            even = even * q + 1.0 / 40320;
+            even = even * q + 1.0 / 720;
+            even = even * q + 1.0 / 24;
+            even = even * q + 0.5;
+            const double p = ((odd * r + even) * q + r) + 1;
+            uint64_t bits;
+            memcpy(&bits, &shifted, sizeof bits);
+            bits = (bits << 52) + ((uint64_t)1023 << 52);
+            double scale;
+            memcpy(&scale, &bits, sizeof scale);
+            x[i] = p * scale;
+        }
     }
 }
 
@@ -206,121 +202,92 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
     return sum > 0 ? sum : 0; /* rounding may leave a little less than nothing */
 }
 
-/* --- create ----------------------------------------------------------------------------------- */
+/* --- sequences -------------------------------------------------------------------------------- */
 
-static bool are_in_range(const struct sampler_params *p)
-{
-    return p->temperature >= 0 && p->temperature <= DBL_MAX && p->top_k >= 0 && p->top_p >= 0 &&
-           p->top_p <= 1 && p->min_p >= 0 && p->min_p <= 1 && p->repeat_penalty > 0 &&
-           p->repeat_penalty <= DBL_MAX && p->repeat_last_n >= -1;
-}
-
-/* The sampler's place and its buffers, which go to *s; or their count. */
-static struct sampler *take_sampler(struct sampler *s, struct arena *a)
+/* Counts or takes the buffers, see base/mem.h. */
+static void take_sampler(struct sampler *s, struct arena *a)
 {
     const struct sampler_sizes *z = &s->sizes;
-    struct sampler *place = arena_take(a, 1, sizeof *place);
-    struct history counted_history;
-    struct scratch counted;
     s->histories = arena_take(a, z->n_sequences, sizeof *s->histories);
+    s->windows = arena_take(a, (uint64_t)z->n_sequences * s->window_cap, sizeof *s->windows);
     s->scratches = arena_take(a, z->n_threads, sizeof *s->scratches);
-    for (int i = 0; i < z->n_sequences; i++) {
-        struct history *h = s->histories ? &s->histories[i] : &counted_history;
-        h->window = arena_take(a, s->window_cap, sizeof *h->window);
-    }
     for (int i = 0; i < z->n_threads; i++) {
-        struct scratch *d = s->scratches ? &s->scratches[i] : &counted;
+        struct scratch counted, *d = s->scratches ? &s->scratches[i] : &counted;
         d->tokens = arena_take(a, z->n_vocab, sizeof *d->tokens);
         d->weights = arena_take(a, z->n_vocab, sizeof *d->weights);
         d->logits = arena_take(a, z->n_vocab, sizeof *d->logits);
         d->keys = arena_take(a, z->n_vocab, sizeof *d->keys);
     }
-    return place;
 }
 
 enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e)
 {
-    assert(sizes->n_vocab > 0 && sizes->n_ctx > 0);
-    assert(sizes->n_sequences > 0 && sizes->n_threads > 0);
-    assert(are_in_range(params));
-    *out = NULL;
-
-    struct sampler sized = {.params = *params, .sizes = *sizes};
+    struct sampler *s = *out = calloc(1, sizeof *s);
+    if (!s)
+        return err_no_memory(e, "the sampler", sizeof *s);
+    s->params = *params;
+    s->sizes = *sizes;
     if (params->repeat_penalty != 1)
-        sized.window_cap = params->repeat_last_n < 0 || params->repeat_last_n > sizes->n_ctx
-                               ? sizes->n_ctx
-                               : params->repeat_last_n;
-    take_sampler(&sized, &sized.arena);
-    TRY(arena_allocate(&sized.arena, "the sampler", e));
-    struct sampler *s = take_sampler(&sized, &sized.arena);
-    *s = sized;
+        s->window_cap = params->repeat_last_n < 0 || params->repeat_last_n > sizes->n_ctx
+                            ? sizes->n_ctx
+                            : params->repeat_last_n;
+    take_sampler(s, &s->arena);
+    TRY(arena_allocate(&s->arena, "the sampler", e));
+    take_sampler(s, &s->arena);
     for (int i = 0; i < sizes->n_sequences; i++)
         sampler_reset(s, i, 0, 0);
-    *out = s;
     return STATUS_OK;
 }
 
 void sampler_free(struct sampler *s)
 {
-    struct arena arena = s ? s->arena : (struct arena){0};
-    arena_free(&arena);
-}
-
-static struct history *history_of(const struct sampler *s, int sequence)
-{
-    assert(sequence >= 0 && sequence < s->sizes.n_sequences);
-    return &s->histories[sequence];
+    if (s)
+        arena_free(&s->arena);
+    free(s);
 }
 
 void sampler_reset(struct sampler *s, int sequence, uint64_t seed, uint64_t stream)
 {
-    struct history *h = history_of(s, sequence);
+    struct history *h = &s->histories[sequence];
     rng_seed(&h->rng, seed, stream);
-    h->window_len = h->window_next = 0;
+    h->n = 0;
+}
+
+static int *window_of(const struct sampler *s, int sequence)
+{
+    return s->windows + (size_t)sequence * s->window_cap;
 }
 
 void sampler_accept(struct sampler *s, int sequence, int token)
 {
-    struct history *h = history_of(s, sequence);
-    assert(token >= 0 && token < s->sizes.n_vocab);
-    if (s->window_cap == 0)
-        return;
-    h->window[h->window_next] = token;
-    h->window_next = (h->window_next + 1) % s->window_cap;
-    if (h->window_len < s->window_cap)
-        h->window_len++;
+    assert(sequence < s->sizes.n_sequences && token >= 0 && token < s->sizes.n_vocab);
+    if (s->window_cap > 0)
+        window_of(s, sequence)[s->histories[sequence].n++ % s->window_cap] = token;
 }
 
 void sampler_copy(struct sampler *s, int from, int to)
 {
-    const struct history *h = history_of(s, from);
-    struct history *copy = history_of(s, to);
-    int *window = copy->window;
-    *copy = *h;
-    copy->window = window;
-    if (h->window_len > 0)
-        memcpy(window, h->window, h->window_len * sizeof *window);
+    s->histories[to] = s->histories[from];
+    memcpy(window_of(s, to), window_of(s, from), s->window_cap * sizeof *s->windows);
 }
 
 struct rng *sampler_stream(struct sampler *s, int sequence)
 {
-    return &history_of(s, sequence)->rng;
+    return &s->histories[sequence].rng;
 }
 
 int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
 {
-    const struct history *h = history_of(s, sequence);
-    const int first = h->window_next - h->window_len + s->window_cap; /* of a ring */
-    for (int i = 0; tokens && i < h->window_len; i++)
-        tokens[i] = h->window[(first + i) % s->window_cap];
-    return h->window_len;
+    const uint64_t n = s->histories[sequence].n, cap = s->window_cap, len = n < cap ? n : cap;
+    for (uint64_t i = 0; tokens && i < len; i++)
+        tokens[i] = window_of(s, sequence)[(n - len + i) % cap];
+    return (int)len;
 }
 
 void sampler_set_temperature(struct sampler *s, double temperature)
 {
     s->params.temperature = temperature;
-    assert(are_in_range(&s->params));
 }
 
 /* --- sorting ---------------------------------------------------------------------------------- */
@@ -375,14 +342,15 @@ static void pop(uint64_t *keys, int n)
 
 /* The probabilities of n tokens over the most likely one's. The difference comes first: it is at
  * most 0, so that a tiny temperature can only give e^-infinity. tokens NULL: all from 0. */
-static void weigh(const struct scratch *d, const int *tokens, int n, float maximum, double *weights)
+static void weigh(const struct sampler *s, const struct scratch *d, const int *tokens, int n,
+                  float maximum)
 {
-    const double temperature = d->params->temperature;
+    const double temperature = s->params.temperature;
     for (int i = 0; i < n; i++) {
         const float logit = d->logits[tokens ? tokens[i] : i];
-        weights[i] = ((double)logit - (double)maximum) / temperature;
+        d->weights[i] = ((double)logit - (double)maximum) / temperature;
     }
-    logits_exp(weights, n);
+    logits_exp(d->weights, n);
 }
 
 static double sum_in_order(const double *x, int n)
@@ -393,33 +361,25 @@ static double sum_in_order(const double *x, int n)
     return sum;
 }
 
-static void choose(struct scratch *d, int token, double weight)
-{
-    d->tokens[d->n_choices] = token;
-    d->weights[d->n_choices++] = weight;
-}
-
-/* Keeps the best so far in a heap, the least of them on top; sorts them at the end. */
-static void choose_top_k(struct scratch *d, int k, float maximum)
+/* Keeps the best k so far in a heap, the least of them on top; sorts them at the end. */
+static void choose_top_k(struct scratch *d, int k, int n_vocab)
 {
     uint64_t *keys = d->keys;
     for (int i = 0; i < k; i++)
         keys[i] = key_of(d->logits[i], i);
     make_heap(keys, k);
     float least = d->logits[token_of(keys[0])];
-    for (int i = k; i < d->n_vocab; i++) {
+    for (int i = k; i < n_vocab; i++) {
         if (d->logits[i] <= least) /* an equal has the higher id, so it loses as well */
             continue;
         keys[0] = key_of(d->logits[i], i);
         sift_down(keys, k, 0);
         least = d->logits[token_of(keys[0])];
     }
-    for (int n = k; n > 0; n--) {
+    for (int n = d->n_choices = k; n > 0; n--) {
         d->tokens[n - 1] = token_of(keys[0]);
         pop(keys, n);
     }
-    weigh(d, d->tokens, k, maximum, d->weights);
-    d->n_choices = k;
 }
 
 /*
@@ -427,14 +387,13 @@ static void choose_top_k(struct scratch *d, int k, float maximum)
  * is not in the set: those from it on would have to make up more than 1 - top_p, and n_vocab of
  * them could not.
  */
-static void keep_top_p_of_all(struct scratch *d, float maximum)
+static void choose_top_p(struct scratch *d, double top_p, int n_vocab)
 {
-    const double total = sum_in_order(d->weights, d->n_vocab);
-    const double wanted = d->params->top_p * total;
-    const double bound = (1 - d->params->top_p) * (total / d->n_vocab);
+    const double total = sum_in_order(d->weights, n_vocab);
+    const double wanted = top_p * total, bound = (1 - top_p) * (total / n_vocab);
     uint64_t *keys = d->keys;
     int n = 0;
-    for (int i = 0; i < d->n_vocab; i++)
+    for (int i = 0; i < n_vocab; i++)
         if (d->weights[i] >= bound)
             keys[n++] = ~key_of(d->logits[i], i);
     make_heap(keys, n);
@@ -442,19 +401,19 @@ static void keep_top_p_of_all(struct scratch *d, float maximum)
     d->n_choices = 0;
     do {
         const int token = token_of(~keys[0]);
-        double weight;
-        weigh(d, &token, 1, maximum, &weight);
-        choose(d, token, weight);
-        sum += weight;
+        d->tokens[d->n_choices++] = token;
+        sum += d->weights[token];
         pop(keys, n--);
     } while (n > 0 && sum < wanted);
 }
 
-static void filter(struct scratch *d, float maximum)
+static void filter(const struct sampler *s, struct scratch *d, float maximum)
 {
-    const struct sampler_params *p = d->params;
-    if (p->top_k > 0 && p->top_k < d->n_vocab) {
-        choose_top_k(d, p->top_k, maximum);
+    const struct sampler_params *p = &s->params;
+    const int n_vocab = s->sizes.n_vocab;
+    if (p->top_k > 0 && p->top_k < n_vocab) {
+        choose_top_k(d, p->top_k, n_vocab);
+        weigh(s, d, d->tokens, d->n_choices, maximum);
         const double wanted = p->top_p * sum_in_order(d->weights, d->n_choices);
         double sum = 0;
         int n = 0;
@@ -464,22 +423,25 @@ static void filter(struct scratch *d, float maximum)
         if (p->top_p < 1)
             d->n_choices = n;
     } else {
-        weigh(d, NULL, d->n_vocab, maximum, d->weights);
-        for (int i = 0; i < d->n_vocab; i++)
+        weigh(s, d, NULL, n_vocab, maximum);
+        for (int i = 0; i < n_vocab; i++)
             d->tokens[i] = i;
-        d->n_choices = d->n_vocab;
-        if (p->top_p < 1)
-            keep_top_p_of_all(d, maximum);
+        d->n_choices = n_vocab;
+        if (p->top_p < 1) {
+            choose_top_p(d, p->top_p, n_vocab);
+            weigh(s, d, d->tokens, d->n_choices, maximum);
+        }
     }
-    if (p->min_p > 0) { /* the greatest weight is 1, so min_p is the bound itself */
-        const int n = d->n_choices;
-        d->n_choices = 0;
-        for (int i = 0; i < n; i++)
-            if (d->weights[i] >= p->min_p)
-                choose(d, d->tokens[i], d->weights[i]);
+    int n = 0; /* the greatest weight is 1, so min_p is the bound itself */
+    for (int i = 0; i < d->n_choices; i++) {
+        if (d->weights[i] >= p->min_p) {
+            d->tokens[n] = d->tokens[i];
+            d->weights[n++] = d->weights[i];
+        }
     }
-    const double total = sum_in_order(d->weights, d->n_choices);
-    for (int i = 0; i < d->n_choices; i++)
+    d->n_choices = n;
+    const double total = sum_in_order(d->weights, n);
+    for (int i = 0; i < n; i++)
         d->weights[i] /= total;
 }
 
@@ -508,36 +470,33 @@ static int draw(const struct scratch *d, struct rng *rng)
 enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
                          int *token, struct err *e)
 {
-    assert(thread >= 0 && thread < s->sizes.n_threads);
-    struct history *h = history_of(s, sequence);
     struct scratch *d = &s->scratches[thread];
-    d->params = &s->params;
-    d->n_vocab = s->sizes.n_vocab;
-    TRY(logits_check(logits, d->n_vocab, e));
-    memcpy(d->logits, logits, d->n_vocab * sizeof *logits);
-    for (int i = 0; i < h->window_len; i++) {
-        const int recent = h->window[i]; /* from the input: a token is penalised once */
-        const double l = (double)logits[recent], penalty = d->params->repeat_penalty;
+    const int n_vocab = s->sizes.n_vocab, n_recent = sampler_recent(s, sequence, NULL);
+    assert(thread >= 0 && thread < s->sizes.n_threads);
+    TRY(logits_check(logits, n_vocab, e));
+    memcpy(d->logits, logits, n_vocab * sizeof *logits);
+    for (int i = 0; i < n_recent; i++) {
+        const int recent = window_of(s, sequence)[i]; /* from the input: penalised once */
+        const double l = (double)logits[recent], penalty = s->params.repeat_penalty;
         const double result = l > 0 ? l / penalty : l * penalty;
         /* Saturates, so that no penalty makes a logit infinite. */
         d->logits[recent] = (float)fmin(fmax(result, -(double)FLT_MAX), (double)FLT_MAX);
     }
-    const int best = logits_argmax(d->logits, d->n_vocab);
-    d->n_choices = 0;
-    if (d->params->temperature == 0) {
-        choose(d, best, 1);
-        *token = best;
+    *token = logits_argmax(d->logits, n_vocab);
+    if (s->params.temperature > 0) {
+        filter(s, d, d->logits[*token]);
+        *token = draw(d, &s->histories[sequence].rng);
         return STATUS_OK;
     }
-    filter(d, d->logits[best]);
-    *token = draw(d, &h->rng);
+    d->n_choices = 1;
+    d->tokens[0] = *token;
+    d->weights[0] = 1;
     return STATUS_OK;
 }
 
 int sampler_choices(const struct sampler *s, int thread, const int **tokens,
                     const double **probabilities)
 {
-    assert(thread >= 0 && thread < s->sizes.n_threads);
     const struct scratch *d = &s->scratches[thread];
     *tokens = d->tokens;
     *probabilities = d->weights;

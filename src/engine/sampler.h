@@ -74,7 +74,7 @@ struct sampler_params {
     int repeat_last_n;     /* how many recent tokens are penalised; 0 is none, -1 is all */
 };
 
-/* Each at least 1 (asserted). */
+/* Each at least 1. */
 struct sampler_sizes {
     int n_vocab, n_ctx;
     int n_sequences; /* numbered from 0 */
@@ -83,9 +83,10 @@ struct sampler_sizes {
 
 struct sampler;
 
-/* The parameters are in the ranges above (asserted). Plans all memory: 24 bytes for each of n_vocab
+/* The parameters are in the ranges above. Plans all memory: 24 bytes for each of n_vocab
  * entries for each thread, and a window of at most n_ctx tokens for each sequence. Every sequence
- * is as after sampler_reset(s, sequence, 0, 0). */
+ * is as after sampler_reset(s, sequence, 0, 0). STATUS_NO_MEMORY; sampler_free is due in every
+ * case. */
 enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e);
 void sampler_free(struct sampler *s); /* NULL is legal */

@@ -3,24 +3,21 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
 static void take_schedule(struct schedule *s, struct arena *a)
 {
     const uint64_t n = s->n_slots, n_text = (uint64_t)session_cap(s->session) + 1;
+    const uint64_t decoding = n * s->n_together;
     s->slots = arena_take(a, n, sizeof *s->slots);
-    for (int i = 0; i < s->n_slots; i++) {
-        int32_t *text = arena_take(a, n_text, sizeof *text);
-        if (s->slots) {
-            s->slots[i].sequence = i;
-            s->slots[i].text = text;
-        }
+    int32_t *texts = arena_take(a, n * n_text, sizeof *texts);
+    for (int i = 0; s->slots && i < s->n_slots; i++) {
+        s->slots[i].sequence = i;
+        s->slots[i].text = texts + i * n_text;
     }
     s->prefills = arena_take(a, n, sizeof *s->prefills);
-    const uint64_t decoding = n * s->n_together;
-    s->wants = arena_take(a, n, sizeof *s->wants);
     s->rows = arena_take(a, decoding + session_block(s->session), sizeof *s->rows);
     s->logits = arena_take(a, decoding * s->n_vocab, sizeof *s->logits);
     s->times.rounds = arena_take(a, s->cap_rounds, sizeof *s->times.rounds);
@@ -147,16 +144,16 @@ static enum status feed_rows(struct schedule *s, struct err *e)
             const struct slot *p = &s->slots[i];
             const int wanted = p->request.n - p->n_sampled, room = room_of(s, p);
             const int left = wanted < room ? wanted : room;
-            s->wants[i] = p->state == SLOT_DECODES && !p->logits ? left - 1 : -1;
+            s->drafter->slots[i].wanted = p->state == SLOT_DECODES && !p->logits ? left - 1 : -1;
         }
-        TRY(drafter_propose(s->drafter, s->wants, e));
+        TRY(drafter_propose(s->drafter, e));
         round->prompts_ns += s->drafter->feed_ns - fed;
     }
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
         if (p->state != SLOT_DECODES || p->logits)
             continue;
-        const int n_drafted = s->drafter ? drafter_drafted(s->drafter, i) : 0;
+        const int n_drafted = s->drafter ? s->drafter->slots[i].n_drafted : 0;
         p->logits = s->logits + (size_t)round->n_rows * s->n_vocab;
         for (int at = p->len - 1; at < p->len + n_drafted; at++)
             s->rows[round->n_rows++] = (struct batch_row){p->text[at], i, at, .wants_logits = true};
@@ -220,28 +217,23 @@ static void end_text(struct schedule *s, struct slot *p, enum text_end end, stru
 /* What was sampled for a slot is an event; the next one is the text's end, if that is it. */
 static void take_pick(struct schedule *s, struct slot *p, struct event *event, struct err *e)
 {
+    event->slot = p;
     if (p->pick == PICK_ENDS) {
         end_text(s, p, p->end, event);
         return;
     }
-    event->kind = EVENT_SAMPLED;
     event->token = p->token;
     event->logits = p->logits;
     event->log_sum = p->log_sum;
-    if (p->request.n == 0) {
-        end_text(s, p, END_LENGTH, event);
-        return;
-    }
-    if (p->sampled != STATUS_OK) {
+    const bool none = p->request.n == 0, failed = !none && p->sampled != STATUS_OK;
+    p->at_end = !none && !failed && !s->ignore_eos && p->token == tokenizer_eos(s->tokenizer);
+    if (failed)
         (void)logits_check(p->logits, s->n_vocab, e);
-        end_text(s, p, END_FAILED, event);
+    if (none || failed || p->at_end) {
+        end_text(s, p, none ? END_LENGTH : failed ? END_FAILED : END_EOS, event);
         return;
     }
-    if (!s->ignore_eos && p->token == tokenizer_eos(s->tokenizer)) {
-        p->at_end = true;
-        end_text(s, p, END_EOS, event);
-        return;
-    }
+    event->kind = EVENT_SAMPLED;
     if (!tokenizer_is_special(s->tokenizer, p->token))
         event->ready = stream_push(&p->stream, tokenizer_bytes(s->tokenizer, p->token));
 
@@ -284,6 +276,23 @@ void schedule_end(struct schedule *s, enum status status)
     s->over = true;
 }
 
+/* A token for each text that has logits: also those that were drafted, as long as they are right.
+ * For one alone each thread would have the others to wait for. How many there are. */
+static int sample(struct schedule *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_slots; i++) {
+        struct slot *p = &s->slots[i];
+        p->pick = p->logits ? PICK_TOKEN : PICK_NONE;
+        n += p->logits != NULL;
+    }
+    struct pool *pool = n > 1 ? s->pool : NULL;
+    s->n_sampling = pool_n_threads(pool);
+    s->next = 0;
+    pool_run(pool, sample_share, s);
+    return n;
+}
+
 /* What the round took; the next one begins. */
 static void end_round(struct schedule *s)
 {
@@ -306,46 +315,6 @@ static void end_round(struct schedule *s)
                          ns);
 }
 
-/* Goes on to the next event; false: it is over. */
-static bool advance(struct schedule *s, struct event *event, struct err *e)
-{
-    if (s->feeds) {
-        const enum status status = s->n_busy > 0 ? feed_rows(s, e) : STATUS_OK;
-        if (status != STATUS_OK || s->n_busy == 0) {
-            schedule_end(s, status);
-            return false;
-        }
-        s->feeds = false;
-        s->next = s->n_slots;
-    }
-    for (;;) {
-        for (; s->next < s->n_slots; s->next++) {
-            struct slot *p = &s->slots[s->next];
-            if (p->pick == PICK_NONE)
-                continue;
-            event->slot = p;
-            take_pick(s, p, event, e);
-            return true;
-        }
-        /* A token for each text that has logits: also those that were drafted, as long as they are
-         * right. For one alone each thread would have the others to wait for. */
-        int n = 0;
-        for (s->next = 0; s->next < s->n_slots; s->next++) {
-            struct slot *p = &s->slots[s->next];
-            p->pick = p->logits ? PICK_TOKEN : PICK_NONE;
-            n += p->logits != NULL;
-        }
-        if (n == 0)
-            break;
-        struct pool *pool = n > 1 ? s->pool : NULL;
-        s->n_sampling = pool_n_threads(pool);
-        pool_run(pool, sample_share, s);
-        s->next = 0;
-    }
-    end_round(s);
-    return true;
-}
-
 bool schedule_next(struct schedule *s, struct event *event, struct err *e)
 {
     *event = (struct event){.kind = EVENT_ROUND};
@@ -356,17 +325,33 @@ bool schedule_next(struct schedule *s, struct event *event, struct err *e)
         s->round_at = clock_ns();
         return true;
     }
-    if (!s->over && advance(s, event, e))
-        return true;
-    /* Of the texts that have not ended the one that has the highest number is abandoned. */
-    for (int i = 0; i < s->n_slots; i++) {
-        struct slot *p = &s->slots[i];
-        if (p->state != SLOT_VACANT &&
-            (!event->slot || p->request.number > event->slot->request.number))
-            event->slot = p;
+    if (!s->over && s->feeds) {
+        const enum status status = s->n_busy > 0 ? feed_rows(s, e) : STATUS_OK;
+        if (status != STATUS_OK || s->n_busy == 0)
+            schedule_end(s, status);
+        s->feeds = false;
+        s->next = s->n_slots;
     }
-    if (event->slot) {
-        end_text(s, &s->slots[event->slot->sequence], END_ABANDONED, event);
+    while (!s->over) {
+        while (s->next < s->n_slots && s->slots[s->next].pick == PICK_NONE)
+            s->next++;
+        if (s->next < s->n_slots) {
+            take_pick(s, &s->slots[s->next], event, e);
+            return true;
+        }
+        if (sample(s) == 0) {
+            end_round(s);
+            return true;
+        }
+    }
+    /* Of the texts that have not ended the one that has the highest number is abandoned. */
+    struct slot *last = NULL;
+    for (struct slot *p = s->slots; p < s->slots + s->n_slots; p++)
+        if (p->state != SLOT_VACANT && (!last || p->request.number > last->request.number))
+            last = p;
+    if (last) {
+        event->slot = last;
+        end_text(s, last, END_ABANDONED, event);
         return true;
     }
     s->n_prefills = 0;

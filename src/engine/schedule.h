@@ -152,7 +152,6 @@ struct schedule {
     /* Private. */
     struct slot *slots;     /* [n_slots] */
     struct slot **prefills; /* [n_prefills] whose prompts are not yet fed, the oldest first */
-    int *wants;             /* [n_slots] tokens that drafts are asked for */
     struct batch_row *rows; /* [n_slots * n_together + the session's block] */
     float *logits;          /* [n_slots * n_together, n_vocab] */
     struct arena arena;     /* of all these */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/rng.h"
 #include "engine/private.h"
 

@@ -3,7 +3,7 @@
  */
 #include <assert.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "exchange/private.h"
 
 /* No array has more elements than the widest matrices of all layers would, and none takes more

@@ -144,8 +144,7 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
 
 /*
  * Only the vocabulary: writes into the folder `dir`, which is there, tokenizer.json and
- * tokenizer_config.json; of a byte-level vocabulary vocab.json and merges.txt, too, of a
- * SentencePiece one tokenizer.model, where the sentencepiece library would take it. A tokenizer of
+ * tokenizer_config.json; of a byte-level vocabulary vocab.json and merges.txt, too. A tokenizer of
  * transformers that is loaded from them gives the ids that ours gives; where a few may differ
  * `notes`, which may be NULL, say so.
  *

@@ -220,7 +220,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
         .name = t->name.text,
         .n_dims = spec->n_dims,
         .dims = {v->transposes ? cols : rows, v->transposes ? rows : cols},
-        .source = {view_piece, v},
+        .source = {.piece = view_piece, .arg = v},
     };
 }
 

@@ -226,9 +226,6 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
             found)
             *ids[i].id = (int)id;
     }
-    const struct gguf_value *scores = gguf_find(x->gguf, "tokenizer.ggml.scores");
-    for (int id = 0; id < x->vocab->n && scores && !x->pre; id++)
-        x->v.scores[id] = (float)gguf_float_at(scores, id);
     return read_merges(x, parts.merging, e);
 }
 
@@ -414,47 +411,21 @@ static void put_merges(struct json *j, const void *exported)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* What transformers looks for. */
-enum { BYTES = 1, SPACES = 2 }; /* the kinds of vocabularies that have a file */
+/* What transformers looks for, and whether only byte-level vocabularies have it. */
 static const struct file {
     const char *name;
-    unsigned kinds;
-    void (*put)(struct json *j, const void *exported);
+    void (*put)(struct json *j, const void *exported); /* NULL: none of ours has it */
+    bool is_bytes;
 } file_list[] = {
-    {"tokenizer.json", BYTES | SPACES, put_tokenizer_json},
-    {"tokenizer_config.json", BYTES | SPACES, put_tokenizer_config},
-    {"vocab.json", BYTES, put_vocab_json},
-    {"merges.txt", BYTES, put_merges},
-    {"tokenizer.model", SPACES, NULL},
-    {"special_tokens_map.json", 0, NULL},
-    {"added_tokens.json", 0, NULL},
+    {"tokenizer.json", put_tokenizer_json, false},
+    {"tokenizer_config.json", put_tokenizer_config, false},
+    {"vocab.json", put_vocab_json, true},
+    {"merges.txt", put_merges, true},
+    {"tokenizer.model", NULL, false},
+    {"special_tokens_map.json", NULL, false},
+    {"added_tokens.json", NULL, false},
 };
 #define N_FILES (int)(sizeof file_list / sizeof *file_list)
-
-/* *written is false for one that the vocabulary has not. */
-static enum status write_file(const struct exported *x, const char *dir, const struct file *f,
-                              bool *written, struct err *e)
-{
-    struct bytes model = {NULL, 0, 0};
-    struct file_writer *w;
-    char *path = NULL;
-    *written = x->n > 0 && f->kinds & (x->pre ? BYTES : SPACES);
-    if (!*written || f->put)
-        return *written ? export_json(dir, f->name, f->put, x, e) : STATUS_OK;
-    enum status s = vocab_sentencepiece_write(&x->v, &model)
-                        ? file_in_folder(dir, f->name, &path, e)
-                        : err_no_memory(e, f->name, 2 * model.cap);
-    *written = model.len > 0;
-    if (s == STATUS_OK && *written)
-        s = file_writer_open(&w, path, e);
-    if (s == STATUS_OK && *written) {
-        file_writer_put(w, model.data, model.len);
-        s = file_writer_commit(w, e);
-    }
-    bytes_free(&model);
-    free(path);
-    return s;
-}
 
 enum status export_vocab(const struct gguf *g, const char *dir,
                          const struct vocabulary_notes *notes, unsigned *others, struct err *e)
@@ -463,9 +434,11 @@ enum status export_vocab(const struct gguf *g, const char *dir,
     enum status s = read_vocabulary(&x, e);
     *others = 0;
     for (int i = 0; i < N_FILES && s == STATUS_OK; i++) {
-        bool written;
-        s = write_file(&x, dir, &file_list[i], &written, e);
-        *others |= !written << i;
+        const struct file *f = &file_list[i];
+        if (x.n > 0 && f->put && (x.pre || !f->is_bytes))
+            s = export_json(dir, f->name, f->put, &x, e);
+        else
+            *others |= 1u << i;
     }
     tokenizer_free(x.tokenizer);
     vocabulary_free(&x.v);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "exchange/private.h"
 #include "formats/safetensors.h"
 

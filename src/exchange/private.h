@@ -156,10 +156,6 @@ enum status vocab_names_read(const struct json_node *names, struct text merges,
 /* SentencePiece's tokenizer.model of type BPE. */
 enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, struct err *e);
 
-/* Such a file, for bytes_free in any case; false without memory. Empty where the sentencepiece
- * library would not take it: it wants one unknown token, and all bytes or none. */
-bool vocab_sentencepiece_write(const struct vocabulary *v, struct bytes *out);
-
 /* llama2.c's tokenizer.bin, llm.c's tokenizer .bin. */
 enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct err *e);
 enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *e);

@@ -1,12 +1,12 @@
 /*
- * SentencePiece's tokenizer.model, in and out.
+ * SentencePiece's tokenizer.model.
  *
  * A tokenizer.model is a message of Protocol Buffers: fields, each a number with a wire type and a
  * value. The numbers and defaults are those of sentencepiece_model.proto.
  */
 #include <math.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "exchange/private.h"
 
 /* A field's number and what follows it. */
@@ -17,8 +17,22 @@ enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 enum { PIECE = 1, TRAINER = 2, NORMALIZER = 3 };
 enum { MODEL_BPE = 2 };
 
-/* Numbers of trainer_spec and normalizer_spec; ids in the order of their fields. */
-enum spec { TYPE, SPACE_BEHIND, UNK, BOS, EOS, PAD, ADDS_SPACE, DROPS_SPACES, MARKS_SPACES, SPECS };
+/* Numbers of trainer_spec and normalizer_spec, ids in the order of their fields; then of a piece.
+ */
+enum spec {
+    TYPE,
+    SPACE_BEHIND,
+    UNK,
+    BOS,
+    EOS,
+    PAD,
+    ADDS_SPACE,
+    DROPS_SPACES,
+    MARKS_SPACES,
+    PIECE_SCORE,
+    PIECE_TYPE,
+    SPECS
+};
 
 static const struct {
     uint64_t message, tag;
@@ -33,9 +47,9 @@ static const struct {
     [ADDS_SPACE] = {NORMALIZER, TAG(3, WIRE_VARINT), 1},
     [DROPS_SPACES] = {NORMALIZER, TAG(4, WIRE_VARINT), 1},
     [MARKS_SPACES] = {NORMALIZER, TAG(5, WIRE_VARINT), 1},
+    [PIECE_SCORE] = {PIECE, TAG(2, WIRE_32), 0},
+    [PIECE_TYPE] = {PIECE, TAG(3, WIRE_VARINT), TOKEN_NORMAL},
 };
-
-/* --- in ------------------------------------------------------------------------------------- */
 
 struct field {
     uint64_t tag, value; /* of a number */
@@ -86,32 +100,6 @@ bool vocab_is_sentencepiece(struct text file)
     return file.len >= 2 && file.data[0] == '\n' && file.data[1] != 0;
 }
 
-static enum status read_piece(struct text rest, int id, struct vocabulary *v, struct err *e)
-{
-    struct text name = {"", 0};
-    uint64_t type = TOKEN_NORMAL;
-    float score = 0;
-    while (rest.len > 0) {
-        struct field f;
-        TRY(take_field(&rest, &f, e));
-        if (f.tag == TAG(1, WIRE_BYTES))
-            name = f.bytes;
-        else if (f.tag == TAG(2, WIRE_32))
-            score = float_of_bits(f.value);
-        else if (f.tag == TAG(3, WIRE_VARINT))
-            type = f.value;
-    }
-    if (type < TOKEN_NORMAL || type > TOKEN_BYTE || !isfinite(score))
-        return bad_file(e,
-                        "piece %d, \"%.*s\": expected a type from %d to %d and a finite score, "
-                        "found %llu and %g",
-                        id, SHOWN(name), TOKEN_NORMAL, TOKEN_BYTE, (unsigned long long)type,
-                        (double)score);
-    TRY(vocabulary_token(v, id, name, type, e));
-    v->scores[id] = score;
-    return STATUS_OK;
-}
-
 enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, struct err *e)
 {
     int64_t spec[SPECS];
@@ -122,20 +110,35 @@ enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, str
         spec[i] = specs[i].otherwise;
     for (struct text rest = file; rest.len > 0;) {
         struct field message, f;
+        struct text name = {"", 0}; /* of a piece */
         TRY(take_field(&rest, &message, e));
-        const uint64_t number = message.tag >> 3;
-        if (message.tag == TAG(PIECE, WIRE_BYTES))
-            TRY(read_piece(message.bytes, n_pieces++, v, e));
-        if (number != TRAINER && number != NORMALIZER)
+        if ((message.tag & 7) != WIRE_BYTES)
             continue;
-        for (struct text inner = message.bytes; inner.len > 0;) {
-            TRY(take_field(&inner, &f, e));
+        const uint64_t number = message.tag >> 3;
+        spec[PIECE_TYPE] = specs[PIECE_TYPE].otherwise;
+        spec[PIECE_SCORE] = specs[PIECE_SCORE].otherwise;
+        while (message.bytes.len > 0 && number >= PIECE && number <= NORMALIZER) {
+            TRY(take_field(&message.bytes, &f, e));
+            if (number == PIECE && f.tag == TAG(1, WIRE_BYTES))
+                name = f.bytes;
             if (number == NORMALIZER && f.tag == TAG(2, WIRE_BYTES))
                 maps_chars = f.bytes.len > 0;
             for (int i = 0; i < SPECS; i++)
                 if (number == specs[i].message && f.tag == specs[i].tag)
                     spec[i] = f.value;
         }
+        if (number != PIECE)
+            continue;
+        const int64_t type = spec[PIECE_TYPE];
+        const float score = float_of_bits(spec[PIECE_SCORE]);
+        if (type < TOKEN_NORMAL || type > TOKEN_BYTE || !isfinite(score))
+            return bad_file(e,
+                            "piece %d, \"%.*s\": expected a type from %d to %d and a finite score, "
+                            "found %lld and %g",
+                            n_pieces, SHOWN(name), TOKEN_NORMAL, TOKEN_BYTE, (long long)type,
+                            (double)score);
+        TRY(vocabulary_token(v, n_pieces, name, type, e));
+        v->scores[n_pieces++] = score;
     }
     if (spec[TYPE] != MODEL_BPE)
         return bad_file(e,
@@ -164,90 +167,4 @@ enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, str
     v->keys.add_space_prefix = spec[ADDS_SPACE] != 0;
     v->keys.add_bos = v->keys.bos >= 0;
     return STATUS_OK;
-}
-
-/* --- out ------------------------------------------------------------------------------------- */
-
-/* Of a message; `bad` stays where memory failed. */
-struct message {
-    struct bytes bytes;
-    bool bad;
-};
-
-static void put_varint(struct message *m, uint64_t value)
-{
-    char out[10];
-    size_t len = 0;
-    for (; value >= 0x80; value >>= 7)
-        out[len++] = (char)(value | 0x80);
-    out[len++] = (char)value;
-    m->bad |= !bytes_put(&m->bytes, (struct text){out, len});
-}
-
-/* Negative ones as 64 bits. */
-static void put_number(struct message *m, unsigned field, int64_t value)
-{
-    put_varint(m, TAG(field, WIRE_VARINT));
-    put_varint(m, value);
-}
-
-static void put_bytes(struct message *m, unsigned field, struct text value)
-{
-    put_varint(m, TAG(field, WIRE_BYTES));
-    put_varint(m, value.len);
-    m->bad |= !bytes_put(&m->bytes, value);
-}
-
-/* Moves a message into another, as a field. */
-static void put_message(struct message *m, unsigned field, struct message *part)
-{
-    put_bytes(m, field, bytes_text(&part->bytes));
-    m->bad |= part->bad;
-    part->bytes.len = 0;
-}
-
-bool vocab_sentencepiece_write(const struct vocabulary *v, struct bytes *out)
-{
-    struct message part = {.bad = false}, model = {.bad = false};
-    int ids[] = {-1, v->keys.bos, v->keys.eos, v->keys.pad}, n_unknown = 0, n_bytes = 0;
-    for (int id = 0; id < v->keys.n; id++) {
-        /* The number that the library has for the type, which it knows by no name. */
-        enum token_type type = v->types[id];
-        if (vocab_hex_byte(v->tokens[id], type) >= 0)
-            type = TOKEN_BYTE;
-        else if (type == TOKEN_UNDEFINED || type == TOKEN_BYTE)
-            type = TOKEN_NORMAL;
-        n_bytes += type == TOKEN_BYTE;
-        n_unknown += type == TOKEN_UNKNOWN;
-        if (type == TOKEN_UNKNOWN)
-            ids[0] = id;
-        char score[4];
-        uint32_t bits;
-        memcpy(&bits, &v->scores[id], sizeof bits);
-        little_store(score, bits, sizeof score);
-        put_bytes(&part, 1, v->tokens[id]);
-        put_varint(&part, TAG(2, WIRE_32));
-        part.bad |= !bytes_put(&part.bytes, (struct text){score, sizeof score});
-        put_number(&part, 3, type);
-        put_message(&model, PIECE, &part);
-    }
-    put_number(&part, 3, MODEL_BPE);
-    put_number(&part, 4, v->keys.n);
-    put_number(&part, 35, n_bytes > 0);
-    for (unsigned i = 0; i < 4; i++) { /* an id, and the piece that it must be */
-        put_number(&part, 40 + i, ids[i]);
-        if (ids[i] >= 0)
-            put_bytes(&part, 45 + i, v->tokens[ids[i]]);
-    }
-    put_message(&model, TRAINER, &part);
-    put_bytes(&part, 1, text_of("identity"));
-    put_number(&part, 3, v->keys.add_space_prefix > 0);
-    put_number(&part, 4, false);
-    put_number(&part, 5, true);
-    put_message(&model, NORMALIZER, &part);
-    bytes_free(&part.bytes);
-    *out = model.bytes;
-    if (n_unknown != 1 || (n_bytes != 0 && n_bytes != 256))
-        out->len = 0;
-    return !model.bad;
 }

@@ -39,8 +39,7 @@ static const struct view_part *part_of_row(const struct view *v, int *row)
 
 static uint64_t bytes_of(uint32_t type, uint64_t elements)
 {
-    const struct tensor_type_info *t = tensor_type_find(type);
-    return elements / t->block_elements * t->block_bytes;
+    return tensor_type_bytes(tensor_type_find(type), elements);
 }
 
 /* Columns [from, from + n) of a row. */

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/little.h"
+#include "base/half.h"
 #include "exchange/private.h"
 #include "text/pretokenize.h"
 

@@ -59,6 +59,12 @@ struct tensor_type_info {
     uint32_t block_bytes;
 };
 
+/* Of whole blocks. */
+static inline uint64_t tensor_type_bytes(const struct tensor_type_info *type, uint64_t elements)
+{
+    return elements / type->block_elements * type->block_bytes;
+}
+
 /* NULL for numbers that are unknown or were removed from the format. */
 const struct tensor_type_info *tensor_type_find(uint32_t type);
 /* By name, case-insensitively ("q8_0"); NULL if there is none. */

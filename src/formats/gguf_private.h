@@ -4,7 +4,7 @@
 #ifndef DECODE_FORMATS_GGUF_PRIVATE_H
 #define DECODE_FORMATS_GGUF_PRIVATE_H
 
-#include "base/little.h"
+#include "base/half.h"
 #include "formats/gguf.h"
 
 #define GGUF_MAGIC           "GGUF"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "base/little.h"
+#include "base/half.h"
 #include "formats/gguf_private.h"
 #include "formats/json.h"
 

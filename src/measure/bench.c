@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
+#include "base/figures.h"
 #include "base/rng.h"
-#include "base/stats.h"
 #include "compute/pool.h"
 #include "model/kv_cache.h"
 

@@ -16,7 +16,6 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "base/int_list.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "compute/kernels.h"

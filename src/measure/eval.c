@@ -14,10 +14,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/figures.h"
 #include "base/mem.h"
-#include "base/stats.h"
 #include "engine/sampler.h"
 
 /* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/little.h"
+#include "base/half.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
 
@@ -64,7 +64,7 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
                                             : (uint32_t)TENSOR_F32);
             name = text_of(spec.name.text);
             n_elements = spec_elements(&spec);
-            n_bytes = n_elements / type->block_elements * type->block_bytes;
+            n_bytes = tensor_type_bytes(type, n_elements);
         }
         struct inspect_sum *sums[] = {&parts[inspect_part_of(name)], &parts[INSPECT_PARTS]};
         for (int k = 0; k < 2; k++) {

@@ -203,9 +203,7 @@ static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80
 /* Text on levels from here on is light on a background that is light, and dark on a dark one. */
 #define HIGH_LEVEL 5
 
-/* What colours all that follows: the background by its level, the text so that it can be read
- * there. Level 0 ends that. */
-static void put_colour(struct output *out, enum heatmap_ink ink, int level)
+void heatmap_put_shade(struct output *out, enum heatmap_ink ink, int level)
 {
     const bool white = (level < HIGH_LEVEL) == (ink == HEATMAP_DARK);
     if (level == 0 && ink != HEATMAP_PLAIN)
@@ -222,13 +220,13 @@ void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned 
     for (int c = 0, end; c < n; c = end) {
         end = level_end(row, c, n);
         if (row[c] != level)
-            put_colour(out, ink, row[c]);
+            heatmap_put_shade(out, ink, row[c]);
         level = row[c];
         output_repeat(out, ink == HEATMAP_PLAIN ? shades[level] : ' ',
                       (size_t)(end - c) * (size_t)width);
     }
     if (level > 0)
-        put_colour(out, ink, 0);
+        heatmap_put_shade(out, ink, 0);
 }
 
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,

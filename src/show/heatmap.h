@@ -67,6 +67,10 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
  * is dark, or light. */
 enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_DARK, HEATMAP_LIGHT };
 
+/* What is put after it stands on the shade of a level, 1 to HEATMAP_LEVELS, in black or white,
+ * until level 0 ends it; nothing of plain ink. */
+void heatmap_put_shade(struct output *out, enum heatmap_ink ink, int level);
+
 /* The levels of n cells side by side, each `width` columns wide. */
 void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned char *row, int n,
                        int width);

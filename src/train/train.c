@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/figures.h"
 #include "train/private.h"
 
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
