@@ -28,7 +28,8 @@ static const struct option text_options[] = {
 
 static const struct option result_options[] = {
     OPT_STRING("against", against, "MODEL2",
-               "also the distance from this checkpoint, which must have the same vocabulary"),
+               "also the distance from this checkpoint, which must have the same vocabulary",
+               .reads = "the other checkpoint"),
     OPT_FORMAT,
     OPT_END,
 };

@@ -21,20 +21,19 @@
 void input_take_piped(struct common_options *o);
 
 /*
- * The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
- * file_read_all; STATUS_USAGE for what is mostly no text, with what was found; from "-" it is taken
- * as it is. Short texts are not judged: half a character is one, too.
+ * The text of -p or -f, empty if there is neither: its bytes are malloc'd memory of the caller;
+ * *text is what --range A:B takes, from floor(A * len) up to floor(B * len), so that ranges that
+ * meet leave nothing out and share nothing. The failures of file_read_all; STATUS_USAGE for a bad
+ * range, found out before a text is waited for, and for what is mostly no text, with what was
+ * found; from "-" it is taken as it is. Short texts are not judged: half a character is one, too.
  */
-enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e);
+enum status input_read(const struct common_options *o, char **bytes, struct text *text,
+                       struct err *e);
 
-/* The same of any file of at most `max` bytes while signals are deferred: a text from standard
- * input or a pipe may be long in coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it
- * came before. */
+/* The whole of any file of at most `max` bytes, also judged, while signals are deferred: a text
+ * from standard input or a pipe may be long in coming, and Ctrl-C still ends the wait.
+ * STATUS_INTERRUPTED: it came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
-
-/* Of --range: the share A:B of `text`, its bytes from floor(A * len) up to floor(B * len), so that
- * ranges that meet leave nothing out and share nothing. NULL is all. STATUS_USAGE. */
-enum status input_cut(const char *range, struct text *text, struct err *e);
 
 /* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
  * which `option` needs. */

@@ -219,17 +219,13 @@ static enum status prepare(struct job *j, void *values, struct err *e)
     if ((j->needs & JOB_PATH) && !j->path)
         return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
     if (j->needs & JOB_TEXT) {
-        struct text nothing = {"", 0};
         if (j->needs & JOB_PIPED)
             input_take_piped(o);
         if (c->no_text && !o->prompt && !o->file && !o->ids)
             return err_set(e, STATUS_USAGE, "%s", c->no_text);
         if (o->ids)
             j->parts &= ~(unsigned)JOB_TOKENIZES;
-        TRY(input_cut(o->range, &nothing, e)); /* checked before the text is waited for */
-        TRY(input_read(o, &j->text_bytes, &j->text.len, e));
-        j->text.data = j->text_bytes;
-        TRY(input_cut(o->range, &j->text, e));
+        TRY(input_read(o, &j->text_bytes, &j->text, e));
     }
     if (j->needs & JOB_STOPS)
         signals_defer(); /* also because a probe's temporary file would stay */

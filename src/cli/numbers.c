@@ -7,8 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "text/vocab.h"
-
 #define DIGITS "0123456789"
 
 /* Digits from *text up to `end`, which must be where they stop. */
@@ -189,35 +187,34 @@ enum status list_names(const char *option, const char *text, const char *const *
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e)
 {
-    struct id_list list = {.len = 0};
+    const size_t bytes = (strlen(text) / 2 + 1) * sizeof **ids; /* a digit and a comma each */
     bool in_brackets = false, after_comma = false;
-    enum status s = id_list_start(&list, e);
-    for (const char *at = text; s == STATUS_OK;) {
-        at += strspn(at, ID_SPACE);
-        if (!after_comma && *at == (in_brackets ? ']' : '[')) {
+    *n = 0;
+    *ids = malloc(bytes);
+    if (!*ids)
+        return err_no_memory(e, "the list of token ids", bytes);
+    for (;;) {
+        text += strspn(text, ID_SPACE);
+        if (!after_comma && *text == (in_brackets ? ']' : '[')) {
             in_brackets = !in_brackets;
-            at++;
+            text++;
             continue;
         }
-        if (!*at && !in_brackets && !after_comma)
-            break;
-        const char *end = at + strcspn(at, ID_SPACE ",[]");
+        if (!*text && !in_brackets && !after_comma)
+            return STATUS_OK;
+        const char *end = text + strcspn(text, ID_SPACE ",[]");
         uint64_t id;
-        if (!read_digits(at, end, &id) || id >= (uint64_t)n_ids)
-            s = err_set(e, STATUS_USAGE,
-                        "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the vocabulary "
-                        "has %d), separated by commas or spaces",
-                        option, list.len + 1, end - at < 40 ? (int)(end - at) : 40, at, n_ids - 1,
-                        n_ids);
-        else
-            s = id_list_add(&list, (int32_t)id, e);
-        at = end + strspn(end, ID_SPACE);
-        after_comma = *at == ',';
-        at += after_comma;
+        if (!read_digits(text, end, &id) || id >= (uint64_t)n_ids)
+            return err_set(e, STATUS_USAGE,
+                           "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
+                           "vocabulary has %d), separated by commas or spaces",
+                           option, *n + 1, end - text < 40 ? (int)(end - text) : 40, text,
+                           n_ids - 1, n_ids);
+        (*ids)[(*n)++] = (int32_t)id;
+        text = end + strspn(end, ID_SPACE);
+        after_comma = *text == ',';
+        text += after_comma;
     }
-    *ids = list.ids;
-    *n = list.len;
-    return s;
 }
 
 /* --- heads ----------------------------------------------------------------------------------- */
