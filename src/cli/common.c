@@ -36,10 +36,6 @@ const struct option engine_options[] = {
     OPT_END,
 };
 
-/* What a macro stands for, as a string. */
-#define TEXT(x)    #x
-#define TEXT_OF(x) TEXT(x)
-
 #undef VALUES
 #define VALUES struct variant_options
 
@@ -75,7 +71,7 @@ const struct option conversion_options[] = {
     OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
             "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
             "over the text",
-            .fallback = TEXT_OF(VARIANT_CALIB_TOKENS), .needs = "calib"),
+            .otherwise = "65536", .needs = "calib"),
     OPT_CHOICE("group", grouping, "HOW", groupings,
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",

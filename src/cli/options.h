@@ -169,11 +169,10 @@ struct variant_options {
     const char *cache_bytes;
     int method;        /* an enum convert_method */
     const char *calib; /* NULL: none */
-    int calib_tokens;  /* 0: VARIANT_CALIB_TOKENS */
+    int calib_tokens;  /* 0: 65536 */
     int grouping;      /* enum variant_grouping */
     int refit;         /* VARIANT_AUTO, or an enum convert_refit + 1 */
 };
-#define VARIANT_CALIB_TOKENS 65536
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
 /* The first for what runs a model, too, the others for what writes one. */
 extern const struct option variant_options[], conversion_options[];

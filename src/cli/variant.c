@@ -10,7 +10,8 @@
 #include "cli/job.h"
 
 /* More text than this is refused before it is read. */
-#define CALIB_MAX ((size_t)1 << 30)
+#define CALIB_MAX    ((size_t)1 << 30)
+#define CALIB_TOKENS 65536
 
 /* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
 static enum status read_target(const struct variant_options *o, const struct config *c, int *layers,
@@ -94,7 +95,7 @@ static enum status read_calibration(const struct job *j, const struct config *c,
         return err_set(e, STATUS_USAGE,
                        "--calib: expected at least %d tokens in '%.200s', found %zu",
                        CONVERT_MIN_TOKENS, o->calib, *n);
-    const size_t wanted = (size_t)(o->calib_tokens ? o->calib_tokens : VARIANT_CALIB_TOKENS);
+    const size_t wanted = (size_t)(o->calib_tokens ? o->calib_tokens : CALIB_TOKENS);
     if (*n > wanted) { /* whole windows, at equal distances */
         const size_t window = (size_t)convert_window_size(c->n_ctx, wanted);
         const size_t n_windows = wanted / window, step = (*n - window) / (n_windows - 1);
