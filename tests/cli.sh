@@ -1147,7 +1147,7 @@ $ [ "$(cut -c1-12 "$out")" = "$(cut -c1-12 expected)" ]
 
 # --- latent caches
 $ latent=$golden/latent.gguf tokens=$(cat $golden/latent.tokens)
-0 info $latent --depth 39 --batch 1,2 | all heads share in all layers (2 x 24)
+0 info $latent --depth 39 --batch 1,2 | all heads share in all layers (48 in 2
 $ [ "$(grep -c '^MLA-24 ' "$out")" = 3 ]
 0 info $golden/mixed-latent.gguf | 32, 17, 40
 0 score $latent --tokens "$tokens" -t 1 | > expected

@@ -32,7 +32,6 @@ static struct bench_spec spec_of(const struct kernels *k)
         .warmup = 1,
         .prompt = 8,
         .roofline_seconds = 0.001,
-        .seed = 1,
         .kernels = k,
     };
 }
@@ -104,22 +103,25 @@ TEST(every_combination_once, .seconds = 240)
         ck_assert_int_eq(r->repeats, 2);
         ck_assert(r->p10_us > 0 && r->p10_us <= r->p50_us && r->p50_us <= r->p90_us &&
                   r->p90_us <= r->p99_us && r->p99_us <= r->max_us);
-        ck_assert(r->prefill_tokens_per_s > 0 && r->predicted.tokens_per_s > 0);
+        ck_assert(r->prefill_tokens_per_s > 0 && r->step.predicted.tokens_per_s > 0);
         ck_assert(r->share_of_limit > 0 && r->share_of_limit <= 1.0 + 1e-9);
         ck_assert(!isnan(r->speedup) && r->predicted_speedup >= 1 - 1e-9);
-        ck_assert_double_eq_tol(r->us_per_token * r->batch, r->p50_us, 1e-9 * r->p50_us);
-        ck_assert_double_eq_tol(r->tokens_per_s * r->mean_us, r->batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->predicted.tokens_per_s * r->predicted.us, r->batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->predicted.us,
-                                1e-9 * r->predicted.us);
-        ck_assert_double_eq_tol(r->predicted.us, cost_predict(&r->cost, r->batch, &r->limits).us,
-                                1e-9 * r->predicted.us);
+        ck_assert_double_eq_tol(r->us_per_token * r->step.batch, r->p50_us, 1e-9 * r->p50_us);
+        ck_assert_double_eq_tol(r->tokens_per_s * r->mean_us, r->step.batch * 1e6, 1);
+        ck_assert_double_eq_tol(r->step.predicted.tokens_per_s * r->step.predicted.us,
+                                r->step.batch * 1e6, 1);
+        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->step.predicted.us,
+                                1e-9 * r->step.predicted.us);
+        ck_assert_double_eq_tol(r->step.predicted.us,
+                                cost_predict(&r->step.cost, r->step.batch, &r->step.limits).us,
+                                1e-9 * r->step.predicted.us);
     }
     ck_assert_int_eq(b.n_machines, 2);
     for (int i = 0; i < b.n_rows; i++) {
-        const struct roofline l = machine_limits(&b.machines[b.rows[i].at[BENCH_THREADS]],
-                                                 cost_step_bytes(&b.rows[i].cost, b.rows[i].batch));
-        ck_assert(b.rows[i].limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
+        const struct roofline l =
+            machine_limits(&b.machines[b.rows[i].at[BENCH_THREADS]],
+                           cost_step_bytes(&b.rows[i].step.cost, b.rows[i].step.batch));
+        ck_assert(b.rows[i].step.limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
     }
 }
 
@@ -146,11 +148,8 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     struct bench b = *planned(&spec);
     spec.axes[BENCH_BATCHES] = only(2);
     const struct bench c = *planned(&spec);
-    spec.axes[BENCH_BATCHES].items[0] = 1;
-    const uint64_t of_one = bench_memory(&b);
-    spec.axes[BENCH_BATCHES].items[0] = 2;
     const uint64_t sequence = 2 * 4 * (32 * 8 + 18 * 16) * 4, logits = 50 * 4;
-    ck_assert_uint_eq(bench_memory(&c), of_one + sequence + logits);
+    ck_assert_uint_eq(c.bytes, b.bytes + sequence + logits);
 
     /* More than can be counted. */
     spec.config.n_layers = CONFIG_MAX_LAYERS;
@@ -158,7 +157,7 @@ TEST(memory_counts_every_sequence, .seconds = 240)
     spec.axes[BENCH_BATCHES].items[0] = INT_MAX;
     spec.axes[BENCH_DEPTHS].items[0] = (1 << 30) - 1;
     b = *planned(&spec);
-    ck_assert_uint_eq(bench_memory(&b), UINT64_MAX);
+    ck_assert_uint_eq(b.bytes, UINT64_MAX);
 }
 
 /* The hash proves that a speed-up changed nothing: any number of threads gives the same, and any
@@ -173,7 +172,8 @@ TEST(hash_does_not_depend_on_batch_and_threads, .seconds = 240)
     for (int i = 0; i < b.n_rows; i++)
         for (int k = 0; k < i; k++) {
             const struct bench_row *r = &b.rows[i], *o = &b.rows[k];
-            if (r->n_kv_heads == o->n_kv_heads && r->depth == o->depth && r->type == o->type)
+            if (r->step.n_kv_heads == o->step.n_kv_heads && r->step.depth == o->step.depth &&
+                r->type == o->type)
                 ck_assert_uint_eq(r->logits_hash, o->logits_hash);
         }
     ck_assert_uint_ne(b.rows[0].logits_hash, b.rows[1].logits_hash);
@@ -196,8 +196,8 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     spec.axes[BENCH_TYPES] = only(BENCH_AS_FILE);
     struct bench b = run(&spec);
     ck_assert_int_eq(b.n_rows, 6);
-    ck_assert_uint_gt(b.rows[0].cost.weight_bytes, b.rows[1].cost.weight_bytes);
-    ck_assert_uint_gt(b.rows[1].cost.weight_bytes, b.rows[2].cost.weight_bytes);
+    ck_assert_uint_gt(b.rows[0].step.cost.weight_bytes, b.rows[1].step.cost.weight_bytes);
+    ck_assert_uint_gt(b.rows[1].step.cost.weight_bytes, b.rows[2].step.cost.weight_bytes);
 
     spec.axes[BENCH_BATCHES] = only(5);
     struct bench *five = planned(&spec);
@@ -277,12 +277,11 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
 TEST(summary_of_known_samples, .seconds = 240)
 {
     uint64_t times[] = {1000, 3000, 2000, 2000, 6000, 4000}, sorted[6];
-    struct bench_row rows[2] = {{.n_kv_heads = 4,
-                                 .batch = 1,
-                                 .cost = {.weight_bytes = 900, .kv_bytes = 100},
-                                 .times_ns = times,
-                                 .samples = 6,
-                                 .repeats = 2}};
+    struct bench_row rows[2] = {
+        {.step = {.n_kv_heads = 4, .batch = 1, .cost = {.weight_bytes = 900, .kv_bytes = 100}},
+         .times_ns = times,
+         .samples = 6,
+         .repeats = 2}};
     bench_summarise(&rows[0], 3, sorted);
     ck_assert_double_eq_tol(rows[0].p50_us, 2, 1e-12);
     ck_assert_double_eq_tol(rows[0].max_us, 6, 1e-12);
@@ -292,11 +291,11 @@ TEST(summary_of_known_samples, .seconds = 240)
     ck_assert_double_eq_tol(rows[0].spread, 1, 1e-12); /* medians 2 and 4 */
 
     rows[1] = rows[0];
-    rows[1].n_kv_heads = 1;
-    rows[1].cost.weight_bytes = 400;
+    rows[1].step.n_kv_heads = 1;
+    rows[1].step.cost.weight_bytes = 400;
     rows[1].p50_us = 1;
-    rows[0].predicted.us = 0.75;
-    rows[1].predicted.us = 0.5;
+    rows[0].step.predicted.us = 0.75;
+    rows[1].step.predicted.us = 0.5;
     struct bench b = {.rows = rows, .n_rows = 2};
     bench_compare(&b, 4);
     ck_assert_double_eq_tol(rows[0].speedup, 1, 1e-12);
@@ -306,7 +305,7 @@ TEST(summary_of_known_samples, .seconds = 240)
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
 
     /* A batch of 5: 900 + 5 x 100 bytes in 2 us; what is predicted is no ratio of bytes. */
-    rows[0].batch = rows[1].batch = 5;
+    rows[0].step.batch = rows[1].step.batch = 5;
     bench_summarise(&rows[0], 3, sorted);
     ck_assert_double_eq_tol(rows[0].us_per_token, 0.4, 1e-12);
     ck_assert_double_eq_tol(rows[0].tokens_per_s, 5e6 / 3, 1e-6);
@@ -329,11 +328,11 @@ static struct bench_row predicted_row(int batch)
 {
     return (struct bench_row){
         .threads = 1,
-        .batch = batch,
         .samples = 1,
-        .cost = {.weight_bytes = 4000,
-                 .kv_bytes = 1000,
-                 .flops = {.floats = 1000, .quants = 32000, .attention = 2000}},
+        .step = {.batch = batch,
+                 .cost = {.weight_bytes = 4000,
+                          .kv_bytes = 1000,
+                          .flops = {.floats = 1000, .quants = 32000, .attention = 2000}}},
     };
 }
 
@@ -347,13 +346,13 @@ TEST(predictions_by_hand, .seconds = 240)
     struct machine m = hand_machine();
     struct bench b = {.rows = rows, .n_rows = 2, .machines = &m, .n_machines = 1};
     bench_predict(&b);
-    ck_assert_double_eq_tol(rows[0].predicted.us, 5, 1e-9);
-    ck_assert_double_eq_tol(rows[0].predicted.tokens_per_s, 2e5, 1e-6);
+    ck_assert_double_eq_tol(rows[0].step.predicted.us, 5, 1e-9);
+    ck_assert_double_eq_tol(rows[0].step.predicted.tokens_per_s, 2e5, 1e-6);
     ck_assert_double_eq_tol(rows[0].share_of_limit, 0.5, 1e-9);
-    ck_assert_double_eq_tol(rows[1].predicted.us, 19, 1e-9);
-    ck_assert_double_eq_tol(rows[1].predicted.tokens_per_s, 10 / 19e-6, 1e-3);
+    ck_assert_double_eq_tol(rows[1].step.predicted.us, 19, 1e-9);
+    ck_assert_double_eq_tol(rows[1].step.predicted.tokens_per_s, 10 / 19e-6, 1e-3);
     ck_assert_double_eq_tol(rows[1].share_of_limit, 0.5, 1e-9);
-    ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 1e9, 1);
+    ck_assert_double_eq_tol(rows[0].step.limits.bytes_per_s, 1e9, 1);
 }
 
 /* A row that is faster than the limits raises those of all that can do no worse: that read as many
@@ -363,7 +362,7 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     struct bench_row rows[3] = {predicted_row(1), predicted_row(10), predicted_row(1)};
     rows[0].p50_us = 2; /* 5,000 bytes: 2.5 GB/s */
     rows[1].p50_us = 38;
-    rows[1].cost.kv_bytes = 2000; /* 24,000 bytes */
+    rows[1].step.cost.kv_bytes = 2000; /* 24,000 bytes */
     rows[2].p50_us = 10;
     rows[2].at[BENCH_THREADS] = 1;
     struct machine m[2] = {hand_machine(), hand_machine()};
@@ -371,10 +370,10 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     struct bench b = {.rows = rows, .n_rows = 3, .machines = m, .n_machines = 2};
     bench_predict(&b);
     ck_assert_double_eq_tol(rows[0].share_of_limit, 1, 1e-9);
-    ck_assert_double_eq_tol(rows[0].limits.bytes_per_s, 2.5e9, 1);
-    ck_assert_double_eq_tol(rows[1].limits.bytes_per_s, 1e9, 1); /* more bytes */
-    ck_assert_double_eq_tol(rows[1].predicted.us, 29, 1e-9);
-    ck_assert_double_eq_tol(rows[2].limits.bytes_per_s, 1e9, 1); /* other threads */
+    ck_assert_double_eq_tol(rows[0].step.limits.bytes_per_s, 2.5e9, 1);
+    ck_assert_double_eq_tol(rows[1].step.limits.bytes_per_s, 1e9, 1); /* more bytes */
+    ck_assert_double_eq_tol(rows[1].step.predicted.us, 29, 1e-9);
+    ck_assert_double_eq_tol(rows[2].step.limits.bytes_per_s, 1e9, 1); /* other threads */
 
     /* Ten sequences in 10 us: 14,000 bytes are 1.4 GB/s, 30,000 operations 3 and 320,000 32
      * GFLOP/s. Of the products that is 1 + 8 us, of the caches 7.14: 1.614 times too much, so all
@@ -386,11 +385,11 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     b = (struct bench){.rows = fast, .n_rows = 2, .machines = m, .n_machines = 1};
     bench_predict(&b);
     const double over = (9 + 10 / 1.4) / 10;
-    ck_assert_double_eq_tol(fast[0].predicted.us, 10, 1e-9);
-    ck_assert_double_eq_tol(fast[0].limits.bytes_per_s, 1.4e9 * over, 1);
-    ck_assert_double_eq_tol(fast[0].limits.fma_flops_per_s, 10e9 * over, 1);
-    ck_assert_double_eq_tol(fast[1].limits.dot_flops_per_s, 40e9 * over, 1);
-    ck_assert_double_eq_tol(fast[1].limits.bytes_per_s, 1.4e9 * over, 1); /* the same class */
+    ck_assert_double_eq_tol(fast[0].step.predicted.us, 10, 1e-9);
+    ck_assert_double_eq_tol(fast[0].step.limits.bytes_per_s, 1.4e9 * over, 1);
+    ck_assert_double_eq_tol(fast[0].step.limits.fma_flops_per_s, 10e9 * over, 1);
+    ck_assert_double_eq_tol(fast[1].step.limits.dot_flops_per_s, 40e9 * over, 1);
+    ck_assert_double_eq_tol(fast[1].step.limits.bytes_per_s, 1.4e9 * over, 1); /* the same class */
 }
 
 /* Whatever was reached, of one class equal rates are equal shares. */
@@ -401,13 +400,13 @@ TEST(equal_rates_are_equal_shares, .seconds = 240)
     m.bytes_per_s[12] = m.bytes_per_s[13] = 1.1e9;
     for (int i = 0; i < 4; i++) {
         rows[i] = predicted_row(1);
-        rows[i].cost = (struct cost){.weight_bytes = 4500 + 3000 * (uint64_t)i};
-        rows[i].p50_us = (double)rows[i].cost.weight_bytes / 500;
+        rows[i].step.cost = (struct cost){.weight_bytes = 4500 + 3000 * (uint64_t)i};
+        rows[i].p50_us = (double)rows[i].step.cost.weight_bytes / 500;
     }
     struct bench b = {.rows = rows, .n_rows = 4, .machines = &m, .n_machines = 1};
     bench_predict(&b);
     for (int i = 0; i < 4; i++) {
-        ck_assert_double_eq_tol(rows[i].limits.bytes_per_s, 1.1e9, 1);
+        ck_assert_double_eq_tol(rows[i].step.limits.bytes_per_s, 1.1e9, 1);
         ck_assert_double_eq_tol(rows[i].share_of_limit, 0.5 / 1.1, 1e-9);
     }
 }

@@ -24,7 +24,6 @@ TEST(names_of_parts)
         {"output_norm.weight", INSPECT_NORMS},
         {"output.weight", INSPECT_OUTPUT},
         {"token_embd_norm.weight", INSPECT_NORMS},
-        {"blk.x.attn_q.weight", INSPECT_OTHER},
         {"blk.", INSPECT_OTHER},
         {"blk.0.", INSPECT_OTHER},
         {"rope_freqs.weight", INSPECT_OTHER},

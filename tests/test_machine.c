@@ -21,20 +21,14 @@ TEST(wanted_are_the_powers_on_either_side)
     machine_want(&m, 5000);
     machine_want(&m, 6000);
     ck_assert(m.wanted[12] && m.wanted[13] && machine_n_wanted(&m) == 2);
-    m.bytes_per_s[13] = 1e9; /* measured */
-    ck_assert_int_eq(machine_n_wanted(&m), 1);
     machine_want(&m, UINT64_MAX);
-    ck_assert_int_eq(machine_n_wanted(&m), 2);
+    ck_assert_int_eq(machine_n_wanted(&m), 3);
 }
 
 TEST(classes_have_one_rate)
 {
     struct machine m = two_classes();
-    struct machine_class c[MACHINE_POWERS];
     machine_settle(&m);
-    ck_assert_int_eq(machine_classes(&m, c), 2);
-    ck_assert(c[0].from == 1 << 16 && c[0].to == 1 << 20 && c[0].bytes_per_s == 105e9);
-    ck_assert(c[1].from == 1 << 21 && c[1].to == 1 << 24 && c[1].bytes_per_s == 20e9);
     for (uint64_t bytes = 1; bytes <= 1 << 20; bytes += 9999)
         ck_assert(machine_limits(&m, bytes).bytes_per_s == 105e9);
     for (uint64_t bytes = 1 << 21; bytes < 1 << 26; bytes += 999999)
@@ -73,7 +67,7 @@ TEST(what_was_reached_raises_smaller_ones)
         ck_assert(machine_limits(&m, bytes).bytes_per_s == 200e9);
 }
 
-TEST(measured_once_and_falling)
+TEST(measured_and_falling)
 {
     const struct kernels *k = NULL;
     struct machine m = {.fma_flops_per_s = 0};
@@ -81,11 +75,7 @@ TEST(measured_once_and_falling)
     machine_want(&m, 10000);
     machine_want(&m, 100000);
     expect_ok(machine_measure(&m, k, NULL, 0, NULL));
-    ck_assert(machine_n_wanted(&m) == 0 && m.fma_flops_per_s > 0 && m.dot_flops_per_s > 0);
+    ck_assert(m.fma_flops_per_s > 0 && m.dot_flops_per_s > 0);
     ck_assert(m.bytes_per_s[13] >= m.bytes_per_s[14] && m.bytes_per_s[14] >= m.bytes_per_s[16] &&
               m.bytes_per_s[16] >= m.bytes_per_s[17] && m.bytes_per_s[17] > 0);
-    const struct machine before = m;
-    expect_ok(machine_measure(&m, k, NULL, 0, NULL));
-    ck_assert(before.fma_flops_per_s == m.fma_flops_per_s &&
-              before.bytes_per_s[17] == m.bytes_per_s[17]);
 }

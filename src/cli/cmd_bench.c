@@ -2,26 +2,26 @@
  * cmd_bench - decode bench: per-token latency across attention variants.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/figures.h"
+#include "base/file.h"
 #include "base/limits.h"
-#include "cli/bench_report.h"
-#include "cli/job.h"
+#include "cli/costs.h"
 #include "cli/numbers.h"
-#include "cli/shape.h"
+#include "cli/program.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "compute/pool.h"
-#include "model/model.h"
+#include "show/paragraph.h"
+#include "show/plot.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
@@ -86,27 +86,27 @@ static const struct option result_options[] = {
 
 /* A row says what ran: more threads than processors are never started, so such a row would be one
  * of fewer. */
-static enum status read_threads(struct job *j, const struct bench_options *o,
+static enum status read_threads(struct job *j, const struct common_options *o,
                                 struct int_list *threads, struct err *e)
 {
-    const char *source = o->common.threads ? "-t" : "DECODE_THREADS";
-    const char *text = o->common.threads ? o->common.threads : environment("DECODE_THREADS");
+    const char *source = o->threads ? "-t" : "DECODE_THREADS";
+    const char *text = o->threads ? o->threads : environment("DECODE_THREADS");
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
     struct int_list asked = {.n = 0};
+    bool has_most = false;
     j->threads_are_auto = !text || strcmp(text, "auto") == 0;
     if (j->threads_are_auto)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
     for (int i = 0; i < asked.n; i++) {
-        const int n = asked.items[i] < most ? asked.items[i] : most;
-        bool again = false;
-        for (int k = 0; k < threads->n; k++)
-            again |= threads->items[k] == n;
-        if (n < asked.items[i])
-            say(&o->common, "%s %d: this process has %d processor%s: %s", source, asked.items[i],
-                most, plural((uint64_t)most), again ? "left out" : "measured with as many threads");
-        if (!again)
+        const int n = asked.items[i];
+        if (n > most)
+            say(o, "%s %d: this process has %d processors, measured with as many", source, n, most);
+        if (n < most)
             TRY(list_add(source, n, threads, e));
+        else if (!has_most)
+            TRY(list_add(source, most, threads, e));
+        has_most |= n >= most;
     }
     return STATUS_OK;
 }
@@ -160,135 +160,270 @@ static enum status specify_bench(struct job *j, struct bench_options *o, struct 
         spec->source = &j->checkpoint.file;
     }
     TRY(read_axes(o, spec, e));
-    TRY(read_threads(j, o, &spec->axes[BENCH_THREADS], e));
+    TRY(read_threads(j, &o->common, &spec->axes[BENCH_THREADS], e));
     TRY(job_choose_kernels(&o->common, &spec->kernels, e));
     if (spec->prompt < 0)
         spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
     spec->roofline_seconds = ROOFLINE_SECONDS;
-    spec->seed = 1;
     spec->stop = progress_stop;
     spec->progress = progress_show;
     spec->arg = &j->progress;
     return STATUS_OK;
 }
 
-/* --- before the rows are measured ------------------------------------------------------------ */
+/* --- what is shown --------------------------------------------------------------------------- */
 
-/* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory backs
- * ends the process. */
-static enum status check_memory(const struct bench *b, const struct common_options *common,
-                                struct err *e)
-{
-    const uint64_t needed = bench_memory(b), left = available_memory();
-    if (needed > left)
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %d rows need %s together, and %s are free; fewer or smaller "
-                       "--batch, --depth, --kv-heads, --type need less",
-                       b->n_rows, figure_bytes((double)needed).text,
-                       figure_bytes((double)left).text);
-    if (common->verbose || needed > (uint64_t)1 << 30)
-        say(common,
-            "memory: %d rows take %s together; fewer or smaller --batch, --depth, --kv-heads, "
-            "--type take less",
-            b->n_rows, figure_bytes((double)needed).text);
-    return STATUS_OK;
-}
-
-/* What a process leaves in memory that both see. */
-struct child_answer {
-    bool complete;
-    enum status status;
-    struct err err;
-    double load_ms;
+/* One run. */
+struct run {
+    struct job *job;
+    struct bench_options *o;
+    struct bench bench;
+    const char *subject;         /* the checkpoint's path, or the shape as given */
+    char cpu[128], machine[512]; /* the processor's name; it, threads and what they run */
 };
 
-/* Load time and peak memory of row i, in a process of its own. Before threads are started; what the
- * caller has resident counts, too. */
-static enum status measure_in_child(struct bench *b, int i, struct child_answer *a, struct err *e)
+static void describe_machine(struct run *r)
 {
-    struct rusage usage = {0};
-    int ended = 0;
-    a->complete = false;
-    const pid_t pid = fork();
-    if (pid < 0)
-        return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
-                       strerror(errno));
-    if (pid == 0) {
-        a->status = bench_load_row(b, i, &a->err);
-        a->load_ms = b->rows[i].load_ms;
-        a->complete = true;
-        _exit(STATUS_OK); /* nothing of the parent's is closed or flushed on the way out */
-    }
-    while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
-        if (signals_interrupted())
-            kill(pid, SIGKILL); /* it has nothing to leave behind */
-    if (!a->complete && signals_interrupted())
-        return STATUS_INTERRUPTED;
-    /* A mapped file was cut short: the child has said which. */
-    if (!a->complete && WIFEXITED(ended) && WEXITSTATUS(ended) == STATUS_BAD_FILE)
-        _exit(STATUS_BAD_FILE);
-    if (!a->complete)
-        return err_set(e, STATUS_FAILED,
-                       "the process that measures memory was ended; was it out of memory?");
-    b->rows[i].load_ms = a->load_ms;
-    b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
-    if (a->status != STATUS_OK)
-        *e = a->err;
-    return a->status;
+    const struct bench_spec *spec = &r->o->spec;
+    const struct int_list *threads = &spec->axes[BENCH_THREADS];
+    char line[256];
+    snprintf(r->cpu, sizeof r->cpu, "unknown processor");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
+            break;
+    if (f)
+        fclose(f);
+    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
+             spec->kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
+             DECODE_VERSION, COMPILER_NAME);
 }
 
-static enum status measure_in_children(struct job *j, struct bench *b, struct err *e)
+/* Of the lines above and below the table, where a terminal breaks them. */
+#define INDENT 2
+
+static void print_header(const struct run *r)
 {
-    struct progress *p = job_progress(j, "rows");
-    struct child_answer *a =
-        mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    enum status s = STATUS_OK;
-    if (a == MAP_FAILED)
-        return err_no_memory(e, "the answer of the process that measures memory", sizeof *a);
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
-        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
-        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_in_child(b, i, a, e);
+    const struct bench_spec *spec = &r->o->spec;
+    const struct config *c = &spec->config;
+    struct paragraph p = paragraph_begin(r->job->out, INDENT);
+    char subject[512]; /* a file's name may have control characters */
+    snprintf(subject, sizeof subject, "%s", r->subject);
+    utf8_strip(subject);
+    paragraph_printf(&p,
+                     "%s: layers %d, d_model %d, heads %d of %d, d_ff %d, vocabulary %d, "
+                     "context %d\n%s\n",
+                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
+                     c->n_ctx, r->machine);
+    /* The limits of each number of threads: a bandwidth for each class of working sets. */
+    for (int i = 0; i < r->bench.n_machines; i++) {
+        const struct machine *m = &r->bench.machines[i];
+        const int threads = spec->axes[BENCH_THREADS].items[i];
+        const char *comma = ": reads";
+        double before = 0;
+        paragraph_puts(&p, "roofline");
+        if (r->bench.n_machines > 1)
+            paragraph_printf(&p, " of %d thread%s", threads, plural((uint64_t)threads));
+        for (int power = 0; power < MACHINE_POWERS; power++) {
+            const double rate = m->bytes_per_s[power];
+            if (rate <= 0 || rate == before)
+                continue;
+            paragraph_printf(&p, "%s %.1f GB/s from %s", comma, rate / 1e9,
+                             figure_bytes(ldexp(1, power)).text);
+            before = rate;
+            comma = ",";
+        }
+        paragraph_printf(&p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
+                         m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
     }
-    munmap(a, sizeof *a);
+    paragraph_printf(&p,
+                     "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take "
+                     "turns\n\n",
+                     spec->repeats, spec->n, spec->warmup);
+    paragraph_end(&p);
+}
+
+/* What the columns' names leave open. */
+static void print_footer(const struct run *r)
+{
+    const struct bench *b = &r->bench;
+    const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
+    struct paragraph p = paragraph_begin(r->job->out, INDENT);
+    bool noisy = false;
+    for (int i = 0; i < b->n_rows; i++)
+        noisy |= b->rows[i].shown.noisy;
+    paragraph_puts(&p, "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each "
+                       "sequence;\vspeed-up over MHA at the same batch, measured and predicted\n");
+    paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
+                       "the median\n");
+    if (noisy)
+        paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
+                           "processors' time was left\vfor the row by other work; a quieter "
+                           "machine says more\n");
+    if (depths->n == 1 && depths->items[0] == 0 && b->spec->config.n_ctx > 1)
+        paragraph_printf(
+            &p, "depth 0: an empty KV cache; --depth 0,%d shows what attention costs as it fills\n",
+            b->spec->config.n_ctx - 1);
+    paragraph_end(&p);
+}
+
+/* Every sample, one CSV line each: the row's setting, repeat, index in it, nanoseconds. */
+static enum status write_trace(const struct bench *b, const char *path, struct err *e)
+{
+    struct file_writer *w;
+    TRY(file_writer_open(&w, path, e));
+    static const char header[] = "variant,type,kv_type,threads,depth,batch,repeat,index,ns\n";
+    file_writer_put(w, header, sizeof header - 1);
+    for (const struct bench_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        const struct inspect_step *s = &r->step;
+        for (int k = 0; k < r->samples; k++) {
+            char line[160];
+            const int len = snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n",
+                                     s->variant, r->shown.type, s->kv_type, r->threads, s->depth,
+                                     s->batch, k / b->spec->n, k % b->spec->n, r->times_ns[k]);
+            file_writer_put(w, line, (size_t)len);
+        }
+    }
+    return file_writer_commit(w, e);
+}
+
+/* Median microseconds a token, a step's divided by its tokens, against depth or batch
+ * (bench_x_axis). A series is a line of which something was measured. */
+static enum status write_plot(const struct run *r, struct err *e)
+{
+    const struct bench *b = &r->bench;
+    const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
+    const size_t n_rows = (size_t)b->n_rows, n_lines = (size_t)b->n_lines;
+    char label[64] = "depth (tokens in the KV cache)";
+    struct plot_point *points = calloc(n_rows, sizeof *points), *p = points;
+    struct plot_series *series = calloc(n_lines, sizeof *series);
+    struct plot plot = {.title = r->subject,
+                        .subtitle = r->machine,
+                        .x_label = label,
+                        .x_doubles = over_batch,
+                        .y_label = "latency (µs per token)",
+                        .mid_label = "median",
+                        .band_label = "p10 to p90",
+                        .predicted_label = "limit by measured bandwidth and arithmetic",
+                        .series = series};
+    enum status s = STATUS_OK;
+    if (!points || !series)
+        s = err_no_memory(e, "the plot", n_rows * sizeof *points);
+    if (over_batch)
+        snprintf(label, sizeof label, "batch (sequences in a step, each at depth %d)",
+                 b->spec->axes[BENCH_DEPTHS].items[0]);
+    for (int line = 0; line < b->n_lines && s == STATUS_OK; line++) {
+        struct plot_series *of = &series[plot.n_series];
+        *of = (struct plot_series){.points = p};
+        for (const struct bench_row *row = b->rows; row < b->rows + n_rows; row++) {
+            const double batch = row->step.batch;
+            if (row->line != line)
+                continue;
+            of->name = row->shown.line;
+            *p++ = (struct plot_point){over_batch ? batch : row->step.depth, row->p10_us / batch,
+                                       row->us_per_token, row->p90_us / batch,
+                                       row->step.predicted.us / batch};
+            of->n_points++;
+        }
+        plot.n_series += of->n_points > 0;
+    }
+    if (s == STATUS_OK)
+        s = plot_write(&plot, r->o->plot, e);
+    free(points);
+    free(series);
     return s;
+}
+
+/* The table, and the files. Forms for people begin with a few lines about the machine; the other
+ * ones hold the documented keys and nothing else. */
+static enum status print_run(struct run *r, struct err *e)
+{
+    const struct common_options *o = &r->o->common;
+    const bool people = table_is_for_people((enum table_format)o->format);
+    describe_machine(r);
+    if (people)
+        print_header(r);
+    else
+        say(o, "%s: %s", r->subject, r->machine);
+    TRY(bench_print(&r->bench, r->subject, r->cpu, r->job, e));
+    if (people)
+        print_footer(r);
+    if (r->o->trace)
+        TRY(write_trace(&r->bench, r->o->trace, e));
+    return r->o->plot ? write_plot(r, e) : STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* bench_free is due in every case. What was measured until an interruption is shown. */
-static enum status measure_and_print(struct job *j, struct bench_options *o, struct bench *b,
-                                     struct err *e)
+/* The peak memory of each row, in a process of its own that says nothing: what fails there fails
+ * again where rows are measured. Before threads are started; what the caller has resident counts,
+ * too. */
+static enum status measure_memory(struct job *j, struct bench *b, struct err *e)
 {
-    struct bench_spec *spec = &o->spec;
+    struct progress *p = job_progress(j, "rows");
+    for (int i = 0; i < b->n_rows; i++) {
+        struct rusage usage = {0};
+        int ended = 0;
+        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        const pid_t pid = fork();
+        if (pid < 0)
+            return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
+                           strerror(errno));
+        if (pid == 0) {
+            close(STDERR_FILENO);
+            _exit((int)bench_load_row(b, i, NULL)); /* nothing of the parent's is flushed */
+        }
+        while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
+            if (signals_interrupted())
+                kill(pid, SIGKILL); /* it has nothing to leave behind */
+        if (!WIFEXITED(ended) && !signals_interrupted())
+            return err_set(e, STATUS_FAILED,
+                           "the process that measures memory was ended; was it out of memory?");
+        b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    }
+    return STATUS_OK;
+}
+
+/* What was measured until an interruption is shown. */
+static enum status measure(struct run *r, struct err *e)
+{
+    const struct common_options *o = &r->o->common;
+    struct job *j = r->job;
+    struct bench *b = &r->bench;
+    struct bench_spec *spec = &r->o->spec;
     int *threads = &spec->axes[BENCH_THREADS].items[0];
-    const struct bench_report r = {.bench = b,
-                                   .subject = o->shape.shape ? o->shape.shape : j->path,
-                                   .format = (enum table_format)o->common.format,
-                                   .trace = o->trace,
-                                   .plot = o->plot};
-    char machine[512];
     bool prefers_one = false;
     TRY(bench_plan(spec, b, e));
-    TRY(check_memory(b, &o->common, e));
+    /* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory
+     * backs ends the process. */
+    const uint64_t left = available_memory();
+    const char *advice = "fewer or smaller --batch, --depth, --kv-heads, --type take less";
+    if (b->bytes > left)
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %d rows need %s together, and %s are free; %s", b->n_rows,
+                       figure_bytes((double)b->bytes).text, figure_bytes((double)left).text,
+                       advice);
+    if (o->verbose || b->bytes > (uint64_t)1 << 30)
+        say(o, "memory: %d rows take %s together; %s", b->n_rows,
+            figure_bytes((double)b->bytes).text, advice);
     /* As every command does: one thread where the first row's model is faster so. */
     if (j->threads_are_auto && *threads > 1)
         TRY(bench_prefers_one_thread(b, &prefers_one, e));
     if (prefers_one) {
-        say_verbose(&o->common, "threads: 1, as %d are slower for this model here", *threads);
+        say_verbose(o, "threads: 1, as %d are slower for this model here", *threads);
         *threads = 1;
         bench_free(b);
         TRY(bench_plan(spec, b, e));
     }
-    TRY(measure_in_children(j, b, e));
+    TRY(measure_memory(j, b, e));
     job_progress(j, "turns");
     const enum status s = bench_run(b, e);
     progress_end(&j->progress);
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))
         return s;
-    bench_machine(spec, machine);
-    if (!table_is_for_people(r.format))
-        say(&o->common, "%s: %s", r.subject, machine);
-    TRY(bench_print(&r, j->out, e));
+    TRY(print_run(r, e));
     return s;
 }
 
@@ -304,10 +439,10 @@ static enum status check_bench(struct job *j, void *values, struct err *e)
 static enum status run_bench(struct job *j, void *values, struct err *e)
 {
     struct bench_options *o = values;
-    struct bench b = {.n_rows = 0};
+    struct run r = {.job = j, .o = o, .subject = o->shape.shape ? o->shape.shape : j->path};
     TRY(specify_bench(j, o, e));
-    const enum status s = measure_and_print(j, o, &b, e);
-    bench_free(&b);
+    const enum status s = measure(&r, e);
+    bench_free(&r.bench);
     return s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
 }
 

@@ -8,12 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/figures.h"
 #include "base/limits.h"
-#include "cli/info_cost.h"
-#include "cli/job.h"
+#include "cli/costs.h"
 #include "cli/numbers.h"
-#include "cli/shape.h"
 #include "model/pack.h"
 #include "show/paragraph.h"
 
@@ -70,14 +67,7 @@ static bool is_auto(const struct info_options *o)
     return o->bandwidth && strcmp(o->bandwidth, "auto") == 0;
 }
 
-/* A tensor of the file. */
-struct info_tensor {
-    struct gguf_tensor tensor;
-    const char *type;
-    struct shape_text shape;
-    uint64_t offset; /* of the data, from the start of the file */
-    struct inspect_check check;
-};
+#define TYPES_MOST 64
 
 struct info {
     const struct info_options *o;
@@ -85,50 +75,226 @@ struct info {
     enum table_format format;
     struct file_map file; /* of job.path; none of a shape */
     struct gguf *gguf;
-    struct tokenizer *tokenizer;                /* NULL: none, or it cannot be read */
-    struct text architecture, name, token_kind; /* no data: none is stated */
-    struct err refusal, tokenizer_problem;      /* why the one does not run, the other not read */
+    struct tokenizer *tokenizer;                       /* NULL: none, or it cannot be read */
+    struct err refusal, tokenizer_problem, not_finite; /* "": none */
     struct config config; /* of an architecture that runs here, with tensors */
     bool has_config;
     bool runs; /* the weights are of a type that runs here: the type in cost.shape means it */
-    struct info_cost cost;
+    struct costs cost;
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
-    struct info_tensor *tensors; /* [gguf->n_tensors] malloc'd if listed or checked; else NULL */
-    struct info_check {
-        int64_t checked, unchecked, bad; /* tensors */
-        int64_t nan, inf;                /* values */
-    } check;
+    struct info_tensor {
+        struct gguf_tensor of;
+        const char *type;
+        struct shape_text shape;
+        uint64_t offset; /* of the data, from the start of the file */
+        struct inspect_check check;
+    } * tensors; /* [gguf->n_tensors] malloc'd */
+
+    /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
+    const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
+    struct text architecture, name, token_kind;
+    int64_t gguf_version, n_keys, n_tensors, value_dim;
+    int64_t attention_4_d_model_squared, memory_available_bytes;
+    char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
+    double norm_eps;
+    int64_t n_tokens, bos, eos;
+    bool adds_bos;
+    int64_t tensors_checked, tensors_not_checked;
+    int64_t nan, inf; /* values */
+    /* How many tensors are of each type, in order of first use. */
+    int n_types;
+    int64_t of_type[TYPES_MOST];
+    char type_headings[TYPES_MOST][24];
+    struct report_field types[TYPES_MOST];
 };
+
+/* --- properties ------------------------------------------------------------------------------ */
+
+/* What both programs and people call the same; of the config; and what only programs get. */
+#define SAME(name)                                                                                 \
+    {                                                                                              \
+#name, #name, MEMBER(info, name)                                                           \
+    }
+#define SIZE(name)                                                                                 \
+    {                                                                                              \
+#name, #name, MEMBER(info, config.name)                                                    \
+    }
+#define KEYED(name)                                                                                \
+    {                                                                                              \
+#name, NULL, MEMBER(info, name)                                                            \
+    }
+
+static const struct report_field file_fields[] = {
+    {"file", "file", MEMBER(info, subject)},
+    {"file_bytes", "file_bytes", MEMBER(info, file.len)},
+    SAME(gguf_version),
+    SAME(n_keys),
+    SAME(n_tensors),
+    SAME(architecture),
+    SAME(name),
+};
+static const struct report_field shape_fields[] = {
+    {"shape", "shape", MEMBER(info, subject)},
+    SAME(architecture),
+    SAME(type),
+};
+static const struct report_field config_fields[] = {
+    SAME(variant),
+    SIZE(n_layers),
+    SIZE(n_heads),
+    SIZE(n_kv_heads),
+    SIZE(head_dim),
+    SAME(value_dim),
+    SIZE(d_model),
+    SIZE(d_ff),
+    SIZE(n_ctx),
+    SIZE(n_vocab),
+    SAME(kv_heads_by_layer),
+    SAME(latent),
+    SAME(norm),
+    SAME(placement),
+    SAME(position),
+    SAME(ffn),
+    {"shared_block", "shared_block", MEMBER(info, config.shared)},
+    {"norm_eps", "norm_eps", MEMBER(info, norm_eps), "%g"},
+    SAME(does_not_run),
+    {"tied_output", "tied_output", MEMBER(info, cost.shape.tied)},
+};
+#define N_UNREADABLE 2 /* what there is of a tokenizer that cannot be read */
+static const struct report_field tokenizer_fields[] = {
+    {"model", "tokenizer", MEMBER(info, token_kind)},
+    SAME(problem),
+    SAME(n_tokens),
+    SAME(bos),
+    SAME(eos),
+    SAME(adds_bos),
+};
+static const struct report_field check_fields[] = {
+    SAME(tensors_checked),
+    SAME(tensors_not_checked),
+    SAME(nan),
+    SAME(inf),
+};
+/* The first: a layer's Q, K, V and output have so many weights where every head has its own; the
+ * second with steps. */
+static const struct report_field cost_fields[] = {
+    KEYED(attention_4_d_model_squared),
+    KEYED(memory_available_bytes),
+};
+
+/* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
+ * architecture that does not run here its own. */
+static void print_other_keys(struct report *r, const struct info *info)
+{
+    for (int64_t i = 0; i < info->n_keys; i++) {
+        const struct gguf_pair *pair = &info->gguf->pairs[i];
+        const struct gguf_value *v = &pair->value;
+        const bool told = info->has_config ? !text_starts_with(pair->key, "decode.convert.")
+                                           : text_starts_with(pair->key, "tokenizer.");
+        struct figure f = {""};
+        if (v->kind == GGUF_ARRAY || told)
+            continue;
+        if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
+            f = figure_exact(gguf_float_at(v, 0));
+        else if (v->kind != GGUF_STRING)
+            snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
+        report_text(r, pair->key);
+        report_text(r, v->kind == GGUF_STRING
+                           ? (struct text){v->bytes.data, (size_t)text_width(v->bytes)}
+                           : text_of(f.text));
+    }
+}
+
+/* As a table "property, value" for people, or as members of the object for programs: `j`. */
+static enum status print_properties(const struct info *info, struct json *j, struct err *e)
+{
+    static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
+                                                  {NULL, "value", .type = REPORT_TEXT}};
+#define ALL_IF(condition, fields) fields, condition ? REPORT_LENGTH(fields) : 0
+    const struct {
+        const char
+            *object; /* that programs find the group in, null if it is empty; NULL: the whole */
+        const struct report_field *fields;
+        int n;
+    } groups[] = {
+        {NULL, ALL_IF(info->gguf, file_fields)},
+        {NULL, ALL_IF(!info->gguf, shape_fields)},
+        {NULL, ALL_IF(info->has_config, config_fields)},
+        {"tokenizer", tokenizer_fields,
+         info->tokenizer            ? REPORT_LENGTH(tokenizer_fields)
+         : info->token_kind.len > 0 ? N_UNREADABLE
+                                    : 0},
+        {"types", info->types, info->n_types},
+        {"check", ALL_IF(info->o->check, check_fields)},
+        {NULL, cost_fields, info->has_config + (info->cost.steps != NULL)},
+    };
+    struct report r;
+    if (!j)
+        report_begin(&r, info->format, columns, 2, info->job->out);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        if (!j)
+            report_lines(&r, groups[i].fields, groups[i].n, info);
+        else if (!groups[i].object)
+            report_members(j, groups[i].fields, groups[i].n, info);
+        else if (groups[i].n == 0)
+            json_null(j, groups[i].object);
+        else
+            report_object(j, groups[i].object, groups[i].fields, groups[i].n, info);
+    }
+    if (j)
+        return STATUS_OK;
+    print_other_keys(&r, info);
+    return report_end(&r, e);
+}
 
 /* --- what there is --------------------------------------------------------------------------- */
 
-/* Lists the tensors, checked if that is wanted. */
+/* The tensors by type, listed, and checked if that is wanted. */
 static enum status take_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
-    struct info_check *sum = &info->check;
-    info->tensors = calloc(g->n_tensors + 1, sizeof *info->tensors);
+    const size_t bytes = (g->n_tensors + 1) * sizeof *info->tensors;
+    info->tensors = calloc(1, bytes);
     if (!info->tensors)
-        return err_no_memory(e, "the list of tensors", (g->n_tensors + 1) * sizeof *info->tensors);
+        return err_no_memory(e, "the list of tensors", bytes);
     for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *from = &g->tensors[i];
         struct info_tensor *t = &info->tensors[i];
-        *t =
-            (struct info_tensor){.tensor = g->tensors[i],
-                                 .type = g->tensors[i].type->name,
-                                 .shape = pack_shape_text(g->tensors[i].n_dims, g->tensors[i].dims),
-                                 .offset = (uint64_t)(g->tensors[i].data - info->file.data),
-                                 .check = {.nan = -1, .inf = -1}};
-        if (info->o->check)
-            t->check = inspect_check_tensor(&t->tensor);
-        const struct inspect_check *c = &t->check;
-        if (c->nan < 0) {
-            sum->unchecked++;
+        *t = (struct info_tensor){.of = *from,
+                                  .type = from->type->name,
+                                  .shape = pack_shape_text(from->n_dims, from->dims),
+                                  .offset = (uint64_t)(from->data - info->file.data)};
+        int at = 0;
+        while (at < info->n_types && info->types[at].key != t->type)
+            at++;
+        if (at == info->n_types && at < TYPES_MOST) {
+            char *heading = info->type_headings[info->n_types++];
+            snprintf(heading, sizeof info->type_headings[0], "%s tensors", t->type);
+            info->types[at] = (struct report_field){.key = t->type,
+                                                    .heading = heading,
+                                                    .type = REPORT_COUNT,
+                                                    .offset = offsetof(struct info, of_type) +
+                                                              (size_t)at * sizeof *info->of_type};
+        }
+        if (at < TYPES_MOST)
+            info->of_type[at]++;
+        if (!info->o->check)
+            continue;
+        t->check = inspect_check_tensor(from);
+        if (t->check.nan < 0) {
+            info->tensors_not_checked++;
             continue;
         }
-        sum->checked++;
-        sum->nan += c->nan;
-        sum->inf += c->inf;
-        sum->bad += c->nan + c->inf > 0;
+        info->tensors_checked++;
+        info->nan += t->check.nan;
+        info->inf += t->check.inf;
+        if (t->check.nan + t->check.inf > 0 && !info->not_finite.text[0])
+            err_format(&info->not_finite,
+                       "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
+                       "first%s at element %" PRIu64,
+                       info->subject, text_width(from->name), from->name.data,
+                       t->check.nan + t->check.inf,
+                       t->check.scales_only ? " (a block's scale)" : "", t->check.first);
     }
     return STATUS_OK;
 }
@@ -142,6 +308,10 @@ static enum status read_file(struct info *info, struct err *e)
     TRY(gguf_get_text(g, "general.architecture", &info->architecture, &found, e));
     TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->token_kind, &found, e));
+    info->subject = info->job->path;
+    info->gguf_version = g->version;
+    info->n_keys = (int64_t)g->n_pairs;
+    info->n_tensors = (int64_t)g->n_tensors;
     info->cost.shape = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
@@ -155,12 +325,18 @@ static enum status read_file(struct info *info, struct err *e)
     /* What is wrong with a tokenizer is one of its properties. */
     if (is_known && info->token_kind.len > 0) {
         const enum status s = tokenizer_create(g, &info->tokenizer, &info->tokenizer_problem);
+        const struct tokenizer *t = info->tokenizer;
         if (s == STATUS_NO_MEMORY)
             return err_set(e, s, "%s", info->tokenizer_problem.text);
-        if (s == STATUS_OK)
-            (void)tokenizer_reads_text(info->tokenizer, &info->tokenizer_problem);
+        if (t) {
+            (void)tokenizer_reads_text(t, &info->tokenizer_problem);
+            info->n_tokens = tokenizer_n_tokens(t);
+            info->bos = tokenizer_bos(t);
+            info->eos = tokenizer_eos(t);
+            info->adds_bos = tokenizer_adds_bos(t);
+        }
     }
-    return info->o->tensors || info->o->check ? take_tensors(info, e) : STATUS_OK;
+    return take_tensors(info, e);
 }
 
 /* A shape instead of a file. */
@@ -170,7 +346,9 @@ static enum status read_shape(struct info *info, struct err *e)
     const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
     TRY(shape_of_options(&o->shape, &o->common, &info->config, e));
     TRY(model_check_storage(&info->config, type, e));
+    info->subject = o->shape.shape;
     info->architecture = text_of(info->config.arch->name);
+    info->type = storage_name(type);
     info->cost.shape = (struct cost_shape){.config = &info->config,
                                            .n_kv_heads = info->config.n_kv_heads,
                                            .storage = type,
@@ -179,10 +357,32 @@ static enum status read_shape(struct info *info, struct err *e)
     return STATUS_OK;
 }
 
+/* What the config says, for the properties. */
+static void take_config(struct info *info)
+{
+    const struct config *c = &info->config;
+    const bool latent = config_is_latent(c);
+    const int64_t d_model = c->d_model;
+    char *list = latent ? info->latent : info->kv_heads_by_layer;
+    size_t used = 0;
+    config_variant_name(c, c->n_kv_heads, info->variant);
+    info->value_dim = config_value_dim(c);
+    /* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
+    for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
+        used += (size_t)snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
+                                 latent ? config_latent(c, l) : config_kv_heads(c, l));
+    info->norm = arch_norm_names[c->norm];
+    info->placement = arch_placement_names[c->placement];
+    info->position = arch_position_names[c->position];
+    info->ffn = arch_ffn_names[c->ffn];
+    info->norm_eps = (double)c->norm_eps;
+    info->attention_4_d_model_squared = 4 * d_model * d_model * config_blocks(c);
+}
+
 static enum status plan_cost(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;
-    struct info_cost *c = &info->cost;
+    struct costs *c = &info->cost;
     double gb_per_s;
     if (o->latent && !info->runs)
         return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
@@ -212,226 +412,12 @@ static enum status plan_cost(struct info *info, struct err *e)
             c->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
         }
     }
-    return info->has_config && !info->refusal.text[0] ? info_cost_plan(c, e) : STATUS_OK;
-}
-
-/* --- properties ------------------------------------------------------------------------------ */
-
-/* Where properties go: into a table "property, value" for people, or as members of an object for
- * programs; the other one is NULL. */
-struct properties {
-    struct report *rows;
-    struct json *json;
-};
-
-/* Without data there is none; people are not shown such, nor empty ones. */
-static void show_text(const struct properties *p, const char *name, struct text value)
-{
-    if (p->json && value.data) {
-        json_text(p->json, name, value);
-    } else if (p->json) {
-        json_null(p->json, name);
-    } else if (value.len > 0) {
-        report_string(p->rows, name);
-        report_text(p->rows, value);
-    }
-}
-
-static void show_string(const struct properties *p, const char *name, const char *value)
-{
-    show_text(p, name, text_of(value));
-}
-
-/* Why something does not work; "": it does. */
-static void show_problem(const struct properties *p, const char *name, const struct err *e)
-{
-    show_text(p, name, (struct text){e->text[0] ? e->text : NULL, strlen(e->text)});
-}
-
-/* A number, or a truth, in digits. */
-static void show_literal(const struct properties *p, const char *name, const char *digits)
-{
-    if (p->json)
-        json_literal(p->json, name, text_of(digits));
-    else
-        show_string(p, name, digits);
-}
-
-static void show_bool(const struct properties *p, const char *name, bool value)
-{
-    show_literal(p, name, value ? "true" : "false");
-}
-
-/* A negative one is none. */
-static void show_count(const struct properties *p, const char *name, int64_t value)
-{
-    char digits[24];
-    snprintf(digits, sizeof digits, "%" PRId64, value);
-    if (value < 0)
-        show_text(p, name, (struct text){NULL, 0});
-    else
-        show_literal(p, name, digits);
-}
-
-static void show_config(const struct properties *p, const struct config *c)
-{
-    const struct {
-        const char *name;
-        int size;
-    } sizes[] = {{"n_layers", c->n_layers},
-                 {"n_heads", c->n_heads},
-                 {"n_kv_heads", c->n_kv_heads},
-                 {"head_dim", c->head_dim},
-                 {"value_dim", config_value_dim(c)},
-                 {"d_model", c->d_model},
-                 {"d_ff", c->d_ff},
-                 {"n_ctx", c->n_ctx},
-                 {"n_vocab", c->n_vocab}};
-    char list[CONFIG_MAX_LAYERS * 8] = "", eps[32];
-    const bool latent = config_is_latent(c);
-    config_variant_name(c, c->n_kv_heads, list);
-    show_string(p, "variant", list);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        show_count(p, sizes[i].name, sizes[i].size);
-    /* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
-    size_t used = 0;
-    list[0] = 0;
-    for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", l ? ", " : "",
-                                 latent ? config_latent(c, l) : config_kv_heads(c, l));
-    show_string(p, "kv_heads_by_layer", latent ? "" : list);
-    show_string(p, "latent", latent ? list : "");
-    show_string(p, "norm", arch_norm_names[c->norm]);
-    show_string(p, "placement", arch_placement_names[c->placement]);
-    show_string(p, "position", arch_position_names[c->position]);
-    show_string(p, "ffn", arch_ffn_names[c->ffn]);
-    show_bool(p, "shared_block", c->shared);
-    snprintf(eps, sizeof eps, "%g", (double)c->norm_eps);
-    show_literal(p, "norm_eps", p->json ? figure_exact((double)c->norm_eps).text : eps);
-}
-
-/* A file without the key of its kind has none; of one that cannot be read there is only what is
- * wrong with it. */
-static void show_tokenizer(const struct properties *p, const struct info *info)
-{
-    const struct tokenizer *t = info->tokenizer;
-    if (info->token_kind.len == 0) {
-        show_text(p, "tokenizer", (struct text){NULL, 0});
-        return;
-    }
-    if (p->json)
-        json_begin_object(p->json, "tokenizer");
-    show_text(p, p->json ? "model" : "tokenizer", info->token_kind);
-    show_problem(p, "problem", &info->tokenizer_problem);
-    if (t) {
-        show_count(p, "n_tokens", tokenizer_n_tokens(t));
-        show_count(p, "bos", tokenizer_bos(t));
-        show_count(p, "eos", tokenizer_eos(t));
-        show_bool(p, "adds_bos", tokenizer_adds_bos(t));
-    }
-    if (p->json)
-        json_end(p->json);
-}
-
-#define MAX_TYPES 64
-
-/* How many tensors are of each type, in order of first use. */
-static void show_types(const struct properties *p, const struct gguf *g)
-{
-    const char *types[MAX_TYPES];
-    int64_t counts[MAX_TYPES] = {0};
-    int n = 0;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        int at = 0;
-        while (at < n && types[at] != g->tensors[i].type->name)
-            at++;
-        if (at == MAX_TYPES)
-            continue;
-        n += at == n;
-        types[at] = g->tensors[i].type->name;
-        counts[at]++;
-    }
-    if (p->json)
-        json_begin_object(p->json, "types");
-    for (int i = 0; i < n; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s%s", types[i], p->json ? "" : " tensors");
-        show_count(p, name, counts[i]);
-    }
-    if (p->json)
-        json_end(p->json);
-}
-
-/* The scalar keys that stand nowhere else: what a conversion says of itself, and of an architecture
- * that does not run here its own and the general ones. */
-static void show_other_keys(struct report *r, const struct info *info)
-{
-    for (size_t i = 0; i < info->gguf->n_pairs; i++) {
-        const struct text key = info->gguf->pairs[i].key;
-        const struct gguf_value *v = &info->gguf->pairs[i].value;
-        const bool told = info->has_config ? !text_starts_with(key, "decode.convert.")
-                                           : text_is(key, "general.architecture") ||
-                                                 text_is(key, "general.name") ||
-                                                 text_starts_with(key, "tokenizer.");
-        if (v->kind == GGUF_ARRAY || told)
-            continue;
-        struct figure f = {""};
-        if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
-            f = figure_exact(gguf_float_at(v, 0));
-        else if (v->kind != GGUF_STRING)
-            snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
-        report_text(r, key);
-        report_text(r, v->kind == GGUF_STRING
-                           ? (struct text){v->bytes.data, (size_t)text_width(v->bytes)}
-                           : text_of(f.text));
-    }
-}
-
-static void show_properties(const struct properties *p, const struct info *info)
-{
-    const struct gguf *g = info->gguf;
-    if (g) {
-        show_string(p, "file", info->job->path);
-        show_count(p, "file_bytes", (int64_t)info->file.len);
-        show_count(p, "gguf_version", g->version);
-        show_count(p, "n_keys", (int64_t)g->n_pairs);
-        show_count(p, "n_tensors", (int64_t)g->n_tensors);
-    } else {
-        show_string(p, "shape", info->o->shape.shape);
-    }
-    show_text(p, "architecture", info->architecture);
-    if (g)
-        show_text(p, "name", info->name);
-    else
-        show_string(p, "type", storage_name(info->cost.shape.storage));
-    if (info->has_config) {
-        show_config(p, &info->config);
-        show_problem(p, "does_not_run", &info->refusal);
-        show_bool(p, "tied_output", info->cost.shape.tied);
-    }
-    if (g) {
-        show_tokenizer(p, info);
-        show_types(p, g);
-    }
-    if (g && p->rows)
-        show_other_keys(p->rows, info);
-    if (info->o->check) {
-        if (p->json)
-            json_begin_object(p->json, "check");
-        show_count(p, "tensors_checked", info->check.checked);
-        show_count(p, "tensors_not_checked", info->check.unchecked);
-        show_count(p, "nan", info->check.nan);
-        show_count(p, "inf", info->check.inf);
-        if (p->json)
-            json_end(p->json);
-    }
-    /* A layer's Q, K, V and output have so many weights where every head has its own. */
-    const int64_t d_model = info->config.d_model;
-    if (p->json && info->has_config)
-        show_count(p, "attention_4_d_model_squared",
-                   4 * d_model * d_model * config_blocks(&info->config));
-    if (p->json && info->cost.steps) /* where it is not known that is a negative number */
-        show_count(p, "memory_available_bytes", (int64_t)info->cost.available);
+    if (!info->has_config || info->refusal.text[0])
+        return STATUS_OK;
+    TRY(costs_plan(c, e));
+    info->memory_available_bytes =
+        (int64_t)c->available; /* where it is not known that is a negative number */
+    return STATUS_OK;
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
@@ -446,13 +432,14 @@ static const struct report_field part_fields[] = {
     {"biases", "biases", PART(biases), .grouped = true, .rank = 3},
 };
 
-/* The last two with --check. */
 #define TENSOR(member) MEMBER(info_tensor, member)
+#define N_OWN          2 /* that JSON has in another form */
+#define N_CHECK        2 /* the last ones, with --check */
 static const struct report_field tensor_fields[] = {
-    {"tensor", "tensor", TENSOR(tensor.name)},
+    {"tensor", "tensor", TENSOR(of.name)},
     {"shape", "shape", TENSOR(shape.text), .right = true},
     {"type", "type", TENSOR(type)},
-    {"bytes", "bytes", TENSOR(tensor.n_bytes), .rank = 1},
+    {"bytes", "bytes", TENSOR(of.n_bytes), .rank = 1},
     {"offset", "offset", TENSOR(offset), .rank = 2},
     {"nan", "nan", TENSOR(check.nan), .none = "not checked"},
     {"inf", "inf", TENSOR(check.inf), .none = "not checked"},
@@ -461,110 +448,136 @@ static const struct report_field tensor_fields[] = {
 /* In the order in which people read them; without rows where one is not wanted. */
 enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
 
-/* An array of rows; but the parts are an object for each figure, the total first, and a tensor's
- * shape is an array. */
-static void json_table(struct json *j, int table, const struct table *t)
+/* Before the caches: how the bytes of a token come about. */
+static void explain_caches(const struct costs *cost, struct output *out)
+{
+    const struct config *c = cost->shape.config;
+    struct paragraph p = paragraph_begin(out, 0);
+    int64_t all = 0;
+    const bool latent = config_is_latent(c);
+    for (int l = 0; l < c->n_layers; l++)
+        all += latent ? config_latent(c, l) : config_kv_heads(c, l);
+    paragraph_printf(&p, "One token takes %s all layers (%" PRId64 " in %d layers",
+                     latent ? "the numbers that all heads share in" : "K/V heads of", all,
+                     c->n_layers);
+    if (!latent)
+        paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
+                         config_value_dim(c));
+    paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
+                       "tokens x sequences.\n\n");
+    paragraph_end(&p);
+}
+
+/* Before the steps: what one is. */
+static void explain_steps(const struct costs *c, struct output *out)
+{
+    struct paragraph p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
+                       "weights once, and every\vsequence's cache");
+    if (c->limits.bytes_per_s > 0)
+        paragraph_printf(&p, ", at %s GB/s", figure_exact(c->limits.bytes_per_s / 1e9).text);
+    if (c->kernels)
+        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
+    else if (isinf(c->limits.fma_flops_per_s))
+        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
+    else if (c->limits.bytes_per_s > 0)
+        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
+                         figure_exact(c->limits.fma_flops_per_s / 1e9).text);
+    paragraph_puts(&p, ".");
+    if (c->available != AVAILABLE_UNKNOWN)
+        paragraph_printf(&p, " Free: %s.", figure_bytes((double)c->available).text);
+    paragraph_puts(&p, "\n\n");
+    paragraph_end(&p);
+}
+
+/* An array of rows; but the parts are an object for each figure, and a tensor's shape is an array.
+ */
+static void print_json(struct json *j, int table, const struct table *t)
 {
     static const char *const keys[INFO_TABLES] = {
         [TABLE_CACHES] = "kv_cache", [TABLE_STEPS] = "steps", [TABLE_TENSORS] = "tensors"};
-    for (int f = 0; f < t->n && table == TABLE_PARTS; f++) {
-        if (!t->fields[f].grouped)
+    const struct inspect_sum *parts = t->rows; /* if they are */
+    const struct report_field *f = t->fields, *end = f + t->n;
+    for (; f < end && !keys[table]; f++) {
+        if (!f->grouped)
             continue;
-        json_begin_object(j, t->fields[f].key);
-        for (int i = 0; i < t->n_rows; i++) {
-            const struct inspect_sum *sums = t->rows, *sum = &sums[i ? i - 1 : t->n_rows - 1];
-            report_member(j, sum->part, &t->fields[f], sum);
-        }
+        json_begin_object(j, f->key);
+        for (int i = 0; i < t->n_rows; i++)
+            report_member(j, parts[i].part, f, &parts[i]);
         json_end(j);
     }
-    if (table == TABLE_PARTS)
+    if (!keys[table])
         return;
     json_begin_array(j, keys[table]);
     for (int i = 0; i < t->n_rows; i++) {
         const void *row = (const char *)t->rows + (size_t)i * t->row_bytes;
+        const struct gguf_tensor *tensor = row; /* if it is one */
         json_begin_object(j, NULL);
         if (table == TABLE_TENSORS) {
-            const struct gguf_tensor *tensor = &((const struct info_tensor *)row)->tensor;
             json_text(j, "name", tensor->name);
             json_begin_array(j, "shape");
             for (int d = 0; d < tensor->n_dims; d++)
                 json_u64(j, NULL, tensor->dims[d]);
             json_end(j);
+            f = t->fields + N_OWN;
         }
-        const int own = table == TABLE_TENSORS ? 2 : 0; /* fields that are written */
-        report_members(j, t->fields + own, t->n - own, row);
+        report_members(j, f, (int)(end - f), row);
         json_end(j);
     }
     json_end(j);
 }
 
-/* Properties and tables: several for people, or one JSON object. */
-static enum status print_whole(const struct info *info, const struct table tables[INFO_TABLES],
-                               struct err *e)
+/* Properties and tables: several for people, one JSON object, or of CSV, which has one table, the
+ * last, but for the caches. */
+static enum status print_info(struct info *info, struct err *e)
 {
-    static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
-                                                  {NULL, "value", .type = REPORT_TEXT}};
+    const struct info_options *o = info->o;
+    const bool people = table_is_for_people(info->format), csv = info->format == TABLE_CSV;
+    struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
+                                        info->cost.cache_table, info->cost.step_table,
+                                        TABLE_OF(tensor_fields, info->tensors, 0)};
+    struct table *parts = &tables[TABLE_PARTS], *tensors = &tables[TABLE_TENSORS];
     struct output *out = info->job->out;
-    struct report rows;
-    struct json json, *j = table_is_json(info->format) ? &json : NULL;
+    struct json json, *j = people ? NULL : &json;
+    int last = INFO_TABLES - 1;
+    /* People are shown parts that there are, and with --check alone the tensors that are bad. */
+    for (int i = 0; i <= INSPECT_PARTS; i++)
+        if (!people || info->parts[i].parameters > 0)
+            info->parts[parts->n_rows++] = info->parts[i];
+    tensors->n -= o->check ? 0 : N_CHECK;
+    for (int i = 0; i < info->n_tensors; i++) {
+        const struct info_tensor t = info->tensors[i];
+        if (o->tensors || (o->check && (csv || (people && t.check.nan + t.check.inf > 0))))
+            info->tensors[tensors->n_rows++] = t;
+    }
+    while (csv && (tables[last].n_rows == 0 || last == TABLE_CACHES))
+        last--;
+    if (csv)
+        return job_print(info->job, &tables[last], e);
     if (j) {
         json_init(j, out, info->format == TABLE_JSONL ? 0 : 2);
         json_begin_object(j, NULL);
-        show_properties(&(struct properties){.json = j}, info);
-    } else {
-        report_begin(&rows, info->format, columns, 2, out);
-        show_properties(&(struct properties){.rows = &rows}, info);
-        TRY(report_end(&rows, e));
     }
+    TRY(print_properties(info, j, e));
     for (int i = 0; i < INFO_TABLES; i++) {
-        const struct table *t = &tables[i];
-        if (t->n_rows == 0)
+        if (tables[i].n_rows == 0)
             continue;
-        if (!j) {
-            output_puts(out, "\n");
-            if (i == TABLE_CACHES)
-                info_cost_explain(&info->cost, out);
-            if (i == TABLE_STEPS)
-                info_cost_explain_steps(&info->cost, out);
-            TRY(table_print(t, info->format, out, e));
+        if (j) {
+            print_json(j, i, &tables[i]);
             continue;
         }
-        json_table(j, i, t);
+        output_puts(out, "\n");
+        if (i == TABLE_CACHES)
+            explain_caches(&info->cost, out);
+        if (i == TABLE_STEPS)
+            explain_steps(&info->cost, out);
+        TRY(table_print(&tables[i], info->format, out, e));
     }
     if (j) {
         json_end(j);
         output_puts(out, "\n");
     }
     return STATUS_OK;
-}
-
-static enum status print_info(struct info *info, struct err *e)
-{
-    const struct info_options *o = info->o;
-    const int n_tensors = info->gguf ? (int)info->gguf->n_tensors : 0;
-    const bool json = table_is_json(info->format), csv = info->format == TABLE_CSV,
-               people = !json && !csv;
-    struct table tables[INFO_TABLES] = {[TABLE_PARTS] = TABLE_OF(part_fields, info->parts, 0),
-                                        [TABLE_CACHES] = info->cost.cache_table,
-                                        [TABLE_STEPS] = info->cost.step_table,
-                                        [TABLE_TENSORS] =
-                                            TABLE_OF(tensor_fields, info->tensors, 0)};
-    struct table *parts = &tables[TABLE_PARTS], *tensors = &tables[TABLE_TENSORS];
-    /* People are shown parts that there are, and with --check alone the tensors that are bad. */
-    for (int i = 0; i <= INSPECT_PARTS && (!info->gguf || n_tensors > 0 || !people); i++)
-        if (!people || i == INSPECT_PARTS || info->parts[i].parameters > 0)
-            info->parts[parts->n_rows++] = info->parts[i];
-    tensors->n -= o->check ? 0 : 2;
-    for (int i = 0; i < n_tensors && (o->tensors || (o->check && !json)); i++)
-        if (o->tensors || csv || info->tensors[i].check.nan + info->tensors[i].check.inf > 0)
-            info->tensors[tensors->n_rows++] = info->tensors[i];
-    if (!csv)
-        return print_whole(info, tables, e);
-    /* CSV has one table. */
-    int last = INFO_TABLES - 1;
-    while (last > 0 && (tables[last].n_rows == 0 || last == TABLE_CACHES))
-        last--;
-    return table_print(&tables[last], info->format, info->job->out, e);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
@@ -577,20 +590,17 @@ static enum status show_info(struct info *info, struct err *e)
         TRY(job_map(info->job->path, &info->file, e));
         TRY(err_in(e, read_file(info, e), "%s", info->job->path));
     }
+    info->does_not_run = info->refusal.text[0] ? info->refusal.text : NULL;
+    info->problem = info->tokenizer_problem.text[0] ? info->tokenizer_problem.text : NULL;
+    if (info->has_config)
+        take_config(info);
     inspect_parts(&info->cost.shape, info->parts);
     TRY(plan_cost(info, e));
     TRY(print_info(info, e));
-    if (info->check.bad == 0)
+    if (!info->not_finite.text[0])
         return STATUS_OK;
-    const struct info_tensor *t = info->tensors;
-    while (t->check.nan + t->check.inf <= 0)
-        t++;
-    return err_bad_file(e,
-                        "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
-                        "first%s at element %" PRIu64,
-                        info->job->path, text_width(t->tensor.name), t->tensor.name.data,
-                        t->check.nan + t->check.inf,
-                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
+    *e = info->not_finite;
+    return STATUS_BAD_FILE;
 }
 
 static enum status check_info(struct job *j, void *values, struct err *e)
@@ -611,10 +621,9 @@ static enum status check_info(struct job *j, void *values, struct err *e)
 
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
-    const struct info_options *o = values;
-    struct info info = {.o = o, .job = j, .format = (enum table_format)o->common.format};
+    struct info info = {.o = values, .job = j, .format = (enum table_format)j->common->format};
     const enum status s = show_info(&info, e);
-    info_cost_free(&info.cost);
+    costs_free(&info.cost);
     free(info.tensors);
     tokenizer_free(info.tokenizer);
     gguf_free(info.gguf);

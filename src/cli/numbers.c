@@ -114,16 +114,6 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     return end;
 }
 
-struct joined names_joined(const char *const *names)
-{
-    struct joined all = {""};
-    size_t used = 0;
-    for (int i = 0; names[i] && used < sizeof all.text; i++)
-        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s", i ? ", " : "",
-                                 names[i]);
-    return all;
-}
-
 int names_find(const char *const *names, const char *text)
 {
     int at = 0;
@@ -145,7 +135,7 @@ static enum status list_items(const char *option, const char *text, const struct
 {
     char expected[200] = "numbers of K/V heads, or MHA, GQA-G, MQA";
     if (kind->names)
-        snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names).text);
+        snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names, ", ").text);
     else if (kind->n_heads == 0)
         snprintf(expected, sizeof expected, "integers from %d to %d", kind->min, kind->max);
     for (char end = ','; end;) {

@@ -106,7 +106,7 @@ static struct description range_of(const struct option *o, bool full)
     if (o->kind == OPTION_U64 && full) {
         snprintf(d.text, sizeof d.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
-        snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices).text);
+        snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
         const int n =
             snprintf(d.text, sizeof d.text, "%s%.9g", o->above_min ? "above " : "", o->min);

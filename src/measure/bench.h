@@ -18,13 +18,9 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "compute/kernels.h"
-#include "compute/roofline.h"
 #include "engine/session.h"
-#include "formats/gguf.h"
+#include "measure/inspect.h"
 #include "measure/machine.h"
-#include "model/config.h"
-#include "model/cost.h"
 
 /* What rows differ in, in the order in which they change, fastest first. */
 enum bench_axis {
@@ -52,7 +48,6 @@ struct bench_spec {
     int warmup;                       /* steps before a row's samples in every repeat, not timed */
     int prompt;                       /* tokens of the prefill measurement; 0: none */
     double roofline_seconds;          /* for measuring the limits of all rows, at most */
-    uint64_t seed;
     const struct kernels *kernels;
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg);                                  /* true: finish with what there is */
@@ -63,14 +58,13 @@ struct bench_spec {
 struct bench_row {
     /* The setting. */
     int at[BENCH_AXES]; /* its place on each axis */
-    int n_kv_heads;
-    char variant[16];
-    enum storage type, kv_type; /* type: of the output matrix, where the file mixes several */
-    int threads, depth, batch;
+    struct inspect_step step;
+    enum storage type; /* of the output matrix, where the file mixes several */
+    int threads;
     /* Its places among the models (variants x types), and among the lines: of rows that differ in
      * depth only, or, over batches, in batch only. */
     int model, line;
-    struct cost cost; /* of a step, by model/cost.h */
+    struct session *session; /* NULL until it is needed */
     /* What was measured. */
     uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
     int samples, repeats; /* repeats: whole ones */
@@ -81,45 +75,49 @@ struct bench_row {
     double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
                                           at batch 1 by bytes, else by time. NaN where MHA
                                           is not among the rows */
+    double share_of_limit;             /* step.predicted.us over the median */
     double spread;                     /* of the repeats' medians: (largest - least) / least */
     double cpu_share;                  /* of its threads' time that the processors gave to them
                                           while it was measured: other work had the rest */
     double prefill_tokens_per_s;       /* of one sequence; NaN: not measured */
-    double load_ms;                    /* building the model, in a process of its own */
-    uint64_t peak_rss_bytes; /* of that process: model, caches at this depth, a few steps */
+    double load_ms;                    /* building the model */
+    uint64_t peak_rss_bytes; /* of a process of its own: model, caches at this depth, a few steps;
+                                the caller's to fill in */
     /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
      * batch: equal for any threads and any batch. */
     uint64_t logits_hash;
-    struct roofline limits;     /* the machine's for as many bytes */
-    struct cost_time predicted; /* of a step by these limits */
-    double share_of_limit;      /* predicted.us over the median */
     /* How the command shows it, which fills this in; what is NULL has no such. */
     struct bench_shown {
         const char *best; /* "*": of the lowest median at its depth and batch; or "" */
-        const char *type, *kv_type, *isa, *model, *shape, *architecture, *version, *compiler;
-        const char *cpu;
+        const char *type, *isa, *model, *shape, *architecture, *version, *compiler, *cpu;
         int n, warmup;
-        uint64_t flops, attention_flops; /* of a step */
-        double bandwidth_gb_per_s;
         bool noisy;
         char hash[20], note[64], date[24];
         char line[96]; /* of the plot, that it is in */
     } shown;
 };
 
+/* What rows of one variant and type have in common. */
+struct bench_model {
+    struct inspect_variant variant;
+    struct model *model; /* NULL until it is needed */
+    double load_ms;
+};
+
 struct bench {
     const struct bench_spec *spec;
     struct bench_row *rows;
-    struct machine *machines; /* [n_machines] the limits of all rows, by BENCH_THREADS */
+    struct bench_model *models; /* [n_models] by struct bench_row's places */
+    struct machine *machines;   /* [n_machines] the limits of all rows, by BENCH_THREADS */
+    struct pool **pools;        /* the same; NULL until they are needed */
     int n_rows, n_models, n_lines, n_machines;
-    struct arena arena;
-    /* What rows are measured with; NULL until it is needed. */
-    struct model **models;     /* [n_models] by struct bench_row's places */
-    struct pool **pools;       /* [n_machines] */
-    struct session **sessions; /* [n_sessions] by row, as planned */
-    int n_sessions;
-    struct batch_row *step; /* [the largest batch] that a step takes, and gives */
-    float *logits;          /* [the largest batch, n_vocab] */
+    int most_sequences; /* the largest batch */
+    uint64_t bytes;     /* of all models and caches, which are in memory together while rows take
+                           turns, and of the largest step's logits; UINT64_MAX for more */
+    struct arena arena; /* of these, and the samples */
+    /* What steps are taken with; NULL until it is needed. */
+    struct batch_row *step; /* [most_sequences] that a step takes, and gives */
+    float *logits;          /* [most_sequences, n_vocab] */
     uint64_t *sorted;       /* scratch, a row's samples */
     int32_t *tokens;        /* of the prefill measurement */
     struct arena buffers;   /* where these are */
@@ -141,18 +139,11 @@ static inline enum bench_axis bench_x_axis(const struct bench_spec *spec)
  * The failures of bench_load_row. */
 enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e);
 
-/* Bytes of all models and caches, which are in memory together while rows take turns, and of the
- * largest step's logits; UINT64_MAX for more. */
-uint64_t bench_memory(const struct bench *b);
-
-/*
- * Fills in load_ms of row i by doing what the row needs once: model, session, caches, two steps.
- * Meant for a process of its own, whose peak memory is then the row's. STATUS_INTERRUPTED if `stop`
- * ended it.
- */
+/* Does what row i needs once: model, session, caches, two steps. Meant for a process of its own,
+ * whose peak memory is then the row's. STATUS_INTERRUPTED if `stop` ended it. */
 enum status bench_load_row(struct bench *b, int i, struct err *e);
 
-/* Measures the planned rows, but for load_ms and peak_rss_bytes. STATUS_FAILED if a row's threads
+/* Measures the planned rows, but for peak_rss_bytes. STATUS_FAILED if a row's threads
  * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:
  * rows hold what was measured so far, and those of which nothing was are gone. */
 enum status bench_run(struct bench *b, struct err *e);

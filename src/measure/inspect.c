@@ -11,27 +11,17 @@
 enum inspect_part inspect_part_of(struct text name)
 {
     static const struct {
-        const char *start;
-        bool in_block;
+        const char *within;
         enum inspect_part part;
-    } parts[] = {
-        {"attn_", true, INSPECT_ATTENTION},          {"ffn_", true, INSPECT_FFN},
-        {"token_embd.", false, INSPECT_EMBEDDING},   {"token_types.", false, INSPECT_EMBEDDING},
-        {"position_embd.", false, INSPECT_POSITION}, {"output.", false, INSPECT_OUTPUT}};
-    /* "blk.12.attn_q.weight" becomes "attn_q.weight". */
-    size_t at = 4;
-    while (at < name.len && name.data[at] >= '0' && name.data[at] <= '9')
-        at++;
-    const bool in_block =
-        text_starts_with(name, "blk.") && at > 4 && at < name.len && name.data[at] == '.';
-    if (in_block)
-        name = (struct text){name.data + at + 1, name.len - at - 1};
-    const char *dot = memchr(name.data, '.', name.len);
-    if (text_ends_with((struct text){name.data, dot ? (size_t)(dot - name.data) : name.len},
-                       "_norm"))
-        return INSPECT_NORMS;
+    } parts[] = {{"_norm.", INSPECT_NORMS},
+                 {".attn_", INSPECT_ATTENTION},
+                 {".ffn_", INSPECT_FFN},
+                 {"token_embd.", INSPECT_EMBEDDING},
+                 {"token_types.", INSPECT_EMBEDDING},
+                 {"position_embd.", INSPECT_POSITION},
+                 {"output.", INSPECT_OUTPUT}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].in_block == in_block && text_starts_with(name, parts[i].start))
+        if (memmem(name.data, name.len, parts[i].within, strlen(parts[i].within)))
             return parts[i].part;
     return INSPECT_OTHER;
 }
@@ -41,7 +31,6 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
     static const char *const names[INSPECT_PARTS + 1] = {
         "embedding", "position", "attention", "ffn", "norms", "output", "other", "total"};
     const struct gguf *g = shape->gguf;
-    const bool tied = g && layout_output_tied(g);
     const int64_t n = g ? (int64_t)g->n_tensors : layout_count(shape->config);
     for (int i = 0; i <= INSPECT_PARTS; i++)
         parts[i] = (struct inspect_sum){.part = names[i]};
@@ -53,7 +42,7 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
             const struct gguf_tensor *t = &g->tensors[i];
             name = t->name;
             /* The embedding once more is none of its own. */
-            n_elements = tied && text_is(name, "output.weight") ? 0 : t->n_elements;
+            n_elements = shape->tied && text_is(name, "output.weight") ? 0 : t->n_elements;
             n_bytes = t->n_bytes;
         } else {
             spec = layout_at(shape->config, i);
@@ -79,39 +68,42 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
         parts[i].percent = 100.0 * (double)parts[i].parameters / all;
 }
 
+void inspect_variant(const struct cost_shape *shape, int of, struct inspect_variant *out)
+{
+    static const enum storage kinds[3] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
+    struct config *c = &out->config;
+    *c = *shape->config;
+    if (of < 0)
+        config_set_latent(c, -of);
+    else
+        c->n_kv_heads = of;
+    out->shape = *shape;
+    out->shape.config = c;
+    out->shape.n_kv_heads = c->n_kv_heads;
+    config_variant_name(c, c->n_kv_heads, out->name);
+    for (int i = 0; i < 3; i++) {
+        out->token_bytes[i] = kv_cache_bytes_per_token(c, c->n_kv_heads, kinds[i]);
+        out->full_bytes[i] = u64_product((uint64_t)c->n_ctx, out->token_bytes[i]);
+    }
+    out->weights = cost_weights(&out->shape);
+}
+
 enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
                                   struct inspect_variants *out, struct err *e)
 {
-    static const enum storage kinds[3] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-    const struct config *c = shape->config;
-    const int most = config_is_latent(c) ? 1 : c->n_heads;
+    const int n_heads = shape->config->n_heads,
+              most = config_is_latent(shape->config) ? 1 : n_heads;
     size_t n = (size_t)n_ranks;
     for (int g = most; g > 0; g--)
-        n += c->n_heads % g == 0;
+        n += n_heads % g == 0;
     *out = (struct inspect_variants){calloc(n, sizeof *out->items), 0};
     if (!out->items)
         return err_no_memory(e, "the list of variants", n * sizeof *out->items);
-    /* Numbers of K/V heads, and behind them, from 0 down, the latent caches. */
-    for (int g = most; g > -n_ranks; g--) {
-        struct inspect_variant *v = &out->items[out->n];
-        if (g > 0 && c->n_heads % g != 0)
-            continue;
-        v->config = *c;
-        if (g <= 0)
-            config_set_latent(&v->config, ranks[-g]);
-        v->config.n_kv_heads = g > 0 ? g : 1;
-        v->shape = *shape;
-        v->shape.config = &v->config;
-        v->shape.n_kv_heads = v->config.n_kv_heads;
-        config_variant_name(&v->config, v->config.n_kv_heads, v->name);
-        for (int i = 0; i < 3; i++) {
-            v->token_bytes[i] =
-                kv_cache_bytes_per_token(&v->config, v->config.n_kv_heads, kinds[i]);
-            v->full_bytes[i] = u64_product((uint64_t)c->n_ctx, v->token_bytes[i]);
-        }
-        v->weights = cost_weights(&v->shape);
-        out->n++;
-    }
+    for (int g = most; g > 0; g--)
+        if (n_heads % g == 0)
+            inspect_variant(shape, g, &out->items[out->n++]);
+    for (int i = 0; i < n_ranks; i++)
+        inspect_variant(shape, -ranks[i], &out->items[out->n++]);
     return STATUS_OK;
 }
 
@@ -122,19 +114,27 @@ struct inspect_step inspect_step(const struct inspect_variant *v, enum storage k
                                   .cap = depth < v->config.n_ctx ? depth + 1 : depth,
                                   .storage = kv_type};
     const struct cost cost = cost_of(&v->shape, kv_type, depth);
-    size_t cache;
-    return (struct inspect_step){
-        .variant = v->name,
-        .kv_type = storage_name(kv_type),
-        .n_kv_heads = v->shape.n_kv_heads,
-        .depth = depth,
-        .batch = batch,
-        .cost = cost,
-        .cache_bytes = u64_product(cost.kv_bytes, (uint64_t)batch),
-        .step_bytes = cost_step_bytes(&cost, batch),
-        .memory_bytes = u64_sum(v->weights.memory_bytes,
-                                kv_cache_bytes(&v->config, &room, &cache) ? cache : UINT64_MAX),
-        .flops = cost_step_flops(&cost, batch)};
+    size_t bytes;
+    const uint64_t allocated = kv_cache_bytes(&v->config, &room, &bytes) ? bytes : UINT64_MAX;
+    return (struct inspect_step){.variant = v->name,
+                                 .kv_type = storage_name(kv_type),
+                                 .n_kv_heads = v->config.n_kv_heads,
+                                 .depth = depth,
+                                 .batch = batch,
+                                 .cost = cost,
+                                 .cache_bytes = u64_product(cost.kv_bytes, (uint64_t)batch),
+                                 .step_bytes = cost_step_bytes(&cost, batch),
+                                 .allocated_bytes = allocated,
+                                 .memory_bytes = u64_sum(v->weights.memory_bytes, allocated),
+                                 .flops = cost_step_flops(&cost, batch),
+                                 .attention_flops = (uint64_t)batch * cost.flops.attention};
+}
+
+void inspect_predict(struct inspect_step *s, const struct roofline *limits)
+{
+    s->limits = *limits;
+    s->bandwidth_gb_per_s = limits->bytes_per_s / 1e9;
+    s->predicted = cost_predict(&s->cost, s->batch, limits);
 }
 
 struct inspect_check inspect_check_tensor(const struct gguf_tensor *t)

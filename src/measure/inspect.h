@@ -48,6 +48,10 @@ struct inspect_variant {
     struct cost_weights weights;
 };
 
+/* The one with `of` K/V heads, or of a shape that is latent already, itself; with a latent cache of
+ * rank -of in every layer if that is negative. */
+void inspect_variant(const struct cost_shape *shape, int of, struct inspect_variant *out);
+
 struct inspect_variants {
     struct inspect_variant *items; /* [n] malloc'd; the caller's to free */
     int n;
@@ -64,13 +68,21 @@ struct inspect_step {
     const char *variant, *kv_type; /* names, borrowed */
     int n_kv_heads, depth, batch;
     struct cost cost;
-    uint64_t cache_bytes;  /* of depth tokens of every sequence */
-    uint64_t step_bytes;   /* read: the weights once, and every sequence's cache */
-    uint64_t memory_bytes; /* of the weights and the caches, with room for the step's tokens */
-    uint64_t flops;
+    uint64_t cache_bytes;     /* of depth tokens of every sequence */
+    uint64_t step_bytes;      /* read: the weights once, and every sequence's cache */
+    uint64_t allocated_bytes; /* of the caches, with room for the step's tokens */
+    uint64_t memory_bytes;    /* of these and the weights */
+    uint64_t flops, attention_flops;
+    /* By inspect_predict. */
+    struct roofline limits;
+    double bandwidth_gb_per_s; /* of these */
+    struct cost_time predicted;
 };
 struct inspect_step inspect_step(const struct inspect_variant *v, enum storage kv_type, int depth,
                                  int batch);
+
+/* Fills in how long it takes at least on a machine of these limits. */
+void inspect_predict(struct inspect_step *s, const struct roofline *limits);
 
 struct inspect_check {
     bool scales_only; /* a block type: its F16 scales were read */

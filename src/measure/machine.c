@@ -1,6 +1,7 @@
 #include "measure/machine.h"
 
 #include <assert.h>
+#include <math.h>
 
 #include "base/limits.h"
 
@@ -44,33 +45,29 @@ int machine_n_wanted(const struct machine *m)
 {
     int n = 0;
     for (int p = 0; p < MACHINE_POWERS; p++)
-        n += m->wanted[p] && m->bytes_per_s[p] <= 0;
+        n += m->wanted[p];
     return n;
 }
 
 /* Less to read is read no slower: where it was, something came between. */
-static void raise_smaller(struct machine *m, int power)
+static void raise_smaller(struct machine *m)
 {
-    for (int p = 0; p < power; p++)
-        if (m->bytes_per_s[p] > 0 && m->bytes_per_s[p] < m->bytes_per_s[power])
-            m->bytes_per_s[p] = m->bytes_per_s[power];
+    double best = 0;
+    for (int p = MOST_POWER; p >= 0; p--)
+        if (m->bytes_per_s[p] > 0)
+            m->bytes_per_s[p] = best = fmax(best, m->bytes_per_s[p]);
 }
 
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e)
 {
-    const int n = machine_n_wanted(m);
-    const bool peaks = m->fma_flops_per_s <= 0;
-    if (peaks) {
-        m->fma_flops_per_s = roofline_fma(k, pool, seconds * PEAK_SHARE);
-        m->dot_flops_per_s = roofline_dot(k, pool, seconds * PEAK_SHARE);
-    }
-    const double each = seconds * (peaks ? 1 - 2 * PEAK_SHARE : 1) / (n > 0 ? n : 1);
+    const double each = seconds * (1 - 2 * PEAK_SHARE) / machine_n_wanted(m);
+    m->fma_flops_per_s = roofline_fma(k, pool, seconds * PEAK_SHARE);
+    m->dot_flops_per_s = roofline_dot(k, pool, seconds * PEAK_SHARE);
     for (int p = 0; p < MACHINE_POWERS; p++)
-        if (m->wanted[p] && m->bytes_per_s[p] <= 0)
+        if (m->wanted[p])
             TRY(roofline_read(k, pool, (size_t)bytes_of_power(p), each, &m->bytes_per_s[p], e));
-    for (int p = 0; p < MACHINE_POWERS; p++)
-        raise_smaller(m, p);
+    raise_smaller(m);
     return STATUS_OK;
 }
 
@@ -83,55 +80,45 @@ static void find_measured(const struct machine *m, uint64_t bytes, int *below, i
     for (int p = MOST_POWER; p >= 0 && *below < 0; p--)
         if (m->bytes_per_s[p] > 0)
             *(bytes_of_power(p) <= bytes ? below : above) = p;
+    assert(*below >= 0 || *above >= 0);
 }
 
 /* Time, not rate, goes straight between two powers: a line over depths then has no corner that the
  * machine does not have. */
-static double rate_of(const struct machine *m, uint64_t bytes)
-{
-    const double *rates = m->bytes_per_s;
-    int below, above;
-    find_measured(m, bytes, &below, &above);
-    assert(below >= 0 || above >= 0);
-    if (below < 0 || above < 0 || rates[below] <= rates[above])
-        return rates[below < 0 ? above : below];
-    const double b0 = (double)bytes_of_power(below), b1 = (double)bytes_of_power(above),
-                 b = (double)bytes;
-    const double t0 = b0 / rates[below], t1 = b1 / rates[above];
-    return b / (t0 + (t1 - t0) * (b - b0) / (b1 - b0));
-}
-
 struct roofline machine_limits(const struct machine *m, uint64_t bytes)
 {
-    return (struct roofline){rate_of(m, bytes), m->fma_flops_per_s, m->dot_flops_per_s};
-}
-
-static void raise_rate(double *rate, double to)
-{
-    *rate = to > *rate ? to : *rate;
+    const double *rates = m->bytes_per_s, b = (double)bytes;
+    int below, above;
+    find_measured(m, bytes, &below, &above);
+    double rate = rates[below < 0 ? above : below];
+    if (below >= 0 && above >= 0 && rates[below] > rates[above]) {
+        const double b0 = (double)bytes_of_power(below), b1 = (double)bytes_of_power(above);
+        const double t0 = b0 / rates[below], t1 = b1 / rates[above];
+        rate = b / (t0 + (t1 - t0) * (b - b0) / (b1 - b0));
+    }
+    return (struct roofline){rate, m->fma_flops_per_s, m->dot_flops_per_s};
 }
 
 void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
 {
-    raise_rate(&m->fma_flops_per_s, to->fma_flops_per_s);
-    raise_rate(&m->dot_flops_per_s, to->dot_flops_per_s);
-    if (rate_of(m, bytes) >= to->bytes_per_s)
+    int below, above;
+    m->fma_flops_per_s = fmax(m->fma_flops_per_s, to->fma_flops_per_s);
+    m->dot_flops_per_s = fmax(m->dot_flops_per_s, to->dot_flops_per_s);
+    if (machine_limits(m, bytes).bytes_per_s >= to->bytes_per_s)
         return;
     /* Of its own power if it was measured, else of the next larger one, else of the largest. */
-    int below, above;
     find_measured(m, bytes, &below, &above);
-    const int highest = above >= 0 && (below < 0 || bytes > bytes_of_power(below)) ? above : below;
-    raise_rate(&m->bytes_per_s[highest], to->bytes_per_s);
-    raise_smaller(m, highest);
+    const bool own = above < 0 || (below >= 0 && bytes == bytes_of_power(below));
+    double *rate = &m->bytes_per_s[own ? below : above];
+    *rate = fmax(*rate, to->bytes_per_s);
+    raise_smaller(m);
 }
-
-/* --- classes --------------------------------------------------------------------------------- */
 
 void machine_settle(struct machine *m)
 {
     int first = -1; /* of the class, from the largest down */
     double least = 0;
-    for (int p = MACHINE_POWERS - 1; p >= 0; p--) {
+    for (int p = MOST_POWER; p >= 0; p--) {
         const double rate = m->bytes_per_s[p];
         if (rate <= 0)
             continue;
@@ -140,21 +127,7 @@ void machine_settle(struct machine *m)
             least = rate;
         }
         for (int q = p; q <= first; q++)
-            raise_rate(&m->bytes_per_s[q], m->bytes_per_s[q] > 0 ? rate : 0);
+            if (m->bytes_per_s[q] > 0)
+                m->bytes_per_s[q] = fmax(m->bytes_per_s[q], rate);
     }
-}
-
-int machine_classes(const struct machine *m, struct machine_class out[MACHINE_POWERS])
-{
-    int n = 0;
-    for (int p = 0; p < MACHINE_POWERS; p++) {
-        const double rate = m->bytes_per_s[p];
-        if (rate <= 0)
-            continue;
-        if (n > 0 && out[n - 1].bytes_per_s <= rate)
-            out[n - 1].to = bytes_of_power(p);
-        else
-            out[n++] = (struct machine_class){bytes_of_power(p), bytes_of_power(p), rate};
-    }
-    return n;
 }

@@ -32,10 +32,10 @@ struct machine {
 /* A step that reads so many bytes is to be predicted. */
 void machine_want(struct machine *m, uint64_t bytes);
 
-/* How many powers of two are wanted and not yet measured. */
+/* How many powers of two are wanted. */
 int machine_n_wanted(const struct machine *m);
 
-/* Measures what is wanted and was not yet, in about `seconds` in all, with the pool's threads
+/* Measures what is wanted, in about `seconds` in all, with the pool's threads
  * (NULL: one). STATUS_NO_MEMORY. */
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e);
@@ -49,14 +49,5 @@ void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
 
 /* Gives every class its one rate; due before the limits are used, after the last machine_raise. */
 void machine_settle(struct machine *m);
-
-/* Working sets of one rate. */
-struct machine_class {
-    uint64_t from, to; /* bytes: the least and the most that were measured */
-    double bytes_per_s;
-};
-
-/* The classes of a settled machine, from the smallest working set on; returns their number. */
-int machine_classes(const struct machine *m, struct machine_class out[MACHINE_POWERS]);
 
 #endif

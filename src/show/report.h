@@ -128,6 +128,11 @@ void report_string(struct report *r, const char *s);
 /* A member of a struct, whatever the column. */
 void report_cell(struct report *r, const struct report_field *f, const void *row);
 
+/* For people, of a table of two columns: a row of each field that has a value, its heading and what
+ * the member of the struct is. */
+void report_lines(struct report *r, const struct report_field *fields, int n_fields,
+                  const void *row);
+
 /* Prints what is left and frees everything, after whole rows. STATUS_NO_MEMORY if some
  * cell could not be stored. */
 enum status report_end(struct report *r, struct err *e);
