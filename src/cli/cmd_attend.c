@@ -11,7 +11,6 @@
 #include "base/figures.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/terminal.h"
 #include "formats/npy.h"
 #include "measure/attend.h"
@@ -426,8 +425,8 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     const struct attend_options *o = v->options;
     struct attend_spec *spec = &v->spec;
     const int n_tokens = spec->n_tokens;
-    TRY(choice_of("--layer", o->layers, v->config->n_layers, "layer", &v->layers, e));
-    TRY(choice_of("--head", o->heads, v->config->n_heads, "head", &v->heads, e));
+    TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
+    TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
     const size_t n = (size_t)v->layers.n * v->heads.n;
     const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
     spec->heads = calloc(bytes, 1);

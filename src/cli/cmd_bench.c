@@ -17,9 +17,9 @@
 #include "base/limits.h"
 #include "cli/costs.h"
 #include "cli/numbers.h"
+#include "cli/program.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "cli/version.h"
 #include "show/paragraph.h"
 #include "show/plot.h"
 
@@ -196,7 +196,7 @@ static void describe_machine(struct run *r)
         fclose(f);
     snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
              spec->kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
-             DECODE_VERSION, compiler_name());
+             DECODE_VERSION, COMPILER_NAME);
 }
 
 /* Of the lines above and below the table, where a terminal breaks them. */

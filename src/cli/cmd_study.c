@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/study.h"
 #include "convert/convert.h"
 #include "show/plot.h"

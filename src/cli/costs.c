@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 #include "cli/numbers.h"
-#include "cli/version.h"
+#include "cli/program.h"
 
 /* --- a transformer's shape ------------------------------------------------------------------- */
 
@@ -327,7 +327,7 @@ enum status bench_print(struct bench *b, const char *subject, const char *cpu, s
                               .shape = spec->gguf ? NULL : subject,
                               .architecture = spec->config.arch->name,
                               .version = DECODE_VERSION,
-                              .compiler = compiler_name(),
+                              .compiler = COMPILER_NAME,
                               .cpu = cpu,
                               .n = spec->n,
                               .warmup = spec->warmup};
