@@ -252,8 +252,8 @@ static void print_footer(const struct run *r)
     bool noisy = false;
     for (int i = 0; i < b->n_rows; i++)
         noisy |= b->rows[i].shown.noisy;
-    paragraph_puts(&p, "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each "
-                       "sequence;\vspeed-up over MHA at the same batch, measured and predicted\n");
+    paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
+                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted\n");
     paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
                        "the median\n");
     if (noisy)
