@@ -355,9 +355,9 @@ static enum status print_run(struct run *r, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The peak memory of each row, in a process of its own that says nothing: what fails there fails
- * again where rows are measured. Before threads are started; what the caller has resident counts,
- * too. */
+/* The peak memory of each row, in a process of its own that says nothing: what fails there is done
+ * again here, which says what it is. Before threads are started; what the caller has resident
+ * counts, too. */
 static enum status measure_memory(struct job *j, struct bench *b, struct err *e)
 {
     struct progress *p = job_progress(j, "rows");
@@ -378,8 +378,13 @@ static enum status measure_memory(struct job *j, struct bench *b, struct err *e)
         while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
             if (signals_interrupted())
                 kill(pid, SIGKILL); /* it has nothing to leave behind */
-        if (!WIFEXITED(ended) && !signals_interrupted())
-            return err_set(e, STATUS_FAILED,
+        if (signals_interrupted())
+            return STATUS_INTERRUPTED;
+        const bool failed = WIFEXITED(ended) && ended != 0;
+        if (failed)
+            TRY(bench_load_row(b, i, e));
+        if (ended != 0)
+            return err_set(e, failed ? (enum status)WEXITSTATUS(ended) : STATUS_FAILED,
                            "the process that measures memory was ended; was it out of memory?");
         b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
     }
