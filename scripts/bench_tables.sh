@@ -144,6 +144,155 @@ batch_tables() {
     (cd "$out" && across_variants $done_tables)
 }
 
+# The means, the second of two tables: a row for K/V heads and method, a column for each share.
+study_table() {
+    ./decode study "${TEXT:?is the text of the study}" -o "$out/study" --layers 4 --embd 128 \
+        --heads 8 --vocab 512 --steps 1000 --batch 4 --seeds 2 --kv-heads 2,1 --alpha 0,1,5 \
+        --format csv --plot "$out/study.svg" >"$out/study.csv"
+    awk -F, '/^$/ { means = 1; getline; for (i = 1; i <= NF; i++) at[$i] = i; next }
+        means {
+            row = "| " $at["variant"] " | " $at["method"] " |"; alpha = $at["alpha"]
+            if (!(row in rows)) order[n_rows++] = row
+            if (!(alpha in shares)) columns[n_columns++] = alpha
+            rows[row] = shares[alpha] = 1
+            cells[row, alpha] = sprintf("%.3f ±%.3f", $at["bits_per_byte"], $at["deviation"])
+        }
+        END {
+            head = "| variant | method |"; rule = "|:--|:--|"
+            for (c = 0; c < n_columns; c++) { head = head " " columns[c] "% |"; rule = rule "--:|" }
+            print head; print rule
+            for (r = 0; r < n_rows; r++) {
+                line = order[r]
+                for (c = 0; c < n_columns; c++) line = line " " cells[order[r], columns[c]] " |"
+                print line
+            }
+        }' "$out/study.csv"
+}
+
+for table; do
+    case $table in
+    shakespeare | gpt2-124m | batches | study) ;;
+    *)
+        echo "bench_tables.sh: '$table' is none of shakespeare, gpt2-124m, batches, study" >&2
+        exit 2
+        ;;
+    esac
+done
+mkdir -p "$out"
+make -s decode
+
+shape=12x768x12,ff=3072,vocab=50257,ctx=4096
+
+# Keeps some columns of a Markdown table, by their headings; other lines pass.
+columns() {
+    awk -F '|' -v wanted="$1" '
+        BEGIN { n = split(wanted, names, ",") }
+        !/^\|/ { print; next }
+        !header { header = 1
+            for (i = 2; i < NF; i++) {
+                name = $i
+                gsub(/^ +| +$/, "", name)
+                at[name] = i
+            } }
+        { line = "|"
+          for (k = 1; k <= n; k++) line = line $at[names[k]] "|"
+          print line }' "$2"
+}
+
+# bench NAME ARGS... - one benchmark in all its forms, from one run's trace to its plot.
+bench() {
+    name=$1
+    shift
+    ./decode bench "$@" --format md --plot "$out/$name.svg" --trace "$out/$name.csv" \
+        >"$out/$name.md"
+}
+
+# tables NAME ARGS... - and prints it.
+tables() {
+    bench "$@"
+    columns "variant,type,KV,depth,p50 µs,p99 µs,tokens/s,speed-up,by bytes,weights read,KV read,GB/s,of limit" \
+        "$out/$1.md"
+    echo
+}
+
+# fitting NAME BATCHES ARGS... - a benchmark of as many of the batches as there is memory for.
+fitting() {
+    base=$1
+    batches=$2
+    shift 2
+    while :; do
+        code=0
+        bench "$base" --batch "$batches" "$@" 2>"$out/$base.err" || code=$?
+        cat "$out/$base.err" >&2
+        case $code:$batches in
+        0:*) break ;;
+        4:*,*)
+            echo "bench_tables.sh: $base: left out for want of memory: batch ${batches##*,}" >&2
+            batches=${batches%,*}
+            ;;
+        *) exit $code ;;
+        esac
+    done
+    rm -f "$out/$base.err"
+}
+
+# A row a batch from tables with a row a variant: tokens a second of MHA, GQA-4 and MQA, each with
+# its share of the limit and what that is, and the speed-ups over MHA as measured and as predicted.
+across_variants() {
+    awk -F '|' '
+        function cell(name,   x) {
+            x = $at[name]
+            gsub(/^ +| +$/, "", x)
+            return x
+        }
+        function rate(key) { return speed[key] " (" share[key] ", " bound[key] ")" }
+        !/^\|/ { header = 0; next }
+        !header { header = 1
+            for (i = 2; i < NF; i++) {
+                name = $i
+                gsub(/^ +| +$/, "", name)
+                at[name] = i
+            }
+            next }
+        /^\|[:-]/ { next }
+        { row = cell("type") " | " cell("depth") " | " cell("batch")
+          if (!(row in seen)) rows[++n] = row
+          seen[row] = 1
+          key = row cell("variant")
+          speed[key] = cell("tokens/s")
+          share[key] = cell("of limit")
+          bound[key] = cell("limited by")
+          times[key] = cell("speed-up") " | " cell("predicted") }
+        END {
+            print "| weights | depth | batch | MHA tokens/s (of limit, which is) |" \
+                " GQA-4 tokens/s | over MHA | predicted | MQA tokens/s | over MHA | predicted |"
+            print "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+            for (i = 1; i <= n; i++) {
+                line = "| " rows[i] " | " rate(rows[i] "MHA")
+                line = line " | " rate(rows[i] "GQA-4") " | " times[rows[i] "GQA-4"]
+                print line " | " rate(rows[i] "MQA") " | " times[rows[i] "MQA"] " |"
+            }
+        }' "$@"
+}
+
+# Few steps, for those of large batches are long: most of a second each.
+batch_tables() {
+    done_tables=
+    for type in q8_0 q4_0; do
+        for depth in 1024 3840; do
+            name=batch-$type-$depth
+            fitting "$name" 1,4,16,64 --shape $shape --kv-heads 12,4,1 --depth $depth \
+                --kv-type f16 --type $type -n 6 --repeat 5 --warmup 2 --prompt 0
+            [ -n "$done_tables" ] || sed -n '1,2p;4p' "$out/$name.md"
+            echo "$type at depth $depth: $(sed -n 3p "$out/$name.md")"
+            done_tables="$done_tables $name.md"
+        done
+    done
+    echo
+    # shellcheck disable=SC2086 # a list of names
+    (cd "$out" && across_variants $done_tables)
+}
+
 # The means' table, the last of two.
 study_table() {
     ./decode study "${TEXT:?is the text of the study}" -o "$out/study" --layers 4 --embd 128 \

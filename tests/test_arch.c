@@ -63,9 +63,7 @@ static struct checkpoint made(const struct config *config)
 {
     const char *path = scratch_path("made.gguf");
     write_config_checkpoint(path, config);
-    const struct checkpoint c = open_checkpoint(path, CHECKPOINT_MODEL);
-    scratch_remove();
-    return c;
+    return opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
 /* --- all mixtures ---------------------------------------------------------------------------- */
@@ -132,7 +130,6 @@ TEST(mixtures_survive_a_file_and_run, .loops = N_MIXTURES)
     assert_same_config(&c, &file.model->config, _i);
     snprintf(what, sizeof what, "mixture %d", _i);
     expect_one_answer(file.model, what);
-    checkpoint_close(&file);
 }
 
 /* --- the list of tensors --------------------------------------------------------------------- */
@@ -207,9 +204,7 @@ static struct checkpoint rewritten(const struct checkpoint *from, bool joins, ui
     const char *path = scratch_path("rewritten.gguf");
     expect_ok(gguf_write(w, path, &err));
     gguf_writer_free(w);
-    const struct checkpoint again = open_checkpoint(path, CHECKPOINT_MODEL);
-    scratch_remove();
-    return again;
+    return opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
 /* --- Q, K and V ------------------------------------------------------------------------------ */
@@ -228,7 +223,6 @@ TEST(three_tensors_are_one)
     ck_assert(distance(a, b) == 0 && distance(a, joined.model) > 0.1);
     model_free(a);
     model_free(b);
-    checkpoint_close(&joined);
 }
 
 /* Layers have 2, 6 and 1: those that have more than wanted must be divisible. */
@@ -271,8 +265,6 @@ TEST(gates_of_another_type, .loops = 6)
     ck_assert_int_eq(mixed.model->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
     expect_one_answer(mixed.model, "gates");
     ck_assert_double_lt(distance(file.model, mixed.model), 0.5); /* logits of a spread of 5 */
-    checkpoint_close(&mixed);
-    checkpoint_close(&file);
 }
 
 /* All matrices in each type, of a llama, of the original Transformer and of one with a latent
@@ -302,5 +294,4 @@ TEST(every_type, .loops = 3 * STORAGE_COUNT)
     }
     expect_one_answer(m, storage_name(o.storage));
     model_free(m);
-    checkpoint_close(&file);
 }

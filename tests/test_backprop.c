@@ -73,8 +73,8 @@ static struct config config_of(const struct model_case *m)
 static void make_windows(struct fixture *f)
 {
     const size_t n = (size_t)(f->n_sequences * f->length);
-    f->inputs = malloc(n * sizeof *f->inputs);
-    f->targets = malloc(n * sizeof *f->targets);
+    f->inputs = allocated(n * sizeof *f->inputs);
+    f->targets = allocated(n * sizeof *f->targets);
 }
 
 static void open_fixture(struct fixture *f, const struct model_case *m, int n_sequences, int length)
@@ -97,8 +97,6 @@ static void open_fixture(struct fixture *f, const struct model_case *m, int n_se
 
 static void close_fixture(struct fixture *f)
 {
-    free(f->inputs);
-    free(f->targets);
     arena_free(&f->arena);
     param_list_free(&f->list);
     gguf_free(f->gguf);
@@ -129,9 +127,9 @@ static double gradient_by(struct fixture *f, const struct kernels *k, int n_thre
     expect_ok(backprop_create(&params, pool, &b, &err));
     expect_ok(backprop_start(b, f->weights.w[ROLE_ROPE_FREQS].weight, &err));
     const struct backprop_batch batch = batch_of(f);
-    const double forward = backprop_loss(b, &f->weights, &batch);
+    const double forward = backprop_run(b, &f->weights, &batch, NULL);
     memset(f->gradient.flat, 0, f->list.n_floats * sizeof *f->gradient.flat);
-    const double loss = backprop_gradient(b, &f->weights, &batch, NULL, &f->gradient);
+    const double loss = backprop_run(b, &f->weights, &batch, &f->gradient);
     ck_assert((forward == loss) == (f->dropout <= 0 && f->attn_dropout <= 0));
     backprop_free(b);
     pool_free(pool);
@@ -179,7 +177,7 @@ static double plain_loss(const struct fixture *f, const double *w, const double 
 
 static double *widen(const struct fixture *f, const float *flat)
 {
-    double *w = malloc(f->list.n_floats * sizeof *w);
+    double *w = allocated(f->list.n_floats * sizeof *w);
     for (size_t i = 0; i < f->list.n_floats; i++)
         w[i] = (double)flat[i];
     return w;
@@ -212,7 +210,6 @@ static void compare(struct fixture *f, const double *taught, double share, int s
                           found, expected);
         }
     }
-    free(w);
 }
 
 /* --- gradients ------------------------------------------------------------------------------- */
@@ -302,11 +299,8 @@ TEST(gradient_is_that_of_differences, .loops = N_CASES * (int)COUNT(settings), .
         return;
     open_fixture(&f, &cases[i], 2, settings[s].length);
     const double loss = gradient_by(&f, &kernels_scalar, settings[s].n_threads);
-    if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0) {
-        double *w = widen(&f, f.weights.flat);
-        ck_assert_double_eq_tol(loss, plain_loss(&f, w, NULL, 0), 1e-5);
-        free(w);
-    }
+    if (f.dropout <= 0 && f.attn_dropout <= 0 && f.smoothing <= 0)
+        ck_assert_double_eq_tol(loss, plain_loss(&f, widen(&f, f.weights.flat), NULL, 0), 1e-5);
     compare(&f, NULL, 0, settings[s].step);
     close_fixture(&f);
 }
@@ -350,9 +344,11 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     expect_ok(backprop_create(&params, NULL, &engine, &err));
     expect_ok(backprop_start(b, NULL, &err));
     expect_ok(backprop_start(engine, NULL, &err));
-    const struct backprop_teacher teacher = {engine, &other, 0.75f};
-    const struct backprop_batch batch = batch_of(&f);
-    backprop_gradient(b, &f.weights, &batch, &teacher, &f.gradient);
+    struct backprop_batch batch = batch_of(&f);
+    batch.teacher = engine;
+    batch.teacher_weights = &other;
+    batch.teacher_share = 0.75f;
+    backprop_run(b, &f.weights, &batch, &f.gradient);
 
     double *w = widen(&f, other.flat);
     const int n_vocab = f.config.n_vocab;
@@ -361,7 +357,6 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     for (int s = 0; s < 2; s++)
         plain_log_probabilities(&m, s, f.inputs + s * 7, taught + s * 7 * n_vocab);
     compare(&f, taught, 0.75, 3);
-    free(w);
     backprop_free(b);
     backprop_free(engine);
     arena_free(&arena);
@@ -418,29 +413,26 @@ static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
 /* The losses before each step, from the fixture's weights on. */
 static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
 {
-    struct arena arena = {0};
-    struct optimizer o;
-    for (int pass = 0; pass < 2; pass++) {
-        o = (struct optimizer){
-            .spec = &golden_steps, .kernels = grad_kernels_for(k), .list = &f->list};
-        optimizer_take(&o, &arena, &f->config);
-        if (pass == 0)
-            expect_ok(arena_allocate(&arena, "test", &err));
-    }
-    memcpy(o.weights.flat, f->weights.flat, f->list.n_floats * sizeof(float));
+    struct trainer t = {
+        .spec = golden_steps, .config = f->config, .list = f->list, .grad = grad_kernels_for(k)};
+    struct train_event made;
+    trainer_take(&t);
+    expect_ok(arena_allocate(&t.arena, "test", &err));
+    trainer_take(&t);
+    memcpy(t.weights.flat, f->weights.flat, f->list.n_floats * sizeof(float));
     const struct param_view weights = f->weights, gradient = f->gradient;
-    f->weights = o.weights;
-    f->gradient = o.gradient;
+    f->weights = t.weights;
+    f->gradient = t.gradient;
     f->smoothing = golden_steps.label_smoothing;
     for (int step = 0; step < golden_steps.n_steps; step++) {
         const double loss = gradient_by(f, k, 1), expected = next_number(in);
         ck_assert_msg(fabs(loss - expected) < 2e-5, "step %d: loss %.7f, expected %.7f", step, loss,
                       expected);
-        optimizer_step(&o, optimizer_norm(&o));
+        expect_ok(trainer_update(&t, &made, &err));
     }
     f->weights = weights;
     f->gradient = gradient;
-    arena_free(&arena);
+    arena_free(&t.arena);
 }
 
 TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)

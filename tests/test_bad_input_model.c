@@ -73,21 +73,16 @@ TEST(class_07_hyperparameters, .before = bent_set_up, .after = hostile_tear_down
         {"gpt2.attention.head_count=u32:0", "gpt2.attention.head_count"},
         {"gpt2.attention.head_count=u32:3",
          "head_count: expected a divisor of embedding_length 32"},
-        {"gpt2.attention.head_count=u32:64", "head_count: expected a divisor of embedding_length"},
         {"gpt2.attention.head_count=u32:-1", "gpt2.attention.head_count"},
         {"gpt2.attention.head_count=u32:1", "head_count_kv: expected a divisor of head_count 1"},
         {"gpt2.attention.head_count_kv=u32:0", "gpt2.attention.head_count_kv"},
         {"gpt2.attention.head_count_kv=u32:3", "head_count_kv: expected a divisor of head_count 2"},
-        {"gpt2.attention.head_count_kv=u32:0x80000000", "gpt2.attention.head_count_kv"},
         {"gpt2.embedding_length=u32:0", "gpt2.embedding_length"},
         {"gpt2.embedding_length=u32:31", "head_count: expected a divisor of embedding_length 31"},
-        {"gpt2.embedding_length=u32:0x40000000", "gpt2.embedding_length"},
         {"gpt2.block_count=u32:0", "gpt2.block_count"},
         {"gpt2.block_count=u32:1000000000", "gpt2.block_count"},
         {"gpt2.context_length=u32:0", "gpt2.context_length"},
-        {"gpt2.context_length=u32:-1", "gpt2.context_length"},
         {"gpt2.feed_forward_length=u32:0", "gpt2.feed_forward_length"},
-        {"gpt2.feed_forward_length=u32:-1", "gpt2.feed_forward_length"},
     };
     /* What only tensors tell; not all of them to the command that is left out. */
     static const struct {
@@ -150,66 +145,61 @@ static void expect_no_text(void)
 static void expect_found(const char *text)
 {
     struct ran r;
-    hostile_write();
     run_on_bad(&r, "info --check %B -q");
     ck_assert_int_eq(r.code, 3);
     expect_says(r.err, text);
     expect_no_text();
 }
 
-/* And the rest fails with one line instead of figures. */
-static void expect_not_finite(const char *tensor)
-{
-    char text[128];
-    snprintf(text, sizeof text, "tensor '%s' has", tensor);
-    expect_found(text);
-    expect_line_refused("eval %B --text %T -t 1", 1, "not finite");
-    expect_line_refused("eval %G --text %T -t 1 --against %B", 1, "not finite");
-    expect_line_refused("train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1,
-                        "finite");
-    expect_no_output();
-    reset();
-}
-
+/* The rest fails with one line instead of figures. */
 TEST(class_10_data, .before = bent_set_up, .after = hostile_tear_down)
 {
-    static const float values[] = {NAN, INFINITY, -INFINITY};
-    static const char *const all[] = {"token_embd.weight", "position_embd.weight",
-                                      "blk.0.attn_qkv.weight", "output.weight"};
-    struct gguf_bytes b;
-    hostile_image(&b);
-    hostile_write_bytes(b.data, b.len - 1);
-    free(b.data);
-    expect_refused(CHECK | GENERATE, "truncated");
-    for (size_t i = 0; i < 3; i++) {
-        fill(all[i], values[i]);
-        expect_not_finite(all[i]);
+    static const struct {
+        const char *tensor;
+        float value;
+    } filled[] = {{"token_embd.weight", NAN},
+                  {"position_embd.weight", INFINITY},
+                  {"blk.0.attn_qkv.weight", -INFINITY},
+                  {"blk.0.attn_norm.weight", NAN}};
+    static const struct line lines[] = {
+        {"eval %B --text %T -t 1", 1, "not finite", NULL},
+        {"eval %G --text %T -t 1 --against %B", 1, "not finite", NULL},
+        {"train %T -o %O --from %B --steps 1 --batch 1 --seed 1 -t 1 -q", 1, "finite", NULL},
+    };
+    /* All tokens are alike, and as few as can be stay: one. */
+    static const struct line alike[] = {
+        {"generate %B -p ab -n 9 -t 1 --seed 1 --top-k 1", 0, NULL, NULL},
+        {"generate %B -p ab -n 9 -t 1 --seed 1 --top-p 0", 0, NULL, NULL},
+        {"generate %B -p ab -n 9 -t 1 --seed 1 --min-p 1 --top-p 0 --top-k 1 --temp 1e300", 0, NULL,
+         NULL},
+        {"generate %B -p ab -n 9 -t 1 --seed 1 --temp 1e-300 --repeat-penalty 1e300", 0, NULL,
+         NULL},
+    };
+    char text[128];
+    for (size_t i = 0; i < COUNT(filled); i++) {
+        fill(filled[i].tensor, filled[i].value);
+        hostile_write();
+        snprintf(text, sizeof text, "tensor '%s' has", filled[i].tensor);
+        expect_found(text);
+        TRY_LINES(lines);
+        reset();
     }
-    fill("blk.0.attn_norm.weight", NAN);
-    expect_not_finite("blk.0.attn_norm.weight");
-    for (size_t i = 0; i < 4; i++) /* large enough for sums that overflow */
-        fill(all[i], 3e38f);
+    for (size_t i = 0; i < 3; i++) /* large enough for sums that overflow */
+        fill(filled[i].tensor, 3e38f);
+    fill("output.weight", 3e38f);
     hostile_write();
     expect_no_text();
-    for (size_t i = 0; i < 4; i++)
-        fill(all[i], 1e-41f);
+    for (size_t i = 0; i < 3; i++)
+        fill(filled[i].tensor, 1e-41f);
+    fill("output.weight", 1e-41f);
     bent_accepted(EVERY_COMMAND & ~BENCH, "");
     for (size_t i = 0; i < h.n_tensors && h.n_blocks < HOSTILE_MAX_RECORDS; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", text_width(h.tensors[i].name), h.tensors[i].name.data);
-        fill(name, 0);
+        snprintf(text, sizeof text, "%.*s", text_width(h.tensors[i].name), h.tensors[i].name.data);
+        fill(text, 0);
     }
     hostile_write();
     expect_accepted(EVERY_COMMAND & ~BENCH);
-    /* All tokens are alike, and as few as can be stay: one. */
-    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --top-k 1", "");
-    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --top-p 0", "");
-    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --min-p 1", "");
-    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --min-p 1 --top-p 0 --top-k 1 "
-                     "--temp 1e300",
-                     "");
-    expect_line_done("generate %B -p ab -n 9 -t 1 --seed 1 --temp 1e-300 --repeat-penalty 1e300",
-                     "");
+    TRY_LINES(alike);
 }
 
 /* Of quantized tensors only the scales can be not finite. */
@@ -221,6 +211,7 @@ TEST(class_10_data_quantized, .before = bent_set_up, .after = hostile_tear_down)
     strcpy(good_path, bad_path);
     reset();
     memcpy(hostile_own_data("blk.1.ffn_down.weight") + 34, "\0\x7c", 2); /* infinity in F16 */
+    hostile_write();
     expect_found("'blk.1.ffn_down.weight' has 1 values");
     expect_line_refused("quantize %B -o %O --type f32 -t 1 -q", 2, "--requantize");
 }

@@ -16,6 +16,7 @@
 #define SCORES "tokenizer.ggml.scores"
 #define BOS    "tokenizer.ggml.bos_token_id"
 #define EOS    "tokenizer.ggml.eos_token_id"
+#define ADDS   "tokenizer.ggml.add_bos_token"
 
 /* Those whose texts need the vocabulary. */
 #define READERS (TOKENIZER_READERS & ~BENCH)
@@ -90,8 +91,6 @@ static void bad_merges(void)
         {MERGES "=string[]: a", "element 0: expected two parts with a space between"},
         {MERGES "=string[]:  a", "element 0: expected characters that stand for bytes"},
         {MERGES "=u32:0", MERGES},
-        {"tokenizer.ggml.add_bos_token=u32:1", "tokenizer.ggml.add_bos_token"},
-        {MERGES "=string[]:a ", "element 0: expected two parts"},
         {MERGES "=string[]:a b c", "element 0: expected"},
         {MERGES "=string[]:a \x1b[2J",
          "element 0: expected characters that stand for bytes, found \"a ?[2J\""},
@@ -126,17 +125,19 @@ static void bad_merges(void)
 
 static void bad_ids(void)
 {
-    bent_refused_by_all(READERS, BOS "=u32:260", BOS);
-    bent_refused_by_all(READERS, EOS "=u32:260", EOS);
-    bent_accepted(INFO | GENERATE | SCORE, BOS "=u32:0xffffffff"); /* none */
-    bent_accepted(INFO | GENERATE | SCORE, EOS "=u32:0xffffffff");
-    bent_refused(READERS, BOS "=i32:-1", BOS);
-    bent_refused(READERS, BOS "=string:10", BOS);
-    bent_accepted(INFO | GENERATE | SCORE, "-" BOS);
-    bent_accepted(INFO | GENERATE | SCORE, "-" EOS);
-    bent_refused_by_all(READERS, "-" BOS "; tokenizer.ggml.add_bos_token=bool:1", BOS);
-    bent_refused_by_all(READERS, "tokenizer.ggml.add_bos_token=string:true",
-                        "tokenizer.ggml.add_bos_token");
+    static const char *const fine[] = {BOS "=u32:0xffffffff", EOS "=u32:0xffffffff", "-" BOS,
+                                       "-" EOS}; /* none */
+    static const struct bend bad[] = {{BOS "=u32:260", BOS},
+                                      {EOS "=u32:260", EOS},
+                                      {BOS "=i32:-1", BOS},
+                                      {BOS "=string:10", BOS},
+                                      {"-" BOS "; " ADDS "=bool:1", BOS},
+                                      {ADDS "=string:true", ADDS},
+                                      {ADDS "=u32:1", ADDS}};
+    for (size_t i = 0; i < COUNT(fine); i++)
+        bent_accepted(INFO | GENERATE | SCORE, fine[i]);
+    for (size_t i = 0; i < COUNT(bad); i++)
+        bent_refused_by_all(READERS, bad[i].bends, bad[i].text);
 }
 
 /* Kinds that are not known: their tokens are shown, and no text is read. */
@@ -176,22 +177,20 @@ TEST(class_11_unknown_kinds, .before = bent_set_up, .after = hostile_tear_down)
 /* A vocabulary that lacks bytes loads; a text that it cannot write is a mistake in the use. */
 TEST(class_11_bytes_without_a_token, .before = bent_set_up, .after = hostile_tear_down)
 {
-    struct ran r;
+    static const struct line lines[] = {
+        {"tokenize %B -p bad", 2, "U+0061 'a' at offset 1,", NULL},
+        {"generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,", NULL},
+        {"score %B -p ab", 2, "U+0061 'a' at offset 0,", NULL},
+        {"eval %B --text %T", 2, "for which the vocabulary has no token", NULL},
+        {"tokenize %B -p bc", 0, NULL, "98 99\n"},
+        {"tokenize %B --decode 98,97", 0, NULL, "b<x>"},
+    };
     set_token('a', text_of("<x>"));
     set_token(10, text_of("<y>")); /* which is BOS, too */
     hostile_write();
     expect_accepted(INFO | CHECK | QUANTIZE | CONVERT | BENCH);
-    expect_line_refused("tokenize %B -p bad", 2, "U+0061 'a' at offset 1,");
-    expect_line_refused("generate %B -p ab -n 1", 2, "U+0061 'a' at offset 0,");
-    expect_line_refused("score %B -p ab", 2, "U+0061 'a' at offset 0,");
-    expect_line_refused("eval %B --text %T", 2, "for which the vocabulary has no token");
-    run_on_bad(&r, "tokenize %B -p bc");
-    expect_success(&r);
-    ck_assert_str_eq(r.out, "98 99\n");
-    run_on_bad(&r, "tokenize %B --decode 98,97");
-    expect_success(&r);
-    ck_assert_str_eq(r.out, "b<x>");
-    hostile_drop("tokenizer.ggml.bos_token_id");
+    TRY_LINES(lines);
+    hostile_drop(BOS);
     hostile_write();
     expect_line_refused("generate %B -n 1", 2, "the prompt is empty, and the checkpoint has");
 }
@@ -206,19 +205,23 @@ static void set_scores(uint64_t count, int id, float score)
 
 TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
 {
-    struct ran r;
-    set_scores(260, 7, NAN);
-    expect_bad(READERS, SCORES " of token 7: expected a finite number, found nan");
-    set_scores(260, 259, -INFINITY);
-    expect_bad(READERS, SCORES " of token 259: expected a finite number, found -inf");
-    set_scores(259, 0, 0);
-    expect_bad(READERS, SCORES ": expected 260 elements, one a token, found 259");
-    set_scores(260, 0, 0);
-    bend(SCORES "=u8[]:97,98,99,100");
-    expect_bad(READERS, SCORES);
-    set_scores(260, 0, 0);
-    bend("tokenizer.ggml.add_space_prefix=u32:1");
-    expect_bad(READERS, "tokenizer.ggml.add_space_prefix");
+    static const struct {
+        uint64_t count;
+        int id;
+        float score;
+        const char *bends, *text;
+    } bad[] = {
+        {260, 7, NAN, "", SCORES " of token 7: expected a finite number, found nan"},
+        {260, 259, -INFINITY, "", SCORES " of token 259: expected a finite number, found -inf"},
+        {259, 0, 0, "", SCORES ": expected 260 elements, one a token, found 259"},
+        {260, 0, 0, SCORES "=u8[]:97,98,99,100", SCORES},
+        {260, 0, 0, "tokenizer.ggml.add_space_prefix=u32:1", "tokenizer.ggml.add_space_prefix"},
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        set_scores(bad[i].count, bad[i].id, bad[i].score);
+        bend(bad[i].bends);
+        expect_bad(READERS, bad[i].text);
+    }
     set_scores(260, 0, 0);
     set_token(257, text_of("a"));
     expect_bad(READERS, "expected each token once, found tokens 97 and 257 to be 'a'");
@@ -228,13 +231,11 @@ TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
     bend(BOS "=u32:1");
     hostile_write();
     expect_accepted(EVERY_COMMAND & ~(AGAINST | TEACHER | EVAL | TRAIN));
-    run_on_bad(&r, "tokenize %B -p ab");
-    ck_assert_str_eq(r.out, "257 256\n");
+    expect_line_done("tokenize %B -p ab", "257 256\n");
     bend("-" SCORES); /* all are equal then */
     hostile_write();
     expect_accepted(TOKENIZE);
-    run_on_bad(&r, "tokenize %B --decode 257,256");
-    ck_assert_str_eq(r.out, "ab");
+    expect_line_done("tokenize %B --decode 257,256", "ab");
     expect_line_refused("tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34");
 }
 

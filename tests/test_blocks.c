@@ -92,38 +92,32 @@ TEST(halves_come_back, .loops = 2)
     }
 }
 
-/* Encodes a block and compares it with d and equal bytes q. */
-static void expect_block(uint32_t type, const float *x, unsigned d, unsigned q)
-{
-    unsigned char expected[34], found[34];
-    const size_t n = type == TENSOR_Q8_0 ? 34 : 18;
-    expected[0] = (unsigned char)d;
-    expected[1] = (unsigned char)(d >> 8);
-    memset(expected + 2, (int)q, n - 2);
-    blocks_encode(type, found, x, BLOCK);
-    ck_assert_mem_eq(found, expected, n);
-}
-
 /* Bytes as llama-quantize writes them; it gives Q4_0's zeros the scale 0 / -8. */
 TEST(zeros_and_denormals)
 {
-    float x[BLOCK] = {0};
-    expect_block(TENSOR_Q8_0, x, 0, 0);
-    expect_block(TENSOR_Q4_0, x, 0x8000, 0x88);
-    for (int i = 0; i < BLOCK; i++)
-        x[i] = -0.0f;
-    expect_block(TENSOR_Q8_0, x, 0, 0);
-    expect_block(TENSOR_Q4_0, x, 0x8000, 0x88);
-    /* So small that 1 / d overflows. */
-    for (int i = 0; i < BLOCK; i++)
-        x[i] = i % 2 ? 0x1p-145f : -0x1p-144f;
-    expect_block(TENSOR_Q8_0, x, 0, 0);
-    expect_block(TENSOR_Q4_0, x, 0, 0);
-    /* d underflows to 0 as F16, but the quotients are as of any other block. */
-    for (int i = 0; i < BLOCK; i++)
-        x[i] = 127 * 0x1p-60f;
-    expect_block(TENSOR_Q8_0, x, 0, 127);
-    expect_block(TENSOR_Q4_0, x, 0x8000, 0);
+    static const struct {
+        float even, odd;
+        unsigned q8_0, d, q4_0; /* elements of Q8_0, whose d is 0; d and bytes of Q4_0 */
+    } cases[] = {
+        {0, 0, 0, 0x8000, 0x88},
+        {-0.0f, -0.0f, 0, 0x8000, 0x88},
+        {-0x1p-144f, 0x1p-145f, 0, 0, 0}, /* so small that 1 / d overflows */
+        /* d underflows to 0 as F16, but the quotients are as of any other block. */
+        {127 * 0x1p-60f, 127 * 0x1p-60f, 127, 0x8000, 0},
+    };
+    for (size_t c = 0; c < COUNT(cases); c++) {
+        float x[BLOCK];
+        unsigned char found[34], expected[34] = {0, 0};
+        for (int i = 0; i < BLOCK; i++)
+            x[i] = i % 2 ? cases[c].odd : cases[c].even;
+        memset(expected + 2, (int)cases[c].q8_0, 32);
+        blocks_encode(TENSOR_Q8_0, found, x, BLOCK);
+        ck_assert_mem_eq(found, expected, 34);
+        expected[1] = (unsigned char)(cases[c].d >> 8);
+        memset(expected + 2, (int)cases[c].q4_0, 16);
+        blocks_encode(TENSOR_Q4_0, found, x, BLOCK);
+        ck_assert_mem_eq(found, expected, 18);
+    }
 }
 
 /* Q8_0 rounds ties away from zero, and what is just below a tie towards it. */

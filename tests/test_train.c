@@ -264,7 +264,7 @@ TEST(impossible_best_loss_in_a_state_is_refused)
         memcpy(bytes + (2 + STATE_FIELDS + 2) * 8, &losses[i], sizeof losses[i]);
         write_file(path, bytes, n);
         r.steps = 0;
-        refused(&r, STATUS_BAD_FILE, "damaged: it claims a best loss of");
+        refused(&r, STATUS_BAD_FILE, "damaged: it claims");
     }
 }
 

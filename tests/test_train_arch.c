@@ -224,28 +224,21 @@ TEST(any_checkpoint_is_trained_further, .loops = N_TRAINED)
  * of them. */
 static double deviation_of(const struct config *c, enum tensor_role role, float *first)
 {
-    struct param_list list;
-    struct arena arena = {0};
-    struct optimizer o;
-    expect_ok(param_list_create(&list, c, NULL, &err));
-    for (int pass = 0; pass < 2; pass++) {
-        o = (struct optimizer){.list = &list};
-        optimizer_take(&o, &arena, c);
-        if (pass == 0)
-            expect_ok(arena_allocate(&arena, "test", &err));
-    }
-    struct rng r;
-    rng_seed(&r, 1, 0);
-    optimizer_initialise(&o, c, &r);
+    struct trainer t = {.spec = {.seed = 1}, .config = *c};
+    expect_ok(param_list_create(&t.list, c, NULL, &err));
+    trainer_take(&t);
+    expect_ok(arena_allocate(&t.arena, "test", &err));
+    trainer_take(&t);
+    trainer_initialise(&t);
     const struct tensor_spec spec = layout_weight(c, role, 0);
-    const float *w = (role_in_block(role) ? o.weights.blocks[0].w : o.weights.w)[role].weight;
+    const float *w = (role_in_block(role) ? t.weights.blocks[0].w : t.weights.w)[role].weight;
     double sum = 0;
     for (size_t i = 0; i < spec_elements(&spec); i++)
         sum += (double)w[i] * (double)w[i];
     if (first)
         memcpy(first, w, 4 * sizeof *first);
-    arena_free(&arena);
-    param_list_free(&list);
+    arena_free(&t.arena);
+    param_list_free(&t.list);
     return sqrt(sum / (double)spec_elements(&spec));
 }
 

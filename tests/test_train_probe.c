@@ -15,7 +15,6 @@
 /* A run from a checkpoint, and what its probe told. */
 struct probed {
     struct run run; /* first: the events' argument is both */
-    struct checkpoint from;
     int n, n_steps, n_chosen;
     double rates[MOST_TRIALS], losses[MOST_TRIALS], chosen;
     int stop_in_trial; /* stop once so many were told; -1: never */
@@ -55,9 +54,7 @@ static void make_source(void)
 static struct probed make_probed(const char *out)
 {
     struct probed p = {.run = make_run(out), .stop_in_trial = -1};
-    const char *path = scratch_path("source.gguf");
-    expect_ok(checkpoint_open(path, CHECKPOINT_TOKENIZER, &p.from, &err));
-    p.run.spec.from = p.from.gguf;
+    p.run.spec.from = opened_checkpoint(scratch_path("source.gguf"), CHECKPOINT_TOKENIZER).gguf;
     p.run.spec.lr = 0;
     p.run.spec.dropout = 0;
     p.run.spec.n_steps = 24;
@@ -88,7 +85,6 @@ PROBE_TEST(the_best_trial_is_taken, .loops = 2, .tags = ONE_THREAD)
             expected = fmin(expected, p.rates[i]);
     ck_assert_double_gt(best, 0);
     ck_assert_double_eq(p.chosen, expected);
-    checkpoint_close(&p.from);
 }
 
 /* The weights are those of a run that is given what the probe found. */
@@ -98,11 +94,8 @@ PROBE_TEST(taken_is_as_good_as_given, .tags = TAKES_LONG)
     run_well(&p.run);
     given.run.spec.lr = p.chosen;
     run_well(&given.run);
-    ck_assert_int_eq(given.n, 0);
-    ck_assert_int_eq(given.n_chosen, 0);
+    ck_assert(given.n == 0 && given.n_chosen == 0);
     assert_same_file(p.run.out, given.run.out, "");
-    checkpoint_close(&p.from);
-    checkpoint_close(&given.from);
 }
 
 /* Another held-out part of as many bytes: the same trials, bit for bit. */
@@ -119,8 +112,6 @@ PROBE_TEST(held_out_part_decides_nothing, .tags = TAKES_LONG)
     ck_assert_int_eq(p.n, other.n);
     for (int i = 0; i < p.n; i++)
         ck_assert(p.rates[i] == other.rates[i] && p.losses[i] == other.losses[i]);
-    checkpoint_close(&p.from);
-    checkpoint_close(&other.from);
 }
 
 /* Where the loss cannot fall nothing is changed: the weights of what was given, and a run at its
@@ -129,7 +120,7 @@ PROBE_TEST(held_out_part_decides_nothing, .tags = TAKES_LONG)
 PROBE_TEST(none_is_taken_where_none_helps, .tags = ONE_THREAD)
 {
     struct probed p = make_probed("out.gguf"), given = make_probed("given.gguf");
-    p.run.spec.teacher = p.from.gguf;
+    p.run.spec.teacher = p.run.spec.from;
     p.run.spec.teacher_share = 1;
     p.run.spec.weight_decay = 10;
     p.run.spec.clip = 1e-12;
@@ -147,8 +138,6 @@ PROBE_TEST(none_is_taken_where_none_helps, .tags = ONE_THREAD)
     p.n = p.n_chosen = 0;
     run_well(&p.run);
     ck_assert(p.n == 0 && p.n_chosen == 0 && p.run.steps == 0);
-    checkpoint_close(&p.from);
-    checkpoint_close(&given.from);
 }
 
 /* A text without a window to spare: a small rate, without a trial. */
@@ -161,14 +150,6 @@ PROBE_TEST(short_text_is_not_probed, .tags = ONE_THREAD)
     ck_assert_int_eq(p.n, 0);
     ck_assert_int_eq(p.n_chosen, 1);
     ck_assert_double_eq(p.chosen, 3e-5);
-    checkpoint_close(&p.from);
-}
-
-/* A text that has each window at one place only. */
-static void number_text(void)
-{
-    for (int i = 0; i + 4 < TEXT_LEN; i += 4)
-        snprintf(words + i, 5, "%03u ", (unsigned)i / 4 % 1000);
 }
 
 /* Windows that were drawn, where the probe keeps some aside, and what comes before this. */
@@ -208,13 +189,13 @@ PROBE_TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD)
     static const size_t lengths[] = {600, 2000};
     struct seen seen = {.probed = make_probed("out.gguf")};
     const struct text some = {words, lengths[_i]};
-    number_text();
+    for (unsigned i = 0; i + 4 < TEXT_LEN; i += 4) /* each window is at one place only */
+        snprintf(words + i, 5, "%03u ", i / 4 % 1000);
     seen.probed.run.spec.texts = &some;
     seen.probed.run.spec.stop = see_batch;
     run_well(&seen.probed.run);
     ck_assert_int_eq(seen.n_aside, _i ? 6 : 1);
     ck_assert_int_gt(seen.n_drawn, 80);
-    checkpoint_close(&seen.probed.from);
 }
 
 /* --- the same bits --------------------------------------------------------------------------- */
@@ -230,9 +211,7 @@ PROBE_TEST(any_threads_try_and_take_the_same, .tags = 0)
         pool_free(many.run.spec.pool);
         assert_same_run(&one.run, &many.run);
         ck_assert_int_eq(memcmp(one.losses, many.losses, sizeof one.losses), 0);
-        checkpoint_close(&many.from);
     }
-    checkpoint_close(&one.from);
 }
 
 /* In the probe, before each trial's end, and after some steps; OUT best and last. */
@@ -257,9 +236,7 @@ PROBE_TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_TH
         ck_assert_msg(s == STATUS_OK, "stopped after %d: %s", told, err.text);
         assert_same_run(&whole.run, &parts.run);
         ck_assert_int_eq(parts.n_chosen, told < whole.n); /* one that was chosen is kept */
-        checkpoint_close(&parts.from);
     }
-    checkpoint_close(&whole.from);
 }
 
 /* --- hostile states -------------------------------------------------------------------------- */
@@ -277,10 +254,9 @@ PROBE_TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD)
     snprintf(path, sizeof path, "%s.state", p.run.out);
     unsigned char *bytes = (unsigned char *)file_text(path, &n);
     p.run.spec.resume = true;
-    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+    for (size_t i = 0; i < COUNT(rates); i++) {
         memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
         write_file(path, bytes, n);
         expect_status(run(&p.run, &err), STATUS_BAD_FILE, "damaged: it claims");
     }
-    checkpoint_close(&p.from);
 }

@@ -1,7 +1,21 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+struct joined names_joined(const char *const *names, const char *last)
+{
+    struct joined all = {""};
+    size_t used = 0;
+    for (int i = 0; names[i] && used < sizeof all.text; i++)
+        used += snprintf(all.text + used, sizeof all.text - used, "%s%s",
+                         i == 0         ? ""
+                         : names[i + 1] ? ", "
+                                        : last,
+                         names[i]);
+    return all;
+}
 
 /* --- growing runs of bytes ------------------------------------------------------------------- */
 

@@ -69,6 +69,12 @@ static inline int text_width(struct text a)
     return a.len < 200 ? (int)a.len : 200;
 }
 
+/* "a, b or c": names that end with NULL, `last` before the last of several. */
+struct joined {
+    char text[128];
+};
+struct joined names_joined(const char *const *names, const char *last);
+
 /* --- growing --------------------------------------------------------------------------------- */
 
 /* A run of bytes that grows, its memory used again. Zeroed: empty, without memory. */

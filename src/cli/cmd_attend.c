@@ -23,6 +23,11 @@
 #define LABEL_COLUMNS  10
 #define LARGE_LABEL    16
 #define TERMINAL_LABEL 12
+/* Cells of a drawing, however wide the terminal. */
+#define MOST_SHOWN 512
+/* Keys of a query, and the bytes of one with its weight. */
+#define MOST_TOP  1000
+#define KEY_BYTES 128
 
 struct attend_options {
     struct common_options common;
@@ -47,7 +52,7 @@ static const struct option result_options[] = {
     OPT_U64("query", query, "POS",
             "instead of the figures the keys that the token at POS, from 0, looks at most; "
             "at@3 is the one at position 3 of several"),
-    OPT_INT("top", top, "K", 1, 1000, "how many keys", .fallback = "4", .needs = "query"),
+    OPT_INT("top", top, "K", 1, MOST_TOP, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
                .writes = WRITES_FILE),
@@ -95,36 +100,9 @@ struct attend_view {
     /* Of each head its picture, of --svg, and its weights, of --npy; and one map to be shown. NULL:
      * not asked for. */
     struct attend_map *pictures, *arrays, *shown;
+    int room; /* columns of the terminal for the cells of a line */
     struct attend_found found;
 };
-
-/* --- heads and tokens ------------------------------------------------------------------------ */
-
-static struct text_label label_of(const struct attend_view *v, int position, size_t columns,
-                                  bool printable)
-{
-    char id[24];
-    const int32_t token = v->spec.tokens[position];
-    snprintf(id, sizeof id, "#%d", (int)token);
-    return text_label(v->tokenizer ? tokenizer_bytes(v->tokenizer, token) : text_of(id), columns,
-                      printable);
-}
-
-/* ".61", "1.0", "–" for NaN. */
-static struct figure weight_figure(double weight)
-{
-    struct figure f = {"–"};
-    if (isnan(weight))
-        return f;
-    snprintf(f.text, sizeof f.text, "%.2f", weight);
-    if (f.text[0] == '0')
-        memmove(f.text, f.text + 1, strlen(f.text));
-    else
-        f.text[3] = 0; /* "1.0" */
-    return f;
-}
-
-/* --- rows ------------------------------------------------------------------------------------ */
 
 /* A token, and the weight that the query gives to its key. */
 struct key_row {
@@ -142,10 +120,30 @@ static const struct report_field key_fields[] = {
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
 {
-    const int id = v->spec.tokens[position];
-    const struct text none = {NULL, 0};
-    return (struct key_row){position, id, v->tokenizer ? tokenizer_bytes(v->tokenizer, id) : none,
-                            weight};
+    struct key_row row = {.position = position, .id = v->spec.tokens[position], .weight = weight};
+    if (v->tokenizer)
+        row.text = tokenizer_bytes(v->tokenizer, row.id);
+    return row;
+}
+
+static struct text_label label_of(const struct attend_view *v, int position, size_t columns,
+                                  bool printable)
+{
+    const struct key_row row = key_row(v, position, 0);
+    char id[24];
+    snprintf(id, sizeof id, "#%d", row.id);
+    return text_label(row.text.data ? row.text : text_of(id), columns, printable);
+}
+
+/* ".61", "1.0", "–" for NaN. */
+static struct figure weight_figure(double weight)
+{
+    struct figure f = {"–"};
+    char text[32];
+    snprintf(text, sizeof text, "%.2f", weight);
+    if (!isnan(weight)) /* three characters */
+        snprintf(f.text, sizeof f.text, "%.3s", text + (text[0] == '0'));
+    return f;
 }
 
 /* A head, and its figures or what a query looks at most. */
@@ -186,18 +184,7 @@ static const struct report_field query_fields[] = {
 };
 enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
 
-/* A table's rows, and of a query what the one at hand is made of. */
-struct head_rows {
-    const struct attend_view *v;
-    struct attend_row row;
-    int n_top;
-    struct key_row *keys;    /* [n_top], and behind them; NULL: no query */
-    struct token_score *top; /* [n_top] */
-    char *joined;            /* [n_top * KEY_BYTES] */
-};
-#define KEY_BYTES 128
-
-static struct attend_row looks_of(const struct attend_view *v, int at)
+static struct attend_row figures_of(const struct attend_view *v, int at)
 {
     const struct attend_head *h = &v->spec.heads[at];
     struct attend_row row = {
@@ -210,18 +197,27 @@ static struct attend_row looks_of(const struct attend_view *v, int at)
     return row;
 }
 
+/* A table's rows, and of a query what the one at hand is made of. */
+struct head_rows {
+    const struct attend_view *v;
+    struct attend_row row;
+    int n_top; /* 0: no query */
+    struct key_row keys[MOST_TOP];
+    struct token_score top[MOST_TOP];
+    char joined[MOST_TOP * KEY_BYTES];
+};
+
 static const void *next_looks(void *arg, int at)
 {
     struct head_rows *r = arg;
     const struct attend_view *v = r->v;
+    const int n_keys = v->spec.query + 1;
+    size_t used = 0;
     if (at >= v->spec.n_heads)
         return NULL;
-    r->row = looks_of(v, at);
-    if (!r->keys)
-        return &r->row;
-    const int query = v->spec.query, n_keys = query + 1;
-    size_t used = 0;
-    score_top(v->found.query + (size_t)at * (size_t)n_keys, n_keys, 0, r->n_top, r->top);
+    r->row = figures_of(v, at);
+    if (r->n_top > 0)
+        score_top(v->found.query + (size_t)at * n_keys, n_keys, 0, r->n_top, r->top);
     for (int k = 0; k < r->n_top; k++) { /* "cat@4 .61" where there are several cats */
         const int position = r->top[k].id;
         char place[16] = "";
@@ -229,11 +225,11 @@ static const void *next_looks(void *arg, int at)
             if (i != position && v->spec.tokens[i] == v->spec.tokens[position])
                 snprintf(place, sizeof place, "@%d", position);
         r->keys[k] = key_row(v, position, r->top[k].logprob);
-        used += (size_t)snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
-                                 label_of(v, position, LABEL_COLUMNS, false).text, place,
-                                 weight_figure(r->keys[k].weight).text);
+        used += snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
+                         label_of(v, position, LABEL_COLUMNS, false).text, place,
+                         weight_figure(r->keys[k].weight).text);
     }
-    r->row.query = query;
+    r->row.query = v->spec.query;
     r->row.top = (struct report_list){r->keys, r->n_top};
     r->row.joined = (struct text){r->joined, used};
     return &r->row;
@@ -243,36 +239,34 @@ static const void *next_looks(void *arg, int at)
 static enum status print_looks(const struct attend_view *v, struct job *j, struct err *e)
 {
     const struct attend_options *o = v->options;
-    struct head_rows rows = {.v = v};
+    const int query = v->spec.query;
     struct report_field own[N_FIELDS];
-    struct table table = {own, N_FIELDS, .row = next_looks, .arg = &rows};
+    struct table table = {own, N_FIELDS, .row = next_looks};
     char name[96];
     bool shared = false;
+    struct head_rows *rows = calloc(1, sizeof *rows);
+    if (!rows)
+        return err_no_memory(e, "the keys of a query", sizeof *rows);
+    rows->v = v;
+    table.arg = rows;
     memcpy(own, fields, sizeof fields);
     for (int l = 0; l < v->layers.n; l++)
         shared |= config_group(v->config, v->layers.items[l]) > 1;
     if (!shared) /* it is the head */
         own[FIELD_KV_HEAD].heading = NULL;
-    if (v->spec.query >= 0) {
-        const int query = v->spec.query;
-        rows.n_top = o->top < query + 1 ? o->top : query + 1;
-        const size_t size = (size_t)rows.n_top * (sizeof *rows.keys + sizeof *rows.top + KEY_BYTES);
-        rows.keys = malloc(size);
-        if (!rows.keys)
-            return err_no_memory(e, "the keys of a query", size);
-        rows.top = (void *)(rows.keys + rows.n_top);
-        rows.joined = (char *)(rows.top + rows.n_top);
+    if (query >= 0) {
+        rows->n_top = o->top < query + 1 ? o->top : query + 1;
         snprintf(name, sizeof name, "%s: (token %d)", label_of(v, query, LABEL_COLUMNS, true).text,
                  query);
         memcpy(own + FIELD_QUERY, query_fields, sizeof query_fields);
         if (o->common.format == TABLE_CSV)
             own[FIELD_QUERY].key = NULL;
-        own[FIELD_TOP].most = rows.n_top;
+        own[FIELD_TOP].most = rows->n_top;
         own[FIELD_JOINED].heading = name;
         table.n = N_QUERY_FIELDS;
     }
     const enum status s = job_print(j, &table, e);
-    free(rows.keys);
+    free(rows);
     return s;
 }
 
@@ -311,25 +305,13 @@ static enum status write_json(const struct attend_view *v, const char *path, str
     json_end(&j);
     json_begin_array(&j, "figures");
     for (int at = 0; at < v->spec.n_heads; at++) {
-        const struct attend_row row = looks_of(v, at);
+        const struct attend_row row = figures_of(v, at);
         report_object(&j, NULL, fields, N_FIELDS, &row);
     }
     json_end(&j);
     json_end(&j);
     output_puts(&file.out, "\n");
     return file_output_commit(&file, e);
-}
-
-/* The weights, float32 [layers, heads, n, n]. */
-static enum status write_npy(const struct attend_view *v, const char *path, struct err *e)
-{
-    const uint64_t n = (uint64_t)v->spec.n_tokens;
-    const uint64_t shape[] = {(uint64_t)v->layers.n, (uint64_t)v->heads.n, n, n};
-    struct file_writer *w;
-    TRY(npy_open(&w, path, shape, 4, e));
-    for (int at = 0; at < v->spec.n_heads; at++)
-        npy_put(w, v->arrays[at].cell, (size_t)n * (size_t)n);
-    return file_writer_commit(w, e);
 }
 
 /* --- pictures -------------------------------------------------------------------------------- */
@@ -339,7 +321,7 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool 
 {
     float most = 0;
     for (int i = 0; i < n; i++)
-        for (size_t k = 0; k < (size_t)maps[i].cells * (size_t)maps[i].cells; k++)
+        for (size_t k = 0; k < (size_t)maps[i].cells * maps[i].cells; k++)
             most = maps[i].cell[k] > most ? maps[i].cell[k] : most;
     return heatmap_scale((double)most, log);
 }
@@ -348,16 +330,14 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool 
 static enum status write_svg(const struct attend_view *v, const char *path, struct err *e)
 {
     const struct attend_map *first = v->pictures;
-    const int cells = first->cells, n = v->spec.n_tokens;
-    const bool large = v->spec.n_heads == 1;
-    const size_t n_maps = (size_t)v->spec.n_heads, n_names = (size_t)(large ? cells : v->layers.n);
-    const size_t bytes = n_maps * sizeof(struct heatmap_map) + n_names * sizeof(struct text_label);
-    struct heatmap_map *maps = calloc(bytes, 1);
-    struct text_label *names = (void *)(maps + n_maps);
+    const int cells = first->cells, n = v->spec.n_tokens, n_heads = v->spec.n_heads;
+    const bool large = n_heads == 1;
+    struct text_label names[CONFIG_MAX_LAYERS]; /* or HEATMAP_LARGE, which is less */
+    struct heatmap_map *maps = calloc(n_heads, sizeof *maps);
     char title[256], subtitle[512], size[80] = "";
     if (!maps)
-        return err_no_memory(e, "the picture", bytes);
-    for (int at = 0; at < v->spec.n_heads; at++) {
+        return err_no_memory(e, "the picture", n_heads * sizeof *maps);
+    for (int at = 0; at < n_heads; at++) {
         const struct attend_head *h = &v->spec.heads[at];
         const int group = config_group(v->config, h->layer);
         struct heatmap_map *m = &maps[at];
@@ -372,7 +352,7 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
                  weight_figure(h->first).text, weight_figure(h->previous).text,
                  weight_figure(h->self).text);
     }
-    for (int i = 0; i < (int)n_names; i++)
+    for (int i = 0; i < (large ? cells : v->layers.n); i++)
         if (large)
             names[i] = label_of(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
         else
@@ -384,13 +364,12 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
     snprintf(title, sizeof title, "What the heads of %.160s look at", v->subject);
     snprintf(subtitle, sizeof subtitle,
              "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
-             plural((uint64_t)n), size, first->without_first ? " The first key is left out." : "",
+             plural(n), size, first->without_first ? " The first key is left out." : "",
              large ? " This is " : "", large ? maps->note : "");
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
                                             .what = "weight",
-                                            .scale =
-                                                scale_of(first, v->spec.n_heads, v->options->log),
+                                            .scale = scale_of(first, n_heads, v->options->log),
                                             .maps = maps,
                                             .n_rows = v->layers.n,
                                             .n_columns = v->heads.n,
@@ -404,48 +383,25 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
     return s;
 }
 
-/* --- on a terminal --------------------------------------------------------------------------- */
-
-/* Cells of a drawing, however wide the terminal. */
-#define MOST_SHOWN 512
-
-/* Columns of a line beside its cells: the position, the token and blanks around. */
-static int beside_cells(int n_tokens)
-{
-    return snprintf(NULL, 0, "%d", n_tokens - 1) + 2 + TERMINAL_LABEL;
-}
-
-/* The cells a side of a drawing of n tokens in a terminal `width` columns wide. */
-static int shown_cells(int n_tokens, int width)
-{
-    const int room = width - beside_cells(n_tokens);
-    if (n_tokens <= room && n_tokens <= MOST_SHOWN)
-        return n_tokens;
-    const int most = room < HEATMAP_SMALL ? room : HEATMAP_SMALL;
-    return most < 1 ? 1 : most < n_tokens ? most : n_tokens;
-}
-
 /* The head that is shown, a line for each row: position, cells up to the diagonal, and there the
  * token, which names its row and its column. */
-static void draw_head(const struct attend_view *v, int width, struct output *out)
+static void draw_head(const struct attend_view *v, struct output *out)
 {
     const enum heatmap_ink ink = terminal_ink(false);
     unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = v->shown;
     const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
-    const int beside = beside_cells(v->spec.n_tokens), digits = beside - 2 - TERMINAL_LABEL;
-    const int of_cell = 2 * m->cells <= width - beside ? 2 : 1;
+    const int n = v->spec.n_tokens, digits = snprintf(NULL, 0, "%d", n - 1);
     output_printf(out, "head %s\n", v->options->show);
     for (int r = 0; r < m->cells; r++) {
-        const int token = attend_cell_begin(r, m->cells, v->spec.n_tokens);
-        heatmap_levels(&scale, m->cell + (size_t)r * (size_t)m->cells, r + 1, levels);
+        const int token = attend_cell_begin(r, m->cells, n);
+        heatmap_levels(&scale, m->cell + r * m->cells, r + 1, levels);
         output_printf(out, "%*d ", digits, token);
-        heatmap_put_cells(out, ink, levels, r + 1, of_cell);
+        heatmap_put_cells(out, ink, levels, r + 1, 2 * m->cells <= v->room ? 2 : 1);
         output_printf(out, " %s\n", label_of(v, token, TERMINAL_LABEL, true).text);
     }
-    if (m->cells < v->spec.n_tokens)
-        output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells,
-                      v->spec.n_tokens);
+    if (m->cells < n)
+        output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells, n);
     heatmap_put_legend(out, ink, &scale, "weight");
 }
 
@@ -464,14 +420,15 @@ static struct attend_map *add_maps(struct attend_spec *spec, int cells, bool wit
     return maps;
 }
 
-/* Which heads, and of which of them maps are wanted; `width` columns has the terminal. */
-static enum status place_heads(struct attend_view *v, int width, struct err *e)
+/* Which heads, and of which of them maps are wanted. */
+static enum status place_heads(struct attend_view *v, struct err *e)
 {
     const struct attend_options *o = v->options;
     struct attend_spec *spec = &v->spec;
+    const int n_tokens = spec->n_tokens;
     TRY(choice_of("--layer", o->layers, v->config->n_layers, "layer", &v->layers, e));
     TRY(choice_of("--head", o->heads, v->config->n_heads, "head", &v->heads, e));
-    const size_t n = (size_t)v->layers.n * (size_t)v->heads.n;
+    const size_t n = (size_t)v->layers.n * v->heads.n;
     const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
     spec->heads = calloc(bytes, 1);
     if (!spec->heads)
@@ -484,38 +441,60 @@ static enum status place_heads(struct attend_view *v, int width, struct err *e)
     if (o->svg)
         v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
     if (o->npy)
-        v->arrays = add_maps(spec, spec->n_tokens, false);
-    if (o->show) {
-        v->shown = &spec->maps[spec->n_maps++];
-        v->shown->cells = shown_cells(spec->n_tokens, width);
-        v->shown->without_first = o->without_first;
-        TRY(head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e));
-    }
-    return STATUS_OK;
+        v->arrays = add_maps(spec, n_tokens, false);
+    if (!o->show)
+        return STATUS_OK;
+    /* All tokens where there is room; else cells, as few as in a small picture. */
+    v->room =
+        terminal_width(STDOUT_FILENO) - TERMINAL_LABEL - 2 - snprintf(NULL, 0, "%d", n_tokens - 1);
+    int cells = n_tokens <= MOST_SHOWN ? n_tokens : HEATMAP_SMALL;
+    if (cells > v->room)
+        cells = v->room < 1 ? 1 : v->room < HEATMAP_SMALL ? v->room : HEATMAP_SMALL;
+    v->shown = &spec->maps[spec->n_maps++];
+    *v->shown = (struct attend_map){.cells = cells, .without_first = o->without_first};
+    return head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e);
 }
 
-static enum status look(struct attend_view *v, struct job *j, int width, struct err *e)
+#define FEWER "fewer heads by --layer and --head, "
+
+/* Runs the text and shows what was asked for. */
+static enum status look(struct attend_view *v, struct job *j, struct err *e)
 {
-    struct job_memory memory = {
-        .weights = v->spec.model->weights.cap,
-        .advice = v->options->npy
-                      ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
-                      : "fewer heads by --layer and --head, or a shorter text take less"};
+    const struct attend_options *o = v->options;
+    struct job_memory memory = {.weights = v->spec.model->weights.cap,
+                                .advice = o->npy ? FEWER "a shorter text or no --npy take less"
+                                                 : FEWER "or a shorter text take less"};
+    const uint64_t n = v->spec.n_tokens;
+    struct file_writer *npy;
     char what[32];
-    TRY(place_heads(v, width, e));
+    TRY(place_heads(v, e));
     TRY(attend_plan(&v->spec, &memory.scratch, e));
     snprintf(what, sizeof what, "%d tokens", v->spec.n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
     v->spec.arg = job_progress(j, "tokens");
     j->progress.all = j->n_tokens;
-    return attend_run(&v->spec, &v->found, e);
+    TRY(attend_run(&v->spec, &v->found, e));
+    progress_end(&j->progress);
+    if (o->npy) {
+        TRY(npy_open(&npy, o->npy, (const uint64_t[]){v->layers.n, v->heads.n, n, n}, 4, e));
+        for (int at = 0; at < v->spec.n_heads; at++)
+            npy_put(npy, v->arrays[at].cell, n * n);
+        TRY(file_writer_commit(npy, e));
+    }
+    if (o->json)
+        TRY(write_json(v, o->json, e));
+    if (o->svg)
+        TRY(write_svg(v, o->svg, e));
+    if (!o->show)
+        return print_looks(v, j, e);
+    draw_head(v, j->out);
+    return STATUS_OK;
 }
 
 static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
     const struct model *m = j->checkpoint.model;
-    const int width = terminal_width(STDOUT_FILENO);
     TRY(job_tokenize_for_context(j, "look at", e));
     if (o->query.given && o->query.value >= j->n_tokens)
         return err_set(e, STATUS_USAGE,
@@ -535,18 +514,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .stop = progress_stop,
                                         .progress = progress_show}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
-    enum status s = look(&view, j, width, e);
-    progress_end(&j->progress);
-    if (s == STATUS_OK && o->npy)
-        s = write_npy(&view, o->npy, e);
-    if (s == STATUS_OK && o->json)
-        s = write_json(&view, o->json, e);
-    if (s == STATUS_OK && o->svg)
-        s = write_svg(&view, o->svg, e);
-    if (s == STATUS_OK && o->show)
-        draw_head(&view, width, j->out);
-    else if (s == STATUS_OK)
-        s = print_looks(&view, j, e);
+    const enum status s = look(&view, j, e);
     attend_free(&view.found);
     free(view.spec.heads);
     choice_free(&view.layers);

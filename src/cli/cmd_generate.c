@@ -156,32 +156,6 @@ static bool has_prompt(const struct generate_options *o)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Opens --prompts and counts them, as far as can be told by now: at least one, at most BATCH_MAX.
- * Opening a pipe waits for its other end, and Ctrl-C ends the wait. */
-static enum status open_prompts(struct generation *g, int *n, struct err *e)
-{
-    const struct generate_options *o = g->o;
-    struct prompts *p = &g->prompts;
-    p->n = o->n;
-    p->seed = g->job->seed;
-    p->n_stops = o->stops.n;
-    p->jsonl = o->prompts_format == PROMPTS_AUTO ? text_ends_with(text_of(o->prompts), ".jsonl")
-                                                 : o->prompts_format == PROMPTS_JSONL;
-    if (signals_end_at_once())
-        return STATUS_INTERRUPTED;
-    const enum status s = prompts_open(p, o->prompts, e);
-    signals_defer();
-    TRY(s);
-    TRY(lines_left(&p->lines, BATCH_AUTO, n, e));
-    if (*n >= BATCH_AUTO)
-        *n = BATCH_MAX;
-    if (*n == 0)
-        *n = 1;
-    job_progress(g->job, "prompts")->terminal &=
-        !isatty(STDOUT_FILENO); /* where the lines themselves show it */
-    return STATUS_OK;
-}
-
 /* The job's session, with as many of n_texts sequences as --batch or the memory allows, the sampler
  * and the draft: all that the schedule borrows. */
 static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
@@ -222,7 +196,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
                                         .n_sequences = s->n_slots * (o->draft ? 2 : 1),
                                         .n_threads = job->n_threads};
     TRY(sampler_create(&sampler, &sizes, &s->sampler, e));
-    return draft_start(g, params, e);
+    return draft_start(g, e);
 }
 
 /* From the options to texts that can begin. */
@@ -243,7 +217,23 @@ static enum status open_generation(struct generation *g, struct err *e)
     if (g->prompt.len > 0)
         TRY(input_needs_tokenizer(t, job->path, "generate", e));
     if (o->prompts) {
-        TRY(open_prompts(g, &n_texts, e));
+        /* Counted as far as can be told by now. Opening a pipe waits for its other end, and Ctrl-C
+         * ends the wait. */
+        struct prompts *p = &g->prompts;
+        p->n = o->n;
+        p->seed = job->seed;
+        p->n_stops = o->stops.n;
+        p->jsonl = o->prompts_format == PROMPTS_AUTO ? text_ends_with(text_of(o->prompts), ".jsonl")
+                                                     : o->prompts_format == PROMPTS_JSONL;
+        if (signals_end_at_once())
+            return STATUS_INTERRUPTED;
+        const enum status opened = prompts_open(p, o->prompts, e);
+        signals_defer();
+        TRY(opened);
+        TRY(lines_left(&p->lines, BATCH_AUTO, &n_texts, e));
+        n_texts = n_texts >= BATCH_AUTO ? BATCH_MAX : n_texts > 0 ? n_texts : 1;
+        job_progress(job, "prompts")->terminal &=
+            !isatty(STDOUT_FILENO); /* where the lines themselves show it */
     } else if (!o->load && (!o->talks || has_prompt(o))) {
         TRY(tokens_of_prompt(t, g->prompt, c->n_ctx, &job->tokens, &job->n_tokens, e));
         TRY(check_prompt_length(job->n_tokens, params.n_ctx, c->n_ctx, e));

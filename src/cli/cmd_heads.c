@@ -79,14 +79,14 @@ static const struct report_field fields[] = {
 static const void *next_head(void *arg, int i)
 {
     struct ablations *a = arg;
-    const int n = a->config->n_heads;
+    const size_t n = a->config->n_heads;
     if (i >= a->result.n_done)
         return NULL;
     const struct head_worth *w = &a->result.heads[i];
-    const struct head_likeness *kept = a->kept + ((size_t)w->layer * n + w->head) * n;
+    const struct head_likeness *kept = a->kept + (w->layer * n + w->head) * n;
     struct head_row *row = &a->row;
     *row = (struct head_row){.worth = *w, .like = -1, .kept = {(double)NAN, (double)NAN}};
-    for (int h = 0; h < n; h++)
+    for (int h = 0; h < (int)n; h++)
         if (h != w->head && (row->like < 0 || kept[h].score > row->kept.score)) {
             row->like = h;
             row->kept = kept[h];
@@ -107,8 +107,8 @@ static void say_heads(const struct job *j, const struct heads_result *r, bool ha
         if (does_harm != harmful || !(w->delta_nll <= w->delta_nll_stderr))
             continue;
         if (used + 32 < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ",
-                                     w->layer, w->head);
+            used += snprintf(names + used, sizeof names - used, "%s%d.%d", n ? "," : ": ", w->layer,
+                             w->head);
         else
             snprintf(names + used, sizeof names - used, ",...");
         n++;
@@ -122,31 +122,27 @@ static enum status write_picture(const struct ablations *a, const char *model, c
 {
     const struct heads_result *r = &a->result;
     const int n_heads = a->config->n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
-    const size_t n_names = (size_t)n_rows + (size_t)n_heads; /* of layers, then of heads */
-    struct heatmap_map map = {.group = -1};
-    struct text_label *names;
-    const size_t bytes =
-        n_names * sizeof *names + (size_t)n_rows * (size_t)n_heads * sizeof *map.cells;
+    const size_t bytes = n_rows * n_heads * sizeof(float);
+    struct text_label layers[HEATMAP_LARGE], heads[HEATMAP_LARGE];
     char title[256], subtitle[256];
     double most = 0;
-    names = calloc(bytes, 1);
-    if (!names)
+    float *cells = calloc(bytes, 1);
+    if (!cells)
         return err_no_memory(e, "the picture", bytes);
-    float *cells = (void *)(names + n_names);
     for (int i = 0; i < r->n_done; i++) {
         const double delta = fmax(r->heads[i].delta_nll, 0);
         cells[i] = (float)delta;
         most = fmax(most, delta);
     }
     for (int i = 0; i < n_rows; i++)
-        snprintf(names[i].text, sizeof names[i].text, "layer %d", r->heads[i * n_heads].layer);
+        snprintf(layers[i].text, sizeof layers[i].text, "layer %d", r->heads[i * n_heads].layer);
     for (int i = 0; i < n_heads; i++)
-        snprintf(names[n_rows + i].text, sizeof names->text, "%d", i);
+        snprintf(heads[i].text, sizeof heads[i].text, "%d", i);
     snprintf(title, sizeof title, "%.160s: loss without each head", model);
     snprintf(subtitle, sizeof subtitle,
              "%llu tokens, %.4f nats each with all heads; blank: less, or a gain",
              (unsigned long long)r->whole.tokens, r->whole.nll);
-    map.cells = cells;
+    const struct heatmap_map map = {.cells = cells, .group = -1};
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
                                             .what = "nats a token",
@@ -156,10 +152,10 @@ static enum status write_picture(const struct ablations *a, const char *model, c
                                             .n_columns = 1,
                                             .map_rows = n_rows,
                                             .map_columns = n_heads,
-                                            .row_names = names,
-                                            .column_names = names + n_rows};
+                                            .row_names = layers,
+                                            .column_names = heads};
     const enum status s = heatmap_write(&picture, path, e);
-    free(names);
+    free(cells);
     return s;
 }
 
@@ -169,8 +165,8 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
                                  const struct choice *layers, struct ablations *a, struct err *e)
 {
     const struct checkpoint *k = &j->checkpoint;
-    const size_t n = (size_t)a->config->n_layers * (size_t)a->config->n_heads;
-    const size_t bytes = n * (size_t)a->config->n_heads * sizeof *a->kept;
+    const size_t n_heads = a->config->n_heads;
+    const size_t bytes = a->config->n_layers * n_heads * n_heads * sizeof *a->kept;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
     struct heads_spec spec = {.eval = {.model = k->model,
@@ -231,7 +227,7 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     struct choice layers;
     TRY(job_tokenize(j, e));
     if (j->n_tokens > (size_t)o->tokens + 1)
-        j->n_tokens = (size_t)o->tokens + 1;
+        j->n_tokens = o->tokens + 1;
     if (o->svg && most > HEATMAP_LARGE)
         return err_set(e, STATUS_USAGE,
                        "--svg: expected at most %d layers, and heads in each, found %d",

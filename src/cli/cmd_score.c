@@ -77,36 +77,16 @@ static struct scored_row scored_of(const struct scoring *s, int position, int id
     return row;
 }
 
-/* Of a token, which nothing predicts if it is the first. */
-static enum status print_scored(struct scoring *s, int position, double logprob, struct err *e)
-{
-    const int n_top = position > 0 ? s->n_top : 0;
-    s->joined.len = 0;
-    for (int i = 0; i < n_top; i++) {
-        char id[24], tail[64]; /* logits may be as far apart as numbers can */
-        s->top[i] = scored_of(s, position, s->scores[i].id, s->scores[i].logprob);
-        snprintf(id, sizeof id, "#%d", s->scores[i].id);
-        snprintf(tail, sizeof tail, "' %.3f", s->scores[i].logprob);
-        if (!bytes_put(&s->joined, text_of(i ? ", '" : "'")) ||
-            !bytes_put(&s->joined, s->top[i].text.data ? s->top[i].text : text_of(id)) ||
-            !bytes_put(&s->joined, text_of(tail)))
-            return err_no_memory(e, "a row's alternatives", s->joined.len);
-    }
-    struct scored_row row = scored_of(s, position, s->job->tokens[position], logprob);
-    row.top = (struct report_list){s->top, n_top};
-    row.joined = bytes_text(&s->joined);
-    report_row(&s->report, &row);
-    return STATUS_OK;
-}
-
-/* Feeds the tokens block by block: after each its logits predict the next one. */
+/* Feeds the tokens block by block: after each its logits predict the next one, nothing the first.
+ */
 static enum status score_tokens(struct scoring *s, struct err *e)
 {
     const struct job *j = s->job;
     const int n = (int)j->n_tokens, block = session_block(j->session);
     double logprob = (double)NAN, log_sum;
     for (int i = 0; i < n; i++) {
-        const float *logits = s->logits + (size_t)(i % block) * (size_t)s->n_vocab;
+        const float *logits = s->logits + (size_t)(i % block) * s->n_vocab;
+        const int n_top = i > 0 ? s->n_top : 0;
         const bool unread = s->report.out->failed && !s->npy; /* nobody wants the rest */
         if (signals_interrupted() || unread)
             return STATUS_INTERRUPTED;
@@ -114,8 +94,22 @@ static enum status score_tokens(struct scoring *s, struct err *e)
             TRY(session_feed(j->session, 0, j->tokens + i, n - i < block ? n - i : block, s->logits,
                              e));
         if (s->npy)
-            npy_put(s->npy, logits, (size_t)s->n_vocab);
-        TRY(print_scored(s, i, logprob, e));
+            npy_put(s->npy, logits, s->n_vocab);
+        s->joined.len = 0;
+        for (int k = 0; k < n_top; k++) {
+            char id[24], tail[64]; /* logits may be as far apart as numbers can */
+            s->top[k] = scored_of(s, i, s->scores[k].id, s->scores[k].logprob);
+            snprintf(id, sizeof id, "#%d", s->scores[k].id);
+            snprintf(tail, sizeof tail, "' %.3f", s->scores[k].logprob);
+            if (!bytes_put(&s->joined, text_of(k ? ", '" : "'")) ||
+                !bytes_put(&s->joined, s->top[k].text.data ? s->top[k].text : text_of(id)) ||
+                !bytes_put(&s->joined, text_of(tail)))
+                return err_no_memory(e, "a row's alternatives", s->joined.len);
+        }
+        struct scored_row row = scored_of(s, i, j->tokens[i], logprob);
+        row.top = (struct report_list){s->top, n_top};
+        row.joined = bytes_text(&s->joined);
+        report_row(&s->report, &row);
         if (i + 1 == n)
             break;
         TRY(err_in(e, logits_log_sum(logits, s->n_vocab, &log_sum, e), "after position %d", i));
@@ -135,10 +129,9 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     struct session_params params = job_session_params(j);
     params.n_ctx = (int)j->n_tokens;
     TRY(job_start_session(j, &params, NULL, e));
-    const size_t block = (size_t)session_block(j->session);
-    const size_t n_rows = block < j->n_tokens ? block : j->n_tokens;
-    const size_t bytes = (size_t)s.n_top * (sizeof *s.top + sizeof *s.scores) +
-                         n_rows * (size_t)n_vocab * sizeof *s.logits;
+    const size_t block = session_block(j->session);
+    const size_t bytes = s.n_top * (sizeof *s.top + sizeof *s.scores) +
+                         (block < j->n_tokens ? block : j->n_tokens) * n_vocab * sizeof *s.logits;
     s.top = malloc(bytes);
     if (!s.top)
         return err_no_memory(e, "the logits of a block", bytes);
@@ -148,8 +141,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     own[FIELD_TOP].most = s.n_top;
     enum status status = STATUS_OK;
     if (o->logits)
-        status =
-            npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, (uint64_t)n_vocab}, 2, e);
+        status = npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, n_vocab}, 2, e);
     if (status == STATUS_OK) {
         report_begin(&s.report, (enum table_format)j->common->format, own,
                      s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);

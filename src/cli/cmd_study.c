@@ -131,24 +131,24 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
     if (o->latent)
         TRY(list_ints("--latent", o->latent, 1, c->d_model, &ranks, e));
     /* 0 is always among the alphas; without --scratch it is as long as the longest. */
-    double least = HUGE_VAL, most = 0;
+    bool has_0 = false;
     TRY(list_shares("--alpha", o->alphas, &alphas, e));
     for (int i = 0; i < alphas.n; i++) {
-        least = fmin(least, alphas.items[i]);
-        most = fmax(most, alphas.items[i]);
+        has_0 |= alphas.items[i] == 0;
+        scratch.items[0] = fmax(scratch.items[0], alphas.items[i]);
     }
-    if (least > 0)
+    if (!has_0)
         alphas.items[alphas.n++] = 0;
-    if (!o->scratch && !o->from)
-        scratch = (struct share_list){{most}, 1};
-    else if (o->scratch && strcmp(o->scratch, "none") != 0)
+    if (!o->scratch)
+        scratch.n = !o->from;
+    else if (strcmp(o->scratch, "none") != 0)
         TRY(list_shares("--scratch", o->scratch, &scratch, e));
 
     plan->config = c;
     struct study_cell cell = {.kv_heads = c->n_heads, .method = STUDY_MHA};
     TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
-    for (int g = 0; g < kv_heads.n; g++) {
-        cell.kv_heads = kv_heads.items[g];
+    for (int i = 0; i < kv_heads.n; i++) {
+        cell.kv_heads = kv_heads.items[i];
         cell.method = STUDY_SCRATCH;
         TRY(study_plan_add(plan, cell, scratch.items, scratch.n, e));
         for (int m = 0; m < methods.n; m++) {
@@ -156,8 +156,9 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
             TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
         }
     }
-    for (int r = 0; r < ranks.n; r++) {
-        cell = (struct study_cell){.kv_heads = 1, .latent = ranks.items[r], .method = STUDY_LATENT};
+    cell = (struct study_cell){.kv_heads = 1, .method = STUDY_LATENT};
+    for (int i = 0; i < ranks.n; i++) {
+        cell.latent = ranks.items[i];
         TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
     }
     study_plan_sort(plan);
@@ -186,9 +187,10 @@ static enum status prepare_folder(struct study_job *job, const struct file_map *
     static const char *const own[] = {STUDY_CALIB, "results.jsonl"};
     const struct study_options *o = job->options;
     const struct text text = job->run->text;
+    const struct text hashed[] = {text, {(const char *)from->data, from->len}};
     struct stat st = {.st_mode = S_IFDIR};
     struct study_line line = {.n = 0};
-    char hashed[2][64], settings[2048];
+    char items[2][64], settings[2048];
     if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
         return file_failure(e, STATUS_FAILED, o->dir, "make", errno);
     if (!S_ISDIR(st.st_mode))
@@ -196,18 +198,16 @@ static enum status prepare_folder(struct study_job *job, const struct file_map *
     TRY(study_lock_open(o->dir, &job->lock, e));
     TRY(study_lock(job, "", e));
     const bool is_new = access(study_path(o->dir, "study.json", "").text, F_OK) != 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         if (is_new && access(study_path(o->dir, own[i], "").text, F_OK) == 0)
             return err_set(e, STATUS_USAGE,
                            "-o: '%.200s' has a %s that no study has made, which would be "
                            "overwritten; expected a new folder, or a study's",
                            o->dir, own[i]);
-    snprintf(hashed[0], sizeof hashed[0], "text %zu bytes %016" PRIx64, text.len,
-             train_hash(TRAIN_HASH_START, text.data, text.len));
-    snprintf(hashed[1], sizeof hashed[1], "from %zu bytes %016" PRIx64, from->len,
-             train_hash(TRAIN_HASH_START, from->data, from->len));
-    study_line_add(&line, NULL, hashed[0]);
-    study_line_add(&line, NULL, o->from ? hashed[1] : NULL);
+        snprintf(items[i], sizeof *items, "%s %zu bytes %016" PRIx64, i == 0 ? "text" : "from",
+                 hashed[i].len, train_hash(TRAIN_HASH_START, hashed[i].data, hashed[i].len));
+        study_line_add(&line, NULL, i == 0 || o->from ? items[i] : NULL);
+    }
     study_line_add_given(&line, &o->shape, &o->steps);
     study_line_print(&line, settings, sizeof settings);
     TRY(study_settings_keep(o->dir, settings, e));
@@ -225,170 +225,86 @@ static enum status prepare_folder(struct study_job *job, const struct file_map *
 /* --- the report ------------------------------------------------------------------------------ */
 
 static const struct report_field mean_fields[] = {
-    {"kv_heads", "K/V heads", MEMBER(study_mean, of.kv_heads)},
+    {"kv_heads", NULL, MEMBER(study_mean, of.kv_heads)},
     {"variant", "variant", MEMBER(study_mean, of.variant)},
     {"method", "method", MEMBER(study_mean, of.method_name)},
-    {"taught", "taught", MEMBER(study_mean, of.taught)},
+    {"taught", "taught", MEMBER(study_mean, of.taught), .rank = 2},
     {"alpha", "% of steps", MEMBER(study_mean, of.alpha), "%g"},
-    {"seeds", "seeds", MEMBER(study_mean, n_seeds)},
+    {"seeds", "seeds", MEMBER(study_mean, n_seeds), .rank = 4},
     {"bits_per_byte", "bits/byte", MEMBER(study_mean, of.bits_per_byte), "%.4f"},
     {"deviation", "deviation", MEMBER(study_mean, deviation), "%.4f"},
-    {"least", "least", MEMBER(study_mean, least), "%.4f"},
-    {"most", "most", MEMBER(study_mean, most), "%.4f"},
+    {"least", "least", MEMBER(study_mean, least), "%.4f", .rank = 3},
+    {"most", "most", MEMBER(study_mean, most), "%.4f", .rank = 3},
     {"over_mha", "over MHA", MEMBER(study_mean, over_mha), "%+.4f"},
     {"latent", NULL, MEMBER(study_mean, of.latent)},
     {"cache_bytes_per_token", NULL, MEMBER(study_mean, of.cache_bytes_per_token)},
 };
 
-/* What means of one line have in common: K/V heads, method and teacher. */
-struct line {
-    char name[48]; /* "fit, taught" */
-};
-static struct line line_of(const struct study_mean *m)
-{
-    struct line line;
-    snprintf(line.name, sizeof line.name, "%s%s", m->of.method_name,
-             m->of.taught ? ", taught" : "");
-    return line;
-}
-
-static bool same_line(const struct study_mean *a, const struct study_mean *b)
-{
-    return a->of.kv_heads == b->of.kv_heads && a->of.latent == b->of.latent &&
-           a->of.method == b->of.method && a->of.taught == b->of.taught;
-}
-
-#define MOST_ALPHAS (2 * LIST_MAX + 2) /* of cells that are trained further, and from scratch */
-
-/* The means for people: a row for K/V heads and method and a column for each alpha, "2.716 ±0.004"
- * the mean and the deviation of the seeds. */
-static enum status print_matrix(const struct study_mean *means, int n, enum table_format format,
-                                struct output *out, struct err *e)
-{
-    double alphas[MOST_ALPHAS];
-    char headings[MOST_ALPHAS][32], cell[64];
-    struct report_field columns[2 + MOST_ALPHAS] = {{NULL, "variant", .type = REPORT_TEXT},
-                                                    {NULL, "method", .type = REPORT_TEXT}};
-    struct report r;
-    int n_alphas = 0;
-    for (int i = 0; i < n; i++) { /* all alphas, rising */
-        int at = 0;
-        while (at < n_alphas && alphas[at] < means[i].of.alpha)
-            at++;
-        if (at < n_alphas && alphas[at] == means[i].of.alpha)
-            continue;
-        memmove(alphas + at + 1, alphas + at, (size_t)(n_alphas++ - at) * sizeof *alphas);
-        alphas[at] = means[i].of.alpha;
-    }
-    for (int a = 0; a < n_alphas; a++) {
-        snprintf(headings[a], sizeof headings[a], "%g%%", alphas[a]);
-        columns[2 + a] =
-            (struct report_field){NULL, headings[a], .type = REPORT_TEXT, .right = true, .rank = 1};
-    }
-    report_begin(&r, format, columns, 2 + n_alphas, out);
-    for (const struct study_mean *m = means, *end = m + n; m < end;) {
-        const struct study_mean *line = m;
-        report_string(&r, m->of.variant);
-        report_string(&r, line_of(m).name);
-        for (int a = 0; a < n_alphas; a++) { /* a line's means have rising alphas, too */
-            if (m == end || !same_line(line, m) || m->of.alpha != alphas[a]) {
-                report_string(&r, "");
-                continue;
-            }
-            const int len = snprintf(cell, sizeof cell, "%.3f", m->of.bits_per_byte);
-            if (isfinite(m->deviation))
-                snprintf(cell + len, sizeof cell - (size_t)len, " ±%.3f", m->deviation);
-            report_string(&r, cell);
-            m++;
-        }
-    }
-    return report_end(&r, e);
-}
-
 /* Bits per byte over alpha, a line for K/V heads and method, a band from the least seed to the
  * most. */
-static enum status draw_means(const struct study_job *job, const struct study_mean *means, int n,
-                              struct err *e)
+static enum status draw_means(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    const int n_seeds = job->plan.n_seeds;
+    const struct study_plan *p = &job->plan;
     char subtitle[320];
     snprintf(subtitle, sizeof subtitle,
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
-             o->from ? path_name(o->from) : "", o->from ? ", " : "", o->steps.n_steps, n_seeds,
-             plural((uint64_t)n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
+             o->from ? path_name(o->from) : "", o->from ? ", " : "", p->n_steps, p->n_seeds,
+             plural((uint64_t)p->n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
+    /* A series for each mean at most: one block, which no request for nothing may leave NULL. */
+    struct plot_series *series =
+        calloc((size_t)p->n_means + 1, sizeof *series + sizeof(struct plot_point));
+    if (!series)
+        return err_no_memory(e, "the plot", (size_t)p->n_means * sizeof *series);
+    struct plot_point *points = (struct plot_point *)(series + p->n_means);
     struct plot plot = {.title = "Uptraining after conversion",
                         .subtitle = subtitle,
                         .x_label = "uptraining (% of the steps)",
                         .y_label = "bits per byte of the held-out part",
                         .y_near = true,
                         .mid_label = "mean of the seeds",
-                        .band_label = "least to most"};
-    /* As many lines as there are means, at most; a request for nothing may give NULL. */
-    const size_t room = (size_t)n + 1;
-    struct plot_series *series = calloc(room, sizeof *series);
-    struct plot_point *points = calloc(room, sizeof *points);
-    char(*names)[80] = calloc(room, sizeof *names);
-    enum status s =
-        series && points && names ? STATUS_OK : err_no_memory(e, "the plot", room * sizeof *points);
-    for (int i = 0; i < n && s == STATUS_OK; i++) {
-        const struct study_mean *m = &means[i];
+                        .band_label = "least to most",
+                        .series = series};
+    for (int i = 0; i < p->n_means; i++) {
+        const struct study_mean *m = &p->means[i];
         const bool band = m->n_seeds > 1;
         points[i] =
             (struct plot_point){m->of.alpha, band ? m->least : (double)NAN, m->of.bits_per_byte,
                                 band ? m->most : (double)NAN, (double)NAN};
-        if (i == 0 || !same_line(m - 1, m)) {
-            char *name = names[plot.n_series];
-            snprintf(name, sizeof *names, "%s, %s", m->of.variant,
-                     m->of.method == STUDY_MHA ? "trained as long" : line_of(m).name);
-            series[plot.n_series++] = (struct plot_series){.name = name, .points = &points[i]};
-        }
+        if (i == 0 || strcmp(m[-1].line, m->line) != 0)
+            series[plot.n_series++] = (struct plot_series){.name = m->line, .points = &points[i]};
         series[plot.n_series - 1].n_points++;
     }
-    plot.series = series;
-    if (s == STATUS_OK)
-        s = plot_write(&plot, o->plot, e);
+    const enum status s = plot_write(&plot, o->plot, e);
     free(series);
-    free(points);
-    free(names);
     return s;
 }
 
 /*
- * Prints the cells that are done, then their means, and draws --plot. For people the means are a
- * matrix; CSV has them under a header of their own after an empty line, JSON in an object
- * {"cells": [], "means": []}, JSON lines in lines of their own.
+ * Prints the cells that are done, then their means, and draws --plot. CSV has the means under a
+ * header of their own after an empty line, JSON in an object {"cells": [], "means": []}, JSON lines
+ * in lines of their own.
  */
-static enum status report_study(const struct study_job *job, struct err *e)
+static enum status report_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    static const char *const around[][3] = {[TABLE_ALIGNED] = {"", "\n", ""},
-                                            [TABLE_MD] = {"", "\n", ""},
-                                            [TABLE_CSV] = {"", "\n", ""},
-                                            [TABLE_JSON] = {"{\"cells\": ", ", \"means\": ", "}\n"},
-                                            [TABLE_JSONL] = {"", "", ""}};
     const enum table_format format = (enum table_format)o->common.format;
+    const bool json = format == TABLE_JSON;
     struct output *out = job->run->out;
     struct study_cell *cells = job->plan.cells;
-    struct study_mean *means;
-    int n_cells = 0, n_means;
-    TRY(study_means(&job->plan, &means, &n_means, e));
+    int n_cells = 0;
+    TRY(study_means(&job->plan, e));
     for (int i = 0; i < job->plan.n; i++)
         if (cells[i].done)
             cells[n_cells++] = cells[i];
     const struct table tables[] = {TABLE_OF(study_fields, cells, n_cells),
-                                   TABLE_OF(mean_fields, means, n_means)};
-    output_puts(out, around[format][0]);
-    enum status s = job_print(job->run, tables, e);
-    output_puts(out, around[format][1]);
-    if (s == STATUS_OK)
-        s = table_is_for_people(format) ? print_matrix(means, n_means, format, out, e)
-                                        : job_print(job->run, &tables[1], e);
-    output_puts(out, around[format][2]);
-    if (s == STATUS_OK && o->plot)
-        s = draw_means(job, means, n_means, e);
-    free(means);
-    return s;
+                                   TABLE_OF(mean_fields, job->plan.means, job->plan.n_means)};
+    output_puts(out, json ? "{\"cells\": " : "");
+    TRY(job_print(job->run, &tables[0], e));
+    output_puts(out, json ? ", \"means\": " : format == TABLE_JSONL ? "" : "\n");
+    TRY(job_print(job->run, &tables[1], e));
+    output_puts(out, json ? "}\n" : "");
+    return o->plot ? draw_means(job, e) : STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -399,11 +315,13 @@ static enum status check_study(struct job *j, void *values, struct err *e)
     const char *text = o->common.file;
     struct stat st;
     (void)j;
-    if (text && (!o->dir || !o->dir[0]))
+    if (!text) /* which is said later */
+        return STATUS_OK;
+    if (!o->dir || !o->dir[0])
         return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
-    if (o->dir && strlen(o->dir) > STUDY_DIR_MAX)
+    if (strlen(o->dir) > STUDY_DIR_MAX)
         return err_set(e, STATUS_USAGE, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
-    if (text && (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode))))
+    if (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
         return err_set(e, STATUS_USAGE,
                        "'%.200s': every cell reads the text again; expected a file", text);
     if (o->steps.val_fraction <= 0)

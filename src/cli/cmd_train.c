@@ -96,46 +96,6 @@ struct train_job {
     char tried[320];      /* the probe's trials so far */
 };
 
-/* --- the log --------------------------------------------------------------------------------- */
-
-/* Begins the log, or in a resumed run goes on with it: rows of steps that are made again, and a
- * torn one, are cut off. */
-static enum status open_log(struct train_job *job, struct err *e)
-{
-    const char *path = job->options->log;
-    const bool resumed = job->first_step > 0;
-    const int fd = file_open_retry(path, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
-    char line[256];
-    long end = 0;
-    if (fd < 0 || !(job->log = fdopen(fd, resumed ? "r+" : "w")))
-        return file_failure(e, STATUS_FAILED, path, "write --log", errno);
-    while (resumed && fgets(line, sizeof line, job->log)) {
-        if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > job->first_step))
-            break;
-        end = ftell(job->log);
-    }
-    if (resumed && (fseek(job->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0))
-        return file_failure(e, STATUS_FAILED, path, "write --log", errno);
-    if (end == 0)
-        fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", job->log);
-    return STATUS_OK;
-}
-
-static void log_row(const struct train_job *job, const struct train_event *ev)
-{
-    const double seconds = job->started_ns ? (double)(clock_ns() - job->started_ns) * 1e-9 : 0;
-    const double tokens = (double)job->spec.batch * job->spec.length;
-    if (!job->log)
-        return;
-    if (ev->kind == TRAIN_EVALUATED) {
-        fprintf(job->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits, seconds);
-        fflush(job->log); /* so that the curve is there whatever becomes of the run */
-    } else {
-        fprintf(job->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
-                tokens / ((double)ev->ns * 1e-9), seconds);
-    }
-}
-
 /* --- lines ----------------------------------------------------------------------------------- */
 
 /* "3.2k tokens/s", in the steps of this run. */
@@ -147,95 +107,83 @@ static struct figure speed(const struct train_job *job)
 }
 
 /* ", 3.41 s left"; nothing before the first step and after the last one. */
-struct left {
-    char text[48];
-};
-static struct left time_left(const struct train_job *job)
+static void put_time_left(const struct train_job *job, char *out, size_t size)
 {
-    struct left left = {""};
     const int made = job->step - job->first_step, rest = job->spec.n_steps - job->step;
+    out[0] = 0;
     if (made > 0 && rest > 0)
-        snprintf(left.text, sizeof left.text, ", %s left",
+        snprintf(out, size, ", %s left",
                  figure_duration((double)(clock_ns() - job->started_ns) / made * rest).text);
-    return left;
 }
 
-static void show_step(struct train_job *job, const struct train_event *ev)
-{
-    char val[48] = "";
-    if (job->started_ns == 0)
-        job->started_ns = clock_ns() - ev->ns;
-    job->step = ev->step;
-    job->step_ns += ev->ns;
-    job->loss = isfinite(job->loss) ? job->loss + SMOOTHING * (ev->loss - job->loss) : ev->loss;
-    log_row(job, ev);
-    if (isfinite(job->val_loss))
-        snprintf(val, sizeof val, ", held out %.4f", job->val_loss);
-    /* What matters most comes first: a narrow terminal cuts the rest. */
-    if (job->terminal)
-        notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", job->step, job->spec.n_steps,
-                    time_left(job).text, job->loss, val, speed(job).text);
-}
-
-static void show_evaluation(struct train_job *job, const struct train_event *ev)
-{
-    char loss[48] = "", rate[48] = "";
-    job->val_loss = ev->val_loss;
-    log_row(job, ev);
-    if (isfinite(ev->loss))
-        snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
-    if (job->step_ns)
-        snprintf(rate, sizeof rate, ", %s tokens/s", speed(job).text);
-    say(&job->options->common,
-        "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", job->step,
-        job->spec.n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate,
-        time_left(job).text);
-}
-
-/* One line for all trials of the probe, beginning with none; told once the rate is chosen. */
-static void show_trial(struct train_job *job, const struct train_event *ev)
-{
-    char *tried = job->tried;
-    const size_t len = strlen(tried), room = sizeof job->tried - len;
-    if (ev->lr == 0)
-        snprintf(tried, room,
-                 ": tried %d steps each, nats a token of %llu windows kept aside; %.4f as it is",
-                 ev->step, (unsigned long long)ev->all, ev->loss);
-    else if (isfinite(ev->loss))
-        snprintf(tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
-    else
-        snprintf(tried + len, room, ", none at %g", ev->lr);
-    if (job->terminal)
-        notice_show("learning rates%s", tried);
-}
-
-/* The trainer's `event`. */
+/* The trainer's `event`: rows of the log, and lines about the run. */
 static void hear(void *arg, const struct train_event *ev)
 {
     struct train_job *job = arg;
     const struct common_options *o = &job->options->common;
+    char loss[48] = "", rate[48] = "", left[48], *tried = job->tried;
+    const size_t len = strlen(tried), room = sizeof job->tried - len;
+    if (ev->kind == TRAIN_STEP && job->started_ns == 0)
+        job->started_ns = clock_ns() - ev->ns;
+    const double seconds = job->started_ns ? (double)(clock_ns() - job->started_ns) * 1e-9 : 0;
     switch (ev->kind) {
     case TRAIN_LEARNING:
         if (job->terminal && ev->all)
             notice_show("learning the vocabulary: %.0f%%",
                         100 * (double)ev->done / (double)ev->all);
         break;
-    case TRAIN_TRIED:
-        show_trial(job, ev);
+    case TRAIN_TRIED: /* one line for all, beginning with none; told once the rate is chosen */
+        if (ev->lr == 0)
+            snprintf(
+                tried, room,
+                ": tried %d steps each, nats a token of %llu windows kept aside; %.4f as it is",
+                ev->step, (unsigned long long)ev->all, ev->loss);
+        else if (isfinite(ev->loss))
+            snprintf(tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
+        else
+            snprintf(tried + len, room, ", none at %g", ev->lr);
+        if (job->terminal)
+            notice_show("learning rates%s", tried);
         break;
     case TRAIN_CHOSEN:
         if (ev->lr > 0)
             say(o, "learning rate %g%s", ev->lr,
-                job->tried[0] ? job->tried : ": the text is too short to try others");
+                len > 0 ? tried : ": the text is too short to try others");
         else
             say(o, "no rate: the checkpoint stays as it is (--lr X trains it all the same)%s",
-                job->tried);
+                tried);
         break;
     case TRAIN_STEP:
-        show_step(job, ev);
+        job->step = ev->step;
+        job->step_ns += ev->ns;
+        job->loss = isfinite(job->loss) ? job->loss + SMOOTHING * (ev->loss - job->loss) : ev->loss;
+        if (job->log)
+            fprintf(job->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr,
+                    ev->norm, (double)job->spec.batch * job->spec.length / ((double)ev->ns * 1e-9),
+                    seconds);
+        if (isfinite(job->val_loss))
+            snprintf(loss, sizeof loss, ", held out %.4f", job->val_loss);
+        put_time_left(job, left, sizeof left);
+        /* What matters most comes first: a narrow terminal cuts the rest. */
+        if (job->terminal)
+            notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", job->step, job->spec.n_steps,
+                        left, job->loss, loss, speed(job).text);
         break;
     case TRAIN_EVALUATED:
-        show_evaluation(job, ev);
+        job->val_loss = ev->val_loss;
+        if (job->log) {
+            fprintf(job->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
+                    seconds);
+            fflush(job->log); /* so that the curve is there whatever becomes of the run */
+        }
+        if (isfinite(ev->loss))
+            snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
+        if (job->step_ns)
+            snprintf(rate, sizeof rate, ", %s tokens/s", speed(job).text);
+        put_time_left(job, left, sizeof left);
+        say(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", job->step,
+            job->spec.n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate,
+            left);
         break;
     case TRAIN_SAVING: /* no state is newer than its log */
         if (job->log && fflush(job->log) == 0)
@@ -255,9 +203,15 @@ static void announce(const struct train_job *job, const struct train_plan *p)
     const struct train_options *o = job->options;
     const struct train_spec *spec = &job->spec;
     const struct config *c = &p->config;
-    char variant[16], what[128];
+    char variant[16], what[128] = "";
     config_variant_name(c, c->n_kv_heads, variant);
-    train_shape_describe(c, what, sizeof what);
+    if (c->arch->has_keys)
+        snprintf(what, sizeof what, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
+                 arch_norm_names[c->norm], arch_placement_names[c->placement],
+                 arch_position_names[c->position], arch_ffn_names[c->ffn],
+                 c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
+    else if (strcmp(c->arch->name, arch_names[0]) != 0) /* not gpt2 */
+        snprintf(what, sizeof what, "%s, ", c->arch->name);
     say(&o->common,
         "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
@@ -275,11 +229,6 @@ static void announce(const struct train_job *job, const struct train_plan *p)
             c->n_vocab, o->shape.n_vocab);
     if (p->widened)
         say(&o->common, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
-    if (p->replaced_step > 0)
-        say(&o->common,
-            "%s.state has an unfinished run at step %d, which the first save replaces (--resume "
-            "goes on with it)",
-            spec->out, p->replaced_step);
     if (p->resumed_step > 0)
         say(&o->common, "going on after step %d", p->resumed_step);
     if (spec->label_smoothing > 0 || spec->teacher_path)
@@ -310,16 +259,23 @@ static enum status prepare(struct train_job *job, struct text *texts, struct err
     struct job *run = job->run;
     struct stat st;
     char state[PATH_MAX];
+    const char *const written[] = {spec->out, state};
+    if (o->texts.n == 0)
+        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
     TRY(path_new(spec->out, true, e));
     snprintf(state, sizeof state, "%s.state", spec->out);
     TRY(path_spares(&command_train.spec, o, "--output", state, e));
     if (o->log && path_same(o->log, state))
         return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
                        o->log);
-    TRY(path_new(spec->out, replaces, e));
-    TRY(path_new(state, replaces, e));
-    TRY(path_writable(spec->out, e));
-    TRY(path_writable(state, e));
+    for (int i = 0; i < 2; i++) {
+        if (!replaces && lstat(written[i], &st) == 0)
+            return err_set(e, STATUS_USAGE,
+                           "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
+                           "replaces it",
+                           written[i]);
+        TRY(path_writable(written[i], e));
+    }
     for (; spec->n_texts < o->texts.n; spec->n_texts++) {
         const char *path = o->texts.items[spec->n_texts];
         struct text *text = &texts[spec->n_texts];
@@ -343,20 +299,37 @@ static enum status prepare(struct train_job *job, struct text *texts, struct err
     return STATUS_OK;
 }
 
+/* Runs with its log, which a resumed run goes on with: rows of steps that are made again, and a
+ * torn one, are cut off. */
 static enum status train(struct train_job *job, struct trainer *t, struct err *e)
 {
     const struct train_options *o = job->options;
     const struct train_plan *p = trainer_plan(t);
-    char best[128] = "";
+    const bool resumed = p->resumed_step > 0;
+    char line[256], best[128] = "";
+    long end = 0;
     announce(job, p);
     job->first_step = job->step = p->resumed_step;
     job->loss = job->val_loss = (double)NAN;
-    enum status s = o->log ? open_log(job, e) : STATUS_OK;
-    if (s == STATUS_OK)
-        s = trainer_run(t, e);
+    if (o->log) {
+        const int fd =
+            file_open_retry(o->log, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
+        bool lost = fd < 0 || !(job->log = fdopen(fd, resumed ? "r+" : "w"));
+        while (!lost && resumed && fgets(line, sizeof line, job->log)) {
+            if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > job->first_step))
+                break;
+            end = ftell(job->log);
+        }
+        if (!lost && resumed)
+            lost = fseek(job->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0;
+        if (lost)
+            return file_failure(e, STATUS_FAILED, o->log, "write --log", errno);
+        if (end == 0)
+            fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n",
+                  job->log);
+    }
+    const enum status s = trainer_run(t, e);
     notice_clear();
-    bool lost = job->log && ferror(job->log);
-    lost |= job->log && fclose(job->log) != 0;
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     if (isfinite(p->best_loss) && o->spec.eval_every >= 0)
@@ -371,7 +344,9 @@ static enum status train(struct train_job *job, struct trainer *t, struct err *e
         say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best,
             job->step - job->first_step, figure_duration((double)job->step_ns).text,
             speed(job).text);
-    return lost ? file_failure(e, STATUS_FAILED, o->log, "write --log", errno) : s;
+    if (job->log && (fflush(job->log) != 0 || ferror(job->log))) /* some time ago, for whatever */
+        return file_failure(e, STATUS_FAILED, o->log, "write --log", EIO);
+    return s;
 }
 
 static enum status run_train(struct job *j, void *values, struct err *e)
@@ -385,10 +360,7 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     struct text *texts = calloc((size_t)o->texts.n + 1, sizeof *texts);
     if (!texts)
         return err_no_memory(e, "the list of texts", (size_t)o->texts.n * sizeof *texts);
-    enum status s =
-        o->texts.n > 0
-            ? prepare(&job, texts, e)
-            : err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
+    enum status s = prepare(&job, texts, e);
     if (s == STATUS_OK)
         s = trainer_open(&job.spec, &t, e);
     for (int i = 0; i < job.spec.n_texts; i++) /* training takes their tokens */
@@ -396,6 +368,8 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     free(texts);
     if (s == STATUS_OK)
         s = train(&job, t, e);
+    if (job.log)
+        fclose(job.log);
     trainer_free(t);
     return s;
 }

@@ -203,9 +203,8 @@ static void print_line(struct generation *g, const struct generated *text,
 
 /* --- beginnings ------------------------------------------------------------------------------ */
 
-/* The next sample begins; *none: there is none yet, or no more. The first takes the prompt, for
- * which the others wait if they share it. */
-static enum status begin_sample(struct generation *g, struct slot *p, bool *none, struct err *e)
+/* The next sample begins, the first with the prompt. */
+static enum status begin_sample(struct generation *g, struct slot *p, struct err *e)
 {
     const struct request request = {.number = g->n_begun,
                                     .tokens = g->job->tokens,
@@ -217,9 +216,6 @@ static enum status begin_sample(struct generation *g, struct slot *p, bool *none
                                     .stream = g->n_begun,
                                     .stops = g->stops,
                                     .n_stops = g->o->stops.n};
-    *none = g->n_begun == (uint64_t)g->n_samples || (g->n_begun > 0 && g->shares && !g->has_prompt);
-    if (*none)
-        return STATUS_OK;
     if (g->n_top == 0) {
         struct output *out = output_of(g, g->n_begun);
         if (g->n_begun > 0 && !g->goes_on)
@@ -258,30 +254,6 @@ static enum status begin_prompt(struct generation *g, struct slot *p, struct gen
                           e);
 }
 
-/* The text of the next line begins, or its record says why it cannot; *none: there is no line, or
- * none yet while other texts are to be gone on with. */
-static enum status begin_line(struct generation *g, struct slot *p, bool *none, struct err *e)
-{
-    struct generated *text = &g->texts[p->sequence];
-    const bool idle = g->schedule.n_busy == 0;
-    enum lines_state state;
-    g->reading =
-        prompts_next(&g->prompts, idle ? WAIT_MS : 0, &state, &text->prompt, &g->read_error);
-    g->read = g->reading != STATUS_OK || state == LINES_END;
-    *none = g->read || (state == LINES_LATER && !idle);
-    if (g->read || state == LINES_LATER)
-        return STATUS_OK;
-    g->n_begun++;
-    if (!text->prompt.refused) {
-        const enum status s = begin_prompt(g, p, text, e);
-        if (s != STATUS_USAGE)
-            return s;
-        prompt_refuse(&text->prompt, e);
-    }
-    print_line(g, text, NULL);
-    return STATUS_OK;
-}
-
 /* A round begins: texts are begun as long as there are slots for them, and room for what is to be
  * held of them, unless all is to end. That one may begin whose turn it is. */
 static enum status begin_texts(struct generation *g, struct err *e)
@@ -292,12 +264,39 @@ static enum status begin_texts(struct generation *g, struct err *e)
                         lines_share(&g->prompts.lines));
     if (g->turns.holder.failed)
         return err_no_memory(e, "a text that waits for its turn", g->turns.n_held);
-    for (bool none = g->read; output_flush(g->out) && !none && !signals_interrupted();) {
+    while (output_flush(g->out) && !g->read && !signals_interrupted()) {
         const uint64_t ahead = g->n_begun - g->turns.front;
         const bool has_room = ahead < TURNS_AHEAD && g->turns.n_held < TURNS_BYTES;
         if ((ahead > 0 && !has_room) || !(p = schedule_vacant(s)))
             break;
-        TRY(g->o->prompts ? begin_line(g, p, &none, e) : begin_sample(g, p, &none, e));
+        if (!g->o->prompts) {
+            /* Others wait for the first one's prompt if they share it. */
+            const bool waits = g->n_begun > 0 && g->shares && !g->has_prompt;
+            if (waits || g->n_begun == (uint64_t)g->n_samples)
+                break;
+            TRY(begin_sample(g, p, e));
+            continue;
+        }
+        /* The text of the next line, or its record says why it cannot begin; lines that are yet to
+         * come are waited for while nothing else is to be done. */
+        struct generated *text = &g->texts[p->sequence];
+        const bool idle = s->n_busy == 0;
+        enum lines_state state;
+        g->reading =
+            prompts_next(&g->prompts, idle ? WAIT_MS : 0, &state, &text->prompt, &g->read_error);
+        g->read = g->reading != STATUS_OK || state == LINES_END;
+        if (!g->read && state == LINES_LATER && idle)
+            continue;
+        if (g->read || state == LINES_LATER)
+            break;
+        g->n_begun++;
+        enum status status = STATUS_USAGE;
+        if (!text->prompt.refused && (status = begin_prompt(g, p, text, e)) == STATUS_USAGE)
+            prompt_refuse(&text->prompt, e);
+        if (status == STATUS_USAGE)
+            print_line(g, text, NULL);
+        else
+            TRY(status);
     }
     s->interrupted = !g->out->failed && signals_interrupted();
     if (g->out->failed || s->interrupted)

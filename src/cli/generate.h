@@ -54,10 +54,10 @@ struct generate_options {
 
 /* The draft's model and memory. */
 struct generate_draft {
-    struct checkpoint other;   /* of --draft FILE */
-    struct model *own;         /* of --draft self:TYPE */
-    const struct model *model; /* one of these; NULL: lookup */
-    struct session *session;
+    struct checkpoint other;      /* of --draft FILE */
+    struct model *own;            /* of --draft self:TYPE */
+    const struct model *model;    /* one of these; NULL: lookup */
+    struct session_params params; /* of its session: the texts' but for what it has no room for */
     struct drafter drafter;
 };
 
@@ -188,8 +188,8 @@ enum status talk_run(struct generation *g, bool begins, struct err *e);
 enum status draft_open(struct generation *g, const struct session_params *p, size_t *bytes,
                        struct err *e);
 
-/* Makes the drafter of the schedule, whose other members are set, beside such a session. */
-enum status draft_start(struct generation *g, const struct session_params *p, struct err *e);
+/* Makes the drafter of the schedule, whose other members are set. */
+enum status draft_start(struct generation *g, struct err *e);
 
 void draft_close(struct generate_draft *d); /* legal on a zeroed struct */
 

@@ -4,34 +4,18 @@
 #include "cli/generate.h"
 #include "model/cost.h"
 
-/* Tokens that a text drafts in a round at most. */
-static int most_drafted(const struct generate_options *o)
-{
-    return o->n_draft > 0 ? o->n_draft : 8;
-}
-
-/* The draft's session is the texts' but for what its model has no room for. */
-static struct session_params params_of(const struct generation *g, const struct session_params *p)
-{
-    const struct generate_draft *d = &g->draft;
-    struct session_params params = *p;
-    if (params.n_ctx > d->model->config.n_ctx)
-        params.n_ctx = d->model->config.n_ctx;
-    if (params.n_shared > params.n_ctx)
-        params.n_shared = 0;
-    if (!d->own)
-        params.without = NULL;
-    return params;
-}
-
 enum status draft_open(struct generation *g, const struct session_params *p, size_t *bytes,
                        struct err *e)
 {
     const struct generate_options *o = g->o;
     const struct model *model = g->job->checkpoint.model;
     struct generate_draft *d = &g->draft;
+    struct draft_pace *pace = &d->drafter.pace;
     if (!o->draft)
         return STATUS_OK;
+    pace->fixed = o->n_draft > 0;
+    pace->most = pace->fixed ? o->n_draft : 8;
+    d->params = *p;
     if (o->draft_type >= 0) {
         TRY(job_start_threads(g->job, e));
         const enum status s = derived_create_packed(model, o->draft_type, g->job->pool, &d->own, e);
@@ -41,39 +25,37 @@ enum status draft_open(struct generation *g, const struct session_params *p, siz
         TRY(job_open(o->draft, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &d->other, e));
         TRY(job_same_tokens(&g->job->checkpoint, &d->other, o->draft, STATUS_USAGE, e));
         d->model = d->other.model;
+        d->params.without = NULL;
     }
     /* What one text takes, as the number of texts is yet to be chosen, by what memory there is. */
-    *bytes += (size_t)most_drafted(o) * model->config.n_vocab * sizeof(float);
+    *bytes += (size_t)pace->most * model->config.n_vocab * sizeof(float);
     if (d->model) {
-        const struct session_params params = params_of(g, p);
         struct session_memory plan;
-        TRY(session_plan(d->model, &params, g->job->n_threads, &plan, e));
+        const int most = d->model->config.n_ctx;
+        d->params.n_ctx = p->n_ctx < most ? p->n_ctx : most;
+        d->params.n_shared = p->n_shared <= most ? p->n_shared : 0;
+        TRY(session_plan(d->model, &d->params, g->job->n_threads, &plan, e));
         *bytes += plan.kv_bytes + plan.scratch_bytes;
+        pace->cost = (double)cost_model_bytes(d->model) / cost_model_bytes(model);
     }
     return STATUS_OK;
 }
 
-enum status draft_start(struct generation *g, const struct session_params *p, struct err *e)
+enum status draft_start(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
     struct generate_draft *own = &g->draft;
     struct drafter *d = &own->drafter;
     if (!g->o->draft)
         return STATUS_OK;
-    *d = (struct drafter){.sampler = s->sampler,
-                          .pool = s->pool,
-                          .n_slots = s->n_slots,
-                          .n_vocab = s->n_vocab,
-                          .end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer),
-                          .pace = {.most = most_drafted(g->o), .fixed = g->o->n_draft > 0}};
-    if (own->model) {
-        const struct session_params params = params_of(g, p);
-        TRY(job_create_session(g->job, "draft", own->model, &params, NULL, &own->session, e));
-        d->session = own->session;
-        d->n_shared = params.n_shared;
-        d->pace.cost =
-            (double)cost_model_bytes(own->model) / cost_model_bytes(g->job->checkpoint.model);
-    }
+    d->sampler = s->sampler;
+    d->pool = s->pool;
+    d->n_slots = own->params.n_sequences = s->n_slots;
+    d->n_vocab = s->n_vocab;
+    d->end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
+    d->n_shared = own->params.n_shared;
+    if (own->model)
+        TRY(job_create_session(g->job, "draft", own->model, &own->params, NULL, &d->session, e));
     TRY(drafter_create(d, e));
     s->drafter = d;
     return STATUS_OK;
@@ -82,7 +64,7 @@ enum status draft_start(struct generation *g, const struct session_params *p, st
 void draft_close(struct generate_draft *d)
 {
     drafter_free(&d->drafter);
-    session_free(d->session);
+    session_free(d->drafter.session);
     model_free(d->own);
     checkpoint_close(&d->other);
 }

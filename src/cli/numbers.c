@@ -124,19 +124,6 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     return end;
 }
 
-struct joined names_joined(const char *const *names, const char *last)
-{
-    struct joined all = {""};
-    size_t used = 0;
-    for (int i = 0; names[i] && used < sizeof all.text; i++)
-        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s",
-                                 i == 0         ? ""
-                                 : names[i + 1] ? ", "
-                                                : last,
-                                 names[i]);
-    return all;
-}
-
 int names_find(const char *const *names, const char *text)
 {
     int at = 0;

@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "model/config.h"
 
 /* False, with *out left alone, if malformed or out of range. */
@@ -47,12 +48,6 @@ enum status list_names(const char *option, const char *text, const char *const *
 
 /* The index of `text` among names that end with NULL, or -1. */
 int names_find(const char *const *names, const char *text);
-
-/* "a, b or c": names that end with NULL, `last` before the last of several. */
-struct joined {
-    char text[128];
-};
-struct joined names_joined(const char *const *names, const char *last);
 
 /* Appends one number. STATUS_USAGE as above. */
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e);

@@ -109,7 +109,7 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     const struct study_options *o = job->options;
     const struct study_cell *origin = study_origin(&job->plan, cell);
     const bool converts = study_converts(cell->method) && cell->alpha == 0;
-    const bool latent = cell->method == STUDY_LATENT;
+    const bool latent = cell->method == STUDY_LATENT, scratch = cell->method == STUDY_SCRATCH;
     const struct study_path part = path_of(job, cell, ".part.gguf"),
                             state = path_of(job, cell, ".part.gguf.state"),
                             from = path_of(job, origin ? origin : cell, ".gguf"),
@@ -120,18 +120,23 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
     snprintf(rank, sizeof rank, "%d", cell->latent);
     snprintf(seed, sizeof seed, "%" PRIu64, cell->seed);
-    study_line_add(&line, NULL, converts ? from.text : o->common.file);
-    study_line_add(&line, "--threads", o->common.threads);
-    study_line_add(&line, "--output", converts ? whole : part.text);
-    if (converts) {
-        const bool calibrates = latent || cell->method == STUDY_FIT;
-        study_line_add(&line, "--kv-heads", latent ? NULL : kv_heads);
-        study_line_add(&line, "--latent", latent ? rank : NULL);
-        study_line_add(&line, "--method", latent ? NULL : cell->method_name);
-        study_line_add(&line, "--calib", calibrates ? calib.text : NULL);
-        study_line_add(&line, "--seed", cell->method == STUDY_RANDOM ? seed : NULL);
+    const char *const given[][2] = {
+        {NULL, converts ? from.text : o->common.file},
+        {"--threads", o->common.threads},
+        {"--output", converts ? whole : part.text},
+        {"--from", origin && !converts ? from.text : NULL},
+        {"--teacher", cell->taught ? base.text : NULL},
+        {"--kv-heads", scratch || (converts && !latent) ? kv_heads : NULL},
+        {"--latent", converts && latent ? rank : NULL},
+        {"--method", converts && !latent ? cell->method_name : NULL},
+        {"--calib", converts && (latent || cell->method == STUDY_FIT) ? calib.text : NULL},
+        {"--seed", !converts || cell->method == STUDY_RANDOM ? seed : NULL},
+        {"--eval-every", converts ? NULL : "-1"},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        study_line_add(&line, given[i][0], given[i][1]);
+    if (converts)
         return run_command(job, &command_convert, &line, e);
-    }
     struct train_shape shape = o->shape;
     struct train_spec steps = o->steps;
     steps.n_steps = cell->steps;
@@ -140,46 +145,12 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
         steps.warmup = -1;
         shape = (struct train_shape){.n_ctx = o->shape.n_ctx};
     }
-    study_line_add(&line, "--seed", seed);
-    study_line_add(&line, "--from", origin ? from.text : NULL);
-    study_line_add(&line, "--kv-heads", cell->method == STUDY_SCRATCH ? kv_heads : NULL);
-    study_line_add(&line, "--teacher", cell->taught ? base.text : NULL);
-    study_line_add(&line, "--eval-every", "-1");
     study_line_add_given(&line, &shape, &steps);
     study_line_add(&line, NULL, is_there(state) ? "--resume" : is_there(part) ? "--force" : NULL);
     TRY(run_command(job, &command_train, &line, e));
     if (rename(part.text, whole) != 0)
         return file_failure(e, STATUS_FAILED, part.text, "rename", errno);
     unlink(state.text);
-    return STATUS_OK;
-}
-
-/* The bits per byte of the held-out part, and the cache. */
-static enum status measure_cell(struct study_job *job, struct study_cell *cell, const char *whole,
-                                struct err *e)
-{
-    struct job *run = job->run;
-    const struct checkpoint *c = &run->checkpoint;
-    const size_t cut = train_part(job->options->steps.val_fraction, run->text.len);
-    const struct text held_out = {run->text.data + cut, run->text.len - cut};
-    struct eval_result result;
-    TRY(job_open(whole, CHECKPOINT_MODEL | JOB_TOKENIZES, &run->checkpoint, e));
-    TRY(tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer), &run->tokens,
-                       &run->n_tokens, e));
-    const struct eval_spec spec = {.model = c->model,
-                                   .params = {.kernels = run->kernels},
-                                   .pool = run->pool,
-                                   .tokens = run->tokens,
-                                   .n_tokens = run->n_tokens,
-                                   .tokenizer = c->tokenizer,
-                                   .stop = progress_stop};
-    TRY(eval_run(&spec, &result, e));
-    cell->bits_per_byte = result.bits_per_byte;
-    cell->cache_bytes_per_token =
-        kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
-    free(run->tokens);
-    run->tokens = NULL;
-    checkpoint_close(&run->checkpoint);
     return STATUS_OK;
 }
 
@@ -199,13 +170,16 @@ enum status study_lock(const struct study_job *job, const char *name, struct err
     }
 }
 
-/* What another run has made in the meantime is taken as it is. After a failure all that is open
- * ends with the job. */
+/* Makes the cell's checkpoint, unless it is there, and its record: the bits per byte of the
+ * held-out part, and the cache. What another run has made in the meantime is taken as it is. After
+ * a failure all that is open ends with the job. */
 static enum status make_cell(struct study_job *job, struct study_cell *cell, struct err *e)
 {
     const char *dir = job->options->dir;
     const struct study_path whole = path_of(job, cell, ".gguf");
-    struct progress *p = &job->run->progress;
+    struct job *run = job->run;
+    struct checkpoint *c = &run->checkpoint;
+    struct progress *p = &run->progress;
     TRY(study_lock(job, cell->name, e));
     TRY(study_record_read(dir, cell, e));
     if (!is_there(whole)) {
@@ -215,7 +189,26 @@ static enum status make_cell(struct study_job *job, struct study_cell *cell, str
         cell->done = false;
     }
     if (!cell->done) {
-        TRY(measure_cell(job, cell, whole.text, e));
+        const size_t cut = train_part(job->options->steps.val_fraction, run->text.len);
+        const struct text held_out = {run->text.data + cut, run->text.len - cut};
+        struct eval_result result;
+        TRY(job_open(whole.text, CHECKPOINT_MODEL | JOB_TOKENIZES, c, e));
+        TRY(tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer), &run->tokens,
+                           &run->n_tokens, e));
+        const struct eval_spec spec = {.model = c->model,
+                                       .params = {.kernels = run->kernels},
+                                       .pool = run->pool,
+                                       .tokens = run->tokens,
+                                       .n_tokens = run->n_tokens,
+                                       .tokenizer = c->tokenizer,
+                                       .stop = progress_stop};
+        TRY(eval_run(&spec, &result, e));
+        cell->bits_per_byte = result.bits_per_byte;
+        cell->cache_bytes_per_token =
+            kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
+        free(run->tokens);
+        run->tokens = NULL;
+        checkpoint_close(c);
         TRY(study_record_write(dir, cell, e));
         TRY(study_results_write(dir, e));
         cell->done = true;

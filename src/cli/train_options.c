@@ -116,12 +116,11 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->no_bias && !c->no_biases)
         option = "no-bias";
-    for (int i = 0; i < TRAIN_KINDS; i++) {
-        const unsigned wanted = s->kinds[i] ? (unsigned)s->kinds[i] - 1 : *kinds[i];
-        if (wanted != *kinds[i])
+    for (int i = 0; i < TRAIN_KINDS; i++)
+        if (s->kinds[i] != 0 && (unsigned)s->kinds[i] - 1 != *kinds[i]) {
             option = train_kind_options[1 + i].name;
-        *kinds[i] = wanted;
-    }
+            *kinds[i] = (unsigned)s->kinds[i] - 1;
+        }
     if (option && strcmp(preset, FREE_ARCH) != 0)
         return err_set(e, STATUS_USAGE,
                        "--%s: --arch %s has no such choice; --arch " FREE_ARCH
@@ -134,17 +133,21 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     return STATUS_OK;
 }
 
-/* The whole config of a new model. STATUS_USAGE names the option that cannot be with the others. */
-static enum status shape_config(const struct train_shape *s, struct config *c, struct err *e)
+enum status train_origin_open(const char *path, const struct train_shape *s,
+                              struct checkpoint *from, struct config *c, struct err *e)
 {
+    const char *rest = s->kv_heads;
+    int n = 0; /* of the list: one for all layers, or one for each */
+    if (path) {
+        TRY(job_open(path, JOB_TOKENIZES, from, e));
+        return job_config(path, from, c, e);
+    }
     *c = (struct config){.n_layers = s->n_layers ? s->n_layers : 4,
                          .n_heads = s->n_heads ? s->n_heads : 8,
                          .d_model = s->d_model ? s->d_model : 128,
                          .d_ff = s->d_ff,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
-    const char *rest = s->kv_heads;
-    int n = 0; /* of the list: one for all layers, or one for each */
     if (c->d_model % c->n_heads != 0)
         return err_set(e, STATUS_USAGE, "--heads %d: expected a divisor of --embd %d", c->n_heads,
                        c->d_model);
@@ -179,28 +182,7 @@ static enum status shape_config(const struct train_shape *s, struct config *c, s
     return STATUS_OK;
 }
 
-enum status train_origin_open(const char *path, const struct train_shape *shape,
-                              struct checkpoint *from, struct config *c, struct err *e)
-{
-    if (!path)
-        return shape_config(shape, c, e);
-    TRY(job_open(path, JOB_TOKENIZES, from, e));
-    return job_config(path, from, c, e);
-}
-
 /* --- from options to a specification --------------------------------------------------------- */
-
-void train_shape_describe(const struct config *c, char *out, size_t size)
-{
-    out[0] = 0;
-    if (c->arch->has_keys)
-        snprintf(out, size, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
-                 arch_norm_names[c->norm], arch_placement_names[c->placement],
-                 arch_position_names[c->position], arch_ffn_names[c->ffn],
-                 c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
-    else if (c->arch != arch_preset(text_of(shape_archs[0])))
-        snprintf(out, size, "%s, ", c->arch->name);
-}
 
 static int between(int x, int least, int most)
 {

@@ -31,7 +31,7 @@ extern const struct option train_step_options[], train_held_out_options[];
  * opened, or (NULL) a new one of this shape, all of it; *from, zeroed before, is for the caller to
  * close in any case. STATUS_USAGE names an option that cannot be with the others; the failures of
  * job_open. */
-enum status train_origin_open(const char *path, const struct train_shape *shape,
+enum status train_origin_open(const char *path, const struct train_shape *s,
                               struct checkpoint *from, struct config *c, struct err *e);
 
 /* Fills in what options left open: the rate, the warm-up, the intervals, the windows' length; and
@@ -39,9 +39,5 @@ enum status train_origin_open(const char *path, const struct train_shape *shape,
  * *teacher and failures are as above. */
 enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e);
-
-/* What a model is, written to out: "" for gpt2, "llama, ", or the kinds of architecture `decode`.
- */
-void train_shape_describe(const struct config *c, char *out, size_t size);
 
 #endif

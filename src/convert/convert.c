@@ -209,28 +209,28 @@ enum status convert_check_eigen(const struct converter *c, const char *advice, s
 
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e)
 {
-    int ranks[CONFIG_MAX_LAYERS];
     struct convert_spec one = *spec;
     struct converter c;
     struct convert_choice choice;
     struct convert result = {.n_layers = 0}, other = {.n_layers = 0};
+    size_t choosing = 0;
+    bool overflow = false;
     if (spec->cache_bytes) {
-        one.latent = ranks;
-        TRY(convert_equal_ranks(spec, ranks, e));
+        TRY(convert_choice_describe(&c, &choice, spec, &other, e));
+        one.latent = choice.equal;
+        if (!c.config.shared) {
+            take_all(&c);
+            choosing = c.arena.used + other.arena.used;
+            overflow = c.arena.overflow || other.arena.overflow;
+        }
     }
     TRY(convert_describe(&c, &one, &result, e));
     take_all(&c);
     *bytes = c.arena.used + result.arena.used;
-    bool overflow = c.arena.overflow || result.arena.overflow;
-    if (spec->cache_bytes && !c.config.shared) {
+    if (choosing)
         *bytes += result.arena.used; /* two results are compared */
-        TRY(convert_choice_describe(&c, &choice, spec, &other, e));
-        take_all(&c);
-        const size_t own = c.arena.used + other.arena.used;
-        *bytes = own > *bytes ? own : *bytes;
-        overflow |= c.arena.overflow || other.arena.overflow;
-    }
-    if (overflow)
+    *bytes = choosing > *bytes ? choosing : *bytes;
+    if (overflow || c.arena.overflow || result.arena.overflow)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the conversion needs more bytes than can be addressed");
     return STATUS_OK;
@@ -249,7 +249,6 @@ void convert_begin(struct converter *c, int block)
     c->group = c->n_heads / c->n_groups;
     set_sizes(c, &c->from, c->n_kv_heads);
     set_sizes(c, &c->to, c->n_groups);
-    set_sizes(c, &c->kept, c->n_groups);
     convert_load(c);
 }
 
@@ -333,22 +332,21 @@ static enum status run_once(struct convert_spec spec, const int *ranks, struct c
  * checkpoint's predictions, equal ones. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    int equal[CONFIG_MAX_LAYERS];
     struct converter c;
     struct convert_choice choice;
     struct convert other = {.n_layers = 0};
+    enum status s = STATUS_OK;
     *out = other;
     if (!spec->cache_bytes)
         return run_once(*spec, spec->latent, out, e);
-    TRY(convert_equal_ranks(spec, equal, e));
     TRY(convert_choice_describe(&c, &choice, spec, &other, e));
-    if (c.config.shared)
-        return run_once(*spec, equal, out, e);
-    enum status s = convert_work(&c, convert_choose, e);
+    if (!c.config.shared)
+        s = convert_work(&c, convert_choose, e);
     convert_free(&other);
     if (s == STATUS_OK)
-        s = run_once(*spec, equal, out, e);
-    if (s != STATUS_OK || memcmp(equal, choice.ranks, c.config.n_layers * sizeof *equal) == 0)
+        s = run_once(*spec, choice.equal, out, e);
+    if (s != STATUS_OK || c.config.shared ||
+        memcmp(choice.equal, choice.ranks, c.config.n_layers * sizeof *choice.equal) == 0)
         return s;
     s = run_once(*spec, choice.ranks, &other, e);
     if (s == STATUS_OK && other.divergence < out->divergence) {

@@ -215,32 +215,28 @@ static void swap_places(int *a, int *b)
     *b = old;
 }
 
-/* Makes the best swap; false if none lowers the cost by more than rounding. */
-static bool make_best_swap(struct converter *c)
-{
-    double most = 1e-12;
-    size_t from = 0, to = 0;
-    for (size_t i = 0; i < c->n_heads; i++)
-        for (size_t j = i - i % c->group + c->group; j < c->n_heads; j++) {
-            const size_t a = c->order[i], b = c->order[j], ga = i / c->group, gb = j / c->group;
-            const double gain =
-                bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
-            if (gain > most) {
-                most = gain;
-                from = i;
-                to = j;
-            }
-        }
-    swap_places(c->order + from, c->order + to);
-    return from != to;
-}
-
-/* Pairs say little about whole groups: neighbours stay if their groups cost less. */
+/* Makes the best swap again and again, while one lowers the cost by more than rounding. Pairs say
+ * little about whole groups: neighbours stay if their groups cost less. */
 static void group_by_swaps(struct converter *c)
 {
-    double *swapped = c->costs + cost_all_sets(c, 2), *adjacent = swapped + c->n_groups;
-    for (size_t swaps = 0; swaps < c->n_heads * c->n_heads && make_best_swap(c);)
-        swaps++;
+    double *swapped = c->costs + cost_all_sets(c, 2), *adjacent = swapped + c->n_groups, gain = 0;
+    size_t from = 0, to = 1;
+    for (size_t swaps = 0; swaps < c->n_heads * c->n_heads && from != to; swaps++) {
+        double most = 1e-12;
+        from = to = 0;
+        for (size_t i = 0; i < c->n_heads; i++)
+            for (size_t j = i - i % c->group + c->group; j < c->n_heads; j++) {
+                const size_t a = c->order[i], b = c->order[j], ga = i / c->group, gb = j / c->group;
+                const double less =
+                    bond(c, a, ga, i) + bond(c, b, gb, j) - bond(c, a, gb, j) - bond(c, b, ga, i);
+                if (less > most) {
+                    most = less;
+                    from = i;
+                    to = j;
+                }
+            }
+        swap_places(c->order + from, c->order + to);
+    }
     for (size_t i = 0; i < c->n_heads; i++) /* sorts each group */
         for (size_t j = i; j % c->group && c->order[j] < c->order[j - 1]; j--)
             swap_places(c->order + j, c->order + j - 1);
@@ -248,7 +244,6 @@ static void group_by_swaps(struct converter *c)
     for (size_t i = 0; i < c->n_heads; i++)
         c->sets[i] = i;
     find_costs(c, c->sets, c->n_groups, c->group, adjacent);
-    double gain = 0;
     for (size_t g = 0; g < c->n_groups; g++)
         gain += adjacent[g] - swapped[g];
     if (!(gain > 0))
@@ -262,37 +257,15 @@ static void group_by_swaps(struct converter *c)
  * in_h = E_h^T root_h^T, out_h = E_h^T root_h^-1. Of an eigenvalue w the shared element has the
  * variance w and the heads' own have 1; a factor w^-1/4 here and w^1/4 there makes them equal.
  */
-static void fit_head(const struct convert_circuit *s, const struct part *part, size_t head,
-                     const double *vectors, size_t width, struct convert_eigen *scratch)
-{
-    const size_t n = part->n, dim = s->dim;
-    double *product = scratch->matrix, *root = product + n * n, *e = scratch->scratch; /* E_h */
-    double *in = convert_of_head(s, s->in, head) + part->at;
-    double *out = convert_of_head(s, s->out, head) + part->at;
-    linalg_copy(root, n, convert_of_head(s, s->root, head) + part->at, dim, n, n);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < n; k++)
-            e[i * n + k] = vectors[k * width + i];
-    /* Transposed: root E, and root^-T E. */
-    linalg_multiply(product, root, e, n, n, n);
-    linalg_solve_lower_transposed(root, n, e, n);
-    for (size_t k = 0; k < n; k++) {
-        const double w = fmax(scratch->values[part->is_pair ? 0 : k], 1e-12 * scratch->values[0]);
-        const double factor = w > 0 ? sqrt(sqrt(w)) : 1;
-        for (size_t i = 0; i < n; i++) {
-            in[k * dim + i] = product[i * n + k] / factor;
-            out[k * dim + i] = e[i * n + k] * factor;
-        }
-    }
-}
-
 static void fit_group(const struct converter *c, const struct convert_circuit *s, const int *heads,
                       struct convert_eigen *scratch)
 {
     struct part part;
     for (size_t p = 0; next_part(s, p, &part) && !scratch->diverged; p++) {
-        const size_t width =
-            solve_part(s, &part, heads, c->group, scratch, part.is_pair ? 1 : part.n);
+        const size_t n = part.n, dim = s->dim;
+        const size_t width = solve_part(s, &part, heads, c->group, scratch, part.is_pair ? 1 : n);
+        const double *values = scratch->values;
+        double *product = scratch->matrix, *root = product + n * n, *e = scratch->scratch;
         /* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i
          * times the first, not whatever else is at right angles. */
         double *first = scratch->vectors, *second = first + width;
@@ -300,8 +273,25 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
             second[i] = -first[i + 1];
             second[i + 1] = first[i];
         }
-        for (size_t g = 0; g < c->group; g++)
-            fit_head(s, &part, heads[g], first + g * part.n, width, scratch);
+        for (size_t g = 0; g < c->group; g++) {
+            double *in = convert_of_head(s, s->in, heads[g]) + part.at;
+            double *out = convert_of_head(s, s->out, heads[g]) + part.at;
+            linalg_copy(root, n, convert_of_head(s, s->root, heads[g]) + part.at, dim, n, n);
+            for (size_t i = 0; i < n; i++)
+                for (size_t k = 0; k < n; k++)
+                    e[i * n + k] = first[k * width + g * n + i];
+            /* Transposed: root E, and root^-T E. */
+            linalg_multiply(product, root, e, n, n, n);
+            linalg_solve_lower_transposed(root, n, e, n);
+            for (size_t k = 0; k < n; k++) {
+                const double w = fmax(values[part.is_pair ? 0 : k], 1e-12 * values[0]);
+                const double factor = w > 0 ? sqrt(sqrt(w)) : 1;
+                for (size_t i = 0; i < n; i++) {
+                    in[k * dim + i] = product[i * n + k] / factor;
+                    out[k * dim + i] = e[i * n + k] * factor;
+                }
+            }
+        }
     }
 }
 
@@ -335,10 +325,11 @@ static void align_group(const struct converter *c, const struct convert_circuit 
                 linalg_copy(convert_of_head(s, s->out, heads[g]) + part.at, s->dim, turn, n, n, n);
             }
     }
-    for (size_t g = 0; g < c->group; g++)
+    for (size_t g = 0; g < c->group; g++) {
+        const double *out = convert_of_head(s, s->out, heads[g]);
         for (size_t i = 0; i < s->dim * s->dim; i++)
-            convert_of_head(s, s->in, heads[g])[i] =
-                convert_of_head(s, s->out, heads[g])[i] / c->group;
+            convert_of_head(s, s->in, heads[g])[i] = out[i] / c->group;
+    }
 }
 
 /* --- all groups ------------------------------------------------------------------------------ */

@@ -126,22 +126,6 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-enum status convert_equal_ranks(const struct convert_spec *spec, int *ranks, struct err *e)
-{
-    struct config f;
-    TRY(config_read(spec->gguf, &f, e));
-    const size_t unit = f.n_layers * RANK_STEP * sizeof(float), n = spec->cache_bytes / unit;
-    if (n < 1 || f.d_model < RANK_STEP)
-        return err_set(e, STATUS_USAGE,
-                       "%zu cache bytes a token: expected at least %zu, for rank %d in each of %d "
-                       "layers of width %d",
-                       spec->cache_bytes, unit, RANK_STEP, f.n_layers, f.d_model);
-    for (int l = 0; l < f.n_layers; l++)
-        ranks[l] =
-            smaller(n < CONFIG_MAX_WIDTH ? n : CONFIG_MAX_WIDTH, f.d_model / RANK_STEP) * RANK_STEP;
-    return STATUS_OK;
-}
-
 /* Blocks are measured at their largest rank, whose numbers are then taken away. */
 enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
                                     const struct convert_spec *spec, struct convert *out,
@@ -149,14 +133,22 @@ enum status convert_choice_describe(struct converter *c, struct convert_choice *
 {
     struct config f;
     TRY(config_read(spec->gguf, &f, e));
-    TRY(convert_equal_ranks(spec, m->ranks, e));
-    const int width = f.d_model / RANK_STEP;
+    const int n_layers = f.n_layers, width = f.d_model / RANK_STEP;
     const size_t n = spec->cache_bytes / sizeof(float) / RANK_STEP;
-    const int all = n < (size_t)(f.n_layers * width) ? (int)n : f.n_layers * width;
-    m->most = smaller(smaller(all - (f.n_layers - 1), MOST_TIMES * m->ranks[0] / RANK_STEP), width);
-    m->all = smaller(all, f.n_layers * m->most);
-    for (int l = 0; l < f.n_layers; l++)
+    const int all = n < (size_t)n_layers * width ? (int)n : n_layers * width;
+    const int equal = all / n_layers;
+    if (equal < 1)
+        return err_set(e, STATUS_USAGE,
+                       "%zu cache bytes a token: expected at least %zu, for rank %d in each of %d "
+                       "layers of width %d",
+                       spec->cache_bytes, n_layers * RANK_STEP * sizeof(float), RANK_STEP, n_layers,
+                       f.d_model);
+    m->most = smaller(smaller(all - (n_layers - 1), MOST_TIMES * equal), width);
+    m->all = smaller(all, n_layers * m->most);
+    for (int l = 0; l < n_layers; l++) {
+        m->equal[l] = equal * RANK_STEP;
         m->ranks[l] = m->most * RANK_STEP;
+    }
     m->spec = *spec;
     m->spec.latent = m->ranks;
     m->spec.refit = CONVERT_REFIT_NONE;

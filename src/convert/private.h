@@ -192,7 +192,7 @@ struct converter {
     size_t n_groups;                /* the new K/V heads, likewise */
     size_t group;                   /* heads a group; before the first block the most of any */
     union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
-    union convert_weights kept;     /* of `to`, before a refit */
+    union convert_weights kept;     /* of `to`, before a refit; its sizes are those of `to` */
     struct convert_moments moments;
     union {
         struct {
@@ -361,10 +361,6 @@ void convert_latent_take(struct converter *c);
  * eigenproblem diverged. */
 enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, struct err *e);
 
-/* The same rank in every layer, [n_layers], the largest for which a token takes at most
- * spec->cache_bytes of F32. STATUS_USAGE if there is none. */
-enum status convert_equal_ranks(const struct convert_spec *spec, int *ranks, struct err *e);
-
 /*
  * The ranks whose sum of divergences is least: of each layer alone, all others as they are, from
  * the checkpoint's predictions on some calibration windows. Dynamic programming over the sum of
@@ -372,6 +368,7 @@ enum status convert_equal_ranks(const struct convert_spec *spec, int *ranks, str
  */
 struct convert_choice {
     struct convert_spec spec;     /* of a conversion to the largest rank */
+    int equal[CONFIG_MAX_LAYERS]; /* the same in every layer, as large as spec->cache_bytes allow */
     int ranks[CONFIG_MAX_LAYERS]; /* the largest, then those chosen */
     int all, most;                /* steps of 16: of all layers together, of one */
     double *lost;                 /* [n_layers, most] divergences */
@@ -379,8 +376,8 @@ struct convert_choice {
     int *chosen;  /* the same: steps of the last layer among them */
 };
 
-/* A converter that chooses ranks, for layers with a block each; the failures of
- * convert_describe. Its memory; and the work that it is for. */
+/* A converter that chooses ranks, for layers with a block each; STATUS_USAGE if the bytes allow
+ * none, else the failures of convert_describe. Its memory; and the work that it is for. */
 enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
                                     const struct convert_spec *spec, struct convert *out,
                                     struct err *e);

@@ -45,6 +45,7 @@ struct convert_rebuild {
     float *x, *y;          /* [rows, d] white inputs and targets */
     double *mean, *root;   /* input = root x + mean: [d], [d, d] */
     struct rebuilt *parts; /* [n_heads + 2 groups + 1] in the order of the variables */
+    double *roots;         /* theirs, one after another */
     /* The weights, in floats: W^T [d, qkv_dim], bias, O [heads_dim, d], O^T, bias. */
     float *wt, *bias, *o, *ot, *bo;
     /* A batch's: [rows, qkv_dim], the same, [rows, heads_dim], the same, [rows, d]. */
@@ -118,6 +119,7 @@ void convert_rebuild_take(struct converter *c)
         .mean = convert_doubles(c, d, 1),
         .root = convert_doubles(c, d, d),
         .parts = arena_take(&c->arena, n_parts(c), sizeof *r->parts),
+        .roots = convert_doubles(c, qkv * c->qk.dim + qkv * c->ov.dim + heads * heads, 1),
         .wt = convert_floats(c, d, qkv),
         .bias = convert_floats(c, qkv, 1),
         .o = convert_floats(c, heads, d),
@@ -135,13 +137,6 @@ void convert_rebuild_take(struct converter *c)
         .scratch_floats = causal_scratch(&c->config, window),
     };
     r->scratch = convert_floats(c, pool_n_threads(c->spec->pool), r->scratch_floats);
-    for (size_t i = 0; i < n_parts(c); i++) {
-        const size_t dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim;
-        const size_t most = i + 1 < n_parts(c) ? dim : heads;
-        double *root = convert_doubles(c, most, most);
-        if (r->parts)
-            r->parts[i].root = root;
-    }
     const size_t n = count_variables(c, r);
     r->theta = convert_doubles(c, n, 1);
     r->start = convert_doubles(c, n, 1);
@@ -409,11 +404,12 @@ static void set_roots(const struct converter *c, const double *results)
     double *q_metric = of_v + v_size, *k_metric = q_metric + k_size, *v_metric = k_metric + k_size;
     struct rebuilt *out = &r->parts[n + 2 * kv];
     size_t at = 0;
+    double *root = r->roots;
     for (struct rebuilt *p = r->parts; p <= out; p++) {
-        p->at = at;
-        p->dim = p == out ? width : p < &r->parts[n + kv] ? k_dim : v_dim;
-        p->stride = p == out ? d : d + 1;
-        at += p->dim * p->stride;
+        const size_t dim = p == out ? width : p < &r->parts[n + kv] ? k_dim : v_dim;
+        *p = (struct rebuilt){at, dim, p == out ? d : d + 1, root};
+        at += dim * p->stride;
+        root += dim * dim;
     }
     for (size_t g = 0; g < kv; g++) {
         struct rebuilt *k = &r->parts[n + g], *v = &r->parts[n + kv + g];
@@ -452,7 +448,8 @@ static void set_roots(const struct converter *c, const double *results)
     set_root(out->root, results, width);
 }
 
-/* --- weights to variables and back ------------------------------------------------------------ */
+/* --- weights to variables ----------------------------------------------------------------------
+ */
 
 static void set_variables(struct converter *c)
 {
@@ -494,25 +491,6 @@ static void set_variables(struct converter *c)
     memcpy(r->start, r->theta, r->n * sizeof *r->start);
 }
 
-static void set_weights(struct converter *c)
-{
-    const struct convert_rebuild *r = c->rebuild;
-    const size_t d = c->d;
-    double *from = r->theta, *turned = c->square; /* [d, rows] */
-    scale_rows(c, from, false);
-    for (enum convert_part p = PART_Q; p <= PART_V; p++) {
-        const struct convert_matrix *m = &c->to.at[p];
-        linalg_copy(m->w, d, from, d + 1, m->rows, d);
-        linalg_transpose(turned, m->w, m->rows, d);
-        linalg_solve_lower_transposed(r->root, d, turned, m->rows);
-        linalg_transpose(m->w, turned, d, m->rows);
-        for (size_t j = 0; j < m->rows; j++, from += d + 1)
-            m->bias[j] = r->has_biases ? from[d] - linalg_dot(m->w + j * d, r->mean, d) : 0;
-    }
-    memcpy(c->to.o.w, from, c->ov.width * d * sizeof *from);
-    memcpy(c->to.o.bias, from + c->ov.width * d, d * sizeof *from);
-}
-
 /* --- the run --------------------------------------------------------------------------------- */
 
 enum status convert_rebuild_run(struct converter *c, bool patterns)
@@ -532,15 +510,30 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
         return STATUS_OK;
     set_variables(c);
     r->first = patterns ? 0 : (c->qk.width + c->n_groups * c->qk.dim) * (c->d + 1);
-    const struct lbfgs p = {.n = r->n - r->first,
-                            .memory = MEMORY,
-                            .evaluations = schedules[patterns].evaluations,
-                            .evaluate = evaluate,
-                            .arg = c};
-    const double best = lbfgs_minimise(&p, r->theta + r->first, r->lbfgs);
+    const struct lbfgs search = {.n = r->n - r->first,
+                                 .memory = MEMORY,
+                                 .evaluations = schedules[patterns].evaluations,
+                                 .evaluate = evaluate,
+                                 .arg = c};
+    const double best = lbfgs_minimise(&search, r->theta + r->first, r->lbfgs);
     if (r->stopped)
         return STATUS_INTERRUPTED;
-    if (isfinite(best))
-        set_weights(c);
+    /* Variables to weights. */
+    const size_t d = c->d;
+    double *from = r->theta, *turned = c->square; /* [d, rows] */
+    scale_rows(c, from, false);
+    for (enum convert_part p = PART_Q; p <= PART_V && isfinite(best); p++) {
+        const struct convert_matrix *m = &c->to.at[p];
+        linalg_copy(m->w, d, from, d + 1, m->rows, d);
+        linalg_transpose(turned, m->w, m->rows, d);
+        linalg_solve_lower_transposed(r->root, d, turned, m->rows);
+        linalg_transpose(m->w, turned, d, m->rows);
+        for (size_t j = 0; j < m->rows; j++, from += d + 1)
+            m->bias[j] = r->has_biases ? from[d] - linalg_dot(m->w + j * d, r->mean, d) : 0;
+    }
+    if (isfinite(best)) {
+        memcpy(c->to.o.w, from, c->ov.width * d * sizeof *from);
+        memcpy(c->to.o.bias, from + c->ov.width * d, d * sizeof *from);
+    }
     return convert_windows_done(c, (int)(end > c->text.done ? end - c->text.done : 0));
 }

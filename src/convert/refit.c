@@ -16,30 +16,9 @@
  */
 #include "convert/private.h"
 
-static bool has_bias(const struct converter *c, enum tensor_role role)
-{
-    return convert_new(c, role, true)->bytes;
-}
-
 /* --- the pieces ------------------------------------------------------------------------------ */
 
-/* A matrix whose rows are its inputs, and its bias, where the file has one, from the rows that
- * `visit` adds. */
-static enum status refit_rows(struct converter *c, enum tensor_role role,
-                              const struct convert_matrix *m, convert_visit *visit)
-{
-    struct convert_ridge *r = &c->text.ridge;
-    const bool centred = has_bias(c, role);
-    convert_ridge_begin(c, m->rows, c->d);
-    TRY(convert_each_window(c, CONVERT_FITTED, visit));
-    if (!convert_ridge_solve(r, m->w, centred))
-        return STATUS_OK;
-    memcpy(m->w, r->targets, m->rows * c->d * sizeof *m->w);
-    if (centred)
-        memcpy(m->bias, r->t_sum, c->d * sizeof *m->bias);
-    return STATUS_OK;
-}
-
+/* Each adds a window's rows of what a matrix takes, and of what it should make of them. */
 static void add_heads(struct converter *c, int layer, const struct convert_window *win)
 {
     const struct convert_calibration *k = &c->text;
@@ -59,27 +38,6 @@ static void add_middle(struct converter *c, int layer, const struct convert_wind
     convert_ridge_add(c, k->rows, k->rows2, win->n);
 }
 
-/* Up and gate take x; so that they take x map + shift instead. */
-static enum status refit_up(struct converter *c)
-{
-    struct convert_ridge *map = &c->text.ridge;
-    const size_t d = c->d;
-    convert_ridge_begin(c, d, d);
-    TRY(convert_each_window(c, CONVERT_FITTED, add_middle));
-    if (!convert_ridge_solve(map, NULL, has_bias(c, ROLE_FFN_UP)))
-        return STATUS_OK;
-    for (enum convert_part p = PART_UP; p <= PART_GATE; p++) {
-        const struct convert_matrix *m = &c->to.at[p];
-        for (size_t r = 0; r < m->rows && m->w; r++)
-            m->bias[r] += linalg_dot(m->w + r * d, map->t_sum, d);
-        if (m->w) {
-            convert_multiply_transposed(c, c->square, m->w, map->targets, m->rows, d, d);
-            memcpy(m->w, c->square, m->rows * d * sizeof *m->w);
-        }
-    }
-    return STATUS_OK;
-}
-
 static void add_hidden(struct converter *c, int layer, const struct convert_window *win)
 {
     const struct convert_calibration *k = &c->text;
@@ -95,25 +53,45 @@ static const struct piece {
     enum piece_kind { PIECE_ALS, PIECE_REC, PIECE_WO, PIECE_UP, PIECE_DOWN } kind;
     enum convert_refit level; /* from which on it runs */
     bool ffn;                 /* changes the feed-forward part, else attention */
+    /* Of least squares. */
+    enum tensor_role role;
+    enum convert_part part;
+    convert_visit *visit;
 } pieces[] = {
-    {PIECE_ALS, CONVERT_REFIT_ALL, false}, {PIECE_REC, CONVERT_REFIT_BLOCK, false},
-    {PIECE_WO, CONVERT_REFIT_WO, false},   {PIECE_UP, CONVERT_REFIT_ALL, true},
-    {PIECE_DOWN, CONVERT_REFIT_ALL, true},
+    {PIECE_ALS, CONVERT_REFIT_ALL, .ffn = false},
+    {PIECE_REC, CONVERT_REFIT_BLOCK, .ffn = false},
+    {PIECE_WO, CONVERT_REFIT_WO, false, ROLE_ATTN_OUTPUT, PART_O, add_heads},
+    {PIECE_UP, CONVERT_REFIT_ALL, true, ROLE_FFN_UP, PART_UP, add_middle},
+    {PIECE_DOWN, CONVERT_REFIT_ALL, true, ROLE_FFN_DOWN, PART_DOWN, add_hidden},
 };
 #define N_PIECES (sizeof pieces / sizeof *pieces)
 
-static enum status run_piece(struct converter *c, enum piece_kind kind)
+static enum status run_piece(struct converter *c, const struct piece *p)
 {
-    switch (kind) {
-    case PIECE_WO:
-        return refit_rows(c, ROLE_ATTN_OUTPUT, &c->to.o, add_heads);
-    case PIECE_UP:
-        return refit_up(c);
-    case PIECE_DOWN:
-        return refit_rows(c, ROLE_FFN_DOWN, &c->to.down, add_hidden);
-    default:
-        return convert_rebuild_run(c, kind == PIECE_REC);
+    struct convert_ridge *r = &c->text.ridge;
+    const struct convert_matrix *m = &c->to.at[p->part], *end = m + 2;
+    const size_t d = c->d;
+    if (p->kind <= PIECE_REC)
+        return convert_rebuild_run(c, p->kind == PIECE_REC);
+    const bool is_up = p->kind == PIECE_UP, centred = convert_new(c, p->role, true)->bytes;
+    convert_ridge_begin(c, is_up ? d : m->rows, d);
+    TRY(convert_each_window(c, CONVERT_FITTED, p->visit));
+    if (!convert_ridge_solve(r, is_up ? NULL : m->w, centred))
+        return STATUS_OK;
+    if (!is_up) { /* rows are the matrix' inputs; a bias only where the file has one */
+        memcpy(m->w, r->targets, m->rows * d * sizeof *m->w);
+        if (centred)
+            memcpy(m->bias, r->t_sum, d * sizeof *m->bias);
+        return STATUS_OK;
     }
+    /* Up and gate take x; so that they take x map + shift instead. */
+    for (; m < end && m->w; m++) {
+        for (size_t i = 0; i < m->rows; i++)
+            m->bias[i] += linalg_dot(m->w + i * d, r->t_sum, d);
+        convert_multiply_transposed(c, c->square, m->w, r->targets, m->rows, d, d);
+        memcpy(m->w, c->square, m->rows * d * sizeof *m->w);
+    }
+    return STATUS_OK;
 }
 
 static bool is_wanted(const struct converter *c, const struct piece *p)
@@ -178,7 +156,7 @@ enum status convert_refit(struct converter *c, struct err *e)
         if (!is_wanted(c, p))
             continue;
         convert_copy(c, &c->kept, &c->to, first, end);
-        TRY(run_piece(c, p->kind));
+        TRY(run_piece(c, p));
         if (store(c, p->ffn, &beyond) == STATUS_OK) {
             TRY(judge(c));
             better = error[p->ffn] < best[p->ffn];

@@ -45,10 +45,10 @@ static enum tensor_role find_part(const struct config *c, int block, enum conver
 void convert_copy(const struct converter *c, const union convert_weights *to,
                   const union convert_weights *from, enum convert_part first, enum convert_part end)
 {
-    for (enum convert_part p = first; p < end; p++)
-        if (to->at[p].w) {
-            memcpy(to->at[p].w, from->at[p].w, to->at[p].rows * c->d * sizeof(double));
-            memcpy(to->at[p].bias, from->at[p].bias, to->at[p].n_bias * sizeof(double));
+    for (const struct convert_matrix *m = &c->to.at[first]; first < end; first++, m++)
+        if (m->w) {
+            memcpy(to->at[first].w, from->at[first].w, m->rows * c->d * sizeof *m->w);
+            memcpy(to->at[first].bias, from->at[first].bias, m->n_bias * sizeof *m->w);
         }
 }
 

@@ -74,7 +74,6 @@ struct attention {
     bool stores_first;   /* new keys and values are in the cache before attend_share, which
                             otherwise stores them itself */
     size_t part_size;    /* floats of a part: out [average_dim], max, sum */
-    size_t max_chunks;   /* of the cache's positions */
     float scale;         /* of scores: 1 / sqrt(head_dim) */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
     const float *queries;           /* [n_rows, n_heads * key_dim], */
@@ -84,7 +83,8 @@ struct attention {
 static float *part_of(const struct attention *a, int row, int head, int chunk)
 {
     const struct config *c = &a->f->kv.config;
-    const size_t index = ((size_t)row * c->n_heads + head) * a->max_chunks + chunk;
+    const size_t max_chunks = kv_cache_chunks(a->f->kv.shape.cap);
+    const size_t index = ((size_t)row * c->n_heads + head) * max_chunks + chunk;
     return a->f->work.parts + index * a->part_size;
 }
 
@@ -179,7 +179,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .out = part,
         .max = part + a->average_dim,
         .sum = part + a->average_dim + 1,
-        .stride = a->max_chunks * a->part_size,
+        .stride = kv_cache_chunks(a->f->kv.shape.cap) * a->part_size,
         .bias = a->bias ? a->bias + (size_t)group * n_heads : NULL,
         .distance = position - chunk_first,
         .next = next_keys,
@@ -270,57 +270,40 @@ static void multiply_head(const struct forward *f, const struct matrix *w, const
     f->kernels->matmul(&m, 0, matrix_panels(w->n_out));
 }
 
-/* The rows of Q, K and V that belong to this thread's K/V heads. */
-static void multiply_heads(const struct forward *f, const struct matrix *qkv, const float *input,
-                           int layer, int thread)
-{
-    const struct config *c = &f->kv.config;
-    const struct matmul m =
-        forward_product(f, qkv, input, f->batch.n_rows, f->work.qkv, EPILOGUE_STORE, thread);
-    const int n_heads = config_kv_heads(c, layer) / pool_n_threads(f->pool);
-    /* Panels of a head's query or key, and of its value. */
-    const int panels = c->head_dim / KERNEL_LANES, v_panels = config_value_dim(c) / KERNEL_LANES;
-    const int group = config_group(c, layer), first = thread * n_heads;
-    const int k = c->n_heads * panels, v = k + config_kv_heads(c, layer) * panels;
-    f->kernels->matmul(&m, first * group * panels, (first + n_heads) * group * panels);
-    f->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
-    f->kernels->matmul(&m, v + first * v_panels, v + (first + n_heads) * v_panels);
-}
-
 static struct attention layer_attention(struct forward *f, const struct block *b, int layer)
 {
     const struct config *c = &f->kv.config;
-    const bool latent = config_is_latent(c);
-    const size_t qkv_dim = config_qkv_dim(c, layer);
-    const int key_dim = config_key_dim(c, layer), n_threads = pool_n_threads(f->pool);
-    int n_groups = config_kv_heads(c, layer);
-    /* With a latent cache all heads could be one group, and it would be read once; but of a short
-     * one each thread reads what there is for some heads, because arithmetic takes longer. */
-    if (latent) {
-        const int64_t many = (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK;
-        n_groups = f->batch.cost_per_head >= many ? 1 : n_threads;
-        n_groups = n_groups < c->n_heads ? n_groups : c->n_heads;
-        while (c->n_heads % n_groups != 0)
-            n_groups++;
-    }
-    return (struct attention){
+    struct attention a = {
         .f = f,
         .layer = layer,
         .n_kv_heads = config_kv_heads(c, layer),
-        .n_groups = n_groups,
-        .group = c->n_heads / n_groups,
-        .stores_first = f->batch.stores_first || latent, /* threads meet anyway */
-        .key_dim = key_dim,
+        .n_groups = config_kv_heads(c, layer),
+        .stores_first = f->batch.stores_first,
+        .key_dim = config_key_dim(c, layer),
         .average_dim = config_average_dim(c, layer),
         .part_size = (size_t)config_average_dim(c, layer) + 2,
-        .max_chunks = kv_cache_chunks(f->kv.shape.cap),
-        .qkv_dim = qkv_dim,
-        .latent = latent,
+        .qkv_dim = config_qkv_dim(c, layer),
+        .latent = config_is_latent(c),
         .scale = 1.0f / sqrtf((float)c->head_dim),
         .bias = b->bias,
-        .queries = latent ? f->work.mapped : f->work.qkv,
-        .queries_dim = latent ? (size_t)c->n_heads * key_dim : qkv_dim,
+        .queries = f->work.qkv,
+        .queries_dim = config_qkv_dim(c, layer),
     };
+    if (a.latent) {
+        /* All heads could be one group, and the cache would be read once; but of a short one each
+         * thread reads what there is for some heads, because arithmetic takes longer. */
+        const int n_threads = pool_n_threads(f->pool);
+        const int64_t many = (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK;
+        a.n_groups = f->batch.cost_per_head >= many ? 1 : n_threads;
+        a.n_groups = a.n_groups < c->n_heads ? a.n_groups : c->n_heads;
+        while (c->n_heads % a.n_groups != 0)
+            a.n_groups++;
+        a.stores_first = true; /* threads meet anyway */
+        a.queries = f->work.mapped;
+        a.queries_dim = (size_t)c->n_heads * a.key_dim;
+    }
+    a.group = c->n_heads / a.n_groups;
+    return a;
 }
 
 /* A chunk's exponentials are relative to its own largest score: the factors, one a chunk, bring
@@ -414,8 +397,17 @@ void block_attention(struct forward *f, const struct block *b, int layer, int th
     /* Queries, keys and values. */
     const float *input = forward_input(f, &b->w[ROLE_ATTN_NORM].norm, thread);
     const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
-    if (whole_heads) {
-        multiply_heads(f, qkv, input, layer, thread);
+    if (whole_heads) { /* the rows that belong to this thread's K/V heads */
+        const struct matmul m =
+            forward_product(f, qkv, input, n_rows, w->qkv, EPILOGUE_STORE, thread);
+        /* Panels of a group's queries, a head's key and its value. */
+        const int n_heads = a.n_kv_heads / n_threads, first = thread * n_heads;
+        const int panels = c->head_dim / KERNEL_LANES, group = a.group * panels;
+        const int v_panels = config_value_dim(c) / KERNEL_LANES;
+        const int k = c->n_heads * panels, v = k + a.n_kv_heads * panels;
+        f->kernels->matmul(&m, first * group, (first + n_heads) * group);
+        f->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
+        f->kernels->matmul(&m, v + first * v_panels, v + (first + n_heads) * v_panels);
     } else {
         forward_multiply(f, qkv, input, n_rows, w->qkv, EPILOGUE_STORE, thread);
         pool_barrier(f->pool, thread);

@@ -5,7 +5,6 @@
  */
 #include "engine/causal.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* A head's rows of keys or values: elements, and floats between copies of them. */
@@ -215,30 +214,6 @@ static void forward_block(const struct item *it, const struct query_block *at)
             out[q * stride + i] *= c.inverse[q];
 }
 
-/* Adds a block's part of the gradient of score - alpha (distance - centre)^2: each query's sum over
- * the keys, then those of the queries in order. */
-static void add_drel(const struct item *it, const struct query_block *at)
-{
-    double squares[CAUSAL_WIDTH] = {0}, sums[CAUSAL_WIDTH] = {0};
-    assert(at->bias);
-    const double centre = (double)at->bias->centre, alpha = -(double)at->bias->square;
-    for (int t = 0; t < at->n_keys; t++) {
-        const float *gradient = it->gradient + (size_t)t * CAUSAL_WIDTH;
-        for (int q = 0; q < CAUSAL_WIDTH; q++) {
-            const double x = at->first + q - t - centre, g = (double)gradient[q];
-            squares[q] += g * x * x;
-            sums[q] += g * x;
-        }
-    }
-    double *drel = it->w->drel + 2 * at->head;
-    if (at->first == 0)
-        drel[0] = drel[1] = 0;
-    for (int q = 0; q < at->n; q++) {
-        drel[0] -= squares[q] / (double)it->w->scale;
-        drel[1] += 2 * alpha * sums[q] / (double)it->w->scale;
-    }
-}
-
 static void backward_block(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
@@ -249,8 +224,27 @@ static void backward_block(const struct item *it, const struct query_block *at)
     drop_columns(it, at, it->gradient);
     const struct causal c = causal_of(it, at);
     it->w->grad->causal_backward(&c);
-    if (w->drel)
-        add_drel(it, at);
+    if (w->drel) {
+        /* The block's part of the gradient of score - alpha (distance - centre)^2: each query's sum
+         * over the keys, then those of the queries in order. */
+        double squares[CAUSAL_WIDTH] = {0}, sums[CAUSAL_WIDTH] = {0},
+               *drel = w->drel + 2 * at->head;
+        const double centre = (double)at->bias->centre, alpha = -(double)at->bias->square;
+        for (int t = 0; t < at->n_keys; t++) {
+            const float *gradient = it->gradient + (size_t)t * CAUSAL_WIDTH;
+            for (int q = 0; q < CAUSAL_WIDTH; q++) {
+                const double x = at->first + q - t - centre, g = (double)gradient[q];
+                squares[q] += g * x * x;
+                sums[q] += g * x;
+            }
+        }
+        if (at->first == 0)
+            drel[0] = drel[1] = 0;
+        for (int q = 0; q < at->n; q++) {
+            drel[0] -= squares[q] / (double)w->scale;
+            drel[1] += 2 * alpha * sums[q] / (double)w->scale;
+        }
+    }
     drop_columns(it, at, it->scores);
     scatter(it, at, it->scores, it->dout, it->value, it->dv);
     scatter(it, at, it->gradient, it->q, it->key, it->dk);

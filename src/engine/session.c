@@ -52,12 +52,12 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     return STATUS_OK;
 }
 
-/* All of a session but its cache; or its count. */
-static void take_scratch(struct session *s, struct arena *a)
+/* All of a session but its cache; or its count. c has all layers of the model. */
+static void take_scratch(struct session *s, struct arena *a, const struct config *c,
+                         const float *rope_factors)
 {
-    const struct model *m = s->f.model;
-    workspace_take(&s->f.work, a, &m->config, m->w[ROLE_ROPE_FREQS].table, s->shape.cap);
-    s->logits = arena_take(a, m->config.n_vocab, sizeof *s->logits);
+    workspace_take(&s->f.work, a, c, rope_factors, s->shape.cap);
+    s->logits = arena_take(a, c->n_vocab, sizeof *s->logits);
     s->len = arena_take(a, s->shape.n_sequences, sizeof *s->len);
     s->rows = arena_take(a, s->shape.cap, sizeof *s->rows);
 }
@@ -65,15 +65,31 @@ static void take_scratch(struct session *s, struct arena *a)
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
                          struct session_memory *out, struct err *e)
 {
-    struct session counted;
-    TRY(resolve(&counted, m, p, n_threads, e));
-    take_scratch(&counted, &counted.arena);
-    if (counted.arena.overflow || !kv_cache_bytes(&m->config, &counted.shape, &out->kv_bytes))
+    struct session s;
+    TRY(resolve(&s, m, p, n_threads, e));
+    take_scratch(&s, &s.arena, &m->config, m->w[ROLE_ROPE_FREQS].table);
+    if (s.arena.overflow || !kv_cache_bytes(&m->config, &s.shape, &out->kv_bytes))
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: a context of %d tokens needs more bytes than can be "
                        "addressed",
-                       counted.shape.cap);
-    out->scratch_bytes = counted.arena.used;
+                       s.shape.cap);
+    out->scratch_bytes = s.arena.used;
+    return STATUS_OK;
+}
+
+/* Takes the memory of a session that has all else, with a cache of these layers, to keep or, where
+ * there is too little, to free. */
+static enum status take_session(struct session *s, const struct config *cached,
+                                const struct config *c, const float *rope_factors, struct err *e)
+{
+    if (!s->f.kernels)
+        TRY(kernels_choose(NULL, &s->f.kernels, e));
+    TRY(kv_cache_create(&s->f.kv, cached, &s->shape, e));
+    take_scratch(s, &s->arena, c, rope_factors);
+    TRY(arena_allocate(&s->arena, "the session's scratch memory", e));
+    take_scratch(s, &s->arena, c, rope_factors);
+    for (int i = 0; i < s->shape.n_sequences; i++)
+        s->len[i] = least_len(s, i);
     return STATUS_OK;
 }
 
@@ -88,21 +104,13 @@ enum status session_create(const struct model *m, const struct session_params *p
         return err_no_memory(e, "the session", sizeof *s);
     *s = resolved;
     s->f.pool = pool;
-    enum status status = s->f.kernels ? STATUS_OK : kernels_choose(NULL, &s->f.kernels, e);
+    const enum status status =
+        take_session(s, &m->config, &m->config, m->w[ROLE_ROPE_FREQS].table, e);
     if (status == STATUS_OK)
-        status = kv_cache_create(&s->f.kv, &m->config, &s->shape, e);
-    take_scratch(s, &s->arena);
-    if (status == STATUS_OK)
-        status = arena_allocate(&s->arena, "the session's scratch memory", e);
-    if (status != STATUS_OK) {
+        *out = s;
+    else
         session_free(s);
-        return status;
-    }
-    take_scratch(s, &s->arena);
-    for (int i = 0; i < s->shape.n_sequences; i++)
-        s->len[i] = least_len(s, i);
-    *out = s;
-    return STATUS_OK;
+    return status;
 }
 
 void session_free(struct session *s)
@@ -260,103 +268,83 @@ void session_rewind(struct session *s, int sequence, int len)
 /* More rows would only take more time. */
 #define MOST_ROWS 16
 
-/* Time of one step at the start of the context, or UINT64_MAX. */
-static uint64_t step_ns(struct session *s, struct pool *pool, int n_rows)
-{
-    static const int32_t tokens[MOST_ROWS] = {0};
-    struct err e;
-    session_set_pool(s, pool);
-    const uint64_t before = clock_ns();
-    const enum status status = session_feed(s, 0, tokens, n_rows, NULL, &e);
-    const uint64_t took = clock_ns() - before;
-    session_rewind(s, 0, 0);
-    return status == STATUS_OK ? took : UINT64_MAX;
-}
-
 bool session_prefers_one_thread(struct session *s, int n_rows)
 {
-    struct pool *pool = s->f.pool;
-    if (!pool || session_len(s, 0) > 0)
+    static const int32_t tokens[MOST_ROWS] = {0};
+    struct pool *const pools[] = {NULL, s->f.pool};
+    uint64_t best[] = {UINT64_MAX, UINT64_MAX}; /* ns of one thread, and of all */
+    if (!s->f.pool || session_len(s, 0) > 0)
         return false;
     /* As many as are wanted, go through the model at once, and have room. */
     int n = n_rows < MOST_ROWS ? n_rows : MOST_ROWS;
     n = n < session_block(s) ? n : session_block(s);
     n = n < session_cap(s) ? n : session_cap(s);
-    uint64_t one = UINT64_MAX, all = UINT64_MAX;
-    step_ns(s, NULL, n); /* fetches the weights into the caches */
-    for (int round = 0; round < ROUNDS && (round == 0 || one < LONG_STEP_NS); round++) {
-        const uint64_t took_one = step_ns(s, NULL, n), took_all = step_ns(s, pool, n);
-        one = took_one < one ? took_one : one;
-        all = took_all < all ? took_all : all;
+    /* The first step fetches the weights into the caches, and does not count. */
+    for (int i = -1; i < 2 * ROUNDS && (i < 2 || best[0] < LONG_STEP_NS); i++) {
+        const bool all = i > 0 && i % 2;
+        struct err e;
+        s->f.pool = pools[all];
+        const uint64_t before = clock_ns();
+        const enum status status = session_feed(s, 0, tokens, n, NULL, &e);
+        const uint64_t took = clock_ns() - before;
+        if (i >= 0 && status == STATUS_OK && took < best[all])
+            best[all] = took;
+        session_rewind(s, 0, 0);
     }
-    session_set_pool(s, pool);
-    return one < LONG_STEP_NS && (double)one < WIN_SHARE * (double)all;
+    s->f.pool = pools[1];
+    return best[0] < LONG_STEP_NS && (double)best[0] < WIN_SHARE * (double)best[1];
 }
 
 /* --- probes ---------------------------------------------------------------------------------- */
 
-/* Rows that go through at once. */
-#define PROBE_BLOCK 96
-
 struct probe {
-    struct config model; /* of all layers; the cache's is of one */
-    struct forward f;
-    struct arena arena; /* of the workspace */
-    struct batch_row rows[PROBE_BLOCK];
+    struct session s;    /* first; its cache is of one layer */
+    struct config model; /* of all layers */
 };
 
 enum status probe_create(const struct config *c, const float *rope_factors, int n_ctx,
                          const struct kernels *kernels, struct pool *pool, struct probe **out,
                          struct err *e)
 {
-    const struct kv_shape shape = {.n_sequences = 1, .cap = n_ctx};
     struct config one = *c;
-    struct probe *p = *out = calloc(1, sizeof *p);
+    struct probe *p = *out = malloc(sizeof *p);
     if (!p)
         return err_no_memory(e, "a block's scratch memory", sizeof *p);
     one.n_layers = 1;
     one.layer_kv_heads[0] = 0; /* room for the most of any */
     one.latent[0] = config_most_latent(c);
-    p->model = *c;
-    p->f = (struct forward){.kernels = kernels,
-                            .pool = pool,
-                            .work = {.max_rows = n_ctx < PROBE_BLOCK ? n_ctx : PROBE_BLOCK,
-                                     .max_threads = pool_n_threads(pool)},
-                            .end_layer = 1};
-    enum status s = kernels ? STATUS_OK : kernels_choose(NULL, &p->f.kernels, e);
-    if (s == STATUS_OK)
-        s = kv_cache_create(&p->f.kv, &one, &shape, e);
-    workspace_take(&p->f.work, &p->arena, c, rope_factors, n_ctx);
-    if (s == STATUS_OK)
-        s = arena_allocate(&p->arena, "a block's scratch memory", e);
-    if (s != STATUS_OK) {
+    *p = (struct probe){
+        .s = {.f = {.kernels = kernels,
+                    .pool = pool,
+                    .work = {.max_rows = n_ctx < DEFAULT_BLOCK ? n_ctx : DEFAULT_BLOCK,
+                             .max_threads = pool_n_threads(pool)},
+                    .end_layer = 1},
+              .shape = {.n_sequences = 1, .cap = n_ctx}},
+        .model = *c};
+    const enum status s = take_session(&p->s, &one, c, rope_factors, e);
+    if (s == STATUS_OK) {
+        positions_reach(&p->s.f.work.positions, n_ctx);
+    } else {
         probe_free(p);
         *out = NULL;
-        return s;
     }
-    workspace_take(&p->f.work, &p->arena, c, rope_factors, n_ctx);
-    positions_reach(&p->f.work.positions, n_ctx);
-    return STATUS_OK;
+    return s;
 }
 
 void probe_free(struct probe *p)
 {
-    if (!p)
-        return;
-    kv_cache_free(&p->f.kv);
-    arena_free(&p->arena);
-    free(p);
+    session_free((struct session *)p);
 }
 
 const struct positions *probe_positions(const struct probe *p)
 {
-    return &p->f.work.positions;
+    return &p->s.f.work.positions;
 }
 
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps)
 {
-    struct forward *f = &p->f;
+    struct forward *f = &p->s.f;
     struct config *c = &f->kv.config;
     const size_t d = c->d_model;
     assert(n >= 1 && n <= f->kv.shape.cap);
@@ -368,9 +356,9 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     for (int first = 0; first < n; first += f->work.max_rows) {
         const int left = n - first, now = left < f->work.max_rows ? left : f->work.max_rows;
         for (int r = 0; r < now; r++)
-            p->rows[r] = (struct batch_row){.position = first + r};
+            p->s.rows[r] = (struct batch_row){.position = first + r};
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);
-        forward_run(f, p->rows, now);
+        forward_run(f, p->s.rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
             const int width = t == TAP_HEADS    ? config_heads_dim(c)
                               : t == TAP_HIDDEN ? c->d_ff

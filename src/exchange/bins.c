@@ -241,20 +241,19 @@ bool bin_tensor(const struct bin_file *b, const struct tensor_spec *spec, struct
     const struct array a = find_array(b, spec->role, spec->is_bias);
     const unsigned char *data =
         (const unsigned char *)b->file.data + a.offset + spec->layer * a.bytes;
-    const bool int8 = a.type == VIEW_INT8;
     if (a.bytes == 0)
         return false;
     assert(spec->cols == a.cols && spec->rows <= a.rows);
     *out = (struct view){
         .parts = {{.data = data,
                    .type = a.type,
-                   .factors = int8 ? data + a.rows * (uint64_t)a.cols : NULL,
+                   .factors = data + a.rows * (uint64_t)a.cols,
                    .group = b->group,
                    .source_rows = a.rows,
                    .rows = spec->rows}},
         .n_parts = 1,
         .cols = spec->cols,
-        .type = int8 || !(spec->flags & SPEC_QUANTISES) ? TENSOR_F32 : a.type,
+        .type = a.type == VIEW_INT8 || !(spec->flags & SPEC_QUANTISES) ? TENSOR_F32 : a.type,
     };
     return true;
 }

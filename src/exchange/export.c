@@ -224,26 +224,6 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
     };
 }
 
-/* The common type must have room for every number of a view that is made in F32. */
-static enum status check_fit(struct exporter *x, struct view *v, struct err *e)
-{
-    const uint64_t bytes = view_rows(v) * (uint64_t)v->cols * sizeof(float);
-    const void *data;
-    size_t len;
-    for (uint64_t at = 0; at < bytes && x->alike; at += len) {
-        TRY(view_piece(v, at, &data, &len, e));
-        for (size_t i = 0; i < len && x->alike; i += sizeof(float)) {
-            unsigned char encoded[sizeof(float)];
-            float before, after;
-            memcpy(&before, (const unsigned char *)data + i, sizeof before);
-            blocks_encode(x->type, encoded, &before, 1);
-            blocks_decode(x->type, &after, encoded, 1);
-            x->alike = memcmp(&before, &after, sizeof before) == 0;
-        }
-    }
-    return STATUS_OK;
-}
-
 static enum status make_tensors(struct exporter *x, struct err *e)
 {
     const struct config *c = &x->hf.c;
@@ -259,15 +239,32 @@ static enum status make_tensors(struct exporter *x, struct err *e)
         const struct tensor_spec spec = layout_at(c, i);
         add_tensor(x, &spec);
     }
-    for (size_t i = 0; i < x->n && x->alike && x->type != TENSOR_F32; i++)
-        if (!x->list[i].is_matrix)
-            TRY(check_fit(x, &x->list[i].view, e));
+    /* The common type must have room for every number of what is no matrix, as it is in F32. */
+    for (size_t i = 0; i < x->n && x->alike && x->type != TENSOR_F32; i++) {
+        struct view *v = &x->list[i].view;
+        const uint64_t bytes =
+            x->list[i].is_matrix ? 0 : view_rows(v) * (uint64_t)v->cols * sizeof(float);
+        const void *data;
+        size_t len;
+        for (uint64_t at = 0; at < bytes && x->alike; at += len) {
+            TRY(view_piece(v, at, &data, &len, e));
+            for (size_t k = 0; k < len && x->alike; k += sizeof(float)) {
+                unsigned char encoded[sizeof(float)];
+                float before, after;
+                memcpy(&before, (const unsigned char *)data + k, sizeof before);
+                blocks_encode(x->type, encoded, &before, 1);
+                blocks_decode(x->type, &after, encoded, 1);
+                x->alike = memcmp(&before, &after, sizeof before) == 0;
+            }
+        }
+    }
     if (!x->alike)
         x->type = -1;
     for (size_t i = 0; i < x->n; i++) {
+        struct view *v = &x->list[i].view;
         if (x->alike)
-            x->list[i].view.type = x->type;
-        x->written[i].dtype = safetensors_dtype_of(x->list[i].view.type);
+            v->type = x->type;
+        x->written[i].dtype = safetensors_dtype_of(v->type);
     }
     return STATUS_OK;
 }

@@ -176,17 +176,11 @@ enum status import_is_for(const char *path, bool *is, struct err *e)
     return STATUS_OK;
 }
 
-static enum status open_file(struct import *im, struct err *e)
+static enum status refuse_file(const char *path, struct text file, struct err *e)
 {
-    TRY(file_map_open(&im->file, im->path, e));
-    const struct text file = {(const char *)im->file.data, im->file.len};
-    const struct bin_format *format = bin_format_of(file);
-    im->config = &im->bin.config;
-    if (format)
-        return status_in(bin_open(format, file, &im->bin, e), im->path, e);
     /* What a file that is none of these might be, and what to do with it. */
     return bad_file(
-        e, "%s: %s", im->path,
+        e, "%s: %s", path,
         is_archive(file)
             ? "expected a checkpoint, found a zip archive as torch.save writes them, which may run "
               "any program when it is read; save its tensors instead, a transformers model's with "
@@ -245,29 +239,6 @@ static enum status read_vocabulary(struct import *im, const struct import_option
 
 /* --- what is written ------------------------------------------------------------------------- */
 
-/* Matrices are written in the type that they have, all others in F32, as llama.cpp wants them. */
-static enum status add_tensor(struct import *im, const struct tensor_spec *spec, struct view *v,
-                              struct err *e)
-{
-    const uint64_t dims[2] = {spec->cols, spec->rows};
-    if (im->json.root)
-        TRY(hf_tensor(im, spec, v, e));
-    else
-        (void)bin_tensor(&im->bin, spec, v);
-    if (v->n_parts == 0)
-        return spec->flags & SPEC_REQUIRED
-                   ? bad_file(e, "nothing found for the tensor %s", spec->name.text)
-                   : STATUS_OK;
-    v->maker = &im->maker;
-    v->type = spec->flags & SPEC_QUANTISES && v->parts[0].type != VIEW_INT8 ? v->parts[0].type
-                                                                            : TENSOR_F32;
-    if (im->file.data)
-        v->parts[0].file = &im->file;
-    gguf_add_tensor_source(im->writer, text_of(spec->name.text), v->type, spec->n_dims, dims,
-                           (struct gguf_source){.piece = view_piece, .arg = v});
-    return STATUS_OK;
-}
-
 static enum status fill_writer(struct import *im, struct err *e)
 {
     /* Buffers that old versions saved, masks and tables that follow from the shape: nothing else
@@ -280,9 +251,26 @@ static enum status fill_writer(struct import *im, struct err *e)
     im->views = calloc(n, sizeof *im->views);
     if (!im->views)
         return err_no_memory(e, "the list of tensors", n * sizeof *im->views);
+    /* Matrices are written in the type that they have, all others in F32, as llama.cpp wants. */
     for (size_t i = 0; i < n; i++) {
         const struct tensor_spec spec = layout_at(c, i);
-        TRY(add_tensor(im, &spec, &im->views[i], e));
+        struct view *v = &im->views[i];
+        if (im->json.root)
+            TRY(hf_tensor(im, &spec, v, e));
+        else
+            bin_tensor(&im->bin, &spec, v);
+        const struct view_part *from = v->parts;
+        if (v->n_parts == 0 && spec.flags & SPEC_REQUIRED)
+            return bad_file(e, "nothing found for the tensor %s", spec.name.text);
+        if (v->n_parts == 0)
+            continue;
+        v->maker = &im->maker;
+        v->type = spec.flags & SPEC_QUANTISES && from->type != VIEW_INT8 ? from->type : TENSOR_F32;
+        if (im->file.data)
+            v->parts[0].file = &im->file;
+        gguf_add_tensor_source(im->writer, text_of(spec.name.text), v->type, spec.n_dims,
+                               (const uint64_t[]){spec.cols, spec.rows},
+                               (struct gguf_source){.piece = view_piece, .arg = v});
     }
     for (size_t i = 0; i < im->tensors.n_tensors; i++) {
         const struct text name = im->tensors.tensors[i].name;
@@ -319,7 +307,17 @@ static enum status fill_writer(struct import *im, struct err *e)
 
 static enum status open_all(struct import *im, const struct import_options *o, struct err *e)
 {
-    TRY(is_folder(im->path) ? open_folder(im, o, e) : open_file(im, e));
+    if (is_folder(im->path)) {
+        TRY(open_folder(im, o, e));
+    } else {
+        TRY(file_map_open(&im->file, im->path, e));
+        const struct text file = {(const char *)im->file.data, im->file.len};
+        const struct bin_format *format = bin_format_of(file);
+        im->config = &im->bin.config;
+        if (!format)
+            return refuse_file(im->path, file, e);
+        TRY(status_in(bin_open(format, file, &im->bin, e), im->path, e));
+    }
     struct config *c = im->config;
     const bool is_window = im->hf.uncut_ctx != 0;
     if (o->n_ctx > c->n_ctx && (c->position == POSITION_LEARNED || is_window))

@@ -143,9 +143,28 @@ void vocabulary_note(const struct vocabulary_notes *notes, const char *format, .
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* What comes out is read here as it will be read. */
-static enum status check_keys(const struct vocab_keys *k, struct err *e)
+enum status vocabulary_finish(struct vocabulary *v, struct err *e)
 {
+    struct vocab_keys *k = &v->keys;
+    struct text *merges = vocabulary_take(v, v->n_merges * sizeof *merges, e);
+    if (!merges)
+        return STATUS_NO_MEMORY;
+    for (int id = 0; id < k->n; id++) {
+        char name[24];
+        snprintf(name, sizeof name, "[PAD%d]", id);
+        if (!v->tokens[id].data)
+            TRY(vocabulary_token(v, id, text_of(name), TOKEN_UNUSED, e));
+    }
+    k->tokens = v->tokens;
+    k->types = v->types;
+    k->scores = k->pre ? NULL : v->scores;
+    for (; k->pre && k->n_merges < v->n_merges; k->n_merges++) {
+        const struct symbol_pair *p = &v->merges[k->n_merges];
+        const struct text parts[] = {v->tokens[p->left], text_of(" "), v->tokens[p->right]};
+        TRY(vocabulary_join(v, parts, 3, &merges[k->n_merges], e));
+    }
+    k->merges = merges;
+    /* What comes out is read here as it will be read. */
     struct gguf_writer *w;
     struct gguf *g = NULL;
     struct tokenizer *t = NULL;
@@ -165,32 +184,4 @@ static enum status check_keys(const struct vocab_keys *k, struct err *e)
     free(bytes);
     gguf_writer_free(w);
     return s;
-}
-
-enum status vocabulary_finish(struct vocabulary *v, struct err *e)
-{
-    struct vocab_keys *k = &v->keys;
-    struct text *merges = vocabulary_take(v, v->n_merges * sizeof *merges, e);
-    if (!merges)
-        return STATUS_NO_MEMORY;
-    for (int id = 0; id < k->n; id++) {
-        char name[24];
-        snprintf(name, sizeof name, "[PAD%d]", id);
-        if (!v->tokens[id].data)
-            TRY(vocabulary_token(v, id, text_of(name), TOKEN_UNUSED, e));
-    }
-    for (size_t i = 0; i < v->n_merges && k->pre; i++) {
-        const struct symbol_pair *p = &v->merges[i];
-        const struct text parts[] = {v->tokens[p->left], text_of(" "), v->tokens[p->right]};
-        TRY(vocabulary_join(v, parts, 3, &merges[i], e));
-    }
-    k->tokens = v->tokens;
-    k->types = v->types;
-    if (k->pre) {
-        k->merges = merges;
-        k->n_merges = v->n_merges;
-    } else {
-        k->scores = v->scores;
-    }
-    return check_keys(k, e);
 }

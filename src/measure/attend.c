@@ -23,12 +23,11 @@ static void take_maps(struct attend_run *run)
 {
     const struct attend_spec *spec = run->spec;
     struct arena *a = &run->out->arena;
-    run->earlier = arena_take(a, (uint64_t)spec->n_tokens, sizeof *run->earlier);
+    run->earlier = arena_take(a, spec->n_tokens, sizeof *run->earlier);
     if (spec->query >= 0)
-        run->out->query = arena_take(a, (uint64_t)spec->n_heads,
-                                     ((uint64_t)spec->query + 1) * sizeof *run->out->query);
+        run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
     for (struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++)
-        m->cell = arena_take(a, (uint64_t)m->cells * (uint64_t)m->cells, sizeof *m->cell);
+        m->cell = arena_take(a, (uint64_t)m->cells * m->cells, sizeof *m->cell);
 }
 
 enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct err *e)
@@ -110,17 +109,6 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     return true;
 }
 
-/* The weights of query i into the cells of its row. */
-static void reduce_row(const struct attend_map *m, const float *a, int i, int n)
-{
-    float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
-    for (int64_t j = m->without_first, c = 0; j <= i; j++) {
-        while ((c + 1) * n <= j * m->cells)
-            c++;
-        cell[c] = a[j] > cell[c] ? a[j] : cell[c];
-    }
-}
-
 /* --- the text -------------------------------------------------------------------------------- */
 
 static void take_layer(void *arg, const struct attention_weights *l)
@@ -132,7 +120,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
         const int i = l->rows[r].position;
         for (int h = 0; h < spec->n_heads && !run->bad; h++) {
             struct attend_head *head = &spec->heads[h];
-            const float *a = row + (size_t)head->head * l->stride;
+            const float *a = row + head->head * l->stride;
             if (head->layer != l->layer)
                 continue;
             if (!add_query(run, head, a, i)) {
@@ -140,12 +128,18 @@ static void take_layer(void *arg, const struct attention_weights *l)
                 run->bad_row = i;
             }
             if (i == spec->query)
-                memcpy(run->out->query + (size_t)h * ((size_t)i + 1), a,
-                       ((size_t)i + 1) * sizeof *a);
+                memcpy(run->out->query + (size_t)h * (i + 1), a, (i + 1) * sizeof *a);
         }
-        for (const struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++)
-            if (m->layer == l->layer)
-                reduce_row(m, row + (size_t)m->head * l->stride, i, spec->n_tokens);
+        for (const struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++) {
+            const float *a = row + m->head * l->stride;
+            const int64_t n = spec->n_tokens;
+            float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
+            for (int64_t j = m->without_first, c = 0; m->layer == l->layer && j <= i; j++) {
+                while ((c + 1) * n <= j * m->cells)
+                    c++;
+                cell[c] = a[j] > cell[c] ? a[j] : cell[c];
+            }
+        }
     }
 }
 
@@ -186,7 +180,7 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
                         "(info --check finds tensors that are not)",
                         run.bad_row, run.bad->head, run.bad->layer);
         if (s == STATUS_OK && spec->progress)
-            spec->progress(spec->arg, (uint64_t)(at + len), (uint64_t)n);
+            spec->progress(spec->arg, at + len, n);
     }
     session_free(session);
     for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++) {

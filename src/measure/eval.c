@@ -85,7 +85,7 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
     *p = r->spec->params;
     p->n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
     p->block = p->block > 0 ? p->block : DEFAULT_BLOCK;
-    const uint64_t fit = (uint64_t)(p->block / p->n_ctx), wanted = most < fit ? most : fit;
+    const uint64_t fit = p->block / p->n_ctx, wanted = most < fit ? most : fit;
     p->n_sequences = plan->n_together = wanted > 1 ? (int)wanted : 1;
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
@@ -97,7 +97,7 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
         plan->scratch_bytes += memory.scratch_bytes;
     }
     *bytes = plan->kv_bytes + plan->scratch_bytes +
-             (uint64_t)r->n_models * (uint64_t)p->block * (uint64_t)r->n_vocab * sizeof(float);
+             (uint64_t)r->n_models * p->block * r->n_vocab * sizeof(float);
     return STATUS_OK;
 }
 
@@ -105,13 +105,13 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
 static void take_results(struct eval_run *r)
 {
     struct arena *a = &r->arena;
-    const uint64_t n = r->plan.n_scored, block = (uint64_t)r->params.block;
-    r->workers = arena_take(a, (uint64_t)r->plan.n_workers, sizeof *r->workers);
+    const uint64_t n = r->plan.n_scored, block = r->params.block;
+    r->workers = arena_take(a, r->plan.n_workers, sizeof *r->workers);
     for (int i = 0; i < r->plan.n_workers; i++) {
         struct eval_worker counted, *w = r->workers ? &r->workers[i] : &counted;
         w->rows = arena_take(a, block, sizeof *w->rows);
         for (int m = 0; m < r->n_models; m++)
-            w->logits[m] = arena_take(a, block, (uint64_t)r->n_vocab * sizeof(float));
+            w->logits[m] = arena_take(a, block, r->n_vocab * sizeof(float));
     }
     for (int m = 0; m < r->n_models; m++)
         r->nll[m] = arena_take(a, n, sizeof(double));
@@ -158,23 +158,23 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
     plan->n_scored = spec->n_tokens - 1;
     plan->n_windows = 1;
     if (plan->n_scored > (uint64_t)plan->ctx)
-        plan->n_windows += (plan->n_scored - (uint64_t)plan->ctx - 1) / (uint64_t)plan->stride + 1;
+        plan->n_windows += (plan->n_scored - plan->ctx - 1) / plan->stride + 1;
 
     /* A worker a thread, if each has turns enough and their sessions are small. */
-    const uint64_t turns = plan->n_windows / (uint64_t)n_threads / TURNS_A_WORKER;
+    const uint64_t turns = plan->n_windows / n_threads / TURNS_A_WORKER;
     uint64_t most = WORKERS_BYTES, bytes = UINT64_MAX;
     for (int m = 0; m < r->n_models; m++)
         most += r->models[m]->weights.cap;
     plan->n_workers = n_threads;
     if (n_threads > 1 && turns > 0)
         TRY(plan_worker(r, turns, 1, &bytes, e));
-    if (bytes > most / (uint64_t)n_threads) {
+    if (bytes > most / n_threads) {
         plan->n_workers = 1;
         TRY(plan_worker(r, plan->n_windows, n_threads, &bytes, e));
     }
     take_results(r);
-    plan->kv_bytes *= (uint64_t)plan->n_workers;
-    plan->scratch_bytes = plan->scratch_bytes * (uint64_t)plan->n_workers + r->arena.used;
+    plan->kv_bytes *= plan->n_workers;
+    plan->scratch_bytes = plan->scratch_bytes * plan->n_workers + r->arena.used;
     return STATUS_OK;
 }
 
@@ -197,12 +197,12 @@ static void score_rows(void *arg, int thread)
     int begin, end;
     pool_share(w->n_scored, thread, pool_n_threads(w->pool), &begin, &end);
     for (int i = begin; i < end; i++) {
-        const size_t at = w->scored + (size_t)i;
+        const size_t at = w->scored + i;
         const float *x[EVAL_MODELS];
         double log_sum[EVAL_MODELS];
         bool finite = r->n_models > 1;
         for (int m = 0; m < r->n_models; m++) {
-            x[m] = w->logits[m] + (size_t)i * (size_t)n_vocab;
+            x[m] = w->logits[m] + (size_t)i * n_vocab;
             const bool ok = logits_log_sum(x[m], n_vocab, &log_sum[m], NULL) == STATUS_OK;
             r->nll[m][at] = ok ? log_sum[m] - (double)x[m][r->spec->tokens[at + 1]] : (double)NAN;
             finite &= ok;
@@ -214,36 +214,12 @@ static void score_rows(void *arg, int thread)
     }
 }
 
-/* The next rows of the turn, at most a block; w->n_scored of them are scored. Those are of tokens
- * that follow one another, because a window scores on where the one before it ends. */
-static int next_rows(struct eval_worker *w)
-{
-    const struct eval_run *r = w->run;
-    const struct eval_plan *plan = &r->plan;
-    int n = 0;
-    w->n_scored = 0;
-    while (n < r->block && w->window < w->end) {
-        const size_t token = w->window * (size_t)plan->stride + (size_t)w->at;
-        const bool scored = w->window == 0 || w->at >= plan->ctx - plan->stride;
-        w->rows[n++] = (struct batch_row){.token = r->spec->tokens[token],
-                                          .sequence = (int)(w->window - w->first),
-                                          .position = w->at,
-                                          .wants_logits = scored};
-        w->n_scored += scored;
-        w->at++;
-        if (w->at == plan->ctx || token + 1 == (size_t)plan->n_scored) {
-            w->window++;
-            w->at = 0;
-        }
-    }
-    return n;
-}
-
 /* The caller's thread asks between blocks whether to go on, and says how far all are. */
 static enum status run_turn(struct eval_worker *w, struct err *e)
 {
     struct eval_run *r = w->run;
     const struct eval_spec *spec = r->spec;
+    const struct eval_plan *plan = &r->plan;
     const struct eval_entry *entry = &spec->entry;
     const bool is_callers = w == r->workers;
     while (w->window < w->end) {
@@ -251,11 +227,28 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
             atomic_store(&r->stopped, true);
         if (atomic_load(&r->stopped))
             return STATUS_INTERRUPTED;
-        const int n = next_rows(w);
+        /* The next rows, at most a block. Those that are scored are of tokens that follow one
+         * another, because a window scores on where the one before it ends. */
+        int n = 0;
+        w->n_scored = 0;
+        while (n < r->block && w->window < w->end) {
+            const size_t token = w->window * plan->stride + w->at;
+            const bool scored = w->window == 0 || w->at >= plan->ctx - plan->stride;
+            w->rows[n++] = (struct batch_row){.token = spec->tokens[token],
+                                              .sequence = (int)(w->window - w->first),
+                                              .position = w->at,
+                                              .wants_logits = scored};
+            w->n_scored += scored;
+            w->at++;
+            if (w->at == plan->ctx || token + 1 == plan->n_scored) {
+                w->window++;
+                w->at = 0;
+            }
+        }
         if (entry->stream) /* windows do not overlap: the rows are the tokens they score, one on */
             TRY(session_enter(w->sessions[0], entry->layer,
-                              entry->stream + w->scored * (size_t)spec->model->config.d_model,
-                              w->rows, n, w->logits[0], e));
+                              entry->stream + w->scored * spec->model->config.d_model, w->rows, n,
+                              w->logits[0], e));
         else
             TRY(session_step(w->sessions[0], w->rows, n, w->logits[0], e));
         if (spec->other)
@@ -267,13 +260,11 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
             for (int m = 0; m < r->n_models; m++)
                 if (isnan(r->nll[m][w->scored]))
                     return err_in(
-                        e,
-                        logits_check(w->logits[m] + (size_t)i * (size_t)r->n_vocab, r->n_vocab, e),
+                        e, logits_check(w->logits[m] + (size_t)i * r->n_vocab, r->n_vocab, e),
                         "%safter token %zu", m ? "the other checkpoint, " : "", w->scored);
-        const uint64_t n_scored = (uint64_t)w->n_scored;
-        const uint64_t done = atomic_fetch_add(&r->done, n_scored) + n_scored;
+        const uint64_t done = atomic_fetch_add(&r->done, w->n_scored) + w->n_scored;
         if (is_callers && spec->progress)
-            spec->progress(spec->arg, done, r->plan.n_scored);
+            spec->progress(spec->arg, spec->before + done, spec->all ? spec->all : plan->n_scored);
     }
     return STATUS_OK;
 }
@@ -288,14 +279,13 @@ static void run_turns(void *arg, int thread)
     struct eval_run *r = arg;
     struct eval_worker *w = &r->workers[thread];
     const struct eval_plan *plan = &r->plan;
-    const size_t together = (size_t)plan->n_together, n_windows = (size_t)plan->n_windows;
+    const size_t together = plan->n_together, n_windows = plan->n_windows;
     while (w->status == STATUS_OK) {
         w->first = w->window = atomic_fetch_add(&r->next_window, together);
         if (w->first >= n_windows)
             return;
         w->end = n_windows - w->first < together ? n_windows : w->first + together;
-        w->scored =
-            w->first * (size_t)plan->stride + (w->first ? (size_t)(plan->ctx - plan->stride) : 0);
+        w->scored = w->first * plan->stride + (w->first ? plan->ctx - plan->stride : 0);
         w->at = 0;
         for (int m = 0; m < r->n_models; m++)
             for (int i = 0; i < plan->n_together; i++)
@@ -352,7 +342,7 @@ static double sum_of(const double *x, uint64_t n)
 /* By means of batches of floor(sqrt(n)) neighbours. A shorter last batch counts by its length. */
 double eval_mean_error(const double *x, uint64_t n, double mean)
 {
-    const uint64_t batch = (uint64_t)sqrt((double)n);
+    const uint64_t batch = sqrt((double)n);
     uint64_t batches = 0;
     double squares = 0;
     for (uint64_t begin = 0; begin < n; begin += batch, batches++) {
@@ -385,7 +375,7 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     result->kl_mean = result->kl_p99 = (double)NAN;
     result->top1_agreement = result->bits_per_byte_other = (double)NAN;
     if (spec->nll)
-        memcpy(spec->nll, r->nll[0], (size_t)n * sizeof *spec->nll);
+        memcpy(spec->nll, r->nll[0], n * sizeof *spec->nll);
     if (!spec->other)
         return;
     uint64_t same = 0, *bits = (void *)r->kl; /* of numbers >= 0, which order as these do */
@@ -395,8 +385,8 @@ static void summarise(struct eval_run *r, struct eval_result *result)
         memcpy(&bits[i], &value, sizeof value);
         same += r->same_top[i];
     }
-    stats_sort(bits, (size_t)n);
-    const uint64_t found = stats_percentile(bits, (size_t)n, 0.99);
+    stats_sort(bits, n);
+    const uint64_t found = stats_percentile(bits, n, 0.99);
     memcpy(&result->kl_p99, &found, sizeof found);
     result->top1_agreement = (double)same / (double)n;
     result->bits_per_byte_other = bits_per_byte(sum_of(r->nll[1], n), result->bytes);

@@ -47,8 +47,11 @@ struct eval_spec {
     struct eval_entry entry;
     double *nll; /* [n_tokens - 1] gets each scored token's; may be NULL */
     /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
-    bool (*stop)(void *arg);                                  /* true: give up */
-    void (*progress)(void *arg, uint64_t done, uint64_t all); /* tokens scored so far */
+    bool (*stop)(void *arg); /* true: give up */
+    /* Tokens scored so far, and in all; of work that this is a part of, those `before` it too, and
+     * `all` (0: it is no part). */
+    void (*progress)(void *arg, uint64_t done, uint64_t all);
+    uint64_t before, all;
     void *arg;
 };
 
@@ -109,10 +112,6 @@ enum status eval_run(const struct eval_spec *spec, struct eval_result *result, s
 double eval_mean_error(const double *x, uint64_t n, double mean);
 
 /* --- scores of tokens ------------------------------------------------------------------------- */
-
-/*
- * score - the likeliest of many tokens.
- */
 
 struct token_score {
     int id;

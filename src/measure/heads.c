@@ -23,7 +23,7 @@ struct heads_run {
     double *whole_nll, *nll;   /* [n_scored] of the model, and without a head */
     unsigned char *off;        /* [n_layers, n_heads] */
     struct head_ablation left; /* out: `off` and, by means, `mean` */
-    uint64_t n_evaluated;      /* times that the text was predicted */
+    struct eval_spec eval;     /* the next prediction of the text */
 };
 
 static bool wants_layer(const struct heads_spec *spec, int layer)
@@ -40,24 +40,23 @@ static void take_streams(struct heads_run *r)
 {
     const struct config *c = r->config;
     struct arena *a = &r->arena;
-    const uint64_t n = r->plan.n_scored, d = (uint64_t)c->d_model;
-    const uint64_t width = (uint64_t)config_heads_dim(c), layers = (uint64_t)c->n_layers;
-    r->stream = arena_take(a, n, d * sizeof *r->stream);
-    r->next = arena_take(a, n, d * sizeof *r->next);
-    r->heads = arena_take(a, (uint64_t)r->plan.ctx, width * sizeof *r->heads);
-    r->mean = arena_take(a, layers, width * sizeof *r->mean);
+    const uint64_t n = r->plan.n_scored, width = config_heads_dim(c);
+    r->stream = arena_take(a, n, c->d_model * sizeof *r->stream);
+    r->next = arena_take(a, n, c->d_model * sizeof *r->next);
+    r->heads = arena_take(a, r->plan.ctx, width * sizeof *r->heads);
+    r->mean = arena_take(a, c->n_layers, width * sizeof *r->mean);
     r->sum = arena_take(a, width, sizeof *r->sum);
     r->row = arena_take(a, width, sizeof *r->row);
-    r->gram = arena_take(a, width, (uint64_t)config_value_dim(c) * sizeof *r->gram);
+    r->gram = arena_take(a, width, config_value_dim(c) * sizeof *r->gram);
     r->whole_nll = arena_take(a, n, sizeof *r->whole_nll);
     r->nll = arena_take(a, n, sizeof *r->nll);
-    r->off = arena_take(a, layers, (uint64_t)c->n_heads);
+    r->off = arena_take(a, c->n_layers, c->n_heads);
 }
 
 /* Counts what a run takes. */
 static enum status plan_heads(const struct heads_spec *spec, struct heads_run *r, struct err *e)
 {
-    *r = (struct heads_run){.spec = spec, .config = &spec->eval.model->config};
+    *r = (struct heads_run){.spec = spec, .config = &spec->eval.model->config, .eval = spec->eval};
     TRY(eval_make_plan(&spec->eval, &r->plan, e));
     if (r->plan.n_scored < (uint64_t)r->plan.ctx)
         r->plan.ctx = (int)r->plan.n_scored;
@@ -73,69 +72,40 @@ enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct er
     return STATUS_OK;
 }
 
-/* --- evaluations ----------------------------------------------------------------------------- */
-
-static void show_eval(void *arg, uint64_t done, uint64_t all)
-{
-    const struct heads_run *r = arg;
-    if (r->spec->eval.progress)
-        r->spec->eval.progress(r->spec->eval.arg, r->n_evaluated * all + done,
-                               ((uint64_t)r->result->n_heads + 1) * all);
-}
-
-static bool stop_eval(void *arg)
-{
-    const struct heads_run *r = arg;
-    return r->spec->eval.stop && r->spec->eval.stop(r->spec->eval.arg);
-}
-
-static enum status evaluate_windows(struct heads_run *r, struct eval_entry entry, double *nll,
-                                    struct eval_result *result, struct err *e)
-{
-    struct eval_spec eval = r->spec->eval;
-    eval.entry = entry;
-    eval.nll = nll;
-    eval.params.without = entry.stream ? &r->left : NULL;
-    eval.stop = stop_eval;
-    eval.progress = show_eval;
-    eval.arg = r;
-    TRY(eval_run(&eval, result, e));
-    r->n_evaluated++;
-    return STATUS_OK;
-}
+/* --- layer by layer -------------------------------------------------------------------------- */
 
 /* The figures of the layer's heads, each off in its turn. */
 static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e)
 {
-    const uint64_t n = r->plan.n_scored;
     const struct eval_result *whole = &r->result->whole;
+    r->eval.entry = (struct eval_entry){layer, r->stream};
+    r->eval.nll = r->nll;
+    r->eval.params.without = &r->left;
     for (int head = 0; head < r->config->n_heads; head++) {
         struct head_worth *h = &r->result->heads[r->result->n_done];
         unsigned char *off = &r->off[layer * r->config->n_heads + head];
         struct eval_result without;
+        r->eval.before += r->plan.n_scored;
         *off = 1;
-        const enum status s =
-            evaluate_windows(r, (struct eval_entry){layer, r->stream}, r->nll, &without, e);
+        const enum status s = eval_run(&r->eval, &without, e);
         *off = 0;
         TRY(s == STATUS_FAILED ? err_in(e, s, "without head %d.%d", layer, head) : s);
-        for (uint64_t t = 0; t < n; t++)
+        for (uint64_t t = 0; t < r->plan.n_scored; t++)
             r->nll[t] -= r->whole_nll[t];
         h->delta_nll = without.nll - whole->nll;
-        h->delta_nll_stderr = eval_mean_error(r->nll, n, h->delta_nll);
+        h->delta_nll_stderr = eval_mean_error(r->nll, r->plan.n_scored, h->delta_nll);
         h->delta_bits_per_byte = without.bits_per_byte - whole->bits_per_byte;
         r->result->n_done++;
     }
     return STATUS_OK;
 }
 
-/* --- layer by layer -------------------------------------------------------------------------- */
-
 /* Of each head's columns of the layer's output matrix: its results' products with these have the
  * lengths sqrt(z gram z). */
 static void fill_gram(struct heads_run *r, int layer)
 {
-    const struct matrix *out = &r->spec->eval.model->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
-    const size_t dim = (size_t)config_value_dim(r->config), width = (size_t)out->n_in;
+    const struct matrix *out = &r->eval.model->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
+    const size_t dim = config_value_dim(r->config), width = out->n_in;
     memset(r->gram, 0, width * dim * sizeof *r->gram);
     for (int row = 0; row < out->n_out; row++) {
         pack_read_row(out, row, r->row);
@@ -163,10 +133,10 @@ static double written_length(const double *gram, const float *z, size_t dim)
 /* Runs the layer as it is, window by window, and measures what its heads [n_heads] write. */
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
-    const struct config *c = r->config;
-    const size_t d = (size_t)c->d_model, width = (size_t)config_heads_dim(c);
-    const size_t dim = (size_t)config_value_dim(c), n_heads = (size_t)c->n_heads;
-    const uint64_t ctx = (uint64_t)r->plan.ctx, n_scored = r->plan.n_scored;
+    const struct eval_spec *eval = &r->eval;
+    const size_t d = r->config->d_model, width = config_heads_dim(r->config);
+    const size_t dim = config_value_dim(r->config), n_heads = r->config->n_heads;
+    const uint64_t ctx = r->plan.ctx, n_scored = r->plan.n_scored;
     fill_gram(r, layer);
     memset(r->sum, 0, width * sizeof *r->sum);
     for (size_t h = 0; h < n_heads; h++)
@@ -176,9 +146,9 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
         const float *stream = r->stream + first * d;
         const struct block_taps taps = {
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
-        if (stop_eval(r))
+        if (eval->stop && eval->stop(eval->arg))
             return STATUS_INTERRUPTED;
-        probe_run(r->probe, &r->spec->eval.model->blocks[layer], layer, stream, (int)n, &taps);
+        probe_run(r->probe, &eval->model->blocks[layer], layer, stream, (int)n, &taps);
         for (size_t t = 0; t < n; t++) {
             const float *row = r->heads + t * width;
             double squares = 0; /* of the stream */
@@ -194,7 +164,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     }
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
-        r->mean[(size_t)layer * width + i] = (float)(r->sum[i] / (double)n_scored);
+        r->mean[layer * width + i] = (float)(r->sum[i] / (double)n_scored);
     for (size_t h = 0; h < n_heads; h++) {
         heads[h].written /= (double)n_scored;
         heads[h].stream /= (double)n_scored;
@@ -204,8 +174,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
 
 static enum status measure_layers(struct heads_run *r, struct err *e)
 {
-    const struct model *m = r->spec->eval.model;
-    const size_t d = (size_t)r->config->d_model;
+    const struct model *m = r->eval.model;
     struct heads_result *result = r->result;
     int end = 0; /* layers behind the last one wanted need not run */
     for (int l = 0; l < r->config->n_layers; l++) {
@@ -216,19 +185,19 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     }
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
-    result->heads = calloc((size_t)result->n_heads, sizeof *result->heads);
+    result->heads = calloc(result->n_heads, sizeof *result->heads);
     if (!result->heads)
-        return err_no_memory(e, "the heads' figures",
-                             (size_t)result->n_heads * sizeof *result->heads);
-    r->left.off = r->off;
-    r->left.mean = r->spec->ablation == HEADS_MEAN ? r->mean : NULL;
-    TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx,
-                     r->spec->eval.params.kernels, r->spec->eval.pool, &r->probe, e));
+        return err_no_memory(e, "the heads' figures", result->n_heads * sizeof *result->heads);
+    r->left = (struct head_ablation){r->off, r->spec->ablation == HEADS_MEAN ? r->mean : NULL};
+    TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->eval.params.kernels,
+                     r->eval.pool, &r->probe, e));
 
-    TRY(evaluate_windows(r, (struct eval_entry){0, NULL}, r->whole_nll, &result->whole, e));
+    r->eval.nll = r->whole_nll;
+    r->eval.all = (result->n_heads + 1) * r->plan.n_scored;
+    TRY(eval_run(&r->eval, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
-        model_embed(m, probe_positions(r->probe), r->spec->eval.tokens[t],
-                    (int)(t % (uint64_t)r->plan.ctx), r->stream + t * d);
+        model_embed(m, probe_positions(r->probe), r->eval.tokens[t], (int)(t % r->plan.ctx),
+                    r->stream + t * r->config->d_model);
     for (int layer = 0; layer < end; layer++) {
         /* Of a layer that is not wanted the next one's figures take the place. */
         TRY(run_layer(r, layer, result->heads + result->n_done));

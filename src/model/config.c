@@ -73,24 +73,19 @@ static const struct arch archs[] = {
 };
 #define N_ARCHS ((int)(sizeof archs / sizeof *archs))
 
-const struct arch *arch_at(int i)
-{
-    return i < N_ARCHS ? &archs[i] : NULL;
-}
-
 const struct arch *arch_find(struct text name)
 {
-    for (int i = 0; i < N_ARCHS; i++)
-        if (text_is(name, archs[i].name))
-            return &archs[i];
+    for (const struct arch *a = archs; a < archs + N_ARCHS; a++)
+        if (text_is(name, a->name))
+            return a;
     return NULL;
 }
 
 const struct arch *arch_preset(struct text name)
 {
-    for (int i = 0; i < N_ARCHS; i++)
-        if (archs[i].preset && text_is(name, archs[i].preset))
-            return &archs[i];
+    for (const struct arch *a = archs; a < archs + N_ARCHS; a++)
+        if (a->preset && text_is(name, a->preset))
+            return a;
     return NULL;
 }
 

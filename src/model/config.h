@@ -69,9 +69,6 @@ const struct arch *arch_find(struct text name);
 /* The row that a new model is made as; NULL if there is none of this name. */
 const struct arch *arch_preset(struct text name);
 
-/* The rows, in order; NULL past the last. Rows of one name stand together. */
-const struct arch *arch_at(int i);
-
 /* --- hyperparameters -------------------------------------------------------------------------- */
 /* Bounds that no real checkpoint of these architectures reaches. They keep row counts (Q, K and V
  * together too) and the attention work items of one token within an int. */

@@ -108,18 +108,6 @@ static enum status read_number(const struct reader *r, const char *suffix, doubl
     return STATUS_OK;
 }
 
-/* "gelu, relu or swiglu" */
-static void join_names(const char *const *names, char *out, size_t size)
-{
-    size_t used = 0;
-    for (int i = 0; names[i] && used < size; i++)
-        used += snprintf(out + used, size - used, "%s%s",
-                         i == 0         ? ""
-                         : names[i + 1] ? ", "
-                                        : " or ",
-                         names[i]);
-}
-
 static enum status read_key(const struct reader *r, const struct config_key *k)
 {
     const char *suffix = suffix_of(r->c, k);
@@ -138,15 +126,13 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
         return gguf_get_bool(r->g, key.text, member, if_missing, r->e);
     } else {
         struct text name;
-        char known[96];
         unsigned kind = 0;
         TRY(gguf_get_text(r->g, key.text, &name, if_missing, r->e));
         while (k->names[kind] && !text_is(name, k->names[kind]))
             kind++;
-        join_names(k->names, known, sizeof known);
         if (!k->names[kind])
-            return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text, known,
-                                text_width(name), name.data);
+            return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text,
+                                names_joined(k->names, " or ").text, text_width(name), name.data);
         *(unsigned *)member = kind;
     }
     return STATUS_OK;
@@ -254,12 +240,9 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     *c = (struct config){.arch = NULL};
     TRY(gguf_get_text(g, "general.architecture", &name, NULL, e));
     const struct arch *arch = arch_find(name);
-    if (!arch) {
-        char known[128];
-        join_names(arch_names, known, sizeof known);
-        return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"", known,
-                            text_width(name), name.data);
-    }
+    if (!arch)
+        return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"",
+                            names_joined(arch_names, " or ").text, text_width(name), name.data);
     config_set_arch(c, arch);
     for (int key = 0; key < (arch->has_keys ? N_KEYS : FIRST_OWN); key++)
         TRY(read_key(&r, &keys[key]));

@@ -398,27 +398,24 @@ void model_embed(const struct model *m, const struct positions *p, int token, in
 
 /* --- checkpoint ------------------------------------------------------------------------------- */
 
-static enum status open_parts(unsigned parts, struct checkpoint *c, struct err *e)
-{
-    struct config config;
-    TRY(gguf_parse_file(&c->file, &c->gguf, e));
-    /* First of all whether it is a model that runs here, whose tokenizer then matters. */
-    if (parts & CHECKPOINT_MODEL)
-        TRY(config_read(c->gguf, &config, e));
-    /* Without the key, asking for a tokenizer gives the message that names it. */
-    if (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER)
-        TRY(tokenizer_create(c->gguf, &c->tokenizer, e));
-    c->file.once = parts & CHECKPOINT_MODEL; /* whoever has the model needs the tensors no more */
-    return parts & CHECKPOINT_MODEL ? model_create(c->gguf, NULL, &c->file, &c->model, e)
-                                    : STATUS_OK;
-}
-
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
                             struct checkpoint *c, struct err *e)
 {
+    const bool with_model = parts & CHECKPOINT_MODEL;
+    struct config config;
     *c = (struct checkpoint){.file = *file};
     *file = (struct file_map){0};
-    const enum status s = open_parts(parts, c, e);
+    enum status s = gguf_parse_file(&c->file, &c->gguf, e);
+    /* First of all whether it is a model that runs here, whose tokenizer then matters. */
+    if (s == STATUS_OK && with_model)
+        s = config_read(c->gguf, &config, e);
+    /* Without the key, asking for a tokenizer gives the message that names it. */
+    if (s == STATUS_OK &&
+        (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER))
+        s = tokenizer_create(c->gguf, &c->tokenizer, e);
+    c->file.once = with_model; /* whoever has the model needs the tensors no more */
+    if (s == STATUS_OK && with_model)
+        s = model_create(c->gguf, NULL, &c->file, &c->model, e);
     if (s != STATUS_OK) {
         err_prefix(e, path);
         checkpoint_close(c);

@@ -6,7 +6,6 @@
 
 #include "base/checked.h"
 #include "compute/kernels_math.h"
-#include "formats/gguf.h"
 
 /* By enum storage. */
 static const enum tensor_type tensor_types[STORAGE_COUNT] = {
@@ -156,12 +155,6 @@ static void place_floats(void *panels, const struct matrix *w, int row, const fl
 /* --- tensors -----------------------------------------------------------------------------------
  */
 
-/* Row k of some rows. */
-static inline uint64_t row_of(struct pack_rows from, int k)
-{
-    return (uint64_t)from.first + (uint64_t)k * from.step;
-}
-
 static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 {
     return t->data + row * (t->n_bytes / (t->n_elements / t->dims[0]));
@@ -201,7 +194,8 @@ void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_
     for (int i = 0; i < w->n_in; i++)
         scratch->sum[i] = 0;
     for (int k = 0; k < from.n; k++) {
-        blocks_decode(t->type->type, scratch->row, row_data(t, row_of(from, k)), w->n_in);
+        blocks_decode(t->type->type, scratch->row,
+                      row_data(t, from.first + (uint64_t)k * from.step), w->n_in);
         for (int i = 0; i < w->n_in; i++)
             scratch->sum[i] += scratch->row[i];
     }
@@ -215,7 +209,8 @@ float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from)
     float sum = 0;
     for (int k = 0; k < from.n; k++) {
         float x;
-        blocks_decode(t->type->type, &x, t->data + row_of(from, k) * t->type->block_bytes, 1);
+        blocks_decode(t->type->type, &x,
+                      t->data + (from.first + (uint64_t)k * from.step) * t->type->block_bytes, 1);
         sum += x;
     }
     return sum / (float)from.n;
@@ -255,42 +250,41 @@ void pack_read_row(const struct matrix *w, int row, float *out)
 /* Tensors start at multiples of this many floats. */
 #define PARAM_ALIGN (MEM_ALIGN / sizeof(float))
 
-/* Appends the tensor if g, or a new checkpoint, has it. */
-static enum status list_param(struct param_list *list, const struct tensor_spec *spec,
-                              const struct gguf *g, struct err *e)
+/* Appends each tensor that g, or a new checkpoint, has. */
+static enum status list_params(struct param_list *list, const struct config *c,
+                               const struct gguf *g, struct err *e)
 {
-    const struct gguf_tensor *t = NULL;
-    uint64_t end;
-    if (spec->flags & SPEC_UNUSUAL || (spec->role == ROLE_OUTPUT && list->tied))
-        return STATUS_OK;
-    if (g)
-        TRY(pack_find(g, spec, &t, e));
-    if (g ? !t : spec->flags & SPEC_NOT_NEW)
-        return STATUS_OK;
-    if (!u64_add(list->n_floats, spec_elements(spec), &end) ||
-        !u64_align_up(end, PARAM_ALIGN, &end) || end > PTRDIFF_MAX / sizeof(float))
-        return err_set(e, STATUS_NO_MEMORY, "out of memory: the parameters' size");
-    list->items[list->n++] = (struct param){.spec = *spec, .offset = list->n_floats};
-    list->n_floats = end;
-    list->n_params += spec_elements(spec);
+    for (int64_t i = 0; i < layout_count(c); i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        const struct gguf_tensor *t = NULL;
+        uint64_t end;
+        if (spec.flags & SPEC_UNUSUAL || (spec.role == ROLE_OUTPUT && list->tied))
+            continue;
+        if (g)
+            TRY(pack_find(g, &spec, &t, e));
+        if (g ? !t : spec.flags & SPEC_NOT_NEW)
+            continue;
+        if (!u64_add(list->n_floats, spec_elements(&spec), &end) ||
+            !u64_align_up(end, PARAM_ALIGN, &end) || end > PTRDIFF_MAX / sizeof(float))
+            return err_set(e, STATUS_NO_MEMORY, "out of memory: the parameters' size");
+        list->items[list->n++] = (struct param){.spec = spec, .offset = list->n_floats};
+        list->n_floats = end;
+        list->n_params += spec_elements(&spec);
+    }
     return STATUS_OK;
 }
 
 enum status param_list_create(struct param_list *list, const struct config *c, const struct gguf *g,
                               struct err *e)
 {
-    const int64_t n = layout_count(c);
+    const size_t n = layout_count(c);
     /* Each is a tensor of g, whatever number of layers it claims. */
-    const size_t max = g && g->n_tensors < (uint64_t)n ? g->n_tensors + 1 : (size_t)n;
+    const size_t max = g && g->n_tensors < n ? g->n_tensors + 1 : n;
     *list = (struct param_list){.items = calloc(max, sizeof *list->items),
                                 .tied = !g || layout_output_tied(g)};
     if (!list->items)
         return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
-    enum status s = STATUS_OK;
-    for (int64_t i = 0; i < n && s == STATUS_OK; i++) {
-        const struct tensor_spec spec = layout_at(c, i);
-        s = list_param(list, &spec, g, e);
-    }
+    const enum status s = list_params(list, c, g, e);
     if (s != STATUS_OK)
         param_list_free(list);
     return s;

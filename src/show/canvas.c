@@ -23,11 +23,6 @@
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-static struct text text_or_none(const char *s)
-{
-    return text_of(s ? s : "");
-}
-
 /* Cuts off the next character; *width is of the font size. White space of any kind is a space; the
  * code 0 is for what must not be shown or XML forbids. */
 static struct text next_char(struct text *rest, uint32_t *code, double *width)
@@ -74,7 +69,7 @@ static struct fitting fit_text(struct text t, double room)
 
 double canvas_text_width(const char *s)
 {
-    return fit_text(text_or_none(s), (double)INFINITY).width;
+    return fit_text(text_of(s), (double)INFINITY).width;
 }
 
 static void put_fitting(struct output *out, struct text t, double room)
@@ -101,7 +96,7 @@ static void put_fitting(struct output *out, struct text t, double room)
 
 void canvas_put_text(struct output *out, const char *s, double room)
 {
-    put_fitting(out, text_or_none(s), room);
+    put_fitting(out, text_of(s), room);
 }
 
 void canvas_put_element(struct output *out, const char *name, const char *s)
@@ -125,11 +120,11 @@ static const char common_rules[] =
     "text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}\n"
     ".title{font-size:18px;font-weight:600}\n"
     ".line,.bar,.predicted,.grid,.axis,.frame,.map path{fill:none}\n"
-    ".line,.bar,.predicted,.hollow,.map path{stroke:currentColor}\n"
+    ".line,.bar,.predicted,.map path{stroke:currentColor}\n"
     ".marker,.cell{fill:currentColor}\n"
-    ".line{stroke-width:2.25;stroke-linejoin:round}.again{stroke-dasharray:7 5}\n"
+    ".line{stroke-width:2.25;stroke-linejoin:round}\n"
     ".predicted{stroke-width:1.25;stroke-dasharray:5 4}\n"
-    ".bar{stroke-width:1.5}.hollow{stroke-width:1.75}.marker,.frame{stroke-width:1.25}\n"
+    ".bar{stroke-width:1.5}.marker,.frame{stroke-width:1.25}\n"
     ".map path{shape-rendering:crispEdges}\n";
 
 /*
@@ -142,7 +137,7 @@ static const char common_rules[] =
  * and in print.
  */
 static const char light_rules[] =
-    ".paper,.hollow{fill:#ffffff}.marker{stroke:#ffffff}.ground{fill:#f1f3f6}\n"
+    ".paper{fill:#ffffff}.marker{stroke:#ffffff}.ground{fill:#f1f3f6}\n"
     "text{fill:#1f2328}.muted{fill:#59636e}.note{color:#59636e}\n"
     ".grid{stroke:#e4e7eb}.axis,.frame{stroke:#8c959f}\n"
     ".c0{color:#2846c6}.c1{color:#f25b0c}.c2{color:#04a496}.c3{color:#5d2d63}\n"
@@ -150,7 +145,7 @@ static const char light_rules[] =
     ".h1{color:#d6e4f5}.h2{color:#adc9ec}.h3{color:#83afe1}.h4{color:#5a94d6}.h5{color:#4073d0}\n"
     ".h6{color:#2c50c8}.h7{color:#2037a0}.h8{color:#162571}.h9{color:#0c1445}\n";
 static const char dark_rules[] =
-    ".paper,.hollow{fill:#14171c}.marker{stroke:#14171c}.ground{fill:#1b1f26}\n"
+    ".paper{fill:#14171c}.marker{stroke:#14171c}.ground{fill:#1b1f26}\n"
     "text{fill:#e6e9ed}.muted{fill:#a3acb7}.note{color:#a3acb7}\n"
     ".grid{stroke:#2b3038}.axis,.frame{stroke:#6b747f}\n"
     ".c0{color:#3382fc}.c1{color:#de550c}.c2{color:#1ed67e}.c3{color:#ab6e9c}\n"
@@ -179,8 +174,8 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
         const char *class;
         double size, height; /* of letters, of the font size; of a line */
         int max_lines;
-    } headings[] = {{text_or_none(title), "class=\"title\"", 1.65, 25, 2},
-                    {text_or_none(subtitle), "class=\"muted\"", 1, 17, 4}};
+    } headings[] = {{text_of(title), "class=\"title\"", 1.65, 25, 2},
+                    {text_of(subtitle), "class=\"muted\"", 1, 17, 4}};
     c->width = width;
     c->y = HEADINGS_TOP;
     output_printf(c->out,

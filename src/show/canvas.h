@@ -40,12 +40,12 @@ enum status canvas_write(canvas_draw *draw, const void *what, const char *path, 
  * Opens the root element and puts what all pictures have: the title for those who cannot see it,
  * the style sheet, the paper, and title and subtitle as headings, wrapped, from the top on. A
  * legend may follow. Classes of the style sheet: muted, and in a plot grid, axis, note, line, bar,
- * predicted, again, marker, hollow and c0 to c7, which set `color`; in a heat map ground, which
+ * predicted, marker and c0 to c7, which set `color`; in a heat map ground, which
  * level 0 lies on, h1 to h9, which set `color` to a level's, cell, filled with it, map and frame.
  */
 void canvas_begin(struct canvas *c, double width, const char *title, const char *subtitle);
 
-/* --- texts, all of them strings; NULL is "" -------------------------------------------------- */
+/* --- texts ---------------------------------------------------------------------------------- */
 
 /* Pixels of one line. */
 double canvas_text_width(const char *s);

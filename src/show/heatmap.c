@@ -67,70 +67,47 @@ static int level_end(const unsigned char *row, int at, int columns)
 #define FRAME_DISTANCE 4.5
 #define SAMPLE_WIDTH   18
 
-/* What the numbers are, then samples of all levels between the numbers they stand for. */
-static void draw_scale(struct canvas *v, const struct heatmap_picture *p)
-{
-    char low[96];
-    snprintf(low, sizeof low, "%.60s %s", p->what, scale_end(&p->scale, false).text);
-    canvas_row(v);
-    canvas_entry(v, 0, low);
-    v->x -= CANVAS_GAP / 2.0;
-    for (int level = p->scale.log; level <= HEATMAP_LEVELS; level++, v->x += SAMPLE_WIDTH)
-        output_printf(v->out,
-                      "<rect class=\"%s%.0d\" x=\"%g\" y=\"%g\" width=\"%d\" height=\"12\"/>",
-                      level ? "cell h" : "ground", level, v->x, v->y - 6, SAMPLE_WIDTH);
-    canvas_entry(v, CANVAS_GAP / 2.0, scale_end(&p->scale, true).text);
-}
-
-/* What is above level 0, in units of cells from (0, 0): a path a level, of horizontal lines one
- * unit thick; on the map's ground. */
-static void draw_map(struct output *out, const struct heatmap_picture *p, const float *cells)
-{
-    unsigned char row[HEATMAP_LARGE];
-    output_puts(out, "<path class=\"ground\" d=\"M0 0");
-    if (!p->triangle)
-        output_printf(out, "H%dV%d", p->map_columns, p->map_rows);
-    for (int r = 0; p->triangle && r < p->map_rows; r++)
-        output_puts(out, "h1v1");
-    output_puts(out, "H0Z\"/><g class=\"map\">");
-    for (int level = 1; level <= HEATMAP_LEVELS; level++) {
-        bool begun = false;
-        for (int r = 0; r < p->map_rows; r++) {
-            heatmap_levels(&p->scale, cells + (size_t)r * (size_t)p->map_columns, p->map_columns,
-                           row);
-            for (int c = 0, end; c < p->map_columns; c = end) {
-                end = level_end(row, c, p->map_columns);
-                if (row[c] != level)
-                    continue;
-                if (!begun)
-                    output_printf(out, "<path class=\"h%d\" d=\"", level);
-                output_printf(out, "M%d %d.5h%d", c, r, end - c);
-                begun = true;
-            }
-        }
-        output_puts(out, begun ? "\"/>" : "");
-    }
-    output_puts(out, "</g>");
-}
-
-/* A row of maps from (x, y) on, `cell` pixels each cell. */
+/* A row of maps from (x, y) on, `cell` pixels each cell. Of a map there is what is above level 0,
+ * in units of cells from (0, 0): a path a level, of horizontal lines one unit thick; on the map's
+ * ground. */
 static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
                       const struct heatmap_map *maps, double x, double y, double cell)
 {
     const double pitch = p->map_columns * cell + MAP_GAP;
     double first = x; /* of a frame */
-    for (int c = 0; c < p->n_columns; c++, x += pitch) {
-        const struct heatmap_map *m = &maps[c];
+    unsigned char row[HEATMAP_LARGE];
+    for (const struct heatmap_map *m = maps; m < maps + p->n_columns; m++, x += pitch) {
         if (m->name[0])
             canvas_label(v, "class=\"muted\"", x, y - 4, m->name, pitch);
         output_printf(v->out, "<g transform=\"translate(%g %g) scale(%g)\">", x, y, cell);
         if (m->note[0])
             canvas_put_element(v->out, "title", m->note);
-        draw_map(v->out, p, m->cells);
-        output_puts(v->out, "</g>\n");
-        if (c == 0 || m->group != m[-1].group)
+        output_puts(v->out, "<path class=\"ground\" d=\"M0 0");
+        if (!p->triangle)
+            output_printf(v->out, "H%dV%d", p->map_columns, p->map_rows);
+        for (int r = 0; p->triangle && r < p->map_rows; r++)
+            output_puts(v->out, "h1v1");
+        output_puts(v->out, "H0Z\"/><g class=\"map\">");
+        for (int level = 1; level <= HEATMAP_LEVELS; level++) {
+            bool begun = false;
+            for (int r = 0; r < p->map_rows; r++) {
+                heatmap_levels(&p->scale, m->cells + r * p->map_columns, p->map_columns, row);
+                for (int c = 0, end; c < p->map_columns; c = end) {
+                    end = level_end(row, c, p->map_columns);
+                    if (row[c] != level)
+                        continue;
+                    if (!begun)
+                        output_printf(v->out, "<path class=\"h%d\" d=\"", level);
+                    output_printf(v->out, "M%d %d.5h%d", c, r, end - c);
+                    begun = true;
+                }
+            }
+            output_puts(v->out, begun ? "\"/>" : "");
+        }
+        output_puts(v->out, "</g></g>\n");
+        if (m == maps || m->group != m[-1].group)
             first = x;
-        if (m->group >= 0 && (c + 1 == p->n_columns || m->group != m[1].group))
+        if (m->group >= 0 && (m + 1 == maps + p->n_columns || m->group != m[1].group))
             output_printf(v->out,
                           "<rect class=\"frame\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" "
                           "rx=\"4\"/>\n",
@@ -152,6 +129,7 @@ static double draw_picture(struct canvas *v, const void *what)
 {
     const struct heatmap_picture *p = what;
     const bool large = p->column_names != NULL;
+    char low[96];
     const double room =
         large ? LARGE_SIDE : fmin(fmax(SHEET_WIDTH / p->n_columns, LEAST_SIDE), MOST_SIDE);
     /* A whole number of pixels, so that all cells are alike. */
@@ -168,7 +146,16 @@ static double draw_picture(struct canvas *v, const void *what)
     canvas_begin(v, fmax(right + CANVAS_MARGIN, LEAST_WIDTH), p->title, p->subtitle);
     canvas_put_element(v->out, "desc", p->subtitle);
     output_puts(v->out, "\n");
-    draw_scale(v, p);
+    /* What the numbers are, then samples of all levels between the numbers they stand for. */
+    snprintf(low, sizeof low, "%.60s %s", p->what, scale_end(&p->scale, false).text);
+    canvas_row(v);
+    canvas_entry(v, 0, low);
+    v->x -= CANVAS_GAP / 2.0;
+    for (int level = p->scale.log; level <= HEATMAP_LEVELS; level++, v->x += SAMPLE_WIDTH)
+        output_printf(v->out,
+                      "<rect class=\"%s%.0d\" x=\"%g\" y=\"%g\" width=\"%d\" height=\"12\"/>",
+                      level ? "cell h" : "ground", level, v->x, v->y - 6, SAMPLE_WIDTH);
+    canvas_entry(v, CANVAS_GAP / 2.0, scale_end(&p->scale, true).text);
     const double top =
         v->y + 2 * NAME_HEIGHT + (large ? widest_name(p->column_names, p->map_columns, step) : 0);
     for (int i = 0; i < n_names; i += step)
@@ -181,7 +168,7 @@ static double draw_picture(struct canvas *v, const void *what)
         output_puts(v->out, "</g>");
     }
     for (int r = 0; r < p->n_rows; r++)
-        draw_maps(v, p, p->maps + (size_t)r * (size_t)p->n_columns, x, top + r * pitch, cell);
+        draw_maps(v, p, p->maps + r * p->n_columns, x, top + r * pitch, cell);
     return top + n_names * pitch + CANVAS_MARGIN - above - below;
 }
 
@@ -222,8 +209,7 @@ void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned 
         if (row[c] != level)
             heatmap_put_shade(out, ink, row[c]);
         level = row[c];
-        output_repeat(out, ink == HEATMAP_PLAIN ? shades[level] : ' ',
-                      (size_t)(end - c) * (size_t)width);
+        output_repeat(out, ink == HEATMAP_PLAIN ? shades[level] : ' ', (end - c) * width);
     }
     if (level > 0)
         heatmap_put_shade(out, ink, 0);

@@ -1,6 +1,5 @@
 #include "show/plot.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,9 +26,7 @@ struct line {
     const char *name;
     struct plot_point *points; /* by rising x; NaN for what is left out */
     int n_points, n_mid, n_predicted;
-    int style; /* the series' place among those given, but for those that show one again: they have
-                  its */
-    bool again;
+    int style; /* the series' place among those given */
 };
 
 struct chart {
@@ -38,7 +35,7 @@ struct chart {
     int n_lines;
     double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0, but with y_near */
     bool one_x;                    /* all points share x: lines stand side by side */
-    bool has_lines, has_bars, has_predicted, has_again;
+    bool has_lines, has_bars, has_predicted;
     struct scale_ticks y_ticks;
     struct {
         double at;
@@ -62,98 +59,41 @@ static int compare_points(const void *left, const void *right)
     return (a->x > b->x) - (a->x < b->x);
 }
 
-/* What can be drawn, and how far it reaches. */
-static enum status take_lines(struct chart *c, const char *path, struct err *e)
-{
-    const struct plot *p = c->plot;
-    size_t bytes = (size_t)p->n_series * sizeof *c->lines;
-    int style = -1, n_mid = 0;
-    for (int i = 0; i < p->n_series; i++)
-        bytes += (size_t)p->series[i].n_points * sizeof(struct plot_point);
-    c->lines = calloc(bytes + 1, 1); /* a request for nothing may give NULL */
-    if (!c->lines)
-        return err_no_memory(e, "the plot", bytes);
-
-    struct plot_point *points = (void *)(c->lines + p->n_series);
-    c->x_lo = c->x_hi = (double)NAN;
-    c->y_lo = c->y_hi = p->y_near ? (double)NAN : 0;
-    for (const struct plot_series *s = p->series; s < p->series + p->n_series; s++) {
-        style += !s->again;
-        assert(style >= 0);
-        struct line line = {.name = s->name, .points = points, .style = style, .again = s->again};
-        for (const struct plot_point *from = s->points; from < s->points + s->n_points; from++) {
-            struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
-                                   drawable(from->high), drawable(from->predicted)};
-            if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
-                q.low = q.high = (double)NAN;
-            if (isnan(q.x) || (p->x_doubles && q.x <= 0) || (isnan(q.mid) && isnan(q.predicted)))
-                continue;
-            points[line.n_points++] = q;
-            line.n_mid += !isnan(q.mid);
-            line.n_predicted += !isnan(q.predicted);
-            c->has_bars |= !isnan(q.low);
-            /* fmin and fmax pass over what is left out. */
-            c->x_lo = fmin(c->x_lo, q.x);
-            c->x_hi = fmax(c->x_hi, q.x);
-            c->y_lo = fmin(fmin(c->y_lo, q.predicted), fmin(q.mid, q.low));
-            c->y_hi = fmax(fmax(c->y_hi, q.predicted), fmax(q.mid, q.high));
-        }
-        if (line.n_points == 0)
-            continue;
-        qsort(points, (size_t)line.n_points, sizeof *points, compare_points);
-        points += line.n_points;
-        n_mid += line.n_mid;
-        c->has_lines |= line.n_mid > 1;
-        c->has_predicted |= line.n_predicted > 0;
-        c->has_again |= line.again;
-        c->lines[c->n_lines++] = line;
-    }
-    if (n_mid == 0)
-        return err_set(e, STATUS_USAGE, "%s: nothing to plot: none of the %d series has a value",
-                       path, p->n_series);
-    return STATUS_OK;
-}
-
 /* --- axes ----------------------------------------------------------------------------------- */
 
-static void add_x_tick(struct chart *c, double at)
+static void add_x_tick(struct chart *c, double at, struct figure label)
 {
     c->x_ticks[c->n_x_ticks].at = at;
-    c->x_ticks[c->n_x_ticks++].label = scale_value(at);
+    c->x_ticks[c->n_x_ticks++].label = label;
 }
 
 static void choose_ticks(struct chart *c)
 {
-    const bool doubles = c->plot->x_doubles;
     scale_widen(c->y_lo, &c->y_hi);
     c->y_ticks = scale_ticks(c->y_lo, c->y_hi, 8, true);
     c->y_lo = scale_tick(&c->y_ticks, 0);
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     c->one_x = c->x_lo == c->x_hi;
-    if (c->one_x) {
-        add_x_tick(c, c->x_lo);
-        return;
-    }
     /* Zero belongs to a depth axis unless it would take half of it. */
-    if (!doubles && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
+    if (!c->one_x && !c->plot->x_doubles && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
         c->x_lo = 0;
-    scale_widen(c->x_lo, &c->x_hi);
-    if (!doubles) {
+    if (!c->one_x)
+        scale_widen(c->x_lo, &c->x_hi);
+    if (!c->one_x && !c->plot->x_doubles) {
         const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
-        for (int i = 0; i < t.n; i++) {
-            add_x_tick(c, scale_tick(&t, i));
-            c->x_ticks[i].label = scale_label(&t, i);
-        }
+        for (int i = 0; i < t.n; i++)
+            add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
         return;
     }
+    /* Powers of two, if two lie between; else the ends are ticks themselves. */
     const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
     const double step = ceil(fmax(last - first, 1) / (X_TICKS - 1));
-    for (double power = first; power <= last && first < last; power += step)
-        add_x_tick(c, exp2(power));
-    if (first >= last) { /* no two powers of two lie between: the ends are ticks themselves */
-        add_x_tick(c, c->x_lo);
-        add_x_tick(c, c->x_hi);
-    }
+    for (double power = first; !c->one_x && power <= last && first < last; power += step)
+        add_x_tick(c, exp2(power), scale_value(exp2(power)));
+    if (c->n_x_ticks == 0)
+        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
+    if (c->n_x_ticks == 1 && !c->one_x)
+        add_x_tick(c, c->x_hi, scale_value(c->x_hi));
 }
 
 /* Pixels of a value of line i. */
@@ -222,22 +162,13 @@ static const char *const shapes[] = {
     "m0 -5.2l4.95 3.6l-1.9 5.8h-6.1l-1.9 -5.8z",
     "m-4.4 -4.4h8.8l-8.8 8.8h8.8z",
 };
-#define N_COLOURS 8
-#define N_SHAPES  8
+#define N_LOOKS 8 /* shapes, and colours, too */
 
-static void begin_group(struct canvas *v, const struct line *line)
-{
-    output_printf(v->out, "<g class=\"c%d\">", line->style % N_COLOURS);
-}
-
-/* The shapes move on by one when the colours begin again; filled and hollow alternate, the other
- * way round after all shapes. So no look comes back before the 129th series. */
+/* The shapes move on by one when the colours begin again: no look comes back before the 65th. */
 static void put_marker(struct canvas *v, const struct line *line, double x, double y)
 {
-    const int round = line->style / N_COLOURS;
-    const bool hollow = (round + round / N_SHAPES) % 2 != line->again;
-    output_printf(v->out, "<path class=\"%s\" d=\"M%g %g%s\"/>", hollow ? "hollow" : "marker", x, y,
-                  shapes[(line->style % N_COLOURS + round) % N_SHAPES]);
+    output_printf(v->out, "<path class=\"marker\" d=\"M%g %g%s\"/>", x, y,
+                  shapes[(line->style + line->style / N_LOOKS) % N_LOOKS]);
 }
 
 /* Through the points' middles, or predictions; or a dash of so many pixels to both sides at each.
@@ -269,7 +200,7 @@ static void put_spoken(struct output *out, const char *before, const struct plot
 static void draw_line(const struct chart *c, struct canvas *v, int i)
 {
     const struct line *line = &c->lines[i];
-    begin_group(v, line);
+    output_printf(v->out, "<g class=\"c%d\">", line->style % N_LOOKS);
     if (line->n_predicted > 0) {
         output_puts(v->out, "<path class=\"predicted\" d=\"");
         put_path(c, v, i, true,
@@ -278,7 +209,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
                                           : 0);
     }
     if (line->n_mid > 1) {
-        output_printf(v->out, "<path class=\"line%s\" d=\"", line->again ? " again" : "");
+        output_puts(v->out, "<path class=\"line\" d=\"");
         put_path(c, v, i, false, 0);
     }
     for (const struct plot_point *p = line->points; p < line->points + line->n_points; p++) {
@@ -315,10 +246,8 @@ static void draw_names(const struct chart *c, struct canvas *v)
     const struct plot *p = c->plot;
     canvas_row(v);
     for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++) {
-        if (line->again)
-            continue;
         const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->name);
-        begin_group(v, line);
+        output_printf(v->out, "<g class=\"c%d\">", line->style % N_LOOKS);
         if (c->has_lines)
             output_printf(v->out, "<path class=\"line\" d=\"M%g %gh%d\"/>", x, v->y, SAMPLE);
         put_marker(v, line, x + SAMPLE / 2.0, v->y);
@@ -331,13 +260,11 @@ static void draw_names(const struct chart *c, struct canvas *v)
     } notes[] = {
         {true, p->mid_label, c->has_lines ? "<path class=\"line\" d=\"M0 0H30\"/>" : "",
          "<circle class=\"marker\" cx=\"15\" r=\"4.3\"/>"},
-        {c->has_again, p->again_label, "<path class=\"line again\" d=\"M0 0H30\"/>",
-         "<circle class=\"hollow\" cx=\"15\" r=\"4.3\"/>"},
         {c->has_bars, p->band_label, "<path class=\"bar\" d=\"M11 -7h8m-4 0v14m-4 0h8\"/>", ""},
         {c->has_predicted, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>", ""},
     };
     for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
-        if (!notes[i].drawn || !notes[i].label || !notes[i].label[0])
+        if (!notes[i].drawn || !notes[i].label)
             continue;
         const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, notes[i].label);
         output_printf(v->out, "<g class=\"note\" transform=\"translate(%g %g)\">%s%s</g>\n", x,
@@ -375,12 +302,55 @@ static double draw_chart(struct canvas *v, const void *what)
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
-    struct chart c = {.plot = p};
-    enum status s = take_lines(&c, path, e);
-    if (s == STATUS_OK) {
-        choose_ticks(&c);
-        s = canvas_write(draw_chart, &c, path, e);
+    struct chart c = {.plot = p, .x_lo = (double)NAN, .x_hi = (double)NAN};
+    size_t bytes = p->n_series * sizeof *c.lines;
+    int n_mid = 0;
+    for (int i = 0; i < p->n_series; i++)
+        bytes += p->series[i].n_points * sizeof(struct plot_point);
+    c.lines = calloc(bytes + 1, 1); /* a request for nothing may give NULL */
+    if (!c.lines)
+        return err_no_memory(e, "the plot", bytes);
+
+    /* What can be drawn, and how far it reaches. */
+    struct plot_point *points = (void *)(c.lines + p->n_series);
+    c.y_lo = c.y_hi = p->y_near ? (double)NAN : 0;
+    for (int i = 0; i < p->n_series; i++) {
+        const struct plot_series *s = &p->series[i];
+        struct line line = {.name = s->name, .points = points, .style = i};
+        for (const struct plot_point *from = s->points; from < s->points + s->n_points; from++) {
+            struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
+                                   drawable(from->high), drawable(from->predicted)};
+            if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
+                q.low = q.high = (double)NAN;
+            if (isnan(q.x) || (p->x_doubles && q.x <= 0) || (isnan(q.mid) && isnan(q.predicted)))
+                continue;
+            points[line.n_points++] = q;
+            line.n_mid += !isnan(q.mid);
+            line.n_predicted += !isnan(q.predicted);
+            c.has_bars |= !isnan(q.low);
+            /* fmin and fmax pass over what is left out. */
+            c.x_lo = fmin(c.x_lo, q.x);
+            c.x_hi = fmax(c.x_hi, q.x);
+            c.y_lo = fmin(fmin(c.y_lo, q.predicted), fmin(q.mid, q.low));
+            c.y_hi = fmax(fmax(c.y_hi, q.predicted), fmax(q.mid, q.high));
+        }
+        if (line.n_points == 0)
+            continue;
+        qsort(points, line.n_points, sizeof *points, compare_points);
+        points += line.n_points;
+        n_mid += line.n_mid;
+        c.has_lines |= line.n_mid > 1;
+        c.has_predicted |= line.n_predicted > 0;
+        c.lines[c.n_lines++] = line;
     }
+    enum status s = STATUS_OK;
+    if (n_mid == 0)
+        s = err_set(e, STATUS_USAGE, "%s: nothing to plot: none of the %d series has a value", path,
+                    p->n_series);
+    else
+        choose_ticks(&c);
+    if (s == STATUS_OK)
+        s = canvas_write(draw_chart, &c, path, e);
     free(c.lines);
     return s;
 }

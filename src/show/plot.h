@@ -2,9 +2,8 @@
  * plot - a line chart of several series, as one standalone SVG file (see show/canvas.h).
  *
  * Every series is a line through the points' `mid`, with a marker at each, error bars from `low` to
- * `high`, and `predicted` as a thin dashed line behind. What is drawn again, as it is at another
- * time, is dashed and has hollow markers. A legend says which is which. Where all points share one
- * x, the series stand side by side.
+ * `high`, and `predicted` as a thin dashed line behind. A legend says which is which. Where all
+ * points share one x, the series stand side by side.
  */
 #ifndef DECODE_SHOW_PLOT_H
 #define DECODE_SHOW_PLOT_H
@@ -28,13 +27,11 @@ struct plot_series {
     const char *name;
     const struct plot_point *points; /* in any order: drawn by rising x */
     int n_points;
-    bool again; /* what the series before it shows, again: in its colour and without a name in the
-                   legend; the first is none (asserted) */
 };
 
 /*
  * Everything is borrowed for the call alone. Texts may hold any bytes (control characters are
- * dropped, what is not UTF-8 becomes U+FFFD, what is too long is wrapped or cut); NULL is "".
+ * dropped, what is not UTF-8 becomes U+FFFD, what is too long is wrapped or cut).
  */
 struct plot {
     const char *title, *subtitle;
@@ -43,9 +40,9 @@ struct plot {
                        whose x is not positive are left out */
     bool y_near;    /* the y axis begins near the lowest value instead of at zero: what is shown are
                        differences */
-    /* What the legend calls a line, its bars, its dashed line, and one that is drawn again; "" for
-     * no such entry. One that nothing drawn needs is left out too. */
-    const char *mid_label, *band_label, *predicted_label, *again_label;
+    /* What the legend calls a line, its bars and its dashed line; NULL for no such entry. One that
+     * nothing drawn needs is left out too. */
+    const char *mid_label, *band_label, *predicted_label;
     const struct plot_series *series;
     int n_series;
 };

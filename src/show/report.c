@@ -63,21 +63,17 @@ static size_t width_before_last(const struct table *t)
 
 /* What the last column can do with: its cells go on in further lines if they are texts that are
  * never left out. */
-static size_t narrowest_last(const struct table *t)
-{
-    const struct column *c = &t->columns[t->last];
-    return c->left && c->field->rank == 0 && c->width > NARROWEST ? NARROWEST : c->width;
-}
-
 static bool table_fits(const struct table *t)
 {
-    return width_before_last(t) + narrowest_last(t) <= (size_t)t->out->columns;
+    const struct column *c = &t->columns[t->last];
+    const bool breaks = c->left && c->field->rank == 0 && c->width > NARROWEST;
+    return width_before_last(t) + (breaks ? NARROWEST : c->width) <= (size_t)t->out->columns;
 }
 
 /* What there is for a text that is broken, behind what is before it. */
 static size_t width_behind(const struct table *t, size_t before)
 {
-    const size_t all = (size_t)t->out->columns;
+    const size_t all = t->out->columns;
     return all > before + NARROWEST ? all - before : NARROWEST;
 }
 
@@ -103,7 +99,7 @@ static int fit_columns(struct table *t)
     }
     struct column *last = &t->columns[t->last];
     const size_t width = width_behind(t, width_before_last(t));
-    if (last->width > width && narrowest_last(t) < last->width)
+    if (last->left && last->field->rank == 0 && last->width > width)
         last->width = width;
     return n_left_out;
 }
@@ -195,10 +191,8 @@ static void print_table(const struct report *r, struct table *t)
         c->width = width > c->width ? width : c->width;
         c->filled |= i >= t->n && width > 0;
     }
-    if (fitted && t->n_rows == 2 && !table_fits(t)) {
-        print_downwards(t);
-        return;
-    }
+    if (fitted && t->n_rows == 2 && !table_fits(t))
+        return print_downwards(t);
     if (fitted)
         n_left_out = fit_columns(t);
     for (int row = 0; row < t->n_rows; row++) {
@@ -242,7 +236,7 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     v->text.data = NULL;
     switch (f->type) {
     case REPORT_INT:
-        integer = (uint64_t) * (const int *)member;
+        integer = *(const int *)member;
         break;
     case REPORT_COUNT:
     case REPORT_U64:
@@ -271,15 +265,16 @@ static void value_of(const struct report_field *f, const void *row, bool people,
         break;
     }
     const bool is_double = f->type == REPORT_DOUBLE;
+    struct figure (*const figure)(double) = people ? f->figure : is_double ? figure_exact : NULL;
     if (v->none)
         v->text = text_of(people && f->none ? f->none : "");
     if (v->text.data)
         return;
-    if (is_double && people && !f->figure)
-        snprintf(v->digits, sizeof v->digits, f->format, number);
-    else if (is_double || (people && f->figure))
+    if (figure)
         snprintf(v->digits, sizeof v->digits, "%s",
-                 (people ? f->figure : figure_exact)(is_double ? number : (double)integer).text);
+                 figure(is_double ? number : (double)integer).text);
+    else if (is_double)
+        snprintf(v->digits, sizeof v->digits, f->format, number);
     else if (people && f->grouped)
         snprintf(v->digits, sizeof v->digits, "%s", figure_grouped(integer).text);
     else
@@ -290,40 +285,34 @@ static void value_of(const struct report_field *f, const void *row, bool people,
 /* Item i of a list, which is the member of a row. */
 static const void *list_item(const struct report_field *f, const struct report_list *list, int i)
 {
-    return (const char *)list->items + (size_t)i * f->item_size;
+    return (const char *)list->items + i * f->item_size;
 }
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
-/* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control characters, for
- * which CSV has no escapes; but line feed and tab stay. */
-static void csv_put_text(struct output *out, struct text s)
-{
-    bool quoted = s.len > 0 && (s.data[0] == ' ' || s.data[s.len - 1] == ' ');
-    for (size_t i = 0; i < s.len; i++)
-        quoted |= s.data[i] && strchr(",\"\n", s.data[i]);
-    output_puts(out, quoted ? "\"" : "");
-    while (s.len > 0) {
-        uint32_t code;
-        const struct text bytes = utf8_next(&s, &code);
-        if (code == UNICODE_INVALID || (utf8_is_control(code) && code != '\n' && code != '\t'))
-            output_puts(out, "\xef\xbf\xbd");
-        else
-            output_put(out, bytes);
-        output_puts(out, code == '"' ? "\"" : "");
-    }
-    output_puts(out, quoted ? "\"" : "");
-}
-
 void report_text(struct report *r, struct text bytes)
 {
+    struct output *out = r->out;
     const bool begins = r->at == 0;
     assert(!table_is_json(r->format));
     r->at = (r->at + 1) % r->n_columns;
     if (r->format == TABLE_CSV) {
-        output_puts(r->out, begins ? "" : ",");
-        csv_put_text(r->out, bytes);
-        output_puts(r->out, r->at == 0 ? "\n" : "");
+        /* RFC 4180; bytes that are not UTF-8 become U+FFFD, as in JSON, and so do control
+         * characters, for which CSV has no escapes; but line feed and tab stay. */
+        bool quoted = bytes.len > 0 && (bytes.data[0] == ' ' || bytes.data[bytes.len - 1] == ' ');
+        for (size_t i = 0; i < bytes.len; i++)
+            quoted |= bytes.data[i] && strchr(",\"\n", bytes.data[i]);
+        output_puts(out, begins ? "" : ",");
+        output_puts(out, quoted ? "\"" : "");
+        while (bytes.len > 0) {
+            uint32_t code;
+            const struct text c = utf8_next(&bytes, &code);
+            const bool shown = code == '\n' || code == '\t' || !utf8_is_control(code);
+            output_put(out, shown && code != UNICODE_INVALID ? c : text_of("\xef\xbf\xbd"));
+            output_puts(out, code == '"' ? "\"" : "");
+        }
+        output_puts(out, quoted ? "\"" : "");
+        output_puts(out, r->at == 0 ? "\n" : "");
         return;
     }
     while (bytes.len > 0) {
@@ -463,7 +452,7 @@ enum status report_end(struct report *r, struct err *e)
     if (table_is_for_people(r->format)) {
         struct table t = {.out = r->out,
                           .cells = calloc(r->n_cells, sizeof *t.cells),
-                          .columns = calloc((size_t)r->n_fields, sizeof *t.columns)};
+                          .columns = calloc(r->n_fields, sizeof *t.columns)};
         r->no_memory |= !t.cells || !t.columns;
         if (!r->no_memory)
             print_table(r, &t);

@@ -91,6 +91,7 @@ void study_plan_sort(struct study_plan *plan)
 void study_plan_free(struct study_plan *plan)
 {
     free(plan->cells);
+    free(plan->means);
     *plan = (struct study_plan){.cells = NULL};
 }
 
@@ -117,14 +118,12 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 
 /* --- means ----------------------------------------------------------------------------------- */
 
-enum status study_means(const struct study_plan *plan, struct study_mean **means, int *n,
-                        struct err *e)
+enum status study_means(struct study_plan *plan, struct err *e)
 {
     const struct study_cell *end = plan->cells + plan->n;
-    *n = 0;
-    *means = calloc((size_t)plan->n, sizeof **means);
-    if (!*means)
-        return err_no_memory(e, "the study's means", (size_t)plan->n * sizeof **means);
+    plan->means = calloc((size_t)plan->n, sizeof *plan->means);
+    if (!plan->means)
+        return err_no_memory(e, "the study's means", (size_t)plan->n * sizeof *plan->means);
     for (const struct study_cell *first = plan->cells, *next = first; first < end; first = next) {
         struct study_mean m = {.of = *first, .least = HUGE_VAL, .most = -HUGE_VAL};
         struct study_cell *of = &m.of;
@@ -152,7 +151,10 @@ enum status study_means(const struct study_plan *plan, struct study_mean **means
             if (cell->done)
                 squares += pow(cell->bits_per_byte - of->bits_per_byte, 2);
         m.deviation = m.n_seeds > 1 ? sqrt(squares / (m.n_seeds - 1)) : (double)NAN;
-        (*means)[(*n)++] = m;
+        snprintf(m.line, sizeof m.line, "%s, %s%s", of->variant,
+                 of->method == STUDY_MHA ? "trained as long" : of->method_name,
+                 of->taught ? ", taught" : "");
+        plan->means[plan->n_means++] = m;
     }
     return STATUS_OK;
 }

@@ -57,14 +57,15 @@ static struct record record_of(const struct study_cell *c, bool timed)
     return r;
 }
 
-/* The record of the name that the cell has: what is read is what would be written again, to the
- * byte. cell->done is false, and nothing taken, without one. */
-static enum status read_record(const char *dir, struct study_cell *cell, struct err *e)
+/* What is read is what would be written again, to the byte; a cell of a name alone takes all. */
+enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e)
 {
     const struct study_path path = study_path(dir, cell->name, RECORD);
+    const bool planned = cell->kv_heads > 0;
     struct study_cell found = *cell;
     char *text = NULL, method[16], taught[8];
     size_t len;
+    int m = 0;
     cell->done = access(path.text, F_OK) == 0;
     if (!cell->done)
         return STATUS_OK;
@@ -77,34 +78,21 @@ static enum status read_record(const char *dir, struct study_cell *cell, struct 
                "\"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
                &found.seed, &found.kv_heads, &found.latent, method, taught, &found.alpha,
                &found.steps, &found.bits_per_byte, &found.cache_bytes_per_token, &found.seconds);
-    found.done = false;
-    for (int m = 0; m < STUDY_N_METHODS && n == 10; m++)
-        if (strcmp(method, study_methods[m]) == 0) {
-            found.method = (enum study_method)m;
-            found.method_name = study_methods[m];
-            found.taught = strcmp(taught, "true") == 0;
-            found.done = text_is((struct text){text, len}, record_of(&found, true).text);
-        }
+    while (n == 10 && m < STUDY_N_METHODS && strcmp(method, study_methods[m]) != 0)
+        m++;
+    found.done = n == 10 && m < STUDY_N_METHODS;
+    if (found.done) {
+        found.method = (enum study_method)m;
+        found.method_name = study_methods[m];
+        found.taught = strcmp(taught, "true") == 0;
+        found.done = text_is((struct text){text, len}, record_of(&found, true).text);
+    }
     free(text);
-    if (!found.done)
+    if (!found.done || (planned && (study_order(cell, &found) || cell->steps != found.steps)))
         return err_bad_file(e,
-                            "%.300s: expected the record of the cell it is named after, as it is "
-                            "written; without the file the cell is made again",
+                            "%.300s: expected the record of the cell it is named after, with its "
+                            "steps, as it is written; without the file the cell is made again",
                             path.text);
-    *cell = found;
-    return STATUS_OK;
-}
-
-enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e)
-{
-    struct study_cell found = *cell;
-    TRY(read_record(dir, &found, e));
-    if (study_order(cell, &found) != 0 || cell->steps != found.steps)
-        return err_bad_file(e,
-                            "%.300s/%s" RECORD ": expected the figures of %d steps and of the cell "
-                            "it is named after, found those of %d steps; without the file the cell "
-                            "is made again",
-                            dir, cell->name, cell->steps, found.steps);
     *cell = found;
     return STATUS_OK;
 }
@@ -140,7 +128,7 @@ static enum status read_all(const char *dir, struct study_cell **cells, size_t *
             file.data[0] != 's' || file.data[1] < '0' || file.data[1] > '9')
             continue;
         memcpy(cell.name, file.data, len);
-        s = read_record(dir, &cell, e);
+        s = study_record_read(dir, &cell, e);
         if (s != STATUS_OK || !cell.done)
             continue;
         more = realloc(*cells, (*n + 1) * sizeof cell);

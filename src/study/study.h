@@ -72,6 +72,18 @@ int study_order(const void *a, const void *b);
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
+/* Over the seeds of which the cell is done. */
+struct study_mean {
+    struct study_cell of; /* what they have in common; of bits_per_byte the mean */
+    int n_seeds;
+    double deviation; /* of the seeds' bits a byte, n - 1 in its denominator; NaN for one */
+    double least, most;
+    char line[64]; /* that it is a point of: "GQA-2, fit, taught" */
+    /* The mean of what each seed has more than its MHA checkpoint trained further for as long; NaN
+     * if one of the two is not done. */
+    double over_mha;
+};
+
 struct study_plan {
     const struct config *config; /* of the MHA checkpoint; borrowed, while cells are added */
     uint64_t first_seed;
@@ -80,6 +92,8 @@ struct study_plan {
 
     struct study_cell *cells; /* [n] malloc'd */
     int n;
+    struct study_mean *means; /* [n_means] malloc'd, of study_means */
+    int n_means;
 };
 
 /* Adds cells of these K/V heads, rank and method for all seeds and each of the shares [n], percents
@@ -96,20 +110,8 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 /* The MHA checkpoint of its seed. */
 struct study_cell *study_base(const struct study_plan *plan, const struct study_cell *cell);
 
-/* Over the seeds of which the cell is done. */
-struct study_mean {
-    struct study_cell of; /* what they have in common; of bits_per_byte the mean */
-    int n_seeds;
-    double deviation; /* of the seeds' bits a byte, n - 1 in its denominator; NaN for one */
-    double least, most;
-    /* The mean of what each seed has more than its MHA checkpoint trained further for as long; NaN
-     * if one of the two is not done. */
-    double over_mha;
-};
-
-/* In the order of the plan. *means [*n] is malloc'd. STATUS_NO_MEMORY. */
-enum status study_means(const struct study_plan *plan, struct study_mean **means, int *n,
-                        struct err *e);
+/* Fills in plan->means, in the order of the cells. STATUS_NO_MEMORY. */
+enum status study_means(struct study_plan *plan, struct err *e);
 
 /* --- the folder ------------------------------------------------------------------------------ */
 
@@ -123,8 +125,8 @@ struct study_path study_path(const char *dir, const char *name, const char *suff
 /* Writes NAME.json of a cell that is done, atomically. The failures of file_writer. */
 enum status study_record_write(const char *dir, const struct study_cell *cell, struct err *e);
 
-/* Reads NAME.json into the cell; cell->done tells whether there is one. STATUS_BAD_FILE if it is no
- * record of this cell. */
+/* Reads NAME.json into the cell, of a plan or of a name alone; cell->done tells whether there is
+ * one. STATUS_BAD_FILE if it is no record of this cell. */
 enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e);
 
 /*

@@ -174,29 +174,6 @@ static float embedding_scale(const struct config *c)
     return c->embedding_scale > 0 ? c->embedding_scale : 1;
 }
 
-static void embed_batch(const struct pass *p, int thread)
-{
-    const struct backprop *b = p->b;
-    const size_t d = (size_t)b->config.d_model;
-    const float scale = embedding_scale(&b->config);
-    const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
-    const struct rows share = rows_share(p, all_rows(p), thread);
-    for (int row = share.begin; row < share.end; row++) {
-        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
-        const int t = row % b->length;
-        const float *position =
-            learned ? learned + (size_t)t * d : positions_vector(&b->positions, t);
-        float *x = b->blocks[0].x.x + (size_t)row * d;
-        for (size_t i = 0; i < d; i++)
-            x[i] = scale * token[i];
-        for (size_t i = 0; i < d && position; i++)
-            x[i] += position[i];
-    }
-    float *x = view_rows(b->blocks[0].x, share).x;
-    if (pass_drops(p))
-        backprop_drop(p, 0, x, NULL, x, share);
-}
-
 /* Each thread adds some columns of all rows, in order. */
 static void embed_batch_backward(const struct pass *p, int thread)
 {
@@ -242,14 +219,14 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
     const struct backprop *b = p->b;
     const int last = 2 * b->config.n_layers, n_vocab = b->config.n_vocab;
     const float scale = 1.0f / (float)pass_rows(p);
-    const float share = p->teacher ? p->teacher->share : 0, rest = (1 - share) * scale;
+    const struct backprop *teacher = p->gradient ? p->batch->teacher : NULL;
+    const float share = teacher ? p->batch->teacher_share : 0, rest = (1 - share) * scale;
     const float smoothing = p->batch->label_smoothing;
     const float smooth = rest * smoothing / (float)n_vocab;
     (void)thread;
     backprop_norm(p, last, r, view_rows(b->norm, r).x);
     const struct view logits = make_logits(b, r, chunk, b->logits);
-    float *taught =
-        p->teacher ? make_logits(p->teacher->engine, r, chunk, b->teacher_logits).x : NULL;
+    float *taught = teacher ? make_logits(teacher, r, chunk, b->teacher_logits).x : NULL;
     for (int t = r.begin; t < r.end; t++) {
         float *row = logits.x + (size_t)(t - r.begin) * (size_t)n_vocab;
         const int target = p->batch->targets[t];
@@ -272,87 +249,80 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
     backprop_norm_backward(p, last, (struct view){.x = NULL}, b->dx, r);
 }
 
-/* From b->out to b->losses and, if there is a gradient, to b->dx and the gradients of output and
- * last norm. Logits are made for head_rows rows at a time and become their own gradient in place.
- */
-static void lose_batch(const struct pass *p, int thread)
-{
-    struct backprop *b = p->b;
-    const int n_rows = pass_rows(p);
-    assert(b->head_rows >= 1 && (!p->teacher || b->teacher_logits.x));
-    for (int chunk = 0; chunk < n_rows; chunk += b->head_rows) {
-        const int n = n_rows - chunk < b->head_rows ? n_rows - chunk : b->head_rows;
-        const struct rows rows = {chunk, chunk + n};
-        rows_each(p, rows, chunk, thread, lose_chunk);
-        pool_barrier(b->pool, thread);
-        if (!p->gradient)
-            continue;
-        const struct param_pair gradient = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
-        backprop_weight_sums(b, gradient, view_rows(b->logits, (struct rows){0, n}),
-                             view_rows(b->norm, rows), thread);
-        pool_barrier(b->pool, thread);
-    }
-    if (p->gradient)
-        backprop_norm_sums(p, 2 * b->config.n_layers, thread);
-}
-
 /* --- a pass ---------------------------------------------------------------------------------- */
 
 static void run_pass(void *arg, int thread)
 {
     const struct pass *p = arg;
-    struct backprop *b = p->b;
+    const struct backprop *b = p->b;
+    const struct config *c = &b->config;
+    const size_t d = (size_t)c->d_model;
+    const float scale = embedding_scale(c);
+    const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
+    const struct rows share = rows_share(p, all_rows(p), thread);
     backprop_pack(p, ROLE_OUTPUT, 0, false, thread);
     if (p->gradient)
         backprop_pack(p, ROLE_OUTPUT, 0, true, thread);
-    embed_batch(p, thread);
+    for (int row = share.begin; row < share.end; row++) {
+        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
+        const int t = row % b->length;
+        const float *position =
+            learned ? learned + (size_t)t * d : positions_vector(&b->positions, t);
+        float *x = b->blocks[0].x.x + (size_t)row * d;
+        for (size_t i = 0; i < d; i++)
+            x[i] = scale * token[i];
+        for (size_t i = 0; i < d && position; i++)
+            x[i] += position[i];
+    }
+    float *embedded = view_rows(b->blocks[0].x, share).x;
+    if (pass_drops(p))
+        backprop_drop(p, 0, embedded, NULL, embedded, share);
     pool_barrier(b->pool, thread);
-    for (int l = 0; l < b->config.n_layers; l++)
+    for (int l = 0; l < c->n_layers; l++)
         backprop_block(p, l, thread);
     if (p->hidden_only) {
-        const struct rows share = rows_share(p, all_rows(p), thread);
-        backprop_norm(p, 2 * b->config.n_layers, share, view_rows(b->norm, share).x);
+        backprop_norm(p, 2 * c->n_layers, share, view_rows(b->norm, share).x);
         return;
     }
-    lose_batch(p, thread);
+    /* To b->losses and, if there is a gradient, to b->dx and the gradients of output and last norm.
+     * Logits are made for head_rows rows at a time and become their own gradient in place. */
+    for (int chunk = 0; chunk < pass_rows(p); chunk += b->head_rows) {
+        const int left = pass_rows(p) - chunk, n = left < b->head_rows ? left : b->head_rows;
+        const struct rows rows = {chunk, chunk + n};
+        rows_each(p, rows, chunk, thread, lose_chunk);
+        pool_barrier(b->pool, thread);
+        if (!p->gradient)
+            continue;
+        const struct param_pair output = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
+        backprop_weight_sums(b, output, view_rows(b->logits, (struct rows){0, n}),
+                             view_rows(b->norm, rows), thread);
+        pool_barrier(b->pool, thread);
+    }
     if (!p->gradient)
         return;
-    for (int l = b->config.n_layers - 1; l >= 0; l--)
+    backprop_norm_sums(p, 2 * c->n_layers, thread);
+    for (int l = c->n_layers - 1; l >= 0; l--)
         backprop_block_backward(p, l, thread);
     embed_batch_backward(p, thread);
 }
 
-/* The mean loss. */
-static double run(struct pass *p)
+double backprop_run(struct backprop *b, const struct param_view *weights,
+                    const struct backprop_batch *batch, struct param_view *gradient)
 {
-    const struct backprop *b = p->b;
-    const int n = pass_rows(p);
+    struct pass pass = {.b = b, .w = weights, .batch = batch, .gradient = gradient};
+    struct backprop *t = gradient ? batch->teacher : NULL;
     double sum = 0;
-    assert(p->batch->n_sequences >= 1 && p->batch->n_sequences <= b->n_sequences);
-    pool_run(b->pool, run_pass, p);
-    for (int row = 0; row < n; row++)
-        sum += (double)b->losses.x[row];
-    return sum / n;
-}
-
-double backprop_loss(struct backprop *b, const struct param_view *weights,
-                     const struct backprop_batch *batch)
-{
-    return run(&(struct pass){.b = b, .w = weights, .batch = batch});
-}
-
-double backprop_gradient(struct backprop *b, const struct param_view *weights,
-                         const struct backprop_batch *batch, const struct backprop_teacher *teacher,
-                         struct param_view *gradient)
-{
-    assert(!b->forward_only && (batch->dropout.share <= 0 || b->dropping));
-    if (teacher) {
-        struct backprop *t = teacher->engine;
+    assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
+    assert(!gradient || (!b->forward_only && (batch->dropout.share <= 0 || b->dropping)));
+    if (t) {
         assert(b->taught && t->length == b->length && t->n_threads == b->n_threads &&
                t->config.n_vocab == b->config.n_vocab);
-        struct pass taught = {.b = t, .w = teacher->weights, .batch = batch, .hidden_only = true};
+        struct pass taught = {
+            .b = t, .w = batch->teacher_weights, .batch = batch, .hidden_only = true};
         pool_run(t->pool, run_pass, &taught);
     }
-    return run(&(struct pass){
-        .b = b, .w = weights, .batch = batch, .teacher = teacher, .gradient = gradient});
+    pool_run(b->pool, run_pass, &pass);
+    for (int row = 0; row < pass_rows(&pass); row++)
+        sum += (double)b->losses.x[row];
+    return sum / pass_rows(&pass);
 }

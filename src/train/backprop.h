@@ -60,39 +60,30 @@ size_t backprop_bytes(const struct backprop *b);
 enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e);
 void backprop_free(struct backprop *b); /* NULL is legal */
 
-/* Windows [n_sequences][length] of token ids below n_vocab (trusted), and the token that follows
- * each. */
+/*
+ * Windows [n_sequences][length] of token ids below n_vocab (trusted), and the token that follows
+ * each. With label smoothing s the gradient is that of (1 - s) times the cross-entropy plus s times
+ * the mean over the vocabulary of -log probability (Szegedy et al. 2016; Vaswani et al. 2017, 5.4).
+ * With a teacher, a model whose predictions are learned besides the text's tokens, it becomes that
+ * of
+ *     (1 - share) * all of this + share * KL(teacher || model).
+ */
 struct backprop_batch {
     const int32_t *inputs, *targets;
     int n_sequences;
-    /* Of backprop_gradient only. */
+    /* Of a gradient only. */
     struct dropout dropout; /* of the embeddings and of what each block adds to the residual */
     double attn_dropout; /* share of attention's probabilities that is left out, by the same key */
-    float label_smoothing; /* see below */
+    float label_smoothing;
+    /* Of the same n_sequences, length, n_vocab and pool, and it may be forward only; NULL: none. */
+    struct backprop *teacher;
+    const struct param_view *teacher_weights;
+    float teacher_share;
 };
 
-/* A model whose predictions are learned besides the text's tokens: the gradient becomes that of
- *     (1 - share) * cross-entropy + share * KL(teacher || model).
- * `engine` has the same n_sequences and length, n_vocab and pool, and may be forward only. */
-struct backprop_teacher {
-    struct backprop *engine;
-    const struct param_view *weights;
-    float share;
-};
-
-/*
- * With label smoothing s the gradient is that of (1 - s) times the cross-entropy plus s times the
- * mean over the vocabulary of -log probability (Szegedy et al. 2016; Vaswani et al. 2017, 5.4); a
- * teacher stands beside all of this. What is returned stays the cross-entropy.
- */
-
-/* The mean cross-entropy in nats a token; not finite if some number on the way is not. */
-double backprop_loss(struct backprop *b, const struct param_view *weights,
-                     const struct backprop_batch *batch);
-
-/* The same, and the gradient, which is added to `gradient`. `teacher` may be NULL. */
-double backprop_gradient(struct backprop *b, const struct param_view *weights,
-                         const struct backprop_batch *batch, const struct backprop_teacher *teacher,
-                         struct param_view *gradient);
+/* The mean cross-entropy in nats a token; not finite if some number on the way is not. The gradient
+ * is added to `gradient`; NULL: it is not asked for. */
+double backprop_run(struct backprop *b, const struct param_view *weights,
+                    const struct backprop_batch *batch, struct param_view *gradient);
 
 #endif

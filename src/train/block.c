@@ -59,6 +59,12 @@ static struct view dqkv_of(const struct backprop *b, int l)
     return (struct view){b->dqkv.x, qkv.n_rows, qkv.n, qkv.stride};
 }
 
+/* Where a column of the first of some rows is. */
+static float *place(struct view v, struct rows r, int column)
+{
+    return view_columns(view_rows(v, r), column, 1).x;
+}
+
 /* This thread's share of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
  * of quadratic positions, drel. Of a latent cache keys and values are in kv, their gradient in dkv,
  * for each query head its own. */
@@ -71,20 +77,19 @@ static void attend(const struct pass *p, int l, int thread,
     const bool latent = config_is_latent(c);
     const int kv_heads = latent ? c->n_heads : config_kv_heads(c, l);
     const int group = c->n_heads / kv_heads, key = c->head_dim, value = config_value_dim(c);
+    /* Where keys and values are in a row: qkv has all queries before them. */
+    const int keys = latent ? 0 : config_q_dim(c), values = keys + kv_heads * key;
+    const struct view kv = latent ? saved->kv : saved->qkv, dqkv = dqkv_of(b, l);
+    const struct view dkv = latent ? b->dkv : dqkv;
     const struct rows share =
         rows_share(p, (struct rows){0, p->batch->n_sequences * kv_heads}, thread);
     for (int index = share.begin; index < share.end; index++) {
         const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
         const struct rows r = {window * b->length, (window + 1) * b->length};
-        /* Where the head's are in a row: qkv has all queries, all keys, all values; kv the last
-         * two. */
-        const int k = (latent ? 0 : config_q_dim(c)) + kv_head * key;
-        const int v = (latent ? 0 : config_q_dim(c)) + kv_heads * key + kv_head * value;
-        const struct view q = view_rows(saved->qkv, r), heads = view_rows(saved->heads, r);
-        const struct view kv = view_rows(latent ? saved->kv : saved->qkv, r);
+        const int q = head * key, k = keys + kv_head * key, v = values + kv_head * value;
         const size_t all_heads = (size_t)window * (size_t)c->n_heads + (size_t)head;
         const struct item_heads item = {p, l, window, head};
-        struct causal_window w = {
+        run(&(struct causal_window){
             .kernels = b->kernels,
             .grad = b->grad,
             .positions = &b->positions,
@@ -94,29 +99,24 @@ static void attend(const struct pass *p, int l, int thread,
             .key_dim = key,
             .value_dim = value,
             .scale = 1.0f / sqrtf((float)key),
-            .q = q.x + head * key,
-            .k = kv.x + k,
-            .v = kv.x + v,
-            .q_stride = q.stride,
+            .q = place(saved->qkv, r, q),
+            .k = place(kv, r, k),
+            .v = place(kv, r, v),
+            .q_stride = saved->qkv.stride,
             .kv_stride = kv.stride,
-            .heads = heads.x + head * value,
-            .heads_stride = heads.stride,
+            .heads = place(saved->heads, r, head * value),
+            .heads_stride = saved->heads.stride,
             .softmax = saved->softmax + all_heads * 2 * (size_t)causal_padded_length(b->length),
+            .dheads = place(b->dheads, r, head * value),
+            .dq = place(dqkv, r, q),
+            .dk = place(dkv, r, k),
+            .dv = place(dkv, r, v),
             .drel = b->drel ? b->drel + 2 * all_heads : NULL,
             .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_columns : NULL,
             .bias = head_bias,
             .arg = &item,
             .scratch = pass_scratch(b, thread),
-        };
-        if (!b->forward_only) {
-            const struct view dq = view_rows(dqkv_of(b, l), r);
-            const struct view dkv = latent ? view_rows(b->dkv, r) : dq;
-            w.dheads = view_rows(b->dheads, r).x + head * value;
-            w.dq = dq.x + head * key;
-            w.dk = dkv.x + k;
-            w.dv = dkv.x + v;
-        }
-        run(&w);
+        });
     }
 }
 
@@ -191,8 +191,7 @@ static struct branch branch_of(const struct backprop *b, int l, bool attention)
     for (int i = 0; i < br.n_in; i++) {
         br.in[i].role = parts[i].role;
         br.in[i].y = view_columns(saved->qkv, parts[i].first, parts[i].rows);
-        if (!b->forward_only)
-            br.in[i].dy = view_columns(dqkv_of(b, l), parts[i].first, parts[i].rows);
+        br.in[i].dy = view_columns(dqkv_of(b, l), parts[i].first, parts[i].rows);
     }
     return br;
 }
@@ -306,8 +305,8 @@ static void project_qkv(const struct pass *p, int l, struct rows r, int thread)
 /* act [r, ff] = what the down matrix takes. */
 static void activate(const struct backprop *b, int l, float *act, struct rows r)
 {
-    const struct view up = view_rows(b->blocks[l].up, r), gate = b->blocks[l].gate;
-    b->grad->ffn[b->config.ffn](act, up.x, gate.x ? view_rows(gate, r).x : NULL,
+    const struct view up = view_rows(b->blocks[l].up, r);
+    b->grad->ffn[b->config.ffn](act, up.x, view_rows(b->blocks[l].gate, r).x,
                                 (size_t)up.n_rows * up.stride);
 }
 
@@ -350,14 +349,13 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
     const struct backprop *b = p->b;
     const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
     const struct view dup = view_rows(b->dup, r);
-    const bool gated = b->dgate.x;
     (void)thread;
     backprop_norm(p, ffn.point, r, view_rows(b->norm, r).x);
     activate(b, l, view_rows(b->act, r).x, r);
     add_branch_backward(p, &ffn, r);
     b->grad->ffn_backward[b->config.ffn](
-        dup.x, gated ? view_rows(b->dgate, r).x : NULL, dup.x, view_rows(ffn.in[0].y, r).x,
-        gated ? view_rows(ffn.in[1].y, r).x : NULL, (size_t)dup.n_rows * dup.stride);
+        dup.x, view_rows(b->dgate, r).x, dup.x, view_rows(b->blocks[l].up, r).x,
+        view_rows(b->blocks[l].gate, r).x, (size_t)dup.n_rows * dup.stride);
     read_stream_backward(p, &ffn, r);
     add_branch_backward(p, &attention, r);
 }
@@ -379,14 +377,25 @@ static void project_qkv_backward(const struct pass *p, int l, struct rows r, int
     read_stream_backward(p, &attention, r);
 }
 
-/* This thread's share of the gradients of what only some attention has: the matrices of a latent
- * cache, each key's the transpose of what it is as a map, and quadratic positions. */
-static void attention_sums(const struct pass *p, int l, int thread)
+void backprop_block_backward(const struct pass *p, int l, int thread)
 {
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
+    const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
     const struct param_pair *gradient = p->gradient->blocks[l].w;
     float *rel = gradient[ROLE_ATTN_REL].weight;
+    assert(!b->forward_only && l >= 0 && l < c->n_layers);
+    pack_block(p, l, true, thread);
+    rows_each(p, all_rows(p), l, thread, attn_output_and_ffn_backward);
+    pool_barrier(b->pool, thread);
+    attend(p, l, thread, causal_backward);
+    branch_sums(p, &ffn, thread);
+    pool_barrier(b->pool, thread);
+    rows_each(p, all_rows(p), l, thread, project_qkv_backward);
+    pool_barrier(b->pool, thread);
+    branch_sums(p, &attention, thread);
+    /* What only some attention has: the matrices of a latent cache, each key's the transpose of
+     * what it is as a map, and quadratic positions. */
     for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
         const struct view latent = latent_of(c, l, view_rows(b->blocks[l].qkv, all_rows(p)));
         const struct view made = part_of(c, view_rows(b->dkv, all_rows(p)), part);
@@ -406,22 +415,5 @@ static void attention_sums(const struct pass *p, int l, int thread)
             sum += b->drel[2 * (size_t)window * (size_t)c->n_heads + (size_t)i];
         rel[i] = (float)sum;
     }
-}
-
-void backprop_block_backward(const struct pass *p, int l, int thread)
-{
-    struct pool *pool = p->b->pool;
-    const struct branch attention = branch_of(p->b, l, true), ffn = branch_of(p->b, l, false);
-    assert(p->gradient && !p->b->forward_only && l >= 0 && l < p->b->config.n_layers);
-    pack_block(p, l, true, thread);
-    rows_each(p, all_rows(p), l, thread, attn_output_and_ffn_backward);
-    pool_barrier(pool, thread);
-    attend(p, l, thread, causal_backward);
-    branch_sums(p, &ffn, thread);
-    pool_barrier(pool, thread);
-    rows_each(p, all_rows(p), l, thread, project_qkv_backward);
-    pool_barrier(pool, thread);
-    branch_sums(p, &attention, thread);
-    attention_sums(p, l, thread);
-    pool_barrier(pool, thread);
+    pool_barrier(b->pool, thread);
 }

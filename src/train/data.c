@@ -41,17 +41,19 @@ static enum status append_tokens(struct tokens *tokens, const struct tokenizer *
     return STATUS_OK;
 }
 
-enum status train_data_read(struct train_data *d, const struct train_spec *spec,
-                            const struct tokenizer *t, struct err *e)
+enum status train_data_read(struct trainer *t, struct err *e)
 {
+    const struct train_spec *spec = &t->spec;
+    struct train_data *d = &t->data;
     const size_t window = (size_t)spec->length + 1;
     const double held_out = spec->val_fraction;
     *d = (struct train_data){.hash = TRAIN_HASH_START};
     for (int i = 0; i < spec->n_texts; i++) {
         const struct text text = spec->texts[i];
         const size_t cut = train_part(held_out, text.len);
-        TRY(append_tokens(&d->train, t, (struct text){text.data, cut}, e));
-        TRY(append_tokens(&d->val, t, (struct text){text.data + cut, text.len - cut}, e));
+        TRY(append_tokens(&d->train, t->tokenizer, (struct text){text.data, cut}, e));
+        TRY(append_tokens(&d->val, t->tokenizer, (struct text){text.data + cut, text.len - cut},
+                          e));
     }
     d->hash = train_hash(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
     d->hash = train_hash(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
@@ -66,12 +68,6 @@ enum status train_data_read(struct train_data *d, const struct train_spec *spec,
                    short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
                    spec->length, window,
                    ceil((double)window * (n ? (double)bytes / (double)n : 1) / smaller), bytes);
-}
-
-void train_data_free(struct train_data *d)
-{
-    free(d->train.ids);
-    free(d->val.ids);
 }
 
 /* --- a new model's metadata ------------------------------------------------------------------ */
@@ -89,8 +85,9 @@ static void report_learning(void *arg, enum bpe_learn_phase phase, uint64_t done
 
 /* The metadata of a new model: its vocabulary is learned from the parts of the texts that are not
  * held out, and a file without tensors is made of it. */
-static enum status make_new(struct train_template *t, struct train_spec *spec, struct err *e)
+static enum status make_new(struct trainer *t, struct err *e)
 {
+    struct train_spec *spec = &t->spec;
     const size_t n = (size_t)spec->n_texts;
     const struct bpe_learn_spec learn = {.n_tokens = spec->shape.n_vocab,
                                          .stop = stop_learning,
@@ -113,7 +110,7 @@ static enum status make_new(struct train_template *t, struct train_spec *spec, s
     *c = spec->shape;
     c->n_vocab = vocabulary.n_tokens;
     /* Of the shape alone: the same training gives the same file, whatever it is called. */
-    const bool is_gpt2 = c->arch == arch_at(0);
+    const bool is_gpt2 = c->arch == arch_find(text_of("gpt2"));
     snprintf(name, sizeof name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : c->arch->preset,
              is_gpt2 ? "" : "-", c->n_layers, c->d_model, c->n_heads, c->n_kv_heads);
     s = gguf_writer_create(&w, e);
@@ -127,8 +124,8 @@ static enum status make_new(struct train_template *t, struct train_spec *spec, s
     if (s == STATUS_OK)
         s = gguf_write_memory(w, &t->bytes, &len, e);
     if (s == STATUS_OK)
-        s = gguf_parse(t->bytes, len, &t->owned, e);
-    t->gguf = t->owned;
+        s = gguf_parse(t->bytes, len, &t->owned_gguf, e);
+    t->gguf = t->owned_gguf;
     gguf_writer_free(w);
     bpe_learned_free(&vocabulary);
     return s;
@@ -149,26 +146,16 @@ static enum status read_trainable(const struct gguf *g, struct config *c, struct
     return STATUS_OK;
 }
 
-enum status train_template_make(struct train_template *t, struct train_spec *spec, struct err *e)
+enum status train_template_make(struct trainer *t, struct err *e)
 {
-    *t = (struct train_template){.gguf = spec->from};
-    TRY(spec->from ? read_trainable(spec->from, &t->config, e) : make_new(t, spec, e));
-    for (size_t i = 0; i < t->gguf->n_tensors; i++)
-        t->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
+    t->gguf = t->spec.from;
+    TRY(t->gguf ? read_trainable(t->gguf, &t->config, e) : make_new(t, e));
     return tokenizer_create(t->gguf, &t->tokenizer, e);
-}
-
-void train_template_free(struct train_template *t)
-{
-    tokenizer_free(t->tokenizer);
-    gguf_free(t->owned);
-    free(t->bytes);
 }
 
 /* --- OUT ------------------------------------------------------------------------------------- */
 
-enum status train_model_write(const struct train_template *t, const struct param_list *list,
-                              const float *weights, const char *path, struct err *e)
+enum status train_model_write(const struct trainer *t, struct err *e)
 {
     struct gguf_writer *w;
     TRY(gguf_writer_create(&w, e));
@@ -180,8 +167,8 @@ enum status train_model_write(const struct train_template *t, const struct param
         else if (!text_is(pair->key, "general.quantization_version"))
             gguf_add_value(w, pair->key, &pair->value);
     }
-    param_list_write(list, weights, w);
-    enum status s = gguf_write(w, path, e);
+    param_list_write(&t->list, t->weights.flat, w);
+    enum status s = gguf_write(w, t->spec.out, e);
     gguf_writer_free(w);
     return s;
 }
@@ -196,10 +183,10 @@ static bool same_array(const struct gguf *a, const struct gguf *b, const char *k
     return x->kind == y->kind && x->count == y->count && text_equal(x->bytes, y->bytes);
 }
 
-enum status train_teacher_check(const struct train_template *t, const struct train_spec *spec,
-                                struct config *config, struct err *e)
+enum status train_teacher_check(struct trainer *t, struct err *e)
 {
-    const struct gguf *teacher = spec->teacher;
+    const struct gguf *teacher = t->spec.teacher;
+    struct config *config = &t->teacher_config;
     TRY(read_trainable(teacher, config, e));
     if (config->n_vocab != t->config.n_vocab ||
         !same_array(t->gguf, teacher, "tokenizer.ggml.tokens") ||
@@ -208,9 +195,9 @@ enum status train_teacher_check(const struct train_template *t, const struct tra
                        "--teacher: expected the same vocabulary, of %d tokens; found another, of "
                        "%d",
                        t->config.n_vocab, config->n_vocab);
-    if (config->n_ctx < spec->length)
+    if (config->n_ctx < t->spec.length)
         return err_set(e, STATUS_USAGE,
                        "--teacher: its context of %d tokens is shorter than the windows of %d",
-                       config->n_ctx, spec->length);
+                       config->n_ctx, t->spec.length);
     return STATUS_OK;
 }

@@ -39,66 +39,21 @@ struct train_data {
     uint64_t hash; /* of all ids */
 };
 
-/* Splits each text and encodes the parts. `d` is for train_data_free in any case. STATUS_USAGE,
- * with the least length, if a part has no whole window. */
-enum status train_data_read(struct train_data *d, const struct train_spec *spec,
-                            const struct tokenizer *t, struct err *e);
-void train_data_free(struct train_data *d);
+struct trainer;
 
-/* The metadata of `from`, or that of a new vocabulary. */
-struct train_template {
-    const struct gguf *gguf;
-    struct gguf *owned;   /* of a new model; NULL otherwise */
-    unsigned char *bytes; /* that `owned` reads */
-    struct config config;
-    struct tokenizer *tokenizer;
-    bool widened;
-};
+/* Splits each text and encodes the parts into t->data. STATUS_USAGE, with the least length, if a
+ * part has no whole window. */
+enum status train_data_read(struct trainer *t, struct err *e);
 
-/* `t` is for train_template_free in any case. */
-enum status train_template_make(struct train_template *t, struct train_spec *spec, struct err *e);
-void train_template_free(struct train_template *t);
+/* Fills in the metadata and what follows from it: of spec.from, or of a new vocabulary. What *t has
+ * is freed with it in any case. */
+enum status train_template_make(struct trainer *t, struct err *e);
 
-/* The checkpoint at `path`, atomically. */
-enum status train_model_write(const struct train_template *t, const struct param_list *list,
-                              const float *weights, const char *path, struct err *e);
+/* OUT as the weights are, atomically. */
+enum status train_model_write(const struct trainer *t, struct err *e);
 
-/* The teacher's config. STATUS_USAGE unless it predicts the same tokens. */
-enum status train_teacher_check(const struct train_template *t, const struct train_spec *spec,
-                                struct config *config, struct err *e);
-
-/* --- steps.c: the first weights, learning rate, clipping and AdamW ------------------------------
- */
-
-struct optimizer {
-    const struct train_spec *spec;
-    const struct grad_kernels *kernels;
-    const struct param_list *list;
-    struct param_view weights, gradient;
-    float *m, *v;     /* [n_floats] moments */
-    double *partials; /* sums of squares of the gradient's shards */
-    int step;         /* steps made */
-};
-
-/* Adds to a plan, or takes, all that the optimizer points to. */
-void optimizer_take(struct optimizer *o, struct arena *arena, const struct config *c);
-
-/*
- * GPT-2's: normal with deviation 0.02, matrices before a residual divided by sqrt(2 n_layers);
- * gains 1, biases 0. Where norms stand after the residuals, or positions are sinusoids, of which so
- * small numbers learn next to nothing: the original Transformer's, 1 / sqrt(d_model) for tokens and
- * Glorot's deviation (2010) for matrices. Heads of quadratic positions look at distances 0, 1, 2
- * and so on, each as widely as it is far.
- */
-void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r);
-
-/* The gradient's norm. */
-double optimizer_norm(struct optimizer *o);
-/* One step, with the norm limited to spec->clip. */
-void optimizer_step(struct optimizer *o, double norm);
-
-/* The learning rate of the step that follows `step` made ones. */
-double train_rate(const struct train_spec *spec, int step);
+/* Fills in the teacher's config. STATUS_USAGE unless it predicts the same tokens. */
+enum status train_teacher_check(struct trainer *t, struct err *e);
 
 /* --- state.c: OUT.state, everything that the next step depends on ----------------------------- */
 
@@ -113,7 +68,7 @@ struct progress {
 };
 
 /* What tells runs apart: options, and hashes of what they stand for; see state.c. */
-enum { STATE_STEPS = 8, STATE_SEED = 11, STATE_FIELDS = 25 };
+enum { STATE_SEED = 11, STATE_FIELDS = 25 };
 struct state_header {
     char magic[8];
     uint64_t version;
@@ -131,13 +86,12 @@ struct state {
 /* Takes the header out of the file. STATUS_BAD_FILE if it is none of this format or version. */
 enum status state_parse(struct state *s, const char *path, struct err *e);
 
-struct trainer;
 /* Fills in t->identity from its options, model, text and teacher. */
 void state_identify(struct trainer *t);
 /* STATUS_USAGE, naming the first difference of t->state's identity from that. */
 enum status state_compare(const struct trainer *t, struct err *e);
-/* Checks length and checksum and copies weights and moments. STATUS_BAD_FILE. */
-enum status state_read(const struct state *s, struct optimizer *o, const char *path, struct err *e);
+/* Checks length and checksum of t->state and copies weights and moments. STATUS_BAD_FILE. */
+enum status state_read(struct trainer *t, struct err *e);
 enum status state_write(const struct trainer *t, struct err *e);
 
 /* --- train.c ---------------------------------------------------------------------------------- */
@@ -152,7 +106,11 @@ struct windows {
 struct trainer {
     struct train_spec spec; /* with the seed, keep_last and, once chosen, the rate that count */
     struct train_plan plan;
-    struct train_template template;
+    const struct gguf *gguf; /* what OUT has besides tensors: `from`, or owned_gguf */
+    struct gguf *owned_gguf; /* of a new model; NULL otherwise */
+    unsigned char *bytes;    /* that it reads */
+    struct config config;
+    struct tokenizer *tokenizer;
     struct train_data data;
     struct param_list list, teacher_list;
     struct config teacher_config;
@@ -161,12 +119,15 @@ struct trainer {
     uint64_t shape_hash, teacher_hash, identity[STATE_FIELDS];
     struct progress progress;
 
-    struct arena arena; /* parameters, teacher, batch */
-    struct optimizer optimizer;
-    struct param_view teacher_weights;
-    struct backprop *engine, *teacher;
+    struct arena arena; /* all down to the batch */
+    struct param_view weights, gradient, teacher_weights;
+    float *m, *v;              /* [n_floats] moments */
+    double *partials;          /* [train_shards] sums of squares of the gradient */
     int32_t *inputs, *targets; /* [batch, length] */
-    struct windows aside;      /* the probe's; no window of a step while it runs meets them */
+    struct backprop *engine, *teacher;
+    const struct grad_kernels *grad;
+    struct adamw adamw;   /* the step that is made, of a tensor that decays */
+    struct windows aside; /* the probe's; no window of a step while it runs meets them */
 
     double loss_sum; /* since the last evaluation */
     int loss_steps;
@@ -174,7 +135,22 @@ struct trainer {
     int64_t saved_step;
 };
 
-/* --- steps.c: a step, the mean loss on windows, and the rate to step with --------------------- */
+/* Takes all that is in t->arena, or counts it. */
+void trainer_take(struct trainer *t);
+
+/* --- steps.c: first weights, a step, the mean loss on windows, and the rate to step with -------
+ */
+
+/* Floats whose squares are summed by one kernel call. */
+#define SHARD ((size_t)4096)
+
+static inline size_t train_shards(const struct param_list *list)
+{
+    return (list->n_floats + SHARD - 1) / SHARD;
+}
+
+/* The learning rate of the step that follows `step` made ones. */
+double train_rate(const struct train_spec *spec, int step);
 
 /* Streams of the seed. */
 enum {
@@ -184,8 +160,21 @@ enum {
 };
 #define STREAM_PROBE UINT64_MAX
 
-/* Draws a batch, clear of t->aside, and makes a step; *made tells its loss, lr and norm.
- * STATUS_FAILED: the loss or the gradient is not finite, and the weights are as they were. */
+/*
+ * The first weights, GPT-2's: normal with deviation 0.02, matrices before a residual divided by
+ * sqrt(2 n_layers); gains 1, biases 0. Where norms stand after the residuals, or positions are
+ * sinusoids, of which so small numbers learn next to nothing: the original Transformer's,
+ * 1 / sqrt(d_model) for tokens and Glorot's deviation (2010) for matrices. Heads of quadratic
+ * positions look at distances 0, 1, 2 and so on, each as widely as it is far.
+ */
+void trainer_initialise(struct trainer *t);
+
+/* Makes a step of AdamW with t->gradient, its norm limited to spec->clip; *made tells norm and lr.
+ * STATUS_FAILED: the norm is not finite, and the weights are as they were. */
+enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e);
+
+/* Draws a batch, clear of t->aside, and makes a step with its gradient; *made tells the loss, too,
+ * of which STATUS_FAILED holds as well. */
 enum status trainer_step(struct trainer *t, struct train_event *made, struct err *e);
 
 /* STATUS_FAILED: what the weights give as they are after the steps so far; with what may help. */
@@ -252,15 +241,15 @@ struct view {
     size_t stride;
 };
 
-/* The rows r of a view; and n columns from `first` on. */
+/* The rows r of a view; and n columns from `first` on. Of no buffer they are none. */
 static inline struct view view_rows(struct view v, struct rows r)
 {
-    return (struct view){v.x + (size_t)r.begin * v.stride, rows_n(r), v.n, v.stride};
+    return (struct view){v.x ? v.x + (size_t)r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
 }
 
 static inline struct view view_columns(struct view v, int first, int n)
 {
-    return (struct view){v.x + first, v.n_rows, n, v.stride};
+    return (struct view){v.x ? v.x + first : NULL, v.n_rows, n, v.stride};
 }
 
 /* What the forward pass saves of a block for the backward pass. */
@@ -343,9 +332,8 @@ struct pass {
     struct backprop *b;
     const struct param_view *w;
     const struct backprop_batch *batch;
-    const struct backprop_teacher *teacher; /* has passed the same batch; NULL: none */
-    struct param_view *gradient;            /* NULL: loss only, and nothing is left out */
-    bool hidden_only;                       /* norm of the last block's output is all */
+    struct param_view *gradient; /* NULL: loss only, and nothing is left out */
+    bool hidden_only;            /* norm of the last block's output is all */
 };
 
 static inline int pass_rows(const struct pass *p)

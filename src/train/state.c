@@ -45,15 +45,15 @@ static const struct field {
     {                                                                                              \
         name, FIELD_INT, offsetof(struct trainer, member), names                                   \
     }
-    CHOICE("--norm", template.config.norm, arch_norm_names),
-    CHOICE("--placement", template.config.placement, arch_placement_names),
-    CHOICE("--position", template.config.position, arch_position_names),
-    CHOICE("--ffn", template.config.ffn, arch_ffn_names),
-    FIELD(FLAG, "--no-bias", template.config.no_biases),
-    FIELD(FLAG, "--share-layers", template.config.shared),
+    CHOICE("--norm", config.norm, arch_norm_names),
+    CHOICE("--placement", config.placement, arch_placement_names),
+    CHOICE("--position", config.position, arch_position_names),
+    CHOICE("--ffn", config.ffn, arch_ffn_names),
+    FIELD(FLAG, "--no-bias", config.no_biases),
+    FIELD(FLAG, "--share-layers", config.shared),
     FIELD(HASH, "the model's shape", shape_hash),
     FIELD(HASH, "the text", data.hash),
-    [STATE_STEPS] = FIELD(INT, "--steps", spec.n_steps),
+    FIELD(INT, "--steps", spec.n_steps),
     FIELD(INT, "--batch", spec.batch),
     FIELD(INT, "--ctx", spec.length),
     [STATE_SEED] = FIELD(U64, "--seed", spec.seed),
@@ -96,7 +96,7 @@ void state_identify(struct trainer *t)
 {
     const struct config *c = &t->teacher_config;
     const unsigned kinds[] = {c->norm, c->placement, c->position, c->ffn};
-    t->shape_hash = hash_config(TRAIN_HASH_START, &t->template.config);
+    t->shape_hash = hash_config(TRAIN_HASH_START, &t->config);
     for (int i = 0; i < t->list.n; i++) {
         const struct tensor_spec *spec = &t->list.items[i].spec;
         const int shape[] = {spec->n_dims, spec->rows, spec->cols};
@@ -184,38 +184,38 @@ enum status state_parse(struct state *s, const char *path, struct err *e)
         return err_bad_file(e,
                             "%s: expected a training state of version %d, found version %" PRIu64,
                             path, STATE_VERSION, s->header.version);
-    if (p->best_step < 0 || p->step > INT32_MAX || p->best_step > p->step)
+    /* A cross-entropy below 0, that no later one could be better than, would keep the run from ever
+     * writing OUT. */
+    if (p->best_step < 0 || p->step > INT32_MAX || p->best_step > p->step || !(p->best >= 0) ||
+        !(p->rate >= 0 && p->rate <= TRAIN_MOST_RATE))
         return err_bad_file(e,
-                            "%s: damaged: it claims %" PRId64 " steps, the best of them %" PRId64,
-                            path, p->step, p->best_step);
-    /* A cross-entropy. One below 0, that no later one could be better than, would keep the run from
-     * ever writing OUT. */
-    if (!(p->best >= 0))
-        return err_bad_file(e, "%s: damaged: it claims a best loss of %g", path, p->best);
-    if (!(p->rate >= 0 && p->rate <= TRAIN_MOST_RATE))
-        return err_bad_file(e, "%s: damaged: it claims a learning rate of %g", path, p->rate);
+                            "%s: damaged: it claims %" PRId64 " steps, the best of them %" PRId64
+                            " with a loss of %g, and a learning rate of %g",
+                            path, p->step, p->best_step, p->best, p->rate);
     return STATUS_OK;
 }
 
-enum status state_read(const struct state *s, struct optimizer *o, const char *path, struct err *e)
+enum status state_read(struct trainer *t, struct err *e)
 {
-    const size_t n = o->list->n_floats, bytes = n * sizeof(float);
-    const size_t expected = sizeof s->header + 3 * bytes + sizeof(uint64_t);
-    const unsigned char *at = s->file.data;
+    const struct file_map *f = &t->state.file;
+    const size_t n = t->list.n_floats, bytes = n * sizeof(float);
+    const size_t expected = sizeof t->state.header + 3 * bytes + sizeof(uint64_t);
+    const uint64_t claimed = t->state.header.progress.n_floats;
+    const unsigned char *at = f->data + sizeof t->state.header;
     uint64_t stored;
-    if (s->file.len != expected)
-        return err_bad_file(e, "%s: expected %zu bytes, found %zu", path, expected, s->file.len);
-    if (s->header.progress.n_floats != n)
-        return err_bad_file(e, "%s: damaged: it claims %" PRIu64 " numbers of %zu", path,
-                            s->header.progress.n_floats, n);
-    memcpy(&stored, at + expected - sizeof stored, sizeof stored);
-    if (hash_words(TRAIN_HASH_START, at, expected - sizeof stored) != stored)
-        return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
-    at += sizeof s->header;
-    memcpy(o->weights.flat, at, bytes);
-    memcpy(o->m, at + bytes, bytes);
-    memcpy(o->v, at + 2 * bytes, bytes);
-    o->step = (int)s->header.progress.step;
+    if (f->len != expected)
+        return err_bad_file(e, "%s: expected %zu bytes, found %zu", t->state_path, expected,
+                            f->len);
+    if (claimed != n)
+        return err_bad_file(e, "%s: damaged: it claims %" PRIu64 " numbers of %zu", t->state_path,
+                            claimed, n);
+    memcpy(&stored, at + 3 * bytes, sizeof stored);
+    if (hash_words(TRAIN_HASH_START, f->data, expected - sizeof stored) != stored)
+        return err_bad_file(e, "%s: damaged: its checksum is not that of its content",
+                            t->state_path);
+    memcpy(t->weights.flat, at, bytes);
+    memcpy(t->m, at + bytes, bytes);
+    memcpy(t->v, at + 2 * bytes, bytes);
     return STATUS_OK;
 }
 
@@ -229,7 +229,7 @@ enum status state_write(const struct trainer *t, struct err *e)
     h.progress.n_floats = t->list.n_floats;
     struct file_writer *w;
     TRY(file_writer_open(&w, t->state_path, e));
-    const float *const arrays[] = {t->optimizer.weights.flat, t->optimizer.m, t->optimizer.v};
+    const float *const arrays[] = {t->weights.flat, t->m, t->v};
     const size_t bytes = t->list.n_floats * sizeof(float);
     uint64_t hash = hash_words(TRAIN_HASH_START, &h, sizeof h);
     file_writer_put(w, &h, sizeof h);

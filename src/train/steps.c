@@ -15,31 +15,17 @@
 #define PI             3.14159265358979323846
 #define LEAST_RATE     0.1 /* of the full one, at the last step */
 
-/* Floats whose squares are summed by one kernel call. */
-#define SHARD ((size_t)4096)
-
-static size_t n_shards(const struct param_list *list)
-{
-    return (list->n_floats + SHARD - 1) / SHARD;
-}
-
-void optimizer_take(struct optimizer *o, struct arena *arena, const struct config *c)
-{
-    o->weights = param_view_take(arena, o->list, c);
-    o->gradient = param_view_take(arena, o->list, c);
-    o->m = arena_take(arena, o->list->n_floats, sizeof(float));
-    o->v = arena_take(arena, o->list->n_floats, sizeof(float));
-    o->partials = arena_take(arena, n_shards(o->list), sizeof(double));
-}
-
 /* --- initialisation -------------------------------------------------------------------------- */
 
-void optimizer_initialise(struct optimizer *o, const struct config *c, struct rng *r)
+void trainer_initialise(struct trainer *t)
 {
+    const struct config *c = &t->config;
+    struct rng r;
+    rng_seed(&r, t->spec.seed, STREAM_WEIGHTS);
     const bool original = c->placement == PLACEMENT_AFTER || c->position == POSITION_SINUSOIDAL;
-    for (int i = 0; i < o->list->n; i++) {
-        const struct tensor_spec *spec = &o->list->items[i].spec;
-        float *w = o->weights.flat + o->list->items[i].offset;
+    for (int i = 0; i < t->list.n; i++) {
+        const struct tensor_spec *spec = &t->list.items[i].spec;
+        float *w = t->weights.flat + t->list.items[i].offset;
         double deviation = INIT_DEVIATION; /* of a tensor with two dimensions */
         if (original && spec->role == ROLE_TOKEN_EMBD)
             deviation = 1 / sqrt(c->d_model);
@@ -57,8 +43,8 @@ void optimizer_initialise(struct optimizer *o, const struct config *c, struct rn
                 continue;
             }
             /* Box and Muller 1958. */
-            const double radius = sqrt(-2 * log(1 - rng_unit(r)));
-            w[j] = (float)(deviation * (radius * cos(2 * PI * rng_unit(r))));
+            const double radius = sqrt(-2 * log(1 - rng_unit(&r)));
+            w[j] = (float)(deviation * (radius * cos(2 * PI * rng_unit(&r))));
         }
     }
 }
@@ -108,7 +94,7 @@ double trainer_loss(struct trainer *t, const struct windows *w)
             put_window(t, w->tokens, window_start(w, done + (size_t)rows, length), rows);
         const struct backprop_batch batch = {
             .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
-        sum += rows * backprop_loss(t->engine, &t->optimizer.weights, &batch);
+        sum += rows * backprop_run(t->engine, &t->weights, &batch, NULL);
         done += (size_t)rows;
     }
     return sum / (double)w->n;
@@ -128,76 +114,41 @@ double train_rate(const struct train_spec *spec, int step)
 
 static void sum_shards(void *arg, int thread)
 {
-    const struct optimizer *o = arg;
+    const struct trainer *t = arg;
     int begin, end;
-    pool_share((int)n_shards(o->list), thread, pool_n_threads(o->spec->pool), &begin, &end);
+    pool_share((int)train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
     for (int i = begin; i < end; i++) {
-        const size_t first = (size_t)i * SHARD, left = o->list->n_floats - first;
-        o->partials[i] =
-            (double)o->kernels->squares(o->gradient.flat + first, left < SHARD ? left : SHARD);
+        const size_t first = (size_t)i * SHARD, left = t->list.n_floats - first;
+        t->partials[i] =
+            (double)t->grad->squares(t->gradient.flat + first, left < SHARD ? left : SHARD);
     }
 }
-
-double optimizer_norm(struct optimizer *o)
-{
-    pool_run(o->spec->pool, sum_shards, o);
-    double sum = 0;
-    for (size_t i = 0; i < n_shards(o->list); i++)
-        sum += o->partials[i];
-    return sqrt(sum);
-}
-
-struct update {
-    const struct optimizer *o;
-    struct adamw step; /* of a tensor that decays */
-};
 
 static void update_share(void *arg, int thread)
 {
-    const struct update *u = arg;
-    const struct optimizer *o = u->o;
-    for (int i = 0; i < o->list->n; i++) {
-        const struct param *p = &o->list->items[i];
+    const struct trainer *t = arg;
+    for (int i = 0; i < t->list.n; i++) {
+        const struct param *p = &t->list.items[i];
         int begin, end;
-        pool_share(p->spec.rows, thread, pool_n_threads(o->spec->pool), &begin, &end);
+        pool_share(p->spec.rows, thread, pool_n_threads(t->spec.pool), &begin, &end);
         if (begin == end || p->spec.flags & SPEC_FIXED)
             continue;
-        struct adamw step = u->step;
+        struct adamw step = t->adamw;
         if (!(p->spec.flags & SPEC_DECAYS))
             step.decay = 0;
         const size_t first = p->offset + (size_t)begin * (size_t)p->spec.cols;
-        o->kernels->adamw(&step, o->weights.flat + first, o->m + first, o->v + first,
-                          o->gradient.flat + first, (size_t)(end - begin) * (size_t)p->spec.cols);
+        t->grad->adamw(&step, t->weights.flat + first, t->m + first, t->v + first,
+                       t->gradient.flat + first, (size_t)(end - begin) * (size_t)p->spec.cols);
     }
-}
-
-void optimizer_step(struct optimizer *o, double norm)
-{
-    const struct train_spec *spec = o->spec;
-    const double lr = train_rate(spec, o->step);
-    assert(isfinite(norm) && o->step < spec->n_steps);
-    o->step++;
-    const bool clipped = spec->clip > 0 && norm > spec->clip;
-    struct update u = {
-        .o = o,
-        .step = {.scale = clipped ? (float)(spec->clip / norm) : 1,
-                 .beta1 = (float)BETA1,
-                 .beta2 = (float)spec->beta2,
-                 .rate = (float)(lr / (1 - pow(BETA1, o->step))),
-                 .root = (float)(1 / sqrt(1 - pow(spec->beta2, o->step))),
-                 .eps = ADAM_EPS,
-                 .decay = (float)(lr * spec->weight_decay)},
-    };
-    pool_run(spec->pool, update_share, &u);
 }
 
 void trainer_rewind(struct trainer *t)
 {
-    struct optimizer *o = &t->optimizer;
-    param_list_read(&t->list, t->spec.from, o->weights.flat);
-    memset(o->m, 0, t->list.n_floats * sizeof *o->m);
-    memset(o->v, 0, t->list.n_floats * sizeof *o->v);
-    o->step = t->progress.step = 0;
+    const size_t bytes = t->list.n_floats * sizeof(float);
+    param_list_read(&t->list, t->spec.from, t->weights.flat);
+    memset(t->m, 0, bytes);
+    memset(t->v, 0, bytes);
+    t->progress.step = 0;
     rng_seed(&t->progress.rng, t->spec.seed, STREAM_WINDOWS);
 }
 
@@ -214,40 +165,61 @@ enum status trainer_not_finite(const struct trainer *t, const char *what, double
                             : "a lower --lr, a longer --warmup or a smaller --clip may help");
 }
 
+enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e)
+{
+    const struct train_spec *spec = &t->spec;
+    const int step = (int)t->progress.step;
+    double squares = 0;
+    pool_run(spec->pool, sum_shards, t);
+    for (size_t i = 0; i < train_shards(&t->list); i++)
+        squares += t->partials[i];
+    made->norm = sqrt(squares);
+    if (!isfinite(made->norm))
+        return trainer_not_finite(t, "gradient's norm", made->norm, e);
+    made->lr = train_rate(spec, step);
+    assert(step < spec->n_steps);
+    const bool clipped = spec->clip > 0 && made->norm > spec->clip;
+    t->adamw = (struct adamw){.scale = clipped ? (float)(spec->clip / made->norm) : 1,
+                              .beta1 = (float)BETA1,
+                              .beta2 = (float)spec->beta2,
+                              .rate = (float)(made->lr / (1 - pow(BETA1, step + 1))),
+                              .root = (float)(1 / sqrt(1 - pow(spec->beta2, step + 1))),
+                              .eps = ADAM_EPS,
+                              .decay = (float)(made->lr * spec->weight_decay)};
+    pool_run(spec->pool, update_share, t);
+    t->progress.step++;
+    return STATUS_OK;
+}
+
 enum status trainer_step(struct trainer *t, struct train_event *made, struct err *e)
 {
-    struct optimizer *o = &t->optimizer;
-    const size_t length = (size_t)t->spec.length, n_starts = t->data.train.n - length;
+    const struct train_spec *spec = &t->spec;
+    const size_t length = (size_t)spec->length, n_starts = t->data.train.n - length;
+    const int step = (int)t->progress.step;
     struct rng r; /* of this step, whatever came before */
-    rng_seed(&r, t->spec.seed, STREAM_DROPOUT + (uint64_t)t->progress.step);
+    rng_seed(&r, spec->seed, STREAM_DROPOUT + (uint64_t)step);
     const uint64_t high = rng_u32(&r);
     const struct backprop_batch batch = {.inputs = t->inputs,
                                          .targets = t->targets,
-                                         .n_sequences = t->spec.batch,
-                                         .dropout = {t->spec.dropout, high << 32 | rng_u32(&r)},
-                                         .attn_dropout = t->spec.attn_dropout,
-                                         .label_smoothing = (float)t->spec.label_smoothing};
-    const struct backprop_teacher teacher = {t->teacher, &t->teacher_weights,
-                                             (float)t->spec.teacher_share};
-    for (int row = 0; row < t->spec.batch; row++) {
+                                         .n_sequences = spec->batch,
+                                         .dropout = {spec->dropout, high << 32 | rng_u32(&r)},
+                                         .attn_dropout = spec->attn_dropout,
+                                         .label_smoothing = (float)spec->label_smoothing,
+                                         .teacher = t->teacher,
+                                         .teacher_weights = &t->teacher_weights,
+                                         .teacher_share = (float)spec->teacher_share};
+    for (int row = 0; row < spec->batch; row++) {
         size_t start;
         do
             start = (size_t)(rng_unit(&t->progress.rng) * (double)n_starts);
         while (meets(&t->aside, start, length));
         put_window(t, &t->data.train, start, row);
     }
-    memset(o->gradient.flat, 0, t->list.n_floats * sizeof *o->gradient.flat);
-    made->loss = backprop_gradient(t->engine, &o->weights, &batch, t->teacher ? &teacher : NULL,
-                                   &o->gradient);
+    memset(t->gradient.flat, 0, t->list.n_floats * sizeof *t->gradient.flat);
+    made->loss = backprop_run(t->engine, &t->weights, &batch, &t->gradient);
     if (!isfinite(made->loss))
         return trainer_not_finite(t, "loss", made->loss, e);
-    made->norm = optimizer_norm(o);
-    if (!isfinite(made->norm))
-        return trainer_not_finite(t, "gradient's norm", made->norm, e);
-    made->lr = train_rate(&t->spec, o->step);
-    optimizer_step(o, made->norm);
-    t->progress.step = o->step;
-    return STATUS_OK;
+    return trainer_update(t, made, e);
 }
 
 /* --- the rate -------------------------------------------------------------------------------- */

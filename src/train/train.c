@@ -24,13 +24,15 @@ static enum status in_file(enum status s, const char *path, struct err *e)
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-/* What the optimizer and the batches take, or its count. */
-static void take_arena(struct trainer *t, struct arena *arena)
+void trainer_take(struct trainer *t)
 {
+    struct arena *arena = &t->arena;
     const uint64_t rows = (uint64_t)t->spec.batch * (uint64_t)t->spec.length;
-    t->optimizer = (struct optimizer){
-        .spec = &t->spec, .kernels = grad_kernels_for(t->spec.kernels), .list = &t->list};
-    optimizer_take(&t->optimizer, arena, &t->template.config);
+    t->weights = param_view_take(arena, &t->list, &t->config);
+    t->gradient = param_view_take(arena, &t->list, &t->config);
+    t->m = arena_take(arena, t->list.n_floats, sizeof *t->m);
+    t->v = arena_take(arena, t->list.n_floats, sizeof *t->v);
+    t->partials = arena_take(arena, train_shards(&t->list), sizeof *t->partials);
     if (t->spec.teacher)
         t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
     t->inputs = arena_take(arena, rows, sizeof *t->inputs);
@@ -49,11 +51,10 @@ static enum status make_plan(struct trainer *t, struct err *e)
 {
     const struct tokens *train = &t->data.train, *val = &t->data.val;
     const size_t n = train->n + val->n;
-    struct arena arena = {0};
-    take_arena(t, &arena);
+    trainer_take(t);
     struct train_plan *p = &t->plan;
     *p = (struct train_plan){
-        .config = t->template.config,
+        .config = t->config,
         .n_params = t->list.n_params,
         .train_tokens = train->n,
         .val_tokens = val->n,
@@ -61,18 +62,17 @@ static enum status make_plan(struct trainer *t, struct err *e)
         .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / (double)n : 0,
         .bits_per_nat = val->n_bytes ? (double)val->n / (double)val->n_bytes / log(2) : 0,
         .seed = t->spec.seed,
-        .widened = t->template.widened,
         .resumed_step = (int)t->progress.step,
         .best_loss = t->progress.best,
         .best_step = (int)t->progress.best_step,
-        .replaced_step = p->replaced_step,
-        .parameter_bytes = arena.used,
+        .parameter_bytes = t->arena.used,
         .token_bytes = n * sizeof(int32_t),
     };
+    for (size_t i = 0; i < t->gguf->n_tensors; i++)
+        p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     /* The engine that trains, and the teacher's. */
     for (int teaches = 0; teaches <= (t->spec.teacher != NULL); teaches++) {
-        const struct backprop_params params = {.config = teaches ? &t->teacher_config
-                                                                 : &t->template.config,
+        const struct backprop_params params = {.config = teaches ? &t->teacher_config : &t->config,
                                                .n_sequences = t->spec.batch,
                                                .length = t->spec.length,
                                                .forward_only = teaches,
@@ -89,27 +89,18 @@ static enum status make_plan(struct trainer *t, struct err *e)
 static enum status open_run(struct trainer *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    const struct config *c = &t->template.config;
+    const struct config *c = &t->config;
     const struct progress *found = &t->state.header.progress, *p = &t->progress;
-    struct err *told = spec->resume ? e : NULL;
-    const bool is_there = access(t->state_path, F_OK) == 0;
-    enum status s = is_there ? file_map_open(&t->state.file, t->state_path, told) : STATUS_OK;
-    if (is_there && s == STATUS_OK)
-        s = state_parse(&t->state, t->state_path, told);
-    if (!spec->resume) {
-        if (s == STATUS_OK && is_there &&
-            (uint64_t)found->step < t->state.header.identity[STATE_STEPS])
-            t->plan.replaced_step = (int)found->step;
-        file_map_close(&t->state.file);
-        s = STATUS_OK;
-    }
-    TRY(s);
-    if (spec->resume && !is_there)
+    enum status s;
+    if (spec->resume && access(t->state_path, F_OK) != 0)
         return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
-    if (spec->resume && !spec->seed_given)
-        spec->seed = t->state.header.identity[STATE_SEED];
-
-    TRY(in_file(train_template_make(&t->template, spec, e), spec->from_path, e));
+    if (spec->resume) {
+        TRY(file_map_open(&t->state.file, t->state_path, e));
+        TRY(state_parse(&t->state, t->state_path, e));
+        if (!spec->seed_given)
+            spec->seed = t->state.header.identity[STATE_SEED];
+    }
+    TRY(in_file(train_template_make(t, e), spec->from_path, e));
     if (spec->length > c->n_ctx)
         return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
                        spec->length, c->n_ctx);
@@ -118,12 +109,12 @@ static enum status open_run(struct trainer *t, struct err *e)
                        spec->warmup, spec->n_steps);
     TRY(in_file(param_list_create(&t->list, c, spec->from, e), spec->from_path, e));
     if (spec->teacher) {
-        s = train_teacher_check(&t->template, spec, &t->teacher_config, e);
+        s = train_teacher_check(t, e);
         if (s == STATUS_OK)
             s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
         TRY(in_file(s, spec->teacher_path, e));
     }
-    TRY(train_data_read(&t->data, spec, t->template.tokenizer, e));
+    TRY(train_data_read(t, e));
     state_identify(t);
     if (!spec->resume)
         return make_plan(t, e);
@@ -156,6 +147,7 @@ enum status trainer_open(const struct train_spec *spec, struct trainer **out, st
     }
     snprintf(t->state_path, path_size, "%s.state", spec->out);
     t->spec = *spec;
+    t->grad = grad_kernels_for(spec->kernels);
     t->spec.keep_last = spec->keep_last || spec->val_fraction <= 0;
     t->progress.best = HUGE_VAL;
     const enum status s = open_run(t, e);
@@ -181,8 +173,11 @@ void trainer_free(struct trainer *t)
     arena_free(&t->arena);
     param_list_free(&t->list);
     param_list_free(&t->teacher_list);
-    train_data_free(&t->data);
-    train_template_free(&t->template);
+    free(t->data.train.ids);
+    free(t->data.val.ids);
+    tokenizer_free(t->tokenizer);
+    gguf_free(t->owned_gguf);
+    free(t->bytes);
     file_map_close(&t->state.file);
     free(t->state_path);
     free(t);
@@ -216,7 +211,7 @@ static enum status look_at_out(struct trainer *t, bool *is_own, struct err *e)
 static enum status write_out(struct trainer *t, struct err *e)
 {
     bool is_own;
-    TRY(train_model_write(&t->template, &t->list, t->optimizer.weights.flat, t->spec.out, e));
+    TRY(train_model_write(t, e));
     TRY(look_at_out(t, &is_own, e));
     t->out_written = true;
     return STATUS_OK;
@@ -242,23 +237,20 @@ static enum status save(struct trainer *t, struct err *e)
 static enum status start_run(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    take_arena(t, &t->arena);
     TRY(arena_allocate(&t->arena, "parameters and moments", e));
-    take_arena(t, &t->arena);
+    trainer_take(t);
     t->saved_step = -1;
     if (spec->resume) {
         t->saved_step = t->progress.step;
-        TRY(state_read(&t->state, &t->optimizer, t->state_path, e));
+        TRY(state_read(t, e));
         file_map_close(&t->state.file);
     } else if (spec->from) {
         trainer_rewind(t);
     } else {
-        struct rng r;
-        rng_seed(&r, spec->seed, STREAM_WEIGHTS);
-        optimizer_initialise(&t->optimizer, &t->template.config, &r);
+        trainer_initialise(t);
         rng_seed(&t->progress.rng, spec->seed, STREAM_WINDOWS);
     }
-    TRY(backprop_start(t->engine, t->optimizer.weights.w[ROLE_ROPE_FREQS].weight, e));
+    TRY(backprop_start(t->engine, t->weights.w[ROLE_ROPE_FREQS].weight, e));
     if (!spec->teacher)
         return STATUS_OK;
     param_list_read(&t->teacher_list, spec->teacher, t->teacher_weights.flat);
@@ -344,7 +336,6 @@ static enum status run_to_the_end(struct trainer *t, struct err *e)
         trainer_rewind(t);
         TRY(s);
         if (p->rate == 0) {
-            t->optimizer.step = spec->n_steps;
             p->step = spec->n_steps;
             TRY(after_step(t, e));
         }

@@ -108,7 +108,6 @@ struct train_plan {
     double best_loss; /* so far, in nats a token; infinite: none */
     int best_step;
     double bits_per_nat; /* bits a byte of the held-out part for each nat a token */
-    int replaced_step;   /* of a state that is not resumed and will be replaced; 0: none */
     size_t parameter_bytes, activation_bytes, token_bytes, teacher_bytes;
 };
 

@@ -28,14 +28,16 @@ static void parse(const uint8_t *data, size_t size)
     float weights[N_FLOATS], m[N_FLOATS], v[N_FLOATS];
     t = (struct trainer){
         .spec = {.n_steps = 3, .batch = 1, .length = 2},
-        .template = {.config = {.d_model = 4}},
+        .config = {.d_model = 4},
         .list = {.items = &item, .n = 1, .n_floats = N_FLOATS, .n_params = 16},
-        .optimizer = {.list = &t.list, .weights = {.flat = weights}, .m = m, .v = v},
+        .weights = {.flat = weights},
+        .m = m,
+        .v = v,
         .state_path = (char[]){"state"},
     };
     const struct progress *p = &t.state.header.progress;
     struct err e = {""};
-    config_set_arch(&t.template.config, arch_at(0));
+    config_set_arch(&t.config, arch_at(0));
     state_identify(&t);
     t.state.file = (struct file_map){.data = data, .len = size};
     enum status status = state_parse(&t.state, "state", &e);
@@ -55,13 +57,12 @@ static void parse(const uint8_t *data, size_t size)
             t.identity[i] = t.state.header.identity[i];
     }
     require(status == STATUS_OK);
-    status = state_read(&t.state, &t.optimizer, "state", &e);
+    status = state_read(&t, &e);
     if (status != STATUS_OK) {
         require(status == STATUS_BAD_FILE);
         require_message(&e);
         return;
     }
-    require(t.optimizer.step == p->step);
     require(memcmp(weights, data + size - 8 - sizeof weights * 3, sizeof weights) == 0);
 }
 
