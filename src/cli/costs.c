@@ -206,11 +206,11 @@ static struct figure figure_percent(double share)
 /* What only programs get: of a row, and of how it is shown. */
 #define KEYED(name)                                                                                \
     {                                                                                              \
-#name, NULL, ROW(name)                                                                     \
+        .key = #name, ROW(name)                                                                    \
     }
 #define SHOWN(name)                                                                                \
     {                                                                                              \
-#name, NULL, ROW(shown.name)                                                               \
+        .key = #name, ROW(shown.name)                                                              \
     }
 static const struct report_field bench_fields[] = {
     {NULL, "", ROW(shown.best), .accent = ACCENT_ROW},
