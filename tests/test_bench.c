@@ -19,8 +19,8 @@ static struct int_list only(int item)
 static struct bench_spec spec_of(const struct kernels *k)
 {
     return (struct bench_spec){
-        .config = {SIZES(2, 4, 4, 8, 64, 32, 50), .arch = arch_at(0), .d_model = 32,
-                   .norm_eps = 1e-5f},
+        .config = {SIZES(2, 4, 4, 8, 64, 32, 50), .arch = arch_preset(text_of("gpt2")),
+                   .d_model = 32, .norm_eps = 1e-5f},
         .axes = {[BENCH_VARIANTS] = {{4, 2, 1}, 3},
                  [BENCH_BATCHES] = {{1}, 1},
                  [BENCH_DEPTHS] = {{0, 17}, 2},

@@ -56,12 +56,13 @@ TEST(bad_names)
 TEST(shapes)
 {
     struct config c;
-    expect_ok(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", arch_at(0), &c, &err));
+    expect_ok(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", arch_preset(text_of("gpt2")),
+                          &c, &err));
     ck_assert(c.n_layers == 12 && c.d_model == 768 && c.n_heads == 12 && c.n_kv_heads == 12);
     ck_assert(c.head_dim == 64 && c.d_ff == 3072 && c.n_vocab == 50257 && c.n_ctx == 4096);
-    expect_ok(shape_parse("4x128x8", arch_at(0), &c, &err));
+    expect_ok(shape_parse("4x128x8", arch_preset(text_of("gpt2")), &c, &err));
     ck_assert(c.d_ff == 512 && c.n_vocab == 50257 && c.n_ctx == 1024);
-    expect_ok(shape_parse("4x128x8,ctx=9", arch_at(0), &c, &err));
+    expect_ok(shape_parse("4x128x8,ctx=9", arch_preset(text_of("gpt2")), &c, &err));
     ck_assert_int_eq(c.n_ctx, 9);
 }
 
@@ -88,5 +89,6 @@ static const char *const bad_shapes[] = {
 TEST(bad_shape, .loops = (int)COUNT(bad_shapes))
 {
     struct config c;
-    expect_status(shape_parse(bad_shapes[_i], arch_at(0), &c, &err), STATUS_USAGE, "--shape");
+    expect_status(shape_parse(bad_shapes[_i], arch_preset(text_of("gpt2")), &c, &err), STATUS_USAGE,
+                  "--shape");
 }

@@ -84,8 +84,8 @@ static inline struct run make_run(const char *out)
     r.spec = (struct train_spec){
         .texts = &text,
         .n_texts = 1,
-        .shape = {SIZES(2, 2, 1, 8, 32, 24, 256), .arch = arch_at(0), .d_model = 16,
-                  .norm_eps = 1e-5f},
+        .shape = {SIZES(2, 2, 1, 8, 32, 24, 256), .arch = arch_preset(text_of("gpt2")),
+                  .d_model = 16, .norm_eps = 1e-5f},
         .n_steps = 12,
         .batch = 3,
         .length = 24,
