@@ -430,6 +430,6 @@ TEST(bytes_of_a_position_are_those_taken, .loops = 12, .seconds = 300)
     ck_assert(kv_cache_bytes(&c, &shape, &planned));
     ck_assert_uint_eq(planned, all);
     expect_ok(kv_cache_create(&kv, &c, &shape, NULL));
-    ck_assert_uint_eq(kv.arena.cap, all + 2 * MEM_ALIGN); /* and the layers' places */
+    ck_assert_uint_eq(kv.arena.cap, all);
     kv_cache_free(&kv);
 }

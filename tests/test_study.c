@@ -37,7 +37,6 @@ static struct study_plan small_study(const struct config *c, bool taught)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         expect_ok(study_plan_add(&plan, kinds[i], alphas, kinds[i].method == STUDY_SCRATCH ? 1 : 3,
                                  &err));
-    study_plan_sort(&plan);
     return plan;
 }
 

@@ -11,7 +11,6 @@
 #include "base/figures.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/terminal.h"
 #include "formats/npy.h"
 #include "measure/attend.h"
@@ -90,8 +89,7 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
 struct attend_view {
     /* Borrowed. */
     const struct attend_options *options;
-    const char *subject;               /* the checkpoint's name */
-    const struct tokenizer *tokenizer; /* NULL: none */
+    struct job *job;
     const struct config *config;
 
     char variant[16];
@@ -121,8 +119,8 @@ static const struct report_field key_fields[] = {
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
 {
     struct key_row row = {.position = position, .id = v->spec.tokens[position], .weight = weight};
-    if (v->tokenizer)
-        row.text = tokenizer_bytes(v->tokenizer, row.id);
+    if (v->job->checkpoint.tokenizer)
+        row.text = tokenizer_bytes(v->job->checkpoint.tokenizer, row.id);
     return row;
 }
 
@@ -175,7 +173,7 @@ static const struct report_field fields[] = {
     {"strongest", NULL, FIGURE(strongest)},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
-/* The first four are also those of a query's rows, before these. */
+/* Of a query, behind the first four of these. */
 static const struct report_field query_fields[] = {
     {"query", NULL, MEMBER(attend_row, query)},
     {"top", NULL, MEMBER(attend_row, top), .items = key_fields,
@@ -236,7 +234,7 @@ static const void *next_looks(void *arg, int at)
 }
 
 /* A row a head, the figures, or of one query the keys. */
-static enum status print_looks(const struct attend_view *v, struct job *j, struct err *e)
+static enum status print_looks(const struct attend_view *v, struct err *e)
 {
     const struct attend_options *o = v->options;
     const int query = v->spec.query;
@@ -265,7 +263,7 @@ static enum status print_looks(const struct attend_view *v, struct job *j, struc
         own[FIELD_JOINED].heading = name;
         table.n = N_QUERY_FIELDS;
     }
-    const enum status s = job_print(j, &table, e);
+    const enum status s = job_print(v->job, &table, e);
     free(rows);
     return s;
 }
@@ -290,7 +288,7 @@ static enum status write_json(const struct attend_view *v, const char *path, str
     TRY(file_output_open(&file, path, e));
     json_init(&j, &file.out, 2);
     json_begin_object(&j, NULL);
-    json_string(&j, "model", v->subject);
+    json_string(&j, "model", path_name(v->job->path));
     json_begin_array(&j, "axes");
     for (int i = 0; i < 4; i++)
         json_string(&j, NULL, axes[i]);
@@ -361,7 +359,7 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
     if (cells < n)
         snprintf(size, sizeof size, " A cell is the largest weight of %.1f by %.1f tokens.",
                  (double)n / cells, (double)n / cells);
-    snprintf(title, sizeof title, "What the heads of %.160s look at", v->subject);
+    snprintf(title, sizeof title, "What the heads of %.160s look at", path_name(v->job->path));
     snprintf(subtitle, sizeof subtitle,
              "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
              plural(n), size, first->without_first ? " The first key is left out." : "",
@@ -385,8 +383,9 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
 
 /* The head that is shown, a line for each row: position, cells up to the diagonal, and there the
  * token, which names its row and its column. */
-static void draw_head(const struct attend_view *v, struct output *out)
+static void draw_head(const struct attend_view *v)
 {
+    struct output *out = v->job->out;
     const enum heatmap_ink ink = terminal_ink(false);
     unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = v->shown;
@@ -426,8 +425,8 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     const struct attend_options *o = v->options;
     struct attend_spec *spec = &v->spec;
     const int n_tokens = spec->n_tokens;
-    TRY(choice_of("--layer", o->layers, v->config->n_layers, "layer", &v->layers, e));
-    TRY(choice_of("--head", o->heads, v->config->n_heads, "head", &v->heads, e));
+    TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
+    TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
     const size_t n = (size_t)v->layers.n * v->heads.n;
     const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
     spec->heads = calloc(bytes, 1);
@@ -458,8 +457,9 @@ static enum status place_heads(struct attend_view *v, struct err *e)
 #define FEWER "fewer heads by --layer and --head, "
 
 /* Runs the text and shows what was asked for. */
-static enum status look(struct attend_view *v, struct job *j, struct err *e)
+static enum status look(struct attend_view *v, struct err *e)
 {
+    struct job *j = v->job;
     const struct attend_options *o = v->options;
     struct job_memory memory = {.weights = v->spec.model->weights.cap,
                                 .advice = o->npy ? FEWER "a shorter text or no --npy take less"
@@ -486,8 +486,8 @@ static enum status look(struct attend_view *v, struct job *j, struct err *e)
     if (o->svg)
         TRY(write_svg(v, o->svg, e));
     if (!o->show)
-        return print_looks(v, j, e);
-    draw_head(v, j->out);
+        return print_looks(v, e);
+    draw_head(v);
     return STATUS_OK;
 }
 
@@ -502,8 +502,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                        j->n_tokens - 1, (unsigned long long)o->query.value);
     TRY(job_start_threads(j, e));
     struct attend_view view = {.options = o,
-                               .subject = path_name(j->path),
-                               .tokenizer = j->checkpoint.tokenizer,
+                               .job = j,
                                .config = &m->config,
                                .spec = {.model = m,
                                         .params = job_session_params(j),
@@ -514,7 +513,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .stop = progress_stop,
                                         .progress = progress_show}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
-    const enum status s = look(&view, j, e);
+    const enum status s = look(&view, e);
     attend_free(&view.found);
     free(view.spec.heads);
     choice_free(&view.layers);

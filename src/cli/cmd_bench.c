@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,9 +18,9 @@
 #include "base/limits.h"
 #include "cli/costs.h"
 #include "cli/numbers.h"
+#include "cli/program.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "cli/version.h"
 #include "show/paragraph.h"
 #include "show/plot.h"
 
@@ -196,7 +197,7 @@ static void describe_machine(struct run *r)
         fclose(f);
     snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
              spec->kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
-             DECODE_VERSION, compiler_name());
+             DECODE_VERSION, COMPILER_NAME);
 }
 
 /* Of the lines above and below the table, where a terminal breaks them. */
@@ -252,8 +253,8 @@ static void print_footer(const struct run *r)
     bool noisy = false;
     for (int i = 0; i < b->n_rows; i++)
         noisy |= b->rows[i].shown.noisy;
-    paragraph_puts(&p, "\n* fastest at its depth and batch; p50 and p99 of a step, KV read of each "
-                       "sequence;\vspeed-up over MHA at the same batch, measured and predicted\n");
+    paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
+                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted\n");
     paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
                        "the median\n");
     if (noisy)
@@ -355,35 +356,49 @@ static enum status print_run(struct run *r, struct err *e)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The peak memory of each row, in a process of its own that says nothing: what fails there fails
- * again where rows are measured. Before threads are started; what the caller has resident counts,
- * too. */
-static enum status measure_memory(struct job *j, struct bench *b, struct err *e)
+/* The peak memory of row i, in a process of its own, which leaves in `said`, memory that both see,
+ * what failed. Before threads are started; what the caller has resident counts, too. */
+static enum status measure_memory(struct bench *b, int i, struct err *said, struct err *e)
+{
+    struct rusage usage = {0};
+    int ended = 0;
+    const pid_t pid = fork();
+    if (pid < 0)
+        return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
+                       strerror(errno));
+    if (pid == 0)
+        _exit((int)bench_load_row(b, i, said)); /* nothing of the parent's is closed or flushed */
+    while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
+        if (signals_interrupted())
+            kill(pid, SIGKILL); /* it has nothing to leave behind */
+    if (!WIFEXITED(ended) && signals_interrupted())
+        return STATUS_INTERRUPTED;
+    if (!WIFEXITED(ended))
+        return err_set(e, STATUS_FAILED,
+                       "the process that measures memory was ended; was it out of memory?");
+    const enum status s = (enum status)WEXITSTATUS(ended);
+    if (s == STATUS_BAD_FILE && !said->text[0])
+        _exit(STATUS_BAD_FILE); /* a mapped file was cut short: the child has said which */
+    b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+    if (s != STATUS_OK)
+        *e = *said;
+    return s;
+}
+
+static enum status measure_memories(struct job *j, struct bench *b, struct err *e)
 {
     struct progress *p = job_progress(j, "rows");
-    for (int i = 0; i < b->n_rows; i++) {
-        struct rusage usage = {0};
-        int ended = 0;
+    struct err *said =
+        mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    enum status s = STATUS_OK;
+    if (said == MAP_FAILED)
+        return err_no_memory(e, "what the process that measures memory says", sizeof *said);
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
         progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
-        if (signals_interrupted())
-            return STATUS_INTERRUPTED;
-        const pid_t pid = fork();
-        if (pid < 0)
-            return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
-                           strerror(errno));
-        if (pid == 0) {
-            close(STDERR_FILENO);
-            _exit((int)bench_load_row(b, i, NULL)); /* nothing of the parent's is flushed */
-        }
-        while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
-            if (signals_interrupted())
-                kill(pid, SIGKILL); /* it has nothing to leave behind */
-        if (!WIFEXITED(ended) && !signals_interrupted())
-            return err_set(e, STATUS_FAILED,
-                           "the process that measures memory was ended; was it out of memory?");
-        b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
+        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_memory(b, i, said, e);
     }
-    return STATUS_OK;
+    munmap(said, sizeof *said);
+    return s;
 }
 
 /* What was measured until an interruption is shown. */
@@ -417,7 +432,7 @@ static enum status measure(struct run *r, struct err *e)
         bench_free(b);
         TRY(bench_plan(spec, b, e));
     }
-    TRY(measure_memory(j, b, e));
+    TRY(measure_memories(j, b, e));
     job_progress(j, "turns");
     const enum status s = bench_run(b, e);
     progress_end(&j->progress);

@@ -5,11 +5,7 @@
 #include <stdlib.h>
 
 #include "base/figures.h"
-#include "cli/input.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/say.h"
 #include "cli/signals.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
@@ -30,7 +26,8 @@ struct convert_options {
 static const struct option drop_options[] = {
     OPT_STRING("drop-heads", drop_heads, "L.H,...",
                "instead: make these heads' columns of the output matrix zero; layer and head, "
-               "from 0"),
+               "from 0",
+               .excludes = "kv-heads|latent|cache-bytes"),
     OPT_END,
 };
 
@@ -61,81 +58,48 @@ struct convert_figures {
 
 /* What a run holds. */
 struct conversion {
-    const struct convert_options *options;
-    struct job *job; /* its checkpoint is without a model */
+    struct job *job; /* its checkpoint is without a model; its tokens are those of --eval's text */
     struct convert_spec spec;
     struct convert converted;
-    int32_t *eval_tokens; /* of --eval's text; malloc'd */
-    size_t n_eval_tokens;
     struct convert_figures before, after;
 };
 
-/* What --drop-heads does is not a conversion of heads to other heads. */
 static enum status check_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
-    const struct variant_options *v = &o->common.variant;
     (void)j;
-    if (!o->drop_heads)
-        return variant_is_wanted(v)
-                   ? STATUS_OK
-                   : err_set(e, STATUS_USAGE,
-                             "no number of K/V heads is named; expected --kv-heads G, or --latent "
-                             "R or --cache-bytes B");
-    if (variant_is_wanted(v))
+    if (o->drop_heads && o->eval)
         return err_set(e, STATUS_USAGE,
-                       "--drop-heads and --%s are both given; expected one of them: the second run "
-                       "takes what the first wrote",
-                       v->kv_heads ? "kv-heads"
-                       : v->latent ? "latent"
-                                   : "cache-bytes");
-    return o->eval ? err_set(e, STATUS_USAGE,
-                             "--drop-heads and --eval are both given; decode eval measures OUT")
-                   : STATUS_OK;
-}
-
-/* --- bits per byte --------------------------------------------------------------------------- */
-
-/* Found out before the work, too: whether the text of --eval can be measured at all. */
-static enum status read_eval_tokens(struct conversion *c, struct err *e)
-{
-    const struct tokenizer *t = c->job->checkpoint.tokenizer;
-    char *text;
-    size_t len;
-    TRY(input_await(c->options->eval, EVAL_MAX, &text, &len, e));
-    enum status s = input_needs_tokenizer(t, c->job->path, "--eval", e);
-    if (s == STATUS_OK) {
-        s = tokens_of_text(t, (struct text){text, len}, tokenizer_adds_bos(t), &c->eval_tokens,
-                           &c->n_eval_tokens, e);
-        if (s == STATUS_OK)
-            s = eval_check_length(c->n_eval_tokens, e);
-        err_in(e, s, "--eval");
-    }
-    free(text);
-    return s;
+                       "--drop-heads and --eval are both given; decode eval measures OUT");
+    if (!o->drop_heads && !variant_is_wanted(&o->common.variant))
+        return err_set(e, STATUS_USAGE,
+                       "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
+                       "--cache-bytes B");
+    return STATUS_OK;
 }
 
 /* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
 static enum status measure_bits(const struct conversion *c, const char *path, double *out,
                                 struct err *e)
 {
+    struct job *j = c->job;
     struct checkpoint k;
     *out = (double)NAN;
-    if (!c->options->eval)
+    if (!j->tokens)
         return STATUS_OK;
     enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
     if (s != STATUS_OK) /* what was just written is no bad input */
-        return s == STATUS_BAD_FILE && path != c->job->path ? STATUS_FAILED : s;
+        return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
     const struct eval_spec spec = {
         .model = k.model,
-        .params = {.kernels = c->job->kernels},
-        .pool = c->job->pool,
-        .tokens = c->eval_tokens,
-        .n_tokens = c->n_eval_tokens,
+        .params = {.kernels = j->kernels},
+        .pool = j->pool,
+        .tokens = j->tokens,
+        .n_tokens = j->n_tokens,
         .tokenizer = k.tokenizer,
         .stop = progress_stop,
         .progress = progress_show,
-        .arg = job_progress(c->job, "tokens"),
+        .arg = job_progress(j, "tokens"),
     };
     struct eval_result result;
     s = err_in(e, eval_run(&spec, &result, e), "--eval");
@@ -178,31 +142,8 @@ static const struct report_field layer_fields[] = {
     {"output_lost", "output_lost", MEMBER(layer_row, output_lost), "%.5f"},
 };
 
-/* One object, over several lines or (JSON lines) on one. */
-static void print_json(const struct conversion *c, const struct table *layers)
-{
-    struct json j;
-    json_init(&j, c->job->out, c->job->common->format == TABLE_JSONL ? 0 : 1);
-    json_begin_object(&j, NULL);
-    const bool latent = config_is_latent(&c->converted.config);
-    json_string(&j, "method", latent ? "latent" : convert_methods[c->spec.method]);
-    if (!latent)
-        json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
-    json_string(&j, "refit", convert_refits[c->spec.refit]);
-    json_u64(&j, "calibration_tokens", c->spec.n_tokens);
-    json_begin_array(&j, "layers");
-    for (int l = 0; l < layers->n_rows; l++)
-        report_object(&j, NULL, layers->fields + 1, layers->n - 1,
-                      (const struct layer_row *)layers->rows + l);
-    json_end(&j);
-    report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
-    report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
-    report_members(&j, &figure_fields[N_FIGURES - 1], 1, &c->after);
-    json_end(&j);
-    output_puts(c->job->out, "\n");
-}
-
-/* A table of the layers, and one of the figures, in which people see the change of fractions. */
+/* A table of the layers, and one of the figures, in which people see the change of fractions. In
+ * JSON one object, over several lines or (JSON lines) on one. */
 static enum status print_conversion(const struct conversion *c, struct err *e)
 {
     static const struct report_field columns[] = {
@@ -210,21 +151,40 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         {"before", "before", .type = REPORT_DOUBLE},
         {"after", "after", .type = REPORT_DOUBLE},
         {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"}};
+    struct output *out = c->job->out;
     const enum table_format format = (enum table_format)c->job->common->format;
     const bool people = table_is_for_people(format);
+    const bool latent = config_is_latent(&c->converted.config);
+    const int n_layers = c->converted.n_layers;
     struct layer_row rows[CONFIG_MAX_LAYERS];
     struct report t;
-    for (int l = 0; l < c->converted.n_layers; l++)
+    struct json j;
+    for (int l = 0; l < n_layers; l++)
         rows[l] =
             (struct layer_row){l, c->converted.layers[l].score, c->converted.layers[l].output};
-    const struct table layers = TABLE_OF(layer_fields, rows, c->converted.n_layers);
     if (table_is_json(format)) {
-        print_json(c, &layers);
+        json_init(&j, out, format == TABLE_JSONL ? 0 : 1);
+        json_begin_object(&j, NULL);
+        json_string(&j, "method", latent ? "latent" : convert_methods[c->spec.method]);
+        if (!latent)
+            json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
+        json_string(&j, "refit", convert_refits[c->spec.refit]);
+        json_u64(&j, "calibration_tokens", c->spec.n_tokens);
+        json_begin_array(&j, "layers");
+        for (int l = 0; l < n_layers; l++)
+            report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &rows[l]);
+        json_end(&j);
+        report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
+        report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
+        report_members(&j, &figure_fields[N_FIGURES - 1], 1, &c->after);
+        json_end(&j);
+        output_puts(out, "\n");
         return STATUS_OK;
     }
-    TRY(table_print(&layers, format, c->job->out, e));
-    output_puts(c->job->out, "\n");
-    report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);
+    const struct table layers = TABLE_OF(layer_fields, rows, n_layers);
+    TRY(table_print(&layers, format, out, e));
+    output_puts(out, "\n");
+    report_begin(&t, format, columns, REPORT_LENGTH(columns), out);
     for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {
         const void *before = (const char *)&c->before + f->offset;
         const void *after = (const char *)&c->after + f->offset;
@@ -255,42 +215,43 @@ static void fill_figures(const struct config *config, uint64_t n_params, struct 
 /* Writes what was converted, measures it and prints the report. */
 static enum status write_and_report(struct conversion *c, uint64_t started_ns, struct err *e)
 {
-    const struct common_options *o = c->job->common;
+    struct job *j = c->job;
+    const char *out = j->common->out;
     const struct convert *converted = &c->converted;
     const uint64_t measured_ns = clock_ns();
     struct config config;
     /* First, because logits may not be finite, and OUT is still as it was. */
-    enum status s = measure_bits(c, c->job->path, &c->before.bits_per_byte, e);
+    enum status s = measure_bits(c, j->path, &c->before.bits_per_byte, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
-        s = gguf_write(converted->writer, o->out, e);
+        s = gguf_write(converted->writer, out, e);
     if (s == STATUS_BAD_FILE)
-        err_prefix(e, c->job->path);
+        err_prefix(e, j->path);
     TRY(s);
-    TRY(config_read(c->job->checkpoint.gguf, &config, e));
+    TRY(config_read(j->checkpoint.gguf, &config, e));
     fill_figures(&config, converted->n_params_before, &c->before);
     fill_figures(&converted->config, converted->n_params_after, &c->after);
     c->before.seconds = (double)NAN;
     c->after.seconds = (double)(clock_ns() - started_ns) * 1e-9;
     c->before.divergence = c->spec.n_tokens ? 0 : (double)NAN;
     c->after.divergence = converted->divergence;
-    c->before.file_bytes = c->job->checkpoint.file.len;
-    c->after.file_bytes = job_out_bytes(c->job);
-    s = measure_bits(c, o->out, &c->after.bits_per_byte, e);
+    c->before.file_bytes = j->checkpoint.file.len;
+    c->after.file_bytes = job_out_bytes(j);
+    s = measure_bits(c, out, &c->after.bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
-        c->job->needs &= ~(unsigned)JOB_OUT;
-        say(o, "interrupted; %s is written", o->out);
+        j->needs &= ~(unsigned)JOB_OUT;
+        say(j->common, "interrupted; %s is written", out);
     } else if (s != STATUS_OK) {
         return s;
     }
-    progress_end(&c->job->progress);
+    progress_end(&j->progress);
     TRY(print_conversion(c, e));
     const double rise = c->after.bits_per_byte - c->before.bits_per_byte;
     if (rise > NOTICEABLE_BITS)
-        say(o,
+        say(j->common,
             "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
             "--from %s",
-            rise, o->out);
+            rise, out);
     return s;
 }
 
@@ -319,11 +280,11 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
     const struct variant_options *v = &o->common.variant;
-    struct conversion c = {.options = o, .job = j};
+    const struct gguf *g = j->checkpoint.gguf;
+    struct conversion c = {.job = j};
     TRY(job_start_threads(j, e));
     if (o->drop_heads)
         return drop_and_tell(j, o->drop_heads, e);
-    const struct gguf *g = j->checkpoint.gguf;
     for (size_t i = 0; i < g->n_tensors && !o->requantize; i++)
         if (g->tensors[i].type->block_elements > 1)
             return err_set(e, STATUS_USAGE,
@@ -332,15 +293,19 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
                            j->path, text_width(g->tensors[i].name), g->tensors[i].name.data,
                            g->tensors[i].type->name);
     TRY(job_seed(j, e));
-    enum status s = o->eval ? read_eval_tokens(&c, e) : STATUS_OK;
-    const uint64_t started_ns = clock_ns();
-    if (s == STATUS_OK && (s = variant_convert(j, &c.spec, &c.converted, e)) == STATUS_OK) {
-        if (v->kv_heads && v->method == CONVERT_RANDOM)
-            say(&o->common, "seed %llu", (unsigned long long)j->seed);
-        s = write_and_report(&c, started_ns, e);
-        convert_free(&c.converted);
+    if (o->eval) { /* found out before the work: whether its text can be measured at all */
+        TRY(input_await(o->eval, EVAL_MAX, &j->text_bytes, &j->text.len, e));
+        j->text.data = j->text_bytes;
+        TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--eval", e));
+        TRY(err_in(e, job_tokenize(j, e), "--eval"));
+        TRY(err_in(e, eval_check_length(j->n_tokens, e), "--eval"));
     }
-    free(c.eval_tokens);
+    const uint64_t started_ns = clock_ns();
+    TRY(variant_convert(j, &c.spec, &c.converted, e));
+    if (v->kv_heads && v->method == CONVERT_RANDOM)
+        say(&o->common, "seed %llu", (unsigned long long)j->seed);
+    const enum status s = write_and_report(&c, started_ns, e);
+    convert_free(&c.converted);
     return s;
 }
 

@@ -28,7 +28,8 @@ static const struct option text_options[] = {
 
 static const struct option result_options[] = {
     OPT_STRING("against", against, "MODEL2",
-               "also the distance from this checkpoint, which must have the same vocabulary"),
+               "also the distance from this checkpoint, which must have the same vocabulary",
+               .reads = "the other checkpoint"),
     OPT_FORMAT,
     OPT_END,
 };
@@ -55,7 +56,7 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
 {
     const struct eval_options *o = values;
     const struct checkpoint *c = &j->checkpoint;
-    const char *type = kv_type_advice[j->common->kv_type];
+    const char *smaller = kv_type_names[j->common->kv_type + 1];
     char advice[96];
     struct eval_plan plan;
     struct eval_result result;
@@ -81,8 +82,8 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
         j->common,
         "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64 " tokens; %d at once",
         plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_workers * plan.n_together);
-    snprintf(advice, sizeof advice, "--ctx%s -t%s%s lower it", type[0] ? "," : " and",
-             type[0] ? " and " : "", type);
+    snprintf(advice, sizeof advice, "--ctx%s -t%s%s lower it", smaller ? "," : " and",
+             smaller ? " and --kv-type " : "", smaller ? smaller : "");
     job_say_memory(j,
                    &(struct job_memory){.weights = c->model->weights.cap +
                                                    (o->against ? j->other.model->weights.cap : 0),

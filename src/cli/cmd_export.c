@@ -3,7 +3,6 @@
  */
 #include "cli/job.h"
 #include "exchange/exchange.h"
-#include "show/report.h"
 
 struct export_command {
     struct common_options common;

@@ -8,7 +8,6 @@
 
 #include "cli/job.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "convert/convert.h"
 #include "measure/attend.h"
 #include "show/heatmap.h"
@@ -233,7 +232,7 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
                        "--svg: expected at most %d layers, and heads in each, found %d",
                        HEATMAP_LARGE, most);
     TRY(job_start_threads(j, e));
-    enum status s = choice_of("--layer", o->layers, c->n_layers, "layer", &layers, e);
+    enum status s = choice_of("--layer", o->layers, c->n_layers, &layers, e);
     if (s == STATUS_OK)
         s = measure_heads(j, o, &layers, &a, e);
     if (s == STATUS_INTERRUPTED)

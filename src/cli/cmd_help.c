@@ -70,16 +70,14 @@ struct manual {
     bool starts; /* a line */
 };
 
-/* What means something else to troff, or would look different: - becomes a hyphen. */
+/* Escapes what troff takes for its own: backslashes, what begins a request, and hyphens, which
+ * would be other characters. */
 static bool put_escaped(struct output *o, const char *bytes, size_t len)
 {
-    static const char special[] = "\\-'`^~";
-    static const char *const escapes[] = {"\\e", "\\-", "\\(aq", "\\(ga", "\\(ha", "\\(ti"};
     struct manual *m = (struct manual *)o;
     for (; len > 0; len--, bytes++) {
-        const char *at = *bytes ? strchr(special, *bytes) : NULL;
-        output_printf(m->page, "%s%.*s", m->starts && *bytes == '.' ? "\\&" : "", !at, bytes);
-        output_puts(m->page, at ? escapes[at - special] : "");
+        output_puts(m->page, m->starts && strchr(".'", *bytes) ? "\\&" : *bytes == '-' ? "\\" : "");
+        output_printf(m->page, *bytes == '\\' ? "\\e" : "%c", *bytes);
         m->starts = *bytes == '\n';
     }
     return true;
@@ -164,8 +162,6 @@ static void put_choices(struct output *out, const char *const *choices)
 
 static void completion_bash(struct output *out)
 {
-    /* What the help calls a file or a folder. */
-    static const char *const files[] = {"FILE", "OUT", "DIR", "MODEL", "TEXT", "DRAFT"};
     const struct command *c;
     struct option_rows rows;
     output_puts(out, head);
@@ -180,10 +176,9 @@ static void completion_bash(struct output *out)
         for (int r = 0; r < rows.n_options; r++) {
             const struct option *o = rows.items[r].option;
             const char letter[] = {' ', '-', o->letter, 0};
-            const char *kind = o->kind == OPTION_FLAG ? "flag" : "other";
-            for (size_t f = 0; f < sizeof files / sizeof *files; f++)
-                if (o->value && strncmp(o->value, files[f], strlen(files[f])) == 0)
-                    kind = "file";
+            const bool is_file =
+                o->reads || o->writes || (o->value && strcmp(o->value, "FILE") == 0);
+            const char *kind = o->kind == OPTION_FLAG ? "flag" : is_file ? "file" : "other";
             output_printf(out, "        _decode_option %s '", kind);
             put_choices(out, o->choices);
             output_printf(out, "' --%s%s\n", o->name, o->letter ? letter : "");

@@ -3,15 +3,13 @@
  */
 #include "base/file.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "cli/signals.h"
-#include "convert/quantize.h"
 #include "exchange/exchange.h"
-#include "show/report.h"
 
 struct import_command {
     struct common_options common;
-    const char *type, *tokenizer;
+    const char *tokenizer;
+    int type; /* an enum storage + 1; 0: as they are */
     int n_ctx;
 };
 
@@ -20,8 +18,8 @@ struct import_command {
 static const struct option own_options[] = {
     OPT_OUT,
     OPT_FORCE,
-    OPT_STRING("type", type, "TYPE", "type of the weight matrices: f32, f16, bf16, q8_0, q4_0",
-               .otherwise = "as they are; int8 becomes f32", .choices = storage_names),
+    OPT_CHOICE("type", type, "TYPE", storage_names, "type of the weight matrices",
+               .otherwise = "as they are; int8 becomes f32"),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX, "context in tokens",
             .otherwise = "the checkpoint's", .letter = 'c'),
     OPT_STRING("tokenizer", tokenizer, "FILE|none",
@@ -35,8 +33,9 @@ static const struct option own_options[] = {
 
 /* What was imported. */
 struct import_row {
-    const char *format, *architecture, *variant;
-    int n_layers, n_heads, n_kv_heads, d_model, n_ctx, n_vocab;
+    const char *format, *architecture;
+    char variant[16];
+    struct config config;
     uint64_t bytes;
 };
 
@@ -44,12 +43,12 @@ static const struct report_field fields[] = {
     {"format", "from", MEMBER(import_row, format), .rank = 2},
     {"architecture", "architecture", MEMBER(import_row, architecture)},
     {"variant", "variant", MEMBER(import_row, variant)},
-    {"n_layers", "layers", MEMBER(import_row, n_layers), .rank = 3},
-    {"d_model", "d_model", MEMBER(import_row, d_model), .rank = 3},
-    {"n_heads", "heads", MEMBER(import_row, n_heads), .rank = 4},
-    {"n_kv_heads", "kv_heads", MEMBER(import_row, n_kv_heads), .rank = 4},
-    {"n_ctx", "context", MEMBER(import_row, n_ctx), .rank = 5},
-    {"n_vocab", "vocab", MEMBER(import_row, n_vocab), .rank = 5},
+    {"n_layers", "layers", MEMBER(import_row, config.n_layers), .rank = 3},
+    {"d_model", "d_model", MEMBER(import_row, config.d_model), .rank = 3},
+    {"n_heads", "heads", MEMBER(import_row, config.n_heads), .rank = 4},
+    {"n_kv_heads", "kv_heads", MEMBER(import_row, config.n_kv_heads), .rank = 4},
+    {"n_ctx", "context", MEMBER(import_row, config.n_ctx), .rank = 5},
+    {"n_vocab", "vocab", MEMBER(import_row, config.n_vocab), .rank = 5},
     {"bytes", "bytes", MEMBER(import_row, bytes)},
 };
 
@@ -60,11 +59,10 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     struct file_map file = {0};
     bool is_other;
     struct quantize_params params = {.requantize = true};
-    char variant[16];
     const struct import_options options = {
         .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {job_say_note, j->common}};
     if (o->type)
-        TRY(job_weight_type(o->type, &params.type, e));
+        params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(import_is_for(j->path, &is_other, e));
     if (!is_other)
         TRY(file_map_open(&file, j->path, e));
@@ -88,19 +86,9 @@ static enum status run_import(struct job *j, void *values, struct err *e)
         err_prefix(e, j->path);
     if (s == STATUS_OK) {
         const struct config *c = import_config(im);
-        config_variant_name(c, c->n_kv_heads, variant);
-        const struct import_row row = {
-            .format = import_format(im),
-            .architecture = c->arch->name,
-            .variant = variant,
-            .n_layers = c->n_layers,
-            .n_heads = c->n_heads,
-            .n_kv_heads = c->n_kv_heads,
-            .d_model = c->d_model,
-            .n_ctx = c->n_ctx,
-            .n_vocab = c->n_vocab,
-            .bytes = job_out_bytes(j),
-        };
+        struct import_row row = {import_format(im), c->arch->name, .config = *c,
+                                 .bytes = job_out_bytes(j)};
+        config_variant_name(c, c->n_kv_heads, row.variant);
         const struct table table = TABLE_OF(fields, &row, 1);
         s = job_print(j, &table, e);
     }

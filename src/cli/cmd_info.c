@@ -113,15 +113,15 @@ struct info {
 /* What both programs and people call the same; of the config; and what only programs get. */
 #define SAME(name)                                                                                 \
     {                                                                                              \
-#name, #name, MEMBER(info, name)                                                           \
+        .key = #name, .heading = #name, MEMBER(info, name)                                         \
     }
 #define SIZE(name)                                                                                 \
     {                                                                                              \
-#name, #name, MEMBER(info, config.name)                                                    \
+        .key = #name, .heading = #name, MEMBER(info, config.name)                                  \
     }
 #define KEYED(name)                                                                                \
     {                                                                                              \
-#name, NULL, MEMBER(info, name)                                                            \
+        .key = #name, MEMBER(info, name)                                                           \
     }
 
 static const struct report_field file_fields[] = {
@@ -190,7 +190,8 @@ static void print_other_keys(struct report *r, const struct info *info)
         const struct gguf_pair *pair = &info->gguf->pairs[i];
         const struct gguf_value *v = &pair->value;
         const bool told = info->has_config ? !text_starts_with(pair->key, "decode.convert.")
-                                           : text_starts_with(pair->key, "tokenizer.");
+                                           : text_starts_with(pair->key, "tokenizer.") ||
+                                                 text_starts_with(pair->key, "general.");
         struct figure f = {""};
         if (v->kind == GGUF_ARRAY || told)
             continue;
@@ -415,8 +416,8 @@ static enum status plan_cost(struct info *info, struct err *e)
     if (!info->has_config || info->refusal.text[0])
         return STATUS_OK;
     TRY(costs_plan(c, e));
-    info->memory_available_bytes =
-        (int64_t)c->available; /* where it is not known that is a negative number */
+    /* Where it is not known that is a negative number. */
+    info->memory_available_bytes = (int64_t)c->available;
     return STATUS_OK;
 }
 

@@ -5,15 +5,11 @@
 
 #include "base/file.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
-#include "compute/pool.h"
-#include "convert/quantize.h"
 #include "formats/gguf.h"
-#include "show/report.h"
 
 struct quantize_options {
     struct common_options common;
-    const char *type;
+    int type;                      /* an enum storage + 1; 0: none */
     struct quantize_params params; /* pure, requantize */
 };
 
@@ -21,9 +17,7 @@ struct quantize_options {
 
 static const struct option own_options[] = {
     OPT_OUT,
-    OPT_STRING("type", type, "TYPE",
-               "type of the weight matrices: f32, f16, bf16, q8_0, q4_0; required",
-               .choices = storage_names),
+    OPT_CHOICE("type", type, "TYPE", storage_names, "type of the weight matrices; required"),
     OPT_FORCE,
     OPT_FLAG("pure", params.pure,
              "with q4_0: the token embedding too, which is else q8_0, as its error costs most"),
@@ -53,43 +47,34 @@ static const struct report_field fields[] = {
     {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
 };
 
-/* What a user may not expect of the plan. */
-static void say_plan(const struct quantize *q, const struct common_options *o)
+/* Says what a user may not expect, writes, and prints the sizes and errors. */
+static enum status write_and_print(struct job *j, struct quantize *q, struct err *e)
 {
+    const struct common_options *o = j->common;
+    const struct quantize_error none = {(double)NAN, (double)NAN, (double)NAN};
     const size_t n = q->params.gguf->n_tensors;
-    size_t changed = 0;
+    size_t n_changed = 0;
     for (const struct quantize_tensor *t = q->tensors; t < q->tensors + n; t++) {
         const bool stays = t->to == t->from->type;
-        changed += !stays;
+        n_changed += !stays;
         if (t->fallback)
             say(o, "tensor %.*s: rows of %llu are no multiple of 32; it %s %s instead",
                 text_width(t->from->name), t->from->name.data, (unsigned long long)t->from->dims[0],
                 stays ? "stays" : "becomes", t->to->name);
     }
-    if (changed == 0)
+    if (n_changed == 0)
         say(o, "no tensor changes its type: %s is a copy", o->out);
-    say_verbose(o, "%zu of %zu tensors change their type", changed, n);
-}
-
-static enum status print_quantized(struct job *j, const struct quantize *q, struct err *e)
-{
-    const struct quantize_error none = {(double)NAN, (double)NAN, (double)NAN};
-    const struct quantize_tensor *end = q->tensors + q->params.gguf->n_tensors;
-    struct quantize_row data = {text_of("tensor data"), NULL,           NULL,
-                                q->bytes_before,        q->bytes_after, none};
+    say_verbose(o, "%zu of %zu tensors change their type", n_changed, n);
+    TRY(gguf_write(q->writer, o->out, e));
+    progress_end(&j->progress);
     struct report r;
-    report_begin(&r, (enum table_format)j->common->format, fields, REPORT_LENGTH(fields), j->out);
-    for (const struct quantize_tensor *t = q->tensors; t < end; t++) {
-        const bool changed = t->to != t->from->type;
-        const struct quantize_row row = {t->from->name, t->from->type->name,
-                                         t->to->name,   t->from->n_bytes,
-                                         t->bytes,      changed ? t->error : none};
-        if (changed)
-            data.error = q->error;
-        if (j->common->verbose)
-            report_row(&r, &row);
-    }
-    report_row(&r, &data);
+    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), j->out);
+    for (const struct quantize_tensor *t = q->tensors; o->verbose && t < q->tensors + n; t++)
+        report_row(&r, &(struct quantize_row){t->from->name, t->from->type->name, t->to->name,
+                                              t->from->n_bytes, t->bytes,
+                                              t->to != t->from->type ? t->error : none});
+    report_row(&r, &(struct quantize_row){text_of("tensor data"), NULL, NULL, q->bytes_before,
+                                          q->bytes_after, n_changed > 0 ? q->error : none});
     report_row(&r, &(struct quantize_row){text_of("file"), NULL, NULL, q->params.source->len,
                                           job_out_bytes(j), none});
     return report_end(&r, e);
@@ -110,12 +95,7 @@ enum status job_quantize(struct job *j, const struct file_map *file,
     params.progress = progress_show;
     params.arg = job_progress(j, NULL);
     if (s == STATUS_OK && (s = quantize_plan(&params, &q, e)) == STATUS_OK) {
-        if (tells)
-            say_plan(&q, j->common);
-        s = gguf_write(q.writer, j->common->out, e);
-        progress_end(&j->progress);
-        if (s == STATUS_OK && tells)
-            s = print_quantized(j, &q, e);
+        s = tells ? write_and_print(j, &q, e) : gguf_write(q.writer, j->common->out, e);
         quantize_free(&q);
     }
     gguf_free(g);
@@ -126,7 +106,9 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
 {
     struct quantize_options *o = values;
     struct file_map file;
-    TRY(job_weight_type(o->type, &o->params.type, e));
+    if (!o->type)
+        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type TYPE");
+    o->params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(job_map(j->path, &file, e));
     const enum status s = job_quantize(j, &file, &o->params, true, e);
     if (s == STATUS_BAD_FILE)

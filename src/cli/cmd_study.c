@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/input.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/study.h"
 #include "convert/convert.h"
 #include "show/plot.h"
@@ -161,7 +161,6 @@ static enum status plan_study(struct study_job *job, const struct config *c, str
         cell.latent = ranks.items[i];
         TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
     }
-    study_plan_sort(plan);
     return STATUS_OK;
 }
 

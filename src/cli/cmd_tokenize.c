@@ -7,9 +7,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
-#include "formats/json.h"
-#include "model/model.h"
 #include "show/paragraph.h"
 
 struct tokenize_options {
@@ -34,7 +31,19 @@ static const struct option own_options[] = {
     OPT_END,
 };
 
-static enum status print_decoded(const char *given, struct job *j, struct err *e)
+static enum status check_tokenize(struct job *j, void *values, struct err *e)
+{
+    const struct tokenize_options *o = values;
+    (void)e;
+    if (o->decode) {
+        j->needs &= ~(unsigned)JOB_TEXT;
+        j->parts = CHECKPOINT_TOKENIZER;
+    }
+    return STATUS_OK;
+}
+
+/* Prints the bytes of token ids. */
+static enum status decode_ids(struct job *j, const char *given, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     struct bytes all = {.data = NULL}; /* so that characters are whole */
@@ -63,37 +72,17 @@ static enum status print_decoded(const char *given, struct job *j, struct err *e
     return s;
 }
 
-static enum status check_tokenize(struct job *j, void *values, struct err *e)
-{
-    const struct tokenize_options *o = values;
-    (void)e;
-    if (o->decode) {
-        j->needs &= ~(unsigned)JOB_TEXT;
-        j->parts = CHECKPOINT_TOKENIZER;
-    }
-    return STATUS_OK;
-}
-
 static enum status run_tokenize(struct job *j, void *values, struct err *e)
 {
     const struct tokenize_options *o = values;
-    const bool as_json = o->common.format == FORMAT_JSON;
-    struct json json;
+    const bool json = o->common.format == FORMAT_JSON;
     if (o->decode)
-        return print_decoded(o->decode, j, e);
+        return decode_ids(j, o->decode, e);
     TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
-    json_init(&json, j->out, 0);
-    if (as_json)
-        json_begin_array(&json, NULL);
-    for (size_t i = 0; i < j->n_tokens; i++) {
-        if (as_json)
-            json_int(&json, NULL, j->tokens[i]);
-        else
-            output_printf(j->out, "%s%d", i ? " " : "", (int)j->tokens[i]);
-    }
-    if (as_json)
-        json_end(&json);
-    output_puts(j->out, "\n");
+    output_puts(j->out, json ? "[" : "");
+    for (size_t i = 0; i < j->n_tokens; i++)
+        output_printf(j->out, "%s%d", i == 0 ? "" : json ? ", " : " ", (int)j->tokens[i]);
+    output_puts(j->out, json ? "]\n" : "\n");
     return STATUS_OK;
 }
 

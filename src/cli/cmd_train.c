@@ -15,8 +15,6 @@
 #include "base/file.h"
 #include "cli/input.h"
 #include "cli/job.h"
-#include "cli/paths.h"
-#include "cli/say.h"
 #include "cli/train_options.h"
 #include "model/model.h"
 #include "train/train.h"

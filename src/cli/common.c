@@ -1,8 +1,10 @@
-#include "cli/common.h"
-
+/*
+ * common - the options that several commands have.
+ */
 #include <limits.h>
 
 #include "cli/numbers.h"
+#include "cli/options.h"
 
 #define VALUES struct common_options
 
@@ -22,10 +24,8 @@ const struct option input_options[] = {
     OPT_END,
 };
 
-/* The largest first. */
 const char *const kv_type_names[] = {"f32", "f16", "q8_0", NULL};
 const enum storage kv_type_storage[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
-const char *const kv_type_advice[] = {"--kv-type f16", "--kv-type q8_0", ""};
 
 const struct option engine_options[] = {
     OPT_STRING("threads", threads, "N|auto", THREADS_HELP, .letter = 't',
@@ -35,10 +35,6 @@ const struct option engine_options[] = {
     OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
     OPT_END,
 };
-
-/* What a macro stands for, as a string. */
-#define TEXT(x)    #x
-#define TEXT_OF(x) TEXT(x)
 
 #undef VALUES
 #define VALUES struct variant_options
@@ -75,7 +71,7 @@ const struct option conversion_options[] = {
     OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
             "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
             "over the text",
-            .fallback = TEXT_OF(VARIANT_CALIB_TOKENS), .needs = "calib"),
+            .otherwise = "65536", .needs = "calib"),
     OPT_CHOICE("group", grouping, "HOW", groupings,
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",

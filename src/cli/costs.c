@@ -8,7 +8,7 @@
 
 #include "base/limits.h"
 #include "cli/numbers.h"
-#include "cli/version.h"
+#include "cli/program.h"
 
 /* --- a transformer's shape ------------------------------------------------------------------- */
 
@@ -206,11 +206,11 @@ static struct figure figure_percent(double share)
 /* What only programs get: of a row, and of how it is shown. */
 #define KEYED(name)                                                                                \
     {                                                                                              \
-#name, NULL, ROW(name)                                                                     \
+        .key = #name, ROW(name)                                                                    \
     }
 #define SHOWN(name)                                                                                \
     {                                                                                              \
-#name, NULL, ROW(shown.name)                                                               \
+        .key = #name, ROW(shown.name)                                                              \
     }
 static const struct report_field bench_fields[] = {
     {NULL, "", ROW(shown.best), .accent = ACCENT_ROW},
@@ -327,7 +327,7 @@ enum status bench_print(struct bench *b, const char *subject, const char *cpu, s
                               .shape = spec->gguf ? NULL : subject,
                               .architecture = spec->config.arch->name,
                               .version = DECODE_VERSION,
-                              .compiler = compiler_name(),
+                              .compiler = COMPILER_NAME,
                               .cpu = cpu,
                               .n = spec->n,
                               .warmup = spec->warmup};

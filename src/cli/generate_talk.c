@@ -8,7 +8,6 @@
 #include "cli/generate.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
-#include "cli/paths.h"
 #include "cli/signals.h"
 
 /* --- saved texts ----------------------------------------------------------------------------- */

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/numbers.h"
-#include "cli/say.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "text/tokenizer.h"
 
 /* More text than this is refused before it is read: no context holds it. */
@@ -68,15 +68,30 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
                    path, 100 * share, judged.len);
 }
 
-enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e)
+enum status input_read(const struct common_options *o, char **bytes, struct text *text,
+                       struct err *e)
 {
-    if (o->file)
-        return read_text(o->file, INPUT_MAX, text, len, e);
-    const char *prompt = o->prompt ? o->prompt : "";
-    *text = strdup(prompt);
-    if (!*text)
-        return err_no_memory(e, "the text", strlen(prompt) + 1);
-    *len = strlen(prompt);
+    double from = 0, to = 1;
+    char begin[64];
+    const char *end = o->range;
+    size_t len;
+    if (o->range &&
+        (list_next(&end, ":", begin, sizeof begin) != ':' || o->range[0] == '-' ||
+         !parse_double(begin, &from) || !parse_double(end, &to) || to > 1 || from >= to))
+        return err_set(e, STATUS_USAGE,
+                       "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
+                       o->range);
+    if (o->file) {
+        TRY(read_text(o->file, INPUT_MAX, bytes, &len, e));
+    } else {
+        const char *prompt = o->prompt ? o->prompt : "";
+        len = strlen(prompt);
+        *bytes = strdup(prompt);
+        if (!*bytes)
+            return err_no_memory(e, "the text", len + 1);
+    }
+    const size_t first = (size_t)(from * (double)len);
+    *text = (struct text){*bytes + first, (size_t)(to * (double)len) - first};
     return STATUS_OK;
 }
 
@@ -97,23 +112,6 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
         return err_set(e, STATUS_BAD_FILE,
                        "%.200s: it has no tokenizer, which %s needs for its text", path, option);
     return err_in(e, tokenizer_reads_text(t, e), "%s", path);
-}
-
-enum status input_cut(const char *range, struct text *text, struct err *e)
-{
-    double from = 0, to = 1;
-    char begin[64];
-    const char *end = range;
-    if (!range)
-        return STATUS_OK;
-    if (list_next(&end, ":", begin, sizeof begin) != ':' || range[0] == '-' ||
-        !parse_double(begin, &from) || !parse_double(end, &to) || to > 1 || from >= to)
-        return err_set(e, STATUS_USAGE,
-                       "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
-                       range);
-    const size_t first = (size_t)(from * (double)text->len);
-    *text = (struct text){text->data + first, (size_t)(to * (double)text->len) - first};
-    return STATUS_OK;
 }
 
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,

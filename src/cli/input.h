@@ -1,5 +1,5 @@
 /*
- * input - the texts that commands read, and their tokens.
+ * input - the texts that commands read, their tokens, and which files may be written: paths.c.
  */
 #ifndef DECODE_CLI_INPUT_H
 #define DECODE_CLI_INPUT_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "cli/common.h"
+#include "cli/options.h"
 #include "text/tokenizer.h"
 
 /*
@@ -21,20 +21,19 @@
 void input_take_piped(struct common_options *o);
 
 /*
- * The text of -p or -f as malloc'd memory of the caller, empty if there is neither. The failures of
- * file_read_all; STATUS_USAGE for what is mostly no text, with what was found; from "-" it is taken
- * as it is. Short texts are not judged: half a character is one, too.
+ * The text of -p or -f, empty if there is neither: its bytes are malloc'd memory of the caller;
+ * *text is what --range A:B takes, from floor(A * len) up to floor(B * len), so that ranges that
+ * meet leave nothing out and share nothing. The failures of file_read_all; STATUS_USAGE for a bad
+ * range, found out before a text is waited for, and for what is mostly no text, with what was
+ * found; from "-" it is taken as it is. Short texts are not judged: half a character is one, too.
  */
-enum status input_read(const struct common_options *o, char **text, size_t *len, struct err *e);
+enum status input_read(const struct common_options *o, char **bytes, struct text *text,
+                       struct err *e);
 
-/* The same of any file of at most `max` bytes while signals are deferred: a text from standard
- * input or a pipe may be long in coming, and Ctrl-C still ends the wait. STATUS_INTERRUPTED: it
- * came before. */
+/* The whole of any file of at most `max` bytes, also judged, while signals are deferred: a text
+ * from standard input or a pipe may be long in coming, and Ctrl-C still ends the wait.
+ * STATUS_INTERRUPTED: it came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
-
-/* Of --range: the share A:B of `text`, its bytes from floor(A * len) up to floor(B * len), so that
- * ranges that meet leave nothing out and share nothing. NULL is all. STATUS_USAGE. */
-enum status input_cut(const char *range, struct text *text, struct err *e);
 
 /* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
  * which `option` needs. */
@@ -59,5 +58,32 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
 
 /* STATUS_USAGE if a prompt has more than n_ctx tokens, of which there could be `most`. */
 enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e);
+
+/* --- which files may be written: paths.c ------------------------------------------------------ */
+
+/* Whether two paths name one file, or would once it is made: that of a link counts as its target,
+ * and where there is none yet, the folder and the name decide. */
+bool path_same(const char *a, const char *b);
+
+/* What follows the last slash but for those at the end, which a folder's path may have. */
+const char *path_name(const char *path);
+
+/* Whether each file that an option of `spec`, whose values these are, writes can be written: found
+ * out before the work. STATUS_USAGE, naming the option, for one that another reads, or that another
+ * writes; what is read is also each part of a checkpoint's folder. The failures of file_writer_open
+ * for one that is written whole: while it is tried there is a temporary file, so signals should be
+ * deferred. */
+enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
+
+/* The same, but not tried, of one more path that is written: `option` is what the message calls it.
+ */
+enum status path_spares(const struct option_spec *spec, const void *values, const char *option,
+                        const char *path, struct err *e);
+
+/* The file that -o names: STATUS_USAGE if none is, or if it exists and `force` is not given. */
+enum status path_new(const char *path, bool force, struct err *e);
+
+/* Whether one file can be written, which is tried; NULL: none. */
+enum status path_writable(const char *path, struct err *e);
 
 #endif

@@ -1,5 +1,6 @@
 #include "cli/job.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,15 +9,16 @@
 #include "base/figures.h"
 #include "base/limits.h"
 #include "base/text.h"
-#include "cli/input.h"
-#include "cli/numbers.h"
-#include "cli/options.h"
-#include "cli/paths.h"
 #include "cli/signals.h"
-#include "cli/terminal.h"
 #include "exchange/exchange.h"
 #include "formats/gguf.h"
+#include "model/kv_cache.h"
 #include "show/paragraph.h"
+
+/* Of what is available. */
+#define AVAILABLE_SHARE 0.9
+/* Memory beyond this is announced even without -v. */
+#define LARGE_MEMORY ((uint64_t)1 << 30)
 
 /* --- the commands ---------------------------------------------------------------------------- */
 
@@ -147,28 +149,6 @@ enum status job_config(const char *path, const struct checkpoint *c, struct conf
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The positionals, where -m or --text may take the place of one. */
-static enum status find_inputs(struct job *j, struct err *e)
-{
-    struct common_options *o = j->common;
-    if (j->command->spec.positionals[1].kind != OPTION_END && o->model && !o->positional_text &&
-        !o->file) {
-        o->positional_text = o->positional;
-        o->positional = NULL;
-    }
-    if (o->file && o->positional_text)
-        return err_set(e, STATUS_USAGE,
-                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
-                       o->positional_text, o->file);
-    if (o->positional && o->model)
-        return err_set(e, STATUS_USAGE,
-                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
-                       o->positional, o->model);
-    o->file = o->file ? o->file : o->positional_text;
-    j->path = o->positional ? o->positional : o->model;
-    return STATUS_OK;
-}
-
 /* Never more threads than the process has processors, which would only wait for each other; any
  * number gives the same results. */
 static enum status choose_threads(struct job *j, struct err *e)
@@ -219,30 +199,41 @@ static enum status prepare(struct job *j, void *values, struct err *e)
 {
     const struct command *c = j->command;
     struct common_options *o = j->common;
-    TRY(find_inputs(j, e));
+    /* -m or --text may take the place of a positional. */
+    if (c->spec.positionals[1].kind != OPTION_END && o->model && !o->positional_text && !o->file) {
+        o->positional_text = o->positional;
+        o->positional = NULL;
+    }
+    if (o->file && o->positional_text)
+        return err_set(e, STATUS_USAGE,
+                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
+                       o->positional_text, o->file);
+    if (o->positional && o->model)
+        return err_set(e, STATUS_USAGE,
+                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
+                       o->positional, o->model);
+    o->file = o->file ? o->file : o->positional_text;
+    j->path = o->positional ? o->positional : o->model;
     if (c->check)
         TRY(c->check(j, values, e));
     if ((j->needs & JOB_PATH) && !j->path)
         return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
-    TRY(paths_check(&c->spec, values, e));
-    if (j->needs & JOB_OUT)
-        TRY(path_new(o->out, o->force, e));
     if (j->needs & JOB_TEXT) {
-        struct text nothing = {"", 0};
         if (j->needs & JOB_PIPED)
             input_take_piped(o);
         if (c->no_text && !o->prompt && !o->file && !o->ids)
             return err_set(e, STATUS_USAGE, "%s", c->no_text);
         if (o->ids)
             j->parts &= ~(unsigned)JOB_TOKENIZES;
-        TRY(input_cut(o->range, &nothing, e)); /* checked before the text is waited for */
-        TRY(input_read(o, &j->text_bytes, &j->text.len, e));
-        j->text.data = j->text_bytes;
-        TRY(input_cut(o->range, &j->text, e));
+        TRY(input_read(o, &j->text_bytes, &j->text, e));
     }
     if (j->needs & JOB_STOPS)
         signals_defer(); /* also because a probe's temporary file would stay */
-    TRY(paths_writable(&c->spec, values, e));
+    if (j->needs & JOB_OUT)
+        TRY(path_new(o->out, true, e));
+    TRY(paths_check(&c->spec, values, e));
+    if (j->needs & JOB_OUT)
+        TRY(path_new(o->out, o->force, e));
     if (j->needs & JOB_WORKERS) {
         TRY(choose_threads(j, e));
         TRY(job_choose_kernels(o, &j->kernels, e));
@@ -341,19 +332,6 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     return STATUS_OK;
 }
 
-enum status job_weight_type(const char *name, uint32_t *out, struct err *e)
-{
-    if (!name)
-        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type %s",
-                       names_joined(storage_names, " or ").text);
-    const struct tensor_type_info *type = tensor_type_named(text_of(name));
-    if (!type || !blocks_runs(type->type))
-        return err_set(e, STATUS_USAGE, "--type: expected one of %s, found '%.60s'",
-                       names_joined(storage_names, ", ").text, name);
-    *out = type->type;
-    return STATUS_OK;
-}
-
 enum status job_seed(struct job *j, struct err *e)
 {
     const struct option_u64 *given = &j->common->seed;
@@ -374,4 +352,126 @@ uint64_t job_out_bytes(const struct job *j)
 void job_say_note(void *arg, const char *text)
 {
     say(arg, "%s", text);
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* What work may take of what is available now: that is an estimate, and others want some. */
+static double spare_bytes(void)
+{
+    return available_memory() * AVAILABLE_SHARE;
+}
+
+void job_say_memory(const struct job *j, const struct job_memory *m)
+{
+    const char *of = m->of, *advice = m->advice && m->advice[0] ? m->advice : NULL;
+    if (!j->common->verbose && m->cache + m->scratch <= LARGE_MEMORY)
+        return;
+    const struct figure cache = figure_bytes(m->cache);
+    say(j->common, "%s: weights %s%s%s%s%s%s, scratch %s%s%s", m->name ? m->name : "memory",
+        figure_bytes(m->weights).text, m->cache ? ", KV cache " : "", m->cache ? cache.text : "",
+        of ? " (" : "", of ? of : "", of ? ")" : "", figure_bytes(m->scratch).text,
+        advice ? "; " : "", advice ? advice : "");
+}
+
+enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
+                             struct err *e)
+{
+    const double needed = (double)m->cache + m->scratch, spare = spare_bytes();
+    if (needed > spare)
+        return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
+                       figure_bytes(needed).text, figure_bytes(spare).text, m->advice);
+    job_say_memory(j, m);
+    return STATUS_OK;
+}
+
+/* --- sessions -------------------------------------------------------------------------------- */
+
+struct session_params job_session_params(const struct job *j)
+{
+    return (struct session_params){.kv_storage = kv_type_storage[j->common->kv_type],
+                                   .block = j->common->block,
+                                   .kernels = j->kernels,
+                                   .without = j->without.off ? &j->without : NULL};
+}
+
+/* What lowers the cache, "A and B lower the cache"; "" if nothing does. */
+struct cache_advice {
+    char text[96];
+};
+
+static struct cache_advice advise(const struct job *j, const char *option)
+{
+    struct cache_advice advice = {""};
+    const char *smaller = kv_type_names[j->common->kv_type + 1];
+    if (option && smaller)
+        snprintf(advice.text, sizeof advice.text, "%s and --kv-type %s lower the cache", option,
+                 smaller);
+    else if (option || smaller)
+        snprintf(advice.text, sizeof advice.text, "%s%s lowers the cache",
+                 option ? option : "--kv-type ", option ? "" : smaller);
+    return advice;
+}
+
+enum status job_fit_sequences(const struct job *j, struct session_params *p,
+                              const struct sequences_wanted *w, struct err *e)
+{
+    const double spare = spare_bytes();
+    double needed = 0; /* by all */
+    for (int n = w->n;; n--) {
+        struct session_memory plan;
+        p->n_sequences = n > 0 ? n : 1;
+        TRY(session_plan(j->checkpoint.model, p, j->n_threads, &plan, e));
+        const double bytes = (double)plan.kv_bytes + plan.scratch_bytes + (double)w->more_bytes * n;
+        if (n == w->n)
+            needed = bytes;
+        if (n > 0 && bytes > spare)
+            continue;
+        if (n == w->n || !w->all)
+            return STATUS_OK;
+        return err_set(e, STATUS_NO_MEMORY,
+                       "out of memory: %d sequences need %s, %s are available, %d would fit; %s",
+                       w->n, figure_bytes(needed).text, figure_bytes(spare).text, n,
+                       advise(j, w->option).text);
+    }
+}
+
+enum status job_create_session(struct job *j, const char *name, const struct model *m,
+                               const struct session_params *p, const char *option,
+                               struct session **out, struct err *e)
+{
+    const int kv_type = j->common->kv_type;
+    const uint64_t per_token =
+        kv_cache_bytes_per_token(&m->config, m->config.n_kv_heads, kv_type_storage[kv_type]);
+    const struct cache_advice advice = advise(j, option);
+    struct session_memory plan;
+    char sequences[40] = "", of[128];
+    TRY(session_plan(m, p, j->n_threads, &plan, e));
+    if (p->n_sequences > 1)
+        snprintf(sequences, sizeof sequences, "%d sequences of ", p->n_sequences);
+    snprintf(of, sizeof of, "%s%d tokens of %s, %s", sequences, p->n_ctx,
+             figure_bytes(per_token).text, kv_type_names[kv_type]);
+    job_say_memory(j, &(struct job_memory){.name = name,
+                                           .weights = m->weights.cap,
+                                           .cache = plan.kv_bytes,
+                                           .scratch = plan.scratch_bytes,
+                                           .of = of,
+                                           .advice = advice.text});
+    return session_create(m, p, j->pool, out, e);
+}
+
+enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
+                              struct err *e)
+{
+    TRY(job_start_threads(j, e));
+    TRY(job_create_session(j, NULL, j->checkpoint.model, p, option, &j->session, e));
+    const int rows = p->n_sequences > 0 ? p->n_sequences : 1;
+    if (j->threads_are_auto && session_prefers_one_thread(j->session, rows)) {
+        session_set_pool(j->session, NULL);
+        pool_free(j->pool);
+        j->pool = NULL;
+        say_verbose(j->common, "threads: 1, as %d are slower for this model here", j->n_threads);
+        j->n_threads = 1;
+    }
+    return STATUS_OK;
 }

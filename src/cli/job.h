@@ -16,9 +16,10 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "cli/common.h"
+#include "cli/input.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
-#include "cli/say.h"
+#include "cli/terminal.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "convert/quantize.h"
@@ -35,10 +36,10 @@
 /* What job_run does before it calls `run`, in this order. */
 enum job_needs {
     JOB_PATH = 1 << 0,       /* MODEL or -m is named: job.path */
-    JOB_OUT = 1 << 1,        /* -o is named; what is there is replaced only with --force */
-    JOB_TEXT = 1 << 2,       /* -p, -f or the positional TEXT is read: job.text */
-    JOB_PIPED = 1 << 3,      /* where none is given, standard input may be one */
-    JOB_STOPS = 1 << 4,      /* from here on Ctrl-C is left to `run` */
+    JOB_TEXT = 1 << 1,       /* -p, -f or the positional TEXT is read: job.text */
+    JOB_PIPED = 1 << 2,      /* where none is given, standard input may be one */
+    JOB_STOPS = 1 << 3,      /* from here on Ctrl-C is left to `run` */
+    JOB_OUT = 1 << 4,        /* -o is named; what is there is replaced only with --force */
     JOB_WORKERS = 1 << 5,    /* -t is checked, and kernels are chosen */
     JOB_CHECKPOINT = 1 << 6, /* the checkpoint is opened, with job.parts of it */
     JOB_MODEL = JOB_PATH | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT, /* what runs one */
@@ -177,9 +178,6 @@ enum status job_tokenize(struct job *j, struct err *e);
 /* The same, or those of --tokens as they are. STATUS_USAGE for none, with which there is nothing to
  * `purpose` ("score"), and for more than the context. */
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
-
-/* The type that --type names, which is required. STATUS_USAGE. */
-enum status job_weight_type(const char *name, uint32_t *out, struct err *e);
 
 /* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED if the system
  * has none. */

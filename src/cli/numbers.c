@@ -7,8 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "text/vocab.h"
-
 #define DIGITS "0123456789"
 
 /* Digits from *text up to `end`, which must be where they stop. */
@@ -30,29 +28,32 @@ bool parse_u64(const char *text, uint64_t *out)
     return read_digits(text, text + strlen(text), out);
 }
 
-struct unit {
+/* Of counts, then of bytes, too. */
+static const struct unit {
     const char *name;
     uint64_t times;
-};
+} units[] = {{"", 1},           {"k", 1000},        {"M", 1000000},   {"B", 1},
+             {"kB", 1000},      {"KiB", 1u << 10},  {"MB", 1000000},  {"MiB", 1u << 20},
+             {"G", 1000000000}, {"GB", 1000000000}, {"GiB", 1u << 30}};
+#define N_COUNT_UNITS 3
+#define N_UNITS       (sizeof units / sizeof *units)
 
-/* Digits, and behind them one of these units, of which the last is the empty one. */
-static bool read_units(const char *text, const struct unit *units, uint64_t *out)
+/* Digits, and behind them one of the first of these units. */
+static bool read_units(const char *text, size_t n_units, uint64_t *out)
 {
     const char *end = text + strspn(text, DIGITS);
     uint64_t value;
-    if (!read_digits(text, end, &value))
-        return false;
-    while (units->name[0] && strcmp(units->name, end) != 0)
-        units++;
-    return strcmp(units->name, end) == 0 && !__builtin_mul_overflow(value, units->times, out);
+    for (size_t i = 0; read_digits(text, end, &value) && i < n_units; i++)
+        if (strcmp(units[i].name, end) == 0)
+            return !__builtin_mul_overflow(value, units[i].times, out);
+    return false;
 }
 
 bool parse_int(const char *text, int min, int max, int *out)
 {
-    static const struct unit units[] = {{"k", 1000}, {"M", 1000000}, {"", 1}};
     const bool negative = min < 0 && text[0] == '-';
     uint64_t magnitude;
-    if (!read_units(text + negative, units, &magnitude) || magnitude > INT_MAX)
+    if (!read_units(text + negative, N_COUNT_UNITS, &magnitude) || magnitude > INT_MAX)
         return false;
     const int value = negative ? -(int)magnitude : (int)magnitude;
     const bool fits = value >= min && value <= max;
@@ -62,19 +63,8 @@ bool parse_int(const char *text, int min, int max, int *out)
 
 bool parse_bytes(const char *text, size_t *out)
 {
-    static const struct unit units[] = {{"B", 1},
-                                        {"k", 1000},
-                                        {"kB", 1000},
-                                        {"KiB", 1u << 10},
-                                        {"M", 1000000},
-                                        {"MB", 1000000},
-                                        {"MiB", 1u << 20},
-                                        {"G", 1000000000},
-                                        {"GB", 1000000000},
-                                        {"GiB", 1u << 30},
-                                        {"", 1}};
     uint64_t bytes;
-    if (!read_units(text, units, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
+    if (!read_units(text, N_UNITS, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
         return false;
     *out = (size_t)bytes;
     return true;
@@ -127,7 +117,7 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
 int names_find(const char *const *names, const char *text)
 {
     int at = 0;
-    while (names[at] && strcmp(names[at], text) != 0)
+    while (names[at] && strcasecmp(names[at], text) != 0)
         at++;
     return names[at] ? at : -1;
 }
@@ -187,41 +177,40 @@ enum status list_names(const char *option, const char *text, const char *const *
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e)
 {
-    struct id_list list = {.len = 0};
+    const size_t bytes = (strlen(text) / 2 + 1) * sizeof **ids; /* a digit and a comma each */
     bool in_brackets = false, after_comma = false;
-    enum status s = id_list_start(&list, e);
-    for (const char *at = text; s == STATUS_OK;) {
-        at += strspn(at, ID_SPACE);
-        if (!after_comma && *at == (in_brackets ? ']' : '[')) {
+    *n = 0;
+    *ids = malloc(bytes);
+    if (!*ids)
+        return err_no_memory(e, "the list of token ids", bytes);
+    for (;;) {
+        text += strspn(text, ID_SPACE);
+        if (!after_comma && *text == (in_brackets ? ']' : '[')) {
             in_brackets = !in_brackets;
-            at++;
+            text++;
             continue;
         }
-        if (!*at && !in_brackets && !after_comma)
-            break;
-        const char *end = at + strcspn(at, ID_SPACE ",[]");
+        if (!*text && !in_brackets && !after_comma)
+            return STATUS_OK;
+        const char *end = text + strcspn(text, ID_SPACE ",[]");
         uint64_t id;
-        if (!read_digits(at, end, &id) || id >= (uint64_t)n_ids)
-            s = err_set(e, STATUS_USAGE,
-                        "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the vocabulary "
-                        "has %d), separated by commas or spaces",
-                        option, list.len + 1, end - at < 40 ? (int)(end - at) : 40, at, n_ids - 1,
-                        n_ids);
-        else
-            s = id_list_add(&list, (int32_t)id, e);
-        at = end + strspn(end, ID_SPACE);
-        after_comma = *at == ',';
-        at += after_comma;
+        if (!read_digits(text, end, &id) || id >= (uint64_t)n_ids)
+            return err_set(e, STATUS_USAGE,
+                           "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
+                           "vocabulary has %d), separated by commas or spaces",
+                           option, *n + 1, end - text < 40 ? (int)(end - text) : 40, text,
+                           n_ids - 1, n_ids);
+        (*ids)[(*n)++] = (int32_t)id;
+        text = end + strspn(end, ID_SPACE);
+        after_comma = *text == ',';
+        text += after_comma;
     }
-    *ids = list.ids;
-    *n = list.len;
-    return s;
 }
 
 /* --- heads ----------------------------------------------------------------------------------- */
 
-enum status choice_of(const char *option, const char *text, int n_all, const char *what,
-                      struct choice *out, struct err *e)
+enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
+                      struct err *e)
 {
     const bool all = !text || strcmp(text, "all") == 0;
     int *items = calloc((size_t)n_all, sizeof *items); /* 1 for what is named; then their numbers */
@@ -236,7 +225,7 @@ enum status choice_of(const char *option, const char *text, int n_all, const cha
             return err_set(e, STATUS_USAGE,
                            "%s: expected all or %ss from 0 to %d, separated by commas, each once "
                            "(the model has %d), found '%.40s'",
-                           option, what, n_all - 1, n_all, item);
+                           option, option + 2, n_all - 1, n_all, item);
         items[value] = 1;
     }
     for (int i = 0; i < n_all; i++)

@@ -46,7 +46,7 @@ enum status list_heads(const char *option, const char *text, int n_heads, struct
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e);
 
-/* The index of `text` among names that end with NULL, or -1. */
+/* The index of `text`, in any case, among names that end with NULL, or -1. */
 int names_find(const char *const *names, const char *text);
 
 /* Appends one number. STATUS_USAGE as above. */
@@ -73,9 +73,10 @@ struct choice {
 };
 
 /* The numbers below n_all that a list "0,3", or "all", or NULL (all) names. STATUS_USAGE names the
- * option, the range and what was found; STATUS_NO_MEMORY. choice_free is due in every case. */
-enum status choice_of(const char *option, const char *text, int n_all, const char *what,
-                      struct choice *out, struct err *e);
+ * option, "--layer", the range and what was found; STATUS_NO_MEMORY. choice_free is due in every
+ * case. */
+enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
+                      struct err *e);
 void choice_free(struct choice *c); /* legal on a zeroed struct and twice */
 
 /* One head, "L.H". STATUS_USAGE names the option and the ranges. */

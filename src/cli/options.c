@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cli/numbers.h"
 #include "show/paragraph.h"
@@ -25,29 +24,24 @@ int edit_distance(const char *a, const char *b)
     const size_t a_len = strlen(a), b_len = strlen(b);
     if (a_len > LONGEST || b_len > LONGEST)
         return LONGEST + 1;
-    /* Rows i - 2, i - 1 and i of the distance between prefixes, used in turn. */
-    int rows[3][LONGEST + 1];
-    for (size_t j = 0; j <= b_len; j++)
-        rows[0][j] = (int)j;
-    for (size_t i = 1; i <= a_len; i++) {
-        int *now = rows[i % 3];
-        const int *above = rows[(i - 1) % 3];
-        now[0] = (int)i;
-        for (size_t j = 1; j <= b_len; j++) {
-            now[j] = lesser(above[j], now[j - 1]) + 1;
-            now[j] = lesser(now[j], above[j - 1] + (a[i - 1] != b[j - 1]));
+    int d[LONGEST + 1][LONGEST + 1]; /* between the first i and the first j letters */
+    for (size_t i = 0; i <= a_len; i++)
+        for (size_t j = 0; j <= b_len; j++) {
+            d[i][j] = (int)(i + j);
+            if (i == 0 || j == 0)
+                continue;
+            d[i][j] = lesser(d[i - 1][j], d[i][j - 1]) + 1;
+            d[i][j] = lesser(d[i][j], d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                now[j] = lesser(now[j], rows[(i - 2) % 3][j - 2] + 1);
+                d[i][j] = lesser(d[i][j], d[i - 2][j - 2] + 1);
         }
-    }
-    return rows[a_len % 3][b_len];
+    return d[a_len][b_len];
 }
 
 void nearest_offer(struct nearest *n, const char *candidate)
 {
-    const size_t word_len = strlen(n->word);
-    const size_t longer = word_len > strlen(candidate) ? word_len : strlen(candidate);
-    const int allowed = longer < 3 ? 1 : (int)(longer + 2) / 3;
+    const size_t word_len = strlen(n->word), len = strlen(candidate);
+    const int allowed = (int)((word_len > len ? word_len : len) + 2) / 3;
     int distance = edit_distance(n->word, candidate);
     if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
         distance = lesser(distance, 1); /* cut short rather than mistyped */
@@ -104,12 +98,12 @@ struct description {
     char text[512];
 };
 
-/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. The
- * help leaves out the limits that nobody meets, the messages do not. */
+/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. Only
+ * messages (`full`) have the limits that nobody meets. */
 static struct description range_of(const struct option *o, bool full)
 {
     struct description d = {""};
-    if (o->kind == OPTION_U64) {
+    if (o->kind == OPTION_U64 && full) {
         snprintf(d.text, sizeof d.text, "0 to %llu", (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
         snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices, ", ").text);
@@ -157,13 +151,12 @@ static enum status store_value(const struct option_row *row, void *values, const
         *(const char **)value = text;
         /* What is an SVG picture, as the help says, is no other. */
         const char *dot = strrchr(text, '.');
-        const bool picture = dot && o->value && strcmp(o->value, "FILE.svg") == 0;
-        for (int i = 0; picture && other_pictures[i]; i++)
-            if (strcasecmp(dot, other_pictures[i]) == 0)
-                return err_set(e, STATUS_USAGE,
-                               "%s: expected a name that ends in .svg, the only form of pictures, "
-                               "found '%.60s'",
-                               as, text);
+        if (dot && o->value && strcmp(o->value, "FILE.svg") == 0 &&
+            names_find(other_pictures, dot) >= 0)
+            return err_set(e, STATUS_USAGE,
+                           "%s: expected a name that ends in .svg, the only form of pictures, "
+                           "found '%.60s'",
+                           as, text);
         break;
     }
     case OPTION_STRINGS: {
@@ -194,27 +187,6 @@ static enum status store_value(const struct option_row *row, void *values, const
                    range_of(o, true).text, text);
 }
 
-static enum status unknown_option(struct option_rows *rows, const char *as, struct err *e)
-{
-    char word[64];
-    snprintf(word, sizeof word, "%s", as + strspn(as, "-"));
-    for (char *c = word; *c; c++)
-        *c = *c == '_' ? '-' : *c;
-    struct nearest near = {.word = word};
-    for (int i = 0; i < rows->n_options && word[0]; i++)
-        nearest_offer(&near, rows->items[i].option->name);
-    for (int i = 0; option_synonyms[i][0]; i++) {
-        const char *ours = option_synonyms[i][1];
-        if (strcmp(option_synonyms[i][0], word) == 0 && find_named(rows, ours, strlen(ours))) {
-            near.best = ours;
-            break;
-        }
-    }
-    return err_set(e, STATUS_USAGE, "unknown option '%s'%s%s%s", as,
-                   near.best ? "; did you mean '--" : "", near.best ? near.best : "",
-                   near.best ? "'?" : "");
-}
-
 /* Takes the option at *at, and its value; leaves *at at the last argument used. */
 static enum status take_option(struct option_rows *rows, char ***at, void *values, struct err *e)
 {
@@ -228,8 +200,25 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     for (int k = 0; len == 2 && k < rows->n_options; k++)
         if (rows->items[k].option->letter == word[1])
             row = &rows->items[k];
-    if (!row)
-        return unknown_option(rows, as, e);
+    if (!row) {
+        char name[64];
+        snprintf(name, sizeof name, "%s", as + strspn(as, "-"));
+        for (char *c = name; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        struct nearest near = {.word = name};
+        for (int i = 0; i < rows->n_options && name[0]; i++)
+            nearest_offer(&near, rows->items[i].option->name);
+        for (int i = 0; option_synonyms[i][0]; i++) {
+            const char *ours = option_synonyms[i][1];
+            if (strcmp(option_synonyms[i][0], name) == 0 && find_named(rows, ours, strlen(ours))) {
+                near.best = ours;
+                break;
+            }
+        }
+        return err_set(e, STATUS_USAGE, "unknown option '%s'%s%s%s", as,
+                       near.best ? "; did you mean '--" : "", near.best ? near.best : "",
+                       near.best ? "'?" : "");
+    }
     row->given = true;
     const char *attached = word[len] ? word + len + 1 : NULL;
     if (row->option->kind == OPTION_FLAG) {
@@ -322,23 +311,6 @@ void options_free(const struct option_spec *spec, void *values)
 
 #define LINE_WIDTH 96
 
-/* An option's sentence and, in parentheses, default, choices or range, and whether it may be
- * repeated. */
-static struct description describe(const struct option *o)
-{
-    struct description d;
-    const char *standard = o->fallback ? o->fallback : o->otherwise;
-    const struct description expected = range_of(o, false);
-    const char *range = o->kind == OPTION_STRINGS ? "may be repeated"
-                        : o->kind == OPTION_U64   ? ""
-                                                  : expected.text;
-    const bool more = standard || range[0];
-    snprintf(d.text, sizeof d.text, "%s%s%s%s%s%.160s%s", o->help, more ? " (" : "",
-             standard ? "default " : "", standard ? standard : "", standard && range[0] ? "; " : "",
-             range, more ? ")" : "");
-    return d;
-}
-
 void options_help(const struct option_spec *spec, struct output *out)
 {
     const int columns = out->columns;
@@ -365,7 +337,17 @@ void options_help(const struct option_spec *spec, struct output *out)
         const struct option_row *row = &rows.items[i];
         if (i == 0 || row->group != row[-1].group)
             paragraph_printf(&p, "%s%s:\n", i == 0 ? "" : "\n", row->group);
-        paragraph_printf(&p, "  %-*s  %s\n", width, usage[i].text, describe(row->option).text);
+        /* The sentence and, in parentheses, default, choices or range, and whether it may be
+         * repeated. */
+        const struct option *o = row->option;
+        const char *standard = o->fallback ? o->fallback : o->otherwise;
+        const struct description expected = range_of(o, false);
+        const char *range = o->kind == OPTION_STRINGS ? "may be repeated" : expected.text;
+        paragraph_printf(&p, "  %-*s  %s", width, usage[i].text, o->help);
+        if (standard || *range)
+            paragraph_printf(&p, " (%s%s%s%.160s)", standard ? "default " : "",
+                             standard ? standard : "", standard && *range ? "; " : "", range);
+        paragraph_puts(&p, "\n");
     }
     paragraph_end(&p);
     out->columns = columns;

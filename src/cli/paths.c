@@ -1,4 +1,4 @@
-#include "cli/paths.h"
+#include "cli/input.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -126,18 +126,8 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
         const char *path = o->writes ? *(const char *const *)value : NULL;
         if (path)
             TRY(err_in(e, spare_all(&rows, values, o, path, e), "--%s", o->name));
-    }
-    return STATUS_OK;
-}
-
-enum status paths_writable(const struct option_spec *spec, const void *values, struct err *e)
-{
-    struct option_rows rows;
-    options_list(spec, &rows);
-    for (int i = 0; i < rows.n; i++) {
-        const void *value = (const char *)values + rows.items[i].offset;
-        if (rows.items[i].option->writes == WRITES_FILE)
-            TRY(path_writable(*(const char *const *)value, e));
+        if (o->writes == WRITES_FILE)
+            TRY(path_writable(path, e));
     }
     return STATUS_OK;
 }

@@ -12,8 +12,6 @@
 #include "base/output.h"
 #include "cli/job.h"
 #include "cli/signals.h"
-#include "cli/terminal.h"
-#include "cli/version.h"
 #include "compute/kernels.h"
 #include "show/paragraph.h"
 
@@ -22,7 +20,7 @@ static enum status print_version(struct output *out, struct err *e)
     const struct kernels *chosen;
     const struct common_options quiet = {.quiet = true};
     TRY(job_choose_kernels(&quiet, &chosen, e));
-    output_printf(out, "decode %s\ncompiler           %s\n", DECODE_VERSION, compiler_name());
+    output_printf(out, "decode %s\ncompiler           %s\n", DECODE_VERSION, COMPILER_NAME);
     output_puts(out, "compiled in       ");
     for (int i = 0; kernels_at(i); i++)
         output_printf(out, " %s", kernels_at(i)->name);

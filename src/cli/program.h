@@ -10,4 +10,11 @@
  * once a process. */
 int program_run(int argc, char **argv);
 
+/* What built it: "gcc 12.2.0". */
+#if defined(__clang__)
+#define COMPILER_NAME "clang " __clang_version__
+#else
+#define COMPILER_NAME "gcc " __VERSION__
+#endif
+
 #endif

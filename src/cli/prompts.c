@@ -43,20 +43,6 @@ static struct text keep(struct prompt *prompt, struct text t)
     return (struct text){prompt->memory.data + at, t.len};
 }
 
-static enum status take_plain(struct prompt *prompt, struct text line, struct err *e)
-{
-    for (struct text rest = line; rest.len > 0;) {
-        uint32_t code;
-        const struct text bytes = utf8_next(&rest, &code);
-        if (code == UNICODE_INVALID)
-            return err_bad_file(e, "byte %zu: expected UTF-8, found 0x%02x",
-                                (size_t)(bytes.data - line.data), (unsigned char)bytes.data[0]);
-    }
-    prompt->text = keep(prompt, line);
-    prompt->has_text = true;
-    return STATUS_OK;
-}
-
 /* --- a JSON line ----------------------------------------------------------------------------- */
 
 /* In the order in which they are taken: a line that is refused still shows its id and prompt. */
@@ -165,13 +151,24 @@ enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state
     prompt->stops = p->stops;
     prompt->n_stops = p->n_stops;
 
-    enum status s;
-    if (*state == LINES_LONG)
+    enum status s = STATUS_OK;
+    if (*state == LINES_LONG) {
         s = err_bad_file(&why, "expected at most %zu bytes, found more", PROMPTS_MAX_LINE);
-    else if (!bytes_reserve(&prompt->memory, line.len + 1))
+    } else if (!bytes_reserve(&prompt->memory, line.len + 1)) {
         return err_no_memory(e, "a prompt", line.len + 1);
-    else
-        s = p->jsonl ? take_object(p, prompt, line, &why) : take_plain(prompt, line, &why);
+    } else if (p->jsonl) {
+        s = take_object(p, prompt, line, &why);
+    } else {
+        for (struct text rest = line, c; rest.len > 0 && s == STATUS_OK;) {
+            uint32_t code;
+            c = utf8_next(&rest, &code);
+            if (code == UNICODE_INVALID)
+                s = err_bad_file(&why, "byte %zu: expected UTF-8, found 0x%02x",
+                                 (size_t)(c.data - line.data), (unsigned char)c.data[0]);
+        }
+        prompt->has_text = s == STATUS_OK;
+        prompt->text = keep(prompt, line);
+    }
     *state = LINES_LINE;
     if (s == STATUS_BAD_FILE)
         prompt_refuse(prompt, &why);

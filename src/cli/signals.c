@@ -131,26 +131,22 @@ static void handle(int number, void (*handler)(int))
 
 void signals_install(void)
 {
-    /* Those that end no process that does nothing about them, or cannot be handled. */
-    static const int others[] = {SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
-                                 SIGCONT, SIGCHLD, SIGURG,  SIGWINCH};
-    /* What somebody handles or ignores already stays so. */
+    /* Those that end no process that does nothing about them; two more cannot be handled. */
+    static const int others[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGCHLD, SIGURG, SIGWINCH};
+    /* What somebody handles or ignores already stays so, such as the SIGHUP of nohup. */
     for (int number = 1; number <= SIGRTMAX; number++) {
         struct sigaction old;
         bool ends = sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL;
         for (size_t i = 0; i < sizeof others / sizeof *others; i++)
             ends &= number != others[i];
         if (ends)
-            handle(number, on_end);
+            handle(number, number == SIGHUP ? on_interrupt : on_end);
     }
     handle(SIGPIPE, SIG_IGN);
     handle(SIGXFSZ, SIG_IGN);
     handle(SIGINT, on_interrupt);
     handle(SIGTERM, on_interrupt);
     handle(SIGXCPU, on_interrupt);
-    struct sigaction hangup;
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
-        handle(SIGHUP, on_interrupt);
     struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigemptyset(&bus.sa_mask);
     sigaction(SIGBUS, &bus, NULL);

@@ -7,51 +7,19 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/input.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
-#include "cli/paths.h"
-#include "cli/say.h"
 
 /* More text than this is refused before it is read. */
-#define CALIB_MAX ((size_t)1 << 30)
+#define CALIB_MAX    ((size_t)1 << 30)
+#define CALIB_TOKENS 65536
 
-/* The numbers of the layers, K/V heads or ranks, and whether each has one of its own. */
-struct by_layer {
-    int items[CONFIG_MAX_LAYERS];
-    bool own;
-};
-
-/* One number for all layers, or one for each. */
-static enum status read_layers(const struct variant_options *o, const struct config *c,
-                               struct by_layer *out, struct err *e)
-{
-    const char *option = o->latent ? "--latent" : "--kv-heads";
-    const char *rest = o->latent ? o->latent : o->kv_heads;
-    int n = 0;
-    for (char end = ','; end; n++) {
-        char item[48];
-        int x;
-        end = list_next(&rest, ",", item, sizeof item);
-        if (o->latent ? !parse_int(item, 1, INT_MAX, &x) : !parse_heads(item, c->n_heads, &x))
-            return err_set(e, STATUS_USAGE, "%s: expected an integer from 1 on%s, found '%s'",
-                           option, o->latent ? "" : ", or MHA, GQA-G, MQA", item);
-        for (int l = n; l < c->n_layers; l++)
-            out->items[l] = x;
-    }
-    out->own = n > 1;
-    if (n > 1 && n != c->n_layers)
-        return err_set(e, STATUS_USAGE,
-                       "%s: expected one number, or one for each layer, %d; found %d", option,
-                       c->n_layers, n);
-    return STATUS_OK;
-}
-
-/* Which variant. */
-static enum status read_target(const struct variant_options *o, const struct config *c,
-                               struct by_layer *numbers, struct convert_spec *spec, struct err *e)
+/* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
+static enum status read_target(const struct variant_options *o, const struct config *c, int *layers,
+                               struct convert_spec *spec, struct err *e)
 {
     const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
+    const char *rest = o->kv_heads ? o->kv_heads : o->latent;
+    int n = 0;
     if (!o->calib && (!o->kv_heads || o->refit > 1))
         return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
                        o->kv_heads ? "refit" : what);
@@ -67,20 +35,34 @@ static enum status read_target(const struct variant_options *o, const struct con
                              "--cache-bytes: expected a number of bytes, as 8192 or 8KiB, found "
                              "'%s'",
                              o->cache_bytes);
-    TRY(read_layers(o, c, numbers, e));
+    for (char end = ','; end; n++) {
+        char item[48];
+        int x;
+        end = list_next(&rest, ",", item, sizeof item);
+        if (o->latent ? !parse_int(item, 1, INT_MAX, &x) : !parse_heads(item, c->n_heads, &x))
+            return err_set(e, STATUS_USAGE, "--%s: expected an integer from 1 on%s, found '%s'",
+                           what, o->latent ? "" : ", or MHA, GQA-G, MQA", item);
+        for (int l = n; l < c->n_layers; l++)
+            layers[l] = x;
+    }
+    const bool by_layer = n > 1;
+    if (by_layer && n != c->n_layers)
+        return err_set(e, STATUS_USAGE,
+                       "--%s: expected one number, or one for each layer, %d; found %d", what,
+                       c->n_layers, n);
     if (o->latent) {
-        spec->latent = numbers->items;
+        spec->latent = layers;
         return STATUS_OK;
     }
     bool fewer = false;
     for (int l = 0; l < c->n_layers; l++) {
-        const int g = numbers->items[l], own = numbers->own ? config_kv_heads(c, l) : c->n_kv_heads;
+        const int g = layers[l], own = by_layer ? config_kv_heads(c, l) : c->n_kv_heads;
         if (c->n_heads % g != 0)
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected a divisor of the checkpoint's %d query heads, "
                            "found %d",
                            c->n_heads, g);
-        if (g > own || (!numbers->own && g == own))
+        if (g > own || (!by_layer && g == own))
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
                            "%d",
@@ -90,7 +72,7 @@ static enum status read_target(const struct variant_options *o, const struct con
     }
     if (!fewer)
         return err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
-    spec->layer_kv_heads = numbers->own ? numbers->items : NULL;
+    spec->layer_kv_heads = by_layer ? layers : NULL;
     return STATUS_OK;
 }
 
@@ -113,7 +95,7 @@ static enum status read_calibration(const struct job *j, const struct config *c,
         return err_set(e, STATUS_USAGE,
                        "--calib: expected at least %d tokens in '%.200s', found %zu",
                        CONVERT_MIN_TOKENS, o->calib, *n);
-    const size_t wanted = (size_t)(o->calib_tokens ? o->calib_tokens : VARIANT_CALIB_TOKENS);
+    const size_t wanted = (size_t)(o->calib_tokens ? o->calib_tokens : CALIB_TOKENS);
     if (*n > wanted) { /* whole windows, at equal distances */
         const size_t window = (size_t)convert_window_size(c->n_ctx, wanted);
         const size_t n_windows = wanted / window, step = (*n - window) / (n_windows - 1);
@@ -135,7 +117,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     const struct variant_options *o = &j->common->variant;
     const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
     struct config config;
-    struct by_layer numbers;
+    int layers[CONFIG_MAX_LAYERS];
     int32_t *tokens = NULL;
     size_t bytes;
     *out = (struct convert){.n_layers = 0};
@@ -159,7 +141,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .stop = progress_stop,
         .progress = progress_show,
     };
-    TRY(read_target(o, &config, &numbers, spec, e));
+    TRY(read_target(o, &config, layers, spec, e));
     enum status s =
         o->calib ? read_calibration(j, &config, &tokens, &spec->n_tokens, e) : STATUS_OK;
     spec->tokens = tokens;

@@ -15,7 +15,7 @@
 /* The mean of row i of the matrix times the input, bias included. */
 static double mean_of_row(const struct converter *c, const struct convert_matrix *x, size_t i)
 {
-    return linalg_dot(x->w + i * c->d, c->moments.mean, c->d) + x->bias[i];
+    return linalg_dot(x->w + i * c->d, c->input_mean, c->d) + x->bias[i];
 }
 
 static void find_means(const struct converter *c, double *means, const struct convert_matrix *x)
@@ -80,8 +80,8 @@ void convert_measure(struct converter *c)
     c->qk.n_turned = turned ? c->config.rope.n_dims : 0;
     c->qk.centred = !turned;
     /* One vector for keys and values has one centre. */
-    c->qk.second = turned || convert_is_latent(c) ? c->moments.values : c->moments.keys;
-    c->ov.second = c->moments.values;
+    c->qk.second = turned || convert_is_latent(c) ? c->value_moments : c->key_moments;
+    c->ov.second = c->value_moments;
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         /* The gram of the cached factors. */
         const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
@@ -100,7 +100,7 @@ void convert_measure(struct converter *c)
         const bool is_q = s->own == PART_Q;
         double *means = c->square2;
         if (is_q) {
-            convert_multiply(c, c->square, own->w, c->moments.values, s->width, d, d);
+            convert_multiply(c, c->square, own->w, c->value_moments, s->width, d, d);
             find_means(c, means, own);
         }
         for (size_t h = 0; h < c->n_heads; h++) {
@@ -178,7 +178,7 @@ static void add_mapped(double *to, const double *map, const double *from, size_t
 static void centre(const struct converter *c, const struct convert_matrix *x)
 {
     for (size_t i = 0; i < x->rows; i++)
-        x->bias[i] = -linalg_dot(x->w + i * c->d, c->moments.mean, c->d);
+        x->bias[i] = -linalg_dot(x->w + i * c->d, c->input_mean, c->d);
 }
 
 void convert_add_value_means(const struct converter *c)

@@ -10,67 +10,57 @@ const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
 
 /* --- what can be done ------------------------------------------------------------------------ */
 
-static enum status check_spec(const struct convert_spec *spec, const struct config *f,
-                              struct err *e)
+enum status convert_describe(struct converter *c, const struct convert_spec *spec,
+                             struct convert *out, struct err *e)
 {
+    *c = (struct converter){.spec = spec,
+                            .pool = spec->pool,
+                            .n_threads = pool_n_threads(spec->pool),
+                            .out = out,
+                            .group = 1,
+                            .qk = {.own = PART_Q, .cached = PART_K},
+                            .ov = {.own = PART_O, .cached = PART_V}};
+    const struct config *f = &c->config;
     const int *numbers = spec->latent ? spec->latent : spec->layer_kv_heads;
+    TRY(config_read(spec->gguf, &c->config, e));
     if (config_is_latent(f) && !spec->measures_only)
         return err_bad_file(e,
                             "%s.attention.latent: expected none, because all heads share what such "
                             "a cache has already; found %d",
                             f->arch->name, config_latent(f, 0));
+    c->converted = *f;
+    c->converted.n_kv_heads = spec->n_kv_heads;
+    memset(c->converted.latent, 0, sizeof c->converted.latent);
     for (int l = 0; l < f->n_layers; l++) {
-        const int g = numbers ? numbers[l] : spec->n_kv_heads;
+        const int n = numbers ? numbers[l] : spec->n_kv_heads;
         const int own = numbers ? config_kv_heads(f, l) : f->n_kv_heads;
         if (spec->latent)
-            TRY(config_check_rank(f, g, e));
-        else if (g < 1 || f->n_heads % g != 0 || g > own)
+            TRY(config_check_rank(f, n, e));
+        else if (n < 1 || f->n_heads % n != 0 || n > own)
             return err_set(e, STATUS_USAGE,
                            "%d K/V heads: expected a divisor of the %d query heads, and no more "
                            "than there are, %d",
-                           g, f->n_heads, own);
-        if (f->shared && numbers && g != numbers[0])
+                           n, f->n_heads, own);
+        if (f->shared && numbers && n != numbers[0])
             return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
                            f->n_layers);
+        if (spec->latent && l == 0)
+            config_set_latent(&c->converted, n);
+        if (numbers)
+            (spec->latent ? c->converted.latent : c->converted.layer_kv_heads)[l] = n;
+        const size_t group = config_group(&c->converted, l);
+        c->group = group > c->group ? group : c->group;
     }
     if (spec->cluster && !spec->latent && f->position == POSITION_ALIBI)
         return err_set(e, STATUS_USAGE,
                        "heads cannot change places, because each has a slope of its own (ALiBi); "
                        "expected neighbours to share");
-    if (spec->measures_only || !(spec->n_tokens || spec->latent || spec->refit))
-        return STATUS_OK;
-    if (spec->n_tokens < CONVERT_MIN_TOKENS)
+    if (!spec->measures_only && (spec->n_tokens || spec->latent || spec->refit) &&
+        spec->n_tokens < CONVERT_MIN_TOKENS)
         return err_set(e, STATUS_USAGE,
                        "calibration text: expected at least %d tokens, %d windows of which one is "
                        "kept aside, found %zu",
                        CONVERT_MIN_TOKENS, CONVERT_JUDGED, spec->n_tokens);
-    return STATUS_OK;
-}
-
-enum status convert_describe(struct converter *c, const struct convert_spec *spec,
-                             struct convert *out, struct err *e)
-{
-    *c = (struct converter){.spec = spec,
-                            .out = out,
-                            .qk = {.own = PART_Q, .cached = PART_K},
-                            .ov = {.own = PART_O, .cached = PART_V}};
-    const struct config *f = &c->config;
-    TRY(config_read(spec->gguf, &c->config, e));
-    TRY(check_spec(spec, f, e));
-    c->converted = *f;
-    c->converted.n_kv_heads = spec->n_kv_heads;
-    memset(c->converted.latent, 0, sizeof c->converted.latent);
-    if (spec->latent)
-        config_set_latent(&c->converted, spec->latent[0]);
-    c->group = 1;
-    for (int l = 0; l < f->n_layers; l++) {
-        if (spec->latent)
-            c->converted.latent[l] = spec->latent[l];
-        else if (spec->layer_kv_heads)
-            c->converted.layer_kv_heads[l] = spec->layer_kv_heads[l];
-        const size_t group = config_group(&c->converted, l);
-        c->group = group > c->group ? group : c->group;
-    }
     c->n_heads = f->n_heads;
     c->n_kv_heads = config_is_latent(f) ? f->n_heads : f->n_kv_heads;
     c->n_groups = c->converted.n_kv_heads;
@@ -114,15 +104,14 @@ static void take_weights(struct converter *c, union convert_weights *w, size_t n
 static void take_all(struct converter *c)
 {
     const size_t dim = c->qk.dim > c->ov.dim ? c->qk.dim : c->ov.dim, d = c->d;
-    const size_t n_threads = pool_n_threads(c->spec->pool);
     const enum convert_part end = convert_refits_block(c) ? CONVERT_PARTS : PART_UP;
     take_weights(c, &c->from, c->n_kv_heads, PART_UP);
     take_weights(c, &c->to, c->n_groups, end);
     if (c->spec->refit)
         take_weights(c, &c->kept, c->n_groups, end);
-    c->moments = (struct convert_moments){.keys = convert_doubles(c, c->widest, d),
-                                          .values = convert_doubles(c, c->widest, c->widest),
-                                          .mean = convert_doubles(c, d, 1)};
+    c->key_moments = convert_doubles(c, c->widest, d);
+    c->value_moments = convert_doubles(c, c->widest, c->widest);
+    c->input_mean = convert_doubles(c, d, 1);
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         const size_t kv = c->n_kv_heads * s->dim;
         s->mean = convert_doubles(c, kv, 1);
@@ -139,8 +128,8 @@ static void take_all(struct converter *c)
     c->blocks = convert_doubles(c, 5 * dim, dim);
     c->order = arena_take(&c->arena, c->n_heads, sizeof *c->order);
     c->group_of = arena_take(&c->arena, c->n_heads, sizeof *c->group_of);
-    c->eigen = arena_take(&c->arena, n_threads, sizeof *c->eigen);
-    for (size_t i = 0; i < n_threads; i++) {
+    c->eigen = arena_take(&c->arena, c->n_threads, sizeof *c->eigen);
+    for (int i = 0; i < c->n_threads; i++) {
         const size_t n = dim * c->group, own = linalg_eigen_scratch(n, true), least = 2 * dim * dim;
         const struct convert_eigen eigen = {
             .matrix = convert_doubles(c, n, n),
@@ -198,7 +187,7 @@ enum status convert_work(struct converter *c,
 
 enum status convert_check_eigen(const struct converter *c, const char *advice, struct err *e)
 {
-    for (int thread = 0; thread < pool_n_threads(c->spec->pool); thread++)
+    for (int thread = 0; thread < c->n_threads; thread++)
         if (c->eigen[thread].diverged)
             return err_set(e, STATUS_FAILED,
                            "layer %d: the eigenvalues of its attention cannot be computed: weights "
@@ -284,7 +273,7 @@ static enum status convert_block(struct converter *c, struct err *e)
     for (int l = c->first; l < c->end; l++) {
         c->out->layers[l] = lost;
         if (spec->n_tokens)
-            c->out->layers[l].output = c->text.lost[l - c->first];
+            c->out->layers[l].output = c->lost[l - c->first];
     }
     return STATUS_OK;
 }
@@ -293,22 +282,21 @@ static enum status convert_block(struct converter *c, struct err *e)
 
 static enum status convert_blocks(struct converter *c, struct err *e)
 {
-    const struct convert_distance *x = &c->distance;
     const int n_layers = c->config.n_layers;
     double sum = 0;
-    c->text.all = n_layers * (2 * c->text.n_windows + convert_refit_windows(c));
+    c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
     for (int b = 0; b < config_blocks(&c->config); b++) {
         TRY(convert_windows_done(c, 0));
         convert_begin(c, b);
         TRY(convert_block(c, e));
     }
-    for (int i = 0; i < x->n_windows; i++) {
-        const struct convert_window win = convert_window_at(c, x->windows[i]);
+    for (int i = 0; i < c->n_measured; i++) {
+        const struct convert_window win = convert_window_at(c, c->measured[i]);
         TRY(convert_distance_add(c, n_layers, win.n, win.original, NULL, e));
         TRY(convert_distance_add(c, n_layers, win.n, win.converted, &sum, e));
     }
     if (c->spec->n_tokens)
-        c->out->divergence = sum / x->n_windows;
+        c->out->divergence = sum / c->n_measured;
     return convert_write(c, e);
 }
 
@@ -381,7 +369,7 @@ static void compare_head_pairs(void *arg, int thread)
     for (size_t i = 0; i < n; i++)
         for (size_t j = i; j < n; j++) {
             const int pair[] = {i, j};
-            if (at++ % pool_n_threads(c->spec->pool) != thread)
+            if (at++ % c->n_threads != thread)
                 continue;
             kept[i * n + j] = kept[j * n + i] =
                 i == j ? (struct head_likeness){1, 1}
@@ -393,12 +381,12 @@ static void compare_head_pairs(void *arg, int thread)
 static enum status compare_blocks(struct converter *c, struct err *e)
 {
     const size_t size = c->n_heads * c->n_heads;
-    c->text.all = c->config.n_layers * (uint64_t)c->text.n_windows;
+    c->all = c->config.n_layers * (uint64_t)c->n_windows;
     for (int b = 0; b < config_blocks(&c->config); b++) {
         convert_begin(c, b);
         TRY(convert_calibrate(c));
         convert_measure(c);
-        pool_run(c->spec->pool, compare_head_pairs, c);
+        pool_run(c->pool, compare_head_pairs, c);
         for (int l = c->first + 1; l < c->end; l++)
             memcpy(c->likeness + l * size, c->likeness, size * sizeof *c->likeness);
         TRY(convert_check_eigen(c, "", e));

@@ -88,7 +88,7 @@ static void cost_sets(void *arg, int thread)
 {
     const struct costing *job = arg;
     struct converter *c = job->c;
-    for (size_t i = thread; i < job->n; i += pool_n_threads(c->spec->pool)) {
+    for (size_t i = thread; i < job->n; i += c->n_threads) {
         double share[2];
         for (int k = 0; k < 2; k++) {
             const struct convert_circuit *s = &c->circuits[k];
@@ -103,7 +103,7 @@ static void cost_sets(void *arg, int thread)
 
 static void find_costs(struct converter *c, const int *sets, size_t n, size_t size, double *costs)
 {
-    pool_run(c->spec->pool, cost_sets, &(struct costing){c, sets, costs, n, size});
+    pool_run(c->pool, cost_sets, &(struct costing){c, sets, costs, n, size});
 }
 
 /* --- grouping up to EXACT_HEADS heads -------------------------------------------------------- */
@@ -339,7 +339,7 @@ static void map_groups(void *arg, int thread)
 {
     struct converter *c = arg;
     int item, end;
-    pool_share(2 * c->n_groups, thread, pool_n_threads(c->spec->pool), &item, &end);
+    pool_share(2 * c->n_groups, thread, c->n_threads, &item, &end);
     for (; item < end; item++) {
         const struct convert_circuit *s = &c->circuits[item % 2];
         const int *heads = c->order + item / 2 * c->group;
@@ -371,6 +371,6 @@ enum status convert_group(struct converter *c, struct err *e)
     for (size_t i = 0; i < c->n_heads; i++)
         c->group_of[c->order[i]] = i / c->group;
     TRY(convert_check_eigen(c, OTHER_METHODS, e));
-    pool_run(c->spec->pool, map_groups, c);
+    pool_run(c->pool, map_groups, c);
     return convert_check_eigen(c, OTHER_METHODS, e);
 }

@@ -74,7 +74,7 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
         }
     }
     /* C with C C^T the covariance, and C^T W C, symmetric to the last bit. */
-    convert_root(l->root, c->moments.values, d, COVARIANCE_RIDGE);
+    convert_root(l->root, c->value_moments, d, COVARIANCE_RIDGE);
     convert_multiply(c, l->product, l->form, l->root, d, d, d);
     convert_zero(l->basis, d * d);
     convert_add_outer(c, l->basis, l->root, l->product, d, d, d);
@@ -91,10 +91,10 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
         double *row = l->basis + r * d;
         if (!(l->values[r] > LEAST_VALUE * l->values[0]))
             convert_zero(row, d);
-        l->shift[r] = -linalg_dot(row, c->moments.mean, d);
+        l->shift[r] = -linalg_dot(row, c->input_mean, d);
     }
     /* Maps [d, width]: the covariance of c with the factors of all heads. */
-    convert_multiply(c, c->square, l->basis, c->moments.values, d, d, d);
+    convert_multiply(c, c->square, l->basis, c->value_moments, d, d, d);
     for (int k = 0; k < 2; k++) {
         const struct convert_circuit *s = &c->circuits[k];
         const struct convert_matrix *x = &c->from.at[s->cached];
@@ -169,10 +169,8 @@ void convert_choice_take(struct converter *c)
 enum status convert_choose(struct converter *c, struct err *e)
 {
     struct convert_choice *m = c->choice;
-    const struct convert_distance *x = &c->distance;
-    struct convert_calibration *k = &c->text;
     const int n_layers = c->config.n_layers, width = m->all + 1;
-    k->all = n_layers * (uint64_t)(k->n_windows + x->n_windows * m->most);
+    c->all = n_layers * (uint64_t)(c->n_windows + c->n_measured * m->most);
     /* Divergences of each block for every rank. */
     for (int l = 0; l < n_layers; l++) {
         convert_begin(c, l);
@@ -180,19 +178,19 @@ enum status convert_choose(struct converter *c, struct err *e)
         convert_measure(c);
         TRY(convert_latent_fit(c, NULL, e));
         TRY(convert_store(c, PART_O, PART_UP, e));
-        for (int i = 0; i < x->n_windows; i++) {
-            const struct convert_window win = convert_window_at(c, x->windows[i]);
+        for (int i = 0; i < c->n_measured; i++) {
+            const struct convert_window win = convert_window_at(c, c->measured[i]);
             TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
             for (int step = m->most; step > 0; step--) {
                 TRY(convert_store_latent(c, step * RANK_STEP, e));
                 convert_use(c);
-                convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = k->rows3}});
-                TRY(convert_distance_add(c, l + 1, win.n, k->rows3,
+                convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->rows3}});
+                TRY(convert_distance_add(c, l + 1, win.n, c->rows3,
                                          &m->lost[l * m->most + step - 1], e));
                 TRY(convert_windows_done(c, 1));
             }
         }
-        memcpy(k->stream2, k->stream, c->spec->n_tokens * c->d * sizeof *k->stream);
+        memcpy(c->stream2, c->stream, c->spec->n_tokens * c->d * sizeof *c->stream);
     }
     /* best[l + 1][n] from best[l], which is 0 before the first: layer l takes 1 to `most` of n
      * steps. */

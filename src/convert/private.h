@@ -58,13 +58,6 @@ union convert_weights {
     struct convert_matrix at[CONVERT_PARTS];
 };
 
-/* Of the input x of Q, K and V. Once the heads are mapped, refits have this memory. */
-struct convert_moments {
-    double *keys;   /* [d, d] second moments, centred window by window; room for [widest, d] */
-    double *values; /* [d, d] the covariance; room for [widest, widest] */
-    double *mean;   /* [d] */
-};
-
 struct convert_circuit {
     enum convert_part own, cached;
     size_t dim;      /* elements of a head's factors */
@@ -104,18 +97,6 @@ struct convert_latent {
     double *root, *form, *product, *scratch;
 };
 
-/* The block as a model would load what was stored of it, so that what is measured is what will run.
- */
-struct convert_used {
-    struct block block;
-    struct convert_panels {
-        void *panels;
-        float *bias;
-    } roles[TENSOR_ROLES]; /* of roles that may change; of Q, K and V all in ROLE_ATTN_QKV */
-    struct attend_bias *score_bias; /* [n_heads] */
-    struct pack_scratch pack;
-};
-
 /* Linear least squares over rows that come window by window, in the memory of moments. */
 struct convert_ridge {
     size_t m, columns;     /* of a row's features f, and of its targets t */
@@ -125,8 +106,83 @@ struct convert_ridge {
     double n;              /* rows */
 };
 
-/* A text through the checkpoint and its conversion. */
-struct convert_calibration {
+/* Windows at most over which predictions are compared. */
+#define CONVERT_MEASURED 8
+
+/* A new tensor, as bytes. */
+struct convert_tensor {
+    struct gguf_tensor tensor; /* its name points into `name` */
+    struct tensor_name name;
+    unsigned char *bytes; /* NULL: there is none of this name */
+    bool changed;         /* once stored; else the checkpoint's own stays */
+};
+
+/* Those of a block by role, weight and bias, in the checkpoint's form: one of Q, K and V, or three;
+ * or Q and what a latent cache has. */
+struct convert_tensors {
+    struct convert_tensor of[TENSOR_ROLES][2];
+};
+
+struct converter {
+    const struct convert_spec *spec;
+    struct pool *pool; /* spec's */
+    int n_threads;
+    const struct model *model;
+    struct config config;    /* of the checkpoint */
+    struct config converted; /* of the result */
+    struct arena arena;
+    struct convert *out;             /* the result, which owns the new tensors; NULL: none */
+    struct convert_tensors *tensors; /* [config_blocks] of it */
+    struct head_likeness *likeness;  /* [n_layers, n_heads, n_heads] to be filled in, or NULL */
+    size_t d, n_heads;
+    size_t widest; /* of d, the circuits' widths and, where it is refitted, d_ff */
+    /* The block in work, and the layers that use it. */
+    int block, first, end;
+    size_t n_kv_heads;              /* the checkpoint's; before the first block the most of any */
+    size_t n_groups;                /* the new K/V heads, likewise */
+    size_t group;                   /* heads a group; before the first block the most of any */
+    union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
+    union convert_weights kept;     /* of `to`, before a refit; its sizes are those of `to` */
+    /* Moments of the input x of Q, K and V; once the heads are mapped, refits have this memory. */
+    double *key_moments;   /* [d, d] second ones, centred window by window; room for [widest, d] */
+    double *value_moments; /* [d, d] the covariance; room for [widest, widest] */
+    double *input_mean;    /* [d] */
+    union {
+        struct {
+            struct convert_circuit qk, ov;
+        };
+        struct convert_circuit circuits[2];
+    };
+    int *order;                  /* [n_heads] heads in their new order, group by group */
+    int *group_of;               /* [n_heads] */
+    double *square, *square2;    /* [widest, d] scratch */
+    double *blocks;              /* [5, dim, dim] scratch */
+    struct convert_eigen *eigen; /* [threads] */
+    /* Grouping; NULL without. */
+    double *costs;                    /* of sets of heads */
+    int *sets;                        /* [the same, heads] the sets that the costs are of */
+    struct convert_placing *placings; /* [2^heads] of so few that all are tried */
+    struct convert_latent latent;     /* if convert_is_latent */
+    struct convert_choice *choice;    /* of ranks; NULL: none */
+    struct convert_rebuild *rebuild;  /* if convert_refits_block */
+    /* With text, as all from here on, which goes through the checkpoint and its conversion. */
+    /* The block as a model would load what was stored of it, so that what is measured is what will
+     * run. */
+    struct block used;
+    struct convert_panels {
+        void *panels;
+        float *bias;
+    } panels[TENSOR_ROLES]; /* of roles that may change; of Q, K and V all in ROLE_ATTN_QKV */
+    struct attend_bias *score_bias; /* [n_heads] */
+    struct pack_scratch pack;
+    /* How far a changed residual stream takes the checkpoint's predictions: the Kullback-Leibler
+     * divergence from its own, over windows kept aside, at equal distances. */
+    struct session *session; /* of the checkpoint */
+    int measured[CONVERT_MEASURED], n_measured;
+    size_t step;             /* of a window's tokens every step-th predicts */
+    float *logits, *changed; /* [window / step, n_vocab] */
+    double *log_sums;        /* [window / step] of logits */
+    struct batch_row *batch; /* [window] */
     const struct kernels *kernels;
     const struct grad_kernels *grad;
     struct probe *probe, *probe2; /* of the checkpoint, of the conversion */
@@ -147,74 +203,6 @@ struct convert_calibration {
     struct convert_ridge ridge;
     double error[2];    /* squared, as refits judge it: after attention, and at the layer's end */
     uint64_t done, all; /* windows, for spec->progress */
-};
-
-/* How far a changed residual stream takes the checkpoint's predictions: the Kullback-Leibler
- * divergence from its own, over windows kept aside, at equal distances. */
-#define CONVERT_MEASURED 8
-struct convert_distance {
-    struct session *session; /* of the checkpoint */
-    int windows[CONVERT_MEASURED], n_windows;
-    size_t step;             /* of a window's tokens every step-th predicts */
-    float *logits, *changed; /* [window / step, n_vocab] */
-    double *log_sums;        /* [window / step] of logits */
-    struct batch_row *rows;  /* [window] */
-};
-
-/* A new tensor, as bytes. */
-struct convert_tensor {
-    struct gguf_tensor tensor; /* its name points into `name` */
-    struct tensor_name name;
-    unsigned char *bytes; /* NULL: there is none of this name */
-    bool changed;         /* once stored; else the checkpoint's own stays */
-};
-
-/* Those of a block by role, weight and bias, in the checkpoint's form: one of Q, K and V, or three;
- * or Q and what a latent cache has. */
-struct convert_tensors {
-    struct convert_tensor of[TENSOR_ROLES][2];
-};
-
-struct converter {
-    const struct convert_spec *spec;
-    const struct model *model;
-    struct config config;    /* of the checkpoint */
-    struct config converted; /* of the result */
-    struct arena arena;
-    struct convert *out;             /* the result, which owns the new tensors; NULL: none */
-    struct convert_tensors *tensors; /* [config_blocks] of it */
-    struct head_likeness *likeness;  /* [n_layers, n_heads, n_heads] to be filled in, or NULL */
-    size_t d, n_heads;
-    size_t widest; /* of d, the circuits' widths and, where it is refitted, d_ff */
-    /* The block in work, and the layers that use it. */
-    int block, first, end;
-    size_t n_kv_heads;              /* the checkpoint's; before the first block the most of any */
-    size_t n_groups;                /* the new K/V heads, likewise */
-    size_t group;                   /* heads a group; before the first block the most of any */
-    union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
-    union convert_weights kept;     /* of `to`, before a refit; its sizes are those of `to` */
-    struct convert_moments moments;
-    union {
-        struct {
-            struct convert_circuit qk, ov;
-        };
-        struct convert_circuit circuits[2];
-    };
-    int *order;                  /* [n_heads] heads in their new order, group by group */
-    int *group_of;               /* [n_heads] */
-    double *square, *square2;    /* [widest, d] scratch */
-    double *blocks;              /* [5, dim, dim] scratch */
-    struct convert_eigen *eigen; /* [threads] */
-    /* Grouping; NULL without. */
-    double *costs;                    /* of sets of heads */
-    int *sets;                        /* [the same, heads] the sets that the costs are of */
-    struct convert_placing *placings; /* [2^heads] of so few that all are tried */
-    struct convert_latent latent;     /* if convert_is_latent */
-    struct convert_choice *choice;    /* of ranks; NULL: none */
-    struct convert_calibration text;  /* with text, as the next three */
-    struct convert_used used;
-    struct convert_distance distance;
-    struct convert_rebuild *rebuild; /* if convert_refits_block */
 };
 
 /* Checks the specification and the checkpoint's keys: STATUS_USAGE or STATUS_BAD_FILE if it cannot
@@ -310,7 +298,8 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e);
 /* What else follows the heads' order. */
 void convert_store_order(struct converter *c);
 
-/* Takes c->used, or counts it; and makes it what is stored, after every change of that. */
+/* Takes the memory of c->used, or counts it; and makes it what is stored, after every change of
+ * that. */
 void convert_used_take(struct converter *c);
 void convert_use(struct converter *c);
 
@@ -386,7 +375,7 @@ enum status convert_choose(struct converter *c, struct err *e);
 
 /* --- calibrate.c: windows of text ------------------------------------------------------------- */
 
-/* Takes c->text, c->used and c->distance, or counts them. */
+/* Takes all that a text needs, or counts them. */
 void convert_calibration_take(struct converter *c);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
@@ -413,14 +402,14 @@ enum status convert_windows_done(struct converter *c, int n);
 
 /* Runs `visit` for every layer of the block in work over each of these windows. With
  * CONVERT_ORIGINAL, all windows, the layers run as they were before it, and layers that share a
- * block always do, from the embeddings on: then `visit` leaves text.rows2 alone, which the stream
+ * block always do, from the embeddings on: then `visit` leaves c->rows2 alone, which the stream
  * goes on from. STATUS_INTERRUPTED. */
 enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
 typedef void convert_visit(struct converter *c, int layer, const struct convert_window *win);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
 
-/* Of floats [n], at most a window's rows, whose differences stay in text.x. */
+/* Of floats [n], at most a window's rows, whose differences stay in c->x. */
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n);
 
 /* out [n, d] = x through a norm of the block in work, if models have one of this role. */
@@ -433,7 +422,7 @@ void convert_norm_rows(const struct converter *c, enum tensor_role role, float *
 enum status convert_calibrate(struct converter *c);
 
 /* Runs the converted layers; the shares of the output's energy that are lost after attention go to
- * text.lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
+ * c->lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
 enum status convert_advance(struct converter *c, struct err *e);
 
 /* What a stream [n, d] before `layer` (n_layers: behind all) changes in the checkpoint's
@@ -512,7 +501,7 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 /* out [n] = x - y. */
 void convert_subtract(float *out, const float *x, const float *y, size_t n);
 
-/* Begins text.ridge with no rows; there is memory for these sizes. Then adds rows f [n, m] and
+/* Begins c->ridge with no rows; there is memory for these sizes. Then adds rows f [n, m] and
  * t [n, columns]. */
 void convert_ridge_begin(struct converter *c, size_t m, size_t columns);
 void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n);

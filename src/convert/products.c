@@ -25,7 +25,7 @@ static void add_product_rows(void *arg, int thread)
 void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,
                       size_t m, size_t k, size_t n)
 {
-    struct product_rows job = {c->spec->pool, m, linalg_product(out, a, b, k, n)};
+    struct product_rows job = {c->pool, m, linalg_product(out, a, b, k, n)};
     convert_zero(out, m * n);
     pool_run(job.pool, add_product_rows, &job);
 }
@@ -40,7 +40,7 @@ void convert_multiply_transposed(const struct converter *c, double *out, const d
 void convert_add_outer(const struct converter *c, double *sum, const double *a, const double *b,
                        size_t n, size_t m, size_t columns)
 {
-    struct product_rows job = {c->spec->pool, m, linalg_product_turned(sum, a, b, m, n, columns)};
+    struct product_rows job = {c->pool, m, linalg_product_turned(sum, a, b, m, n, columns)};
     pool_run(job.pool, add_product_rows, &job);
 }
 
@@ -78,21 +78,21 @@ static void add_float_rows(void *arg, int thread)
     const struct float_outer *job = arg;
     struct product p = job->product;
     int begin, end;
-    pool_share(p.m, thread, pool_n_threads(job->c->spec->pool), &begin, &end);
+    pool_share(p.m, thread, pool_n_threads(job->c->pool), &begin, &end);
     p.m = end - begin;
     p.a += begin;
     p.c += begin * p.c_row;
-    job->c->text.grad->product(&p);
+    job->c->grad->product(&p);
     convert_add_rows(job->sum + begin * p.c_row, p.c, 1, p.m * p.c_row);
 }
 
 void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
                               const float *b, size_t n, size_t m, size_t columns)
 {
-    struct float_outer job = {sum, c, convert_product(c->text.part, a, b, m, n, columns)};
+    struct float_outer job = {sum, c, convert_product(c->part, a, b, m, n, columns)};
     job.product.a_row = 1;
     job.product.a_col = m;
-    pool_run(c->spec->pool, add_float_rows, &job);
+    pool_run(c->pool, add_float_rows, &job);
 }
 
 void convert_add_rows(double *sum, const float *x, size_t n, size_t d)
@@ -112,7 +112,7 @@ void convert_subtract(float *out, const float *x, const float *y, size_t n)
 
 void convert_ridge_begin(struct converter *c, size_t m, size_t columns)
 {
-    struct convert_ridge *r = &c->text.ridge;
+    struct convert_ridge *r = &c->ridge;
     r->m = m;
     r->columns = columns;
     r->n = 0;
@@ -124,7 +124,7 @@ void convert_ridge_begin(struct converter *c, size_t m, size_t columns)
 
 void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n)
 {
-    struct convert_ridge *r = &c->text.ridge;
+    struct convert_ridge *r = &c->ridge;
     convert_add_outer_floats(c, r->features, f, f, n, r->m, r->m);
     convert_add_outer_floats(c, r->targets, f, t, n, r->m, r->columns);
     convert_add_rows(r->f_sum, f, n, r->m);

@@ -79,11 +79,10 @@ static size_t count_variables(const struct converter *c, const struct convert_re
 /* The next window that is looked at, after win->w; false: there is none. */
 static bool next_used(const struct converter *c, bool patterns, struct convert_window *win)
 {
-    const struct convert_calibration *k = &c->text;
-    const int step = k->n_windows < 2 * CONVERT_JUDGED ? 1 : schedules[patterns].sparse;
-    for (int w = win->w + 1; w < k->n_windows; w++) {
+    const int step = c->n_windows < 2 * CONVERT_JUDGED ? 1 : schedules[patterns].sparse;
+    for (int w = win->w + 1; w < c->n_windows; w++) {
         *win = convert_window_at(c, w);
-        if (win->n == k->window && !win->judged && w % step == 0)
+        if (win->n == c->window && !win->judged && w % step == 0)
             return true;
     }
     return false;
@@ -102,7 +101,7 @@ uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
 void convert_rebuild_take(struct converter *c)
 {
     struct convert_rebuild counted, *r = arena_take(&c->arena, 1, sizeof *r);
-    const size_t window = c->text.window, d = c->d, n_windows = c->spec->n_tokens / window;
+    const size_t window = c->window, d = c->d, n_windows = c->spec->n_tokens / window;
     const int sparse = schedules[c->spec->refit == CONVERT_REFIT_BLOCK].sparse;
     c->rebuild = r;
     r = r ? r : &counted;
@@ -136,7 +135,7 @@ void convert_rebuild_take(struct converter *c)
         .part_bias = convert_floats(c, widest, 1),
         .scratch_floats = causal_scratch(&c->config, window),
     };
-    r->scratch = convert_floats(c, pool_n_threads(c->spec->pool), r->scratch_floats);
+    r->scratch = convert_floats(c, c->n_threads, r->scratch_floats);
     const size_t n = count_variables(c, r);
     r->theta = convert_doubles(c, n, 1);
     r->start = convert_doubles(c, n, 1);
@@ -152,7 +151,7 @@ static void multiply(const struct converter *c, float *y, const float *x, const 
 {
     struct product p = convert_product(y, x, b, n, inner, columns);
     p.bias = bias;
-    c->text.grad->product(&p);
+    c->grad->product(&p);
 }
 
 /* What distances do to scores: of query heads from arg's on. */
@@ -167,23 +166,22 @@ static void run_items(const struct converter *c, int thread,
                       void (*run)(const struct causal_window *w))
 {
     const struct convert_rebuild *r = c->rebuild;
-    const struct convert_calibration *k = &c->text;
-    const struct attend_bias *bias = c->used.block.bias;
+    const struct attend_bias *bias = c->used.bias;
     const size_t key_dim = c->qk.dim, value_dim = c->ov.dim, qkv = r->qkv_dim;
     const size_t keys = c->qk.width, values = keys + c->n_groups * key_dim;
     int i, end;
-    pool_share(r->batch_windows * c->n_groups, thread, pool_n_threads(c->spec->pool), &i, &end);
+    pool_share(r->batch_windows * c->n_groups, thread, c->n_threads, &i, &end);
     for (; i < end; i++) {
         const size_t window = i / c->n_groups, g = i % c->n_groups, head = g * c->group;
-        const size_t row = window * k->window, heads_at = row * c->ov.width + head * value_dim;
+        const size_t row = window * c->window, heads_at = row * c->ov.width + head * value_dim;
         const size_t q = row * qkv + head * key_dim, key = row * qkv + keys + g * key_dim;
         const size_t value = row * qkv + values + g * value_dim;
         const struct causal_window w = {
-            .kernels = k->kernels,
-            .grad = k->grad,
-            .positions = probe_positions(k->probe),
+            .kernels = c->kernels,
+            .grad = c->grad,
+            .positions = probe_positions(c->probe),
             .rope_dims = c->config.rope.n_dims,
-            .length = k->window,
+            .length = c->window,
             .n_heads = c->group,
             .key_dim = key_dim,
             .value_dim = value_dim,
@@ -196,7 +194,7 @@ static void run_items(const struct converter *c, int thread,
             .heads = r->results + heads_at,
             .heads_stride = c->ov.width,
             .softmax =
-                r->softmax + (window * c->n_heads + head) * 2 * causal_padded_length(k->window),
+                r->softmax + (window * c->n_heads + head) * 2 * causal_padded_length(c->window),
             .dheads = r->dresults + heads_at,
             .dq = r->dqkv + q,
             .dk = r->dqkv + key,
@@ -207,7 +205,7 @@ static void run_items(const struct converter *c, int thread,
         };
         run(&w);
     }
-    pool_barrier(c->spec->pool, thread);
+    pool_barrier(c->pool, thread);
 }
 
 /* sums [rows, stride] += a^T b for a [n, rows] and b [n, d] of the batch: this thread's share of
@@ -216,10 +214,10 @@ static void add_gradient(const struct converter *c, double *sums, size_t stride,
                          const float *b, size_t rows, size_t n, int thread)
 {
     const struct convert_rebuild *r = c->rebuild;
-    const struct grad_kernels *grad = c->text.grad;
+    const struct grad_kernels *grad = c->grad;
     const size_t d = c->d;
     int begin, end;
-    pool_share(rows, thread, pool_n_threads(c->spec->pool), &begin, &end);
+    pool_share(rows, thread, c->n_threads, &begin, &end);
     struct product p = convert_product(r->part + begin * d, a + begin, b, end - begin, n, d);
     p.a_row = 1;
     p.a_col = rows;
@@ -238,9 +236,9 @@ static void run_batch(void *arg, int thread)
 {
     const struct converter *c = arg;
     const struct convert_rebuild *r = c->rebuild;
-    struct pool *pool = c->spec->pool;
-    const size_t n = r->batch_windows * c->text.window, d = c->d, heads = c->ov.width;
-    const size_t first = r->first_window * c->text.window * d;
+    struct pool *pool = c->pool;
+    const size_t n = r->batch_windows * c->window, d = c->d, heads = c->ov.width;
+    const size_t first = r->first_window * c->window * d;
     const float *x = r->x + first, *y = r->y + first;
     int begin, end;
     pool_share(n, thread, pool_n_threads(pool), &begin, &end);
@@ -308,8 +306,8 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
         const int left = r->n_windows - first;
         r->first_window = first;
         r->batch_windows = left < r->n_batch ? left : r->n_batch;
-        const size_t rows = r->batch_windows * c->text.window;
-        pool_run(c->spec->pool, run_batch, c);
+        const size_t rows = r->batch_windows * c->window;
+        pool_run(c->pool, run_batch, c);
         for (size_t t = 0; t < rows; t++)
             loss += r->row_loss[t];
         convert_add_rows(r->gradient + r->n - d, r->rest, rows, d);
@@ -326,7 +324,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     linalg_scale(r->gradient, 2 / r->energy, r->n);
 
     /* What the variables have moved is an error, too. */
-    const double rows = (double)r->n_windows * (double)c->text.window;
+    const double rows = (double)r->n_windows * (double)c->window;
     const double pull = schedules[r->patterns].pull * rows / r->energy,
                  *start = r->start + r->first;
     double sum = 0;
@@ -347,29 +345,28 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
 static void gather_windows(struct converter *c)
 {
     struct convert_rebuild *r = c->rebuild;
-    const struct convert_calibration *k = &c->text;
-    const size_t d = c->d, size = k->window * d;
+    const size_t d = c->d, size = c->window * d;
     convert_zero(r->root, d * d);
     convert_zero(r->mean, d);
     r->energy = 0;
     r->n_windows = 0;
     for (struct convert_window win = {.w = -1}; next_used(c, r->patterns, &win); r->n_windows++) {
         float *x = r->x + r->n_windows * size, *y = r->y + r->n_windows * size;
-        convert_norm_rows(c, ROLE_ATTN_NORM, x, win.from, k->window);
+        convert_norm_rows(c, ROLE_ATTN_NORM, x, win.from, c->window);
         convert_subtract(y, win.middle, win.from, size);
-        convert_add_outer_floats(c, r->root, x, x, k->window, d, d);
-        convert_add_rows(r->mean, x, k->window, d);
+        convert_add_outer_floats(c, r->root, x, x, c->window, d, d);
+        convert_add_rows(r->mean, x, c->window, d);
         for (size_t i = 0; i < size; i++)
-            k->x[i] = (double)y[i];
-        r->energy += linalg_dot(k->x, k->x, size);
+            c->x[i] = (double)y[i];
+        r->energy += linalg_dot(c->x, c->x, size);
     }
-    const double n = (double)r->n_windows * (double)k->window;
+    const double n = (double)r->n_windows * (double)c->window;
     convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
     for (size_t i = 0; i < d; i++)
         r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
     convert_root(r->root, r->root, d, INPUT_RIDGE);
 
-    float *turned = k->part; /* root^-T */
+    float *turned = c->part; /* root^-T */
     double *inverse = c->square;
     linalg_identity(inverse, d);
     linalg_solve_lower(r->root, d, inverse, d);
@@ -379,8 +376,8 @@ static void gather_windows(struct converter *c)
     for (int w = 0; w < r->n_windows; w++) {
         float *x = r->x + w * size;
         for (size_t i = 0; i < size; i++)
-            k->rows[i] = (float)((double)x[i] - r->mean[i % d]);
-        multiply(c, x, k->rows, turned, NULL, k->window, d, d);
+            c->rows[i] = (float)((double)x[i] - r->mean[i % d]);
+        multiply(c, x, c->rows, turned, NULL, c->window, d, d);
     }
 }
 
@@ -454,9 +451,8 @@ static void set_roots(const struct converter *c, const double *results)
 static void set_variables(struct converter *c)
 {
     const struct convert_rebuild *r = c->rebuild;
-    const struct convert_calibration *k = &c->text;
     const size_t d = c->d, n = c->ov.width;
-    double *to = r->theta, *moments = c->moments.values; /* free by now */
+    double *to = r->theta, *moments = c->value_moments; /* free by now */
     /* Rows with their bias, over white inputs: w root, b + w mean. */
     for (enum convert_part p = PART_Q; p <= PART_V; p++)
         for (size_t j = 0; j < c->to.at[p].rows; j++, to += d + 1) {
@@ -470,13 +466,13 @@ static void set_variables(struct converter *c)
     memcpy(to + n * d, c->to.o.bias, d * sizeof *to);
     /* Moments of the heads' results, as the weights are. */
     convert_zero(moments, n * n);
-    convert_zero(k->x_sum, n);
+    convert_zero(c->x_sum, n);
     for (struct convert_window win = {.w = -1}; next_used(c, r->patterns, &win);) {
-        convert_run_layer(c, c->block, &win, (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-        convert_add_outer_floats(c, moments, k->rows, k->rows, k->window, n, n);
-        convert_add_rows(k->x_sum, k->rows, k->window, n);
+        convert_run_layer(c, c->block, &win, (struct block_taps){.at = {[TAP_HEADS] = c->rows}});
+        convert_add_outer_floats(c, moments, c->rows, c->rows, c->window, n, n);
+        convert_add_rows(c->x_sum, c->rows, c->window, n);
     }
-    convert_finish_sums(moments, k->x_sum, k->x_sum, (double)r->n_windows * (double)k->window, n,
+    convert_finish_sums(moments, c->x_sum, c->x_sum, (double)r->n_windows * (double)c->window, n,
                         n);
     set_roots(c, moments);
     /* Rows = root^T rows; row i takes only rows from i on. */
@@ -496,7 +492,7 @@ static void set_variables(struct converter *c)
 enum status convert_rebuild_run(struct converter *c, bool patterns)
 {
     struct convert_rebuild *r = c->rebuild;
-    const uint64_t end = c->text.done + convert_rebuild_windows(c, patterns);
+    const uint64_t end = c->done + convert_rebuild_windows(c, patterns);
     struct qkv_part parts[QKV_PARTS];
     layout_qkv(&c->converted, c->block, parts);
     r->stopped = false;
@@ -535,5 +531,5 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
         memcpy(c->to.o.w, from, c->ov.width * d * sizeof *from);
         memcpy(c->to.o.bias, from + c->ov.width * d, d * sizeof *from);
     }
-    return convert_windows_done(c, (int)(end > c->text.done ? end - c->text.done : 0));
+    return convert_windows_done(c, (int)(end > c->done ? end - c->done : 0));
 }

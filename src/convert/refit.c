@@ -21,32 +21,29 @@
 /* Each adds a window's rows of what a matrix takes, and of what it should make of them. */
 static void add_heads(struct converter *c, int layer, const struct convert_window *win)
 {
-    const struct convert_calibration *k = &c->text;
-    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = k->rows}});
-    convert_subtract(k->rows3, win->middle, win->from, win->n * c->d);
-    convert_ridge_add(c, k->rows, k->rows3, win->n);
+    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = c->rows}});
+    convert_subtract(c->rows3, win->middle, win->from, win->n * c->d);
+    convert_ridge_add(c, c->rows, c->rows3, win->n);
 }
 
 static void add_middle(struct converter *c, int layer, const struct convert_window *win)
 {
-    const struct convert_calibration *k = &c->text;
     const enum tensor_role norm =
         c->config.placement == PLACEMENT_BEFORE ? ROLE_FFN_NORM : ROLE_ATTN_OUTPUT_NORM;
-    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_MIDDLE] = k->rows2}});
-    convert_norm_rows(c, norm, k->rows, k->rows2, win->n);
-    convert_norm_rows(c, norm, k->rows2, win->middle, win->n);
-    convert_ridge_add(c, k->rows, k->rows2, win->n);
+    convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_MIDDLE] = c->rows2}});
+    convert_norm_rows(c, norm, c->rows, c->rows2, win->n);
+    convert_norm_rows(c, norm, c->rows2, win->middle, win->n);
+    convert_ridge_add(c, c->rows, c->rows2, win->n);
 }
 
 static void add_hidden(struct converter *c, int layer, const struct convert_window *win)
 {
-    const struct convert_calibration *k = &c->text;
     convert_run_layer(
         c, layer, win,
         (struct block_taps){
-            .at = {[TAP_HIDDEN] = k->rows, [TAP_MIDDLE] = k->rows2, [TAP_OUT] = k->rows3}});
-    convert_subtract(k->rows2, win->original, k->rows2, win->n * c->d);
-    convert_ridge_add(c, k->rows, k->rows2, win->n);
+            .at = {[TAP_HIDDEN] = c->rows, [TAP_MIDDLE] = c->rows2, [TAP_OUT] = c->rows3}});
+    convert_subtract(c->rows2, win->original, c->rows2, win->n * c->d);
+    convert_ridge_add(c, c->rows, c->rows2, win->n);
 }
 
 static const struct piece {
@@ -68,7 +65,7 @@ static const struct piece {
 
 static enum status run_piece(struct converter *c, const struct piece *p)
 {
-    struct convert_ridge *r = &c->text.ridge;
+    struct convert_ridge *r = &c->ridge;
     const struct convert_matrix *m = &c->to.at[p->part], *end = m + 2;
     const size_t d = c->d;
     if (p->kind <= PIECE_REC)
@@ -105,18 +102,17 @@ static bool is_wanted(const struct converter *c, const struct piece *p)
 
 static void add_error(struct converter *c, int layer, const struct convert_window *win)
 {
-    struct convert_calibration *k = &c->text;
-    float *end = c->config.shared ? NULL : k->rows3; /* judged, too */
+    float *end = c->config.shared ? NULL : c->rows3; /* judged, too */
     convert_run_layer(c, layer, win,
-                      (struct block_taps){.at = {[TAP_MIDDLE] = k->rows, [TAP_OUT] = end}});
-    k->error[0] += convert_squared_distance(c, k->rows, win->middle, win->n * c->d);
+                      (struct block_taps){.at = {[TAP_MIDDLE] = c->rows, [TAP_OUT] = end}});
+    c->error[0] += convert_squared_distance(c, c->rows, win->middle, win->n * c->d);
     if (end)
-        k->error[1] += convert_squared_distance(c, end, win->original, win->n * c->d);
+        c->error[1] += convert_squared_distance(c, end, win->original, win->n * c->d);
 }
 
 static enum status judge(struct converter *c)
 {
-    c->text.error[0] = c->text.error[1] = 0;
+    c->error[0] = c->error[1] = 0;
     convert_use(c);
     return convert_each_window(c, CONVERT_KEPT_ASIDE, add_error);
 }
@@ -131,7 +127,7 @@ static enum status store(struct converter *c, bool ffn, struct err *e)
 
 uint64_t convert_refit_windows(const struct converter *c)
 {
-    const uint64_t n = c->text.n_windows;
+    const uint64_t n = c->n_windows;
     const uint64_t judged = n / CONVERT_JUDGED, fitted = n - judged;
     uint64_t sum = c->spec->refit ? judged : 0;
     for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)
@@ -145,7 +141,7 @@ uint64_t convert_refit_windows(const struct converter *c)
  * if its solution is beyond the type that the weights are stored in. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
-    const double *error = c->text.error;
+    const double *error = c->error;
     TRY(judge(c));
     double best[] = {error[0], error[1]};
     for (const struct piece *p = pieces; p < pieces + N_PIECES; p++) {

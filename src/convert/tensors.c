@@ -253,9 +253,8 @@ static const enum tensor_role used_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, R
  * their biases. */
 void convert_used_take(struct converter *c)
 {
-    struct convert_used *u = &c->used;
-    u->pack = pack_scratch_take(&c->arena, c->widest);
-    u->score_bias = arena_take(&c->arena, c->n_heads, sizeof *u->score_bias);
+    c->pack = pack_scratch_take(&c->arena, c->widest);
+    c->score_bias = arena_take(&c->arena, c->n_heads, sizeof *c->score_bias);
     for (size_t i = 0; i < N_USED; i++) {
         const enum tensor_role role = used_roles[i];
         uint64_t most = 0, rows = 0;
@@ -267,19 +266,19 @@ void convert_used_take(struct converter *c)
             most = n > most ? n : most;
             rows = own > rows ? own : rows;
         }
-        u->roles[role].panels = arena_take(&c->arena, most, 1);
-        u->roles[role].bias = convert_floats(c, rows, 1);
+        c->panels[role].panels = arena_take(&c->arena, most, 1);
+        c->panels[role].bias = convert_floats(c, rows, 1);
     }
 }
 
 /* A weight, from row `first` of the role's matrix on, and its bias; or a matrix of each head, whose
  * panels follow each other. */
-static void use_tensor(const struct converter *c, struct convert_used *u, enum tensor_role role,
-                       const struct convert_tensor *t, int first)
+static void use_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
+                       int first)
 {
-    struct matrix *m = &u->block.w[role].matrix;
+    struct matrix *m = &c->used.w[role].matrix;
     struct gguf_tensor one = t[0].tensor;
-    unsigned char *panels = u->roles[role].panels;
+    unsigned char *panels = c->panels[role].panels;
     const bool by_head = role == ROLE_ATTN_K_B || role == ROLE_ATTN_V_B;
     const size_t n = by_head ? c->n_heads : 1;
     one.n_elements /= n;
@@ -290,11 +289,11 @@ static void use_tensor(const struct converter *c, struct convert_used *u, enum t
     }
     m->panels = panels;
     for (size_t h = 0; h < n; h++) {
-        pack_matrix(panels, m, first, &one, &u->pack);
+        pack_matrix(panels, m, first, &one, &c->pack);
         panels += matrix_bytes(m->n_out, m->n_in, m->storage);
         one.data += one.n_bytes;
     }
-    float *bias = u->roles[role].bias;
+    float *bias = c->panels[role].bias;
     if (t[1].bytes)
         pack_floats(bias + first, &t[1].tensor);
     else if (m->bias)
@@ -305,28 +304,27 @@ static void use_tensor(const struct converter *c, struct convert_used *u, enum t
 
 void convert_use(struct converter *c)
 {
-    struct convert_used *u = &c->used;
-    struct weight *w = u->block.w;
+    struct weight *w = c->used.w;
     const struct attend_bias *old = c->model->blocks[c->block].bias;
     struct qkv_part parts[QKV_PARTS];
-    u->block = c->model->blocks[c->block];
+    c->used = c->model->blocks[c->block];
     if (convert_is_latent(c)) {
-        w[ROLE_ATTN_QKV].matrix.bias = u->roles[ROLE_ATTN_QKV].bias;
-        w[ROLE_ATTN_OUTPUT].matrix.bias = u->roles[ROLE_ATTN_OUTPUT].bias;
+        w[ROLE_ATTN_QKV].matrix.bias = c->panels[ROLE_ATTN_QKV].bias;
+        w[ROLE_ATTN_OUTPUT].matrix.bias = c->panels[ROLE_ATTN_OUTPUT].bias;
     }
     const int n_parts = layout_qkv(&c->converted, c->block, parts);
     if (convert_new(c, parts[0].role, false)->changed) {
         w[ROLE_ATTN_QKV].matrix.n_out = config_qkv_dim(&c->converted, c->block);
         for (int i = 0; i < n_parts; i++)
-            use_tensor(c, u, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
+            use_tensor(c, ROLE_ATTN_QKV, convert_new(c, parts[i].role, false), parts[i].first);
         for (size_t h = 0; h < c->n_heads && old; h++)
-            u->score_bias[h] = old[c->order[h]];
-        u->block.bias = old ? u->score_bias : NULL;
+            c->score_bias[h] = old[c->order[h]];
+        c->used.bias = old ? c->score_bias : NULL;
     }
     for (size_t i = 1; i < N_USED; i++) {
         const struct convert_tensor *t = convert_new(c, used_roles[i], false);
         if (t->changed)
-            use_tensor(c, u, used_roles[i], t, 0);
+            use_tensor(c, used_roles[i], t, 0);
     }
 }
 

@@ -89,15 +89,6 @@ static void turn_rows(const struct item *it, float *out, size_t out_stride, cons
     }
 }
 
-static struct item make_item(const struct causal_window *w)
-{
-    struct item it = {.w = w, .key = width_of(w->key_dim), .value = width_of(w->value_dim)};
-    take_memory(&it, w->length, w->scratch);
-    turn_rows(&it, it.k, it.key.padded, w->k, w->kv_stride, 0, w->length, false);
-    copy_rows(it.v, it.value, w->v, w->kv_stride, w->length);
-    return it;
-}
-
 /* out [dim, CAUSAL_WIDTH] = scale * rows^T; columns past n are zero. */
 static void transpose(float *out, const float *rows, struct width w, int n, float scale)
 {
@@ -253,35 +244,39 @@ static void backward_block(const struct item *it, const struct query_block *at)
     turn_rows(it, dq, w->q_stride, dq, w->q_stride, at->first, at->n, true);
 }
 
-/* All blocks of queries of the heads that share the keys and values. */
-static void each_block(const struct item *it,
-                       void (*run)(const struct item *it, const struct query_block *at))
+/* All blocks of queries of the heads that share the keys and values; backwards item's dk and dv are
+ * their sums. */
+static struct item each_block(const struct causal_window *w, bool back)
 {
-    const struct causal_window *w = it->w;
+    struct item it = {.w = w, .key = width_of(w->key_dim), .value = width_of(w->value_dim)};
+    const size_t length = w->length;
+    take_memory(&it, w->length, w->scratch);
+    turn_rows(&it, it.k, it.key.padded, w->k, w->kv_stride, 0, w->length, false);
+    copy_rows(it.v, it.value, w->v, w->kv_stride, w->length);
+    if (back) {
+        memset(it.dk, 0, length * it.key.padded * sizeof *it.dk);
+        memset(it.dv, 0, length * it.value.padded * sizeof *it.dv);
+    }
     for (int h = 0; h < w->n_heads; h++) {
         struct attend_bias bias;
         const bool biased = w->bias && w->bias(w->arg, h, &bias);
         for (int first = 0; first < w->length; first += CAUSAL_WIDTH) {
             const int left = w->length - first, n = left < CAUSAL_WIDTH ? left : CAUSAL_WIDTH;
             const struct query_block at = {h, first, n, first + n, biased ? &bias : NULL};
-            run(it, &at);
+            (back ? backward_block : forward_block)(&it, &at);
         }
     }
+    return it;
 }
 
 void causal_forward(const struct causal_window *w)
 {
-    const struct item it = make_item(w);
-    each_block(&it, forward_block);
+    each_block(w, false);
 }
 
 void causal_backward(const struct causal_window *w)
 {
-    const struct item it = make_item(w);
-    const size_t length = w->length;
-    memset(it.dk, 0, length * it.key.padded * sizeof *it.dk);
-    memset(it.dv, 0, length * it.value.padded * sizeof *it.dv);
-    each_block(&it, backward_block);
+    const struct item it = each_block(w, true);
     turn_rows(&it, w->dk, w->kv_stride, it.dk, it.key.padded, 0, w->length, true);
     for (int t = 0; t < w->length; t++)
         memcpy(w->dv + t * w->kv_stride, it.dv + (size_t)t * it.value.padded,

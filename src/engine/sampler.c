@@ -445,28 +445,6 @@ static void filter(const struct sampler *s, struct scratch *d, float maximum)
         d->weights[i] /= total;
 }
 
-/*
- * An exponential race: token i arrives after E_i / weight_i with E_i = -log of its own uniform
- * number, and the first is drawn. That E_i >= 1 - u_i saves most logarithms.
- */
-static int draw(const struct scratch *d, struct rng *rng)
-{
-    const uint64_t high = rng_u32(rng), number = high << 32 | rng_u32(rng);
-    double fastest = 0; /* weight over E of the first so far */
-    int chosen = 0;
-    for (int i = 0; i < d->n_choices; i++) {
-        const double u = rng_unit_of(rng_derive(number, (uint64_t)d->tokens[i]));
-        if (d->weights[i] <= fastest * (1 - u))
-            continue;
-        const double speed = d->weights[i] / logits_minus_log(u);
-        if (speed > fastest) {
-            fastest = speed;
-            chosen = i;
-        }
-    }
-    return d->tokens[chosen];
-}
-
 enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
                          int *token, struct err *e)
 {
@@ -483,14 +461,29 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
         d->logits[recent] = (float)fmin(fmax(result, -(double)FLT_MAX), (double)FLT_MAX);
     }
     *token = logits_argmax(d->logits, n_vocab);
-    if (s->params.temperature > 0) {
-        filter(s, d, d->logits[*token]);
-        *token = draw(d, &s->histories[sequence].rng);
+    if (s->params.temperature == 0) {
+        d->n_choices = 1;
+        d->tokens[0] = *token;
+        d->weights[0] = 1;
         return STATUS_OK;
     }
-    d->n_choices = 1;
-    d->tokens[0] = *token;
-    d->weights[0] = 1;
+    filter(s, d, d->logits[*token]);
+    /* An exponential race: token i arrives after E_i / weight_i with E_i = -log of its own uniform
+     * number, and the first is drawn. That E_i >= 1 - u_i saves most logarithms. */
+    struct rng *rng = sampler_stream(s, sequence);
+    const uint64_t high = rng_u32(rng), number = high << 32 | rng_u32(rng);
+    double fastest = 0; /* weight over E of the first so far */
+    *token = d->tokens[0];
+    for (int i = 0; i < d->n_choices; i++) {
+        const double u = rng_unit_of(rng_derive(number, (uint64_t)d->tokens[i]));
+        if (d->weights[i] <= fastest * (1 - u))
+            continue;
+        const double speed = d->weights[i] / logits_minus_log(u);
+        if (speed > fastest) {
+            fastest = speed;
+            *token = d->tokens[i];
+        }
+    }
     return STATUS_OK;
 }
 

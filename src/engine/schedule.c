@@ -293,28 +293,6 @@ static int sample(struct schedule *s)
     return n;
 }
 
-/* What the round took; the next one begins. */
-static void end_round(struct schedule *s)
-{
-    struct schedule_times *t = &s->times;
-    const struct schedule_round *round = &s->round;
-    const uint64_t now = clock_ns(), ns = now - s->round_at - round->prompts_ns;
-    s->feeds = true;
-    s->round_at = now;
-    if (t->n_sampled > 0 && !t->first_token_at)
-        t->first_token_at = now;
-    if (round->n_texts == 0)
-        return;
-    t->n_steps += round->n_texts;
-    t->n_decoded += round->n_texts;
-    t->decode_ns += ns;
-    if (t->n_rounds < s->cap_rounds)
-        t->rounds[t->n_rounds++] = ns;
-    if (s->drafter && round->n_prompt == 0)
-        drafter_measured(s->drafter, round->n_rows, (int)(t->n_sampled - round->sampled_before),
-                         ns);
-}
-
 bool schedule_next(struct schedule *s, struct event *event, struct err *e)
 {
     *event = (struct event){.kind = EVENT_ROUND};
@@ -339,10 +317,27 @@ bool schedule_next(struct schedule *s, struct event *event, struct err *e)
             take_pick(s, &s->slots[s->next], event, e);
             return true;
         }
-        if (sample(s) == 0) {
-            end_round(s);
+        if (sample(s) > 0)
+            continue;
+        /* What the round took; the next one begins. */
+        struct schedule_times *t = &s->times;
+        const struct schedule_round *round = &s->round;
+        const uint64_t now = clock_ns(), ns = now - s->round_at - round->prompts_ns;
+        s->feeds = true;
+        s->round_at = now;
+        if (t->n_sampled > 0 && !t->first_token_at)
+            t->first_token_at = now;
+        if (round->n_texts == 0)
             return true;
-        }
+        t->n_steps += round->n_texts;
+        t->n_decoded += round->n_texts;
+        t->decode_ns += ns;
+        if (t->n_rounds < s->cap_rounds)
+            t->rounds[t->n_rounds++] = ns;
+        if (s->drafter && round->n_prompt == 0)
+            drafter_measured(s->drafter, round->n_rows, (int)(t->n_sampled - round->sampled_before),
+                             ns);
+        return true;
     }
     /* Of the texts that have not ended the one that has the highest number is abandoned. */
     struct slot *last = NULL;

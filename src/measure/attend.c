@@ -116,7 +116,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
     for (int r = 0; r < l->n_rows && !run->bad; r++) {
-        const float *row = l->weights + (size_t)r * l->n_heads * l->stride;
+        const float *row = l->weights + r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
         for (int h = 0; h < spec->n_heads && !run->bad; h++) {
             struct attend_head *head = &spec->heads[h];

@@ -116,7 +116,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
     bool found, *if_missing = k->optional ? &found : NULL;
     if (k->type == SIZE) {
         uint64_t size = 0;
-        TRY(gguf_get_u64(r->g, key.text, 1, (uint64_t)k->most, &size, if_missing, r->e));
+        TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
         *(int *)member = (int)size;
     } else if (k->type == NUMBER) {
         double number = 1;
@@ -187,18 +187,16 @@ static enum status read_cached_heads(const struct reader *r)
             if (c->layer_kv_heads[l] > c->n_kv_heads)
                 c->n_kv_heads = c->layer_kv_heads[l];
     }
-    if (rank && gguf_is_integer(rank->kind) && gguf_int_at(rank, 0) == 0)
-        rank = NULL;
-    if (rank)
+    if (rank && !(gguf_is_integer(rank->kind) && gguf_int_at(rank, 0) == 0)) {
         TRY(read_by_layer(r, LATENT_KEY, config_largest_rank(c), false, c->latent));
-    if (rank && c->position == POSITION_ROPE)
-        return err_bad_file(r->e,
-                            "%s: expected none with rotary positions, whose turns of keys a cache "
-                            "for all heads cannot have; found %d",
-                            latent.text, (int)c->latent[0]);
-    if (rank)
+        if (c->position == POSITION_ROPE)
+            return err_bad_file(r->e,
+                                "%s: expected none with rotary positions, whose turns of keys a "
+                                "cache for all heads cannot have; found %d",
+                                latent.text, (int)c->latent[0]);
         c->n_kv_heads = 1;
-    if (rank || config_same_kv_heads(c))
+    }
+    if (config_is_latent(c) || config_same_kv_heads(c))
         memset(c->layer_kv_heads, 0, sizeof c->layer_kv_heads);
     return STATUS_OK;
 }
@@ -225,10 +223,11 @@ static enum status read_rope(const struct reader *r)
     double factor = 1;
     TRY(gguf_get_text(r->g, arch_key(c, SCALING_KEY).text, &type, &found, r->e));
     const char *const factor_keys[] = {"rope.scale_linear", "rope.scaling.factor"};
-    for (int i = 0; i < (text_is(type, "linear") ? 2 : 1); i++)
+    const bool is_linear = text_is(type, "linear");
+    for (int i = 0; i <= is_linear; i++)
         TRY(read_number(r, factor_keys[i], CONFIG_LEAST_ROPE_FACTOR, ROPE_MOST_FACTOR, &factor,
                         true));
-    if (text_is(type, "linear"))
+    if (is_linear)
         c->rope.scale = 1 / factor;
     return STATUS_OK;
 }
@@ -287,19 +286,19 @@ static const struct foreign_key {
     bool own;             /* architectures that have keys for their kinds have it */
 } foreign_keys[] = {
     {.suffix = "expert_count"},
-    {.suffix = "attention.causal", .neutral = 1, .none = 1},
+    {"attention.causal", .neutral = 1, .none = 1},
     {.suffix = "attention.sliding_window"},
     {.suffix = "attention.clamp_kqv"},
     {.suffix = "attention.max_alibi_bias"},
     {.suffix = "attn_logit_softcapping"},
     {.suffix = "final_logit_softcapping"},
-    {.suffix = "logit_scale", .neutral = 1},
-    {.suffix = "residual_scale", .neutral = 1},
-    {.suffix = "embedding_scale", .neutral = 1, .own = true},
+    {"logit_scale", .neutral = 1},
+    {"residual_scale", .neutral = 1},
+    {"embedding_scale", .neutral = 1, .own = true},
     {.suffix = "attention.scale"},
-    {.suffix = "rope.scaling.attn_factor", .neutral = 1},
+    {"rope.scaling.attn_factor", .neutral = 1},
     {.suffix = "use_parallel_residual"},
-    {.suffix = LATENT_KEY, .own = true},
+    {LATENT_KEY, .own = true},
 };
 
 enum status config_read(const struct gguf *g, struct config *c, struct err *e)

@@ -47,11 +47,9 @@ static void take_regions(struct kv_cache *kv, struct kv_regions *r, int first, i
 static void take_cache(struct kv_cache *kv, const struct config *c, const struct kv_shape *shape)
 {
     *kv = (struct kv_cache){.config = *c, .shape = *shape, .arena = kv->arena};
-    kv->before = arena_take(&kv->arena, c->n_layers, sizeof *kv->before);
     for (int l = 0; l < c->n_layers; l++)
         for (enum kv_part part = 0; part < KV_PARTS; part++) {
-            if (kv->before)
-                kv->before[l][part] = kv->all[part];
+            kv->before[l][part] = kv->all[part];
             kv->all[part] += config_kv_heads(c, l) * numbers_of(c, l, shape->storage, part);
         }
     take_regions(kv, &kv->whole, 0, 1);
@@ -62,10 +60,8 @@ static void take_cache(struct kv_cache *kv, const struct config *c, const struct
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes)
 {
     struct kv_cache kv = {.arena = {0}};
-    struct arena aside = {0};
-    arena_take(&aside, c->n_layers, sizeof *kv.before);
     take_cache(&kv, c, shape);
-    *bytes = kv.arena.used - aside.used;
+    *bytes = kv.arena.used;
     return !kv.arena.overflow;
 }
 

@@ -44,15 +44,15 @@ struct kv_regions {
 struct kv_cache {
     struct config config; /* of the model: layers, K/V heads, their sizes */
     struct kv_shape shape;
-    size_t all[KV_PARTS];       /* numbers of a sequence's position, over all layers: elements of
-                                   keys, of values in whole lanes, scales */
-    size_t (*before)[KV_PARTS]; /* [n_layers] of them what stands before each layer */
-    struct kv_regions whole;    /* sequence 0's */
-    struct kv_regions own;      /* the others': what follows the prefix */
+    size_t all[KV_PARTS]; /* numbers of a sequence's position, over all layers: elements of
+                             keys, of values in whole lanes, scales */
+    size_t before[CONFIG_MAX_LAYERS][KV_PARTS]; /* of them what stands before each layer */
+    struct kv_regions whole;                    /* sequence 0's */
+    struct kv_regions own;                      /* the others': what follows the prefix */
     struct arena arena;
 };
 
-/* Bytes that a cache takes, a few for each layer aside: false when they do not fit a size_t. */
+/* Bytes that a cache takes: false when they do not fit a size_t. */
 bool kv_cache_bytes(const struct config *c, const struct kv_shape *shape, size_t *bytes);
 
 /* Bytes that one position takes, over all layers, as they are laid out: a key, and a value in whole

@@ -172,20 +172,15 @@ static struct matrix load_qkv(struct loader *ld, int layer)
 
 /* --- roles ----------------------------------------------------------------------------------- */
 
-bool model_has(const struct config *c, enum tensor_role role)
-{
-    return role == ROLE_ATTN_QKV || (layout_has(c, role) && !role_is_joined(role));
-}
-
-/* The tensors of one role. */
+/* The tensors of one role, if a model has such in memory. */
 static struct weight load_weight(struct loader *ld, enum tensor_role role, int layer)
 {
     struct weight w = {.table = NULL};
     const struct tensor_spec spec = layout_weight(ld->c, role, layer);
-    if (!model_has(ld->c, role))
-        return w;
     if (role == ROLE_ATTN_QKV) {
         w.matrix = load_qkv(ld, layer);
+    } else if (!layout_has(ld->c, role) || role_is_joined(role)) {
+        return w;
     } else if (spec.form == FORM_MATRIX) {
         w.matrix = load_matrix(ld, &spec);
         w.matrix.bias = load_bias(ld, role, layer);

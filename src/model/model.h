@@ -49,9 +49,6 @@ struct model {
     struct arena weights;          /* all of the above; weights.cap is the bytes taken */
 };
 
-/* Whether a model of this config has a role's weight in memory. */
-bool model_has(const struct config *c, enum tensor_role role);
-
 /* How a model may differ from its file. */
 struct model_options {
     /* K/V heads at most, a divisor of what each layer of the file has if that is more: each new

@@ -272,8 +272,7 @@ struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
             const double first = around ? floor(from + SLACK) : ceil(from - SLACK);
             const double last = around ? ceil(to - SLACK) : floor(to + SLACK);
             if (last - first <= max_steps)
-                return (struct scale_ticks){(int64_t)first, (int)(last - first) + 1, mantissas[i],
-                                            exponent};
+                return (struct scale_ticks){first, (int)(last - first) + 1, mantissas[i], exponent};
         }
     }
 }

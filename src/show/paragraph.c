@@ -66,7 +66,7 @@ size_t text_columns(struct text utf8)
         utf8_next(&utf8, &code);
         for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
             if (code >= ranges[i].first && code <= ranges[i].last)
-                n += (size_t)ranges[i].more;
+                n += ranges[i].more;
     }
     return n;
 }

@@ -80,12 +80,9 @@ enum status study_plan_add(struct study_plan *plan, struct study_cell cell, cons
                 plan->cells[plan->n++] = cell;
             }
     }
+    if (plan->n > 0)
+        qsort(plan->cells, (size_t)plan->n, sizeof cell, study_order);
     return STATUS_OK;
-}
-
-void study_plan_sort(struct study_plan *plan)
-{
-    qsort(plan->cells, (size_t)plan->n, sizeof *plan->cells, study_order);
 }
 
 void study_plan_free(struct study_plan *plan)

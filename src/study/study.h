@@ -90,7 +90,7 @@ struct study_plan {
     int n_seeds, n_steps;
     bool taught; /* conversions are trained further with a teacher, too */
 
-    struct study_cell *cells; /* [n] malloc'd */
+    struct study_cell *cells; /* [n] malloc'd, in study_order: what one is made from is before it */
     int n;
     struct study_mean *means; /* [n_means] malloc'd, of study_means */
     int n_means;
@@ -101,8 +101,6 @@ struct study_plan {
  * STATUS_USAGE where a share is too much; STATUS_NO_MEMORY. study_plan_free is due in any case. */
 enum status study_plan_add(struct study_plan *plan, struct study_cell cell, const double *shares,
                            int n, struct err *e);
-/* Puts all cells in study_order: what a cell is made from comes before. */
-void study_plan_sort(struct study_plan *plan);
 void study_plan_free(struct study_plan *plan);
 
 /* The cell that this one begins with: the conversion, or the MHA checkpoint. NULL: none. */

@@ -313,7 +313,8 @@ double backprop_run(struct backprop *b, const struct param_view *weights,
     struct backprop *t = gradient ? batch->teacher : NULL;
     double sum = 0;
     assert(batch->n_sequences >= 1 && batch->n_sequences <= b->n_sequences);
-    assert(!gradient || (!b->forward_only && (batch->dropout.share <= 0 || b->dropping)));
+    assert(!gradient || (!b->forward_only && batch->n_sequences == b->n_sequences &&
+                         (batch->dropout.share <= 0 || b->dropping)));
     if (t) {
         assert(b->taught && t->length == b->length && t->n_threads == b->n_threads &&
                t->config.n_vocab == b->config.n_vocab);

@@ -82,7 +82,7 @@ struct backprop_batch {
 };
 
 /* The mean cross-entropy in nats a token; not finite if some number on the way is not. The gradient
- * is added to `gradient`; NULL: it is not asked for. */
+ * is added to `gradient`, of as many windows as `b` has at most; NULL: it is not asked for. */
 double backprop_run(struct backprop *b, const struct param_view *weights,
                     const struct backprop_batch *batch, struct param_view *gradient);
 

@@ -270,12 +270,9 @@ static void read_stream_backward(const struct pass *p, const struct branch *br, 
 static void branch_sums(const struct pass *p, const struct branch *br, int thread)
 {
     const struct param_pair *gradient = p->gradient->blocks[br->layer].w;
-    const struct rows all = all_rows(p);
-    backprop_weight_sums(p->b, gradient[br->out], view_rows(br->dropped, all),
-                         view_rows(br->inner, all), thread);
+    backprop_weight_sums(p->b, gradient[br->out], br->dropped, br->inner, thread);
     for (int i = 0; i < br->n_in; i++)
-        backprop_weight_sums(p->b, gradient[br->in[i].role], view_rows(br->in[i].dy, all),
-                             view_rows(p->b->norm, all), thread);
+        backprop_weight_sums(p->b, gradient[br->in[i].role], br->in[i].dy, p->b->norm, thread);
     backprop_norm_sums(p, br->point, thread);
 }
 
@@ -397,8 +394,8 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     /* What only some attention has: the matrices of a latent cache, each key's the transpose of
      * what it is as a map, and quadratic positions. */
     for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
-        const struct view latent = latent_of(c, l, view_rows(b->blocks[l].qkv, all_rows(p)));
-        const struct view made = part_of(c, view_rows(b->dkv, all_rows(p)), part);
+        const struct view latent = latent_of(c, l, b->blocks[l].qkv);
+        const struct view made = part_of(c, b->dkv, part);
         struct param_pair keys = gradient[ROLE_ATTN_K_B];
         if (part == 0) {
             backprop_weight_sums(b, gradient[ROLE_ATTN_V_B], made, latent, thread);

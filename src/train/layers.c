@@ -159,7 +159,7 @@ void backprop_norm_sums(const struct pass *p, int point, int thread)
     const struct param_pair *gradient = norm_at(&b->config, p->gradient, point);
     int begin, end;
     pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
-    const struct view dy = view_columns(view_rows(b->dnorm, all_rows(p)), begin, end - begin);
+    const struct view dy = view_columns(b->dnorm, begin, end - begin);
     if (gradient)
         add_rows(b->grad, gradient->weight + begin, dy, pass_stream(b, point).x + begin,
                  b->stats.x);

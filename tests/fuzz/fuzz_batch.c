@@ -66,7 +66,7 @@ struct schedule {
 static void create_model(struct schedule *c, int shape, int storage)
 {
     const struct shape *s = &shapes[shape];
-    struct config config = {.arch = arch_at(0),
+    struct config config = {.arch = arch_find(text_of("gpt2")),
                             .n_layers = 2,
                             .n_heads = s->n_heads,
                             .n_kv_heads = s->n_kv_heads,

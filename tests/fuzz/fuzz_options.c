@@ -257,7 +257,7 @@ static void try_shape(const char *text)
 {
     struct err e = {""};
     struct config c = {.n_layers = 0};
-    const enum status s = shape_parse(text, arch_at(0), &c, &e);
+    const enum status s = shape_parse(text, arch_find(text_of("gpt2")), &c, &e);
     if (s != STATUS_OK) {
         require_usage(s, &e);
         return;

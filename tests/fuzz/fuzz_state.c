@@ -37,7 +37,7 @@ static void parse(const uint8_t *data, size_t size)
     };
     const struct progress *p = &t.state.header.progress;
     struct err e = {""};
-    config_set_arch(&t.config, arch_at(0));
+    config_set_arch(&t.config, arch_preset(text_of("gpt2")));
     state_identify(&t);
     t.state.file = (struct file_map){.data = data, .len = size};
     enum status status = state_parse(&t.state, "state", &e);

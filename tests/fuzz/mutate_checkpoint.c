@@ -60,7 +60,7 @@ static const struct arch *architecture(const struct parts *p)
     for (size_t i = 0; i < p->n_pairs; i++)
         if (text_is(p->pairs[i].key, "general.architecture") && arch_find(p->pairs[i].value.bytes))
             return arch_find(p->pairs[i].value.bytes);
-    return arch_at(0);
+    return arch_find(text_of("gpt2"));
 }
 
 static struct text known_key(struct parts *p)

@@ -33,7 +33,7 @@ static inline struct model *tiny_model(int shape, int n_layers, int n_ctx, uint6
     const struct tiny_shape *s = &tiny_shapes[shape];
     struct model *m;
     struct err e;
-    struct config config = {.arch = arch_at(0),
+    struct config config = {.arch = arch_find(text_of("gpt2")),
                             .n_layers = n_layers,
                             .n_heads = s->n_heads,
                             .n_kv_heads = s->n_kv_heads,
