@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/lines.h"
+#include "base/file.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "support.h"

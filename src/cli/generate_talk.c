@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/lines.h"
+#include "base/file.h"
 #include "cli/generate.h"
 #include "cli/input.h"
 #include "cli/numbers.h"

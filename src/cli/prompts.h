@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/lines.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "formats/json.h"
