@@ -12,26 +12,26 @@ cd "$root"
 
 # room, lexemes at most
 ceilings='
-cli           92600
-compute       41900
-convert       38600
-exchange      36100
-engine        29400
-train         24100
-model         23800
-formats       23300
-text          23200
-measure       20100
-show          16500
-base          16300
-study          4800
+cli           72200
+compute       40800
+convert       32900
+exchange      28800
+engine        26600
+train         21500
+model         22400
+formats       20400
+text          18900
+measure       17000
+show          14700
+base          15400
+study          3800
 '
-most_lines=54000
-most_files=262
-most_headers=109
-most_cli_lines=12900
-most_options=240
-most_function=64
+most_lines=46400
+most_files=219
+most_headers=86
+most_cli_lines=10000
+most_options=233
+most_function=78
 
 options=0
 if [ -x decode ]; then

@@ -449,51 +449,9 @@ static const struct report_field tensor_fields[] = {
 /* In the order in which people read them; without rows where one is not wanted. */
 enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
 
-/* Before the caches: how the bytes of a token come about. */
-static void explain_caches(const struct costs *cost, struct output *out)
-{
-    const struct config *c = cost->shape.config;
-    struct paragraph p = paragraph_begin(out, 0);
-    int64_t all = 0;
-    const bool latent = config_is_latent(c);
-    for (int l = 0; l < c->n_layers; l++)
-        all += latent ? config_latent(c, l) : config_kv_heads(c, l);
-    paragraph_printf(&p, "One token takes %s all layers (%" PRId64 " in %d layers",
-                     latent ? "the numbers that all heads share in" : "K/V heads of", all,
-                     c->n_layers);
-    if (!latent)
-        paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
-                         config_value_dim(c));
-    paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
-                       "tokens x sequences.\n\n");
-    paragraph_end(&p);
-}
-
-/* Before the steps: what one is. */
-static void explain_steps(const struct costs *c, struct output *out)
-{
-    struct paragraph p = paragraph_begin(out, 0);
-    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
-                       "weights once, and every\vsequence's cache");
-    if (c->limits.bytes_per_s > 0)
-        paragraph_printf(&p, ", at %s GB/s", figure_exact(c->limits.bytes_per_s / 1e9).text);
-    if (c->kernels)
-        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
-    else if (isinf(c->limits.fma_flops_per_s))
-        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
-    else if (c->limits.bytes_per_s > 0)
-        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
-                         figure_exact(c->limits.fma_flops_per_s / 1e9).text);
-    paragraph_puts(&p, ".");
-    if (c->available != AVAILABLE_UNKNOWN)
-        paragraph_printf(&p, " Free: %s.", figure_bytes((double)c->available).text);
-    paragraph_puts(&p, "\n\n");
-    paragraph_end(&p);
-}
-
 /* An array of rows; but the parts are an object for each figure, and a tensor's shape is an array.
  */
-static void print_json(struct json *j, int table, const struct table *t)
+static void print_info_json(struct json *j, int table, const struct table *t)
 {
     static const char *const keys[INFO_TABLES] = {
         [TABLE_CACHES] = "kv_cache", [TABLE_STEPS] = "steps", [TABLE_TENSORS] = "tensors"};
@@ -564,14 +522,14 @@ static enum status print_info(struct info *info, struct err *e)
         if (tables[i].n_rows == 0)
             continue;
         if (j) {
-            print_json(j, i, &tables[i]);
+            print_info_json(j, i, &tables[i]);
             continue;
         }
         output_puts(out, "\n");
         if (i == TABLE_CACHES)
-            explain_caches(&info->cost, out);
+            costs_explain_caches(&info->cost, out);
         if (i == TABLE_STEPS)
-            explain_steps(&info->cost, out);
+            costs_explain_steps(&info->cost, out);
         TRY(table_print(&tables[i], info->format, out, e));
     }
     if (j) {

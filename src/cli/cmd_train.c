@@ -249,7 +249,7 @@ static void announce(const struct train_job *job, const struct train_plan *p)
  * read, not mapped: a file that changes in the meantime must not be one text when the vocabulary is
  * learned and another when it is cut into tokens; and a pipe is a text too.
  */
-static enum status prepare(struct train_job *job, struct text *texts, struct err *e)
+static enum status prepare_training(struct train_job *job, struct text *texts, struct err *e)
 {
     const struct train_options *o = job->options;
     const bool replaces = o->spec.resume || o->common.force;
@@ -358,7 +358,7 @@ static enum status run_train(struct job *j, void *values, struct err *e)
     struct text *texts = calloc((size_t)o->texts.n + 1, sizeof *texts);
     if (!texts)
         return err_no_memory(e, "the list of texts", (size_t)o->texts.n * sizeof *texts);
-    enum status s = prepare(&job, texts, e);
+    enum status s = prepare_training(&job, texts, e);
     if (s == STATUS_OK)
         s = trainer_open(&job.spec, &t, e);
     for (int i = 0; i < job.spec.n_texts; i++) /* training takes their tokens */

@@ -1,6 +1,7 @@
 #include "cli/costs.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/limits.h"
 #include "cli/numbers.h"
 #include "cli/program.h"
+#include "show/paragraph.h"
 
 /* --- a transformer's shape ------------------------------------------------------------------- */
 
@@ -186,6 +188,46 @@ void costs_free(struct costs *c)
 {
     free(c->steps);
     free(c->variants.items);
+}
+
+void costs_explain_caches(const struct costs *cost, struct output *out)
+{
+    const struct config *c = cost->shape.config;
+    struct paragraph p = paragraph_begin(out, 0);
+    int64_t all = 0;
+    const bool latent = config_is_latent(c);
+    for (int l = 0; l < c->n_layers; l++)
+        all += latent ? config_latent(c, l) : config_kv_heads(c, l);
+    paragraph_printf(&p, "One token takes %s all layers (%" PRId64 " in %d layers",
+                     latent ? "the numbers that all heads share in" : "K/V heads of", all,
+                     c->n_layers);
+    if (!latent)
+        paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
+                         config_value_dim(c));
+    paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
+                       "tokens x sequences.\n\n");
+    paragraph_end(&p);
+}
+
+void costs_explain_steps(const struct costs *c, struct output *out)
+{
+    struct paragraph p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
+                       "weights once, and every\vsequence's cache");
+    if (c->limits.bytes_per_s > 0)
+        paragraph_printf(&p, ", at %s GB/s", figure_exact(c->limits.bytes_per_s / 1e9).text);
+    if (c->kernels)
+        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
+    else if (isinf(c->limits.fma_flops_per_s))
+        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
+    else if (c->limits.bytes_per_s > 0)
+        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
+                         figure_exact(c->limits.fma_flops_per_s / 1e9).text);
+    paragraph_puts(&p, ".");
+    if (c->available != AVAILABLE_UNKNOWN)
+        paragraph_printf(&p, " Free: %s.", figure_bytes((double)c->available).text);
+    paragraph_puts(&p, "\n\n");
+    paragraph_end(&p);
 }
 
 /* --- what was measured ----------------------------------------------------------------------- */

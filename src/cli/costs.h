@@ -63,6 +63,10 @@ struct costs {
 enum status costs_plan(struct costs *c, struct err *e);
 void costs_free(struct costs *c);
 
+/* What is said before each table: how the bytes of a token come about, and what a step is. */
+void costs_explain_caches(const struct costs *cost, struct output *out);
+void costs_explain_steps(const struct costs *c, struct output *out);
+
 /* --- what was measured ----------------------------------------------------------------------- */
 
 /* Fills in what is shown of a benchmark's rows beside figures, see struct bench_shown, and prints

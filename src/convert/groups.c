@@ -24,7 +24,7 @@ struct part {
 };
 
 /* Part i of a head's, false behind the last: each turned pair, and all that is not turned. */
-static bool next_part(const struct convert_circuit *s, size_t i, struct part *out)
+static bool next_mixed(const struct convert_circuit *s, size_t i, struct part *out)
 {
     const bool is_pair = i < s->n_turned / 2;
     const size_t first = is_pair ? 2 * i : s->n_turned;
@@ -58,7 +58,7 @@ static double energy_beyond(const struct convert_circuit *s, const int *heads, s
 {
     double sum = 0;
     struct part part;
-    for (size_t p = 0; next_part(s, p, &part); p++)
+    for (size_t p = 0; next_mixed(s, p, &part); p++)
         for (size_t i = solve_part(s, &part, heads, n, scratch, 0); i-- > part.n;)
             sum += fmax(scratch->values[i], 0);
     return sum;
@@ -261,7 +261,7 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
                       struct convert_eigen *scratch)
 {
     struct part part;
-    for (size_t p = 0; next_part(s, p, &part) && !scratch->diverged; p++) {
+    for (size_t p = 0; next_mixed(s, p, &part) && !scratch->diverged; p++) {
         const size_t n = part.n, dim = s->dim;
         const size_t width = solve_part(s, &part, heads, c->group, scratch, part.is_pair ? 1 : n);
         const double *values = scratch->values;
@@ -304,7 +304,7 @@ static void align_group(const struct converter *c, const struct convert_circuit 
                         const int *heads, struct convert_eigen *scratch)
 {
     struct part part;
-    for (size_t p = 0; next_part(s, p, &part); p++) {
+    for (size_t p = 0; next_mixed(s, p, &part); p++) {
         const size_t n = part.n;
         double *sum = scratch->matrix, *turn = sum + n * n;
         for (int round = 0; round <= ALIGN_ROUNDS; round++)

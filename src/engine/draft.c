@@ -232,7 +232,7 @@ bool drafter_accept(struct drafter *d, int slot, int32_t token)
 
 /* --- lookup ---------------------------------------------------------------------------------- */
 
-static void look_up(struct drafter *d)
+static void look_up_text(struct drafter *d)
 {
     memset(d->levels, 0, sizeof d->levels);
     for (int i = 0; i < d->n_slots; i++) {
@@ -265,7 +265,7 @@ static void look_up(struct drafter *d)
 
 /* The next token of each slot that has logits, by the threads that share them; a draft whose
  * logits are not finite, or that ends the text, ends. */
-static void sample_share(void *arg, int thread)
+static void accept_share(void *arg, int thread)
 {
     struct drafter *d = arg;
     for (int i = thread; i < d->n_slots; i += d->n_sampling) {
@@ -358,7 +358,7 @@ static enum status draft_by_model(struct drafter *d, struct err *e)
         TRY(session_step(d->session, d->rows, n_rows, d->logits, e));
         struct pool *pool = n_drafting > 1 ? d->pool : NULL;
         d->n_sampling = pool_n_threads(pool);
-        pool_run(pool, sample_share, d);
+        pool_run(pool, accept_share, d);
     }
 }
 
@@ -379,7 +379,7 @@ enum status drafter_propose(struct drafter *d, struct err *e)
     if (d->session)
         TRY(draft_by_model(d, e));
     else
-        look_up(d);
+        look_up_text(d);
     for (int i = 0; i < d->n_slots; i++)
         d->n_drafted += d->slots[i].n_drafted;
     const uint64_t ns = clock_ns() - start - (d->feed_ns - fed);

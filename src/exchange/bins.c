@@ -112,8 +112,8 @@ static bool is_of_llmc(int32_t magic)
 }
 
 /* A version without flags tells by the sign of its vocabulary that the output is its own. */
-static enum status read_header(const struct bin_format *f, struct text file, struct bin_file *b,
-                               struct err *e)
+static enum status read_bin_header(const struct bin_format *f, struct text file, struct bin_file *b,
+                                   struct err *e)
 {
     const int32_t magic = magic_of(file);
     struct config *c = &b->config;
@@ -175,7 +175,7 @@ const struct bin_format *bin_format_of(struct text file)
     const int32_t magic = magic_of(file);
     for (const struct bin_format *f = bin_formats; f < bin_formats + BIN_FORMATS; f++)
         if (magic == f->magic || (f->magic == LLMC_MAGIC && is_of_llmc(magic)) ||
-            (f->versions->number == 0 && read_header(f, file, &b, NULL) == STATUS_OK))
+            (f->versions->number == 0 && read_bin_header(f, file, &b, NULL) == STATUS_OK))
             return f;
     return NULL;
 }
@@ -227,7 +227,7 @@ static struct array find_array(const struct bin_file *b, enum tensor_role role, 
 enum status bin_open(const struct bin_format *f, struct text file, struct bin_file *out,
                      struct err *e)
 {
-    TRY(read_header(f, file, out, e));
+    TRY(read_bin_header(f, file, out, e));
     const uint64_t end = find_array(out, TENSOR_ROLES, false).offset;
     if (file.len == end)
         return STATUS_OK;

@@ -148,7 +148,7 @@ static int compare_merges(const void *left, const void *right)
     return 0;
 }
 
-static enum status read_merges(struct exported *x, const struct merging *m, struct err *e)
+static enum status read_key_merges(struct exported *x, const struct merging *m, struct err *e)
 {
     const size_t most = m->first[m->n_symbols];
     const struct symbol_pair *lost = NULL;
@@ -226,7 +226,7 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
             found)
             *ids[i].id = (int)id;
     }
-    return read_merges(x, parts.merging, e);
+    return read_key_merges(x, parts.merging, e);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

@@ -48,8 +48,8 @@ struct import {
 
 /* --- folders of Hugging Face ----------------------------------------------------------------- */
 
-static const struct safetensors_tensor *find(const struct import *im, enum tensor_role role,
-                                             int layer, bool is_bias)
+static const struct safetensors_tensor *
+find_tensor_of(const struct import *im, enum tensor_role role, int layer, bool is_bias)
 {
     if (is_bias && !im->hf.bias[hf_bias_of(role)])
         return NULL;
@@ -70,7 +70,7 @@ static enum status hf_tensor(struct import *im, const struct tensor_spec *spec, 
         *out = (struct view){.parts = {part}, .n_parts = 1, .cols = spec->cols};
         return STATUS_OK;
     }
-    const struct safetensors_tensor *t = find(im, spec->role, spec->layer, spec->is_bias);
+    const struct safetensors_tensor *t = find_tensor_of(im, spec->role, spec->layer, spec->is_bias);
     if (t)
         im->used[t - im->tensors.tensors] = true;
     if (!t || (spec->role == ROLE_OUTPUT && im->hf.tied))
@@ -125,9 +125,9 @@ static enum status open_folder(struct import *im, const struct import_options *o
     /* An output that config.json ties to the embedding may be there all the same, if it is equal;
      * one that it does not tie must be. */
     im->prefixed = true;
-    im->prefixed = find(im, ROLE_TOKEN_EMBD, 0, false) != NULL;
-    const struct safetensors_tensor *embedding = find(im, ROLE_TOKEN_EMBD, 0, false);
-    const struct safetensors_tensor *output = find(im, ROLE_OUTPUT, 0, false);
+    im->prefixed = find_tensor_of(im, ROLE_TOKEN_EMBD, 0, false) != NULL;
+    const struct safetensors_tensor *embedding = find_tensor_of(im, ROLE_TOKEN_EMBD, 0, false);
+    const struct safetensors_tensor *output = find_tensor_of(im, ROLE_OUTPUT, 0, false);
     if (!im->hf.tied && !output)
         return bad_file(e,
                         "%s: tensor %s is missing, and config.json does not tie it to the "
@@ -208,7 +208,8 @@ static int64_t id_of_key(const struct json_node *object, const char *key)
 }
 
 /* What `o` asks for, else the folder's, else that of the file beside the checkpoint. */
-static enum status read_vocabulary(struct import *im, const struct import_options *o, struct err *e)
+static enum status import_vocabulary(struct import *im, const struct import_options *o,
+                                     struct err *e)
 {
     const struct json_node *config = im->json.root;
     const struct vocabulary_options options = {
@@ -326,7 +327,7 @@ static enum status open_all(struct import *im, const struct import_options *o, s
             is_window ? "of the sliding window" : "that the checkpoint has learned", o->n_ctx);
     if (o->n_ctx)
         c->n_ctx = o->n_ctx;
-    TRY(read_vocabulary(im, o, e));
+    TRY(import_vocabulary(im, o, e));
     return status_in(fill_writer(im, e), im->path, e);
 }
 

@@ -93,8 +93,8 @@ static enum status find_header(const unsigned char *bytes, size_t len, struct te
 }
 
 /* The whole numbers of a member of the tensor, at most `most`; *n of them. */
-static enum status read_numbers(const struct json_node *tensor, const char *key, uint32_t most,
-                                uint64_t *numbers, uint32_t *n, struct err *e)
+static enum status read_counts(const struct json_node *tensor, const char *key, uint32_t most,
+                               uint64_t *numbers, uint32_t *n, struct err *e)
 {
     const struct json_node *list = NULL;
     TRY(json_require(tensor, key, JSON_ARRAY, &list, e));
@@ -108,8 +108,8 @@ static enum status read_numbers(const struct json_node *tensor, const char *key,
 }
 
 /* A tensor, whose data lie among the `len` bytes at `data`. */
-static enum status read_tensor(const struct json_node *node, const unsigned char *data, size_t len,
-                               struct safetensors_tensor *t, struct err *e)
+static enum status read_entry(const struct json_node *node, const unsigned char *data, size_t len,
+                              struct safetensors_tensor *t, struct err *e)
 {
     const struct json_node *dtype = NULL;
     uint64_t offsets[2] = {0, 0}, bytes = 0;
@@ -124,9 +124,9 @@ static enum status read_tensor(const struct json_node *node, const unsigned char
                             dtype->at, text_width(dtype->text), dtype->text.data);
     for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
         t->dims[d] = 1;
-    TRY(read_numbers(node, "shape", SAFETENSORS_MAX_DIMS, t->dims, &n_dims, e));
+    TRY(read_counts(node, "shape", SAFETENSORS_MAX_DIMS, t->dims, &n_dims, e));
     t->n_dims = (int)n_dims;
-    TRY(read_numbers(node, "data_offsets", 2, offsets, &n_offsets, e));
+    TRY(read_counts(node, "data_offsets", 2, offsets, &n_offsets, e));
     if (n_offsets != 2 || offsets[0] > offsets[1] || offsets[1] > len)
         return err_bad_file(
             e,
@@ -149,7 +149,7 @@ static enum status in_tensor(enum status s, const struct safetensors_tensor *t, 
 }
 
 /* Empty ones before those that begin where they are. Names make the order a total one. */
-static int compare_places(const void *a, const void *b)
+static int compare_entries(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;
     if (x->data != y->data)
@@ -160,7 +160,7 @@ static int compare_places(const void *a, const void *b)
 }
 
 /* The tensors of a header, sorted by place, whose data are all that is from `data` to `end`. */
-static enum status read_tensors(const struct json_node *header, const unsigned char *data,
+static enum status read_entries(const struct json_node *header, const unsigned char *data,
                                 const unsigned char *end, struct safetensors *s, struct err *e)
 {
     struct safetensors_tensor *t = s->tensors = calloc(header->n + (size_t)1, sizeof *t);
@@ -174,11 +174,11 @@ static enum status read_tensors(const struct json_node *header, const unsigned c
             continue;
         }
         t->name = c->key;
-        TRY(in_tensor(read_tensor(c, data, (size_t)(end - data), t, e), t, e));
+        TRY(in_tensor(read_entry(c, data, (size_t)(end - data), t, e), t, e));
         t++;
     }
     s->n_tensors = (size_t)(t - s->tensors);
-    qsort(s->tensors, s->n_tensors, sizeof *t, compare_places);
+    qsort(s->tensors, s->n_tensors, sizeof *t, compare_entries);
     const unsigned char *at = data;
     for (t = s->tensors; t < s->tensors + s->n_tensors; at += t++->n_bytes)
         if (t->data != at)
@@ -205,7 +205,7 @@ enum status safetensors_parse(const void *bytes, size_t len, struct safetensors 
     out->head_bytes = LENGTH_BYTES + header.len;
     TRY(err_in(e, json_read(&out->json, header, &limits, &root, e), "the header"));
     TRY(err_in(e, json_expect(root, JSON_OBJECT, e), "the header"));
-    return read_tensors(root, file + out->head_bytes, file + len, out, e);
+    return read_entries(root, file + out->head_bytes, file + len, out, e);
 }
 
 enum status safetensors_parse_file(const struct file_map *f, struct safetensors *out, struct err *e)
@@ -242,7 +242,7 @@ struct head_output {
     struct bytes *bytes;
 };
 
-static bool keep(struct output *out, const char *bytes, size_t len)
+static bool keep_header(struct output *out, const char *bytes, size_t len)
 {
     return bytes_put(((struct head_output *)out)->bytes, (struct text){bytes, len});
 }
@@ -264,7 +264,7 @@ enum status safetensors_head(struct safetensors_written *tensors, size_t n, stru
     uint64_t offsets[2] = {0, 0}, bytes;
     if (n > 1)
         qsort(tensors, n, sizeof *tensors, compare_written);
-    output_init(&h.out, keep);
+    output_init(&h.out, keep_header);
     output_put(&h.out, (struct text){length, LENGTH_BYTES});
     json_init(&j, &h.out, JSON_COMPACT);
     json_begin_object(&j, NULL);

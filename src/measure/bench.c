@@ -158,7 +158,7 @@ static enum status need_buffers(struct bench *b, struct err *e)
 }
 
 /* Sessions, threads and models, until they are needed again. */
-static void release(struct bench *b)
+static void release_case(struct bench *b)
 {
     for (int i = 0; i < b->n_rows; i++) {
         session_free(b->rows[i].session);
@@ -177,7 +177,7 @@ static void release(struct bench *b)
 void bench_free(struct bench *b)
 {
     if (b->rows)
-        release(b);
+        release_case(b);
     arena_free(&b->buffers);
     arena_free(&b->arena);
     *b = (struct bench){0};
@@ -305,7 +305,7 @@ enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e)
 {
     const enum status s = open_session(b, b->rows, e);
     *out = s == STATUS_OK && session_prefers_one_thread(b->rows->session, b->rows->step.batch);
-    release(b);
+    release_case(b);
     return s;
 }
 
@@ -389,7 +389,7 @@ enum status bench_run(struct bench *b, struct err *e)
     }
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
-    release(b);
+    release_case(b);
     b->n_rows = 0;
     for (int i = 0; i < n_rows; i++)
         if (b->rows[i].samples > 0)

@@ -92,14 +92,15 @@ void study_plan_free(struct study_plan *plan)
     *plan = (struct study_plan){.cells = NULL};
 }
 
-static struct study_cell *find(const struct study_plan *plan, struct study_cell key)
+static struct study_cell *find_cell(const struct study_plan *plan, struct study_cell key)
 {
     return bsearch(&key, plan->cells, (size_t)plan->n, sizeof key, study_order);
 }
 
 struct study_cell *study_base(const struct study_plan *plan, const struct study_cell *cell)
 {
-    return find(plan, (struct study_cell){.seed = cell->seed, .kv_heads = plan->cells[0].kv_heads});
+    return find_cell(plan,
+                     (struct study_cell){.seed = cell->seed, .kv_heads = plan->cells[0].kv_heads});
 }
 
 struct study_cell *study_origin(const struct study_plan *plan, const struct study_cell *cell)
@@ -110,7 +111,7 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
         return study_base(plan, cell);
     struct study_cell key = *cell;
     key.alpha = key.taught = 0;
-    return find(plan, key);
+    return find_cell(plan, key);
 }
 
 /* --- means ----------------------------------------------------------------------------------- */
@@ -131,7 +132,7 @@ enum status study_means(struct study_plan *plan, struct err *e)
                 continue;
             struct study_cell key = *study_base(plan, next);
             key.alpha = next->alpha;
-            const struct study_cell *control = find(plan, key); /* its MHA, trained as long */
+            const struct study_cell *control = find_cell(plan, key); /* its MHA, trained as long */
             m.n_seeds++;
             of->cache_bytes_per_token = next->cache_bytes_per_token;
             sum += next->bits_per_byte;

@@ -112,7 +112,8 @@ enum status study_record_write(const char *dir, const struct study_cell *cell, s
 }
 
 /* All records of the folder; *cells [*n] is malloc'd, and the caller's also on failure. */
-static enum status read_all(const char *dir, struct study_cell **cells, size_t *n, struct err *e)
+static enum status read_records(const char *dir, struct study_cell **cells, size_t *n,
+                                struct err *e)
 {
     DIR *d = opendir(dir);
     const struct dirent *entry;
@@ -150,7 +151,7 @@ enum status study_results_write(const char *dir, struct err *e)
     struct study_cell *cells = NULL;
     struct file_writer *w;
     size_t n;
-    enum status s = read_all(dir, &cells, &n, e);
+    enum status s = read_records(dir, &cells, &n, e);
     for (size_t before = SIZE_MAX; s == STATUS_OK && n != before;) {
         before = n;
         s = file_writer_open(&w, study_path(dir, "results", ".jsonl").text, e);
@@ -161,7 +162,7 @@ enum status study_results_write(const char *dir, struct err *e)
         if (s == STATUS_OK)
             s = file_writer_commit(w, e);
         if (s == STATUS_OK)
-            s = read_all(dir, &cells, &n, e);
+            s = read_records(dir, &cells, &n, e);
     }
     free(cells);
     return s;

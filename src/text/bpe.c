@@ -104,7 +104,7 @@ void merge_scratch_free(struct merge_scratch *s)
     *s = (struct merge_scratch){0};
 }
 
-static inline int32_t lesser(const int32_t *pair)
+static inline int32_t lesser_rank(const int32_t *pair)
 {
     return pair[0] < pair[1] ? pair[0] : pair[1];
 }
@@ -113,7 +113,7 @@ static void set_rank(int32_t *tree, size_t leaf, int32_t rank)
 {
     tree[leaf] = rank;
     for (size_t k = leaf / 2; k > 0; k /= 2) {
-        const int32_t least = lesser(tree + 2 * k);
+        const int32_t least = lesser_rank(tree + 2 * k);
         if (tree[k] == least)
             return;
         tree[k] = least;
@@ -130,7 +130,7 @@ void merge_run(const struct merging *m, struct merge_scratch *s, size_t n)
     for (size_t i = 0; i < leaves; i++)
         tree[leaves + i] = i + 1 < n ? rank_of(m, spans[i], spans[i + 1]) : NO_RANK;
     for (size_t k = leaves - 1; k > 0; k--)
-        tree[k] = lesser(tree + 2 * k);
+        tree[k] = lesser_rank(tree + 2 * k);
     while (tree[1] != NO_RANK) {
         size_t k = 1;
         while (k < leaves)

@@ -15,7 +15,7 @@ struct buffer {
 };
 
 /* Takes a list from the arena, which ends with one of nothing. */
-static void take_buffers(struct backprop *b, int rows, const struct buffer *list)
+static void take_run_scratch(struct backprop *b, int rows, const struct buffer *list)
 {
     for (; list->to; list++)
         if (list->n > 0)
@@ -39,7 +39,7 @@ static float *take_panels(struct backprop *b, enum tensor_role role, int layer)
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
  * an int. */
-static void take_all(struct backprop *b, const float *rope_factors)
+static void take_passes(struct backprop *b, const float *rope_factors)
 {
     const struct config *c = &b->config;
     const int rows = b->n_sequences * b->length, d = c->d_model, ff = c->d_ff;
@@ -54,15 +54,16 @@ static void take_all(struct backprop *b, const float *rope_factors)
     b->blocks = arena_take(&b->arena, (uint64_t)c->n_layers, sizeof *b->blocks);
     for (int l = 0; l < c->n_layers; l++) {
         if (l == 0 || back) {
-            take_buffers(b, rows,
-                         (const struct buffer[]){{&saved.x, d},
-                                                 {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
-                                                 {&saved.kv, latent * pass_kv_dim(c)},
-                                                 {&saved.heads, config_heads_dim(c)},
-                                                 {&saved.mid, d},
-                                                 {&saved.up, ff},
-                                                 {&saved.gate, gated * ff},
-                                                 {NULL, 0}});
+            take_run_scratch(
+                b, rows,
+                (const struct buffer[]){{&saved.x, d},
+                                        {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
+                                        {&saved.kv, latent * pass_kv_dim(c)},
+                                        {&saved.heads, config_heads_dim(c)},
+                                        {&saved.mid, d},
+                                        {&saved.up, ff},
+                                        {&saved.gate, gated * ff},
+                                        {NULL, 0}});
             saved.softmax =
                 arena_take(&b->arena, head_windows,
                            2 * (uint64_t)causal_padded_length(b->length) * sizeof(float));
@@ -75,27 +76,27 @@ static void take_all(struct backprop *b, const float *rope_factors)
     b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT, 0);
     if (back)
         b->output_backward = take_panels(b, ROLE_OUTPUT, 0);
-    take_buffers(b, b->head_rows,
-                 (const struct buffer[]){{&b->logits, c->n_vocab},
-                                         {&b->teacher_logits, back * b->taught * c->n_vocab},
-                                         {NULL, 0}});
-    take_buffers(b, rows,
-                 (const struct buffer[]){{&b->out, d},
-                                         {&b->norm, d},
-                                         {&b->losses, 1},
-                                         {&b->act, back * ff},
-                                         {&b->dx, back * d},
-                                         {&b->dmid, back * d},
-                                         {&b->dx_dropped, back * b->dropping * d},
-                                         {&b->dmid_dropped, back * b->dropping * d},
-                                         {&b->dnorm, back * d},
-                                         {&b->dup, back * ff},
-                                         {&b->dgate, back * gated * ff},
-                                         {&b->dheads, back * config_heads_dim(c)},
-                                         {&b->dqkv, back * config_qkv_dim(c, widest)},
-                                         {&b->dkv, back * latent * pass_kv_dim(c)},
-                                         {&b->stats, back * 2},
-                                         {NULL, 0}});
+    take_run_scratch(b, b->head_rows,
+                     (const struct buffer[]){{&b->logits, c->n_vocab},
+                                             {&b->teacher_logits, back * b->taught * c->n_vocab},
+                                             {NULL, 0}});
+    take_run_scratch(b, rows,
+                     (const struct buffer[]){{&b->out, d},
+                                             {&b->norm, d},
+                                             {&b->losses, 1},
+                                             {&b->act, back * ff},
+                                             {&b->dx, back * d},
+                                             {&b->dmid, back * d},
+                                             {&b->dx_dropped, back * b->dropping * d},
+                                             {&b->dmid_dropped, back * b->dropping * d},
+                                             {&b->dnorm, back * d},
+                                             {&b->dup, back * ff},
+                                             {&b->dgate, back * gated * ff},
+                                             {&b->dheads, back * config_heads_dim(c)},
+                                             {&b->dqkv, back * config_qkv_dim(c, widest)},
+                                             {&b->dkv, back * latent * pass_kv_dim(c)},
+                                             {&b->stats, back * 2},
+                                             {NULL, 0}});
     if (!b->dropping) {
         b->dx_dropped = b->dx;
         b->dmid_dropped = b->dmid;
@@ -140,7 +141,7 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
         .head_rows = (int)(rows < head_rows ? rows : head_rows),
         .scratch_floats = (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES,
     };
-    take_all(b, NULL);
+    take_passes(b, NULL);
     *out = b;
     return STATUS_OK;
 }
@@ -153,7 +154,7 @@ size_t backprop_bytes(const struct backprop *b)
 enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e)
 {
     TRY(arena_allocate(&b->arena, "the activations of a batch", e));
-    take_all(b, rope_factors);
+    take_passes(b, rope_factors);
     positions_reach(&b->positions, b->length);
     b->positions.factors = NULL;
     return STATUS_OK;
@@ -184,7 +185,7 @@ static void embed_batch_backward(const struct pass *p, int thread)
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
     if (pass_drops(p)) {
         const struct rows share = rows_share(p, all_rows(p), thread);
-        float *dx = view_rows(b->dx, share).x;
+        float *dx = rows_view(b->dx, share).x;
         backprop_drop(p, 0, dx, NULL, dx, share);
         pool_barrier(b->pool, thread);
     }
@@ -206,9 +207,9 @@ static void embed_batch_backward(const struct pass *p, int thread)
 static struct view make_logits(const struct backprop *b, struct rows r, int chunk,
                                struct view logits)
 {
-    const struct view out = view_rows(logits, (struct rows){r.begin - chunk, r.end - chunk});
+    const struct view out = rows_view(logits, (struct rows){r.begin - chunk, r.end - chunk});
     const struct affine map = {.panels = b->panels[ROLE_OUTPUT]};
-    backprop_multiply(b, map, view_rows(b->norm, r), out);
+    backprop_multiply(b, map, rows_view(b->norm, r), out);
     return out;
 }
 
@@ -224,7 +225,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
     const float smoothing = p->batch->label_smoothing;
     const float smooth = rest * smoothing / (float)n_vocab;
     (void)thread;
-    backprop_norm(p, last, r, view_rows(b->norm, r).x);
+    backprop_norm(p, last, r, rows_view(b->norm, r).x);
     const struct view logits = make_logits(b, r, chunk, b->logits);
     float *taught = teacher ? make_logits(teacher, r, chunk, b->teacher_logits).x : NULL;
     for (int t = r.begin; t < r.end; t++) {
@@ -245,7 +246,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
     if (!p->gradient)
         return;
     const struct affine map = {.panels = b->output_backward};
-    backprop_multiply(b, map, logits, view_rows(b->dnorm, r));
+    backprop_multiply(b, map, logits, rows_view(b->dnorm, r));
     backprop_norm_backward(p, last, (struct view){.x = NULL}, b->dx, r);
 }
 
@@ -274,14 +275,14 @@ static void run_pass(void *arg, int thread)
         for (size_t i = 0; i < d && position; i++)
             x[i] += position[i];
     }
-    float *embedded = view_rows(b->blocks[0].x, share).x;
+    float *embedded = rows_view(b->blocks[0].x, share).x;
     if (pass_drops(p))
         backprop_drop(p, 0, embedded, NULL, embedded, share);
     pool_barrier(b->pool, thread);
     for (int l = 0; l < c->n_layers; l++)
         backprop_block(p, l, thread);
     if (p->hidden_only) {
-        backprop_norm(p, 2 * c->n_layers, share, view_rows(b->norm, share).x);
+        backprop_norm(p, 2 * c->n_layers, share, rows_view(b->norm, share).x);
         return;
     }
     /* To b->losses and, if there is a gradient, to b->dx and the gradients of output and last norm.
@@ -294,8 +295,8 @@ static void run_pass(void *arg, int thread)
         if (!p->gradient)
             continue;
         const struct param_pair output = {.weight = p->gradient->w[ROLE_OUTPUT].weight};
-        backprop_weight_sums(b, output, view_rows(b->logits, (struct rows){0, n}),
-                             view_rows(b->norm, rows), thread);
+        backprop_weight_sums(b, output, rows_view(b->logits, (struct rows){0, n}),
+                             rows_view(b->norm, rows), thread);
         pool_barrier(b->pool, thread);
     }
     if (!p->gradient)

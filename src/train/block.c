@@ -22,7 +22,7 @@ struct item_heads {
     int layer, window, first;
 };
 
-static void drop_columns(const void *arg, int head, int first, int n_keys, float *columns)
+static void drop_head_columns(const void *arg, int head, int first, int n_keys, float *columns)
 {
     const struct item_heads *d = arg;
     const struct backprop *b = d->p->b;
@@ -60,9 +60,9 @@ static struct view dqkv_of(const struct backprop *b, int l)
 }
 
 /* Where a column of the first of some rows is. */
-static float *place(struct view v, struct rows r, int column)
+static float *place_weights(struct view v, struct rows r, int column)
 {
-    return view_columns(view_rows(v, r), column, 1).x;
+    return view_columns(rows_view(v, r), column, 1).x;
 }
 
 /* This thread's share of the windows and K/V heads of block l: qkv -> heads, or dheads -> dqkv and,
@@ -99,20 +99,20 @@ static void attend(const struct pass *p, int l, int thread,
             .key_dim = key,
             .value_dim = value,
             .scale = 1.0f / sqrtf((float)key),
-            .q = place(saved->qkv, r, q),
-            .k = place(kv, r, k),
-            .v = place(kv, r, v),
+            .q = place_weights(saved->qkv, r, q),
+            .k = place_weights(kv, r, k),
+            .v = place_weights(kv, r, v),
             .q_stride = saved->qkv.stride,
             .kv_stride = kv.stride,
-            .heads = place(saved->heads, r, head * value),
+            .heads = place_weights(saved->heads, r, head * value),
             .heads_stride = saved->heads.stride,
             .softmax = saved->softmax + all_heads * 2 * (size_t)causal_padded_length(b->length),
-            .dheads = place(b->dheads, r, head * value),
-            .dq = place(dqkv, r, q),
-            .dk = place(dkv, r, k),
-            .dv = place(dkv, r, v),
+            .dheads = place_weights(b->dheads, r, head * value),
+            .dq = place_weights(dqkv, r, q),
+            .dk = place_weights(dkv, r, k),
+            .dv = place_weights(dkv, r, v),
             .drel = b->drel ? b->drel + 2 * all_heads : NULL,
-            .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_columns : NULL,
+            .drop = p->gradient && p->batch->attn_dropout > 0 ? drop_head_columns : NULL,
             .bias = head_bias,
             .arg = &item,
             .scratch = pass_scratch(b, thread),
@@ -130,7 +130,7 @@ static struct view latent_of(const struct config *c, int l, struct view qkv)
 
 /* What is made of it, in a buffer as kv: part 0 are the values of all heads, part h + 1 the keys of
  * head h. */
-static struct view part_of(const struct config *c, struct view kv, int part)
+static struct view part_of_rows(const struct config *c, struct view kv, int part)
 {
     return part == 0 ? view_columns(kv, config_q_dim(c), config_heads_dim(c))
                      : view_columns(kv, (part - 1) * c->head_dim, c->head_dim);
@@ -225,7 +225,7 @@ static void read_stream(const struct pass *p, const struct branch *br, struct vi
     backprop_norm(p, br->point, r, norm.x);
     for (int i = 0; i < br->n_in; i++)
         backprop_multiply(p->b, map_of(p, br, br->in[i].role, NULL), norm,
-                          view_rows(br->in[i].y, r));
+                          rows_view(br->in[i].y, r));
 }
 
 /* The stream's rows r behind the branch = before it + inner [r] through the last matrix, without
@@ -233,8 +233,8 @@ static void read_stream(const struct pass *p, const struct branch *br, struct vi
 static void add_branch(const struct pass *p, const struct branch *br, struct view inner,
                        struct view norm, struct rows r)
 {
-    const struct view y = view_rows(pass_stream(p->b, br->point + 1), r);
-    const float *start = adds_norm(p) ? norm.x : view_rows(pass_stream(p->b, br->point), r).x;
+    const struct view y = rows_view(pass_stream(p->b, br->point + 1), r);
+    const float *start = adds_norm(p) ? norm.x : rows_view(pass_stream(p->b, br->point), r).x;
     backprop_multiply(p->b, map_of(p, br, br->out, pass_drops(p) ? NULL : start), inner, y);
     if (pass_drops(p))
         backprop_drop(p, br->point + 1, y.x, start, y.x, r);
@@ -243,13 +243,13 @@ static void add_branch(const struct pass *p, const struct branch *br, struct vie
 /* And back: from the gradient behind the branch to that of `inner`. */
 static void add_branch_backward(const struct pass *p, const struct branch *br, struct rows r)
 {
-    const struct view after = view_rows(br->after, r), dropped = view_rows(br->dropped, r);
+    const struct view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);
     const struct affine map = {.panels = p->b->panels[br->out]};
     if (pass_drops(p))
         backprop_drop(p, br->point + 1, dropped.x, NULL, after.x, r);
     else if (dropped.x != after.x)
         memcpy(dropped.x, after.x, (size_t)after.n_rows * after.stride * sizeof *after.x);
-    backprop_multiply(p->b, map, dropped, view_rows(br->dinner, r));
+    backprop_multiply(p->b, map, dropped, rows_view(br->dinner, r));
 }
 
 /* From the gradients of its matrices' products to that of the stream before the branch. What comes
@@ -257,11 +257,11 @@ static void add_branch_backward(const struct pass *p, const struct branch *br, s
  * and stats stay for the sums. */
 static void read_stream_backward(const struct pass *p, const struct branch *br, struct rows r)
 {
-    const struct view dnorm = view_rows(p->b->dnorm, r), none = {.x = NULL};
-    const float *start = adds_norm(p) ? view_rows(br->after, r).x : NULL;
+    const struct view dnorm = rows_view(p->b->dnorm, r), none = {.x = NULL};
+    const float *start = adds_norm(p) ? rows_view(br->after, r).x : NULL;
     for (int i = 0; i < br->n_in; i++, start = dnorm.x) {
         const struct affine map = {.panels = p->b->panels[br->in[i].role], .start = start};
-        backprop_multiply(p->b, map, view_rows(br->in[i].dy, r), dnorm);
+        backprop_multiply(p->b, map, rows_view(br->in[i].dy, r), dnorm);
     }
     backprop_norm_backward(p, br->point, adds_norm(p) ? none : br->after, br->before, r);
 }
@@ -293,17 +293,17 @@ static void project_qkv(const struct pass *p, int l, struct rows r, int thread)
     const struct branch attention = branch_of(b, l, true);
     read_stream(p, &attention, norm_scratch(p, r, thread), r);
     for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
-        const struct view latent = latent_of(c, l, view_rows(b->blocks[l].qkv, r));
+        const struct view latent = latent_of(c, l, rows_view(b->blocks[l].qkv, r));
         const struct affine map = {.panels = panels_of(b, part, c->head_dim, latent.n)};
-        backprop_multiply(b, map, latent, part_of(c, view_rows(b->blocks[l].kv, r), part));
+        backprop_multiply(b, map, latent, part_of_rows(c, rows_view(b->blocks[l].kv, r), part));
     }
 }
 
 /* act [r, ff] = what the down matrix takes. */
 static void activate(const struct backprop *b, int l, float *act, struct rows r)
 {
-    const struct view up = view_rows(b->blocks[l].up, r);
-    b->grad->ffn[b->config.ffn](act, up.x, view_rows(b->blocks[l].gate, r).x,
+    const struct view up = rows_view(b->blocks[l].up, r);
+    b->grad->ffn[b->config.ffn](act, up.x, rows_view(b->blocks[l].gate, r).x,
                                 (size_t)up.n_rows * up.stride);
 }
 
@@ -318,7 +318,7 @@ static void attn_output_and_ffn(const struct pass *p, int l, struct rows r, int 
     const struct view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, (size_t)ff};
     if (adds_norm(p))
         backprop_norm(p, attention.point, r, norm.x);
-    add_branch(p, &attention, view_rows(attention.inner, r), norm, r);
+    add_branch(p, &attention, rows_view(attention.inner, r), norm, r);
     read_stream(p, &ffn, norm, r);
     activate(b, l, act.x, r);
     add_branch(p, &ffn, act, norm, r);
@@ -345,14 +345,14 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
 {
     const struct backprop *b = p->b;
     const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
-    const struct view dup = view_rows(b->dup, r);
+    const struct view dup = rows_view(b->dup, r);
     (void)thread;
-    backprop_norm(p, ffn.point, r, view_rows(b->norm, r).x);
-    activate(b, l, view_rows(b->act, r).x, r);
+    backprop_norm(p, ffn.point, r, rows_view(b->norm, r).x);
+    activate(b, l, rows_view(b->act, r).x, r);
     add_branch_backward(p, &ffn, r);
     b->grad->ffn_backward[b->config.ffn](
-        dup.x, view_rows(b->dgate, r).x, dup.x, view_rows(b->blocks[l].up, r).x,
-        view_rows(b->blocks[l].gate, r).x, (size_t)dup.n_rows * dup.stride);
+        dup.x, rows_view(b->dgate, r).x, dup.x, rows_view(b->blocks[l].up, r).x,
+        rows_view(b->blocks[l].gate, r).x, (size_t)dup.n_rows * dup.stride);
     read_stream_backward(p, &ffn, r);
     add_branch_backward(p, &attention, r);
 }
@@ -364,12 +364,12 @@ static void project_qkv_backward(const struct pass *p, int l, struct rows r, int
     const struct config *c = &b->config;
     const struct branch attention = branch_of(b, l, true);
     (void)thread;
-    backprop_norm(p, attention.point, r, view_rows(b->norm, r).x);
+    backprop_norm(p, attention.point, r, rows_view(b->norm, r).x);
     for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
-        const struct view dlatent = latent_of(c, l, view_rows(dqkv_of(b, l), r));
+        const struct view dlatent = latent_of(c, l, rows_view(dqkv_of(b, l), r));
         const struct affine map = {.panels = panels_of(b, part, dlatent.n, c->head_dim),
                                    .start = part > 0 ? dlatent.x : NULL};
-        backprop_multiply(b, map, part_of(c, view_rows(b->dkv, r), part), dlatent);
+        backprop_multiply(b, map, part_of_rows(c, rows_view(b->dkv, r), part), dlatent);
     }
     read_stream_backward(p, &attention, r);
 }
@@ -395,7 +395,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
      * what it is as a map, and quadratic positions. */
     for (int part = 0; part <= c->n_heads && config_is_latent(c); part++) {
         const struct view latent = latent_of(c, l, b->blocks[l].qkv);
-        const struct view made = part_of(c, b->dkv, part);
+        const struct view made = part_of_rows(c, b->dkv, part);
         struct param_pair keys = gradient[ROLE_ATTN_K_B];
         if (part == 0) {
             backprop_weight_sums(b, gradient[ROLE_ATTN_V_B], made, latent, thread);

@@ -124,7 +124,7 @@ void backprop_norm(const struct pass *p, int point, struct rows r, float *out)
 {
     const struct config *c = &p->b->config;
     const struct param_pair *norm = norm_at(c, p->w, point);
-    const struct view x = view_rows(pass_stream(p->b, point), r);
+    const struct view x = rows_view(pass_stream(p->b, point), r);
     const size_t d = (size_t)c->d_model, n = (size_t)x.n_rows;
     if (!norm)
         memcpy(out, x.x, n * d * sizeof *out);
@@ -142,7 +142,7 @@ void backprop_norm_backward(const struct pass *p, int point, struct view around,
     const float *x = pass_stream(b, point).x;
     const size_t d = (size_t)c->d_model;
     if (!around.x) {
-        memset(view_rows(dx, r).x, 0, (size_t)rows_n(r) * d * sizeof *dx.x);
+        memset(rows_view(dx, r).x, 0, (size_t)rows_n(r) * d * sizeof *dx.x);
         around = dx;
     }
     for (size_t t = (size_t)r.begin; t < (size_t)r.end && norm; t++)

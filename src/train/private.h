@@ -242,7 +242,7 @@ struct view {
 };
 
 /* The rows r of a view; and n columns from `first` on. Of no buffer they are none. */
-static inline struct view view_rows(struct view v, struct rows r)
+static inline struct view rows_view(struct view v, struct rows r)
 {
     return (struct view){v.x ? v.x + (size_t)r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
 }
