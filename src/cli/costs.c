@@ -315,7 +315,7 @@ static const struct report_field bench_fields[] = {
 /* A line of the plot: "MHA", and what else tells the lines of this run apart. */
 static void name_line(const struct bench_spec *spec, struct bench_row *row)
 {
-    char part[BENCH_AXES][40];
+    char part[BENCH_AXES][24];
     const int size = sizeof *part;
     snprintf(part[BENCH_TYPES], size, " %s", row->shown.type);
     snprintf(part[BENCH_KV_TYPES], size, ", %s KV", row->step.kv_type);

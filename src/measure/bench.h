@@ -93,7 +93,7 @@ struct bench_row {
         int n, warmup;
         bool noisy;
         char hash[20], note[64], date[24];
-        char line[96]; /* of the plot, that it is in */
+        char line[128]; /* of the plot, that it is in */
     } shown;
 };
 
