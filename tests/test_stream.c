@@ -40,7 +40,9 @@ struct push {
 
 static void push_all(struct stream *s, struct text stop, const struct push *rows, size_t n)
 {
-    expect_ok(stream_start(s, &stop, stop.len > 0, 8, &err));
+    static struct text borrowed; /* until the next start */
+    borrowed = stop;
+    expect_ok(stream_start(s, &borrowed, stop.len > 0, 8, &err));
     for (size_t i = 0; i < n; i++) {
         const struct text ready =
             rows[i].piece ? stream_push(s, text_of(rows[i].piece)) : stream_finish(s);

@@ -317,7 +317,8 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
     for (int i = 0; i < p->n_series; i++) {
         const struct plot_series *s = &p->series[i];
         struct line line = {.name = s->name, .points = points, .style = i};
-        for (const struct plot_point *from = s->points; from < s->points + s->n_points; from++) {
+        for (int k = 0; k < s->n_points; k++) {
+            const struct plot_point *from = &s->points[k];
             struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
                                    drawable(from->high), drawable(from->predicted)};
             if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
