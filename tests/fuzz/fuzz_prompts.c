@@ -3,8 +3,6 @@
  * in what pieces the rest comes through a pipe; whatever the pieces, the prompts are the same.
  */
 #include <fcntl.h>
-#include <stdint.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/rng.h"
@@ -23,7 +21,7 @@ static void check_prompt(const struct prompt *p, uint64_t index)
     require(!p->has_text || text_is_utf8(p->text));
     require(p->id_kind == PROMPT_ID_NONE || text_is_utf8(p->id));
     if (p->refused) {
-        require_message(&p->error);
+        require_line(p->error.text);
         return;
     }
     require(p->has_text && p->n >= 0);
@@ -57,15 +55,14 @@ static uint64_t read_prompts(const uint8_t *data, size_t size, bool jsonl, size_
     int ends[2];
     uint64_t n = 0, sum = 0;
     size_t sent = 0;
-    struct err e = {""};
     struct prompts p = {.n = 7, .seed = 1, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
     struct prompt prompt = {.index = 0};
     enum lines_state state;
     require(pipe(ends) == 0 && dup2(ends[0], STDIN_FILENO) == STDIN_FILENO);
     close(ends[0]);
-    require(prompts_open(&p, "-", &e) == STATUS_OK);
+    require(prompts_open(&p, "-", NULL) == STATUS_OK);
     do {
-        require(prompts_next(&p, 0, &state, &prompt, &e) == STATUS_OK);
+        require(prompts_next(&p, 0, &state, &prompt, NULL) == STATUS_OK);
         if (state == LINES_LINE) {
             check_prompt(&prompt, n++);
             sum = add_prompt(sum, &prompt);
