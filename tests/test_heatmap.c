@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,7 +11,6 @@
 #include "cli/terminal.h"
 #include "outputs.h"
 #include "show/heatmap.h"
-#include "support.h"
 #include "xml.h"
 
 /* --- levels ---------------------------------------------------------------------------------- */
@@ -153,9 +151,8 @@ TEST(large_maps)
     const struct text_label names[N_SIDE] = {{"To"}, {"\\n"}, {"<|x|>"}, {"\xe6\x97\xa5"}};
     const struct heatmap_map map = map_of(-1, "");
     const struct heatmap_picture p = picture_of(&map, names, heatmap_scale(0.99, true));
-    char *text = draw(&p);
     /* Rows and columns are named. */
-    expect_counts(text, "2 >To</text>", "2 &lt;|x|&gt;</text>", "2 \xe6\x97\xa5</text>",
+    expect_counts(draw(&p), "2 >To</text>", "2 &lt;|x|&gt;</text>", "2 \xe6\x97\xa5</text>",
                   "4 rotate(-90)", "1 >weight 0.0021</text>", "1 >0.99</text>");
 }
 
@@ -167,8 +164,7 @@ TEST(a_rectangle)
     struct heatmap_picture p = picture_of(&map, names, heatmap_scale(0, false));
     p.triangle = false;
     p.map_columns = 2;
-    char *text = draw(&p);
-    expect_counts(text, "1 d=\"M0 0H2V4H0Z\"", "0 <path class=\"h");
+    expect_counts(draw(&p), "1 d=\"M0 0H2V4H0Z\"", "0 <path class=\"h");
     ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &err), STATUS_FAILED);
 }
 
@@ -208,21 +204,17 @@ TEST(coloured_cells, .loops = 2)
     output_is(&out, expected);
 }
 
-/* Standard output becomes a terminal of so many columns. */
+/* Standard output becomes a terminal of so many columns, without variables that say more. */
 static void become_terminal(int columns)
 {
+    static const char *const names[] = {"NO_COLOR", "TERM", "COLORTERM", "COLORFGBG"};
     const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     ck_assert(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
     const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     ck_assert(slave >= 0 && ioctl(slave, TIOCSWINSZ, &size) == 0);
     ck_assert_int_ge(dup2(slave, STDOUT_FILENO), 0);
-}
-
-static void clear_variables(void)
-{
-    static const char *const names[] = {"NO_COLOR", "TERM", "COLORTERM", "COLORFGBG", "COLUMNS"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < COUNT(names); i++)
         unsetenv(names[i]);
 }
 
@@ -232,17 +224,21 @@ TEST(colours_of_a_terminal)
         const char *name, *value;
         enum heatmap_ink ink;
     } steps[] = {
-        {"TERM", "xterm", HEATMAP_PLAIN},    {"TERM", "xterm-256color", HEATMAP_DARK},
-        {"TERM", "dumb", HEATMAP_PLAIN},     {"COLORTERM", "truecolor", HEATMAP_PLAIN},
-        {"TERM", "xterm", HEATMAP_DARK},     {"COLORFGBG", "0;15", HEATMAP_LIGHT},
-        {"COLORFGBG", "15;0", HEATMAP_DARK}, {"COLORFGBG", "12;default;7", HEATMAP_LIGHT},
-        {"COLORFGBG", "", HEATMAP_DARK},     {"NO_COLOR", "", HEATMAP_DARK},
+        {"COLUMNS", "9", HEATMAP_PLAIN},
+        {"TERM", "xterm", HEATMAP_PLAIN},
+        {"TERM", "xterm-256color", HEATMAP_DARK},
+        {"TERM", "dumb", HEATMAP_PLAIN},
+        {"COLORTERM", "truecolor", HEATMAP_PLAIN},
+        {"TERM", "xterm", HEATMAP_DARK},
+        {"COLORFGBG", "0;15", HEATMAP_LIGHT},
+        {"COLORFGBG", "15;0", HEATMAP_DARK},
+        {"COLORFGBG", "12;default;7", HEATMAP_LIGHT},
+        {"COLORFGBG", "", HEATMAP_DARK},
+        {"NO_COLOR", "", HEATMAP_DARK},
         {"NO_COLOR", "1", HEATMAP_PLAIN},
     };
-    clear_variables();
     become_terminal(80);
-    ck_assert_int_eq(terminal_ink(false), HEATMAP_PLAIN);
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+    for (size_t i = 0; i < COUNT(steps); i++) {
         setenv(steps[i].name, steps[i].value, 1);
         ck_assert_msg(terminal_ink(false) == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
     }
@@ -250,7 +246,7 @@ TEST(colours_of_a_terminal)
 
 TEST(width_of_a_terminal)
 {
-    clear_variables();
+    static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};
     setenv("COLUMNS", "50", 1);
     become_terminal(33);
     ck_assert_int_eq(terminal_width(STDOUT_FILENO), 33);
@@ -261,8 +257,7 @@ TEST(width_of_a_terminal)
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
     ck_assert_int_eq(terminal_ink(false), HEATMAP_PLAIN);
     ck_assert_int_eq(terminal_width(STDOUT_FILENO), 50);
-    static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         setenv("COLUMNS", bad[i], 1);
         ck_assert_int_eq(terminal_width(STDOUT_FILENO), 80);
     }

@@ -1,8 +1,6 @@
 /* Processors and memory that are left, from made-up files of the system's. */
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -10,31 +8,27 @@
 #include "support.h"
 
 /* A mount of cgroups; each row has its own. */
-static char mount[512];
+static const char *mount;
 
 static void make_mount(void)
 {
     static int n;
     char name[32];
     snprintf(name, sizeof name, "cgroup%d", n++);
-    snprintf(mount, sizeof mount, "%s", scratch_path(name));
+    mount = scratch_path(name);
     ck_assert_int_eq(mkdir(mount, 0755), 0);
 }
 
 /* Writes a file below the mount, with the folders on its way. */
 static void put(const char *name, const char *contents)
 {
-    char path[8192];
-    snprintf(path, sizeof path, "%s/%s", mount, name);
-    for (char *slash = path + strlen(mount) + 1; (slash = strchr(slash, '/')); slash++) {
+    char path[512];
+    const int start = snprintf(path, sizeof path, "%s/%s", mount, name) - (int)strlen(name);
+    for (char *slash = path + start; (slash = strchr(slash, '/')); *slash++ = '/') {
         *slash = 0;
         mkdir(path, 0755);
-        *slash = '/';
     }
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(contents, f);
-    fclose(f);
+    write_file(path, contents, strlen(contents));
 }
 
 /* Files, name and contents in turn, and what /proc/self/cgroup says; 0: no limit. */
@@ -138,6 +132,7 @@ static const struct row memories[] = {
     {"3:cpu,cpuacct:/job\n5:memory:/job\n", 600, {V1_MEMORY("5000\n")}},
     {"3:cpu,cpuacct:/job\n", AVAILABLE_UNKNOWN, {V1_MEMORY("5000\n")}},
     {"5:memory:/job\n", AVAILABLE_UNKNOWN, {V1_MEMORY("9223372036854771712\n")}},
+    {"0::/\n", 0, {"memory.max", "1000", "memory.current", "1800\n"}},
 };
 
 static void put_files(const struct row *row)
@@ -150,10 +145,10 @@ static void put_files(const struct row *row)
 TEST(quotas_of_groups)
 {
     for (size_t i = 0; i < COUNT(quotas); i++) {
-        const struct row *row = &quotas[i];
-        put_files(row);
-        const int found = cpus_quota(mount, row->self);
-        ck_assert_msg((uint64_t)found == row->expected, "row %zu, %s: %d", i, row->self, found);
+        put_files(&quotas[i]);
+        const int found = cpus_quota(mount, quotas[i].self);
+        ck_assert_msg((uint64_t)found == quotas[i].expected, "row %zu, %s: %d", i, quotas[i].self,
+                      found);
     }
     ck_assert_int_eq(cpus_quota("/nonexistent", "0::/job\n"), 0);
 }
@@ -162,12 +157,9 @@ TEST(memory_of_groups)
 {
     for (size_t i = 0; i < COUNT(memories); i++) {
         put_files(&memories[i]);
-        ck_assert_uint_eq(available_in_cgroups(mount, memories[i].self), memories[i].expected);
+        const uint64_t found = available_in_cgroups(mount, memories[i].self);
+        ck_assert_msg(found == memories[i].expected, "row %zu, %s", i, memories[i].self);
     }
-    make_mount();
-    put("memory.max", "1000");
-    put("memory.current", "1800\n");
-    ck_assert_uint_eq(available_in_cgroups(mount, "0::/\n"), 0);
 }
 
 TEST(long_groups_are_no_trouble, .before = make_mount)
@@ -187,14 +179,20 @@ TEST(long_groups_are_no_trouble, .before = make_mount)
 
 TEST(system_says_it_in_kib)
 {
-    ck_assert_uint_eq(available_in_system("MemTotal: 9 kB\nMemAvailable:   123 kB\nCached: 5 kB\n"),
-                      123 * 1024);
-    ck_assert_uint_eq(available_in_system("MemAvailable: 7 kB"), 7 * 1024);
-    static const char *const none[] = {"", "MemTotal: 9 kB\n", "xMemAvailable: 9 kB\n",
-                                       "MemAvailable: x\n",
-                                       "MemAvailable: 18446744073709551615 kB\n"};
-    for (size_t i = 0; i < COUNT(none); i++)
-        ck_assert_uint_eq(available_in_system(none[i]), AVAILABLE_UNKNOWN);
+    static const struct {
+        const char *text;
+        uint64_t expected;
+    } cases[] = {
+        {"MemTotal: 9 kB\nMemAvailable:   123 kB\nCached: 5 kB\n", 123 * 1024},
+        {"MemAvailable: 7 kB", 7 * 1024},
+        {"", AVAILABLE_UNKNOWN},
+        {"MemTotal: 9 kB\n", AVAILABLE_UNKNOWN},
+        {"xMemAvailable: 9 kB\n", AVAILABLE_UNKNOWN},
+        {"MemAvailable: x\n", AVAILABLE_UNKNOWN},
+        {"MemAvailable: 18446744073709551615 kB\n", AVAILABLE_UNKNOWN},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        ck_assert_uint_eq(available_in_system(cases[i].text), cases[i].expected);
 }
 
 TEST(address_space_limits_it)
