@@ -150,47 +150,36 @@ TEST(attend_equals_scalar, .loops = 7, .before = seed_numbers)
         }
 }
 
-/* Rows [begin, end), exactly. */
-static void *copy_rows(const void *from, size_t row_bytes, int begin, int end)
+static uint16_t *copy_scales(const uint16_t *from, size_t n)
 {
-    unsigned char *rows = allocated((size_t)(end - begin) * row_bytes);
-    memcpy(rows, (const unsigned char *)from + (size_t)begin * row_bytes,
-           (size_t)(end - begin) * row_bytes);
-    return rows;
+    return memcpy(allocated(n * sizeof *from), from, n * sizeof *from);
 }
 
-/* Overwrites what a piece from position `first` on holds at position t: all bits set are NaN. */
-static void spoil_position(const struct kv_piece *piece, int first, int t, int dim, size_t element)
+/* The positions [begin, end), in memory of just the panels and rows that they take; what else is in
+ * these is NaN. */
+static struct kv_piece piece_of(const struct attention *at, int begin, int end)
 {
-    const size_t panel = (size_t)((t - first) / KERNEL_LANES) * (size_t)dim;
-    const size_t lane = (size_t)(t % KERNEL_LANES);
-    for (size_t i = 0; i < (size_t)dim; i++)
-        memset((unsigned char *)(uintptr_t)piece->k + ((panel + i) * KERNEL_LANES + lane) * element,
-               0xff, element);
-}
-
-/* The positions [begin, end) of a chunk that is in one piece. */
-static struct kv_piece copy_piece(const struct kv_chunk *kv, int begin, int end)
-{
-    static const size_t elements[] = {
-        [STORAGE_F32] = 4, [STORAGE_F16] = 2, [STORAGE_Q8_0] = sizeof(int8_t)};
+    const struct kv_chunk *kv = &at->args.kv;
     const struct kv_piece *whole = &kv->piece[0];
-    const size_t element = elements[kv->storage];
-    const size_t k_scales = (size_t)quant_blocks(kv->key_dim) * sizeof(uint16_t);
-    const size_t v_scales = (size_t)quant_blocks(kv->value_dim) * sizeof(uint16_t);
-    const int panel = begin / KERNEL_LANES, panels = matrix_panels(end);
-    const int first = panel * KERNEL_LANES;
-    const struct kv_piece piece = {
-        copy_rows(whole->k, (size_t)kv->key_dim * KERNEL_LANES * element, panel, panels),
-        whole->v ? copy_rows(whole->v, (size_t)kernel_padded(kv->value_dim) * element, first, end)
-                 : NULL,
-        copy_rows(whole->k_scales, k_scales * KERNEL_LANES, panel, panels),
-        whole->v ? copy_rows(whole->v_scales, v_scales, first, end) : NULL,
-    };
-    for (int t = first; t < begin; t++)
-        spoil_position(&piece, first, t, kv->key_dim, element);
-    for (int t = end; t < panels * KERNEL_LANES; t++)
-        spoil_position(&piece, first, t, kv->key_dim, element);
+    const size_t panel = (size_t)begin / KERNEL_LANES, first = panel * KERNEL_LANES;
+    const size_t panels = (size_t)matrix_panels(end) - panel, rows = (size_t)end - first;
+    const size_t size = (size_t)kv->key_dim * KERNEL_LANES,
+                 stride = (size_t)kernel_padded(kv->value_dim);
+    const size_t k_blocks = (size_t)quant_blocks(kv->key_dim) * KERNEL_LANES;
+    const size_t v_blocks = (size_t)quant_blocks(kv->value_dim);
+    float *k = copy_floats(at->k_values + panel * size, panels * size);
+    for (size_t i = 0; i < panels * size; i++) {
+        const int t = (int)(first + i / size * KERNEL_LANES + i % KERNEL_LANES);
+        if (t < begin || t >= end)
+            k[i] = NAN;
+    }
+    struct kv_piece piece = {
+        .k = as_storage(k, panels * size, kv->storage),
+        .k_scales = copy_scales(whole->k_scales + panel * k_blocks, panels * k_blocks)};
+    if (whole->v) {
+        piece.v = as_storage(at->v_values + first * stride, rows * stride, kv->storage);
+        piece.v_scales = copy_scales(whole->v_scales + first * v_blocks, rows * v_blocks);
+    }
     return piece;
 }
 
@@ -201,8 +190,8 @@ static void compare_pieces(struct shape s, int split)
     const struct attend expected = defined(&at);
     struct attend pieces = at.args;
     pieces.kv.split = split;
-    pieces.kv.piece[0] = split > 0 ? copy_piece(&at.args.kv, 0, split) : (struct kv_piece){0};
-    pieces.kv.piece[1] = split < s.n ? copy_piece(&at.args.kv, split, s.n) : (struct kv_piece){0};
+    pieces.kv.piece[0] = split > 0 ? piece_of(&at, 0, split) : (struct kv_piece){0};
+    pieces.kv.piece[1] = split < s.n ? piece_of(&at, split, s.n) : (struct kv_piece){0};
     for (const struct kernels *k = NULL; (k = next_kernels(k));)
         expect_same(k, &at, &pieces, &expected);
     release_all();
