@@ -38,7 +38,8 @@ struct row {
     const char *files[9];
 };
 
-#define V1_CPU(quota, period) "cpu/job/cpu.cfs_quota_us", quota, "cpu/job/cpu.cfs_period_us", period
+#define V1(group, quota, period) group "cpu.cfs_quota_us", quota, group "cpu.cfs_period_us", period
+#define V1_CPU(quota, period)    V1("cpu/job/", quota, period)
 
 static const struct row quotas[] = {
     /* Version 2: rounded down, at least 1. */
@@ -66,12 +67,8 @@ static const struct row quotas[] = {
     /* Version 1, also under its joint name; only the cpu controller counts. */
     {"4:memory:/job\n3:cpu:/job\n1:name=systemd:/job\n", 3, {V1_CPU("350000\n", "100000\n")}},
     {"3:cpu:/job\n", 0, {V1_CPU("-1\n", "100000\n")}},
-    {"3:cpu:/job\n",
-     2,
-     {V1_CPU("-1\n", "1\n"), "cpu/cpu.cfs_quota_us", "20000\n", "cpu/cpu.cfs_period_us", "10000"}},
-    {"5:cpuacct,cpu:/job\n",
-     3,
-     {"cpu,cpuacct/job/cpu.cfs_quota_us", "3\n", "cpu,cpuacct/job/cpu.cfs_period_us", "1\n"}},
+    {"3:cpu:/job\n", 2, {V1_CPU("-1\n", "1\n"), V1("cpu/", "20000\n", "10000")}},
+    {"5:cpuacct,cpu:/job\n", 3, {V1("cpu,cpuacct/job/", "3\n", "1\n")}},
     {"3:cpuset:/job\n2:cpuacct:/job\n1:name=cpu:/job\n", 0, {V1_CPU("1", "1")}},
     /* Both versions: the tighter. */
     {"3:cpu:/job\n0::/job\n", 4, {V1_CPU("6", "1"), "job/cpu.max", "4 1"}},
@@ -109,30 +106,23 @@ static const struct row quotas[] = {
 #define V1_MEMORY(limit)                                                                           \
     "memory/job/memory.limit_in_bytes", limit, "memory/job/memory.usage_in_bytes", "4500\n",       \
         "memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100\n"
+#define V2_MEMORY(group, max, current) group "memory.max", max, group "memory.current", current
+#define V2_STAT                        "b/memory.stat"
 
 static const struct row memories[] = {
-    {"0::/a/b\n", 600, {"a/b/memory.max", "1000\n", "a/b/memory.current", "400\n"}},
-    {"0::/a/b\n",
-     300,
-     {"a/b/memory.max", "1000", "a/b/memory.current", "400", "a/memory.max", "2000",
-      "a/memory.current", "1700"}},
-    {"0::/a/b\n",
-     600,
-     {"a/b/memory.max", "1000", "a/b/memory.current", "400", "a/memory.max", "max\n",
-      "a/memory.current", "1700"}},
+    {"0::/a/b\n", 600, {V2_MEMORY("a/b/", "1000\n", "400\n")}},
+    {"0::/a/b\n", 300, {V2_MEMORY("a/b/", "1000", "400"), V2_MEMORY("a/", "2000", "1700")}},
+    {"0::/a/b\n", 600, {V2_MEMORY("a/b/", "1000", "400"), V2_MEMORY("a/", "max\n", "1700")}},
     {"0::/b\n",
      750,
-     {"b/memory.max", "1000", "b/memory.current", "400", "b/memory.stat",
-      "anon 5\ninactive_file 150\nactive_file 70\n"}},
-    {"0::/b\n",
-     1000,
-     {"b/memory.max", "1000", "b/memory.current", "400", "b/memory.stat", "inactive_file 500\n"}},
-    {"0::/c\n", AVAILABLE_UNKNOWN, {"b/memory.max", "1000", "b/memory.current", "400"}},
+     {V2_MEMORY("b/", "1000", "400"), V2_STAT, "anon 5\ninactive_file 150\nactive_file 70\n"}},
+    {"0::/b\n", 1000, {V2_MEMORY("b/", "1000", "400"), V2_STAT, "inactive_file 500\n"}},
+    {"0::/c\n", AVAILABLE_UNKNOWN, {V2_MEMORY("b/", "1000", "400")}},
+    {"0::/\n", 0, {V2_MEMORY("", "1000", "1800\n")}},
     {"", AVAILABLE_UNKNOWN, {NULL}},
     {"3:cpu,cpuacct:/job\n5:memory:/job\n", 600, {V1_MEMORY("5000\n")}},
     {"3:cpu,cpuacct:/job\n", AVAILABLE_UNKNOWN, {V1_MEMORY("5000\n")}},
     {"5:memory:/job\n", AVAILABLE_UNKNOWN, {V1_MEMORY("9223372036854771712\n")}},
-    {"0::/\n", 0, {"memory.max", "1000", "memory.current", "1800\n"}},
 };
 
 static void put_files(const struct row *row)

@@ -91,22 +91,16 @@ static char *read_file(const char *path, size_t *size)
 }
 
 /* Bits 4 and 5 of a way: the architecture of its model. */
-static struct config make_shape(unsigned way)
+static struct config make_shape(unsigned kind)
 {
     static const char *const archs[] = {"gpt2", "llama", "transformer", "decode"};
-    struct config c = {.n_layers = 1,
-                       .n_heads = 1,
-                       .d_model = 2,
-                       .d_ff = 1,
-                       .n_vocab = 256,
-                       .n_ctx = 4,
-                       .norm_eps = 1e-5f};
-    config_set_arch(&c, arch_preset(text_of(archs[way / 16 % 4])));
-    if (way / 16 % 4 == 3) {
+    struct config c = {.n_heads = 1, .d_model = 2, .d_ff = 1, .n_vocab = 256, .n_ctx = 4};
+    config_set_arch(&c, arch_preset(text_of(archs[kind])));
+    c.norm_eps = 1e-5f;
+    c.shared = kind == 3;
+    c.n_layers = c.shared ? 2 : 1;
+    if (c.shared)
         c.position = POSITION_QUADRATIC;
-        c.shared = true;
-        c.n_layers = 2;
-    }
     config_complete(&c);
     return c;
 }
@@ -117,7 +111,7 @@ static struct train_spec make_spec(unsigned way)
     struct train_spec s = {.texts = &text,
                            .n_texts = 1,
                            .out = out_path,
-                           .shape = make_shape(way),
+                           .shape = make_shape(way / 16 % 4),
                            .n_steps = 3,
                            .batch = 1,
                            .length = 4,
