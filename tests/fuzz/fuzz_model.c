@@ -117,15 +117,6 @@ static void read_params(const struct gguf *g, bool loads)
     param_list_free(&list);
 }
 
-/* The least divisor of n above 1, or 1. */
-static int least_divisor(int n)
-{
-    for (int i = 2; i <= n; i++)
-        if (n % i == 0)
-            return i;
-    return 1;
-}
-
 static void load_model(const struct gguf *g, uint64_t hash)
 {
     static const enum storage storages[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16, STORAGE_Q8_0,
@@ -141,10 +132,11 @@ static void load_model(const struct gguf *g, uint64_t hash)
         return;
     }
     run_model(m, &w);
-    const struct model_options o = {.n_kv_heads =
-                                        m->config.n_kv_heads / least_divisor(m->config.n_kv_heads),
-                                    .convert = hash >> 15 & 1,
-                                    .storage = storages[(hash >> 16) % 5]};
+    int heads = (m->config.n_kv_heads + 1) / 2;
+    while (m->config.n_kv_heads % heads)
+        heads--;
+    const struct model_options o = {
+        .n_kv_heads = heads, .convert = hash >> 15 & 1, .storage = storages[(hash >> 16) % 5]};
     model_free(m);
     s = model_create(g, &o, NULL, &m, &e);
     if (s != STATUS_OK) { /* rows that are no whole blocks */
