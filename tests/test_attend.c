@@ -291,9 +291,9 @@ TEST(attend_is_softmax, .loops = 9, .before = seed_numbers)
     }
 }
 
-/* Softmax attention in double over three chunks equals attend and merge; a chunk's distance is that
- * of its own first position. */
-TEST(attend_and_merge_are_softmax, .loops = 2, .before = seed_numbers)
+/* Softmax attention in double over three chunks equals attend and merge, in any order; a chunk's
+ * distance is that of its own first position. */
+TEST(attend_and_merge_are_softmax, .loops = 4, .before = seed_numbers)
 {
     enum { KEYS = 20, VALUES = 36, CHUNKS = 3, POSITION = 256 + 256 + 39 };
     static const int lengths[CHUNKS] = {256, 256, 40};
@@ -303,14 +303,14 @@ TEST(attend_and_merge_are_softmax, .loops = 2, .before = seed_numbers)
     const struct attend_bias bias = {300, 0, -1e-4f};
     double numerator[VALUES] = {0}, denominator = 0;
     for (int c = 0; c < CHUNKS; c++) {
-        struct attention at = make_attention(
-            (struct shape){1, KEYS, VALUES, lengths[c], STORAGE_F32, _i == 1, false});
+        struct attention at =
+            make_attention((struct shape){1, KEYS, VALUES, lengths[c], STORAGE_F32, _i % 2, false});
         at.bias[0] = bias;
         at.args.distance = POSITION - 256 * c;
         at.args.q = q;
-        at.args.out = parts + (size_t)c * stride;
-        at.args.max = parts + (size_t)c * stride + VALUES;
-        at.args.sum = parts + (size_t)c * stride + VALUES + 1;
+        at.args.out = parts + (size_t)(_i < 2 ? c : CHUNKS - 1 - c) * stride;
+        at.args.max = at.args.out + VALUES;
+        at.args.sum = at.args.out + VALUES + 1;
         kernels_scalar.attend(&at.args);
         add_softmax(&at, 0, numerator, &denominator);
     }
