@@ -86,15 +86,6 @@ struct bench_row {
     /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
      * batch: equal for any threads and any batch. */
     uint64_t logits_hash;
-    /* How the command shows it, which fills this in; what is NULL has no such. */
-    struct bench_shown {
-        const char *best; /* "*": of the lowest median at its depth and batch; or "" */
-        const char *type, *isa, *model, *shape, *architecture, *version, *compiler, *cpu;
-        int n, warmup;
-        bool noisy;
-        char hash[20], note[64], date[24];
-        char line[128]; /* of the plot, that it is in */
-    } shown;
 };
 
 /* What rows of one variant and type have in common. */
