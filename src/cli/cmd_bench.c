@@ -326,22 +326,6 @@ static enum status print_table(struct bench_run *r, struct err *e)
 
 /* --- what else is shown ---------------------------------------------------------------------- */
 
-static void describe_machine(struct bench_run *r)
-{
-    const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
-    char line[256];
-    snprintf(r->cpu, sizeof r->cpu, "unknown processor");
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
-            break;
-    if (f)
-        fclose(f);
-    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
-             r->spec.kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
-             DECODE_VERSION, COMPILER_NAME);
-}
-
 /* Of the lines above and below the table, where a terminal breaks them. */
 #define INDENT 2
 
@@ -431,26 +415,20 @@ static enum status write_trace(const struct bench *b, const char *path, struct e
     return file_writer_commit(w, e);
 }
 
-struct line_name {
-    char text[128];
-};
-
 /* A line of the plot: "MHA", and what else tells the lines of this run apart. */
-static struct line_name name_line(const struct bench_spec *spec, const struct bench_row *row)
+static void name_line(const struct bench_spec *spec, const struct bench_row *row, char *name,
+                      size_t size)
 {
-    struct line_name name;
-    char part[BENCH_AXES][24];
-    const int size = sizeof *part;
-    snprintf(part[BENCH_TYPES], size, " %s", storage_name(row->type));
-    snprintf(part[BENCH_KV_TYPES], size, ", %s KV", row->step.kv_type);
-    snprintf(part[BENCH_THREADS], size, ", %d threads", row->threads);
-    snprintf(part[BENCH_BATCHES], size, ", batch %d", row->step.batch);
+    char part[BENCH_AXES][24] = {""};
+    snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
+    snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
+    snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
+    snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
     for (int a = 0; a < BENCH_AXES; a++)
         if (spec->axes[a].n == 1 || a == (int)bench_x_axis(spec))
             part[a][0] = 0;
-    snprintf(name.text, sizeof name.text, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES],
-             part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
-    return name;
+    snprintf(name, size, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES], part[BENCH_KV_TYPES],
+             part[BENCH_THREADS], part[BENCH_BATCHES]);
 }
 
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
@@ -463,7 +441,7 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
     char label[64] = "depth (tokens in the KV cache)";
     struct plot_point *points = calloc(n_rows, sizeof *points), *p = points;
     struct plot_series *series = calloc(n_lines, sizeof *series);
-    struct line_name *names = calloc(n_lines, sizeof *names);
+    char(*names)[128] = calloc(n_lines, sizeof *names);
     struct plot plot = {.title = r->subject,
                         .subtitle = r->machine,
                         .x_label = label,
@@ -481,17 +459,16 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
                  b->spec->axes[BENCH_DEPTHS].items[0]);
     for (int line = 0; line < b->n_lines && s == STATUS_OK; line++) {
         struct plot_series *of = &series[plot.n_series];
-        *of = (struct plot_series){.points = p};
+        *of = (struct plot_series){.name = names[line], .points = p};
         for (const struct bench_row *row = b->rows; row < b->rows + n_rows; row++) {
             const double batch = row->step.batch;
             if (row->line != line)
                 continue;
-            names[line] = name_line(b->spec, row);
-            of->name = names[line].text;
+            if (of->n_points++ == 0)
+                name_line(b->spec, row, names[line], sizeof names[line]);
             *p++ = (struct plot_point){over_batch ? batch : row->step.depth, row->p10_us / batch,
                                        row->us_per_token, row->p90_us / batch,
                                        row->step.predicted.us / batch};
-            of->n_points++;
         }
         plot.n_series += of->n_points > 0;
     }
@@ -508,7 +485,18 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
 static enum status print_run(struct bench_run *r, struct err *e)
 {
     const bool people = table_is_for_people(r->common.format);
-    describe_machine(r);
+    const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
+    char line[256];
+    snprintf(r->cpu, sizeof r->cpu, "unknown processor");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
+            break;
+    if (f)
+        fclose(f);
+    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
+             r->spec.kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
+             DECODE_VERSION, COMPILER_NAME);
     if (people)
         print_header(r);
     else
@@ -552,22 +540,6 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
     return s;
 }
 
-static enum status measure_memories(struct job *j, struct bench *b, struct err *e)
-{
-    struct progress *p = job_progress(j, "rows");
-    struct err *said =
-        mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    enum status s = STATUS_OK;
-    if (said == MAP_FAILED)
-        return err_no_memory(e, "what the process that measures memory says", sizeof *said);
-    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
-        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
-        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_memory(b, i, said, e);
-    }
-    munmap(said, sizeof *said);
-    return s;
-}
-
 /* What was measured until an interruption is shown. */
 static enum status measure(struct bench_run *r, struct err *e)
 {
@@ -599,9 +571,21 @@ static enum status measure(struct bench_run *r, struct err *e)
         bench_free(b);
         TRY(bench_plan(spec, b, e));
     }
-    TRY(measure_memories(j, b, e));
+    struct progress *p = job_progress(j, "rows");
+    struct err *said =
+        mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (said == MAP_FAILED)
+        return err_no_memory(e, "what the process that measures memory says", sizeof *said);
+    enum status s = STATUS_OK;
+    for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
+        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
+        s = signals_interrupted() ? STATUS_INTERRUPTED : measure_memory(b, i, said, e);
+    }
+    munmap(said, sizeof *said);
+    if (s != STATUS_OK)
+        return s;
     job_progress(j, "turns");
-    const enum status s = bench_run(b, e);
+    s = bench_run(b, e);
     progress_end(&j->progress);
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))
         return s;

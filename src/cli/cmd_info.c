@@ -327,43 +327,6 @@ static enum status read_file(struct info *info, struct err *e)
     return take_tensors(info, e);
 }
 
-/* A shape instead of a file. */
-static enum status read_shape(struct info *info, struct err *e)
-{
-    const struct info_options *o = info->o;
-    struct config *c = &info->config;
-    const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
-    TRY(shape_of_options(&o->shape, &o->common, c, e));
-    TRY(model_check_storage(c, type, e));
-    info->subject = o->shape.shape;
-    info->architecture = text_of(c->arch->name);
-    info->type = storage_name(type);
-    info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
-    info->has_config = info->runs = true;
-    return STATUS_OK;
-}
-
-/* What the config says, for the properties. */
-static void take_config(struct info *info)
-{
-    const struct config *c = &info->config;
-    const bool latent = config_is_latent(c);
-    char *list = latent ? info->latent : info->kv_heads_by_layer;
-    size_t used = 0;
-    config_variant_name(c, c->n_kv_heads, info->variant);
-    info->value_dim = config_value_dim(c);
-    /* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
-    for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
-        used += (size_t)snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
-                                 latent ? config_latent(c, l) : config_kv_heads(c, l));
-    info->norm = arch_norm_names[c->norm];
-    info->placement = arch_placement_names[c->placement];
-    info->position = arch_position_names[c->position];
-    info->ffn = arch_ffn_names[c->ffn];
-    info->norm_eps = (double)c->norm_eps;
-    info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
-}
-
 /* The variants of what runs here, and the steps that are asked for: every depth with every batch;
  * with their times, if the machine's limits are given or measured. */
 static enum status plan_steps(struct info *info, struct err *e)
@@ -627,8 +590,25 @@ static enum status print_info(struct info *info, struct err *e)
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
+/* What is known of a shape instead of a file. */
+static enum status read_shape(struct info *info, struct err *e)
+{
+    const struct info_options *o = info->o;
+    struct config *c = &info->config;
+    const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
+    TRY(shape_of_options(&o->shape, &o->common, c, e));
+    TRY(model_check_storage(c, type, e));
+    info->subject = o->shape.shape;
+    info->architecture = text_of(c->arch->name);
+    info->type = storage_name(type);
+    info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
+    info->has_config = info->runs = true;
+    return STATUS_OK;
+}
+
 static enum status show_info(struct info *info, struct err *e)
 {
+    const struct config *c = &info->config;
     if (info->o->shape.shape) {
         TRY(read_shape(info, e));
     } else {
@@ -637,8 +617,23 @@ static enum status show_info(struct info *info, struct err *e)
     }
     info->does_not_run = info->refusal.text[0] ? info->refusal.text : NULL;
     info->problem = info->tokenizer_problem.text[0] ? info->tokenizer_problem.text : NULL;
-    if (info->has_config)
-        take_config(info);
+    if (info->has_config) {
+        const bool latent = config_is_latent(c);
+        char *list = latent ? info->latent : info->kv_heads_by_layer;
+        size_t used = 0;
+        config_variant_name(c, c->n_kv_heads, info->variant);
+        info->value_dim = config_value_dim(c);
+        /* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
+        for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
+            used += (size_t)snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
+                                     latent ? config_latent(c, l) : config_kv_heads(c, l));
+        info->norm = arch_norm_names[c->norm];
+        info->placement = arch_placement_names[c->placement];
+        info->position = arch_position_names[c->position];
+        info->ffn = arch_ffn_names[c->ffn];
+        info->norm_eps = (double)c->norm_eps;
+        info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
+    }
     inspect_parts(&info->cost, info->parts);
     TRY(plan_steps(info, e));
     TRY(print_info(info, e));
