@@ -1,7 +1,4 @@
-/*
- * plain_model - what checkpoints of any architecture predict, in double, written once more and
- * plainly.
- */
+/* plain_model - what checkpoints of any architecture predict, in double, once more and plainly. */
 #ifndef TESTS_PLAIN_MODEL_H
 #define TESTS_PLAIN_MODEL_H
 
