@@ -168,13 +168,13 @@ static void add(const struct plain_model *m, int site, int window, int t, const 
         x[i] += y[i] * (double)dropout_factor(&m->dropout, site, (uint64_t)(row * d + i));
 }
 
-static double activation(enum ffn_kind kind, double x)
+double plain_activation(enum ffn_kind kind, double x)
 {
     switch (kind) {
     case FFN_GELU:
         return x * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case FFN_GELU_ERF:
-        return x * 0.5 * (1 + erf(x / sqrt(2)));
+        return x / 2 * erfc(-x / sqrt(2));
     case FFN_RELU:
         return x > 0 ? x : 0;
     default:
@@ -191,7 +191,7 @@ static void feed_forward(const struct plain_model *m, int l, const double *x, do
     if (gated)
         apply(m, l, ROLE_FFN_GATE, x, c->d_ff, c->d_model, gate);
     for (int i = 0; i < c->d_ff; i++)
-        up[i] = gated ? activation(c->ffn, gate[i]) * up[i] : activation(c->ffn, up[i]);
+        up[i] = gated ? plain_activation(c->ffn, gate[i]) * up[i] : plain_activation(c->ffn, up[i]);
     apply(m, l, ROLE_FFN_DOWN, up, c->d_model, c->d_ff, out);
 }
 

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "compute/grad_kernels.h"
 #include "kernel_data.h"
+#include "plain_model.h"
 #include "support.h"
 
 #define MAX 8192
@@ -124,29 +125,14 @@ TEST(product_in_parts, .loops = n_tables())
     ck_assert(memcmp(whole, parts, sizeof whole) == 0);
 }
 
-/* The function of a kind, exactly. */
-static double activation(int kind, double x)
-{
-    switch (kind) {
-    case FFN_GELU:
-        return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
-    case FFN_GELU_ERF:
-        return x / 2 * erfc(-x / sqrt(2));
-    case FFN_RELU:
-        return x > 0 ? x : 0;
-    default:
-        return x / (1 + exp(-x));
-    }
-}
-
-static double slope(int kind, double x)
+static double slope(enum ffn_kind kind, double x)
 {
     const double h = 1e-5;
-    return (activation(kind, x + h) - activation(kind, x - h)) / (2 * h);
+    return (plain_activation(kind, x + h) - plain_activation(kind, x - h)) / (2 * h);
 }
 
 /* What the kernels give for up, against differences in double; gate is NULL unless gated. */
-static void check_ffn(int kind, const float *up, const float *gate, size_t n)
+static void check_ffn(enum ffn_kind kind, const float *up, const float *gate, size_t n)
 {
     float y[2001], dup[2001], dgate[2001];
     g->ffn[kind](y, up, gate, n);
@@ -155,10 +141,10 @@ static void check_ffn(int kind, const float *up, const float *gate, size_t n)
         const double u = (double)up[i], x = gate ? (double)gate[i] : u;
         const double times = gate ? u : 1, dy = (double)numbers[2][i];
         const double tolerance = 1e-6 * (1 + fabs(x * times));
-        near(y[i], activation(kind, x) * times, tolerance);
+        near(y[i], plain_activation(kind, x) * times, tolerance);
         near((gate ? dgate : dup)[i], dy * times * slope(kind, x), 1e-5 * (1 + fabs(times)));
         if (gate)
-            near(dup[i], dy * activation(kind, x), tolerance);
+            near(dup[i], dy * plain_activation(kind, x), tolerance);
     }
 }
 
@@ -174,9 +160,9 @@ TEST(feed_forward_and_its_slope, .loops = n_tables())
     static const float relu[] = {0, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0};
     static const float others[] = {0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 1, 0, 1, 0, 1, 0};
     const float ones[11] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    for (int kind = 0; kind < FFN_KINDS; kind++) {
+    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++) {
         float dup[11], dgate[11];
-        const bool gated = ffn_is_gated((enum ffn_kind)kind);
+        const bool gated = ffn_is_gated(kind);
         check_ffn(kind, gated ? numbers[0] : x, gated ? x : NULL, N);
         g->ffn_backward[kind](dup, gated ? dgate : NULL, ones, gated ? ones : special,
                               gated ? special : NULL, 11);
@@ -190,9 +176,9 @@ TEST(feed_forward_of_all_lengths, .loops = n_tables())
 {
     choose(_i, 5);
     const float *dy = numbers[0], *up = numbers[1];
-    for (int kind = 0; kind < FFN_KINDS; kind++)
+    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++)
         for (size_t n = 0; n <= 70; n++) {
-            const float *gate = ffn_is_gated((enum ffn_kind)kind) ? numbers[2] : NULL;
+            const float *gate = ffn_is_gated(kind) ? numbers[2] : NULL;
             float y[2][72] = {{0}}, dup[2][72], dgate[2][72] = {{0}};
             memcpy(dup[0], dy, sizeof dup[0]);
             memcpy(dup[1], dy, sizeof dup[1]);
@@ -217,10 +203,9 @@ TEST(feed_forward_equals_epilogues, .loops = n_tables())
     const struct matrix w = {1, 1, STORAGE_F32, panel, NULL};
     for (int i = 0; i < N; i++)
         numbers[1][i] *= 16;
-    for (int kind = 0; kind < FFN_KINDS; kind++) {
-        const bool gated = ffn_is_gated((enum ffn_kind)kind);
-        struct matmul m = {&w, numbers[1], 1, NULL,
-                           N,  expected,   1, ffn_epilogue((enum ffn_kind)kind)};
+    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++) {
+        const bool gated = ffn_is_gated(kind);
+        struct matmul m = {&w, numbers[1], 1, NULL, N, expected, 1, ffn_epilogue(kind)};
         kernels_scalar.matmul(&m, 0, 1);
         m.x = numbers[0];
         m.epilogue = EPILOGUE_MUL;

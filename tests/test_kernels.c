@@ -10,6 +10,7 @@
 #include "compute/kernels_math.h"
 #include "compute/roofline.h"
 #include "kernel_data.h"
+#include "plain_model.h"
 #include "support.h"
 
 #define KERNEL_TEST(...) TEST(__VA_ARGS__, .before = seed_numbers)
@@ -88,22 +89,10 @@ KERNEL_TEST(matmul_equals_scalar)
 
 static double activated(enum epilogue epilogue, double s, double before)
 {
-    switch (epilogue) {
-    case EPILOGUE_ADD:
-        return before + s;
-    case EPILOGUE_MUL:
-        return before * s;
-    case EPILOGUE_GELU:
-        return s / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (s + 0.044715 * s * s * s)));
-    case EPILOGUE_GELU_ERF:
-        return s / 2 * (1 + erf(s / sqrt(2)));
-    case EPILOGUE_RELU:
-        return s > 0 ? s : 0;
-    case EPILOGUE_SILU:
-        return s / (1 + exp(-s));
-    default:
-        return s;
-    }
+    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++)
+        if (ffn_epilogue(kind) == epilogue)
+            return plain_activation(kind, s);
+    return epilogue == EPILOGUE_ADD ? before + s : epilogue == EPILOGUE_MUL ? before * s : s;
 }
 
 KERNEL_TEST(products_and_epilogues_are_their_formulas, .loops = EPILOGUES)
