@@ -207,12 +207,51 @@ TEST(heads_that_cannot_be_pooled)
     }
 }
 
+static struct config wide_llama(void)
+{
+    return config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");
+}
+
+/* The two products of a gated network may want the same rows differently. */
+TEST(gates_of_another_type, .loops = 6)
+{
+    static const uint32_t types[][2] = {{TENSOR_Q8_0, TENSOR_F32}, {TENSOR_F32, TENSOR_Q8_0},
+                                        {TENSOR_F16, TENSOR_Q4_0}, {TENSOR_Q4_0, TENSOR_Q8_0},
+                                        {TENSOR_BF16, TENSOR_F32}, {TENSOR_Q8_0, TENSOR_Q8_0}};
+    struct config c = wide_llama();
+    struct checkpoint file = made(&c);
+    struct gguf_writer *w;
+    expect_ok(gguf_writer_create(&w, &err));
+    for (size_t i = 0; i < file.gguf->n_pairs; i++)
+        gguf_add_value(w, file.gguf->pairs[i].key, &file.gguf->pairs[i].value);
+    for (size_t i = 0; i < file.gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &file.gguf->tensors[i];
+        const bool gate = text_ends_with(t->name, "ffn_gate.weight");
+        const bool up = text_ends_with(t->name, "ffn_up.weight");
+        const uint32_t type = gate || up ? types[_i][up] : TENSOR_F32;
+        unsigned char *data = allocated(t->n_bytes); /* F32, the widest */
+        blocks_encode(type, data, (const float *)(const void *)t->data, t->n_elements);
+        gguf_add_tensor(w, t->name, type, t->n_dims, t->dims, data);
+    }
+    struct gguf_file mixed = written_gguf(w);
+    struct model *m;
+    expect_ok(model_create(mixed.g, NULL, NULL, &m, &err));
+    enum storage gate, up;
+    pack_storage(tensor_type_find(types[_i][0]), &gate);
+    pack_storage(tensor_type_find(types[_i][1]), &up);
+    ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_GATE].matrix.storage, gate);
+    ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
+    expect_one_answer(m, "gates");
+    ck_assert_double_lt(distance(file.model, m), 0.5); /* logits of a spread of 5 */
+    model_free(m);
+    free_gguf(&mixed);
+}
+
 /* All matrices in each type, of a llama, of the original Transformer and of one with a latent
  * cache: heads' matrices whose rows are no whole blocks are F16 then. */
 TEST(every_type, .loops = 3 * STORAGE_COUNT)
 {
-    struct config c =
-        config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");
+    struct config c = wide_llama();
     if (_i % 3) {
         c.split_qkv = c.no_biases = false;
         config_set_arch(&c, arch_preset(text_of("transformer")));
