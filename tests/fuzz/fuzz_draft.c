@@ -74,13 +74,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct choices in = {data, size};
     static struct schedule_texts texts;
     static struct schedule_seen plain, drafted;
+    struct err e; /* of texts that fail */
     make_all();
     const int who = next_byte(&in), places = next_byte(&in), many = next_byte(&in);
     struct model **const m = models[who % TINY_SHAPES];
     texts = (struct schedule_texts){.model = m[BY_ITSELF], .tokenizer = tokenizer};
     read_texts(&texts, &in);
     struct schedule_ways ways = {.n_slots = 1, .n_threads = 1};
-    require(run_schedule(&texts, &ways, &plain, NULL) == STATUS_OK);
+    require(run_schedule(&texts, &ways, &plain, &e) == STATUS_OK);
     ways = (struct schedule_ways){.n_slots = 1 + places % 4,
                                   .n_threads = 1 + (places >> 2 & 1),
                                   .block = places >> 3 & 7,
@@ -88,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .draft = m[who / 4 % GUESSERS],
                                   .draft_n = 1 + many % DRAFT_MOST,
                                   .fixed = many < 192};
-    require(run_schedule(&texts, &ways, &drafted, NULL) == STATUS_OK);
+    require(run_schedule(&texts, &ways, &drafted, &e) == STATUS_OK);
     require(same_texts(&plain, &drafted, texts.n_texts));
     require(drafted.n_decoded == drafted.n_steps + drafted.n_right);
     require(drafted.n_right <= drafted.n_drafted);

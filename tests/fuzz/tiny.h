@@ -40,8 +40,8 @@ static inline struct model *tiny_model(const struct config *shape, enum storage 
 /* Letters, some of them in pairs; the last ends a text. */
 static inline struct tokenizer *tiny_tokenizer(void)
 {
-    static const char words[TINY_VOCAB][3] = {"a", "b", "ab", "c", "ca", "d", "e", "f",
-                                              "g", "h", "i",  "j", "k",  "l", "m", "x"};
+    static const char *const words[TINY_VOCAB] = {"a", "b", "ab", "c", "ca", "d", "e", "f",
+                                                  "g", "h", "i",  "j", "k",  "l", "m", "x"};
     struct text tokens[TINY_VOCAB];
     struct gguf_writer *w;
     struct tokenizer *t;
