@@ -95,7 +95,7 @@ enum status generation_create(struct generation *g, struct err *e)
 void generation_free(struct generation *g)
 {
     for (int i = 0; g->texts && i < g->schedule.n_slots; i++) {
-        bytes_free(&g->texts[i].prompt.memory);
+        prompt_free(&g->texts[i].prompt);
         bytes_free(&g->texts[i].text);
         free(g->texts[i].tokens);
         free(g->texts[i].sampled.ids);

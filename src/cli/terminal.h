@@ -57,18 +57,19 @@ void say(const struct common_options *c, const char *format, ...)
 /* The same, with -v only. */
 #define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
 
-/* Shows a line in place of the one before, on standard error, which is a terminal. */
-void notice_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A line that printf's format makes, below a heading of "prompt       ": the summary at a command's
+ * end. Or one in place of the one before, on standard error, which is a terminal. */
+#define notice_summary(...) notice(true, __VA_ARGS__)
+#define notice_show(...)    notice(false, __VA_ARGS__)
+void notice(bool stays, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Takes that line away, if there is one: whatever else is written there does so first. */
+/* Takes the line that was shown away, if there is one: whatever else is written there does so
+ * first.
+ */
 void notice_clear(void);
 
 /* A line that stays; where it is broken the next begins after so many spaces. */
 void notice_put(const char *line, int indent);
-
-/* The same of a line that printf's format makes, below a heading of "prompt       ": the summary at
- * a command's end. */
-void notice_summary(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Of what follows "decode: ". */
 #define NOTICE_INDENT 8
