@@ -14,9 +14,8 @@
 
 /* --- batches --------------------------------------------------------------------------------- */
 
-/* What attention of one K/V head costs for row 0 <= row < n_rows of a span against a chunk of its
- * sequence: the positions that it reads and a constant for the call. 0 if the row stands before the
- * chunk: then there is nothing to do. */
+/* What attention of one K/V head costs for a row of a span against a chunk of its sequence: the
+ * positions that it reads and a constant for the call; 0 if the row stands before the chunk. */
 static int item_cost(const struct batch_span *span, int chunk, int row)
 {
     const int n = span->first_position + row + 1 - chunk * KERNEL_CHUNK;
@@ -74,8 +73,7 @@ struct attention {
     int average_dim;     /* of a head's average, */
     size_t qkv_dim;      /* and of a row of work.qkv: Q, then K, then V */
     bool latent;         /* keys are values, too, of one K/V head, which all groups share */
-    bool stores_first;   /* new keys and values are in the cache before attend_share, which
-                            otherwise stores them itself */
+    bool stores_first;   /* new keys and values, before attend_share, which else does */
     size_t part_size;    /* floats of a part: out [average_dim], max, sum */
     float scale;         /* of scores: 1 / sqrt(head_dim) */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
@@ -197,10 +195,9 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
 }
 
 /* This thread's share of the work items (group, chunk, row), by what they cost; fills work.parts.
- * The items of a group of heads stand one after the other on a line as long as they cost, and the
- * groups one after the other: a thread has those that start in its part of the whole. Rows of a
- * span vary fastest: a chunk of the cache stays near while they pass. Threads with as many heads as
- * the others get just these: their costs are equal. */
+ * The items of one group after the other stand on a line as long as they cost: a thread has those
+ * that start in its part of it. Rows of a span vary fastest, while a chunk of the cache stays near.
+ */
 static void attend_share(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
@@ -303,9 +300,9 @@ static struct attention layer_attention(const struct worker *k, const struct blo
     return a;
 }
 
-/* A chunk's exponentials are relative to its own largest score: the factors, one a chunk, bring
- * them all to the largest of all and divide by the sum (as the merge of the values does). Nobody
- * comes back to the weights before thread 0 has been to the end of the residual. */
+/* A chunk's exponentials are relative to its own largest score: a factor for each chunk brings them
+ * to the largest of all and divides by the sum, as the merge of the values does. Nobody comes back
+ * to the weights before thread 0 has been to the end of the residual. */
 static void show_weights(const struct attention *a)
 {
     const struct forward *f = a->f;
