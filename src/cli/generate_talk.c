@@ -12,7 +12,7 @@
 
 /* --- saved texts ----------------------------------------------------------------------------- */
 
-/* Of what runs. All weights are read for it: once, and only where it is asked for. */
+/* Of what runs: made of all weights once, where it is asked for. */
 static uint64_t hash_of(struct generation *g)
 {
     const struct model *m = g->job->checkpoint.model;
@@ -84,8 +84,8 @@ struct talk {
     bool over, joined; /* joined: the next line belongs to this one */
 };
 
-/* One text more, of what prompt and tokens now are; the next one goes on with it, without an echo.
- * Ctrl-C ends the answer; all other signals end the session. */
+/* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
+ * signals the session. */
 static enum status answer(struct talk *t, struct err *e)
 {
     struct generation *g = t->g;
@@ -185,8 +185,6 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
                  : err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", commands[which].name,
                            commands[which].expected, argument);
 }
-
-/* --- lines ----------------------------------------------------------------------------------- */
 
 /* A line of input; one that ends with a backslash has another behind it, which belongs to it. What
  * fails is told, and the session goes on. */
