@@ -49,10 +49,7 @@ struct kernel_entry {
  */
 static void remove_temporaries(void)
 {
-    union {
-        char bytes[4096];
-        struct kernel_entry aligned;
-    } list;
+    _Alignas(struct kernel_entry) char list[4096];
     struct rlimit limit = {.rlim_cur = MAX_FDS};
     char start[48] = "/.decode-", link[48] = "/proc/self/fd/", path[4096];
     char *const number = link + strlen(link);
@@ -67,9 +64,9 @@ static void remove_temporaries(void)
         const char *slash = strrchr(path, '/');
         if (!slash || strncmp(slash, start, strlen(start)) != 0 || unlink(path) == 0)
             continue;
-        while ((n = syscall(SYS_getdents64, fd, list.bytes, sizeof list.bytes)) > 0)
+        while ((n = syscall(SYS_getdents64, fd, list, sizeof list)) > 0)
             for (long at = 0; at < n;) {
-                const struct kernel_entry *entry = (const void *)(list.bytes + at);
+                const struct kernel_entry *entry = (const void *)(list + at);
                 unlinkat(fd, entry->name, 0);
                 at += entry->len;
             }
