@@ -8,8 +8,7 @@
 /* Of a call of attention, in positions: about what the rest of it takes. */
 #define CALL_COST 32
 
-/* With fewer work items than these for each thread of full chunks, groups of heads are some, too.
- */
+/* With fewer full chunks than these for each thread, groups of heads are work items, too. */
 #define LATENT_ITEMS 4
 
 /* --- batches --------------------------------------------------------------------------------- */
@@ -233,8 +232,7 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
 
 /* --- a latent cache: products by head --------------------------------------------------------- */
 
-/* What becomes of a head's finished result [value_dim]: itself, or what stands for a head that is
- * left out. */
+/* A head's finished result [value_dim] stays, or becomes what stands for one that is left out. */
 static void end_head(const struct attention *a, int head, float *result)
 {
     const struct head_ablation *w = a->f->without;
@@ -285,8 +283,8 @@ static struct attention layer_attention(const struct worker *k, const struct blo
         .queries_dim = config_qkv_dim(c, layer),
     };
     if (a.latent) {
-        /* All heads could be one group, and the cache would be read once; but of a short one each
-         * thread reads what there is for some heads, because arithmetic takes longer. */
+        /* One group would read the cache once; but of a short one each thread reads all for some
+         * heads, because arithmetic takes longer. */
         const int64_t many = (int64_t)LATENT_ITEMS * k->n_threads * KERNEL_CHUNK;
         a.n_groups = f->batch.cost_per_head >= many ? 1 : k->n_threads;
         a.n_groups = a.n_groups < c->n_heads ? a.n_groups : c->n_heads;
@@ -336,8 +334,8 @@ static void show_weights(const struct attention *a)
                                                                   .weights = f->work.weights});
 }
 
-/* The results [n_rows, heads_dim] of the rows' heads, complete for this thread as the next product
- * asks for: chunks joined, heads side by side. */
+/* The results [n_rows, heads_dim], of which this thread's rows are complete: chunks joined, heads
+ * side by side. */
 static float *join_heads(const struct attention *a, const struct block *b)
 {
     const struct forward *f = a->f;
@@ -357,8 +355,7 @@ static float *join_heads(const struct attention *a, const struct block *b)
         }
         return heads;
     }
-    /* The averages of a latent cache go to work.mapped and become the results of this thread's
-     * heads. */
+    /* The averages of a latent cache go to work.mapped, and from there to results. */
     const struct share mine = share_of(a->k, c->n_heads);
     for (int h = mine.begin; h < mine.end; h++) {
         float *averages = f->work.mapped + (size_t)h * a->average_dim;
@@ -384,8 +381,8 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     const struct config *c = &f->kv.config;
     const struct workspace *w = &f->work;
     const struct attention a = layer_attention(k, b, layer);
-    /* Where every thread has as many K/V heads as the others, whole, and their rows of Q, K and V
-     * are whole panels, it can go from those rows through attention without waiting. */
+    /* Where every thread has as many whole K/V heads, whose rows of Q, K and V are whole panels, it
+     * can go from those rows through attention without waiting. */
     const bool whole_heads = !a.latent && a.n_kv_heads % k->n_threads == 0 &&
                              c->head_dim % KERNEL_LANES == 0 &&
                              config_value_dim(c) % KERNEL_LANES == 0;

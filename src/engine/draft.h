@@ -8,8 +8,8 @@
  * al. 2023, "Fast Inference from Transformers via Speculative Decoding", with equality in place of
  * their rejection, so no text depends on a draft.
  *
- * The texts are those of a schedule's slots, by number. Only creation takes memory. What a draft
- * cannot do (logits that are not finite, a context that ends before the text) it leaves out.
+ * The texts are those of a schedule's slots, by number. What a draft cannot do (logits that are not
+ * finite, a context that ends before the text) it leaves out.
  */
 #ifndef DECODE_ENGINE_DRAFT_H
 #define DECODE_ENGINE_DRAFT_H
@@ -54,7 +54,7 @@ struct draft_rate {
     double right, tried;
 };
 
-/* A measured time, in ns; the first of a kind, which fetches memory for all, is not relied on. */
+/* A measured time; the first of a kind, which fetches memory for all, is not relied on. */
 struct draft_time {
     double ns;
     int n; /* times it was measured, up to TIME_KNOWN */
@@ -73,7 +73,7 @@ struct draft_pace {
     struct draft_time feed;   /* of a row that a draft catches up with */
     struct draft_rate rates[DRAFT_KINDS][DRAFT_MOST];
     double elapsed_ns; /* of all rounds */
-    double lost_ns;    /* by drafting, over what its tokens would have taken; negative: won */
+    double lost_ns;    /* by drafting; negative: won */
     int n_drafting;    /* rounds that drafted since one did not */
 };
 
@@ -105,8 +105,8 @@ int pace_choose(const struct draft_pace *p, int base, const struct draft_level *
 /* A drafted token whose predecessors were right was looked at. */
 void pace_saw(struct draft_pace *p, int kind, int depth, bool right);
 
-/* A round of `base` texts had so many rows, levels drafted one after the other, and tokens that
- * came out; drafting took draft_ns, all else ns. */
+/* A round of `base` texts: its rows, levels drafted one after the other, and tokens that came out;
+ * drafting took draft_ns, all else ns. */
 struct draft_round {
     int base, rows, levels, tokens;
     double ns, draft_ns;
@@ -161,8 +161,8 @@ void drafter_free(struct drafter *d);
  * Borrowed, with room for what a round may draft behind it. */
 void drafter_begin(struct drafter *d, int slot, int32_t *text, int n, int n_same);
 
-/* The text's next token, which is not yet put there. True if the next one drafted for it is the
- * same; if not, those drafted are gone. */
+/* The text's next token, not yet put there. True if it is the next one drafted; else those drafted
+ * are gone. */
 bool drafter_accept(struct drafter *d, int slot, int32_t token);
 
 /* A round begins: drafts for each slot at most its `wanted` tokens, which the caller has set (below

@@ -36,7 +36,7 @@ struct batch {
     int64_t cost_per_head; /* of attention, for one K/V head: all spans */
     int n_logits;          /* rows that want logits */
     /* Its keys and values must be in the cache before attention reads any: a sequence has several
-     * rows, or the row of sequence 0 is in a panel that others read for the prefix they share. */
+     * rows, or that of sequence 0 is in a panel that others read. */
     bool stores_first;
 };
 
@@ -63,8 +63,8 @@ struct workspace {
     int input_dim;
     unsigned char *quants; /* [as many, quants_bytes] */
     size_t quants_bytes;   /* of the longest row */
-    /* With a latent cache: queries as they score with it, then averages of it [max_rows, n_heads *
-     * the largest rank]; and each thread's quantised rows for products by head. */
+    /* With a latent cache: queries as they score, then averages [max_rows, n_heads * the largest
+     * rank]; and each thread's quantised rows for products by head. */
     float *mapped;
     unsigned char *head_quants; /* [max_threads, max_rows, head_quants_bytes] */
     size_t head_quants_bytes;
@@ -72,16 +72,12 @@ struct workspace {
     size_t attend_floats;
 };
 
-/*
- * Up to so many rows each thread makes what a product reads for itself, which takes less time than
- * waiting for another to; more they share. (A row takes a few hundred nanoseconds, a barrier that
- * and more with every thread.)
- */
+/* Up to so many rows each thread makes what a product reads for itself; more they share. (A row
+ * takes a few hundred nanoseconds, a barrier that and more with every thread.) */
 #define WORKSPACE_OWN_ROWS 4
 
-/* Takes the memory of a workspace whose max_rows and max_threads are set from an arena, or counts
- * it (see base/mem.h), for caches of up to `cap` positions a sequence; rope_factors as in
- * positions_take. */
+/* Takes or counts (see base/mem.h) the memory of a workspace whose max_rows and max_threads are
+ * set, for caches of up to `cap` positions a sequence; rope_factors as in positions_take. */
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap);
 
@@ -115,8 +111,7 @@ struct session {
 };
 
 /* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
- * [n, d_model], in place and adds their keys and values to the cache; gives how many rows wanted
- * logits. */
+ * [n, d_model], and the cache; returns how many rows wanted logits. */
 int forward_run(struct forward *f, const struct batch_row *rows, int n);
 
 /* A thread, and the rows that it helps to make: those of the batch, or those that want logits. */
@@ -158,13 +153,12 @@ static inline size_t worker_first(const struct worker *k)
  * norms stand after the residuals, work.x itself. */
 const float *forward_input(const struct worker *k, const struct norm *norm);
 
-/* Ends a residual, which is complete on this thread: threads meet, and where norms stand after the
- * residuals work.x becomes its norm, complete on return. `sums` [n_rows, d_model] (NULL: not
- * wanted) gets the thread's rows of work.x before that. */
+/* Ends a residual: threads meet, and where norms stand after the residuals work.x becomes its norm,
+ * complete on return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before. */
 void forward_end_residual(const struct worker *k, const struct norm *norm, float *sums);
 
-/* y = epilogue(w x) of rows x [n_rows, w->n_in], of which this thread's are made, quantised before
- * if w is, ready for the kernel; no row is computed yet. Threads meet if rows are shared. */
+/* y = epilogue(w x) of rows x [n_rows, w->n_in], of which this thread's are made: ready for the
+ * kernel, quantised if w is. Threads meet if rows are shared. */
 struct matmul forward_product(const struct worker *k, const struct matrix *w, const float *x,
                               float *y, enum epilogue epilogue);
 

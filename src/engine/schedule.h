@@ -49,8 +49,8 @@ struct request {
     uint64_t number;       /* the caller's */
     const int32_t *tokens; /* [1 <= n_tokens <= session_cap] the prompt */
     int n_tokens;
-    bool goes_on; /* the slot's last text does, with its cache, its random stream and its recent
-                     tokens: `tokens`, which may be none, follow it, at most schedule_room */
+    bool goes_on; /* the slot's last text does: `tokens`, at most schedule_room and maybe none,
+                     follow it */
     const float
         *logits; /* NULL; or those after the prompt, which is then shared and in the cache */
     int n;       /* tokens wanted */
@@ -99,11 +99,10 @@ struct event {
     enum event_kind kind;
     const struct slot *slot; /* whose text it is; NULL: EVENT_ROUND */
     int32_t token;
-    const float *logits; /* [n_vocab] that the token was sampled from, or why the text ended; those
-                            of a text's first event come after its prompt. NULL: abandoned */
+    const float *logits; /* [n_vocab] that the token was sampled from, or why the text ended: first
+                            those after its prompt. NULL: abandoned */
     double log_sum;      /* see logits_log_sum; only with wants_logprobs */
-    struct text ready;   /* bytes of the text that are now known to belong to it, until the next
-                            event */
+    struct text ready;   /* bytes now known to belong to the text, until the next event */
     enum text_end end;   /* of EVENT_ENDED */
 };
 
@@ -137,15 +136,15 @@ struct schedule {
     const struct tokenizer *tokenizer;
     int n_slots, n_vocab;
     bool ignore_eos, wants_logprobs;
-    bool shifts; /* where the context is full, a text goes on: its first n_keep tokens stay, and the
-                    last half of the context is fed again, at the positions behind them */
-    int n_keep;  /* fewer where that is more than the other half */
+    bool shifts; /* where the context is full, a text goes on: its first n_keep tokens, or half of
+                    the context, stay, and the last half is fed again behind them */
+    int n_keep;
     size_t cap_rounds; /* at most so many are kept */
 
     struct schedule_times times;
     int n_busy;         /* slots that are not vacant */
     enum status status; /* how the last run ended */
-    bool interrupted;   /* the caller's: it ended it because of a signal */
+    bool interrupted;   /* the caller's: by a signal */
 
     /* Private. */
     struct slot *slots;     /* [n_slots] */
@@ -159,16 +158,14 @@ struct schedule {
     int next;       /* the slot whose pick is to be taken next, if it has one */
     size_t longest_token;
     uint64_t round_at;      /* clock_ns when the last round ended */
-    bool runs, feeds, over; /* between the first event and the last; after an EVENT_ROUND; after
-                               schedule_end */
+    bool runs, feeds, over; /* after the first event, an EVENT_ROUND, schedule_end */
     struct schedule_round round;
 };
 
 /* Tokens that can be added to the text of a slot; below 0: it cannot go on at all. */
 int schedule_room(const struct schedule *s, int slot);
 
-/* Takes the memory, but that of the streams: STATUS_NO_MEMORY. schedule_free is due in every
- * case. */
+/* STATUS_NO_MEMORY. schedule_free is due in every case. */
 enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
@@ -185,8 +182,8 @@ struct slot *schedule_vacant(struct schedule *s);
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e);
 
-/* All ends with this status, of several calls that of the first: from the next event on texts that
- * have not ended end as END_ABANDONED, the highest number first. */
+/* All ends with this status, the first call's: from the next event on texts end as END_ABANDONED,
+ * the highest number first. */
 void schedule_end(struct schedule *s, enum status status);
 
 /* What stands in a saved text's file and is not the schedule's to know. */
