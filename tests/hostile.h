@@ -55,7 +55,7 @@ extern struct hostile {
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-/* The records of the good checkpoint. hostile_free is due. */
+/* The records of the good checkpoint, and none. */
 void hostile_open(void);
 void hostile_free(void);
 
@@ -90,10 +90,10 @@ void hostile_image(struct gguf_bytes *b);
 /* Paths in it; OUT and what else a command leaves begins with "out". */
 extern char good_path[], bad_path[], text_path[], out_path[];
 
-/* The fixture of every test: the folder with a good checkpoint and a text; and `h` open on it. */
+/* The fixtures: the folder with a good checkpoint and a text; and `h` open on it. */
 void hostile_set_up(void);
 void bent_set_up(void);
-void hostile_tear_down(void);
+void hostile_tear_down(void); /* at the test's end, if not before */
 
 /* Writes what the commands are run on. */
 void hostile_write(void);

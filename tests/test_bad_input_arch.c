@@ -48,7 +48,7 @@ static void use_decode(enum norm_placement placement, enum position_kind positio
 #define FACTOR "llama.rope.scaling.factor"
 #define LINEAR "llama.rope.scale_linear"
 
-TEST(class_07_rotary_keys, .before = use_llama, .after = hostile_tear_down)
+TEST(class_07_rotary_keys, .before = use_llama)
 {
     static const struct bend bends[] = {
         {DIMS "=u32:0", "rope.dimension_count\": expected 2 to 65536, found 0"},
@@ -69,7 +69,7 @@ TEST(class_07_rotary_keys, .before = use_llama, .after = hostile_tear_down)
 }
 
 /* What is sound but does not run here, said by its name. */
-TEST(scaling_that_does_not_run, .before = use_llama, .after = hostile_tear_down)
+TEST(scaling_that_does_not_run, .before = use_llama)
 {
     static const struct bend bends[] = {
         {TYPE "=string:yarn", "yarn"},
@@ -81,7 +81,7 @@ TEST(scaling_that_does_not_run, .before = use_llama, .after = hostile_tear_down)
     bent_accepted(LOADERS, TYPE "=string:none; " FACTOR "=f32:0"); /* as in llama.cpp */
 }
 
-TEST(class_10_rotary_factors, .before = use_llama, .after = hostile_tear_down)
+TEST(class_10_rotary_factors, .before = use_llama)
 {
     static const float good[32] = {1, 2, 3, 4}, zero[4] = {0, 1, 1, 1}, below[4] = {1, -1, 1, 1},
                        no_number[4] = {1, 1, NAN, 1}, infinite[4] = {1, 1, 1, INFINITY},
@@ -127,7 +127,7 @@ TEST(class_10_rotary_factors, .before = use_llama, .after = hostile_tear_down)
 }
 
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
-TEST(rotary_keys_may_be_missing, .before = use_llama, .after = hostile_tear_down)
+TEST(rotary_keys_may_be_missing, .before = use_llama)
 {
     struct ran with, without;
     bend("llama.context_length=u32:128");
@@ -147,7 +147,7 @@ TEST(rotary_keys_may_be_missing, .before = use_llama, .after = hostile_tear_down
 #define KEY   "llama.attention.key_length"
 #define VALUE "llama.attention.value_length"
 
-TEST(class_07_kv_heads_by_layer, .before = use_llama, .after = hostile_tear_down)
+TEST(class_07_kv_heads_by_layer, .before = use_llama)
 {
     static const struct bend bends[] = {
         {KV "=i32[]:2", "head_count_kv: expected one number a layer, 2, found 1"},
@@ -168,7 +168,7 @@ TEST(class_07_kv_heads_by_layer, .before = use_llama, .after = hostile_tear_down
                  "blk.1.attn_k.weight: expected shape 32 x 32, found 32 x 16");
 }
 
-TEST(class_07_widths_of_heads, .before = use_llama, .after = hostile_tear_down)
+TEST(class_07_widths_of_heads, .before = use_llama)
 {
     static const struct bend keys[] = {
         {KEY "=u32:0", "key_length\": expected 1 to 65536, found 0"},
@@ -189,7 +189,7 @@ TEST(class_07_widths_of_heads, .before = use_llama, .after = hostile_tear_down)
 
 /* --- architecture `decode` ------------------------------------------------------------------- */
 
-TEST(class_06_kinds, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_06_kinds, .before = bent_set_up)
 {
     static const struct bend kinds[] = {
         {"decode.norm.type", "decode.norm.type: expected layer or rms, found"},
@@ -216,7 +216,7 @@ TEST(class_06_kinds, .before = bent_set_up, .after = hostile_tear_down)
     }
 }
 
-TEST(class_06_keys_of_decode, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_06_keys_of_decode, .before = bent_set_up)
 {
     static const struct bend bends[] = {
         {"decode.norm.epsilon=f32:0", "norm.epsilon: expected a number between 0"},
@@ -237,7 +237,7 @@ TEST(class_06_keys_of_decode, .before = bent_set_up, .after = hostile_tear_down)
 }
 
 /* A key says one kind, the tensors are those of another. */
-TEST(class_07_kinds_against_tensors, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_07_kinds_against_tensors, .before = bent_set_up)
 {
     static const struct bend alibi[] = {
         {"decode.norm.type=string:rms", "blk.0.attn_norm.bias: expected none of this"},
@@ -285,7 +285,7 @@ static void latent_set_up(void)
     use_latent("decode", 12, false);
 }
 
-TEST(class_07_ranks, .before = latent_set_up, .after = hostile_tear_down)
+TEST(class_07_ranks, .before = latent_set_up)
 {
     static const struct bend bends[] = {
         {RANK "=i32:33",
@@ -309,7 +309,7 @@ TEST(class_07_ranks, .before = latent_set_up, .after = hostile_tear_down)
     bent_accepted(LATENT_LOADERS, "");
 }
 
-TEST(class_08_latent_tensors, .before = latent_set_up, .after = hostile_tear_down)
+TEST(class_08_latent_tensors, .before = latent_set_up)
 {
     static const struct bend bends[] = {
         /* Without the key, or with a 0, the tensors stand for nothing. */
@@ -334,7 +334,7 @@ TEST(class_08_latent_tensors, .before = latent_set_up, .after = hostile_tear_dow
 }
 
 /* gpt2 passes over what a block has beside its own: latent it is `decode`, which refuses that. */
-TEST(tensors_that_gpt2_passes_over, .before = latent_set_up, .after = hostile_tear_down)
+TEST(tensors_that_gpt2_passes_over, .before = latent_set_up)
 {
     struct ran r;
     use_latent("gpt2", 0, false);
@@ -362,7 +362,7 @@ static void try_tensors(char sign, const char *const *names, const char *says)
     }
 }
 
-TEST(class_08_missing_tensors, .before = use_llama, .after = hostile_tear_down)
+TEST(class_08_missing_tensors, .before = use_llama)
 {
     static const char *const of_llama[] = {"blk.0.attn_q.weight",
                                            "blk.1.attn_k.weight",
@@ -383,7 +383,7 @@ TEST(class_08_missing_tensors, .before = use_llama, .after = hostile_tear_down)
 }
 
 /* One that no model of the architecture has, of the shape [32, 32] that it might have. */
-TEST(foreign_tensors, .before = use_llama, .after = hostile_tear_down)
+TEST(foreign_tensors, .before = use_llama)
 {
     static const char *const to_llama[] = {"blk.0.attn_qkv.weight",
                                            "blk.0.attn_q_norm.weight",
@@ -411,7 +411,7 @@ TEST(foreign_tensors, .before = use_llama, .after = hostile_tear_down)
     try_tensors('+', to_decode, "expected none of this name");
 }
 
-TEST(foreign_keys, .before = use_llama, .after = hostile_tear_down)
+TEST(foreign_keys, .before = use_llama)
 {
     static const struct bend bends[] = {
         {"llama.expert_count=u32:8", "expert_count: expected none or 0,"},
@@ -450,7 +450,7 @@ static void expect_not_finite(const char *tensor, float value)
     reset();
 }
 
-TEST(class_10_data, .before = use_llama, .after = hostile_tear_down)
+TEST(class_10_data, .before = use_llama)
 {
     expect_not_finite("blk.0.ffn_gate.weight", NAN);
     expect_not_finite("blk.1.attn_q.weight", INFINITY);
@@ -504,8 +504,7 @@ static void long_context(const char *key)
     bent_refused(READERS, "", "context_length\": expected 1 to 4194304, found 4194305");
 }
 
-TEST(class_15_long_contexts, .before = bent_set_up, .after = hostile_tear_down,
-     .left_out = SANITIZED)
+TEST(class_15_long_contexts, .before = bent_set_up, .left_out = SANITIZED)
 {
     use_llama();
     long_context("llama.context_length");

@@ -142,7 +142,7 @@ static void bad_ids(void)
 }
 
 /* Kinds that are not known: their tokens are shown, and no text is read. */
-TEST(class_11_unknown_kinds, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_11_unknown_kinds, .before = bent_set_up)
 {
     static const char *const keys[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre"};
     static const char *const found[] = {
@@ -176,7 +176,7 @@ TEST(class_11_unknown_kinds, .before = bent_set_up, .after = hostile_tear_down)
 }
 
 /* A vocabulary that lacks bytes loads; a text that it cannot write is a mistake in the use. */
-TEST(class_11_bytes_without_a_token, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_11_bytes_without_a_token, .before = bent_set_up)
 {
     static const struct line lines[] = {
         {"tokenize %B -p bad", 2, "U+0061 'a' at offset 1,", NULL},
@@ -204,7 +204,7 @@ static void set_scores(uint64_t count, int id, float score)
     hostile_set_text("tokenizer.ggml.model", text_of("llama"));
 }
 
-TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_11_scores, .before = bent_set_up)
 {
     static const struct {
         uint64_t count;
@@ -240,7 +240,7 @@ TEST(class_11_scores, .before = bent_set_up, .after = hostile_tear_down)
     expect_line_refused("tokenize %B -p \xe6\xb0\xb4", 2, "U+6C34");
 }
 
-TEST(class_11_tokenizer, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_11_tokenizer, .before = bent_set_up)
 {
     static const int32_t bad_types[] = {-1, 7};
     bad_tokens();
