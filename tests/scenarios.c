@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoints.h"
@@ -90,12 +89,6 @@ const struct scenario scenarios[] = {
     {"generate --load-state",
      "generate model.gguf --load-state text.saved --save-state out.saved -p d -t 2 -n 3 -q",
      "model.gguf text.saved", "out.saved", STEADY_STDOUT | STEADY_FILES},
-    {"import, a folder", "import hf -o out.gguf --force -q",
-     "hf/config.json hf/model.safetensors hf/tokenizer.json", "out.gguf",
-     STEADY_STDOUT | STEADY_FILES},
-    {"export", "export model.gguf -o to --force -q", "model.gguf",
-     "to/config.json to/model.safetensors to/tokenizer.json to/tokenizer_config.json",
-     STEADY_STDOUT | STEADY_FILES | EXPORTS},
 };
 const int n_scenarios = COUNT(scenarios);
 
@@ -230,10 +223,6 @@ static void make_inputs(void)
     make_llama2c("llama2c.bin");
     take("bpe.gguf", "tests/data/bpe-small.gguf");
     take("spm.gguf", "tests/data/spm-small.gguf");
-    ck_assert(mkdir("hf", 0777) == 0 && mkdir("to", 0777) == 0);
-    take("hf/config.json", "tests/data/hf/gpt2/config.json");
-    take("hf/model.safetensors", "tests/data/hf/gpt2/model.safetensors");
-    take("hf/tokenizer.json", "tests/data/hf/gpt2/tokenizer.json");
     write_text("prompt.txt", "To be, or not", 1);
     write_text(
         "prompts.jsonl",
@@ -341,14 +330,10 @@ const char *scenario_where(const struct fault_plan *plan)
 /* Whether the path ends in one of these. */
 static bool is_among(const struct file *files, const char *path)
 {
-    const size_t len = strlen(path);
-    for (; *files->name; files++) {
-        const size_t n = strlen(files->name);
-        if (n <= len && strcmp(path + len - n, files->name) == 0 &&
-            (n == len || path[len - n - 1] == '/'))
-            return true;
-    }
-    return false;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    while (*files->name && strcmp(files->name, name) != 0)
+        files++;
+    return *files->name;
 }
 
 bool scenario_is_input(const char *path)
@@ -422,16 +407,10 @@ static void expect_output_whole(const struct file *f, const char *where)
 {
     const struct content now = content_of(f->name);
     bool good = same(&now, &f->old) || same(&now, &f->new);
-    if (good)
-        ;
-    else if (!now.bytes) /* which says that the folder is not whole */
-        good = scenario_is(EXPORTS) && strstr(f->name, "config.json");
-    else if (scenario_is(TRAINS))
-        good = is_of_training(f, &now);
-    else if (strstr(f->name, ".saved"))
-        good = goes_on(f->name);
-    else if (!scenario_is(STEADY_FILES))
-        good = is_whole(f->name, &now);
+    if (!good && now.bytes)
+        good = scenario_is(TRAINS)         ? is_of_training(f, &now)
+               : strstr(f->name, ".saved") ? goes_on(f->name)
+                                           : !scenario_is(STEADY_FILES) && is_whole(f->name, &now);
     ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where, f->name);
     free(now.bytes);
 }
@@ -441,16 +420,6 @@ static void expect_new(const char *where, int n)
 {
     for (const struct file *f = outputs; *f->name && n-- > 0; f++)
         ck_assert_msg(is_now(f->name, &f->new), "%s: another %s", where, f->name);
-}
-
-/* Of a folder some files are new, and config.json is the last. */
-static void expect_export_whole(const char *where)
-{
-    bool changed = false;
-    for (int i = 1; scenario_output(i); i++)
-        changed |= scenario_changed(i);
-    if (changed && access(outputs[0].name, F_OK) == 0)
-        expect_new(where, SCENARIO_FILES);
 }
 
 static void expect_goes_on(const char *where)
@@ -487,8 +456,6 @@ void scenario_expect_kept(const struct ran *r, const struct fault_plan *plan, bo
         expect_output_whole(f, where);
     for (const struct file *f = inputs; *f->name; f++)
         ck_assert_msg(is_now(f->name, &f->old), "%s: another %s", where, f->name);
-    if (scenario_is(EXPORTS))
-        expect_export_whole(where);
     if (scenario_is(TRAINS))
         expect_goes_on(where);
 }

@@ -13,7 +13,7 @@
 
 #define SCENARIO_FILES 4
 
-enum { STEADY_STDOUT = 1, STEADY_FILES = 2, TRAINS = 4, RESUMES = 8, EXPORTS = 16 };
+enum { STEADY_STDOUT = 1, STEADY_FILES = 2, TRAINS = 4, RESUMES = 8 };
 
 struct scenario {
     const char *name;
