@@ -51,8 +51,6 @@ static inline struct gguf_bytes image(const char *words)
     return b;
 }
 
-/* --- parsing --------------------------------------------------------------------------------- */
-
 /* Until the test ends; bytes are exactly as long as the input, so that ASan sees overreads. */
 struct parsed {
     unsigned char *bytes;

@@ -107,8 +107,6 @@ int numbers_in(const struct json_node *array, int32_t *to, int most)
     return n;
 }
 
-/* --- folders --------------------------------------------------------------------------------- */
-
 const char *path_of(const char *folder, const char *name)
 {
     static char paths[8][700];
@@ -148,8 +146,6 @@ void no_note(void *arg, const char *text)
     (void)arg;
     (void)text;
 }
-
-/* --- weights --------------------------------------------------------------------------------- */
 
 static void free_safetensors(void *s)
 {

@@ -15,8 +15,6 @@
 #define READERS MODEL_READERS
 #define LOADERS (MODEL_READERS & ~(INFO | CHECK))
 
-/* --- good files ------------------------------------------------------------------------------ */
-
 static struct config llama(void)
 {
     return config_sized("llama", "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260");
@@ -39,8 +37,6 @@ static void use_decode(enum norm_placement placement, enum position_kind positio
     c.no_biases = c.split_qkv = false;
     use_config("decode", &c);
 }
-
-/* --- rotary positions ------------------------------------------------------------------------ */
 
 #define DIMS   "llama.rope.dimension_count"
 #define BASE   "llama.rope.freq_base"
@@ -139,8 +135,6 @@ TEST(rotary_keys_may_be_missing, .before = use_llama)
     ck_assert_str_eq(with.out, without.out);
 }
 
-/* --- heads ----------------------------------------------------------------------------------- */
-
 #define KV    "llama.attention.head_count_kv"
 #define KEY   "llama.attention.key_length"
 #define VALUE "llama.attention.value_length"
@@ -184,8 +178,6 @@ TEST(class_07_widths_of_heads, .before = use_llama)
     TRY_BENDS(keys, READERS);
     TRY_BENDS(tensors, LOADERS);
 }
-
-/* --- architecture `decode` ------------------------------------------------------------------- */
 
 TEST(class_06_kinds, .before = bent_set_up)
 {
@@ -259,8 +251,6 @@ TEST(class_07_kinds_against_tensors, .before = bent_set_up)
     bent_refused(LOADERS, "decode.position.type=string:alibi",
                  "blk.0.attn_rel.weight: expected none of this name");
 }
-
-/* --- latent caches --------------------------------------------------------------------------- */
 
 #define RANK "decode.attention.latent"
 
@@ -347,8 +337,6 @@ TEST(tensors_that_gpt2_passes_over, .before = latent_set_up)
     ck_assert_ptr_null(strstr(r.out, "attn_mask"));
 }
 
-/* --- tensors --------------------------------------------------------------------------------- */
-
 /* Each bend of one tensor is refused with its name; NULL ends them. */
 static void try_tensors(char sign, const char *const *names, const char *says)
 {
@@ -433,8 +421,6 @@ TEST(foreign_keys, .before = use_llama)
     TRY_BENDS(bends, LOADERS);
 }
 
-/* --- data ------------------------------------------------------------------------------------ */
-
 static void expect_not_finite(const char *tensor, float value)
 {
     struct ran r;
@@ -461,8 +447,6 @@ TEST(class_10_data, .before = use_llama)
     hostile_tensor("blk.0.attn_rel.weight")->data.data = (const char *)steep;
     bent_accepted(GENERATE, "");
 }
-
-/* --- long contexts --------------------------------------------------------------------------- */
 
 #if !SANITIZED
 

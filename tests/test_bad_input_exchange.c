@@ -83,8 +83,6 @@ static void expect_bent(const char *source, const char *key, const char *value, 
     expect_import(message, what);
 }
 
-/* --- config.json ----------------------------------------------------------------------------- */
-
 TEST(sizes_that_are_none, .loops = 2, .tags = ONE_THREAD)
 {
     static const char *const sizes[2][7] = {
@@ -205,8 +203,6 @@ TEST(configs_that_are_no_files, .tags = ONE_THREAD)
     }
 }
 
-/* --- tensors --------------------------------------------------------------------------------- */
-
 /* How one tensor is written otherwise than it is in the folder. */
 struct change {
     const char *name; /* which */
@@ -304,8 +300,6 @@ TEST(tensors_that_are_bent, .tags = ONE_THREAD)
         expect_import(changes[i].message, changes[i].as ? changes[i].as : changes[i].name);
     }
 }
-
-/* --- files that are no checkpoints ----------------------------------------------------------- */
 
 static const struct {
     const char *name, *text;

@@ -10,8 +10,6 @@
 #include "hostile.h"
 #include "support.h"
 
-/* --- class 14: the command line -------------------------------------------------------------- */
-
 TEST(class_14_options, .before = hostile_set_up)
 {
     static const struct line lines[] = {
@@ -99,8 +97,6 @@ TEST(class_14_closed_descriptors, .before = hostile_set_up)
     run_program(&r, line, close_one, &fd);
     expect_refusal(&r, 3, "standard input");
 }
-
-/* --- class 15: limits ------------------------------------------------------------------------ */
 
 struct limit {
     int resource;

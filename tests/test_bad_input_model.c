@@ -10,8 +10,6 @@
 #include "base/text.h"
 #include "hostile.h"
 
-/* --- class 6: keys --------------------------------------------------------------------------- */
-
 static const char *const sizes[] = {"gpt2.context_length",      "gpt2.embedding_length",
                                     "gpt2.block_count",         "gpt2.attention.head_count",
                                     "gpt2.feed_forward_length", "gpt2.attention.head_count_kv"};
@@ -63,8 +61,6 @@ TEST(class_06_required_keys, .before = bent_set_up)
     }
     bent_accepted(INFO | GENERATE | CONVERT | TRAIN, "");
 }
-
-/* --- class 7: hyperparameters ---------------------------------------------------------------- */
 
 TEST(class_07_hyperparameters, .before = bent_set_up)
 {
@@ -119,8 +115,6 @@ TEST(class_07_hyperparameters, .before = bent_set_up)
                         "gpt2.attention.head_count_kv=u32:65536",
                         "gpt2.attention.key_length: expected at most 1 for 65536 heads");
 }
-
-/* --- class 10: data -------------------------------------------------------------------------- */
 
 static void fill(const char *tensor, float value)
 {
@@ -220,9 +214,6 @@ TEST(class_10_data_too_large_to_convert, .before = bent_set_up)
                         "layer 1: what attention adds to the calibration text is too large");
     expect_line_done("convert %B -o %O --kv-heads 1 --method mean -t 1 -q", "");
 }
-
-/* --- what of a file's texts reaches the terminal ---------------------------------------------
- */
 
 #define NASTY                                                                                      \
     "\x1b[31m\xc2\x9b"                                                                             \

@@ -17,8 +17,6 @@
 #include "hostile.h"
 #include "support.h"
 
-/* --- files compared -------------------------------------------------------------------------- */
-
 struct content {
     char *bytes;
     size_t len;
@@ -51,8 +49,6 @@ static void copy_file(const char *from, const char *to)
     const struct content c = content_of(from);
     write_file(to, c.bytes, c.len);
 }
-
-/* --- class 12: the input changes while it is mapped ------------------------------------------ */
 
 static void cut_off(void)
 {
@@ -119,8 +115,6 @@ TEST(class_12_files_that_change, .before = set_up)
     expect_unchanged(out_path, expected);
 }
 
-/* --- class 12: outputs ----------------------------------------------------------------------- */
-
 /* Each writer; the output is %s. */
 static const char *const writers[] = {
     "quantize %%G -o %s --type f16 -t 1 -q --force",
@@ -180,8 +174,6 @@ TEST(class_12_outputs_that_are_no_files, .before = set_up)
     expect_unchanged(text_path, text);
     expect_line_refused("bench --shape 1x8x1,vocab=9,ctx=4 --plot %O --trace %O", 2, "names, too");
 }
-
-/* --- class 12: killed while it writes -------------------------------------------------------- */
 
 static bool has_temporary(void)
 {
@@ -246,8 +238,6 @@ TEST(class_12_killed_while_writing, .before = set_up)
     expect_success(&r);
     expect_unchanged(out_path, first);
 }
-
-/* --- class 13: the training state ------------------------------------------------------------ */
 
 #define TRAIN_NEW                                                                                  \
     "train %T -o %O --layers 1 --embd 4 --heads 1 --ff 4 --ctx 4 --vocab 256 --steps 2 --batch 1 " \

@@ -9,8 +9,6 @@
 
 #include "hostile.h"
 
-/* --- class 11: tokenizer --------------------------------------------------------------------- */
-
 #define MERGES "tokenizer.ggml.merges"
 #define TYPES  "tokenizer.ggml.token_type"
 #define SCORES "tokenizer.ggml.scores"

@@ -22,8 +22,6 @@ static const float *floats_of(const struct gguf *g, const char *name, size_t *n)
     return (const float *)(const void *)t->data;
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
-
 #define GROUP 64
 
 /* What export.py makes of a tensor: GROUP elements as int8 of a factor of their own, rounded to
@@ -195,8 +193,6 @@ static struct text gpt2_file(int version)
     return taken(&b);
 }
 
-/* --- reading --------------------------------------------------------------------------------- */
-
 enum { LLMC, LLAMA2C };
 
 static bool is(int format, struct text file)
@@ -329,8 +325,6 @@ TEST(llmc_lower_context, .tags = ONE_THREAD, .after = close_golden)
     ck_assert(bin_tensor(&a, &norm, &v));
     expect_tensor(&v, &norm, golden.g, "f32");
 }
-
-/* --- what is refused ------------------------------------------------------------------------- */
 
 static void refused(int format, const void *bytes, size_t len, const char *message)
 {

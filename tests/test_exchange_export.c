@@ -76,8 +76,6 @@ TEST(interleaved_heads, .tags = ONE_THREAD)
     ck_assert_mem_eq(gguf_find_tensor(back.gguf, name)->data, ours->data, (size_t)ours->n_bytes);
 }
 
-/* --- golden checkpoints there and back ------------------------------------------------------- */
-
 static const struct {
     const char *name;
     bool expand;
@@ -113,8 +111,6 @@ TEST(there_and_back, .loops = (int)COUNT(trips), .tags = ONE_THREAD)
     expect_close(trips[_i].name, logits_of(c.model, g.tokens, g.n_tokens), g.logits,
                  (size_t)g.n_tokens * (size_t)is->n_vocab, TOLERANCE);
 }
-
-/* --- refusals -------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -184,8 +180,6 @@ TEST(one_thing_is_different, .tags = ONE_THREAD)
     c.rope = (struct config_rope){.n_dims = 16, .base = 10000, .scale = 1};
     expect_kind_refused(&c, CONFIG_ROPE_FACTORS, "rope_freqs.weight");
 }
-
-/* --- what is in the folder ------------------------------------------------------------------- */
 
 /* What else is in the folder stays, but for a vocabulary that transformers would read instead. */
 TEST(folders_are_replaced_as_a_whole, .tags = ONE_THREAD)

@@ -14,8 +14,6 @@
 #include "imports.h"
 #include "support.h"
 
-/* --- what is run ----------------------------------------------------------------------------- */
-
 static const char *folder, *llama2c_path, *llmc_path, *model_path, *out_path, *out_folder;
 
 static enum status import_to(const char *path, bool to_memory, struct err *e)
@@ -81,8 +79,6 @@ static const struct work {
 };
 #define N_WORKS 5
 
-/* --- files ----------------------------------------------------------------------------------- */
-
 enum { WIDTH = 32, FF = 64, CTX = 8, VOCAB = 256 };
 
 static const char *zeros_behind(const char *name, const int32_t *numbers, size_t n, size_t floats)
@@ -111,8 +107,6 @@ static void set_up(void)
     write_checkpoint(model_path, &shape);
     expect_ok(export_to(folder, false, &err));
 }
-
-/* --- calls that fail ------------------------------------------------------------------------- */
 
 /* What may fail and nobody minds: a folder, that a rename in it lasts, or a file that was replaced,
  * which the next writer cleans up. */

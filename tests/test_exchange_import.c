@@ -20,8 +20,6 @@ static const char *const folders[] = {"tests/data/hf/gpt2", "tests/data/hf/gpt-b
 #define N_FOLDERS  4
 #define MAX_TOKENS 64
 
-/* --- what is expected ------------------------------------------------------------------------ */
-
 static int tokens_of(const char *folder, const char *key, int32_t *tokens)
 {
     const struct json_node *array;
@@ -53,8 +51,6 @@ static void expect_greedy(const struct model *m, const int32_t *tokens, const in
     }
     session_free(s);
 }
-
-/* --- tests ----------------------------------------------------------------------------------- */
 
 /* An output that the folder ties to the embedding is not written a second time: llama.cpp reads it
  * tied, and a conversion of the file is that of the folder. */

@@ -215,8 +215,6 @@ TEST(test_special_ids)
     check_not_imported(NULL, 8, "\"bos_token\" at byte 1: expected a string, found 1");
 }
 
-/* --- spaces as U+2581 ------------------------------------------------------------------------ */
-
 #define BYTE_FALLBACK "'byte_fallback': true, 'unk_token': '<unk>'"
 
 TEST(test_merges_become_scores)

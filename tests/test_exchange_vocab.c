@@ -39,8 +39,6 @@ TEST(test_merges_in_a_text)
     }
 }
 
-/* --- vocab.json ------------------------------------------------------------------------------ */
-
 TEST(test_refused_merges)
 {
     static const struct {
@@ -110,8 +108,6 @@ TEST(test_no_files)
     import_path(NULL, no_ids, 255);
     ck_assert_ptr_null(imported.keys.model);
 }
-
-/* --- SentencePiece and llama2.c -------------------------------------------------------------- */
 
 /* Both hold babyllama's vocabulary, of which llama.cpp's converter made the other file. */
 TEST(test_babyllama)
@@ -261,8 +257,6 @@ TEST(test_hostile_llama2c)
     }
 }
 
-/* --- llm.c ----------------------------------------------------------------------------------- */
-
 #define LLMC "gpt2_tokenizer.bin"
 
 /* A file of llm.c with these tokens; `len` of its bytes, or all. */
@@ -358,8 +352,6 @@ TEST(test_hostile_llmc)
         ck_assert(text_is(imported.keys.merges[1], "ab ab"));
     }
 }
-
-/* --- files ----------------------------------------------------------------------------------- */
 
 TEST(test_links_and_folders)
 {

@@ -18,8 +18,6 @@
 
 #define GPT2 "tests/data/hf/gpt2"
 
-/* --- a vocabulary and a folder --------------------------------------------------------------- */
-
 static const char *folder;
 static char noted[4096]; /* all notes, a line each */
 static struct gguf_file file;
@@ -99,8 +97,6 @@ static bool is_literal(const struct json_node *object, const char *key, const ch
     return text_is(member(object, key)->text, expected);
 }
 
-/* --- what was expected ----------------------------------------------------------------------- */
-
 static void expect_same(const struct json_node *a, const struct json_node *b)
 {
     ck_assert(a->kind == b->kind && text_equal(a->key, b->key));
@@ -139,8 +135,6 @@ static struct text name_of(int id)
     return text_of("");
 }
 
-/* --- folders of transformers ----------------------------------------------------------------- */
-
 TEST(what_transformers_wrote, .before = set_up, .after = drop)
 {
     static const char *const folders[] = {GPT2, "tests/data/hf/llama"};
@@ -177,8 +171,6 @@ TEST(settings, .before = set_up, .after = drop)
         ck_assert(is_literal(config, rows[i][0], rows[i][1]));
     ck_assert_uint_eq(member(config, "model_input_names")->n, 2);
 }
-
-/* --- there and back -------------------------------------------------------------------------- */
 
 /* What the file says is the same in what was imported again, and so are the ids of a text; scores
  * and types follow from the merges then. */
@@ -236,8 +228,6 @@ TEST(there_and_back, .before = set_up, .after = drop)
     ck_assert(is_literal(config, "bos_token", "null") && is_literal(config, "eos_token", "null"));
     ck_assert_uint_eq(member(written("tokenizer.json"), "added_tokens")->n, 0);
 }
-
-/* --- vocabularies put together --------------------------------------------------------------- */
 
 #define MOST 300
 
@@ -375,8 +365,6 @@ TEST(bos_before_texts, .before = set_up, .after = drop)
     ck_assert(is_literal(written("tokenizer_config.json"), "add_bos_token", "true"));
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
-
 TEST(names_of_every_kind, .before = set_up, .after = drop)
 {
     static const struct text odd = {"\"\\\n\x01\x7f\0}", 7};
@@ -451,8 +439,6 @@ TEST(names_that_are_refused, .before = set_up, .after = drop)
     ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
 }
 
-/* --- other files in the folder --------------------------------------------------------------- */
-
 TEST(what_was_there, .before = set_up, .after = drop)
 {
     static const char *const there[] = {"tokenizer.model", "added_tokens.json", "vocab.json",
@@ -479,8 +465,6 @@ TEST(nothing_to_write, .before = set_up, .after = drop)
     write_keys();
     ck_assert(strstr(noted, "is not exported: tokenizer.ggml.pre") && rmdir(folder) == 0);
 }
-
-/* --- calls that fail ------------------------------------------------------------------------- */
 
 TEST(without_memory, .before = set_up, .after = drop)
 {

@@ -5,8 +5,6 @@
 
 #include "gguf_image.h"
 
-/* --- names and sizes ----------------------------------------------------------------------- */
-
 TEST(kind_names)
 {
     static const char *const names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
@@ -39,8 +37,6 @@ TEST(tensor_types_by_number_and_name)
         ck_assert(!t || (t->type == type && t->block_elements >= 1 && t->block_bytes >= 1));
     }
 }
-
-/* --- values -------------------------------------------------------------------------------- */
 
 struct number {
     const char *key;
@@ -132,8 +128,6 @@ TEST(strings_and_their_arrays)
     ck_assert(!gguf_next_text(gguf_find(p.g, "s"), &c, &s));
 }
 
-/* --- lookups ------------------------------------------------------------------------------- */
-
 /* What a lookup finds as a text, or its message: 'u' a u64 from 0 to 7, 'U' any, 'f', 'b', 's', 'a'
  * an array of u32, 'A' one of strings. What is not found is left alone. */
 TEST(lookups)
@@ -203,8 +197,6 @@ TEST(lookups)
         ck_assert(!asked || status || found == there);
     }
 }
-
-/* --- files --------------------------------------------------------------------------------- */
 
 TEST(file_with_nothing_in_it)
 {

@@ -35,8 +35,6 @@ static void refuse_all(const struct bad *bad, size_t n)
         }
 }
 
-/* --- class 1: short files ------------------------------------------------------------------ */
-
 TEST(header_cut_short)
 {
     static const char *const fields[] = {"magic|truncated",        "version|truncated",
@@ -61,8 +59,6 @@ TEST(every_prefix_of_a_good_file)
     }
     accept(&b);
 }
-
-/* --- class 2: magic and version ------------------------------------------------------------ */
 
 TEST(magic_of_other_formats)
 {
@@ -94,8 +90,6 @@ TEST(magic_of_other_formats)
     refuse_all(versions, COUNT(versions));
 }
 
-/* --- class 3: counts ----------------------------------------------------------------------- */
-
 TEST(counts_that_cannot_be)
 {
     char parts[64];
@@ -114,8 +108,6 @@ TEST(counts_that_cannot_be)
                                          {"GGUF 2 1L 0L", "tensor count|at most 0"}};
     refuse_all(nothing, COUNT(nothing));
 }
-
-/* --- classes 4 to 6: strings, types of values, keys ------------------------------------------ */
 
 /* 10000 arrays in each other; 2^62 * 4 bytes are 0 in 64 bits. */
 TEST(keys_that_cannot_be)
@@ -152,8 +144,6 @@ TEST(keys_that_cannot_be)
     image_add(&b, "4 1", 0);
     refuse(&b, "key 0: |expected 1 to 65535, found 65536");
 }
-
-/* --- classes 8 and 9: tensors, offsets and alignment ----------------------------------------- */
 
 TEST(tensors_that_cannot_be)
 {

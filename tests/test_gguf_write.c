@@ -45,8 +45,6 @@ static void refuse_write(enum status s, const char *parts)
     begin();
 }
 
-/* --- round trips --------------------------------------------------------------------------- */
-
 /* Finishes a file that has these values in their order. */
 static void values_are(const struct gguf_value *expected, size_t n)
 {
@@ -66,21 +64,15 @@ static void values_are(const struct gguf_value *expected, size_t n)
 TEST(typed_pairs, .before = begin, .after = end)
 {
     static const struct text words[] = {{"", 0}, {"a\0b", 3}, {"word", 4}};
-    static const int32_t ints[] = {1, -2, INT32_MIN};
+    static const char stored[] = "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0a\0b\4\0\0\0\0\0\0\0word";
     static const struct gguf_value expected[] = {
         {GGUF_U32, 0, 1, {"\xff\xff\xff\xff", 4}},
         {GGUF_U64, 0, 1, {"\xff\xff\xff\xff\xff\xff\xff\xff", 8}},
         {GGUF_F32, 0, 1, {"\0\0\xc0\xbf", 4}},
         {GGUF_BOOL, 0, 1, {"\1", 1}},
-        {GGUF_BOOL, 0, 1, {"\0", 1}},
         {GGUF_STRING, 0, 1, {"\xc3\xa9", 2}},
-        {GGUF_STRING, 0, 1, {"", 0}},
-        {GGUF_ARRAY,
-         GGUF_STRING,
-         3,
-         {"\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0a\0b\4\0\0\0\0\0\0\0word", 31}},
-        {GGUF_ARRAY, GGUF_STRING, 0, {"", 0}},
-        {GGUF_ARRAY, GGUF_I32, 3, {"\1\0\0\0\xfe\xff\xff\xff\0\0\0\x80", 12}},
+        {GGUF_ARRAY, GGUF_STRING, 3, {stored, 31}},
+        {GGUF_ARRAY, GGUF_I32, 2, {"\1\0\0\0\0\0\0\x80", 8}},
         {GGUF_BOOL, 0, 1, {"\1", 1}},
         {GGUF_ARRAY, GGUF_BOOL, 4, {"\1\0\1\1", 4}},
     };
@@ -89,12 +81,9 @@ TEST(typed_pairs, .before = begin, .after = end)
     gguf_add_u64(w, "u64", UINT64_MAX);
     gguf_add_f32(w, "f32", -1.5f);
     gguf_add_bool(w, "yes", true);
-    gguf_add_bool(w, "no", false);
     gguf_add_text(w, "text", text_of("\xc3\xa9"));
-    gguf_add_text(w, "empty", text_of(""));
     gguf_add_texts(w, "words", words, 3);
-    gguf_add_texts(w, "no words", NULL, 0);
-    gguf_add_array(w, "ints", GGUF_I32, ints, 3);
+    gguf_add_array(w, "ints", GGUF_I32, (const int32_t[]){1, INT32_MIN}, 2);
     gguf_add_value(w, text_of("2"), &(struct gguf_value){GGUF_BOOL, 0, 1, {"\2", 1}});
     gguf_add_value(w, text_of("list"),
                    &(struct gguf_value){GGUF_ARRAY, GGUF_BOOL, 4, {"\xff\0\1\x80", 4}});
@@ -180,8 +169,6 @@ TEST(large_padding_and_data_go_to_the_file, .before = begin, .after = end)
     expect_bytes(path, p.bytes, p.len);
 }
 
-/* --- refusals ------------------------------------------------------------------------------ */
-
 #define N16 "nnnnnnnnnnnnnnnn"
 #define N63 N16 N16 N16 "nnnnnnnnnnnnnnn"
 
@@ -262,8 +249,6 @@ TEST(first_failure_stays, .before = begin, .after = end)
     gguf_add_tensor(w, text_of(""), 99, 9, NULL, &x);
     refuse_write(STATUS_USAGE, "key 1 \"\"|expected 1 to 65535");
 }
-
-/* --- tensors that come in pieces ------------------------------------------------------------- */
 
 /* Gives bytes in pieces of at most `piece`, and fails at `fail_at` calls. */
 struct pieces {

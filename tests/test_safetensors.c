@@ -10,8 +10,6 @@
 
 #define GOLDEN "tests/data/safetensors/every-type.safetensors"
 
-/* --- bytes ----------------------------------------------------------------------------------- */
-
 /* A file of this header and so many bytes of data, 0, 1, 2, ..., in memory of its own without an
  * end, so that a read past it is caught. */
 static unsigned char *make_file(const char *header, size_t n_data, size_t *len)
@@ -51,8 +49,6 @@ static void is_tensor(const struct safetensors_tensor *t, const char *name, cons
         ck_assert_uint_eq(t->dims[d], d < n_dims ? dims[d] : 1);
     ck_assert_ptr_eq(t->data, data);
 }
-
-/* --- what is read ---------------------------------------------------------------------------- */
 
 /* The library's file, of every type: sizes, and the first byte, which counts the types. */
 TEST(every_type)
@@ -148,8 +144,6 @@ TEST(any_order_and_white_space)
     safetensors_free(s);
     safetensors_free(s);
 }
-
-/* --- what is refused ------------------------------------------------------------------------- */
 
 #define A(rest)        "{\"a\":{" rest "}}"
 #define OF(type, dims) "\"dtype\":\"" type "\",\"shape\":" dims ",\"data_offsets\":"

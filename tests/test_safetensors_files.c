@@ -14,8 +14,6 @@
 #define GOLDEN "tests/data/safetensors/every-type.safetensors"
 #define INDEX  "model.safetensors.index.json"
 
-/* --- a folder -------------------------------------------------------------------------------- */
-
 #define FIRST  "model-00001-of-00002.safetensors"
 #define SECOND "model-00002-of-00002.safetensors"
 
@@ -237,8 +235,6 @@ TEST(nothing_to_read, .before = set_up, .after = tear_down)
     is_refused(NULL, "cannot read: No such file or directory");
 }
 
-/* --- writing --------------------------------------------------------------------------------- */
-
 /* A source of bytes in memory, `step` at a time. It has no assertions, which take memory. */
 struct memory_source {
     const unsigned char *bytes;
@@ -345,8 +341,6 @@ TEST(writing_that_fails, .before = set_up, .after = tear_down)
     ck_assert_int_eq(rmdir(folder), 0); /* no temporary file */
 }
 
-/* --- calls that fail ------------------------------------------------------------------------- */
-
 static enum status open_folder(struct err *e)
 {
     const enum status status = safetensors_folder_open(&opened, folder, e);
@@ -354,12 +348,7 @@ static enum status open_folder(struct err *e)
     return status;
 }
 
-static enum status write_copy(struct err *e)
-{
-    return safetensors_write(in_folder("out"), copy.written, copy.n, e);
-}
-
-/* Of one file, and of shards. */
+/* Of one file, and of shards. (Writing that fails: test_exchange_faults.c.) */
 TEST(reading_without_memory, .loops = 2, .before = set_up, .after = tear_down)
 {
     static const struct {
@@ -381,19 +370,4 @@ TEST(reading_without_memory, .loops = 2, .before = set_up, .after = tear_down)
         fail_each_call(open_folder,
                        (struct fault_plan){faults[i / 2].kind, 0, i % 2, faults[i / 2].error, 0, 0},
                        faults[i / 2].status, faults[i / 2].at_least[_i]);
-}
-
-TEST(writing_without_memory, .before = set_up, .after = tear_down)
-{
-    copy_open(&copy, GOLDEN);
-    for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
-        fail_each_call(write_copy, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
-                       STATUS_NO_MEMORY, 4);
-        unlink(in_folder("out"));
-        fail_each_call(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
-                       STATUS_FAILED, 1);
-        expect_bytes(in_folder("out"), copy.bytes, copy.len);
-        unlink(in_folder("out"));
-    }
-    ck_assert_int_eq(rmdir(folder), 0);
 }

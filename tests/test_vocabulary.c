@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- kinds of vocabularies ------------------------------------------------------------------- */
-
 TEST(test_starcoder_digits, .after = drop_tokenizer)
 {
     static const char *const names[] = {"starcoder", "refact", "command-r", "codeshell",

@@ -2,8 +2,6 @@
 
 #include <stdio.h>
 
-/* --- what is read ---------------------------------------------------------------------------- */
-
 const struct hf_ids no_ids = {-1, -1, -1};
 
 struct vocabulary imported;
@@ -98,8 +96,6 @@ void check_expected_ids(const char *folder)
         check_text(text->text, ids, (size_t)numbers_in(array, ids, COUNT(ids)));
     }
 }
-
-/* --- files ----------------------------------------------------------------------------------- */
 
 const char *scratch_dir(void)
 {
