@@ -43,8 +43,6 @@ static long seed, share; /* which faults are made: see faults_next */
 static atomic_long blocks, mapped_bytes, threads, clock_ns;
 static bool was_open[MAX_DESCRIPTOR];
 
-/* --- what the program calls ------------------------------------------------------------------ */
-
 /* Every wrapped function: the library's own, and what takes its place. */
 #define WRAP(type, name, ...)                                                                      \
     type __real_##name(__VA_ARGS__);                                                               \
@@ -83,8 +81,6 @@ WRAP(int, clock_gettime, clockid_t clock, struct timespec *now);
     {                                                                                              \
         return strikes ? failed : passed;                                                          \
     }
-
-/* --- counting and failing -------------------------------------------------------------------- */
 
 /* To the process, as from a terminal or kill: workers block signals, and a raise would stay with
  * them. A terminal's goes to the child that measures memory too. */
@@ -152,8 +148,6 @@ static void *counted(void *block)
     return block;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
-
 #define MEMORY(type, name, params, args)                                                           \
     FAIL_OR_PASS(type, name, params, strikes(FAULT_MEMORY), NULL, counted(__real_##name args))
 MEMORY(void *, malloc, (size_t n), (n))
@@ -204,8 +198,6 @@ int __wrap_munmap(void *at, size_t n)
     mapped_bytes -= (long)n;
     return __real_munmap(at, n);
 }
-
-/* --- files ----------------------------------------------------------------------------------- */
 
 int __wrap_open(const char *path, int flags, ...)
 {
@@ -274,8 +266,6 @@ int __wrap_close(int fd)
     return fails ? -1 : closed;
 }
 
-/* --- threads and processes ------------------------------------------------------------------- */
-
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
                           void *arg)
 {
@@ -304,8 +294,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     *now = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
     return 0;
 }
-
-/* --- a run ----------------------------------------------------------------------------------- */
 
 static long of_environment(const char *name, long otherwise)
 {

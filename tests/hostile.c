@@ -18,8 +18,6 @@ char good_path[600], bad_path[600], text_path[600], out_path[600];
 static int n_tried;
 struct hostile h;
 
-/* --- records --------------------------------------------------------------------------------- */
-
 static void *keep(const void *bytes, size_t len)
 {
     ck_assert_int_lt(h.n_blocks, HOSTILE_MAX_RECORDS);
@@ -162,8 +160,6 @@ struct hostile_tensor *hostile_add_tensor(const char *name, uint64_t rows, uint6
                                  .data = data};
     return t;
 }
-
-/* --- bends ----------------------------------------------------------------------------------- */
 
 static void put_value(struct gguf_bytes *b, enum gguf_kind kind, const char *text, size_t len)
 {
@@ -309,8 +305,6 @@ void use_config(const char *preset, const struct config *c)
     hostile_open();
 }
 
-/* --- the file -------------------------------------------------------------------------------- */
-
 static uint64_t padded(uint64_t n)
 {
     return (n + h.alignment - 1) / h.alignment * h.alignment;
@@ -374,8 +368,6 @@ void hostile_image(struct gguf_bytes *b)
         pad(b);
     gb_put(b, h.more_data.data, h.more_data.len);
 }
-
-/* --- the scratch folder ---------------------------------------------------------------------- */
 
 void hostile_write_bytes(const void *bytes, size_t len)
 {
@@ -446,8 +438,6 @@ void expect_no_output(void)
                       "%s is left", entry->d_name);
     closedir(dir);
 }
-
-/* --- the commands ---------------------------------------------------------------------------- */
 
 static const char *const lines[N_COMMANDS] = {
     "info %B",

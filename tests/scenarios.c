@@ -137,8 +137,6 @@ long scenario_all_calls(void)
     return all_calls;
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
-
 static struct content content_of(const char *path)
 {
     struct content c = {NULL, 0};
@@ -246,8 +244,6 @@ static void make_unfinished(void)
     ck_assert_int_eq(r.code, 1);
 }
 
-/* --- the scenario ---------------------------------------------------------------------------- */
-
 static void expect_no_leak(const char *where)
 {
     const struct fault_report *f = faults_report();
@@ -345,8 +341,6 @@ bool scenario_is_output(const char *path)
 {
     return strstr(path, ".decode-") || is_among(outputs, path);
 }
-
-/* --- what must hold afterwards --------------------------------------------------------------- */
 
 bool scenario_changed(int output)
 {

@@ -143,13 +143,7 @@ TEST(class_07_kv_heads_by_layer, .before = use_llama)
 {
     static const struct bend bends[] = {
         {KV "=i32[]:2", "head_count_kv: expected one number a layer, 2, found 1"},
-        {KV "=i32[]:2,0", "head_count_kv: expected a divisor of head_count 4, found 0"},
-        {KV "=i32[]:3,2", "head_count_kv: expected a divisor of head_count 4, found 3"},
         {KV "=f32[]:2,2", "head_count_kv: expected integers, found f32"},
-        {"llama.attention.head_count=u8[]:4,4",
-         "attention.head_count\": expected an integer, found an array of u8"},
-        {"llama.feed_forward_length=u8[]:64,64",
-         "feed_forward_length\": expected an integer, found an array of u8"},
     };
     TRY_BENDS(bends, READERS);
     bent_refused(LOADERS, "-" KV, /* as many as heads */
@@ -278,8 +272,6 @@ TEST(class_07_ranks, .before = latent_set_up)
     static const struct bend bends[] = {
         {RANK "=i32:33",
          RANK ": expected a rank from 1 to 32 in every layer, or 0 for none in all; found 33"},
-        {RANK "=i32:-1", "or 0 for none in all; found -1"},
-        {RANK "=i32[]:12,33", "1 to 32 in every layer, or 0 for none in all; found 33"},
         {RANK "=i32[]:12,0", "1 to 32 in every layer, or 0 for none in all; found 0"},
         {RANK "=i32[]:12", RANK ": expected one number a layer, 2, found 1"},
         {RANK "=f32:12", RANK ": expected integers, found f32"},
@@ -306,12 +298,8 @@ TEST(class_08_latent_tensors, .before = latent_set_up)
         {"+blk.1.attn_k.weight", "tensor blk.1.attn_k.weight: expected none of this name"},
         {"!blk.0.attn_q.weight", "tensor blk.0.attn_q.weight: missing"},
         {"!blk.0.attn_k_b.weight", "tensor blk.0.attn_k_b.weight: missing"},
-        {"blk.0.attn_k_b.weight~12x8x4", "expected shape 8 x 12 x 4, found 12 x 8 x 4"},
-        {"blk.0.attn_k_b.weight~8x48", "expected shape 8 x 12 x 4, found 8 x 48"},
         {"blk.1.attn_v_b.weight~8x12x4", "expected shape 12 x 8 x 4, found 8 x 12 x 4"},
         {"blk.0.attn_kv_a.weight~12x32", "expected shape 32 x 12, found 12 x 32"},
-        {"blk.1.attn_kv_a.bias~6x2", "expected shape 12, found 6 x 2"},
-        {RANK "=u32:13", "tensor blk.0.attn_kv_a.weight: expected shape 32 x 13, found 32 x 12"},
         {RANK "=i32[]:12,13",
          "tensor blk.1.attn_kv_a.weight: expected shape 32 x 13, found 32 x 12"},
         {"decode.attention.value_length=u32:7; decode.attention.key_length=u32:8",
@@ -350,13 +338,8 @@ static void try_tensors(char sign, const char *const *names, const char *says)
 
 TEST(class_08_missing_tensors, .before = use_llama)
 {
-    static const char *const of_llama[] = {"blk.0.attn_q.weight",
-                                           "blk.1.attn_k.weight",
-                                           "blk.1.attn_v.weight",
-                                           "blk.0.ffn_gate.weight",
-                                           "blk.1.ffn_up.weight",
-                                           "output_norm.weight",
-                                           NULL};
+    static const char *const of_llama[] = {"blk.0.attn_q.weight", "blk.1.attn_v.weight",
+                                           "blk.0.ffn_gate.weight", "output_norm.weight", NULL};
     static const char *const of_decode[] = {"blk.0.attn_output_norm.weight",
                                             "blk.1.layer_output_norm.weight",
                                             "blk.1.attn_rel.weight", "blk.0.attn_qkv.weight", NULL};
@@ -372,17 +355,14 @@ TEST(class_08_missing_tensors, .before = use_llama)
 TEST(foreign_tensors, .before = use_llama)
 {
     static const char *const to_llama[] = {"blk.0.attn_qkv.weight",
-                                           "blk.0.attn_q_norm.weight",
                                            "blk.0.attn_norm.bias",
                                            "blk.0.ffn_gate_exps.weight",
-                                           "blk.0.attn_rel.weight",
                                            "blk.2.ffn_up.weight",
                                            "blk.0",
                                            "blk.00.ffn_up.weight",
                                            "blk.4294967296.ffn_up.weight",
                                            "output_norm.bias",
                                            "position_embd.weight",
-                                           "token_embd_norm.weight",
                                            "rope_factors_long.weight",
                                            NULL};
     static const char *const to_decode[] = {"blk.0.attn_q.weight",    "blk.0.attn_kv_a.weight",
@@ -410,8 +390,6 @@ TEST(foreign_keys, .before = use_llama)
         {"llama.use_parallel_residual=bool:1", "use_parallel_residual: expected none or 0,"},
         {"llama.use_parallel_residual=bool:0", NULL},
         {"llama.attention.causal=bool:0", "attention.causal: expected none or 1,"},
-        {"llama.attention.causal=bool:1", NULL},
-        {"llama.attention.sliding_window=f32:nan", "because nothing else runs here; found nan"},
         {"llama.attention.sliding_window=bool[]:1,0",
          "sliding_window: expected none or 0, because nothing else runs here; found array"},
         {"llama.attention.latent=u32:8",
