@@ -43,14 +43,15 @@ static void expect_bad(unsigned commands, const char *text)
 TEST(class_11_tokens, .before = bent_set_up)
 {
     static const int32_t numbers[260];
-    static const struct bend none[] = {
-        {TOKENS "=string[]:", TOKENS}, {TOKENS "=u32:260", TOKENS}, {"-" TOKENS, TOKENS}};
+    static const struct bend none[] = {{TOKENS "=u32:260", TOKENS}, {"-" TOKENS, TOKENS}};
     set_token(100, (struct text){"", 0});
     expect_bad(TOKENIZER_READERS, "expected no empty token, found token 100 empty");
     set_token(257, text_of("a"));
     expect_bad(TOKENIZER_READERS, "one token for byte 0x61, found 97 and 257");
     set_token(257, text_of("<x256>")); /* twins that no merge makes */
     bent_accepted(READERS & ~(AGAINST | TEACHER), "");
+    bent_refused(TOKENIZE, TOKENS "=string[]:", TOKENS ": expected 1 to ");
+    bent_refused_by_all(TOKENIZER_READERS, TOKENS "=string[]:", TOKENS);
     TRY_BENDS(none, READERS);
     hostile_set_array(TOKENS, GGUF_I32, 260, numbers, sizeof numbers);
     bent_refused_by_all(READERS, "", TOKENS);
