@@ -204,7 +204,7 @@ TEST(as_many_tensors_as_a_brace, .tags = ONE_THREAD)
     bool is_other = true;
     expect_ok(gguf_writer_create(&w, &err));
     for (int i = 0; i < '{'; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "tensor.%d", i);
         gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){1, 1, 1, 1}, zero);
     }
