@@ -56,12 +56,13 @@ static uint64_t read_prompts(struct choices in, bool jsonl, size_t piece)
     uint64_t n = 0, sum = 0;
     struct prompts p = {.n = 7, .seed = 1, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
     struct prompt prompt = {.index = 0};
+    struct err e;
     enum lines_state state;
     require(pipe(ends) == 0 && dup2(ends[0], STDIN_FILENO) == STDIN_FILENO);
     close(ends[0]);
     require(prompts_open(&p, "-", NULL) == STATUS_OK);
     do {
-        require(prompts_next(&p, 0, &state, &prompt, NULL) == STATUS_OK);
+        require(prompts_next(&p, 0, &state, &prompt, &e) == STATUS_OK);
         if (state == LINES_LINE) {
             check_prompt(&prompt, n++);
             sum = add_prompt(sum, &prompt);
