@@ -1,7 +1,7 @@
 /*
  * Hostile surroundings of a run of the whole program: inputs that change and outputs that must not
  * be (class 12), and a training state that is not what it was (class 13: there is no session
- * file). System calls that fail at the n-th call are in test_file_faults.c and the other suites of
+ * file). System calls that fail at the n-th call are in test_file.c and the other suites of
  * faults.
  */
 #include <dirent.h>
