@@ -85,16 +85,14 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-/* The heads stand in rows, one for each chosen layer, of the same heads. */
 struct attend_view {
-    /* Borrowed. */
     const struct attend_options *options;
     struct job *job;
     const struct config *config;
 
     char variant[16];
-    struct choice layers, heads;
-    struct attend_spec spec; /* of layers.n * heads.n heads; they and the maps are malloc'd */
+    struct choice layers, heads; /* of each chosen layer the same heads */
+    struct attend_spec spec;     /* its heads and, behind them, its maps are malloc'd */
     /* Of each head its picture, of --svg, and its weights, of --npy; and one map to be shown. NULL:
      * not asked for. */
     struct attend_map *pictures, *arrays, *shown;
@@ -118,10 +116,10 @@ static const struct report_field key_fields[] = {
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
 {
-    struct key_row row = {.position = position, .id = v->spec.tokens[position], .weight = weight};
-    if (v->job->checkpoint.tokenizer)
-        row.text = tokenizer_bytes(v->job->checkpoint.tokenizer, row.id);
-    return row;
+    const struct tokenizer *t = v->job->checkpoint.tokenizer;
+    const int id = v->spec.tokens[position];
+    return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : (struct text){NULL, 0},
+                            weight};
 }
 
 static struct text_label label_of(const struct attend_view *v, int position, size_t columns,
@@ -133,13 +131,13 @@ static struct text_label label_of(const struct attend_view *v, int position, siz
     return text_label(row.text.data ? row.text : text_of(id), columns, printable);
 }
 
-/* ".61", "1.0", "–" for NaN. */
+/* In three characters: ".61", "1.0"; "–" for NaN. */
 static struct figure weight_figure(double weight)
 {
     struct figure f = {"–"};
     char text[32];
     snprintf(text, sizeof text, "%.2f", weight);
-    if (!isnan(weight)) /* three characters */
+    if (!isnan(weight))
         snprintf(f.text, sizeof f.text, "%.3s", text + (text[0] == '0'));
     return f;
 }
@@ -239,33 +237,27 @@ static enum status print_looks(const struct attend_view *v, struct err *e)
     const struct attend_options *o = v->options;
     const int query = v->spec.query;
     struct report_field own[N_FIELDS];
-    struct table table = {own, N_FIELDS, .row = next_looks};
+    struct head_rows rows = {.v = v};
+    struct table table = {own, N_FIELDS, .row = next_looks, .arg = &rows};
     char name[96];
     bool shared = false;
-    struct head_rows *rows = calloc(1, sizeof *rows);
-    if (!rows)
-        return err_no_memory(e, "the keys of a query", sizeof *rows);
-    rows->v = v;
-    table.arg = rows;
     memcpy(own, fields, sizeof fields);
     for (int l = 0; l < v->layers.n; l++)
         shared |= config_group(v->config, v->layers.items[l]) > 1;
     if (!shared) /* it is the head */
         own[FIELD_KV_HEAD].heading = NULL;
     if (query >= 0) {
-        rows->n_top = o->top < query + 1 ? o->top : query + 1;
+        rows.n_top = o->top < query + 1 ? o->top : query + 1;
         snprintf(name, sizeof name, "%s: (token %d)", label_of(v, query, LABEL_COLUMNS, true).text,
                  query);
         memcpy(own + FIELD_QUERY, query_fields, sizeof query_fields);
         if (o->common.format == TABLE_CSV)
             own[FIELD_QUERY].key = NULL;
-        own[FIELD_TOP].most = rows->n_top;
+        own[FIELD_TOP].most = rows.n_top;
         own[FIELD_JOINED].heading = name;
         table.n = N_QUERY_FIELDS;
     }
-    const enum status s = job_print(v->job, &table, e);
-    free(rows);
-    return s;
+    return job_print(v->job, &table, e);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -330,9 +322,10 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
     const struct attend_map *first = v->pictures;
     const int cells = first->cells, n = v->spec.n_tokens, n_heads = v->spec.n_heads;
     const bool large = n_heads == 1;
+    const double side = (double)n / cells;      /* tokens */
     struct text_label names[CONFIG_MAX_LAYERS]; /* or HEATMAP_LARGE, which is less */
-    struct heatmap_map *maps = calloc(n_heads, sizeof *maps);
     char title[256], subtitle[512], size[80] = "";
+    struct heatmap_map *maps = calloc(n_heads, sizeof *maps);
     if (!maps)
         return err_no_memory(e, "the picture", n_heads * sizeof *maps);
     for (int at = 0; at < n_heads; at++) {
@@ -355,10 +348,9 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
             names[i] = label_of(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
         else
             snprintf(names[i].text, sizeof names[i].text, "layer %d", v->layers.items[i]);
-
     if (cells < n)
-        snprintf(size, sizeof size, " A cell is the largest weight of %.1f by %.1f tokens.",
-                 (double)n / cells, (double)n / cells);
+        snprintf(size, sizeof size, " A cell is the largest weight of %.1f by %.1f tokens.", side,
+                 side);
     snprintf(title, sizeof title, "What the heads of %.160s look at", path_name(v->job->path));
     snprintf(subtitle, sizeof subtitle,
              "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
@@ -387,10 +379,10 @@ static void draw_head(const struct attend_view *v)
 {
     struct output *out = v->job->out;
     const enum heatmap_ink ink = terminal_ink(false);
-    unsigned char levels[MOST_SHOWN];
     const struct attend_map *m = v->shown;
     const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
     const int n = v->spec.n_tokens, digits = snprintf(NULL, 0, "%d", n - 1);
+    unsigned char levels[MOST_SHOWN];
     output_printf(out, "head %s\n", v->options->show);
     for (int r = 0; r < m->cells; r++) {
         const int token = attend_cell_begin(r, m->cells, n);
@@ -406,7 +398,7 @@ static void draw_head(const struct attend_view *v)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* A map of every head. */
+/* A map of every head, of this many cells a side or, if these are fewer, the tokens. */
 static struct attend_map *add_maps(struct attend_spec *spec, int cells, bool without_first)
 {
     struct attend_map *maps = spec->maps + spec->n_maps;
@@ -454,17 +446,16 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     return head_of_option("--show", o->show, v->config, &v->shown->layer, &v->shown->head, e);
 }
 
-#define FEWER "fewer heads by --layer and --head, "
-
 /* Runs the text and shows what was asked for. */
 static enum status look(struct attend_view *v, struct err *e)
 {
     struct job *j = v->job;
     const struct attend_options *o = v->options;
-    struct job_memory memory = {.weights = v->spec.model->weights.cap,
-                                .advice = o->npy ? FEWER "a shorter text or no --npy take less"
-                                                 : FEWER "or a shorter text take less"};
     const uint64_t n = v->spec.n_tokens;
+    struct job_memory memory = {
+        .weights = v->spec.model->weights.cap,
+        .advice = o->npy ? "fewer heads by --layer and --head, a shorter text or no --npy take less"
+                         : "fewer heads by --layer and --head, or a shorter text take less"};
     struct file_writer *npy;
     char what[32];
     TRY(place_heads(v, e));
@@ -472,7 +463,7 @@ static enum status look(struct attend_view *v, struct err *e)
     snprintf(what, sizeof what, "%d tokens", v->spec.n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
     v->spec.arg = job_progress(j, "tokens");
-    j->progress.all = j->n_tokens;
+    j->progress.all = n;
     TRY(attend_run(&v->spec, &v->found, e));
     progress_end(&j->progress);
     if (o->npy) {
@@ -495,8 +486,9 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
     const struct model *m = j->checkpoint.model;
+    const bool asked = o->query.given;
     TRY(job_tokenize_for_context(j, "look at", e));
-    if (o->query.given && o->query.value >= j->n_tokens)
+    if (asked && o->query.value >= j->n_tokens)
         return err_set(e, STATUS_USAGE,
                        "--query: expected 0 to %zu, a token of the text, found %llu",
                        j->n_tokens - 1, (unsigned long long)o->query.value);
@@ -509,7 +501,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .pool = j->pool,
                                         .tokens = j->tokens,
                                         .n_tokens = (int)j->n_tokens,
-                                        .query = o->query.given ? (int)o->query.value : -1,
+                                        .query = asked ? (int)o->query.value : -1,
                                         .stop = progress_stop,
                                         .progress = progress_show}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);

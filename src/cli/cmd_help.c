@@ -65,13 +65,12 @@ void help_print(struct output *out)
 #define MANUAL_COLUMNS 72
 
 struct manual {
-    struct output out; /* first: what is put there comes out escaped */
+    struct output out; /* first: what is put there, escaped, goes to */
     struct output *page;
     bool starts; /* a line */
 };
 
-/* Escapes what troff takes for its own: backslashes, what begins a request, and hyphens, which
- * would be other characters. */
+/* Escapes what troff takes for its own: backslashes, what begins a request, and hyphens. */
 static bool put_escaped(struct output *o, const char *bytes, size_t len)
 {
     struct manual *m = (struct manual *)o;
@@ -105,7 +104,7 @@ static void manual_print(struct output *page)
 
 /* --- the script that completes command lines in bash ------------------------------------------ */
 
-/* The script before the names of commands, between them and their options, and after these. */
+/* Before the names of commands, between them and their options, and after these. */
 static const char head[] =
     "# bash completion for decode; made by: decode help --format bash\n"
     "\n"
@@ -128,7 +127,7 @@ static const char head[] =
     "    COMPREPLY=()\n"
     "    if ((COMP_CWORD == 1)); then\n"
     "        COMPREPLY=($(compgen -W '";
-static const char body[] = "--help --version' -- \"$word\"))\n"
+static const char body[] = " --help --version' -- \"$word\"))\n"
                            "        return\n"
                            "    fi\n"
                            "    # --name=value is three words\n"
@@ -154,6 +153,10 @@ static const char tail[] = "    esac\n"
                            "\n"
                            "complete -o default -F _decode decode\n";
 
+#define COMMAND_NAME(name) #name,
+static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
+#undef COMMAND_NAME
+
 static void put_choices(struct output *out, const char *const *choices)
 {
     for (int i = 0; choices && choices[i]; i++)
@@ -165,8 +168,7 @@ static void completion_bash(struct output *out)
     const struct command *c;
     struct option_rows rows;
     output_puts(out, head);
-    for (int i = 0; (c = command_at(i)) != NULL; i++)
-        output_printf(out, "%s ", c->name);
+    put_choices(out, command_names);
     output_puts(out, body);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
         options_list(&c->spec, &rows);
@@ -198,10 +200,6 @@ struct help_options {
 
 enum { HELP_TEXT, HELP_MAN, HELP_BASH };
 static const char *const format_names[] = {"text", "man", "bash", NULL};
-
-#define COMMAND_NAME(name) #name,
-static const char *const command_names[] = {COMMANDS(COMMAND_NAME) NULL};
-#undef COMMAND_NAME
 
 #define VALUES struct help_options
 

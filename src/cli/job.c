@@ -15,7 +15,7 @@
 #include "model/kv_cache.h"
 #include "show/paragraph.h"
 
-/* Of what is available. */
+/* What work may take of what is available, which is an estimate: others want some. */
 #define AVAILABLE_SHARE 0.9
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
@@ -44,9 +44,9 @@ enum status command_named(const char *name, const struct command **out, struct e
     }
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
-    return err_set(e, STATUS_USAGE, "unknown %s '%.60s'%s%s%s", what, name,
-                   near.best ? "; did you mean '" : "", near.best ? near.best : "",
-                   near.best ? "'?" : "");
+    return near.best ? err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what,
+                               name, near.best)
+                     : err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
 }
 
 void command_print_help(const struct command *c, struct output *out)
@@ -149,8 +149,7 @@ enum status job_config(const char *path, const struct checkpoint *c, struct conf
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* Never more threads than the process has processors, which would only wait for each other; any
- * number gives the same results. */
+/* Never more threads than the process has processors: they would wait for each other. */
 static enum status choose_threads(struct job *j, struct err *e)
 {
     const char *flag = j->common->threads;
@@ -165,11 +164,10 @@ static enum status choose_threads(struct job *j, struct err *e)
                        POOL_MAX_THREADS, text);
     j->n_threads = wanted < usable ? wanted : usable;
     if (j->n_threads < wanted)
-        say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors",
-                    j->n_threads, wanted, source, usable);
+        say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
+                    wanted, source, usable);
     else
-        say_verbose(j->common, "threads: %d (%s)", j->n_threads,
-                    j->threads_are_auto ? "auto" : source);
+        say_verbose(j->common, "threads: %d (%s)", wanted, j->threads_are_auto ? "auto" : source);
     return STATUS_OK;
 }
 
@@ -177,9 +175,9 @@ static enum status choose_threads(struct job *j, struct err *e)
 static enum status open_checkpoint(struct job *j, struct err *e)
 {
     const struct common_options *o = j->common;
-    const bool other = (j->parts & CHECKPOINT_MODEL) && variant_is_wanted(&o->variant);
-    TRY(job_open(j->path, other ? j->parts & ~(unsigned)CHECKPOINT_MODEL : j->parts, &j->checkpoint,
-                 e));
+    const unsigned model = CHECKPOINT_MODEL;
+    const bool other = (j->parts & model) && variant_is_wanted(&o->variant);
+    TRY(job_open(j->path, other ? j->parts & ~model : j->parts, &j->checkpoint, e));
     if (other) {
         TRY(job_start_threads(j, e));
         if (o->variant.method == CONVERT_RANDOM) {
@@ -294,12 +292,10 @@ enum status table_print(const struct table *t, enum table_format format, struct 
     struct report r;
     const void *row;
     report_begin(&r, format, t->fields, t->n, out);
-    for (int i = 0; t->row || i < t->n_rows; i++) {
-        row = t->row ? t->row(t->arg, i) : (const char *)t->rows + (size_t)i * t->row_bytes;
-        if (!row)
-            break;
+    for (int i = 0; t->row && (row = t->row(t->arg, i)) != NULL; i++)
         report_row(&r, row);
-    }
+    for (int i = 0; i < t->n_rows; i++)
+        report_row(&r, (const char *)t->rows + (size_t)i * t->row_bytes);
     return report_end(&r, e);
 }
 
@@ -334,9 +330,8 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
 
 enum status job_seed(struct job *j, struct err *e)
 {
-    const struct option_u64 *given = &j->common->seed;
-    if (given->given)
-        j->seed = given->value;
+    if (j->common->seed.given)
+        j->seed = j->common->seed.value;
     else if (!j->has_seed && getentropy(&j->seed, sizeof j->seed) != 0)
         return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
     j->has_seed = true;
@@ -354,38 +349,31 @@ void job_say_note(void *arg, const char *text)
     say(arg, "%s", text);
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
-
-/* What work may take of what is available now: that is an estimate, and others want some. */
-static double spare_bytes(void)
-{
-    return available_memory() * AVAILABLE_SHARE;
-}
+/* --- memory and sessions --------------------------------------------------------------------- */
 
 void job_say_memory(const struct job *j, const struct job_memory *m)
 {
-    const char *of = m->of, *advice = m->advice && m->advice[0] ? m->advice : NULL;
+    const char *advice = m->advice && m->advice[0] ? m->advice : NULL;
     if (!j->common->verbose && m->cache + m->scratch <= LARGE_MEMORY)
         return;
     const struct figure cache = figure_bytes(m->cache);
     say(j->common, "%s: weights %s%s%s%s%s%s, scratch %s%s%s", m->name ? m->name : "memory",
         figure_bytes(m->weights).text, m->cache ? ", KV cache " : "", m->cache ? cache.text : "",
-        of ? " (" : "", of ? of : "", of ? ")" : "", figure_bytes(m->scratch).text,
+        m->of ? " (" : "", m->of ? m->of : "", m->of ? ")" : "", figure_bytes(m->scratch).text,
         advice ? "; " : "", advice ? advice : "");
 }
 
 enum status job_check_memory(const struct job *j, const struct job_memory *m, const char *what,
                              struct err *e)
 {
-    const double needed = (double)m->cache + m->scratch, spare = spare_bytes();
+    const double needed = (double)m->cache + m->scratch;
+    const double spare = available_memory() * AVAILABLE_SHARE;
     if (needed > spare)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: %s need %s, %s are available; %s", what,
                        figure_bytes(needed).text, figure_bytes(spare).text, m->advice);
     job_say_memory(j, m);
     return STATUS_OK;
 }
-
-/* --- sessions -------------------------------------------------------------------------------- */
 
 struct session_params job_session_params(const struct job *j)
 {
@@ -395,28 +383,27 @@ struct session_params job_session_params(const struct job *j)
                                    .without = j->without.off ? &j->without : NULL};
 }
 
-/* What lowers the cache, "A and B lower the cache"; "" if nothing does. */
-struct cache_advice {
+struct advice {
     char text[96];
 };
 
-static struct cache_advice advise(const struct job *j, const char *option)
+/* "A and B lower the cache"; "" if nothing does. */
+static struct advice advise(const struct job *j, const char *option)
 {
-    struct cache_advice advice = {""};
+    struct advice advice = {""};
     const char *smaller = kv_type_names[j->common->kv_type + 1];
-    if (option && smaller)
-        snprintf(advice.text, sizeof advice.text, "%s and --kv-type %s lower the cache", option,
-                 smaller);
-    else if (option || smaller)
-        snprintf(advice.text, sizeof advice.text, "%s%s lowers the cache",
-                 option ? option : "--kv-type ", option ? "" : smaller);
+    const bool both = option && smaller;
+    if (option || smaller)
+        snprintf(advice.text, sizeof advice.text, "%s%s%s%s lower%s the cache",
+                 option ? option : "", both ? " and " : "", smaller ? "--kv-type " : "",
+                 smaller ? smaller : "", both ? "" : "s");
     return advice;
 }
 
 enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e)
 {
-    const double spare = spare_bytes();
+    const double spare = available_memory() * AVAILABLE_SHARE;
     double needed = 0; /* by all */
     for (int n = w->n;; n--) {
         struct session_memory plan;
@@ -443,7 +430,6 @@ enum status job_create_session(struct job *j, const char *name, const struct mod
     const int kv_type = j->common->kv_type;
     const uint64_t per_token =
         kv_cache_bytes_per_token(&m->config, m->config.n_kv_heads, kv_type_storage[kv_type]);
-    const struct cache_advice advice = advise(j, option);
     struct session_memory plan;
     char sequences[40] = "", of[128];
     TRY(session_plan(m, p, j->n_threads, &plan, e));
@@ -456,7 +442,7 @@ enum status job_create_session(struct job *j, const char *name, const struct mod
                                            .cache = plan.kv_bytes,
                                            .scratch = plan.scratch_bytes,
                                            .of = of,
-                                           .advice = advice.text});
+                                           .advice = advise(j, option).text});
     return session_create(m, p, j->pool, out, e);
 }
 

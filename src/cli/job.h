@@ -1,11 +1,8 @@
 /*
  * job - a command of the program, and one run of it, from its options to what it releases.
  *
- * A command is one file cmd_NAME.c that defines `const struct command command_NAME`, and a row in
- * COMMANDS. All run alike: job_run parses the options, checks what they say of each other, reads
- * the text, starts from the checkpoint, calls the command, and releases everything.
- *
- * Of the environment DECODE_THREADS is the default of -t, DECODE_ISA forces a kernel table.
+ * A command is a file cmd_NAME.c that defines `const struct command command_NAME`, and a row in
+ * COMMANDS. Of the environment DECODE_THREADS is the default of -t, DECODE_ISA forces kernels.
  */
 #ifndef DECODE_CLI_JOB_H
 #define DECODE_CLI_JOB_H
@@ -51,25 +48,21 @@ struct command {
     const char *name;
     const char *summary; /* one line for the list of commands */
     const char *usage;   /* what follows "decode NAME " */
-    /* Below the options in the help; NULL: nothing. Lines of paragraphs, which empty ones divide; a
-     * line with two spaces after its first word is a term and what is said of it, and goes on in
-     * lines that begin with spaces. */
-    const char *notes;
+    const char *notes;   /* below the options in the help, for paragraph_reflow; NULL: nothing */
     struct option_spec spec;
     size_t values_size;  /* of the struct that the options fill, zeroed before; it begins with a
                             struct common_options */
     unsigned needs;      /* enum job_needs */
     unsigned parts;      /* of the checkpoint: CHECKPOINT_*, JOB_TOKENIZES */
     const char *no_text; /* what is said where no text is given; NULL: it can do without */
-    /* What the options' rows cannot say of each other; may change job.needs and job.parts. NULL:
-     * nothing. What is found out without reading a file. */
+    /* What the options' rows cannot say of each other, found out without reading a file; may change
+     * job.needs and job.parts. NULL: nothing. */
     enum status (*check)(struct job *j, void *values, struct err *e);
-    /* Does the work. What fails is in *e and is not yet printed; STATUS_INTERRUPTED is not an error
-     * message. */
+    /* Does the work; *e is printed later, but not that of STATUS_INTERRUPTED. */
     enum status (*run)(struct job *j, void *values, struct err *e);
 };
 
-/* Of job.parts, beside those of checkpoint.h: a tokenizer that makes tokens of texts. */
+/* Beside the parts of checkpoint.h: a tokenizer that makes tokens of texts. */
 #define JOB_TOKENIZES (CHECKPOINT_TOKENIZER | 1u << 8)
 
 /* One run. Everything is released by job_run. */
@@ -95,12 +88,11 @@ struct job {
     unsigned char *off;           /* malloc'd, of --without; NULL: not given */
     struct head_ablation without; /* the same */
 
-    /* Of the command. */
+    /* The command's. */
     int32_t *tokens; /* [n_tokens] of the text; malloc'd */
     size_t n_tokens;
-    struct checkpoint other; /* another one to compare with */
-
-    char *text_bytes; /* malloc'd: what `text` is of */
+    struct checkpoint other; /* to compare with */
+    char *text_bytes;        /* malloc'd: what `text` is of */
 };
 
 #define DECLARE_COMMAND(name) extern const struct command command_##name;
@@ -116,18 +108,16 @@ void command_print_help(const struct command *c, struct output *out);
 void help_print(struct output *out);
 
 /* Parses the arguments behind the command's name, which end with NULL, and runs it, or prints its
- * help. What fails is in
- * *e and is not printed. */
+ * help. */
 enum status job_run(const struct command *c, char **argv, struct output *out, uint64_t start_ns,
                     struct err *e);
 
 /* --- what a command's run asks for ----------------------------------------------------------- */
 
-/* Starts the progress line of long work; it goes away by itself before anything else is printed. If
- * the work is interrupted, job_run says how far it came. */
+/* Starts the progress line of long work; if that is interrupted, job_run says how far it came. */
 struct progress *job_progress(struct job *j, const char *unit);
 
-/* A table: its columns, and its rows: an array, or made one after the other. */
+/* A table's rows are an array, or made one after the other. */
 struct table {
     const struct report_field *fields; /* [n] */
     int n;
@@ -139,7 +129,6 @@ struct table {
     void *arg;
 };
 
-/* The table of an array of rows. */
 #define TABLE_OF(columns, array, length)                                                           \
     {                                                                                              \
         .fields = columns, .n = REPORT_LENGTH(columns), .rows = array, .n_rows = length,           \
@@ -156,55 +145,51 @@ enum status job_print(struct job *j, const struct table *t, struct err *e);
 /* Starts job.pool, unless it is. STATUS_NO_MEMORY. */
 enum status job_start_threads(struct job *j, struct err *e);
 
-/* checkpoint_open of any file that commands take, also one of another format, imported in memory;
- * `parts` as job.parts. */
+/* Opens a checkpoint of any format, imported in memory if need be; `parts` as job.parts. */
 enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
-
-/* The file that is a checkpoint of any of these formats, mapped or made in memory. */
+/* The file alone. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
 
-/* Whether two checkpoints, both with a model, have the same tokens, those of the second as far as
- * it names them: if not, `failure`, naming its path and the first difference. */
+/* `failure` if the tokens of two checkpoints with models differ, the other's as far as it names
+ * them. */
 enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
                             const char *path, enum status failure, struct err *e);
 
-/* The shape of the checkpoint at `path`, which its messages name. */
+/* The checkpoint's shape; messages name its path. */
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,
                        struct err *e);
 
 /* job.tokens: those of the whole text, with BOS where the checkpoint wants it. */
 enum status job_tokenize(struct job *j, struct err *e);
 
-/* The same, or those of --tokens as they are. STATUS_USAGE for none, with which there is nothing to
- * `purpose` ("score"), and for more than the context. */
+/* The same, or those of --tokens. STATUS_USAGE for more than the context, and for none, with which
+ * there is nothing to `purpose` ("score"). */
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
 
-/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED if the system
- * has none. */
+/* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
 enum status job_seed(struct job *j, struct err *e);
 
 /* The table that DECODE_ISA names, or the fastest. STATUS_USAGE. */
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
 
-/* Writes the checkpoint of a file, mapped or in memory, to -o in the type of `wanted`, which has no
- * gguf yet; `tells` what becomes of the tensors. The failures of quantize_plan and
- * gguf_write. */
+/* Writes the file's checkpoint to -o in the type of `wanted`, which has no gguf yet; `tells` what
+ * becomes of the tensors. The failures of quantize_plan and gguf_write. */
 enum status job_quantize(struct job *j, const struct file_map *file,
                          const struct quantize_params *wanted, bool tells, struct err *e);
 
-/* Of the file that -o names, which is written; 0: it is gone already. */
+/* Of the file at -o; 0: it is gone already. */
 uint64_t job_out_bytes(const struct job *j);
 
-/* For what is made or imported: says a note; `arg` is a struct common_options. */
+/* Says a note of an import or export; `arg` is a struct common_options. */
 void job_say_note(void *arg, const char *text);
 
 /* --- conversion, as the commands offer it: variant.c ----------------------------------------- */
 
 /* Converts job.checkpoint, which needs no model, on job.pool; random heads are job.seed's. *spec is
  * what was asked for, but its tokens and its numbers by layer are gone. convert_free is due on
- * success. Signals are deferred but while --calib's text is read. The failures of convert_run;
- * STATUS_USAGE for options that do not fit together, or as many K/V heads as the checkpoint has. */
+ * success. The failures of convert_run; STATUS_USAGE for options that do not fit together, or as
+ * many K/V heads as the checkpoint has. */
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
                             struct err *e);
 
@@ -240,17 +225,16 @@ struct sequences_wanted {
     int n;              /* at most */
     bool all;           /* not one less will do */
     size_t more_bytes;  /* that the command itself takes for each */
-    const char *option; /* its own ones that lower the cache */
+    const char *option; /* its own that lowers the cache */
 };
 
-/* Sets p->n_sequences to as many as the memory that is available now has room for, beside some that
- * is left for others, but at least one; if all are asked for and do not fit, STATUS_NO_MEMORY with
- * the figures. Fails as session_plan does for one. */
+/* Sets p->n_sequences to as many as available memory has room for, but at least one. If all are
+ * asked for and do not fit, STATUS_NO_MEMORY. */
 enum status job_fit_sequences(const struct job *j, struct session_params *p,
                               const struct sequences_wanted *w, struct err *e);
 
-/* Starts the threads and creates the job's session; its memory is said before it is taken, with
- * what lowers the cache: `option` (NULL: none) and another type. */
+/* Starts the threads and creates the job's session, whose memory is said before: `option` (NULL:
+ * none) lowers the cache. */
 enum status job_start_session(struct job *j, const struct session_params *p, const char *option,
                               struct err *e);
 

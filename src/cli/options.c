@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/numbers.h"
 #include "show/paragraph.h"
 
@@ -45,7 +46,6 @@ void nearest_offer(struct nearest *n, const char *candidate)
     int distance = edit_distance(n->word, candidate);
     if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
         distance = lesser(distance, 1); /* cut short rather than mistyped */
-    /* Of words too long to be compared no distance is known. */
     if (distance <= LONGEST && distance <= allowed && (!n->best || distance < n->distance)) {
         n->best = candidate;
         n->distance = distance;
@@ -84,13 +84,12 @@ void options_list(const struct option_spec *spec, struct option_rows *rows)
         rows->items[rows->n++] = (struct option_row){o, NULL, o->offset, false};
 }
 
-/* The row of the option whose name is the first `len` bytes, or NULL. */
+/* The row of the option that these `len` bytes name, or NULL. */
 static struct option_row *find_named(struct option_rows *rows, const char *name, size_t len)
 {
-    for (int i = 0; i < rows->n_options; i++)
-        if (strlen(rows->items[i].option->name) == len &&
-            memcmp(rows->items[i].option->name, name, len) == 0)
-            return &rows->items[i];
+    for (struct option_row *row = rows->items; row < rows->items + rows->n_options; row++)
+        if (text_is((struct text){name, len}, row->option->name))
+            return row;
     return NULL;
 }
 
@@ -98,19 +97,20 @@ struct description {
     char text[512];
 };
 
-/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. Only
- * messages (`full`) have the limits that nobody meets. */
-static struct description range_of(const struct option *o, bool full)
+/* What is expected of a value: "0 or more", "1 to 9", "one of table, json"; "" for any text. In
+ * messages also of which kind, and the limits that nobody meets. */
+static struct description range_of(const struct option *o, bool message)
 {
     struct description d = {""};
-    if (o->kind == OPTION_U64 && full) {
-        snprintf(d.text, sizeof d.text, "0 to %llu", (unsigned long long)UINT64_MAX);
+    const char *kind = !message ? "" : o->kind == OPTION_DOUBLE ? "a number, " : "an integer, ";
+    if (o->kind == OPTION_U64 && message) {
+        snprintf(d.text, sizeof d.text, "%s0 to %llu", kind, (unsigned long long)UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
         snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
         const int n =
-            snprintf(d.text, sizeof d.text, "%s%.9g", o->above_min ? "above " : "", o->min);
-        if (o->max < (o->kind == OPTION_INT && !full ? INT_MAX : HUGE_VAL))
+            snprintf(d.text, sizeof d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);
+        if (o->max < (o->kind == OPTION_INT && !message ? INT_MAX : HUGE_VAL))
             snprintf(d.text + n, sizeof d.text - (size_t)n, " to %.10g", o->max);
         else if (!o->above_min)
             strcpy(d.text + n, " or more");
@@ -148,9 +148,8 @@ static enum status store_value(const struct option_row *row, void *values, const
         break;
     }
     case OPTION_STRING: {
-        *(const char **)value = text;
-        /* What is an SVG picture, as the help says, is no other. */
         const char *dot = strrchr(text, '.');
+        *(const char **)value = text;
         if (dot && o->value && strcmp(o->value, "FILE.svg") == 0 &&
             names_find(other_pictures, dot) >= 0)
             return err_set(e, STATUS_USAGE,
@@ -178,66 +177,62 @@ static enum status store_value(const struct option_row *row, void *values, const
     case OPTION_END:
         break;
     }
-    if (ok)
-        return STATUS_OK;
-    const char *what = o->kind == OPTION_CHOICE   ? ""
-                       : o->kind == OPTION_DOUBLE ? "a number, "
-                                                  : "an integer, ";
-    return err_set(e, STATUS_USAGE, "%s: expected %s%s, found '%.60s'", as, what,
-                   range_of(o, true).text, text);
+    return ok ? STATUS_OK
+              : err_set(e, STATUS_USAGE, "%s: expected %s, found '%.60s'", as,
+                        range_of(o, true).text, text);
+}
+
+/* What was probably meant by an option that the command does not have. */
+static enum status refuse_option(struct option_rows *rows, const char *as, struct err *e)
+{
+    char name[64]; /* without dashes in front, others as we have them */
+    struct nearest near = {.word = name};
+    snprintf(name, sizeof name, "%s", as + strspn(as, "-"));
+    for (char *c = name; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    for (int i = 0; i < rows->n_options && name[0]; i++)
+        nearest_offer(&near, rows->items[i].option->name);
+    bool known = false;
+    for (int i = 0; option_synonyms[i][0] && !known; i++) {
+        const char *ours = option_synonyms[i][1];
+        known = strcmp(option_synonyms[i][0], name) == 0 && find_named(rows, ours, strlen(ours));
+        near.best = known ? ours : near.best;
+    }
+    return near.best ? err_set(e, STATUS_USAGE, "unknown option '%s'; did you mean '--%s'?", as,
+                               near.best)
+                     : err_set(e, STATUS_USAGE, "unknown option '%s'", as);
 }
 
 /* Takes the option at *at, and its value; leaves *at at the last argument used. */
 static enum status take_option(struct option_rows *rows, char ***at, void *values, struct err *e)
 {
     const char *word = **at;
-    char as[64]; /* without "=value" */
     const size_t len = strcspn(word, "=");
-    snprintf(as, sizeof as, "%.*s", (int)(len < sizeof as ? len : sizeof as - 1), word);
-    struct option_row *row = NULL;
-    if (len > 2 && word[1] == '-')
-        row = find_named(rows, word + 2, len - 2);
-    for (int k = 0; len == 2 && k < rows->n_options; k++)
-        if (rows->items[k].option->letter == word[1])
-            row = &rows->items[k];
-    if (!row) {
-        char name[64];
-        snprintf(name, sizeof name, "%s", as + strspn(as, "-"));
-        for (char *c = name; *c; c++)
-            *c = *c == '_' ? '-' : *c;
-        struct nearest near = {.word = name};
-        for (int i = 0; i < rows->n_options && name[0]; i++)
-            nearest_offer(&near, rows->items[i].option->name);
-        for (int i = 0; option_synonyms[i][0]; i++) {
-            const char *ours = option_synonyms[i][1];
-            if (strcmp(option_synonyms[i][0], name) == 0 && find_named(rows, ours, strlen(ours))) {
-                near.best = ours;
-                break;
-            }
-        }
-        return err_set(e, STATUS_USAGE, "unknown option '%s'%s%s%s", as,
-                       near.best ? "; did you mean '--" : "", near.best ? near.best : "",
-                       near.best ? "'?" : "");
-    }
+    const char *value = word[len] ? word + len + 1 : NULL;
+    char as[64];
+    struct option_row *row = len > 2 && word[1] == '-' ? find_named(rows, word + 2, len - 2) : NULL;
+    snprintf(as, sizeof as, "%.*s", (int)len, word);
+    for (int i = 0; len == 2 && i < rows->n_options; i++)
+        if (rows->items[i].option->letter == word[1])
+            row = &rows->items[i];
+    if (!row)
+        return refuse_option(rows, as, e);
     row->given = true;
-    const char *attached = word[len] ? word + len + 1 : NULL;
-    if (row->option->kind == OPTION_FLAG) {
-        if (attached)
-            return err_set(e, STATUS_USAGE, "%s takes no value, found '%.60s'", as, attached);
-    } else if (!attached) {
+    const bool is_flag = row->option->kind == OPTION_FLAG;
+    if (is_flag && value)
+        return err_set(e, STATUS_USAGE, "%s takes no value, found '%.60s'", as, value);
+    if (!is_flag && !value && !(value = *++*at)) {
         const struct description expected = range_of(row->option, false);
-        attached = *++*at;
-        if (!attached)
-            return err_set(e, STATUS_USAGE, "%s needs a value%s%s", as,
-                           expected.text[0] ? ": " : "", expected.text);
+        return err_set(e, STATUS_USAGE, "%s needs a value%s%s", as, expected.text[0] ? ": " : "",
+                       expected.text);
     }
-    return store_value(row, values, as, attached, e);
+    return store_value(row, values, as, value, e);
 }
 
 /* The first that is given of the names, separated by "|"; NULL: none. */
 static const char *given_of(struct option_rows *rows, const char *names)
 {
-    for (; *names; names += strspn(names, "|")) {
+    for (; names && *names; names += strspn(names, "|")) {
         const size_t len = strcspn(names, "|");
         const struct option_row *row = find_named(rows, names, len);
         if (row && row->given)
@@ -280,15 +275,13 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         }
     }
     /* What has no effect was meant to have one. */
-    for (int i = 0; i < rows.n_options; i++) {
-        const struct option *o = rows.items[i].option;
-        if (!rows.items[i].given)
-            continue;
-        if (o->needs && !given_of(&rows, o->needs))
+    for (const struct option_row *row = rows.items; row < rows.items + rows.n_options; row++) {
+        const struct option *o = row->option;
+        const char *other = given_of(&rows, o->excludes);
+        if (row->given && o->needs && !given_of(&rows, o->needs))
             return err_set(e, STATUS_USAGE, "--%s is for --%.*s, which is not given", o->name,
                            (int)strcspn(o->needs, "|"), o->needs);
-        const char *other = o->excludes ? given_of(&rows, o->excludes) : NULL;
-        if (other)
+        if (row->given && other)
             return err_set(e, STATUS_USAGE, "--%s and --%s are both given; expected one of them",
                            o->name, other);
     }
@@ -318,31 +311,29 @@ void options_help(const struct option_spec *spec, struct output *out)
     struct {
         char text[80]; /* "-n, --name VALUE" */
     } usage[sizeof rows.items / sizeof *rows.items];
-    int width = 0;
+    int n = 0, width = 0;
     options_list(spec, &rows);
-    for (int i = 0; i < rows.n_options && rows.items[i].group[0]; i++) {
-        const struct option *o = rows.items[i].option;
+    for (; n < rows.n_options && rows.items[n].group[0]; n++) {
+        const struct option *o = rows.items[n].option;
         const char letter[] = {'-', o->letter, ',', ' ', 0};
-        const int n =
-            snprintf(usage[i].text, sizeof usage[i].text, "%s--%s%s%s", o->letter ? letter : "    ",
+        const int len =
+            snprintf(usage[n].text, sizeof usage[n].text, "%s--%s%s%s", o->letter ? letter : "    ",
                      o->name, o->value ? " " : "", o->value ? o->value : "");
-        width = n > width ? n : width;
+        width = len > width ? len : width;
     }
     if (columns == 0 || columns > LINE_WIDTH)
         out->columns = LINE_WIDTH;
     /* What is said of the options stands beside them where half a line is left for it. */
     const int beside = width + 4;
     struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? (size_t)beside : 10);
-    for (int i = 0; i < rows.n_options && rows.items[i].group[0]; i++) {
+    for (int i = 0; i < n; i++) {
         const struct option_row *row = &rows.items[i];
-        if (i == 0 || row->group != row[-1].group)
-            paragraph_printf(&p, "%s%s:\n", i == 0 ? "" : "\n", row->group);
-        /* The sentence and, in parentheses, default, choices or range, and whether it may be
-         * repeated. */
         const struct option *o = row->option;
         const char *standard = o->fallback ? o->fallback : o->otherwise;
         const struct description expected = range_of(o, false);
         const char *range = o->kind == OPTION_STRINGS ? "may be repeated" : expected.text;
+        if (i == 0 || row->group != row[-1].group)
+            paragraph_printf(&p, "%s%s:\n", i == 0 ? "" : "\n", row->group);
         paragraph_printf(&p, "  %-*s  %s", width, usage[i].text, o->help);
         if (standard || *range)
             paragraph_printf(&p, " (%s%s%s%.160s)", standard ? "default " : "",

@@ -1,11 +1,10 @@
 /*
- * options - a command line parsed from a table, and the help text made from the same table.
+ * options - a command line parsed from a table, and its help made from the same table.
  *
- * A command has its option values in one struct; each table row says where in it the value
- * goes. `--name value`, `--name=value`, `-n value` and `-n=value` all work, options and
- * positionals mix, `--` ends the options. A value is taken as it stands, even if it begins with
- * '-'. Of an option given more than once the last one counts, but OPTION_STRINGS takes
- * all. Only options_help prints.
+ * Each row says where in the command's struct of values its own goes. `--name value`,
+ * `--name=value`, `-n value` and `-n=value` all work, options and positionals mix, `--` ends the
+ * options. A value is taken as it stands, even if it begins with '-'. Of an option given twice the
+ * last one counts, but OPTION_STRINGS takes all.
  */
 #ifndef DECODE_CLI_OPTIONS_H
 #define DECODE_CLI_OPTIONS_H
@@ -26,7 +25,7 @@ enum option_kind {
     OPTION_DOUBLE,  /* double, within [min, max]; min itself excluded if `above_min` */
     OPTION_STRING,  /* const char *, borrowed from argv */
     OPTION_STRINGS, /* struct option_strings */
-    OPTION_CHOICE,  /* int: the index into `choices`; without a fallback 1 more: 0 is none given */
+    OPTION_CHOICE,  /* int: the index into `choices`; without a fallback 1 more, and 0 for none */
 };
 
 struct option_u64 {
@@ -39,12 +38,9 @@ struct option_strings {
     int n;
 };
 
-/* Whether the value is the path of what is written. */
-enum option_writes {
-    WRITES_NOTHING,
-    WRITES_FILE,  /* whole, from its begin: job_run finds out before the work whether it can be */
-    WRITES_OTHER, /* a folder, or a file that grows */
-};
+/* Whether the value is the path of what is written: a whole file, which job_run tries before the
+ * work, or a folder or a file that grows. */
+enum option_writes { WRITES_NOTHING, WRITES_FILE, WRITES_OTHER };
 
 struct option {
     enum option_kind kind;
@@ -58,18 +54,14 @@ struct option {
     bool above_min;
     const char *const *choices; /* NULL-terminated; of an OPTION_STRING what a shell offers */
     const char *help;           /* one line, without the default and the range */
-    const char *needs;          /* long name of the option without which this one says nothing, or
-                                   several, "a|b", of which one is enough */
-    const char *excludes;       /* likewise those beside which it says nothing */
-    const char *reads; /* of the path of what is read, what that is: "the text"; else NULL */
+    const char *needs;    /* long names, "a|b": without one of these options it says nothing */
+    const char *excludes; /* likewise: beside any of these */
+    const char *reads;    /* of the path of what is read, what that is: "the text"; or NULL */
     enum option_writes writes;
 };
 
-/*
- * A row is written with one of these, after `#define VALUES struct NAME`, the struct that `member`
- * is of: the long name, the member, what the help calls the value, limits or choices; then the help
- * and, if need be, other members: OPT_INT("n", n, "N", 0, INT_MAX, "tokens", .fallback = "256").
- */
+/* How rows are written, after `#define VALUES struct NAME`, the struct of `member`; the help may be
+ * followed by other fields: OPT_INT("n", n, "N", 0, INT_MAX, "tokens", .fallback = "256"). */
 #define OPT_ROW(type, option, member, ...)                                                         \
     {                                                                                              \
         .kind = type, .name = option, .offset = offsetof(VALUES, member), .help = __VA_ARGS__      \
@@ -94,36 +86,28 @@ struct option {
 
 /* One heading of the help. */
 struct option_group {
-    const char *title; /* NULL ends the list of groups; "": of every command, whose help leaves
-                         it out */
+    const char *title;            /* NULL ends the groups; "": in every command, not in its help */
     const struct option *options; /* ends with OPT_END */
-    size_t base;                  /* where in the values struct the rows' offsets count from */
+    size_t base;                  /* of the rows' offsets in the command's struct */
 };
 
-/* A command's options; what is not filled in ends the lists, so the last of each stays empty.
- * Arguments without a dash go to the positionals in order: each OPTION_STRING takes one, an
- * OPTION_STRINGS all that are left. */
+/* A command's options; the last group and positional stay empty. Arguments without a dash go to the
+ * positionals in order: each OPTION_STRING takes one, an OPTION_STRINGS all that are left. */
 struct option_spec {
     struct option_group groups[12];
     struct option positionals[3];
 };
 
-/*
- * Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`, which the
- * caller has filled or zeroed. At the first -h or --help that is not an option's value *help
- * becomes true and the rest stays unread. STATUS_USAGE says which option, what was expected and
- * what was found, for an unknown one what was probably meant, and which option one needs or
- * excludes that is given without it or with it; or STATUS_NO_MEMORY. options_free is due in every
- * case.
- */
+/* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`. At the
+ * first -h or --help that is no option's value *help becomes true and the rest stays unread.
+ * STATUS_USAGE, STATUS_NO_MEMORY; options_free is due in every case. */
 enum status options_parse(const struct option_spec *spec, char **argv, void *values, bool *help,
                           struct err *e);
 
-/* Frees what OPTION_STRINGS rows and positionals of many arguments own. */
+/* Frees the arrays of OPTION_STRINGS. */
 void options_free(const struct option_spec *spec, void *values);
 
-/* Prints the help of all groups but those that are everywhere, aligned and wrapped, with defaults
- * and ranges. */
+/* Prints the help, aligned and wrapped, with defaults and ranges. */
 void options_help(const struct option_spec *spec, struct output *out);
 
 /* All rows of a command: its groups' in order, then its positionals. */
@@ -131,7 +115,7 @@ struct option_rows {
     struct option_row {
         const struct option *option;
         const char *group; /* title; NULL: a positional */
-        size_t offset;     /* of the value in the command's struct */
+        size_t offset;     /* in the command's struct */
         bool given;        /* while the command line is parsed */
     } items[128];
     int n_options, n; /* without and with the positionals */
@@ -141,37 +125,32 @@ void options_list(const struct option_spec *spec, struct option_rows *rows);
 /* --- which known word was probably meant ----------------------------------------------------- */
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string
- * alignment). Words longer than 63 bytes count as 64 apart from everything. */
+ * alignment); 64 if one is longer than 63 bytes. */
 int edit_distance(const char *a, const char *b);
 
-/* Keeps the nearest of the words it is shown. Starts as {.word = the unknown one}. */
+/* Keeps the nearest of the words it is offered; starts as {.word = the unknown one}. Near is what
+ * differs in at most a third of its letters (but always one), or begins with the word. */
 struct nearest {
     const char *word;
-    const char *best; /* NULL until something is near: at most a third of its letters (but always
-                         one) differ, or it begins with the word */
+    const char *best; /* NULL: none yet */
     int distance;
 };
-
 void nearest_offer(struct nearest *n, const char *candidate);
 
-/* What other programs, or other commands, call an option, without dashes in front and with '-' for
- * '_', and what we do; NULL after the last. A name stands for the first of ours that the command
- * has. */
+/* What other programs, or commands, call an option, and what we do, of several names the first that
+ * the command has; NULL after the last. */
 extern const char *const option_synonyms[][2];
 
 /* --- the options that several commands have: common.c ---------------------------------------- */
 
 /* Conversion to fewer K/V heads, or to a latent cache. */
 struct variant_options {
-    /* What is wanted, one of them; NULL: as in the checkpoint. */
-    const char *kv_heads; /* a number, or one a layer */
-    const char *latent;   /* a rank, or one a layer */
-    const char *cache_bytes;
-    int method;        /* an enum convert_method */
-    const char *calib; /* NULL: none */
-    int calib_tokens;  /* 0: 65536 */
-    int grouping;      /* enum variant_grouping */
-    int refit;         /* VARIANT_AUTO, or an enum convert_refit + 1 */
+    const char *kv_heads, *latent, *cache_bytes; /* one of them, or none */
+    int method;                                  /* an enum convert_method */
+    const char *calib;                           /* NULL: none */
+    int calib_tokens;                            /* 0: 65536 */
+    int grouping;                                /* enum variant_grouping */
+    int refit;                                   /* VARIANT_AUTO, or an enum convert_refit + 1 */
 };
 enum variant_grouping { VARIANT_AUTO, VARIANT_ADJACENT, VARIANT_CLUSTER };
 /* The first for what runs a model, too, the others for what writes one. */
@@ -183,27 +162,24 @@ static inline bool variant_is_wanted(const struct variant_options *o)
     return o->kv_heads || o->latent || o->cache_bytes;
 }
 
-/* The values of all rows that more than one command has; a command's VALUES begin with them, as
- * `common`. */
+/* The values of rows that several commands have: what a command's VALUES begin with. */
 struct common_options {
     const char *positional; /* MODEL */
     const char *model;      /* -m */
     bool quiet, verbose;
     const char *threads; /* -t: NULL, a number or "auto" */
 
-    const char *prompt, *file; /* the text: one of them, or neither */
-    const char *positional_text;
-    const char *ids;   /* of --tokens, instead of a text */
-    const char *range; /* of the text */
+    const char *prompt, *file, *positional_text; /* the text: one of them, or none */
+    const char *ids;                             /* of --tokens, instead of a text */
+    const char *range;                           /* of the text */
 
     const char *out; /* -o */
     bool force;
     int format; /* an enum table_format */
     struct option_u64 seed;
 
-    /* Of the commands that run the model. */
     int kv_type;         /* of kv_type_names */
-    int block;           /* of score; 0: the default */
+    int block;           /* 0: the default */
     const char *without; /* NULL: all heads are there */
     struct variant_options variant;
 };
@@ -253,7 +229,7 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_CHOICE("format", common.format, "FORM", table_formats, "form of the output",               \
                .fallback = "table")
 
-/* What a cache can be stored as, the largest first, NULL after the last; as an enum storage. */
+/* What a cache can be stored as, the largest first, NULL after the last. */
 extern const char *const kv_type_names[];
 extern const enum storage kv_type_storage[];
 

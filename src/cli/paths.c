@@ -27,12 +27,10 @@ const char *path_name(const char *path)
 bool path_same(const char *a, const char *b)
 {
     struct stat x, y;
-    const bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
-    if (a_is && b_is)
-        return same_file(&x, &y);
-    if (a_is || b_is)
-        return false;
     char *a_end = NULL, *b_end = NULL;
+    const bool a_is = stat(a, &x) == 0, b_is = stat(b, &y) == 0;
+    if (a_is || b_is)
+        return a_is && b_is && same_file(&x, &y);
     /* Neither is there: in one folder, by one name? What cannot be followed cannot be written
      * either, and the writer says why. */
     bool same = file_follow_links(a, &a_end, NULL) == STATUS_OK &&
@@ -50,8 +48,6 @@ bool path_same(const char *a, const char *b)
     return same;
 }
 
-/* --- inputs and outputs ---------------------------------------------------------------------- */
-
 /* Whether a folder has this file, or one linked to it, as a part of a checkpoint. */
 static bool folder_has(const char *folder, const struct stat *file)
 {
@@ -61,8 +57,8 @@ static bool folder_has(const char *folder, const struct stat *file)
     DIR *d = opendir(folder);
     for (const struct dirent *entry; d && !has && (entry = readdir(d));)
         for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-            if (text_ends_with(text_of(entry->d_name), ends[i]))
-                has |= fstatat(dirfd(d), entry->d_name, &st, 0) == 0 && same_file(&st, file);
+            has |= text_ends_with(text_of(entry->d_name), ends[i]) &&
+                   fstatat(dirfd(d), entry->d_name, &st, 0) == 0 && same_file(&st, file);
     if (d)
         closedir(d);
     return has;
@@ -78,25 +74,22 @@ static enum status spare_all(const struct option_rows *rows, const void *values,
         const struct option_row *row = &rows->items[(rows->n_options + r) % rows->n];
         const struct option *o = row->option; /* the positionals first */
         const void *value = (const char *)values + row->offset;
-        const struct option_strings one = {(const char **)(uintptr_t)value, 1}, *list = value;
-        if (o->kind != OPTION_STRINGS)
-            list = &one;
+        const struct option_strings *many = o->kind == OPTION_STRINGS ? value : NULL;
+        const char *const *others = many ? many->items : value;
         if (!o->reads && !(writer && o->writes && o != writer))
             continue;
-        for (int i = 0; i < list->n; i++) {
-            const char *other = list->items[i];
-            if (!other)
-                continue;
-            if (path_same(path, other))
-                return o->reads
-                           ? err_set(e, STATUS_USAGE,
-                                     "'%.200s' is %s itself, which would be overwritten", path,
-                                     o->reads)
-                           : err_set(e, STATUS_USAGE,
-                                     "'%.200s' is what --%s names, too; expected a file for each",
-                                     path, o->name);
+        for (int i = 0; i < (many ? many->n : 1); i++) {
+            const char *other = others[i];
+            const bool same = other && path_same(path, other);
+            if (same && o->reads)
+                return err_set(e, STATUS_USAGE, "'%.200s' is %s itself, which would be overwritten",
+                               path, o->reads);
+            if (same)
+                return err_set(e, STATUS_USAGE,
+                               "'%.200s' is what --%s names, too; expected a file for each", path,
+                               o->name);
             /* Or one of the two is a folder of which the other is a part. */
-            if (o->reads && stat(path, &out) == 0 && stat(other, &in) == 0 &&
+            if (other && o->reads && stat(path, &out) == 0 && stat(other, &in) == 0 &&
                 ((S_ISDIR(in.st_mode) && folder_has(other, &out)) ||
                  (S_ISDIR(out.st_mode) && folder_has(path, &in))))
                 return err_set(e, STATUS_USAGE,
@@ -120,9 +113,9 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
 {
     struct option_rows rows;
     options_list(spec, &rows);
-    for (int i = 0; i < rows.n; i++) {
-        const struct option *o = rows.items[i].option;
-        const void *value = (const char *)values + rows.items[i].offset;
+    for (const struct option_row *row = rows.items; row < rows.items + rows.n; row++) {
+        const struct option *o = row->option;
+        const void *value = (const char *)values + row->offset;
         const char *path = o->writes ? *(const char *const *)value : NULL;
         if (path)
             TRY(err_in(e, spare_all(&rows, values, o, path, e), "--%s", o->name));
@@ -131,8 +124,6 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
     }
     return STATUS_OK;
 }
-
-/* --- one output ------------------------------------------------------------------------------ */
 
 enum status path_new(const char *path, bool force, struct err *e)
 {

@@ -52,8 +52,8 @@ int program_run(int argc, char **argv)
     struct descriptor out;
     const struct command *command = NULL;
     struct err e = {""}, lost = {""};
-    /* A closed standard descriptor would be given to the next file opened, which would then be
-     * written to in its place. So it is filled with one on which every access fails. */
+    /* A closed standard descriptor would be that of the next file opened, and be written to. So it
+     * is filled with one on which every access fails. */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
             break;
@@ -66,15 +66,13 @@ int program_run(int argc, char **argv)
     }
     descriptor_init(&out, STDOUT_FILENO);
     terminal_describe(&out.out);
-    const char *name = argv[1];
+    const bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
     enum status s;
-    if (strcmp(name, "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0) {
         s = argc == 2 ? print_version(&out.out, &e)
                       : err_set(&e, STATUS_USAGE, "unexpected argument '%.60s'", argv[2]);
     } else {
-        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-            name = command_help.name;
-        s = command_named(name, &command, &e);
+        s = command_named(help ? "help" : argv[1], &command, &e);
         if (s == STATUS_OK)
             s = job_run(command, argv + 2, &out.out, start_ns, &e);
     }

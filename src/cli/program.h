@@ -5,9 +5,8 @@
 #ifndef DECODE_CLI_PROGRAM_H
 #define DECODE_CLI_PROGRAM_H
 
-/* Finds the command, parses its options, runs it, and prints what it fails with; argv as main gets
- * it. Returns the exit code. It installs signal handlers and may fill closed standard descriptors:
- * once a process. */
+/* Finds the command, runs it, and prints what it fails with; argv as main gets it. Returns the exit
+ * code. Once a process: it installs signal handlers and may fill closed standard descriptors. */
 int program_run(int argc, char **argv);
 
 /* What built it: "gcc 12.2.0". */

@@ -12,7 +12,6 @@
 #define FONT_SIZE      12
 #define ELLIPSIS       "\xe2\x80\xa6"
 #define ELLIPSIS_WIDTH 9
-#define REPLACEMENT    "\xef\xbf\xbd"
 
 #define LABEL_FORMAT "<text x=\"%g\" y=\"%g\" %s>"
 #define LABEL_END    "</text>\n"
@@ -23,8 +22,8 @@
 
 /* --- texts ---------------------------------------------------------------------------------- */
 
-/* Cuts off the next character; *width is of the font size. White space of any kind is a space; the
- * code 0 is for what must not be shown or XML forbids. */
+/* Cuts off the next character; *width is a share of the font size. White space is a space; the code
+ * 0 is for what must not be shown or XML forbids. */
 static struct text next_char(struct text *rest, uint32_t *code, double *width)
 {
     const struct text bytes = utf8_next(rest, code);
@@ -74,22 +73,22 @@ double canvas_text_width(const char *s)
 
 static void put_fitting(struct output *out, struct text t, double room)
 {
-    static const char special[] = "&<>\"'";
-    static const char *const escapes[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+    static const struct {
+        uint32_t code;
+        const char *text;
+    } others[] = {{'&', "&amp;"},  {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"},
+                  {'\'', "&#39;"}, {' ', " "},    {0, ""},       {UNICODE_INVALID, "\xef\xbf\xbd"}};
     const bool cut = fit_text(t, room).len < t.len;
     if (cut)
         t.len = fit_text(t, room - ELLIPSIS_WIDTH).len;
     while (t.len > 0) {
         uint32_t code;
         double width;
-        const struct text bytes = next_char(&t, &code, &width);
-        const char *at = code && code < 0x80 ? strchr(special, (int)code) : NULL;
-        if (at)
-            output_puts(out, escapes[at - special]);
-        else if (code == UNICODE_INVALID || code == ' ')
-            output_puts(out, code == ' ' ? " " : REPLACEMENT);
-        else if (code != 0)
-            output_put(out, bytes);
+        struct text shown = next_char(&t, &code, &width);
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            if (others[i].code == code)
+                shown = text_of(others[i].text);
+        output_put(out, shown);
     }
     output_puts(out, cut ? ELLIPSIS : "");
 }
@@ -129,12 +128,9 @@ static const char common_rules[] =
 
 /*
  * What differs between light and dark pages. The colours of series are near Okabe and Ito's hues,
- * but apart in lightness too: simulated for the three kinds of dichromacy, any two differ by 0.08
- * in OKLab and any two of the first four by 0.14. Their contrast with the background is at least 3
- * to
- * 1. The levels of a heat map go from what is hardly more than the background to what is farthest
- * from it, at equal steps of lightness in OKLab, so that shades keep their order for every reader
- * and in print.
+ * but apart in lightness too: for the three kinds of dichromacy any two differ by 0.08 in OKLab,
+ * any two of the first four by 0.14; their contrast with the background is at least 3. The levels
+ * of a heat map are at equal steps of lightness in OKLab, so that they keep their order in print.
  */
 static const char light_rules[] =
     ".paper{fill:#ffffff}.marker{stroke:#ffffff}.ground{fill:#f1f3f6}\n"
@@ -230,7 +226,7 @@ double canvas_entry(struct canvas *c, double sample, const char *s)
 #define MIN_SPAN     1e-100
 #define MIN_REL_SPAN 1e-12
 
-/* x * 10^n, with the error of one rounding where 10^|n| is exact. */
+/* x * 10^n, rounded once where 10^|n| is exact. */
 static double scaled(double x, int n)
 {
     return n < 0 ? x / pow(10, -n) : x * pow(10, n);
@@ -265,7 +261,7 @@ struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
 {
     static const int mantissas[] = {1, 2, 5};
     /* One decade finer than could do, so that the first fit is the finest. */
-    for (int exponent = (int)floor(log10((hi - lo) / max_steps)) - 1;; exponent++) {
+    for (int exponent = (int)floor(log10((hi - lo) / max_steps)) - 1;; exponent++)
         for (int i = 0; i < 3; i++) {
             const double from = scaled(lo, -exponent) / mantissas[i];
             const double to = scaled(hi, -exponent) / mantissas[i];
@@ -274,7 +270,6 @@ struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
             if (last - first <= max_steps)
                 return (struct scale_ticks){first, (int)(last - first) + 1, mantissas[i], exponent};
         }
-    }
 }
 
 double scale_tick(const struct scale_ticks *t, int i)

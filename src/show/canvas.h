@@ -1,12 +1,10 @@
 /*
- * canvas - a picture while it is drawn: an SVG file with headings, a legend, texts that fit, and
- * round ticks for axes. What line charts and heat maps have in common (private to show).
+ * canvas - what line charts and heat maps have in common (private to show): an SVG file with
+ * headings, a legend, texts that fit, and round ticks for axes.
  *
  * The file holds no script and refers to nothing outside; it follows the reader's light or dark
- * scheme and is light where that is unknown; its texts can be selected. Texts may hold any bytes:
- * control characters are dropped, what is not UTF-8 becomes U+FFFD. Widths of texts are estimates
- * for a wide sans-serif face, since the reader's font is not known. The same calls give the same
- * bytes.
+ * scheme. Texts may hold any bytes: control characters are dropped, what is not UTF-8 becomes
+ * U+FFFD. Their widths are estimates for a wide sans-serif face.
  */
 #ifndef DECODE_SHOW_CANVAS_H
 #define DECODE_SHOW_CANVAS_H
@@ -25,8 +23,7 @@
 struct canvas {
     struct output *out;
     double width, height;
-    double x, y; /* the left end of the legend's next entry and the middle of its row; in the end
-                    below headings and legend */
+    double x, y; /* left end of the legend's next entry, and middle of its row */
 };
 
 /* Draws all of `what` but the end of the root element; returns the height it takes. */
@@ -37,11 +34,10 @@ typedef double canvas_draw(struct canvas *c, const void *what);
 enum status canvas_write(canvas_draw *draw, const void *what, const char *path, struct err *e);
 
 /*
- * Opens the root element and puts what all pictures have: the title for those who cannot see it,
- * the style sheet, the paper, and title and subtitle as headings, wrapped, from the top on. A
- * legend may follow. Classes of the style sheet: muted, and in a plot grid, axis, note, line, bar,
- * predicted, marker and c0 to c7, which set `color`; in a heat map ground, which
- * level 0 lies on, h1 to h9, which set `color` to a level's, cell, filled with it, map and frame.
+ * Opens the root element and puts what all pictures have: style sheet, paper, and title and
+ * subtitle as headings. A legend may follow. Classes of the style sheet: muted; in a plot grid,
+ * axis, note, line, bar, predicted, marker and c0 to c7, which set `color`; in a heat map ground,
+ * which level 0 lies on, h1 to h9, which set `color`, cell, filled with it, map and frame.
  */
 void canvas_begin(struct canvas *c, double width, const char *title, const char *subtitle);
 
@@ -50,15 +46,14 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
 /* Pixels of one line. */
 double canvas_text_width(const char *s);
 
-/* XML character data: the escaped text, or as much of it as leaves room for an ellipsis in `room`
- * pixels. */
+/* The text, escaped, or as much of it as leaves room for an ellipsis in `room` pixels. */
 void canvas_put_text(struct output *out, const char *s, double room);
 
 /* All of it, as the content of an element of that name. */
 void canvas_put_element(struct output *out, const char *name, const char *s);
 
-/* A text element of at most `room` pixels; `attributes` are all but its place, which is the left
- * end of the base line unless they say otherwise. */
+/* A text element of at most `room` pixels, its base line's left end at (x, y) unless the attributes
+ * say otherwise. */
 void canvas_label(struct canvas *c, const char *attributes, double x, double y, const char *s,
                   double room);
 
@@ -66,8 +61,8 @@ void canvas_label(struct canvas *c, const char *attributes, double x, double y, 
 
 /* The legend's next row, which is its first one at first. */
 void canvas_row(struct canvas *c);
-/* A text behind a sample that is `sample` pixels wide, in the row if there is room, else in the
- * next one. Returns the sample's left end. */
+/* A text behind a sample of so many pixels, whose left end is returned; in the next row if this one
+ * has no room. */
 double canvas_entry(struct canvas *c, double sample, const char *s);
 
 /* --- axes ----------------------------------------------------------------------------------- */
@@ -80,14 +75,11 @@ struct scale_ticks {
     int exponent;
 };
 
-/*
- * The finest ticks with at most `max_steps` (>= 1) steps: those inside [lo, hi], or enough to
- * enclose it (`around`). Both ends are finite, at most 1e100 in magnitude, and hi - lo is positive
- * and no less than 1e-12 of either end and than 1e-100 (scale_widen sees to that).
- */
+/* The finest ticks with at most `max_steps` (>= 1) steps: those inside [lo, hi], or enough to
+ * enclose it (`around`). Both ends are at most 1e100 in magnitude, after scale_widen. */
 struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around);
 
-/* Moves *hi up until ticks can tell it from *lo. */
+/* Moves *hi up until ticks can tell it from lo. */
 void scale_widen(double lo, double *hi);
 
 double scale_tick(const struct scale_ticks *t, int i);

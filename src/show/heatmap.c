@@ -34,7 +34,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
     }
 }
 
-/* An end of a legend. */
+/* Of a legend. */
 static struct figure scale_end(const struct heatmap_scale *s, bool high)
 {
     struct figure f;
@@ -67,9 +67,8 @@ static int level_end(const unsigned char *row, int at, int columns)
 #define FRAME_DISTANCE 4.5
 #define SAMPLE_WIDTH   18
 
-/* A row of maps from (x, y) on, `cell` pixels each cell. Of a map there is what is above level 0,
- * in units of cells from (0, 0): a path a level, of horizontal lines one unit thick; on the map's
- * ground. */
+/* A row of maps from (x, y) on, `cell` pixels each cell. A map is a path a level, of horizontal
+ * lines one cell thick, on the ground of level 0. */
 static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
                       const struct heatmap_map *maps, double x, double y, double cell)
 {
@@ -182,12 +181,12 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 static const char shades[] = " .:-=+*#%@";
 
-/* Of terminals with a background that is light, or dark: the nearest to the levels' colours in
- * pictures that a palette of 256 has; black or white text has a contrast of 4.5 to 1. */
+/* The nearest to the levels' colours in pictures that a palette of 256 has; black or white text has
+ * a contrast of 4.5 to 1. */
 static const unsigned char on_light[HEATMAP_LEVELS] = {195, 153, 111, 69, 27, 25, 20, 18, 17};
 static const unsigned char on_dark[HEATMAP_LEVELS] = {17, 18, 19, 25, 31, 38, 80, 122, 230};
 
-/* Text on levels from here on is light on a background that is light, and dark on a dark one. */
+/* Text on levels from here on is as the background is, light or dark. */
 #define HIGH_LEVEL 5
 
 void heatmap_put_shade(struct output *out, enum heatmap_ink ink, int level)

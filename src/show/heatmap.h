@@ -23,8 +23,8 @@ struct heatmap_scale {
     double from[HEATMAP_LEVELS]; /* the least number of each level from 1 on */
 };
 
-/* Linear: level k is what is nearest to k / 9 of `top`. Log: nearest to top / 10^((9 - k) / 3), so
- * that three levels are a factor of ten; below a 681st of `top` is level 0. */
+/* Level k is what is nearest to k / 9 of `top`; log: to top / 10^((9 - k) / 3), so that three
+ * levels are a factor of ten. */
 struct heatmap_scale heatmap_scale(double top, bool log);
 
 /* The levels of n numbers, 0 to HEATMAP_LEVELS; of NaN 0. */
@@ -32,8 +32,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 
 /* --- pictures ------------------------------------------------------------------------------- */
 
-/* The most cells a side with which a map among several is still small, and with which a single one
- * is not too large. */
+/* The most cells a side of a map among several, and of a single one. */
 #define HEATMAP_SMALL 64
 #define HEATMAP_LARGE 384
 
@@ -44,8 +43,7 @@ struct heatmap_map {
     int group;          /* neighbours in a row that have the same share a frame; -1: no frame */
 };
 
-/* Small maps side by side in rows, or a single large one with its rows and columns named.
- * Everything is borrowed for the call alone; texts may hold any bytes. */
+/* Small maps side by side in rows, or a single large one with its rows and columns named. */
 struct heatmap_picture {
     const char *title, *subtitle;
     const char *what; /* the numbers are, for the legend */
@@ -63,12 +61,11 @@ enum status heatmap_write(const struct heatmap_picture *p, const char *path, str
 
 /* --- on terminals --------------------------------------------------------------------------- */
 
-/* How levels are shown: as the characters " .:-=+*#%@", or as colours of 256, for a background that
- * is dark, or light. */
+/* Levels as the characters " .:-=+*#%@", or as colours of 256, on a dark or light background. */
 enum heatmap_ink { HEATMAP_PLAIN, HEATMAP_DARK, HEATMAP_LIGHT };
 
-/* What is put after it stands on the shade of a level, 1 to HEATMAP_LEVELS, in black or white,
- * until level 0 ends it; nothing of plain ink. */
+/* What is put after it stands on the shade of a level, in black or white, until level 0 ends it;
+ * nothing of plain ink. */
 void heatmap_put_shade(struct output *out, enum heatmap_ink ink, int level);
 
 /* The levels of n cells side by side, each `width` columns wide. */

@@ -150,7 +150,7 @@ static void break_line(struct paragraph *p)
     p->at = p->indent;
 }
 
-/* A word has the spaces before it. */
+/* Puts the word, which has the spaces before it. */
 static void put_word(struct paragraph *p)
 {
     struct text word = {p->word, p->word_len};

@@ -37,7 +37,7 @@ struct chart {
     bool one_x;                    /* all points share x: lines stand side by side */
     bool has_lines, has_bars, has_predicted;
     struct scale_ticks y_ticks;
-    struct {
+    struct x_tick {
         double at;
         struct figure label;
     } x_ticks[X_TICKS];
@@ -63,8 +63,7 @@ static int compare_points(const void *left, const void *right)
 
 static void add_x_tick(struct chart *c, double at, struct figure label)
 {
-    c->x_ticks[c->n_x_ticks].at = at;
-    c->x_ticks[c->n_x_ticks++].label = label;
+    c->x_ticks[c->n_x_ticks++] = (struct x_tick){at, label};
 }
 
 static void choose_ticks(struct chart *c)
@@ -113,7 +112,7 @@ static double y_of(const struct chart *c, double y)
     return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
 }
 
-/* Below the legend; decides where the data area is. */
+/* Decides where the data area is. */
 static void draw_axes(struct chart *c, struct canvas *v)
 {
     const struct scale_ticks *t = &c->y_ticks;
@@ -151,7 +150,7 @@ static void draw_axes(struct chart *c, struct canvas *v)
 
 /* --- lines ---------------------------------------------------------------------------------- */
 
-/* Outlines around the middle; the areas look alike. */
+/* Outlines around the middle, of areas that look alike. */
 static const char *const shapes[] = {
     "m-4.3 0a4.3 4.3 0 1 0 8.6 0a4.3 4.3 0 1 0 -8.6 0z",
     "m-3.8 -3.8h7.6v7.6h-7.6z",
@@ -171,7 +170,7 @@ static void put_marker(struct canvas *v, const struct line *line, double x, doub
                   shapes[(line->style + line->style / N_LOOKS) % N_LOOKS]);
 }
 
-/* Through the points' middles, or predictions; or a dash of so many pixels to both sides at each.
+/* Through the points' middles, or predictions; or at each a dash of so many pixels to both sides.
  */
 static void put_path(const struct chart *c, struct canvas *v, int i, bool predicted, double dash)
 {
@@ -239,8 +238,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
 
 /* --- the file ------------------------------------------------------------------------------- */
 
-/* The names of the lines, then what kinds of lines there are, as grey samples: paths from their
- * left end and middle on. */
+/* The names of the lines, then what kinds of lines there are, as grey samples. */
 static void draw_names(const struct chart *c, struct canvas *v)
 {
     const struct plot *p = c->plot;
@@ -303,11 +301,11 @@ static double draw_chart(struct canvas *v, const void *what)
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
     struct chart c = {.plot = p, .x_lo = (double)NAN, .x_hi = (double)NAN};
-    size_t bytes = p->n_series * sizeof *c.lines;
+    size_t bytes = p->n_series * sizeof *c.lines + 1; /* a request for nothing may give NULL */
     int n_mid = 0;
     for (int i = 0; i < p->n_series; i++)
         bytes += p->series[i].n_points * sizeof(struct plot_point);
-    c.lines = calloc(bytes + 1, 1); /* a request for nothing may give NULL */
+    c.lines = calloc(bytes, 1);
     if (!c.lines)
         return err_no_memory(e, "the plot", bytes);
 
@@ -344,14 +342,14 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
         c.has_predicted |= line.n_predicted > 0;
         c.lines[c.n_lines++] = line;
     }
-    enum status s = STATUS_OK;
-    if (n_mid == 0)
+    enum status s;
+    if (n_mid > 0) {
+        choose_ticks(&c);
+        s = canvas_write(draw_chart, &c, path, e);
+    } else {
         s = err_set(e, STATUS_USAGE, "%s: nothing to plot: none of the %d series has a value", path,
                     p->n_series);
-    else
-        choose_ticks(&c);
-    if (s == STATUS_OK)
-        s = canvas_write(draw_chart, &c, path, e);
+    }
     free(c.lines);
     return s;
 }

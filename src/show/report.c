@@ -35,6 +35,7 @@ struct column {
     const struct report_field *field;
     size_t width;
     bool left;     /* aligned */
+    bool breaks;   /* what is too wide goes on in further lines, if it is the last one */
     bool left_out; /* of the table, as it is too wide */
     bool filled;   /* it has a cell that is not empty, below its heading */
 };
@@ -61,13 +62,11 @@ static size_t width_before_last(const struct table *t)
     return width;
 }
 
-/* What the last column can do with: its cells go on in further lines if they are texts that are
- * never left out. */
 static bool table_fits(const struct table *t)
 {
     const struct column *c = &t->columns[t->last];
-    const bool breaks = c->left && c->field->rank == 0 && c->width > NARROWEST;
-    return width_before_last(t) + (breaks ? NARROWEST : c->width) <= (size_t)t->out->columns;
+    const size_t least = c->breaks && c->width > NARROWEST ? NARROWEST : c->width;
+    return width_before_last(t) + least <= (size_t)t->out->columns;
 }
 
 /* What there is for a text that is broken, behind what is before it. */
@@ -78,11 +77,10 @@ static size_t width_behind(const struct table *t, size_t before)
 }
 
 /* Leaves out columns until the others fit: empty ones first, but for a table that is only headings;
- * then those of the highest rank, of several the last. Returns how many were not empty. */
-static int fit_columns(struct table *t)
+ * then those of the highest rank, of several the last. */
+static void fit_columns(struct table *t)
 {
     const bool spared = t->n_rows == 1 || table_fits(t);
-    int n_left_out = 0;
     for (int i = 0; i < t->n && !spared; i++)
         t->columns[i].left_out = !t->columns[i].filled;
     for (;;) {
@@ -95,13 +93,11 @@ static int fit_columns(struct table *t)
         if (!least || table_fits(t))
             break;
         least->left_out = true;
-        n_left_out += least->filled;
     }
     struct column *last = &t->columns[t->last];
     const size_t width = width_behind(t, width_before_last(t));
-    if (last->left && last->field->rank == 0 && last->width > width)
+    if (last->breaks && last->width > width)
         last->width = width;
-    return n_left_out;
 }
 
 static void put_padded(struct table *t, const char *accent, struct text s)
@@ -149,6 +145,13 @@ static void print_row(struct table *t, int row, bool md)
     }
     put_padded(t, "", text_of(md ? "|" : ""));
     output_puts(t->out, "\n");
+    for (int i = 0; i < t->n && md && row == 0; i++) { /* the rule below the headings */
+        const struct column *c = &t->columns[i];
+        output_puts(t->out, c->left ? "|:" : "|-");
+        output_repeat(t->out, '-', c->width);
+        output_puts(t->out, c->left ? "-" : ":");
+    }
+    output_puts(t->out, md && row == 0 ? "|\n" : "");
 }
 
 /* Of a single row that does not fit nothing is left out: the columns are lines. */
@@ -176,11 +179,12 @@ static void print_downwards(struct table *t)
 static void print_table(const struct report *r, struct table *t)
 {
     const bool md = r->format == TABLE_MD, fitted = !md && t->out->columns > 0;
-    int n_left_out = 0;
-    for (const struct report_field *f = r->fields; f < r->fields + r->n_fields; f++)
+    for (const struct report_field *f = r->fields; f < r->fields + r->n_fields; f++) {
+        const bool left = f->type >= REPORT_TEXT && !f->right;
         if (f->heading)
             t->columns[t->n++] =
-                (struct column){.field = f, .left = f->type >= REPORT_TEXT && !f->right};
+                (struct column){.field = f, .left = left, .breaks = left && f->rank == 0};
+    }
     t->last = t->n - 1;
     t->n_rows = (int)r->n_cells / t->n;
     const char *at = r->cells.data;
@@ -194,26 +198,17 @@ static void print_table(const struct report *r, struct table *t)
     if (fitted && t->n_rows == 2 && !table_fits(t))
         return print_downwards(t);
     if (fitted)
-        n_left_out = fit_columns(t);
-    for (int row = 0; row < t->n_rows; row++) {
+        fit_columns(t);
+    for (int row = 0; row < t->n_rows; row++)
         print_row(t, row, md);
-        for (int i = 0; i < t->n && md && row == 0; i++) { /* the rule below the headings */
-            const struct column *c = &t->columns[i];
-            output_puts(t->out, c->left ? "|:" : "|-");
-            output_repeat(t->out, '-', c->width);
-            output_puts(t->out, c->left ? "-" : ":");
-        }
-        output_puts(t->out, md && row == 0 ? "|\n" : "");
-    }
     struct paragraph p = paragraph_begin(t->out, 2);
-    for (int i = 0, n = 0; n < n_left_out; i++) {
-        if (!t->columns[i].left_out || !t->columns[i].filled)
-            continue;
-        paragraph_printf(&p, "%s %s%s",
-                         n ? "" : "Too wide, left out:", t->columns[i].field->heading,
-                         n + 1 < n_left_out ? "," : "; -v shows all.");
-        n++;
-    }
+    const char *before = "Too wide, left out:";
+    for (const struct column *c = t->columns; c < t->columns + t->n; c++)
+        if (c->left_out && c->filled) {
+            paragraph_printf(&p, "%s %s", before, c->field->heading);
+            before = ",";
+        }
+    paragraph_puts(&p, *before == ',' ? "; -v shows all." : "");
     paragraph_end(&p);
 }
 
@@ -223,17 +218,18 @@ static void print_table(const struct report *r, struct table *t)
 struct value {
     bool none;
     struct text text; /* what stands for it; of programs "" for none */
-    char digits[512]; /* the text, if the member is none */
+    char digits[512]; /* the text of a number */
 };
 
 static void value_of(const struct report_field *f, const void *row, bool people, struct value *v)
 {
     const void *member = (const char *)row + f->offset;
-    const char *string = member;
+    const bool is_double = f->type == REPORT_DOUBLE;
+    struct figure (*const figure)(double) = people ? f->figure : is_double ? figure_exact : NULL;
     uint64_t integer = 0;
     double number = 0;
     v->none = false;
-    v->text.data = NULL;
+    v->text = text_of("");
     switch (f->type) {
     case REPORT_INT:
         integer = *(const int *)member;
@@ -255,20 +251,19 @@ static void value_of(const struct report_field *f, const void *row, bool people,
         v->none = !v->text.data || (v->text.len == 0 && f->none);
         break;
     case REPORT_STRING:
-        string = *(const char *const *)member;
-        v->none = !string;
-        /* fall through */
+        v->none = !*(const char *const *)member;
+        if (!v->none)
+            v->text = text_of(*(const char *const *)member);
+        break;
     case REPORT_CHARS:
-        v->text = text_of(string ? string : "");
+        v->text = text_of(member);
         break;
     case REPORT_LIST: /* has items for values */
         break;
     }
-    const bool is_double = f->type == REPORT_DOUBLE;
-    struct figure (*const figure)(double) = people ? f->figure : is_double ? figure_exact : NULL;
     if (v->none)
         v->text = text_of(people && f->none ? f->none : "");
-    if (v->text.data)
+    if (v->none || f->type >= REPORT_BOOL)
         return;
     if (figure)
         snprintf(v->digits, sizeof v->digits, "%s",
@@ -282,7 +277,12 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     v->text = text_of(v->digits);
 }
 
-/* Item i of a list, which is the member of a row. */
+/* The list that is a member of a row; its item i. */
+static const struct report_list *list_of(const struct report_field *f, const void *row)
+{
+    return (const void *)((const char *)row + f->offset);
+}
+
 static const void *list_item(const struct report_field *f, const struct report_list *list, int i)
 {
     return (const char *)list->items + i * f->item_size;
@@ -347,10 +347,8 @@ static void put_list(struct report *r, const struct report_field *f, const struc
 void report_cell(struct report *r, const struct report_field *f, const void *row)
 {
     struct value v;
-    if (f->type == REPORT_LIST) {
-        put_list(r, f, (const void *)((const char *)row + f->offset));
-        return;
-    }
+    if (f->type == REPORT_LIST)
+        return put_list(r, f, list_of(f, row));
     value_of(f, row, table_is_for_people(r->format), &v);
     report_text(r, v.text);
 }
@@ -374,7 +372,7 @@ void report_member(struct json *j, const char *key, const struct report_field *f
 {
     struct value v;
     if (f->type == REPORT_LIST) {
-        const struct report_list *list = (const void *)((const char *)row + f->offset);
+        const struct report_list *list = list_of(f, row);
         json_begin_array(j, key);
         for (int i = 0; i < list->n; i++)
             report_object(j, NULL, f->items, f->n_items, list_item(f, list, i));

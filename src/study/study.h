@@ -1,10 +1,9 @@
 /*
- * study - the GQA paper's experiment on one text: the cells that are compared, what each is called
- * and made from; what a folder keeps of them beside their checkpoints; their means over the seeds.
+ * study - the GQA paper's experiment on one text: the cells that are compared, what each is made
+ * from, their means over the seeds, and the folder they are kept in.
  *
  * A folder has NAME.json of each cell that is done, results.jsonl of all of them, study.json of
- * what they have in common and study.lock. Files there may have been changed by anybody: each is
- * read strictly, and refused by name.
+ * what they have in common and study.lock. Each is read strictly, and refused by name.
  */
 #ifndef DECODE_STUDY_STUDY_H
 #define DECODE_STUDY_STUDY_H
@@ -43,9 +42,9 @@ struct study_cell {
     int kv_heads; /* 1 of latent caches */
     int latent;   /* their rank; 0: the cache has keys and values of heads */
     enum study_method method;
-    bool taught;  /* trained further with the MHA checkpoint as the teacher, too */
+    bool taught;  /* trained further with the MHA checkpoint as the teacher */
     double alpha; /* percent of the MHA checkpoint's steps for which it is trained further */
-    int steps;    /* its own: of the further training, or of all of it from scratch */
+    int steps;    /* of that, or of all training from scratch */
 
     /* What follows from these. */
     const char *method_name;
@@ -78,10 +77,9 @@ struct study_mean {
     int n_seeds;
     double deviation; /* of the seeds' bits a byte, n - 1 in its denominator; NaN for one */
     double least, most;
-    char line[64]; /* that it is a point of: "GQA-2, fit, taught" */
-    /* The mean of what each seed has more than its MHA checkpoint trained further for as long; NaN
-     * if one of the two is not done. */
-    double over_mha;
+    char line[64];   /* that it is a point of: "GQA-2, fit, taught" */
+    double over_mha; /* mean of what each has more than its MHA checkpoint trained further for as
+                        long; NaN: one of them is not done */
 };
 
 struct study_plan {
@@ -97,8 +95,8 @@ struct study_plan {
 };
 
 /* Adds cells of these K/V heads, rank and method for all seeds and each of the shares [n], percents
- * of the steps: for those a checkpoint is trained further, or from scratch for as long in all.
- * STATUS_USAGE where a share is too much; STATUS_NO_MEMORY. study_plan_free is due in any case. */
+ * of the steps. STATUS_USAGE where one is too much; STATUS_NO_MEMORY. study_plan_free is due in any
+ * case. */
 enum status study_plan_add(struct study_plan *plan, struct study_cell cell, const double *shares,
                            int n, struct err *e);
 void study_plan_free(struct study_plan *plan);
@@ -123,29 +121,23 @@ struct study_path study_path(const char *dir, const char *name, const char *suff
 /* Writes NAME.json of a cell that is done, atomically. The failures of file_writer. */
 enum status study_record_write(const char *dir, const struct study_cell *cell, struct err *e);
 
-/* Reads NAME.json into the cell, of a plan or of a name alone; cell->done tells whether there is
- * one. STATUS_BAD_FILE if it is no record of this cell. */
+/* Reads NAME.json into the cell, of a plan or of a name alone; `done` tells whether there is one.
+ * STATUS_BAD_FILE. */
 enum status study_record_read(const char *dir, struct study_cell *cell, struct err *e);
 
-/*
- * Writes results.jsonl: a line for each record in the folder, those of other runs too, as
- * study_order has them, without times: the same cells give the same bytes. Two processes may do so
- * at once: whoever is last has all.
- */
+/* Writes results.jsonl: a line for each record in the folder, as study_order has them, without
+ * times. Two processes may do so at once: whoever is last has all. */
 enum status study_results_write(const char *dir, struct err *e);
 
-/* Writes study.json, a line {"settings": "..."} of what needs no escapes, or finds that what is
- * there says the same. STATUS_USAGE if it says something else: the folder has another study's
- * cells. */
+/* Writes study.json, {"settings": "..."} of what needs no escapes. STATUS_USAGE if there is one
+ * that says something else: of another study. */
 enum status study_settings_keep(const char *dir, const char *settings, struct err *e);
 
-/* What only one run at once may make: a cell, by its name, or "" the folder's own files. Locks are
- * in DIR/study.lock, which stays; they end with the process, and hold against other machines where
- * the file system's do. */
+/* Of what only one run at once may make: a cell, by its name, or "" the folder's own files. Locks
+ * are in DIR/study.lock, which stays, and end with the process. */
 enum status study_lock_open(const char *dir, int *fd, struct err *e);
 
-/* Takes the lock, and the same run may have it already; *taken is false while another run has it.
- * STATUS_FAILED where files cannot be locked. */
+/* *taken is false while another run has it. STATUS_FAILED where files cannot be locked. */
 enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e);
 void study_unlock(int fd, const char *name);
 
