@@ -88,20 +88,6 @@ static void tell_step(struct draft_pace *p, int rows, double ns)
         pace_round(p, &(struct draft_round){.base = rows, .rows = rows, .tokens = rows, .ns = ns});
 }
 
-TEST(times_lie_between_those_measured, .tags = ONE_THREAD)
-{
-    struct draft_pace p = new_pace(0);
-    ck_assert(pace_step_ns(&p, 3) == 0);
-    tell_step(&p, 2, 100);
-    ck_assert(pace_step_ns(&p, 1) == 100); /* what is known of less is the least known */
-    ck_assert(pace_step_ns(&p, 2) == 100 && pace_step_ns(&p, 9) > 100);
-    tell_step(&p, 6, 140);
-    ck_assert(pace_step_ns(&p, 4) == 120 && pace_step_ns(&p, 9) == 170);
-    tell_step(&p, 8, 90);
-    ck_assert(pace_step_ns(&p, 7) == 115);
-    ck_assert(pace_step_ns(&p, 9) == 90); /* more rows never take less */
-}
-
 /* Against the formula: 1 + a + ... + a^k tokens in a step's time and k drafts'. */
 TEST(the_best_number_is_chosen, .tags = ONE_THREAD)
 {
@@ -126,22 +112,6 @@ TEST(the_best_number_is_chosen, .tags = ONE_THREAD)
         const int chosen = pace_choose(&p, 1, levels, 8, draft, 0, &trying);
         ck_assert_int_eq(trying ? 0 : chosen, best);
     }
-}
-
-TEST(what_is_right_is_learned, .tags = ONE_THREAD)
-{
-    struct draft_pace p = new_pace(0);
-    struct rng r;
-    rng_seed(&r, 1, 1);
-    const double before = pace_share(&p, 1, 1);
-    for (int i = 0; i < 2000; i++) {
-        const bool right = rng_unit(&r) < 0.9;
-        pace_saw(&p, 0, 0, right);
-        if (right)
-            pace_saw(&p, 0, 1, rng_unit(&r) < 0.5);
-    }
-    ck_assert(fabs(pace_share(&p, 0, 0) - 0.9) < 0.15 && fabs(pace_share(&p, 0, 1) - 0.45) < 0.2);
-    ck_assert(pace_share(&p, 1, 1) == before);
 }
 
 /* A draft as it goes: tokens are right by `share`, a step of r rows takes 1000 + row (r - 1), a
