@@ -1,5 +1,6 @@
 /* The engine against logits that another implementation computed in double precision, and
- * against itself: any threads, blocks, instruction sets and rewinds give the same bits. */
+ * against itself: any threads, blocks, instruction sets and rewinds give the same bits. Contexts of
+ * several chunks of the cache are in test_batch.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,14 +165,6 @@ static float *same_steps(const struct model *m, int n)
     return steps;
 }
 
-/* Contexts that span several chunks of the cache. */
-TEST(same_bits_over_many_chunks, .seconds = 300)
-{
-    const struct checkpoint_shape shape =
-        shape_of("layers=2 heads=6 kv=2 dim=12 ff=40 ctx=640 vocab=256");
-    same_steps(made(&shape).model, 600);
-}
-
 /* Weights that a narrower type holds exactly give the same bits in every type. */
 TEST(types_hold_the_same_numbers, .loops = 2, .seconds = 300)
 {
@@ -252,22 +245,6 @@ TEST(pools_may_change, .seconds = 300)
     ck_assert(!session_prefers_one_thread(s, 1)); /* no longer empty */
     session_free(s);
     pool_free(pool);
-}
-
-/* A GQA model, and the MHA model that has each K/V head copied to all of its group, are the same
- * function: the map from query to K/V heads is right. */
-TEST(gqa_equals_its_expansion, .loops = 4, .seconds = 300)
-{
-    enum { N = 40 };
-    static const int kv_heads[] = {1, 2, 3, 6};
-    struct checkpoint_shape shape =
-        shape_of("layers=2 heads=6 dim=16 ff=64 ctx=48 vocab=256 seed=5");
-    shape.n_kv_heads = kv_heads[_i];
-    const struct model *small = made(&shape).model;
-    shape.base_kv_heads = kv_heads[_i];
-    shape.n_kv_heads = 6;
-    const struct model *expanded = made(&shape).model;
-    expect_same(small, run_of(small, 2, 0, N), run_of(expanded, 2, 0, N), N, "expanded");
 }
 
 /* starcoder is the same block under another name; without biases; tied. */
