@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/costs.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
+#include "cli/shape.h"
 #include "outputs.h"
 #include "support.h"
 

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/costs.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
+#include "cli/shape.h"
 
 /* Tokens of a window, and of the context of a new model, that are not said otherwise. */
 #define TRAIN_CTX 256

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "cli/costs.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
+#include "cli/shape.h"
 #include "target.h"
 
 #define COMMAND_ROW(name) &command_##name,
