@@ -413,7 +413,12 @@ if command -v taskset >/dev/null; then
     kill $h_other
     note "bench: a row that other work disturbed" has "$out" '"noisy": true'
 fi
+# Ctrl-C in the middle of a benchmark prints what there is.
+start bench "$model" --kv-heads 8,1 -n 10000 --repeat 1000 --format csv
+sleep 4
+end_by INT $pid
 checks <<'EOF'
+130+ | MHA,8,f32
 0 $b --plot p.svg --trace t.csv -q | quiet | roofline: reads | by bytes | ! batch
 $ has p.svg "</svg>" && has_lines t.csv 13
 0 bench $model -n 1 --repeat 1 --warmup 0 --kv-heads 2 | --depth 0,
