@@ -11,7 +11,6 @@
 #include "support.h"
 
 struct cases {
-    char *file;
     char *next; /* the next line */
     int line;
 };
@@ -28,11 +27,7 @@ struct test_case {
 
 static inline void cases_open(struct cases *c, const char *path)
 {
-    size_t len;
-    c->file = (char *)read_file(path, &len);
-    c->file[len] = 0;
-    c->next = c->file;
-    c->line = 0;
+    *c = (struct cases){.next = file_text(path, NULL)};
 }
 
 /* The words of the next line that is no comment, each as a string; NULL at the end. The first is
@@ -48,7 +43,6 @@ static inline char *cases_line(struct cases *c, char **rest)
         if (*line != '#')
             return strtok_r(line, " ", rest);
     }
-    free(c->file);
     return NULL;
 }
 

@@ -11,14 +11,6 @@
 #include "cli/program.h"
 #include "support.h"
 
-#define SECONDS 20
-
-static unsigned seconds_allowed(void)
-{
-    const char *factor = getenv("CK_TIMEOUT_MULTIPLIER");
-    return SECONDS * (unsigned)(factor ? atoi(factor) : 1);
-}
-
 static size_t read_back(FILE *f, char *to, size_t size)
 {
     fseek(f, 0, SEEK_END);
@@ -40,7 +32,8 @@ static _Noreturn void be_program(char *const argv[], FILE *out, FILE *errors, pr
     dup2(fileno(out), STDOUT_FILENO);
     dup2(fileno(errors), STDERR_FILENO);
     signal(SIGALRM, SIG_DFL); /* Check's own handler kills the suite with it */
-    alarm(seconds_allowed());
+    const char *factor = getenv("CK_TIMEOUT_MULTIPLIER");
+    alarm(20 * (unsigned)(factor ? atoi(factor) : 1));
     if (setup)
         setup(context);
     exit(program_run(n, args));
@@ -67,17 +60,13 @@ void run_program_args(struct ran *r, char *const argv[], program_setup *setup, v
 
 void run_program(struct ran *r, const char *line, program_setup *setup, void *context)
 {
-    char words[8192], *argv[MAX_ARGS + 1] = {NULL};
-    int n = 0;
+    char words[8192], *argv[MAX_ARGS + 1] = {NULL}, *rest = words;
     ck_assert_uint_lt(strlen(line), sizeof words);
     strcpy(words, line);
-    for (char *word = words; word; n++) {
-        char *space = strchr(word, ' ');
-        if (space)
-            *space = 0;
+    for (int n = 0; rest; n++) {
+        char *word = strsep(&rest, " ");
         ck_assert_int_lt(n, MAX_ARGS);
         argv[n] = strcmp(word, "''") == 0 ? word + 2 : word;
-        word = space ? space + 1 : NULL;
     }
     run_program_args(r, argv, setup, context);
 }

@@ -162,9 +162,9 @@ struct gguf_file parsed_gguf(unsigned char *bytes, size_t len)
 
 struct gguf_file read_gguf(const char *path)
 {
-    size_t len;
-    unsigned char *bytes = read_file(path, &len);
-    return parsed_gguf(bytes, len);
+    struct gguf_file f;
+    f.bytes = read_file(path, &f.len);
+    return parsed_gguf(f.bytes, f.len);
 }
 
 struct gguf_file written_gguf(struct gguf_writer *w)

@@ -16,16 +16,12 @@ static void free_learned(void *v)
 }
 
 /* Freed when the test ends. */
-static struct bpe_learned *learn(const struct text *texts, size_t n, struct bpe_learn_spec spec)
+static struct bpe_learned *learn(const struct text *texts, size_t n, int n_tokens, bool end_of_text)
 {
+    const struct bpe_learn_spec spec = {.n_tokens = n_tokens, .end_of_text = end_of_text};
     struct bpe_learned *v = allocated(sizeof *v);
     expect_ok(bpe_learn(&spec, texts, n, v, &err));
     return released_by(free_learned, v);
-}
-
-static struct bpe_learned *learn_one(struct text text, int n_tokens)
-{
-    return learn(&text, 1, (struct bpe_learn_spec){.n_tokens = n_tokens});
 }
 
 /* --- learning as plainly as possible --------------------------------------------------------- */
@@ -40,7 +36,6 @@ struct plain {
 
 static void plain_add(struct plain *p, struct text text)
 {
-    p->ids = realloc(p->ids, (p->n + 2 * text.len + 1) * sizeof *p->ids);
     while (text.len > 0) {
         const size_t len = pretokenize_next(PRETOKENIZE_GPT2, text);
         for (size_t i = 0; i < len; i++)
@@ -81,12 +76,14 @@ static void plain_merge(struct plain *p, struct bpe_merge m)
 
 static struct plain plain_learn(const struct text *texts, size_t n, int n_tokens)
 {
-    struct plain p = {0};
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        len += texts[i].len;
+    struct plain p = {.ids = allocated(2 * len * sizeof *p.ids),
+                      .merges = allocated((size_t)n_tokens * sizeof *p.merges)};
     for (size_t i = 0; i < n; i++)
         plain_add(&p, texts[i]);
-    released_by(free, p.ids ? p.ids : (p.ids = malloc(1)));
     uint32_t *counts = malloc((size_t)n_tokens * (size_t)n_tokens * sizeof *counts);
-    p.merges = allocated((size_t)n_tokens * sizeof *p.merges);
     struct bpe_merge best;
     while (256 + p.n_merges < n_tokens && plain_best(&p, counts, &best) > 1)
         plain_merge(&p, best);
@@ -101,17 +98,16 @@ static void check_consistent(const struct bpe_learned *v)
 {
     ck_assert_int_eq(v->n_tokens, 256 + v->n_merges + (v->end_of_text >= 0));
     for (int i = 0; i < 256; i++) {
-        ck_assert_uint_eq(v->tokens[i].len, 1);
-        ck_assert_int_eq((unsigned char)v->tokens[i].data[0], i);
+        ck_assert(v->tokens[i].len == 1 && (unsigned char)v->tokens[i].data[0] == i);
     }
     for (int i = 0; i < v->n_merges; i++) {
         const struct bpe_merge m = v->merges[i];
         const struct text token = v->tokens[256 + i];
         ck_assert(m.left >= 0 && m.left < 256 + i && m.right >= 0 && m.right < 256 + i);
         const struct text left = v->tokens[m.left], right = v->tokens[m.right];
-        ck_assert_uint_eq(token.len, left.len + right.len);
-        ck_assert(memcmp(token.data, left.data, left.len) == 0);
-        ck_assert(memcmp(token.data + left.len, right.data, right.len) == 0);
+        ck_assert(token.len == left.len + right.len &&
+                  memcmp(token.data, left.data, left.len) == 0 &&
+                  memcmp(token.data + left.len, right.data, right.len) == 0);
     }
 }
 
@@ -155,8 +151,7 @@ static size_t check_encoding(const struct tokenizer *t, struct text text, const 
                              size_t at)
 {
     int32_t *ids;
-    size_t n;
-    size_t bytes = 0;
+    size_t n, bytes = 0;
     expect_ok(tokenizer_encode(t, text, &ids, &n, &err));
     for (size_t i = 0; i < n; i++) {
         while (p->ids[at] < 0)
@@ -176,7 +171,7 @@ static size_t check_encoding(const struct tokenizer *t, struct text text, const 
 /* Learning gives what the plain way gives, and the tokenizer what learning left. */
 static void check_against_plain(const struct text *texts, size_t n, int n_tokens)
 {
-    const struct bpe_learned *v = learn(texts, n, (struct bpe_learn_spec){.n_tokens = n_tokens});
+    const struct bpe_learned *v = learn(texts, n, n_tokens, false);
     const struct plain p = plain_learn(texts, n, n_tokens);
     check_merges(v, p.merges, p.n_merges);
     check_consistent(v);
@@ -263,12 +258,11 @@ TEST(a_word_of_a_megabyte)
     rng_seed(&r, 3, 4);
     random_text(&r, text, LEN, "abcdefghijklmnopqrst");
     const struct text whole = {text, LEN};
-    struct bpe_learned *v = learn_one(whole, 256 + 8000);
-    const struct plain p = plain_learn(&whole, 1, 256 + 24);
+    struct bpe_learned *v = learn(&whole, 1, 256 + 8000, false);
     check_consistent(v);
     ck_assert_int_eq(v->n_merges, 8000);
     v->n_merges = 24;
-    check_merges(v, p.merges, p.n_merges);
+    check_merges(v, plain_learn(&whole, 1, 256 + 24).merges, 24);
 
     memset(text, 'a', LEN);
     check_against_plain(&whole, 1, 256 + 60);
@@ -290,9 +284,10 @@ TEST(reference_cases)
     for (const char *wanted; (wanted = cases_line(&c, &rest)); n++) {
         case_text(&t, strtok_r(NULL, " ", &rest));
         case_numbers(&t, &rest);
-        for (size_t i = 0; i < t.n; i++)
-            *(i % 2 ? &merges[i / 2].right : &merges[i / 2].left) = t.numbers[i];
-        check_merges(learn_one((struct text){t.text, t.len}, atoi(wanted)), merges, (int)t.n / 2);
+        for (size_t i = 0; i < t.n; i += 2)
+            merges[i / 2] = (struct bpe_merge){t.numbers[i], t.numbers[i + 1]};
+        check_merges(learn(&(struct text){t.text, t.len}, 1, atoi(wanted), false), merges,
+                     (int)t.n / 2);
     }
     ck_assert_int_eq(n, 3);
 }
@@ -300,31 +295,16 @@ TEST(reference_cases)
 TEST(texts_are_not_joined)
 {
     const struct text texts[] = {text_of("a"), text_of("b"), text_of("a"), text_of("b")};
-    ck_assert_int_eq(learn(texts, 4, (struct bpe_learn_spec){.n_tokens = 300})->n_merges, 0);
-    struct bpe_learned *v = learn(NULL, 0, (struct bpe_learn_spec){.n_tokens = 300});
+    ck_assert_int_eq(learn(texts, 4, 300, false)->n_merges, 0);
+    struct bpe_learned *v = learn(NULL, 0, 300, false);
     ck_assert(v->n_tokens == 256 && v->n_merges == 0);
-    bpe_learned_free(v);
+    bpe_learned_free(v); /* legal twice */
 }
 
 /* --- what is written ------------------------------------------------------------------------- */
 
-/* An array of strings, from the element `first` on: these, a space and a bar between. */
-static void check_texts(const struct gguf *g, const char *key, size_t first, const char *expected)
-{
-    const struct gguf_value *array;
-    struct gguf_cursor cursor = {0};
-    struct text t;
-    char found[200] = "";
-    expect_ok(gguf_get_array(g, key, GGUF_STRING, &array, NULL, &err));
-    for (size_t i = 0; gguf_next_text(array, &cursor, &t); i++)
-        if (i >= first)
-            snprintf(found + strlen(found), sizeof found - strlen(found), "%.*s |", text_width(t),
-                     t.data);
-    ck_assert_str_eq(found, expected);
-}
-
-/* The keys of what was learned; its tokens from 251 on, and its merges. */
-static void check_written(const struct bpe_learned *v, const char *tokens, const char *merges)
+/* The keys of what was learned; its names are what tokenizer_of reads. */
+static void check_written(const struct bpe_learned *v)
 {
     struct gguf_file f = written(v);
     const struct gguf_value *types;
@@ -344,24 +324,7 @@ static void check_written(const struct bpe_learned *v, const char *tokens, const
     ck_assert_uint_eq(types->count, (uint64_t)v->n_tokens);
     for (uint64_t i = 0; i < types->count; i++)
         ck_assert_int_eq(gguf_int_at(types, i), (int)i == v->end_of_text ? 3 : 1);
-    if (tokens) {
-        check_texts(f.g, "tokenizer.ggml.tokens", 251, tokens);
-        check_texts(f.g, "tokenizer.ggml.merges", 0, merges);
-    }
     free_gguf(&f);
-}
-
-#define LAST_BYTES "\u00fb |\u00fc |\u00fd |\u00fe |\u00ff |"
-
-TEST(names_are_in_the_byte_alphabet)
-{
-    struct bpe_learned *v = learn_one(text_of("not read: not read: not read"), 256);
-    ck_assert(v->n_tokens == 256 && v->end_of_text == -1);
-    check_consistent(v);
-    check_written(v, LAST_BYTES, "");
-    v = learn_one(text_of("x \u00e9\n\n\ny \u00e9\n\n\n"), 300);
-    check_written(v, LAST_BYTES "\u010a\u010a |\u0120\u00c3 |\u0120\u00c3\u00a9 |",
-                  "\u010a \u010a |\u0120 \u00c3 |\u0120\u00c3 \u00a9 |");
 }
 
 static const char documents[] = "<|endoftext|>one text, one word<|endoftext|><|endoftext|> one "
@@ -372,14 +335,13 @@ TEST(end_of_text_is_the_last_token)
     const struct text whole = text_of(documents);
     const struct text parts[] = {text_of("one text, one word"), text_of(" one more"),
                                  text_of("no more: <|endoftext <|endoftext ")};
-    const struct bpe_learned *v =
-        learn(&whole, 1, (struct bpe_learn_spec){.n_tokens = 320, .end_of_text = true});
+    const struct bpe_learned *v = learn(&whole, 1, 320, true);
     const struct plain p = plain_learn(parts, 3, 319);
     check_merges(v, p.merges, p.n_merges);
     check_consistent(v);
     ck_assert_int_eq(v->end_of_text, v->n_tokens - 1);
     ck_assert(text_is(v->tokens[v->end_of_text], "<|endoftext|>"));
-    check_written(v, NULL, NULL);
+    check_written(v);
 
     const struct tokenizer *t = tokenizer_of(v);
     ck_assert_int_eq(tokenizer_eos(t), v->end_of_text);
@@ -391,20 +353,21 @@ TEST(end_of_text_is_the_last_token)
         found += ids[i] == v->end_of_text;
     ck_assert_uint_eq(found, 5);
     free(ids);
-}
 
-/* Without the option its text is text; with it and no room for merges there is only it. */
-TEST(end_of_text_is_an_option)
-{
-    const struct bpe_learned *v = learn_one(text_of(documents), 320);
+    /* Without the option its text is text; with it and no room for merges there is only it. */
+    v = learn(&whole, 1, 320, false);
     ck_assert_int_eq(v->end_of_text, -1);
     bool learned = false;
     for (int i = 0; i < v->n_tokens; i++)
         learned = learned || text_is(v->tokens[i], "endoftext");
     ck_assert(learned);
-    v = learn(NULL, 0, (struct bpe_learn_spec){.n_tokens = 257, .end_of_text = true});
+    v = learn(NULL, 0, 257, true);
     ck_assert(v->n_tokens == 257 && v->end_of_text == 256);
     check_consistent(v);
+    v = learn(&whole, 1, 256, false);
+    ck_assert(v->n_tokens == 256 && v->end_of_text == -1);
+    check_consistent(v);
+    check_written(v);
 }
 
 /* --- refusals and interruptions -------------------------------------------------------------- */

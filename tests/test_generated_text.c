@@ -29,37 +29,40 @@ static void write_words(bool space)
     hostile_write();
 }
 
-static void expect_output(const char *line, const char *start)
-{
-    struct ran r;
-    run_on_bad(&r, line);
-    expect_success(&r);
-    ck_assert_msg(strncmp(r.out, start, strlen(start)) == 0, "%s: '%s' does not begin with '%s'",
-                  line, r.out, start);
-}
-
+/* With the space or not; what is printed begins so. %T are two prompts. */
 TEST(test_first_space, .before = bent_set_up, .after = hostile_tear_down)
 {
-    write_words(true);
-    expect_output("generate %B -n 3 --seed 3 -t 1 -q", "w");
-    expect_output("generate %B -n 3 --seed 3 -t 1 -q --stop w999", "w");
-    expect_output("generate %B -p a -n 3 --seed 3 -t 1 -q", "a w");
-    expect_output("generate %B -p a -n 3 --seed 3 -t 1 -q --no-echo", " w");
-    expect_output("tokenize %B --decode 4,5", "w4 w5");
-    expect_output("tokenize %B --decode 1,5", "<s> w5");
-    expect_output("tokenize %B -p a", "2 3\n");
-    write_words(false);
-    expect_output("generate %B -n 3 --seed 3 -t 1 -q", " w");
-    expect_output("tokenize %B --decode 4,5", " w4 w5");
-}
-
-TEST(test_first_space_of_each_sample, .before = bent_set_up, .after = hostile_tear_down)
-{
+    static const struct {
+        bool space;
+        const char *line, *start;
+    } cases[] = {
+        {true, "generate %B -n 3 --seed 3 -t 1 -q", "w"},
+        {true, "generate %B -n 3 --seed 3 -t 1 -q --stop w999", "w"},
+        {true, "generate %B -p a -n 3 --seed 3 -t 1 -q", "a w"},
+        {true, "generate %B -p a -n 3 --seed 3 -t 1 -q --no-echo", " w"},
+        {true, "tokenize %B --decode 4,5", "w4 w5"},
+        {true, "tokenize %B --decode 1,5", "<s> w5"},
+        {true, "tokenize %B -p a", "2 3\n"},
+        {false, "generate %B -n 3 --seed 3 -t 1 -q", " w"},
+        {false, "tokenize %B --decode 4,5", " w4 w5"},
+    };
+    static const char prompts[] = "{\"prompt\":\"\"}\n{\"prompt\":\"a\"}\n";
     struct ran r;
-    int n = 0;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        if (i == 0 || cases[i].space != cases[i - 1].space)
+            write_words(cases[i].space);
+        run_on_bad(&r, cases[i].line);
+        expect_success(&r);
+        ck_assert_msg(strncmp(r.out, cases[i].start, strlen(cases[i].start)) == 0,
+                      "%s: '%s' does not begin with '%s'", cases[i].line, r.out, cases[i].start);
+    }
     write_words(true);
+    write_file(text_path, prompts, sizeof prompts - 1);
+    expect_line_done("generate --prompts %T --prompts-format jsonl %B -n 3 --seed 3 -t 1 -q",
+                     "\"prompt\": \"\", \"text\": \"w|\"prompt\": \"a\", \"text\": \" w");
     run_on_bad(&r, "generate %B -n 3 --seed 3 -t 1 -q --samples 5 --batch 2");
     expect_success(&r);
+    int n = 0;
     char *rest;
     for (const char *line = strtok_r(r.out, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         if (strcmp(line, "---") != 0) {
@@ -67,16 +70,4 @@ TEST(test_first_space_of_each_sample, .before = bent_set_up, .after = hostile_te
             n++;
         }
     ck_assert_int_eq(n, 5);
-}
-
-TEST(test_first_space_of_many, .before = bent_set_up, .after = hostile_tear_down)
-{
-    static const char prompts[] = "{\"prompt\":\"\"}\n{\"prompt\":\"a\"}\n";
-    write_words(true);
-    struct ran r;
-    write_file(text_path, prompts, sizeof prompts - 1);
-    run_on_bad(&r, "generate --prompts %T --prompts-format jsonl %B -n 3 --seed 3 -t 1 -q");
-    expect_success(&r);
-    ck_assert_ptr_nonnull(strstr(r.out, "\"prompt\": \"\", \"text\": \"w"));
-    ck_assert_ptr_nonnull(strstr(r.out, "\"prompt\": \"a\", \"text\": \" w"));
 }

@@ -3,7 +3,6 @@
  * made on several threads (for the thread sanitizer), memory, models whose logits are not finite,
  * and prompts that come slowly.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,43 +33,41 @@ static void tear_down(void)
     scratch_remove();
 }
 
-static FILE *create(const char *name)
+#define IN_FOLDER .before = set_up, .after = tear_down
+
+static struct ran ran(const char *line)
 {
-    FILE *f = fopen(name, "wb");
-    ck_assert_ptr_nonnull(f);
-    return f;
+    struct ran r;
+    run_program(&r, line, NULL, NULL);
+    return r;
 }
 
-/* --- threads ---------------------------------------------------------------------------------- */
-
-TEST(threads_pick_the_same, .loops = 2, .before = set_up, .after = tear_down)
+/* On several threads and in batches the same as alone. */
+TEST(threads_pick_the_same, .loops = 2, IN_FOLDER)
 {
-    static const char *const lines[] = {
-        "generate model.gguf --prompts prompts -q -n 6 --seed 4 --top-k 0 --repeat-penalty 1.2",
-        "generate model.gguf -p ab --samples 9 -q -n 9 --seed 4",
+    static const char *const lines[][2] = {
+        {"generate model.gguf --prompts prompts -q -n 6 --seed 4 --top-k 0 --repeat-penalty 1.2 "
+         "-t 1 --batch 1",
+         "generate model.gguf --prompts prompts -q -n 6 --seed 4 --top-k 0 --repeat-penalty 1.2 "
+         "-t 2 --batch 7"},
+        {"generate model.gguf -p ab --samples 9 -q -n 9 --seed 4 -t 1 --batch 1",
+         "generate model.gguf -p ab --samples 9 -q -n 9 --seed 4 -t 2 --batch 7"},
     };
-    FILE *f = create("prompts");
+    FILE *f = fopen("prompts", "wb");
     for (int i = 0; i < 24; i++)
         fprintf(f, "%.*s\n", i, "a text to be cut where it is");
     fclose(f);
-    char line[200];
-    struct ran one, many;
-    snprintf(line, sizeof line, "%s -t 1 --batch 1", lines[_i]);
-    run_program(&one, line, NULL, NULL);
+    const struct ran one = ran(lines[_i][0]), many = ran(lines[_i][1]);
     expect_success(&one);
-    snprintf(line, sizeof line, "%s -t 2 --batch 7", lines[_i]);
-    run_program(&many, line, NULL, NULL);
     expect_success(&many);
     ck_assert_uint_eq(one.out_len, many.out_len);
     ck_assert_str_eq(one.out, many.out);
 }
 
-/* --- memory ----------------------------------------------------------------------------------- */
-
 /* Lines that can be run and lines that cannot. */
-static void write_prompts(int n, bool jsonl)
+static long peak_of(int n, bool jsonl)
 {
-    FILE *f = create(jsonl ? "prompts.jsonl" : "prompts");
+    FILE *f = fopen("prompts", "wb");
     for (int i = 0; i < n; i++)
         fprintf(f,
                 jsonl   ? "{\"prompt\": \"%d\", \"id\": %d}\n"
@@ -78,22 +75,16 @@ static void write_prompts(int n, bool jsonl)
                         : "\xff%d\n",
                 i % 10, i);
     fclose(f);
-}
-
-static long peak_of(int n, bool jsonl)
-{
-    char line[200];
-    struct ran r;
-    write_prompts(n, jsonl);
-    snprintf(line, sizeof line, "generate model.gguf --prompts %s -q -n 2 -t 1 --batch 16",
-             jsonl ? "prompts.jsonl" : "prompts");
-    run_program(&r, line, NULL, NULL);
+    const struct ran r =
+        ran(jsonl ? "generate model.gguf --prompts prompts --prompts-format jsonl -q -n 2 -t 1 "
+                    "--batch 16"
+                  : "generate model.gguf --prompts prompts -q -n 2 -t 1 --batch 16");
     ck_assert_msg(r.code == !jsonl, "exit %d, signal %d: %s", r.code, r.signal, r.err);
     return r.max_rss_kib;
 }
 
 /* 10^5 lines, and ids at 16 to 64 bytes each. */
-TEST(memory_is_bounded, .loops = 2, .tags = ONE_THREAD, .before = set_up, .after = tear_down)
+TEST(memory_is_bounded, .loops = 2, .tags = ONE_THREAD, IN_FOLDER)
 {
     const long few = peak_of(300, _i), many = peak_of(MANY_LINES, _i);
     const long allowed = _i ? 2048 + MANY_LINES * 96L / 1024 : 2048;
@@ -101,90 +92,64 @@ TEST(memory_is_bounded, .loops = 2, .tags = ONE_THREAD, .before = set_up, .after
         ck_assert_msg(many - few < allowed, "%ld KiB for few, %ld for many", few, many);
 }
 
-static void limit_memory(void *bytes)
+static void limit_memory(void *unused)
 {
-    const struct rlimit limit = {*(rlim_t *)bytes, *(rlim_t *)bytes};
+    (void)unused;
+    const struct rlimit limit = {(rlim_t)300 << 20, (rlim_t)300 << 20};
     if (setrlimit(RLIMIT_AS, &limit) != 0)
         _exit(77);
 }
 
-/* Auto takes as many as fit, at least one. */
-TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .before = set_up, .after = tear_down)
+/* Auto takes as many as fit, at least one; a sequence is 32 MiB. */
+TEST(batches_that_do_not_fit_are_refused, .tags = ONE_THREAD, .left_out = SANITIZED, IN_FOLDER)
 {
-    rlim_t limit = (rlim_t)300 << 20;
     struct ran r;
     const struct checkpoint_shape wide =
         shape_of("layers=1 heads=16 kv=16 dim=32 ff=16 ctx=8192 vocab=257 seed=3");
-    write_checkpoint("wide.gguf", &wide); /* 32 MiB a sequence */
-    if (SANITIZED)
-        return;
+    write_checkpoint("wide.gguf", &wide);
     run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 40", limit_memory,
-                &limit);
+                NULL);
     expect_refusal(&r, 4, "40 sequences need 1.2");
-    ck_assert(strstr(r.err, "would fit; --batch N, -c N and --kv-type f16 lower"));
-    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_memory, &limit);
+    expect_says(r.err, "would fit; --batch N, -c N and --kv-type f16 lower");
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 -v", limit_memory, NULL);
     expect_success(&r);
-    ck_assert_ptr_nonnull(strstr(r.err, "as memory has no room for more; --batch N changes it"));
-    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 2", limit_memory,
-                &limit);
+    expect_says(r.err, "as memory has no room for more; --batch N changes it");
+    run_program(&r, "generate wide.gguf -p a --samples 40 -n 2 -t 1 --batch 2", limit_memory, NULL);
     expect_success(&r);
 }
 
-/* --- logits that are not finite --------------------------------------------------------------- */
-
-/* Makes the embedding of token X NaN: a text that has it has no logits. */
-static void spoil_model(void)
+/* The embedding of token X is NaN: a prompt that has it is a line with an error, and the others are
+ * as they were. Samples all have the same prompt; the line is ended. */
+TEST(logits_that_are_not_finite_end_a_text, .tags = ONE_THREAD, IN_FOLDER)
 {
+    static const char line[] =
+        "generate model.gguf --prompts prompts -q -n 3 --greedy --batch 3 --seed 1";
+    write_file("prompts", "ab\ncd\nX\nef\n", 11);
+    const struct ran good = ran(line);
+    expect_success(&good);
     struct gguf_file f = read_gguf("model.gguf");
     const struct gguf_tensor *t = gguf_find_tensor(f.g, "token_embd.weight");
-    ck_assert_ptr_nonnull(t);
     const size_t row = (size_t)t->dims[0] * sizeof(float);
     memset(f.bytes + (t->data - f.bytes) + 'X' * row, 0xff, row);
     write_file("model.gguf", f.bytes, f.len);
     free_gguf(&f);
-}
-
-/* Such a prompt is a line with an error, and the others are as they were. */
-TEST(logits_that_are_not_finite_end_one_text, .tags = ONE_THREAD, .before = set_up,
-     .after = tear_down)
-{
-    struct ran good, bad;
-    FILE *f = create("prompts");
-    fputs("ab\ncd\nX\nef\n", f);
-    fclose(f);
-    run_program(&good, "generate model.gguf --prompts prompts -q -n 3 --greedy --batch 3 --seed 1",
-                NULL, NULL);
-    expect_success(&good);
-    spoil_model();
-    run_program(&bad, "generate model.gguf --prompts prompts -q -n 3 --greedy --batch 3 --seed 1",
-                NULL, NULL);
+    const struct ran bad = ran(line);
     ck_assert_int_eq(bad.code, 1);
-    ck_assert_ptr_nonnull(strstr(
-        bad.out, "{\"index\": 2, \"id\": null, \"prompt\": \"X\", \"error\": \"line 3: the logit "
-                 "of token 0 is"));
+    expect_says(bad.out, "{\"index\": 2, \"id\": null, \"prompt\": \"X\", \"error\": \"line 3: the "
+                         "logit of token 0 is");
     const char *third = strstr(bad.out, "{\"index\": 2");
     ck_assert_uint_eq(strncmp(bad.out, good.out, (size_t)(third - bad.out)), 0);
     ck_assert_str_eq(strstr(bad.out, "{\"index\": 3"), strstr(good.out, "{\"index\": 3"));
-}
-
-/* Samples all have the same prompt; the line is ended. */
-TEST(logits_that_are_not_finite_end_all_samples, .tags = ONE_THREAD, .before = set_up,
-     .after = tear_down)
-{
-    struct ran r;
-    spoil_model();
-    run_program(&r, "generate model.gguf -p aX --samples 4 -q -n 3 --seed 1", NULL, NULL);
+    const struct ran r = ran("generate model.gguf -p aX --samples 4 -q -n 3 --seed 1");
     ck_assert_int_eq(r.code, 1);
     ck_assert_str_eq(r.out, "aX\n");
-    ck_assert_ptr_nonnull(strstr(r.err, "the logit of token 0 is"));
+    expect_says(r.err, "the logit of token 0 is");
 }
-
-/* --- prompts that come slowly ----------------------------------------------------------------- */
 
 static _Noreturn void be_program_between(int in, int out)
 {
     static char line[] = "decode generate model.gguf --prompts - -q -n 5 -t 1 --seed 1";
-    char *args[16];
+    char *args[16] = {NULL};
     int n = 0;
     for (char *word = strtok(line, " "); word; word = strtok(NULL, " "))
         args[n++] = word;
@@ -195,8 +160,7 @@ static _Noreturn void be_program_between(int in, int out)
 }
 
 /* Each answer comes although the next prompt does not. */
-TEST(an_answer_does_not_wait_for_the_next_prompt, .tags = ONE_THREAD, .before = set_up,
-     .after = tear_down)
+TEST(an_answer_does_not_wait_for_the_next_prompt, .tags = ONE_THREAD, IN_FOLDER)
 {
     int in[2], out[2], status;
     ck_assert(pipe(in) == 0 && pipe(out) == 0);
@@ -214,7 +178,7 @@ TEST(an_answer_does_not_wait_for_the_next_prompt, .tags = ONE_THREAD, .before = 
         ck_assert_ptr_nonnull(fgets(line, sizeof line, answers));
         snprintf(wanted, sizeof wanted, "{\"index\": %d, ", i);
         ck_assert_msg(strncmp(line, wanted, strlen(wanted)) == 0, "%s", line);
-        ck_assert_ptr_nonnull(strstr(line, i == 2 ? "deabc" : "abc"));
+        expect_says(line, i == 2 ? "deabc" : "abc");
     }
     close(in[1]);
     ck_assert_int_eq(fgetc(answers), EOF);

@@ -10,28 +10,25 @@
 
 static const struct text stop = {"stop", 4};
 
-static struct prompts p; /* every test's, and the last of them */
+static struct prompts p; /* the test's, and the last of them */
 static struct prompt prompt;
-static bool is_open;
 
-static void close_prompts(void)
+static void close_prompts(void *unused)
 {
-    if (is_open) {
-        prompt_free(&prompt);
-        prompts_close(&p);
-        scratch_remove();
-    }
-    is_open = false;
+    (void)unused;
+    prompt_free(&prompt);
+    prompts_close(&p);
     prompt = (struct prompt){.index = 0};
 }
 
+/* Until the test ends, or release_all. */
 static void open_prompts(bool jsonl, const char *content, size_t len)
 {
     const char *path = scratch_path("prompts");
     write_file(path, content, len);
     p = (struct prompts){.n = 7, .seed = 42, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
     expect_ok(prompts_open(&p, path, &err));
-    is_open = true;
+    released_by(close_prompts, &p);
 }
 
 static bool next(void)
@@ -43,7 +40,7 @@ static bool next(void)
     return state == LINES_LINE;
 }
 
-TEST(plain_lines_are_prompts, .after = close_prompts)
+TEST(plain_lines_are_prompts)
 {
     static const char *const texts[] = {"", "one", "  two {\"prompt\": 3}", "\xc3\xa9\r", "end"};
     const char content[] = "\xef\xbb\xbf\none\r\n  two {\"prompt\": 3}\n\xc3\xa9\r\r\nend\r";
@@ -60,43 +57,37 @@ TEST(plain_lines_are_prompts, .after = close_prompts)
 }
 
 /* One line after which a good one follows. */
-static void expect_refused(bool jsonl, const char *line, size_t len, const char *why)
+static void expect_refused(bool jsonl, struct text line, const char *why)
 {
     struct bytes content = {NULL, 0, 0};
-    ck_assert(bytes_put(&content, (struct text){line, len}));
-    ck_assert(bytes_put(&content, text_of("\n{\"prompt\": \"good\"}\n")));
+    ck_assert(bytes_put(&content, line) &&
+              bytes_put(&content, text_of("\n{\"prompt\": \"good\"}\n")));
     open_prompts(jsonl, content.data, content.len);
+    bytes_free(&content);
     ck_assert(next());
-    ck_assert_msg(prompt.refused, "%.60s", line);
-    ck_assert_msg(strncmp(prompt.error.text, "line 1: ", 8) == 0 && strstr(prompt.error.text, why),
-                  "%s instead of %s", prompt.error.text, why);
+    ck_assert_msg(prompt.refused && strncmp(prompt.error.text, "line 1: ", 8) == 0 &&
+                      strstr(prompt.error.text, why),
+                  "%.60s: '%s' instead of '%s'", line.data, prompt.error.text, why);
     ck_assert(next());
     ck_assert_msg(!prompt.refused && prompt.index == 1, "%s", prompt.error.text);
     ck_assert(text_is(prompt.text, jsonl ? "good" : "{\"prompt\": \"good\"}"));
     ck_assert(!next());
-    bytes_free(&content);
-    close_prompts();
+    release_all();
 }
 
-TEST(what_is_not_utf8_is_refused, .after = close_prompts)
+TEST(bad_lines_are_refused)
 {
-    expect_refused(false, "ab\xff", 3, "byte 2: expected UTF-8, found 0xff");
-    expect_refused(false, "\xc3", 1, "byte 0: expected UTF-8, found 0xc3");
-    expect_refused(true, "{\"prompt\": \"\xff\"}", 15, "byte 12");
+    expect_refused(false, text_of("ab\xff"), "byte 2: expected UTF-8, found 0xff");
+    expect_refused(false, text_of("\xc3"), "byte 0: expected UTF-8, found 0xc3");
+    expect_refused(true, text_of("{\"prompt\": \"\xff\"}"), "byte 12");
+    for (int jsonl = 0; jsonl < 2; jsonl++) {
+        const size_t len = PROMPTS_MAX_LINE + 1;
+        const struct text line = {memset(allocated(len), 'a', len), len};
+        expect_refused(jsonl, line, "expected at most 16777216 bytes");
+    }
 }
 
-TEST(long_lines_are_refused, .after = close_prompts)
-{
-    const size_t len = PROMPTS_MAX_LINE + 1;
-    char *line = malloc(len);
-    ck_assert_ptr_nonnull(line);
-    memset(line, 'a', len);
-    expect_refused(false, line, len, "expected at most 16777216 bytes");
-    expect_refused(true, line, len, "expected at most 16777216 bytes");
-    free(line);
-}
-
-TEST(objects_say_more, .after = close_prompts)
+TEST(objects_say_more)
 {
     static const char content[] =
         "\xef\xbb\xbf{\"prompt\": \"a\\n\\u00e9\\u0000b\", \"id\": \"x\", \"n\": 0, "
@@ -131,22 +122,21 @@ TEST(objects_say_more, .after = close_prompts)
     ck_assert(next() && !prompt.refused && text_is(prompt.id, "x") && !next());
 }
 
-TEST(whole_ids_may_be_large, .after = close_prompts)
+TEST(whole_ids_may_be_large)
 {
     static const char *const ids[] = {"0", "-0", "9223372036854775808",
                                       "-123456789012345678901234567890"};
-    char content[512] = "";
-    for (int i = 0; i < 4; i++)
-        snprintf(content + strlen(content), sizeof content - strlen(content),
-                 "{\"id\": %s, \"prompt\": \"a\"}\n", ids[i]);
-    open_prompts(true, content, strlen(content));
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < COUNT(ids); i++) {
+        char line[100];
+        snprintf(line, sizeof line, "{\"id\": %s, \"prompt\": \"a\"}\n", ids[i]);
+        open_prompts(true, line, strlen(line));
         ck_assert(next() && !prompt.refused);
         ck_assert(prompt.id_kind == PROMPT_ID_NUMBER && text_is(prompt.id, ids[i]));
+        release_all();
     }
 }
 
-TEST(bad_objects_are_refused, .after = close_prompts)
+TEST(bad_objects_are_refused)
 {
     static const struct {
         const char *line, *why;
@@ -182,11 +172,8 @@ TEST(bad_objects_are_refused, .after = close_prompts)
         {"{\"prompt\": \"a\", \"stop\": [[[[1]]]]}", "at most 4 containers"},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        expect_refused(true, cases[i].line, strlen(cases[i].line), cases[i].why);
-}
+        expect_refused(true, text_of(cases[i].line), cases[i].why);
 
-TEST(stops_are_not_too_many, .after = close_prompts)
-{
     char line[8 * (PROMPTS_MAX_STOPS + 3)] = "{\"prompt\": \"a\", \"stop\": [\"x\"";
     for (int i = 1; i < PROMPTS_MAX_STOPS; i++)
         strcat(line, ",\"x\"");
@@ -194,12 +181,12 @@ TEST(stops_are_not_too_many, .after = close_prompts)
     strcat(line, "]}");
     open_prompts(true, line, strlen(line));
     ck_assert(next() && !prompt.refused && prompt.n_stops == PROMPTS_MAX_STOPS);
-    close_prompts();
+    release_all();
     strcpy(line + len, ",\"x\"]}");
-    expect_refused(true, line, strlen(line), "\"stop\": expected at most 256 texts");
+    expect_refused(true, text_of(line), "\"stop\": expected at most 256 texts");
 }
 
-TEST(refused_lines_show_what_they_have, .after = close_prompts)
+TEST(refused_lines_show_what_they_have)
 {
     static const char content[] =
         "{\"n\": [], \"id\": 3, \"prompt\": \"abc\"}\n{\"id\": 4, \"n\": 1}";

@@ -1,10 +1,8 @@
+/* Sampling and the softmax arithmetic below it, against plain references of their own. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -13,7 +11,8 @@
 #include "opened.h"
 #include "support.h"
 
-#define N_CTX 64
+#define N_CTX   64
+#define REF_MAX 300 /* words of a vocabulary at most */
 
 /* No filter, no penalty. */
 static struct sampler_params plain(double temperature)
@@ -21,6 +20,12 @@ static struct sampler_params plain(double temperature)
     return (struct sampler_params){.temperature = temperature, .top_p = 1, .repeat_penalty = 1};
 }
 
+static void free_sampler(void *s)
+{
+    sampler_free(s);
+}
+
+/* Freed when the test ends. */
 static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t seed,
                                   uint64_t stream)
 {
@@ -28,7 +33,7 @@ static struct sampler *new_seeded(struct sampler_params p, int n_vocab, uint64_t
     struct sampler *s;
     expect_ok(sampler_create(&p, &sizes, &s, &err));
     sampler_reset(s, 0, seed, stream);
-    return s;
+    return released_by(free_sampler, s);
 }
 
 static struct sampler *new_sampler(struct sampler_params p, int n_vocab)
@@ -43,6 +48,19 @@ static int pick(struct sampler *s, const float *logits)
     return token;
 }
 
+static int pick_and_accept(struct sampler *s, const float *logits)
+{
+    const int token = pick(s, logits);
+    sampler_accept(s, 0, token);
+    return token;
+}
+
+static void accept_all(struct sampler *s, const int *history, int n)
+{
+    for (int i = 0; i < n; i++)
+        sampler_accept(s, 0, history[i]);
+}
+
 /* What was left to choose from at the last pick; returns how many. */
 static const int *tokens;
 static const double *probabilities;
@@ -50,15 +68,6 @@ static const double *probabilities;
 static int choices(const struct sampler *s)
 {
     return sampler_choices(s, 0, &tokens, &probabilities);
-}
-
-/* The first pick of a new sampler. */
-static int pick_once(struct sampler_params p, const float *logits, int n_vocab)
-{
-    struct sampler *s = new_sampler(p, n_vocab);
-    const int token = pick(s, logits);
-    sampler_free(s);
-    return token;
 }
 
 static double uniform(struct rng *r, double from, double to)
@@ -71,10 +80,17 @@ static int below(struct rng *r, int n)
     return (int)(rng_unit(r) * n);
 }
 
-/* --- the reference: every rule as its sentence in sampler.h says it, in O(n_vocab^2) ------------
- */
+/* One of several shapes; rounded ones have ties. */
+static void random_logits(struct rng *r, float *logits, int n)
+{
+    const double width = uniform(r, 0.1, 12), step = below(r, 2) ? 0 : uniform(r, 0.1, 1);
+    for (int i = 0; i < n; i++) {
+        const double x = uniform(r, -width, width) + uniform(r, -width, width);
+        logits[i] = (float)(step > 0 ? round(x / step) * step : x);
+    }
+}
 
-#define REF_MAX 300
+/* --- the reference: every rule as its sentence in sampler.h says it, in O(n_vocab^2) ---------- */
 
 struct reference {
     int n_vocab;
@@ -83,24 +99,16 @@ struct reference {
     bool kept[REF_MAX];
 };
 
-static void ref_penalise(struct reference *r, const struct sampler_params *p, const int *history,
-                         int n_history)
+static double ref_penalised(double logit, int token, const struct sampler_params *p,
+                            const int *history, int n_history)
 {
     const int last_n = p->repeat_last_n < 0 || p->repeat_last_n > N_CTX ? N_CTX : p->repeat_last_n;
-    for (int i = 0; i < r->n_vocab; i++) {
-        bool recent = false;
-        for (int h = 0; h < n_history; h++)
-            recent |= history[h] == i && h >= n_history - last_n;
-        if (recent && r->logit[i] > 0)
-            r->logit[i] = (double)(float)(r->logit[i] / p->repeat_penalty);
-        else if (recent)
-            r->logit[i] = (double)(float)(r->logit[i] * p->repeat_penalty);
-    }
-}
-
-static bool ref_before(const struct reference *r, int i, int j)
-{
-    return r->logit[i] > r->logit[j] || (r->logit[i] == r->logit[j] && i < j);
+    bool recent = false;
+    for (int h = 0; h < n_history; h++)
+        recent |= history[h] == token && h >= n_history - last_n;
+    if (!recent)
+        return logit;
+    return (double)(float)(logit > 0 ? logit / p->repeat_penalty : logit * p->repeat_penalty);
 }
 
 static void ref_normalise(struct reference *r)
@@ -112,71 +120,46 @@ static void ref_normalise(struct reference *r)
         r->p[i] = r->kept[i] ? r->p[i] / sum : 0;
 }
 
-static void ref_temperature(struct reference *r, double temperature)
-{
-    double maximum = -DBL_MAX;
-    for (int i = 0; i < r->n_vocab; i++)
-        maximum = fmax(maximum, r->logit[i]);
-    for (int i = 0; i < r->n_vocab; i++) {
-        r->kept[i] = true;
-        r->p[i] = exp((r->logit[i] - maximum) / temperature);
-    }
-    ref_normalise(r);
-}
+enum rule { TOP_K = 1, TOP_P = 2, MIN_P = 4, PENALTY = 8, ALL_RULES = 16 };
 
-static void ref_top_k(struct reference *r, int top_k)
+/* In the smallest set of top_p is who is needed to reach it: those before it do not. */
+static void ref_filter(struct reference *r, enum rule rule, const struct sampler_params *p)
 {
+    bool keep[REF_MAX];
     for (int i = 0; i < r->n_vocab; i++) {
         int better = 0;
-        for (int j = 0; j < r->n_vocab; j++)
-            better += ref_before(r, j, i);
-        r->kept[i] &= top_k == 0 || better < top_k;
-    }
-    ref_normalise(r);
-}
-
-/* In the smallest set is who is needed to reach top_p: those before it do not. */
-static void ref_top_p(struct reference *r, double top_p)
-{
-    bool needed[REF_MAX];
-    for (int i = 0; i < r->n_vocab; i++) {
-        double sum = 0;
-        bool first = true;
-        for (int j = 0; j < r->n_vocab; j++)
-            if (r->kept[j] && ref_before(r, j, i)) {
-                sum += r->p[j];
-                first = false;
-            }
-        needed[i] = first || top_p == 1 || sum < top_p;
+        double sum = 0, most = 0;
+        for (int j = 0; j < r->n_vocab; j++) {
+            most = fmax(most, r->p[j]);
+            if (r->kept[j] && (r->logit[j] > r->logit[i] || (r->logit[j] == r->logit[i] && j < i)))
+                better++, sum += r->p[j];
+        }
+        keep[i] = rule == TOP_K   ? p->top_k == 0 || better < p->top_k
+                  : rule == TOP_P ? better == 0 || p->top_p == 1 || sum < p->top_p
+                                  : r->p[i] >= p->min_p * most;
     }
     for (int i = 0; i < r->n_vocab; i++)
-        r->kept[i] &= needed[i];
-    ref_normalise(r);
-}
-
-static void ref_min_p(struct reference *r, double min_p)
-{
-    double most = 0;
-    for (int i = 0; i < r->n_vocab; i++)
-        most = fmax(most, r->p[i]);
-    for (int i = 0; i < r->n_vocab; i++)
-        r->kept[i] &= r->p[i] >= min_p * most;
+        r->kept[i] &= keep[i];
     ref_normalise(r);
 }
 
 static void ref_apply(struct reference *r, const struct sampler_params *p, const float *logits,
                       const int *history, int n_history)
 {
-    for (int i = 0; i < r->n_vocab; i++)
-        r->logit[i] = (double)logits[i];
-    ref_penalise(r, p, history, n_history);
-    ref_temperature(r, p->temperature);
-    ref_top_k(r, p->top_k);
-    ref_top_p(r, p->top_p);
-    ref_min_p(r, p->min_p);
+    double maximum = -DBL_MAX;
+    for (int i = 0; i < r->n_vocab; i++) {
+        r->logit[i] = ref_penalised((double)logits[i], i, p, history, n_history);
+        maximum = fmax(maximum, r->logit[i]);
+    }
+    for (int i = 0; i < r->n_vocab; i++) {
+        r->kept[i] = true;
+        r->p[i] = exp((r->logit[i] - maximum) / p->temperature);
+    }
+    ref_normalise(r);
+    ref_filter(r, TOP_K, p);
+    ref_filter(r, TOP_P, p);
+    ref_filter(r, MIN_P, p);
 }
-
-/* --- against the reference -------------------------------------------------------------------- */
 
 static void expect_choices(const struct sampler *s, const struct reference *r)
 {
@@ -192,8 +175,6 @@ static void expect_choices(const struct sampler *s, const struct reference *r)
         ck_assert_double_eq_tol(probabilities[i], r->p[tokens[i]], 1e-12);
     }
 }
-
-enum rule { TOP_K = 1, TOP_P = 2, MIN_P = 4, PENALTY = 8, ALL_RULES = 16 };
 
 static struct sampler_params random_params(struct rng *r, int rules, int n_vocab)
 {
@@ -212,16 +193,6 @@ static struct sampler_params random_params(struct rng *r, int rules, int n_vocab
     return p;
 }
 
-/* One of several shapes; rounded ones have ties. */
-static void random_logits(struct rng *r, float *logits, int n)
-{
-    const double width = uniform(r, 0.1, 12), step = below(r, 2) ? 0 : uniform(r, 0.1, 1);
-    for (int i = 0; i < n; i++) {
-        const double x = uniform(r, -width, width) + uniform(r, -width, width);
-        logits[i] = (float)(step > 0 ? round(x / step) * step : x);
-    }
-}
-
 TEST(choices_equal_the_reference, .loops = ALL_RULES, .tags = ONE_THREAD)
 {
     static struct reference ref;
@@ -235,7 +206,8 @@ TEST(choices_equal_the_reference, .loops = ALL_RULES, .tags = ONE_THREAD)
         int history[200];
         const int n_history = below(&r, 3) * below(&r, 100);
         for (int i = 0; i < n_history; i++)
-            sampler_accept(s, 0, history[i] = below(&r, ref.n_vocab));
+            history[i] = below(&r, ref.n_vocab);
+        accept_all(s, history, n_history);
         random_logits(&r, logits, ref.n_vocab);
         ref_apply(&ref, &p, logits, history, n_history);
         memcpy(before, logits, sizeof logits);
@@ -243,7 +215,6 @@ TEST(choices_equal_the_reference, .loops = ALL_RULES, .tags = ONE_THREAD)
         ck_assert_mem_eq(before, logits, sizeof logits); /* they stay as they are */
         ck_assert(ref.kept[token] && ref.p[token] > 0);
         expect_choices(s, &ref);
-        sampler_free(s);
     }
 }
 
@@ -256,39 +227,24 @@ static double chi_square_limit(int freedom)
     return freedom * pow(1 - v + 3.719 * sqrt(v), 3);
 }
 
-TEST(draws_follow_the_probabilities, .loops = 8)
+static const struct sampler_params drawn[] = {
+    {1, 0, 1, 0, 1, 0},     {0.5, 0, 1, 0, 1, 0},   {3, 0, 1, 0, 1, 0},  {1, 5, 1, 0, 1, 0},
+    {1.5, 0, 0.8, 0, 1, 0}, {1.5, 0, 1, 0.1, 1, 0}, {1, 0, 1, 0, 2, -1}, {2, 9, 0.95, 0.05, 1.5, 2},
+};
+
+TEST(draws_follow_the_probabilities, .loops = COUNT(drawn))
 {
     enum { V = 12, DRAWS = 50000 };
-    static const struct sampler_params settings[] = {
-        {.temperature = 1, .top_p = 1, .repeat_penalty = 1},
-        {.temperature = 0.5, .top_p = 1, .repeat_penalty = 1},
-        {.temperature = 3, .top_p = 1, .repeat_penalty = 1},
-        {.temperature = 1, .top_k = 5, .top_p = 1, .repeat_penalty = 1},
-        {.temperature = 1.5, .top_p = 0.8, .repeat_penalty = 1},
-        {.temperature = 1.5, .top_p = 1, .min_p = 0.1, .repeat_penalty = 1},
-        {.temperature = 1, .top_p = 1, .repeat_penalty = 2, .repeat_last_n = -1},
-        {.temperature = 2,
-         .top_k = 9,
-         .top_p = 0.95,
-         .min_p = 0.05,
-         .repeat_penalty = 1.5,
-         .repeat_last_n = 2},
-    };
-    ck_assert_int_eq(COUNT(settings), 8);
     static const float logits[V] = {0.5f,  2.0f,  -1.0f, 1.0f, 1.5f,  0.25f,
                                     -0.5f, 1.25f, 0.75f, 0.0f, -2.0f, 1.75f};
     static const int history[] = {1, 11, 6, 4};
-    const struct sampler_params p = settings[_i];
     struct reference ref = {.n_vocab = V};
-    ref_apply(&ref, &p, logits, history, 4);
-    struct sampler *s = new_seeded(p, V, 99, 54);
-    for (int i = 0; i < 4; i++)
-        sampler_accept(s, 0, history[i]);
+    ref_apply(&ref, &drawn[_i], logits, history, 4);
+    struct sampler *s = new_seeded(drawn[_i], V, 99, 54);
+    accept_all(s, history, 4);
     int counts[V] = {0};
     for (int i = 0; i < DRAWS; i++)
         counts[pick(s, logits)]++;
-    sampler_free(s);
-
     double chi2 = 0;
     int freedom = -1;
     for (int i = 0; i < V; i++) {
@@ -319,21 +275,12 @@ TEST(golden_streams)
     float logits[V];
     for (int i = 0; i < V; i++)
         logits[i] = (float)(37 * i % 101 - 50) / 16;
-    struct sampler_params p = plain(0.8);
-    p.top_k = 12;
-    p.top_p = 0.9;
-    p.min_p = 0.02;
-    p.repeat_penalty = 1.3;
-    p.repeat_last_n = 8;
-    struct sampler *a = new_sampler(p, V), *b = new_sampler(plain(1.5), V);
+    struct sampler *a = new_sampler((struct sampler_params){0.8, 12, 0.9, 0.02, 1.3, 8}, V);
+    struct sampler *b = new_sampler(plain(1.5), V);
     for (int i = 0; i < PICKS; i++) {
-        const int token = pick(a, logits);
-        ck_assert_int_eq(token, filtered[i]);
-        sampler_accept(a, 0, token);
+        ck_assert_int_eq(pick_and_accept(a, logits), filtered[i]);
         ck_assert_int_eq(pick(b, logits), unfiltered[i]);
     }
-    sampler_free(a);
-    sampler_free(b);
 }
 
 /* Who has the same stream and probabilities at a total variation of d picks the same at least
@@ -363,56 +310,39 @@ TEST(one_stream_couples_two_models, .loops = 8)
             d += fabs(both[t]) / 2 / PICKS;
     }
     equal /= PICKS;
-    ck_assert_msg(equal > (1 - d) / (1 + d) - 0.01, "%g at %g", equal, d);
-    ck_assert_msg(equal <= 1 - d + 0.01, "%g at %g", equal, d);
-    sampler_free(a);
-    sampler_free(b);
+    ck_assert_msg(equal > (1 - d) / (1 + d) - 0.01 && equal <= 1 - d + 0.01, "%g at %g", equal, d);
 }
 
-static void take_picks(struct sampler *s, const float *logits, int *picked, int n)
-{
-    for (int i = 0; i < n; i++)
-        sampler_accept(s, 0, picked[i] = pick(s, logits));
-}
-
+/* As seed 42 and stream 54 are drawn, and again, another stream, and another seed. */
 TEST(reset_replays_and_streams_differ)
 {
     enum { V = 50, PICKS = 100 };
+    static const uint64_t streams[][2] = {{42, 54}, {42, 54}, {42, 1}, {43, 1}};
     float logits[V];
     struct rng r;
     rng_seed(&r, 3, 3);
     random_logits(&r, logits, V);
-    struct sampler_params p = plain(5);
-    p.repeat_penalty = 1.5;
-    p.repeat_last_n = -1;
+    const struct sampler_params p = {5, 0, 1, 0, 1.5, -1};
     struct sampler *s = new_sampler(p, V);
-    /* As seed 42 and stream 54 are drawn, and again, another stream, and another seed. */
-    static const uint64_t streams[][2] = {{42, 54}, {42, 54}, {42, 1}, {43, 1}};
-    int first[PICKS], picked[PICKS];
+    int picked[4][PICKS];
     for (int i = 0; i < 4; i++) {
         sampler_reset(s, 0, streams[i][0], streams[i][1]);
-        take_picks(s, logits, i == 0 ? first : picked, PICKS);
-        ck_assert(i == 0 || (memcmp(first, picked, sizeof first) == 0) == (i == 1));
         struct sampler *fresh = new_seeded(p, V, streams[i][0], streams[i][1]);
         for (int k = 0; k < PICKS; k++) {
-            const int token = pick(fresh, logits);
-            ck_assert_int_eq(token, (i == 0 ? first : picked)[k]);
-            sampler_accept(fresh, 0, token);
+            picked[i][k] = pick_and_accept(s, logits);
+            ck_assert_int_eq(pick_and_accept(fresh, logits), picked[i][k]);
         }
-        sampler_free(fresh);
+        ck_assert((memcmp(picked[0], picked[i], sizeof picked[0]) == 0) == (i < 2));
     }
-    sampler_free(s);
 }
 
-/* --- many sequences, many threads ------------------------------------------------------------- */
-
-/* Each has its own stream and history; which thread picks, and when, is all the same. */
+/* Each sequence has its own stream and history; which thread picks, and when, is all the same. */
 enum { SEQUENCES = 7, THREADS = 3, ROUNDS = 60, MANY_V = 90 };
 
 struct many {
     struct sampler *s;
-    const float *logits; /* [SEQUENCES, MANY_V] */
-    int shift;           /* of the sequences over the threads */
+    float logits[SEQUENCES][MANY_V];
+    int shift; /* of the sequences over the threads */
     int tokens[SEQUENCES];
 };
 
@@ -421,22 +351,21 @@ static void pick_some(void *arg, int thread)
     struct many *m = arg;
     for (int i = 0; i < SEQUENCES; i++)
         if ((i + m->shift) % THREADS == thread)
-            expect_ok(
-                sampler_pick(m->s, i, thread, m->logits + (size_t)i * MANY_V, &m->tokens[i], NULL));
+            expect_ok(sampler_pick(m->s, i, thread, m->logits[i], &m->tokens[i], NULL));
 }
 
 TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
 {
-    float logits[SEQUENCES * MANY_V];
+    struct many m;
     struct rng r;
     rng_seed(&r, 11, 11);
-    random_logits(&r, logits, SEQUENCES * MANY_V);
+    random_logits(&r, m.logits[0], SEQUENCES * MANY_V);
     const struct sampler_params p = random_params(&r, _i, MANY_V);
     const struct sampler_sizes sizes = {MANY_V, N_CTX, SEQUENCES, THREADS};
-    struct many m = {.logits = logits};
     struct sampler *alone[SEQUENCES];
     struct pool *pool = new_pool(THREADS);
     expect_ok(sampler_create(&p, &sizes, &m.s, NULL));
+    released_by(free_sampler, m.s);
     for (int i = 0; i < SEQUENCES; i++) {
         alone[i] = new_seeded(p, MANY_V, 5, (uint64_t)i);
         sampler_reset(m.s, i, 5, (uint64_t)i);
@@ -444,76 +373,61 @@ TEST(sequences_are_picked_for_at_once, .loops = ALL_RULES)
     for (m.shift = 0; m.shift < ROUNDS; m.shift++) {
         pool_run(pool, pick_some, &m);
         for (int i = 0; i < SEQUENCES; i++) {
-            ck_assert_int_eq(m.tokens[i], pick(alone[i], logits + (size_t)i * MANY_V));
+            ck_assert_int_eq(m.tokens[i], pick_and_accept(alone[i], m.logits[i]));
             sampler_accept(m.s, i, m.tokens[i]);
-            sampler_accept(alone[i], 0, m.tokens[i]);
         }
     }
-    for (int i = 0; i < SEQUENCES; i++)
-        sampler_free(alone[i]);
-    sampler_free(m.s);
     pool_free(pool);
 }
 
-/* --- greedy, ties, penalty -------------------------------------------------------------------- */
+/* --- greedy, extremes, refusals --------------------------------------------------------------- */
 
 TEST(greedy_takes_the_first_maximum, .tags = ONE_THREAD)
 {
     for (int v = 1; v <= 70; v++) {
-        float logits[70];
+        struct sampler *s = new_sampler(plain(0), v);
         for (int best = 0; best < v; best++) {
+            float logits[70];
             for (int i = 0; i < v; i++)
                 logits[i] = i >= best && i % 3 == best % 3 ? 2.5f : -1.0f - (float)i;
-            ck_assert_int_eq(pick_once(plain(0), logits, v), best);
+            ck_assert_int_eq(pick(s, logits), best);
         }
     }
-    static const float zeros[] = {-1.0f, -0.0f, 0.0f};
-    ck_assert_int_eq(pick_once(plain(0), zeros, 3), 1);
     struct sampler *s = new_sampler(plain(0), 3);
-    pick(s, zeros);
-    ck_assert_int_eq(choices(s), 1);
-    ck_assert(tokens[0] == 1 && probabilities[0] == 1);
-    sampler_free(s);
+    ck_assert_int_eq(pick(s, (const float[]){-1.0f, -0.0f, 0.0f}), 1);
+    ck_assert(choices(s) == 1 && tokens[0] == 1 && probabilities[0] == 1);
 }
 
 TEST(penalty_saturates, .tags = ONE_THREAD)
 {
     static const float logits[] = {FLT_MAX, -FLT_MAX, 1, -1};
     static const double penalties[] = {1e-300, 1e-10, 1e10, 1e300, 5e-324, DBL_MAX};
-    for (size_t i = 0; i < COUNT(penalties); i++)
-        for (int greedy = 0; greedy < 2; greedy++) {
-            struct sampler_params p = plain(greedy ? 0 : 1);
-            p.repeat_penalty = penalties[i];
-            p.repeat_last_n = -1;
-            struct sampler *s = new_sampler(p, 4);
-            for (int token = 0; token < 4; token++)
-                sampler_accept(s, 0, token);
-            const int token = pick(s, logits);
-            ck_assert(token >= 0 && token < 4);
-            double sum = 0;
-            for (int n = choices(s); n > 0; n--)
-                sum += probabilities[n - 1];
-            ck_assert_double_eq_tol(sum, 1, 1e-12);
-            sampler_free(s);
-        }
+    for (size_t i = 0; i < 2 * COUNT(penalties); i++) {
+        struct sampler *s =
+            new_sampler((struct sampler_params){(double)(i % 2), 0, 1, 0, penalties[i / 2], -1}, 4);
+        accept_all(s, (const int[]){0, 1, 2, 3}, 4);
+        const int token = pick(s, logits);
+        ck_assert(token >= 0 && token < 4);
+        double sum = 0;
+        for (int n = choices(s); n > 0; n--)
+            sum += probabilities[n - 1];
+        ck_assert_double_eq_tol(sum, 1, 1e-12);
+    }
 }
-
-/* --- extremes --------------------------------------------------------------------------------- */
 
 TEST(extreme_temperatures, .tags = ONE_THREAD)
 {
     static const float logits[] = {-1e30f, 3, 3.0000002f, FLT_MAX / 2, -FLT_MAX, 1e38f};
     static const double tiny[] = {1e-30, 1e-300, 5e-324};
     for (size_t i = 0; i < COUNT(tiny); i++) {
-        ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 6), 3);
-        ck_assert_int_eq(pick_once(plain(tiny[i]), logits, 3), 2);
+        ck_assert_int_eq(pick(new_sampler(plain(tiny[i]), 6), logits), 3);
+        ck_assert_int_eq(pick(new_sampler(plain(tiny[i]), 3), logits), 2);
     }
     struct sampler *s = new_sampler(plain(DBL_MAX), 6);
     pick(s, logits);
     ck_assert_int_eq(choices(s), 6);
     for (int i = 0; i < 6; i++)
         ck_assert_double_eq_tol(probabilities[i], 1.0 / 6, 1e-15);
-    sampler_free(s);
 }
 
 TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
@@ -522,7 +436,7 @@ TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
     float logits[V];
     for (int i = 0; i < V; i++)
         logits[i] = -3.25f;
-    const struct {
+    static const struct {
         int top_k;
         double top_p, min_p;
         int kept;
@@ -533,22 +447,17 @@ TEST(equal_logits_are_filtered_exactly, .tags = ONE_THREAD)
         {39, 1, 0, 39},     {INT32_MAX, 1, 0, V},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct sampler_params p = plain(0.7);
-        p.top_k = cases[i].top_k;
-        p.top_p = cases[i].top_p;
-        p.min_p = cases[i].min_p;
-        struct sampler *s = new_sampler(p, V);
-        ck_assert_int_lt(pick(s, logits), cases[i].kept);
-        ck_assert_int_eq(choices(s), cases[i].kept);
-        for (int j = 0; j < cases[i].kept; j++) {
-            ck_assert_int_lt(tokens[j], cases[i].kept);
-            ck_assert_double_eq_tol(probabilities[j], 1.0 / cases[i].kept, 1e-15);
+        const int kept = cases[i].kept;
+        struct sampler *s = new_sampler(
+            (struct sampler_params){0.7, cases[i].top_k, cases[i].top_p, cases[i].min_p, 1, 0}, V);
+        ck_assert_int_lt(pick(s, logits), kept);
+        ck_assert_int_eq(choices(s), kept);
+        for (int j = 0; j < kept; j++) {
+            ck_assert_int_lt(tokens[j], kept);
+            ck_assert_double_eq_tol(probabilities[j], 1.0 / kept, 1e-15);
         }
-        sampler_free(s);
     }
 }
-
-/* --- refusals --------------------------------------------------------------------------------- */
 
 /* The first is named, and nothing changes: the next pick is as if it had not been. */
 TEST(non_finite_logits_are_named, .loops = 6, .tags = ONE_THREAD)
@@ -561,15 +470,109 @@ TEST(non_finite_logits_are_named, .loops = 6, .tags = ONE_THREAD)
         float logits[V] = {0};
         char expected[32];
         int token = -5;
+        double log_sum;
         logits[at] = bad[_i % 3];
         logits[V - 1] = at < V - 1 ? NAN : bad[_i % 3];
         snprintf(expected, sizeof expected, "token %d %s", at, shown[_i % 3]);
         expect_status(sampler_pick(s, 0, 0, logits, &token, &err), STATUS_FAILED, expected);
         ck_assert_int_eq(token, -5);
+        expect_status(logits_log_sum(logits, V, &log_sum, &err), STATUS_FAILED, expected);
+        expect_ok(logits_check(logits, at, &err));
         memset(logits, 0, sizeof logits);
         ck_assert_int_eq(pick(s, logits), pick(other, logits));
     }
-    sampler_free(s);
-    sampler_free(other);
     sampler_free(NULL);
+}
+
+/* --- softmax arithmetic ----------------------------------------------------------------------- */
+
+static void wide_logits(float *logits, int n, double width, uint64_t stream)
+{
+    struct rng r;
+    rng_seed(&r, 3, stream);
+    for (int i = 0; i < n; i++)
+        logits[i] = (float)((rng_unit(&r) - 0.5) * width);
+}
+
+static double log_sum_of(const float *logits, int n)
+{
+    double log_sum;
+    expect_ok(logits_log_sum(logits, n, &log_sum, &err));
+    return log_sum;
+}
+
+/* Against long double sums, for every length around those of chunks and lanes. */
+TEST(log_sum_is_that_of_a_plain_softmax)
+{
+    float logits[REF_MAX];
+    for (int n = 1; n <= REF_MAX; n++) {
+        wide_logits(logits, n, 20, (uint64_t)n);
+        long double sum = 0;
+        for (int i = 0; i < n; i++)
+            sum += expl((long double)logits[i]);
+        ck_assert_double_eq_tol(log_sum_of(logits, n), (double)logl(sum), 2e-15);
+    }
+    ck_assert_double_eq(log_sum_of(logits, 1), (double)logits[0]);
+    const float huge[] = {3e38f, 3e38f, -3e38f};
+    ck_assert_double_eq_tol(log_sum_of(huge, 3), (double)3e38f + log(2), 1e23);
+}
+
+/* Against the libm's in long double. */
+TEST(exp_and_log_are_within_two_ulp)
+{
+    double x[1000];
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 1000; i++)
+            x[i] = -(double)(round * 1000 + i) * 0.0353;
+        logits_exp(x, 1000);
+        for (int i = 0; i < 1000; i++) {
+            const long double exact = expl(-(long double)((double)(round * 1000 + i) * 0.0353));
+            ck_assert_msg(fabsl((long double)x[i] - exact) <= exact * 2 * 0x1p-53L, "%d: %.17g",
+                          round * 1000 + i, x[i]);
+        }
+    }
+    double special[] = {0, -0.0, -(double)INFINITY, -1e300, -709.2, -5e-324};
+    static const double expected[] = {1, 1, 0, 0, 0, 1};
+    logits_exp(special, 6);
+    for (int i = 0; i < 6; i++)
+        ck_assert_double_eq(special[i], expected[i]);
+
+    struct rng r;
+    rng_seed(&r, 3, 3);
+    for (int i = 0; i < 100000; i++) {
+        double u = 1 - rng_unit(&r);
+        u = i % 3 == 0 ? u : i % 3 == 1 ? 1 - u * 0x1p-20 : u * 0x1p-40;
+        const double exact = (double)-logl((long double)u);
+        const double ulp = nextafter(exact, HUGE_VAL) - exact;
+        ck_assert_double_le(fabs(logits_minus_log(u) - exact), 2 * ulp);
+    }
+    ck_assert_double_eq(logits_minus_log(1), 0);
+}
+
+TEST(divergence_is_that_of_its_definition)
+{
+    float p[REF_MAX], q[REF_MAX];
+    for (int n = 1; n <= REF_MAX; n += 7) {
+        wide_logits(p, n, 12, 100 + (uint64_t)n);
+        wide_logits(q, n, 12, 500 + (uint64_t)n);
+        const double p_log_sum = log_sum_of(p, n), q_log_sum = log_sum_of(q, n);
+        long double sum = 0;
+        for (int i = 0; i < n; i++) {
+            const long double lp = (long double)p[i] - (long double)p_log_sum;
+            sum += expl(lp) * (lp - ((long double)q[i] - (long double)q_log_sum));
+        }
+        ck_assert_double_eq_tol(logits_divergence(p, p_log_sum, q, q_log_sum, n), (double)sum,
+                                1e-14);
+        ck_assert_double_eq(logits_divergence(p, p_log_sum, p, p_log_sum, n), 0);
+        /* Softmax does not see a shift; what rounding makes of it is never negative. */
+        for (int i = 0; i < n; i++)
+            q[i] = p[i] + 64;
+        const double shifted = logits_divergence(p, p_log_sum, q, log_sum_of(q, n), n);
+        ck_assert(shifted >= 0 && shifted <= 1e-10);
+    }
+    /* p = (1/2, 1/2), q = (1/4, 3/4): log 2 - log(3) / 2. */
+    const float even[] = {0, 0}, odd[] = {0, logf(3)};
+    ck_assert_double_eq_tol(
+        logits_divergence(even, log_sum_of(even, 2), odd, log_sum_of(odd, 2), 2),
+        log(2) - log(3) / 2, 1e-7);
 }

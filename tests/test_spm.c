@@ -117,19 +117,24 @@ TEST(test_special_tokens, .after = drop_tokenizer)
     const int after[] = {1, 261, 2, 261, 0, 262, 261, 262};
     check_encoding(text_of("<s>a</s>a<unk>[X]a[X]"), after, 8, __FILE__, __LINE__);
     CHECK_IDS("<s>", 1);
-    ck_assert(text_is(tokenizer_bytes(t, 0), "<unk>") && text_is(tokenizer_bytes(t, 1), "<s>"));
-    ck_assert(text_is(tokenizer_bytes(t, 262), "[X]"));
-    ck_assert(text_is(tokenizer_bytes(t, 263), "[PAD7]") && text_is(tokenizer_bytes(t, 261), " a"));
-    ck_assert(text_is(tokenizer_bytes(t, 3 + 'x'), "x"));
-    ck_assert(tokenizer_is_special(t, 0) && tokenizer_is_special(t, 1));
-    ck_assert(!tokenizer_is_special(t, 262) && !tokenizer_is_special(t, 3));
+    static const struct {
+        int id;
+        const char *bytes;
+        bool special;
+    } ids[] = {{0, "<unk>", true},     {1, "<s>", true},   {262, "[X]", false},
+               {263, "[PAD7]", false}, {261, " a", false}, {3 + 'x', "x", false}};
+    for (size_t i = 0; i < COUNT(ids); i++)
+        ck_assert_msg(text_is(tokenizer_bytes(t, ids[i].id), ids[i].bytes) &&
+                          tokenizer_is_special(t, ids[i].id) == ids[i].special,
+                      "%d", ids[i].id);
     ck_assert_uint_eq(tokenizer_longest(t), 18); /* [PAD7], or six times U+2581 */
 }
 
-TEST(test_added_space, .after = drop_tokenizer)
+TEST(test_added_space_and_special_ids, .after = drop_tokenizer)
 {
     vocabulary_of_scores(false);
     use_vocabulary();
+    ck_assert(tokenizer_bos(t) == 1 && tokenizer_eos(t) == 2 && tokenizer_adds_bos(t));
     ck_assert(tokenizer_added(t, text_of(" a")) == 1 && tokenizer_added(t, text_of("a ")) == 0);
     ck_assert_uint_eq(tokenizer_added(t, text_of("")), 0);
     check_unencodable(text_of("a"), "no token for the space that");
@@ -140,13 +145,7 @@ TEST(test_added_space, .after = drop_tokenizer)
     plain_bytes_vocabulary();
     use_vocabulary();
     ck_assert_uint_eq(tokenizer_added(t, text_of(" a")), 0);
-}
-
-TEST(test_special_ids, .after = drop_tokenizer)
-{
     vocabulary_of_scores(false);
-    use_vocabulary();
-    ck_assert(tokenizer_bos(t) == 1 && tokenizer_eos(t) == 2 && tokenizer_adds_bos(t));
     v.bos = -1;
     v.eos = UINT32_MAX;
     v.n_tokens = 1; /* <unk> alone */

@@ -1,13 +1,12 @@
 /*
  * The study's plan (names, order, what is made from what), its means, and its records: what
- * is written is read again, and files that others changed are refused by name.
+ * is written is read again, and files that others changed are refused by name. Folders of other
+ * studies, and runs side by side, are study.sh's.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "checkpoints.h"
 #include "study/study.h"
@@ -54,47 +53,42 @@ static struct study_cell *cell_named(const struct study_plan *plan, const char *
 TEST(cells_are_named_ordered_and_made_from_earlier_ones)
 {
     static const struct {
-        const char *name;
+        const char *name, *origin;
         int steps;
-        const char *origin;
     } expected[] = {
-        {"s7-mha-a0", 100, NULL},
-        {"s7-mha-a0.5", 1, "s7-mha-a0"},
-        {"s7-mha-a5", 5, "s7-mha-a0"},
-        {"s7-gqa2-mean-a0", 0, "s7-mha-a0"},
-        {"s7-gqa2-mean-a0.5", 1, "s7-gqa2-mean-a0"},
-        {"s7-gqa2-mean-a5", 5, "s7-gqa2-mean-a0"},
-        {"s7-gqa2-fit-a0", 0, "s7-mha-a0"},
-        {"s7-gqa2-fit-a0.5", 1, "s7-gqa2-fit-a0"},
-        {"s7-gqa2-fit-a5", 5, "s7-gqa2-fit-a0"},
-        {"s7-gqa2-scratch-a5", 105, NULL},
-        {"s7-mqa-mean-a0", 0, "s7-mha-a0"},
-        {"s7-mqa-mean-a0.5", 1, "s7-mqa-mean-a0"},
-        {"s7-mqa-mean-a5", 5, "s7-mqa-mean-a0"},
-        {"s7-mqa-fit-a0", 0, "s7-mha-a0"},
-        {"s7-mqa-fit-a0.5", 1, "s7-mqa-fit-a0"},
-        {"s7-mqa-fit-a5", 5, "s7-mqa-fit-a0"},
-        {"s7-mqa-scratch-a5", 105, NULL},
-        {"s7-mla32-latent-a0", 0, "s7-mha-a0"},
-        {"s7-mla32-latent-a0.5", 1, "s7-mla32-latent-a0"},
-        {"s7-mla32-latent-a5", 5, "s7-mla32-latent-a0"},
-        {"s7-mla4-latent-a0", 0, "s7-mha-a0"},
-        {"s7-mla4-latent-a0.5", 1, "s7-mla4-latent-a0"},
-        {"s7-mla4-latent-a5", 5, "s7-mla4-latent-a0"},
+        {"mha-a0", NULL, 100},
+        {"mha-a0.5", "mha-a0", 1},
+        {"mha-a5", "mha-a0", 5},
+        {"gqa2-mean-a0", "mha-a0", 0},
+        {"gqa2-mean-a0.5", "gqa2-mean-a0", 1},
+        {"gqa2-mean-a5", "gqa2-mean-a0", 5},
+        {"gqa2-fit-a0", "mha-a0", 0},
+        {"gqa2-fit-a0.5", "gqa2-fit-a0", 1},
+        {"gqa2-fit-a5", "gqa2-fit-a0", 5},
+        {"gqa2-scratch-a5", NULL, 105},
+        {"mqa-mean-a0", "mha-a0", 0},
+        {"mqa-mean-a0.5", "mqa-mean-a0", 1},
+        {"mqa-mean-a5", "mqa-mean-a0", 5},
+        {"mqa-fit-a0", "mha-a0", 0},
+        {"mqa-fit-a0.5", "mqa-fit-a0", 1},
+        {"mqa-fit-a5", "mqa-fit-a0", 5},
+        {"mqa-scratch-a5", NULL, 105},
+        {"mla32-latent-a0", "mha-a0", 0},
+        {"mla32-latent-a0.5", "mla32-latent-a0", 1},
+        {"mla32-latent-a5", "mla32-latent-a0", 5},
+        {"mla4-latent-a0", "mha-a0", 0},
+        {"mla4-latent-a0.5", "mla4-latent-a0", 1},
+        {"mla4-latent-a5", "mla4-latent-a0", 5},
     };
     const struct config c = eight_heads();
     struct study_plan plan = small_study(&c, false);
     ck_assert_int_eq(plan.n, 2 * (int)(COUNT(expected)));
     for (int i = 0; i < plan.n; i++) {
         const struct study_cell *cell = &plan.cells[i], *origin = study_origin(&plan, cell);
-        if (i % 2 == 0)
-            ck_assert_str_eq(cell->name, expected[i / 2].name);
-        else
-            ck_assert_str_eq(cell->name + 2, expected[i / 2].name + 2);
-        ck_assert_int_eq((int)cell->seed, 7 + i % 2);
+        ck_assert(cell->seed == 7 + (uint64_t)i % 2 && cell->name[1] == '7' + i % 2);
+        ck_assert_str_eq(cell->name + 3, expected[i / 2].name);
         ck_assert_int_eq(cell->steps, expected[i / 2].steps);
-        ck_assert_pstr_eq(origin ? origin->name + 2 : NULL,
-                          origin ? expected[i / 2].origin + 2 : expected[i / 2].origin);
+        ck_assert_pstr_eq(origin ? origin->name + 3 : NULL, expected[i / 2].origin);
         ck_assert(!origin || (origin < cell && origin->seed == cell->seed));
         ck_assert_ptr_eq(study_base(&plan, cell), &plan.cells[i % 2]);
     }
@@ -136,11 +130,10 @@ TEST(means_are_over_the_seeds_that_are_done)
     ck_assert_str_eq(m[0].of.variant, "MHA");
     ck_assert_double_eq(m[0].over_mha, 0);
     /* One seed: no deviation; its control is not done. */
-    ck_assert_int_eq(m[1].n_seeds, 1);
-    ck_assert(m[1].of.bits_per_byte == 6 && isnan(m[1].deviation) && isnan(m[1].over_mha));
+    ck_assert(m[1].n_seeds == 1 && m[1].of.bits_per_byte == 6 && isnan(m[1].deviation) &&
+              isnan(m[1].over_mha));
     /* Two: the deviation of 2.5 and 4.5 is the root of 2; over the control 0.5 and 1.5. */
-    ck_assert_int_eq(m[2].n_seeds, 2);
-    ck_assert_double_eq(m[2].of.bits_per_byte, 3.5);
+    ck_assert(m[2].n_seeds == 2 && m[2].of.bits_per_byte == 3.5);
     ck_assert_double_eq_tol(m[2].deviation, 1.41421356237309505, 1e-15);
     ck_assert(m[2].least == 2.5 && m[2].most == 4.5 && m[2].over_mha == 1);
     study_plan_free(&plan);
@@ -267,44 +260,4 @@ TEST(results_have_every_record_and_nothing_else)
                 "\"cache_bytes_per_token\": 512}\n");
     put_file("s2-mqa-fit-a5.json", RECORD);
     expect_status(study_results_write(folder, &err), STATUS_BAD_FILE, "s2-mqa-fit-a5.json");
-}
-
-TEST(a_folder_belongs_to_one_study)
-{
-    begin_folder();
-    expect_ok(study_settings_keep(folder, "--steps 5", &err));
-    expect_file("study.json", "{\"settings\": \"--steps 5\"}\n");
-    expect_ok(study_settings_keep(folder, "--steps 5", &err));
-    expect_status(study_settings_keep(folder, "--steps 6", &err), STATUS_USAGE,
-                  "of another study: expected '{\"settings\": \"--steps 6\"}");
-    put_file("study.json", "{\"settings\": 5}");
-    expect_status(study_settings_keep(folder, "--steps 5", &err), STATUS_USAGE, "settings\": 5}");
-}
-
-/* Of another process; one's own are no hindrance, and other names are other locks. */
-TEST(a_cell_is_one_runs_at_once)
-{
-    const char *dir = scratch_path("");
-    int fd;
-    bool taken;
-    expect_ok(study_lock_open(dir, &fd, &err));
-    expect_ok(study_lock_try(fd, "s1-mha-a0", &taken, &err));
-    ck_assert(taken);
-    for (int other = 0; other < 3; other++) {
-        if (other == 2)
-            study_unlock(fd, "s1-mha-a0");
-        const pid_t pid = fork();
-        if (pid == 0) {
-            int own;
-            bool has = false;
-            const bool ok = study_lock_open(dir, &own, NULL) == STATUS_OK &&
-                            study_lock_try(own, other == 1 ? "s1-mha-a5" : "s1-mha-a0", &has,
-                                           NULL) == STATUS_OK;
-            _exit(ok ? has : 2);
-        }
-        int ended;
-        ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
-        ck_assert_int_eq(WEXITSTATUS(ended), other > 0);
-    }
-    close(fd);
 }

@@ -19,30 +19,23 @@ TEST(test_cases_of_llama3, .after = drop_tokenizer)
 
 TEST(test_bytes_without_merges, .after = drop_tokenizer)
 {
-    plain_bytes_vocabulary();
-    struct gguf_bytes b = {0};
     static const enum gguf_kind kinds[] = {GGUF_STRING, GGUF_I32, GGUF_U8};
+    char all[256];
+    int expected[256];
+    for (int byte = 0; byte < 256; byte++)
+        all[byte] = (char)(expected[byte] = byte);
+    plain_bytes_vocabulary();
     for (size_t i = 0; i < 4; i++) {
-        b = (struct gguf_bytes){0};
+        struct gguf_bytes b = {0};
         vocabulary_write(&b);
         if (i < 3)
             gb_array(&b, "tokenizer.ggml.merges", kinds[i], 0);
         expect_ok(create_from(&b, &err));
         ck_assert_int_eq(tokenizer_n_tokens(t), 256);
-        char all[256];
-        int expected[256];
-        for (int byte = 0; byte < 256; byte++)
-            all[byte] = (char)(expected[byte] = byte);
         check_encoding((struct text){all, 256}, expected, 256, __FILE__, __LINE__);
         check_decoding((struct text){all, 256}, __FILE__, __LINE__);
+        check_encoding((struct text){NULL, 0}, NULL, 0, __FILE__, __LINE__);
     }
-}
-
-TEST(test_empty_text, .after = drop_tokenizer)
-{
-    plain_bytes_vocabulary();
-    use_vocabulary();
-    check_encoding((struct text){NULL, 0}, NULL, 0, __FILE__, __LINE__);
     tokenizer_free(NULL);
 }
 
@@ -72,6 +65,7 @@ TEST(test_special_tokens_in_text, .after = drop_tokenizer)
     add_token("[PAD]", 5);     /* 260 */
     add_token("<|end|>", 4);   /* 261: as 256 */
     add_token("\u00e9 \n", 4); /* 262: raw UTF-8, not the alphabet */
+    add_token("<|x28|>", 1);   /* 263: only looks special */
     use_vocabulary();
     CHECK_IDS("<|end|>", 256);
     CHECK_IDS("<|end|>>", 257);
@@ -82,20 +76,13 @@ TEST(test_special_tokens_in_text, .after = drop_tokenizer)
     CHECK_IDS("[PAD]", '[', 'P', 'A', 'D', ']');
     CHECK_IDS("\u00e9 \n\u00e9", 262, 0xc3, 0xa9);
     CHECK_IDS("<|end|>\0<|end|>>>", 256, 0, 257, '>');
+    CHECK_IDS("<|x28|>", '<', '|', 'x', '2', '8', '|', '>');
 
     ck_assert(tokenizer_is_special(t, 256) && !tokenizer_is_special(t, 257));
     ck_assert(tokenizer_is_special(t, 259) && !tokenizer_is_special(t, 260));
     ck_assert(!tokenizer_is_special(t, 'a') && text_is(tokenizer_bytes(t, 259), "<unk>"));
     ck_assert(text_is(tokenizer_bytes(t, 262), "\u00e9 \n"));
-}
-
-TEST(test_names_that_only_look_special, .after = drop_tokenizer)
-{
-    plain_bytes_vocabulary();
-    add_token("<|x28|>", 1);
-    use_vocabulary();
-    CHECK_IDS("<|x28|>", '<', '|', 'x', '2', '8', '|', '>');
-    ck_assert(text_is(tokenizer_bytes(t, 256), "<|x28|>"));
+    ck_assert(text_is(tokenizer_bytes(t, 263), "<|x28|>"));
 }
 
 /* The text is cut at a special token as at its end: no look past it. */

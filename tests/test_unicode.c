@@ -4,29 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- classes --------------------------------------------------------------------------------- */
-
-TEST(test_classes)
-{
-    static const struct {
-        uint32_t code;
-        enum char_class class;
-    } cases[] = {
-        {0, CHAR_OTHER},          {'\t', CHAR_SPACE},     {'\r', CHAR_SPACE},
-        {0x0e, CHAR_OTHER},       {0x1c, CHAR_OTHER},     {' ', CHAR_SPACE},
-        {'0', CHAR_NUMBER},       {'9', CHAR_NUMBER},     {'/', CHAR_OTHER},
-        {':', CHAR_OTHER},        {'A', CHAR_LETTER},     {'Z', CHAR_LETTER},
-        {'z', CHAR_LETTER},       {'`', CHAR_OTHER},      {'{', CHAR_OTHER},
-        {0xaa, CHAR_LETTER},      {0xb2, CHAR_NUMBER},    {0xbd, CHAR_NUMBER},
-        {0xd800, CHAR_OTHER},     {0xe000, CHAR_OTHER},   {0xfeff, CHAR_OTHER},
-        {0xff11, CHAR_NUMBER},    {0x1d7ce, CHAR_NUMBER}, {0x1f600, CHAR_OTHER},
-        {0x20000, CHAR_LETTER},   {0x10ffff, CHAR_OTHER}, {UNICODE_INVALID, CHAR_OTHER},
-        {UINT32_MAX, CHAR_OTHER},
-    };
-    for (size_t i = 0; i < COUNT(cases); i++)
-        ck_assert_msg(unicode_class(cases[i].code) == cases[i].class, "U+%04X is %d, expected %d",
-                      cases[i].code, (int)unicode_class(cases[i].code), (int)cases[i].class);
-}
+/* --- classes: where they lie is in the cases of test_pretokenize.c ---------------------------- */
 
 /* All members of White_Space, as listed in Unicode's PropList; the others counted with the package
  * `regex` (\p{L}, \p{N}), which has the same version of Unicode. */
@@ -73,14 +51,14 @@ static bool decodes_to(const char *s, size_t len, size_t used, uint32_t code)
 TEST(test_every_code_point_decodes)
 {
     for (uint32_t code = 0; code <= 0x10ffff; code++) {
-        char s[4];
+        char s[4], encoded[4];
         const size_t len = encode(code, s);
-        const bool surrogate = code >= 0xd800 && code < 0xe000;
-        bool right =
-            surrogate ? decodes_to(s, len, 1, UNICODE_INVALID) : decodes_to(s, len, len, code);
-        char encoded[4];
-        if (!surrogate)
-            right = right && utf8_encode(code, encoded) == len && memcmp(encoded, s, len) == 0;
+        bool right;
+        if (code >= 0xd800 && code < 0xe000) /* a surrogate */
+            right = decodes_to(s, len, 1, UNICODE_INVALID);
+        else
+            right = decodes_to(s, len, len, code) && utf8_encode(code, encoded) == len &&
+                    memcmp(encoded, s, len) == 0;
         for (size_t cut = 1; cut < len; cut++)
             right = right && decodes_to(s, cut, 1, UNICODE_INVALID);
         if (!right) /* an assertion costs too much to be made for each */
@@ -112,18 +90,6 @@ TEST(test_malformed_sequences_are_one_byte)
 
 TEST(test_alphabet_is_a_bijection)
 {
-    static const struct {
-        unsigned char byte;
-        const char *written;
-    } known[] = {{' ', "\u0120"},  {'\n', "\u010a"}, {0, "\u0100"},    {'!', "!"},
-                 {'~', "~"},       {0x7f, "\u0121"}, {0xa0, "\u0142"}, {0xa1, "\u00a1"},
-                 {0xad, "\u0143"}, {0xae, "\u00ae"}, {0xff, "\u00ff"}};
-    for (size_t i = 0; i < COUNT(known); i++) {
-        char s[2];
-        const size_t len = byte_alphabet_write(known[i].byte, s);
-        ck_assert(text_is((struct text){s, len}, known[i].written));
-    }
-
     char all[512];
     size_t len = 0;
     for (int byte = 0; byte < 256; byte++)
@@ -139,13 +105,11 @@ TEST(test_alphabet_refuses_other_characters)
 {
     static const char *const bad[] = {" ",      "a b",    "\n",        "\x7f", "\u00a0",
                                       "\u00ad", "\u0144", "\u2581the", "\xff", "a\xc4"};
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        char out[16];
-        size_t n;
+    char out[16];
+    size_t n;
+    for (size_t i = 0; i < COUNT(bad); i++)
         ck_assert_msg(!byte_alphabet_decode(text_of(bad[i]), out, &n), "case %zu", i);
-    }
-    char out[1];
-    size_t n = 1;
+    n = 1;
     ck_assert(byte_alphabet_decode(text_of(""), out, &n) && n == 0);
 }
 
@@ -174,7 +138,7 @@ TEST(hashes_are_the_reference_s)
     char bytes[64];
     for (int i = 0; i < 64; i++)
         bytes[i] = (char)i;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+    for (size_t i = 0; i < COUNT(cases); i++)
         ck_assert_uint_eq(siphash(cases[i].key, (struct text){bytes, cases[i].len}), cases[i].hash);
     ck_assert_uint_eq(siphash(no_key, text_of("abc")), 0xc03bc3a0042630f2);
 }

@@ -20,19 +20,15 @@ piped() {
 # --- others' names, numbers ---------------------------------------------------------------------
 
 checks <<'EOF'
-2 generate m --temperature 0.7 | did you mean '--temp'?
-2 generate m --ctx-size=512 | did you mean '--ctx'?
-2 generate m --n-predict 5 | did you mean '--n'?
-2 generate m --top_k 5 | did you mean '--top-k'?
-2 generate m --max_new_tokens 5 | did you mean '--n'?
+2 generate m --${names%:*}=5 | did you mean '--${names#*:}'?
+    | for names in temperature:temp ctx-size:ctx n-predict:n top_k:top-k max_new_tokens:n
 2 eval m --file x | did you mean '--text'?
 2 train t --batch-size 5 | did you mean '--batch'?
 2 generate $model -t $number | found '$number' | for number in 0.8 1.0 0
 2 generate $model "Once upon" | unexpected argument 'Once upon'; expected a text with -p
 2 info $model more | unexpected argument 'more'
 
-2 generate $model -n 100000000000000 | -n: expected an integer, 0 to 2147483647
-2 generate $model -n 3G | -n: expected an integer, 0 to 2147483647
+2 generate $model -n $number | -n: expected an integer, 0 to 2147483647 | for number in 100000000000000 3G
 2 convert $model -o x.gguf --cache-bytes 8kb --calib README.md
     | --cache-bytes: expected a number of bytes, as 8192 or 8KiB
 0 generate $model -p "To be" -n 2k --seed 1 -q | > thousands
