@@ -9,8 +9,7 @@
 #include "base/figures.h"
 #include "cli/job.h"
 
-/* More text than this is refused before it is read. */
-#define CALIB_MAX    ((size_t)1 << 30)
+#define CALIB_MAX    ((size_t)1 << 30) /* more text is refused before it is read */
 #define CALIB_TOKENS 65536
 
 /* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
