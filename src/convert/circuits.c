@@ -86,8 +86,8 @@ void convert_measure(struct converter *c)
         /* The gram of the cached factors. */
         const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
         const size_t n = cached->rows, dim = s->dim, size = dim * dim;
-        convert_multiply(c, c->square, cached->w, s->second, n, d, d);
-        convert_multiply_transposed(c, s->gram, c->square, cached->w, n, d, n);
+        convert_multiply(c, linalg_product(c->square, cached->w, s->second, d, d), n);
+        convert_multiply_transposed(c, linalg_product(s->gram, c->square, cached->w, d, n), n);
         if (!s->centred) {
             find_means(c, s->mean, cached);
             add_outer(s->gram, s->mean, s->mean, n);
@@ -100,7 +100,8 @@ void convert_measure(struct converter *c)
         const bool is_q = s->own == PART_Q;
         double *means = c->square2;
         if (is_q) {
-            convert_multiply(c, c->square, own->w, c->value_moments, s->width, d, d);
+            convert_multiply(c, linalg_product(c->square, own->w, c->value_moments, d, d),
+                             s->width);
             find_means(c, means, own);
         }
         for (size_t h = 0; h < c->n_heads; h++) {
@@ -140,7 +141,7 @@ double convert_loss(struct converter *c, struct convert_circuit *s)
 {
     const struct convert_matrix *from = &c->from.at[s->cached], *to = &c->to.at[s->cached];
     const size_t dim = s->dim, size = dim * dim, rows = dim * c->d;
-    convert_multiply(c, c->square, to->w, s->second, to->rows, c->d, c->d);
+    convert_multiply(c, linalg_product(c->square, to->w, s->second, c->d, c->d), to->rows);
     if (!s->centred)
         find_means(c, s->new_mean, to);
     double *xx = c->blocks, *new_old = xx + size, *new_new = new_old + size;

@@ -18,6 +18,7 @@
 
 /* Elements of a head that a map may mix. */
 struct part {
+    const struct convert_circuit *of;
     size_t first, n;
     size_t at;    /* of its square in a head's [dim, dim] */
     bool is_pair; /* turned: maps are of the form ((a, -b), (b, a)) */
@@ -28,7 +29,7 @@ static bool next_mixed(const struct convert_circuit *s, size_t i, struct part *o
 {
     const bool is_pair = i < s->n_turned / 2;
     const size_t first = is_pair ? 2 * i : s->n_turned;
-    *out = (struct part){first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
+    *out = (struct part){s, first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
     return is_pair || (i == s->n_turned / 2 && first < s->dim);
 }
 
@@ -36,9 +37,10 @@ static bool next_mixed(const struct convert_circuit *s, size_t i, struct part *o
 
 /* The eigenvalues of a part of `white` between the given heads, and of n_vectors the eigenvectors;
  * returns how many there are. */
-static size_t solve_part(const struct convert_circuit *s, const struct part *part, const int *heads,
-                         size_t n, struct convert_eigen *scratch, size_t n_vectors)
+static size_t solve_part(const struct part *part, const int *heads, size_t n,
+                         struct convert_eigen *scratch, size_t n_vectors)
 {
+    const struct convert_circuit *s = part->of;
     const size_t size = part->n, width = n * size;
     const double *white = s->white + part->first * s->width + part->first;
     for (size_t g = 0; g < n; g++)
@@ -59,7 +61,7 @@ static double energy_beyond(const struct convert_circuit *s, const int *heads, s
     double sum = 0;
     struct part part;
     for (size_t p = 0; next_mixed(s, p, &part); p++)
-        for (size_t i = solve_part(s, &part, heads, n, scratch, 0); i-- > part.n;)
+        for (size_t i = solve_part(&part, heads, n, scratch, 0); i-- > part.n;)
             sum += fmax(scratch->values[i], 0);
     return sum;
 }
@@ -263,7 +265,7 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
     struct part part;
     for (size_t p = 0; next_mixed(s, p, &part) && !scratch->diverged; p++) {
         const size_t n = part.n, dim = s->dim;
-        const size_t width = solve_part(s, &part, heads, c->group, scratch, part.is_pair ? 1 : n);
+        const size_t width = solve_part(&part, heads, c->group, scratch, part.is_pair ? 1 : n);
         const double *values = scratch->values;
         double *product = scratch->matrix, *root = product + n * n, *e = scratch->scratch;
         /* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i

@@ -70,14 +70,13 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
             const double *own = c->from.at[s->cached].w + convert_kv_head(c, h) * rows;
             linalg_multiply(weighted, convert_of_head(s, s->metric, h), own, dim, dim, d);
             linalg_scale(weighted, share, rows);
-            convert_add_outer(c, l->form, own, weighted, dim, d, d);
+            convert_add_product(c, linalg_product_turned(l->form, own, weighted, d, dim, d), d);
         }
     }
     /* C with C C^T the covariance, and C^T W C, symmetric to the last bit. */
     convert_root(l->root, c->value_moments, d, COVARIANCE_RIDGE);
-    convert_multiply(c, l->product, l->form, l->root, d, d, d);
-    convert_zero(l->basis, d * d);
-    convert_add_outer(c, l->basis, l->root, l->product, d, d, d);
+    convert_multiply(c, linalg_product(l->product, l->form, l->root, d, d), d);
+    convert_multiply(c, linalg_product_turned(l->basis, l->root, l->product, d, d, d), d);
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
             l->form[i * d + j] = (l->basis[i * d + j] + l->basis[j * d + i]) / 2;
@@ -94,12 +93,12 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
         l->shift[r] = -linalg_dot(row, c->input_mean, d);
     }
     /* Maps [d, width]: the covariance of c with the factors of all heads. */
-    convert_multiply(c, c->square, l->basis, c->value_moments, d, d, d);
+    convert_multiply(c, linalg_product(c->square, l->basis, c->value_moments, d, d), d);
     for (int k = 0; k < 2; k++) {
         const struct convert_circuit *s = &c->circuits[k];
         const struct convert_matrix *x = &c->from.at[s->cached];
         double *of_kv = l->product; /* [d, kv] */
-        convert_multiply_transposed(c, of_kv, c->square, x->w, d, d, x->rows);
+        convert_multiply_transposed(c, linalg_product(of_kv, c->square, x->w, d, x->rows), d);
         for (size_t h = 0; h < c->n_heads; h++)
             linalg_copy(all_maps[k] + h * s->dim, s->width, of_kv + convert_kv_head(c, h) * s->dim,
                         x->rows, d, s->dim);

@@ -85,7 +85,7 @@ static enum status run_piece(struct converter *c, const struct piece *p)
     for (; m < end && m->w; m++) {
         for (size_t i = 0; i < m->rows; i++)
             m->bias[i] += linalg_dot(m->w + i * d, r->t_sum, d);
-        convert_multiply_transposed(c, c->square, m->w, r->targets, m->rows, d, d);
+        convert_multiply_transposed(c, linalg_product(c->square, m->w, r->targets, d, d), m->rows);
         memcpy(m->w, c->square, m->rows * d * sizeof *m->w);
     }
     return STATUS_OK;
