@@ -244,7 +244,7 @@ struct view {
 /* The rows r of a view; and n columns from `first` on. Of no buffer they are none. */
 static inline struct view rows_view(struct view v, struct rows r)
 {
-    return (struct view){v.x ? v.x + (size_t)r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
+    return (struct view){v.x ? v.x + r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
 }
 
 static inline struct view view_columns(struct view v, int first, int n)
@@ -314,7 +314,7 @@ static inline int pass_kv_dim(const struct config *c)
 
 static inline float *pass_scratch(const struct backprop *b, int thread)
 {
-    return b->scratch + (size_t)thread * b->scratch_floats;
+    return b->scratch + thread * b->scratch_floats;
 }
 
 /* The residual stream [rows, d] at a point. */
@@ -411,14 +411,11 @@ void backprop_norm_backward(const struct pass *p, int point, struct view around,
 /* Adds this thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
 void backprop_norm_sums(const struct pass *p, int point, int thread);
 
-/* out = start + x without what is left out, over n elements from element `first` of the site on;
- * out, start (NULL: zero) and x begin there. out may be x. Sites are those of struct dropout. */
-void dropout_apply(const struct dropout *d, int site, float *out, const float *start,
-                   const float *x, uint64_t first, uint64_t n);
-
-/* The same with the rows r of the site's [rows, d], of which out, start and x are the first. */
-void backprop_drop(const struct pass *p, int site, float *out, const float *start, const float *x,
-                   struct rows r);
+/* x = start (NULL: zero) + x without what is left out, for the site's n elements from `first` on,
+ * where both begin; and for the rows r of its [rows, d]. */
+void dropout_apply(const struct dropout *d, int site, float *x, const float *start, uint64_t first,
+                   uint64_t n);
+void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct rows r);
 
 /* --- block.c --------------------------------------------------------------------------------- */
 
