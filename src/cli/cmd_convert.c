@@ -140,7 +140,7 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         {"before", "before", .type = REPORT_DOUBLE},
         {"after", "after", .type = REPORT_DOUBLE},
         {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"}};
-    const enum table_format format = (enum table_format)c->job->common->format;
+    const enum table_format format = c->job->common->format;
     const bool people = table_is_for_people(format);
     struct layer_row rows[CONFIG_MAX_LAYERS];
     struct report t;
@@ -235,7 +235,7 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     before->divergence = c->spec.n_tokens ? 0 : (double)NAN;
     after->divergence = converted->divergence;
     before->seconds = (double)NAN;
-    after->seconds = (double)(clock_ns() - started_ns) * 1e-9;
+    after->seconds = (clock_ns() - started_ns) * 1e-9;
     s = measure_bits(j, out, &after->bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
         j->needs &= ~(unsigned)JOB_OUT;

@@ -90,7 +90,7 @@ static const struct option run_options[] = {
 static struct figure speed(const struct training *t)
 {
     const double tokens = (double)(t->step - t->first_step) * t->spec.batch * t->spec.length;
-    return figure_rate(t->step_ns ? tokens / ((double)t->step_ns * 1e-9) : 0);
+    return figure_rate(t->step_ns ? tokens / (t->step_ns * 1e-9) : 0);
 }
 
 /* The trainer's `event`: rows of the log, and lines about the run. */
@@ -107,15 +107,14 @@ static void hear(void *arg, const struct train_event *ev)
         t->step = ev->step;
         t->loss = isfinite(t->loss) ? t->loss + SMOOTHING * (ev->loss - t->loss) : ev->loss;
     }
-    const double ns = t->started_ns ? (double)(clock_ns() - t->started_ns) : 0;
+    const double ns = t->started_ns ? clock_ns() - t->started_ns : 0;
     const int made = t->step - t->first_step, rest = spec->n_steps - t->step;
     if (made > 0 && rest > 0)
         snprintf(left, sizeof left, ", %s left", figure_duration(ns / made * rest).text);
     switch (ev->kind) {
     case TRAIN_LEARNING:
         if (t->terminal && ev->all)
-            notice_show("learning the vocabulary: %.0f%%",
-                        100 * (double)ev->done / (double)ev->all);
+            notice_show("learning the vocabulary: %.0f%%", 100.0 * ev->done / ev->all);
         break;
     case TRAIN_TRIED: /* one line for all, beginning with none; told once the rate is chosen */
         if (ev->lr == 0)
@@ -141,7 +140,7 @@ static void hear(void *arg, const struct train_event *ev)
     case TRAIN_STEP:
         if (t->log)
             fprintf(t->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
-                    (double)spec->batch * spec->length / ((double)ev->ns * 1e-9), ns * 1e-9);
+                    (double)spec->batch * spec->length / (ev->ns * 1e-9), ns * 1e-9);
         if (isfinite(t->val_loss))
             snprintf(loss, sizeof loss, ", held out %.4f", t->val_loss);
         if (t->terminal) /* what matters most comes first: a narrow one cuts the rest */
@@ -192,15 +191,15 @@ static void announce(const struct training *t, const struct train_plan *p)
     say(o,
         "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
-        spec->from_path ? spec->from_path : "new model", what, c->n_layers,
-        plural((uint64_t)c->n_layers), c->d_model, c->n_heads, plural((uint64_t)c->n_heads),
-        variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
+        spec->from_path ? spec->from_path : "new model", what, c->n_layers, plural(c->n_layers),
+        c->d_model, c->n_heads, plural(c->n_heads), variant, c->d_ff, c->n_ctx, c->n_vocab,
+        (unsigned long long)p->n_params);
     say(o,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
         "%d windows of %d tokens read it %.1f times; seed %llu",
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length,
-        (double)spec->n_steps * spec->batch * spec->length / (double)p->train_tokens,
+        (double)spec->n_steps * spec->batch * spec->length / p->train_tokens,
         (unsigned long long)p->seed);
     if (c->n_vocab < t->shape.n_vocab)
         say(o, "the text has pairs that occur twice for only %d of --vocab %d tokens", c->n_vocab,
@@ -216,9 +215,8 @@ static void announce(const struct training *t, const struct train_plan *p)
         say(o,
             "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "
             "a smaller --batch or --ctx takes less",
-            figure_bytes((double)p->parameter_bytes).text,
-            figure_bytes((double)p->activation_bytes).text,
-            figure_bytes((double)p->teacher_bytes).text, figure_bytes((double)p->token_bytes).text);
+            figure_bytes(p->parameter_bytes).text, figure_bytes(p->activation_bytes).text,
+            figure_bytes(p->teacher_bytes).text, figure_bytes(p->token_bytes).text);
 }
 
 /*
@@ -319,7 +317,7 @@ static enum status train(struct training *t, struct trainer *trainer, struct err
             t->step, out);
     else
         say(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best, t->step - t->first_step,
-            figure_duration((double)t->step_ns).text, speed(t).text);
+            figure_duration(t->step_ns).text, speed(t).text);
     if (t->log && (fflush(t->log) != 0 || ferror(t->log))) /* some time ago, for whatever */
         return file_failure(e, STATUS_FAILED, t->log_path, "write --log", EIO);
     return s;
@@ -329,9 +327,9 @@ static enum status run_train(struct job *j, void *values, struct err *e)
 {
     struct training *t = values;
     struct trainer *trainer = NULL;
-    struct text *texts = calloc((size_t)t->texts.n + 1, sizeof *texts);
+    struct text *texts = calloc(t->texts.n + 1, sizeof *texts);
     if (!texts)
-        return err_no_memory(e, "the list of texts", (size_t)t->texts.n * sizeof *texts);
+        return err_no_memory(e, "the list of texts", t->texts.n * sizeof *texts);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     enum status s = prepare(t, j, texts, e);
     if (s == STATUS_OK)

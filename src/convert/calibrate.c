@@ -201,9 +201,8 @@ static void measure_window(struct converter *c, int layer, const struct convert_
     c->n_fitted += n;
 }
 
-/* Without text: the output of the norm that a block's input comes from, at last, before gain and
- * bias has any direction, or, if it takes the mean away, any that sums to 0, and n such numbers
- * have the mean square 1. Embeddings have no norm. */
+/* Without text: what the norm before a block gives, before gain and bias, has any direction or, if
+ * it takes the mean away, any that sums to 0, and the mean square 1. Embeddings have no norm. */
 static void assume_moments(struct converter *c)
 {
     const struct block *b = c->model->blocks;

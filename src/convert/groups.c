@@ -1,9 +1,8 @@
 /*
  * Which heads share, and the maps that make them: by fit, alignment or plainly.
  *
- * Up to EXACT_HEADS heads the best grouping is found exactly: the cost of every set of a group's
- * size, then dynamic programming over the sets of heads that are placed. Beyond, swaps between
- * groups lower the sum of the costs of all pairs that share.
+ * Up to EXACT_HEADS heads the best grouping is found: dynamic programming over the sets of heads
+ * that are placed. Beyond, swaps lower the sum of the costs of all pairs that share.
  */
 #include <assert.h>
 #include <math.h>
@@ -35,8 +34,8 @@ static bool next_mixed(const struct convert_circuit *s, size_t i, struct part *o
 
 /* --- what sharing costs ---------------------------------------------------------------------- */
 
-/* The eigenvalues of a part of `white` between the given heads, and of n_vectors the eigenvectors;
- * returns how many there are. */
+/* The eigenvalues of a part of `white` between these heads, and n_vectors eigenvectors; returns how
+ * many there are. */
 static size_t solve_part(const struct part *part, const int *heads, size_t n,
                          struct convert_eigen *scratch, size_t n_vectors)
 {
@@ -77,8 +76,8 @@ double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
     return all > 0 ? fmax(1 - beyond / all, 0) : 1;
 }
 
-/* Sets of heads, n of `size`, whose costs are wanted: what fit cannot reproduce of a group's
- * squared error as shares of the block's, those of both circuits added. */
+/* The costs of n sets of `size` heads: what fit cannot reproduce, as a share of the block's energy,
+ * of both circuits together. */
 struct costing {
     struct converter *c;
     const int *sets;
@@ -167,8 +166,7 @@ static unsigned mask_of(const int *set, size_t size)
     return mask;
 }
 
-/* The best of each mask, from the masks with one set less. The lists are in lexicographic order: of
- * equal costs the first counts. */
+/* The best of each mask, from the masks with one set less; of equal costs the first counts. */
 static void group_exactly(struct converter *c)
 {
     const size_t n_sets = cost_all_sets(c, c->group);
@@ -196,8 +194,8 @@ static void group_exactly(struct converter *c)
 
 /* --- grouping more heads --------------------------------------------------------------------- */
 
-/* The sum of the head's pairs with the group whose place `except` is left out. Costs are those of
- * pairs in lexicographic order. */
+/* The sum of the head's costs with a group but its place `except`. Costs are of pairs in
+ * lexicographic order. */
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
@@ -217,8 +215,8 @@ static void swap_places(int *a, int *b)
     *b = old;
 }
 
-/* Makes the best swap again and again, while one lowers the cost by more than rounding. Pairs say
- * little about whole groups: neighbours stay if their groups cost less. */
+/* The best swap again and again, while one lowers the cost by more than rounding. Pairs say little
+ * about whole groups: neighbours stay if their groups cost less. */
 static void group_by_swaps(struct converter *c)
 {
     double *swapped = c->costs + cost_all_sets(c, 2), *adjacent = swapped + c->n_groups, gain = 0;
@@ -299,9 +297,8 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
 
 /* --- alignment ------------------------------------------------------------------------------- */
 
-/* Turns each cached factor, by `out` from the identity on, so that it comes nearest to the mean of
- * the turned ones, again and again (generalized Procrustes, Gower 1975), starting from the first.
- */
+/* Turns each cached factor, by `out` from the identity on, to come nearest to the mean of the
+ * turned ones, again and again (generalized Procrustes, Gower 1975); at first to the first. */
 static void align_group(const struct converter *c, const struct convert_circuit *s,
                         const int *heads, struct convert_eigen *scratch)
 {

@@ -3,19 +3,16 @@
  * and which ranks the layers' have, for so many bytes in all.
  *
  * c = x B of R numbers takes the place of all keys and values. What a head's queries can tell of
- * its keys, and its rows of the output matrix of its values, is a positive form on inputs; B is
- * where the sum of all these, scores and outputs each as a share of their own, is best kept: the
- * leading eigenvectors of C^T W C, with C C^T the inputs' covariance and W the sum. Keys and values
- * come back from c by least squares. (Joint principal components of keys and values, weighted as in
- * private.h.)
+ * its keys, and its rows of the output matrix of its values, is a positive form on inputs; B keeps
+ * most of their sum W, scores and outputs each as a share of their own: the leading eigenvectors of
+ * C^T W C, with C C^T the inputs' covariance. Keys and values come back from c by least squares.
  */
 #include <math.h>
 
 #include "convert/private.h"
 
-/* What a share of the scores' energy counts, of that of the outputs' 1: an error of scores moves
- * whole patterns. (1, 3 and 8 leave 0.046, 0.040 and 0.038 nats a token on the shipped checkpoint
- * with rank 64, 0.016, 0.014 and 0.012 on another of half the width with rank 32.) */
+/* What a share of the scores' energy counts, as an error of scores moves whole patterns. (1, 3 and
+ * 8 leave 0.046, 0.040 and 0.038 nats a token on the shipped checkpoint with rank 64.) */
 #define SCORES_WEIGHT 8
 /* Added to the covariance's diagonal, relative to its mean: it only has to make it invertible. */
 #define COVARIANCE_RIDGE 1e-9
