@@ -221,7 +221,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     return STATUS_OK;
 }
 
-/* --- one block ------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------- */
 
 void convert_begin(struct converter *c, int block)
 {
@@ -236,61 +236,52 @@ void convert_begin(struct converter *c, int block)
     convert_load(c);
 }
 
-/* One block, and what the layers that use it lose. */
-static enum status convert_block(struct converter *c, struct err *e)
+/* Converts block by block, each with what the layers that use it lose, and writes the result. */
+static enum status convert_blocks(struct converter *c, struct err *e)
 {
     const struct convert_spec *spec = c->spec;
-    const bool keeps = convert_keeps_heads(c);
-    struct convert_layer lost = {.score = 0};
-    TRY(convert_calibrate(c));
-    if (keeps) {
-        convert_keep(c);
-    } else {
-        convert_measure(c);
+    const int n_layers = c->config.n_layers;
+    double sum = 0;
+    c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
+    for (int b = 0; b < config_blocks(&c->config); b++) {
+        struct convert_layer lost = {.score = 0};
+        TRY(convert_windows_done(c, 0));
+        convert_begin(c, b);
+        TRY(convert_calibrate(c));
+        const bool keeps = convert_keeps_heads(c);
+        if (keeps)
+            convert_keep(c);
+        else
+            convert_measure(c);
         if (convert_is_latent(c)) {
             TRY(convert_latent_fit(c, &lost, e));
-            TRY(convert_store_latent(c, config_latent(&c->converted, c->block), e));
-        } else {
+            TRY(convert_store_latent(c, config_latent(&c->converted, b), e));
+        } else if (!keeps) {
             TRY(convert_group(c, e));
             convert_apply(c);
             TRY(convert_store(c, PART_Q, PART_O, e));
             lost.score = convert_loss(c, &c->qk);
             lost.output = convert_loss(c, &c->ov);
         }
-    }
-    convert_store_order(c);
-    if (spec->refit || !keeps)
-        TRY(convert_store(c, PART_O, PART_UP, e));
-    if (spec->refit)
-        TRY(convert_refit(c, e));
-    if (spec->n_tokens)
-        TRY(convert_advance(c, e));
-    for (int l = c->block; l < c->end; l++) {
-        c->out->layers[l] = lost;
+        convert_store_order(c);
+        if (spec->refit || !keeps)
+            TRY(convert_store(c, PART_O, PART_UP, e));
+        if (spec->refit)
+            TRY(convert_refit(c, e));
         if (spec->n_tokens)
-            c->out->layers[l].output = c->lost[l - c->block];
-    }
-    return STATUS_OK;
-}
-
-/* --- the whole ------------------------------------------------------------------------------- */
-
-static enum status convert_blocks(struct converter *c, struct err *e)
-{
-    const int n_layers = c->config.n_layers;
-    double sum = 0;
-    c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
-    for (int b = 0; b < config_blocks(&c->config); b++) {
-        TRY(convert_windows_done(c, 0));
-        convert_begin(c, b);
-        TRY(convert_block(c, e));
+            TRY(convert_advance(c, e));
+        for (int l = b; l < c->end; l++) {
+            c->out->layers[l] = lost;
+            if (spec->n_tokens)
+                c->out->layers[l].output = c->lost[l - b];
+        }
     }
     for (int i = 0; i < c->n_measured; i++) {
         const struct convert_window win = convert_window_at(c, c->measured[i]);
         TRY(convert_distance_add(c, n_layers, win.n, win.original, NULL, e));
         TRY(convert_distance_add(c, n_layers, win.n, win.converted, &sum, e));
     }
-    if (c->spec->n_tokens)
+    if (spec->n_tokens)
         c->out->divergence = sum / c->n_measured;
     return convert_write(c, e);
 }
