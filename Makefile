@@ -289,8 +289,7 @@ fuzz: ## build the libFuzzer targets (clang): build/fuzz/fuzz_*
 fuzz-binaries: $(FUZZERS:%=build/fuzz/%)
 
 # These read GGUF files, and share a mutator and a corpus.
-$(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): \
-    $(patsubst %,build/fuzz/tests/fuzz/%.o,mutate_gguf mutate_checkpoint make_checkpoint)
+$(patsubst %,build/fuzz/fuzz_%,gguf model quantize convert): build/fuzz/tests/fuzz/mutate_gguf.o
 CORPUS_fuzz_batch     := tests/fuzz/corpus/batch
 CORPUS_fuzz_draft     := tests/fuzz/corpus/draft
 CORPUS_fuzz_gguf      := tests/fuzz/corpus/gguf

@@ -7,11 +7,7 @@
 
 #include "base/rng.h"
 #include "compute/linalg.h"
-#include "engine/session.h"
-#include "formats/gguf.h"
-#include "support.h"
-
-/* --- checkpoints in memory ------------------------------------------------------------------- */
+#include "opened.h"
 
 static void close_opened(void *opened)
 {
@@ -57,6 +53,18 @@ struct opened open_shape(const struct checkpoint_shape *shape)
     return o;
 }
 
+struct checkpoint_shape mha_shape(int n_heads, int base)
+{
+    return (struct checkpoint_shape){SIZES(2, n_heads, n_heads, 8, 64, 64, 300),
+                                     .base_kv_heads = base, .seed = 7};
+}
+
+struct opened open_mha(int n_heads, int base)
+{
+    const struct checkpoint_shape shape = mha_shape(n_heads, base);
+    return open_shape(&shape);
+}
+
 struct opened open_writer(struct gguf_writer *w)
 {
     struct opened o = {.bytes = NULL};
@@ -64,8 +72,6 @@ struct opened open_writer(struct gguf_writer *w)
     open_bytes(&o);
     return o;
 }
-
-/* --- converting ------------------------------------------------------------------------------ */
 
 void text_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed)
 {
@@ -96,6 +102,13 @@ struct convert_spec with_text(struct convert_spec spec, int n)
     return spec;
 }
 
+struct convert_spec fit_to(const struct opened *o, int g, enum convert_refit refit)
+{
+    struct convert_spec spec = with_text(spec_of(o, g, CONVERT_FIT), N_CALIB);
+    spec.refit = refit;
+    return spec;
+}
+
 static uint64_t elements_of(const struct gguf *g)
 {
     uint64_t n = 0;
@@ -120,15 +133,11 @@ struct opened convert_to(const struct convert_spec *spec, struct convert_layer *
 
 void expect_same_bytes(struct convert_spec spec)
 {
-    static const int threads[] = {2, 5};
-    enum { N_THREADS = sizeof threads / sizeof *threads };
+    static const int threads[] = {5, 2, 1};
     struct opened alone = convert_to(&spec, NULL);
-    for (int t = SANITIZED ? N_THREADS - 1 : 0; t < (SANITIZED ? N_THREADS : N_THREADS + 1); t++) {
-        spec.pool = NULL;
-        if (t < N_THREADS)
-            expect_ok(pool_create(threads[t], &spec.pool, &err));
-        else
-            spec.kernels = &kernels_scalar;
+    for (int t = 0; t < (SANITIZED ? 1 : 3); t++) {
+        spec.pool = new_pool(threads[t]);
+        spec.kernels = t == 2 ? &kernels_scalar : NULL;
         struct opened b = convert_to(&spec, NULL);
         ck_assert_uint_eq(alone.len, b.len);
         ck_assert_mem_eq(alone.bytes, b.bytes, b.len);
@@ -138,28 +147,21 @@ void expect_same_bytes(struct convert_spec spec)
 
 double logits_apart(const struct opened *a, const struct opened *b, double *spread)
 {
+    const struct session_params params = {.n_ctx = 0};
     const size_t n_vocab = (size_t)a->model->config.n_vocab, n = N_TOKENS * n_vocab;
     int32_t tokens[N_TOKENS];
-    float *logits[2];
-    const struct opened *both[] = {a, b};
     text_tokens(tokens, N_TOKENS, (int)n_vocab, 3);
-    for (int i = 0; i < 2; i++) {
-        const struct session_params params = {.n_ctx = 0};
-        struct session *s;
-        logits[i] = calloc(n, sizeof(float));
-        expect_ok(session_create(both[i]->model, &params, NULL, &s, &err));
-        expect_ok(session_feed(s, 0, tokens, N_TOKENS, logits[i], &err));
-        session_free(s);
-    }
+    float *x = logits_after(a->model, tokens, N_TOKENS, 1, &params);
+    float *y = logits_after(b->model, tokens, N_TOKENS, 1, &params);
     double square = 0, own = 0, mean = 0;
     for (size_t i = 0; i < n; i++) {
-        square += pow((double)logits[0][i] - (double)logits[1][i], 2);
-        own += pow((double)logits[0][i], 2);
-        mean += (double)logits[0][i];
+        square += pow((double)x[i] - (double)y[i], 2);
+        own += pow((double)x[i], 2);
+        mean += (double)x[i];
     }
     if (spread)
         *spread = sqrt(own / (double)n - pow(mean / (double)n, 2));
-    free(logits[0]), free(logits[1]);
+    free(x), free(y);
     return sqrt(square / (double)n);
 }
 
@@ -175,95 +177,81 @@ double qkv_element(const struct opened *o, int layer, int row, const float *x)
     return sum;
 }
 
-/* --- one block in double --------------------------------------------------------------------- */
-
 #define MAX_DIM 32
 
 /* Rows as in the file, but of the output matrix turned over; a bias is the last element of its
  * row. So a head's Q, K, V and O are dim rows each. */
 struct heads {
-    int dim, cols, n;
+    int n, dim, cols;
     double *rows; /* [n, dim, cols] */
+};
+
+enum { IS_Q, IS_K, IS_V, IS_O, KINDS };
+struct block_heads {
+    struct heads h[KINDS];
+    double *rel; /* [n_heads, 2] */
 };
 
 static struct heads take_heads(int n, int dim, int cols)
 {
-    struct heads h = {.dim = dim, .cols = cols, .n = n};
-    h.rows = calloc((size_t)n * (size_t)dim * (size_t)cols, sizeof *h.rows);
-    ck_assert_ptr_nonnull(h.rows);
-    return h;
+    const size_t bytes = (size_t)(n * dim * cols) * sizeof(double);
+    return (struct heads){n, dim, cols, allocated_zeros(bytes)};
 }
 
 static double *head_rows(const struct heads *h, int head)
 {
     ck_assert(head >= 0 && head < h->n);
-    return h->rows + (size_t)head * (size_t)h->dim * (size_t)h->cols;
+    return h->rows + head * h->dim * h->cols;
 }
 
-enum { IS_Q, IS_K, IS_V, IS_O, KINDS };
-struct block_heads {
-    struct heads h[KINDS];
-    double *rel; /* [n_heads, 2], or NULL */
-};
-
-/* Where element (row, col) of Q, K, V or O is in a file's tensors; col = d_model is the bias. */
-struct element_place {
-    struct tensor_name name;
-    size_t at;
-};
-
-static struct element_place place_of(const struct config *c, int block, int kind, int row, int col)
+/* What element (row, col) of a tensor is in its block's heads. */
+static double *element(const struct block_heads *b, const struct config *c,
+                       const struct tensor_spec *t, int row, int col)
 {
-    const int first[] = {0, config_q_dim(c), config_q_dim(c) + config_k_dim(c, block)};
-    const bool is_bias = col == c->d_model && kind != IS_O;
     struct qkv_part parts[QKV_PARTS];
-    int part = 0;
-    if (kind == IS_O)
-        return (struct element_place){arch_tensor_name(ROLE_ATTN_OUTPUT, block, false),
-                                      (size_t)col * (size_t)config_heads_dim(c) + (size_t)row};
-    const int n = layout_qkv(c, block, parts), joined = first[kind] + row;
-    while (part + 1 < n && joined >= parts[part + 1].first)
+    const int n_parts = layout_qkv(c, t->layer, parts), d = c->d_model;
+    if (t->role == ROLE_ATTN_REL)
+        return &b->rel[2 * row + col];
+    if (t->role == ROLE_ATTN_OUTPUT)
+        return &b->h[IS_O].rows[col * d + row];
+    int part = 0, kind = IS_Q;
+    while (part + 1 < n_parts && parts[part].role != t->role)
         part++;
-    const size_t in_part = (size_t)(joined - parts[part].first);
-    return (struct element_place){arch_tensor_name(parts[part].role, block, is_bias),
-                                  is_bias ? in_part : in_part * (size_t)c->d_model + (size_t)col};
+    int at = parts[part].first + (t->is_bias ? col : row);
+    for (; kind < IS_V && at >= b->h[kind].n * b->h[kind].dim; kind++)
+        at -= b->h[kind].n * b->h[kind].dim;
+    return &b->h[kind].rows[at * (d + 1) + (t->is_bias ? d : col)];
 }
 
-/* Tensors of a block that a planting changes, as floats. */
-#define MAX_CHANGED 512
-struct changed {
-    struct tensor_name name;
-    uint64_t dims[2];
-    int n_dims;
-    float *x;
-};
-
-/* 0 where there is no such tensor. */
-static double old_element(const struct opened *o, struct element_place p)
+static bool is_of_heads(const struct tensor_spec *t)
 {
-    const struct gguf_tensor *t = gguf_find_tensor(o->gguf, p.name.text);
-    float block[32];
-    if (!t)
-        return 0;
-    const size_t n = t->type->block_elements, bytes = t->type->block_bytes;
-    blocks_decode(t->type->type, block, t->data + p.at / n * bytes, n);
-    return (double)block[p.at % n];
+    return (t->role >= ROLE_ATTN_QKV && t->role <= ROLE_ATTN_V) || t->role == ROLE_ATTN_REL ||
+           (t->role == ROLE_ATTN_OUTPUT && !t->is_bias);
 }
 
-static struct heads read_heads(const struct opened *o, int block, int kind)
+static void read_blocks(const struct opened *o, struct block_heads *blocks)
 {
     const struct config *c = &o->model->config;
-    const int kv = config_kv_heads(c, block), d = c->d_model;
-    const int dims[] = {c->head_dim, c->head_dim, config_value_dim(c), config_value_dim(c)};
-    const int ns[] = {c->n_heads, kv, kv, c->n_heads};
-    struct heads h = take_heads(ns[kind], dims[kind], kind == IS_O ? d : d + 1);
-    for (int r = 0; r < h.n * h.dim; r++)
-        for (int i = 0; i < h.cols; i++)
-            h.rows[r * h.cols + i] = old_element(o, place_of(c, block, kind, r, i));
-    return h;
+    for (int block = 0; block < config_blocks(c); block++) {
+        struct block_heads *b = &blocks[block];
+        const int kv = config_kv_heads(c, block), v_dim = config_value_dim(c), d = c->d_model;
+        b->h[IS_Q] = take_heads(c->n_heads, c->head_dim, d + 1);
+        b->h[IS_K] = take_heads(kv, c->head_dim, d + 1);
+        b->h[IS_V] = take_heads(kv, v_dim, d + 1);
+        b->h[IS_O] = take_heads(c->n_heads, v_dim, d);
+        b->rel = allocated_zeros(2 * (size_t)c->n_heads * sizeof *b->rel);
+    }
+    for (size_t i = 0; i < o->gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &o->gguf->tensors[i];
+        struct tensor_spec s;
+        if (!layout_named(c, t->name, &s) || !is_of_heads(&s))
+            continue;
+        float *x = allocated(t->n_elements * sizeof *x);
+        blocks_decode(t->type->type, x, t->data, t->n_elements);
+        for (int k = 0; k < s.rows * s.cols; k++)
+            *element(&blocks[s.layer], c, &s, k / s.cols, k % s.cols) = (double)x[k];
+    }
 }
-
-/* --- maps ------------------------------------------------------------------------------------ */
 
 /* A random well-conditioned matrix and its inverse: the product of a lower and an upper triangular
  * one with ones on their diagonals. */
@@ -272,8 +260,6 @@ static void invertible(double *a, double *inverse, int n, struct rng *r)
     double lower[2][MAX_DIM * MAX_DIM], upper[MAX_DIM * MAX_DIM];
     const double spread = 0.8 * (n > 8 ? sqrt(8.0 / n) : 1);
     ck_assert_int_le(n, MAX_DIM);
-    if (n == 0)
-        return;
     for (int k = 0; k < 2 * n * n; k++) {
         const int i = k / 2 / n, j = k / 2 % n;
         lower[k % 2][k / 2] = i == j ? 1 : j < i ? spread * (rng_unit(r) - 0.5) : 0;
@@ -303,12 +289,13 @@ static void turning(double *a, double *inverse, int n, int n_turned, struct rng 
         back[1] = im / (size * size);
         back[n] = -im / (size * size);
     }
-    invertible(b, b_inverse, rest, r);
-    for (int i = 0; i < rest; i++)
-        for (int j = 0; j < rest; j++) {
-            a[(n_turned + i) * n + n_turned + j] = b[i * rest + j];
-            inverse[(n_turned + i) * n + n_turned + j] = b_inverse[i * rest + j];
-        }
+    if (rest > 0)
+        invertible(b, b_inverse, rest, r);
+    for (int i = 0; i < rest * rest; i++) {
+        const int at = (n_turned + i / rest) * n + n_turned + i % rest;
+        a[at] = b[i];
+        inverse[at] = b_inverse[i];
+    }
 }
 
 /* A head's rows := m rows, or m^T rows. */
@@ -321,8 +308,6 @@ static void map_head(const struct heads *h, int head, const double *m, bool tran
     linalg_multiply(rows, transposed ? turned : m, old, h->dim, h->dim, h->cols);
     free(old);
 }
-
-/* --- planting -------------------------------------------------------------------------------- */
 
 struct planting planting_of(int kv_heads, int base)
 {
@@ -347,32 +332,21 @@ static struct config planted_config(const struct opened *o, const struct plantin
     return c;
 }
 
-static void replace_heads(struct heads *old, const struct heads *new)
+/* As many new heads as wanted, and random elements more of each that stands for another old one. */
+static void choose_heads(struct heads *h, int wanted, int base, int extra, uint64_t stream)
 {
-    free(old->rows);
-    *old = *new;
-}
-
-/* As many new K or V heads as wanted. */
-static void choose_heads(struct heads *h, int wanted, int base)
-{
-    const struct heads new = take_heads(wanted, h->dim, h->cols);
-    for (int j = 0; j < wanted; j++)
-        memcpy(head_rows(&new, j), head_rows(h, j * base / wanted),
-               (size_t)h->dim * (size_t)h->cols * sizeof *new.rows);
-    replace_heads(h, &new);
-}
-
-static void lengthen_heads(struct heads *h, int extra, struct rng *r)
-{
-    const struct heads new = take_heads(h->n, h->dim + extra, h->cols);
-    const int old_size = h->dim * h->cols;
-    for (int j = 0; j < h->n; j++) {
-        memcpy(head_rows(&new, j), head_rows(h, j), (size_t)old_size * sizeof *new.rows);
+    const struct heads new = take_heads(wanted, h->dim + extra, h->cols);
+    const int size = h->dim * h->cols;
+    struct rng r;
+    for (int j = 0; j < wanted; j++) {
+        const int old = j * base / wanted;
+        double *rows = head_rows(&new, j);
+        memcpy(rows, head_rows(h, old), (size_t)size * sizeof *rows);
+        rng_seed(&r, 5, stream * 100 + (uint64_t)old);
         for (int i = 0; i < extra * h->cols; i++)
-            head_rows(&new, j)[old_size + i] = 0.4 * (rng_unit(r) - 0.5);
+            rows[size + i] = 0.4 * (rng_unit(&r) - 0.5);
     }
-    replace_heads(h, &new);
+    *h = new;
 }
 
 static void gauge_heads(struct block_heads *b, const struct config *c, bool dense, struct rng *r)
@@ -390,9 +364,9 @@ static void gauge_heads(struct block_heads *b, const struct config *c, bool dens
         }
 }
 
-static void swap_doubles(double *a, double *b, size_t n)
+static void swap_doubles(double *a, double *b, int n)
 {
-    for (size_t i = 0; i < n && a != b; i++) {
+    for (int i = 0; i < n && a != b; i++) {
         const double x = a[i];
         a[i] = b[i];
         b[i] = x;
@@ -402,149 +376,78 @@ static void swap_doubles(double *a, double *b, size_t n)
 static void permute_heads(struct block_heads *b, int n_heads, struct rng *r)
 {
     for (int g = n_heads - 1; g > 0; g--) {
-        const int h = (int)(rng_u32(r) % (uint32_t)(g + 1));
-        for (int kind = IS_Q; kind < KINDS; kind++)
-            swap_doubles(head_rows(&b->h[kind], g), head_rows(&b->h[kind], h),
-                         (size_t)b->h[kind].dim * (size_t)b->h[kind].cols);
-        if (b->rel)
-            swap_doubles(b->rel + 2 * g, b->rel + 2 * h, 2);
+        const int other = (int)(rng_u32(r) % (uint32_t)(g + 1));
+        for (int kind = IS_Q; kind < KINDS; kind++) {
+            const struct heads *h = &b->h[kind];
+            swap_doubles(head_rows(h, g), head_rows(h, other), h->dim * h->cols);
+        }
+        swap_doubles(b->rel + 2 * g, b->rel + 2 * other, 2);
     }
 }
 
-static struct block_heads plant_block(const struct opened *o, const struct planting *p,
-                                      const struct config *c, int block)
-{
-    struct block_heads b = {.rel = NULL};
-    struct rng same, r; /* of what belongs to the function, of the gauge */
-    rng_seed(&same, 5, (uint64_t)block);
-    rng_seed(&r, p->seed, (uint64_t)block);
-    for (int kind = IS_Q; kind < KINDS; kind++)
-        b.h[kind] = read_heads(o, block, kind);
-    if (p->extra_values) {
-        lengthen_heads(&b.h[IS_V], p->extra_values, &same);
-        lengthen_heads(&b.h[IS_O], p->extra_values, &same);
-    }
-    choose_heads(&b.h[IS_K], p->kv_heads[block], p->base[block]);
-    choose_heads(&b.h[IS_V], p->kv_heads[block], p->base[block]);
-    if (c->position == POSITION_QUADRATIC) {
-        b.rel = calloc(2 * (size_t)c->n_heads, sizeof *b.rel);
-        for (int i = 0; i < 2 * c->n_heads; i++)
-            b.rel[i] =
-                old_element(o, (struct element_place){arch_tensor_name(ROLE_ATTN_REL, block, false),
-                                                      (size_t)i});
-    }
-    if (p->gauge)
-        gauge_heads(&b, c, p->dense, &r);
-    if (p->permute && b.h[IS_K].n == c->n_heads)
-        permute_heads(&b, c->n_heads, &r);
-    return b;
-}
-
-/* --- the planted checkpoint ------------------------------------------------------------------ */
-
-struct planted_file {
-    struct changed changed[MAX_CHANGED];
-    int n;
-};
-
-static struct changed *find_changed(struct planted_file *f, struct text name)
-{
-    for (int i = 0; i < f->n; i++)
-        if (text_is(name, f->changed[i].name.text))
-            return &f->changed[i];
-    return NULL;
-}
-
-/* Room for the old tensors of these roles, where there are such. */
-static void add_changed(struct planted_file *f, const struct opened *o, const struct config *c,
+static void plant_block(struct block_heads *b, const struct planting *p, const struct config *c,
                         int block)
 {
-    static const enum tensor_role roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_Q,      ROLE_ATTN_K,
-                                             ROLE_ATTN_V,   ROLE_ATTN_OUTPUT, ROLE_ATTN_REL};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        for (int bias = 0; bias < 2; bias++) {
-            if (bias && (roles[i] == ROLE_ATTN_OUTPUT || !layout_has_bias(c, roles[i])))
-                continue;
-            const struct tensor_spec s =
-                bias ? layout_bias(c, roles[i], block) : layout_weight(c, roles[i], block);
-            if (!gguf_find_tensor(o->gguf, s.name.text))
-                continue;
-            ck_assert_int_lt(f->n, MAX_CHANGED);
-            f->changed[f->n++] = (struct changed){.name = s.name,
-                                                  .dims = {(uint64_t)s.cols, (uint64_t)s.rows},
-                                                  .n_dims = s.n_dims,
-                                                  .x = calloc(spec_elements(&s), sizeof(float))};
-        }
+    const int n = p->kv_heads[block], base = p->base[block], extra = p->extra_values;
+    struct rng r;
+    rng_seed(&r, p->seed, (uint64_t)block);
+    choose_heads(&b->h[IS_K], n, base, 0, 0);
+    choose_heads(&b->h[IS_V], n, base, extra, (uint64_t)(2 * block));
+    choose_heads(&b->h[IS_O], c->n_heads, c->n_heads, extra, (uint64_t)(2 * block + 1));
+    if (p->gauge)
+        gauge_heads(b, c, p->dense, &r);
+    if (p->permute && b->h[IS_K].n == c->n_heads)
+        permute_heads(b, c->n_heads, &r);
 }
 
-static void fill_changed(struct planted_file *f, const struct config *c, int block,
-                         const struct block_heads *b)
-{
-    for (int kind = IS_Q; kind < KINDS; kind++) {
-        const struct heads *h = &b->h[kind];
-        for (int r = 0; r < h->n * h->dim; r++)
-            for (int i = 0; i < h->cols; i++) {
-                const struct element_place p = place_of(c, block, kind, r, i);
-                struct changed *to = find_changed(f, text_of(p.name.text));
-                if (to)
-                    to->x[p.at] = (float)h->rows[r * h->cols + i];
-            }
-    }
-    struct changed *rel =
-        find_changed(f, text_of(arch_tensor_name(ROLE_ATTN_REL, block, false).text));
-    for (int i = 0; i < 2 * c->n_heads && rel; i++)
-        rel->x[i] = (float)b->rel[i];
-}
-
-/* The old keys, but those of sizes that may be others now. */
+/* The planted one's own keys, and the old ones that no config has. */
 static void write_keys(struct gguf_writer *w, const struct opened *o, const struct config *c)
 {
-    static const char *const suffixes[] = {"attention.key_length", "attention.value_length",
-                                           "rope.dimension_count"};
-    const int values[] = {c->head_dim, config_value_dim(c), c->rope.n_dims};
-    char keys[3][96];
-    for (int k = 0; k < 3; k++)
-        snprintf(keys[k], sizeof keys[k], "%s.%s", c->arch->name, suffixes[k]);
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "%s.", c->arch->name);
+    gguf_add_text(w, "general.architecture", text_of(c->arch->name));
+    config_write(c, w);
     for (size_t i = 0; i < o->gguf->n_pairs; i++) {
         const struct text key = o->gguf->pairs[i].key;
-        bool is_size = config_is_kv_heads_key(c, key);
-        for (int k = 0; k < 3; k++)
-            is_size |= text_is(key, keys[k]);
-        if (!is_size)
+        if (!text_is(key, "general.architecture") && !text_starts_with(key, prefix))
             gguf_add_value(w, key, &o->gguf->pairs[i].value);
     }
-    config_write_kv_heads(c, w);
-    for (int k = 0; k < (c->position == POSITION_ROPE ? 3 : 2); k++)
-        gguf_add_u32(w, keys[k], (uint32_t)values[k]);
 }
 
 struct opened plant(const struct opened *o, const struct planting *p)
 {
     const struct config c = planted_config(o, p);
-    static struct planted_file f;
+    struct block_heads blocks[8];
     struct gguf_writer *w;
-    f.n = 0;
-    for (int block = 0; block < config_blocks(&c); block++) {
-        struct block_heads b = plant_block(o, p, &c, block);
-        add_changed(&f, o, &c, block);
-        fill_changed(&f, &c, block, &b);
-        for (int kind = IS_Q; kind < KINDS; kind++)
-            free(b.h[kind].rows);
-        free(b.rel);
-    }
+    read_blocks(o, blocks);
+    for (int block = 0; block < config_blocks(&c); block++)
+        plant_block(&blocks[block], p, &c, block);
     expect_ok(gguf_writer_create(&w, &err));
     write_keys(w, o, &c);
     for (size_t i = 0; i < o->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &o->gguf->tensors[i];
-        const struct changed *new = find_changed(&f, t->name);
-        if (new)
-            gguf_add_tensor(w, t->name, TENSOR_F32, new->n_dims, new->dims, new->x);
-        else
+        struct tensor_spec s;
+        if (!layout_named(&o->model->config, t->name, &s) || !is_of_heads(&s)) {
             gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+            continue;
+        }
+        s = s.is_bias ? layout_bias(&c, s.role, s.layer) : layout_weight(&c, s.role, s.layer);
+        float *x = allocated(spec_elements(&s) * sizeof *x);
+        for (int k = 0; k < s.rows * s.cols; k++)
+            x[k] = (float)*element(&blocks[s.layer], &c, &s, k / s.cols, k % s.cols);
+        gguf_add_tensor(w, t->name, TENSOR_F32, s.n_dims, spec_dims(&s).n, x);
     }
     const struct opened planted = open_writer(w);
     gguf_writer_free(w);
-    for (int i = 0; i < f.n; i++)
-        free(f.changed[i].x);
     return planted;
+}
+
+struct opened regauge(const struct opened *o, bool permute)
+{
+    const int n_heads = o->model->config.n_heads;
+    struct planting p = planting_of(n_heads, n_heads);
+    p.gauge = true;
+    p.permute = permute;
+    p.seed = 5;
+    return plant(o, &p);
 }

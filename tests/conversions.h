@@ -1,13 +1,11 @@
-/*
- * conversions - checkpoints in memory, and the same function in other weights: what the suites of
- * the conversion share.
- */
+/* conversions - checkpoints in memory, and the same function in other weights. */
 #ifndef TESTS_CONVERSIONS_H
 #define TESTS_CONVERSIONS_H
 
 #include "checkpoints.h"
 #include "convert/convert.h"
 #include "model/model.h"
+#include "support.h"
 
 #define N_TOKENS 40   /* that logits are compared on */
 #define N_CALIB  1280 /* of calibration */
@@ -19,9 +17,15 @@ struct opened {
     struct model *model;
 };
 
+/* A test of conversions that start no thread. */
+#define CONVERSION_TEST(...) TEST(__VA_ARGS__, .seconds = 300, .tags = ONE_THREAD)
+
 /* What is opened is closed when the test ends. */
 struct opened open_path(const char *path);
 struct opened open_shape(const struct checkpoint_shape *shape);
+/* Two layers of so many heads of 8, of which `base` differ (0: all). */
+struct checkpoint_shape mha_shape(int n_heads, int base);
+struct opened open_mha(int n_heads, int base);
 /* One golden file, by its name; of every kind of norm, positions and K/V heads. */
 #define N_KINDS 11
 extern const char *const golden_kinds[N_KINDS];
@@ -35,6 +39,8 @@ struct convert_spec spec_of(const struct opened *o, int g, enum convert_method m
 /* The same on n of the tokens `calib`, which it makes anew. */
 extern int32_t calib[N_CALIB];
 struct convert_spec with_text(struct convert_spec spec, int n);
+/* To fit g K/V heads on all of them. */
+struct convert_spec fit_to(const struct opened *o, int g, enum convert_refit refit);
 
 /* On few tokens, all of which count: no window is kept aside. */
 static inline struct convert_spec with_rows(struct convert_spec spec, int n)
@@ -77,5 +83,7 @@ struct opened plant(const struct opened *o, const struct planting *p);
 
 /* The same number in all layers. */
 struct planting planting_of(int kv_heads, int base);
+/* As many heads as before, in other gauges, and in other places. */
+struct opened regauge(const struct opened *o, bool permute);
 
 #endif

@@ -43,8 +43,6 @@ static long seed, share; /* which faults are made: see faults_next */
 static atomic_long blocks, mapped_bytes, threads, clock_ns;
 static bool was_open[MAX_DESCRIPTOR];
 
-/* --- what the program calls ------------------------------------------------------------------ */
-
 /* Every wrapped function: the library's own, and what takes its place. */
 #define WRAP(type, name, ...)                                                                      \
     type __real_##name(__VA_ARGS__);                                                               \
@@ -77,7 +75,12 @@ WRAP(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr, void *(
 WRAP(int, pthread_join, pthread_t thread, void **result);
 WRAP(int, clock_gettime, clockid_t clock, struct timespec *now);
 
-/* --- counting and failing -------------------------------------------------------------------- */
+/* One that fails as `failed`, or is passed on. */
+#define FAIL_OR_PASS(type, name, params, strikes, failed, passed)                                  \
+    type __wrap_##name params                                                                      \
+    {                                                                                              \
+        return strikes ? failed : passed;                                                          \
+    }
 
 /* To the process, as from a terminal or kill: workers block signals, and a raise would stay with
  * them. A terminal's goes to the child that measures memory too. */
@@ -145,17 +148,13 @@ static void *counted(void *block)
     return block;
 }
 
-/* --- memory ---------------------------------------------------------------------------------- */
-
-void *__wrap_malloc(size_t n)
-{
-    return strikes(FAULT_MEMORY) ? NULL : counted(__real_malloc(n));
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return strikes(FAULT_MEMORY) ? NULL : counted(__real_calloc(n, size));
-}
+#define MEMORY(type, name, params, args)                                                           \
+    FAIL_OR_PASS(type, name, params, strikes(FAULT_MEMORY), NULL, counted(__real_##name args))
+MEMORY(void *, malloc, (size_t n), (n))
+MEMORY(void *, calloc, (size_t n, size_t size), (n, size))
+MEMORY(void *, aligned_alloc, (size_t align, size_t n), (align, n))
+MEMORY(char *, strdup, (const char *s), (s))
+MEMORY(char *, strndup, (const char *s, size_t n), (s, n))
 
 void *__wrap_realloc(void *p, size_t n)
 {
@@ -167,21 +166,6 @@ void *__wrap_realloc(void *p, size_t n)
     if (!p)
         counted(grown);
     return grown;
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t n)
-{
-    return strikes(FAULT_MEMORY) ? NULL : counted(__real_aligned_alloc(align, n));
-}
-
-char *__wrap_strdup(const char *s)
-{
-    return strikes(FAULT_MEMORY) ? NULL : counted(__real_strdup(s));
-}
-
-char *__wrap_strndup(const char *s, size_t n)
-{
-    return strikes(FAULT_MEMORY) ? NULL : counted(__real_strndup(s, n));
 }
 
 void __wrap_free(void *p)
@@ -215,20 +199,13 @@ int __wrap_munmap(void *at, size_t n)
     return __real_munmap(at, n);
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
-
-static int open_any(const char *path, int flags, mode_t mode)
-{
-    return strikes_path(FAULT_OPEN, path) ? -1 : __real_open(path, flags, mode);
-}
-
 int __wrap_open(const char *path, int flags, ...)
 {
     va_list args;
     va_start(args, flags);
     const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
     va_end(args);
-    return open_any(path, flags, mode);
+    return strikes_path(FAULT_OPEN, path) ? -1 : __real_open(path, flags, mode);
 }
 
 /* What open is called where _FILE_OFFSET_BITS is 64. */
@@ -238,13 +215,11 @@ int __wrap_open64(const char *path, int flags, ...)
     va_start(args, flags);
     const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
     va_end(args);
-    return open_any(path, flags | O_LARGEFILE, mode);
+    return __wrap_open(path, flags | O_LARGEFILE, mode);
 }
 
-FILE *__wrap_fopen(const char *path, const char *mode)
-{
-    return strikes_path(FAULT_OPEN, path) ? NULL : __real_fopen(path, mode);
-}
+FAIL_OR_PASS(FILE *, fopen, (const char *path, const char *mode), strikes_path(FAULT_OPEN, path),
+             NULL, __real_fopen(path, mode))
 
 FILE *__wrap_fopen64(const char *path, const char *mode)
 {
@@ -279,15 +254,9 @@ ssize_t __wrap_write(int fd, const void *from, size_t n)
     return __real_write(fd, from, armed && plan.one_byte && n > 1 ? 1 : n);
 }
 
-int __wrap_fsync(int fd)
-{
-    return strikes_fd(FAULT_SYNC, fd) ? -1 : __real_fsync(fd);
-}
-
-int __wrap_rename(const char *from, const char *to)
-{
-    return strikes_path(FAULT_RENAME, to) ? -1 : __real_rename(from, to);
-}
+FAIL_OR_PASS(int, fsync, (int fd), strikes_fd(FAULT_SYNC, fd), -1, __real_fsync(fd))
+FAIL_OR_PASS(int, rename, (const char *from, const char *to), strikes_path(FAULT_RENAME, to), -1,
+             __real_rename(from, to))
 
 int __wrap_close(int fd)
 {
@@ -296,8 +265,6 @@ int __wrap_close(int fd)
     errno = fails ? error : errno;
     return fails ? -1 : closed;
 }
-
-/* --- threads and processes ------------------------------------------------------------------- */
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
                           void *arg)
@@ -316,15 +283,8 @@ int __wrap_pthread_join(pthread_t thread, void **result)
     return __real_pthread_join(thread, result);
 }
 
-int __wrap_pipe(int ends[2])
-{
-    return strikes(FAULT_PROCESS) ? -1 : __real_pipe(ends);
-}
-
-pid_t __wrap_fork(void)
-{
-    return strikes(FAULT_PROCESS) ? -1 : __real_fork();
-}
+FAIL_OR_PASS(int, pipe, (int ends[2]), strikes(FAULT_PROCESS), -1, __real_pipe(ends))
+FAIL_OR_PASS(pid_t, fork, (void), strikes(FAULT_PROCESS), -1, __real_fork())
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -334,8 +294,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     *now = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
     return 0;
 }
-
-/* --- a run ----------------------------------------------------------------------------------- */
 
 static long of_environment(const char *name, long otherwise)
 {

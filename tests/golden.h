@@ -21,28 +21,13 @@ struct golden {
     unsigned char *npy;
 };
 
-/* The mixed ones are made by scripts/make_golden.py. */
-/* Those that differ most first: sanitizers run these. */
-static const char *const golden_names[] = {"gqa",
-                                           "llama",
-                                           "transformer",
-                                           "shared-block",
-                                           "mixed-latent",
-                                           "layerwise-kv",
-                                           "mixed-llama",
-                                           "mixed-alibi",
-                                           "mqa-f16",
-                                           "mha",
-                                           "mqa",
-                                           "llama-tied",
-                                           "alibi",
-                                           "quadratic",
-                                           "mixed-none",
-                                           "mixed-quadratic",
-                                           "mixed-sinusoidal",
-                                           "latent",
-                                           "mixed-latent-quadratic"};
-#define N_GOLDEN (SANITIZED ? 7 : (int)(sizeof golden_names / sizeof *golden_names))
+/* Those that differ most first. The mixed ones are made by scripts/make_golden.py. */
+static const char *const golden_names[] = {
+    "gqa", "llama", "transformer", "shared-block", "mixed-latent", "layerwise-kv", "mixed-llama",
+    /* sanitizers run these */
+    "mixed-alibi", "mqa-f16", "mha", "mqa", "llama-tied", "alibi", "quadratic", "mixed-none",
+    "mixed-quadratic", "mixed-sinusoidal", "latent", "mixed-latent-quadratic"};
+#define N_GOLDEN (SANITIZED ? 7 : (int)COUNT(golden_names))
 
 /* Closed when the test ends. */
 static inline struct golden open_golden(const char *name)
@@ -57,7 +42,7 @@ static inline struct golden open_golden(const char *name)
     char *list = file_text(path, &len);
     list[len] = 0;
     for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n")) {
-        ck_assert_int_lt(g.n_tokens, (int)(sizeof g.tokens / sizeof *g.tokens));
+        ck_assert_int_lt(g.n_tokens, (int)COUNT(g.tokens));
         g.tokens[g.n_tokens++] = (int32_t)atoi(item);
     }
 

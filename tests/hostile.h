@@ -53,9 +53,7 @@ extern struct hostile {
     int n_blocks;
 } h;
 
-/* --- the file -------------------------------------------------------------------------------- */
-
-/* The records of the good checkpoint. hostile_free is due. */
+/* The records of the good checkpoint, and none. */
 void hostile_open(void);
 void hostile_free(void);
 
@@ -63,11 +61,11 @@ void hostile_free(void);
 struct hostile_pair *hostile_pair(const char *key);
 struct hostile_tensor *hostile_tensor(const char *name);
 
-/* A pair with this value in place of the one with this key, or at the end. Values are copied. */
+/* A pair with this value in place of the one with this key, or at the end; an array's payload is as
+ * in the file. Values are copied. */
 void hostile_set(const char *key, uint32_t kind, const void *value, size_t len);
 void hostile_set_u32(const char *key, uint32_t value);
 void hostile_set_text(const char *key, struct text value);
-/* An array: `payload` as in the file. */
 void hostile_set_array(const char *key, uint32_t element, uint64_t count, const void *payload,
                        size_t len);
 void hostile_drop(const char *key);
@@ -78,22 +76,21 @@ unsigned char *hostile_own_data(const char *name);
 /* At the end; name and data are borrowed. */
 struct hostile_tensor *hostile_add_tensor(const char *name, uint64_t rows, uint64_t columns,
                                           uint32_t type, struct text data);
-
 /* One more F32 tensor of one element, in more_tensors and more_data: after all those above. */
 void hostile_add_small_tensor(const char *name);
 
 /* Tensors follow each other in the records' order. free(b->data) at last. */
 void hostile_image(struct gguf_bytes *b);
 
-/* --- the scratch folder ---------------------------------------------------------------------- */
-
-/* Paths in it; OUT and what else a command leaves begins with "out". */
+/* Paths in the scratch folder; what a command leaves beside standard output begins with "out". */
 extern char good_path[], bad_path[], text_path[], out_path[];
+void expect_no_output(void); /* nor a temporary file */
+void remove_outputs(void);
 
-/* The fixture of every test: the folder with a good checkpoint and a text; and `h` open on it. */
+/* The fixtures: the folder with a good checkpoint and a text; and `h` open on it. */
 void hostile_set_up(void);
 void bent_set_up(void);
-void hostile_tear_down(void);
+void hostile_tear_down(void); /* at the test's end, if not before */
 
 /* Writes what the commands are run on. */
 void hostile_write(void);
@@ -101,11 +98,6 @@ void hostile_write_bytes(const void *bytes, size_t len);
 
 /* A setup of run_program: another user, if this one is root, for whom permissions mean nothing. */
 void be_nobody(void *unused);
-
-/* Fails the test if the folder has an output or a temporary file. */
-void expect_no_output(void);
-
-/* --- the commands ---------------------------------------------------------------------------- */
 
 enum command_bit {
     INFO = 1 << 0,
@@ -129,23 +121,18 @@ enum command_bit {
 };
 
 /* Each of the commands refuses the bad file: exit code 3, one line with its path and `text`,
- * nothing on standard output, no file written, little more memory than for the good one. */
+ * nothing on standard output, no file written, little more memory than for the good one. Or one of
+ * them, each time the next: for a fault that all meet in the same reader. Or each accepts it. */
 void expect_refused(unsigned commands, const char *text);
-
-/* The same for one of the commands, each time the next one: for a fault that all of them meet in
- * the same reader. */
 void expect_refused_in_turn(unsigned commands, const char *text);
-
-/* Each of the commands accepts the file. */
 void expect_accepted(unsigned commands);
 
 /* The paths in place of %B, the bad file; %G, the good one; %T, the text; %O, the output. */
 void fill_paths(char *line, size_t size, const char *format);
 
-/* One command of `line`, a space after each word: its paths are filled in. Counted. */
+/* Runs `line`, a space after each word, its paths filled in; and expects the refusal, or success
+ * and all `parts` on standard output. */
 void run_on_bad(struct ran *r, const char *line);
-
-/* Runs `line` and expects the refusal, or success and all `parts` on standard output; counted. */
 void expect_line_refused(const char *line, int code, const char *text);
 void expect_line_done(const char *line, const char *parts);
 
@@ -161,11 +148,6 @@ struct line {
 };
 void try_lines(const struct line *rows, size_t n, program_setup *setup, void *context);
 #define TRY_LINES(rows) try_lines(rows, COUNT(rows), NULL, NULL)
-
-/* What a command leaves beside standard output. */
-void remove_outputs(void);
-
-/* --- bends ----------------------------------------------------------------------------------- */
 
 /*
  * Bends the records, by any of these with "; " between:

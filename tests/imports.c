@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/session.h"
 #include "formats/gguf.h"
-#include "formats/safetensors.h"
 #include "opened.h"
 #include "support.h"
 
-struct file_map import_bytes(const char *path, const struct import_options *o)
+static struct file_map import_map(const char *path, const struct import_options *o)
 {
     static const struct import_options none;
     struct import *im;
@@ -25,31 +25,48 @@ struct file_map import_bytes(const char *path, const struct import_options *o)
     return file;
 }
 
+static void close_map(void *map)
+{
+    file_map_close(map);
+}
+
+struct text import_bytes(const char *path, const struct import_options *o)
+{
+    struct file_map *map = allocated(sizeof *map);
+    *map = import_map(path, o);
+    released_by(close_map, map);
+    return (struct text){(const char *)map->data, map->len};
+}
+
+static void close_checkpoint(void *c)
+{
+    checkpoint_close(c);
+}
+
 struct checkpoint open_import(const char *path, const struct import_options *o)
 {
-    struct checkpoint c;
-    struct file_map file = import_bytes(path, o);
-    expect_ok(checkpoint_take(&file, path, 0, &c, &err));
+    struct checkpoint *c = allocated(sizeof *c);
+    struct file_map file = import_map(path, o);
+    expect_ok(checkpoint_take(&file, path, 0, c, &err));
+    released_by(close_checkpoint, c);
     /* The tensors stay, for those who export them. */
-    expect_ok(model_create(c.gguf, NULL, NULL, &c.model, &err));
-    return c;
+    expect_ok(model_create(c->gguf, NULL, NULL, &c->model, &err));
+    return *c;
 }
 
-float *read_npy(const char *path, size_t *n)
+const float *read_npy(const char *path, size_t *n)
 {
     size_t len;
-    unsigned char *npy = read_file(path, &len);
-    const size_t head = 10 + (size_t)(npy[8] | npy[9] << 8); /* magic, version, length */
-    float *x = malloc(len - head);
-    memcpy(x, npy + head, len - head);
-    *n = (len - head) / sizeof *x;
-    free(npy);
-    return x;
+    const char *npy = file_text(path, &len);
+    const size_t head = 10 + (size_t)((unsigned char)npy[8] | npy[9] << 8); /* magic, length */
+    *n = (len - head) / sizeof(float);
+    return memcpy(allocated(len - head), npy + head, len - head);
 }
 
-float *logits_of(const struct model *m, const int32_t *tokens, int n)
+const float *logits_of(const struct model *m, const int32_t *tokens, int n)
 {
-    return logits_after(m, tokens, n, 1, &(struct session_params){.kv_storage = STORAGE_F32});
+    const struct session_params params = {.kv_storage = STORAGE_F32};
+    return released_by(free, logits_after(m, tokens, n, 1, &params));
 }
 
 void expect_close(const char *what, const float *found, const float *expected, size_t n,
@@ -61,7 +78,34 @@ void expect_close(const char *what, const float *found, const float *expected, s
                          (double)expected[i]);
 }
 
-/* --- folders --------------------------------------------------------------------------------- */
+static void free_reader(void *r)
+{
+    json_reader_free(r);
+}
+
+const struct json_node *json_in(const char *path)
+{
+    static const struct json_limits limits = {1 << 26, 1 << 20, 12};
+    const struct json_node *root = NULL;
+    struct json_reader *r = released_by(free_reader, allocated_zeros(sizeof *r));
+    struct text source;
+    source.data = file_text(path, &source.len);
+    ck_assert_msg(json_read(r, source, &limits, &root, &err) == STATUS_OK, "%s: %s", path,
+                  err.text);
+    return root;
+}
+
+int numbers_in(const struct json_node *array, int32_t *to, int most)
+{
+    int n = 0;
+    for (const struct json_node *c = NULL; (c = json_child(array, c)); n++) {
+        int64_t number = -1;
+        ck_assert_int_lt(n, most);
+        expect_ok(json_node_i64(c, 0, INT32_MAX, &number, &err));
+        to[n] = (int32_t)number;
+    }
+    return n;
+}
 
 const char *path_of(const char *folder, const char *name)
 {
@@ -74,8 +118,7 @@ const char *path_of(const char *folder, const char *name)
 
 const char *make_folder(const char *name)
 {
-    static char path[700];
-    snprintf(path, sizeof path, "%s", scratch_path(name));
+    const char *path = scratch_path(name);
     ck_assert_int_eq(mkdir(path, 0777), 0);
     return path;
 }
@@ -83,9 +126,8 @@ const char *make_folder(const char *name)
 void copy_to(const char *from_folder, const char *to_folder, const char *name)
 {
     size_t len;
-    unsigned char *bytes = read_file(path_of(from_folder, name), &len);
+    const char *bytes = file_text(path_of(from_folder, name), &len);
     write_file(path_of(to_folder, name), bytes, len);
-    free(bytes);
 }
 
 void write_text(const char *folder, const char *name, const char *text)
@@ -93,74 +135,56 @@ void write_text(const char *folder, const char *name, const char *text)
     write_file(path_of(folder, name), text, strlen(text));
 }
 
-/* --- weights --------------------------------------------------------------------------------- */
-
-struct weights read_weights(const char *folder)
+void link_to(const char *folder, const char *name, const char *target)
 {
-    struct weights w;
+    unlink(path_of(folder, name));
+    ck_assert_int_eq(symlink(target, path_of(folder, name)), 0);
+}
+
+void no_note(void *arg, const char *text)
+{
+    (void)arg;
+    (void)text;
+}
+
+static void free_safetensors(void *s)
+{
+    safetensors_free(s);
+}
+
+const struct safetensors *read_weights(const char *folder)
+{
+    struct safetensors *s = allocated(sizeof *s);
     size_t len;
-    w.bytes = read_file(path_of(folder, "model.safetensors"), &len);
-    expect_ok(safetensors_parse(w.bytes, len, &w.file, &err));
-    return w;
+    const char *bytes = file_text(path_of(folder, "model.safetensors"), &len);
+    expect_ok(safetensors_parse((const unsigned char *)bytes, len, s, &err));
+    return released_by(free_safetensors, s);
 }
 
-void free_weights(struct weights *w)
+/* Its elements as another type. */
+static const void *recoded(const struct safetensors_tensor *t, const struct safetensors_dtype *to)
 {
-    safetensors_free(&w->file);
-    free(w->bytes);
+    float *x = memcpy(allocated((size_t)t->n_bytes), t->data, (size_t)t->n_bytes);
+    void *bytes = allocated((size_t)t->n_bytes / sizeof *x * (size_t)(to->bits / 8));
+    blocks_encode((uint32_t)to->type, bytes, x, t->n_bytes / sizeof *x);
+    return bytes;
 }
 
-struct made {
-    char name[96];
-    void *bytes;
-    size_t len;
-};
-
-static enum status piece(void *made, uint64_t offset, const void **data, size_t *len, struct err *e)
-{
-    const struct made *m = made;
-    (void)e;
-    *data = (const char *)m->bytes + offset;
-    *len = m->len - (size_t)offset;
-    return STATUS_OK;
-}
-
-static void make(const struct safetensors_tensor *t, const char *prefix,
-                 const struct safetensors_dtype *dtype, struct made *m)
-{
-    const size_t cut = prefix && text_starts_with(t->name, prefix) ? strlen(prefix) : 0;
-    snprintf(m->name, sizeof m->name, "%.*s", (int)(t->name.len - cut), t->name.data + cut);
-    m->len = (size_t)t->n_bytes;
-    if (dtype)
-        m->len = (size_t)t->n_bytes / sizeof(float) * (size_t)(dtype->bits / 8);
-    m->bytes = malloc(m->len);
-    if (dtype) {
-        float *x = malloc((size_t)t->n_bytes);
-        memcpy(x, t->data, (size_t)t->n_bytes);
-        blocks_encode((uint32_t)dtype->type, m->bytes, x, t->n_bytes / sizeof *x);
-        free(x);
-    } else {
-        memcpy(m->bytes, t->data, m->len);
-    }
-}
-
-void write_weights(const struct weights *w, size_t first, size_t n, const char *prefix,
+void write_weights(const struct safetensors *w, size_t first, size_t n, const char *prefix,
                    const struct safetensors_dtype *dtype, const char *folder, const char *name)
 {
-    struct made *made = calloc(n, sizeof *made);
-    struct safetensors_written *list = calloc(n, sizeof *list);
+    struct safetensors_written *list = allocated_zeros(n * sizeof *list);
     for (size_t i = 0; i < n; i++) {
-        const struct safetensors_tensor *t = &w->file.tensors[first + i];
-        make(t, prefix, dtype, &made[i]);
-        list[i] = (struct safetensors_written){.name = made[i].name,
-                                               .dtype = dtype ? dtype : t->dtype,
-                                               .n_dims = t->n_dims,
-                                               .source = {.piece = piece, .arg = &made[i]}};
+        const struct safetensors_tensor *t = &w->tensors[first + i];
+        const size_t cut = prefix && text_starts_with(t->name, prefix) ? strlen(prefix) : 0;
+        char *cut_name = memcpy(allocated_zeros(t->name.len + 1), t->name.data, t->name.len);
+        list[i] = (struct safetensors_written){
+            .name = cut_name + cut,
+            .dtype = dtype ? dtype : t->dtype,
+            .n_dims = t->n_dims,
+            .source = {.data = dtype ? recoded(t, dtype) : t->data},
+        };
         memcpy(list[i].dims, t->dims, sizeof list[i].dims);
     }
     expect_ok(safetensors_write(path_of(folder, name), list, n, &err));
-    for (size_t i = 0; i < n; i++)
-        free(made[i].bytes);
-    free(made);
-    free(list);
 }

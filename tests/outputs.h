@@ -22,13 +22,7 @@ static inline void output_begin(struct descriptor *o)
 static inline void output_is(struct descriptor *o, const char *expected)
 {
     expect_ok(descriptor_close(o, &err));
-    size_t len;
-    unsigned char *bytes = read_file(scratch_path("output"), &len);
-    bytes[len] = 0;
-    ck_assert_str_eq((char *)bytes, expected);
-    ck_assert_uint_eq(len, strlen(expected));
-    free(bytes);
-    scratch_remove();
+    expect_bytes(scratch_path("output"), expected, strlen(expected));
 }
 
 #endif

@@ -12,8 +12,6 @@ float dropout_factor(const struct dropout *d, int site, uint64_t element)
     return factor;
 }
 
-/* --- tensors --------------------------------------------------------------------------------- */
-
 /* NULL where there is none; of the first layer's where all share it. */
 static const double *tensor(const struct plain_model *m, int l, enum tensor_role role, bool is_bias)
 {
@@ -26,10 +24,10 @@ static const double *tensor(const struct plain_model *m, int l, enum tensor_role
     return NULL;
 }
 
-static void apply(const struct plain_model *m, int l, enum tensor_role role, const double *x,
-                  int n_out, int n_in, double *out)
+/* out := w x (+ bias), w [n_out, n_in]. */
+static void multiply(double *out, const double *w, const double *bias, const double *x, int n_out,
+                     int n_in)
 {
-    const double *w = tensor(m, l, role, false), *bias = tensor(m, l, role, true);
     for (int r = 0; r < n_out; r++) {
         out[r] = bias ? bias[r] : 0;
         for (int i = 0; i < n_in; i++)
@@ -37,9 +35,17 @@ static void apply(const struct plain_model *m, int l, enum tensor_role role, con
     }
 }
 
-static void norm(const struct config *c, const double *gain, const double *bias, const double *x,
+static void apply(const struct plain_model *m, int l, enum tensor_role role, const double *x,
+                  int n_out, int n_in, double *out)
+{
+    multiply(out, tensor(m, l, role, false), tensor(m, l, role, true), x, n_out, n_in);
+}
+
+static void norm(const struct plain_model *m, int l, enum tensor_role role, const double *x,
                  double *out)
 {
+    const struct config *c = m->config;
+    const double *gain = tensor(m, l, role, false), *bias = tensor(m, l, role, true);
     const int n = c->d_model;
     double mean = 0, variance = 0;
     for (int i = 0; i < n && c->norm == NORM_LAYER; i++)
@@ -51,14 +57,6 @@ static void norm(const struct config *c, const double *gain, const double *bias,
             (x[i] - mean) / sqrt(variance + (double)c->norm_eps) * gain[i] + (bias ? bias[i] : 0);
 }
 
-static void norm_in_layer(const struct plain_model *m, int l, enum tensor_role role,
-                          const double *x, double *out)
-{
-    norm(m->config, tensor(m, l, role, false), tensor(m, l, role, true), x, out);
-}
-
-/* --- attention ------------------------------------------------------------------------------- */
-
 struct row {
     double q[PLAIN_WIDTH], k[PLAIN_WIDTH], v[PLAIN_WIDTH];
 };
@@ -66,24 +64,21 @@ struct row {
 static void project(const struct plain_model *m, int l, const double *x, struct row *out)
 {
     const struct config *c = m->config;
-    const int q = config_q_dim(c), k = config_k_dim(c, l), v = config_v_dim(c, l);
-    if (config_is_latent(c)) {
-        apply(m, l, ROLE_ATTN_Q, x, q, c->d_model, out->q);
-        apply(m, l, ROLE_ATTN_KV_A, x, k, c->d_model, out->k);
-        memcpy(out->v, out->k, sizeof out->v);
-        return;
-    }
-    if (tensor(m, l, ROLE_ATTN_Q, false)) {
-        apply(m, l, ROLE_ATTN_Q, x, q, c->d_model, out->q);
-        apply(m, l, ROLE_ATTN_K, x, k, c->d_model, out->k);
-        apply(m, l, ROLE_ATTN_V, x, v, c->d_model, out->v);
-        return;
-    }
+    const int q = config_q_dim(c), k = config_k_dim(c, l), v = config_v_dim(c, l), d = c->d_model;
     double all[3 * PLAIN_WIDTH];
-    apply(m, l, ROLE_ATTN_QKV, x, q + k + v, c->d_model, all);
-    memcpy(out->q, all, (size_t)q * sizeof *all);
-    memcpy(out->k, all + q, (size_t)k * sizeof *all);
-    memcpy(out->v, all + q + k, (size_t)v * sizeof *all);
+    if (tensor(m, l, ROLE_ATTN_QKV, false)) {
+        apply(m, l, ROLE_ATTN_QKV, x, q + k + v, d, all);
+        memcpy(out->q, all, (size_t)q * sizeof *all);
+        memcpy(out->k, all + q, (size_t)k * sizeof *all);
+        memcpy(out->v, all + q + k, (size_t)v * sizeof *all);
+        return;
+    }
+    apply(m, l, ROLE_ATTN_Q, x, q, d, out->q);
+    apply(m, l, config_is_latent(c) ? ROLE_ATTN_KV_A : ROLE_ATTN_K, x, k, d, out->k);
+    if (config_is_latent(c))
+        memcpy(out->v, out->k, sizeof out->v);
+    else
+        apply(m, l, ROLE_ATTN_V, x, v, d, out->v);
 }
 
 /* The pairs of n_heads heads turned to position t. */
@@ -129,30 +124,6 @@ static double kept(const struct plain_model *m, int l, int window, int head, int
                                   row * (uint64_t)padded + (uint64_t)t);
 }
 
-/* A latent cache's query, and the result of its average, of head h, each by the head's matrix. */
-static void map_query(const struct plain_model *m, int l, int h, const double *q, double *out)
-{
-    const int dim = m->config->head_dim, rank = config_latent(m->config, l);
-    const double *w = tensor(m, l, ROLE_ATTN_K_B, false) + h * rank * dim;
-    for (int r = 0; r < rank; r++) {
-        out[r] = 0;
-        for (int i = 0; i < dim; i++)
-            out[r] += w[r * dim + i] * q[i];
-    }
-}
-
-static void map_result(const struct plain_model *m, int l, int h, const double *average,
-                       double *out)
-{
-    const int dim = m->config->value_dim, rank = config_latent(m->config, l);
-    const double *w = tensor(m, l, ROLE_ATTN_V_B, false) + h * dim * rank;
-    for (int i = 0; i < dim; i++) {
-        out[i] = 0;
-        for (int r = 0; r < rank; r++)
-            out[i] += w[i * rank + r] * average[r];
-    }
-}
-
 /* One head of one token; rows has all tokens up to t. */
 static void attend(const struct plain_model *m, int l, int window, const struct row *rows, int t,
                    int h, double *out)
@@ -160,11 +131,14 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     const struct config *c = m->config;
     const int g = h / (c->n_heads / config_kv_heads(c, l));
     const int dim = config_key_dim(c, l), v_dim = config_average_dim(c, l);
-    double p[PLAIN_LENGTH], max = -1e300, sum = 0, q[PLAIN_WIDTH], average[PLAIN_WIDTH];
-    if (config_is_latent(c))
-        map_query(m, l, h, rows[t].q + h * c->head_dim, q);
-    else
-        memcpy(q, rows[t].q + h * dim, (size_t)dim * sizeof *q);
+    const bool latent = config_is_latent(c);
+    double p[PLAIN_LENGTH], max = -1e300, sum = 0, mapped[PLAIN_WIDTH], average[PLAIN_WIDTH];
+    const double *q = rows[t].q + h * c->head_dim;
+    if (latent) { /* the query of head h, and at last its result, go through matrices of its own */
+        multiply(mapped, tensor(m, l, ROLE_ATTN_K_B, false) + h * dim * c->head_dim, NULL, q, dim,
+                 c->head_dim);
+        q = mapped;
+    }
     for (int s = 0; s <= t; s++) {
         p[s] = score_bias(m, l, h, t - s);
         for (int i = 0; i < dim; i++)
@@ -178,13 +152,12 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
         for (int s = 0; s <= t; s++)
             average[i] += p[s] / sum * kept(m, l, window, h, t, s) * rows[s].v[g * v_dim + i];
     }
-    if (config_is_latent(c))
-        map_result(m, l, h, average, out);
+    if (latent)
+        multiply(out, tensor(m, l, ROLE_ATTN_V_B, false) + h * c->value_dim * v_dim, NULL, average,
+                 c->value_dim, v_dim);
     else
         memcpy(out, average, (size_t)v_dim * sizeof *out);
 }
-
-/* --- a model --------------------------------------------------------------------------------- */
 
 /* x += y of token t without what dropout leaves out. */
 static void add(const struct plain_model *m, int site, int window, int t, const double *y,
@@ -195,13 +168,13 @@ static void add(const struct plain_model *m, int site, int window, int t, const 
         x[i] += y[i] * (double)dropout_factor(&m->dropout, site, (uint64_t)(row * d + i));
 }
 
-static double activation(enum ffn_kind kind, double x)
+double plain_activation(enum ffn_kind kind, double x)
 {
     switch (kind) {
     case FFN_GELU:
         return x * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
     case FFN_GELU_ERF:
-        return x * 0.5 * (1 + erf(x / sqrt(2)));
+        return x / 2 * erfc(-x / sqrt(2));
     case FFN_RELU:
         return x > 0 ? x : 0;
     default:
@@ -218,7 +191,7 @@ static void feed_forward(const struct plain_model *m, int l, const double *x, do
     if (gated)
         apply(m, l, ROLE_FFN_GATE, x, c->d_ff, c->d_model, gate);
     for (int i = 0; i < c->d_ff; i++)
-        up[i] = gated ? activation(c->ffn, gate[i]) * up[i] : activation(c->ffn, up[i]);
+        up[i] = gated ? plain_activation(c->ffn, gate[i]) * up[i] : plain_activation(c->ffn, up[i]);
     apply(m, l, ROLE_FFN_DOWN, up, c->d_model, c->d_ff, out);
 }
 
@@ -230,7 +203,7 @@ static void layer(const struct plain_model *m, int l, int window, double x[][PLA
     double normed[PLAIN_WIDTH], heads[PLAIN_WIDTH], out[PLAIN_WIDTH];
     for (int t = 0; t < m->length; t++) {
         if (!after)
-            norm_in_layer(m, l, ROLE_ATTN_NORM, x[t], normed);
+            norm(m, l, ROLE_ATTN_NORM, x[t], normed);
         project(m, l, after ? x[t] : normed, &rows[t]);
         turn(m, rows[t].q, c->n_heads, t);
         turn(m, rows[t].k, config_kv_heads(c, l), t);
@@ -240,39 +213,27 @@ static void layer(const struct plain_model *m, int l, int window, double x[][PLA
             attend(m, l, window, rows, t, h, heads + h * c->value_dim);
         apply(m, l, ROLE_ATTN_OUTPUT, heads, c->d_model, config_heads_dim(c), out);
         add(m, 2 * l + 1, window, t, out, x[t]);
-        norm_in_layer(m, l, after ? ROLE_ATTN_OUTPUT_NORM : ROLE_FFN_NORM, x[t], normed);
+        norm(m, l, after ? ROLE_ATTN_OUTPUT_NORM : ROLE_FFN_NORM, x[t], normed);
         if (after)
             memcpy(x[t], normed, sizeof normed);
         feed_forward(m, l, normed, out);
         add(m, 2 * l + 2, window, t, out, x[t]);
         if (!after)
             continue;
-        norm_in_layer(m, l, ROLE_LAYER_OUTPUT_NORM, x[t], normed);
+        norm(m, l, ROLE_LAYER_OUTPUT_NORM, x[t], normed);
         memcpy(x[t], normed, sizeof normed);
     }
 }
 
 static double position_element(const struct plain_model *m, int t, int i)
 {
-    const double *learned = tensor(m, 0, ROLE_POSITION_EMBD, false);
     const int d = m->config->d_model;
+    const double angle = t / pow(10000, (double)(i - i % 2) / d);
     if (m->config->position == POSITION_LEARNED)
-        return learned[t * d + i];
+        return tensor(m, 0, ROLE_POSITION_EMBD, false)[t * d + i];
     if (m->config->position != POSITION_SINUSOIDAL)
         return 0;
-    const double angle = t / pow(10000, (double)(i - i % 2) / d);
     return i % 2 ? cos(angle) : sin(angle);
-}
-
-static void log_softmax(double *logits, int n)
-{
-    double max = -1e300, sum = 0;
-    for (int i = 0; i < n; i++)
-        max = logits[i] > max ? logits[i] : max;
-    for (int i = 0; i < n; i++)
-        sum += exp(logits[i] - max);
-    for (int i = 0; i < n; i++)
-        logits[i] -= max + log(sum);
 }
 
 void plain_log_probabilities(const struct plain_model *m, int window, const int32_t *inputs,
@@ -294,16 +255,16 @@ void plain_log_probabilities(const struct plain_model *m, int window, const int3
     for (int l = 0; l < c->n_layers; l++)
         layer(m, l, window, x);
     for (int t = 0; t < m->length; t++) {
-        double last[PLAIN_WIDTH], *logits = out + t * c->n_vocab;
+        double last[PLAIN_WIDTH], *logits = out + t * c->n_vocab, max = -1e300, sum = 0;
         memcpy(last, x[t], sizeof last);
         if (c->placement == PLACEMENT_BEFORE)
-            norm(c, tensor(m, 0, ROLE_OUTPUT_NORM, false), tensor(m, 0, ROLE_OUTPUT_NORM, true),
-                 x[t], last);
-        for (int v = 0; v < c->n_vocab; v++) {
-            logits[v] = 0;
-            for (int i = 0; i < d; i++)
-                logits[v] += (output ? output : embed)[v * d + i] * last[i];
-        }
-        log_softmax(logits, c->n_vocab);
+            norm(m, 0, ROLE_OUTPUT_NORM, x[t], last);
+        multiply(logits, output ? output : embed, NULL, last, c->n_vocab, d);
+        for (int v = 0; v < c->n_vocab; v++)
+            max = logits[v] > max ? logits[v] : max;
+        for (int v = 0; v < c->n_vocab; v++)
+            sum += exp(logits[v] - max);
+        for (int v = 0; v < c->n_vocab; v++)
+            logits[v] -= max + log(sum);
     }
 }

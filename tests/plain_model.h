@@ -1,7 +1,4 @@
-/*
- * plain_model - what checkpoints of any architecture predict, in double, written once more and
- * plainly.
- */
+/* plain_model - what checkpoints of any architecture predict, in double, once more and plainly. */
 #ifndef TESTS_PLAIN_MODEL_H
 #define TESTS_PLAIN_MODEL_H
 
@@ -25,6 +22,9 @@ struct plain_model {
 /* What an element of a site's [rows, n], counted from the first, is multiplied by: 0 or
  * 1 / (1 - share). */
 float dropout_factor(const struct dropout *d, int site, uint64_t element);
+
+/* What a feed-forward network of this kind makes of x; of a gated one, of the gate. */
+double plain_activation(enum ffn_kind kind, double x);
 
 /* log softmax of the logits at each position of a batch's window `window`, [length][n_vocab]. */
 void plain_log_probabilities(const struct plain_model *m, int window, const int32_t *inputs,

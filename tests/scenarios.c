@@ -100,10 +100,15 @@ struct content {
     size_t len;
 };
 
+/* Of the scenario: an empty name after the last. */
+struct file {
+    char name[32];
+    struct content old, new; /* before the runs; of an output, after that without a fault */
+};
+
 static const struct scenario *current;
 static char home[4096]; /* the working directory before */
-static struct content inputs[SCENARIO_FILES], olds[SCENARIO_FILES], news[SCENARIO_FILES];
-static char names[2][SCENARIO_FILES][32]; /* of inputs and outputs; empty after the last */
+static struct file inputs[SCENARIO_FILES + 1], outputs[SCENARIO_FILES + 1];
 static struct ran reference;
 static long calls[FAULT_KINDS], all_calls;
 
@@ -119,16 +124,7 @@ bool scenario_is(unsigned flag)
 
 const char *scenario_output(int i)
 {
-    return i < SCENARIO_FILES && *names[1][i] ? names[1][i] : NULL;
-}
-
-static void split(const char *list, char (*to)[32])
-{
-    for (int i = 0; i < SCENARIO_FILES; i++) {
-        const size_t len = strcspn(list, " ");
-        snprintf(to[i], sizeof to[i], "%.*s", (int)len, list);
-        list += len + (list[len] == ' ');
-    }
+    return *outputs[i].name ? outputs[i].name : NULL;
 }
 
 long scenario_calls(enum fault_kind kind)
@@ -141,8 +137,6 @@ long scenario_all_calls(void)
     return all_calls;
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
-
 static struct content content_of(const char *path)
 {
     struct content c = {NULL, 0};
@@ -151,27 +145,37 @@ static struct content content_of(const char *path)
     return c;
 }
 
-static void put_back(const char *path, const struct content *c)
-{
-    if (c->bytes)
-        write_file(path, c->bytes, c->len);
-    else
-        unlink(path);
-}
-
 static bool same(const struct content *a, const struct content *b)
 {
     return (a->bytes != NULL) == (b->bytes != NULL) && a->len == b->len &&
            (!a->bytes || memcmp(a->bytes, b->bytes, a->len) == 0);
 }
 
+static bool is_now(const char *path, const struct content *c)
+{
+    const struct content now = content_of(path);
+    const bool is = same(&now, c);
+    free(now.bytes);
+    return is;
+}
+
+static void list_files(struct file *to, const char *list)
+{
+    memset(to, 0, (SCENARIO_FILES + 1) * sizeof *to);
+    for (; *list; list += *list == ' ', to++) {
+        const size_t len = strcspn(list, " ");
+        snprintf(to->name, sizeof to->name, "%.*s", (int)len, list);
+        list += len;
+    }
+}
+
 static void write_text(const char *path, const char *text, int times)
 {
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    while (times-- > 0)
-        fputs(text, f);
-    ck_assert_int_eq(fclose(f), 0);
+    const size_t len = strlen(text);
+    char *whole = allocated(len * (size_t)times);
+    for (int i = 0; i < times; i++)
+        memcpy(whole + (size_t)i * len, text, len);
+    write_file(path, whole, len * (size_t)times);
 }
 
 /* Of another architecture, as a new checkpoint of it is. */
@@ -185,22 +189,24 @@ static void make_other(const char *path, const char *preset)
 static void make_llama2c(const char *path)
 {
     enum { WIDTH = 32, FF = 64, VOCAB = 256, CTX = 8 };
-    static const int32_t numbers[7] = {WIDTH, FF, 1, 2, 1, VOCAB, CTX};
-    static float
-        weights[VOCAB * WIDTH + 3 * WIDTH + 3 * WIDTH * WIDTH + 3 * WIDTH * FF + CTX * WIDTH / 2];
-    for (size_t i = 0; i < COUNT(weights); i++)
-        weights[i] = (float)((int)(i * 37 % 101) - 50) / 64;
-    FILE *f = fopen(path, "wb");
-    ck_assert(f && fwrite(numbers, 1, sizeof numbers, f) == sizeof numbers);
-    ck_assert(fwrite(weights, 1, sizeof weights, f) == sizeof weights && fclose(f) == 0);
+    enum { N = VOCAB * WIDTH + 3 * WIDTH + 3 * WIDTH * WIDTH + 3 * WIDTH * FF + CTX * WIDTH / 2 };
+    static struct {
+        int32_t numbers[7];
+        float weights[N];
+    } bin = {{WIDTH, FF, 1, 2, 1, VOCAB, CTX}, {0}};
+    for (int i = 0; i < N; i++)
+        bin.weights[i] = (float)(i * 37 % 101 - 50) / 64;
+    write_file(path, &bin, sizeof bin);
 }
 
-static void make_saved_text(void)
+/* In the scratch folder, of a file of the repository. */
+static void take(const char *path, const char *from)
 {
-    struct ran r;
-    run_program(&r, "generate model.gguf -p abc -n 3 --seed 1 --save-state text.saved -q", NULL,
-                NULL);
-    expect_success(&r);
+    char path_there[sizeof home + 100];
+    snprintf(path_there, sizeof path_there, "%s/%s", home, from);
+    const struct content c = content_of(path_there);
+    write_file(path, c.bytes, c.len);
+    free(c.bytes);
 }
 
 static void make_inputs(void)
@@ -213,6 +219,8 @@ static void make_inputs(void)
     make_other("llama.gguf", "llama");
     make_other("transformer.gguf", "transformer");
     make_llama2c("llama2c.bin");
+    take("bpe.gguf", "tests/data/bpe-small.gguf");
+    take("spm.gguf", "tests/data/spm-small.gguf");
     write_text("prompt.txt", "To be, or not", 1);
     write_text(
         "prompts.jsonl",
@@ -221,7 +229,10 @@ static void make_inputs(void)
         1);
     write_text("text.txt", "a text of some words, and of other words; ", 2);
     write_text("calib.txt", "whether 'tis nobler in the mind to suffer ", 4);
-    make_saved_text();
+    struct ran r;
+    run_program(&r, "generate model.gguf -p abc -n 3 --seed 1 --save-state text.saved -q", NULL,
+                NULL);
+    expect_success(&r);
 }
 
 /* Of a run that ended after its first step: the first two renames, OUT and its state, succeed. */
@@ -233,25 +244,22 @@ static void make_unfinished(void)
     ck_assert_int_eq(r.code, 1);
 }
 
-/* --- the scenario ---------------------------------------------------------------------------- */
-
-static bool leaked(const struct fault_report *f)
-{
-    return f->blocks || f->mapped_bytes || f->threads || f->descriptors;
-}
-
 static void expect_no_leak(const char *where)
 {
     const struct fault_report *f = faults_report();
     ck_assert_msg(f->returned, "%s: the run did not come to its end", where);
-    ck_assert_msg(!leaked(f), "%s: left %ld blocks, %ld mapped bytes, %ld threads, %d descriptors",
-                  where, f->blocks, f->mapped_bytes, f->threads, f->descriptors);
+    ck_assert_msg(!f->blocks && !f->mapped_bytes && !f->threads && !f->descriptors,
+                  "%s: left %ld blocks, %ld mapped bytes, %ld threads, %d descriptors", where,
+                  f->blocks, f->mapped_bytes, f->threads, f->descriptors);
 }
 
 void scenario_reset(void)
 {
-    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
-        put_back(names[1][i], &olds[i]);
+    for (const struct file *f = outputs; *f->name; f++)
+        if (f->old.bytes)
+            write_file(f->name, f->old.bytes, f->old.len);
+        else
+            unlink(f->name);
 }
 
 static void run_reference(void)
@@ -261,54 +269,40 @@ static void run_reference(void)
     expect_success(&reference);
     ck_assert_str_eq(reference.err, "");
     expect_no_leak(current->name);
-    const struct fault_report *f = faults_report();
-    all_calls = f->all;
-    for (int i = 0; i < FAULT_KINDS; i++)
-        calls[i] = f->calls[i];
-    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
-        news[i] = content_of(names[1][i]);
+    all_calls = faults_report()->all;
+    memcpy(calls, faults_report()->calls, sizeof calls);
+    for (struct file *f = outputs; *f->name; f++)
+        f->new = content_of(f->name);
 }
 
 void scenario_begin(int index)
 {
     current = &scenarios[index];
-    split(current->inputs, names[0]);
-    split(current->outputs, names[1]);
-    struct content bpe, spm;
-    bpe.bytes = read_file("tests/data/bpe-small.gguf", &bpe.len);
-    spm.bytes = read_file("tests/data/spm-small.gguf", &spm.len);
+    list_files(inputs, current->inputs);
+    list_files(outputs, current->outputs);
     ck_assert_ptr_nonnull(getcwd(home, sizeof home));
-    char folder[512];
-    snprintf(folder, sizeof folder, "%s", scratch_path(""));
-    ck_assert_int_eq(chdir(folder), 0);
+    ck_assert_int_eq(chdir(scratch_path("")), 0);
     make_inputs();
-    put_back("bpe.gguf", &bpe);
-    put_back("spm.gguf", &spm);
-    free(bpe.bytes);
-    free(spm.bytes);
-    for (int i = 0; i < SCENARIO_FILES && *names[0][i]; i++)
-        inputs[i] = content_of(names[0][i]);
+    for (struct file *f = inputs; *f->name; f++)
+        f->old = content_of(f->name);
     if (scenario_is(RESUMES))
         make_unfinished();
-    else
-        for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
-            if (!strstr(names[1][i], ".state"))
-                write_text(names[1][i], old_content, 1);
-    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
-        olds[i] = content_of(names[1][i]);
+    for (struct file *f = outputs; *f->name; f++) {
+        if (!scenario_is(RESUMES) && !strstr(f->name, ".state"))
+            write_text(f->name, old_content, 1);
+        f->old = content_of(f->name);
+    }
     run_reference();
 }
 
 void scenario_end(void)
 {
     for (int i = 0; i < SCENARIO_FILES; i++) {
-        free(inputs[i].bytes);
-        free(olds[i].bytes);
-        free(news[i].bytes);
-        inputs[i] = olds[i] = news[i] = (struct content){NULL, 0};
+        free(inputs[i].old.bytes);
+        free(outputs[i].old.bytes);
+        free(outputs[i].new.bytes);
     }
     ck_assert_int_eq(chdir(home), 0);
-    scratch_remove();
 }
 
 void scenario_run(struct ran *r, const struct fault_plan *plan)
@@ -329,38 +323,28 @@ const char *scenario_where(const struct fault_plan *plan)
     return text;
 }
 
-static bool ends_in(const char *path, const char *name)
+/* Whether the path ends in one of these. */
+static bool is_among(const struct file *files, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return strcmp(slash ? slash + 1 : path, name) == 0;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    while (*files->name && strcmp(files->name, name) != 0)
+        files++;
+    return *files->name;
 }
 
 bool scenario_is_input(const char *path)
 {
-    for (int i = 0; i < SCENARIO_FILES && *names[0][i]; i++)
-        if (ends_in(path, names[0][i]))
-            return true;
-    return false;
+    return is_among(inputs, path);
 }
 
 bool scenario_is_output(const char *path)
 {
-    if (strstr(path, ".decode-"))
-        return true;
-    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++)
-        if (ends_in(path, names[1][i]))
-            return true;
-    return false;
+    return strstr(path, ".decode-") || is_among(outputs, path);
 }
-
-/* --- what must hold afterwards --------------------------------------------------------------- */
 
 bool scenario_changed(int output)
 {
-    struct content now = content_of(names[1][output]);
-    const bool changed = !same(&now, &olds[output]);
-    free(now.bytes);
-    return changed;
+    return !is_now(outputs[output].name, &outputs[output].old);
 }
 
 static void expect_no_other_file(const char *where)
@@ -391,15 +375,14 @@ static bool keeps_two_lines(const struct content *old, const struct content *now
 }
 
 /* A checkpoint of the training; the log's head and rows, the kept ones first. */
-static bool is_of_training(int i, const struct content *c)
+static bool is_of_training(const struct file *f, const struct content *c)
 {
-    const char *path = names[1][i];
-    if (strstr(path, ".csv"))
-        return !scenario_is(RESUMES) || keeps_two_lines(&olds[i], c);
-    if (strstr(path, ".state"))
+    if (strstr(f->name, ".csv"))
+        return !scenario_is(RESUMES) || keeps_two_lines(&f->old, c);
+    if (strstr(f->name, ".state"))
         return true; /* which going on with it shows */
     struct checkpoint checkpoint;
-    const bool opens = checkpoint_open(path, CHECKPOINT_MODEL, &checkpoint, NULL) == STATUS_OK;
+    const bool opens = checkpoint_open(f->name, CHECKPOINT_MODEL, &checkpoint, NULL) == STATUS_OK;
     checkpoint_close(&checkpoint);
     return opens;
 }
@@ -414,41 +397,35 @@ static bool goes_on(const char *path)
     return r.code == STATUS_OK;
 }
 
-static void expect_outputs_whole(const char *where)
+static void expect_output_whole(const struct file *f, const char *where)
 {
-    for (int i = 0; i < SCENARIO_FILES && *names[1][i]; i++) {
-        struct content now = content_of(names[1][i]);
-        bool good = same(&now, &olds[i]) || same(&now, &news[i]);
-        if (!good && now.bytes && scenario_is(TRAINS))
-            good = is_of_training(i, &now);
-        else if (!good && now.bytes && strstr(names[1][i], ".saved"))
-            good = goes_on(names[1][i]);
-        else if (!good && now.bytes && !scenario_is(STEADY_FILES))
-            good = is_whole(names[1][i], &now);
-        ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where, names[1][i]);
-        free(now.bytes);
-    }
+    const struct content now = content_of(f->name);
+    bool good = same(&now, &f->old) || same(&now, &f->new);
+    if (!good && now.bytes)
+        good = scenario_is(TRAINS)         ? is_of_training(f, &now)
+               : strstr(f->name, ".saved") ? goes_on(f->name)
+                                           : !scenario_is(STEADY_FILES) && is_whole(f->name, &now);
+    ck_assert_msg(good, "%s: %s is neither the old file nor the new one", where, f->name);
+    free(now.bytes);
 }
 
-static void expect_same(const char *where, int kind, const struct content *as, int n)
+/* The first n outputs are the new ones. */
+static void expect_new(const char *where, int n)
 {
-    for (int i = 0; i < n && *names[kind][i]; i++) {
-        struct content now = content_of(names[kind][i]);
-        ck_assert_msg(same(&now, &as[i]), "%s: another %s", where, names[kind][i]);
-        free(now.bytes);
-    }
+    for (const struct file *f = outputs; *f->name && n-- > 0; f++)
+        ck_assert_msg(is_now(f->name, &f->new), "%s: another %s", where, f->name);
 }
 
 static void expect_goes_on(const char *where)
 {
     struct ran r;
     char line[1024];
-    if (access(names[1][1], F_OK) != 0)
+    if (access(outputs[1].name, F_OK) != 0)
         return;
     snprintf(line, sizeof line, "%s%s", current->line, scenario_is(RESUMES) ? "" : " --resume");
     run_program(&r, line, NULL, NULL);
     ck_assert_msg(r.code == 0, "%s: and then --resume: exit %d: %s", where, r.code, r.err);
-    expect_same(where, 1, news, 2); /* OUT and OUT.state */
+    expect_new(where, 2); /* OUT and OUT.state */
 }
 
 void scenario_expect_done(const struct ran *r, const struct fault_plan *plan)
@@ -458,10 +435,8 @@ void scenario_expect_done(const struct ran *r, const struct fault_plan *plan)
     if (scenario_is(STEADY_STDOUT))
         ck_assert_msg(r->out_len == reference.out_len && strcmp(r->out, reference.out) == 0,
                       "%s: another output", where);
-    if (scenario_is(TRAINS))
-        expect_same(where, 1, news, 2); /* OUT and OUT.state */
-    if (scenario_is(STEADY_FILES))
-        expect_same(where, 1, news, SCENARIO_FILES);
+    if (scenario_is(TRAINS | STEADY_FILES))
+        expect_new(where, scenario_is(TRAINS) ? 2 : SCENARIO_FILES); /* OUT and OUT.state */
 }
 
 void scenario_expect_kept(const struct ran *r, const struct fault_plan *plan, bool leaks)
@@ -471,8 +446,10 @@ void scenario_expect_kept(const struct ran *r, const struct fault_plan *plan, bo
     if (leaks)
         expect_no_leak(where);
     expect_no_other_file(where);
-    expect_outputs_whole(where);
-    expect_same(where, 0, inputs, SCENARIO_FILES);
+    for (const struct file *f = outputs; *f->name; f++)
+        expect_output_whole(f, where);
+    for (const struct file *f = inputs; *f->name; f++)
+        ck_assert_msg(is_now(f->name, &f->old), "%s: another %s", where, f->name);
     if (scenario_is(TRAINS))
         expect_goes_on(where);
 }

@@ -18,8 +18,12 @@ static void check_angle(double angle)
                   cosine);
 }
 
-TEST(sines_of_all_magnitudes)
+/* Of all magnitudes; where a quarter turn ends, and all digits of the reduced angle are those that
+ * pi / 2 has beyond the first double; where rounding to whole quarters may go either way; of
+ * positions. */
+TEST(sines)
 {
+    const double half_pi = 1.57079632679489662;
     struct rng r;
     rng_seed(&r, 1, 0);
     for (int i = 0; i < 200000; i++)
@@ -27,23 +31,12 @@ TEST(sines_of_all_magnitudes)
     check_angle(ANGLES_MOST);
     check_angle(-ANGLES_MOST);
     check_angle(DBL_MIN);
-}
-
-/* Where a quarter turn ends, all digits of the reduced angle are those that pi / 2 has beyond the
- * first double; and where rounding to whole quarters may go either way. */
-TEST(sines_near_quarter_turns)
-{
-    const double half_pi = 1.57079632679489662;
     for (double n = 1; n < 0x1p39; n = floor(n * 1.1) + 1) {
         check_angle(n * half_pi);
         check_angle(nextafter(n * half_pi, 0));
         check_angle((n + 0.5) * half_pi);
         check_angle(-(n - 0.5) * half_pi);
     }
-}
-
-TEST(sines_of_positions)
-{
     for (int position = 0; position < 2000000; position += 997)
         for (int i = 0; i < 32; i++)
             check_angle(position * angles_power(10000, -i / 32.0));

@@ -8,14 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoints.h"
-#include "engine/session.h"
-#include "formats/gguf.h"
 #include "golden.h"
-#include "model/model.h"
 #include "model/pack.h"
 #include "opened.h"
-#include "support.h"
 
 #define N_TOKENS 21
 
@@ -66,26 +61,17 @@ static struct checkpoint made(const struct config *config)
     return opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
-/* --- all mixtures ---------------------------------------------------------------------------- */
-
 /* Of kinds, and of what else a bit can say. */
 #define N_MIXTURES (NORM_KINDS * PLACEMENTS * POSITION_KINDS * FFN_KINDS)
 
 static struct config mixture(int i)
 {
-    struct config c = {.arch = arch_find(text_of("decode")),
-                       .n_layers = 3,
-                       .n_heads = 4,
-                       .n_kv_heads = 2,
-                       .d_model = 24,
-                       .d_ff = 24,
-                       .n_ctx = 24,
-                       .n_vocab = 256,
-                       .norm_eps = 1e-6f,
-                       .embedding_scale = i % 3 ? 1.0f : 1.75f,
-                       .no_biases = i % 2,
-                       .split_qkv = i / 2 % 2,
-                       .shared = i % 5 == 0};
+    struct config c =
+        config_sized("decode", "layers=3 heads=4 kv=2 width=24 ff=24 ctx=24 vocab=256");
+    c.embedding_scale = i % 3 ? 1.0f : 1.75f;
+    c.no_biases = i % 2;
+    c.split_qkv = i / 2 % 2;
+    c.shared = i % 5 == 0;
     c.norm = (unsigned)i % NORM_KINDS;
     c.placement = (unsigned)(i / NORM_KINDS) % PLACEMENTS;
     c.position = (unsigned)(i / (NORM_KINDS * PLACEMENTS)) % POSITION_KINDS;
@@ -132,8 +118,6 @@ TEST(mixtures_survive_a_file_and_run, .loops = N_MIXTURES)
     expect_one_answer(file.model, what);
 }
 
-/* --- the list of tensors --------------------------------------------------------------------- */
-
 TEST(tensors_are_found_by_their_names)
 {
     for (int i = 0; i < N_MIXTURES; i++) {
@@ -156,71 +140,55 @@ TEST(tensors_are_found_by_their_names)
     }
 }
 
-/* --- a file with other tensors for the same numbers ------------------------------------------ */
-
-/* Of a file whose tensors are F32: the same, but matrices of gates and of what they gate of other
- * types; or Q, K and V in one tensor of a `decode`. */
-static struct checkpoint rewritten(const struct checkpoint *from, bool joins, uint32_t gate,
-                                   uint32_t up)
+/* The same model, whose tensors are F32, with Q, K and V in one tensor: a `decode`. */
+static struct checkpoint joined(const struct checkpoint *from)
 {
-    const struct config *c = &from->model->config;
-    struct config config = *c;
+    struct config config = from->model->config;
     struct gguf_writer *w;
-    if (joins) {
-        config.arch = arch_find(text_of("decode"));
-        config.split_qkv = false;
-    }
+    config.arch = arch_find(text_of("decode"));
+    config.split_qkv = false;
     expect_ok(gguf_writer_create(&w, &err));
     gguf_add_text(w, "general.architecture", text_of(config.arch->name));
     config_write(&config, w);
     for (size_t i = 0; i < from->gguf->n_tensors; i++) {
         const struct gguf_tensor *t = &from->gguf->tensors[i];
         struct tensor_spec spec;
-        ck_assert(layout_named(c, t->name, &spec) && t->type->type == TENSOR_F32);
-        const bool is_gate = spec.role == ROLE_FFN_GATE && !spec.is_bias;
-        const bool is_up = spec.role == ROLE_FFN_UP && !spec.is_bias;
-        const uint32_t type = is_gate ? gate : is_up ? up : TENSOR_F32;
+        ck_assert(layout_named(&from->model->config, t->name, &spec));
         uint64_t dims[] = {t->dims[0], t->dims[1]}, *rows = &dims[t->n_dims - 1];
-        /* Room for K and V, too, which are no larger than Q. */
-        unsigned char *data = allocated(3 * t->n_bytes);
-        blocks_encode(type, data, (const float *)(const void *)t->data, t->n_elements);
-        if (joins && (spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V))
+        if (spec.role == ROLE_ATTN_K || spec.role == ROLE_ATTN_V)
             continue;
-        if (joins && spec.role == ROLE_ATTN_Q) {
-            size_t len = t->n_bytes;
-            for (int k = 0; k < 2; k++) {
-                const enum tensor_role role = k ? ROLE_ATTN_V : ROLE_ATTN_K;
-                const struct gguf_tensor *next = gguf_find_tensor(
-                    from->gguf, arch_tensor_name(role, spec.layer, spec.is_bias).text);
-                ck_assert_uint_le(next->n_bytes, t->n_bytes);
-                memcpy(data + len, next->data, next->n_bytes);
-                len += next->n_bytes;
-                *rows += next->dims[t->n_dims - 1];
-            }
-            spec.name = arch_tensor_name(ROLE_ATTN_QKV, spec.layer, spec.is_bias);
+        size_t len = t->n_bytes;
+        unsigned char *data = memcpy(allocated(3 * len), t->data, len); /* Q is the largest */
+        for (int k = 0; spec.role == ROLE_ATTN_Q && k < 2; k++) {
+            const struct tensor_name name =
+                arch_tensor_name(k ? ROLE_ATTN_V : ROLE_ATTN_K, spec.layer, spec.is_bias);
+            const struct gguf_tensor *next = gguf_find_tensor(from->gguf, name.text);
+            memcpy(data + len, next->data, next->n_bytes);
+            len += next->n_bytes;
+            *rows += next->dims[t->n_dims - 1];
         }
-        gguf_add_tensor(w, text_of(spec.name.text), type, t->n_dims, dims, data);
+        if (spec.role == ROLE_ATTN_Q)
+            spec.name = arch_tensor_name(ROLE_ATTN_QKV, spec.layer, spec.is_bias);
+        gguf_add_tensor(w, text_of(spec.name.text), TENSOR_F32, t->n_dims, dims, data);
     }
-    const char *path = scratch_path("rewritten.gguf");
+    const char *path = scratch_path("joined.gguf");
     expect_ok(gguf_write(w, path, &err));
     gguf_writer_free(w);
     return opened_checkpoint(path, CHECKPOINT_MODEL);
 }
 
-/* --- Q, K and V ------------------------------------------------------------------------------ */
-
 TEST(three_tensors_are_one)
 {
     struct golden g = open_golden("mixed-llama");
-    struct checkpoint joined = rewritten(&g.checkpoint, true, TENSOR_F32, TENSOR_F32);
-    ck_assert(!joined.model->config.split_qkv && g.checkpoint.model->config.split_qkv);
-    ck_assert(distance(g.checkpoint.model, joined.model) == 0);
+    struct checkpoint one = joined(&g.checkpoint);
+    ck_assert(!one.model->config.split_qkv && g.checkpoint.model->config.split_qkv);
+    ck_assert(distance(g.checkpoint.model, one.model) == 0);
     /* And the means of both. */
     struct model *a = NULL, *b = NULL;
     const struct model_options o = {.n_kv_heads = 1};
     expect_ok(model_create(g.checkpoint.gguf, &o, NULL, &a, &err));
-    expect_ok(model_create(joined.gguf, &o, NULL, &b, &err));
-    ck_assert(distance(a, b) == 0 && distance(a, joined.model) > 0.1);
+    expect_ok(model_create(one.gguf, &o, NULL, &b, &err));
+    ck_assert(distance(a, b) == 0 && distance(a, one.model) > 0.1);
     model_free(a);
     model_free(b);
 }
@@ -239,14 +207,9 @@ TEST(heads_that_cannot_be_pooled)
     }
 }
 
-/* --- types ----------------------------------------------------------------------------------- */
-
 static struct config wide_llama(void)
 {
-    struct config c =
-        config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");
-    c.norm_eps = 1e-6f;
-    return c;
+    return config_sized("llama", "layers=2 heads=4 kv=2 dim=16 width=64 ff=96 ctx=32 vocab=256");
 }
 
 /* The two products of a gated network may want the same rows differently. */
@@ -257,14 +220,31 @@ TEST(gates_of_another_type, .loops = 6)
                                         {TENSOR_BF16, TENSOR_F32}, {TENSOR_Q8_0, TENSOR_Q8_0}};
     struct config c = wide_llama();
     struct checkpoint file = made(&c);
-    struct checkpoint mixed = rewritten(&file, false, types[_i][0], types[_i][1]);
+    struct gguf_writer *w;
+    expect_ok(gguf_writer_create(&w, &err));
+    for (size_t i = 0; i < file.gguf->n_pairs; i++)
+        gguf_add_value(w, file.gguf->pairs[i].key, &file.gguf->pairs[i].value);
+    for (size_t i = 0; i < file.gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &file.gguf->tensors[i];
+        const bool gate = text_ends_with(t->name, "ffn_gate.weight");
+        const bool up = text_ends_with(t->name, "ffn_up.weight");
+        const uint32_t type = gate || up ? types[_i][up] : TENSOR_F32;
+        unsigned char *data = allocated(t->n_bytes); /* F32, the widest */
+        blocks_encode(type, data, (const float *)(const void *)t->data, t->n_elements);
+        gguf_add_tensor(w, t->name, type, t->n_dims, t->dims, data);
+    }
+    struct gguf_file mixed = written_gguf(w);
+    struct model *m;
+    expect_ok(model_create(mixed.g, NULL, NULL, &m, &err));
     enum storage gate, up;
     pack_storage(tensor_type_find(types[_i][0]), &gate);
     pack_storage(tensor_type_find(types[_i][1]), &up);
-    ck_assert_int_eq(mixed.model->blocks[1].w[ROLE_FFN_GATE].matrix.storage, gate);
-    ck_assert_int_eq(mixed.model->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
-    expect_one_answer(mixed.model, "gates");
-    ck_assert_double_lt(distance(file.model, mixed.model), 0.5); /* logits of a spread of 5 */
+    ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_GATE].matrix.storage, gate);
+    ck_assert_int_eq(m->blocks[1].w[ROLE_FFN_UP].matrix.storage, up);
+    expect_one_answer(m, "gates");
+    ck_assert_double_lt(distance(file.model, m), 0.5); /* logits of a spread of 5 */
+    model_free(m);
+    free_gguf(&mixed);
 }
 
 /* All matrices in each type, of a llama, of the original Transformer and of one with a latent

@@ -3,27 +3,20 @@
  * every kind alone and for mixtures; against PyTorch's, and some steps of training with them; bits
  * across threads and instruction sets.
  */
-#include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "formats/gguf.h"
-#include "model/config.h"
-#include "model/pack.h"
+#include "opened.h"
 #include "plain_model.h"
-#include "support.h"
 #include "train/private.h"
 
-/* --- a model and a batch --------------------------------------------------------------------- */
-
+/* A model and a batch. */
 struct fixture {
-    struct file_map file;
-    struct gguf *gguf;
+    struct gguf_file file;
     struct config config;
     struct param_list list;
     struct arena arena;
@@ -36,17 +29,16 @@ struct fixture {
 /* The model of a file, its weights widened to F32. */
 static void open_model(struct fixture *f, const char *path)
 {
-    expect_ok(file_map_open(&f->file, path, &err));
-    expect_ok(gguf_parse(f->file.data, f->file.len, &f->gguf, &err));
-    expect_ok(config_read(f->gguf, &f->config, &err));
-    expect_ok(param_list_create(&f->list, &f->config, f->gguf, &err));
+    f->file = read_gguf(path);
+    expect_ok(config_read(f->file.g, &f->config, &err));
+    expect_ok(param_list_create(&f->list, &f->config, f->file.g, &err));
     for (int pass = 0; pass < 2; pass++) {
         f->weights = param_view_take(&f->arena, &f->list, &f->config);
         f->gradient = param_view_take(&f->arena, &f->list, &f->config);
         if (pass == 0)
             expect_ok(arena_allocate(&f->arena, "test", &err));
     }
-    param_list_read(&f->list, f->gguf, f->weights.flat);
+    param_list_read(&f->list, f->file.g, f->weights.flat);
 }
 
 /* A shape and its kinds. Those of `decode`, NULL, are as they stand here, others the preset's. */
@@ -99,9 +91,7 @@ static void close_fixture(struct fixture *f)
 {
     arena_free(&f->arena);
     param_list_free(&f->list);
-    gguf_free(f->gguf);
-    file_map_close(&f->file);
-    scratch_remove();
+    free_gguf(&f->file);
 }
 
 static struct backprop_batch batch_of(const struct fixture *f)
@@ -116,8 +106,7 @@ static struct backprop_batch batch_of(const struct fixture *f)
 
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
 {
-    struct pool *pool;
-    expect_ok(pool_create(n_threads, &pool, &err));
+    struct pool *pool = new_pool(n_threads);
     const struct backprop_params params = {.config = &f->config,
                                            .n_sequences = f->n_sequences,
                                            .length = f->length,
@@ -136,8 +125,6 @@ static double gradient_by(struct fixture *f, const struct kernels *k, int n_thre
     return loss;
 }
 
-/* --- the loss in double ---------------------------------------------------------------------- */
-
 static struct plain_model plain_model_of(const struct fixture *f, const double *w)
 {
     return (struct plain_model){.config = &f->config,
@@ -155,23 +142,20 @@ static double plain_loss(const struct fixture *f, const double *w, const double 
 {
     const struct plain_model m = plain_model_of(f, w);
     const int n_vocab = f->config.n_vocab, n = f->n_sequences * f->length;
-    double *logs = malloc((size_t)(f->length * n_vocab) * sizeof *logs);
+    static double logs[PLAIN_LENGTH * PLAIN_WIDTH];
     double loss = 0;
-    for (int s = 0; s < f->n_sequences; s++) {
-        plain_log_probabilities(&m, s, f->inputs + s * f->length, logs);
-        for (int t = 0; t < f->length; t++) {
-            const int row = s * f->length + t;
-            const double *at = logs + t * n_vocab;
-            double mean = 0;
-            for (int i = 0; i < n_vocab; i++)
-                mean += at[i] / n_vocab;
-            loss -=
-                (1 - share) * ((1 - f->smoothing) * at[f->targets[row]] + f->smoothing * mean) / n;
-            for (int i = 0; i < n_vocab && taught; i++)
-                loss -= share * exp(taught[row * n_vocab + i]) * at[i] / n;
-        }
+    for (int row = 0; row < n; row++) {
+        const int s = row / f->length, t = row % f->length;
+        const double *at = logs + t * n_vocab;
+        double mean = 0;
+        if (t == 0)
+            plain_log_probabilities(&m, s, f->inputs + row, logs);
+        for (int i = 0; i < n_vocab; i++)
+            mean += at[i] / n_vocab;
+        loss -= (1 - share) * ((1 - f->smoothing) * at[f->targets[row]] + f->smoothing * mean) / n;
+        for (int i = 0; i < n_vocab && taught; i++)
+            loss -= share * exp(taught[row * n_vocab + i]) * at[i] / n;
     }
-    free(logs);
     return loss;
 }
 
@@ -211,8 +195,6 @@ static void compare(struct fixture *f, const double *taught, double share, int s
         }
     }
 }
-
-/* --- gradients ------------------------------------------------------------------------------- */
 
 /* Sizes of one layer that leave part of a vector: 3 heads of 5, 4 of 4 over 2 K/V heads. */
 #define ODD  SIZES(1, 3, 0, 5, 19, 0, 11), .d_model = 15
@@ -338,17 +320,17 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
                                      .length = 7,
                                      .taught = true,
                                      .kernels = &kernels_scalar};
-    struct backprop *b, *engine;
-    expect_ok(backprop_create(&params, NULL, &b, &err));
-    params.forward_only = true;
-    expect_ok(backprop_create(&params, NULL, &engine, &err));
-    expect_ok(backprop_start(b, NULL, &err));
-    expect_ok(backprop_start(engine, NULL, &err));
+    struct backprop *both[2];
+    for (int i = 0; i < 2; i++) {
+        params.forward_only = i == 1;
+        expect_ok(backprop_create(&params, NULL, &both[i], &err));
+        expect_ok(backprop_start(both[i], NULL, &err));
+    }
     struct backprop_batch batch = batch_of(&f);
-    batch.teacher = engine;
+    batch.teacher = both[1];
     batch.teacher_weights = &other;
     batch.teacher_share = 0.75f;
-    backprop_run(b, &f.weights, &batch, &f.gradient);
+    backprop_run(both[0], &f.weights, &batch, &f.gradient);
 
     double *w = widen(&f, other.flat);
     const int n_vocab = f.config.n_vocab;
@@ -357,13 +339,10 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     for (int s = 0; s < 2; s++)
         plain_log_probabilities(&m, s, f.inputs + s * 7, taught + s * 7 * n_vocab);
     compare(&f, taught, 0.75, 3);
-    backprop_free(b);
-    backprop_free(engine);
+    backprop_free(both[0]), backprop_free(both[1]);
     arena_free(&arena);
     close_fixture(&f);
 }
-
-/* --- another implementation ------------------------------------------------------------------- */
 
 static const char *const golden_names[] = {"mha",       "gqa",          "mqa",          "mqa-f16",
                                            "llama",     "llama-tied",   "transformer",  "alibi",
@@ -386,28 +365,28 @@ static double next_number(FILE *in)
     return x;
 }
 
+static void expect_near(double found, double expected, double tolerance, const char *what)
+{
+    ck_assert_msg(fabs(found - expected) < tolerance, "%s: %g, expected %g", what, found, expected);
+}
+
 /* The norm of one tensor's gradient and its dot products with two fixed vectors. */
 static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
 {
     const struct param *p = f->list.items;
     while (strcmp(p->spec.name.text, name) != 0)
         ck_assert_msg(++p < f->list.items + f->list.n, "%s", name);
-    double found[3] = {0, 0, 0};
+    double squares = 0, dots[2] = {0, 0};
     for (int i = 0; i < p->spec.rows * p->spec.cols; i++) {
         const double g = (double)f->gradient.flat[p->offset + (size_t)i];
-        found[0] += g * g;
-        found[1] += cos(i) * g;
-        found[2] += cos(0.3 * i + 1) * g;
+        squares += g * g;
+        dots[0] += cos(i) * g;
+        dots[1] += cos(0.3 * i + 1) * g;
     }
-    found[0] = sqrt(found[0]);
     const double norm = next_number(in);
-    ck_assert_msg(fabs(found[0] - norm) < 1e-5 * norm, "%s: norm %g, expected %g", name, found[0],
-                  norm);
-    for (int i = 1; i < 3; i++) {
-        const double expected = next_number(in);
-        ck_assert_msg(fabs(found[i] - expected) < 3e-5 * norm, "%s: dot %d is %g, expected %g",
-                      name, i, found[i], expected);
-    }
+    expect_near(sqrt(squares), norm, 1e-5 * norm, name);
+    expect_near(dots[0], next_number(in), 3e-5 * norm, name);
+    expect_near(dots[1], next_number(in), 3e-5 * norm, name);
 }
 
 /* The losses before each step, from the fixture's weights on. */
@@ -425,9 +404,8 @@ static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
     f->gradient = t.gradient;
     f->smoothing = golden_steps.label_smoothing;
     for (int step = 0; step < golden_steps.n_steps; step++) {
-        const double loss = gradient_by(f, k, 1), expected = next_number(in);
-        ck_assert_msg(fabs(loss - expected) < 2e-5, "step %d: loss %.7f, expected %.7f", step, loss,
-                      expected);
+        const double loss = gradient_by(f, k, 1);
+        expect_near(loss, next_number(in), 2e-5, "a step's loss");
         expect_ok(trainer_update(&t, &made, &err));
     }
     f->weights = weights;
@@ -467,8 +445,6 @@ TEST(gradient_and_steps_are_those_of_pytorch, .loops = N_GOLDEN, .seconds = 400)
     fclose(in);
     close_fixture(&f);
 }
-
-/* --- bits ------------------------------------------------------------------------------------ */
 
 static const struct model_case same_bits[] = {
     {"gpt2", {SIZES(2, 4, 2, 0, 100, 0, 75), .d_model = 36}, CONFIG_TIED},

@@ -15,8 +15,6 @@
 #define READERS MODEL_READERS
 #define LOADERS (MODEL_READERS & ~(INFO | CHECK))
 
-/* --- good files ------------------------------------------------------------------------------ */
-
 static struct config llama(void)
 {
     return config_sized("llama", "layers=2 heads=4 kv=2 dim=8 width=32 ff=64 ctx=16 vocab=260");
@@ -40,15 +38,13 @@ static void use_decode(enum norm_placement placement, enum position_kind positio
     use_config("decode", &c);
 }
 
-/* --- rotary positions ------------------------------------------------------------------------ */
-
 #define DIMS   "llama.rope.dimension_count"
 #define BASE   "llama.rope.freq_base"
 #define TYPE   "llama.rope.scaling.type"
 #define FACTOR "llama.rope.scaling.factor"
 #define LINEAR "llama.rope.scale_linear"
 
-TEST(class_07_rotary_keys, .before = use_llama, .after = hostile_tear_down)
+TEST(class_07_rotary_keys, .before = use_llama)
 {
     static const struct bend bends[] = {
         {DIMS "=u32:0", "rope.dimension_count\": expected 2 to 65536, found 0"},
@@ -69,7 +65,7 @@ TEST(class_07_rotary_keys, .before = use_llama, .after = hostile_tear_down)
 }
 
 /* What is sound but does not run here, said by its name. */
-TEST(scaling_that_does_not_run, .before = use_llama, .after = hostile_tear_down)
+TEST(scaling_that_does_not_run, .before = use_llama)
 {
     static const struct bend bends[] = {
         {TYPE "=string:yarn", "yarn"},
@@ -81,7 +77,7 @@ TEST(scaling_that_does_not_run, .before = use_llama, .after = hostile_tear_down)
     bent_accepted(LOADERS, TYPE "=string:none; " FACTOR "=f32:0"); /* as in llama.cpp */
 }
 
-TEST(class_10_rotary_factors, .before = use_llama, .after = hostile_tear_down)
+TEST(class_10_rotary_factors, .before = use_llama)
 {
     static const float good[32] = {1, 2, 3, 4}, zero[4] = {0, 1, 1, 1}, below[4] = {1, -1, 1, 1},
                        no_number[4] = {1, 1, NAN, 1}, infinite[4] = {1, 1, 1, INFINITY},
@@ -92,9 +88,8 @@ TEST(class_10_rotary_factors, .before = use_llama, .after = hostile_tear_down)
         uint32_t type;
         const void *data;
         size_t len;
-        const char *bends, *text; /* NULL: accepted */
+        const char *bends, *text;
     } factors[] = {
-        {4, 8, TENSOR_F32, good, 16, "", NULL},
         {3, 8, TENSOR_F32, good, 12, "", "rope_freqs.weight: expected shape 4, found 3"},
         {5, 8, TENSOR_F32, good, 20, "", "rope_freqs.weight: expected shape 4, found 5"},
         {16, 8, TENSOR_F32, good, 64, "rope_freqs.weight~4x4", "expected shape 4, found 4 x 4"},
@@ -108,56 +103,47 @@ TEST(class_10_rotary_factors, .before = use_llama, .after = hostile_tear_down)
         {4, 8, 26, good, 16, "", "rope_freqs.weight: expected type F32, F16"}, /* i32 */
         /* Heads so wide that their factors are a whole block. */
         {32, 64, TENSOR_Q8_0, block, 34, "", "expected type F32, F16 or BF16, found Q8_0"},
-        {32, 64, TENSOR_Q4_0, block, 18, "", "expected type F32, F16 or BF16, found Q4_0"},
     };
-    struct config c = llama();
+    hostile_add_tensor("rope_freqs.weight", 1, 4, TENSOR_F32,
+                       (struct text){(const char *)good, 16});
+    bent_accepted(LOADERS, "");
     for (size_t i = 0; i < COUNT(factors); i++) {
-        const bool wide = factors[i].head_dim != c.head_dim;
+        struct config c = llama();
         c.head_dim = factors[i].head_dim;
-        if (wide)
+        if (c.head_dim > 8)
             use_config("llama", &c);
         hostile_add_tensor("rope_freqs.weight", 1, (uint64_t)factors[i].n, factors[i].type,
                            (struct text){factors[i].data, factors[i].len});
-        if (!factors[i].text)
-            bent_accepted(LOADERS, factors[i].bends);
-        else /* of blocks the commands that are left out ask for --requantize first */
-            bent_refused(LOADERS & ~(c.head_dim > 8 ? CONVERT | TRAIN | TEACHER : 0),
-                         factors[i].bends, factors[i].text);
+        /* Of blocks the commands that are left out ask for --requantize first. */
+        bent_refused(LOADERS & ~(c.head_dim > 8 ? CONVERT | TRAIN | TEACHER : 0), factors[i].bends,
+                     factors[i].text);
     }
 }
 
 /* As llama.cpp's converter of llama2.c files writes: the base is 10000, the width a head's. */
-TEST(rotary_keys_may_be_missing, .before = use_llama, .after = hostile_tear_down)
+TEST(rotary_keys_may_be_missing, .before = use_llama)
 {
+    static const char line[] = "score %B --tokens 5,7,11,13,17,2,3 -t 1 -q --top 3";
     struct ran with, without;
     bend("llama.context_length=u32:128");
     hostile_write();
-    run_on_bad(&with, "score %B --tokens 5,7,11,13,17,2,3 -t 1 -q --top 3");
-    expect_success(&with);
+    run_on_bad(&with, line);
     bend("-" BASE "; -" DIMS);
     hostile_write();
-    run_on_bad(&without, "score %B --tokens 5,7,11,13,17,2,3 -t 1 -q --top 3");
-    expect_success(&without);
+    run_on_bad(&without, line);
+    expect_success(&with);
     ck_assert_str_eq(with.out, without.out);
 }
-
-/* --- heads ----------------------------------------------------------------------------------- */
 
 #define KV    "llama.attention.head_count_kv"
 #define KEY   "llama.attention.key_length"
 #define VALUE "llama.attention.value_length"
 
-TEST(class_07_kv_heads_by_layer, .before = use_llama, .after = hostile_tear_down)
+TEST(class_07_kv_heads_by_layer, .before = use_llama)
 {
     static const struct bend bends[] = {
         {KV "=i32[]:2", "head_count_kv: expected one number a layer, 2, found 1"},
-        {KV "=i32[]:2,0", "head_count_kv: expected a divisor of head_count 4, found 0"},
-        {KV "=i32[]:3,2", "head_count_kv: expected a divisor of head_count 4, found 3"},
         {KV "=f32[]:2,2", "head_count_kv: expected integers, found f32"},
-        {"llama.attention.head_count=u8[]:4,4",
-         "attention.head_count\": expected an integer, found an array of u8"},
-        {"llama.feed_forward_length=u8[]:64,64",
-         "feed_forward_length\": expected an integer, found an array of u8"},
     };
     TRY_BENDS(bends, READERS);
     bent_refused(LOADERS, "-" KV, /* as many as heads */
@@ -168,7 +154,7 @@ TEST(class_07_kv_heads_by_layer, .before = use_llama, .after = hostile_tear_down
                  "blk.1.attn_k.weight: expected shape 32 x 32, found 32 x 16");
 }
 
-TEST(class_07_widths_of_heads, .before = use_llama, .after = hostile_tear_down)
+TEST(class_07_widths_of_heads, .before = use_llama)
 {
     static const struct bend keys[] = {
         {KEY "=u32:0", "key_length\": expected 1 to 65536, found 0"},
@@ -187,9 +173,7 @@ TEST(class_07_widths_of_heads, .before = use_llama, .after = hostile_tear_down)
     TRY_BENDS(tensors, LOADERS);
 }
 
-/* --- architecture `decode` ------------------------------------------------------------------- */
-
-TEST(class_06_kinds, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_06_kinds, .before = bent_set_up)
 {
     static const struct bend kinds[] = {
         {"decode.norm.type", "decode.norm.type: expected layer or rms, found"},
@@ -216,7 +200,7 @@ TEST(class_06_kinds, .before = bent_set_up, .after = hostile_tear_down)
     }
 }
 
-TEST(class_06_keys_of_decode, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_06_keys_of_decode, .before = bent_set_up)
 {
     static const struct bend bends[] = {
         {"decode.norm.epsilon=f32:0", "norm.epsilon: expected a number between 0"},
@@ -237,7 +221,7 @@ TEST(class_06_keys_of_decode, .before = bent_set_up, .after = hostile_tear_down)
 }
 
 /* A key says one kind, the tensors are those of another. */
-TEST(class_07_kinds_against_tensors, .before = bent_set_up, .after = hostile_tear_down)
+TEST(class_07_kinds_against_tensors, .before = bent_set_up)
 {
     static const struct bend alibi[] = {
         {"decode.norm.type=string:rms", "blk.0.attn_norm.bias: expected none of this"},
@@ -262,8 +246,6 @@ TEST(class_07_kinds_against_tensors, .before = bent_set_up, .after = hostile_tea
                  "blk.0.attn_rel.weight: expected none of this name");
 }
 
-/* --- latent caches --------------------------------------------------------------------------- */
-
 #define RANK "decode.attention.latent"
 
 /* Conversion refuses what is latent before all else. */
@@ -285,13 +267,11 @@ static void latent_set_up(void)
     use_latent("decode", 12, false);
 }
 
-TEST(class_07_ranks, .before = latent_set_up, .after = hostile_tear_down)
+TEST(class_07_ranks, .before = latent_set_up)
 {
     static const struct bend bends[] = {
         {RANK "=i32:33",
          RANK ": expected a rank from 1 to 32 in every layer, or 0 for none in all; found 33"},
-        {RANK "=i32:-1", "or 0 for none in all; found -1"},
-        {RANK "=i32[]:12,33", "1 to 32 in every layer, or 0 for none in all; found 33"},
         {RANK "=i32[]:12,0", "1 to 32 in every layer, or 0 for none in all; found 0"},
         {RANK "=i32[]:12", RANK ": expected one number a layer, 2, found 1"},
         {RANK "=f32:12", RANK ": expected integers, found f32"},
@@ -309,7 +289,7 @@ TEST(class_07_ranks, .before = latent_set_up, .after = hostile_tear_down)
     bent_accepted(LATENT_LOADERS, "");
 }
 
-TEST(class_08_latent_tensors, .before = latent_set_up, .after = hostile_tear_down)
+TEST(class_08_latent_tensors, .before = latent_set_up)
 {
     static const struct bend bends[] = {
         /* Without the key, or with a 0, the tensors stand for nothing. */
@@ -318,12 +298,8 @@ TEST(class_08_latent_tensors, .before = latent_set_up, .after = hostile_tear_dow
         {"+blk.1.attn_k.weight", "tensor blk.1.attn_k.weight: expected none of this name"},
         {"!blk.0.attn_q.weight", "tensor blk.0.attn_q.weight: missing"},
         {"!blk.0.attn_k_b.weight", "tensor blk.0.attn_k_b.weight: missing"},
-        {"blk.0.attn_k_b.weight~12x8x4", "expected shape 8 x 12 x 4, found 12 x 8 x 4"},
-        {"blk.0.attn_k_b.weight~8x48", "expected shape 8 x 12 x 4, found 8 x 48"},
         {"blk.1.attn_v_b.weight~8x12x4", "expected shape 12 x 8 x 4, found 8 x 12 x 4"},
         {"blk.0.attn_kv_a.weight~12x32", "expected shape 32 x 12, found 12 x 32"},
-        {"blk.1.attn_kv_a.bias~6x2", "expected shape 12, found 6 x 2"},
-        {RANK "=u32:13", "tensor blk.0.attn_kv_a.weight: expected shape 32 x 13, found 32 x 12"},
         {RANK "=i32[]:12,13",
          "tensor blk.1.attn_kv_a.weight: expected shape 32 x 13, found 32 x 12"},
         {"decode.attention.value_length=u32:7; decode.attention.key_length=u32:8",
@@ -334,7 +310,7 @@ TEST(class_08_latent_tensors, .before = latent_set_up, .after = hostile_tear_dow
 }
 
 /* gpt2 passes over what a block has beside its own: latent it is `decode`, which refuses that. */
-TEST(tensors_that_gpt2_passes_over, .before = latent_set_up, .after = hostile_tear_down)
+TEST(tensors_that_gpt2_passes_over, .before = latent_set_up)
 {
     struct ran r;
     use_latent("gpt2", 0, false);
@@ -349,69 +325,55 @@ TEST(tensors_that_gpt2_passes_over, .before = latent_set_up, .after = hostile_te
     ck_assert_ptr_null(strstr(r.out, "attn_mask"));
 }
 
-/* --- tensors --------------------------------------------------------------------------------- */
-
-/* Each bend of one tensor is refused with its name; NULL ends them. */
-static void try_tensors(char sign, const char *const *names, const char *says)
+/* Each bend of one tensor is refused with its name; there is a space between them. */
+static void try_tensors(char sign, const char *names, const char *says)
 {
-    char bends[96], text[128];
-    for (; *names; names++) {
-        snprintf(bends, sizeof bends, "%c%s", sign, *names);
-        snprintf(text, sizeof text, "tensor %s: %s", *names, says);
+    char bends[96], text[128], list[400];
+    strcpy(list, names);
+    for (const char *name = strtok(list, " "); name; name = strtok(NULL, " ")) {
+        snprintf(bends, sizeof bends, "%c%s", sign, name);
+        snprintf(text, sizeof text, "tensor %s: %s", name, says);
         bent_refused(LOADERS, bends, text);
     }
 }
 
-TEST(class_08_missing_tensors, .before = use_llama, .after = hostile_tear_down)
+TEST(class_08_missing_tensors, .before = use_llama)
 {
-    static const char *const of_llama[] = {"blk.0.attn_q.weight",
-                                           "blk.1.attn_k.weight",
-                                           "blk.1.attn_v.weight",
-                                           "blk.0.ffn_gate.weight",
-                                           "blk.1.ffn_up.weight",
-                                           "output_norm.weight",
-                                           NULL};
-    static const char *const of_decode[] = {"blk.0.attn_output_norm.weight",
-                                            "blk.1.layer_output_norm.weight",
-                                            "blk.1.attn_rel.weight", "blk.0.attn_qkv.weight", NULL};
-    try_tensors('!', of_llama, "missing");
+    try_tensors('!',
+                "blk.0.attn_q.weight blk.1.attn_k.weight blk.1.attn_v.weight blk.0.ffn_gate.weight "
+                "blk.1.ffn_up.weight output_norm.weight",
+                "missing");
     bent_accepted(READERS, "!output.weight");
     use_decode(PLACEMENT_AFTER, POSITION_QUADRATIC);
-    try_tensors('!', of_decode, "missing");
+    try_tensors('!',
+                "blk.0.attn_output_norm.weight blk.1.layer_output_norm.weight "
+                "blk.1.attn_rel.weight blk.0.attn_qkv.weight",
+                "missing");
     bent_accepted(READERS,
                   "!blk.1.layer_output_norm.bias; !blk.0.attn_qkv.bias; !blk.1.ffn_gate.bias");
 }
 
 /* One that no model of the architecture has, of the shape [32, 32] that it might have. */
-TEST(foreign_tensors, .before = use_llama, .after = hostile_tear_down)
+TEST(foreign_tensors, .before = use_llama)
 {
-    static const char *const to_llama[] = {"blk.0.attn_qkv.weight",
-                                           "blk.0.attn_q_norm.weight",
-                                           "blk.0.attn_norm.bias",
-                                           "blk.0.ffn_gate_exps.weight",
-                                           "blk.0.attn_rel.weight",
-                                           "blk.2.ffn_up.weight",
-                                           "blk.0",
-                                           "blk.00.ffn_up.weight",
-                                           "blk.4294967296.ffn_up.weight",
-                                           "output_norm.bias",
-                                           "position_embd.weight",
-                                           "token_embd_norm.weight",
-                                           "rope_factors_long.weight",
-                                           NULL};
-    static const char *const to_decode[] = {"blk.0.attn_q.weight",    "blk.0.attn_kv_a.weight",
-                                            "blk.1.attn_norm.weight", "output_norm.weight",
-                                            "rope_freqs.weight",      NULL};
-    try_tensors('+', to_llama, "expected none of this name");
+    try_tensors('+',
+                "blk.0.attn_qkv.weight blk.0.attn_q_norm.weight blk.0.attn_norm.bias "
+                "blk.0.ffn_gate_exps.weight blk.0.attn_rel.weight blk.2.ffn_up.weight blk.0 "
+                "blk.00.ffn_up.weight blk.4294967296.ffn_up.weight output_norm.bias "
+                "position_embd.weight token_embd_norm.weight rope_factors_long.weight",
+                "expected none of this name");
     bent_accepted(READERS, "+blk.1.attn_rot_embd.weight; +what.is.this");
     /* A bias that the engine adds and training does not know. */
     bent_refused_by_all(TRAIN | TEACHER, "+output.bias; output.bias~260", "output.bias");
     bent_accepted(GENERATE | SCORE, "+output.bias; output.bias~260");
     use_decode(PLACEMENT_AFTER, POSITION_ALIBI);
-    try_tensors('+', to_decode, "expected none of this name");
+    try_tensors('+',
+                "blk.0.attn_q.weight blk.0.attn_kv_a.weight blk.1.attn_norm.weight "
+                "output_norm.weight rope_freqs.weight",
+                "expected none of this name");
 }
 
-TEST(foreign_keys, .before = use_llama, .after = hostile_tear_down)
+TEST(foreign_keys, .before = use_llama)
 {
     static const struct bend bends[] = {
         {"llama.expert_count=u32:8", "expert_count: expected none or 0,"},
@@ -424,8 +386,6 @@ TEST(foreign_keys, .before = use_llama, .after = hostile_tear_down)
         {"llama.use_parallel_residual=bool:1", "use_parallel_residual: expected none or 0,"},
         {"llama.use_parallel_residual=bool:0", NULL},
         {"llama.attention.causal=bool:0", "attention.causal: expected none or 1,"},
-        {"llama.attention.causal=bool:1", NULL},
-        {"llama.attention.sliding_window=f32:nan", "because nothing else runs here; found nan"},
         {"llama.attention.sliding_window=bool[]:1,0",
          "sliding_window: expected none or 0, because nothing else runs here; found array"},
         {"llama.attention.latent=u32:8",
@@ -434,8 +394,6 @@ TEST(foreign_keys, .before = use_llama, .after = hostile_tear_down)
     };
     TRY_BENDS(bends, LOADERS);
 }
-
-/* --- data ------------------------------------------------------------------------------------ */
 
 static void expect_not_finite(const char *tensor, float value)
 {
@@ -450,7 +408,7 @@ static void expect_not_finite(const char *tensor, float value)
     reset();
 }
 
-TEST(class_10_data, .before = use_llama, .after = hostile_tear_down)
+TEST(class_10_data, .before = use_llama)
 {
     expect_not_finite("blk.0.ffn_gate.weight", NAN);
     expect_not_finite("blk.1.attn_q.weight", INFINITY);
@@ -463,8 +421,6 @@ TEST(class_10_data, .before = use_llama, .after = hostile_tear_down)
     hostile_tensor("blk.0.attn_rel.weight")->data.data = (const char *)steep;
     bent_accepted(GENERATE, "");
 }
-
-/* --- long contexts --------------------------------------------------------------------------- */
 
 #if !SANITIZED
 
@@ -504,8 +460,7 @@ static void long_context(const char *key)
     bent_refused(READERS, "", "context_length\": expected 1 to 4194304, found 4194305");
 }
 
-TEST(class_15_long_contexts, .before = bent_set_up, .after = hostile_tear_down,
-     .left_out = SANITIZED)
+TEST(class_15_long_contexts, .before = bent_set_up, .left_out = SANITIZED)
 {
     use_llama();
     long_context("llama.context_length");

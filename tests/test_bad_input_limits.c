@@ -10,12 +10,10 @@
 #include "hostile.h"
 #include "support.h"
 
-/* --- class 14: the command line -------------------------------------------------------------- */
-
-/* Once they were accepted and did nothing. */
-TEST(class_14_options_without_effect, .before = hostile_set_up, .after = hostile_tear_down)
+TEST(class_14_options, .before = hostile_set_up)
 {
     static const struct line lines[] = {
+        /* Once they were accepted and did nothing. */
         {"generate %G -p a --method fit", 2, "which is not given", NULL},
         {"score %G -p a --calib %T", 2, "which is not given", NULL},
         {"eval %G --text %T --method fit", 2, "which is not given", NULL},
@@ -25,16 +23,10 @@ TEST(class_14_options_without_effect, .before = hostile_set_up, .after = hostile
          "--refit needs a text: expected --calib too", NULL},
         {"generate %G -p a -n 2 -t 1 --kv-heads 1 --method mean", 0, NULL, NULL},
         {"generate --help --method fit", 0, NULL, NULL},
-    };
-    TRY_LINES(lines);
-}
-
-/* It was found when the conversion was done; and advice was --kv-type f16, whatever the type. */
-TEST(class_14_said_in_time_and_right, .before = hostile_set_up, .after = hostile_tear_down)
-{
-    static const struct line lines[] = {
+        /* Once it was found when the conversion was done. */
         {"convert %G -o %O --kv-heads 1 --method fit --calib %T --eval %B -t 1 -v", 2,
          "--eval: the text has 1 token; expected at least 2|!the conversion takes", ""},
+        /* Once the advice was --kv-type f16, whatever the type. */
         {"score %G -p ab -t 1 -v", 0, "; --kv-type f16 lowers the cache", NULL},
         {"score %G -p ab -t 1 -v --kv-type f16", 0, "; --kv-type q8_0 lowers the cache", NULL},
         {"score %G -p ab -t 1 -v --kv-type q8_0", 0, "!lowers", NULL},
@@ -45,7 +37,7 @@ TEST(class_14_said_in_time_and_right, .before = hostile_set_up, .after = hostile
     TRY_LINES(lines);
 }
 
-TEST(class_14_prompts, .before = hostile_set_up, .after = hostile_tear_down)
+TEST(class_14_prompts, .before = hostile_set_up)
 {
     static const struct {
         const char *line, *too_long, *far_too_long;
@@ -57,7 +49,7 @@ TEST(class_14_prompts, .before = hostile_set_up, .after = hostile_tear_down)
         {"tokenize %G -f %B", NULL, NULL},
         {"eval %G --text %B -t 1", NULL, NULL},
     };
-    char *large = malloc(100 << 20);
+    char *large = allocated(100 << 20);
     memset(large, 'a', 100 << 20);
     for (size_t i = 0; i < COUNT(readers); i++) {
         write_file(bad_path, large, 16);
@@ -73,7 +65,6 @@ TEST(class_14_prompts, .before = hostile_set_up, .after = hostile_tear_down)
         ck_assert_int_eq(truncate(bad_path, 300 << 20), 0);
         expect_line_refused(readers[i].line, 2, "more than the 268435456 bytes allowed");
     }
-    free(large);
 }
 
 static void close_one(void *fd)
@@ -81,7 +72,7 @@ static void close_one(void *fd)
     close(*(int *)fd);
 }
 
-TEST(class_14_closed_descriptors, .before = hostile_set_up, .after = hostile_tear_down)
+TEST(class_14_closed_descriptors, .before = hostile_set_up)
 {
     /* Without standard output they fail; what writes files does not write them elsewhere. */
     static const char *const lines[] = {"generate %G -p ab -n 2 -t 1",
@@ -107,8 +98,6 @@ TEST(class_14_closed_descriptors, .before = hostile_set_up, .after = hostile_tea
     expect_refusal(&r, 3, "standard input");
 }
 
-/* --- class 15: limits ------------------------------------------------------------------------ */
-
 struct limit {
     int resource;
     rlim_t value;
@@ -126,13 +115,10 @@ static void limit_to(void *context)
 static void run_limited(const char *line, struct limit l, int code, const char *text, int *n_failed)
 {
     struct ran r;
-    char filled[3000], state[700];
+    char filled[3000];
     fill_paths(filled, sizeof filled, line);
     run_program(&r, filled, limit_to, &l);
-    snprintf(state, sizeof state, "%s.state", out_path);
-    if (r.code == 0) {
-        unlink(out_path);
-    } else {
+    if (r.code != 0) {
         ++*n_failed;
         ck_assert_msg(r.code == code || r.code == 1 || r.code == 4,
                       "%s at %llu: exit %d (signal %d): %s", line, (unsigned long long)l.value,
@@ -141,7 +127,7 @@ static void run_limited(const char *line, struct limit l, int code, const char *
         expect_refusal(&r, r.code, r.code == 4 ? "" : text);
         expect_no_output();
     }
-    unlink(state);
+    remove_outputs();
 }
 
 static const char *const limited[] = {
@@ -154,10 +140,9 @@ static const char *const limited[] = {
     "convert %G -o %O --kv-heads 1 --calib %T -t 1 -q",
     "train %T -o %O --from %G --steps 1 --batch 1 --seed 1 -t 1 -q --eval-every -1",
 };
-#define N_LIMITED 8
+#define N_LIMITED ((int)COUNT(limited))
 
-TEST(class_15_open_files, .before = hostile_set_up, .after = hostile_tear_down,
-     .left_out = UNDER_VALGRIND)
+TEST(class_15_open_files, .before = hostile_set_up, .left_out = UNDER_VALGRIND)
 {
     int n_failed = 0;
     for (int i = 0; i < N_LIMITED; i++)
@@ -168,7 +153,7 @@ TEST(class_15_open_files, .before = hostile_set_up, .after = hostile_tear_down,
     ck_assert_int_ge(n_failed, N_LIMITED);
 }
 
-TEST(class_15_file_size, .before = hostile_set_up, .after = hostile_tear_down)
+TEST(class_15_file_size, .before = hostile_set_up)
 {
     static const rlim_t sizes[] = {1000, 20000, 70000};
     int n_failed = 0;
@@ -182,8 +167,7 @@ TEST(class_15_file_size, .before = hostile_set_up, .after = hostile_tear_down)
 #if !SANITIZED
 
 /* As the limit is raised by steps, each run fails cleanly until one does not. */
-TEST(class_15_address_space, .before = hostile_set_up, .after = hostile_tear_down,
-     .left_out = SANITIZED)
+TEST(class_15_address_space, .before = hostile_set_up, .left_out = SANITIZED)
 {
     static const rlim_t mib = 1 << 20;
     long pages;
@@ -206,8 +190,7 @@ TEST(class_15_address_space, .before = hostile_set_up, .after = hostile_tear_dow
 }
 
 /* What the options ask for, not what a file does. */
-TEST(class_15_huge_requests, .before = hostile_set_up, .after = hostile_tear_down,
-     .left_out = SANITIZED)
+TEST(class_15_huge_requests, .before = hostile_set_up, .left_out = SANITIZED)
 {
     static const struct line lines[] = {
         {"generate %G -p ab -c 2147483647", 2, "-c: expected at most 16", NULL},

@@ -9,6 +9,9 @@
 #include "model/model.h"
 #include "support.h"
 
+/* No test depends on a time, but all take some. */
+#define BENCH_TEST(name) TEST(name, .seconds = 240)
+
 static const struct int_list batches = {{1, 3, 17}, 3}, both = {{STORAGE_F32, STORAGE_F16}, 2};
 
 static struct int_list only(int item)
@@ -70,6 +73,12 @@ static bool stop_at_once(void *arg)
     return --*(int *)arg < 0;
 }
 
+/* But for rounding. */
+static void same(double found, double expected)
+{
+    ck_assert_double_eq_tol(found, expected, 1e-13 * fabs(expected));
+}
+
 /* Each setting once; a line is of rows that differ on one axis only. */
 static void expect_lines(const struct bench *b, enum bench_axis x)
 {
@@ -85,7 +94,7 @@ static void expect_lines(const struct bench *b, enum bench_axis x)
         }
 }
 
-TEST(every_combination_once, .seconds = 240)
+BENCH_TEST(every_combination_once)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.axes[BENCH_TYPES] = spec.axes[BENCH_KV_TYPES] = both;
@@ -106,27 +115,20 @@ TEST(every_combination_once, .seconds = 240)
         ck_assert(r->prefill_tokens_per_s > 0 && r->step.predicted.tokens_per_s > 0);
         ck_assert(r->share_of_limit > 0 && r->share_of_limit <= 1.0 + 1e-9);
         ck_assert(!isnan(r->speedup) && r->predicted_speedup >= 1 - 1e-9);
-        ck_assert_double_eq_tol(r->us_per_token * r->step.batch, r->p50_us, 1e-9 * r->p50_us);
-        ck_assert_double_eq_tol(r->tokens_per_s * r->mean_us, r->step.batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->step.predicted.tokens_per_s * r->step.predicted.us,
-                                r->step.batch * 1e6, 1);
-        ck_assert_double_eq_tol(r->share_of_limit * r->p50_us, r->step.predicted.us,
-                                1e-9 * r->step.predicted.us);
-        ck_assert_double_eq_tol(r->step.predicted.us,
-                                cost_predict(&r->step.cost, r->step.batch, &r->step.limits).us,
-                                1e-9 * r->step.predicted.us);
+        same(r->us_per_token * r->step.batch, r->p50_us);
+        same(r->tokens_per_s * r->mean_us, r->step.batch * 1e6);
+        same(r->step.predicted.tokens_per_s * r->step.predicted.us, r->step.batch * 1e6);
+        same(r->share_of_limit * r->p50_us, r->step.predicted.us);
+        same(r->step.predicted.us, cost_predict(&r->step.cost, r->step.batch, &r->step.limits).us);
+        const struct roofline l = machine_limits(&b.machines[r->at[BENCH_THREADS]],
+                                                 cost_step_bytes(&r->step.cost, r->step.batch));
+        ck_assert(r->step.limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
     }
     ck_assert_int_eq(b.n_machines, 2);
-    for (int i = 0; i < b.n_rows; i++) {
-        const struct roofline l =
-            machine_limits(&b.machines[b.rows[i].at[BENCH_THREADS]],
-                           cost_step_bytes(&b.rows[i].step.cost, b.rows[i].step.batch));
-        ck_assert(b.rows[i].step.limits.bytes_per_s == l.bytes_per_s && l.fma_flops_per_s > 0);
-    }
 }
 
 /* Over batches a line is of rows that differ in batch only. */
-TEST(lines_over_batches, .seconds = 240)
+BENCH_TEST(lines_over_batches)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.axes[BENCH_BATCHES] = batches;
@@ -140,7 +142,7 @@ TEST(lines_over_batches, .seconds = 240)
 
 /* 2 layers, context of 18 positions in two panels of 16 keys, 4 heads of 8, which values pad to 16:
  * 2 x 4 x (32 x 8 + 18 x 16) floats a sequence. */
-TEST(memory_counts_every_sequence, .seconds = 240)
+BENCH_TEST(memory_counts_every_sequence)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.axes[BENCH_VARIANTS] = only(4);
@@ -162,7 +164,7 @@ TEST(memory_counts_every_sequence, .seconds = 240)
 
 /* The hash proves that a speed-up changed nothing: any number of threads gives the same, and any
  * batch, because sequence 0 is the same in all, and any instruction set. */
-TEST(hash_does_not_depend_on_batch_and_threads, .seconds = 240)
+BENCH_TEST(hash_does_not_depend_on_batch_and_threads)
 {
     struct bench_spec spec = spec_of(fastest());
     spec.axes[BENCH_TYPES] = (struct int_list){{STORAGE_F32, STORAGE_Q8_0, STORAGE_Q4_0}, 3};
@@ -186,7 +188,7 @@ TEST(hash_does_not_depend_on_batch_and_threads, .seconds = 240)
         ck_assert_uint_eq(fast.rows[i].logits_hash, scalar.rows[i].logits_hash);
 }
 
-TEST(a_checkpoint_and_its_variants, .seconds = 240)
+BENCH_TEST(a_checkpoint_and_its_variants)
 {
     const struct checkpoint c = opened_checkpoint("tests/data/golden/mha.gguf", 0);
     struct bench_spec spec = spec_of(fastest());
@@ -209,35 +211,31 @@ TEST(a_checkpoint_and_its_variants, .seconds = 240)
     ck_assert_int_eq(bench_load_row(five, 1, &err), STATUS_INTERRUPTED);
 }
 
-static void assert_refused(const struct bench_spec *spec, const char *word)
+BENCH_TEST(refusals)
 {
+    static const struct {
+        enum bench_axis axis;
+        int value;
+        const char *words;
+    } rows[] = {{BENCH_VARIANTS, 3, "divisor of 4"},
+                {BENCH_VARIANTS, 0, "divisor of 4"},
+                {BENCH_VARIANTS, 8, "divisor of 4"},
+                {BENCH_DEPTHS, 32, "depth 32"},
+                {BENCH_DEPTHS, -1, "depth -1"}};
     struct bench b;
-    ck_assert_int_eq(bench_plan(spec, &b, &err), STATUS_USAGE);
-    ck_assert_msg(strstr(err.text, word), "no \"%s\" in: %s", word, err.text);
-}
-
-TEST(refusals, .seconds = 240)
-{
-    const struct bench_spec good = spec_of(fastest());
-    struct bench_spec s = good;
-    s.axes[BENCH_VARIANTS] = only(3);
-    assert_refused(&s, "divisor of 4");
-    s.axes[BENCH_VARIANTS].items[0] = 0;
-    assert_refused(&s, "divisor of 4");
-    s.axes[BENCH_VARIANTS].items[0] = 8;
-    assert_refused(&s, "divisor of 4");
-    s = good;
-    s.axes[BENCH_DEPTHS] = only(32);
-    assert_refused(&s, "depth 32");
-    s.axes[BENCH_DEPTHS].items[0] = -1;
-    assert_refused(&s, "depth -1");
-    s = good;
+    struct bench_spec s;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        s = spec_of(fastest());
+        s.axes[rows[i].axis] = only(rows[i].value);
+        expect_status(bench_plan(&s, &b, &err), STATUS_USAGE, rows[i].words);
+    }
+    s = spec_of(fastest());
     s.prompt = 33;
-    assert_refused(&s, "33");
-    s = good;
+    expect_status(bench_plan(&s, &b, &err), STATUS_USAGE, "33");
+    s.prompt = 8;
     s.n = 1000000;
     s.repeats = 10000;
-    assert_refused(&s, "at most");
+    expect_status(bench_plan(&s, &b, &err), STATUS_USAGE, "at most");
 }
 
 /* Samples that are taken where the run stops after `budget` steps that ask whether to: setting up
@@ -252,10 +250,10 @@ static int samples_before(int budget)
     return samples;
 }
 
-TEST(stopping_keeps_what_was_measured, .seconds = 240)
+BENCH_TEST(stopping_keeps_what_was_measured)
 {
     for (int budget = 0; budget < 30; budget++) {
-        int left = budget;
+        int left = budget, samples = 0;
         struct bench_spec spec = spec_of(fastest());
         spec.axes[BENCH_VARIANTS].n = 2;
         spec.axes[BENCH_DEPTHS].n = 1;
@@ -263,9 +261,7 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
         spec.stop = stop_at_once;
         spec.arg = &left;
         struct bench *b = planned(&spec);
-        const enum status s = bench_run(b, NULL);
-        ck_assert_int_eq(s, budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
-        int samples = 0;
+        ck_assert_int_eq(bench_run(b, NULL), budget < 6 + 16 ? STATUS_INTERRUPTED : STATUS_OK);
         for (int i = 0; i < b->n_rows; i++) {
             samples += b->rows[i].samples;
             ck_assert(b->rows[i].p50_us > 0);
@@ -274,7 +270,7 @@ TEST(stopping_keeps_what_was_measured, .seconds = 240)
     }
 }
 
-TEST(summary_of_known_samples, .seconds = 240)
+BENCH_TEST(summary_of_known_samples)
 {
     uint64_t times[] = {1000, 3000, 2000, 2000, 6000, 4000}, sorted[6];
     struct bench_row rows[2] = {
@@ -283,12 +279,12 @@ TEST(summary_of_known_samples, .seconds = 240)
          .samples = 6,
          .repeats = 2}};
     bench_summarise(&rows[0], 3, sorted);
-    ck_assert_double_eq_tol(rows[0].p50_us, 2, 1e-12);
-    ck_assert_double_eq_tol(rows[0].max_us, 6, 1e-12);
-    ck_assert_double_eq_tol(rows[0].mean_us, 3, 1e-12);
-    ck_assert_double_eq_tol(rows[0].tokens_per_s, 1e6 / 3, 1e-6);
-    ck_assert_double_eq_tol(rows[0].gb_per_s, 0.5, 1e-12);
-    ck_assert_double_eq_tol(rows[0].spread, 1, 1e-12); /* medians 2 and 4 */
+    same(rows[0].p50_us, 2);
+    same(rows[0].max_us, 6);
+    same(rows[0].mean_us, 3);
+    same(rows[0].tokens_per_s, 1e6 / 3);
+    same(rows[0].gb_per_s, 0.5);
+    same(rows[0].spread, 1); /* medians 2 and 4 */
 
     rows[1] = rows[0];
     rows[1].step.n_kv_heads = 1;
@@ -298,20 +294,20 @@ TEST(summary_of_known_samples, .seconds = 240)
     rows[1].step.predicted.us = 0.5;
     struct bench b = {.rows = rows, .n_rows = 2};
     bench_compare(&b, 4);
-    ck_assert_double_eq_tol(rows[0].speedup, 1, 1e-12);
-    ck_assert_double_eq_tol(rows[1].speedup, 2, 1e-12);
-    ck_assert_double_eq_tol(rows[1].predicted_speedup, 2, 1e-12);
+    same(rows[0].speedup, 1);
+    same(rows[1].speedup, 2);
+    same(rows[1].predicted_speedup, 2);
     bench_compare(&b, 8); /* no MHA row */
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
 
     /* A batch of 5: 900 + 5 x 100 bytes in 2 us; what is predicted is no ratio of bytes. */
     rows[0].step.batch = rows[1].step.batch = 5;
     bench_summarise(&rows[0], 3, sorted);
-    ck_assert_double_eq_tol(rows[0].us_per_token, 0.4, 1e-12);
-    ck_assert_double_eq_tol(rows[0].tokens_per_s, 5e6 / 3, 1e-6);
-    ck_assert_double_eq_tol(rows[0].gb_per_s, 0.7, 1e-12);
+    same(rows[0].us_per_token, 0.4);
+    same(rows[0].tokens_per_s, 5e6 / 3);
+    same(rows[0].gb_per_s, 0.7);
     bench_compare(&b, 4);
-    ck_assert_double_eq_tol(rows[1].predicted_speedup, 1.5, 1e-12);
+    same(rows[1].predicted_speedup, 1.5);
     rows[0].at[BENCH_BATCHES] = 1; /* not the same setting */
     bench_compare(&b, 4);
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));
@@ -336,28 +332,9 @@ static struct bench_row predicted_row(int batch)
     };
 }
 
-TEST(predictions_by_hand, .seconds = 240)
-{
-    /* One sequence: weights 4 us against 0.1 + 0.8 of arithmetic, cache 1 us against 0.2. */
-    struct bench_row rows[2] = {predicted_row(1), predicted_row(10)};
-    rows[0].p50_us = 10;
-    /* Ten: weights 4 against 1 + 8, caches 10 against 2. */
-    rows[1].p50_us = 38;
-    struct machine m = hand_machine();
-    struct bench b = {.rows = rows, .n_rows = 2, .machines = &m, .n_machines = 1};
-    bench_predict(&b);
-    ck_assert_double_eq_tol(rows[0].step.predicted.us, 5, 1e-9);
-    ck_assert_double_eq_tol(rows[0].step.predicted.tokens_per_s, 2e5, 1e-6);
-    ck_assert_double_eq_tol(rows[0].share_of_limit, 0.5, 1e-9);
-    ck_assert_double_eq_tol(rows[1].step.predicted.us, 19, 1e-9);
-    ck_assert_double_eq_tol(rows[1].step.predicted.tokens_per_s, 10 / 19e-6, 1e-3);
-    ck_assert_double_eq_tol(rows[1].share_of_limit, 0.5, 1e-9);
-    ck_assert_double_eq_tol(rows[0].step.limits.bytes_per_s, 1e9, 1);
-}
-
 /* A row that is faster than the limits raises those of all that can do no worse: that read as many
  * bytes or fewer with as many threads. */
-TEST(limits_are_never_exceeded, .seconds = 240)
+BENCH_TEST(limits_are_never_exceeded)
 {
     struct bench_row rows[3] = {predicted_row(1), predicted_row(10), predicted_row(1)};
     rows[0].p50_us = 2; /* 5,000 bytes: 2.5 GB/s */
@@ -369,11 +346,11 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     m[0].bytes_per_s[13] = m[0].bytes_per_s[15] = 1e9;
     struct bench b = {.rows = rows, .n_rows = 3, .machines = m, .n_machines = 2};
     bench_predict(&b);
-    ck_assert_double_eq_tol(rows[0].share_of_limit, 1, 1e-9);
-    ck_assert_double_eq_tol(rows[0].step.limits.bytes_per_s, 2.5e9, 1);
-    ck_assert_double_eq_tol(rows[1].step.limits.bytes_per_s, 1e9, 1); /* more bytes */
-    ck_assert_double_eq_tol(rows[1].step.predicted.us, 29, 1e-9);
-    ck_assert_double_eq_tol(rows[2].step.limits.bytes_per_s, 1e9, 1); /* other threads */
+    same(rows[0].share_of_limit, 1);
+    same(rows[0].step.limits.bytes_per_s, 2.5e9);
+    same(rows[1].step.limits.bytes_per_s, 1e9); /* more bytes */
+    same(rows[1].step.predicted.us, 29);
+    same(rows[2].step.limits.bytes_per_s, 1e9); /* other threads */
 
     /* Ten sequences in 10 us: 14,000 bytes are 1.4 GB/s, 30,000 operations 3 and 320,000 32
      * GFLOP/s. Of the products that is 1 + 8 us, of the caches 7.14: 1.614 times too much, so all
@@ -385,15 +362,15 @@ TEST(limits_are_never_exceeded, .seconds = 240)
     b = (struct bench){.rows = fast, .n_rows = 2, .machines = m, .n_machines = 1};
     bench_predict(&b);
     const double over = (9 + 10 / 1.4) / 10;
-    ck_assert_double_eq_tol(fast[0].step.predicted.us, 10, 1e-9);
-    ck_assert_double_eq_tol(fast[0].step.limits.bytes_per_s, 1.4e9 * over, 1);
-    ck_assert_double_eq_tol(fast[0].step.limits.fma_flops_per_s, 10e9 * over, 1);
-    ck_assert_double_eq_tol(fast[1].step.limits.dot_flops_per_s, 40e9 * over, 1);
-    ck_assert_double_eq_tol(fast[1].step.limits.bytes_per_s, 1.4e9 * over, 1); /* the same class */
+    same(fast[0].step.predicted.us, 10);
+    same(fast[0].step.limits.bytes_per_s, 1.4e9 * over);
+    same(fast[0].step.limits.fma_flops_per_s, 10e9 * over);
+    same(fast[1].step.limits.dot_flops_per_s, 40e9 * over);
+    same(fast[1].step.limits.bytes_per_s, 1.4e9 * over); /* the same class */
 }
 
 /* Whatever was reached, of one class equal rates are equal shares. */
-TEST(equal_rates_are_equal_shares, .seconds = 240)
+BENCH_TEST(equal_rates_are_equal_shares)
 {
     struct bench_row rows[4];
     struct machine m = hand_machine();
@@ -406,7 +383,7 @@ TEST(equal_rates_are_equal_shares, .seconds = 240)
     struct bench b = {.rows = rows, .n_rows = 4, .machines = &m, .n_machines = 1};
     bench_predict(&b);
     for (int i = 0; i < 4; i++) {
-        ck_assert_double_eq_tol(rows[i].step.limits.bytes_per_s, 1.1e9, 1);
-        ck_assert_double_eq_tol(rows[i].share_of_limit, 0.5 / 1.1, 1e-9);
+        same(rows[i].step.limits.bytes_per_s, 1.1e9);
+        same(rows[i].share_of_limit, 0.5 / 1.1);
     }
 }

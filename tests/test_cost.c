@@ -75,31 +75,6 @@ TEST(memory_bytes)
     }
 }
 
-TEST(bytes_of_the_cache)
-{
-    static const struct {
-        int n_layers, n_heads, n_kv_heads, head_dim;
-        enum storage storage;
-        int depth;
-        uint64_t bytes;
-    } cases[] = {
-        /* 12 layers of 12 heads of 64 at depth 3840 in F16: 2 x 12 x 768 x 3840 x 2. */
-        {12, 12, 12, 64, STORAGE_F16, 3840, 141557760},
-        {12, 12, 1, 64, STORAGE_F16, 3840, 141557760 / 12},
-        {12, 12, 4, 64, STORAGE_F32, 100, 2 * 12 * 4 * 64 * 4 * 100},
-        {12, 12, 12, 64, STORAGE_F32, 0, 0},
-        {3, 6, 3, 24, STORAGE_F32, 10, 3 * 3 * (24 + 32) * 4 * 10}, /* V rows of 24 take 32 */
-    };
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        const int width = cases[i].n_heads * cases[i].head_dim;
-        const struct config c = {SIZES(cases[i].n_layers, cases[i].n_heads, cases[i].n_heads,
-                                       cases[i].head_dim, width, 9, 9),
-                                 .d_model = width};
-        const struct cost_shape s = {.config = &c, .n_kv_heads = cases[i].n_kv_heads};
-        ck_assert_uint_eq(cost_of(&s, cases[i].storage, cases[i].depth).kv_bytes, cases[i].bytes);
-    }
-}
-
 TEST(a_step_of_a_batch)
 {
     const struct cost c = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 500}};

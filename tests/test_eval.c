@@ -1,17 +1,22 @@
 /* Figures against the golden logits and a NumPy implementation, windows against stepping through
- * them one by one, and the same bits for any threads and blocks. */
+ * them one by one, the same bits for any threads and blocks; the likeliest tokens. */
 #include "measure/eval.h"
-#include "model/model.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
-#include "checkpoints.h"
 #include "engine/sampler.h"
 #include "golden.h"
-#include "support.h"
+#include "opened.h"
+
+static struct eval_spec windows_of(const struct model *m, const int32_t *tokens, int n, int ctx,
+                                   int stride)
+{
+    return (struct eval_spec){
+        .model = m, .tokens = tokens, .n_tokens = (size_t)n, .ctx = ctx, .stride = stride};
+}
 
 static struct eval_result evaluate(const struct eval_spec *spec)
 {
@@ -20,7 +25,12 @@ static struct eval_result evaluate(const struct eval_spec *spec)
     return r;
 }
 
-/* --- against other implementations ----------------------------------------------------------- */
+static struct eval_plan planned(const struct eval_spec *spec)
+{
+    struct eval_plan plan;
+    expect_ok(eval_make_plan(spec, &plan, &err));
+    return plan;
+}
 
 /* The nll of the golden logits themselves, by a long double softmax. */
 TEST(nll_is_that_of_the_golden_logits, .loops = N_GOLDEN)
@@ -33,11 +43,9 @@ TEST(nll_is_that_of_the_golden_logits, .loops = N_GOLDEN)
         long double sum = 0;
         for (int i = 0; i < n_vocab; i++)
             sum += expl((long double)logits[i]);
-        nll += logl(sum) - (long double)logits[g.tokens[t + 1]];
+        nll += (logl(sum) - (long double)logits[g.tokens[t + 1]]) / (g.n_tokens - 1);
     }
-    nll /= g.n_tokens - 1;
-    const struct eval_spec spec = {
-        .model = g.checkpoint.model, .tokens = g.tokens, .n_tokens = (size_t)g.n_tokens};
+    const struct eval_spec spec = windows_of(g.checkpoint.model, g.tokens, g.n_tokens, 0, 0);
     const struct eval_result r = evaluate(&spec);
     ck_assert_uint_eq(r.tokens, (uint64_t)g.n_tokens - 1);
     ck_assert_double_eq_tol(r.nll, (double)nll, 1e-5);
@@ -60,35 +68,28 @@ static const struct {
     {16, 5, 6.595281377901, 0.270210109172, 0.951564558849, 1.311935574142, 1, 6.563590082634},
     {7, 1, 6.613515170420, 0.093425790970, 0.953736235945, 1.858928887955, 7, 6.604996980463},
 };
-#define N_NUMPY ((int)(sizeof numpy / sizeof *numpy))
 
-TEST(figures_are_those_of_numpy, .loops = N_NUMPY)
+TEST(figures_are_those_of_numpy, .loops = COUNT(numpy))
 {
     struct golden g = open_golden("gqa");
     const struct model_options pooled = {.n_kv_heads = 1};
     struct model *model;
     expect_ok(model_create(g.checkpoint.gguf, &pooled, NULL, &model, &err));
-    const struct eval_spec spec = {.model = model,
-                                   .other = g.checkpoint.model,
-                                   .tokens = g.tokens,
-                                   .n_tokens = (size_t)g.n_tokens,
-                                   .tokenizer = g.checkpoint.tokenizer,
-                                   .ctx = numpy[_i].ctx,
-                                   .stride = numpy[_i].stride};
+    struct eval_spec spec =
+        windows_of(model, g.tokens, g.n_tokens, numpy[_i].ctx, numpy[_i].stride);
+    spec.other = g.checkpoint.model;
+    spec.tokenizer = g.checkpoint.tokenizer;
     const struct eval_result r = evaluate(&spec);
-    const double tolerance = 1e-5;
+    const double tolerance = 1e-5, bits = 47 / log(2) / (double)r.bytes;
     ck_assert_double_eq_tol(r.nll, numpy[_i].nll, tolerance);
     ck_assert_double_eq_tol(r.nll_stderr, numpy[_i].nll_stderr, tolerance);
     ck_assert_double_eq_tol(r.kl_mean, numpy[_i].kl_mean, tolerance);
     ck_assert_double_eq_tol(r.kl_p99, numpy[_i].kl_p99, tolerance);
     ck_assert_double_eq(r.top1_agreement, numpy[_i].same / 47.0);
-    const double bits = 47 / log(2) / (double)r.bytes;
     ck_assert_double_eq_tol(r.bits_per_byte, numpy[_i].nll * bits, tolerance);
     ck_assert_double_eq_tol(r.bits_per_byte_other, numpy[_i].other_nll * bits, tolerance);
     model_free(model);
 }
-
-/* --- a small model --------------------------------------------------------------------------- */
 
 static const struct checkpoint_shape shape = {SIZES(2, 2, 1, 8, 32, 24, 300), .seed = 7};
 static struct checkpoint small;
@@ -120,78 +121,60 @@ static double step_nll(struct session *s, const int32_t *tokens, int from, int a
 }
 
 /* Every token but the first once, in the first window that predicts it. */
+static void check_windows(struct session *s, const struct eval_spec *spec)
+{
+    double sum = 0;
+    int window = 0;
+    for (int at = 1; at < (int)spec->n_tokens; at++) {
+        window += at > window * spec->stride + spec->ctx;
+        ck_assert_int_le(at, window * spec->stride + spec->ctx);
+        sum += step_nll(s, spec->tokens, window * spec->stride, at);
+    }
+    ck_assert_uint_eq(planned(spec).n_windows, (uint64_t)window + 1);
+    const struct eval_result r = evaluate(spec);
+    ck_assert_uint_eq(r.tokens, spec->n_tokens - 1);
+    ck_assert_double_eq(r.nll, sum / (double)(spec->n_tokens - 1));
+}
+
 TEST(windows_score_each_token_once, .before = open_small)
 {
     enum { MAX = 14 };
     int32_t tokens[MAX];
-    struct session *s;
     random_tokens(tokens, MAX);
-    expect_ok(session_create(small.model, &(struct session_params){.n_ctx = MAX}, NULL, &s, &err));
-    for (int n = 2; n <= MAX; n++) {
-        for (int ctx = 1; ctx <= 6; ctx++) {
+    struct session *s = new_session(small.model, &(struct session_params){.n_ctx = MAX}, NULL);
+    for (int n = 2; n <= MAX; n++)
+        for (int ctx = 1; ctx <= 6; ctx++)
             for (int stride = 1; stride <= ctx; stride++) {
-                double sum = 0;
-                int window = 0;
-                for (int at = 1; at < n; at++) {
-                    if (at > window * stride + ctx)
-                        window++;
-                    ck_assert_int_le(at, window * stride + ctx);
-                    sum += step_nll(s, tokens, window * stride, at);
-                }
-                const struct eval_spec spec = {.model = small.model,
-                                               .tokens = tokens,
-                                               .n_tokens = (size_t)n,
-                                               .ctx = ctx,
-                                               .stride = stride};
-                struct eval_plan plan;
-                expect_ok(eval_make_plan(&spec, &plan, &err));
-                ck_assert_uint_eq(plan.n_windows, (uint64_t)window + 1);
-                const struct eval_result r = evaluate(&spec);
-                ck_assert_uint_eq(r.tokens, (uint64_t)n - 1);
-                ck_assert_double_eq(r.nll, sum / (n - 1));
+                const struct eval_spec spec = windows_of(small.model, tokens, n, ctx, stride);
+                check_windows(s, &spec);
             }
-        }
-    }
     session_free(s);
 }
 
-/* Counted by hand. */
-TEST(windows_counted_by_hand, .before = open_small)
+#define N_TOKENS 700
+
+/* As many windows go together as a block has room for, but no more than there are, nor so many that
+ * workers would have fewer than 8 turns. */
+TEST(short_windows_go_together, .before = open_small)
 {
     static const struct {
-        size_t n_tokens;
-        int ctx, stride;
-        uint64_t n_windows;
+        int n_tokens, ctx, stride, block, n_threads, n_together;
     } rows[] = {
-        {2, 4, 4, 1},  /* 0>1 */
-        {5, 4, 4, 1},  /* 0-3 > 4 */
-        {6, 4, 4, 2},  /* and 4 > 5 */
-        {9, 4, 4, 2},  /* 0-3, 4-7 */
-        {10, 4, 4, 3}, /* and 8 > 9 */
-        {10, 4, 2, 4}, /* 0-3, 2-5, 4-7, 6-8 */
-        {9, 4, 3, 3},  /* 0-3, 3-6, 6-7 */
-        {9, 4, 1, 5},  /* 0-3, 1-4, 2-5, 3-6, 4-7 */
-        {25, 0, 0, 1}, /* by default the context, 24 */
-        {26, 0, 5, 2}, {31, 0, 5, 3}, {26, 5, 0, 5},
-    };
-    const int32_t tokens[64] = {0};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct eval_spec spec = {.model = small.model,
-                                       .tokens = tokens,
-                                       .n_tokens = rows[i].n_tokens,
-                                       .ctx = rows[i].ctx,
-                                       .stride = rows[i].stride};
-        struct eval_plan plan;
-        expect_ok(eval_make_plan(&spec, &plan, &err));
-        ck_assert_msg(plan.n_windows == rows[i].n_windows, "row %zu: %d windows", i,
-                      (int)plan.n_windows);
-        ck_assert_uint_eq(plan.n_scored, rows[i].n_tokens - 1);
-        ck_assert_int_eq(plan.ctx, rows[i].ctx ? rows[i].ctx : 24);
-        ck_assert_int_eq(plan.stride, rows[i].stride ? rows[i].stride : plan.ctx);
+        {N_TOKENS, 16, 16, 0, 1, 6},  {N_TOKENS, 16, 4, 0, 1, 6},     {N_TOKENS, 24, 24, 0, 1, 4},
+        {N_TOKENS, 16, 16, 15, 1, 1}, {N_TOKENS, 16, 16, 16, 1, 1},   {N_TOKENS, 16, 16, 33, 1, 2},
+        {N_TOKENS, 1, 1, 0, 1, 96},   {N_TOKENS, 1, 1, 4096, 1, 699}, {N_TOKENS, 1, 1, 0, 2, 43},
+        {N_TOKENS, 8, 8, 0, 2, 5},    {N_TOKENS, 24, 24, 0, 2, 1},    {34, 16, 16, 0, 1, 3},
+        {33, 16, 16, 0, 1, 2},        {33, 16, 16, 0, 2, 2},          {10, 16, 16, 0, 1, 1}};
+    const int32_t tokens[N_TOKENS] = {0};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct eval_spec spec =
+            windows_of(small.model, tokens, rows[i].n_tokens, rows[i].ctx, rows[i].stride);
+        spec.pool = new_pool(rows[i].n_threads);
+        spec.params.block = rows[i].block;
+        ck_assert_msg(planned(&spec).n_together == rows[i].n_together, "row %zu", i);
+        pool_free(spec.pool);
     }
 }
-
-#define N_TOKENS 700
 
 static bool same_figures(struct eval_result a, struct eval_result b)
 {
@@ -214,62 +197,24 @@ TEST(threads_and_blocks_change_nothing, .loops = 8, .before = open_small)
     random_tokens(tokens, N_TOKENS);
     const struct model_options rounded = {.convert = true, .storage = STORAGE_BF16};
     expect_ok(model_create(small.gguf, &rounded, NULL, &other, &err));
-    struct eval_spec spec = {.model = small.model,
-                             .other = other,
-                             .tokens = tokens,
-                             .n_tokens = (size_t)settings[_i].n_tokens,
-                             .tokenizer = small.tokenizer,
-                             .ctx = settings[_i].ctx,
-                             .stride = settings[_i].stride};
+    struct eval_spec spec = windows_of(small.model, tokens, settings[_i].n_tokens, settings[_i].ctx,
+                                       settings[_i].stride);
+    spec.other = other;
+    spec.tokenizer = small.tokenizer;
     const struct eval_result expected = evaluate(&spec);
     ck_assert_double_gt(expected.kl_mean, 0);
-    for (size_t t = SANITIZED ? 2 : 0; t < sizeof n_threads / sizeof *n_threads; t++) {
-        struct pool *pool;
-        struct eval_plan plan;
-        expect_ok(pool_create(n_threads[t], &pool, &err));
-        spec.pool = pool;
-        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+    for (size_t t = SANITIZED ? 2 : 0; t < COUNT(n_threads); t++) {
+        spec.pool = new_pool(n_threads[t]);
+        for (size_t b = 0; b < COUNT(blocks); b++) {
             spec.params.block = blocks[b];
-            expect_ok(eval_make_plan(&spec, &plan, &err));
-            ck_assert_int_eq(plan.n_workers, settings[_i].windows_at_once ? n_threads[t] : 1);
+            ck_assert_int_eq(planned(&spec).n_workers,
+                             settings[_i].windows_at_once ? n_threads[t] : 1);
             ck_assert_msg(same_figures(expected, evaluate(&spec)), "%d threads, block %d",
                           n_threads[t], blocks[b]);
         }
-        pool_free(pool);
+        pool_free(spec.pool);
     }
     model_free(other);
-}
-
-/* As many windows go together as a block has room for, but no more than there are, nor so many that
- * workers would have fewer than 8 turns. */
-TEST(short_windows_go_together, .before = open_small)
-{
-    static const struct {
-        int n_tokens, ctx, stride, block, n_threads, n_together;
-    } settings[] = {
-        {N_TOKENS, 16, 16, 0, 1, 6},  {N_TOKENS, 16, 4, 0, 1, 6},     {N_TOKENS, 24, 24, 0, 1, 4},
-        {N_TOKENS, 16, 16, 15, 1, 1}, {N_TOKENS, 16, 16, 16, 1, 1},   {N_TOKENS, 16, 16, 33, 1, 2},
-        {N_TOKENS, 1, 1, 0, 1, 96},   {N_TOKENS, 1, 1, 4096, 1, 699}, {N_TOKENS, 1, 1, 0, 2, 43},
-        {N_TOKENS, 8, 8, 0, 2, 5},    {N_TOKENS, 24, 24, 0, 2, 1},    {34, 16, 16, 0, 1, 3},
-        {33, 16, 16, 0, 1, 2},        {33, 16, 16, 0, 2, 2},          {10, 16, 16, 0, 1, 1},
-    };
-    int32_t tokens[N_TOKENS] = {0};
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        struct pool *pool;
-        struct eval_plan plan;
-        expect_ok(pool_create(settings[i].n_threads, &pool, &err));
-        const struct eval_spec spec = {.model = small.model,
-                                       .pool = pool,
-                                       .tokens = tokens,
-                                       .n_tokens = (size_t)settings[i].n_tokens,
-                                       .params.block = settings[i].block,
-                                       .ctx = settings[i].ctx,
-                                       .stride = settings[i].stride};
-        expect_ok(eval_make_plan(&spec, &plan, &err));
-        ck_assert_msg(plan.n_together == settings[i].n_together, "row %zu: %d windows", i,
-                      plan.n_together);
-        pool_free(pool);
-    }
 }
 
 /* Against itself; tokens 0 to 255 are a byte each, 256 on "<x256>". The first one's bytes do not
@@ -277,11 +222,9 @@ TEST(short_windows_go_together, .before = open_small)
 TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
 {
     const int32_t tokens[] = {299, 65, 256, 0, 299, 10};
-    const struct eval_spec spec = {.model = small.model,
-                                   .other = small.model,
-                                   .tokens = tokens,
-                                   .n_tokens = 6,
-                                   .tokenizer = small.tokenizer};
+    struct eval_spec spec = windows_of(small.model, tokens, 6, 0, 0);
+    spec.other = small.model;
+    spec.tokenizer = small.tokenizer;
     const struct eval_result r = evaluate(&spec);
     ck_assert_uint_eq(r.tokens, 5);
     ck_assert_uint_eq(r.bytes, 3 + 2 * strlen("<x256>"));
@@ -290,8 +233,6 @@ TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
     ck_assert(r.kl_mean == 0 && r.kl_p99 == 0 && r.top1_agreement == 1);
     ck_assert_double_eq(r.bits_per_byte_other, r.bits_per_byte);
 }
-
-/* --- what ends it ---------------------------------------------------------------------------- */
 
 struct watch {
     int calls, stop_at;
@@ -313,51 +254,35 @@ static void progress(void *arg, uint64_t done, uint64_t all)
     w->all = all;
 }
 
+/* Of three threads the one that asks may have had too few turns to be told. */
 TEST(it_can_be_stopped, .loops = 3, .before = open_small)
 {
     int32_t tokens[N_TOKENS];
-    struct pool *pool;
     struct watch w = {.stop_at = _i ? 5 : -1};
     random_tokens(tokens, N_TOKENS);
-    expect_ok(pool_create(_i < 2 ? 1 : 3, &pool, &err));
-    const struct eval_spec spec = {.model = small.model,
-                                   .pool = pool,
-                                   .tokens = tokens,
-                                   .n_tokens = N_TOKENS,
-                                   .ctx = 20,
-                                   .stop = stop,
-                                   .progress = progress,
-                                   .arg = &w};
+    struct eval_spec spec = windows_of(small.model, tokens, N_TOKENS, 20, 0);
+    spec.pool = new_pool(_i < 2 ? 1 : 3);
+    spec.stop = stop;
+    spec.progress = progress;
+    spec.arg = &w;
     struct eval_result r;
     const enum status s = eval_run(&spec, &r, &err);
     ck_assert_str_eq(err.text, "");
-    /* Of three threads the one that asks may have had too few turns to be told. */
     ck_assert_int_eq(s, _i && w.calls > w.stop_at ? STATUS_INTERRUPTED : STATUS_OK);
-    if (_i == 2)
-        ck_assert_int_gt(w.calls, 0);
-    else
-        ck_assert_uint_eq(w.all, N_TOKENS - 1);
-    if (_i == 1)
-        ck_assert_int_eq(s, STATUS_INTERRUPTED);
-    if (_i == 0)
-        ck_assert_uint_eq(w.done, w.all);
-    else if (_i == 1)
-        ck_assert_uint_eq(w.done, 5 * 4 * 20); /* windows of a turn, tokens of a window */
-    pool_free(pool);
+    ck_assert(_i == 2 ? w.calls > 0 : w.all == N_TOKENS - 1);
+    ck_assert(_i != 0 || w.done == w.all); /* else: windows of a turn, tokens of a window */
+    ck_assert(_i != 1 || (s == STATUS_INTERRUPTED && w.done == 5 * 4 * 20));
+    pool_free(spec.pool);
 }
 
-/* The small model with NaN as the embedding of its last token; its file is *bytes. */
-static struct model *open_broken(unsigned char **bytes, struct gguf **file)
+/* The small model with NaN as the embedding of its last token. */
+static struct gguf_file broken_file(void)
 {
-    struct model *broken;
-    size_t len;
-    *bytes = read_file(scratch_path("small.gguf"), &len);
-    expect_ok(gguf_parse(*bytes, len, file, &err));
-    const struct gguf_tensor *t = gguf_find_tensor(*file, "token_embd.weight");
+    struct gguf_file f = read_gguf(scratch_path("small.gguf"));
+    const struct gguf_tensor *t = gguf_find_tensor(f.g, "token_embd.weight");
     const float nan = NAN;
-    memcpy(*bytes + (t->data - *bytes) + t->n_bytes - sizeof nan, &nan, sizeof nan);
-    expect_ok(model_create(*file, NULL, NULL, &broken, &err));
-    return broken;
+    memcpy(f.bytes + (t->data - f.bytes) + t->n_bytes - sizeof nan, &nan, sizeof nan);
+    return f;
 }
 
 /* Token 333 is the first after which logits are not finite, wherever in a window or a turn it is
@@ -367,10 +292,10 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
     enum { FIRST = 333 };
     static const int windows[][2] = {{1, 1}, {7, 7}, {16, 16}, {16, 5}, {24, 24}, {24, 1}};
     static const int blocks[] = {0, 1, 10, 4096};
-    unsigned char *bytes;
-    struct gguf *file;
-    struct model *broken = open_broken(&bytes, &file);
+    struct gguf_file file = broken_file();
+    struct model *broken;
     int32_t tokens[N_TOKENS];
+    expect_ok(model_create(file.g, NULL, NULL, &broken, &err));
     random_tokens(tokens, N_TOKENS);
     for (int i = 0; i < N_TOKENS; i++)
         if (i == FIRST || i > FIRST + 40)
@@ -378,29 +303,24 @@ TEST(the_first_of_all_windows_is_named, .before = open_small)
         else if (tokens[i] == shape.n_vocab - 1)
             tokens[i] = 0;
     for (int n_threads = 1; n_threads <= 3; n_threads++) {
-        struct pool *pool;
-        expect_ok(pool_create(n_threads, &pool, &err));
-        for (size_t i = 0; i < 4 * sizeof windows / sizeof *windows; i++) {
+        struct pool *pool = new_pool(n_threads);
+        for (size_t i = 0; i < 4 * COUNT(windows); i++) {
             const bool others = i % 5 == 4;
-            const struct eval_spec spec = {.model = others ? small.model : broken,
-                                           .other = others ? broken : NULL,
-                                           .pool = pool,
-                                           .tokens = tokens,
-                                           .n_tokens = N_TOKENS,
-                                           .params.block = blocks[i % 4],
-                                           .ctx = windows[i / 4][0],
-                                           .stride = windows[i / 4][1]};
+            struct eval_spec spec = windows_of(others ? small.model : broken, tokens, N_TOKENS,
+                                               windows[i / 4][0], windows[i / 4][1]);
+            spec.other = others ? broken : NULL;
+            spec.pool = pool;
+            spec.params.block = blocks[i % 4];
             struct eval_result r;
-            const char *expected =
-                others ? "the other checkpoint, after token 333: " : "after token 333: ";
             ck_assert_int_eq(eval_run(&spec, &r, &err), STATUS_FAILED);
-            ck_assert_msg(strncmp(err.text, expected, strlen(expected)) == 0, "%s", err.text);
+            ck_assert_ptr_eq(strstr(err.text, others ? "the other checkpoint, after token 333: "
+                                                     : "after token 333: "),
+                             err.text);
         }
         pool_free(pool);
     }
     model_free(broken);
-    gguf_free(file);
-    free(bytes);
+    free_gguf(&file);
 }
 
 static void expect_refused(struct eval_spec spec, const char *words)
@@ -414,27 +334,20 @@ static void expect_refused(struct eval_spec spec, const char *words)
 TEST(impossible_specs_are_refused, .before = open_small)
 {
     static const struct {
-        size_t n_tokens;
-        int ctx, stride;
+        int n_tokens, ctx, stride;
         int32_t last;
         const char *words;
     } specs[] = {
-        {0, 0, 0, 4, "the text has 0 tokens; expected at least 2"},
-        {1, 0, 0, 4, "the text has 1 token; expected at least 2"},
         {4, 25, 0, 4, "--ctx: expected 1 to 24, the context of the checkpoint, found 25"},
-        {4, -1, 0, 4, "--ctx|found -1"},
         {4, 3, 4, 4, "--stride: expected 1 to 3|found 4"},
         {4, 3, -1, 4, "--stride|found -1"},
         {4, 3, 0, 300, "token 3 is 300; expected ids from 0 to 299"},
         {4, 3, 0, -1, "token 3 is -1"},
     };
-    struct eval_spec spec = {.model = small.model};
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    struct eval_spec spec;
+    for (size_t i = 0; i < COUNT(specs); i++) {
         const int32_t tokens[] = {1, 2, 3, specs[i].last};
-        spec.tokens = tokens;
-        spec.n_tokens = specs[i].n_tokens;
-        spec.ctx = specs[i].ctx;
-        spec.stride = specs[i].stride;
+        spec = windows_of(small.model, tokens, specs[i].n_tokens, specs[i].ctx, specs[i].stride);
         expect_refused(spec, specs[i].words);
     }
     spec.tokens = (const int32_t[]){1, 2, 3, 4};
@@ -451,24 +364,41 @@ TEST(the_smaller_context_counts, .before = open_small)
     const char *path = scratch_path("longer.gguf");
     write_checkpoint(path, &longer);
     const struct checkpoint c = opened_checkpoint(path, CHECKPOINT_MODEL);
-    struct eval_spec spec = {
-        .model = c.model, .other = small.model, .tokens = tokens, .n_tokens = 4};
-    struct eval_plan plan;
-    expect_ok(eval_make_plan(&spec, &plan, &err));
-    ck_assert_int_eq(plan.ctx, 24);
+    struct eval_spec spec = windows_of(c.model, tokens, 4, 0, 0);
+    spec.other = small.model;
+    const struct eval_plan plan = planned(&spec);
+    ck_assert(plan.ctx == 24 && plan.stride == 24 && plan.n_scored == 3);
     spec.ctx = 25;
     expect_refused(spec, "expected 1 to 24, the context of the other checkpoint");
 }
 
-/* 100 numbers in batches of 10 that are all alike: the error is that of 10 numbers. A last batch of
- * 5 on the mean: eleven batches, weighted by their lengths. */
-TEST(error_of_batch_means)
+static int by_rank(const void *a, const void *b)
 {
-    double x[105];
-    for (int i = 0; i < 105; i++)
-        x[i] = i < 100 ? i / 10 + 1 : 5.5;
-    ck_assert_double_eq_tol(eval_mean_error(x, 100, 5.5), sqrt(82.5 / 9 / 10), 1e-14);
-    ck_assert_double_eq_tol(eval_mean_error(x, 105, 5.5), sqrt(82.5 * 100 * 11 / 10) / 105, 1e-14);
-    ck_assert_double_eq(eval_mean_error(x, 2, 1), 0);
-    ck_assert(isnan(eval_mean_error(x, 1, 1)));
+    const struct token_score *x = a, *y = b;
+    if (x->logprob > y->logprob || x->logprob < y->logprob)
+        return x->logprob > y->logprob ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+#define N_SORTED 300
+
+/* Few distinct values, so that there are many ties. */
+TEST(top_is_that_of_a_full_sort, .loops = 2)
+{
+    float logits[N_SORTED];
+    struct token_score sorted[N_SORTED], top[N_SORTED];
+    struct rng r;
+    rng_seed(&r, 5, (uint64_t)_i);
+    for (int i = 0; i < N_SORTED; i++) {
+        logits[i] = (float)(rng_u32(&r) % (_i ? 7 : 100000));
+        sorted[i] = (struct token_score){i, (double)logits[i] - 2};
+    }
+    qsort(sorted, N_SORTED, sizeof sorted[0], by_rank);
+    for (int k = 0; k <= N_SORTED; k += k < 10 ? 1 : 29) {
+        score_top(logits, N_SORTED, 2, k, top);
+        for (int i = 0; i < k; i++) {
+            ck_assert_int_eq(top[i].id, sorted[i].id);
+            ck_assert_double_eq(top[i].logprob, sorted[i].logprob);
+        }
+    }
 }

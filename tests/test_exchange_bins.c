@@ -22,8 +22,6 @@ static const float *floats_of(const struct gguf *g, const char *name, size_t *n)
     return (const float *)(const void *)t->data;
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
-
 #define GROUP 64
 
 /* What export.py makes of a tensor: GROUP elements as int8 of a factor of their own, rounded to
@@ -85,6 +83,13 @@ static void put_named(struct gguf_bytes *b, const struct gguf *g, const char *co
     }
 }
 
+static struct gguf_file golden;
+
+static void close_golden(void)
+{
+    free_gguf(&golden);
+}
+
 /* Two of architecture llama: one has its own output, and K/V heads for four; rows of feed-forward
  * that groups of 64 do not divide. */
 static const struct llama {
@@ -136,21 +141,37 @@ static void put_new(struct gguf_bytes *b, const struct llama *l, const struct gg
     put_named(b, g, matrix_names, l->numbers[2], version == 2 ? put_int8 : put_f32);
 }
 
-static struct gguf_bytes llama_file(const struct llama *l, const struct gguf *g, int version)
+/* In memory of its own, at an odd address and without a byte behind it. */
+static struct text odd_copy(const void *bytes, size_t len)
 {
-    struct gguf_bytes b = {0};
-    if (version == 0)
-        put_legacy(&b, l, g);
-    else
-        put_new(&b, l, g, version);
-    if (l->own_output)
-        put_named(&b, g, output_name, 0, version == 2 ? put_int8 : put_f32);
-    return b;
+    char *copy = allocated(len + 1);
+    if (len)
+        memcpy(copy + 1, bytes, len);
+    return (struct text){copy + 1, len};
 }
 
-#define GPT2_PATH "tests/data/golden/mha.gguf"
+static struct text taken(struct gguf_bytes *b)
+{
+    released_by(free, b->data);
+    return odd_copy(b->data, b->len);
+}
 
-static struct gguf_bytes gpt2_file(const struct gguf *g, int version)
+/* The files, of `golden`, which they open. */
+static struct text llama_file(int which, int version)
+{
+    const struct llama *l = &llamas[which];
+    struct gguf_bytes b = {0};
+    golden = read_gguf(l->path);
+    if (version == 0)
+        put_legacy(&b, l, golden.g);
+    else
+        put_new(&b, l, golden.g, version);
+    if (l->own_output)
+        put_named(&b, golden.g, output_name, 0, version == 2 ? put_int8 : put_f32);
+    return taken(&b);
+}
+
+static struct text gpt2_file(int version)
 {
     static const char *const embedding[] = {"token_embd.weight", NULL};
     static const char *const rest[] = {
@@ -163,15 +184,14 @@ static struct gguf_bytes gpt2_file(const struct gguf *g, int version)
     const float padding = 77;
     put_floats *put = version == 5 ? put_bf16 : put_f32;
     struct gguf_bytes b = {0};
+    golden = read_gguf("tests/data/golden/mha.gguf");
     gb_put(&b, header, sizeof header);
-    put_named(&b, g, embedding, 0, put);
+    put_named(&b, golden.g, embedding, 0, put);
     for (int i = 0; version > 1 && i < (padded - 300) * width; i++)
         put(&b, &padding, 1);
-    put_named(&b, g, rest, 2, put);
-    return b;
+    put_named(&b, golden.g, rest, 2, put);
+    return taken(&b);
 }
-
-/* --- reading --------------------------------------------------------------------------------- */
 
 enum { LLMC, LLAMA2C };
 
@@ -180,25 +200,20 @@ static bool is(int format, struct text file)
     return bin_format_of(file) == &bin_formats[format];
 }
 
-/* In memory of its own, at an odd address and without a byte behind it; freed with free_copy. */
-static struct text odd_copy(const void *bytes, size_t len)
+/* The file, which is of this format, opened. */
+static struct bin_file opened(int format, struct text file)
 {
-    char *copy = malloc(len + 1);
-    if (len)
-        memcpy(copy + 1, bytes, len);
-    return (struct text){copy + 1, len};
-}
-
-static void free_copy(struct text copy)
-{
-    free((char *)(uintptr_t)copy.data - 1);
+    struct bin_file a;
+    ck_assert(is(format, file));
+    expect_ok(bin_open(&bin_formats[format], file, &a, &err));
+    return a;
 }
 
 /* All bytes of a view, as a writer asks for them. */
 static unsigned char *view_bytes(struct view *v, size_t bytes)
 {
     struct view_maker maker = {0};
-    unsigned char *out = malloc(bytes);
+    unsigned char *out = allocated(bytes);
     v->maker = &maker;
     for (size_t at = 0; at < bytes;) {
         const void *data;
@@ -245,7 +260,6 @@ static void expect_tensor(struct view *v, const struct tensor_spec *spec, const 
         memcpy(number + 4 - size, found + i * size, size); /* the upper half of an F32 */
         ck_assert_msg(memcmp(number, &expected, 4) == 0, "%s: element %zu", spec->name.text, i);
     }
-    free(found);
 }
 
 /* Each tensor of the config is that of g; `lacks` is one that the file has not. */
@@ -266,18 +280,12 @@ static void expect_tensors(const struct bin_file *a, const struct gguf *g, const
     ck_assert_int_eq(expected, 0);
 }
 
-TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
+TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD, .after = close_golden)
 {
     static const char *const stored[] = {"f32", "f32", "int8"};
     const struct llama *l = &llamas[_i % N_LLAMAS];
     const int version = _i / N_LLAMAS;
-    struct gguf_file o = read_gguf(l->path);
-    struct gguf_bytes b = llama_file(l, o.g, version);
-    const struct text file = odd_copy(b.data, b.len);
-    struct bin_file a;
-    ck_assert(is(LLAMA2C, file));
-    expect_ok(bin_open(&bin_formats[LLAMA2C], file, &a, &err));
-
+    const struct bin_file a = opened(LLAMA2C, llama_file(_i % N_LLAMAS, version));
     const struct config *c = &a.config;
     ck_assert_str_eq(c->arch->name, "llama");
     const int found[] = {c->d_model,    c->d_ff,    c->n_layers, c->n_heads,
@@ -287,67 +295,44 @@ TEST(llama2c_tensors, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
     ck_assert_int_eq(c->head_dim, l->numbers[0] / l->numbers[3]);
     ck_assert_int_eq(c->rope.n_dims, c->head_dim);
     ck_assert(c->rope.base == 10000 && c->rope.scale == 1 && c->norm_eps == 1e-5f);
-    expect_tensors(&a, o.g, stored[version], TENSOR_ROLES, l->own_output ? 21 : 20);
-    free_copy(file);
-    free(b.data);
-    free_gguf(&o);
+    expect_tensors(&a, golden.g, stored[version], TENSOR_ROLES, l->own_output ? 21 : 20);
 }
 
-TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD)
+TEST(llmc_tensors, .loops = 3, .tags = ONE_THREAD, .after = close_golden)
 {
     static const int versions[] = {1, 3, 5};
-    struct gguf_file o = read_gguf(GPT2_PATH);
-    struct gguf_bytes b = gpt2_file(o.g, versions[_i]);
-    const struct text file = odd_copy(b.data, b.len);
-    struct bin_file a;
-    ck_assert(is(LLMC, file));
-    expect_ok(bin_open(&bin_formats[LLMC], file, &a, &err));
-
+    const struct bin_file a = opened(LLMC, gpt2_file(versions[_i]));
     const struct config *c = &a.config;
     ck_assert_str_eq(c->arch->name, "gpt2");
     ck_assert(c->n_ctx == 64 && c->n_vocab == 300 && c->n_layers == 2 && c->n_heads == 4);
     ck_assert(c->n_kv_heads == 4 && c->d_model == 64 && c->head_dim == 16 && c->d_ff == 256);
     ck_assert(c->norm_eps == 1e-5f && c->ffn == FFN_GELU);
-    expect_tensors(&a, o.g, versions[_i] == 5 ? "bf16" : "f32", ROLE_OUTPUT, 28);
-    free_copy(file);
-    free(b.data);
-    free_gguf(&o);
+    expect_tensors(&a, golden.g, versions[_i] == 5 ? "bf16" : "f32", ROLE_OUTPUT, 28);
 }
 
 /* The importer may lower the context: the first rows of the positions. */
-TEST(llmc_lower_context, .tags = ONE_THREAD)
+TEST(llmc_lower_context, .tags = ONE_THREAD, .after = close_golden)
 {
-    struct gguf_file o = read_gguf(GPT2_PATH);
-    struct gguf_bytes b = gpt2_file(o.g, 3);
-    struct bin_file a;
+    struct bin_file a = opened(LLMC, gpt2_file(3));
     struct view v;
     size_t n;
-    expect_ok(bin_open(&bin_formats[LLMC], (struct text){(char *)b.data, b.len}, &a, &err));
     a.config.n_ctx = 10;
     const struct tensor_spec spec = layout_weight(&a.config, ROLE_POSITION_EMBD, 0);
     ck_assert(bin_tensor(&a, &spec, &v) && view_rows(&v) == 10);
-    unsigned char *bytes = view_bytes(&v, 10 * 64 * sizeof(float));
-    ck_assert_mem_eq(bytes, floats_of(o.g, "position_embd.weight", &n), 10 * 64 * sizeof(float));
+    ck_assert_mem_eq(view_bytes(&v, 10 * 64 * sizeof(float)),
+                     floats_of(golden.g, "position_embd.weight", &n), 10 * 64 * sizeof(float));
     const struct tensor_spec norm = layout_weight(&a.config, ROLE_ATTN_NORM, 1);
     ck_assert(bin_tensor(&a, &norm, &v));
-    expect_tensor(&v, &norm, o.g, "f32");
-    free(bytes);
-    free(b.data);
-    free_gguf(&o);
+    expect_tensor(&v, &norm, golden.g, "f32");
 }
-
-/* --- what is refused ------------------------------------------------------------------------- */
 
 static void refused(int format, const void *bytes, size_t len, const char *message)
 {
-    const struct text copy = odd_copy(bytes, len);
     struct bin_file a;
-    struct err e = {""};
-    ck_assert_int_eq(bin_open(&bin_formats[format], copy, &a, &e), STATUS_BAD_FILE);
-    if (message)
-        ck_assert_str_eq(e.text, message);
-    ck_assert(e.text[0] && !strchr(e.text, '\n'));
-    free_copy(copy);
+    const enum status status = bin_open(&bin_formats[format], odd_copy(bytes, len), &a, &err);
+    if (*message)
+        ck_assert_str_eq(err.text, message);
+    expect_status(status, STATUS_BAD_FILE, "");
 }
 
 /* A number of a good file's header that is another, and what is said to that. */
@@ -357,49 +342,31 @@ struct bent {
     const char *message;
 };
 
-static void expect_bent(int format, const struct gguf_bytes *good, const struct bent *bent,
-                        size_t n)
+static void expect_bent(int format, struct text good, const struct bent *bent, size_t n)
 {
-    unsigned char *bytes = malloc(good->len);
     for (size_t i = 0; i < n; i++) {
-        memcpy(bytes, good->data, good->len);
+        char *bytes = memcpy(allocated(good.len), good.data, good.len);
         memcpy(bytes + bent[i].at, &bent[i].value, sizeof bent[i].value);
-        refused(format, bytes, good->len, bent[i].message);
+        refused(format, bytes, good.len, bent[i].message);
     }
-    free(bytes);
 }
 #define EXPECT_BENT(format, good, bent) expect_bent(format, good, bent, COUNT(bent))
 
 /* No beginning of a file is one, nor is a file with a byte more. */
-static void expect_every_length_refused(int format, const struct gguf_bytes *good)
+TEST(lengths, .loops = 3 * N_LLAMAS + 2, .tags = ONE_THREAD, .after = close_golden)
 {
-    unsigned char *longer = malloc(good->len + 1);
-    memcpy(longer, good->data, good->len);
-    longer[good->len] = 0;
+    const int format = _i < 3 * N_LLAMAS ? LLAMA2C : LLMC;
+    const struct text good =
+        format == LLAMA2C ? llama_file(_i % N_LLAMAS, _i / N_LLAMAS) : gpt2_file(_i % 2 ? 3 : 5);
+    char *longer = memcpy(allocated_zeros(good.len + 1), good.data, good.len);
+    const size_t others[] = {good.len / 2, good.len - 1, good.len + 1};
     for (size_t len = 0; len < 1100; len++)
-        refused(format, longer, len, NULL);
-    refused(format, longer, good->len / 2, NULL);
-    refused(format, longer, good->len - 1, NULL);
-    refused(format, longer, good->len + 1, NULL);
-    free(longer);
+        refused(format, longer, len, "");
+    for (size_t i = 0; i < COUNT(others); i++)
+        refused(format, longer, others[i], "");
 }
 
-static struct gguf_bytes good_llama(int which, int version)
-{
-    struct gguf_file o = read_gguf(llamas[which].path);
-    struct gguf_bytes b = llama_file(&llamas[which], o.g, version);
-    free_gguf(&o);
-    return b;
-}
-
-TEST(llama2c_lengths, .loops = 3 * N_LLAMAS, .tags = ONE_THREAD)
-{
-    struct gguf_bytes b = good_llama(_i % N_LLAMAS, _i / N_LLAMAS);
-    expect_every_length_refused(LLAMA2C, &b);
-    free(b.data);
-}
-
-TEST(llama2c_legacy_numbers, .tags = ONE_THREAD)
+TEST(llama2c_legacy_numbers, .tags = ONE_THREAD, .after = close_golden)
 {
     static const struct bent bent[] = {
         {0, 0, "dim at byte 0: expected 1 to 65536, found 0"},
@@ -423,15 +390,15 @@ TEST(llama2c_legacy_numbers, .tags = ONE_THREAD)
          "expected 537916 bytes, as the header of llama2.c's version 0 says, found 537884: the "
          "file is truncated"},
     };
-    struct gguf_bytes b = good_llama(0, 0);
-    EXPECT_BENT(LLAMA2C, &b, bent);
-    ck_assert(!is(LLAMA2C, (struct text){(char *)b.data, 27}));
-    b.data[0] = 0; /* no width */
-    ck_assert(!is(LLAMA2C, (struct text){(char *)b.data, b.len}));
-    free(b.data);
+    const struct text good = llama_file(0, 0);
+    EXPECT_BENT(LLAMA2C, good, bent);
+    ck_assert(!is(LLAMA2C, (struct text){good.data, 27}));
+    char *no_width = memcpy(allocated(good.len), good.data, good.len);
+    no_width[0] = 0;
+    ck_assert(!is(LLAMA2C, (struct text){no_width, good.len}));
 }
 
-TEST(llama2c_numbers, .tags = ONE_THREAD)
+TEST(llama2c_numbers, .tags = ONE_THREAD, .after = close_golden)
 {
     static const struct bent bent[] = {
         {4, 0, "version at byte 4: expected 1 (float32) or 2 (int8), found 0"},
@@ -443,13 +410,10 @@ TEST(llama2c_numbers, .tags = ONE_THREAD)
         {37, -64, "group_size at byte 37: expected a divisor of dim 64, found -64"},
         {37, 48, "group_size at byte 37: expected a divisor of dim 64, found 48"},
         {37, INT32_MAX, "group_size at byte 37: expected a divisor of dim 64, found 2147483647"},
+        /* No magic, so its first: a width that no model has. */
+        {0, 0x616b3400, "dim at byte 0: expected 1 to 65536, found 1634415616"},
     };
-    struct gguf_bytes b = good_llama(0, 2);
-    EXPECT_BENT(LLAMA2C, &b, bent);
-    /* No magic, so its first: a width that no model has. */
-    b.data[0] = 0;
-    refused(LLAMA2C, b.data, b.len, "dim at byte 0: expected 1 to 65536, found 1634415616");
-    free(b.data);
+    EXPECT_BENT(LLAMA2C, llama_file(0, 2), bent);
 }
 
 /* The largest numbers that are taken: sizes beyond any file, computed without overflow (Python). */
@@ -468,16 +432,7 @@ TEST(largest_numbers, .tags = ONE_THREAD)
             "truncated");
 }
 
-TEST(llmc_lengths, .loops = 2, .tags = ONE_THREAD)
-{
-    struct gguf_file o = read_gguf(GPT2_PATH);
-    struct gguf_bytes b = gpt2_file(o.g, _i == 0 ? 3 : 5);
-    expect_every_length_refused(LLMC, &b);
-    free(b.data);
-    free_gguf(&o);
-}
-
-TEST(llmc_numbers, .tags = ONE_THREAD)
+TEST(llmc_numbers, .tags = ONE_THREAD, .after = close_golden)
 {
     static const struct bent bent[] = {
         {0, 0, "magic at byte 0: expected 20240326, a GPT-2 of llm.c, found 0"},
@@ -502,11 +457,7 @@ TEST(llmc_numbers, .tags = ONE_THREAD)
          "expected 258560 bytes, as the header of llm.c says, found 516096: the file is not what "
          "its header says"},
     };
-    struct gguf_file o = read_gguf(GPT2_PATH);
-    struct gguf_bytes b = gpt2_file(o.g, 3);
-    EXPECT_BENT(LLMC, &b, bent);
-    free(b.data);
-    free_gguf(&o);
+    EXPECT_BENT(LLMC, gpt2_file(3), bent);
     const int32_t magic = 20240803; /* a Llama 3 is recognised, so that it can be told so */
     ck_assert(is(LLMC, (struct text){(const char *)&magic, sizeof magic}));
     ck_assert(!is(LLMC, (struct text){(const char *)&magic, 3}));

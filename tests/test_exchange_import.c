@@ -8,9 +8,7 @@
 #include <string.h>
 
 #include "engine/sampler.h"
-#include "engine/session.h"
 #include "exchange/private.h"
-#include "formats/json.h"
 #include "imports.h"
 #include "opened.h"
 #include "support.h"
@@ -22,57 +20,22 @@ static const char *const folders[] = {"tests/data/hf/gpt2", "tests/data/hf/gpt-b
 #define N_FOLDERS  4
 #define MAX_TOKENS 64
 
-/* --- expect.json ----------------------------------------------------------------------------- */
-
-struct expected {
-    struct json_reader reader;
-    const struct json_node *root;
-    unsigned char *bytes;
-};
-
-static struct expected open_expected(const char *folder)
-{
-    static const struct json_limits limits = {1 << 20, 1 << 16, 8};
-    struct expected x = {.root = NULL};
-    size_t len;
-    x.bytes = read_file(path_of(folder, "expect.json"), &len);
-    const struct text source = {(const char *)x.bytes, len};
-    expect_ok(json_read(&x.reader, source, &limits, &x.root, &err));
-    return x;
-}
-
-static void close_expected(struct expected *x)
-{
-    json_reader_free(&x->reader);
-    free(x->bytes);
-}
-
-static int ids_of(const struct json_node *object, const char *key, int32_t *ids)
+static int tokens_of(const char *folder, const char *key, int32_t *tokens)
 {
     const struct json_node *array;
-    int n = 0;
-    expect_ok(json_require(object, key, JSON_ARRAY, &array, &err));
-    for (const struct json_node *c = NULL; (c = json_child(array, c)); n++) {
-        int64_t id = -1;
-        ck_assert_int_lt(n, MAX_TOKENS);
-        expect_ok(json_node_i64(c, 0, INT32_MAX, &id, &err));
-        ids[n] = (int32_t)id;
-    }
+    expect_ok(json_require(json_in(path_of(folder, "expect.json")), key, JSON_ARRAY, &array, &err));
+    const int n = numbers_in(array, tokens, MAX_TOKENS);
+    ck_assert_int_ge(n, 8);
     return n;
 }
 
-/* --- what is expected ------------------------------------------------------------------------ */
-
 static void expect_logits(const struct checkpoint *c, const char *folder, const int32_t *tokens,
-                          int n)
+                          int n, double tolerance)
 {
     size_t n_expected;
-    float *expected = read_npy(path_of(folder, "logits.npy"), &n_expected);
+    const float *expected = read_npy(path_of(folder, "logits.npy"), &n_expected);
     ck_assert_uint_eq(n_expected, (size_t)n * (size_t)c->model->config.n_vocab);
-    float *found = logits_of(c->model, tokens, n);
-    expect_close(folder, found, expected, n_expected, TOLERANCE);
-    free(found);
-    free(expected);
+    expect_close(folder, logits_of(c->model, tokens, n), expected, n_expected, tolerance);
 }
 
 static void expect_greedy(const struct model *m, const int32_t *tokens, const int32_t *expected,
@@ -89,39 +52,19 @@ static void expect_greedy(const struct model *m, const int32_t *tokens, const in
     session_free(s);
 }
 
-/* --- tests ----------------------------------------------------------------------------------- */
-
-TEST(folders_are_what_transformers_have, .loops = N_FOLDERS, .tags = ONE_THREAD)
-{
-    const char *folder = folders[_i];
-    int32_t tokens[MAX_TOKENS], greedy[MAX_TOKENS];
-    struct expected x = open_expected(folder);
-    struct checkpoint c = open_import(folder, NULL);
-    const int n = ids_of(x.root, "tokens", tokens);
-    ck_assert_int_ge(n, 8);
-    expect_logits(&c, folder, tokens, n);
-    const int n_greedy = ids_of(x.root, "greedy_from_first_8", greedy);
-    ck_assert_int_gt(n_greedy, 0);
-    expect_greedy(c.model, tokens, greedy, n_greedy);
-    checkpoint_close(&c);
-    close_expected(&x);
-}
-
 /* An output that the folder ties to the embedding is not written a second time: llama.cpp reads it
  * tied, and a conversion of the file is that of the folder. */
-TEST(tied_output_is_not_written_twice, .loops = N_FOLDERS, .tags = ONE_THREAD)
+TEST(folders_are_what_transformers_have, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
-    const char *folder = folders[_i];
-    struct checkpoint c = open_import(folder, &(struct import_options){.n_ctx = 0});
-    size_t len;
-    char *config = (char *)read_file(path_of(folder, "config.json"), &len);
-    static const char untied[] = "\"tie_word_embeddings\": false";
-    const bool own = memmem(config, len, untied, sizeof untied - 1) != NULL;
-    ck_assert_int_eq(layout_output_tied(c.gguf), !own);
+    int32_t tokens[MAX_TOKENS], greedy[MAX_TOKENS];
+    const struct checkpoint c = open_import(folders[_i], NULL);
+    const int n = tokens_of(folders[_i], "tokens", tokens);
+    expect_logits(&c, folders[_i], tokens, n, TOLERANCE);
+    expect_greedy(c.model, tokens, greedy, tokens_of(folders[_i], "greedy_from_first_8", greedy));
+    const char *config = file_text(path_of(folders[_i], "config.json"), NULL);
+    const bool own = strstr(config, "\"tie_word_embeddings\": false") != NULL;
+    ck_assert(layout_output_tied(c.gguf) == !own && c.model->tied == !own);
     ck_assert_int_eq(gguf_find_tensor(c.gguf, "output.weight") != NULL, own);
-    ck_assert_int_eq(c.model->tied, !own);
-    free(config);
-    checkpoint_close(&c);
 }
 
 /* Made by scripts/make_nanogpt.py. */
@@ -129,27 +72,20 @@ TEST(folders_of_nanogpt, .loops = 2, .tags = ONE_THREAD)
 {
     static const char *const nano[] = {"tests/data/nanogpt/bias", "tests/data/nanogpt/no-bias"};
     int32_t tokens[MAX_TOKENS];
-    size_t len;
     int n = 0;
-    char *list = (char *)read_file(path_of(nano[_i], "tokens.txt"), &len);
-    list[len - 1] = 0;
-    for (char *item = strtok(list, ","); item; item = strtok(NULL, ","))
+    char *list = file_text(path_of(nano[_i], "tokens.txt"), NULL);
+    for (char *item = strtok(list, ",\n"); item; item = strtok(NULL, ",\n"))
         tokens[n++] = (int32_t)atoi(item);
-    free(list);
-    struct checkpoint c = open_import(nano[_i], NULL);
+    const struct checkpoint c = open_import(nano[_i], NULL);
     ck_assert_str_eq(c.model->config.arch->name, "decode");
     ck_assert_ptr_null(c.tokenizer);
-    expect_logits(&c, nano[_i], tokens, n);
-    checkpoint_close(&c);
+    expect_logits(&c, nano[_i], tokens, n, TOLERANCE);
 }
 
 static void expect_same_import(const char *a, const char *b)
 {
-    struct file_map x = import_bytes(a, NULL), y = import_bytes(b, NULL);
-    ck_assert_uint_eq(x.len, y.len);
-    ck_assert_msg(memcmp(x.data, y.data, x.len) == 0, "%s and %s differ", a, b);
-    file_map_close(&x);
-    file_map_close(&y);
+    ck_assert_msg(text_equal(import_bytes(a, NULL), import_bytes(b, NULL)), "%s and %s differ", a,
+                  b);
 }
 
 /* A copy, whose name is that of the original, without its weights. */
@@ -164,38 +100,33 @@ static const char *copy_of(const char *folder)
 
 TEST(without_the_prefix, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
-    struct weights w = read_weights(folders[_i]);
+    const struct safetensors *w = read_weights(folders[_i]);
     const char *copy = copy_of(folders[_i]);
-    write_weights(&w, 0, w.file.n_tensors, _i < 2 ? "transformer." : "model.", NULL, copy,
+    write_weights(w, 0, w->n_tensors, _i < 2 ? "transformer." : "model.", NULL, copy,
                   "model.safetensors");
     expect_same_import(folders[_i], copy);
-    free_weights(&w);
-    scratch_remove();
 }
 
 /* Three shards and their index. */
 TEST(in_shards, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
-    struct weights w = read_weights(folders[_i]);
+    const struct safetensors *w = read_weights(folders[_i]);
     const char *copy = copy_of(folders[_i]);
-    const size_t n = w.file.n_tensors;
-    char *index = calloc(n + 1, 200), *end = index;
+    const size_t n = w->n_tensors;
+    char *index = allocated((n + 1) * 200), *end = index;
     end += sprintf(end, "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {");
     for (size_t shard = 0; shard < 3; shard++) {
         char name[64];
         const size_t first = n * shard / 3, next = n * (shard + 1) / 3;
         snprintf(name, sizeof name, "model-0000%zu-of-00003.safetensors", shard + 1);
-        write_weights(&w, first, next - first, NULL, NULL, copy, name);
+        write_weights(w, first, next - first, NULL, NULL, copy, name);
         for (size_t i = first; i < next; i++)
-            end += sprintf(end, "%s\"%.*s\": \"%s\"", i ? ", " : "",
-                           text_width(w.file.tensors[i].name), w.file.tensors[i].name.data, name);
+            end += sprintf(end, "%s\"%.*s\": \"%s\"", i ? ", " : "", text_width(w->tensors[i].name),
+                           w->tensors[i].name.data, name);
     }
     sprintf(end, "}}");
     write_text(copy, "model.safetensors.index.json", index);
     expect_same_import(folders[_i], copy);
-    free(index);
-    free_weights(&w);
-    scratch_remove();
 }
 
 /* Matrices stay what they are; the logits are those of the F32 folder up to what rounding does to
@@ -204,53 +135,37 @@ TEST(in_half_precision, .loops = 2, .tags = ONE_THREAD)
 {
     static const uint32_t types[] = {TENSOR_F16, TENSOR_BF16};
     int32_t tokens[MAX_TOKENS];
-    struct expected x = open_expected(folders[0]);
-    const int n = ids_of(x.root, "tokens", tokens);
-    const struct safetensors_dtype *half = safetensors_dtype_of(types[_i]);
-    struct weights w = read_weights(folders[0]);
+    const int n = tokens_of(folders[0], "tokens", tokens);
+    const struct safetensors *w = read_weights(folders[0]);
     const char *copy = copy_of(folders[0]);
-    write_weights(&w, 0, w.file.n_tensors, NULL, half, copy, "model.safetensors");
-    free_weights(&w);
-    struct checkpoint halved = open_import(copy, NULL);
-    const struct gguf_tensor *t = gguf_find_tensor(halved.gguf, "blk.0.ffn_up.weight");
-    ck_assert_uint_eq(t->type->type, types[_i]);
-    t = gguf_find_tensor(halved.gguf, "blk.0.attn_norm.weight");
-    ck_assert_uint_eq(t->type->type, TENSOR_F32);
-    float *found = logits_of(halved.model, tokens, n);
-    size_t n_expected;
-    float *expected = read_npy(path_of(folders[0], "logits.npy"), &n_expected);
-    expect_close("half precision", found, expected, n_expected, _i ? 0.2 : 0.02);
-    free(found);
-    free(expected);
-    checkpoint_close(&halved);
-    close_expected(&x);
-    scratch_remove();
+    write_weights(w, 0, w->n_tensors, NULL, safetensors_dtype_of(types[_i]), copy,
+                  "model.safetensors");
+    const struct checkpoint c = open_import(copy, NULL);
+    const struct gguf_tensor *matrix = gguf_find_tensor(c.gguf, "blk.0.ffn_up.weight");
+    ck_assert_uint_eq(matrix->type->type, types[_i]);
+    const struct gguf_tensor *norm = gguf_find_tensor(c.gguf, "blk.0.attn_norm.weight");
+    ck_assert_uint_eq(norm->type->type, TENSOR_F32);
+    expect_logits(&c, folders[0], tokens, n, _i ? 0.2 : 0.02);
 }
 
 /* The same logits with fewer positions. Learned ones end where they end; computed ones go on. */
 TEST(with_another_context, .loops = N_FOLDERS, .tags = ONE_THREAD)
 {
+    static const struct import_options more = {.n_ctx = 500}, fewer = {.n_ctx = 16};
     struct import *im;
-    const enum status s =
-        import_open(folders[_i], &(struct import_options){.n_ctx = 500}, &im, &err);
+    const enum status s = import_open(folders[_i], &more, &im, &err);
     if (_i < 2)
         expect_status(s, STATUS_USAGE, "64 positions");
     else
         ck_assert(s == STATUS_OK && import_config(im)->n_ctx == 500);
     import_close(im);
     int32_t tokens[MAX_TOKENS];
-    struct expected x = open_expected(folders[_i]);
-    ids_of(x.root, "tokens", tokens);
-    struct checkpoint whole = open_import(folders[_i], NULL);
-    struct checkpoint c = open_import(folders[_i], &(struct import_options){.n_ctx = 16});
+    tokens_of(folders[_i], "tokens", tokens);
+    const struct checkpoint whole = open_import(folders[_i], NULL);
+    const struct checkpoint c = open_import(folders[_i], &fewer);
     ck_assert_int_eq(c.model->config.n_ctx, 16);
-    float *a = logits_of(whole.model, tokens, 16), *b = logits_of(c.model, tokens, 16);
-    ck_assert_mem_eq(a, b, 16 * (size_t)c.model->config.n_vocab * sizeof *a);
-    free(a);
-    free(b);
-    checkpoint_close(&c);
-    checkpoint_close(&whole);
-    close_expected(&x);
+    ck_assert_mem_eq(logits_of(whole.model, tokens, 16), logits_of(c.model, tokens, 16),
+                     16 * (size_t)c.model->config.n_vocab * sizeof(float));
 }
 
 /*
@@ -279,8 +194,6 @@ TEST(factors_of_llama_3, .loops = 3, .tags = ONE_THREAD)
         ck_assert_double_eq_tol((double)factors[i] / llama3_cases[_i].factors[i], 1, 1e-6);
 }
 
-/* --- which format ---------------------------------------------------------------------------- */
-
 /* The low byte of a GGUF file's number of tensors is where a safetensors header begins with a
  * brace: 123 of them are no safetensors file. */
 TEST(as_many_tensors_as_a_brace, .tags = ONE_THREAD)
@@ -291,7 +204,7 @@ TEST(as_many_tensors_as_a_brace, .tags = ONE_THREAD)
     bool is_other = true;
     expect_ok(gguf_writer_create(&w, &err));
     for (int i = 0; i < '{'; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "tensor.%d", i);
         gguf_add_tensor(w, text_of(name), TENSOR_F32, 1, (const uint64_t[]){1, 1, 1, 1}, zero);
     }
@@ -300,5 +213,4 @@ TEST(as_many_tensors_as_a_brace, .tags = ONE_THREAD)
     ck_assert_msg(import_is_for(path, &is_other, &err) == STATUS_OK && !is_other, "%s", err.text);
     expect_ok(import_is_for("tests/data/hf/gpt2/model.safetensors", &is_other, &err));
     ck_assert(is_other);
-    scratch_remove();
 }

@@ -7,25 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "exchange/exchange.h"
 #include "faults.h"
-#include "formats/json.h"
-#include "gguf_bytes.h"
+#include "imports.h"
 #include "support.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
-/* --- a vocabulary and a folder --------------------------------------------------------------- */
+#define GPT2 "tests/data/hf/gpt2"
 
-static char folder[512];
+static const char *folder;
 static char noted[4096]; /* all notes, a line each */
 static struct gguf_file file;
-static struct json_reader reader;
-static char *source;
 
 static void keep_note(void *arg, const char *text)
 {
@@ -33,7 +28,6 @@ static void keep_note(void *arg, const char *text)
     (void)arg;
     snprintf(noted + len, sizeof noted - len, "%s\n", text);
 }
-static const struct vocabulary_notes notes = {keep_note, NULL};
 
 static void drop(void)
 {
@@ -43,17 +37,7 @@ static void drop(void)
 
 static void set_up(void)
 {
-    snprintf(folder, sizeof folder, "%s", scratch_path("folder"));
-    ck_assert_int_eq(mkdir(folder, 0700), 0);
-}
-
-static void tear_down(void)
-{
-    drop();
-    json_reader_free(&reader);
-    free(source);
-    source = NULL;
-    scratch_remove();
+    folder = make_folder("folder");
 }
 
 static void take_keys(const struct vocab_keys *k)
@@ -67,24 +51,9 @@ static void take_keys(const struct vocab_keys *k)
     file = written_gguf(w);
 }
 
-static void take_file(const char *path)
-{
-    drop();
-    file = read_gguf(path);
-}
-
-/* What `path` has as a folder. */
-static void take_folder(const char *path, int n_vocab)
-{
-    const struct hf_ids ids = {-1, -1, -1};
-    struct vocabulary v;
-    expect_ok(vocabulary_read(path, &(struct vocabulary_options){ids, n_vocab, NULL}, &v, &err));
-    take_keys(&v.keys);
-    vocabulary_free(&v);
-}
-
 static enum status export_it(struct err *e)
 {
+    static const struct vocabulary_notes notes = {keep_note, NULL};
     unsigned others;
     const enum status s = export_vocab(file.g, folder, &notes, &others, e);
     return s == STATUS_OK ? export_vocab_remove(folder, others, e) : s;
@@ -95,34 +64,25 @@ static void write_out(void)
     expect_ok(export_it(&err));
 }
 
-static const char *path_of(const char *name)
+/* What the folder of transformers has goes out again. */
+static void pass_on(const char *path, int n_vocab)
 {
-    static char path[600];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
+    const struct vocabulary_options o = {{-1, -1, -1}, n_vocab, NULL};
+    struct vocabulary v;
+    expect_ok(vocabulary_read(path, &o, &v, &err));
+    take_keys(&v.keys);
+    vocabulary_free(&v);
+    write_out();
 }
 
 static bool is_there(const char *name)
 {
-    return access(path_of(name), F_OK) == 0;
+    return access(path_of(folder, name), F_OK) == 0;
 }
 
-static const struct json_node *read_json(struct json_reader *r, const char *path, char **text)
-{
-    static const struct json_limits limits = {1 << 26, 1 << 20, 12};
-    const struct json_node *root = NULL;
-    size_t len;
-    *text = (char *)read_file(path, &len);
-    ck_assert_msg(json_read(r, (struct text){*text, len}, &limits, &root, &err) == STATUS_OK,
-                  "%s: %s", path, err.text);
-    return root;
-}
-
-/* Valid until the next. */
 static const struct json_node *written(const char *name)
 {
-    free(source);
-    return read_json(&reader, path_of(name), &source);
+    return json_in(path_of(folder, name));
 }
 
 static const struct json_node *member(const struct json_node *object, const char *key)
@@ -134,16 +94,12 @@ static const struct json_node *member(const struct json_node *object, const char
 
 static bool is_literal(const struct json_node *object, const char *key, const char *expected)
 {
-    const struct json_node *node = member(object, key);
-    return text_is(node->text, expected);
+    return text_is(member(object, key)->text, expected);
 }
-
-/* --- what was expected ----------------------------------------------------------------------- */
 
 static void expect_same(const struct json_node *a, const struct json_node *b)
 {
-    ck_assert_int_eq(a->kind, b->kind);
-    ck_assert(text_equal(a->key, b->key));
+    ck_assert(a->kind == b->kind && text_equal(a->key, b->key));
     if (a->kind != JSON_ARRAY && a->kind != JSON_OBJECT)
         ck_assert(text_equal(a->text, b->text));
     ck_assert_uint_eq(a->n, b->n);
@@ -160,68 +116,44 @@ static void expect_merges(const char *expected)
     size_t len = 0;
     const struct json_node *merges = member(member(written("tokenizer.json"), "model"), "merges");
     for (const struct json_node *c = NULL; (c = json_child(merges, c));) {
+        const struct json_node *left = json_child(c, NULL), *right = json_child(c, left);
         ck_assert_uint_eq(c->n, 2);
-        const struct text left = json_child(c, NULL)->text;
-        const struct text right = json_child(c, json_child(c, NULL))->text;
         len += (size_t)snprintf(found + len, sizeof found - len, "%s%.*s %.*s", len ? "," : "",
-                                (int)left.len, left.data, (int)right.len, right.data);
+                                text_width(left->text), left->text.data, text_width(right->text),
+                                right->text.data);
     }
     ck_assert_str_eq(found, expected);
 }
 
 /* The key of id `id` in tokenizer.json. */
-static struct text name_of(const struct json_node *root, int id)
+static struct text name_of(int id)
 {
-    const struct json_node *vocab = member(member(root, "model"), "vocab");
+    const struct json_node *vocab = member(member(written("tokenizer.json"), "model"), "vocab");
     for (const struct json_node *c = NULL; (c = json_child(vocab, c)); id--)
         if (id == 0)
             return c->key;
     return text_of("");
 }
 
-static void expect_refused(const char *message)
+TEST(what_transformers_wrote, .before = set_up, .after = drop)
 {
-    expect_status(export_it(&err), STATUS_BAD_FILE, message);
-    ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
-    ck_assert_int_eq(mkdir(folder, 0700), 0);
-}
-
-/* --- folders of transformers ----------------------------------------------------------------- */
-
-TEST(what_transformers_wrote, .before = set_up, .after = tear_down)
-{
-    static const char *const folders[] = {"tests/data/hf/gpt2", "tests/data/hf/llama"};
+    static const char *const folders[] = {GPT2, "tests/data/hf/llama"};
     static const char *const same[] = {"added_tokens", "normalizer", "pre_tokenizer", "model"};
     for (int i = 0; i < 2; i++) {
-        char path[64];
-        struct json_reader original = {.nodes = NULL};
-        char *text;
-        take_folder(folders[i], 400); /* one more than there are: id 399 has no token */
-        write_out();
-        snprintf(path, sizeof path, "%s/tokenizer.json", folders[i]);
-        const struct json_node *a = read_json(&original, path, &text);
-        const struct json_node *b = written("tokenizer.json");
+        pass_on(folders[i], 400); /* one more than there are: id 399 has no token */
+        const struct json_node *a = json_in(path_of(folders[i], "tokenizer.json"));
         for (size_t k = 0; k < COUNT(same); k++)
-            expect_same(member(a, same[k]), member(b, same[k]));
-        json_reader_free(&original);
-        free(text);
+            expect_same(member(a, same[k]), member(written("tokenizer.json"), same[k]));
         ck_assert_str_eq(noted, "");
     }
     size_t len;
-    take_folder(folders[0], 399); /* GPT-2 has older files, too */
-    write_out();
-    unsigned char *expected = read_file("tests/data/hf/gpt2/merges.txt", &len);
-    expect_bytes(path_of("merges.txt"), expected, len);
-    free(expected);
-    const struct json_node *vocab = written("vocab.json");
-    struct json_reader original = {.nodes = NULL};
-    char *text;
-    expect_same(read_json(&original, "tests/data/hf/gpt2/vocab.json", &text), vocab);
-    json_reader_free(&original);
-    free(text);
+    pass_on(GPT2, 399); /* it has older files, too */
+    const char *merges = file_text(path_of(GPT2, "merges.txt"), &len);
+    expect_bytes(path_of(folder, "merges.txt"), merges, len);
+    expect_same(json_in(path_of(GPT2, "vocab.json")), written("vocab.json"));
 }
 
-TEST(settings, .before = set_up, .after = tear_down)
+TEST(settings, .before = set_up, .after = drop)
 {
     static const char *const rows[][2] = {
         {"tokenizer_class", "PreTrainedTokenizerFast"},
@@ -233,15 +165,12 @@ TEST(settings, .before = set_up, .after = tear_down)
         {"model_max_length", "77"},
         {"clean_up_tokenization_spaces", "false"},
     };
-    take_folder("tests/data/hf/gpt2", 399);
-    write_out();
+    pass_on(GPT2, 399);
     const struct json_node *config = written("tokenizer_config.json");
     for (size_t i = 0; i < COUNT(rows); i++)
         ck_assert(is_literal(config, rows[i][0], rows[i][1]));
     ck_assert_uint_eq(member(config, "model_input_names")->n, 2);
 }
-
-/* --- there and back -------------------------------------------------------------------------- */
 
 /* What the file says is the same in what was imported again, and so are the ids of a text; scores
  * and types follow from the merges then. */
@@ -254,7 +183,8 @@ static void expect_back(const char *path)
     struct vocabulary v;
     int32_t *ids[2];
     size_t n[2];
-    take_file(path);
+    drop();
+    file = read_gguf(path);
     write_out();
     struct tokenizer *t = tokenizer_in(file.g);
     const struct hf_ids named = {tokenizer_bos(t), tokenizer_eos(t), -1}; /* as config.json has */
@@ -284,30 +214,20 @@ static void expect_back(const char *path)
     free_gguf(&first);
 }
 
-TEST(there_and_back, .before = set_up, .after = tear_down)
+TEST(there_and_back, .before = set_up, .after = drop)
 {
-    static const char *const paths[] = {
-        "models/shakespeare-mha.gguf", "tests/data/shakespeare-bytes.gguf",
-        "tests/data/bpe-llama3.gguf",  "tests/data/spm-small.gguf",
-        "tests/data/spm-chars.gguf",
-    };
+    static const char *const paths[] = {"models/shakespeare-mha.gguf", "tests/data/bpe-llama3.gguf",
+                                        "tests/data/spm-small.gguf", "tests/data/spm-chars.gguf",
+                                        "tests/data/shakespeare-bytes.gguf"};
     for (size_t i = 0; i < COUNT(paths); i++) {
         expect_back(paths[i]);
         ck_assert_str_eq(noted, "");
     }
-}
-
-/* BOS and EOS that are ordinary tokens stay that: texts with their names have other ids. */
-TEST(ordinary_bos, .before = set_up, .after = tear_down)
-{
-    take_file("tests/data/shakespeare-bytes.gguf");
-    write_out();
+    /* BOS and EOS that are ordinary tokens stay that: texts with their names have other ids. */
     const struct json_node *config = written("tokenizer_config.json");
     ck_assert(is_literal(config, "bos_token", "null") && is_literal(config, "eos_token", "null"));
     ck_assert_uint_eq(member(written("tokenizer.json"), "added_tokens")->n, 0);
 }
-
-/* --- vocabularies put together --------------------------------------------------------------- */
 
 #define MOST 300
 
@@ -375,7 +295,7 @@ static void write_keys(void)
     write_out();
 }
 
-TEST(cuts, .before = set_up, .after = tear_down)
+TEST(cuts, .before = set_up, .after = drop)
 {
     static const struct {
         const char *pre, *type;
@@ -398,29 +318,15 @@ TEST(cuts, .before = set_up, .after = tear_down)
     }
 }
 
-TEST(merges_by_scores, .before = set_up, .after = tear_down)
+TEST(merges_by_scores, .before = set_up, .after = drop)
 {
-    static const struct {
-        const char *name;
-        float score;
-    } rows[] = {
-        {VOCAB_SPACE, -9},
-        {"a", -10},
-        {"b", -11},
-        {"aa", -1},
-        {"ab", -2},
-        {"aab", -2.5F},
-        {VOCAB_SPACE "a", -3},
-        {VOCAB_SPACE "ab", -4},
-        {"aaa", -5},
-        {"é", -12},
-        {"éa", -6},
-        {"aéa", -6.5F},
-        {"aé", -7},
-    };
+    static const char *const names[] = {
+        "a",   "b", "aa", "ab",  "aab", VOCAB_SPACE "a", VOCAB_SPACE "ab",
+        "aaa", "é", "éa", "aéa", "aé",  VOCAB_SPACE};
+    static const float of_names[] = {-10, -11, -1, -2, -2.5F, -3, -4, -5, -12, -6, -6.5F, -7, -9};
     start_scores();
-    for (size_t i = 0; i < COUNT(rows); i++)
-        add(text_of(rows[i].name), TOKEN_NORMAL, rows[i].score);
+    for (size_t i = 0; i < COUNT(names); i++)
+        add(text_of(names[i]), TOKEN_NORMAL, of_names[i]);
     write_keys();
     expect_merges("a a,a b,aa b,a ab," VOCAB_SPACE " a," VOCAB_SPACE "a b," VOCAB_SPACE
                   " ab,aa a,a aa,é a,aé a,a éa,a é");
@@ -428,7 +334,7 @@ TEST(merges_by_scores, .before = set_up, .after = tear_down)
     ck_assert(!is_there("vocab.json") && !is_there("merges.txt"));
 }
 
-TEST(scores_that_are_equal, .before = set_up, .after = tear_down)
+TEST(scores_that_are_equal, .before = set_up, .after = drop)
 {
     start_scores();
     add(text_of("a"), TOKEN_NORMAL, -1);
@@ -438,11 +344,11 @@ TEST(scores_that_are_equal, .before = set_up, .after = tear_down)
     add(text_of("xy"), TOKEN_NORMAL, 0);
     write_keys();
     expect_merges("a b,b a");
-    ck_assert_ptr_nonnull(strstr(noted, "one score, such as \"ab\" and \"ba\""));
-    ck_assert_ptr_nonnull(strstr(noted, "such as \"xy\", are merged from characters"));
+    expect_says(noted, "one score, such as \"ab\" and \"ba\"|"
+                       "such as \"xy\", are merged from characters");
 }
 
-TEST(bos_before_texts, .before = set_up, .after = tear_down)
+TEST(bos_before_texts, .before = set_up, .after = drop)
 {
     start_scores();
     keys.add_bos = true;
@@ -459,31 +365,28 @@ TEST(bos_before_texts, .before = set_up, .after = tear_down)
     ck_assert(is_literal(written("tokenizer_config.json"), "add_bos_token", "true"));
 }
 
-/* --- names ----------------------------------------------------------------------------------- */
-
-TEST(names_of_every_kind, .before = set_up, .after = tear_down)
+TEST(names_of_every_kind, .before = set_up, .after = drop)
 {
-    static const char odd[] = "\"\\\n\x01\x7f\0}";
+    static const struct text odd = {"\"\\\n\x01\x7f\0}", 7};
     static char huge[100000];
     memset(huge, 'x', sizeof huge);
     start_scores();
-    const int at = add((struct text){odd, sizeof odd - 1}, TOKEN_NORMAL, -1);
-    add((struct text){huge, sizeof huge}, TOKEN_USER_DEFINED, -2);
     keys.add_bos = true;
-    keys.bos = at; /* none that texts have: it has no name in tokenizer_config.json */
+    /* None that texts have: it has no name in tokenizer_config.json. */
+    keys.bos = add(odd, TOKEN_NORMAL, -1);
+    add((struct text){huge, sizeof huge}, TOKEN_USER_DEFINED, -2);
     write_keys();
-    const struct json_node *root = written("tokenizer.json");
-    const struct text name = name_of(root, at);
-    ck_assert(text_equal(name, (struct text){odd, sizeof odd - 1}));
-    ck_assert_uint_eq(name_of(root, at + 1).len, sizeof huge);
+    ck_assert(text_equal(name_of(keys.bos), odd));
+    ck_assert_uint_eq(name_of(keys.bos + 1).len, sizeof huge);
     const struct json_node *config = written("tokenizer_config.json");
     ck_assert(is_literal(config, "bos_token", "null") && !json_member(config, "add_bos_token"));
 }
 
-TEST(names_that_occur_twice, .before = set_up, .after = tear_down)
+TEST(names_that_occur_twice, .before = set_up, .after = drop)
 {
+    static const char *const names[] = {"<|x|>", "[PAD257]", "[PAD258]", "[PAD259]"};
     start_bytes("llama-bpe");
-    const int first = add_name("<|x|>", TOKEN_CONTROL);
+    add_name("<|x|>", TOKEN_CONTROL);
     add_name("<|x|>", TOKEN_USER_DEFINED);
     add_name("", TOKEN_UNUSED);
     add_name("word", TOKEN_UNUSED); /* a piece of a text would be this */
@@ -494,90 +397,76 @@ TEST(names_that_occur_twice, .before = set_up, .after = tear_down)
     write_keys();
     const struct json_node *root = written("tokenizer.json");
     ck_assert_uint_eq(member(member(root, "model"), "vocab")->n, 261);
-    ck_assert(text_is(name_of(root, first), "<|x|>"));
-    ck_assert(text_is(name_of(root, first + 1), "[PAD257]"));
-    ck_assert(text_is(name_of(root, first + 2), "[PAD258]"));
-    ck_assert(text_is(name_of(root, first + 3), "[PAD259]"));
+    for (int i = 0; i < 4; i++)
+        ck_assert(text_is(name_of(256 + i), names[i]));
     ck_assert_uint_eq(member(root, "added_tokens")->n, 1);
-    ck_assert_ptr_nonnull(strstr(noted, "1 tokens, such as 257, have the name of another"));
+    expect_says(noted, "1 tokens, such as 257, have the name of another");
     expect_merges("t h");
 }
 
-TEST(bytes_by_number, .before = set_up, .after = tear_down)
+TEST(bytes_by_number, .before = set_up, .after = drop)
 {
     start_bytes("gpt-2");
     tokens['A'] = text_of("<0x41>");
     types['A'] = TOKEN_BYTE;
     write_keys();
-    ck_assert(text_is(name_of(written("tokenizer.json"), 'A'), "A"));
+    ck_assert(text_is(name_of('A'), "A"));
     start_bytes("gpt-2");
     tokens['A'] = text_of("<|a|>");
     write_keys();
-    ck_assert_ptr_nonnull(strstr(noted, "not a token for every byte"));
+    expect_says(noted, "not a token for every byte");
 }
 
-TEST(names_that_are_refused, .before = set_up, .after = tear_down)
+TEST(names_that_are_refused, .before = set_up, .after = drop)
 {
-    start_bytes("gpt-2");
-    add_name("\xc3(", TOKEN_CONTROL);
-    take_keys(&keys);
-    expect_refused("tokenizer.ggml.tokens element 256: expected UTF-8");
-
-    start_bytes("gpt-2");
-    add_name("\xc4\xa0", TOKEN_CONTROL); /* U+0120: a space is written so */
-    take_keys(&keys);
-    expect_refused("found tokens 256 and 32 to be");
-
-    start_bytes("gpt-2");
-    add_name("<|x|>", TOKEN_CONTROL);
-    add_name("<|x|>", TOKEN_CONTROL);
-    add_name("[PAD257]", TOKEN_CONTROL);
-    take_keys(&keys);
-    expect_refused("none to be \"[PAD257]\"; found tokens 256 and 257");
-
-    start_bytes("gpt-2");
-    keys.bos = 256;
-    take_keys(&keys);
-    expect_refused("bos_token_id");
+    static const struct {
+        const char *names[3], *message;
+        int bos;
+    } cases[] = {
+        {{"\xc3("}, "tokenizer.ggml.tokens element 256: expected UTF-8", -1},
+        {{"\xc4\xa0"}, "found tokens 256 and 32 to be", -1}, /* U+0120: a space is written so */
+        {{"<|x|>", "<|x|>", "[PAD257]"}, "none to be \"[PAD257]\"; found tokens 256 and 257", -1},
+        {{NULL}, "bos_token_id", 256},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        start_bytes("gpt-2");
+        for (int k = 0; k < 3 && cases[i].names[k]; k++)
+            add_name(cases[i].names[k], TOKEN_CONTROL);
+        keys.bos = cases[i].bos;
+        take_keys(&keys);
+        expect_status(export_it(&err), STATUS_BAD_FILE, cases[i].message);
+    }
+    ck_assert_int_eq(rmdir(folder), 0); /* nothing is in it */
 }
 
-/* --- other files in the folder --------------------------------------------------------------- */
-
-static void put(const char *name)
+TEST(what_was_there, .before = set_up, .after = drop)
 {
-    write_file(path_of(name), "old", 3);
-}
-
-TEST(what_was_there, .before = set_up, .after = tear_down)
-{
-    put("tokenizer.model");
-    put("added_tokens.json");
-    put("vocab.json");
-    put("README.md");
+    static const char *const there[] = {"tokenizer.model", "added_tokens.json", "vocab.json",
+                                        "README.md"};
+    for (size_t i = 0; i < COUNT(there); i++)
+        write_text(folder, there[i], "old");
     start_bytes("gpt-2");
     write_keys();
-    ck_assert(!is_there("tokenizer.model") && !is_there("added_tokens.json"));
-    ck_assert(is_there("vocab.json") && is_there("README.md"));
+    for (size_t i = 0; i < COUNT(there); i++)
+        ck_assert_int_eq(is_there(there[i]), i >= 2);
     start_scores();
-    put("tokenizer.model");
+    write_text(folder, "tokenizer.model", "old");
     write_keys();
     ck_assert(!is_there("tokenizer.model") && !is_there("vocab.json"));
     ck_assert(is_there("tokenizer.json"));
 }
 
-TEST(nothing_to_write, .before = set_up, .after = tear_down)
+TEST(nothing_to_write, .before = set_up, .after = drop)
 {
     start(NULL);
     write_keys();
-    ck_assert_ptr_nonnull(strstr(noted, "has no vocabulary"));
+    expect_says(noted, "has no vocabulary");
     start_bytes("some-other");
     write_keys();
     ck_assert(strstr(noted, "is not exported: tokenizer.ggml.pre") && rmdir(folder) == 0);
 }
 
-/* --- calls that fail ------------------------------------------------------------------------- */
-
-TEST(without_memory, .before = set_up, .after = tear_down)
+TEST(without_memory, .before = set_up, .after = drop)
 {
     for (int i = 0; i < 4; i++) {
         if (i < 2) {

@@ -1,14 +1,21 @@
+/* Files mapped, read whole and replaced: what others left or put there, and system calls that fail
+ * on demand, since this binary's own take the place of libc's. */
+
+/* As in file.c: the C library gives open another name for it. */
+#define _FILE_OFFSET_BITS 64
+
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,31 +23,94 @@
 #include "base/file.h"
 #include "support.h"
 
+/* --- calls that fail ----------------------------------------------------------------------- */
+
+enum call { OPEN, READ, WRITE, FSYNC, CLOSE, RENAME, FCHMOD, CALLS };
+
+static struct fault {
+    int after; /* calls that succeed first */
+    int times; /* calls that fail then */
+    int error; /* their errno; 0: they do nothing and return 0 */
+} faults[CALLS];
+static size_t longest_write = SIZE_MAX;
+
+/* Whether this call fails, with errno set. */
+static bool fails(enum call call)
+{
+    struct fault *f = &faults[call];
+    if (f->times == 0 || f->after-- > 0)
+        return false;
+    f->times--;
+    errno = f->error;
+    return true;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    return fails(OPEN) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+ssize_t read(int fd, void *to, size_t n)
+{
+    return fails(READ) ? -1 : syscall(SYS_read, fd, to, n);
+}
+
+ssize_t write(int fd, const void *from, size_t n)
+{
+    if (fails(WRITE))
+        return faults[WRITE].error ? -1 : 0;
+    return syscall(SYS_write, fd, from, n < longest_write ? n : longest_write);
+}
+
+int fsync(int fd)
+{
+    return fails(FSYNC) ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+/* Closes in any case, as the kernel does. */
+int close(int fd)
+{
+    const int done = (int)syscall(SYS_close, fd);
+    return fails(CLOSE) ? -1 : done;
+}
+
+int rename(const char *from, const char *to)
+{
+    return fails(RENAME) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int fchmod(int fd, mode_t mode)
+{
+    return fails(FCHMOD) ? -1 : (int)syscall(SYS_fchmod, fd, mode);
+}
+
+/* --- the scratch folder -------------------------------------------------------------------- */
+
 /* Any user but root, for whom permissions mean something. */
 #define NOBODY 65534
 
 static char folder[512];
-
-/* A path in the scratch folder; valid until the fourth call after this one. */
-static const char *in_folder(const char *name)
-{
-    static char paths[4][1024];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
+static const char *a, *b; /* paths in it */
 
 static void set_up(void)
 {
     snprintf(folder, sizeof folder, "%s", scratch_path(""));
     folder[strlen(folder) - 1] = 0;
+    a = scratch_path("a");
+    b = scratch_path("b");
     ck_assert_int_eq(chmod(folder, 0755), 0);
 }
 
-static void make_file(const char *path, const char *text)
+#define IN_FOLDER .before = set_up
+
+static const char *make_file(const char *path, const char *text)
 {
     write_file(path, text, strlen(text));
+    return path;
 }
 
 static void expect_text(const char *path, const char *text)
@@ -48,16 +118,23 @@ static void expect_text(const char *path, const char *text)
     expect_bytes(path, text, strlen(text));
 }
 
-/* How many names the scratch folder holds, hidden ones included. */
-static int names_in_folder(void)
+/* So many names, hidden ones included. */
+static void expect_names(int expected)
 {
-    int n = 0;
+    int n = -2; /* . and .. */
     DIR *dir = opendir(folder);
     ck_assert_ptr_nonnull(dir);
-    for (struct dirent *entry; (entry = readdir(dir));)
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    while (readdir(dir))
+        n++;
     closedir(dir);
-    return n;
+    ck_assert_int_eq(n, expected);
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+    ck_assert_int_eq(lstat(path, &st), 0);
+    return st.st_mode & 07777;
 }
 
 /* For what is restored by setrlimit. */
@@ -70,143 +147,119 @@ static struct rlimit lower_limit(int resource, rlim_t value)
     return limit;
 }
 
-#define IN_FOLDER .before = set_up
-
 /* --- mapping ------------------------------------------------------------------------------- */
 
 TEST(map_gives_the_files_bytes, IN_FOLDER)
 {
-    make_file(in_folder("a"), "some bytes");
     struct file_map f;
-    expect_ok(file_map_open(&f, in_folder("a"), &err));
-    ck_assert_uint_eq(f.len, 10);
-    ck_assert_mem_eq(f.data, "some bytes", 10);
+    faults[OPEN] = (struct fault){.times = 2, .error = EINTR};
+    expect_ok(file_map_open(&f, make_file(a, "some bytes"), &err));
+    ck_assert(faults[OPEN].times == 0 && f.len == 10 && memcmp(f.data, "some bytes", 10) == 0);
     file_map_close(&f);
     ck_assert_ptr_null(f.data);
     file_map_close(&f);
-}
-
-TEST(map_of_empty_file_is_empty, IN_FOLDER)
-{
-    make_file(in_folder("empty"), "");
-    struct file_map f = {.data = (const unsigned char *)"x", .len = 1};
-    expect_ok(file_map_open(&f, in_folder("empty"), NULL));
+    f = (struct file_map){.data = (const unsigned char *)"x", .len = 1};
+    expect_ok(file_map_open(&f, make_file(b, ""), NULL));
     ck_assert(!f.data && f.len == 0);
     file_map_release(&f, "x", 1);
     file_map_close(&f);
 }
 
-static void expect_no_map(const char *path, const char *reason)
+/* Nobody writes to the pipe: opening must not wait. */
+TEST(map_refuses_what_is_no_regular_file, IN_FOLDER, .seconds = 5)
 {
-    struct file_map f = {.data = (const unsigned char *)"x", .len = 1};
-    ck_assert_int_eq(file_map_open(&f, path, &err), STATUS_BAD_FILE);
-    ck_assert_ptr_null(f.data);
-    expect_says(err.text, path);
-    expect_says(err.text, reason);
-}
-
-TEST(map_refuses_what_is_no_regular_file, IN_FOLDER)
-{
-    expect_no_map(in_folder("missing"), "No such file");
-    expect_no_map("", "name is empty");
-    expect_no_map(folder, "found a directory");
-    expect_no_map("/dev/zero", "found a device");
-    /* Nobody writes to it: opening must not wait. */
-    ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
-    alarm(5);
-    expect_no_map(in_folder("fifo"), "found a pipe");
-    alarm(0);
+    const char *const cases[][2] = {{a, "No such file"},
+                                    {"", "name is empty"},
+                                    {folder, "found a directory"},
+                                    {"/dev/zero", "found a device"},
+                                    {b, "found a pipe"}};
+    ck_assert_int_eq(mkfifo(b, 0600), 0);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct file_map f = {.data = (const unsigned char *)"x", .len = 1};
+        ck_assert_int_eq(file_map_open(&f, cases[i][0], &err), STATUS_BAD_FILE);
+        ck_assert_ptr_null(f.data);
+        expect_says(err.text, cases[i][0]);
+        expect_says(err.text, cases[i][1]);
+    }
 }
 
 TEST(map_of_sparse_file_above_2_gib, IN_FOLDER)
 {
     const off_t len = ((off_t)5 << 29) + 1;
-    make_file(in_folder("sparse"), "start");
-    ck_assert_int_eq(truncate(in_folder("sparse"), len), 0);
+    ck_assert_int_eq(truncate(make_file(a, "start"), len), 0);
     struct file_map f;
-    const enum status s = file_map_open(&f, in_folder("sparse"), &err);
-    if (sizeof(size_t) > 4) {
-        expect_ok(s);
-        ck_assert_uint_eq(f.len, (size_t)len);
-        ck_assert_int_eq(f.data[len - 1], 0);
+    const enum status s = file_map_open(&f, a, &err);
+    ck_assert_int_eq(s, sizeof(size_t) > 4 ? STATUS_OK : STATUS_NO_MEMORY);
+    if (s == STATUS_OK) {
+        ck_assert(f.len == (size_t)len && f.data[len - 1] == 0);
         file_map_close(&f);
-    } else {
-        ck_assert_int_eq(s, STATUS_NO_MEMORY);
     }
 }
 
 TEST(map_without_address_space_is_out_of_memory, IN_FOLDER)
 {
     const off_t len = sizeof(size_t) > 4 ? (off_t)1 << 33 : (off_t)3 << 29;
-    make_file(in_folder("large"), "x");
-    ck_assert_int_eq(truncate(in_folder("large"), len), 0);
+    ck_assert_int_eq(truncate(make_file(a, "x"), len), 0);
     const struct rlimit limit = lower_limit(RLIMIT_AS, 1 << 30);
     struct file_map f;
-    const enum status s = file_map_open(&f, in_folder("large"), &err);
+    const enum status s = file_map_open(&f, a, &err);
     setrlimit(RLIMIT_AS, &limit);
-    ck_assert_msg(s == STATUS_NO_MEMORY, "status %d: %s", (int)s, err.text);
-    expect_says(err.text, "large: cannot map into memory");
+    expect_status(s, STATUS_NO_MEMORY, "a: cannot map into memory");
     ck_assert_ptr_null(f.data);
 }
 
 TEST(released_pages_can_still_be_read, IN_FOLDER)
 {
     const size_t len = 1 << 20;
-    unsigned char *bytes = malloc(len);
+    unsigned char *bytes = allocated(len);
     for (size_t i = 0; i < len; i++)
         bytes[i] = (unsigned char)(i * 7 + (i >> 12));
-    struct file_writer *w;
-    expect_ok(file_writer_open(&w, in_folder("pages"), NULL));
-    file_writer_put(w, bytes, len);
-    expect_ok(file_writer_commit(w, NULL));
-
+    write_file(a, bytes, len);
     struct file_map f;
-    expect_ok(file_map_open(&f, in_folder("pages"), NULL));
+    expect_ok(file_map_open(&f, a, NULL));
     file_map_release(&f, f.data + 100, len - 200);
     file_map_release(&f, f.data + len - 10, 1 << 30);
     file_map_release(&f, f.data + len, 0);
     file_map_release(&f, bytes, len);
     ck_assert_mem_eq(f.data, bytes, len);
     file_map_close(&f);
-    free(bytes);
 }
 
 /* --- reading whole ------------------------------------------------------------------------- */
 
-TEST(read_all_ends_with_a_zero_that_is_not_counted, IN_FOLDER)
-{
-    make_file(in_folder("a"), "text");
-    expect_text(in_folder("a"), "text");
-    make_file(in_folder("empty"), "");
-    expect_text(in_folder("empty"), "");
-}
-
-TEST(read_all_takes_max_bytes_and_no_more, IN_FOLDER)
+TEST(read_all, IN_FOLDER)
 {
     char *text;
     size_t len;
-    make_file(in_folder("a"), "12345");
-    expect_ok(file_read_all(in_folder("a"), 5, &text, &len, &err));
-    ck_assert_uint_eq(len, 5);
-    free(text);
-    ck_assert_int_eq(file_read_all(in_folder("a"), 4, &text, &len, &err), STATUS_USAGE);
-    ck_assert_ptr_null(text);
-    expect_says(err.text, "more than the 4 bytes");
-    ck_assert_int_eq(file_read_all(in_folder("a"), 0, &text, &len, &err), STATUS_USAGE);
-    expect_status(file_read_all("/dev/zero", 100000, &text, &len, &err), STATUS_USAGE, "/dev/zero");
-    expect_ok(file_read_all(in_folder("a"), SIZE_MAX, &text, &len, &err));
+    const struct {
+        const char *path;
+        size_t max;
+        enum status status;
+        const char *says;
+    } cases[] = {
+        {make_file(a, "12345"), 5, STATUS_OK, "12345"},
+        {a, SIZE_MAX, STATUS_OK, "12345"},
+        {make_file(b, ""), 0, STATUS_OK, ""},
+        {a, 4, STATUS_USAGE, "more than the 4 bytes"},
+        {a, 0, STATUS_USAGE, ""},
+        {"/dev/zero", 100000, STATUS_USAGE, "/dev/zero"},
+        {scratch_path("missing"), 9, STATUS_BAD_FILE, "missing: cannot open: No such file"},
+        {folder, 9, STATUS_BAD_FILE, "Is a directory"},
+        {"", 9, STATUS_BAD_FILE, "empty"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const enum status s = file_read_all(cases[i].path, cases[i].max, &text, &len, &err);
+        expect_status(s, cases[i].status, cases[i].says);
+        ck_assert(s ? !text : strcmp(text, cases[i].says) == 0 && len == strlen(text));
+        free(text);
+    }
+    faults[READ] = (struct fault){.times = 3, .error = EINTR};
+    expect_ok(file_read_all(a, 99, &text, &len, NULL));
     ck_assert_str_eq(text, "12345");
     free(text);
-}
-
-TEST(read_all_refuses_what_it_cannot_read, IN_FOLDER)
-{
-    char *text;
-    size_t len;
-    expect_status(file_read_all(in_folder("missing"), 9, &text, &len, &err), STATUS_BAD_FILE,
-                  "missing: cannot open: No such file");
-    expect_status(file_read_all(folder, 9, &text, &len, &err), STATUS_BAD_FILE, "Is a directory");
-    expect_status(file_read_all("", 9, &text, &len, &err), STATUS_BAD_FILE, "empty");
+    faults[READ] = (struct fault){.after = 1, .times = 1, .error = EIO};
+    expect_status(file_read_all(a, 99, &text, &len, &err), STATUS_BAD_FILE,
+                  "/a: |cannot read: Input/output error");
     ck_assert_ptr_null(text);
 }
 
@@ -215,58 +268,40 @@ static void on_alarm(int signal_number)
     (void)signal_number;
 }
 
-/* A pipe that is slow, non-blocking, and read while a timer interrupts every call. */
-TEST(read_all_of_standard_input_survives_interrupts, IN_FOLDER)
+/* A pipe that is slow, non-blocking, and read while a timer interrupts every call; and one longer
+ * than the first buffer. */
+TEST(read_all_of_pipes, .loops = 2)
 {
+    const size_t piece = _i ? 1 : 10, n = _i ? 300001 : 400;
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
     const pid_t writer = fork();
     if (writer == 0) {
-        for (int i = 0; i < 40; i++) {
-            usleep(2000);
-            if (write(ends[1], "0123456789", 10) != 10)
+        for (size_t i = 0; i < n; i += piece)
+            if ((_i == 0 && usleep(2000)) ||
+                write(ends[1], &"abcdefgabcdefgabcdef"[i % 7], piece) < 0)
                 _exit(1);
-        }
         _exit(0);
     }
     close(ends[1]);
-    ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
     const int kept = dup(STDIN_FILENO);
     ck_assert_int_eq(dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
-    struct sigaction action = {.sa_handler = on_alarm};
-    ck_assert_int_eq(sigaction(SIGALRM, &action, NULL), 0);
-    ck_assert_int_eq(setitimer(ITIMER_REAL, &(struct itimerval){{0, 700}, {0, 700}}, NULL), 0);
-
+    const struct sigaction action = {.sa_handler = on_alarm};
+    if (_i == 0) {
+        ck_assert_int_eq(fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK), 0);
+        ck_assert_int_eq(sigaction(SIGALRM, &action, NULL), 0);
+        ck_assert_int_eq(setitimer(ITIMER_REAL, &(struct itimerval){{0, 700}, {0, 700}}, NULL), 0);
+    }
     char *text;
     size_t len;
-    const enum status s = file_read_all("-", 1000, &text, &len, &err);
+    const enum status s = file_read_all("-", 1 << 20, &text, &len, &err);
     setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
     dup2(kept, STDIN_FILENO);
     expect_ok(s);
-    ck_assert_uint_eq(len, 400);
-    ck_assert_mem_eq(text + 390, "0123456789", 11);
-    free(text);
-    waitpid(writer, NULL, 0);
-}
-
-TEST(read_all_grows_with_a_pipe_longer_than_its_first_buffer, IN_FOLDER)
-{
-    const size_t len = 300001;
-    ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
-    const pid_t writer = fork();
-    if (writer == 0) {
-        const int fd = open(in_folder("fifo"), O_WRONLY);
-        for (size_t i = 0; i < len; i++)
-            if (write(fd, &"abcdefg"[i % 7], 1) != 1)
-                _exit(1);
-        _exit(0);
-    }
-    char *text;
-    size_t found;
-    expect_ok(file_read_all(in_folder("fifo"), 1 << 20, &text, &found, NULL));
-    ck_assert_uint_eq(found, len);
-    for (size_t i = 0; i < len; i++)
+    ck_assert_uint_eq(len, n);
+    for (size_t i = 0; i < n; i++)
         ck_assert_int_eq(text[i], "abcdefg"[i % 7]);
+    ck_assert_int_eq(text[n], 0);
     free(text);
     waitpid(writer, NULL, 0);
 }
@@ -285,240 +320,251 @@ static enum status replace(const char *path, const char *text, struct err *e)
     return file_writer_commit(w, e);
 }
 
-static mode_t mode_of(const char *path)
+/* Is replaced; or what path names stays, for this reason. */
+static void expect_replaced(const char *path, const char *text, const char *instead)
 {
-    struct stat st;
-    ck_assert_int_eq(lstat(path, &st), 0);
-    return st.st_mode & 07777;
+    expect_ok(replace(path, text, &err));
+    expect_text(instead, text);
 }
 
-TEST(writer_makes_a_new_file_with_the_umask, IN_FOLDER)
+static void expect_kept(const char *path, const char *reason)
 {
-    const mode_t old = umask(027);
-    expect_ok(replace(in_folder("new"), "text", NULL));
-    umask(old);
-    expect_text(in_folder("new"), "text");
-    ck_assert(mode_of(in_folder("new")) == 0640 && names_in_folder() == 1);
-}
-
-TEST(writer_replaces_and_keeps_the_mode, IN_FOLDER)
-{
-    make_file(in_folder("a"), "old");
-    ck_assert_int_eq(chmod(in_folder("a"), 0604), 0);
-    expect_ok(replace(in_folder("a"), "new", NULL));
-    expect_text(in_folder("a"), "new");
-    ck_assert(mode_of(in_folder("a")) == 0604 && names_in_folder() == 1);
-}
-
-TEST(writer_works_without_a_folder_in_the_path, IN_FOLDER)
-{
-    char before[1024];
-    ck_assert(getcwd(before, sizeof before) && chdir(folder) == 0);
-    expect_ok(replace("plain", "text", NULL));
-    ck_assert_int_eq(chdir(before), 0);
-    expect_text(in_folder("plain"), "text");
-}
-
-TEST(writer_follows_links, IN_FOLDER)
-{
-    ck_assert_int_eq(mkdir(in_folder("sub"), 0755), 0);
-    make_file(in_folder("sub/file"), "old");
-    ck_assert_int_eq(symlink("sub/second", in_folder("first")), 0);
-    ck_assert_int_eq(symlink("file", in_folder("sub/second")), 0);
-    expect_ok(replace(in_folder("first"), "new", NULL));
-    expect_text(in_folder("sub/file"), "new");
-    ck_assert_int_eq(symlink(in_folder("sub/file"), in_folder("absolute")), 0);
-    expect_ok(replace(in_folder("absolute"), "newer", NULL));
-    expect_text(in_folder("first"), "newer");
-    /* A link to nothing makes what it names. */
-    ck_assert_int_eq(symlink("sub/made", in_folder("dangling")), 0);
-    expect_ok(replace(in_folder("dangling"), "made", NULL));
-    expect_text(in_folder("sub/made"), "made");
-    struct stat st;
-    ck_assert(lstat(in_folder("first"), &st) == 0 && S_ISLNK(st.st_mode));
-    ck_assert(lstat(in_folder("dangling"), &st) == 0 && S_ISLNK(st.st_mode));
-}
-
-static void expect_no_replace(const char *path, const char *reason)
-{
-    const int before = names_in_folder();
     ck_assert_int_eq(replace(path, "new", &err), STATUS_FAILED);
     expect_says(err.text, path);
     expect_says(err.text, reason);
-    ck_assert_int_eq(names_in_folder(), before);
 }
 
-TEST(writer_refuses_what_it_must_not_replace, IN_FOLDER)
+TEST(writer_makes_and_replaces, IN_FOLDER)
 {
-    expect_no_replace("", "empty");
-    make_file(in_folder("a"), "old");
-    expect_no_replace(in_folder("a/b"), "Not a directory");
+    char name[256] = "", before[1024];
+    const mode_t old = umask(027);
+    expect_replaced(a, "text", a);
+    umask(old);
+    ck_assert_uint_eq(mode_of(a), 0640);
+    ck_assert_int_eq(chmod(a, 0604), 0);
+    expect_replaced(a, "new", a);
+    ck_assert_uint_eq(mode_of(a), 0604);
+    memset(name, 'n', 255); /* the longest */
+    expect_replaced(scratch_path(name), "text", scratch_path(name));
+    ck_assert(getcwd(before, sizeof before) && chdir(folder) == 0);
+    expect_ok(replace("b", "plain", NULL));
+    ck_assert_int_eq(chdir(before), 0);
+    expect_text(b, "plain");
+    expect_names(3);
+    expect_kept("", "empty");
+    expect_kept(scratch_path("a/b"), "Not a directory");
+    expect_names(3);
 }
 
-static bool become_nobody(void)
+/* The links stay; one to nothing makes what it names. */
+TEST(writer_follows_links, IN_FOLDER)
 {
-    return geteuid() != 0 || seteuid(NOBODY) == 0;
-}
-
-static void become_root_again(void)
-{
-    if (getuid() == 0)
-        ck_assert_int_eq(seteuid(0), 0);
+    const char *file = scratch_path("sub/file"), *second = scratch_path("sub/second");
+    const char *dangling = scratch_path("dangling"), *absolute = scratch_path("absolute");
+    ck_assert_int_eq(mkdir(scratch_path("sub"), 0755), 0);
+    make_file(file, "old");
+    ck_assert(symlink("sub/second", a) == 0 && symlink("file", second) == 0);
+    ck_assert(symlink(file, absolute) == 0 && symlink("sub/made", dangling) == 0);
+    expect_replaced(a, "new", file);
+    expect_replaced(absolute, "newer", file);
+    expect_replaced(dangling, "made", scratch_path("sub/made"));
+    struct stat st;
+    ck_assert(lstat(a, &st) == 0 && S_ISLNK(st.st_mode));
+    ck_assert(lstat(dangling, &st) == 0 && S_ISLNK(st.st_mode));
 }
 
 TEST(read_only_folders_and_files, IN_FOLDER)
 {
-    make_file(in_folder("a"), "old");
-    ck_assert(chmod(in_folder("a"), 0666) == 0 && chmod(folder, 0555) == 0);
-    if (become_nobody()) {
-        expect_no_replace(in_folder("a"), "Permission denied");
-        expect_no_replace(in_folder("new"), "Permission denied");
-    }
-    become_root_again();
-    ck_assert(chmod(in_folder("a"), 0444) == 0 && chmod(folder, 0777) == 0);
-    if (become_nobody())
-        expect_no_replace(in_folder("a"), "Permission denied");
-    become_root_again();
-    expect_text(in_folder("a"), "old");
+    const bool root = geteuid() == 0;
+    make_file(a, "old");
+    ck_assert(chmod(a, 0666) == 0 && chmod(folder, 0555) == 0 && (!root || seteuid(NOBODY) == 0));
+    expect_kept(a, "Permission denied");
+    expect_kept(b, "Permission denied");
+    ck_assert(!root || seteuid(0) == 0);
+    ck_assert(chmod(a, 0444) == 0 && chmod(folder, 0777) == 0 && (!root || seteuid(NOBODY) == 0));
+    expect_kept(a, "Permission denied");
+    ck_assert(!root || seteuid(0) == 0);
+    expect_text(a, "old");
+    expect_names(1);
 }
 
 /* The limit stands for a full disk: the write that reaches it is cut short, the next one fails. */
 TEST(writer_failure_leaves_old_file_and_nothing_else, IN_FOLDER)
 {
-    make_file(in_folder("a"), "old");
+    char *bytes = allocated_zeros(1000000);
+    struct file_writer *w;
     signal(SIGXFSZ, SIG_IGN);
     const struct rlimit limit = lower_limit(RLIMIT_FSIZE, 600000);
-    char *bytes = calloc(1, 1000000);
-    struct file_writer *w;
-    expect_ok(file_writer_open(&w, in_folder("a"), &err));
-    ck_assert_int_eq(names_in_folder(), 2);
+    expect_ok(file_writer_open(&w, make_file(a, "old"), &err));
+    expect_names(2);
     file_writer_put(w, bytes, 1000000);
     file_writer_put(w, bytes, 10);
     file_writer_put(w, bytes, 1000000);
     const enum status s = file_writer_commit(w, &err);
     setrlimit(RLIMIT_FSIZE, &limit);
-    expect_says(err.text, in_folder("a"));
+    expect_says(err.text, a);
     expect_status(s, STATUS_FAILED, "File too large");
-    expect_text(in_folder("a"), "old");
-    ck_assert_int_eq(names_in_folder(), 1);
-    free(bytes);
-}
-
-TEST(writer_rename_failure_leaves_nothing, IN_FOLDER)
-{
-    struct file_writer *w;
-    expect_ok(file_writer_open(&w, in_folder("a"), &err));
-    ck_assert_int_eq(mkdir(in_folder("a"), 0755), 0);
-    expect_status(file_writer_commit(w, &err), STATUS_FAILED, "Is a directory");
-    ck_assert_int_eq(names_in_folder(), 1);
-}
-
-TEST(writer_abandon_leaves_old_file, IN_FOLDER)
-{
-    make_file(in_folder("a"), "old");
-    struct file_writer *w;
-    expect_ok(file_writer_open(&w, in_folder("a"), NULL));
+    /* Nor does one that is abandoned, or that finds a folder in the file's place. */
+    expect_ok(file_writer_open(&w, a, NULL));
     file_writer_put(w, "new", 3);
     file_writer_abandon(w);
     file_writer_abandon(NULL);
-    expect_text(in_folder("a"), "old");
-    ck_assert_int_eq(names_in_folder(), 1);
+    expect_text(a, "old");
+    expect_ok(file_writer_open(&w, b, &err));
+    ck_assert_int_eq(mkdir(b, 0755), 0);
+    expect_status(file_writer_commit(w, &err), STATUS_FAILED, "Is a directory");
+    expect_names(2);
 }
 
-TEST(writer_steps_over_temporaries_in_use, IN_FOLDER)
+TEST(two_writers_of_one_file, IN_FOLDER)
 {
     struct file_writer *first, *second;
-    expect_ok(file_writer_open(&first, in_folder("a"), NULL));
-    expect_ok(file_writer_open(&second, in_folder("a"), NULL));
+    expect_ok(file_writer_open(&first, a, NULL));
+    expect_ok(file_writer_open(&second, a, NULL));
     file_writer_put(first, "first", 5);
     file_writer_put(second, "second", 6);
     expect_ok(file_writer_commit(second, NULL));
-    expect_text(in_folder("a"), "second");
+    expect_text(a, "second");
     expect_ok(file_writer_commit(first, NULL));
-    expect_text(in_folder("a"), "first");
-    ck_assert_int_eq(names_in_folder(), 1);
+    expect_text(a, "first");
+    expect_names(1);
 }
 
-TEST(writer_accepts_the_longest_name, IN_FOLDER)
+/* --- writing, with calls that fail ----------------------------------------------------------- */
+
+#define LEN 600000
+
+/* Replaces "old" by LEN bytes, in pieces; the file stays the old one for a reason, if there is one.
+ * Nothing else is left. */
+static void replace_long(size_t piece, const char *reason)
 {
-    char name[256];
-    memset(name, 'n', 255);
-    name[255] = 0;
-    expect_ok(replace(in_folder(name), "text", NULL));
-    expect_text(in_folder(name), "text");
+    static char bytes[LEN];
+    struct file_writer *w;
+    const char *path = scratch_path("file");
+    for (size_t i = 0; i < LEN; i++)
+        bytes[i] = (char)(i * 13 >> 2);
+    make_file(path, "old");
+    enum status s = file_writer_open(&w, path, &err);
+    if (!s) {
+        for (size_t at = 0; at < LEN; at += piece)
+            file_writer_put(w, bytes + at, LEN - at < piece ? LEN - at : piece);
+        file_writer_put(w, NULL, 0);
+        s = file_writer_commit(w, &err);
+    }
+    for (int call = 0; call < CALLS; call++)
+        ck_assert_msg(faults[call].times == 0, "a fault was never met");
+    if (reason) {
+        expect_says(err.text, path);
+        expect_status(s, STATUS_FAILED, reason);
+        expect_text(path, "old");
+    } else {
+        expect_ok(s);
+        expect_bytes(path, bytes, LEN);
+    }
+    expect_names(1);
+}
+
+/* Around the size of the buffer, 256 KiB. */
+TEST(pieces_of_many_sizes, IN_FOLDER)
+{
+    static const size_t pieces[] = {1, 4095, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, LEN};
+    for (size_t i = 0; i < 2 * COUNT(pieces); i++) {
+        longest_write = i % 2 ? 99991 : SIZE_MAX;
+        replace_long(pieces[i / 2], NULL);
+    }
+    longest_write = 4093;
+    faults[WRITE] = (struct fault){.after = 3, .times = 5, .error = EINTR};
+    replace_long(LEN, NULL);
+}
+
+/* Why the file stays the old one; NULL: it is replaced all the same. */
+static const struct {
+    enum call call;
+    struct fault fault;
+    const char *reason;
+} bad_calls[] = {
+    {WRITE, {0, 1, ENOSPC}, "cannot write: No space left on device"},
+    {WRITE, {1, 1, ENOSPC}, "cannot write: No space left on device"},
+    {WRITE, {2, 1, ENOSPC}, "cannot write: No space left on device"},
+    {WRITE, {1, 1, EIO}, "Input/output error"},
+    {WRITE, {1, 1, 0}, "Input/output error"}, /* it takes nothing */
+    {FSYNC, {0, 1, EIO}, "Input/output error"},
+    {FSYNC, {0, 3, EINTR}, NULL},
+    {FSYNC, {0, 1, EINVAL}, NULL}, /* unknown to the file system */
+    /* The folder's: the new file is in its place already. */
+    {FSYNC, {1, 1, EIO}, NULL},
+    {OPEN, {1, 1, EACCES}, NULL},
+    {CLOSE, {0, 1, EDQUOT}, "quota exceeded"},
+    {CLOSE, {0, 1, EINTR}, NULL},
+    {RENAME, {0, 1, EBUSY}, "cannot replace it: Device or resource busy"},
+    {FCHMOD, {0, 1, EPERM}, "cannot keep its permissions"},
+    {OPEN, {0, 1, EMFILE}, "Too many open files"},
+    {OPEN, {0, 2, EINTR}, NULL},
+};
+
+TEST(calls_that_fail, .loops = (int)COUNT(bad_calls), IN_FOLDER)
+{
+    faults[bad_calls[_i].call] = bad_calls[_i].fault;
+    replace_long(LEN / 10, bad_calls[_i].reason);
 }
 
 /* --- what others left, or put there -------------------------------------------------------- */
 
-static void write_once(const char *path, enum status expected, const char *says)
-{
-    expect_status(replace(path, "new", &err), expected, says);
-}
-
-static void make_old(const char *path)
-{
-    const struct timespec long_ago[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
-    ck_assert_int_eq(utimensat(AT_FDCWD, path, long_ago, 0), 0);
-}
-
 TEST(temporaries_of_the_dead_are_removed, IN_FOLDER)
 {
+    static const struct timespec long_ago[2] = {{.tv_sec = 1000000}, {.tv_sec = 1000000}};
     static const char *const names[] = {".decode-99-0.tmp", ".decode-99-live.tmp",
                                         ".decode-99-new.tmp", ".decode-notes", "other.tmp"};
     for (size_t i = 0; i < COUNT(names); i++) {
-        make_file(in_folder(names[i]), "left");
+        make_file(scratch_path(names[i]), "left");
         if (i != 2)
-            make_old(in_folder(names[i]));
+            ck_assert_int_eq(utimensat(AT_FDCWD, scratch_path(names[i]), long_ago, 0), 0);
     }
-    const int held = open(in_folder(names[1]), O_RDONLY);
+    const int held = open(scratch_path(names[1]), O_RDONLY);
     ck_assert_int_eq(flock(held, LOCK_EX), 0);
-    write_once(in_folder("out"), STATUS_OK, "");
-    ck_assert_int_ne(access(in_folder(names[0]), F_OK), 0);
+    expect_replaced(a, "new", a);
+    ck_assert_int_ne(access(scratch_path(names[0]), F_OK), 0);
     for (size_t i = 1; i < COUNT(names); i++)
-        expect_text(in_folder(names[i]), "left");
+        expect_text(scratch_path(names[i]), "left");
     close(held);
 }
 
+/* Others' links are made by root only. */
 TEST(links_that_others_planted_are_not_followed, IN_FOLDER)
 {
     if (geteuid() != 0)
-        return; /* others' links are made by root only */
-    make_file(in_folder("precious"), "old");
-    ck_assert_int_eq(symlink("precious", in_folder("link")), 0);
-    ck_assert_int_eq(lchown(in_folder("link"), NOBODY, NOBODY), 0);
-    write_once(in_folder("link"), STATUS_OK, ""); /* in a folder of one's own */
-    expect_text(in_folder("precious"), "new");
-    make_file(in_folder("precious"), "old");
+        return;
+    make_file(a, "old");
+    ck_assert(symlink("a", b) == 0 && lchown(b, NOBODY, NOBODY) == 0);
+    expect_replaced(b, "new", a); /* in a folder of one's own */
+    make_file(a, "old");
     ck_assert_int_eq(chmod(folder, 01777), 0);
-    write_once(in_folder("link"), STATUS_FAILED, "found another user's");
-    expect_text(in_folder("precious"), "old");
-    ck_assert_int_eq(lchown(in_folder("link"), 0, 0), 0);
-    write_once(in_folder("link"), STATUS_OK, "");
-    expect_text(in_folder("precious"), "new");
+    expect_kept(b, "found another user's");
+    expect_text(a, "old");
+    ck_assert_int_eq(lchown(b, 0, 0), 0);
+    expect_replaced(b, "new", a);
 }
 
+/* Files of other groups are made by root only. */
 TEST(a_group_that_cannot_be_kept_gets_no_rights, IN_FOLDER)
 {
     if (geteuid() != 0)
-        return; /* files of other groups are made by root only */
+        return;
     struct stat st;
-    make_file(in_folder("out"), "old");
-    ck_assert(chown(in_folder("out"), NOBODY, 0) == 0 && chmod(in_folder("out"), 0664) == 0);
+    int ended;
+    make_file(a, "old");
+    ck_assert(chown(a, NOBODY, 0) == 0 && chmod(a, 0664) == 0);
     ck_assert_int_eq(chown(folder, NOBODY, NOBODY), 0);
     const pid_t pid = fork();
-    if (pid == 0) {
-        if (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
-            _exit(1);
-        write_once(in_folder("out"), STATUS_OK, "");
-        _exit(0);
-    }
-    int ended;
+    if (pid == 0)
+        _exit(setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0 ||
+              replace(a, "new", NULL) != STATUS_OK);
     ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
-    ck_assert(ended == 0 && stat(in_folder("out"), &st) == 0 && st.st_gid == NOBODY);
-    ck_assert_int_eq(st.st_mode & 0777, 0604);
+    ck_assert(ended == 0 && stat(a, &st) == 0 && st.st_gid == NOBODY);
+    ck_assert_uint_eq(mode_of(a), 0604);
     /* Root keeps it. */
-    ck_assert(chown(in_folder("out"), 0, NOBODY) == 0 && chmod(in_folder("out"), 0664) == 0);
-    write_once(in_folder("out"), STATUS_OK, "");
-    ck_assert(stat(in_folder("out"), &st) == 0 && st.st_gid == NOBODY);
-    ck_assert_int_eq(st.st_mode & 0777, 0664);
+    ck_assert(chown(a, 0, NOBODY) == 0 && chmod(a, 0664) == 0);
+    expect_replaced(a, "new", a);
+    ck_assert(stat(a, &st) == 0 && st.st_gid == NOBODY);
+    ck_assert_uint_eq(mode_of(a), 0664);
 }

@@ -5,8 +5,6 @@
 
 #include "gguf_image.h"
 
-/* --- names and sizes ----------------------------------------------------------------------- */
-
 TEST(kind_names)
 {
     static const char *const names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
@@ -40,8 +38,6 @@ TEST(tensor_types_by_number_and_name)
     }
 }
 
-/* --- values -------------------------------------------------------------------------------- */
-
 struct number {
     const char *key;
     enum gguf_kind kind;
@@ -71,17 +67,20 @@ static const struct number numbers[] = {
 /* Alone, and in an array between two zeros. */
 TEST(numbers_of_every_kind)
 {
-    struct gguf_bytes b;
-    image_begin(&b, 3, 0, 2 * COUNT(numbers) + 1);
+    struct gguf_bytes b = {0};
+    image_add(&b, "GGUF 3 0L ?", 2 * COUNT(numbers) + 1);
     for (size_t i = 0; i < 2 * COUNT(numbers); i++) {
         const struct number *n = &numbers[i / 2];
         char key[32];
         snprintf(key, sizeof key, "%s%s", n->key, i % 2 ? "s" : "");
-        image_key(&b, key, i % 2 ? GGUF_ARRAY : n->kind);
+        gb_put_text(&b, text_of(key));
         if (i % 2) {
+            image_add(&b, "9", 0);
             gb_put_u32(&b, n->kind);
             gb_put_u64(&b, 3);
             gb_put(&b, &(uint64_t){0}, (size_t)n->bytes);
+        } else {
+            gb_put_u32(&b, n->kind);
         }
         gb_put(&b, &n->bits, (size_t)n->bytes);
         if (i % 2)
@@ -102,7 +101,6 @@ TEST(numbers_of_every_kind)
         ck_assert_double_eq(gguf_float_at(v, at), n->as_float);
     }
     ck_assert(gguf_find(p.g, "empty")->count == 0 && gguf_find(p.g, "empty")->bytes.len == 0);
-    parsed_free(&p);
 }
 
 TEST(strings_and_their_arrays)
@@ -128,10 +126,7 @@ TEST(strings_and_their_arrays)
     c = (struct gguf_cursor){0};
     ck_assert(!gguf_next_text(gguf_find(p.g, "none"), &c, &s));
     ck_assert(!gguf_next_text(gguf_find(p.g, "s"), &c, &s));
-    parsed_free(&p);
 }
-
-/* --- lookups ------------------------------------------------------------------------------- */
 
 /* What a lookup finds as a text, or its message: 'u' a u64 from 0 to 7, 'U' any, 'f', 'b', 's', 'a'
  * an array of u32, 'A' one of strings. What is not found is left alone. */
@@ -201,21 +196,17 @@ TEST(lookups)
         }
         ck_assert(!asked || status || found == there);
     }
-    parsed_free(&p);
 }
-
-/* --- files --------------------------------------------------------------------------------- */
 
 TEST(file_with_nothing_in_it)
 {
-    for (uint32_t version = 2; version <= 3; version++) {
-        struct gguf_bytes b;
-        image_begin(&b, version, 0, 0);
-        struct parsed p = accept(&b);
-        ck_assert(p.g->version == version && p.g->alignment == 32);
+    static const char *const files[] = {"GGUF 2 0L 0L", "GGUF 3 0L 0L"};
+    for (uint32_t i = 0; i < 2; i++) {
+        struct gguf_bytes b = image(files[i]);
+        const struct parsed p = accept(&b);
+        ck_assert(p.g->version == 2 + i && p.g->alignment == 32);
         ck_assert(p.g->n_pairs == 0 && p.g->n_tensors == 0);
         ck_assert(!gguf_find(p.g, "x") && !gguf_find_tensor(p.g, "x"));
-        parsed_free(&p);
     }
     gguf_free(NULL);
 }
@@ -225,7 +216,7 @@ TEST(tensors_of_several_types_and_shapes)
     struct gguf_bytes b = image("GGUF 3 4L 0L 'f32' 2 3L 2L 0 0L 'q8_0' 1 64L 8 32L "
                                 "'q4_k' 3 256L 1L 2L 12 128L 'bf16' 4 1L 2L 3L 1L 30 416L /32");
     const size_t start = b.len;
-    image_data(&b, 416 + 12); /* without the last padding */
+    image_add(&b, "*428", 0); /* without the last padding */
     struct parsed p = accept(&b);
     static const uint64_t elements[] = {6, 64, 512, 6}, bytes[] = {24, 68, 288, 12};
     static const size_t offsets[] = {0, 32, 128, 416};
@@ -241,7 +232,6 @@ TEST(tensors_of_several_types_and_shapes)
     ck_assert_int_eq(p.g->tensors[0].n_dims, 2);
     ck_assert_mem_eq(p.g->tensors[0].dims, ((const uint64_t[4]){3, 2, 1, 1}), 32);
     ck_assert_ptr_eq(p.g->tensors[2].type, tensor_type_named(text_of("q4_k")));
-    parsed_free(&p);
 }
 
 /* llama.cpp wants tensors one after another in the order of their records; the format does not. */
@@ -253,5 +243,4 @@ TEST(tensors_in_any_order_with_gaps)
     ck_assert_int_eq(gguf_find_tensor(p.g, "last")->data[0], 129);
     ck_assert_int_eq(gguf_find_tensor(p.g, "first")->data[0], 1);
     ck_assert_int_eq(gguf_find_tensor(p.g, "middle")->data[0], 65);
-    parsed_free(&p);
 }

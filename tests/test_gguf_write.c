@@ -14,7 +14,6 @@ static void begin(void)
 static void end(void)
 {
     gguf_writer_free(w);
-    scratch_remove();
 }
 
 /* What is written to memory, read again. The next file begins. */
@@ -24,7 +23,7 @@ static struct parsed finish(void)
     size_t len;
     expect_ok(gguf_write_memory(w, &bytes, &len, &err));
     struct parsed p = parse_exactly(bytes, len);
-    expect_ok_in(p.status, &p.err);
+    expect_ok(p.status);
     free(bytes);
     gguf_writer_free(w);
     begin();
@@ -46,8 +45,6 @@ static void refuse_write(enum status s, const char *parts)
     begin();
 }
 
-/* --- round trips --------------------------------------------------------------------------- */
-
 /* Finishes a file that has these values in their order. */
 static void values_are(const struct gguf_value *expected, size_t n)
 {
@@ -61,28 +58,21 @@ static void values_are(const struct gguf_value *expected, size_t n)
         ck_assert_uint_eq(found->count, expected[i].count);
         ck_assert(text_equal(found->bytes, expected[i].bytes));
     }
-    parsed_free(&p);
 }
 
 /* The bytes are those of the file; a bool becomes 0 or 1. */
 TEST(typed_pairs, .before = begin, .after = end)
 {
     static const struct text words[] = {{"", 0}, {"a\0b", 3}, {"word", 4}};
-    static const int32_t ints[] = {1, -2, INT32_MIN};
+    static const char stored[] = "\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0a\0b\4\0\0\0\0\0\0\0word";
     static const struct gguf_value expected[] = {
         {GGUF_U32, 0, 1, {"\xff\xff\xff\xff", 4}},
         {GGUF_U64, 0, 1, {"\xff\xff\xff\xff\xff\xff\xff\xff", 8}},
         {GGUF_F32, 0, 1, {"\0\0\xc0\xbf", 4}},
         {GGUF_BOOL, 0, 1, {"\1", 1}},
-        {GGUF_BOOL, 0, 1, {"\0", 1}},
         {GGUF_STRING, 0, 1, {"\xc3\xa9", 2}},
-        {GGUF_STRING, 0, 1, {"", 0}},
-        {GGUF_ARRAY,
-         GGUF_STRING,
-         3,
-         {"\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0a\0b\4\0\0\0\0\0\0\0word", 31}},
-        {GGUF_ARRAY, GGUF_STRING, 0, {"", 0}},
-        {GGUF_ARRAY, GGUF_I32, 3, {"\1\0\0\0\xfe\xff\xff\xff\0\0\0\x80", 12}},
+        {GGUF_ARRAY, GGUF_STRING, 3, {stored, 31}},
+        {GGUF_ARRAY, GGUF_I32, 2, {"\1\0\0\0\0\0\0\x80", 8}},
         {GGUF_BOOL, 0, 1, {"\1", 1}},
         {GGUF_ARRAY, GGUF_BOOL, 4, {"\1\0\1\1", 4}},
     };
@@ -91,12 +81,9 @@ TEST(typed_pairs, .before = begin, .after = end)
     gguf_add_u64(w, "u64", UINT64_MAX);
     gguf_add_f32(w, "f32", -1.5f);
     gguf_add_bool(w, "yes", true);
-    gguf_add_bool(w, "no", false);
     gguf_add_text(w, "text", text_of("\xc3\xa9"));
-    gguf_add_text(w, "empty", text_of(""));
     gguf_add_texts(w, "words", words, 3);
-    gguf_add_texts(w, "no words", NULL, 0);
-    gguf_add_array(w, "ints", GGUF_I32, ints, 3);
+    gguf_add_array(w, "ints", GGUF_I32, (const int32_t[]){1, INT32_MIN}, 2);
     gguf_add_value(w, text_of("2"), &(struct gguf_value){GGUF_BOOL, 0, 1, {"\2", 1}});
     gguf_add_value(w, text_of("list"),
                    &(struct gguf_value){GGUF_ARRAY, GGUF_BOOL, 4, {"\xff\0\1\x80", 4}});
@@ -105,9 +92,7 @@ TEST(typed_pairs, .before = begin, .after = end)
 
 TEST(values_and_arrays_of_every_kind, .before = begin, .after = end)
 {
-    static const size_t sizes[] = {[GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
-                                   [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
-                                   [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
+    static const size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; /* by kind */
     static const char payload[] = "\1\0\1\1\0\1\0\1\1\1\0\0\1\0\1\0\1\1\0\1\1\1\0\1";
     static const char texts[] = "\2\0\0\0\0\0\0\0ab\0\0\0\0\0\0\0\0";
     struct gguf_value values[26] = {{GGUF_STRING, 0, 1, {"a\0b", 3}},
@@ -148,7 +133,6 @@ TEST(tensors_are_contiguous_and_padded, .before = begin, .after = end)
             at += (t->n_bytes + alignment - 1) / alignment * alignment;
         }
         ck_assert_ptr_eq(at, p.bytes + p.len);
-        parsed_free(&p);
     }
 }
 
@@ -172,21 +156,18 @@ TEST(golden_files, .loops = 2, .before = begin, .after = end)
 TEST(large_padding_and_data_go_to_the_file, .before = begin, .after = end)
 {
     static unsigned char data[700000];
+    const char *path = scratch_path("large.gguf");
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 31 >> 3);
     gguf_add_u32(w, "general.alignment", 65536);
     gguf_add_tensor(w, text_of("small"), 24, 1, (uint64_t[]){1}, data);
     gguf_add_tensor(w, text_of("large"), 24, 1, (uint64_t[]){sizeof data}, data);
-    const char *path = scratch_path("large.gguf");
     expect_ok(gguf_write(w, path, NULL));
-    struct parsed p = finish();
+    const struct parsed p = finish();
     ck_assert_uint_eq(p.len, (1 + 1 + 11) * 65536);
     ck_assert_mem_eq(gguf_find_tensor(p.g, "large")->data, data, sizeof data);
     expect_bytes(path, p.bytes, p.len);
-    parsed_free(&p);
 }
-
-/* --- refusals ------------------------------------------------------------------------------ */
 
 #define N16 "nnnnnnnnnnnnnnnn"
 #define N63 N16 N16 N16 "nnnnnnnnnnnnnnn"
@@ -228,7 +209,6 @@ TEST(tensors_that_cannot_be, .before = begin, .after = end)
     gguf_add_tensor(w, text_of(N63), TENSOR_F32, 1, (uint64_t[]){1}, x);
     struct parsed p = finish();
     ck_assert_ptr_nonnull(gguf_find_tensor(p.g, N63));
-    parsed_free(&p);
 }
 
 TEST(keys_that_cannot_be, .before = begin, .after = end)
@@ -269,8 +249,6 @@ TEST(first_failure_stays, .before = begin, .after = end)
     gguf_add_tensor(w, text_of(""), 99, 9, NULL, &x);
     refuse_write(STATUS_USAGE, "key 1 \"\"|expected 1 to 65535");
 }
-
-/* --- tensors that come in pieces ------------------------------------------------------------- */
 
 /* Gives bytes in pieces of at most `piece`, and fails at `fail_at` calls. */
 struct pieces {
@@ -328,7 +306,6 @@ TEST(sources_give_the_same_file, .loops = 5, .before = begin, .after = end)
     expect_ok(gguf_write(w, path, NULL));
     expect_bytes(path, plain.bytes, plain.len);
     ck_assert_uint_eq((uint64_t)p.calls, 3 * ((sizeof p.bytes + sizes[_i] - 1) / sizes[_i]));
-    parsed_free(&plain);
 }
 
 TEST(sources_that_fail, .loops = 3, .before = begin, .after = end)

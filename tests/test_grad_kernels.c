@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "compute/grad_kernels.h"
 #include "kernel_data.h"
+#include "plain_model.h"
 #include "support.h"
 
 #define MAX 8192
@@ -22,7 +23,8 @@ static void fill(uint64_t seed)
             numbers[i][j] = (float)(2 * rng_unit(&r) - 1);
 }
 
-static const struct grad_kernels *g; /* the table of this turn */
+/* The table of this turn: the tests run with each that this machine has. */
+static const struct grad_kernels *g;
 
 static int n_tables(void)
 {
@@ -39,6 +41,12 @@ static void choose(int i, uint64_t seed)
         k = next_kernels(k);
     g = grad_kernels_for(k);
     fill(seed);
+}
+
+/* For what is summed up in another order. */
+static void near(float found, double expected, double tolerance)
+{
+    ck_assert_double_eq_tol((double)found, expected, tolerance);
 }
 
 /* One shape in all four forms: A by rows or columns, from zero or from C, with or without bias. */
@@ -65,21 +73,18 @@ static void try_product(int m, int n, int k)
         memcpy(c, numbers[3], sizeof c);
         memcpy(kept, c, sizeof c);
         g->product(&p);
-        for (int j = 0; j < m; j++)
-            for (int i = 0; i < 64; i++) {
-                double sum = from_c ? (double)kept[j * 64 + i] : 0;
-                for (int x = 0; x < k && i < n; x++)
-                    sum += (double)a[(size_t)j * p.a_row + (size_t)x * p.a_col] *
-                           (double)b[(size_t)(i / KERNEL_LANES) * p.b_panel + (size_t)x * p.b_row +
-                                     (size_t)(i % KERNEL_LANES)];
-                if (p.bias)
-                    sum += (double)bias[i];
-                if (i >= n)
-                    sum = (double)kept[j * 64 + i];
-                if (!(fabs((double)c[j * 64 + i] - sum) < 1e-5))
-                    ck_abort_msg("%s: %d x %d x %d form %d: [%d][%d] is %g, expected %g", g->name,
-                                 m, n, k, form, j, i, (double)c[j * 64 + i], sum);
-            }
+        for (int at = 0; at < m * 64; at++) {
+            const int j = at / 64, i = at % 64;
+            double sum = from_c || i >= n ? (double)kept[at] : 0;
+            for (int x = 0; x < k && i < n; x++)
+                sum += (double)a[(size_t)j * p.a_row + (size_t)x * p.a_col] *
+                       (double)b[(size_t)(i / KERNEL_LANES) * p.b_panel + (size_t)x * p.b_row +
+                                 (size_t)(i % KERNEL_LANES)];
+            sum += p.bias && i < n ? (double)bias[i] : 0;
+            ck_assert_msg(fabs((double)c[at] - sum) < 1e-5,
+                          "%s: %d x %d x %d form %d: [%d][%d] is %g, expected %g", g->name, m, n, k,
+                          form, j, i, (double)c[at], sum);
+        }
     }
 }
 
@@ -120,31 +125,14 @@ TEST(product_in_parts, .loops = n_tables())
     ck_assert(memcmp(whole, parts, sizeof whole) == 0);
 }
 
-/* --- feed-forward ---------------------------------------------------------------------------- */
-
-/* The function of a kind, exactly. */
-static double activation(int kind, double x)
-{
-    switch (kind) {
-    case FFN_GELU:
-        return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
-    case FFN_GELU_ERF:
-        return x / 2 * erfc(-x / sqrt(2));
-    case FFN_RELU:
-        return x > 0 ? x : 0;
-    default:
-        return x / (1 + exp(-x));
-    }
-}
-
-static double slope(int kind, double x)
+static double slope(enum ffn_kind kind, double x)
 {
     const double h = 1e-5;
-    return (activation(kind, x + h) - activation(kind, x - h)) / (2 * h);
+    return (plain_activation(kind, x + h) - plain_activation(kind, x - h)) / (2 * h);
 }
 
 /* What the kernels give for up, against differences in double; gate is NULL unless gated. */
-static void check_ffn(int kind, const float *up, const float *gate, size_t n)
+static void check_ffn(enum ffn_kind kind, const float *up, const float *gate, size_t n)
 {
     float y[2001], dup[2001], dgate[2001];
     g->ffn[kind](y, up, gate, n);
@@ -153,11 +141,10 @@ static void check_ffn(int kind, const float *up, const float *gate, size_t n)
         const double u = (double)up[i], x = gate ? (double)gate[i] : u;
         const double times = gate ? u : 1, dy = (double)numbers[2][i];
         const double tolerance = 1e-6 * (1 + fabs(x * times));
-        ck_assert_double_eq_tol((double)y[i], activation(kind, x) * times, tolerance);
-        const double dx = dy * times * slope(kind, x);
-        ck_assert_double_eq_tol((double)(gate ? dgate : dup)[i], dx, 1e-5 * (1 + fabs(times)));
+        near(y[i], plain_activation(kind, x) * times, tolerance);
+        near((gate ? dgate : dup)[i], dy * times * slope(kind, x), 1e-5 * (1 + fabs(times)));
         if (gate)
-            ck_assert_double_eq_tol((double)dup[i], dy * activation(kind, x), tolerance);
+            near(dup[i], dy * plain_activation(kind, x), tolerance);
     }
 }
 
@@ -168,24 +155,19 @@ TEST(feed_forward_and_its_slope, .loops = n_tables())
     float x[N];
     for (int i = 0; i < N; i++)
         x[i] = ((float)(i - 1000) + 0.5f) * 0.02f; /* not 0, where ReLU has no slope */
-    for (int kind = 0; kind < FFN_KINDS; kind++) {
-        const bool gated = ffn_is_gated((enum ffn_kind)kind);
-        check_ffn(kind, gated ? numbers[0] : x, gated ? x : NULL, N);
-    }
-    /* At and near 0, and far away. */
     static const float special[] = {0,   -0.0f, 1e-30f, -1e-30f, 1e-45f, 40,
                                     -40, 90,    -90,    3e4f,    -3e4f};
     static const float relu[] = {0, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0};
     static const float others[] = {0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 1, 0, 1, 0, 1, 0};
     const float ones[11] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    for (int kind = 0; kind < FFN_KINDS; kind++) {
+    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++) {
         float dup[11], dgate[11];
-        const bool gated = ffn_is_gated((enum ffn_kind)kind);
+        const bool gated = ffn_is_gated(kind);
+        check_ffn(kind, gated ? numbers[0] : x, gated ? x : NULL, N);
         g->ffn_backward[kind](dup, gated ? dgate : NULL, ones, gated ? ones : special,
                               gated ? special : NULL, 11);
         for (int i = 0; i < 11; i++)
-            ck_assert_double_eq_tol((double)(gated ? dgate : dup)[i],
-                                    (double)(kind == FFN_RELU ? relu : others)[i], 1e-6);
+            near((gated ? dgate : dup)[i], (double)(kind == FFN_RELU ? relu : others)[i], 1e-6);
     }
 }
 
@@ -194,9 +176,9 @@ TEST(feed_forward_of_all_lengths, .loops = n_tables())
 {
     choose(_i, 5);
     const float *dy = numbers[0], *up = numbers[1];
-    for (int kind = 0; kind < FFN_KINDS; kind++)
+    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++)
         for (size_t n = 0; n <= 70; n++) {
-            const float *gate = ffn_is_gated((enum ffn_kind)kind) ? numbers[2] : NULL;
+            const float *gate = ffn_is_gated(kind) ? numbers[2] : NULL;
             float y[2][72] = {{0}}, dup[2][72], dgate[2][72] = {{0}};
             memcpy(dup[0], dy, sizeof dup[0]);
             memcpy(dup[1], dy, sizeof dup[1]);
@@ -221,10 +203,9 @@ TEST(feed_forward_equals_epilogues, .loops = n_tables())
     const struct matrix w = {1, 1, STORAGE_F32, panel, NULL};
     for (int i = 0; i < N; i++)
         numbers[1][i] *= 16;
-    for (int kind = 0; kind < FFN_KINDS; kind++) {
-        const bool gated = ffn_is_gated((enum ffn_kind)kind);
-        struct matmul m = {&w, numbers[1], 1, NULL,
-                           N,  expected,   1, ffn_epilogue((enum ffn_kind)kind)};
+    for (enum ffn_kind kind = 0; kind < FFN_KINDS; kind++) {
+        const bool gated = ffn_is_gated(kind);
+        struct matmul m = {&w, numbers[1], 1, NULL, N, expected, 1, ffn_epilogue(kind)};
         kernels_scalar.matmul(&m, 0, 1);
         m.x = numbers[0];
         m.epilogue = EPILOGUE_MUL;
@@ -234,8 +215,6 @@ TEST(feed_forward_equals_epilogues, .loops = n_tables())
         assert_same_bits(expected, y, N, "feed-forward");
     }
 }
-
-/* --- norms ----------------------------------------------------------------------------------- */
 
 /* sum_i dy[i] * norm(x)[i], what the gradient is of. */
 static double norm_loss(int kind, const double *x, const float *dy, const float *gain, int n,
@@ -272,15 +251,13 @@ static void check_norm(int kind, int n)
         const double below = norm_loss(kind, x, dy, gain, n, eps);
         x[i] += h;
         const double expected = (double)residual[i] + (above - below) / (2 * h);
-        ck_assert_double_eq_tol((double)dx[1][i], expected, 1e-5 * (1 + fabs(expected)));
+        near(dx[1][i], expected, 1e-5 * (1 + fabs(expected)));
     }
     /* The norm is (x - stats[0]) stats[1] gain. */
     float out[101];
     kernels_scalar.norm[kind](out, row, gain, NULL, n, (float)eps);
     for (int i = 0; i < n; i++)
-        ck_assert_double_eq_tol(
-            (double)out[i], (x[i] - (double)stats[1][0]) * (double)stats[1][1] * (double)gain[i],
-            1e-6);
+        near(out[i], (x[i] - (double)stats[1][0]) * (double)stats[1][1] * (double)gain[i], 1e-6);
     ck_assert(kind != NORM_RMS || stats[1][0] == 0);
 }
 
@@ -293,8 +270,6 @@ TEST(norms_backward, .loops = n_tables())
         for (int n = 1; n <= 100; n += n < 34 ? 1 : 11)
             check_norm(kind, n);
 }
-
-/* --- attention ------------------------------------------------------------------------------- */
 
 static double biased(const struct attend_bias *b, int distance, double score)
 {
@@ -315,18 +290,18 @@ static void check_column(const struct causal *c, const float *scores, const floa
         const double s = biased(c->bias, c->first + q - t, (double)scores[t * CAUSAL_WIDTH + q]);
         p[t] = t <= c->first + q ? exp(s - max) : 0;
         sum += p[t];
-        ck_assert_double_eq_tol((double)e[t * CAUSAL_WIDTH + q], p[t], 2e-5);
+        near(e[t * CAUSAL_WIDTH + q], p[t], 2e-5);
     }
     for (int t = 0; t < c->n_keys; t++)
         dot += p[t] / sum * (double)dp[t * CAUSAL_WIDTH + q];
     for (int t = 0; t < c->n_keys; t++) {
         const int at = t * CAUSAL_WIDTH + q;
-        ck_assert_double_eq_tol((double)found_p[at], p[t] / sum, 2e-5);
+        near(found_p[at], p[t] / sum, 2e-5);
         const double ds = p[t] / sum * ((double)dp[at] - dot);
-        ck_assert_double_eq_tol((double)found_ds[at], (double)c->scale * ds, 2e-5);
+        near(found_ds[at], (double)c->scale * ds, 2e-5);
     }
-    ck_assert_double_eq_tol((double)c->max[q], max, 1e-4);
-    ck_assert_double_eq_tol((double)c->inverse[q], 1 / sum, 1e-5);
+    near(c->max[q], max, 1e-4);
+    near(c->inverse[q], 1 / sum, 1e-5);
 }
 
 /* Scores and gradient [n_keys, CAUSAL_WIDTH] through both kernels of g and of the definition. */
@@ -376,37 +351,6 @@ TEST(causal_attention, .loops = n_tables())
         }
 }
 
-/* A query has the score, biased, that it has at inference. */
-TEST(biases_equal_inference, .loops = n_tables())
-{
-    choose(_i, 9);
-    enum { KEYS = 70, FIRST = 38 };
-    const struct attend_bias bias = {2.3f, -0.07f, -0.013f};
-    for (int q = 0; q < CAUSAL_WIDTH; q++) {
-        static float block[KEYS * CAUSAL_WIDTH], v[KEYS * KERNEL_LANES], k[80];
-        float max[CAUSAL_WIDTH], inverse[CAUSAL_WIDTH], scratch[KERNEL_CHUNK], out[1], m, sum;
-        const float one = 1;
-        memcpy(block, numbers[0], sizeof block);
-        for (int t = 0; t < KEYS; t++)
-            k[t] = block[t * CAUSAL_WIDTH + q];
-        const struct causal c = {KEYS, FIRST, block, NULL, max, inverse, 1, &bias};
-        g->causal_softmax(&c);
-        const struct attend a = {
-            .kv = {{{k, v, NULL, NULL}}, FIRST + q + 1, FIRST + q + 1, 1, 1, STORAGE_F32},
-            .n_heads = 1,
-            .q = &one,
-            .scores = scratch,
-            .max = &m,
-            .sum = &sum,
-            .out = out,
-            .stride = 1,
-            .bias = &bias,
-            .distance = FIRST + q};
-        kernels_scalar.attend(&a);
-        assert_same_bits(&m, &max[q], 1, "largest score");
-    }
-}
-
 TEST(softmax_is_stable, .loops = n_tables())
 {
     choose(_i, 0);
@@ -420,7 +364,7 @@ TEST(softmax_is_stable, .loops = n_tables())
         x[n] = 5;
         ck_assert_double_eq_tol((double)g->softmax(x, n, 0.5f), 1000 + log(sum), 1e-3);
         for (int i = 0; i < n; i++)
-            ck_assert_double_eq_tol((double)x[i], 0.5 * exp(i % 7) / sum, 1e-6);
+            near(x[i], 0.5 * exp(i % 7) / sum, 1e-6);
         ck_assert(x[n] == 5);
     }
     float bad[3] = {0, INFINITY, 1};
@@ -448,8 +392,8 @@ TEST(sums_over_rows, .loops = n_tables())
                 w += (double)numbers[0][at] * (double)(numbers[1][at] - numbers[2][2 * t]) *
                      (double)numbers[2][2 * t + 1];
             }
-            ck_assert_double_eq_tol((double)plain[i], s, 1e-5);
-            ck_assert_double_eq_tol((double)gain[i], w, 1e-5);
+            near(plain[i], s, 1e-5);
+            near(gain[i], w, 1e-5);
             squares += (double)numbers[0][i] * (double)numbers[0][i];
         }
         ck_assert_double_eq_tol((double)g->squares(numbers[0], (size_t)n), squares, 1e-5);

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,7 +11,6 @@
 #include "cli/terminal.h"
 #include "outputs.h"
 #include "show/heatmap.h"
-#include "support.h"
 #include "xml.h"
 
 /* --- levels ---------------------------------------------------------------------------------- */
@@ -65,29 +63,25 @@ static char *draw(const struct heatmap_picture *p)
     return text;
 }
 
-static struct heatmap_map map_of(int group, const char *name)
-{
-    struct heatmap_map map = {.cells = triangle, .note = "a < b & c", .group = group};
-    strcpy(map.name, name);
-    return map;
-}
+static const struct heatmap_map triangle_map = {
+    .cells = triangle, .note = "a < b & c", .name = "1.5", .group = -1};
+static const struct text_label tokens[N_SIDE] = {{"To"}, {"\\n"}, {"<|x|>"}, {"\xe6\x97\xa5"}};
 
 /* A large one. */
-static struct heatmap_picture picture_of(const struct heatmap_map *map,
-                                         const struct text_label *names, struct heatmap_scale scale)
+static struct heatmap_picture picture_of(const struct heatmap_map *map, double top, bool log)
 {
     return (struct heatmap_picture){.title = "t",
                                     .subtitle = "s",
                                     .what = "weight",
-                                    .scale = scale,
+                                    .scale = heatmap_scale(top, log),
                                     .maps = map,
                                     .n_rows = 1,
                                     .n_columns = 1,
                                     .map_rows = N_SIDE,
                                     .map_columns = N_SIDE,
                                     .triangle = true,
-                                    .row_names = names,
-                                    .column_names = names};
+                                    .row_names = tokens,
+                                    .column_names = tokens};
 }
 
 /* Paths give the map back: every cell is drawn by one run at most, and by that of its level. */
@@ -103,14 +97,12 @@ TEST(paths_are_the_map, .loops = 4)
         cells[i] = (float)wanted[i] / 9;
     }
     const struct heatmap_map map = {.cells = cells, .group = -1};
-    const struct text_label name = {""};
-    struct heatmap_picture p = picture_of(&map, &name, heatmap_scale(1, false));
+    struct heatmap_picture p = picture_of(&map, 1, false);
     p.column_names = NULL;
     p.triangle = false;
     p.map_rows = ROWS;
     p.map_columns = COLUMNS;
-    char *text = draw(&p);
-    const char *first = strstr(text, "<g class=\"map\">");
+    const char *first = strstr(draw(&p), "<g class=\"map\">");
     int level = 0, row, column, n, read;
     for (const char *at = first; *at; at++) {
         sscanf(at, "<path class=\"h%d\"", &level);
@@ -133,42 +125,33 @@ TEST(small_maps, .loops = 2)
     static const int groups[2][6] = {{0, 0, 0, 1, 1, 1}, {-1, -1, 4, 4, -1, 5}};
     const struct text_label rows[] = {{"layer <0>"}, {"layer 1"}};
     struct heatmap_map maps[12];
-    for (int i = 0; i < 12; i++)
-        maps[i] = map_of(groups[_i][i % 6], i == 7 ? "" : "1.5");
-    struct heatmap_picture p = picture_of(maps, rows, heatmap_scale(1, false));
+    for (int i = 0; i < 12; i++) {
+        maps[i] = triangle_map;
+        maps[i].group = groups[_i][i % 6];
+    }
+    maps[7].name[0] = 0;
+    struct heatmap_picture p = picture_of(maps, 1, false);
     p.title = "ti\ntle\x01";
     p.subtitle = "sub\xffti]]>tle";
+    p.row_names = rows;
     p.column_names = NULL;
     p.n_rows = 2;
     p.n_columns = 6;
-    char *text = draw(&p);
-    ck_assert_int_eq(count(text, "class=\"frame\""), 2 * 2);
-    expect_counts(text, "12 class=\"map\"", "12 <path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>",
-                  "11 >1.5</text>", "12 a &lt; b &amp; c", "1 layer &lt;0&gt;</text>",
-                  "1 prefers-color-scheme:dark");
+    expect_counts(draw(&p), "4 class=\"frame\"", "12 class=\"map\"",
+                  "12 <path class=\"h9\" d=\"M0 0.5h1M3 3.5h1\"/>", "11 >1.5</text>",
+                  "12 a &lt; b &amp; c", "1 layer &lt;0&gt;</text>", "1 prefers-color-scheme:dark");
 }
 
+/* Rows and columns are named. A rectangle of columns fewer than rows lies all on ground. */
 TEST(large_maps)
 {
-    const struct text_label names[N_SIDE] = {{"To"}, {"\\n"}, {"<|x|>"}, {"\xe6\x97\xa5"}};
-    const struct heatmap_map map = map_of(-1, "");
-    const struct heatmap_picture p = picture_of(&map, names, heatmap_scale(0.99, true));
-    char *text = draw(&p);
-    /* Rows and columns are named. */
-    expect_counts(text, "2 >To</text>", "2 &lt;|x|&gt;</text>", "2 \xe6\x97\xa5</text>",
+    struct heatmap_picture p = picture_of(&triangle_map, 0.99, true);
+    expect_counts(draw(&p), "2 >To</text>", "2 &lt;|x|&gt;</text>", "2 \xe6\x97\xa5</text>",
                   "4 rotate(-90)", "1 >weight 0.0021</text>", "1 >0.99</text>");
-}
-
-/* Columns fewer than rows, no triangle: all of it lies on ground. */
-TEST(a_rectangle)
-{
-    const struct text_label names[N_SIDE] = {{"a"}, {"b"}, {"c"}, {"d"}};
-    const struct heatmap_map map = map_of(-1, "");
-    struct heatmap_picture p = picture_of(&map, names, heatmap_scale(0, false));
+    p = picture_of(&triangle_map, 0, false);
     p.triangle = false;
     p.map_columns = 2;
-    char *text = draw(&p);
-    expect_counts(text, "1 d=\"M0 0H2V4H0Z\"", "0 <path class=\"h");
+    expect_counts(draw(&p), "1 d=\"M0 0H2V4H0Z\"", "0 <path class=\"h");
     ck_assert_int_eq(heatmap_write(&p, "/nonexistent/m.svg", &err), STATUS_FAILED);
 }
 
@@ -208,21 +191,17 @@ TEST(coloured_cells, .loops = 2)
     output_is(&out, expected);
 }
 
-/* Standard output becomes a terminal of so many columns. */
+/* Standard output becomes a terminal of so many columns, without variables that say more. */
 static void become_terminal(int columns)
 {
+    static const char *const names[] = {"NO_COLOR", "TERM", "COLORTERM", "COLORFGBG"};
     const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
     const int master = posix_openpt(O_RDWR | O_NOCTTY);
     ck_assert(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
     const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     ck_assert(slave >= 0 && ioctl(slave, TIOCSWINSZ, &size) == 0);
     ck_assert_int_ge(dup2(slave, STDOUT_FILENO), 0);
-}
-
-static void clear_variables(void)
-{
-    static const char *const names[] = {"NO_COLOR", "TERM", "COLORTERM", "COLORFGBG", "COLUMNS"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < COUNT(names); i++)
         unsetenv(names[i]);
 }
 
@@ -232,17 +211,21 @@ TEST(colours_of_a_terminal)
         const char *name, *value;
         enum heatmap_ink ink;
     } steps[] = {
-        {"TERM", "xterm", HEATMAP_PLAIN},    {"TERM", "xterm-256color", HEATMAP_DARK},
-        {"TERM", "dumb", HEATMAP_PLAIN},     {"COLORTERM", "truecolor", HEATMAP_PLAIN},
-        {"TERM", "xterm", HEATMAP_DARK},     {"COLORFGBG", "0;15", HEATMAP_LIGHT},
-        {"COLORFGBG", "15;0", HEATMAP_DARK}, {"COLORFGBG", "12;default;7", HEATMAP_LIGHT},
-        {"COLORFGBG", "", HEATMAP_DARK},     {"NO_COLOR", "", HEATMAP_DARK},
+        {"COLUMNS", "9", HEATMAP_PLAIN},
+        {"TERM", "xterm", HEATMAP_PLAIN},
+        {"TERM", "xterm-256color", HEATMAP_DARK},
+        {"TERM", "dumb", HEATMAP_PLAIN},
+        {"COLORTERM", "truecolor", HEATMAP_PLAIN},
+        {"TERM", "xterm", HEATMAP_DARK},
+        {"COLORFGBG", "0;15", HEATMAP_LIGHT},
+        {"COLORFGBG", "15;0", HEATMAP_DARK},
+        {"COLORFGBG", "12;default;7", HEATMAP_LIGHT},
+        {"COLORFGBG", "", HEATMAP_DARK},
+        {"NO_COLOR", "", HEATMAP_DARK},
         {"NO_COLOR", "1", HEATMAP_PLAIN},
     };
-    clear_variables();
     become_terminal(80);
-    ck_assert_int_eq(terminal_ink(false), HEATMAP_PLAIN);
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+    for (size_t i = 0; i < COUNT(steps); i++) {
         setenv(steps[i].name, steps[i].value, 1);
         ck_assert_msg(terminal_ink(false) == steps[i].ink, "%s=%s", steps[i].name, steps[i].value);
     }
@@ -250,7 +233,7 @@ TEST(colours_of_a_terminal)
 
 TEST(width_of_a_terminal)
 {
-    clear_variables();
+    static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};
     setenv("COLUMNS", "50", 1);
     become_terminal(33);
     ck_assert_int_eq(terminal_width(STDOUT_FILENO), 33);
@@ -261,8 +244,7 @@ TEST(width_of_a_terminal)
     ck_assert_int_ge(dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO), 0);
     ck_assert_int_eq(terminal_ink(false), HEATMAP_PLAIN);
     ck_assert_int_eq(terminal_width(STDOUT_FILENO), 50);
-    static const char *const bad[] = {"", "0", "-3", "x", "99999999999"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    for (size_t i = 0; i < COUNT(bad); i++) {
         setenv("COLUMNS", bad[i], 1);
         ck_assert_int_eq(terminal_width(STDOUT_FILENO), 80);
     }

@@ -1,8 +1,6 @@
 /* Processors and memory that are left, from made-up files of the system's. */
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -10,31 +8,27 @@
 #include "support.h"
 
 /* A mount of cgroups; each row has its own. */
-static char mount[512];
+static const char *mount;
 
 static void make_mount(void)
 {
     static int n;
     char name[32];
     snprintf(name, sizeof name, "cgroup%d", n++);
-    snprintf(mount, sizeof mount, "%s", scratch_path(name));
+    mount = scratch_path(name);
     ck_assert_int_eq(mkdir(mount, 0755), 0);
 }
 
 /* Writes a file below the mount, with the folders on its way. */
 static void put(const char *name, const char *contents)
 {
-    char path[8192];
-    snprintf(path, sizeof path, "%s/%s", mount, name);
-    for (char *slash = path + strlen(mount) + 1; (slash = strchr(slash, '/')); slash++) {
+    char path[512];
+    const int start = snprintf(path, sizeof path, "%s/%s", mount, name) - (int)strlen(name);
+    for (char *slash = path + start; (slash = strchr(slash, '/')); *slash++ = '/') {
         *slash = 0;
         mkdir(path, 0755);
-        *slash = '/';
     }
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(contents, f);
-    fclose(f);
+    write_file(path, contents, strlen(contents));
 }
 
 /* Files, name and contents in turn, and what /proc/self/cgroup says; 0: no limit. */
@@ -44,7 +38,8 @@ struct row {
     const char *files[9];
 };
 
-#define V1_CPU(quota, period) "cpu/job/cpu.cfs_quota_us", quota, "cpu/job/cpu.cfs_period_us", period
+#define V1(group, quota, period) group "cpu.cfs_quota_us", quota, group "cpu.cfs_period_us", period
+#define V1_CPU(quota, period)    V1("cpu/job/", quota, period)
 
 static const struct row quotas[] = {
     /* Version 2: rounded down, at least 1. */
@@ -72,12 +67,8 @@ static const struct row quotas[] = {
     /* Version 1, also under its joint name; only the cpu controller counts. */
     {"4:memory:/job\n3:cpu:/job\n1:name=systemd:/job\n", 3, {V1_CPU("350000\n", "100000\n")}},
     {"3:cpu:/job\n", 0, {V1_CPU("-1\n", "100000\n")}},
-    {"3:cpu:/job\n",
-     2,
-     {V1_CPU("-1\n", "1\n"), "cpu/cpu.cfs_quota_us", "20000\n", "cpu/cpu.cfs_period_us", "10000"}},
-    {"5:cpuacct,cpu:/job\n",
-     3,
-     {"cpu,cpuacct/job/cpu.cfs_quota_us", "3\n", "cpu,cpuacct/job/cpu.cfs_period_us", "1\n"}},
+    {"3:cpu:/job\n", 2, {V1_CPU("-1\n", "1\n"), V1("cpu/", "20000\n", "10000")}},
+    {"5:cpuacct,cpu:/job\n", 3, {V1("cpu,cpuacct/job/", "3\n", "1\n")}},
     {"3:cpuset:/job\n2:cpuacct:/job\n1:name=cpu:/job\n", 0, {V1_CPU("1", "1")}},
     /* Both versions: the tighter. */
     {"3:cpu:/job\n0::/job\n", 4, {V1_CPU("6", "1"), "job/cpu.max", "4 1"}},
@@ -115,25 +106,19 @@ static const struct row quotas[] = {
 #define V1_MEMORY(limit)                                                                           \
     "memory/job/memory.limit_in_bytes", limit, "memory/job/memory.usage_in_bytes", "4500\n",       \
         "memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 100\n"
+#define V2_MEMORY(group, max, current) group "memory.max", max, group "memory.current", current
+#define V2_STAT                        "b/memory.stat"
 
 static const struct row memories[] = {
-    {"0::/a/b\n", 600, {"a/b/memory.max", "1000\n", "a/b/memory.current", "400\n"}},
-    {"0::/a/b\n",
-     300,
-     {"a/b/memory.max", "1000", "a/b/memory.current", "400", "a/memory.max", "2000",
-      "a/memory.current", "1700"}},
-    {"0::/a/b\n",
-     600,
-     {"a/b/memory.max", "1000", "a/b/memory.current", "400", "a/memory.max", "max\n",
-      "a/memory.current", "1700"}},
+    {"0::/a/b\n", 600, {V2_MEMORY("a/b/", "1000\n", "400\n")}},
+    {"0::/a/b\n", 300, {V2_MEMORY("a/b/", "1000", "400"), V2_MEMORY("a/", "2000", "1700")}},
+    {"0::/a/b\n", 600, {V2_MEMORY("a/b/", "1000", "400"), V2_MEMORY("a/", "max\n", "1700")}},
     {"0::/b\n",
      750,
-     {"b/memory.max", "1000", "b/memory.current", "400", "b/memory.stat",
-      "anon 5\ninactive_file 150\nactive_file 70\n"}},
-    {"0::/b\n",
-     1000,
-     {"b/memory.max", "1000", "b/memory.current", "400", "b/memory.stat", "inactive_file 500\n"}},
-    {"0::/c\n", AVAILABLE_UNKNOWN, {"b/memory.max", "1000", "b/memory.current", "400"}},
+     {V2_MEMORY("b/", "1000", "400"), V2_STAT, "anon 5\ninactive_file 150\nactive_file 70\n"}},
+    {"0::/b\n", 1000, {V2_MEMORY("b/", "1000", "400"), V2_STAT, "inactive_file 500\n"}},
+    {"0::/c\n", AVAILABLE_UNKNOWN, {V2_MEMORY("b/", "1000", "400")}},
+    {"0::/\n", 0, {V2_MEMORY("", "1000", "1800\n")}},
     {"", AVAILABLE_UNKNOWN, {NULL}},
     {"3:cpu,cpuacct:/job\n5:memory:/job\n", 600, {V1_MEMORY("5000\n")}},
     {"3:cpu,cpuacct:/job\n", AVAILABLE_UNKNOWN, {V1_MEMORY("5000\n")}},
@@ -150,10 +135,10 @@ static void put_files(const struct row *row)
 TEST(quotas_of_groups)
 {
     for (size_t i = 0; i < COUNT(quotas); i++) {
-        const struct row *row = &quotas[i];
-        put_files(row);
-        const int found = cpus_quota(mount, row->self);
-        ck_assert_msg((uint64_t)found == row->expected, "row %zu, %s: %d", i, row->self, found);
+        put_files(&quotas[i]);
+        const int found = cpus_quota(mount, quotas[i].self);
+        ck_assert_msg((uint64_t)found == quotas[i].expected, "row %zu, %s: %d", i, quotas[i].self,
+                      found);
     }
     ck_assert_int_eq(cpus_quota("/nonexistent", "0::/job\n"), 0);
 }
@@ -162,12 +147,9 @@ TEST(memory_of_groups)
 {
     for (size_t i = 0; i < COUNT(memories); i++) {
         put_files(&memories[i]);
-        ck_assert_uint_eq(available_in_cgroups(mount, memories[i].self), memories[i].expected);
+        const uint64_t found = available_in_cgroups(mount, memories[i].self);
+        ck_assert_msg(found == memories[i].expected, "row %zu, %s", i, memories[i].self);
     }
-    make_mount();
-    put("memory.max", "1000");
-    put("memory.current", "1800\n");
-    ck_assert_uint_eq(available_in_cgroups(mount, "0::/\n"), 0);
 }
 
 TEST(long_groups_are_no_trouble, .before = make_mount)
@@ -187,14 +169,20 @@ TEST(long_groups_are_no_trouble, .before = make_mount)
 
 TEST(system_says_it_in_kib)
 {
-    ck_assert_uint_eq(available_in_system("MemTotal: 9 kB\nMemAvailable:   123 kB\nCached: 5 kB\n"),
-                      123 * 1024);
-    ck_assert_uint_eq(available_in_system("MemAvailable: 7 kB"), 7 * 1024);
-    static const char *const none[] = {"", "MemTotal: 9 kB\n", "xMemAvailable: 9 kB\n",
-                                       "MemAvailable: x\n",
-                                       "MemAvailable: 18446744073709551615 kB\n"};
-    for (size_t i = 0; i < COUNT(none); i++)
-        ck_assert_uint_eq(available_in_system(none[i]), AVAILABLE_UNKNOWN);
+    static const struct {
+        const char *text;
+        uint64_t expected;
+    } cases[] = {
+        {"MemTotal: 9 kB\nMemAvailable:   123 kB\nCached: 5 kB\n", 123 * 1024},
+        {"MemAvailable: 7 kB", 7 * 1024},
+        {"", AVAILABLE_UNKNOWN},
+        {"MemTotal: 9 kB\n", AVAILABLE_UNKNOWN},
+        {"xMemAvailable: 9 kB\n", AVAILABLE_UNKNOWN},
+        {"MemAvailable: x\n", AVAILABLE_UNKNOWN},
+        {"MemAvailable: 18446744073709551615 kB\n", AVAILABLE_UNKNOWN},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        ck_assert_uint_eq(available_in_system(cases[i].text), cases[i].expected);
 }
 
 TEST(address_space_limits_it)

@@ -41,8 +41,6 @@ static void gram(double *g, const double *x, int n_rows, int n)
                 g[i * n + j] += x[t * n + i] * x[t * n + j];
 }
 
-/* --- products -------------------------------------------------------------------------------- */
-
 TEST(products_are_those_of_plain_loops, .loops = 5)
 {
     static const int shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {8, 64, 8}, {7, 131, 33}, {2, 0, 4}};
@@ -80,67 +78,53 @@ TEST(dot_and_trace)
     ck_assert_double_eq(linalg_trace((const double[]){1, 9, 9, 9, 2, 9, 9, 9, 4}, 3), 7);
 }
 
-/* --- Cholesky -------------------------------------------------------------------------------- */
-
 /* |l l^T - a| over the largest of a. */
 static double cholesky_residual(const double *l, const double *a, int n)
 {
-    double *lt = numbers(n * n), *back = numbers(n * n), largest = 0;
+    double *lt = numbers(n * n), *back = numbers(n * n), *zero = numbers(n * n);
     linalg_transpose(lt, l, n, n);
     linalg_multiply(back, l, lt, n, n, n);
-    for (int i = 0; i < n * n; i++)
-        largest = fmax(largest, fabs(a[i]));
-    return largest_difference(back, a, n * n) / largest;
+    return largest_difference(back, a, n * n) / largest_difference(zero, a, n * n);
 }
 
+/* Condition 1.5e10; numpy.linalg.cholesky; in place, with a ridge. */
 TEST(cholesky_of_a_hilbert_matrix)
 {
-    enum { N = 8 }; /* condition 1.5e10 */
+    enum { N = 8 };
     double a[N * N], l[N * N];
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < N; j++)
-            a[i * N + j] = 1.0 / (i + j + 1);
+    for (int i = 0; i < N * N; i++)
+        a[i] = 1.0 / (i / N + i % N + 1);
     ck_assert_int_eq(linalg_cholesky(l, a, N, 0), N);
     ck_assert_double_lt(cholesky_residual(l, a, N), 1e-15);
     ck_assert_double_eq_tol(l[7 * N], 0.125, 1e-15);
-    /* numpy.linalg.cholesky: */
     ck_assert_double_eq_tol(l[3 * N + 2], 0.11180339887499, 1e-9);
     ck_assert_double_eq_tol(l[7 * N + 7] / 7.52328e-05, 1, 1e-4);
     ck_assert_double_eq(l[2 * N + 3], 0);
-    memcpy(l, a, sizeof a); /* in place, with a ridge */
+    memcpy(l, a, sizeof a);
     ck_assert_int_eq(linalg_cholesky(l, l, N, 0.5), N);
     ck_assert_double_eq_tol(l[0], sqrt(1.5), 1e-15);
 }
 
+/* Of rank 7, and zero: the solutions are finite, and solve what is in the range. */
 TEST(cholesky_of_a_singular_matrix)
 {
     enum { N = 40 };
-    double a[N * N], l[N * N], x[N * 3], b[N * 3] = {0};
-    double *rows = random_numbers(7 * N, 3);
-    gram(a, rows, 7, N); /* rank 7 */
+    double a[N * N], l[N * N], x[N * 3], b[N * 3], back[N * 3];
+    gram(a, random_numbers(7 * N, 3), 7, N);
     ck_assert_int_eq(linalg_cholesky(l, a, N, 0), 7);
     ck_assert_double_lt(cholesky_residual(l, a, N), N * N * DBL_EPSILON);
-    /* The solutions are finite, and solve what is in the range. */
-    double *w = random_numbers(N * 3, 4);
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < 3; j++)
-            for (int t = 0; t < N; t++)
-                b[i * 3 + j] += a[i * N + t] * w[t * 3 + j];
+    linalg_multiply(b, a, random_numbers(N * 3, 4), N, N, 3);
     memcpy(x, b, sizeof b);
     linalg_solve_lower(l, N, x, 3);
     linalg_solve_lower_transposed(l, N, x, 3);
-    double back[N * 3];
     linalg_multiply(back, a, x, N, N, 3);
     ck_assert_double_lt(largest_difference(back, b, N * 3), 1e-9);
-    /* All zero. */
     memset(a, 0, sizeof a);
     ck_assert_int_eq(linalg_cholesky(l, a, N, 0), 0);
     linalg_solve_lower(l, N, x, 3);
     for (int i = 0; i < N * 3; i++)
         ck_assert_double_eq(x[i], 0);
 }
-
-/* --- eigenvalues ----------------------------------------------------------------------------- */
 
 struct eigen {
     int n;
@@ -182,20 +166,6 @@ static void check_eigen(const double *a, const struct eigen *g, int n_vectors)
         ck_assert_double_ge(g->values[i - 1], g->values[i]);
 }
 
-TEST(eigenvalues_of_random_matrices, .loops = 8)
-{
-    static const int sizes[] = {1, 2, 3, 5, 16, 33, 128, 200};
-    const int n = sizes[_i];
-    double *x = random_numbers(n * n, 11), *a = numbers(n * n);
-    for (int i = 0; i < n; i++)
-        for (int j = 0; j < n; j++)
-            a[i * n + j] = x[i * n + j] + x[j * n + i]; /* indefinite */
-    struct eigen g = decompose(a, n, n), values = decompose(a, n, 0), some = decompose(a, n, 1);
-    check_eigen(a, &g, n);
-    ck_assert_mem_eq(g.values, values.values, n * sizeof(double));
-    ck_assert_mem_eq(g.vectors, some.vectors, n * sizeof(double));
-}
-
 /* numpy.linalg.eigh of [[4, 1, -2], [1, 3, 0.5], [-2, 0.5, 1]]. */
 TEST(eigenvectors_as_numpy_gives_them)
 {
@@ -210,51 +180,50 @@ TEST(eigenvectors_as_numpy_gives_them)
     ck_assert_double_lt(largest_difference(g.vectors, vectors, 9), 1e-13);
 }
 
-/* The eigenvalues that are zero are noise, which must not keep QL from ending. */
-TEST(eigenvalues_of_matrices_of_low_rank, .loops = 8)
+/* Also of low rank: the eigenvalues that are zero are noise, which must not keep QL from ending. */
+TEST(eigenvalues_of_random_matrices, .loops = 14)
 {
-    static const int sizes[][2] = {{32, 1},    {64, 8},    {96, 95},  {128, 32},
+    static const int sizes[][2] = {{1, 1},     {2, 2},     {3, 3},    {5, 5},    {33, 33},
+                                   {32, 1},    {64, 8},    {96, 95},  {128, 32}, {128, 128},
                                    {160, 155}, {256, 128}, {256, 16}, {300, 64}};
     const int n = sizes[_i][0], rank = sizes[_i][1];
     double *a = numbers(n * n);
     for (uint64_t seed = 0; seed < 4; seed++) {
-        double *rows = random_numbers(rank * n, 31 + seed);
-        gram(a, rows, rank, n);
-        struct eigen g = decompose(a, n, n), values = decompose(a, n, 0);
+        gram(a, random_numbers(rank * n, 31 + seed), rank, n);
+        for (int i = 0; i < n && rank == n; i++)
+            a[i * n + i] -= n / 8.0; /* indefinite */
+        struct eigen g = decompose(a, n, n), values = decompose(a, n, 0), some = decompose(a, n, 1);
         check_eigen(a, &g, n);
         ck_assert_mem_eq(g.values, values.values, n * sizeof(double));
-        ck_assert_double_gt(g.values[rank - 1], 1e-9 * g.values[0]);
+        ck_assert_mem_eq(g.vectors, some.vectors, n * sizeof(double));
+        ck_assert(rank == n || g.values[rank - 1] > 1e-9 * g.values[0]);
         for (int i = rank; i < n; i++)
             ck_assert_double_le(fabs(g.values[i]), 1e-14 * n * g.values[0]);
     }
 }
 
+/* Zero, and N times the same; of rank 1, near over- and underflow; what is not finite ends. */
 TEST(eigenvalues_of_special_matrices)
 {
     enum { N = 24 };
-    double a[N * N] = {0};
-    struct eigen g = decompose(a, N, N);
-    check_eigen(a, &g, N); /* zero */
-    for (int i = 0; i < N; i++)
-        a[i * N + i] = 3;
-    g = decompose(a, N, N);
-    check_eigen(a, &g, N);                 /* N times the same */
-    for (int over = 0; over < 2; over++) { /* rank 1, near over- and underflow */
+    double a[N * N] = {0}, values[N], scratch[4 * N];
+    for (int diagonal = 0; diagonal <= 3; diagonal += 3) {
+        for (int i = 0; i < N; i++)
+            a[i * N + i] = diagonal;
+        struct eigen g = decompose(a, N, N);
+        check_eigen(a, &g, N);
+    }
+    for (int over = 0; over < 2; over++) {
         const double size = over ? 1e200 : 1e-200;
         for (int i = 0; i < N * N; i++)
             a[i] = size;
-        g = decompose(a, N, N);
-        ck_assert_double_eq_tol(g.values[0] / (N * size), 1, 1e-14);
+        ck_assert_double_eq_tol(decompose(a, N, N).values[0] / (N * size), 1, 1e-14);
     }
-    /* What is not finite ends. */
-    double values[N], scratch[4 * N];
     for (int i = 0; i < N * N; i++)
         a[i] = i % 7;
     a[5 * N + 3] = a[3 * N + 5] = (double)NAN;
     ck_assert(!linalg_eigen(a, N, values, NULL, 0, scratch));
 }
-
-/* --- Procrustes ------------------------------------------------------------------------------ */
 
 static void check_orthogonal(const double *q, int n)
 {
@@ -263,32 +232,27 @@ static void check_orthogonal(const double *q, int n)
             ck_assert_double_le(fabs(linalg_dot(q + i * n, q + j * n, n) - (i == j)), 1e-14 * n);
 }
 
+/* A rotation times a positive definite matrix: the rotation is found, and only then is q^T m
+ * symmetric positive definite. Of singular ones, of rank 2 and zero, it is orthogonal, too. */
 TEST(nearest_orthogonal_matrix)
 {
     enum { N = 20 };
-    double q[N * N], back[N * N], scratch[2 * N * N], m[N * N], qt[N * N];
-    double *x = random_numbers(N * N, 21), *rows = random_numbers(3 * N * N, 22);
-    /* A rotation times a positive definite matrix: the rotation is found, and only then is q^T m
-     * symmetric positive definite. */
+    double q[N * N], again[N * N], back[N * N], scratch[2 * N * N], m[N * N], qt[N * N], p[N * N];
+    double *x = random_numbers(N * N, 21);
     linalg_nearest_orthogonal(q, x, N, scratch);
     check_orthogonal(q, N);
     linalg_transpose(qt, q, N, N);
     linalg_multiply(back, qt, x, N, N, N);
-    for (int i = 0; i < N; i++)
-        for (int j = 0; j < i; j++)
-            ck_assert_double_eq_tol(back[i * N + j], back[j * N + i], 1e-13);
+    linalg_transpose(qt, back, N, N);
+    ck_assert_double_le(largest_difference(back, qt, N * N), 1e-13);
     ck_assert_int_eq(linalg_cholesky(m, back, N, 0), N);
-    double p[N * N];
-    gram(p, rows, 3 * N, N);
+    gram(p, random_numbers(3 * N * N, 22), 3 * N, N);
     linalg_multiply(m, q, p, N, N, N);
-    double again[N * N];
     linalg_nearest_orthogonal(again, m, N, scratch);
     ck_assert_double_lt(largest_difference(again, q, N * N), 1e-12);
-    /* Singular: of rank 2, and zero. */
-    linalg_multiply(m, x, x + N * (N - 2), N, 2, N);
-    linalg_nearest_orthogonal(q, m, N, scratch);
-    check_orthogonal(q, N);
-    memset(m, 0, sizeof m);
-    linalg_nearest_orthogonal(q, m, N, scratch);
-    check_orthogonal(q, N);
+    for (int rank = 2; rank >= 0; rank -= 2) {
+        linalg_multiply(m, x, x + N * (N - 2), N, rank, N);
+        linalg_nearest_orthogonal(q, m, N, scratch);
+        check_orthogonal(q, N);
+    }
 }

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/costs.h"
 #include "cli/numbers.h"
+#include "cli/shape.h"
 #include "support.h"
 
 static const char *const names[] = {"f32", "f16", NULL};

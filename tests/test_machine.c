@@ -13,16 +13,16 @@ static struct machine two_classes(void)
 
 TEST(wanted_are_the_powers_on_either_side)
 {
+    static const struct {
+        uint64_t bytes;
+        int n; /* then */
+    } steps[] = {{0, 1} /* all up to a page */, {4096, 1}, {5000, 2}, {6000, 2}, {UINT64_MAX, 3}};
     struct machine m = {.fma_flops_per_s = 0};
-    machine_want(&m, 0); /* and all up to a page */
-    ck_assert_int_eq(machine_n_wanted(&m), 1);
-    machine_want(&m, 4096);
-    ck_assert_int_eq(machine_n_wanted(&m), 1);
-    machine_want(&m, 5000);
-    machine_want(&m, 6000);
-    ck_assert(m.wanted[12] && m.wanted[13] && machine_n_wanted(&m) == 2);
-    machine_want(&m, UINT64_MAX);
-    ck_assert_int_eq(machine_n_wanted(&m), 3);
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        machine_want(&m, steps[i].bytes);
+        ck_assert_int_eq(machine_n_wanted(&m), steps[i].n);
+    }
+    ck_assert(m.wanted[12] && m.wanted[13]);
 }
 
 TEST(classes_have_one_rate)

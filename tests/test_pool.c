@@ -1,18 +1,16 @@
+/* Teams of threads. Plain variables throughout: ThreadSanitizer then checks that the pool orders
+ * their accesses. */
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/rng.h"
 #include "compute/pool.h"
 #include "support.h"
 
-/* --- thread creation that fails on demand (see TEST_LDFLAGS in the Makefile) -------------------
- */
+/* --- thread creation that fails on demand (see TEST_LDFLAGS in the Makefile) ------------------ */
 
 static int creations_left = INT_MAX; /* then pthread_create fails */
 static int n_workers;                /* started and not yet joined */
@@ -39,25 +37,16 @@ int __wrap_pthread_join(pthread_t thread, void **result)
     return __real_pthread_join(thread, result);
 }
 
-/* --- helpers ---------------------------------------------------------------------------------- */
+/* --- a team at work --------------------------------------------------------------------------- */
 
-static const int team_sizes[] = {2, 3, 5, 8, 64};
-#define N_TEAM_SIZES (int)(COUNT(team_sizes))
+static const int team_sizes[] = {2, 3, 5, 8, 64, POOL_MAX_THREADS};
+enum { ALL_SIZES = COUNT(team_sizes), N_SIZES = ALL_SIZES - 1 };
 
-static struct pool *new_pool(int n_threads)
-{
-    struct pool *p;
-    expect_ok(pool_create(n_threads, &p, &err));
-    ck_assert_int_eq(pool_n_threads(p), n_threads);
-    return p;
-}
-
-/* Plain variables throughout: ThreadSanitizer then checks that the pool orders their accesses. */
 struct job {
     struct pool *pool;
     int n_threads;
     int rounds;
-    int slow;  /* the member that comes late to every round */
+    int slow;  /* the member that comes late to every round, or -1 */
     int delay; /* us */
     int runs[POOL_MAX_THREADS];
     int phase[POOL_MAX_THREADS];
@@ -65,23 +54,28 @@ struct job {
     bool wrong[POOL_MAX_THREADS];
 };
 
-static struct job new_job(struct pool *p)
+static void new_job(struct job *j, int n_threads, int rounds)
 {
-    return (struct job){.pool = p, .n_threads = pool_n_threads(p), .slow = -1};
+    *j = (struct job){.n_threads = n_threads, .rounds = rounds, .slow = -1};
+    expect_ok(pool_create(n_threads, &j->pool, &err));
+    ck_assert_int_eq(pool_n_threads(j->pool), n_threads);
+    ck_assert(n_threads > 1 || !j->pool);
 }
 
+/* Each member ran so often, nobody else did, and all saw each other in the right phase. */
 static void expect_runs(const struct job *j, int runs)
 {
-    for (int i = 0; i < j->n_threads; i++)
-        ck_assert_int_eq(j->runs[i], runs);
-    for (int i = j->n_threads; i < POOL_MAX_THREADS; i++)
-        ck_assert_int_eq(j->runs[i], 0);
+    for (int i = 0; i < POOL_MAX_THREADS; i++) {
+        ck_assert_int_eq(j->runs[i], i < j->n_threads ? runs : 0);
+        ck_assert_msg(!j->wrong[i], "member %d saw another in the wrong phase", i);
+    }
 }
 
-static void expect_right(const struct job *j)
+static void end_job(struct job *j)
 {
-    for (int i = 0; i < j->n_threads; i++)
-        ck_assert_msg(!j->wrong[i], "member %d saw another in the wrong phase", i);
+    expect_runs(j, j->runs[0]);
+    pool_free(j->pool);
+    ck_assert_int_eq(n_workers, 0);
 }
 
 static void count_run(void *arg, int thread)
@@ -125,110 +119,84 @@ static void arrive_at_random(void *arg, int thread)
     }
 }
 
+static void run_times(struct job *j, void (*work)(void *arg, int thread), int n, useconds_t pause)
+{
+    const int before = j->runs[0];
+    for (int run = 1; run <= n; run++) {
+        usleep(pause);
+        pool_run(j->pool, work, j);
+        if (work != arrive_at_random)
+            expect_runs(j, before + run);
+    }
+}
+
 /* --- tests ------------------------------------------------------------------------------------ */
 
 TEST(no_pool_is_one_thread)
 {
-    struct pool *p = (struct pool *)&p;
-    expect_ok(pool_create(1, &p, NULL));
-    ck_assert(!p && n_workers == 0 && pool_n_threads(p) == 1);
-    struct job j = new_job(p);
-    j.rounds = 3;
-    pool_run(p, walk_phases, &j);
-    pool_run(p, count_run, &j);
-    expect_runs(&j, 2);
-    expect_right(&j);
-    pool_free(p);
+    struct job j;
+    new_job(&j, 1, 3);
+    run_times(&j, walk_phases, 1, 0);
+    run_times(&j, count_run, 1, 0);
+    end_job(&j);
 }
 
-TEST(every_member_runs_once_a_run, .loops = N_TEAM_SIZES)
+TEST(barrier_keeps_members_in_one_phase, .loops = ALL_SIZES)
 {
-    struct pool *p = new_pool(team_sizes[_i]);
-    ck_assert_int_eq(n_workers, team_sizes[_i] - 1);
-    struct job j = new_job(p);
-    for (int run = 1; run <= 50; run++) {
-        pool_run(p, count_run, &j);
-        expect_runs(&j, run);
-    }
-    pool_free(p);
-    ck_assert_int_eq(n_workers, 0);
+    const int n = team_sizes[_i];
+    struct job j;
+    new_job(&j, n, n < 10 ? 2000 : n < 100 ? 100 : 1);
+    ck_assert_int_eq(n_workers, n - 1);
+    run_times(&j, walk_phases, 3, 0);
+    run_times(&j, count_run, n < 100 ? 50 : 1, 0);
+    end_job(&j);
 }
 
-/* And in the largest pool. */
-TEST(barrier_keeps_members_in_one_phase, .loops = N_TEAM_SIZES + 1)
-{
-    const int n_threads = _i < N_TEAM_SIZES ? team_sizes[_i] : POOL_MAX_THREADS;
-    struct pool *p = new_pool(n_threads);
-    struct job j = new_job(p);
-    j.rounds = n_threads < 10 ? 2000 : n_threads < 100 ? 100 : 1;
-    for (int run = 1; run <= 3; run++) {
-        pool_run(p, walk_phases, &j);
-        expect_runs(&j, run);
-        expect_right(&j);
-    }
-    pool_free(p);
-}
-
+/* And of many pools. */
 TEST(many_short_runs)
 {
-    enum { RUNS = 100000 };
-    struct pool *p = new_pool(2);
-    struct job j = new_job(p);
-    for (int run = 0; run < RUNS; run++)
-        pool_run(p, count_run, &j);
-    expect_runs(&j, RUNS);
-    pool_free(p);
-    for (int i = 0; i < 200; i++) { /* and of many pools */
-        p = new_pool(2 + i % 7);
-        j = new_job(p);
-        if (i % 3)
-            pool_run(p, count_run, &j);
-        pool_free(p);
+    struct job j;
+    new_job(&j, 2, 0);
+    for (int run = 0; run < 100000; run++)
+        pool_run(j.pool, count_run, &j);
+    expect_runs(&j, 100000);
+    end_job(&j);
+    for (int i = 0; i < 200; i++) {
+        new_job(&j, 2 + i % 7, 0);
+        run_times(&j, count_run, i % 3 > 0, 0);
+        end_job(&j);
     }
-    ck_assert_int_eq(n_workers, 0);
 }
 
-TEST(run_wakes_sleeping_members, .loops = N_TEAM_SIZES)
+/* They sleep when they are told to leave, too. */
+TEST(run_wakes_sleeping_members, .loops = N_SIZES)
 {
-    struct pool *p = new_pool(team_sizes[_i]);
-    struct job j = new_job(p);
-    j.rounds = 2;
-    for (int run = 1; run <= 2; run++) {
-        usleep(100000);
-        pool_run(p, walk_phases, &j);
-        expect_runs(&j, run);
-    }
-    expect_right(&j);
-    usleep(100000); /* they sleep when they are told to leave, too */
-    pool_free(p);
-    ck_assert_int_eq(n_workers, 0);
+    struct job j;
+    new_job(&j, team_sizes[_i], 2);
+    run_times(&j, walk_phases, 2, 100000);
+    usleep(100000);
+    end_job(&j);
 }
 
-TEST(late_member_wakes_sleeping_ones, .loops = N_TEAM_SIZES)
+TEST(late_member_wakes_sleeping_ones, .loops = N_SIZES)
 {
-    struct pool *p = new_pool(team_sizes[_i]);
-    struct job j = new_job(p);
-    j.rounds = 4;
+    struct job j;
+    new_job(&j, team_sizes[_i], 4);
     j.delay = 20000;
     for (j.slow = 0; j.slow < 3 && j.slow < j.n_threads; j.slow++)
-        pool_run(p, walk_phases, &j);
-    expect_right(&j);
-    pool_free(p);
+        run_times(&j, walk_phases, 1, 0);
+    end_job(&j);
 }
 
-TEST(no_wake_up_is_lost, .loops = N_TEAM_SIZES)
+TEST(no_wake_up_is_lost, .loops = N_SIZES)
 {
-    struct pool *p = new_pool(team_sizes[_i]);
-    struct job j = new_job(p);
+    struct job j;
+    new_job(&j, team_sizes[_i], team_sizes[_i] < 10 ? 500 : 30);
     for (int i = 0; i < j.n_threads; i++)
         rng_seed(&j.rng[i], 1, (uint64_t)i);
-    j.rounds = team_sizes[_i] < 10 ? 500 : 30;
-    for (int run = 0; run < 4; run++) {
-        pool_run(p, arrive_at_random, &j);
-        usleep(rng_u32(&j.rng[0]) % 200);
-    }
-    expect_right(&j);
-    pool_free(p);
+    for (int run = 0; run < 4; run++)
+        run_times(&j, arrive_at_random, 1, rng_u32(&j.rng[0]) % 200);
+    end_job(&j);
 }
 
 static void run_inner(void *arg, int thread)
@@ -240,69 +208,48 @@ static void run_inner(void *arg, int thread)
 
 TEST(pools_are_independent)
 {
-    struct pool *outer = new_pool(2);
-    static struct job jobs[2];
+    struct job outer;
+    static struct job inner[2];
+    new_job(&outer, 2, 0);
+    for (int i = 0; i < 2; i++)
+        new_job(&inner[i], 2 + i, 5);
+    pool_run(outer.pool, run_inner, inner);
     for (int i = 0; i < 2; i++) {
-        jobs[i] = new_job(new_pool(2 + i));
-        jobs[i].rounds = 5;
+        expect_runs(&inner[i], 100);
+        pool_free(inner[i].pool);
     }
-    pool_run(outer, run_inner, jobs);
-    for (int i = 0; i < 2; i++) {
-        expect_runs(&jobs[i], 100);
-        expect_right(&jobs[i]);
-        pool_free(jobs[i].pool);
-    }
-    pool_free(outer);
+    end_job(&outer);
 }
 
 /* It was a failed run once, on a machine too crowded for the last thread. */
-TEST(refused_threads_make_a_smaller_pool)
+TEST(refused_threads_make_a_smaller_pool, .loops = 8)
 {
-    enum { N = 8 };
-    for (int k = 0; k < N; k++) {
-        struct pool *p = (struct pool *)&p;
-        creations_left = k;
-        expect_ok(pool_create(N, &p, NULL));
-        ck_assert_int_eq(p == NULL, k == 0);
-        ck_assert_int_eq(n_workers, k);
-        struct job j = new_job(p);
-        ck_assert_int_eq(j.n_threads, k + 1);
-        j.rounds = 5;
-        for (int run = 1; run <= 3; run++) {
-            pool_run(p, walk_phases, &j);
-            expect_runs(&j, run);
-        }
-        expect_right(&j);
-        pool_free(p);
-        ck_assert_int_eq(n_workers, 0);
-    }
+    struct job j = {.n_threads = _i + 1, .rounds = 5, .slow = -1};
+    creations_left = _i;
+    expect_ok(pool_create(8, &j.pool, NULL));
+    ck_assert(!j.pool == (_i == 0) && n_workers == _i && pool_n_threads(j.pool) == _i + 1);
+    run_times(&j, walk_phases, 3, 0);
+    end_job(&j);
 }
-
-struct masks {
-    sigset_t of[4];
-};
 
 static void note_mask(void *arg, int thread)
 {
-    struct masks *m = arg;
-    pthread_sigmask(SIG_SETMASK, NULL, &m->of[thread]);
+    pthread_sigmask(SIG_SETMASK, NULL, (sigset_t *)arg + thread);
 }
 
 TEST(signals_reach_the_caller)
 {
-    sigset_t before;
+    struct job j;
+    sigset_t before, masks[4];
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    struct pool *p = new_pool(4);
-    struct masks m;
-    pool_run(p, note_mask, &m);
-    pool_free(p);
+    new_job(&j, 4, 0);
+    pool_run(j.pool, note_mask, masks);
+    end_job(&j);
     for (int number = 1; number < 32; number++)
-        ck_assert_int_eq(sigismember(&m.of[0], number), sigismember(&before, number));
-    for (int i = 1; i < 4; i++) {
-        ck_assert(sigismember(&m.of[i], SIGINT) && sigismember(&m.of[i], SIGTERM));
-        ck_assert(sigismember(&m.of[i], SIGALRM) && !sigismember(&m.of[i], SIGSEGV));
-        ck_assert(!sigismember(&m.of[i], SIGBUS));
-    }
+        ck_assert_int_eq(sigismember(&masks[0], number), sigismember(&before, number));
+    for (const sigset_t *m = masks + 1; m < masks + 4; m++)
+        ck_assert(sigismember(m, SIGINT) && sigismember(m, SIGTERM) && sigismember(m, SIGALRM) &&
+                  !sigismember(m, SIGSEGV) && !sigismember(m, SIGBUS));
 }
 
 static void check_share(int n, int n_threads)
@@ -323,10 +270,9 @@ static void check_share(int n, int n_threads)
 
 TEST(shares_cover_all_in_order_and_evenly)
 {
-    for (int n = 0; n <= 100; n++)
-        for (int n_threads = 1; n_threads <= 20; n_threads++)
-            check_share(n, n_threads);
     for (int n_threads = 1; n_threads <= POOL_MAX_THREADS; n_threads++) {
+        for (int n = 0; n <= 100 && n_threads <= 20; n++)
+            check_share(n, n_threads);
         check_share(INT_MAX, n_threads);
         check_share(INT_MAX - 1, n_threads);
         check_share(50257, n_threads);

@@ -10,15 +10,13 @@
 
 #define GOLDEN "tests/data/safetensors/every-type.safetensors"
 
-/* --- bytes ----------------------------------------------------------------------------------- */
-
 /* A file of this header and so many bytes of data, 0, 1, 2, ..., in memory of its own without an
  * end, so that a read past it is caught. */
 static unsigned char *make_file(const char *header, size_t n_data, size_t *len)
 {
     const size_t n_header = strlen(header);
     *len = 8 + n_header + n_data;
-    unsigned char *bytes = malloc(*len);
+    unsigned char *bytes = allocated(*len);
     little_store(bytes, n_header, 8);
     memcpy(bytes + 8, header, n_header);
     for (size_t i = 0; i < n_data; i++)
@@ -26,7 +24,7 @@ static unsigned char *make_file(const char *header, size_t n_data, size_t *len)
     return bytes;
 }
 
-static void refused(const unsigned char *bytes, size_t len, const char *message)
+static void refused(const void *bytes, size_t len, const char *message)
 {
     struct safetensors s;
     ck_assert_int_eq(safetensors_parse(bytes, len, &s, &err), STATUS_BAD_FILE);
@@ -52,8 +50,6 @@ static void is_tensor(const struct safetensors_tensor *t, const char *name, cons
     ck_assert_ptr_eq(t->data, data);
 }
 
-/* --- what is read ---------------------------------------------------------------------------- */
-
 /* The library's file, of every type: sizes, and the first byte, which counts the types. */
 TEST(every_type)
 {
@@ -61,27 +57,25 @@ TEST(every_type)
         const char *name, *dtype;
         unsigned size;
         int type;
-    } types[] = {
-        {"bool", "BOOL", 1, -1},
-        {"u8", "U8", 1, -1},
-        {"i8", "I8", 1, -1},
-        {"e5m2", "F8_E5M2", 1, -1},
-        {"e4m3", "F8_E4M3", 1, -1},
-        {"e8m0", "F8_E8M0", 1, -1},
-        {"e4m3fnuz", "F8_E4M3FNUZ", 1, -1},
-        {"e5m2fnuz", "F8_E5M2FNUZ", 1, -1},
-        {"i16", "I16", 2, -1},
-        {"u16", "U16", 2, -1},
-        {"f16", "F16", 2, TENSOR_F16},
-        {"bf16", "BF16", 2, TENSOR_BF16},
-        {"i32", "I32", 4, -1},
-        {"u32", "U32", 4, -1},
-        {"f32", "F32", 4, TENSOR_F32},
-        {"c64", "C64", 8, -1},
-        {"f64", "F64", 8, -1},
-        {"i64", "I64", 8, -1},
-        {"u64", "U64", 8, -1},
-    };
+    } types[] = {{"bool", "BOOL", 1, -1},
+                 {"u8", "U8", 1, -1},
+                 {"i8", "I8", 1, -1},
+                 {"e5m2", "F8_E5M2", 1, -1},
+                 {"e4m3", "F8_E4M3", 1, -1},
+                 {"e8m0", "F8_E8M0", 1, -1},
+                 {"e4m3fnuz", "F8_E4M3FNUZ", 1, -1},
+                 {"e5m2fnuz", "F8_E5M2FNUZ", 1, -1},
+                 {"i16", "I16", 2, -1},
+                 {"u16", "U16", 2, -1},
+                 {"f16", "F16", 2, TENSOR_F16},
+                 {"bf16", "BF16", 2, TENSOR_BF16},
+                 {"i32", "I32", 4, -1},
+                 {"u32", "U32", 4, -1},
+                 {"f32", "F32", 4, TENSOR_F32},
+                 {"c64", "C64", 8, -1},
+                 {"f64", "F64", 8, -1},
+                 {"i64", "I64", 8, -1},
+                 {"u64", "U64", 8, -1}};
     static const struct {
         const char *prefix;
         int n_dims;
@@ -93,8 +87,8 @@ TEST(every_type)
                   {"c.", 4, {1, 2, 1, 2}, 4, true},
                   {"é.", 3, {3, 0, 2}, 0, true}};
     size_t len;
-    unsigned char *bytes = read_file(GOLDEN, &len);
-    struct safetensors *s = parsed(bytes, len);
+    const char *bytes = file_text(GOLDEN, &len);
+    struct safetensors *s = parsed((const unsigned char *)bytes, len);
     ck_assert_uint_eq(s->n_tensors, 19 * 3 + 4 * 2);
     for (unsigned i = 0; i < COUNT(types); i++) {
         for (unsigned k = 0; k < COUNT(shapes); k++) {
@@ -118,7 +112,6 @@ TEST(every_type)
     }
     ck_assert_ptr_null(safetensors_dtype_of(TENSOR_Q8_0));
     safetensors_free(s);
-    free(bytes);
 }
 
 TEST(any_order_and_white_space)
@@ -145,16 +138,12 @@ TEST(any_order_and_white_space)
         ck_assert_ptr_eq(safetensors_find(s, s->tensors[i].name), &s->tensors[i]);
     ck_assert(!safetensors_find(s, text_of("c")) && !safetensors_find(s, text_of("__metadata__")));
     safetensors_free(s);
-    free(bytes);
     bytes = make_file("{}", 0, &len);
     s = parsed(bytes, len);
     ck_assert(s->n_tensors == 0 && !safetensors_find(s, text_of("")));
     safetensors_free(s);
     safetensors_free(s);
-    free(bytes);
 }
-
-/* --- what is refused ------------------------------------------------------------------------- */
 
 #define A(rest)        "{\"a\":{" rest "}}"
 #define OF(type, dims) "\"dtype\":\"" type "\",\"shape\":" dims ",\"data_offsets\":"
@@ -227,15 +216,15 @@ TEST(bad_headers)
 {
     for (size_t i = 0; i < COUNT(bad); i++) {
         size_t len;
-        unsigned char *bytes = make_file(bad[i].header, bad[i].n_data, &len);
+        const unsigned char *bytes = make_file(bad[i].header, bad[i].n_data, &len);
         refused(bytes, len, bad[i].message);
-        free(bytes);
     }
 }
 
 TEST(bad_lengths)
 {
     static const uint64_t lengths[] = {3, 100000001, UINT64_C(1) << 60, UINT64_MAX};
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:12\n";
     char message[256];
     size_t len;
     unsigned char *bytes = make_file("{}", 0, &len);
@@ -249,38 +238,29 @@ TEST(bad_lengths)
     }
     refused(bytes, 7, "expected a safetensors file, 8 bytes or more, found 7 bytes");
     refused(NULL, 0, "expected a safetensors file, 8 bytes or more, found 0 bytes");
-    free(bytes);
-
-    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:12\n";
-    refused((const unsigned char *)pointer, strlen(pointer),
+    refused(pointer, strlen(pointer),
             "expected a safetensors file, found a Git LFS pointer; fetch the file it stands for");
-
     /* Never touched: the system gives no memory for it. */
     len = 100000100;
-    bytes = calloc(len, 1);
+    bytes = released_by(free, calloc(len, 1));
     little_store(bytes, 100000001, 8);
     refused(bytes, len,
             "the header's length at byte 0: expected at most 100000000, found 100000001; the file "
             "is truncated, or not a safetensors file");
-    free(bytes);
 }
 
 /* A million numbers, which would be memory for nothing. */
 TEST(too_many_values)
 {
     enum { N = 1 << 20 };
-    char *header = malloc(2 * (size_t)N + 16);
-    memset(header, ' ', 2 * (size_t)N + 16);
+    char *header = allocated_zeros(2 * (size_t)N + 16);
     memcpy(header, "{\"a\":[", 6);
     for (size_t i = 0; i < N; i++)
         memcpy(header + 6 + 2 * i, "0,", 2);
-    header[6 + 2 * (size_t)N] = 0;
     size_t len;
-    unsigned char *bytes = make_file(header, 0, &len);
+    const unsigned char *bytes = make_file(header, 0, &len);
     refused(bytes, len,
             "the header: JSON at byte 2097154: expected at most 1048576 values, found more");
-    free(bytes);
-    free(header);
 }
 
 TEST(every_beginning_is_refused)

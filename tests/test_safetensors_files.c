@@ -8,43 +8,37 @@
 
 #include "base/half.h"
 #include "faults.h"
-#include "formats/safetensors.h"
+#include "imports.h"
 #include "support.h"
 
 #define GOLDEN "tests/data/safetensors/every-type.safetensors"
 #define INDEX  "model.safetensors.index.json"
 
-/* --- a folder -------------------------------------------------------------------------------- */
+#define FIRST  "model-00001-of-00002.safetensors"
+#define SECOND "model-00002-of-00002.safetensors"
 
-static char folder[512];
+static const char *folder;
 static struct safetensors_folder opened;
 
 static void set_up(void)
 {
-    snprintf(folder, sizeof folder, "%s", scratch_path("model"));
-    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    folder = make_folder("model");
 }
 
 static void tear_down(void)
 {
     safetensors_folder_close(&opened);
     safetensors_folder_close(&opened);
-    scratch_remove();
 }
 
-/* In one of a few buffers. */
-static const char *path_of(const char *name)
+static const char *in_folder(const char *name)
 {
-    static char paths[4][1024];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
+    return path_of(folder, name);
 }
 
 static void put_text(const char *name, const char *text)
 {
-    write_file(path_of(name), text, strlen(text));
+    write_text(folder, name, text);
 }
 
 /* A file of F32 tensors of one element each, named by letters: 'a' is 97, and so on. */
@@ -64,19 +58,16 @@ static void put_tensors(const char *name, const char *letters)
         const float value = (float)letters[i];
         memcpy(bytes + len, &value, 4);
     }
-    write_file(path_of(name), bytes, len);
+    write_file(in_folder(name), bytes, len);
 }
 
 static void put_shards(void)
 {
-    put_tensors("model-00001-of-00002.safetensors", "ca");
-    put_tensors("model-00002-of-00002.safetensors", "dbe");
-    put_text(INDEX, "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {"
-                    "\"a\": \"model-00001-of-00002.safetensors\", "
-                    "\"b\": \"model-00002-of-00002.safetensors\", "
-                    "\"c\": \"model-00001-of-00002.safetensors\", "
-                    "\"d\": \"model-00002-of-00002.safetensors\", "
-                    "\"e\": \"model-00002-of-00002.safetensors\"}}");
+    put_tensors(FIRST, "ca");
+    put_tensors(SECOND, "dbe");
+    put_text(INDEX, "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {\"a\": \"" FIRST
+                    "\", \"b\": \"" SECOND "\", \"c\": \"" FIRST "\", \"d\": \"" SECOND
+                    "\", \"e\": \"" SECOND "\"}}");
 }
 
 static void opens(void)
@@ -89,7 +80,7 @@ static void is_refused(const char *name, const char *message)
 {
     char expected[2048];
     ck_assert_int_eq(safetensors_folder_open(&opened, folder, &err), STATUS_BAD_FILE);
-    snprintf(expected, sizeof expected, "%s: %s", name ? path_of(name) : folder, message);
+    snprintf(expected, sizeof expected, "%s: %s", name ? in_folder(name) : folder, message);
     ck_assert_str_eq(err.text, expected);
     safetensors_folder_close(&opened);
 }
@@ -106,7 +97,7 @@ static void has(const char *letters, const char *file)
         memcpy(&value, t->data, sizeof value);
         ck_assert(value == (float)*letters);
         const struct file_map *map = safetensors_folder_map(&opened, t);
-        expect_bytes(path_of(file), map->data, map->len);
+        expect_bytes(in_folder(file), map->data, map->len);
     }
 }
 
@@ -128,34 +119,25 @@ TEST(shards, .before = set_up, .after = tear_down)
     ck_assert_uint_eq(opened.n_tensors, 5);
     for (int i = 0; i < 5; i++)
         ck_assert(text_equal(opened.tensors[i].name, (struct text){&"cadbe"[i], 1}));
-    has("ca", "model-00001-of-00002.safetensors");
-    has("bed", "model-00002-of-00002.safetensors");
+    has("ca", FIRST);
+    has("bed", SECOND);
     ck_assert_ptr_null(safetensors_folder_find(&opened, text_of("x")));
 }
 
 /* As in Hugging Face's cache, where all files are links out of the folder. */
 TEST(links_to_files, .before = set_up, .after = tear_down)
 {
-    char blob[600];
     put_shards();
-    snprintf(blob, sizeof blob, "%s", scratch_path("blob"));
-    ck_assert_int_eq(rename(path_of("model-00002-of-00002.safetensors"), blob), 0);
-    ck_assert_int_eq(symlink("../blob", path_of("model-00002-of-00002.safetensors")), 0);
-    ck_assert_int_eq(rename(path_of(INDEX), scratch_path("index")), 0);
-    ck_assert_int_eq(symlink(scratch_path("index"), path_of(INDEX)), 0);
+    ck_assert_int_eq(rename(in_folder(SECOND), scratch_path("blob")), 0);
+    ck_assert_int_eq(rename(in_folder(INDEX), scratch_path("index")), 0);
+    link_to(folder, SECOND, "../blob");
+    link_to(folder, INDEX, scratch_path("index"));
     opens();
-    has("bed", "model-00002-of-00002.safetensors");
-}
-
-static void link_to(const char *name, const char *target)
-{
-    unlink(path_of(name));
-    ck_assert_int_eq(symlink(target, path_of(name)), 0);
+    has("bed", SECOND);
 }
 
 TEST(links_to_others, .before = set_up, .after = tear_down)
 {
-#define SECOND "model-00002-of-00002.safetensors"
     static const struct {
         const char *name, *target, *message;
     } links[] = {
@@ -168,19 +150,18 @@ TEST(links_to_others, .before = set_up, .after = tear_down)
         {SECOND, "/dev/full", "expected a regular file, found a device"},
         {INDEX, "/", "expected a regular file, found a directory"},
     };
-    ck_assert_int_eq(mkfifo(path_of("pipe"), 0600), 0);
+    ck_assert_int_eq(mkfifo(in_folder("pipe"), 0600), 0);
     put_shards();
     for (size_t i = 0; i < COUNT(links); i++) {
-        link_to(links[i].name, links[i].target);
+        link_to(folder, links[i].name, links[i].target);
         is_refused(links[i].name, links[i].message);
-        unlink(path_of("model.safetensors"));
+        unlink(in_folder("model.safetensors"));
     }
 }
 
 TEST(shards_against_their_index, .before = set_up, .after = tear_down)
 {
-#define FIRST "model-00001-of-00002.safetensors"
-#define SAYS  " as " INDEX " says, found it in "
+#define SAYS " as " INDEX " says, found it in "
     static const struct {
         const char *tensors, *message;
     } firsts[] = {
@@ -194,11 +175,11 @@ TEST(shards_against_their_index, .before = set_up, .after = tear_down)
         put_tensors(FIRST, firsts[i].tensors);
         is_refused(NULL, firsts[i].message);
     }
-    unlink(path_of(FIRST));
+    unlink(in_folder(FIRST));
     is_refused(FIRST, "cannot open: No such file or directory");
     put_text(FIRST, "");
     is_refused(FIRST, "expected a safetensors file, 8 bytes or more, found 0 bytes");
-    write_file(path_of(FIRST), "\2\0\0\0\0\0\0\0[]", 10);
+    write_file(in_folder(FIRST), "\2\0\0\0\0\0\0\0[]", 10);
     is_refused(FIRST, "the header: the value at byte 0: expected an object, found an array");
 }
 
@@ -247,14 +228,12 @@ TEST(nothing_to_read, .before = set_up, .after = tear_down)
     "s.save_file({k:v.clone() for k,v in d.get('model',d).items()},'model.safetensors',"           \
     "{'format':'pt'})\""
     is_refused(NULL, RUN("pytorch_model.bin"));
-    unlink(path_of("pytorch_model.bin"));
+    unlink(in_folder("pytorch_model.bin"));
     is_refused(NULL, RUN("ckpt.pt"));
-    unlink(path_of("ckpt.pt"));
+    unlink(in_folder("ckpt.pt"));
     ck_assert_int_eq(rmdir(folder), 0);
     is_refused(NULL, "cannot read: No such file or directory");
 }
-
-/* --- writing --------------------------------------------------------------------------------- */
 
 /* A source of bytes in memory, `step` at a time. It has no assertions, which take memory. */
 struct memory_source {
@@ -280,25 +259,32 @@ static enum status memory_piece(void *arg, uint64_t offset, const void **data, s
 
 /* The golden file's tensors, the last first, as they are to be written. */
 struct copy {
-    unsigned char *bytes;
+    const char *bytes;
     size_t len, n;
     struct safetensors file;
     struct safetensors_written written[MAX_WRITTEN];
     struct memory_source sources[MAX_WRITTEN];
 };
 
+static void free_file(void *s)
+{
+    safetensors_free(s);
+}
+
 static void copy_open(struct copy *c, const char *path)
 {
     memset(c, 0, sizeof *c);
-    c->bytes = read_file(path, &c->len);
-    expect_ok(safetensors_parse(c->bytes, c->len, &c->file, &err));
+    c->bytes = file_text(path, &c->len);
+    expect_ok(safetensors_parse((const unsigned char *)c->bytes, c->len, &c->file, &err));
+    released_by(free_file, &c->file);
     c->n = c->file.n_tensors;
     ck_assert_uint_le(c->n, MAX_WRITTEN);
     for (size_t i = 0; i < c->n; i++) {
         const struct safetensors_tensor *t = &c->file.tensors[c->n - 1 - i];
         struct safetensors_written *w = &c->written[i];
         c->sources[i] = (struct memory_source){.bytes = t->data, .n = t->n_bytes, .step = 7};
-        *w = (struct safetensors_written){.name = strndup(t->name.data, t->name.len),
+        *w = (struct safetensors_written){.name =
+                                              released_by(free, strndup(t->name.data, t->name.len)),
                                           .dtype = t->dtype,
                                           .n_dims = t->n_dims,
                                           .source = {.piece = memory_piece, .arg = &c->sources[i]}};
@@ -306,20 +292,12 @@ static void copy_open(struct copy *c, const char *path)
     }
 }
 
-static void copy_free(struct copy *c)
-{
-    for (size_t i = 0; i < c->n; i++)
-        free((void *)(uintptr_t)c->written[i].name);
-    safetensors_free(&c->file);
-    free(c->bytes);
-}
-
 static struct copy copy;
 
 TEST(the_same_bytes, .before = set_up, .after = tear_down)
 {
     struct bytes head = {NULL, 0, 0};
-    const char *path = path_of("model.safetensors");
+    const char *path = in_folder("model.safetensors");
     copy_open(&copy, GOLDEN);
     expect_ok(safetensors_write(path, copy.written, copy.n, &err));
     expect_bytes(path, copy.bytes, copy.len);
@@ -329,7 +307,6 @@ TEST(the_same_bytes, .before = set_up, .after = tear_down)
     ck_assert_uint_eq(head.len, copy.file.head_bytes);
     ck_assert_int_eq(memcmp(head.data, copy.bytes, head.len), 0);
     bytes_free(&head);
-    copy_free(&copy);
     opens();
     ck_assert_uint_eq(opened.n_tensors, copy.n);
 }
@@ -346,25 +323,23 @@ TEST(writing_that_fails, .before = set_up, .after = tear_down)
         w[i].source = (struct gguf_source){.piece = memory_piece, .arg = &sources[i]};
     sources[0].fails = STATUS_INTERRUPTED;
     put_text("model.safetensors", "the old file");
-    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &err),
+    ck_assert_int_eq(safetensors_write(in_folder("model.safetensors"), w, 2, &err),
                      STATUS_INTERRUPTED);
     ck_assert_str_eq(err.text, "the source ended");
     ck_assert_str_eq(w[0].name, "a"); /* first, and written */
     ck_assert_uint_eq(sources[1].next, 8);
-    expect_bytes(path_of("model.safetensors"), "the old file", 12);
-    expect_ok(safetensors_write(path_of("empty"), NULL, 0, &err));
-    expect_bytes(path_of("empty"), "\40\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}", 40);
-    unlink(path_of("empty"));
-    ck_assert_int_eq(safetensors_write(path_of("no/folder"), w, 2, &err), STATUS_FAILED);
+    expect_bytes(in_folder("model.safetensors"), "the old file", 12);
+    expect_ok(safetensors_write(in_folder("empty"), NULL, 0, &err));
+    expect_bytes(in_folder("empty"), "\40\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}", 40);
+    unlink(in_folder("empty"));
+    ck_assert_int_eq(safetensors_write(in_folder("no/folder"), w, 2, &err), STATUS_FAILED);
     w[0].n_dims = 3;
     w[0].dims[0] = w[0].dims[1] = w[0].dims[2] = UINT64_C(1) << 32;
-    ck_assert_int_eq(safetensors_write(path_of("model.safetensors"), w, 2, &err), STATUS_USAGE);
+    ck_assert_int_eq(safetensors_write(in_folder("model.safetensors"), w, 2, &err), STATUS_USAGE);
     ck_assert_str_eq(err.text, "tensor \"a\": expected fewer bytes, they overflow");
-    unlink(path_of("model.safetensors"));
+    unlink(in_folder("model.safetensors"));
     ck_assert_int_eq(rmdir(folder), 0); /* no temporary file */
 }
-
-/* --- calls that fail ------------------------------------------------------------------------- */
 
 static enum status open_folder(struct err *e)
 {
@@ -373,12 +348,7 @@ static enum status open_folder(struct err *e)
     return status;
 }
 
-static enum status write_copy(struct err *e)
-{
-    return safetensors_write(path_of("out"), copy.written, copy.n, e);
-}
-
-/* Of one file, and of shards. */
+/* Of one file, and of shards. (Writing that fails: test_exchange_faults.c.) */
 TEST(reading_without_memory, .loops = 2, .before = set_up, .after = tear_down)
 {
     static const struct {
@@ -395,25 +365,9 @@ TEST(reading_without_memory, .loops = 2, .before = set_up, .after = tear_down)
     if (_i)
         put_shards();
     else
-        write_file(path_of("model.safetensors"), bytes, len);
+        write_file(in_folder("model.safetensors"), bytes, len);
     for (size_t i = 0; i < 2 * COUNT(faults); i++)
         fail_each_call(open_folder,
                        (struct fault_plan){faults[i / 2].kind, 0, i % 2, faults[i / 2].error, 0, 0},
                        faults[i / 2].status, faults[i / 2].at_least[_i]);
-}
-
-TEST(writing_without_memory, .before = set_up, .after = tear_down)
-{
-    copy_open(&copy, GOLDEN);
-    for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
-        fail_each_call(write_copy, (struct fault_plan){FAULT_MEMORY, 0, from_then_on, ENOMEM, 0, 0},
-                       STATUS_NO_MEMORY, 4);
-        unlink(path_of("out"));
-        fail_each_call(write_copy, (struct fault_plan){FAULT_WRITE, 0, from_then_on, ENOSPC, 0, 0},
-                       STATUS_FAILED, 1);
-        expect_bytes(path_of("out"), copy.bytes, copy.len);
-        unlink(path_of("out"));
-    }
-    copy_free(&copy);
-    ck_assert_int_eq(rmdir(folder), 0);
 }

@@ -3,8 +3,6 @@
  * part and the number of threads decide nothing, that a run interrupted in it goes on, that what it
  * takes is in no way another run than one given that rate.
  */
-#include "model/model.h"
-#include "train/private.h"
 #include "train_run.h"
 
 #define MOST_TRIALS 8
@@ -63,8 +61,6 @@ static struct probed make_probed(const char *out)
     return p;
 }
 
-/* --- what it does ---------------------------------------------------------------------------- */
-
 /* The best is taken, of a run of no more steps than its trials the smallest that comes near. */
 PROBE_TEST(the_best_trial_is_taken, .loops = 2, .tags = ONE_THREAD)
 {
@@ -95,7 +91,7 @@ PROBE_TEST(taken_is_as_good_as_given, .tags = TAKES_LONG)
     given.run.spec.lr = p.chosen;
     run_well(&given.run);
     ck_assert(given.n == 0 && given.n_chosen == 0);
-    assert_same_file(p.run.out, given.run.out, "");
+    assert_same_file(p.run.out, given.run.out);
 }
 
 /* Another held-out part of as many bytes: the same trials, bit for bit. */
@@ -133,7 +129,7 @@ PROBE_TEST(none_is_taken_where_none_helps, .tags = ONE_THREAD)
     given.run.spec.n_steps = 1;
     given.run.spec.warmup = 0;
     run_well(&given.run);
-    assert_same_file(p.run.out, given.run.out, "");
+    assert_same_file(p.run.out, given.run.out);
     p.run.spec.resume = true;
     p.n = p.n_chosen = 0;
     run_well(&p.run);
@@ -198,8 +194,6 @@ PROBE_TEST(trials_leave_out_what_is_aside, .loops = 2, .tags = ONE_THREAD)
     ck_assert_int_gt(seen.n_drawn, 80);
 }
 
-/* --- the same bits --------------------------------------------------------------------------- */
-
 PROBE_TEST(any_threads_try_and_take_the_same, .tags = 0)
 {
     struct probed one = make_probed("one.gguf");
@@ -239,24 +233,13 @@ PROBE_TEST(interrupted_probe_goes_on, .loops = SANITIZED ? 1 : 2, .tags = ONE_TH
     }
 }
 
-/* --- hostile states -------------------------------------------------------------------------- */
-
-#define RATE_AT ((2 + STATE_FIELDS + 8) * sizeof(uint64_t))
-
 PROBE_TEST(impossible_rate_in_a_state_is_refused, .tags = ONE_THREAD)
 {
     static const double rates[] = {-1e-4, (double)NAN, HUGE_VAL, 11, 0};
     struct probed p = make_probed("out.gguf");
-    char path[600];
+    char *path;
     size_t n;
-    p.run.stop_at = 3;
-    ck_assert_int_eq(run(&p.run, &err), STATUS_INTERRUPTED);
-    snprintf(path, sizeof path, "%s.state", p.run.out);
-    unsigned char *bytes = (unsigned char *)file_text(path, &n);
-    p.run.spec.resume = true;
-    for (size_t i = 0; i < COUNT(rates); i++) {
-        memcpy(bytes + RATE_AT, &rates[i], sizeof rates[i]);
-        write_file(path, bytes, n);
-        expect_status(run(&p.run, &err), STATUS_BAD_FILE, "damaged: it claims");
-    }
+    const unsigned char *bytes = state_of(&p.run, 3, &path, &n);
+    for (size_t i = 0; i < COUNT(rates); i++)
+        refused_with(&p.run, path, bytes, n, 2 + STATE_FIELDS + 8, rates[i]);
 }

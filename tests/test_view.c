@@ -4,7 +4,6 @@
  */
 #include "exchange/private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -40,24 +39,19 @@ static void decode(const struct view_part *p, float *out, int n)
     }
 }
 
-/* --- sources --------------------------------------------------------------------------------- */
-
 static struct rng dice;
 static struct view_maker maker;
-static void *sources[2 * VIEW_PARTS]; /* what the parts of a view are made of */
-static int n_sources;
 
 static void set_up(void)
 {
     rng_seed(&dice, 11, 0);
 }
 
-/* The maker knows the view, too. */
+/* The maker knows the view and its sources, too. */
 static void free_sources(void)
 {
     view_maker_free(&maker);
-    while (n_sources > 0)
-        free(sources[--n_sources]);
+    release_all();
 }
 
 /* n blocks at an odd address, with nothing behind them that may be read. Exponents are no NaN's,
@@ -65,12 +59,11 @@ static void free_sources(void)
 static const unsigned char *fill(uint32_t type, int n, int off)
 {
     const int size = type_of(type)->bytes;
-    unsigned char *bytes = malloc((size_t)(n * size + off)), *at = bytes + off;
+    unsigned char *bytes = allocated((size_t)(n * size + off)), *at = bytes + off;
     for (int i = 0; i < n * size; i++)
         at[i] = (unsigned char)rng_u32(&dice);
     for (int i = 0; i < n && type != VIEW_INT8; i++)
         at[i * size + (type == TENSOR_F32 ? 3 : 1)] &= 0xbf;
-    sources[n_sources++] = bytes;
     return at;
 }
 
@@ -86,15 +79,13 @@ static struct view_part make_part(uint32_t type, int cols, int off, int first, i
                               .rows = rows};
 }
 
-/* --- the definition -------------------------------------------------------------------------- */
-
 /* The rows of a part, to out; returns how many. */
 static int define_part(const struct view_part *p, int cols, float *out)
 {
     const struct row_swap s = p->swap.p ? p->swap : (struct row_swap){1, 1, p->rows};
     const int copies = p->copies ? p->copies : 1, head_rows = p->copies ? p->head_rows : p->rows;
-    int *rows = malloc((size_t)p->rows * sizeof *rows), n = 0, made = 0;
-    float *all = malloc((size_t)p->source_rows * (size_t)cols * sizeof *all);
+    int *rows = allocated((size_t)p->rows * sizeof *rows), n = 0, made = 0;
+    float *all = allocated((size_t)p->source_rows * (size_t)cols * sizeof *all);
     decode(p, all, p->source_rows * cols);
     for (int first = p->first; first < p->first + p->rows; first += s.p * s.q * s.m)
         for (int b = 0; b < s.q; b++)
@@ -106,8 +97,6 @@ static int define_part(const struct view_part *p, int cols, float *out)
             for (int i = 0; i < head_rows; i++)
                 memcpy(&out[made++ * cols], &all[rows[first + i] * cols],
                        (size_t)cols * sizeof *out);
-    free(all);
-    free(rows);
     return made;
 }
 
@@ -115,14 +104,13 @@ static int define_part(const struct view_part *p, int cols, float *out)
 static float *define(const struct view *v, int *rows)
 {
     const size_t room = (size_t)view_rows(v) * (size_t)v->cols;
-    float *made = malloc(room * sizeof *made), *turned = malloc(room * sizeof *turned);
+    float *made = allocated(room * sizeof *made), *turned = allocated(room * sizeof *turned);
     *rows = 0;
     for (int i = 0; i < v->n_parts; i++)
         *rows += define_part(&v->parts[i], v->cols, made + *rows * v->cols);
     for (int r = 0; r < *rows; r++)
         for (int c = 0; c < v->cols; c++)
             turned[c * *rows + r] = made[r * v->cols + c];
-    free(v->transposes ? made : turned);
     return v->transposes ? turned : made;
 }
 
@@ -132,7 +120,7 @@ static void compare(const struct view *v, const float *expected, size_t first, c
 {
     const struct type *t = type_of(v->type);
     const int n = (int)bytes / t->bytes * t->block;
-    float *found = malloc((size_t)n * sizeof *found);
+    float *found = allocated((size_t)n * sizeof *found);
     ck_assert(n > 0 && bytes % (size_t)t->bytes == 0);
     decode(&(struct view_part){.type = v->type, .data = data}, found, n);
     for (int i = 0; i < n; i++)
@@ -140,7 +128,6 @@ static void compare(const struct view *v, const float *expected, size_t first, c
             ck_abort_msg("type %u from %u, cols %d, element %zu: %g, expected %g",
                          (unsigned)v->type, (unsigned)v->parts[0].type, v->cols, first + (size_t)i,
                          (double)found[i], (double)expected[first + (size_t)i]);
-    free(found);
 }
 
 /* From the first byte to the last, and from each row on. */
@@ -167,7 +154,6 @@ static void check_view(struct view *v)
         ck_assert_uint_le(len, all - row * row_bytes);
         compare(v, expected, row * row_elements, data, len < row_bytes ? len : row_bytes);
     }
-    free(expected);
 }
 
 static bool is_block(uint32_t type)
@@ -187,8 +173,6 @@ static void check_types(struct view *v, bool is_plain)
         check_view(v);
     free_sources();
 }
-
-/* --- tests ----------------------------------------------------------------------------------- */
 
 static void one_part(uint32_t type, int cols, int off, int first)
 {

@@ -3,12 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- kinds of vocabularies ------------------------------------------------------------------- */
-
 TEST(test_starcoder_digits, .after = drop_tokenizer)
 {
     static const char *const names[] = {"starcoder", "refact", "command-r", "codeshell",
-                                        "smollm",    "gpt-2",  "default",   NULL};
+                                        "smollm",    "gpt-2",  "default"};
     plain_bytes_vocabulary();
     ADD_TOKENS("12", "\u01201");
     ADD_MERGES("1 2", "\u0120 1");
@@ -33,13 +31,16 @@ TEST(test_bytes_without_a_token, .after = drop_tokenizer)
     add_token("<s>", 3);
     use_vocabulary();
     CHECK_IDS("\U0010ffff", 0xf4, 0x8f, 0xbf, 0xbf);
-    check_unencodable(text_of("abc\xff"), "the text has byte 0xFF at offset 3, for which the "
-                                          "vocabulary has no token");
-    check_unencodable(text_of("a\u00e9"), "U+00E9 '\u00e9' at offset 1,");
-    check_unencodable(text_of("a\xc3\xa9\xa9"), "U+00E9 '\u00e9' at offset 1,");
-    check_unencodable(text_of("a\xa9"), "byte 0xA9 at offset 1,");
-    check_unencodable(text_of(" x<s>\n"), "U+000A at offset 5,");
-    check_unencodable(text_of("<s><s>y("), "U+0028 '(' at offset 7,");
+    static const char *const refused[][2] = {
+        {"abc\xff", "the text has byte 0xFF at offset 3, for which the vocabulary has no token"},
+        {"a\u00e9", "U+00E9 '\u00e9' at offset 1,"},
+        {"a\xc3\xa9\xa9", "U+00E9 '\u00e9' at offset 1,"},
+        {"a\xa9", "byte 0xA9 at offset 1,"},
+        {" x<s>\n", "U+000A at offset 5,"},
+        {"<s><s>y(", "U+0028 '(' at offset 7,"},
+    };
+    for (size_t i = 0; i < COUNT(refused); i++)
+        check_unencodable(text_of(refused[i][0]), refused[i][1]);
 }
 
 /* As of a checkpoint that sorts letters: its merge names no token of it. */
@@ -61,12 +62,8 @@ TEST(test_merges_that_never_happen, .after = drop_tokenizer)
     plain_bytes_vocabulary();
     ADD_TOKENS("ab", "abc"); /* 256 to 257 */
     add_token("cd", 5);      /* 258: unused, so none that a text becomes */
-    add_merge("x y");        /* the result is no token */
-    add_merge("xy z");       /* the left part is none */
-    add_merge("z xy");
-    add_merge("c d");
-    add_merge("a b");
-    add_merge("ab c");
+    /* Of the first four no token results, a part is none, or the result is unused. */
+    ADD_MERGES("x y", "xy z", "z xy", "c d", "a b", "ab c");
     use_vocabulary();
     CHECK_IDS("abcxyzcd", 257, 'x', 'y', 'z', 'c', 'd');
 }
@@ -82,14 +79,14 @@ TEST(test_whole_pieces, .after = drop_tokenizer)
     v.types[0xa9] = 5;
     v.has_types = true;
     add_merge("a b");
-    for (size_t i = 0; i < sizeof pres / sizeof pres[0]; i++) {
+    for (size_t i = 0; i < COUNT(pres); i++) {
         v.pre = pres[i];
         use_vocabulary();
         CHECK_IDS(" abc 1234abc", 257, ' ', 258, '4', 256, 'c');
         CHECK_IDS("x \u00e9", 'x', 259); /* one byte of which has no token */
         check_unencodable(text_of("x\u00e9"), "U+00E9");
     }
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    for (size_t i = 0; i < COUNT(others); i++) {
         v.pre = others[i];
         use_vocabulary();
         CHECK_IDS(" abc", ' ', 256, 'c');

@@ -1,5 +1,5 @@
 /*
- * vocab_import - what the suites of exchange/vocabulary share: files in a scratch folder, what is
+ * vocab_import - what the suites of exchange/vocabulary share: files in the scratch folder, what is
  * read of them, and a small tokenizer.json with any part changed.
  */
 #ifndef TESTS_VOCAB_IMPORT_H
@@ -8,51 +8,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exchange/exchange.h"
+#include "imports.h"
 #include "support.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
-/* The last reading: the vocabulary, the tokenizer that was made of it, and the notes, a line each.
- * drop_import, which every test ends with, frees them and the scratch folder's files. */
+/* The last reading: the vocabulary, the tokenizer that use_imported made of it, and the notes, a
+ * line each. The test's end frees them. */
 extern struct vocabulary imported;
 extern struct tokenizer *imported_tokenizer;
 extern char import_notes[4096];
-void drop_import(void);
 
 extern const struct hf_ids no_ids;
 
 void use_imported(void);
 
-/* Files of the scratch folder; the folder's path. */
-void scratch_write(const char *name, const void *bytes, size_t len);
-void scratch_write_text(const char *name, const char *text);
-void scratch_copy(const char *path, const char *name);
+/* Files of the scratch folder. In JSON a ' stands for a ". */
 const char *scratch_dir(void);
+void write_json(const char *name, const char *json);
 
 /* Of the scratch folder (name is NULL), or of a file in it; or of another path. */
 void must_import(const char *name, int n_vocab);
 void import_path(const char *path, struct hf_ids ids, int n_vocab);
 
-/* STATUS_BAD_FILE with this in the message, which names the file. */
+/* STATUS_BAD_FILE with all of this in the message, which names the file. */
 void check_not_imported(const char *name, int n_vocab, const char *message);
 
-void check_noted(const char *part);
 void check_imported(int id, const char *name, int type);
-void check_text(const char *text, const int32_t *expected, size_t n);
+void check_text(struct text text, const int32_t *expected, size_t n);
 
-/* The texts of an expect.json, with the ids that transformers gave them; returns how many. */
-int check_expected_ids(const char *path);
+/* The five texts of a folder's expect.json have the ids that transformers gave them. */
+void check_expected_ids(const char *folder);
 
 /* What a small tokenizer.json has under each key; NULL: what usual_parts has. */
 struct parts {
     const char *normalizer, *pre, *post, *added, *type, *options, *vocab, *merges;
 };
 
-#define BYTE_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true}"
+#define BYTE_LEVEL "{'type': 'ByteLevel', 'add_prefix_space': false, 'use_regex': true}"
 #define METASPACE(scheme, split)                                                                   \
-    "{\"type\": \"Metaspace\", \"replacement\": \"\u2581\", \"prepend_scheme\": \"" scheme         \
-    "\", \"split\": " split "}"
+    "{'type': 'Metaspace', 'replacement': '\u2581', 'prepend_scheme': '" scheme                    \
+    "', 'split': " split "}"
 
 extern const struct parts usual_parts;
 

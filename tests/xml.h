@@ -10,7 +10,6 @@
 
 #include "base/text.h"
 #include "support.h"
-#include "text/pretokenize.h"
 
 static inline int count(const char *text, const char *what)
 {
@@ -35,7 +34,7 @@ static inline void expect_count_list(const char *text, const char *const *expect
 static inline const char *check_entity(const char *at)
 {
     static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
-    for (size_t i = 0; i < sizeof entities / sizeof entities[0]; i++)
+    for (size_t i = 0; i < COUNT(entities); i++)
         if (strncmp(at, entities[i], strlen(entities[i])) == 0)
             return at + strlen(entities[i]);
     ck_abort_msg("bad entity: %.20s", at);
@@ -65,15 +64,12 @@ static inline const char *check_attributes(const char *at, bool *empty)
 
 static inline void check_characters(const char *text)
 {
-    struct text rest = text_of(text);
-    while (rest.len > 0) {
+    for (struct text rest = text_of(text); rest.len > 0;) {
         uint32_t code;
-        const size_t len = utf8_decode(rest, &code);
+        utf8_next(&rest, &code);
         ck_assert_msg(code != UNICODE_INVALID && code != 0xfffe && code != 0xffff &&
                           (code >= 0x20 || code == '\n') && (code < 0x7f || code >= 0xa0),
                       "character %x", code);
-        rest.data += len;
-        rest.len -= len;
     }
 }
 

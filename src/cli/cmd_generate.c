@@ -4,10 +4,8 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "cli/generate.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
@@ -159,20 +157,62 @@ static bool has_prompt(const struct generate_options *o)
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-/* The job's session, with as many of n_texts sequences as --batch or the memory allows, the sampler
- * and the draft: all that the schedule borrows. */
+/* Opens or makes the draft's model, and adds the bytes that it takes for each text of a session
+ * such as `texts`. Fails as the opening does; STATUS_USAGE for another vocabulary or a model that
+ * cannot be made. */
+static enum status open_draft(struct generation *g, const struct session_params *texts,
+                              size_t *bytes, struct err *e)
+{
+    const struct generate_options *o = g->o;
+    struct job *job = g->job;
+    const struct model *model = job->checkpoint.model;
+    struct draft_pace *pace = &g->drafter.pace;
+    struct session_params *p = &g->draft_params;
+    pace->fixed = o->n_draft > 0;
+    pace->most = pace->fixed ? o->n_draft : 8;
+    *bytes += (size_t)pace->most * model->config.n_vocab * sizeof(float);
+    *p = *texts;
+    if (o->draft_type >= 0) {
+        TRY(job_start_threads(job, e));
+        const enum status s =
+            derived_create_packed(model, o->draft_type, job->pool, &g->draft_own, e);
+        TRY(s == STATUS_USAGE ? err_in(e, s, "--draft self") : s);
+        g->draft_model = g->draft_own;
+    } else if (text_is(text_of(o->draft), "lookup")) {
+        return STATUS_OK;
+    } else {
+        TRY(job_open(o->draft, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &g->draft_file, e));
+        TRY(job_same_tokens(&job->checkpoint, &g->draft_file, o->draft, STATUS_USAGE, e));
+        g->draft_model = g->draft_file.model;
+        p->without = NULL;
+    }
+    /* What one text takes, as the number of texts is yet to be chosen, by what memory there is. */
+    struct session_memory plan;
+    const int most = g->draft_model->config.n_ctx;
+    p->n_ctx = p->n_ctx < most ? p->n_ctx : most;
+    p->n_shared = p->n_shared <= most ? p->n_shared : 0;
+    TRY(session_plan(g->draft_model, p, job->n_threads, &plan, e));
+    *bytes += plan.kv_bytes + plan.scratch_bytes;
+    pace->cost = (double)cost_model_bytes(g->draft_model) / cost_model_bytes(model);
+    return STATUS_OK;
+}
+
+/* What the schedule borrows: the job's session, with as many of n_texts sequences as --batch or the
+ * memory allows, the sampler and the drafter. */
 static enum status start_schedule(struct generation *g, struct session_params *params, int n_texts,
                                   struct err *e)
 {
     const struct generate_options *o = g->o;
     struct job *job = g->job;
     struct schedule *s = &g->schedule;
+    struct drafter *d = &g->drafter;
     struct sampler_params sampler = o->sampler;
     struct sequences_wanted w = {.n = o->n_batch ? o->n_batch : BATCH_AUTO,
                                  .all = o->n_batch > 0,
                                  .more_bytes = s->n_vocab * sizeof(float),
                                  .option = n_texts > 1 ? "--batch N, -c N" : "-c N"};
-    TRY(draft_open(g, params, &w.more_bytes, e));
+    if (o->draft)
+        TRY(open_draft(g, params, &w.more_bytes, e));
     w.n = w.n < n_texts ? w.n : n_texts;
     params->n_sequences = 1;
     if (w.n > 1) {
@@ -188,18 +228,29 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     s->n_slots = params->n_sequences;
     if (o->greedy)
         sampler.temperature = 0;
-    say_verbose(job->common,
+    say_verbose(&o->common,
                 "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
                 "min-p %g, draw",
                 sampler.repeat_penalty, sampler.repeat_last_n, sampler.temperature, sampler.top_k,
                 sampler.top_p, sampler.min_p);
-    /* Each text's draft has a sequence of the sampler, too. */
     const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
                                         .n_ctx = params->n_ctx,
                                         .n_sequences = s->n_slots * (o->draft ? 2 : 1),
                                         .n_threads = job->n_threads};
     TRY(sampler_create(&sampler, &sizes, &s->sampler, e));
-    return draft_start(g, e);
+    if (!o->draft)
+        return STATUS_OK;
+    d->sampler = s->sampler;
+    d->pool = s->pool;
+    d->n_slots = g->draft_params.n_sequences = s->n_slots;
+    d->n_vocab = s->n_vocab;
+    d->end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
+    d->n_shared = g->draft_params.n_shared;
+    if (g->draft_model)
+        TRY(job_create_session(job, "draft", g->draft_model, &g->draft_params, NULL, &d->session,
+                               e));
+    s->drafter = d;
+    return drafter_create(d, e);
 }
 
 /* From the options to texts that can begin. */
@@ -260,8 +311,6 @@ static enum status open_generation(struct generation *g, struct err *e)
     TRY(generation_create(g, e));
     if (!o->load)
         return STATUS_OK;
-    /* What was saved goes on, with a prompt behind it if there is one; and with the seed that is
-     * asked for. */
     TRY(generation_load(g, o->load, e));
     if (o->common.seed.given)
         generation_reseed(g, o->common.seed.value);
@@ -296,9 +345,9 @@ static enum status make_texts(struct generation *g, struct err *e)
         say(&o->common, "there is no text to save in %.200s", o->save);
     generation_report(g);
     if (s == STATUS_OK && g->n_refused > 0)
-        return err_set(
-            e, STATUS_FAILED, "%llu of %llu prompts could not be run; their lines say why",
-            (unsigned long long)g->n_refused, (unsigned long long)(g->n_refused + g->n_done));
+        return err_set(e, STATUS_FAILED,
+                       "%" PRIu64 " of %" PRIu64 " prompts could not be run; their lines say why",
+                       g->n_refused, g->n_refused + g->n_done);
     return s;
 }
 
@@ -349,86 +398,3 @@ const struct command command_generate = {
     .check = check_generate,
     .run = run_generate,
 };
-
-/* --- drafts ----------------------------------------------------------------------------------- */
-
-enum status draft_open(struct generation *g, const struct session_params *p, size_t *bytes,
-                       struct err *e)
-{
-    const struct generate_options *o = g->o;
-    const struct model *model = g->job->checkpoint.model;
-    struct generate_draft *d = &g->draft;
-    struct draft_pace *pace = &d->drafter.pace;
-    if (!o->draft)
-        return STATUS_OK;
-    pace->fixed = o->n_draft > 0;
-    pace->most = pace->fixed ? o->n_draft : 8;
-    d->params = *p;
-    if (o->draft_type >= 0) {
-        TRY(job_start_threads(g->job, e));
-        const enum status s = derived_create_packed(model, o->draft_type, g->job->pool, &d->own, e);
-        TRY(s == STATUS_USAGE ? err_in(e, s, "--draft self") : s);
-        d->model = d->own;
-    } else if (!text_is(text_of(o->draft), "lookup")) {
-        TRY(job_open(o->draft, CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER, &d->other, e));
-        TRY(job_same_tokens(&g->job->checkpoint, &d->other, o->draft, STATUS_USAGE, e));
-        d->model = d->other.model;
-        d->params.without = NULL;
-    }
-    /* What one text takes, as the number of texts is yet to be chosen, by what memory there is. */
-    *bytes += (size_t)pace->most * model->config.n_vocab * sizeof(float);
-    if (d->model) {
-        struct session_memory plan;
-        const int most = d->model->config.n_ctx;
-        d->params.n_ctx = p->n_ctx < most ? p->n_ctx : most;
-        d->params.n_shared = p->n_shared <= most ? p->n_shared : 0;
-        TRY(session_plan(d->model, &d->params, g->job->n_threads, &plan, e));
-        *bytes += plan.kv_bytes + plan.scratch_bytes;
-        pace->cost = (double)cost_model_bytes(d->model) / cost_model_bytes(model);
-    }
-    return STATUS_OK;
-}
-
-enum status draft_start(struct generation *g, struct err *e)
-{
-    struct schedule *s = &g->schedule;
-    struct generate_draft *own = &g->draft;
-    struct drafter *d = &own->drafter;
-    if (!g->o->draft)
-        return STATUS_OK;
-    d->sampler = s->sampler;
-    d->pool = s->pool;
-    d->n_slots = own->params.n_sequences = s->n_slots;
-    d->n_vocab = s->n_vocab;
-    d->end = s->ignore_eos ? -1 : tokenizer_eos(s->tokenizer);
-    d->n_shared = own->params.n_shared;
-    if (own->model)
-        TRY(job_create_session(g->job, "draft", own->model, &own->params, NULL, &d->session, e));
-    TRY(drafter_create(d, e));
-    s->drafter = d;
-    return STATUS_OK;
-}
-
-void draft_close(struct generate_draft *d)
-{
-    drafter_free(&d->drafter);
-    session_free(d->drafter.session);
-    model_free(d->own);
-    checkpoint_close(&d->other);
-}
-
-void draft_report(const struct schedule *s)
-{
-    const struct drafter *d = s->drafter;
-    const struct schedule_times *t = &s->times;
-    if (!d)
-        return;
-    const double share = d->n_drafted > 0 ? (double)d->n_right / d->n_drafted : 0;
-    const double tokens = t->n_steps > 0 ? (double)t->n_decoded / t->n_steps : 0;
-    /* What is left of the rounds' time is the model's. */
-    const uint64_t target_ns = t->decode_ns > d->draft_ns ? t->decode_ns - d->draft_ns : 0;
-    notice_summary("drafts       %" PRIu64 " drafted, %" PRIu64
-                   " accepted (%.0f%%); %.2f tokens a step; draft %s, target %s",
-                   d->n_drafted, d->n_right, 100 * share, tokens, figure_duration(d->draft_ns).text,
-                   figure_duration(target_ns).text);
-}

@@ -7,21 +7,31 @@
 #include <stdlib.h>
 
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "convert/convert.h"
 #include "measure/attend.h"
 #include "show/heatmap.h"
 
-struct heads_options {
+/* The options; the run; and the row that is printed. */
+struct heads_view {
     struct common_options common;
     const char *layers, *svg;
     int tokens, ablation;
+
+    struct job *job;
+    const struct config *config;
+    struct choice chosen;           /* layers */
+    struct head_likeness *likeness; /* [n_layers, n_heads, n_heads], malloc'd */
+    struct heads_result result;
+
+    struct head_worth worth;
+    int64_t like; /* the head of the layer whose scores lose least with one key, -1: none */
+    struct head_likeness kept; /* and with it */
 };
 
 /* In the order of enum heads_ablation. */
 static const char *const ablations[] = {"zero", "mean", NULL};
 
-#define VALUES struct heads_options
+#define VALUES struct heads_view
 
 static const struct option text_options[] = {
     OPT_TEXT("the text to predict; - is standard input"),
@@ -42,25 +52,9 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-struct head_row {
-    struct head_worth worth;
-    /* The head of the layer whose scores lose least with one key, -1: there is none; and with it.
-     */
-    int64_t like;
-    struct head_likeness kept;
-};
+/* --- what is shown --------------------------------------------------------------------------- */
 
-/* What a run holds beside the job. */
-struct ablations {
-    const struct config *config;
-    struct head_likeness *kept; /* [n_layers, n_heads, n_heads], malloc'd */
-    struct heads_result result;
-    struct head_row row; /* the one that is printed */
-};
-
-/* --- rows ------------------------------------------------------------------------------------ */
-
-#define WORTH(member) MEMBER(head_row, worth.member)
+#define WORTH(member) MEMBER(heads_view, worth.member)
 
 static const struct report_field fields[] = {
     {"layer", "layer", WORTH(layer)},
@@ -70,34 +64,34 @@ static const struct report_field fields[] = {
     {"delta_bits_per_byte", "bits/byte", WORTH(delta_bits_per_byte), "%.5f", .rank = 5},
     {"written", "written", WORTH(written), "%.3f", .rank = 3},
     {"stream", "stream", WORTH(stream), "%.3f", .rank = 6},
-    {"like", "like", MEMBER(head_row, like), .rank = 4},
-    {"like_score_kept", "score", MEMBER(head_row, kept.score), "%.5f", .rank = 4},
-    {"like_output_kept", "output", MEMBER(head_row, kept.output), "%.5f", .rank = 7},
+    {"like", "like", MEMBER(heads_view, like), .rank = 4},
+    {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .rank = 4},
+    {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .rank = 7},
 };
 
 static const void *next_head(void *arg, int i)
 {
-    struct ablations *a = arg;
-    const size_t n = a->config->n_heads;
-    if (i >= a->result.n_done)
+    struct heads_view *v = arg;
+    const size_t n = v->config->n_heads;
+    if (i >= v->result.n_done)
         return NULL;
-    const struct head_worth *w = &a->result.heads[i];
-    const struct head_likeness *kept = a->kept + (w->layer * n + w->head) * n;
-    struct head_row *row = &a->row;
-    *row = (struct head_row){.worth = *w, .like = -1, .kept = {(double)NAN, (double)NAN}};
+    v->worth = v->result.heads[i];
+    v->like = -1;
+    v->kept = (struct head_likeness){(double)NAN, (double)NAN};
+    const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
     for (int h = 0; h < (int)n; h++)
-        if (h != w->head && (row->like < 0 || kept[h].score > row->kept.score)) {
-            row->like = h;
-            row->kept = kept[h];
+        if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
+            v->like = h;
+            v->kept = with[h];
         }
-    return row;
+    return v;
 }
 
 /* "N of M heads DO ...: 0.2,0.4", as --without takes them, and "..." where there is no more room.
  * One standard error would find harm in every sixth head that costs nothing. */
-static void say_heads(const struct job *j, const struct heads_result *r, bool harmful,
-                      const char *what)
+static void say_heads(const struct heads_view *v, bool harmful, const char *what)
 {
+    const struct heads_result *r = &v->result;
     char names[512] = "";
     size_t used = 0;
     int n = 0;
@@ -112,15 +106,14 @@ static void say_heads(const struct job *j, const struct heads_result *r, bool ha
             snprintf(names + used, sizeof names - used, ",...");
         n++;
     }
-    say(j->common, "%d of %d heads %s%s", n, r->n_done, what, names);
+    say(&v->common, "%d of %d heads %s%s", n, r->n_done, what, names);
 }
 
 /* delta_nll of the heads that are done, at least one: layers down and heads across. */
-static enum status write_picture(const struct ablations *a, const char *model, const char *path,
-                                 struct err *e)
+static enum status write_picture(const struct heads_view *v, struct err *e)
 {
-    const struct heads_result *r = &a->result;
-    const int n_heads = a->config->n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
+    const struct heads_result *r = &v->result;
+    const int n_heads = v->config->n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
     const size_t bytes = n_rows * n_heads * sizeof(float);
     struct text_label layers[HEATMAP_LARGE], heads[HEATMAP_LARGE];
     char title[256], subtitle[256];
@@ -129,15 +122,13 @@ static enum status write_picture(const struct ablations *a, const char *model, c
     if (!cells)
         return err_no_memory(e, "the picture", bytes);
     for (int i = 0; i < r->n_done; i++) {
-        const double delta = fmax(r->heads[i].delta_nll, 0);
-        cells[i] = (float)delta;
-        most = fmax(most, delta);
+        cells[i] = (float)fmax(r->heads[i].delta_nll, 0);
+        most = fmax(most, r->heads[i].delta_nll);
+        snprintf(layers[i / n_heads].text, sizeof layers->text, "layer %d", r->heads[i].layer);
     }
-    for (int i = 0; i < n_rows; i++)
-        snprintf(layers[i].text, sizeof layers[i].text, "layer %d", r->heads[i * n_heads].layer);
     for (int i = 0; i < n_heads; i++)
         snprintf(heads[i].text, sizeof heads[i].text, "%d", i);
-    snprintf(title, sizeof title, "%.160s: loss without each head", model);
+    snprintf(title, sizeof title, "%.160s: loss without each head", path_name(v->job->path));
     snprintf(subtitle, sizeof subtitle,
              "%llu tokens, %.4f nats each with all heads; blank: less, or a gain",
              (unsigned long long)r->whole.tokens, r->whole.nll);
@@ -153,19 +144,34 @@ static enum status write_picture(const struct ablations *a, const char *model, c
                                             .map_columns = n_heads,
                                             .row_names = layers,
                                             .column_names = heads};
-    const enum status s = heatmap_write(&picture, path, e);
+    const enum status s = heatmap_write(&picture, v->svg, e);
     free(cells);
     return s;
 }
 
+/* What is done is shown also after Ctrl-C. */
+static enum status print_heads(struct heads_view *v, struct err *e)
+{
+    const struct heads_result *r = &v->result;
+    const struct table table = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = v};
+    if (r->n_done == 0)
+        return STATUS_OK;
+    TRY(job_print(v->job, &table, e));
+    say(&v->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
+        r->whole.bits_per_byte);
+    say_heads(v, false, "cost nothing on this text, within the standard error");
+    say_heads(v, true, "do harm, beyond two standard errors");
+    return v->svg ? write_picture(v, e) : STATUS_OK;
+}
+
 /* --- the run --------------------------------------------------------------------------------- */
 
-static enum status measure_heads(struct job *j, const struct heads_options *o,
-                                 const struct choice *layers, struct ablations *a, struct err *e)
+static enum status measure_heads(struct heads_view *v, struct err *e)
 {
+    struct job *j = v->job;
     const struct checkpoint *k = &j->checkpoint;
-    const size_t n_heads = a->config->n_heads;
-    const size_t bytes = a->config->n_layers * n_heads * n_heads * sizeof *a->kept;
+    const size_t n_heads = v->config->n_heads;
+    const size_t bytes = v->config->n_layers * n_heads * n_heads * sizeof *v->likeness;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
     struct heads_spec spec = {.eval = {.model = k->model,
@@ -176,10 +182,7 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
                                        .tokenizer = k->tokenizer,
                                        .stop = progress_stop,
                                        .progress = progress_show},
-                              .ablation = (enum heads_ablation)o->ablation,
-                              .layers = layers->items,
-                              .n_layers = layers->n};
-    /* How much of each head a key of another would keep. */
+                              .ablation = (enum heads_ablation)v->ablation};
     struct convert_spec likeness = {.gguf = k->gguf,
                                     .source = &k->file,
                                     .tokens = j->tokens,
@@ -189,63 +192,47 @@ static enum status measure_heads(struct job *j, const struct heads_options *o,
                                     .stop = progress_stop,
                                     .progress = progress_show};
     char what[32];
+    TRY(choice_of("--layer", v->layers, v->config->n_layers, &v->chosen, e));
+    spec.layers = v->chosen.items;
+    spec.n_layers = v->chosen.n;
     snprintf(what, sizeof what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
-    a->kept = calloc(bytes, 1);
-    if (!a->kept)
+    v->likeness = calloc(bytes, 1);
+    if (!v->likeness)
         return err_no_memory(e, "the likeness of heads", bytes);
     likeness.arg = job_progress(j, "windows");
-    TRY(convert_likeness(&likeness, k->model, a->kept, e));
+    TRY(convert_likeness(&likeness, k->model, v->likeness, e));
     spec.eval.arg = job_progress(j, "tokens");
-    return heads_run(&spec, &a->result, e);
-}
-
-/* What is done is shown also after Ctrl-C. */
-static enum status print_heads(struct job *j, const struct heads_options *o, struct ablations *a,
-                               struct err *e)
-{
-    const struct heads_result *r = &a->result;
-    const struct table table = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = a};
-    if (r->n_done == 0)
-        return STATUS_OK;
-    TRY(job_print(j, &table, e));
-    say(j->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
-        r->whole.bits_per_byte);
-    say_heads(j, r, false, "cost nothing on this text, within the standard error");
-    say_heads(j, r, true, "do harm, beyond two standard errors");
-    return o->svg ? write_picture(a, path_name(j->path), o->svg, e) : STATUS_OK;
+    return heads_run(&spec, &v->result, e);
 }
 
 static enum status run_heads(struct job *j, void *values, struct err *e)
 {
-    const struct heads_options *o = values;
-    const struct config *c = &j->checkpoint.model->config;
+    struct heads_view *v = values;
+    const struct config *c = v->config = &j->checkpoint.model->config;
     const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
-    struct ablations a = {.config = c};
-    struct choice layers;
+    v->job = j;
     TRY(job_tokenize(j, e));
-    if (j->n_tokens > (size_t)o->tokens + 1)
-        j->n_tokens = o->tokens + 1;
-    if (o->svg && most > HEATMAP_LARGE)
+    if (j->n_tokens > (size_t)v->tokens + 1)
+        j->n_tokens = v->tokens + 1;
+    if (v->svg && most > HEATMAP_LARGE)
         return err_set(e, STATUS_USAGE,
                        "--svg: expected at most %d layers, and heads in each, found %d",
                        HEATMAP_LARGE, most);
     TRY(job_start_threads(j, e));
-    enum status s = choice_of("--layer", o->layers, c->n_layers, &layers, e);
-    if (s == STATUS_OK)
-        s = measure_heads(j, o, &layers, &a, e);
+    enum status s = measure_heads(v, e);
     if (s == STATUS_INTERRUPTED)
-        say(j->common, "interrupted after %d heads%s", a.result.n_done,
-            a.result.n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
+        say(j->common, "interrupted after %d heads%s", v->result.n_done,
+            v->result.n_done ? "; --layer L,... goes on with the layers that are not whole" : "");
     j->progress.unit = NULL; /* how far it came is said */
     if (s == STATUS_OK || s == STATUS_INTERRUPTED) {
-        const enum status printed = print_heads(j, o, &a, e);
+        const enum status printed = print_heads(v, e);
         s = printed == STATUS_OK ? s : printed;
     }
-    heads_free(&a.result);
-    free(a.kept);
-    choice_free(&layers);
+    heads_free(&v->result);
+    free(v->likeness);
+    choice_free(&v->chosen);
     return s;
 }
 

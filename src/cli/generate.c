@@ -1,23 +1,16 @@
 #include "cli/generate.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "base/figures.h"
 #include "cli/input.h"
 #include "cli/signals.h"
 #include "formats/json.h"
-#include "show/paragraph.h"
 #include "show/report.h"
-
-/* Memory that a long text may leave to those after it, and one that was held. */
-#define MOST_TEXT_KEPT ((size_t)1 << 20)
-#define MOST_HELD_KEPT ((size_t)16 << 10)
 
 /* --- texts in turn --------------------------------------------------------------------------- */
 
@@ -25,27 +18,24 @@ static void forget(struct turns *t, struct bytes *held)
 {
     t->n_held -= held->len;
     held->len = 0;
-    if (held->cap > MOST_HELD_KEPT)
-        bytes_free(held);
 }
 
 static bool hold_bytes(struct output *o, const char *bytes, size_t len)
 {
     struct turns *t = (struct turns *)o;
-    if (bytes_put(t->to, (struct text){bytes, len})) {
+    const bool held = bytes_put(t->to, (struct text){bytes, len});
+    if (held)
         t->n_held += len;
-        return true;
-    }
-    forget(t, t->to);
-    return false;
+    else
+        forget(t, t->to);
+    return held;
 }
 
 /* Where the text of this number is written, until pass_on. */
 static struct output *output_of(struct generation *g, uint64_t number)
 {
-    struct turns *t = &g->turns;
-    t->to = &t->ring[number % TURNS_AHEAD].held;
-    return &t->holder;
+    g->turns.to = &g->turns.ring[number % TURNS_AHEAD].held;
+    return &g->turns.holder;
 }
 
 /* What was written goes out if it is the text's turn; once it is complete, those that waited for it
@@ -61,6 +51,7 @@ static void pass_on(struct generation *g, uint64_t number, bool complete)
         forget(t, &first->held);
         if (!first->complete)
             return;
+        bytes_free(&first->held);
         first->complete = false;
     }
 }
@@ -113,7 +104,10 @@ void generation_free(struct generation *g)
         bytes_free(&g->turns.ring[i].held);
     schedule_free(&g->schedule);
     sampler_free(g->schedule.sampler);
-    draft_close(&g->draft);
+    drafter_free(&g->drafter);
+    session_free(g->drafter.session);
+    model_free(g->draft_own);
+    checkpoint_close(&g->draft_file);
     arena_free(&g->arena);
     prompts_close(&g->prompts);
 }
@@ -126,34 +120,34 @@ struct likely_token {
     double logprob;
 };
 
-static struct likely_token likely_of(const struct generation *g, int id, double logprob)
+/* Text that is not UTF-8 comes with its "bytes": [0-255, ...]. */
+static void put_token(const struct generation *g, struct json *j, int id, double logprob)
 {
-    return (struct likely_token){id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
-}
-
-/* A JSON line of --logprobs: one token, and the likeliest ones in its place. Text that is not UTF-8
- * comes with its "bytes": [0-255, ...]. */
-static void print_token(struct generation *g, const struct event *event)
-{
-    static const struct report_field likely[] = {
+    static const struct report_field fields[] = {
         {"id", NULL, MEMBER(likely_token, id)},
         {"text", NULL, MEMBER(likely_token, text), .bytes = true},
         {"logprob", NULL, MEMBER(likely_token, logprob)},
     };
+    const struct likely_token token = {id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
+    report_members(j, fields, REPORT_LENGTH(fields), &token);
+}
+
+/* A JSON line of --logprobs: one token, and the likeliest ones in its place. */
+static void print_token(struct generation *g, const struct event *event)
+{
     const struct slot *p = event->slot;
     struct json j;
     json_init(&j, output_of(g, p->request.number), 0);
     json_begin_object(&j, NULL);
     json_u64(&j, "sample", p->request.number);
     json_u64(&j, "position", g->n_before + g->job->n_tokens + p->n_sampled - 1);
-    const struct likely_token token =
-        likely_of(g, event->token, (double)event->logits[event->token] - event->log_sum);
-    report_members(&j, likely, REPORT_LENGTH(likely), &token);
+    put_token(g, &j, event->token, (double)event->logits[event->token] - event->log_sum);
     json_begin_array(&j, "top");
     score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
     for (int i = 0; i < g->n_top; i++) {
-        const struct likely_token other = likely_of(g, g->top[i].id, g->top[i].logprob);
-        report_object(&j, NULL, likely, REPORT_LENGTH(likely), &other);
+        json_begin_object(&j, NULL);
+        put_token(g, &j, g->top[i].id, g->top[i].logprob);
+        json_end(&j);
     }
     json_end(&j);
     json_end(&j);
@@ -236,22 +230,20 @@ static enum status begin_prompt(struct generation *g, struct slot *p, struct gen
     const struct prompt *prompt = &text->prompt;
     const int cap = session_cap(g->schedule.session);
     size_t n;
-    if (text->text.cap > MOST_TEXT_KEPT)
-        bytes_free(&text->text);
+    bytes_free(&text->text); /* a long one leaves no memory to those after it */
     free(text->tokens);
     text->tokens = NULL;
-    text->text.len = text->sampled.len = 0;
+    text->sampled.len = 0;
     TRY(tokens_of_prompt(g->schedule.tokenizer, prompt->text, cap, &text->tokens, &n, e));
     TRY(check_prompt_length(n, cap, g->job->checkpoint.model->config.n_ctx, e));
-    return schedule_begin(&g->schedule, p,
-                          &(struct request){.number = prompt->index,
-                                            .tokens = text->tokens,
-                                            .n_tokens = n,
-                                            .n = prompt->n,
-                                            .seed = prompt->seed,
-                                            .stops = prompt->stops,
-                                            .n_stops = prompt->n_stops},
-                          e);
+    const struct request request = {.number = prompt->index,
+                                    .tokens = text->tokens,
+                                    .n_tokens = n,
+                                    .n = prompt->n,
+                                    .seed = prompt->seed,
+                                    .stops = prompt->stops,
+                                    .n_stops = prompt->n_stops};
+    return schedule_begin(&g->schedule, p, &request, e);
 }
 
 /* A round begins: texts are begun as long as there are slots for them, and room for what is to be
@@ -259,7 +251,6 @@ static enum status begin_prompt(struct generation *g, struct slot *p, struct gen
 static enum status begin_texts(struct generation *g, struct err *e)
 {
     struct schedule *s = &g->schedule;
-    struct slot *p;
     progress_show_texts(&g->job->progress, g->n_done + g->n_refused, g->n_begun, s->times.n_sampled,
                         lines_share(&g->prompts.lines));
     if (g->turns.holder.failed)
@@ -267,13 +258,12 @@ static enum status begin_texts(struct generation *g, struct err *e)
     while (output_flush(g->out) && !g->read && !signals_interrupted()) {
         const uint64_t ahead = g->n_begun - g->turns.front;
         const bool has_room = ahead < TURNS_AHEAD && g->turns.n_held < TURNS_BYTES;
-        if ((ahead > 0 && !has_room) || !(p = schedule_vacant(s)))
+        struct slot *p = has_room || ahead == 0 ? schedule_vacant(s) : NULL;
+        /* Samples wait for the first one's prompt if they share it. */
+        const bool waits = g->n_begun > 0 && g->shares && !g->has_prompt;
+        if (!p || (!g->o->prompts && (waits || g->n_begun == (uint64_t)g->n_samples)))
             break;
         if (!g->o->prompts) {
-            /* Others wait for the first one's prompt if they share it. */
-            const bool waits = g->n_begun > 0 && g->shares && !g->has_prompt;
-            if (waits || g->n_begun == (uint64_t)g->n_samples)
-                break;
             TRY(begin_sample(g, p, e));
             continue;
         }
@@ -285,18 +275,20 @@ static enum status begin_texts(struct generation *g, struct err *e)
         g->reading =
             prompts_next(&g->prompts, idle ? WAIT_MS : 0, &state, &text->prompt, &g->read_error);
         g->read = g->reading != STATUS_OK || state == LINES_END;
-        if (!g->read && state == LINES_LATER && idle)
-            continue;
-        if (g->read || state == LINES_LATER)
+        if (g->read || (state == LINES_LATER && !idle))
             break;
+        if (state == LINES_LATER)
+            continue;
         g->n_begun++;
-        enum status status = STATUS_USAGE;
-        if (!text->prompt.refused && (status = begin_prompt(g, p, text, e)) == STATUS_USAGE)
+        if (!text->prompt.refused) {
+            const enum status status = begin_prompt(g, p, text, e);
+            if (status == STATUS_OK)
+                continue;
+            if (status != STATUS_USAGE)
+                return status;
             prompt_refuse(&text->prompt, e);
-        if (status == STATUS_USAGE)
-            print_line(g, text, NULL);
-        else
-            TRY(status);
+        }
+        print_line(g, text, NULL);
     }
     s->interrupted = !g->out->failed && signals_interrupted();
     if (g->out->failed || s->interrupted)
@@ -309,13 +301,14 @@ static enum status begin_texts(struct generation *g, struct err *e)
 /* Text on the shade of its token's probability, control characters as they are. */
 static void put_shaded(struct output *out, enum heatmap_ink ink, int level, struct text text)
 {
-    for (size_t n; text.len > 0; text_cut(&text, n)) {
+    while (text.len > 0) {
         const bool control = (unsigned char)text.data[0] < ' ';
-        for (n = 1; n < text.len && ((unsigned char)text.data[n] < ' ') == control; n++)
-            ;
+        size_t n = 1;
+        while (n < text.len && ((unsigned char)text.data[n] < ' ') == control)
+            n++;
         if (!control)
             heatmap_put_shade(out, ink, level);
-        printable_put(out, (struct text){text.data, n});
+        printable_put(out, text_cut(&text, n));
         if (!control)
             heatmap_put_shade(out, ink, 0);
     }
@@ -329,12 +322,10 @@ static void put_shaded(struct output *out, enum heatmap_ink ink, int level, stru
  */
 static enum status go_on(struct generation *g, const struct event *event, struct err *e)
 {
-    const struct slot *p = event->slot;
-    const uint64_t number = p->request.number;
-    const bool lines = g->o->prompts != NULL, ends = event->kind == EVENT_ENDED;
+    const uint64_t number = event->slot->request.number;
+    const bool lines = g->o->prompts, ends = event->kind == EVENT_ENDED;
     const bool failed = ends && event->end == END_FAILED;
-    const enum status status = failed ? STATUS_FAILED : STATUS_OK;
-    struct generated *text = &g->texts[p->sequence];
+    struct generated *text = &g->texts[event->slot->sequence];
     struct text ready = event->ready;
     if (failed && lines) {
         prompt_refuse(&text->prompt, e);
@@ -345,40 +336,37 @@ static enum status go_on(struct generation *g, const struct event *event, struct
         output_of(g, number);
         forget(&g->turns, g->turns.to);
         pass_on(g, number, true);
-        return status;
-    }
-    if (lines) {
+    } else if (lines) {
         if (!ends)
             TRY(id_list_add(&text->sampled, event->token, e));
         if (!bytes_put(&text->text, ready))
             return err_no_memory(e, "a text", text->text.len + ready.len);
         if (ends)
             print_line(g, text, event);
-        return STATUS_OK;
-    }
-    if (g->n_top > 0 && !ends) {
-        print_token(g, event);
-    } else if (g->n_top == 0) {
-        if (!text->begun && g->prompt.len == 0 && !g->goes_on)
-            text_cut(&ready, tokenizer_added(g->schedule.tokenizer, ready));
-        text->begun |= event->ready.len > 0;
-        if (!ends && g->ink != HEATMAP_PLAIN) {
-            const struct heatmap_scale scale = heatmap_scale(1, false);
-            const double logprob = (double)event->logits[event->token] - event->log_sum;
-            unsigned char level;
-            heatmap_levels(&scale, &(float){(float)exp(logprob)}, 1, &level);
-            text->level = level > 0 ? level : 1;
+    } else {
+        if (g->n_top > 0 && !ends) {
+            print_token(g, event);
+        } else if (g->n_top == 0) {
+            if (!text->begun && g->prompt.len == 0 && !g->goes_on)
+                text_cut(&ready, tokenizer_added(g->schedule.tokenizer, ready));
+            text->begun |= event->ready.len > 0;
+            if (!ends && g->ink != HEATMAP_PLAIN) {
+                const struct heatmap_scale scale = heatmap_scale(1, false);
+                const double logprob = (double)event->logits[event->token] - event->log_sum;
+                unsigned char level;
+                heatmap_levels(&scale, &(float){(float)exp(logprob)}, 1, &level);
+                text->level = level > 0 ? level : 1;
+            }
+            put_shaded(output_of(g, number), g->ink, text->level, ready);
+            output_puts(&g->turns.holder, ends ? "\n" : "");
         }
-        put_shaded(output_of(g, number), g->ink, text->level, ready);
-        if (ends)
-            output_puts(&g->turns.holder, "\n");
+        if (ends) {
+            g->end = event->end;
+            g->last_sampled = event->slot->n_sampled;
+        }
+        pass_on(g, number, ends && !failed);
     }
-    if (ends) {
-        g->end = event->end;
-        g->last_sampled = p->n_sampled;
-    }
-    pass_on(g, number, ends && !failed);
-    return status;
+    return failed ? STATUS_FAILED : STATUS_OK;
 }
 
 enum status generation_run(struct generation *g, struct err *e)
@@ -406,7 +394,6 @@ enum status generation_run(struct generation *g, struct err *e)
 
 void generation_say_end(const struct generation *g)
 {
-    const struct common_options *common = &g->o->common;
     const int cap = session_cap(g->schedule.session), n = g->last_sampled;
     const char *what = g->end == END_EOS         ? "end of text"
                        : g->end == END_STOP      ? "stop text found"
@@ -415,10 +402,10 @@ void generation_say_end(const struct generation *g)
     if (g->out->failed)
         return;
     if (g->end == END_CONTEXT)
-        say(common, "context full (%d token%s): stopped after %d of %d; --shift goes on", cap,
-            plural(cap), n, g->o->n);
+        say(&g->o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on",
+            cap, plural(cap), n, g->o->n);
     else if (what)
-        say(common, "%s after %d token%s", what, n, plural(n));
+        say(&g->o->common, "%s after %d token%s", what, n, plural(n));
 }
 
 static struct figure rate(uint64_t n, uint64_t ns)
@@ -426,14 +413,13 @@ static struct figure rate(uint64_t n, uint64_t ns)
     return figure_rate(ns ? n * 1e9 / ns : 0);
 }
 
-/* A step makes a token for each of its texts, and more where they were drafted. */
 void generation_report(struct generation *g)
 {
     const struct schedule *s = &g->schedule;
     const struct schedule_times *t = &s->times;
+    const struct drafter *d = s->drafter;
     const uint64_t n = t->n_prefilled - t->n_fed_again;
     char prompts[128] = "prompt       ", times[160] = "";
-    struct rusage usage;
     if (g->out->failed) /* and program_run says why, if that is to be said */
         return;
     if (g->o->prompts && s->interrupted)
@@ -454,7 +440,7 @@ void generation_report(struct generation *g)
                  rate(t->n_decoded, t->decode_ns).text,
                  stats_percentile(t->rounds, t->n_rounds, 0.5) / 1e3,
                  stats_percentile(t->rounds, t->n_rounds, 0.99) / 1e3,
-                 s->n_slots > 1 || s->drafter ? "step" : "token");
+                 s->n_slots > 1 || d ? "step" : "token"); /* which makes several tokens */
     }
     notice_summary("decoded      %" PRIu64 " token%s%s", t->n_sampled, plural(t->n_sampled), times);
     if (t->n_shifts > 0)
@@ -463,12 +449,17 @@ void generation_report(struct generation *g)
     if (s->n_slots > 1)
         notice_summary("batch        %d sequences", s->n_slots);
     notice_summary("seed         %" PRIu64, g->job->seed);
+    struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-#ifdef __APPLE__
-    const double peak = usage.ru_maxrss;
-#else
-    const double peak = usage.ru_maxrss * 1024;
-#endif
-    notice_summary("peak memory  %s", figure_bytes(peak).text);
-    draft_report(s);
+    notice_summary("peak memory  %s", figure_bytes(usage.ru_maxrss * 1024.0).text);
+    if (!d)
+        return;
+    /* What is left of the rounds' time is the model's. */
+    const uint64_t target_ns = t->decode_ns > d->draft_ns ? t->decode_ns - d->draft_ns : 0;
+    notice_summary("drafts       %" PRIu64 " drafted, %" PRIu64
+                   " accepted (%.0f%%); %.2f tokens a step; draft %s, target %s",
+                   d->n_drafted, d->n_right,
+                   d->n_drafted > 0 ? 100 * ((double)d->n_right / d->n_drafted) : 0,
+                   t->n_steps > 0 ? (double)t->n_decoded / t->n_steps : 0,
+                   figure_duration(d->draft_ns).text, figure_duration(target_ns).text);
 }

@@ -2,13 +2,11 @@
  * generate - the texts of decode generate: samples of one prompt, a text for each of many prompts,
  * or the answers of a session. Private to the files of this command.
  *
- * All are made side by side by one schedule and written in the order of their numbers. A text is
+ * One schedule makes all side by side; they are written in the order of their numbers. A text is
  * printed as it is made when its turn has come; of --logprobs each token is a JSON line, of
- * --prompts each whole text is one, which is written as soon as all lines before it are out.
- *
- * A prompt of several samples is taken once: the others read its positions in the cache, unless a
- * shift is to change them. What is in memory of --prompts does not grow with their number: they are
- * read as slots become vacant, and a slot waits when too much waits for an earlier line.
+ * --prompts each whole text. Samples read their prompt where the first one has it in the cache,
+ * unless a shift is to change it. Memory does not grow with the number of --prompts: lines are read
+ * as slots become vacant, and a slot waits when too much waits for an earlier line.
  */
 #ifndef DECODE_CLI_GENERATE_H
 #define DECODE_CLI_GENERATE_H
@@ -44,21 +42,12 @@ struct generate_options {
     int prompts_format;
     const char *batch;           /* NULL, a number or "auto" */
     const char *draft, *draft_n; /* NULL: none; NULL, a number or "auto" */
-    bool talks;                  /* a session: each line continues the text so far */
-    const char *load, *save;     /* texts that go on in another run: files; NULL: none */
+    bool talks;                  /* a session */
+    const char *load, *save;     /* files; NULL: none */
 
     /* What the checks made of these. */
     int n_batch, n_draft; /* 0: auto */
     int draft_type;       /* of self:TYPE, an enum storage; -1: another draft, or none */
-};
-
-/* The draft's model and memory. */
-struct generate_draft {
-    struct checkpoint other;      /* of --draft FILE */
-    struct model *own;            /* of --draft self:TYPE */
-    const struct model *model;    /* one of these; NULL: lookup */
-    struct session_params params; /* of its session: the texts' but for what it has no room for */
-    struct drafter drafter;
 };
 
 /* A text on its way: what it has beside its slot in the schedule. */
@@ -73,13 +62,13 @@ struct generated {
 };
 
 /* Texts begin no further ahead of the one whose turn it is than so many, nor when so many bytes are
- * held of others: memory is bounded however many texts there are. */
+ * held of others. */
 #define TURNS_AHEAD 1024
 #define TURNS_BYTES ((size_t)16 << 20)
 
-/* Texts that are made side by side and written one after another. What is put to the holder is held
- * for one of them until it is its turn. Where there is no memory that text and those after it are
- * lost, but never a part of one, and the holder has failed. */
+/* Texts that are written one after another: what is put to the holder is held for one of them until
+ * its turn. Without memory that text and those after it are lost, never a part of one, and the
+ * holder has failed. */
 struct turns {
     struct output holder; /* first */
     struct bytes *to;     /* whose text it is */
@@ -96,10 +85,14 @@ struct generation {
     const struct generate_options *o;
     struct job *job;
     struct output *out;
-    struct text prompt; /* that of -p or -f */
+    struct text prompt; /* that of -p or -f, or a line of a session */
 
     struct schedule schedule;
-    struct generate_draft draft;
+    struct drafter drafter;
+    struct session_params draft_params; /* of its session */
+    struct checkpoint draft_file;       /* of --draft FILE, */
+    struct model *draft_own;            /* of --draft self:TYPE: */
+    const struct model *draft_model;    /* one of these; NULL: lookup */
     struct prompts prompts;
     int n_samples;        /* streams of the seed; 0: of --prompts or a session, as many as come */
     bool shares;          /* samples read the prompt where the first has it in the cache */
@@ -131,15 +124,15 @@ struct generation {
 };
 
 /* Takes the memory for texts, of a generation whose schedule has what it borrows: STATUS_NO_MEMORY.
- * generation_free, which releases all that a generation owns, is due in every case. */
+ * generation_free is due in every case. */
 enum status generation_create(struct generation *g, struct err *e);
 void generation_free(struct generation *g);
 
 /*
  * Makes and prints everything. STATUS_OK whatever the end, also when interrupted or when the output
- * fails (which the output itself knows); STATUS_FAILED for logits that are not finite, after ending
- * the line (of --prompts they refuse their line only); STATUS_BAD_FILE when the prompts cannot be
- * read on; STATUS_NO_MEMORY. What is complete is printed in every case.
+ * fails (which it knows itself); STATUS_FAILED for logits that are not finite, after ending the
+ * line (of --prompts they refuse their line only); STATUS_BAD_FILE when the prompts cannot be read
+ * on; STATUS_NO_MEMORY. What is complete is printed in every case.
  */
 enum status generation_run(struct generation *g, struct err *e);
 
@@ -149,13 +142,12 @@ void generation_set_records(struct generation *g, int n_top);
 /* Why the last text ended, where it has fewer tokens than were wanted. */
 void generation_say_end(const struct generation *g);
 
-/* What it cost, on standard error: rates of prompt and decoding, time to first token, percentiles,
- * seed, peak memory, drafts; nothing with -q. Sorts the schedule's times. */
+/* What it cost, on standard error; nothing with -q. Sorts the schedule's times. */
 void generation_report(struct generation *g);
 
-/* --- texts that go on ------------------------------------------------------------------------ */
+/* --- texts that go on: generate_talk.c -------------------------------------------------------- */
 
-/* The generation goes on with the file's text and its seed. The failures of saved_read; all is then
+/* The generation goes on with the file's text and its seed. Fails as saved_read does; all is then
  * as it was. */
 enum status generation_load(struct generation *g, const char *path, struct err *e);
 
@@ -167,33 +159,15 @@ enum status generation_save(struct generation *g, const char *option, const char
 /* The random numbers of this seed begin. */
 void generation_reseed(struct generation *g, uint64_t seed);
 
-/*
- * Makes g->prompt, added to the text so far, what comes next: the job's tokens. Of what is added
- * there is no begin-of-text token, and none at all of an empty prompt. STATUS_USAGE if they are
- * more than there is room for; the failures of tokens_of_text.
- */
+/* Makes g->prompt, added to the text so far, the job's tokens: behind a text without begin-of-text,
+ * and none of an empty prompt. STATUS_USAGE if there is no room for them; the failures of
+ * tokens_of_text. */
 enum status generation_add(struct generation *g, struct err *e);
 
-/* A session: each line of standard input is a prompt that continues the text so far and is answered
- * at once, lines that begin with a slash are commands; the generation's own prompt, if `begins`, is
- * answered first. STATUS_OK also when the output fails (which the output itself knows);
- * STATUS_INTERRUPTED, STATUS_NO_MEMORY; STATUS_FAILED for logits that are not finite. */
+/* A session: each line of standard input continues the text so far and is answered at once, or is a
+ * command behind a slash; the generation's own prompt, if `begins`, is answered first. STATUS_OK
+ * also when the output fails (which it knows itself); STATUS_INTERRUPTED, STATUS_NO_MEMORY;
+ * STATUS_FAILED for logits that are not finite. */
 enum status talk_run(struct generation *g, bool begins, struct err *e);
-
-/* --- drafts ---------------------------------------------------------------------------------- */
-
-/* Opens or makes the draft's model, once the job has its own, and adds the bytes that it takes for
- * each sequence of such a session; nothing without --draft. Fails as the opening does; STATUS_USAGE
- * for another vocabulary or a model that cannot be made. */
-enum status draft_open(struct generation *g, const struct session_params *p, size_t *bytes,
-                       struct err *e);
-
-/* Makes the drafter of the schedule, whose other members are set. */
-enum status draft_start(struct generation *g, struct err *e);
-
-void draft_close(struct generate_draft *d); /* legal on a zeroed struct */
-
-/* What the drafts came to, on standard error. Nothing without --draft. */
-void draft_report(const struct schedule *s);
 
 #endif

@@ -12,7 +12,7 @@
 
 /* --- saved texts ----------------------------------------------------------------------------- */
 
-/* Of what runs. All weights are read for it: once, and only where it is asked for. */
+/* Of what runs: made of all weights once, where it is asked for. */
 static uint64_t hash_of(struct generation *g)
 {
     const struct model *m = g->job->checkpoint.model;
@@ -84,8 +84,8 @@ struct talk {
     bool over, joined; /* joined: the next line belongs to this one */
 };
 
-/* One text more, of what prompt and tokens now are; the next one goes on with it, without an echo.
- * Ctrl-C ends the answer; all other signals end the session. */
+/* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
+ * signals the session. */
 static enum status answer(struct talk *t, struct err *e)
 {
     struct generation *g = t->g;
@@ -108,31 +108,22 @@ static enum status answer(struct talk *t, struct err *e)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-enum talk_command {
-    TALK_SAVE,
-    TALK_LOAD,
-    TALK_SEED,
-    TALK_TEMP,
-    TALK_LOGPROBS,
-    TALK_HELP,
-    TALK_QUIT,
-    TALK_COMMANDS
-};
+enum { SAVE, LOAD, SEED, TEMP, LOGPROBS, HELP, QUIT, N_COMMANDS };
 
 static const struct {
     const char *name, *argument, *help;
     const char *expected; /* of the argument */
 } commands[] = {
-    [TALK_SAVE] = {"save", "FILE", "save the text so far and its cache", "FILE"},
-    [TALK_LOAD] = {"load", "FILE", "go on with a saved text instead", "FILE"},
-    [TALK_SEED] = {"seed", "N", "begin the random numbers of this seed",
-                   "an integer from 0 to 18446744073709551615"},
-    [TALK_TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest",
-                   "a number from 0 on"},
-    [TALK_LOGPROBS] = {"logprobs", "N", "JSON lines with the N likeliest of each token; 0: text",
-                       "an integer from 0 on"},
-    [TALK_HELP] = {"help", "", "this list", "nothing behind it"},
-    [TALK_QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
+    [SAVE] = {"save", "FILE", "save the text so far and its cache", "FILE"},
+    [LOAD] = {"load", "FILE", "go on with a saved text instead", "FILE"},
+    [SEED] = {"seed", "N", "begin the random numbers of this seed",
+              "an integer from 0 to 18446744073709551615"},
+    [TEMP] = {"temp", "X", "the temperature from now on; 0: always the likeliest",
+              "a number from 0 on"},
+    [LOGPROBS] = {"logprobs", "N", "JSON lines with the N likeliest of each token; 0: text",
+                  "an integer from 0 on"},
+    [HELP] = {"help", "", "this list", "nothing behind it"},
+    [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
 };
 
 /* A line behind its slash. */
@@ -144,40 +135,40 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     uint64_t seed;
     double x;
     int n, which = 0;
-    while (which < TALK_COMMANDS && !text_is((struct text){line, len}, commands[which].name))
+    while (which < N_COMMANDS && !text_is((struct text){line, len}, commands[which].name))
         which++;
-    if (which == TALK_COMMANDS)
+    if (which == N_COMMANDS)
         return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
     bool right = !*commands[which].argument == !*argument;
-    switch (right ? which : TALK_COMMANDS) {
-    case TALK_SAVE:
+    switch (right ? which : N_COMMANDS) {
+    case SAVE:
         return generation_save(g, "/save", argument, e);
-    case TALK_LOAD:
+    case LOAD:
         return generation_load(g, argument, e);
-    case TALK_SEED:
+    case SEED:
         right = parse_u64(argument, &seed);
         if (right)
             generation_reseed(g, seed);
         break;
-    case TALK_TEMP:
+    case TEMP:
         right = parse_double(argument, &x) && x >= 0;
         if (right)
             sampler_set_temperature(g->schedule.sampler, x);
         break;
-    case TALK_LOGPROBS:
+    case LOGPROBS:
         right = parse_int(argument, 0, INT_MAX, &n);
         if (right)
             generation_set_records(g, n);
         break;
-    case TALK_HELP:
-        for (int i = 0; i < TALK_COMMANDS; i++)
+    case HELP:
+        for (int i = 0; i < N_COMMANDS; i++)
             fprintf(stderr, "  /%-8s %-4s  %s\n", commands[i].name, commands[i].argument,
                     commands[i].help);
         fputs("  //text          a text that begins with one slash\n"
               "  text\\           a text that goes on in the next line\n",
               stderr);
         break;
-    case TALK_QUIT:
+    case QUIT:
         t->over = true;
         break;
     }
@@ -185,8 +176,6 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
                  : err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", commands[which].name,
                            commands[which].expected, argument);
 }
-
-/* --- lines ----------------------------------------------------------------------------------- */
 
 /* A line of input; one that ends with a backslash has another behind it, which belongs to it. What
  * fails is told, and the session goes on. */

@@ -15,13 +15,13 @@
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)
-/* The tokens of a shorter text are made, to say how many they are. */
+/* Of a shorter text the tokens are made, to say how many they are. */
 #define LONG_TEXT ((size_t)1 << 20)
-/* Of a text this much is looked at; one that has less than the other is not judged. */
+/* Of a text so much is looked at; a shorter one than the other is not judged. */
 #define JUDGED_MAX ((size_t)1 << 20)
 #define JUDGED_MIN 64
-/* Of the bytes that are looked at: text in an eight-bit code of western Europe has a tenth, what is
- * compressed or compiled has more than half. */
+/* Text in an eight-bit code of western Europe has a tenth of odd bytes, what is compressed or
+ * compiled more than half. */
 #define ODD_SHARE 0.25
 /* A sender that is slower than this may be none. */
 #define PATIENCE_MS 1000
@@ -48,9 +48,7 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
     struct text judged = {*text, *len};
     if (judged.len > JUDGED_MAX) /* and whole characters only */
         judged.len = JUDGED_MAX - utf8_cut_short((struct text){*text, JUDGED_MAX});
-    /* Bytes that no text has: of control characters but for those that lay text out, and of what is
-     * no UTF-8. */
-    size_t odd = 0;
+    size_t odd = 0; /* bytes of control characters that lay no text out, and of what is no UTF-8 */
     for (struct text rest = judged; rest.len > 0;) {
         uint32_t code;
         const struct text c = utf8_next(&rest, &code);

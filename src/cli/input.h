@@ -12,27 +12,23 @@
 #include "cli/options.h"
 #include "text/tokenizer.h"
 
-/*
- * Where no text is given, nor --tokens take its place: --file becomes "-" if somebody sends one:
- * standard input is a pipe, a socket or a file that has something. A terminal and /dev/null are
- * nobody; a pipe that ends with nothing is an empty text. Says that it waits if it has to wait for
- * long.
- */
+/* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a
+ * pipe (which may end with nothing: an empty text), a socket or a file that has something. Says
+ * that it waits if it has to wait for long. */
 void input_take_piped(struct common_options *o);
 
 /*
  * The text of -p or -f, empty if there is neither: its bytes are malloc'd memory of the caller;
  * *text is what --range A:B takes, from floor(A * len) up to floor(B * len), so that ranges that
  * meet leave nothing out and share nothing. The failures of file_read_all; STATUS_USAGE for a bad
- * range, found out before a text is waited for, and for what is mostly no text, with what was
- * found; from "-" it is taken as it is. Short texts are not judged: half a character is one, too.
+ * range, before a text is waited for, and for what is mostly no text, unless it is short or from
+ * "-".
  */
 enum status input_read(const struct common_options *o, char **bytes, struct text *text,
                        struct err *e);
 
-/* The whole of any file of at most `max` bytes, also judged, while signals are deferred: a text
- * from standard input or a pipe may be long in coming, and Ctrl-C still ends the wait.
- * STATUS_INTERRUPTED: it came before. */
+/* The whole of any file of at most `max` bytes, also judged, while signals are deferred: Ctrl-C
+ * still ends the wait for a pipe. STATUS_INTERRUPTED: it came before. */
 enum status input_await(const char *path, size_t max, char **text, size_t *len, struct err *e);
 
 /* STATUS_BAD_FILE if the checkpoint at `path` has no tokenizer, or none that makes tokens of texts,
@@ -45,9 +41,8 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
 enum status tokens_of_text(const struct tokenizer *t, struct text text, bool bos, int32_t **ids,
                            size_t *n, struct err *e);
 
-/* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one that no
- * tokens of this vocabulary could make fit, found out without making them. `what` it is in the
- * message, "the prompt". Others may be too long yet. */
+/* The same of a text that is to fit into n_ctx positions: STATUS_USAGE for a long one, `what` in
+ * the message, that no tokens of this vocabulary could make fit. Others may be too long yet. */
 enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct text text, bool bos,
                             int n_ctx, int32_t **ids, size_t *n, struct err *e);
 
@@ -68,11 +63,10 @@ bool path_same(const char *a, const char *b);
 /* What follows the last slash but for those at the end, which a folder's path may have. */
 const char *path_name(const char *path);
 
-/* Whether each file that an option of `spec`, whose values these are, writes can be written: found
- * out before the work. STATUS_USAGE, naming the option, for one that another reads, or that another
- * writes; what is read is also each part of a checkpoint's folder. The failures of file_writer_open
- * for one that is written whole: while it is tried there is a temporary file, so signals should be
- * deferred. */
+/* Whether each file that an option of `spec`, whose values these are, writes can be written.
+ * STATUS_USAGE, naming the option, for one that another reads (each part of a checkpoint's folder
+ * is) or writes. The failures of file_writer_open for one that is written whole: while it is tried
+ * there is a temporary file, so signals should be deferred. */
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
 
 /* The same, but not tried, of one more path that is written: `option` is what the message calls it.

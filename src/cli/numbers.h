@@ -2,8 +2,8 @@
  * numbers - strict numbers from text, comma-separated lists: "1,2,8", "f32,f16", and which heads of
  * a model these name: --layer, --head, --without.
  *
- * A number is the whole string: decimal digits, '-' only where negative values are allowed; no
- * '+', space, hexadecimal, infinity or NaN. Counts may end in k or M, thousands and millions.
+ * A number is the whole string: decimal digits, '-' only where negative values are allowed.
+ * STATUS_USAGE names the option, what was expected and what was found.
  */
 #ifndef DECODE_CLI_NUMBERS_H
 #define DECODE_CLI_NUMBERS_H
@@ -19,44 +19,33 @@
 
 /* False, with *out left alone, if malformed or out of range. */
 bool parse_u64(const char *text, uint64_t *out);
-bool parse_int(const char *text, int min, int max, int *out); /* a count */
-/* A size in bytes from 1 to SIZE_MAX / 2: k, M, G or kB, MB, GB are powers of 1000, KiB, MiB, GiB
- * of 1024. */
-bool parse_bytes(const char *text, size_t *out);
-/* K/V heads: a number from 1 on, or the variant's name in any case: MHA (n_heads), GQA-G, MQA. */
-bool parse_heads(const char *text, int n_heads, int *out);
-/* Digits with optional '-', '.' and exponent; the result is finite. */
-bool parse_double(const char *text, double *out);
+bool parse_int(const char *text, int min, int max,
+               int *out);                        /* also in thousands or millions: k, M */
+bool parse_bytes(const char *text, size_t *out); /* from 1 on: k, M, G, kB, MB, GB, KiB, MiB, GiB */
+bool parse_heads(const char *text, int n_heads, int *out); /* K/V heads, or MHA, GQA-G, MQA */
+bool parse_double(const char *text, double *out);          /* with '.' and exponent; finite */
 
-/* Puts the text up to one of the bytes in `ends` into item [size], as a string of its own; *rest
- * moves behind it. Returns that byte, 0 at the end of the text. An item that does not fit is cut,
- * and then is no number and no name. */
+/* Puts the text up to one of the bytes in `ends` into item [size], as a string of its own, cut if
+ * it does not fit; *rest moves behind it. Returns that byte, 0 at the end of the text. */
 char list_next(const char **rest, const char *ends, char *item, size_t size);
 
-/* Appends the integers of `text`, each from min to max. STATUS_USAGE names `option`, what was
- * expected and the item found; so does more than LIST_MAX items, an empty one, or one twice. */
+/* Append integers, each from min to max; K/V heads as parse_heads has them; the indices of items in
+ * `names` (ends with NULL); one number. STATUS_USAGE also for more than LIST_MAX items, an empty
+ * one or one twice. */
 enum status list_ints(const char *option, const char *text, int min, int max, struct int_list *list,
                       struct err *e);
-
-/* The same of K/V heads, see parse_heads. */
 enum status list_heads(const char *option, const char *text, int n_heads, struct int_list *list,
                        struct err *e);
-
-/* Appends the indices of the items in `names` (ends with NULL). */
 enum status list_names(const char *option, const char *text, const char *const *names,
                        struct int_list *list, struct err *e);
+enum status list_add(const char *option, int item, struct int_list *list, struct err *e);
 
 /* The index of `text`, in any case, among names that end with NULL, or -1. */
 int names_find(const char *const *names, const char *text);
 
-/* Appends one number. STATUS_USAGE as above. */
-enum status list_add(const char *option, int item, struct int_list *list, struct err *e);
-
-/*
- * A list of ids in [0, n_ids), "1,2,3" or in any form that is printed: "1 2 3", "[1, 2, 3]",
+/* A list of ids in [0, n_ids), "1,2,3" or in any form that is printed: "1 2 3", "[1, 2, 3]",
  * several of these one after the other; an empty text is an empty list. *ids is the caller's to
- * free, also on failure. STATUS_USAGE names `option`, the item and the range.
- */
+ * free, also on failure. */
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e);
 
@@ -72,14 +61,13 @@ struct choice {
     int n;
 };
 
-/* The numbers below n_all that a list "0,3", or "all", or NULL (all) names. STATUS_USAGE names the
- * option, "--layer", the range and what was found; STATUS_NO_MEMORY. choice_free is due in every
- * case. */
+/* The numbers below n_all that a list "0,3", or "all", or NULL (all) names. STATUS_NO_MEMORY.
+ * choice_free is due in every case, and legal on a zeroed struct and twice. */
 enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
                       struct err *e);
-void choice_free(struct choice *c); /* legal on a zeroed struct and twice */
+void choice_free(struct choice *c);
 
-/* One head, "L.H". STATUS_USAGE names the option and the ranges. */
+/* One head, "L.H". */
 enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
                            int *head, struct err *e);
 
@@ -87,9 +75,8 @@ enum status head_of_option(const char *option, const char *text, const struct co
 #define WITHOUT_HELP                                                                               \
     "leave out what these heads add: layer and head, from 0, of the model as it runs"
 
-/* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", as
- * malloc'd memory of the caller, also on failure. The failures of head_of_option, for each;
- * STATUS_USAGE for one that is there twice; STATUS_NO_MEMORY. */
+/* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", each
+ * once, as malloc'd memory of the caller, also on failure. STATUS_NO_MEMORY. */
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e);
 

@@ -5,9 +5,6 @@
 
 #include "base/rng.h"
 
-/* Memory that a long prompt may leave to those after it. */
-#define MOST_KEPT ((size_t)1 << 20)
-
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};
 
@@ -70,7 +67,7 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
     struct text text = value->text;
     int64_t n;
     switch (key) {
-    case KEY_ID: /* a number is as it was written */
+    case KEY_ID:
         while (value->kind == JSON_NUMBER && text.len > 0 && !strchr(".eE", *text.data))
             text_cut(&text, 1);
         if (value->kind != JSON_STRING && (value->kind != JSON_NUMBER || text.len > 0))
@@ -134,45 +131,37 @@ enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state
                          struct prompt *prompt, struct err *e)
 {
     struct text line;
-    struct err why;
     TRY(lines_next(&p->lines, wait_ms, state, &line, e));
     if (*state == LINES_LATER || *state == LINES_END)
         return STATUS_OK;
-
-    if (prompt->memory.cap > MOST_KEPT)
-        bytes_free(&prompt->memory);
-    prompt->memory.len = 0;
-    prompt->index = p->n_lines++;
-    prompt->id_kind = PROMPT_ID_NONE;
-    prompt->text = (struct text){NULL, 0};
-    prompt->has_text = prompt->refused = false;
-    prompt->n = p->n;
-    prompt->seed = rng_derive(p->seed, prompt->index);
-    prompt->stops = p->stops;
-    prompt->n_stops = p->n_stops;
-
+    const uint64_t index = p->n_lines++;
     enum status s = STATUS_OK;
+    prompt_free(prompt);
+    *prompt = (struct prompt){.index = index,
+                              .n = p->n,
+                              .seed = rng_derive(p->seed, index),
+                              .stops = p->stops,
+                              .n_stops = p->n_stops};
     if (*state == LINES_LONG) {
-        s = err_bad_file(&why, "expected at most %zu bytes, found more", PROMPTS_MAX_LINE);
+        s = err_bad_file(e, "expected at most %zu bytes, found more", PROMPTS_MAX_LINE);
     } else if (!bytes_reserve(&prompt->memory, line.len + 1)) {
         return err_no_memory(e, "a prompt", line.len + 1);
     } else if (p->jsonl) {
-        s = take_object(p, prompt, line, &why);
+        s = take_object(p, prompt, line, e);
     } else {
-        for (struct text rest = line, c; rest.len > 0 && s == STATUS_OK;) {
+        for (struct text rest = line; rest.len > 0 && s == STATUS_OK;) {
             uint32_t code;
-            c = utf8_next(&rest, &code);
+            const struct text c = utf8_next(&rest, &code);
             if (code == UNICODE_INVALID)
-                s = err_bad_file(&why, "byte %zu: expected UTF-8, found 0x%02x",
+                s = err_bad_file(e, "byte %zu: expected UTF-8, found 0x%02x",
                                  (size_t)(c.data - line.data), (unsigned char)c.data[0]);
         }
         prompt->has_text = s == STATUS_OK;
         prompt->text = keep(prompt, line);
     }
     *state = LINES_LINE;
-    if (s == STATUS_BAD_FILE)
-        prompt_refuse(prompt, &why);
-    else if (s != STATUS_OK)
-        *e = why;
-    return s == STATUS_BAD_FILE ? STATUS_OK : s;
+    if (s != STATUS_BAD_FILE)
+        return s;
+    prompt_refuse(prompt, e);
+    return STATUS_OK;
 }

@@ -21,7 +21,7 @@
 
 enum prompt_id { PROMPT_ID_NONE, PROMPT_ID_STRING, PROMPT_ID_NUMBER };
 
-/* One line. Zeroed before its first use; its memory serves one line after another. */
+/* One line. Zeroed before its first use. */
 struct prompt {
     uint64_t index; /* of the line, from 0 */
     enum prompt_id id_kind;
@@ -58,8 +58,8 @@ struct prompts {
 enum status prompts_open(struct prompts *p, const char *path, struct err *e);
 void prompts_close(struct prompts *p);
 
-/* The next line as a prompt, if *state is then LINES_LINE; else it is LINES_LATER or LINES_END. How
- * long it waits, and how it fails, lines_next says. */
+/* The next line as a prompt, if *state is then LINES_LINE; else it is LINES_LATER or LINES_END. As
+ * lines_next. */
 enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state,
                          struct prompt *prompt, struct err *e);
 

@@ -19,8 +19,6 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "signal flags must be lock-free");
 static atomic_int deferred;
 static atomic_int interrupted; /* the first signal; 0: none */
 
-/* --- what is left behind ------------------------------------------------------------------- */
-
 /* Writes n in decimal, terminated, and returns the end. printf is not for signal handlers. */
 static char *put_number(char *to, unsigned long n)
 {
@@ -45,17 +43,13 @@ struct kernel_entry {
 };
 
 /*
- * Removes the files that are being written, and a folder of them, when the process ends here and
- * now. The writers know them, but a handler cannot ask a writer in the middle of its work; so the
- * system is asked which are open, with nothing but system calls, as opendir takes memory. Where it
- * does not tell, they stay. Their names are those of base/file.h.
+ * Removes the files that are being written, and a folder of them. A handler cannot ask a writer in
+ * the middle of its work, so the system is asked which are open, with nothing but system calls, as
+ * opendir takes memory. Where it does not tell, they stay. Their names are those of base/file.h.
  */
 static void remove_temporaries(void)
 {
-    union {
-        char bytes[4096];
-        struct kernel_entry aligned;
-    } list;
+    _Alignas(struct kernel_entry) char list[4096];
     struct rlimit limit = {.rlim_cur = MAX_FDS};
     char start[48] = "/.decode-", link[48] = "/proc/self/fd/", path[4096];
     char *const number = link + strlen(link);
@@ -70,17 +64,15 @@ static void remove_temporaries(void)
         const char *slash = strrchr(path, '/');
         if (!slash || strncmp(slash, start, strlen(start)) != 0 || unlink(path) == 0)
             continue;
-        while ((n = syscall(SYS_getdents64, fd, list.bytes, sizeof list.bytes)) > 0)
+        while ((n = syscall(SYS_getdents64, fd, list, sizeof list)) > 0)
             for (long at = 0; at < n;) {
-                const struct kernel_entry *entry = (const void *)(list.bytes + at);
+                const struct kernel_entry *entry = (const void *)(list + at);
                 unlinkat(fd, entry->name, 0);
                 at += entry->len;
             }
         rmdir(path);
     }
 }
-
-/* --- interruption -------------------------------------------------------------------------- */
 
 /* Any signal that ends the process. */
 static void on_end(int number)
@@ -93,7 +85,7 @@ static void on_end(int number)
 static void on_interrupt(int number)
 {
     if (interrupted && number == SIGXCPU)
-        return; /* time runs out once a second, and the work is to be ended well within that time */
+        return; /* it comes every second, while the work is being ended */
     if (!deferred) {
         remove_temporaries();
         _exit(STATUS_INTERRUPTED);
@@ -103,14 +95,14 @@ static void on_interrupt(int number)
     interrupted = number;
 }
 
-/* --- a mapped file that was cut short ------------------------------------------------------ */
-
+/* A mapped file that was cut short; what is no missing page of a file is a bug, to be seen as one.
+ */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     static const char message[] =
         "decode: a file was cut short, or its disk failed, while it was read\n";
     (void)context;
-    if (info->si_code != BUS_ADRERR) { /* not a missing page of a file: a bug, to be seen as one */
+    if (info->si_code != BUS_ADRERR) {
         signal(number, SIG_DFL);
         return;
     }
@@ -119,8 +111,6 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)written; /* there is nowhere else to say so */
     _exit(STATUS_BAD_FILE);
 }
-
-/* --- installing ---------------------------------------------------------------------------- */
 
 static void handle(int number, void (*handler)(int))
 {

@@ -24,8 +24,6 @@ const char *environment(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-#define DEFAULT_COLUMNS 80
-
 int terminal_width(int fd)
 {
     struct winsize size;
@@ -33,7 +31,7 @@ int terminal_width(int fd)
     int width;
     if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
-    return columns && parse_int(columns, 1, USHRT_MAX, &width) ? width : DEFAULT_COLUMNS;
+    return columns && parse_int(columns, 1, USHRT_MAX, &width) ? width : 80;
 }
 
 void terminal_describe(struct output *out)
@@ -68,10 +66,8 @@ enum heatmap_ink terminal_ink(bool always)
 /* What a reader that does not read gets once the program was interrupted. */
 #define LAST_WAIT_MS 1000
 
-/*
- * A reader that has stopped reading must not keep an interrupted program from ending, so from then
- * on only as much is written as does not block.
- */
+/* A reader that has stopped reading must not keep an interrupted program from ending, so from then
+ * on only as much is written as does not block. */
 static bool send_all(struct output *o, const char *data, size_t len)
 {
     struct descriptor *d = (struct descriptor *)o;
@@ -135,18 +131,6 @@ static size_t columns(void)
 
 static bool is_shown;
 
-void notice_show(const char *format, ...)
-{
-    char line[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    const struct text cut = paragraph_cut(text_of(line), columns());
-    fprintf(stderr, "\r%.*s\033[K", text_width(cut), cut.data);
-    is_shown = true;
-}
-
 void notice_clear(void)
 {
     if (is_shown)
@@ -169,14 +153,20 @@ void notice_put(const char *line, int indent)
     fputc('\n', stderr);
 }
 
-void notice_summary(const char *format, ...)
+void notice(bool stays, const char *format, ...)
 {
     char line[512];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    notice_put(line, SUMMARY_INDENT);
+    if (stays) {
+        notice_put(line, SUMMARY_INDENT);
+        return;
+    }
+    const struct text cut = paragraph_cut(text_of(line), columns());
+    fprintf(stderr, "\r%.*s\033[K", text_width(cut), cut.data);
+    is_shown = true;
 }
 
 void say(const struct common_options *c, const char *format, ...)
@@ -207,49 +197,52 @@ struct progress progress_start(const struct common_options *c, const char *unit)
                              .shown_ns = now};
 }
 
-/* Whether a line is to be shown now; then none is for some time. *elapsed is in nanoseconds; *left
- * is said where the share of the work that is done is known, above 0. */
-static bool is_due(struct progress *p, double share, double *elapsed, struct figure *left)
+/* The seconds so far if a line is to be shown now, else 0; then none is for some time. */
+static double seconds_if_due(struct progress *p)
 {
     const uint64_t now = clock_ns();
     if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
-        return false;
+        return 0;
     p->shown_ns = now;
-    *elapsed = (double)(now - p->started_ns);
-    *left = (struct figure){""};
-    if (share > 0)
-        *left = figure_duration(*elapsed * (1 - share) / share);
-    return true;
+    return (double)(now - p->started_ns) / 1e9;
+}
+
+/* What is left where a share, above 0, took so long. */
+static struct figure figure_left(double seconds, double share)
+{
+    return figure_duration(seconds * 1e9 * (1 - share) / share);
 }
 
 void progress_show(void *arg, uint64_t done, uint64_t all)
 {
     struct progress *p = arg;
-    struct figure left;
-    double elapsed;
+    const double seconds = done > 0 ? seconds_if_due(p) : 0;
     p->done = done;
     p->all = all;
-    if (done == 0 || !is_due(p, (double)done / (double)all, &elapsed, &left))
+    if (seconds == 0)
         return;
-    const double rate = (double)done / elapsed * 1e9;
+    const double share = (double)done / (double)all, rate = (double)done / seconds;
+    const struct figure left = figure_left(seconds, share);
     if (p->unit)
         notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
                     figure_rate(rate).text, p->unit, left.text);
     else
-        notice_show("%.0f%% of %s, %s/s, %s left", 100 * (double)done / (double)all,
-                    figure_bytes((double)all).text, figure_bytes(rate).text, left.text);
+        notice_show("%.0f%% of %s, %s/s, %s left", 100 * share, figure_bytes((double)all).text,
+                    figure_bytes(rate).text, left.text);
 }
 
 void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
                          double share)
 {
-    struct figure left;
-    double elapsed;
+    const double seconds = seconds_if_due(p);
     p->done = done;
-    if (is_due(p, begun ? share * (double)done / (double)begun : 0, &elapsed, &left))
-        notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit,
-                    figure_rate((double)tokens / elapsed * 1e9).text, left.text[0] ? ", " : "",
-                    left.text, left.text[0] ? " left" : "");
+    if (seconds == 0)
+        return;
+    const double all = begun ? share * (double)done / (double)begun : 0; /* of the work */
+    const bool known = all > 0;
+    notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit,
+                figure_rate((double)tokens / seconds).text, known ? ", " : "",
+                known ? figure_left(seconds, all).text : "", known ? " left" : "");
 }
 
 void progress_end(const struct progress *p)

@@ -21,11 +21,9 @@ int terminal_width(int fd);
 /* Tells standard output its columns and colours, if it is a terminal. */
 void terminal_describe(struct output *out);
 
-/*
- * Colours of 256, if standard output is a terminal whose TERM or COLORTERM says that it has them,
- * and NO_COLOR is unset or empty, or `always`; else plain. The background is dark unless COLORFGBG
- * says that it is light. Empty variables count as unset.
- */
+/* Colours of 256, if `always`, or if standard output is a terminal whose TERM or COLORTERM says
+ * that it has them, and NO_COLOR is unset; else plain. The background is dark unless COLORFGBG says
+ * that it is light. Empty variables count as unset. */
 enum heatmap_ink terminal_ink(bool always);
 
 /* NULL if it is unset or empty. */
@@ -43,8 +41,7 @@ struct descriptor {
 void descriptor_init(struct descriptor *d, int fd);
 
 /* Flushes and closes the descriptor. STATUS_FAILED with the reason if anything was lost;
- * STATUS_INTERRUPTED if that was because of an interruption while nobody read: then it waits for
- * the reader no longer than a second. */
+ * STATUS_INTERRUPTED if that was because nobody read within a second of an interruption. */
 enum status descriptor_close(struct descriptor *d, struct err *e);
 
 /* --- lines on standard error ----------------------------------------------------------------- */
@@ -57,18 +54,19 @@ void say(const struct common_options *c, const char *format, ...)
 /* The same, with -v only. */
 #define say_verbose(c, ...) ((c)->verbose ? say((c), __VA_ARGS__) : (void)0)
 
-/* Shows a line in place of the one before, on standard error, which is a terminal. */
-void notice_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A line that printf's format makes, below a heading of "prompt       ": the summary at a command's
+ * end. Or one in place of the one before, on standard error, which is a terminal. */
+#define notice_summary(...) notice(true, __VA_ARGS__)
+#define notice_show(...)    notice(false, __VA_ARGS__)
+void notice(bool stays, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Takes that line away, if there is one: whatever else is written there does so first. */
+/* Takes the line that was shown away, if there is one: whatever else is written there does so
+ * first.
+ */
 void notice_clear(void);
 
 /* A line that stays; where it is broken the next begins after so many spaces. */
 void notice_put(const char *line, int indent);
-
-/* The same of a line that printf's format makes, below a heading of "prompt       ": the summary at
- * a command's end. */
-void notice_summary(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Of what follows "decode: ". */
 #define NOTICE_INDENT 8
@@ -84,12 +82,12 @@ struct progress {
 
 struct progress progress_start(const struct common_options *c, const char *unit);
 
-/* For the tools' `progress`, with a struct progress as `arg`: rewrites the line, "<done> of <all>
- * <unit>, <rate> <unit>/s, <time> left", at most ten times a second. */
+/* For the tools' `progress`, with a struct progress as `arg`: rewrites the line at most ten times a
+ * second. */
 void progress_show(void *arg, uint64_t done, uint64_t all);
 
-/* The same for texts made side by side: "<done> done, <rate> tokens/s, <time> left", the time only
- * where it is known how much of all the `begun` ones are: share, from 0 to 1, else negative. */
+/* The same for texts made side by side; the time left only where it is known how much of all the
+ * `begun` ones are: share, from 0 to 1, else negative. */
 void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint64_t tokens,
                          double share);
 

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/costs.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
+#include "cli/shape.h"
 
 #define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */
 #define FREE_ARCH "decode" /* the preset that has whatever kinds are asked for */

@@ -8,15 +8,13 @@
 /* Of a call of attention, in positions: about what the rest of it takes. */
 #define CALL_COST 32
 
-/* With fewer work items than these for each thread of full chunks, groups of heads are some, too.
- */
+/* With fewer full chunks than these for each thread, groups of heads are work items, too. */
 #define LATENT_ITEMS 4
 
 /* --- batches --------------------------------------------------------------------------------- */
 
-/* What attention of one K/V head costs for row 0 <= row < n_rows of a span against a chunk of its
- * sequence: the positions that it reads and a constant for the call. 0 if the row stands before the
- * chunk: then there is nothing to do. */
+/* What attention of one K/V head costs for a row of a span against a chunk of its sequence: the
+ * positions that it reads and a constant for the call; 0 if the row stands before the chunk. */
 static int item_cost(const struct batch_span *span, int chunk, int row)
 {
     const int n = span->first_position + row + 1 - chunk * KERNEL_CHUNK;
@@ -55,24 +53,26 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_share
 /* --- a layer --------------------------------------------------------------------------------- */
 
 /*
- * One layer's attention of a batch of rows to the cache, for any number of K/V heads. Query head h
- * uses K/V head h / (n_heads / n_kv_heads): one K/V head is MQA, n_heads of them are MHA. With a
- * latent cache all heads use the one vector of a position as key and as value. The query heads of a
- * group are one work item, so each K and V row is read once for all of them. A sequence's positions
- * are cut into chunks of KERNEL_CHUNK whose results are merged in order; the cut depends on nothing
- * but the position, so no bit depends on the threads or on what else is in the batch.
+ * A thread's work on one layer's attention of a batch of rows to the cache, for any number of K/V
+ * heads. Query head h uses K/V head h / (n_heads / n_kv_heads): one K/V head is MQA, n_heads of
+ * them are MHA. With a latent cache all heads use the one vector of a position as key and as value.
+ * The query heads of a group are one work item, so each K and V row is read once for all of them. A
+ * sequence's positions are cut into chunks of KERNEL_CHUNK whose results are merged in order; the
+ * cut depends on nothing but the position, so no bit depends on the threads or on what else is in
+ * the batch.
  */
 struct attention {
-    struct forward *f;
+    const struct worker *k;
+    struct forward *f; /* k's */
     int layer;
+    float *scratch;      /* [attend_floats] the thread's */
     int n_kv_heads;      /* the layer's, see model/config.h */
     int n_groups, group; /* groups of query heads that are one work item, and heads of each */
     int key_dim;         /* likewise: of a query and a key, */
     int average_dim;     /* of a head's average, */
     size_t qkv_dim;      /* and of a row of work.qkv: Q, then K, then V */
     bool latent;         /* keys are values, too, of one K/V head, which all groups share */
-    bool stores_first;   /* new keys and values are in the cache before attend_share, which
-                            otherwise stores them itself */
+    bool stores_first;   /* new keys and values, before attend_share, which else does */
     size_t part_size;    /* floats of a part: out [average_dim], max, sum */
     float scale;         /* of scores: 1 / sqrt(head_dim) */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
@@ -103,8 +103,7 @@ static void place_row(const struct attention *a, int position, const float *x, f
         out[i] = x[i] * scale;
 }
 
-/* scratch is [key_dim]. */
-static void store_row(const struct attention *a, int kv_head, int row, float *scratch)
+static void store_row(const struct attention *a, int kv_head, int row)
 {
     const struct config *c = &a->f->kv.config;
     const struct batch_row *r = &a->f->batch.rows[row];
@@ -112,8 +111,8 @@ static void store_row(const struct attention *a, int kv_head, int row, float *sc
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->average_dim;
     if (positions_turn(&a->f->work.positions, r->position)) {
-        place_row(a, r->position, k, 1, scratch);
-        k = scratch;
+        place_row(a, r->position, k, 1, a->scratch);
+        k = a->scratch;
     }
     kv_cache_put(&a->f->kv, a->f->kernels, (struct kv_place){r->sequence, a->layer, kv_head},
                  r->position, k, v);
@@ -142,20 +141,20 @@ static struct kv_place place_of(const struct attention *a, const struct batch_sp
 
 /* One group of query heads of one row against one chunk of its sequence. */
 static void attend_chunk(const struct attention *a, const struct batch_span *span, int group,
-                         int chunk, int row_of_span, float *scratch)
+                         int chunk, int row_of_span)
 {
     const int row = span->first_row + row_of_span;
     const int position = span->first_position + row_of_span;
     const int chunk_first = chunk * KERNEL_CHUNK;
     /* Only this item reads the newest position, so nobody has to be waited for. */
     if (!a->stores_first && chunk == position / KERNEL_CHUNK)
-        store_row(a, group, row, scratch);
+        store_row(a, group, row);
 
     int n = position + 1 - chunk_first;
     n = n < KERNEL_CHUNK ? n : KERNEL_CHUNK;
     const size_t dim = a->key_dim, n_heads = a->group;
     const float *q = a->queries + row * a->queries_dim + (size_t)group * n_heads * dim;
-    float *scaled = scratch;
+    float *scaled = a->scratch;
     for (size_t h = 0; h < n_heads; h++)
         place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
 
@@ -195,13 +194,13 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
 }
 
 /* This thread's share of the work items (group, chunk, row), by what they cost; fills work.parts.
- * The items of a group of heads stand one after the other on a line as long as they cost, and the
- * groups one after the other: a thread has those that start in its part of the whole. Rows of a
- * span vary fastest: a chunk of the cache stays near while they pass. Threads with as many heads as
- * the others get just these: their costs are equal. */
-static void attend_share(const struct attention *a, float *scratch, int thread, int n_threads)
+ * The items of one group after the other stand on a line as long as they cost: a thread has those
+ * that start in its part of it. Rows of a span vary fastest, while a chunk of the cache stays near.
+ */
+static void attend_share(const struct attention *a)
 {
     const struct batch *b = &a->f->batch;
+    const int thread = a->k->thread, n_threads = a->k->n_threads;
     const int64_t per_head = b->cost_per_head, all = a->n_groups * per_head;
     const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
     for (int group = (int)(begin / per_head); group * per_head < end; group++) {
@@ -213,7 +212,7 @@ static void attend_share(const struct attention *a, float *scratch, int thread, 
                 for (int row = 0; row < span->n_rows && at < end; row++) {
                     const int cost = item_cost(span, chunk, row);
                     if (cost > 0 && at >= begin)
-                        attend_chunk(a, span, group, chunk, row, scratch);
+                        attend_chunk(a, span, group, chunk, row);
                     at += cost;
                 }
             }
@@ -233,13 +232,12 @@ static void merge_chunks(const struct attention *a, int row, int head, float *ou
 
 /* --- a latent cache: products by head --------------------------------------------------------- */
 
-/* What becomes of a head's finished result [value_dim]: itself, or what stands for a head that is
- * left out. */
-static void end_head(const struct forward *f, int layer, int head, float *result)
+/* A head's finished result [value_dim] stays, or becomes what stands for one that is left out. */
+static void end_head(const struct attention *a, int head, float *result)
 {
-    const struct head_ablation *w = f->without;
-    const size_t index = (size_t)layer * f->kv.config.n_heads + head;
-    const size_t dim = config_value_dim(&f->kv.config);
+    const struct head_ablation *w = a->f->without;
+    const size_t index = (size_t)a->layer * a->f->kv.config.n_heads + head;
+    const size_t dim = config_value_dim(&a->f->kv.config);
     if (!w || !w->off[index])
         return;
     if (w->mean)
@@ -249,32 +247,27 @@ static void end_head(const struct forward *f, int layer, int head, float *result
 }
 
 /* y = W x by a head's matrix, of all rows of the batch. */
-static void multiply_head(const struct forward *f, const struct matrix *w, const float *x,
-                          size_t x_stride, float *y, size_t y_stride, int thread)
+static void multiply_head(const struct worker *k, struct matmul m)
 {
-    struct matmul m = {
-        .w = w,
-        .x = x,
-        .x_stride = x_stride,
-        .n_tokens = f->batch.n_rows,
-        .y = y,
-        .y_stride = y_stride,
-        .epilogue = EPILOGUE_STORE,
-    };
-    if (storage_is_quantised(w->storage)) {
+    const struct workspace *work = &k->f->work;
+    m.n_tokens = k->n_rows;
+    if (storage_is_quantised(m.w->storage)) {
         unsigned char *quants =
-            f->work.head_quants + (size_t)thread * f->work.max_rows * f->work.head_quants_bytes;
-        f->kernels->quantize(quants, x, x_stride, m.n_tokens, w->n_in);
+            work->head_quants + (size_t)k->thread * work->max_rows * work->head_quants_bytes;
+        k->f->kernels->quantize(quants, m.x, m.x_stride, m.n_tokens, m.w->n_in);
         m.quants = quants;
     }
-    f->kernels->matmul(&m, 0, matrix_panels(w->n_out));
+    k->f->kernels->matmul(&m, 0, matrix_panels(m.w->n_out));
 }
 
-static struct attention layer_attention(struct forward *f, const struct block *b, int layer)
+static struct attention layer_attention(const struct worker *k, const struct block *b, int layer)
 {
+    struct forward *f = k->f;
     const struct config *c = &f->kv.config;
     struct attention a = {
+        .k = k,
         .f = f,
+        .scratch = f->work.attend + k->thread * f->work.attend_floats,
         .layer = layer,
         .n_kv_heads = config_kv_heads(c, layer),
         .n_groups = config_kv_heads(c, layer),
@@ -290,11 +283,10 @@ static struct attention layer_attention(struct forward *f, const struct block *b
         .queries_dim = config_qkv_dim(c, layer),
     };
     if (a.latent) {
-        /* All heads could be one group, and the cache would be read once; but of a short one each
-         * thread reads what there is for some heads, because arithmetic takes longer. */
-        const int n_threads = pool_n_threads(f->pool);
-        const int64_t many = (int64_t)LATENT_ITEMS * n_threads * KERNEL_CHUNK;
-        a.n_groups = f->batch.cost_per_head >= many ? 1 : n_threads;
+        /* One group would read the cache once; but of a short one each thread reads all for some
+         * heads, because arithmetic takes longer. */
+        const int64_t many = (int64_t)LATENT_ITEMS * k->n_threads * KERNEL_CHUNK;
+        a.n_groups = f->batch.cost_per_head >= many ? 1 : k->n_threads;
         a.n_groups = a.n_groups < c->n_heads ? a.n_groups : c->n_heads;
         while (c->n_heads % a.n_groups != 0)
             a.n_groups++;
@@ -306,17 +298,16 @@ static struct attention layer_attention(struct forward *f, const struct block *b
     return a;
 }
 
-/* A chunk's exponentials are relative to its own largest score: the factors, one a chunk, bring
- * them all to the largest of all and divide by the sum (as the merge of the values does). Nobody
- * comes back to the weights before thread 0 has been to the end of the residual. */
-static void show_weights(const struct attention *a, int thread)
+/* A chunk's exponentials are relative to its own largest score: a factor for each chunk brings them
+ * to the largest of all and divides by the sum, as the merge of the values does. Nobody comes back
+ * to the weights before thread 0 has been to the end of the residual. */
+static void show_weights(const struct attention *a)
 {
     const struct forward *f = a->f;
     const int n_rows = f->batch.n_rows, n_heads = f->kv.config.n_heads;
     const size_t stride = a->part_size;
-    int begin, end;
-    pool_share(n_rows * n_heads, thread, pool_n_threads(f->pool), &begin, &end);
-    for (int i = begin; i < end; i++) {
+    const struct share items = share_of(a->k, n_rows * n_heads);
+    for (int i = items.begin; i < items.end; i++) {
         const int row = i / n_heads, head = i % n_heads;
         const int n = f->batch.rows[row].position + 1, n_chunks = kv_cache_chunks(n);
         const float *part = part_of(a, row, head, 0) + a->average_dim; /* max, sum */
@@ -333,8 +324,8 @@ static void show_weights(const struct attention *a, int thread)
                 weights[t] = (float)((double)weights[t] * factor);
         }
     }
-    pool_barrier(f->pool, thread);
-    if (thread == 0)
+    pool_barrier(f->pool, a->k->thread);
+    if (a->k->thread == 0)
         f->watch->take(f->watch->arg, &(struct attention_weights){.layer = a->layer,
                                                                   .rows = f->batch.rows,
                                                                   .n_rows = n_rows,
@@ -343,107 +334,106 @@ static void show_weights(const struct attention *a, int thread)
                                                                   .weights = f->work.weights});
 }
 
-/* The results [n_rows, heads_dim] of the rows' heads, complete for this thread as the next product
- * asks for: chunks joined, heads side by side. */
-static float *join_heads(const struct attention *a, const struct block *b, int thread)
+/* The results [n_rows, heads_dim], of which this thread's rows are complete: chunks joined, heads
+ * side by side. */
+static float *join_heads(const struct attention *a, const struct block *b)
 {
     const struct forward *f = a->f;
     const struct config *c = &f->kv.config;
     const int n_rows = f->batch.n_rows;
     const size_t row_dim = config_heads_dim(c);
-    float *heads = workspace_input(&f->work, n_rows, a->latent ? 0 : thread);
-    int begin, end;
+    float *heads = f->work.input;
     if (!a->latent) {
-        forward_rows(f, n_rows, thread, &begin, &end);
-        for (int r = begin; r < end; r++) {
+        const struct share rows = worker_rows(a->k);
+        heads += worker_first(a->k) * f->work.input_dim;
+        for (int r = rows.begin; r < rows.end; r++) {
             for (int h = 0; h < c->n_heads; h++) {
                 float *head = heads + r * row_dim + (size_t)h * a->average_dim;
                 merge_chunks(a, r, h, head);
-                end_head(f, a->layer, h, head);
+                end_head(a, h, head);
             }
         }
         return heads;
     }
-    /* The averages of a latent cache go to work.mapped and become the results of this thread's
-     * heads. */
-    pool_share(c->n_heads, thread, pool_n_threads(f->pool), &begin, &end);
-    for (int h = begin; h < end; h++) {
+    /* The averages of a latent cache go to work.mapped, and from there to results. */
+    const struct share mine = share_of(a->k, c->n_heads);
+    for (int h = mine.begin; h < mine.end; h++) {
         float *averages = f->work.mapped + (size_t)h * a->average_dim;
         float *results = heads + (size_t)h * config_value_dim(c);
         const struct matrix w = model_head_matrix(&b->w[ROLE_ATTN_V_B], h);
         for (int r = 0; r < n_rows; r++)
             merge_chunks(a, r, h, averages + r * a->queries_dim);
-        multiply_head(f, &w, averages, a->queries_dim, results, row_dim, thread);
+        multiply_head(a->k, (struct matmul){.w = &w,
+                                            .x = averages,
+                                            .x_stride = a->queries_dim,
+                                            .y = results,
+                                            .y_stride = row_dim});
         for (int r = 0; r < n_rows; r++)
-            end_head(f, a->layer, h, results + r * row_dim);
+            end_head(a, h, results + r * row_dim);
     }
-    pool_barrier(f->pool, thread);
+    pool_barrier(f->pool, a->k->thread);
     return heads;
 }
 
-void block_attention(struct forward *f, const struct block *b, int layer, int thread)
+void block_attention(const struct worker *k, const struct block *b, int layer)
 {
+    struct forward *f = k->f;
     const struct config *c = &f->kv.config;
     const struct workspace *w = &f->work;
-    const int n_rows = f->batch.n_rows, n_threads = pool_n_threads(f->pool);
-    const struct attention a = layer_attention(f, b, layer);
-    /* Where every thread has as many K/V heads as the others, whole, and their rows of Q, K and V
-     * are whole panels, it can go from those rows through attention without waiting. */
-    const bool whole_heads = !a.latent && a.n_kv_heads % n_threads == 0 &&
+    const struct attention a = layer_attention(k, b, layer);
+    /* Where every thread has as many whole K/V heads, whose rows of Q, K and V are whole panels, it
+     * can go from those rows through attention without waiting. */
+    const bool whole_heads = !a.latent && a.n_kv_heads % k->n_threads == 0 &&
                              c->head_dim % KERNEL_LANES == 0 &&
                              config_value_dim(c) % KERNEL_LANES == 0;
-    float *scratch = w->attend + (size_t)thread * w->attend_floats;
 
     /* Queries, keys and values. */
-    const float *input = forward_input(f, &b->w[ROLE_ATTN_NORM].norm, thread);
+    const float *input = forward_input(k, &b->w[ROLE_ATTN_NORM].norm);
     const struct matrix *qkv = &b->w[ROLE_ATTN_QKV].matrix;
     if (whole_heads) { /* the rows that belong to this thread's K/V heads */
-        const struct matmul m =
-            forward_product(f, qkv, input, n_rows, w->qkv, EPILOGUE_STORE, thread);
+        const struct matmul m = forward_product(k, qkv, input, w->qkv, EPILOGUE_STORE);
         /* Panels of a group's queries, a head's key and its value. */
-        const int n_heads = a.n_kv_heads / n_threads, first = thread * n_heads;
+        const int n_heads = a.n_kv_heads / k->n_threads, first = k->thread * n_heads;
         const int panels = c->head_dim / KERNEL_LANES, group = a.group * panels;
         const int v_panels = config_value_dim(c) / KERNEL_LANES;
-        const int k = c->n_heads * panels, v = k + a.n_kv_heads * panels;
+        const int keys = c->n_heads * panels, values = keys + a.n_kv_heads * panels;
         f->kernels->matmul(&m, first * group, (first + n_heads) * group);
-        f->kernels->matmul(&m, k + first * panels, k + (first + n_heads) * panels);
-        f->kernels->matmul(&m, v + first * v_panels, v + (first + n_heads) * v_panels);
+        f->kernels->matmul(&m, keys + first * panels, keys + (first + n_heads) * panels);
+        f->kernels->matmul(&m, values + first * v_panels, values + (first + n_heads) * v_panels);
     } else {
-        forward_multiply(f, qkv, input, n_rows, w->qkv, EPILOGUE_STORE, thread);
-        pool_barrier(f->pool, thread);
+        forward_multiply(k, qkv, input, w->qkv, EPILOGUE_STORE);
+        pool_barrier(f->pool, k->thread);
     }
+    forward_tap(k, TAP_NORMED, input, c->d_model);
 
-    forward_tap(f, TAP_NORMED, input, c->d_model, thread);
-
-    /* Queries as a latent cache takes them; keys and values into the cache. */
-    if (a.latent) {
-        /* Threads share the heads, whole: each head's matrix is read by one. */
-        int h, end;
-        pool_share(c->n_heads, thread, n_threads, &h, &end);
-        for (; h < end; h++) {
-            const struct matrix k_b = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
-            multiply_head(f, &k_b, w->qkv + (size_t)h * c->head_dim, a.qkv_dim,
-                          w->mapped + (size_t)h * a.key_dim, a.queries_dim, thread);
-        }
+    /* Queries as a latent cache takes them, of whole heads, so that each head's matrix is read by
+     * one thread; keys and values into the cache. */
+    const struct share heads = share_of(k, a.latent ? c->n_heads : 0);
+    for (int h = heads.begin; h < heads.end; h++) {
+        const struct matrix k_b = model_head_matrix(&b->w[ROLE_ATTN_K_B], h);
+        multiply_head(k, (struct matmul){.w = &k_b,
+                                         .x = w->qkv + (size_t)h * c->head_dim,
+                                         .x_stride = a.qkv_dim,
+                                         .y = w->mapped + (size_t)h * a.key_dim,
+                                         .y_stride = a.queries_dim});
     }
     if (a.stores_first) {
-        int item, end;
-        pool_share(a.n_kv_heads * n_rows, thread, n_threads, &item, &end);
-        for (; item < end; item++)
-            store_row(&a, item / n_rows, item % n_rows, scratch);
+        const struct share items = share_of(k, a.n_kv_heads * k->n_rows);
+        for (int i = items.begin; i < items.end; i++)
+            store_row(&a, i / k->n_rows, i % k->n_rows);
         if (!whole_heads)
-            pool_barrier(f->pool, thread);
+            pool_barrier(f->pool, k->thread);
     }
 
     /* Scores, softmax and weighted values, chunk by chunk. */
-    attend_share(&a, scratch, thread, n_threads);
-    pool_barrier(f->pool, thread);
+    attend_share(&a);
+    pool_barrier(f->pool, k->thread);
     if (f->watch)
-        show_weights(&a, thread);
+        show_weights(&a);
 
     /* Output projection, added to the residual stream. */
-    const float *heads = join_heads(&a, b, thread);
-    forward_multiply(f, &b->w[ROLE_ATTN_OUTPUT].matrix, heads, n_rows, w->x, EPILOGUE_ADD, thread);
-    forward_tap(f, TAP_HEADS, heads, config_heads_dim(c), thread);
-    forward_end_residual(f, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE], thread);
+    const float *results = join_heads(&a, b);
+    forward_multiply(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results, w->x, EPILOGUE_ADD);
+    forward_tap(k, TAP_HEADS, results, config_heads_dim(c));
+    forward_end_residual(k, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE]);
 }

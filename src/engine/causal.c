@@ -7,20 +7,21 @@
 
 #include <string.h>
 
-/* A head's rows of keys or values: elements, and floats between copies of them. */
-struct width {
-    int dim, padded;
+/* A head's rows: elements, and floats from row to row. */
+struct rows {
+    float *at;
+    int dim;
+    size_t stride;
 };
 
 /* A window and its memory. */
 struct item {
     const struct causal_window *w;
-    struct width key, value;
-    float *k, *v;             /* [length, padded]; keys are turned to their positions */
+    struct rows k, v;         /* [length]; keys are turned to their positions */
+    struct rows q, dout;      /* [CAUSAL_WIDTH]; queries are turned */
+    struct rows dk, dv;       /* [length] */
     float *scores, *gradient; /* [padded length, CAUSAL_WIDTH] */
     float *qt, *doutt;        /* q^T, scaled, and dout^T [dim, CAUSAL_WIDTH] */
-    float *q, *dout;          /* [CAUSAL_WIDTH, padded]; queries are turned */
-    float *dk, *dv;           /* [length, padded] */
 };
 
 /* One block of queries of one head. */
@@ -30,31 +31,28 @@ struct query_block {
     const struct attend_bias *bias; /* of the head; NULL: none */
 };
 
-static struct width width_of(int dim)
-{
-    return (struct width){dim, kernel_padded(dim)};
-}
-
 /* Gives a window's buffers their places in scratch, or only counts its floats where that is NULL.
  */
-static size_t take_memory(struct item *it, int n, float *scratch)
+static size_t take_memory(struct item *it, int key_dim, int value_dim, int n, float *scratch)
 {
-    const size_t length = n, queries = CAUSAL_WIDTH;
-    const size_t keys = it->key.padded, values = it->value.padded;
-    const size_t square = (size_t)causal_padded_length(n) * queries;
+    const struct rows key = {NULL, key_dim, kernel_padded(key_dim)};
+    const struct rows value = {NULL, value_dim, kernel_padded(value_dim)};
+    const size_t length = n, square = (size_t)causal_padded_length(n) * CAUSAL_WIDTH;
+    it->k = it->q = it->dk = key;
+    it->v = it->dout = it->dv = value;
     const struct {
         float **buffer;
         size_t n;
-    } buffers[] = {{&it->k, length * keys},
-                   {&it->v, length * values},
+    } buffers[] = {{&it->k.at, length * key.stride},
+                   {&it->v.at, length * value.stride},
                    {&it->scores, square},
                    {&it->gradient, square},
-                   {&it->q, queries * keys},
-                   {&it->dout, queries * values},
-                   {&it->dk, length * keys},
-                   {&it->dv, length * values},
-                   {&it->qt, (size_t)it->key.dim * queries},
-                   {&it->doutt, (size_t)it->value.dim * queries}};
+                   {&it->q.at, CAUSAL_WIDTH * key.stride},
+                   {&it->dout.at, CAUSAL_WIDTH * value.stride},
+                   {&it->dk.at, length * key.stride},
+                   {&it->dv.at, length * value.stride},
+                   {&it->qt, (size_t)CAUSAL_WIDTH * key_dim},
+                   {&it->doutt, (size_t)CAUSAL_WIDTH * value_dim}};
     size_t used = 0;
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; used += buffers[i++].n)
         *buffers[i].buffer = scratch ? scratch + used : NULL;
@@ -63,96 +61,88 @@ static size_t take_memory(struct item *it, int n, float *scratch)
 
 size_t causal_scratch(const struct config *c, int length)
 {
-    struct item it = {.key = width_of(c->head_dim), .value = width_of(config_value_dim(c))};
-    return take_memory(&it, length, NULL);
+    struct item it;
+    return take_memory(&it, c->head_dim, config_value_dim(c), length, NULL);
 }
 
-static void copy_rows(float *out, struct width w, const float *from, size_t stride, int n)
+static void copy_rows(struct rows out, const float *from, size_t stride, int n)
 {
     for (int t = 0; t < n; t++)
-        memcpy(out + (size_t)t * w.padded, from + t * stride, w.dim * sizeof *out);
+        memcpy(out.at + t * out.stride, from + t * stride, out.dim * sizeof *from);
 }
 
-/* Rows of queries or keys at positions from `first` on, turned to them, or `back`; out may be x. */
-static void turn_rows(const struct item *it, float *out, size_t out_stride, const float *x,
-                      size_t stride, int first, int n, bool back)
+/* A row of queries or keys turned to its position, or `back`; out may be x. */
+static void turn_row(const struct item *it, float *out, const float *x, int position, bool back)
 {
     const struct causal_window *w = it->w;
-    for (int t = 0; t < n; t++) {
-        const float *from = x + t * stride;
-        float *to = out + t * out_stride;
-        const float *turn = positions_turn(w->positions, first + t);
-        if (turn)
-            w->kernels->rotate(to, from, turn, w->rope_dims, it->key.dim, 1, back);
-        else if (to != from)
-            memcpy(to, from, it->key.dim * sizeof *to);
-    }
+    const float *turn = positions_turn(w->positions, position);
+    if (turn)
+        w->kernels->rotate(out, x, turn, w->rope_dims, w->key_dim, 1, back);
+    else if (out != x)
+        memcpy(out, x, w->key_dim * sizeof *out);
 }
 
 /* out [dim, CAUSAL_WIDTH] = scale * rows^T; columns past n are zero. */
-static void transpose(float *out, const float *rows, struct width w, int n, float scale)
+static void transpose(float *out, struct rows rows, int n, float scale)
 {
-    for (int i = 0; i < w.dim; i++)
+    for (int i = 0; i < rows.dim; i++)
         for (int q = n; q < CAUSAL_WIDTH; q++)
             out[i * CAUSAL_WIDTH + q] = 0;
     for (int q = 0; q < n; q++)
-        for (int i = 0; i < w.dim; i++)
-            out[i * CAUSAL_WIDTH + q] = scale * rows[(size_t)q * w.padded + i];
+        for (int i = 0; i < rows.dim; i++)
+            out[i * CAUSAL_WIDTH + q] = scale * rows.at[q * rows.stride + i];
 }
 
-/* out [n_keys, CAUSAL_WIDTH] = keys * columns, where keys is [length, padded]. */
-static void scores(const struct item *it, const struct query_block *at, const float *keys,
-                   struct width w, const float *columns, float *out)
+/* out [n_keys, CAUSAL_WIDTH] = keys * columns. */
+static void scores(const struct item *it, int n_keys, struct rows keys, const float *columns,
+                   float *out)
 {
-    const struct product p = {.m = at->n_keys,
-                              .n = CAUSAL_WIDTH,
-                              .k = w.dim,
-                              .a = keys,
-                              .a_row = w.padded,
-                              .a_col = 1,
-                              .b = columns,
-                              .b_row = CAUSAL_WIDTH,
-                              .b_panel = KERNEL_LANES,
-                              .c = out,
-                              .c_row = CAUSAL_WIDTH};
-    it->w->grad->product(&p);
+    it->w->grad->product(&(struct product){.m = n_keys,
+                                           .n = CAUSAL_WIDTH,
+                                           .k = keys.dim,
+                                           .a = keys.at,
+                                           .a_row = keys.stride,
+                                           .a_col = 1,
+                                           .b = columns,
+                                           .b_row = CAUSAL_WIDTH,
+                                           .b_panel = KERNEL_LANES,
+                                           .c = out,
+                                           .c_row = CAUSAL_WIDTH});
 }
 
-/* out [n, dim] = columns^T * values: a sum over the keys that each query sees. */
+/* out [n] = columns^T * values: a sum over the keys that each query sees. */
 static void gather(const struct item *it, const struct query_block *at, const float *columns,
-                   const float *values, struct width w, float *out, size_t stride)
+                   struct rows values, struct rows out)
 {
-    const struct product p = {.m = at->n,
-                              .n = w.dim,
-                              .k = at->n_keys,
-                              .a = columns,
-                              .a_row = 1,
-                              .a_col = CAUSAL_WIDTH,
-                              .b = values,
-                              .b_row = w.padded,
-                              .b_panel = KERNEL_LANES,
-                              .c = out,
-                              .c_row = stride};
-    it->w->grad->product(&p);
+    it->w->grad->product(&(struct product){.m = at->n,
+                                           .n = values.dim,
+                                           .k = at->n_keys,
+                                           .a = columns,
+                                           .a_row = 1,
+                                           .a_col = CAUSAL_WIDTH,
+                                           .b = values.at,
+                                           .b_row = values.stride,
+                                           .b_panel = KERNEL_LANES,
+                                           .c = out.at,
+                                           .c_row = out.stride});
 }
 
-/* out [n_keys, padded] += columns * rows: a sum over the block's queries. */
+/* out [n_keys] += columns * rows: a sum over the block's queries. */
 static void scatter(const struct item *it, const struct query_block *at, const float *columns,
-                    const float *rows, struct width w, float *out)
+                    struct rows rows, struct rows out)
 {
-    const struct product p = {.m = at->n_keys,
-                              .n = w.dim,
-                              .k = at->n,
-                              .a = columns,
-                              .a_row = CAUSAL_WIDTH,
-                              .a_col = 1,
-                              .b = rows,
-                              .b_row = w.padded,
-                              .b_panel = KERNEL_LANES,
-                              .c = out,
-                              .c_row = w.padded,
-                              .start = out};
-    it->w->grad->product(&p);
+    it->w->grad->product(&(struct product){.m = at->n_keys,
+                                           .n = rows.dim,
+                                           .k = at->n,
+                                           .a = columns,
+                                           .a_row = CAUSAL_WIDTH,
+                                           .a_col = 1,
+                                           .b = rows.at,
+                                           .b_row = rows.stride,
+                                           .b_panel = KERNEL_LANES,
+                                           .c = out.at,
+                                           .c_row = out.stride,
+                                           .start = out.at});
 }
 
 static struct causal causal_of(const struct item *it, const struct query_block *at)
@@ -179,42 +169,43 @@ static void drop_columns(const struct item *it, const struct query_block *at, fl
 static void block_scores(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
-    const float *q = w->q + at->first * w->q_stride + at->head * it->key.dim;
-    turn_rows(it, it->q, it->key.padded, q, w->q_stride, at->first, at->n, false);
-    transpose(it->qt, it->q, it->key, at->n, w->scale);
-    scores(it, at, it->k, it->key, it->qt, it->scores);
+    const float *q = w->q + at->first * w->q_stride + at->head * w->key_dim;
+    for (int t = 0; t < at->n; t++)
+        turn_row(it, it->q.at + t * it->q.stride, q + t * w->q_stride, at->first + t, false);
+    transpose(it->qt, it->q, at->n, w->scale);
+    scores(it, at->n_keys, it->k, it->qt, it->scores);
 }
 
 /* Where the block's rows of the head are in a buffer of heads. */
 static size_t heads_at(const struct item *it, const struct query_block *at)
 {
-    return at->first * it->w->heads_stride + at->head * it->value.dim;
+    return at->first * it->w->heads_stride + at->head * it->w->value_dim;
 }
 
 static void forward_block(const struct item *it, const struct query_block *at)
 {
-    const size_t stride = it->w->heads_stride;
+    const struct causal_window *w = it->w;
+    const struct rows out = {w->heads + heads_at(it, at), w->value_dim, w->heads_stride};
     block_scores(it, at);
     const struct causal c = causal_of(it, at);
-    it->w->grad->causal_softmax(&c);
+    w->grad->causal_softmax(&c);
     drop_columns(it, at, it->scores);
-    float *out = it->w->heads + heads_at(it, at);
-    gather(it, at, it->scores, it->v, it->value, out, stride);
+    gather(it, at, it->scores, it->v, out);
     for (int q = 0; q < at->n; q++)
-        for (int i = 0; i < it->value.dim; i++)
-            out[q * stride + i] *= c.inverse[q];
+        for (int i = 0; i < out.dim; i++)
+            out.at[q * out.stride + i] *= c.inverse[q];
 }
 
 static void backward_block(const struct item *it, const struct query_block *at)
 {
     const struct causal_window *w = it->w;
     block_scores(it, at);
-    copy_rows(it->dout, it->value, w->dheads + heads_at(it, at), w->heads_stride, at->n);
-    transpose(it->doutt, it->dout, it->value, at->n, 1);
-    scores(it, at, it->v, it->value, it->doutt, it->gradient);
+    copy_rows(it->dout, w->dheads + heads_at(it, at), w->heads_stride, at->n);
+    transpose(it->doutt, it->dout, at->n, 1);
+    scores(it, at->n_keys, it->v, it->doutt, it->gradient);
     drop_columns(it, at, it->gradient);
     const struct causal c = causal_of(it, at);
-    it->w->grad->causal_backward(&c);
+    w->grad->causal_backward(&c);
     if (w->drel) {
         /* The block's part of the gradient of score - alpha (distance - centre)^2: each query's sum
          * over the keys, then those of the queries in order. */
@@ -237,25 +228,27 @@ static void backward_block(const struct item *it, const struct query_block *at)
         }
     }
     drop_columns(it, at, it->scores);
-    scatter(it, at, it->scores, it->dout, it->value, it->dv);
-    scatter(it, at, it->gradient, it->q, it->key, it->dk);
-    float *dq = w->dq + at->first * w->q_stride + at->head * it->key.dim;
-    gather(it, at, it->gradient, it->k, it->key, dq, w->q_stride);
-    turn_rows(it, dq, w->q_stride, dq, w->q_stride, at->first, at->n, true);
+    scatter(it, at, it->scores, it->dout, it->dv);
+    scatter(it, at, it->gradient, it->q, it->dk);
+    const struct rows dq = {w->dq + at->first * w->q_stride + at->head * w->key_dim, w->key_dim,
+                            w->q_stride};
+    gather(it, at, it->gradient, it->k, dq);
+    for (int t = 0; t < at->n; t++)
+        turn_row(it, dq.at + t * dq.stride, dq.at + t * dq.stride, at->first + t, true);
 }
 
 /* All blocks of queries of the heads that share the keys and values; backwards item's dk and dv are
  * their sums. */
 static struct item each_block(const struct causal_window *w, bool back)
 {
-    struct item it = {.w = w, .key = width_of(w->key_dim), .value = width_of(w->value_dim)};
-    const size_t length = w->length;
-    take_memory(&it, w->length, w->scratch);
-    turn_rows(&it, it.k, it.key.padded, w->k, w->kv_stride, 0, w->length, false);
-    copy_rows(it.v, it.value, w->v, w->kv_stride, w->length);
+    struct item it = {.w = w};
+    take_memory(&it, w->key_dim, w->value_dim, w->length, w->scratch);
+    for (int t = 0; t < w->length; t++)
+        turn_row(&it, it.k.at + t * it.k.stride, w->k + t * w->kv_stride, t, false);
+    copy_rows(it.v, w->v, w->kv_stride, w->length);
     if (back) {
-        memset(it.dk, 0, length * it.key.padded * sizeof *it.dk);
-        memset(it.dv, 0, length * it.value.padded * sizeof *it.dv);
+        memset(it.dk.at, 0, w->length * it.dk.stride * sizeof(float));
+        memset(it.dv.at, 0, w->length * it.dv.stride * sizeof(float));
     }
     for (int h = 0; h < w->n_heads; h++) {
         struct attend_bias bias;
@@ -277,8 +270,8 @@ void causal_forward(const struct causal_window *w)
 void causal_backward(const struct causal_window *w)
 {
     const struct item it = each_block(w, true);
-    turn_rows(&it, w->dk, w->kv_stride, it.dk, it.key.padded, 0, w->length, true);
+    const struct rows dv = {w->dv, w->value_dim, w->kv_stride};
     for (int t = 0; t < w->length; t++)
-        memcpy(w->dv + t * w->kv_stride, it.dv + (size_t)t * it.value.padded,
-               it.value.dim * sizeof *w->dv);
+        turn_row(&it, w->dk + t * w->kv_stride, it.dk.at + t * it.dk.stride, t, true);
+    copy_rows(dv, it.dv.at, it.dv.stride, w->length);
 }

@@ -1,15 +1,15 @@
 /*
  * draft - guesses of the next tokens of texts, for a step of the model to verify together.
  *
- * A token drafted for a position is what the text would get there if the draft were the model: it
- * is drawn by the text's own sampler, with the random number that the model's token will be drawn
- * with. Whether it is right is for the model to say, so no text depends on a draft. Guesses come
- * from a session of another model, or from the text itself: what followed the last copy of its end
- * (prompt lookup, after A. Saxena, 2023). Verification in one step is Leviathan et al. 2023, "Fast
- * Inference from Transformers via Speculative Decoding", with equality in place of their rejection.
+ * A token drafted for a position is what the text would get there if the draft were the model:
+ * drawn by the text's own sampler, with the random number that the model's token will be drawn
+ * with. Guesses come from a session of another model, or from the text itself: what followed the
+ * last copy of its end (prompt lookup, A. Saxena, 2023). Verification in one step is Leviathan et
+ * al. 2023, "Fast Inference from Transformers via Speculative Decoding", with equality in place of
+ * their rejection, so no text depends on a draft.
  *
- * The texts are those of a schedule's slots, by number. Only creation takes memory. What a draft
- * cannot do (logits that are not finite, a context that ends before the text) it leaves out.
+ * The texts are those of a schedule's slots, by number. What a draft cannot do (logits that are not
+ * finite, a context that ends before the text) it leaves out.
  */
 #ifndef DECODE_ENGINE_DRAFT_H
 #define DECODE_ENGINE_DRAFT_H
@@ -30,19 +30,18 @@
 #define COPY_MOST  32
 
 /* The position after the longest earlier copy of the end of text [n], of equal ones the latest, and
- * its length, COPY_LEAST to COPY_MOST; 0: there is none. Copies may reach into the end itself. Only
- * the last ones are looked at: what repeats itself a lot does so with these. */
+ * its length, COPY_LEAST to COPY_MOST; 0: there is none. Copies may reach into the end itself; only
+ * the last ones are looked at. */
 int copy_find(const int32_t *text, int n, int *length);
 
 /* --- pace: how many tokens to draft ----------------------------------------------------------- */
 
 /*
  * As many as make the most tokens a second. A round of `base` texts that verifies n drafted tokens
- * makes base + (the shares of them that turn out right) tokens in the time of a step of base + n
- * rows and of the drafting. Both are measured: the shares as decaying averages by kind of draft and
- * by depth, the times by number of rows. Drafts that do not pay are tried again for at most a
- * hundredth of the time, and the time of a step without any is looked at now and then. Everything
- * is a function of what it was told.
+ * makes base + (the shares of them that are right) tokens in the time of a step of base + n rows
+ * and of the drafting. Both are measured: shares as decaying averages by kind of draft and depth,
+ * times by number of rows. Drafts that do not pay are tried again for at most a hundredth of the
+ * time, and a step without any is timed now and then. All is a function of what it was told.
  */
 
 /* Tokens drafted for a text in a round, at most. */
@@ -50,13 +49,12 @@ int copy_find(const int32_t *text, int n, int *length);
 /* Kinds of draft that are right by different shares. */
 #define DRAFT_KINDS 5
 
-/* How often a token was right whose predecessors were: decaying counts. Before any it is thought to
- * be right as often as the token before it. */
+/* How often a token was right whose predecessors were: decaying counts. */
 struct draft_rate {
     double right, tried;
 };
 
-/* A measured time, in ns; the first of a kind, which fetches memory for all, is not relied on. */
+/* A measured time; the first of a kind, which fetches memory for all, is not relied on. */
 struct draft_time {
     double ns;
     int n; /* times it was measured, up to TIME_KNOWN */
@@ -75,12 +73,12 @@ struct draft_pace {
     struct draft_time feed;   /* of a row that a draft catches up with */
     struct draft_rate rates[DRAFT_KINDS][DRAFT_MOST];
     double elapsed_ns; /* of all rounds */
-    double lost_ns;    /* by drafting, over what its tokens would have taken; negative: won */
+    double lost_ns;    /* by drafting; negative: won */
     int n_drafting;    /* rounds that drafted since one did not */
 };
 
-/* Takes the memory from an arena, or counts it, for steps of up to n_rows rows: a pace that is
- * zeroed but for `most`, `fixed` and `cost` starts without measurements. */
+/* Takes or counts the memory of a pace, zeroed but for `most`, `fixed` and `cost`, for steps of up
+ * to n_rows rows. */
 void pace_take(struct draft_pace *p, struct arena *a, int n_rows);
 
 /* Drafted tokens that a step takes together: `rows` of them, each right with this probability. */
@@ -92,24 +90,23 @@ struct draft_level {
 /* The probability that a draft's token at depth 0 <= depth < most is right, and all before it. */
 double pace_share(const struct draft_pace *p, int kind, int depth);
 
-/* What a round without drafting takes, of so many rows, 1 to n_rows: as measured, or between and
- * beyond what was; 0: nothing is known. And what one token for each of `base` texts takes to draft.
- */
+/* What a round of 1 to n_rows rows takes without its drafting, as measured, or between and beyond
+ * what was; 0: nothing is known. And what one token for each of `base` texts takes to draft. */
 double pace_step_ns(const struct draft_pace *p, int rows);
 double pace_draft_ns(const struct draft_pace *p, int base);
 
 /* How many of n levels, of falling share, make the most tokens a second beside `base` rows, where
- * each takes level_ns to draft: 0 unless they win by more than the measurement's error, where that
- * is to be measured, or too much was lost; all if `fixed`; and a few to try again, *trying, where
- * none would be best. A draft has `lag` rows to catch up with. */
+ * each takes level_ns to draft and `lag` rows are to be caught up with: 0 unless they win by more
+ * than the measurement's error, or where that is to be measured or too much was lost; all if
+ * `fixed`; a few to try again, *trying, where none would be best. */
 int pace_choose(const struct draft_pace *p, int base, const struct draft_level *levels, int n,
                 double level_ns, int lag, bool *trying);
 
 /* A drafted token whose predecessors were right was looked at. */
 void pace_saw(struct draft_pace *p, int kind, int depth, bool right);
 
-/* A round of `base` texts had so many rows, levels drafted one after the other, and tokens that
- * came out; drafting took draft_ns, all else ns. */
+/* A round of `base` texts: its rows, levels drafted one after the other, and tokens that came out;
+ * drafting took draft_ns, all else ns. */
 struct draft_round {
     int base, rows, levels, tokens;
     double ns, draft_ns;
@@ -160,22 +157,21 @@ struct drafter {
 enum status drafter_create(struct drafter *d, struct err *e);
 void drafter_free(struct drafter *d);
 
-/* A text begins: the n tokens of its prompt, of which the first n_same are those of the slot's text
- * before it. It is borrowed, with room for what a round may draft behind it. */
+/* A text begins: the n tokens of its prompt, the first n_same as in the slot's text before it.
+ * Borrowed, with room for what a round may draft behind it. */
 void drafter_begin(struct drafter *d, int slot, int32_t *text, int n, int n_same);
 
-/* The text's next token, which is not yet put there. True if the next one drafted for it is the
- * same; if not, those drafted are gone. */
+/* The text's next token, not yet put there. True if it is the next one drafted; else those drafted
+ * are gone. */
 bool drafter_accept(struct drafter *d, int slot, int32_t token);
 
-/* A round begins: drafts for each slot at most its `wanted` tokens, which the caller has set, and
- * what the pace allows, at least none. Below 0 the slot's text does not decode; those that do have
- * a token or more after their prompts, and a row each beside those drafted. Fails as session_step
- * does, which it cannot here. */
+/* A round begins: drafts for each slot at most its `wanted` tokens, which the caller has set (below
+ * 0: its text does not decode), and what the pace allows. Fails as session_step does, which it
+ * cannot here. */
 enum status drafter_propose(struct drafter *d, struct err *e);
 
-/* The round, without rows of prompts, came to its end: its texts had so many rows and tokens; all
- * of it took ns, drafting included. */
+/* The round, without rows of prompts, had so many rows and tokens and took ns, drafting included.
+ */
 void drafter_measured(struct drafter *d, int rows, int tokens, uint64_t ns);
 
 #endif

@@ -49,158 +49,144 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end)
-{
-    if (workspace_shares(n_rows))
-        pool_share(n_rows, thread, pool_n_threads(f->pool), begin, end);
-    else
-        *begin = 0, *end = n_rows;
-}
-
 static void norm_row(const struct forward *f, const struct norm *norm, const float *x, float *out)
 {
     const struct config *c = &f->kv.config;
     f->kernels->norm[c->norm](out, x, norm->gain, norm->bias, c->d_model, c->norm_eps);
 }
 
-const float *forward_input(const struct forward *f, const struct norm *norm, int thread)
+const float *forward_input(const struct worker *k, const struct norm *norm)
 {
-    const size_t d = f->kv.config.d_model;
-    if (f->kv.config.placement != PLACEMENT_BEFORE)
-        return f->work.x;
-    float *input = workspace_input(&f->work, f->batch.n_rows, thread);
-    int begin, end;
-    forward_rows(f, f->batch.n_rows, thread, &begin, &end);
-    for (int r = begin; r < end; r++)
-        norm_row(f, norm, f->work.x + r * d, input + r * d);
+    const struct workspace *work = &k->f->work;
+    const size_t d = k->f->kv.config.d_model;
+    const struct share rows = worker_rows(k);
+    float *input = work->input + worker_first(k) * work->input_dim;
+    if (k->f->kv.config.placement != PLACEMENT_BEFORE)
+        return work->x;
+    for (int r = rows.begin; r < rows.end; r++)
+        norm_row(k->f, norm, work->x + r * d, input + r * d);
     return input;
 }
 
-void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums, int thread)
+void forward_end_residual(const struct worker *k, const struct norm *norm, float *sums)
 {
+    const struct forward *f = k->f;
     const size_t d = f->kv.config.d_model;
-    int begin, end;
-    pool_barrier(f->pool, thread);
-    pool_share(f->batch.n_rows, thread, pool_n_threads(f->pool), &begin, &end);
-    if (sums && begin < end)
-        memcpy(sums + begin * d, f->work.x + begin * d, (size_t)(end - begin) * d * sizeof *sums);
+    const struct share rows = share_of(k, k->n_rows);
+    pool_barrier(f->pool, k->thread);
+    if (sums && rows.begin < rows.end)
+        memcpy(sums + rows.begin * d, f->work.x + rows.begin * d,
+               (size_t)(rows.end - rows.begin) * d * sizeof *sums);
     if (f->kv.config.placement != PLACEMENT_AFTER)
         return;
-    for (int r = begin; r < end; r++)
+    for (int r = rows.begin; r < rows.end; r++)
         norm_row(f, norm, f->work.x + r * d, f->work.x + r * d);
-    pool_barrier(f->pool, thread);
+    pool_barrier(f->pool, k->thread);
 }
 
-void forward_tap(const struct forward *f, enum block_tap tap, const float *rows, int n, int thread)
+void forward_tap(const struct worker *k, enum block_tap tap, const float *rows, int n)
 {
-    if (f->taps.at[tap] && thread == 0)
-        memcpy(f->taps.at[tap], rows, (size_t)f->batch.n_rows * n * sizeof *rows);
+    if (k->f->taps.at[tap] && k->thread == 0)
+        memcpy(k->f->taps.at[tap], rows, (size_t)k->n_rows * n * sizeof *rows);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
 
-struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
-                              int n_rows, float *y, enum epilogue epilogue, int thread)
+struct matmul forward_product(const struct worker *k, const struct matrix *w, const float *x,
+                              float *y, enum epilogue epilogue)
 {
-    const struct workspace *work = &f->work;
-    const int n = w->n_in;
-    struct matmul m = {
-        .w = w,
-        .x = x,
-        .x_stride = n,
-        .n_tokens = n_rows,
-        .y = y,
-        .y_stride = w->n_out,
-        .epilogue = epilogue,
-    };
+    const struct workspace *work = &k->f->work;
+    const size_t n = w->n_in;
+    struct matmul m = {.w = w,
+                       .x = x,
+                       .x_stride = n,
+                       .n_tokens = k->n_rows,
+                       .y = y,
+                       .y_stride = w->n_out,
+                       .epilogue = epilogue};
     if (storage_is_quantised(w->storage)) {
-        const int first = workspace_shares(n_rows) ? 0 : thread * WORKSPACE_OWN_ROWS;
-        unsigned char *quants = work->quants + (size_t)first * work->quants_bytes;
-        int begin, end;
-        forward_rows(f, n_rows, thread, &begin, &end);
-        if (begin < end)
-            f->kernels->quantize(quants + (size_t)begin * quant_row_bytes(n), x + (size_t)begin * n,
-                                 (size_t)n, end - begin, n);
+        unsigned char *quants = work->quants + worker_first(k) * work->quants_bytes;
+        const struct share rows = worker_rows(k);
+        if (rows.begin < rows.end)
+            k->f->kernels->quantize(quants + rows.begin * quant_row_bytes(w->n_in),
+                                    x + rows.begin * n, n, rows.end - rows.begin, w->n_in);
         m.quants = quants;
     }
-    if (workspace_shares(n_rows))
-        pool_barrier(f->pool, thread);
+    if (worker_shares(k))
+        pool_barrier(k->f->pool, k->thread);
     return m;
 }
 
-void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,
-                      float *y, enum epilogue epilogue, int thread)
+void forward_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
+                      enum epilogue epilogue)
 {
-    const struct matmul m = forward_product(f, w, x, n_rows, y, epilogue, thread);
-    int begin, end;
-    pool_share(matrix_panels(w->n_out), thread, pool_n_threads(f->pool), &begin, &end);
-    f->kernels->matmul(&m, begin, end);
+    const struct matmul m = forward_product(k, w, x, y, epilogue);
+    const struct share panels = share_of(k, matrix_panels(w->n_out));
+    k->f->kernels->matmul(&m, panels.begin, panels.end);
 }
 
 /* --- layers ---------------------------------------------------------------------------------- */
 
-static void block_feed_forward(const struct forward *f, const struct block *b, int thread)
+static void block_feed_forward(const struct worker *k, const struct block *b)
 {
+    const struct forward *f = k->f;
     const struct config *c = &f->kv.config;
     const struct workspace *w = &f->work;
-    const int n_rows = f->batch.n_rows;
     const struct matrix *up = &b->w[ROLE_FFN_UP].matrix, *gate = &b->w[ROLE_FFN_GATE].matrix;
     const enum epilogue activation = ffn_epilogue(c->ffn);
-    const float *input = forward_input(f, &b->w[ROLE_FFN_NORM].norm, thread);
+    const float *input = forward_input(k, &b->w[ROLE_FFN_NORM].norm);
 
     /* Up projection and activation; gated: of the gate, times the other, over the same panels. */
     if (ffn_is_gated(c->ffn)) {
-        struct matmul m = forward_product(f, gate, input, n_rows, w->hidden, activation, thread);
-        int begin, end;
-        pool_share(matrix_panels(gate->n_out), thread, pool_n_threads(f->pool), &begin, &end);
-        f->kernels->matmul(&m, begin, end);
+        struct matmul m = forward_product(k, gate, input, w->hidden, activation);
+        const struct share panels = share_of(k, matrix_panels(gate->n_out));
+        f->kernels->matmul(&m, panels.begin, panels.end);
         /* Both read the same rows, unless only one of them wants these quantised. */
         if (storage_is_quantised(up->storage) && !m.quants)
-            m = forward_product(f, up, input, n_rows, w->hidden, EPILOGUE_MUL, thread);
+            m = forward_product(k, up, input, w->hidden, EPILOGUE_MUL);
         m.w = up;
         m.epilogue = EPILOGUE_MUL;
-        f->kernels->matmul(&m, begin, end);
+        f->kernels->matmul(&m, panels.begin, panels.end);
     } else {
-        forward_multiply(f, up, input, n_rows, w->hidden, activation, thread);
+        forward_multiply(k, up, input, w->hidden, activation);
     }
-    pool_barrier(f->pool, thread);
-    forward_tap(f, TAP_HIDDEN, w->hidden, c->d_ff, thread);
+    pool_barrier(f->pool, k->thread);
+    forward_tap(k, TAP_HIDDEN, w->hidden, c->d_ff);
 
     /* Down projection, added to the residual stream. */
-    forward_multiply(f, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, n_rows, w->x, EPILOGUE_ADD, thread);
-    forward_end_residual(f, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, NULL, thread);
-    forward_tap(f, TAP_OUT, w->x, c->d_model, thread);
+    forward_multiply(k, &b->w[ROLE_FFN_DOWN].matrix, w->hidden, w->x, EPILOGUE_ADD);
+    forward_end_residual(k, &b->w[ROLE_LAYER_OUTPUT_NORM].norm, NULL);
+    forward_tap(k, TAP_OUT, w->x, c->d_model);
 }
 
 static void run_layers(void *arg, int thread)
 {
     struct forward *f = arg;
+    struct worker k = {f, thread, pool_n_threads(f->pool), f->batch.n_rows};
     for (int l = f->first_layer; l < f->end_layer; l++) {
-        block_attention(f, &f->blocks[l], l, thread);
+        block_attention(&k, &f->blocks[l], l);
         if (!f->only_attention)
-            block_feed_forward(f, &f->blocks[l], thread);
+            block_feed_forward(&k, &f->blocks[l]);
     }
-    if (f->batch.n_logits == 0)
+    k.n_rows = f->batch.n_logits;
+    if (k.n_rows == 0)
         return;
     /* The last norm, unless norms stand after the residuals, and the output matrix, for the rows
      * that want logits. */
     const size_t d = f->kv.config.d_model;
-    const int n_logits = f->batch.n_logits;
-    float *input = workspace_input(&f->work, n_logits, thread);
-    int begin, end, n = 0;
-    forward_rows(f, n_logits, thread, &begin, &end);
-    for (int r = 0; r < f->batch.n_rows; r++) {
+    const struct share rows = worker_rows(&k);
+    float *input = f->work.input + worker_first(&k) * f->work.input_dim;
+    for (int r = 0, n = 0; r < f->batch.n_rows; r++) {
         if (!f->batch.rows[r].wants_logits)
             continue;
         const float *x = f->work.x + r * d;
-        if (n >= begin && n < end && f->kv.config.placement == PLACEMENT_BEFORE)
+        if (n >= rows.begin && n < rows.end && f->kv.config.placement == PLACEMENT_BEFORE)
             norm_row(f, &f->model->w[ROLE_OUTPUT_NORM].norm, x, input + n * d);
-        else if (n >= begin && n < end)
+        else if (n >= rows.begin && n < rows.end)
             memcpy(input + n * d, x, d * sizeof *x);
         n++;
     }
-    forward_multiply(f, &f->model->w[ROLE_OUTPUT].matrix, input, n_logits, f->logits,
-                     EPILOGUE_STORE, thread);
+    forward_multiply(&k, &f->model->w[ROLE_OUTPUT].matrix, input, f->logits, EPILOGUE_STORE);
 }
 
 int forward_run(struct forward *f, const struct batch_row *rows, int n)

@@ -2,13 +2,12 @@
  * private - the rows of a batch on their way through a model's layers, shared by the threads of a
  * pool.
  *
- * What every stage is made of: rows for a matrix product to read, of which each thread makes all
- * for itself or, if they are many, its share (workspace_shares), and the product, whose panels the
- * threads share. Rows that are shared are complete when forward_product has returned. In a block
- * threads meet after attention, the output projection, the up projection and the down projection;
- * where norms stand after the residuals, once more after each; and where K/V heads cannot be
- * divided whole among them also after the QKV rows and (if batch->stores_first) the new keys and
- * values. Before each of these they meet over rows that they share.
+ * Every stage is rows for a matrix product to read, of which each thread makes all for itself or,
+ * if they are many, its share, and the product, whose panels the threads share. In a block threads
+ * meet after attention, the output, up and down projections; where norms stand after the residuals,
+ * once more after each; and where K/V heads cannot be divided whole among them also after the QKV
+ * rows and (if batch->stores_first) the new keys and values. Before each product they meet over
+ * rows that they share.
  */
 #ifndef DECODE_ENGINE_PRIVATE_H
 #define DECODE_ENGINE_PRIVATE_H
@@ -37,7 +36,7 @@ struct batch {
     int64_t cost_per_head; /* of attention, for one K/V head: all spans */
     int n_logits;          /* rows that want logits */
     /* Its keys and values must be in the cache before attention reads any: a sequence has several
-     * rows, or the row of sequence 0 is in a panel that others read for the prefix they share. */
+     * rows, or that of sequence 0 is in a panel that others read. */
     bool stores_first;
 };
 
@@ -64,8 +63,8 @@ struct workspace {
     int input_dim;
     unsigned char *quants; /* [as many, quants_bytes] */
     size_t quants_bytes;   /* of the longest row */
-    /* With a latent cache: queries as they score with it, then averages of it [max_rows, n_heads *
-     * the largest rank]; and each thread's quantised rows for products by head. */
+    /* With a latent cache: queries as they score, then averages [max_rows, n_heads * the largest
+     * rank]; and each thread's quantised rows for products by head. */
     float *mapped;
     unsigned char *head_quants; /* [max_threads, max_rows, head_quants_bytes] */
     size_t head_quants_bytes;
@@ -73,30 +72,14 @@ struct workspace {
     size_t attend_floats;
 };
 
-/*
- * Up to so many rows each thread makes what a product reads for itself, which takes less time than
- * waiting for another to; more they share. (A row takes a few hundred nanoseconds, a barrier that
- * and more with every thread.)
- */
+/* Up to so many rows each thread makes what a product reads for itself; more they share. (A row
+ * takes a few hundred nanoseconds, a barrier that and more with every thread.) */
 #define WORKSPACE_OWN_ROWS 4
 
-static inline bool workspace_shares(int n_rows)
-{
-    return n_rows > WORKSPACE_OWN_ROWS;
-}
-
-/* Takes the memory of a workspace whose max_rows and max_threads are set from an arena, or counts
- * it (see base/mem.h), for caches of up to `cap` positions a sequence; rope_factors as in
- * positions_take. */
+/* Takes or counts (see base/mem.h) the memory of a workspace whose max_rows and max_threads are
+ * set, for caches of up to `cap` positions a sequence; rope_factors as in positions_take. */
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap);
-
-/* The first row for a product of n_rows rows that a thread reads: of its own, or of all. */
-static inline float *workspace_input(const struct workspace *w, int n_rows, int thread)
-{
-    const int first = workspace_shares(n_rows) ? 0 : thread * WORKSPACE_OWN_ROWS;
-    return w->input + (size_t)first * w->input_dim;
-}
 
 /* --- stages ----------------------------------------------------------------------------------- */
 
@@ -128,37 +111,65 @@ struct session {
 };
 
 /* Runs n <= work.max_rows rows through the layers, which changes work.x, the residual stream
- * [n, d_model], in place and adds their keys and values to the cache; gives how many rows wanted
- * logits. */
+ * [n, d_model], and the cache; returns how many rows wanted logits. */
 int forward_run(struct forward *f, const struct batch_row *rows, int n);
 
-/* Which of n_rows rows this thread makes. */
-void forward_rows(const struct forward *f, int n_rows, int thread, int *begin, int *end);
+/* A thread, and the rows that it helps to make: those of the batch, or those that want logits. */
+struct worker {
+    struct forward *f;
+    int thread, n_threads, n_rows;
+};
+
+struct share {
+    int begin, end;
+};
+
+/* The thread's part of n items. */
+static inline struct share share_of(const struct worker *k, int n)
+{
+    struct share s;
+    pool_share(n, k->thread, k->n_threads, &s.begin, &s.end);
+    return s;
+}
+
+/* Whether the rows are shared; which of them this thread makes; and where its own begin in
+ * work.input and work.quants. */
+static inline bool worker_shares(const struct worker *k)
+{
+    return k->n_rows > WORKSPACE_OWN_ROWS;
+}
+
+static inline struct share worker_rows(const struct worker *k)
+{
+    return worker_shares(k) ? share_of(k, k->n_rows) : (struct share){0, k->n_rows};
+}
+
+static inline size_t worker_first(const struct worker *k)
+{
+    return worker_shares(k) ? 0 : (size_t)k->thread * WORKSPACE_OWN_ROWS;
+}
 
 /* What a product takes of the thread's rows of the batch [n_rows, d_model]: their norm, or, where
  * norms stand after the residuals, work.x itself. */
-const float *forward_input(const struct forward *f, const struct norm *norm, int thread);
+const float *forward_input(const struct worker *k, const struct norm *norm);
 
-/* Ends a residual, which is complete on this thread: threads meet, and where norms stand after the
- * residuals work.x becomes its norm, complete on return. `sums` [n_rows, d_model] (NULL: not
- * wanted) gets the thread's rows of work.x before that. */
-void forward_end_residual(const struct forward *f, const struct norm *norm, float *sums,
-                          int thread);
+/* Ends a residual: threads meet, and where norms stand after the residuals work.x becomes its norm,
+ * complete on return. `sums` [n_rows, d_model] (NULL: not wanted) gets the thread's rows before. */
+void forward_end_residual(const struct worker *k, const struct norm *norm, float *sums);
 
-/* y = epilogue(w x): n_rows rows of x [n_rows, w->n_in], of which this thread's are made, quantised
- * before if w is, ready for the kernel; no row is computed yet. Threads meet if rows are shared. */
-struct matmul forward_product(const struct forward *f, const struct matrix *w, const float *x,
-                              int n_rows, float *y, enum epilogue epilogue, int thread);
+/* y = epilogue(w x) of rows x [n_rows, w->n_in], of which this thread's are made: ready for the
+ * kernel, quantised if w is. Threads meet if rows are shared. */
+struct matmul forward_product(const struct worker *k, const struct matrix *w, const float *x,
+                              float *y, enum epilogue epilogue);
 
 /* This thread's share of the panels of a product y [n_rows, w->n_out]. */
-void forward_multiply(const struct forward *f, const struct matrix *w, const float *x, int n_rows,
-                      float *y, enum epilogue epilogue, int thread);
+void forward_multiply(const struct worker *k, const struct matrix *w, const float *x, float *y,
+                      enum epilogue epilogue);
 
-/* Copies the batch's rows of n floats, which no thread writes meanwhile, for a tap that is wanted.
- */
-void forward_tap(const struct forward *f, enum block_tap tap, const float *rows, int n, int thread);
+/* Copies the rows of n floats, which no thread writes meanwhile, for a tap that is wanted. */
+void forward_tap(const struct worker *k, enum block_tap tap, const float *rows, int n);
 
 /* The attention of a layer, from its norm to the end of its residual. */
-void block_attention(struct forward *f, const struct block *b, int layer, int thread);
+void block_attention(const struct worker *k, const struct block *b, int layer);
 
 #endif

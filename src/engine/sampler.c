@@ -1,8 +1,7 @@
 /*
- * Everything up to the weights is exact in float32, the rest is double: additions in one fixed
- * order and an exp() made of them (logits_exp), so that a pick depends neither on the machine nor
- * on its libm. Only what the filters may keep is sorted: O(n_vocab + k log k) with k tokens left
- * by top-k.
+ * Everything up to the weights is exact in float32, the rest is double, in one fixed order, so that
+ * a pick depends neither on the machine nor on its libm. Only what the filters may keep is sorted:
+ * O(n_vocab + k log k) with k tokens left by top-k.
  */
 #include "engine/sampler.h"
 
@@ -382,11 +381,8 @@ static void choose_top_k(struct scratch *d, int k, int n_vocab)
     }
 }
 
-/*
- * Top-p of all tokens, which are weighed, sorting no further than needed. A token below the bound
- * is not in the set: those from it on would have to make up more than 1 - top_p, and n_vocab of
- * them could not.
- */
+/* Top-p of all tokens, which are weighed, sorting no further than needed. No token below the bound
+ * is in the set: not even n_vocab of them would make up more than 1 - top_p. */
 static void choose_top_p(struct scratch *d, double top_p, int n_vocab)
 {
     const double total = sum_in_order(d->weights, n_vocab);

@@ -3,21 +3,20 @@
  *
  * The order is fixed: repetition penalty, temperature, top-k, top-p, min-p, then one draw from
  * what is left, renormalised. (Hugging Face's and llama2.c's order; llama.cpp by default applies
- * the temperature last.) Each filter sees the probabilities that the one before left, so top_p is a
- * share of what top_k kept. temperature 0 is greedy: the penalised logits' first maximum.
+ * the temperature last.) Each filter sees the probabilities that the one before left. temperature 0
+ * is greedy: the penalised logits' first maximum.
  *
  * A draw takes one number off the sequence's stream, of which each token gets a random number of
  * its own, and is the first of a race whose times are exponential with the tokens' probabilities as
- * rates (Gumbel's trick). Whoever else has that number and nearly the same probabilities draws the
- * same token at least (1 - d) / (1 + d) of the time, where d is the total variation between the two
+ * rates (Gumbel's trick). Who has the same number and nearly the same probabilities draws the same
+ * token at least (1 - d) / (1 + d) of the time, where d is the total variation between the two
  * (Daliri, Musco and Suresh 2024, "Coupling without Communication and Drafter-Invariant Speculative
- * Decoding"); a walk along the sorted probabilities does not: two likely tokens that change places
- * there change many draws. Drafts live on it (see draft.h).
+ * Decoding"). Drafts live on it (see draft.h); a walk along the sorted probabilities does not do
+ * it.
  *
  * Equal parameters, logits and history give equal picks on every machine. One sampler serves many
- * sequences, each with its own random stream and recent tokens, which are small; what a pick works
- * with is large and belongs to a thread. So different sequences may be picked for at once on
- * different threads. Picking allocates nothing.
+ * sequences, each with its random stream and recent tokens; what a pick works with belongs to a
+ * thread, so different sequences may be picked for at once. Picking allocates nothing.
  */
 #ifndef DECODE_ENGINE_SAMPLER_H
 #define DECODE_ENGINE_SAMPLER_H
@@ -29,9 +28,8 @@
 
 /* --- logits ----------------------------------------------------------------------------------- */
 
-/* Sums run in a fixed number of interleaved partial sums, in double, and exp() is made of additions
- * and multiplications, so that a figure does not depend on the instruction set, and on the libm
- * only by its log(). Nothing here allocates; any threads may call it at once. */
+/* Sums run in a fixed number of interleaved partial sums, in double, with an exp() of additions and
+ * multiplications: no figure depends on the instruction set, and on the libm only by its log(). */
 
 /* STATUS_FAILED naming the first of n logits that is NaN or infinite. */
 enum status logits_check(const float *logits, int n, struct err *e);
@@ -83,10 +81,9 @@ struct sampler_sizes {
 
 struct sampler;
 
-/* The parameters are in the ranges above. Plans all memory: 24 bytes for each of n_vocab
- * entries for each thread, and a window of at most n_ctx tokens for each sequence. Every sequence
- * is as after sampler_reset(s, sequence, 0, 0). STATUS_NO_MEMORY; sampler_free is due in every
- * case. */
+/* Takes all memory: 24 bytes for each of n_vocab entries for each thread, and a window of at most
+ * n_ctx tokens for each sequence, which is as after sampler_reset(s, sequence, 0, 0).
+ * STATUS_NO_MEMORY; sampler_free is due in every case. */
 enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e);
 void sampler_free(struct sampler *s); /* NULL is legal */
@@ -112,12 +109,9 @@ int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens);
 /* Of all sequences, from the next pick on. */
 void sampler_set_temperature(struct sampler *s, double temperature);
 
-/*
- * Picks the sequence's next token from logits [n_vocab], which are left as they are, with the
- * memory of `thread`; the result does not depend on which that is. At least one token always
- * survives the filters. Of equal logits the lower id ranks higher. STATUS_FAILED naming the first
- * bad entry when a logit is NaN or infinite; the sequence is then as it was.
- */
+/* Picks the sequence's next token from logits [n_vocab] with the memory of `thread`, whichever that
+ * is. Of equal logits the lower id ranks higher. Fails as logits_check does; the sequence is then
+ * as it was. */
 enum status sampler_pick(struct sampler *s, int sequence, int thread, const float *logits,
                          int *token, struct err *e);
 

@@ -188,14 +188,13 @@ static enum status feed_rows(struct schedule *s, struct err *e)
 
 /* --- tokens ---------------------------------------------------------------------------------- */
 
-/* A token for each slot that has logits, by the threads that share them; none where only a prompt
- * was to be fed. */
+/* A token for each slot that is to have one, by the threads that share them. */
 static void sample_share(void *arg, int thread)
 {
     struct schedule *s = arg;
     for (int i = thread; i < s->n_slots; i += s->n_sampling) {
         struct slot *p = &s->slots[i];
-        if (!p->logits || p->request.n == 0)
+        if (p->pick != PICK_TOKEN)
             continue;
         p->sampled = sampler_pick(s->sampler, i, thread, p->logits, &p->token, NULL);
         if (p->sampled == STATUS_OK && s->wants_logprobs)
@@ -203,11 +202,12 @@ static void sample_share(void *arg, int thread)
     }
 }
 
-static void end_text(struct schedule *s, struct slot *p, enum text_end end, struct event *event)
+/* The text's end, as p->end says, is the event. */
+static void end_text(struct schedule *s, struct slot *p, struct event *event)
 {
     event->kind = EVENT_ENDED;
     event->ready = stream_finish(&p->stream);
-    event->end = end;
+    event->end = p->end;
     p->state = SLOT_VACANT;
     p->pick = PICK_NONE;
     p->logits = NULL;
@@ -218,19 +218,21 @@ static void end_text(struct schedule *s, struct slot *p, enum text_end end, stru
 static void take_pick(struct schedule *s, struct slot *p, struct event *event, struct err *e)
 {
     event->slot = p;
-    if (p->pick == PICK_ENDS) {
-        end_text(s, p, p->end, event);
-        return;
-    }
     event->token = p->token;
     event->logits = p->logits;
     event->log_sum = p->log_sum;
-    const bool none = p->request.n == 0, failed = !none && p->sampled != STATUS_OK;
-    p->at_end = !none && !failed && !s->ignore_eos && p->token == tokenizer_eos(s->tokenizer);
-    if (failed)
-        (void)logits_check(p->logits, s->n_vocab, e);
-    if (none || failed || p->at_end) {
-        end_text(s, p, none ? END_LENGTH : failed ? END_FAILED : END_EOS, event);
+    if (p->pick == PICK_TOKEN) {
+        const bool failed = p->sampled != STATUS_OK;
+        p->at_end = !failed && !s->ignore_eos && p->token == tokenizer_eos(s->tokenizer);
+        if (failed)
+            (void)logits_check(p->logits, s->n_vocab, e);
+        if (failed || p->at_end) {
+            p->pick = PICK_ENDS;
+            p->end = failed ? END_FAILED : END_EOS;
+        }
+    }
+    if (p->pick == PICK_ENDS) {
+        end_text(s, p, event);
         return;
     }
     event->kind = EVENT_SAMPLED;
@@ -276,17 +278,18 @@ void schedule_end(struct schedule *s, enum status status)
     s->over = true;
 }
 
-/* A token for each text that has logits: also those that were drafted, as long as they are right.
- * For one alone each thread would have the others to wait for. How many there are. */
+/* A token for each text that has logits, also those that were drafted, as long as they are right;
+ * the end of one of which only the prompt was to be fed. How many there are. */
 static int sample(struct schedule *s)
 {
     int n = 0;
     for (int i = 0; i < s->n_slots; i++) {
         struct slot *p = &s->slots[i];
-        p->pick = p->logits ? PICK_TOKEN : PICK_NONE;
+        p->pick = !p->logits ? PICK_NONE : p->request.n > 0 ? PICK_TOKEN : PICK_ENDS;
+        p->end = END_LENGTH;
         n += p->logits != NULL;
     }
-    struct pool *pool = n > 1 ? s->pool : NULL;
+    struct pool *pool = n > 1 ? s->pool : NULL; /* for one alone threads would only wait */
     s->n_sampling = pool_n_threads(pool);
     s->next = 0;
     pool_run(pool, sample_share, s);
@@ -346,7 +349,8 @@ bool schedule_next(struct schedule *s, struct event *event, struct err *e)
             last = p;
     if (last) {
         event->slot = last;
-        end_text(s, last, END_ABANDONED, event);
+        last->end = END_ABANDONED;
+        end_text(s, last, event);
         return true;
     }
     s->n_prefills = 0;

@@ -2,12 +2,11 @@
  * schedule - many texts decoded in one session, each in a slot of its own.
  *
  * A slot is a sequence of the session. Each round feeds one row for every slot that decodes, and
- * fills the step with rows of prompts, the oldest first, a long one cut where the step is full;
- * then it samples the next token of each slot that has logits, side by side on the threads. Behind
- * a slot's row stand those of the tokens that are drafted for it, if any: as long as the token that
- * is sampled is the next of them, the logits of its row are there to sample from, too; what else
- * the cache has is forgotten. A text that ends leaves its slot to the next one. No text depends on
- * any of this. One text alone is a batch of one. A schedule belongs to one caller at a time, who
+ * fills the step with rows of prompts, the oldest first; then it samples the next token of each
+ * slot that has logits, side by side on the threads. Behind a slot's row stand those of the tokens
+ * drafted for it: as long as the token that is sampled is the next of them, its row's logits are
+ * there to sample from, too; what else the cache has is forgotten. A text that ends leaves its slot
+ * to the next one. No text depends on any of this. A schedule belongs to one caller at a time, who
  * begins texts and reads what becomes of them as events:
  *
  *     while (schedule_next(s, &event, e)) {
@@ -33,7 +32,7 @@
 #include "engine/session.h"
 #include "text/tokenizer.h"
 
-/* Rounds whose times are worth keeping for percentiles; a longer run keeps its first ones. */
+/* Rounds whose times are worth keeping for percentiles: the first ones. */
 #define SCHEDULE_MAX_ROUNDS ((size_t)1 << 20)
 
 enum text_end {
@@ -50,8 +49,8 @@ struct request {
     uint64_t number;       /* the caller's */
     const int32_t *tokens; /* [1 <= n_tokens <= session_cap] the prompt */
     int n_tokens;
-    bool goes_on; /* the slot's last text does, with its cache, its random stream and its recent
-                     tokens: `tokens`, which may be none, follow it, at most schedule_room */
+    bool goes_on; /* the slot's last text does: `tokens`, at most schedule_room and maybe none,
+                     follow it */
     const float
         *logits; /* NULL; or those after the prompt, which is then shared and in the cache */
     int n;       /* tokens wanted */
@@ -100,16 +99,14 @@ struct event {
     enum event_kind kind;
     const struct slot *slot; /* whose text it is; NULL: EVENT_ROUND */
     int32_t token;
-    const float *logits; /* [n_vocab] that the token was sampled from, or why the text ended; those
-                            of a text's first event come after its prompt. NULL: abandoned */
+    const float *logits; /* [n_vocab] that the token was sampled from, or why the text ended: first
+                            those after its prompt. NULL: abandoned */
     double log_sum;      /* see logits_log_sum; only with wants_logprobs */
-    struct text ready;   /* bytes of the text that are now known to belong to it, until the next
-                            event */
+    struct text ready;   /* bytes now known to belong to the text, until the next event */
     enum text_end end;   /* of EVENT_ENDED */
 };
 
-/* What was done, and how long it took. Of a step that has rows of both kinds the time goes to
- * prompts and decoding by their numbers. */
+/* What was done. A step's time goes to prompts and decoding by the numbers of their rows. */
 struct schedule_times {
     uint64_t n_prefilled, prefill_ns; /* prompt tokens fed, and those fed again */
     uint64_t n_shifts, n_fed_again;   /* of full contexts, and their tokens that are to be */
@@ -139,15 +136,15 @@ struct schedule {
     const struct tokenizer *tokenizer;
     int n_slots, n_vocab;
     bool ignore_eos, wants_logprobs;
-    bool shifts; /* where the context is full, a text goes on: its first n_keep tokens stay, and the
-                    last half of the context is fed again, at the positions behind them */
-    int n_keep;  /* fewer where that is more than the other half */
+    bool shifts; /* where the context is full, a text goes on: its first n_keep tokens, or half of
+                    the context, stay, and the last half is fed again behind them */
+    int n_keep;
     size_t cap_rounds; /* at most so many are kept */
 
     struct schedule_times times;
     int n_busy;         /* slots that are not vacant */
     enum status status; /* how the last run ended */
-    bool interrupted;   /* the caller's: it ended it because of a signal */
+    bool interrupted;   /* the caller's: by a signal */
 
     /* Private. */
     struct slot *slots;     /* [n_slots] */
@@ -161,34 +158,32 @@ struct schedule {
     int next;       /* the slot whose pick is to be taken next, if it has one */
     size_t longest_token;
     uint64_t round_at;      /* clock_ns when the last round ended */
-    bool runs, feeds, over; /* between the first event and the last; after an EVENT_ROUND; after
-                               schedule_end */
+    bool runs, feeds, over; /* after the first event, an EVENT_ROUND, schedule_end */
     struct schedule_round round;
 };
 
 /* Tokens that can be added to the text of a slot; below 0: it cannot go on at all. */
 int schedule_room(const struct schedule *s, int slot);
 
-/* Takes the memory, but that of the streams: STATUS_NO_MEMORY. schedule_free is due in every
- * case. */
+/* STATUS_NO_MEMORY. schedule_free is due in every case. */
 enum status schedule_create(struct schedule *s, struct err *e);
 void schedule_free(struct schedule *s);
 
 /*
  * The next event, an EVENT_ROUND at first. False: it is over, because no slot was busy after an
- * EVENT_ROUND or because of schedule_end, and s->status says how; then it may be called again, and
- * slots keep the text that they had last, for requests that go on with it.
+ * EVENT_ROUND or because of schedule_end, and s->status says how. Another run may follow; slots
+ * keep their last texts, for requests that go on with them.
  */
 bool schedule_next(struct schedule *s, struct event *event, struct err *e);
 
-/* Of an EVENT_ROUND: a slot that is vacant, the first one, or NULL; and its next text, which is
- * borrowed but for *r itself. STATUS_NO_MEMORY: the slot is as it was. */
+/* Of an EVENT_ROUND: the first vacant slot, or NULL; and its next text, borrowed but for *r itself.
+ * STATUS_NO_MEMORY: the slot is as it was. */
 struct slot *schedule_vacant(struct schedule *s);
 enum status schedule_begin(struct schedule *s, struct slot *p, const struct request *r,
                            struct err *e);
 
-/* All ends with this status, of several calls that of the first: from the next event on texts that
- * have not ended end as END_ABANDONED, the highest number first. */
+/* All ends with this status, the first call's: from the next event on texts end as END_ABANDONED,
+ * the highest number first. */
 void schedule_end(struct schedule *s, enum status status);
 
 /* What stands in a saved text's file and is not the schedule's to know. */
@@ -197,19 +192,16 @@ struct saved_marks {
     uint64_t seed;  /* that the text began with, or was given since */
 };
 
-/* Replaces the file with the text of a slot that has one, which is vacant; sequence 0, or one that
- * shares no positions (asserted): its tokens, their positions in the cache and the sampler's random
- * stream, so that it goes on as if it had never stopped, bit for bit. The failures of
- * file_writer_open. */
+/* Replaces the file with the text of a vacant slot that has one (sequence 0, or one that shares no
+ * positions; asserted): tokens, cache and random stream, so that it goes on as if it had never
+ * stopped, bit for bit. The failures of file_writer_open. */
 enum status saved_write(const char *path, const struct schedule *s, int slot,
                         const struct saved_marks *marks, struct err *e);
 
-/*
- * Makes the text of the file that of the slot, for requests that go on with it; *seed is the
- * file's. STATUS_USAGE where it was made by another model or with another type of cache, or does
- * not fit into the context; STATUS_BAD_FILE for what is no such file, of another version or
- * damaged, and the failures of file_map_open. The slot is then as it was.
- */
+/* Makes the text of the file that of the slot, for requests that go on with it; *seed is the
+ * file's. The slot is as it was after STATUS_USAGE (another model, another type of cache, too long
+ * for the context), STATUS_BAD_FILE (no such file, another version, damaged) and the failures of
+ * file_map_open. */
 enum status saved_read(const char *path, struct schedule *s, int slot, uint64_t model,
                        uint64_t *seed, struct err *e);
 

@@ -2,11 +2,10 @@
  * session - sequences being decoded: a model, their KV cache, scratch memory and a pool.
  *
  * What goes through the model is rows: tokens of any sequences, each at its own position. Prefill
- * is many rows of one sequence, decoding one row of each; a step may have both. A row sees its own
- * sequence's cache, so there is no padding. All memory is taken at creation; a step allocates
- * nothing. What a sequence's rows give does not depend on how they are cut into steps (prefill or
- * one by one), on the other rows of a step, or on the number of threads: the same bits. Sessions
- * may share a model; a session belongs to one caller at a time.
+ * is many rows of one sequence, decoding one row of each; a step may have both. All memory is taken
+ * at creation. What a sequence's rows give does not depend on how they are cut into steps, on the
+ * other rows of a step, or on the number of threads: the same bits. Sessions may share a model; a
+ * session belongs to one caller at a time.
  */
 #ifndef DECODE_ENGINE_SESSION_H
 #define DECODE_ENGINE_SESSION_H
@@ -30,10 +29,9 @@ struct batch_row {
 
 /* --- what tools may do with a model on its way ------------------------------------------------ */
 
-/* A layer's attention weights: of row r and head h those of positions 0 to the row's are
- * weights[(r * n_heads + h) * stride] on, each at least 0, their sum 1 up to rounding; what follows
- * them means nothing. They are the softmax that the values were averaged with, from the same scores
- * and exponentials. */
+/* A layer's attention weights: the softmax that the values were averaged with. Of row r and head h
+ * those of positions 0 to the row's are weights[(r * n_heads + h) * stride] on, their sum 1 up to
+ * rounding; what follows them means nothing. */
 struct attention_weights {
     int layer;
     const struct batch_row *rows; /* [n_rows] */
@@ -42,8 +40,7 @@ struct attention_weights {
     const float *weights;
 };
 
-/* Gets every layer's: called between the stages of a step, from the thread that steps, layer by
- * layer; what it is given is valid until it returns. */
+/* Gets every layer's in order, from the thread that steps; they are valid until it returns. */
 struct attention_watch {
     void (*take)(void *arg, const struct attention_weights *w);
     void *arg;
@@ -76,11 +73,9 @@ struct block_taps {
 struct session_params {
     int n_sequences;               /* 0: one */
     int n_ctx;                     /* positions of each to preallocate; 0: the model's context */
-    int n_shared;                  /* positions, the first ones, that all sequences have in common:
-                                      sequence 0 holds them, the others read them there */
+    int n_shared;                  /* first positions that sequence 0 holds and the others read */
     enum storage kv_storage;       /* of the cache: F32, F16 or Q8_0 */
-    int block;                     /* rows that go through the model at once; 0: the default, at
-                                      least one of each sequence */
+    int block;                     /* rows at once; 0: the default, at least one a sequence */
     const struct kernels *kernels; /* NULL: the fastest */
     const struct attention_watch *watch; /* borrowed, as is the next; NULL: none */
     const struct head_ablation *without;
@@ -104,24 +99,22 @@ enum status session_create(const struct model *m, const struct session_params *p
                            struct session **out, struct err *e);
 void session_free(struct session *s); /* NULL is legal */
 
-/* Lets another pool (NULL: one thread) do the work from the next step on; it may have no more
- * threads than the one at creation. No result changes. */
+/* Lets another pool (NULL: one thread), of no more threads, work from the next step on. */
 void session_set_pool(struct session *s, struct pool *pool);
 
 /*
- * Whether several threads pay for a model on this machine: a step hands work over some dozens of
- * times, and where that is slow (hyperthreads of a busy core, virtual machines) a small model is
- * faster on one thread. Times steps of n_rows >= 1 rows, or somewhat fewer, of an empty session
- * with its pool and without. A model whose step takes longer than any hand-over is not timed
- * further. The session is left empty and with its pool; its logits are lost.
+ * Whether one thread is faster for a model on this machine: a step hands work over some dozens of
+ * times, which is slow on hyperthreads of a busy core and virtual machines. Times steps of
+ * n_rows >= 1 rows, or somewhat fewer, of an empty session with its pool and without, unless its
+ * step takes longer than any hand-over. Only the session's logits are lost.
  */
 bool session_prefers_one_thread(struct session *s, int n_rows);
 
 int session_cap(const struct session *s);   /* positions of a sequence there is room for */
 int session_block(const struct session *s); /* rows taken at once */
 
-/* Positions of a sequence, 0 <= sequence < n_sequences (asserted everywhere), in the cache; of all
- * but sequence 0 at least n_shared, whether sequence 0 has them yet or not. */
+/* Positions of a sequence (asserted everywhere) in the cache; of all but sequence 0 at least
+ * n_shared, whether sequence 0 has them yet or not. */
 int session_len(const struct session *s, int sequence);
 
 /*
@@ -134,10 +127,9 @@ enum status session_step(struct session *s, const struct batch_row *rows, int n,
                          struct err *e);
 
 /*
- * session_step for rows whose residual stream before layer 0 <= `layer` <= n_layers (asserted; the
- * last is behind all) is known: x [n, d_model], in place of their tokens' embeddings. The layers
- * before are left out, and nothing of the rows is in their cache, so a sequence enters at one layer
- * from its first row on.
+ * session_step for rows whose residual stream before layer 0 <= `layer` <= n_layers (asserted) is
+ * known: x [n, d_model]. Nothing of the rows is in the cache of the layers before, so a sequence
+ * enters at one layer from its first row on.
  */
 enum status session_enter(struct session *s, int layer, const float *x,
                           const struct batch_row *rows, int n, float *logits, struct err *e);
@@ -153,9 +145,8 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 /* [n_vocab] after the last session_feed, valid until the next. */
 const float *session_logits(const struct session *s);
 
-/* Appends positions with synthetic keys and values to a sequence until there are n <= session_cap
- * (asserted), a function of the seed alone: to measure at a depth without the cost of getting
- * there. The logits stay what they were. */
+/* Appends positions with synthetic keys and values, a function of the seed alone, to a sequence
+ * until there are n <= session_cap (asserted): to measure at a depth without getting there. */
 void session_fill(struct session *s, int sequence, int n, uint64_t seed);
 
 /* Forgets a sequence's positions from len on; without effect if there are not that many. Shared
@@ -164,8 +155,8 @@ void session_rewind(struct session *s, int sequence, int len);
 
 /* --- probes ----------------------------------------------------------------------------------- */
 
-/* One block on its own, with its numbers on their way: it runs what a session runs, to the same
- * bits. All memory is taken at creation. A probe belongs to one caller at a time. */
+/* One block on its own: it runs what a session runs, to the same bits. All memory is taken at
+ * creation. A probe belongs to one caller at a time. */
 struct probe;
 
 /* For blocks of a model of this shape, whose rope_factors are as in positions_take, and up to n_ctx

@@ -2,9 +2,8 @@
  * attend - what attention's heads look at in a text.
  *
  * a[i][j] is the weight with which the query of token i takes the key of token j <= i. The weights
- * are watched as the text goes through a session (see engine/session.h), added up and forgotten:
- * what is held does not grow with the square of the text, but for maps that are asked for whole.
- * Every figure has the same bits for any number of threads, any block and any instruction set.
+ * are watched as the text goes through a session, added up and forgotten. Every figure has the same
+ * bits for any number of threads, any block and any instruction set.
  */
 #ifndef DECODE_MEASURE_ATTEND_H
 #define DECODE_MEASURE_ATTEND_H
@@ -35,11 +34,8 @@ struct attend_head {
     double strongest;
 };
 
-/*
- * A map of one head that is wanted. With as many cells as tokens it has the weights themselves;
- * with fewer, cell [r, c] is the largest weight of queries and keys that fall into it: token t into
- * t * cells / n_tokens. Without the first, key 0 counts nowhere.
- */
+/* A map of one head that is wanted. Cell [r, c] is the largest weight of queries and keys that fall
+ * into it: token t into t * cells / n_tokens. Without the first, key 0 counts nowhere. */
 struct attend_map {
     int layer, head;
     int cells; /* a side, 1 to n_tokens */
@@ -91,11 +87,10 @@ void attend_free(struct attend_found *a); /* legal on a zeroed struct and twice 
 /*
  * heads - what each head is worth: the loss of a text without it, and how much it writes.
  *
- * One head after another is left out and the text predicted again, in the windows of eval with
- * stride = ctx, to the same bits as eval with that head left out. (Michel et al. 2019, "Are Sixteen
- * Heads Really Better than One?", leave-one-out in section 3.2.) What stands before a head's layer
- * does not change: the residual streams before each layer are stored, one layer at a time, and the
- * windows start there, which saves nearly half of the work.
+ * One head after another is left out and the text predicted again, to the same bits as eval without
+ * it, stride = ctx. (Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 3.2.)
+ * What stands before a head's layer does not change: windows start from the residual stream before
+ * it, which saves nearly half of the work.
  */
 
 enum heads_ablation {
@@ -119,8 +114,7 @@ struct head_worth {
     /* Of delta_nll, by the tokens' paired differences, as eval's nll_stderr. */
     double delta_nll_stderr;
     double delta_bits_per_byte; /* NaN without bytes */
-    /* Euclidean lengths, means over all positions: of what the head adds to the residual stream,
-     * and of the stream before its layer. */
+    /* Mean lengths: of what the head adds to the residual stream, and of that before its layer. */
     double written, stream;
 };
 
@@ -131,15 +125,12 @@ struct heads_result {
     struct eval_result whole; /* the model with all heads */
 };
 
-/* Bytes that heads_run takes for the residual streams and for what predicts the text; beside them
- * it takes what one block needs for a window. The failures of eval_make_plan. */
+/* Bytes that heads_run takes, but for one block's of a window. The failures of eval_make_plan. */
 enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct err *e);
 
-/*
- * Measures the heads, layer by layer. STATUS_INTERRUPTED if `stop` ended it: *result has what is
- * done. heads_free is due with this status and STATUS_OK. Fails as eval_run does; a head without
- * which logits are not finite is named. All figures are the same bits for any number of threads.
- */
+/* Measures the heads, layer by layer. STATUS_INTERRUPTED: *result has what is done; heads_free is
+ * due with this status and STATUS_OK. Fails as eval_run does, naming the head. All figures are the
+ * same bits for any number of threads. */
 enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e);
 void heads_free(struct heads_result *r); /* legal on a zeroed struct and twice */
 

@@ -194,28 +194,7 @@ static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
     return (int32_t)(rng_u32(&r) % (uint32_t)spec->config.n_vocab);
 }
 
-/* The row's model, unless it is there. A latent variant is not made of the checkpoint: times do not
- * depend on weights. */
-static enum status need_model(const struct bench *b, const struct bench_row *row, struct err *e)
-{
-    const struct bench_spec *spec = b->spec;
-    struct bench_model *m = &b->models[row->model];
-    const int variant = item_of(spec, row, BENCH_VARIANTS);
-    const struct model_options o = {.n_kv_heads = variant,
-                                    .convert = item_of(spec, row, BENCH_TYPES) != BENCH_AS_FILE,
-                                    .storage = row->type};
-    const uint64_t start = clock_ns();
-    if (m->model)
-        return STATUS_OK;
-    TRY(spec->gguf && variant > 0
-            ? model_create(spec->gguf, &o, spec->source, &m->model, e)
-            : model_create_random(&m->variant.config, row->type, SEED, &m->model, e));
-    m->variant.shape = cost_shape_of_model(m->model); /* each matrix's own type */
-    m->load_ms = (double)(clock_ns() - start) / 1e6;
-    return STATUS_OK;
-}
-
-/* The threads, likewise. With fewer than it says a row would be measured as what it is not. */
+/* The threads, unless they are there. With fewer a row would be measured as what it is not. */
 static enum status need_pool(const struct bench *b, int at, struct err *e)
 {
     struct pool **pool = &b->pools[at];
@@ -231,17 +210,30 @@ static enum status need_pool(const struct bench *b, int at, struct err *e)
     return STATUS_OK;
 }
 
+/* The row's session, and its model, unless that is there. A latent variant is not made of the
+ * checkpoint: times do not depend on weights. */
 static enum status open_session(const struct bench *b, struct bench_row *row, struct err *e)
 {
-    const int at = row->at[BENCH_THREADS];
+    const struct bench_spec *spec = b->spec;
+    struct bench_model *m = &b->models[row->model];
+    const int at = row->at[BENCH_THREADS], variant = item_of(spec, row, BENCH_VARIANTS);
+    const struct model_options o = {.n_kv_heads = variant,
+                                    .convert = item_of(spec, row, BENCH_TYPES) != BENCH_AS_FILE,
+                                    .storage = row->type};
     const struct session_params p = {.n_sequences = row->step.batch,
-                                     .n_ctx = row_context(b->spec, row),
-                                     .kv_storage =
-                                         (enum storage)item_of(b->spec, row, BENCH_KV_TYPES),
-                                     .kernels = b->spec->kernels};
-    TRY(need_model(b, row, e));
+                                     .n_ctx = row_context(spec, row),
+                                     .kv_storage = (enum storage)item_of(spec, row, BENCH_KV_TYPES),
+                                     .kernels = spec->kernels};
+    const uint64_t start = clock_ns();
+    if (!m->model) {
+        TRY(spec->gguf && variant > 0
+                ? model_create(spec->gguf, &o, spec->source, &m->model, e)
+                : model_create_random(&m->variant.config, row->type, SEED, &m->model, e));
+        m->variant.shape = cost_shape_of_model(m->model); /* each matrix's own type */
+        m->load_ms = (double)(clock_ns() - start) / 1e6;
+    }
     TRY(need_pool(b, at, e));
-    return session_create(b->models[row->model].model, &p, b->pools[at], &row->session, e);
+    return session_create(m->model, &p, b->pools[at], &row->session, e);
 }
 
 static bool is_stopped(const struct bench_spec *spec)
@@ -250,7 +242,7 @@ static bool is_stopped(const struct bench_spec *spec)
 }
 
 /* Its session, the prefill measurement of `prompt` tokens, and a cache of its depth for each
- * sequence, which takes seconds where they are many. */
+ * sequence. */
 static enum status set_up_row(const struct bench *b, struct bench_row *row, int prompt,
                               struct err *e)
 {
@@ -311,8 +303,8 @@ enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e)
 
 /* --- measuring ------------------------------------------------------------------------------- */
 
-/* The limits are measured no longer than the samples take on a slow machine, so that a quick look
- * stays one; but for a moment at least for each working set. */
+/* The limits are measured no longer than the samples take on a slow machine, but for a moment at
+ * least for each working set. */
 #define SLOW_BYTES_PER_S 1e9
 #define LEAST_SECONDS    0.005
 
@@ -436,8 +428,7 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 void bench_predict(struct bench *b)
 {
     struct bench_row *const end = b->rows + b->n_rows;
-    /* What a row reached is no more than the limits: a disturbance while they were measured does no
-     * harm. */
+    /* What a row reached is no more than the limits. */
     for (const struct bench_row *row = b->rows; row < end; row++) {
         struct machine *m = &b->machines[row->at[BENCH_THREADS]];
         const uint64_t bytes = row_bytes(row);

@@ -3,10 +3,9 @@
  *
  * One row for every combination of variant, weight type, cache type, threads, depth and batch. A
  * sample is the time of one session_step of one token of each of the batch's sequences, all their
- * logits included, sampling and tokenization left out; after each the positions go back, so that
- * every sample is taken at exactly the row's depth. Each sequence has its own cache below it, with
- * synthetic content of its own, which takes little time to get and does not change how long a step
- * takes. Rows take turns, repeat by repeat, so that a drift of the machine hits all alike.
+ * logits included; after each the positions go back, so that every sample is taken at exactly the
+ * row's depth. Caches have synthetic content, which does not change how long a step takes. Rows
+ * take turns, repeat by repeat, so that a drift of the machine hits all alike.
  */
 #ifndef DECODE_MEASURE_BENCH_H
 #define DECODE_MEASURE_BENCH_H
@@ -39,12 +38,10 @@ enum bench_axis {
 
 struct bench_spec {
     struct int_list axes[BENCH_AXES]; /* a row for every combination */
-    const struct gguf *gguf;          /* the checkpoint, whose K/V heads are averaged while it is
-                                         loaded; NULL: random weights of `config` */
+    const struct gguf *gguf;          /* the checkpoint; NULL: random weights of `config` */
     const struct file_map *source;    /* of gguf; its pages are released as they are copied */
     struct config config;             /* of the checkpoint, or the shape wanted */
-    int n;                            /* samples a repeat, 1 or more */
-    int repeats;                      /* 1 or more */
+    int n, repeats;                   /* samples a repeat; both 1 or more */
     int warmup;                       /* steps before a row's samples in every repeat, not timed */
     int prompt;                       /* tokens of the prefill measurement; 0: none */
     double roofline_seconds;          /* for measuring the limits of all rows, at most */
@@ -73,28 +70,14 @@ struct bench_row {
     double tokens_per_s;               /* of all sequences: batch / mean */
     double gb_per_s;                   /* bytes of a step over the median */
     double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
-                                          at batch 1 by bytes, else by time. NaN where MHA
-                                          is not among the rows */
+                                          at batch 1 by bytes, else by time. NaN: there is none */
     double share_of_limit;             /* step.predicted.us over the median */
     double spread;                     /* of the repeats' medians: (largest - least) / least */
-    double cpu_share;                  /* of its threads' time that the processors gave to them
-                                          while it was measured: other work had the rest */
+    double cpu_share;                  /* of its threads' time that they had the processors */
     double prefill_tokens_per_s;       /* of one sequence; NaN: not measured */
     double load_ms;                    /* building the model */
-    uint64_t peak_rss_bytes; /* of a process of its own: model, caches at this depth, a few steps;
-                                the caller's to fill in */
-    /* FNV-1a of the bytes of sequence 0's logits, whose cache and tokens do not depend on the
-     * batch: equal for any threads and any batch. */
-    uint64_t logits_hash;
-    /* How the command shows it, which fills this in; what is NULL has no such. */
-    struct bench_shown {
-        const char *best; /* "*": of the lowest median at its depth and batch; or "" */
-        const char *type, *isa, *model, *shape, *architecture, *version, *compiler, *cpu;
-        int n, warmup;
-        bool noisy;
-        char hash[20], note[64], date[24];
-        char line[128]; /* of the plot, that it is in */
-    } shown;
+    uint64_t peak_rss_bytes;           /* of bench_load_row; the caller's to fill in */
+    uint64_t logits_hash; /* FNV-1a of sequence 0's: equal for any threads and any batch */
 };
 
 /* What rows of one variant and type have in common. */
@@ -112,8 +95,8 @@ struct bench {
     struct pool **pools;        /* the same; NULL until they are needed */
     int n_rows, n_models, n_lines, n_machines;
     int most_sequences; /* the largest batch */
-    uint64_t bytes;     /* of all models and caches, which are in memory together while rows take
-                           turns, and of the largest step's logits; UINT64_MAX for more */
+    uint64_t bytes;     /* of all models and caches, and the largest step's logits; UINT64_MAX for
+                           more */
     struct arena arena; /* of these, and the samples */
     /* What steps are taken with; NULL until it is needed. */
     struct batch_row *step; /* [most_sequences] that a step takes, and gives */
@@ -123,9 +106,8 @@ struct bench {
     struct arena buffers;   /* where these are */
 };
 
-/* Checks the matrix of settings, which is borrowed, without measuring anything and sets up the
- * rows, settings and bytes filled in. STATUS_USAGE says which value cannot be; STATUS_NO_MEMORY.
- * bench_free is due on success. */
+/* Checks the settings, which are borrowed, and sets up the rows. STATUS_USAGE says which value
+ * cannot be; STATUS_NO_MEMORY. bench_free is due on success. */
 enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e);
 
 /* What the rows are to be seen over: their batch, if there are several at one depth; else depth. */
@@ -143,9 +125,9 @@ enum status bench_prefers_one_thread(struct bench *b, bool *out, struct err *e);
  * whose peak memory is then the row's. STATUS_INTERRUPTED if `stop` ended it. */
 enum status bench_load_row(struct bench *b, int i, struct err *e);
 
-/* Measures the planned rows, but for peak_rss_bytes. STATUS_FAILED if a row's threads
- * cannot all be started: its figures would be another row's. STATUS_INTERRUPTED if `stop` ended it:
- * rows hold what was measured so far, and those of which nothing was are gone. */
+/* Measures the planned rows, but for peak_rss_bytes. STATUS_FAILED if a row's threads cannot all be
+ * started. STATUS_INTERRUPTED if `stop` ended it: only rows of which something was measured are
+ * left. */
 enum status bench_run(struct bench *b, struct err *e);
 
 void bench_free(struct bench *b); /* legal on a zeroed struct and twice */

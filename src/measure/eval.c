@@ -1,9 +1,8 @@
 /*
- * Windows do not depend on each other. Short ones go through the model together, each a sequence of
- * its own, as many as fit in a block: a turn. Where there are many windows and the model is small,
- * each thread takes whole turns, with sessions of its own: nobody waits at the barriers of a layer.
- * Else one worker takes them one after another, and all threads share its matrix products and its
- * softmax rows.
+ * Short windows go through the model together, each a sequence of its own, as many as fit in a
+ * block: a turn. Where there are many and the model is small, each thread takes whole turns, with
+ * sessions of its own: nobody waits at the barriers of a layer. Else one worker takes them one
+ * after another, and all threads share its work.
  */
 #include "measure/eval.h"
 
@@ -75,8 +74,7 @@ enum status eval_check_length(size_t n_tokens, struct err *e)
 }
 
 /* Turns of as many windows as fit in a block, up to `most`, but at least one; and a worker's bytes,
- * its sessions on n_threads. A cache need not be longer than the text, nor a block than all windows
- * of a turn. */
+ * its sessions on n_threads. No cache is longer than the text, nor a block than a turn. */
 static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads, uint64_t *bytes,
                                struct err *e)
 {
@@ -227,8 +225,8 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
             atomic_store(&r->stopped, true);
         if (atomic_load(&r->stopped))
             return STATUS_INTERRUPTED;
-        /* The next rows, at most a block. Those that are scored are of tokens that follow one
-         * another, because a window scores on where the one before it ends. */
+        /* The next rows, at most a block. Scored tokens follow one another: a window scores on
+         * where the one before it ends. */
         int n = 0;
         w->n_scored = 0;
         while (n < r->block && w->window < w->end) {
@@ -272,8 +270,7 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
 /* --- all turns ------------------------------------------------------------------------------- */
 
 /* One worker: the next turn, until there is none. Turns are handed out in order, none after one
- * that failed, and none is left half done by another's failure, so the first that fails is always
- * found. */
+ * that failed, and each is done to its end: the first that fails is always found. */
 static void run_turns(void *arg, int thread)
 {
     struct eval_run *r = arg;

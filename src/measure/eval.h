@@ -1,16 +1,13 @@
 /*
  * eval - how well a model predicts a token sequence, and how far it is from another model.
  *
- * Windows of `ctx` input tokens start every `stride` tokens. Each is run from an empty cache, and
- * the model predicts the token after each of its inputs. The first window scores all of them, a
- * later one only what no window before it has scored, which is its last `stride`; the last window
- * ends with the sequence. So every token but the first is scored exactly once: with
- * stride = ctx after 0 to ctx - 1 tokens of context, with a smaller stride after at least
- * ctx - stride from the second window on.
+ * Windows of `ctx` input tokens start every `stride` tokens, each from an empty cache. The first
+ * scores the tokens after all its inputs, a later one only what no window before it has scored,
+ * which is its last `stride`; the last window ends with the sequence. So every token but the first
+ * is scored exactly once.
  *
- * Log-probabilities are in double (see engine/sampler.h). They are stored by token and added in
- * the order of the sequence, so that every figure but the time has the same bits for any number
- * of threads and any block.
+ * Log-probabilities are in double. They are stored by token and added in the order of the sequence,
+ * so that every figure but the time has the same bits for any number of threads and any block.
  */
 #ifndef DECODE_MEASURE_EVAL_H
 #define DECODE_MEASURE_EVAL_H
@@ -35,8 +32,7 @@ struct eval_entry {
 struct eval_spec {
     const struct model *model;
     const struct model *other;    /* the reference, of the same vocabulary; NULL: none */
-    struct session_params params; /* of the sessions; n_ctx is not read, the windows decide, and
-                                     `without` is for the model only */
+    struct session_params params; /* n_ctx is not read; `without` is for the model only */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
     size_t n_tokens;                   /* at least 2 */
@@ -48,8 +44,8 @@ struct eval_spec {
     double *nll; /* [n_tokens - 1] gets each scored token's; may be NULL */
     /* Called between blocks from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg); /* true: give up */
-    /* Tokens scored so far, and in all; of work that this is a part of, those `before` it too, and
-     * `all` (0: it is no part). */
+    /* Tokens scored so far, and in all; of larger work, with those `before` it, and `all` (0: it is
+     * no part of such). */
     void (*progress)(void *arg, uint64_t done, uint64_t all);
     uint64_t before, all;
     void *arg;
@@ -70,14 +66,10 @@ struct eval_result {
     uint64_t tokens; /* scored: n_tokens - 1 */
     uint64_t bytes;  /* that the scored tokens stand for (tokenizer_bytes); 0 without tokenizer */
     double nll;      /* mean negative log-likelihood of a scored token, nats */
-    /*
-     * Standard error of nll as an estimate for longer text of the same kind, by batch means: the
-     * scored tokens are cut into batches of floor(sqrt(tokens)) neighbours (the last may be
-     * shorter) and the batches' means compared, because neighbours are hard or easy together and
-     * the usual formula for independent samples gives too small a figure. NaN for one token.
-     * (Flegal and Jones 2010, "Batch means and spectral variance estimators in Markov chain
-     * Monte Carlo", section 2)
-     */
+    /* Standard error of nll, by the means of batches of floor(sqrt(tokens)) neighbours, which are
+     * hard or easy together: the formula for independent samples would give too little. NaN for one
+     * token. (Flegal and Jones 2010, "Batch means and spectral variance estimators in Markov chain
+     * Monte Carlo", section 2) */
     double nll_stderr;
     double perplexity;    /* e^nll */
     double bits_per_byte; /* the scored tokens' nll together / log 2 / bytes; NaN without bytes */
@@ -94,18 +86,12 @@ struct eval_result {
 /* Whether a text of so many tokens can be evaluated: STATUS_USAGE for fewer than 2. */
 enum status eval_check_length(size_t n_tokens, struct err *e);
 
-/*
- * Fills in the plan without running anything. STATUS_USAGE: fewer than 2 tokens, an id outside the
- * vocabulary, ctx or stride out of range, vocabularies of different sizes, an impossible session.
- * STATUS_NO_MEMORY: sizes that do not fit.
- */
+/* Fills in the plan without running anything. STATUS_USAGE: fewer than 2 tokens, an id outside the
+ * vocabulary, ctx or stride out of range, vocabularies of different sizes. STATUS_NO_MEMORY. */
 enum status eval_make_plan(const struct eval_spec *spec, struct eval_plan *plan, struct err *e);
 
-/*
- * Runs all windows. Memory is taken at the start and given back. Besides the failures of
- * eval_make_plan: STATUS_NO_MEMORY; STATUS_FAILED, naming the first token after which logits are
- * not finite; STATUS_INTERRUPTED if `stop` ended it. *result is valid with STATUS_OK only.
- */
+/* Runs all windows. Besides the failures of eval_make_plan: STATUS_FAILED, naming the first token
+ * after which logits are not finite; STATUS_INTERRUPTED. *result is valid with STATUS_OK only. */
 enum status eval_run(const struct eval_spec *spec, struct eval_result *result, struct err *e);
 
 /* The standard error of the mean of n values, those of neighbours: see nll_stderr. */
@@ -119,8 +105,7 @@ struct token_score {
 };
 
 /* The k <= n most likely tokens to out [k], the most likely first, equal ones by ascending id;
- * log_sum is what logits_log_sum gives. Or the largest of any numbers, with 0 for log_sum.
- * Allocates nothing; O(n log k). */
+ * log_sum is what logits_log_sum gives. Or the largest of any numbers, with 0. O(n log k). */
 void score_top(const float *logits, int n, double log_sum, int k, struct token_score *out);
 
 #endif

@@ -34,8 +34,8 @@ struct inspect_sum {
     double percent;                       /* of all parameters */
 };
 
-/* Adds up by part all tensors of the shape's file, of which nothing else need be known, or, without
- * a file, of the one that has its matrices in the shape's type. Sums stop at the largest u64. */
+/* Adds up by part all tensors of the shape's file, or, without one, of that with matrices in the
+ * shape's type. Sums stop at the largest u64. */
 void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSPECT_PARTS + 1]);
 
 /* A shape with other K/V heads, or with latent caches, and what one sequence's cache takes. */
@@ -48,8 +48,8 @@ struct inspect_variant {
     struct cost_weights weights;
 };
 
-/* The one with `of` K/V heads, or of a shape that is latent already, itself; with a latent cache of
- * rank -of in every layer if that is negative. */
+/* The one with `of` K/V heads, or of a latent shape itself; or with a latent cache of rank -of in
+ * every layer. */
 void inspect_variant(const struct cost_shape *shape, int of, struct inspect_variant *out);
 
 struct inspect_variants {
@@ -57,8 +57,8 @@ struct inspect_variants {
     int n;
 };
 
-/* Lists as K/V heads every divisor of n_heads, the largest first, or the shape's own latent cache,
- * which is the only variant of its file; then latent caches of these ranks. STATUS_NO_MEMORY. */
+/* Lists as K/V heads every divisor of n_heads, the largest first, or the shape's own latent cache;
+ * then latent caches of these ranks. STATUS_NO_MEMORY. */
 enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
                                   struct inspect_variants *out, struct err *e);
 

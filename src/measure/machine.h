@@ -2,10 +2,9 @@
  * machine - how fast some threads of this machine read and multiply: what everything predicted is
  * predicted from.
  *
- * The bandwidth is one function of the working set, the bytes that a step reads, and never rises
- * with them. It is measured once at powers of two; neighbours of nearly the same rate are a class
- * and have one, the best of theirs, so that equal rates of one class are equal shares of it. From
- * one class to the next the time of a step grows evenly with its bytes.
+ * The bandwidth is one function of the bytes that a step reads, and never rises with them. It is
+ * measured once at powers of two; neighbours of nearly the same rate are a class and have one, the
+ * best of theirs. From one class to the next the time of a step grows evenly with its bytes.
  */
 #ifndef DECODE_MEASURE_MACHINE_H
 #define DECODE_MEASURE_MACHINE_H
@@ -18,8 +17,7 @@
 #include "compute/pool.h"
 #include "compute/roofline.h"
 
-/* Working sets are measured below this power of two; beyond every processor's caches all are the
- * same. */
+/* Beyond 512 MiB, more than processors' caches have, all bytes are read alike. */
 #define MACHINE_POWERS 30
 
 /* Figures of one pool of threads; zeroed at first. */
@@ -35,8 +33,8 @@ void machine_want(struct machine *m, uint64_t bytes);
 /* How many powers of two are wanted. */
 int machine_n_wanted(const struct machine *m);
 
-/* Measures what is wanted, in about `seconds` in all, with the pool's threads
- * (NULL: one). STATUS_NO_MEMORY. */
+/* Measures what is wanted, in about `seconds` in all, with the pool's threads (NULL: one).
+ * STATUS_NO_MEMORY. */
 enum status machine_measure(struct machine *m, const struct kernels *k, struct pool *pool,
                             double seconds, struct err *e);
 

@@ -4,7 +4,6 @@
  * only for its size is taken with the size that the message asks for.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "exchange/private.h"
 #include "target.h"
@@ -16,19 +15,16 @@
 static void read_view(struct view *v, uint64_t bytes)
 {
     struct view_maker maker = {0};
-    struct err e = {""};
-    uint64_t at = 0;
+    size_t len;
     v->maker = &maker;
-    while (at < bytes) {
+    for (uint64_t at = 0; at < bytes; at += len) {
         const void *data;
-        size_t len;
         unsigned sum = 0;
-        require(view_piece(v, at, &data, &len, &e) == STATUS_OK);
+        require(view_piece(v, at, &data, &len, NULL) == STATUS_OK);
         require(len > 0 && len <= bytes - at);
         for (size_t i = 0; i < len; i++)
             sum += ((const unsigned char *)data)[i];
         require(sum <= 255 * len);
-        at += len;
     }
     view_maker_free(&maker);
 }
@@ -81,8 +77,7 @@ static unsigned long long check_file(const struct bin_format *f, const uint8_t *
         require(bin_format_of(file) != NULL);
         check_tensors(&b);
     } else {
-        require(s == STATUS_BAD_FILE);
-        require_message(&e);
+        require_refused(s, STATUS_BAD_FILE, &e);
         if (strstr(e.text, "as the header of"))
             require(sscanf(e.text, "expected %llu bytes", &expected) == 1 && expected != len);
     }

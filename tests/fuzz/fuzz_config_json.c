@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             require(spec.rows >= 1 && spec.cols >= 1);
         }
     } else {
-        require_message(&e);
+        require_line(e.text);
     }
     json_reader_free(&reader);
     return 0;

@@ -4,19 +4,11 @@
  * rejected anywhere. What comes out must be, bit for bit, what comes out of one text at a time
  * without a draft.
  */
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include "model/model.h"
 #include "schedule_run.h"
-#include "target.h"
 #include "tiny.h"
 
 #define N_CTX     48
 #define MOST_MADE 160 /* tokens of all texts, so that no input takes long */
-
-/* --- what there is --------------------------------------------------------------------------- */
 
 enum guesser { BY_COPIES, BY_ITSELF, BY_PACKED, BY_SHALLOW, BY_ANOTHER, GUESSERS };
 
@@ -26,21 +18,18 @@ static struct model *models[TINY_SHAPES][GUESSERS];
 
 static void make_all(void)
 {
-    struct err e;
-    if (tokenizer)
-        return;
-    tokenizer = tiny_tokenizer();
-    for (int i = 0; i < TINY_SHAPES; i++) {
+    for (int i = 0; i < TINY_SHAPES && !models[i][BY_ITSELF]; i++) {
         struct model **m = models[i];
-        m[BY_ITSELF] = tiny_model(i, 2, N_CTX, 7);
-        m[BY_ANOTHER] = tiny_model((i + 1) % TINY_SHAPES, 1, N_CTX / 2, 8);
-        require(derived_create_packed(m[BY_ITSELF], STORAGE_Q4_0, NULL, &m[BY_PACKED], &e) ==
+        m[BY_ITSELF] = tiny_model(&tiny_shapes[i], STORAGE_F32, 2, N_CTX, 7);
+        m[BY_ANOTHER] =
+            tiny_model(&tiny_shapes[(i + 1) % TINY_SHAPES], STORAGE_F32, 1, N_CTX / 2, 8);
+        m[BY_SHALLOW] = tiny_model(&tiny_shapes[i], STORAGE_F32, 1, N_CTX, 9);
+        require(derived_create_packed(m[BY_ITSELF], STORAGE_Q4_0, NULL, &m[BY_PACKED], NULL) ==
                 STATUS_OK);
-        m[BY_SHALLOW] = tiny_model(i, 1, N_CTX, 9);
     }
+    if (!tokenizer)
+        tokenizer = tiny_tokenizer();
 }
-
-/* --- what the input says --------------------------------------------------------------------- */
 
 static void read_sampler(struct sampler_params *p, struct choices *in)
 {
@@ -85,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct choices in = {data, size};
     static struct schedule_texts texts;
     static struct schedule_seen plain, drafted;
-    struct err e;
+    struct err e; /* of texts that fail */
     make_all();
     const int who = next_byte(&in), places = next_byte(&in), many = next_byte(&in);
     struct model **const m = models[who % TINY_SHAPES];

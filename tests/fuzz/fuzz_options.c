@@ -5,29 +5,32 @@
  */
 #include <limits.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/figures.h"
-#include "cli/costs.h"
 #include "cli/job.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
+#include "cli/shape.h"
 #include "target.h"
 
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW)};
 #undef COMMAND_ROW
-#define N_COMMANDS COUNT(commands)
 
 #define MAX_ARGUMENTS 64
 
-static void require_usage(enum status s, const struct err *e)
+/* Taken, or refused. */
+static bool taken(enum status s, const struct err *e)
 {
-    require(s == STATUS_USAGE);
-    require_message(e);
+    if (s != STATUS_OK)
+        require_refused(s, STATUS_USAGE, e);
+    return s == STATUS_OK;
+}
+
+static bool within(int n, int min, int max)
+{
+    return n >= min && n <= max;
 }
 
 /* --- arguments ------------------------------------------------------------------------------- */
@@ -42,58 +45,40 @@ static struct arguments split(const uint8_t *data, size_t size)
 {
     struct arguments a = {.n = 0};
     for (size_t at = 0; at <= size && a.n < MAX_ARGUMENTS;) {
-        size_t end = at;
-        while (end < size && data[end] != '\n' && data[end] != 0)
-            end++;
-        char *word = malloc(end - at + 1);
+        size_t len = 0;
+        while (at + len < size && data[at + len] != '\n' && data[at + len] != 0)
+            len++;
+        char *word = a.words[a.n++] = calloc(1, len + 1);
         require(word != NULL);
-        if (end > at)
-            memcpy(word, data + at, end - at);
-        word[end - at] = 0;
-        a.words[a.n++] = word;
-        at = end + 1;
+        if (len > 0)
+            memcpy(word, data + at, len);
+        at += len + 1;
     }
     return a;
 }
 
-static void free_arguments(struct arguments *a)
+/* What is borrowed is part of an argument, never anything else. */
+static void require_borrowed(const struct arguments *a, const char *text)
 {
+    bool is = false;
     for (int i = 0; i < a->n; i++)
-        free(a->words[i]);
-}
-
-/* Whether `text` is part of an argument: what is borrowed is never anything else. */
-static int is_borrowed(const struct arguments *a, const char *text)
-{
-    for (int i = 0; i < a->n; i++)
-        if (text >= a->words[i] && text <= a->words[i] + strlen(a->words[i]))
-            return 1;
-    return 0;
+        is |= text >= a->words[i] && text <= a->words[i] + strlen(a->words[i]);
+    require(is);
 }
 
 /* --- what the options took ------------------------------------------------------------------- */
 
-static void check_strings(const struct option_strings *list, const struct arguments *a)
-{
-    require(list->n <= a->n && (list->n > 0) == (list->items != NULL));
-    for (int i = 0; i < list->n; i++)
-        require(is_borrowed(a, list->items[i]));
-}
-
-static void check_text(const char *text, const char *fallback, const struct arguments *a)
-{
-    require(!text || text == fallback || is_borrowed(a, text));
-}
-
 /* A value that was neither given nor has a default is still zero. */
 static void check_value(const struct option *o, const void *value, const struct arguments *a)
 {
-    int n = 0;
-    double x = 0;
+    const struct option_strings *list = value;
+    const char *text;
+    int n;
+    double x;
     switch (o->kind) {
     case OPTION_INT:
         memcpy(&n, value, sizeof n);
-        require(n == 0 || (n >= (int)o->min && n <= (int)o->max));
+        require(n == 0 || within(n, (int)o->min, (int)o->max));
         break;
     case OPTION_DOUBLE:
         memcpy(&x, value, sizeof x);
@@ -107,10 +92,14 @@ static void check_value(const struct option *o, const void *value, const struct 
             require(o->choices[i] != NULL);
         break;
     case OPTION_STRING:
-        check_text(*(const char *const *)value, o->fallback, a);
+        text = *(const char *const *)value;
+        if (text && text != o->fallback)
+            require_borrowed(a, text);
         break;
     case OPTION_STRINGS:
-        check_strings(value, a);
+        require(list->n <= a->n && (list->n > 0) == (list->items != NULL));
+        for (int i = 0; i < list->n; i++)
+            require_borrowed(a, list->items[i]);
         break;
     case OPTION_FLAG:
     case OPTION_U64:
@@ -119,47 +108,32 @@ static void check_value(const struct option *o, const void *value, const struct 
     }
 }
 
-static void check_values(const struct command *c, const unsigned char *values,
-                         const struct arguments *a)
-{
-    struct option_rows rows;
-    options_list(&c->spec, &rows);
-    for (int i = 0; i < rows.n; i++)
-        check_value(rows.items[i].option, values + rows.items[i].offset, a);
-}
-
-struct sink {
-    struct output out;
-    char last; /* byte */
-};
+static char last_shown;
 
 static bool keep_last(struct output *out, const char *bytes, size_t len)
 {
-    ((struct sink *)out)->last = bytes[len - 1];
+    (void)out;
+    last_shown = bytes[len - 1];
     return true;
-}
-
-static void print_help(const struct option_spec *spec)
-{
-    static struct sink sink;
-    output_init(&sink.out, keep_last);
-    options_help(spec, &sink.out);
-    require(output_flush(&sink.out) && sink.last == '\n');
 }
 
 static void parse_options(const struct command *c, struct arguments *a)
 {
+    static struct output shown;
     unsigned char *values = calloc(1, c->values_size);
+    struct option_rows rows;
     struct err e = {""};
     bool help = false;
     require(values != NULL);
-    const enum status s = options_parse(&c->spec, a->words + 1, values, &help, &e);
-    if (s == STATUS_OK)
-        check_values(c, values, a);
-    else
-        require_usage(s, &e);
-    if (help)
-        print_help(&c->spec);
+    options_list(&c->spec, &rows);
+    if (taken(options_parse(&c->spec, a->words + 1, values, &help, &e), &e))
+        for (int i = 0; i < rows.n; i++)
+            check_value(rows.items[i].option, values + rows.items[i].offset, a);
+    if (help) {
+        output_init(&shown, keep_last);
+        options_help(&c->spec, &shown);
+        require(output_flush(&shown) && last_shown == '\n');
+    }
     options_free(&c->spec, values);
     free(values);
 }
@@ -169,7 +143,7 @@ static void parse_options(const struct command *c, struct arguments *a)
 static const struct command *choose_command(const char *name)
 {
     struct nearest near = {.word = name};
-    for (size_t i = 0; i < N_COMMANDS; i++) {
+    for (size_t i = 0; i < COUNT(commands); i++) {
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i];
         require(edit_distance(name, commands[i]->name) == edit_distance(commands[i]->name, name));
@@ -177,27 +151,28 @@ static const struct command *choose_command(const char *name)
     }
     if (near.best)
         require(near.distance > 0 && (size_t)near.distance < strlen(near.best) + 3);
-    return commands[(unsigned char)name[0] % N_COMMANDS];
+    return commands[(unsigned char)name[0] % COUNT(commands)];
 }
 
-/* --- the parsers of one value ---------------------------------------------------------------- */
+/* --- the parsers of one value: what is refused is left alone -----------------------------------
+ */
 
 static void try_integers(const char *text)
 {
     static const int ranges[][2] = {{0, INT_MAX}, {1, 9}, {-1, 100}, {INT_MIN + 1, INT_MAX}};
+    char again[24];
     uint64_t u = 77;
-    const size_t zeros = strspn(text, "0");
+    const char *digits = text + strspn(text, "0");
     if (parse_u64(text, &u)) {
-        char again[24];
         snprintf(again, sizeof again, "%llu", (unsigned long long)u);
-        require(strcmp(again, text[zeros] ? text + zeros : "0") == 0);
+        require(strcmp(again, *digits ? digits : "0") == 0);
     } else {
         require(u == 77);
     }
     for (size_t i = 0; i < COUNT(ranges); i++) {
         int n = 77;
         if (parse_int(text, ranges[i][0], ranges[i][1], &n))
-            require(n >= ranges[i][0] && n <= ranges[i][1] && n == (int)strtol(text, NULL, 10));
+            require(within(n, ranges[i][0], ranges[i][1]) && n == (int)strtol(text, NULL, 10));
         else
             require(n == 77);
     }
@@ -205,15 +180,14 @@ static void try_integers(const char *text)
 
 static void try_double(const char *text)
 {
-    double x = 77;
+    double x = 77, again;
+    char *end;
     if (!parse_double(text, &x)) {
         require(x == 77);
         return;
     }
-    char *end;
     require(isfinite(x) && x == strtod(text, &end) && *end == 0);
     const struct figure exact = figure_exact(x);
-    double again;
     require(parse_double(exact.text, &again) || strchr(exact.text, '+'));
     require(strtod(exact.text, NULL) == x);
     require(strlen(figure_bytes(x).text) < sizeof exact.text);
@@ -225,31 +199,21 @@ static void try_lists(const char *text)
     static const char *const names[] = {"f32", "f16", "q8_0", NULL};
     struct err e = {""};
     struct int_list list = {.n = 0};
-    enum status s = list_ints("--list", text, -2, 1000, &list, &e);
-    require(list.n >= 0 && list.n <= LIST_MAX);
-    for (int i = 0; i < list.n; i++)
-        require(list.items[i] >= -2 && list.items[i] <= 1000);
-    if (s != STATUS_OK)
-        require_usage(s, &e);
-    e.text[0] = 0;
-    list.n = 0;
-    s = list_names("--names", text, names, &list, &e);
-    for (int i = 0; i < list.n; i++)
-        require(list.items[i] >= 0 && list.items[i] < 3);
-    if (s != STATUS_OK)
-        require_usage(s, &e);
-}
-
-static void try_ids(const char *text)
-{
-    struct err e = {""};
     int32_t *ids = NULL;
     size_t n = 0;
-    const enum status s = parse_ids("--tokens", text, 257, &ids, &n, &e);
-    if (s != STATUS_OK)
-        require_usage(s, &e);
+    taken(list_ints("--list", text, -2, 1000, &list, &e), &e);
+    require(within(list.n, 0, LIST_MAX));
+    for (int i = 0; i < list.n; i++)
+        require(within(list.items[i], -2, 1000));
+    e.text[0] = 0;
+    list.n = 0;
+    taken(list_names("--names", text, names, &list, &e), &e);
+    for (int i = 0; i < list.n; i++)
+        require(within(list.items[i], 0, 2));
+    e.text[0] = 0;
+    taken(parse_ids("--tokens", text, 257, &ids, &n, &e), &e);
     for (size_t i = 0; i < n; i++)
-        require(ids[i] >= 0 && ids[i] < 257);
+        require(within(ids[i], 0, 256));
     free(ids);
 }
 
@@ -257,17 +221,12 @@ static void try_shape(const char *text)
 {
     struct err e = {""};
     struct config c = {.n_layers = 0};
-    const enum status s = shape_parse(text, arch_find(text_of("gpt2")), &c, &e);
-    if (s != STATUS_OK) {
-        require_usage(s, &e);
+    if (!taken(shape_parse(text, arch_find(text_of("gpt2")), &c, &e), &e))
         return;
-    }
-    require(c.n_layers >= 1 && c.n_layers <= CONFIG_MAX_LAYERS);
-    require(c.d_model >= 1 && c.d_model <= CONFIG_MAX_WIDTH);
+    require(within(c.n_layers, 1, CONFIG_MAX_LAYERS) && within(c.d_model, 1, CONFIG_MAX_WIDTH));
     require(c.n_heads >= 1 && c.n_heads * c.head_dim == c.d_model && c.n_kv_heads == c.n_heads);
-    require(c.d_ff >= 1 && c.d_ff <= CONFIG_MAX_FF);
-    require(c.n_vocab >= 1 && c.n_vocab <= CONFIG_MAX_VOCAB);
-    require(c.n_ctx >= 1 && c.n_ctx <= CONFIG_MAX_CTX);
+    require(within(c.d_ff, 1, CONFIG_MAX_FF) && within(c.n_vocab, 1, CONFIG_MAX_VOCAB));
+    require(within(c.n_ctx, 1, CONFIG_MAX_CTX));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -278,9 +237,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         try_integers(a.words[i]);
         try_double(a.words[i]);
         try_lists(a.words[i]);
-        try_ids(a.words[i]);
         try_shape(a.words[i]);
+        free(a.words[i]);
     }
-    free_arguments(&a);
     return 0;
 }

@@ -3,8 +3,6 @@
  * in what pieces the rest comes through a pipe; whatever the pieces, the prompts are the same.
  */
 #include <fcntl.h>
-#include <stdint.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/rng.h"
@@ -23,7 +21,7 @@ static void check_prompt(const struct prompt *p, uint64_t index)
     require(!p->has_text || text_is_utf8(p->text));
     require(p->id_kind == PROMPT_ID_NONE || text_is_utf8(p->id));
     if (p->refused) {
-        require_message(&p->error);
+        require_line(p->error.text);
         return;
     }
     require(p->has_text && p->n >= 0);
@@ -52,28 +50,26 @@ static uint64_t add_prompt(uint64_t sum, const struct prompt *p)
 }
 
 /* Reads what comes through a pipe in pieces of `piece` bytes. */
-static uint64_t read_prompts(const uint8_t *data, size_t size, bool jsonl, size_t piece)
+static uint64_t read_prompts(struct choices in, bool jsonl, size_t piece)
 {
     int ends[2];
     uint64_t n = 0, sum = 0;
-    size_t sent = 0;
-    struct err e = {""};
     struct prompts p = {.n = 7, .seed = 1, .stops = &stop, .n_stops = 1, .jsonl = jsonl};
     struct prompt prompt = {.index = 0};
+    struct err e;
     enum lines_state state;
     require(pipe(ends) == 0 && dup2(ends[0], STDIN_FILENO) == STDIN_FILENO);
     close(ends[0]);
-    require(prompts_open(&p, "-", &e) == STATUS_OK);
+    require(prompts_open(&p, "-", NULL) == STATUS_OK);
     do {
         require(prompts_next(&p, 0, &state, &prompt, &e) == STATUS_OK);
         if (state == LINES_LINE) {
             check_prompt(&prompt, n++);
             sum = add_prompt(sum, &prompt);
         } else if (state == LINES_LATER) {
-            const size_t now = piece < size - sent ? piece : size - sent;
-            require(now == 0 || write(ends[1], data + sent, now) == (ssize_t)now);
-            sent += now;
-            if (now == 0)
+            const struct text now = next_text(&in, piece);
+            require(now.len == 0 || write(ends[1], now.data, now.len) == (ssize_t)now.len);
+            if (now.len == 0)
                 close(ends[1]);
         }
     } while (state != LINES_END);
@@ -84,11 +80,10 @@ static uint64_t read_prompts(const uint8_t *data, size_t size, bool jsonl, size_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size == 0 || size > MOST_BYTES)
-        return 0;
-    const bool jsonl = data[0] & 1;
-    const size_t piece = 1 + (data[0] >> 1);
-    require(read_prompts(data + 1, size - 1, jsonl, piece) ==
-            read_prompts(data + 1, size - 1, jsonl, MOST_BYTES));
+    struct choices in = {data, size};
+    const int how = next_byte(&in);
+    if (size > 0 && size <= MOST_BYTES)
+        require(read_prompts(in, how & 1, 1 + (size_t)(how >> 1)) ==
+                read_prompts(in, how & 1, MOST_BYTES));
     return 0;
 }

@@ -3,10 +3,6 @@
  * again, with the planned types and sizes, and load as a model if the input does; quantizing that
  * to its own type must change nothing, and to F32 it must go.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "convert/quantize.h"
 #include "model/model.h"
 #include "target.h"
@@ -37,29 +33,38 @@ static bool loads(const struct gguf *g)
     return good;
 }
 
-/* NULL if it is refused. */
-static unsigned char *convert(const struct gguf *g, uint32_t type, bool pure, size_t *len)
+/* Without `g` if it is refused. */
+struct written {
+    struct gguf *g;
+    unsigned char *bytes;
+    size_t len;
+};
+
+static struct written convert(const struct gguf *g, uint32_t type, bool pure)
 {
     const struct quantize_params p = {.type = type, .pure = pure, .requantize = true, .gguf = g};
     struct quantize q;
     struct err e = {{0}};
-    unsigned char *bytes = NULL;
+    struct written out = {.g = NULL};
     enum status s = quantize_plan(&p, &q, &e);
     if (s == STATUS_OK) {
-        s = gguf_write_memory(q.writer, &bytes, len, &e);
+        s = gguf_write_memory(q.writer, &out.bytes, &out.len, &e);
         if (s == STATUS_OK) {
-            struct gguf *out;
-            require(gguf_parse(bytes, *len, &out, &e) == STATUS_OK);
-            compare(&q, out);
-            gguf_free(out);
+            require(gguf_parse(out.bytes, out.len, &out.g, NULL) == STATUS_OK);
+            compare(&q, out.g);
         }
         quantize_free(&q);
     }
-    if (s != STATUS_OK) {
-        require(!bytes);
+    if (s != STATUS_OK)
         require_refusal(s, &e);
-    }
-    return bytes;
+    require(s == STATUS_OK || !out.bytes);
+    return out;
+}
+
+static void free_written(struct written *w)
+{
+    gguf_free(w->g);
+    free(w->bytes);
 }
 
 /* Without `requantize` there must be nothing to requantize. */
@@ -81,21 +86,16 @@ static void plan_strictly(const struct gguf *g, uint32_t type)
 
 static void convert_twice(const struct gguf *g, uint32_t type, bool pure)
 {
-    size_t len, again_len;
-    unsigned char *bytes = convert(g, type, pure, &len);
-    struct gguf *out;
-    if (!bytes)
+    struct written out = convert(g, type, pure);
+    if (!out.g)
         return;
-    require(gguf_parse(bytes, len, &out, NULL) == STATUS_OK);
-    require(!loads(g) || loads(out));
-    unsigned char *again = convert(out, type, pure, &again_len);
-    require(again && again_len == len && memcmp(again, bytes, len) == 0);
-    free(again);
-    again = convert(out, TENSOR_F32, pure, &again_len);
-    require(again != NULL);
-    gguf_free(out);
-    free(again);
-    free(bytes);
+    require(!loads(g) || loads(out.g));
+    struct written again = convert(out.g, type, pure), f32 = convert(out.g, TENSOR_F32, pure);
+    require(again.g && again.len == out.len && memcmp(again.bytes, out.bytes, out.len) == 0);
+    require(f32.g != NULL);
+    free_written(&f32);
+    free_written(&again);
+    free_written(&out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gguf *g;
     if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
         return 0;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+    for (size_t i = 0; i < COUNT(types); i++)
         convert_twice(g, types[i], size % 2);
     plan_strictly(g, types[size % 5]);
     gguf_free(g);

@@ -3,45 +3,39 @@
  *
  * Input: a byte of flags; a byte that counts tokens; for each of them a byte of its type, one of
  * its score, one of its length, and its bytes; then the text. Checks that the vocabulary is refused
- * where it must be, and that encoding agrees with a plain version that looks at everything every
- * time.
+ * where it must be, and that encoding agrees with a plain version.
  */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "../gguf_bytes.h"
-#include "target.h"
-#include "text/tokenizer.h"
+#include "plain_tokens.h"
 
 enum { FLAG_BYTES = 1, FLAG_NO_SPACE = 2, FLAG_NO_SCORES = 4 };
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
 #define MARK        "\xe2\x96\x81"
 #define MAX_READ    48
-#define MAX_TOKENS  (256 + MAX_READ)
 #define MAX_TEXT    256
 #define MAX_SYMBOLS (3 * MAX_TEXT + 3)
 
 struct table {
+    struct plain plain; /* must be the first */
     char hex[256][8];
-    struct text name[MAX_TOKENS];
-    int32_t type[MAX_TOKENS];
-    float score[MAX_TOKENS];
-    int n_bytes, n; /* those of bytes come first */
+    int32_t type[PLAIN_TOKENS];
+    float score[PLAIN_TOKENS];
+    int n_bytes; /* they come first */
     bool adds_space, has_scores;
 };
 
 /* --- vocabularies ---------------------------------------------------------------------------- */
 
-static void add_bytes(struct table *t)
+static void add_token(struct table *t, struct text name, int32_t type, float score)
 {
-    for (int byte = 0; byte < 256; byte++) {
-        snprintf(t->hex[byte], sizeof t->hex[byte], "<0x%02X>", (unsigned)byte);
-        t->name[t->n] = text_of(t->hex[byte]);
-        t->type[t->n++] = BYTE;
-    }
-    t->n_bytes = t->n;
+    const int id = t->plain.n++;
+    t->plain.name[id] = name;
+    t->plain.special[id] = type == CONTROL || type == USER_DEFINED || type == UNKNOWN;
+    t->type[id] = type;
+    t->score[id] = score;
 }
 
 static void read_tokens(struct table *t, struct choices *in)
@@ -49,24 +43,23 @@ static void read_tokens(struct table *t, struct choices *in)
     static const int32_t types[] = {NORMAL,       NORMAL, NORMAL, NORMAL,  0,
                                     USER_DEFINED, UNUSED, BYTE,   UNKNOWN, CONTROL};
     for (int n = next_byte(in) % (MAX_READ + 1); n > 0; n--) {
-        const int32_t type = types[next_byte(in) % (sizeof types / sizeof types[0])];
+        const int32_t type = types[next_byte(in) % COUNT(types)];
         const int score = next_byte(in);
         const struct text name = next_text(in, 1 + (size_t)next_byte(in) % 16);
         if (name.len == 0)
             return;
-        t->score[t->n] = score == 255 ? NAN : (float)score / 4;
-        t->type[t->n] = type;
-        t->name[t->n++] = name;
+        add_token(t, name, type, score == 255 ? NAN : (float)score / 4);
     }
 }
 
 static void write_table(const struct table *t, struct gguf_bytes *b)
 {
+    const size_t n = (size_t)t->plain.n;
     gb_text(b, "tokenizer.ggml.model", "llama");
-    gb_texts(b, "tokenizer.ggml.tokens", t->name, (size_t)t->n);
-    gb_i32s(b, "tokenizer.ggml.token_type", t->type, (size_t)t->n);
+    gb_texts(b, "tokenizer.ggml.tokens", t->plain.name, n);
+    gb_i32s(b, "tokenizer.ggml.token_type", t->type, n);
     if (t->has_scores)
-        gb_f32s(b, "tokenizer.ggml.scores", t->score, (size_t)t->n);
+        gb_f32s(b, "tokenizer.ggml.scores", t->score, n);
     if (!t->adds_space)
         gb_bool(b, "tokenizer.ggml.add_space_prefix", false);
 }
@@ -81,7 +74,7 @@ static int hex_digit(char c)
 
 static int byte_of(const struct table *t, int id)
 {
-    const struct text s = t->name[id];
+    const struct text s = t->plain.name[id];
     const bool may = t->type[id] == BYTE || t->type[id] <= NORMAL;
     if (!may || s.len != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>')
         return -1;
@@ -97,15 +90,15 @@ static bool is_merged(const struct table *t, int id)
 
 static int find(const struct table *t, struct text s)
 {
-    for (int id = t->n_bytes; id < t->n; id++)
-        if (is_merged(t, id) && text_equal(t->name[id], s))
+    for (int id = t->n_bytes; id < t->plain.n; id++)
+        if (is_merged(t, id) && text_equal(t->plain.name[id], s))
             return id;
     return -1;
 }
 
 static int find_byte(const struct table *t, char c)
 {
-    for (int id = 0; id < t->n; id++)
+    for (int id = 0; id < t->plain.n; id++)
         if (byte_of(t, id) == (unsigned char)c)
             return id;
     return find(t, (struct text){&c, 1});
@@ -113,25 +106,11 @@ static int find_byte(const struct table *t, char c)
 
 static bool is_bad(const struct table *t)
 {
-    for (int id = t->n_bytes; id < t->n; id++)
+    for (int id = t->n_bytes; id < t->plain.n; id++)
         if ((t->has_scores && isnan(t->score[id])) ||
-            (is_merged(t, id) && find(t, t->name[id]) != id))
+            (is_merged(t, id) && find(t, t->plain.name[id]) != id))
             return true;
     return false;
-}
-
-static int longest_special(const struct table *t, struct text s)
-{
-    int best = -1;
-    for (int id = t->n_bytes; id < t->n; id++) {
-        const struct text name = t->name[id];
-        const bool special =
-            t->type[id] == CONTROL || t->type[id] == USER_DEFINED || t->type[id] == UNKNOWN;
-        if (special && name.len <= s.len && memcmp(name.data, s.data, name.len) == 0 &&
-            (best < 0 || name.len > t->name[best].len))
-            best = id;
-    }
-    return best;
 }
 
 static size_t cut_symbols(struct text s, struct text *symbols)
@@ -140,10 +119,7 @@ static size_t cut_symbols(struct text s, struct text *symbols)
     while (s.len > 0) {
         const unsigned char c = (unsigned char)s.data[0];
         const size_t len = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-        symbols[n].data = s.data;
-        symbols[n].len = len < s.len ? len : s.len;
-        s.data += symbols[n].len;
-        s.len -= symbols[n++].len;
+        symbols[n++] = text_cut(&s, len < s.len ? len : s.len);
     }
     return n;
 }
@@ -170,14 +146,10 @@ static size_t merge_symbols(const struct table *t, struct text *symbols, size_t 
     }
 }
 
-struct ids {
-    int32_t id[2 * MAX_SYMBOLS];
-    size_t n;
-};
-
 /* False if there is no token for a byte. */
-static bool encode_piece(const struct table *t, struct text s, struct ids *out)
+static bool encode_piece(const struct plain *plain, struct text s, struct plain_ids *out)
 {
+    const struct table *t = (const struct table *)plain;
     static char marked[MAX_SYMBOLS];
     static struct text symbols[MAX_SYMBOLS];
     size_t len = 0;
@@ -186,8 +158,7 @@ static bool encode_piece(const struct table *t, struct text s, struct ids *out)
         memcpy(marked + len, c == ' ' ? MARK : &c, c == ' ' ? 3 : 1);
         len += c == ' ' ? 3 : 1;
     }
-    size_t n = cut_symbols((struct text){marked, len}, symbols);
-    n = merge_symbols(t, symbols, n);
+    const size_t n = merge_symbols(t, symbols, cut_symbols((struct text){marked, len}, symbols));
     for (size_t i = 0; i < n; i++) {
         const int id = find(t, symbols[i]);
         if (id >= 0)
@@ -202,59 +173,21 @@ static bool encode_piece(const struct table *t, struct text s, struct ids *out)
     return true;
 }
 
-static bool encode_plainly(const struct table *t, struct text s, struct ids *out)
-{
-    size_t at = 0;
-    out->n = 0;
-    while (at < s.len) {
-        const int special = longest_special(t, (struct text){s.data + at, s.len - at});
-        size_t end = at;
-        if (special >= 0) {
-            out->id[out->n++] = special;
-            at += t->name[special].len;
-            continue;
-        }
-        while (end < s.len && longest_special(t, (struct text){s.data + end, s.len - end}) < 0)
-            end++;
-        if (!encode_piece(t, (struct text){s.data + at, end - at}, out))
-            return false;
-        at = end;
-    }
-    return true;
-}
-
 /* --- the checks ------------------------------------------------------------------------------ */
 
 static void check_bytes(const struct table *t, const struct tokenizer *tokenizer)
 {
-    for (int id = 0; id < t->n; id++) {
-        const struct text found = tokenizer_bytes(tokenizer, id);
+    for (int id = 0; id < t->plain.n; id++) {
+        const struct text found = tokenizer_bytes(tokenizer, id), name = t->plain.name[id];
         const int byte = byte_of(t, id);
         if (byte >= 0)
             require(found.len == 1 && (unsigned char)found.data[0] == byte);
         else if (!is_merged(t, id) || t->type[id] == USER_DEFINED)
-            require(text_equal(found, t->name[id]));
+            require(text_equal(found, name));
         else
-            require(found.len > 0 && found.len <= t->name[id].len &&
+            require(found.len > 0 && found.len <= name.len &&
                     !memmem(found.data, found.len, MARK, 3));
     }
-}
-
-static void check_text(const struct table *t, const struct tokenizer *tokenizer, struct text s)
-{
-    static struct ids plain;
-    int32_t *ids;
-    size_t n;
-    struct err e = {{0}};
-    const enum status status = tokenizer_encode(tokenizer, s, &ids, &n, &e);
-    if (!encode_plainly(t, s, &plain)) {
-        require(status == STATUS_USAGE && !ids);
-        require_message(&e);
-        return;
-    }
-    require(status == STATUS_OK && n == plain.n);
-    require(n == 0 || memcmp(ids, plain.id, n * sizeof *ids) == 0);
-    free(ids);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -262,33 +195,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct table table;
     struct table *t = &table;
     struct choices in = {data, size};
-    const int flags = next_byte(&in);
-    *t = (struct table){.adds_space = !(flags & FLAG_NO_SPACE),
-                        .has_scores = !(flags & FLAG_NO_SCORES)};
-    if (flags & FLAG_BYTES)
-        add_bytes(t);
-    read_tokens(t, &in);
-    if (t->n == 0)
-        return 0;
-
     struct gguf_bytes b = {0};
-    struct gguf *g;
-    struct tokenizer *tokenizer;
-    struct err e = {{0}};
-    write_table(t, &b);
-    require(gguf_parse(b.data, b.len, &g, &e) == STATUS_OK);
-    const enum status s = tokenizer_create(g, &tokenizer, &e);
-    gguf_free(g);
-    free(b.data);
-    if (is_bad(t)) {
-        require(s == STATUS_BAD_FILE && !tokenizer);
-        require_message(&e);
-        return 0;
+    const int flags = next_byte(&in);
+    *t = (struct table){.plain = {.encode = encode_piece},
+                        .adds_space = !(flags & FLAG_NO_SPACE),
+                        .has_scores = !(flags & FLAG_NO_SCORES)};
+    for (; flags & FLAG_BYTES && t->n_bytes < 256; t->n_bytes++) {
+        char *hex = t->hex[t->n_bytes];
+        snprintf(hex, sizeof t->hex[0], "<0x%02X>", (unsigned)t->n_bytes);
+        add_token(t, text_of(hex), BYTE, 0);
     }
-    require(s == STATUS_OK);
+    read_tokens(t, &in);
+    if (t->plain.n == 0)
+        return 0;
+    write_table(t, &b);
+    struct tokenizer *tokenizer = tokenizer_of(&b);
+    require(is_bad(t) == !tokenizer);
+    if (!tokenizer)
+        return 0;
     check_bytes(t, tokenizer);
-    check_text(t, tokenizer,
-               (struct text){(const char *)in.at, in.left < MAX_TEXT ? in.left : MAX_TEXT});
+    check_plainly(&t->plain, tokenizer, next_text(&in, MAX_TEXT));
     tokenizer_free(tokenizer);
     return 0;
 }

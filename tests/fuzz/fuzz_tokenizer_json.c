@@ -3,22 +3,10 @@
  * tokenizer_config.json may follow, and behind another an added_tokens.json.
  */
 #include "formats/json.h"
-#include "imported.h"
+#include "round_trip.h"
 
 #define N_FILES 3
 #define N_VOCAB 300
-
-static const struct json_limits limits = {.bytes = 1 << 18, .values = 1 << 14, .depth = 32};
-
-/* The text up to the next zero byte; what is behind it is left in *rest. */
-static struct text next_file(struct text *rest)
-{
-    const char *end = rest->len > 0 ? memchr(rest->data, 0, rest->len) : NULL;
-    const struct text file = {rest->data, end ? (size_t)(end - rest->data) : rest->len};
-    rest->data += file.len + (end ? 1 : 0);
-    rest->len -= file.len + (end ? 1 : 0);
-    return file;
-}
 
 static void try_roots(const struct json_node *const roots[N_FILES])
 {
@@ -32,19 +20,19 @@ static void try_roots(const struct json_node *const roots[N_FILES])
     };
     struct vocabulary v;
     struct err e = {{0}};
-    require(vocabulary_start(&v, N_VOCAB, &imported_notes, &e) == STATUS_OK);
+    start_imported(&v, N_VOCAB);
     finish_imported(&v, vocabulary_of(files, "a folder", &ids, &v, &e), &e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct text rest = {(const char *)data, size};
+    struct choices in = {data, size};
     struct json_reader readers[N_FILES] = {{0}};
     const struct json_node *roots[N_FILES] = {NULL};
     bool good = true;
-    for (int i = 0; i < N_FILES && (i == 0 || rest.len > 0); i++)
-        good = good &&
-               json_read(&readers[i], next_file(&rest), &limits, &roots[i], NULL) == STATUS_OK &&
+    for (int i = 0; good && i < N_FILES && (i == 0 || in.left > 0); i++)
+        good = json_read(&readers[i], next_file(&in), &vocabulary_limits, &roots[i], NULL) ==
+                   STATUS_OK &&
                roots[i]->kind == JSON_OBJECT;
     if (good)
         try_roots(roots);

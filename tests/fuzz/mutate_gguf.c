@@ -1,12 +1,17 @@
 /*
- * mutate_gguf - changes GGUF files where it matters: the mutator knows where their counts,
- * lengths, types, dimensions and offsets lie; and, with mutate_checkpoint, whole pairs and tensors.
+ * mutate_gguf - the mutator of GGUF files. It knows where their counts, lengths, types, dimensions
+ * and offsets lie; it changes whole pairs and tensors, so that the result passes the checks of the
+ * container and what reads models and tokenizers is reached; and it makes new checkpoints that run.
  */
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "count.h"
 #include "formats/gguf.h"
-#include "mutate_checkpoint.h"
+#include "model/layout.h"
+#include "text/pretokenize.h"
 
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
@@ -14,6 +19,38 @@ size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t 
 
 /* Of libFuzzer; a program without it, which only replays, has none. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak));
+
+/* --- chance ---------------------------------------------------------------------------------- */
+
+static uint64_t chance; /* libFuzzer mutates in one thread */
+
+static size_t pick(size_t n)
+{
+    chance = chance * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(chance >> 33) % n;
+}
+
+#define PICK(array) ((array)[pick(COUNT(array))])
+
+/* One of the words that single spaces separate. */
+static struct text pick_word(const char *words)
+{
+    size_t n = 1;
+    for (const char *c = words; *c; c++)
+        n += *c == ' ';
+    for (n = pick(n); n > 0; n--)
+        words = strchr(words, ' ') + 1;
+    return (struct text){words, strcspn(words, " ")};
+}
+
+static uint32_t pick_type(void)
+{
+    static const uint32_t types[] = {TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q8_0,
+                                     TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_F16,  12 /* Q4_K */};
+    return PICK(types);
+}
+
+/* --- integers of a file ---------------------------------------------------------------------- */
 
 #define MAX_FIELDS 512
 
@@ -29,19 +66,24 @@ struct walk {
     size_t n;
 };
 
-static uint64_t walk_int(struct walk *w, size_t bytes)
+static uint64_t load(const uint8_t *p, size_t bytes)
 {
     uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value |= (uint64_t)p[i] << (8 * i);
+    return value;
+}
+
+static uint64_t walk_int(struct walk *w, size_t bytes)
+{
     if (w->size - w->at < bytes) {
         w->at = w->size;
         return 0;
     }
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)w->data[w->at + i] << (8 * i);
     if (w->n < MAX_FIELDS)
         w->fields[w->n++] = (struct field){w->at, bytes};
     w->at += bytes;
-    return value;
+    return load(w->data + w->at - bytes, bytes);
 }
 
 static void walk_skip(struct walk *w, uint64_t bytes)
@@ -67,14 +109,13 @@ static void walk_file(struct walk *w)
     const uint64_t n_tensors = walk_int(w, 8), n_pairs = walk_int(w, 8);
     for (uint64_t i = 0; i < n_pairs && w->at < w->size; i++) {
         walk_skip(w, walk_int(w, 8));
-        const uint64_t kind = walk_int(w, 4);
-        if (kind != GGUF_ARRAY) {
-            walk_value(w, kind);
-            continue;
+        uint64_t kind = walk_int(w, 4), count = 1;
+        if (kind == GGUF_ARRAY) {
+            kind = walk_int(w, 4);
+            count = walk_int(w, 8);
         }
-        const uint64_t element = walk_int(w, 4), count = walk_int(w, 8);
         for (uint64_t k = 0; k < count && w->at < w->size; k++)
-            walk_value(w, element);
+            walk_value(w, kind);
     }
     for (uint64_t i = 0; i < n_tensors && w->at < w->size; i++) {
         walk_skip(w, walk_int(w, 8));
@@ -87,90 +128,49 @@ static void walk_file(struct walk *w)
 }
 
 /* Another value for an integer of a file of `size` bytes, of which `left` follow it. */
-static uint64_t odd_value(uint64_t old, size_t size, size_t left, uint64_t *random)
+static uint64_t odd_value(uint64_t old, size_t size, size_t left)
 {
-    static const uint64_t odd[] = {
-        0,
-        1,
-        2,
-        3,
-        4,
-        8,
-        9,
-        12,
-        13,
-        32,
-        33,
-        64,
-        65535,
-        65536,
-        INT32_MAX,
-        1u << 31,
-        UINT32_MAX,
-        1ull << 32,
-        (1ull << 32) + 1,
-        1ull << 61,
-        1ull << 62,
-        INT64_MAX,
-        1ull << 63,
-        UINT64_MAX - 31,
-        UINT64_MAX,
-    };
-    switch (next_random(random) % 8) {
+    switch (pick(8)) {
     case 0:
-        return old + 1;
+        return old + 2 * pick(2) - 1;
     case 1:
-        return old - 1;
+        return left + pick(3) - 1;
     case 2:
-        return left + next_random(random) % 3 - 1;
+        return size + pick(3) - 1;
     case 3:
-        return size + next_random(random) % 3 - 1;
+        return old ^ 1ull << pick(64);
     case 4:
-        return old ^ 1ull << next_random(random) % 64;
+        return pick(48);
     case 5:
-        return next_random(random) % 48;
-    case 6:
-        return old + 32 * (next_random(random) % 5) - 64;
+        return old + 32 * pick(5) - 64;
     default:
-        return odd[next_random(random) % (sizeof odd / sizeof odd[0])];
+        return strtoull(pick_word("0 1 2 3 4 8 9 12 13 32 33 64 0xffff 0x10000 0x7fffffff "
+                                  "0x80000000 0xffffffff 0x100000000 0x100000001 "
+                                  "0x2000000000000000 0x4000000000000000 0x7fffffffffffffff "
+                                  "0x8000000000000000 0xffffffffffffffe0 0xffffffffffffffff")
+                            .data,
+                        NULL, 0);
     }
-}
-
-static uint64_t load(const uint8_t *p, size_t bytes)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)p[i] << (8 * i);
-    return value;
-}
-
-static void store(uint8_t *p, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        p[i] = (uint8_t)(value >> (8 * i));
 }
 
 /* Changes one integer, or copies another one of its size over it (offsets and names that are the
  * same, dimensions swapped). */
-static void mutate_field(uint8_t *data, size_t size, const struct walk *w, uint64_t *random)
+static void mutate_field(uint8_t *data, size_t size, const struct walk *w)
 {
-    const struct field f = w->fields[next_random(random) % w->n];
-    const struct field other = w->fields[next_random(random) % w->n];
-    if (next_random(random) % 4 == 0 && other.bytes == f.bytes) {
+    const struct field f = w->fields[pick(w->n)], other = w->fields[pick(w->n)];
+    const uint64_t value = odd_value(load(data + f.at, f.bytes), size, size - f.at - f.bytes);
+    if (pick(4) == 0 && other.bytes == f.bytes)
         memmove(data + f.at, data + other.at, f.bytes);
-        return;
-    }
-    const size_t left = size - f.at - f.bytes;
-    store(data + f.at, odd_value(load(data + f.at, f.bytes), size, left, random), f.bytes);
+    else
+        for (size_t i = 0; i < f.bytes; i++)
+            data[f.at + i] = (uint8_t)(value >> (8 * i));
 }
 
 /* Repeats what lies between two fields, records for the most part; the new size. */
-static size_t repeat_fields(uint8_t *data, size_t size, size_t max_size, const struct walk *w,
-                            uint64_t *random)
+static size_t repeat_fields(uint8_t *data, size_t size, size_t max_size, const struct walk *w)
 {
-    const size_t first = next_random(random) % w->n;
-    const size_t from = w->fields[first].at;
-    const size_t end = w->fields[first + next_random(random) % (w->n - first)].at;
+    const size_t first = pick(w->n), from = w->fields[first].at;
+    const size_t end = w->fields[first + pick(w->n - first)].at;
     if (end - from > max_size - size)
         return size;
     memmove(data + end + (end - from), data + end, size - end);
@@ -179,38 +179,539 @@ static size_t repeat_fields(uint8_t *data, size_t size, size_t max_size, const s
 }
 
 /* Changes integers, or bytes, whatever comes of it. */
-static size_t mutate_bytes(uint8_t *data, size_t size, size_t max_size, uint64_t *random)
+static size_t mutate_bytes(uint8_t *data, size_t size, size_t max_size)
 {
-    static struct walk w; /* too large for some stacks; libFuzzer mutates in one thread */
+    static struct walk w; /* too large for some stacks */
+    const size_t choice = pick(8);
     w = (struct walk){.data = data, .size = size};
     walk_file(&w);
-    const uint64_t choice = next_random(random) % 8;
     if (w.n == 0 || choice == 0)
         return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
     if (choice == 1) /* truncated */
-        return size - next_random(random) % (size < 64 ? size : 64);
+        return size - pick(size < 64 ? size : 64);
     if (choice == 2)
-        return repeat_fields(data, size, max_size, &w, random);
-    for (uint64_t i = 0; i <= choice / 5; i++)
-        mutate_field(data, size, &w, random);
+        return repeat_fields(data, size, max_size, &w);
+    for (size_t i = 0; i <= choice / 5; i++)
+        mutate_field(data, size, &w);
     return size;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+/* --- a file taken apart ---------------------------------------------------------------------- */
+
+#define MAX_PAIRS   64
+#define MAX_TENSORS 128
+#define POOL        (1 << 18) /* bytes of new values and tensor data */
+
+/* Names and values point into the parsed bytes, into the pool or at constants. */
+static struct parts {
+    struct gguf_pair pairs[MAX_PAIRS];
+    size_t n_pairs;
+    struct gguf_tensor tensors[MAX_TENSORS];
+    size_t n_tensors;
+    unsigned char pool[POOL];
+    size_t used;
+    bool broken; /* something would not fit */
+} parts;
+
+static void start_parts(void)
 {
-    uint64_t random = seed * 0x9e3779b97f4a7c15u + 1;
-    const uint64_t choice = next_random(&random) % 64;
-    size_t result = 0;
-    if (choice == 0)
-        result = make_checkpoint(data, max_size, &random);
-    else if (choice < 32)
-        result = mutate_checkpoint(data, size, max_size, &random);
-    return result ? result : mutate_bytes(data, size, max_size, &random);
+    parts.n_pairs = parts.n_tensors = parts.used = 0;
+    parts.broken = false;
 }
 
+/* Those of a file, whose bytes must stay. */
+static void add_parts(const struct gguf *g, bool pairs, bool tensors)
+{
+    for (size_t i = 0; pairs && i < g->n_pairs && parts.n_pairs < MAX_PAIRS; i++)
+        parts.pairs[parts.n_pairs++] = g->pairs[i];
+    for (size_t i = 0; tensors && i < g->n_tensors && parts.n_tensors < MAX_TENSORS; i++)
+        parts.tensors[parts.n_tensors++] = g->tensors[i];
+}
+
+/* Frees the writer; 0, with `data` left alone, if the file is refused or does not fit. */
+static size_t write_file(struct gguf_writer *w, uint8_t *data, size_t max_size)
+{
+    unsigned char *bytes = NULL;
+    size_t size = 0;
+    if (gguf_write_memory(w, &bytes, &size, NULL) == STATUS_OK && size <= max_size)
+        memcpy(data, bytes, size);
+    else
+        size = 0;
+    gguf_writer_free(w);
+    free(bytes);
+    return size;
+}
+
+static size_t write_parts(uint8_t *data, size_t max_size)
+{
+    struct gguf_writer *w;
+    uint64_t total = 0;
+    for (size_t i = 0; i < parts.n_tensors; i++)
+        total += parts.tensors[i].n_bytes;
+    if (parts.broken || total > max_size || gguf_writer_create(&w, NULL) != STATUS_OK)
+        return 0;
+    for (size_t i = 0; i < parts.n_pairs; i++)
+        gguf_add_value(w, parts.pairs[i].key, &parts.pairs[i].value);
+    for (size_t i = 0; i < parts.n_tensors; i++) {
+        const struct gguf_tensor *t = &parts.tensors[i];
+        gguf_add_tensor(w, t->name, t->type->type, t->n_dims, t->dims, t->data);
+    }
+    return write_file(w, data, max_size);
+}
+
+/* What is used up breaks the file; the bytes there are may be written all the same. */
+static unsigned char *take(uint64_t n)
+{
+    parts.broken |= n > POOL - parts.used;
+    if (parts.broken)
+        return parts.pool;
+    parts.used += (size_t)n;
+    return parts.pool + parts.used - n;
+}
+
+static struct text keep(const char *text)
+{
+    const size_t len = strlen(text);
+    unsigned char *bytes = take(len);
+    if (!parts.broken)
+        memcpy(bytes, text, len);
+    return (struct text){(const char *)bytes, parts.broken ? 0 : len};
+}
+
+/* `n` bytes: those of `from`, of which there are `len`, again and again. */
+static unsigned char *repeated(const void *from, uint64_t len, uint64_t n)
+{
+    unsigned char *copy = take(n);
+    for (uint64_t i = 0; i < n && !parts.broken; i++)
+        copy[i] = ((const unsigned char *)from)[i % len];
+    return copy;
+}
+
+/* --- changes of pairs ------------------------------------------------------------------------ */
+
+/* Behind the architecture's name if a point is in front; fuzz_convert reads those of "fuzz". */
+static const char known_keys[] =
+    ".context_length .embedding_length .block_count .attention.head_count "
+    ".attention.head_count_kv .attention.key_length .attention.value_length "
+    ".feed_forward_length .attention.layer_norm_epsilon .attention.layer_norm_rms_epsilon "
+    ".norm.epsilon .norm.type .norm.placement .position.type .feed_forward.type .block.shared "
+    ".embedding_scale .rope.dimension_count .rope.freq_base .rope.scaling.type "
+    ".rope.scaling.factor .rope.scale_linear .expert_count general.architecture "
+    "general.alignment tokenizer.ggml.model tokenizer.ggml.pre tokenizer.ggml.tokens "
+    "tokenizer.ggml.token_type tokenizer.ggml.merges tokenizer.ggml.scores "
+    "tokenizer.ggml.add_space_prefix tokenizer.ggml.bos_token_id tokenizer.ggml.eos_token_id "
+    "tokenizer.ggml.add_bos_token decode.convert.method fuzz.kv_heads fuzz.method fuzz.cluster "
+    "fuzz.refit fuzz.tokens fuzz.latent fuzz.cache_bytes";
+
+/* The row that the file's keys are of, if they are of one. */
+static const struct arch *architecture(void)
+{
+    for (size_t i = 0; i < parts.n_pairs; i++)
+        if (text_is(parts.pairs[i].key, "general.architecture") &&
+            arch_find(parts.pairs[i].value.bytes))
+            return arch_find(parts.pairs[i].value.bytes);
+    return arch_find(text_of("gpt2"));
+}
+
+static struct text known_key(void)
+{
+    char key[96];
+    const struct text name = pick_word(known_keys);
+    snprintf(key, sizeof key, "%s%.*s", name.data[0] == '.' ? architecture()->name : "",
+             text_width(name), name.data);
+    return keep(key);
+}
+
+static struct gguf_value some_number(void)
+{
+    static const struct {
+        enum gguf_kind kind;
+        size_t bytes;
+    } kinds[] = {{GGUF_U32, 4}, {GGUF_U32, 4}, {GGUF_U32, 4}, {GGUF_U8, 1},  {GGUF_I16, 2},
+                 {GGUF_I32, 4}, {GGUF_U64, 8}, {GGUF_F32, 4}, {GGUF_F64, 8}, {GGUF_BOOL, 1}};
+    const size_t i = pick(COUNT(kinds));
+    const double x = strtod(pick_word("0 1 2 3 4 8 12 16 32 64 257 5 6 7 9 10 -1 1e-5 65536 0.5 "
+                                      "1e30 1e-9 1e9 10000 1024 4194304 4294967296 nan inf")
+                                .data,
+                            NULL);
+    const float f = (float)x;
+    const uint64_t n = x < 0 ? (uint64_t)(int64_t)x : x < 0x1p63 ? (uint64_t)x : UINT64_MAX;
+    const void *from = &n; /* little-endian: the first bytes are the smaller kinds */
+    if (kinds[i].kind == GGUF_F32)
+        from = &f;
+    else if (kinds[i].kind == GGUF_F64)
+        from = &x;
+    const char *bytes = (const char *)repeated(from, kinds[i].bytes, kinds[i].bytes);
+    return (struct gguf_value){.kind = kinds[i].kind, .count = 1, .bytes = {bytes, kinds[i].bytes}};
+}
+
+static struct gguf_value some_text(void)
+{
+    const struct text word = pick_word(
+        "gpt2 starcoder llama decode gpt-2 default smollm spe\n mean layer rms before after "
+        "learned rope sinusoidal alibi none quadratic gelu gelu_erf relu swiglu linear yarn  \xff "
+        "\x1b[31mred");
+    return (struct gguf_value){.kind = GGUF_STRING, .count = 1, .bytes = word};
+}
+
+/* An array of small integers, as K/V heads by layer are. */
+static struct gguf_value some_integers(void)
+{
+    const size_t n = pick(5);
+    unsigned char *bytes = take(n);
+    for (size_t i = 0; i < n && !parts.broken; i++)
+        bytes[i] = (unsigned char)(1 << pick(4));
+    return (struct gguf_value){.kind = GGUF_ARRAY,
+                               .element_kind = pick(6) ? GGUF_U8 : GGUF_BOOL,
+                               .count = n,
+                               .bytes = {(const char *)bytes, n}};
+}
+
+/* Another length of an array of numbers: cut short, or its beginning once more at its end. */
+static void resize_array(struct gguf_value *v)
+{
+    if (v->element_kind == GGUF_STRING || v->count == 0)
+        return;
+    const size_t old = v->bytes.len, bytes = old / (size_t)v->count;
+    v->count = pick((size_t)v->count + 3);
+    v->bytes.len = (size_t)v->count * bytes;
+    v->bytes.data = (const char *)repeated(v->bytes.data, old, v->bytes.len);
+}
+
+static void change_pair(void)
+{
+    struct gguf_pair *a = &parts.pairs[pick(parts.n_pairs)];
+    struct gguf_pair *b = &parts.pairs[pick(parts.n_pairs)];
+    const struct gguf_value old = a->value;
+    const size_t choice = pick(8);
+    const bool one_more = choice == 3 || (choice > 4 && pick(3) == 0);
+    if (one_more && parts.n_pairs < MAX_PAIRS) {
+        parts.pairs[parts.n_pairs] = *a;
+        a = &parts.pairs[parts.n_pairs++];
+    }
+    switch (choice) {
+    case 0:
+        *a = parts.pairs[--parts.n_pairs];
+        break;
+    case 1:
+    case 3:
+        a->key = known_key();
+        break;
+    case 2:
+        a->value = b->value;
+        b->value = old;
+        break;
+    case 4:
+        if (a->value.kind == GGUF_ARRAY)
+            resize_array(&a->value);
+        else
+            a->value = pick(4) ? some_text() : some_integers();
+        break;
+    default:
+        if (one_more)
+            a->key = known_key();
+        a->value = some_number();
+    }
+}
+
+/* --- changes of tensors ---------------------------------------------------------------------- */
+
+/* The bytes that type and shape ask for: those there are, again and again. */
+static void fit_data(struct gguf_tensor *t)
+{
+    uint64_t n = 1;
+    for (int i = 0; i < t->n_dims; i++)
+        n *= t->dims[i];
+    const uint64_t bytes = tensor_type_bytes(t->type, n);
+    parts.broken |= n > POOL;
+    if (bytes > t->n_bytes && !parts.broken)
+        t->data = repeated(t->data, t->n_bytes, bytes);
+    t->n_bytes = bytes;
+}
+
+static void change_type(struct gguf_tensor *t)
+{
+    const struct tensor_type_info *type = tensor_type_find(pick_type());
+    if (t->dims[0] % type->block_elements)
+        return;
+    t->type = type;
+    fit_data(t);
+}
+
+static void change_shape(struct gguf_tensor *t)
+{
+    static const uint64_t sizes[] = {1, 2, 3, 4, 8, 16, 32, 64, 257};
+    const int i = (int)pick((size_t)t->n_dims + (t->n_dims < GGUF_MAX_DIMS));
+    t->dims[i] = PICK(sizes);
+    if (i == t->n_dims)
+        t->n_dims++;
+    if (t->dims[0] % t->type->block_elements)
+        t->dims[0] = t->type->block_elements;
+    fit_data(t);
+}
+
+/* Numbers that weights should not be, at one place or all over. */
+static void change_data(struct gguf_tensor *t)
+{
+    static const unsigned char odd[] = {0x00, 0xff, 0x7f, 0x80, 0x7c, 0xfc, 0x3c, 0x01};
+    const size_t len = (size_t)t->n_bytes, from = pick(2) ? 0 : pick(len);
+    unsigned char *data = repeated(t->data, len, len);
+    if (!parts.broken)
+        memset(data + from, PICK(odd), from ? 1 + pick(len - from) % 4 : len);
+    t->data = data;
+}
+
+static void change_tensor(void)
+{
+    struct gguf_tensor *a = &parts.tensors[pick(parts.n_tensors)];
+    struct gguf_tensor *b = &parts.tensors[pick(parts.n_tensors)];
+    const struct gguf_tensor old = *a;
+    const size_t choice = pick(8);
+    if (choice == 3 && parts.n_tensors < MAX_TENSORS) {
+        parts.tensors[parts.n_tensors] = *a;
+        a = &parts.tensors[parts.n_tensors++];
+    }
+    switch (choice) {
+    case 0:
+        *a = parts.tensors[--parts.n_tensors];
+        break;
+    case 1:
+    case 3:
+        a->name =
+            keep(arch_tensor_name((enum tensor_role)pick(TENSOR_ROLES), (int)pick(3), pick(3) == 0)
+                     .text);
+        break;
+    case 2: /* places exchanged */
+        *a = *b;
+        *b = old;
+        break;
+    case 4:
+        change_shape(a);
+        break;
+    case 5:
+        change_data(a);
+        break;
+    default:
+        change_type(a);
+    }
+}
+
+static size_t mutate_checkpoint(uint8_t *data, size_t size, size_t max_size)
+{
+    struct gguf *g;
+    if (gguf_parse(data, size, &g, NULL) != STATUS_OK)
+        return 0;
+    start_parts();
+    add_parts(g, true, true);
+    for (size_t n = 1 + pick(3); n > 0; n--) {
+        const bool tensor = pick(2);
+        if (tensor && parts.n_tensors > 0)
+            change_tensor();
+        else if (!tensor && parts.n_pairs > 0)
+            change_pair();
+    }
+    const size_t result = write_parts(data, max_size);
+    gguf_free(g);
+    return result;
+}
+
+/* --- new checkpoints ------------------------------------------------------------------------- */
+
+/* What a new one has beside its config. */
+struct shape {
+    struct config config;
+    bool tied, tokenizer;
+    bool mixed; /* types by chance, tensor by tensor; else all of `type` */
+    uint32_t type;
+};
+
+static void some_kinds(struct config *c)
+{
+    if (c->arch->has_keys) {
+        c->norm = (enum norm_kind)pick(NORM_KINDS);
+        c->placement = (enum norm_placement)pick(PLACEMENTS);
+        c->position = (enum position_kind)pick(POSITION_KINDS);
+        c->ffn = (enum ffn_kind)pick(FFN_KINDS);
+        c->split_qkv = pick(2);
+        c->shared = pick(4) == 0;
+        c->embedding_scale = pick(2) ? 1 : 2.5f;
+    }
+    if (c->position == POSITION_ROPE)
+        c->rope = (struct config_rope){pick(3) ? 0 : 2, pick(2) ? 0 : 5e5, pick(2) ? 0 : 4};
+    c->no_biases = pick(4) == 0;
+}
+
+/* Widths of their own for keys and values, and K/V heads for each layer. */
+static void some_heads(struct config *c)
+{
+    static const int dims[] = {2, 4, 6, 7, 8, 16, 17};
+    c->n_kv_heads = 1 + (int)pick((size_t)c->n_heads);
+    while (c->n_heads % c->n_kv_heads)
+        c->n_kv_heads--;
+    for (int l = 0; l < c->n_layers && !c->shared && pick(3) == 0; l++)
+        c->layer_kv_heads[l] = pick(2) ? 1 : c->n_kv_heads;
+    if (pick(3) == 0) {
+        c->head_dim = PICK(dims);
+        c->value_dim = PICK(dims);
+    }
+    if (c->position == POSITION_ROPE && (c->head_dim ? c->head_dim : c->d_model / c->n_heads) % 2)
+        c->head_dim = 2 + 2 * (int)pick(4);
+}
+
+/* A latent cache instead, of ranks up to a little more than there may be. */
+static void some_latent(struct config *c)
+{
+    if (!c->arch->has_keys || c->position == POSITION_ROPE || pick(4) > 0)
+        return;
+    const int rank = 1 + (int)pick((size_t)c->d_model + 1);
+    for (int l = 0; l < c->n_layers; l++)
+        c->latent[l] = c->shared || pick(2) ? rank : 1 + (int)pick((size_t)c->d_model);
+}
+
+static struct shape some_shape(void)
+{
+    static const int heads[] = {1, 2, 2, 3, 4, 4, 6, 8, 12, 13, 16}, sizes[] = {1, 2, 4, 8, 16, 32};
+    static const int widths[] = {1, 4, 8, 32, 32, 64};
+    struct shape s = {.config = {.n_heads = PICK(heads),
+                                 .d_ff = PICK(widths),
+                                 .n_ctx = 1 + (int)pick(9),
+                                 .n_layers = 1 + (int)pick(5) / 3,
+                                 .norm_eps = 1e-5f},
+                      .tied = pick(2),
+                      .tokenizer = pick(4) == 0,
+                      .mixed = pick(2)};
+    struct config *c = &s.config;
+    do
+        s.type = pick_type();
+    while (s.type == 12);
+    c->d_model = c->n_heads * PICK(sizes);
+    while (c->d_model > 64)
+        c->d_model /= 2;
+    c->d_model -= c->d_model % c->n_heads;
+    c->n_vocab = s.tokenizer ? 260 : 2 + (int)pick(32);
+    config_set_arch(c, arch_find(pick_word("gpt2 starcoder llama decode decode")));
+    some_kinds(c);
+    some_heads(c);
+    some_latent(c);
+    config_complete(c);
+    return s;
+}
+
+/* Small numbers, whatever type they are read as; or the same byte all over. */
+static const void *some_weights(uint64_t len)
+{
+    unsigned char pattern[256];
+    for (size_t i = 0; i < sizeof pattern; i++)
+        pattern[i] = (unsigned char)(i % 2 ? 0x20 + i % 31 : i * 37);
+    struct gguf_tensor t = {.data = repeated(pattern, sizeof pattern, len), .n_bytes = len};
+    if (pick(24) == 0)
+        change_data(&t);
+    return t.data;
+}
+
+static void add_tensor(struct gguf_writer *w, const struct shape *s, const struct tensor_spec *spec)
+{
+    const float one = 1;
+    const struct spec_dims dims = spec_dims(spec);
+    const uint64_t shape[GGUF_MAX_DIMS] = {dims.n[0], dims.n[1], dims.n[2], 1};
+    const bool is_matrix = spec->n_dims > 1, divides = spec->role == ROLE_ROPE_FREQS;
+    uint32_t type = is_matrix || s->type == TENSOR_F16 ? s->type : TENSOR_F32;
+    if (s->mixed && is_matrix)
+        type = pick_type();
+    if (divides) /* must not be small */
+        type = TENSOR_F32;
+    if ((uint64_t)spec->cols % tensor_type_find(type)->block_elements)
+        type = TENSOR_F16;
+    const uint64_t bytes = tensor_type_bytes(tensor_type_find(type), spec_elements(spec));
+    gguf_add_tensor(w, text_of(spec->name.text), type, spec->n_dims, shape,
+                    divides ? repeated(&one, sizeof one, bytes) : some_weights(bytes));
+}
+
+/* All bytes, a merge, three other tokens: special, a byte's, or normal. */
+static void add_tokenizer(struct gguf_writer *w)
+{
+    static char alphabet[256][2];
+    struct text tokens[260];
+    const struct text merges[2] = {text_of("t h"), text_of(pick(2) ? "a h" : "thh")};
+    int32_t types[260];
+    for (int i = 0; i < 260; i++) {
+        types[i] = i < 257 ? 1 : (int32_t)pick(7);
+        if (i < 256)
+            tokens[i] =
+                (struct text){alphabet[i], byte_alphabet_write((unsigned char)i, alphabet[i])};
+        else
+            tokens[i] = pick_word(i == 256 ? "th" : "<|a|> <|ab|> <0x41> <0xfg> ab th t");
+    }
+    gguf_add_text(w, "tokenizer.ggml.model", text_of(pick(4) ? "gpt2" : "llama"));
+    gguf_add_text(w, "tokenizer.ggml.pre", pick_word("gpt-2 starcoder llama-bpe qwen2"));
+    gguf_add_texts(w, "tokenizer.ggml.tokens", tokens, 260);
+    gguf_add_texts(w, "tokenizer.ggml.merges", merges, pick(4) ? 1 : 2);
+    if (pick(3))
+        gguf_add_array(w, "tokenizer.ggml.token_type", GGUF_I32, types, 260);
+    if (pick(2))
+        gguf_add_u32(w, "tokenizer.ggml.bos_token_id", 257);
+    if (pick(2))
+        gguf_add_bool(w, "tokenizer.ggml.add_bos_token", pick(2));
+}
+
+/* Runs: shape, types, biases and tokenizer by chance, and what fuzz_convert does with it. */
+static size_t make_checkpoint(uint8_t *data, size_t max_size)
+{
+    struct gguf_writer *w;
+    const struct shape s = some_shape();
+    const struct config *c = &s.config;
+    if (gguf_writer_create(&w, NULL) != STATUS_OK)
+        return 0;
+    start_parts();
+    gguf_add_text(w, "general.architecture", text_of(c->arch->name));
+    config_write(c, w);
+    if (s.tokenizer)
+        add_tokenizer(w);
+    gguf_add_u32(w, "fuzz.kv_heads", 1 + (uint32_t)pick((size_t)c->n_kv_heads));
+    gguf_add_u32(w, "fuzz.method", (uint32_t)pick(5));
+    gguf_add_u32(w, "fuzz.tokens", (uint32_t)pick(24));
+    gguf_add_bool(w, "fuzz.cluster", pick(2));
+    gguf_add_u32(w, "fuzz.refit", (uint32_t)pick(4));
+    for (int64_t i = 0; i < layout_count(c) && !parts.broken; i++) {
+        const struct tensor_spec spec = layout_at(c, i);
+        /* All that there may be, but factors of positions and unusual biases only by chance. */
+        const bool wanted = spec.flags & (SPEC_UNUSUAL | SPEC_NOT_NEW) ? pick(8) == 0 : true;
+        if (wanted && !(s.tied && spec.role == ROLE_OUTPUT))
+            add_tensor(w, &s, &spec);
+    }
+    return write_file(w, data, parts.broken ? 0 : max_size);
+}
+
+/* --- what libFuzzer calls -------------------------------------------------------------------- */
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+{
+    chance = seed * 0x9e3779b97f4a7c15u + 1;
+    const size_t choice = pick(64);
+    size_t result = 0;
+    if (choice == 0)
+        result = make_checkpoint(data, max_size);
+    else if (choice < 32)
+        result = mutate_checkpoint(data, size, max_size);
+    return result ? result : mutate_bytes(data, size, max_size);
+}
+
+/* Pairs and tensors of two files. */
 size_t LLVMFuzzerCustomCrossOver(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size,
                                  uint8_t *out, size_t max_size, unsigned int seed)
 {
-    uint64_t random = seed * 0x9e3779b97f4a7c15u + 2;
-    return cross_checkpoints(a, a_size, b, b_size, out, max_size, &random);
+    struct gguf *g = NULL, *h = NULL;
+    size_t result = 0;
+    chance = seed * 0x9e3779b97f4a7c15u + 2;
+    const bool turned = pick(2);
+    if (gguf_parse(a, a_size, &g, NULL) == STATUS_OK &&
+        gguf_parse(b, b_size, &h, NULL) == STATUS_OK) {
+        start_parts();
+        add_parts(g, !turned, turned);
+        add_parts(h, turned, !turned);
+        result = write_parts(out, max_size);
+    }
+    gguf_free(g);
+    gguf_free(h);
+    return result;
 }

@@ -4,9 +4,7 @@
 #ifndef TESTS_FUZZ_ROUND_TRIP_H
 #define TESTS_FUZZ_ROUND_TRIP_H
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "exchange/private.h"
 #include "target.h"
 #include "text/tokenizer.h"
 
@@ -27,8 +25,8 @@ static inline void round_trip(const struct tokenizer *t, struct text text, bool 
     const enum status s = tokenizer_encode(t, text, &ids, &n, &e);
     if (s != STATUS_OK) {
         const bool reads = tokenizer_reads_text(t, NULL) == STATUS_OK;
-        require(s == (reads ? STATUS_USAGE : STATUS_BAD_FILE) && !ids);
-        require_message(&e);
+        require_refused(s, reads ? STATUS_USAGE : STATUS_BAD_FILE, &e);
+        require(!ids);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -41,6 +39,72 @@ static inline void round_trip(const struct tokenizer *t, struct text text, bool 
     }
     require(!exact || len == text.len);
     free(ids);
+}
+
+/* The vocabulary of a file, if it is not refused: every token's bytes, and texts of all kinds. */
+static inline struct tokenizer *try_vocabulary(const struct gguf *g)
+{
+    static const char *const texts[] = {
+        "", "To be, or\n  not to be? They'll 've 1234 \xc3\xa9\xe4\xb8\xad \xff\xc3 x",
+        "a b  ab\n\n 12 \xc3\xa9\xe2 \xff <s>"};
+    const bool exact = keeps_texts(g);
+    struct tokenizer *t;
+    struct err e = {{0}};
+    const enum status s = tokenizer_create(g, &t, &e);
+    if (s != STATUS_OK) {
+        require_refused(s, STATUS_BAD_FILE, &e);
+        require(!t);
+        return NULL;
+    }
+    for (size_t i = 0; i < COUNT(texts); i++)
+        round_trip(t, text_of(texts[i]), exact);
+    for (int id = 0; id < tokenizer_n_tokens(t); id++) {
+        tokenizer_is_special(t, id);
+        round_trip(t, tokenizer_bytes(t, id), exact);
+    }
+    require(tokenizer_bos(t) < tokenizer_n_tokens(t) && tokenizer_eos(t) < tokenizer_n_tokens(t));
+    return t;
+}
+
+/* --- vocabularies made of another format's file ---------------------------------------------- */
+
+static const struct json_limits vocabulary_limits = {
+    .bytes = 1 << 18, .values = 1 << 14, .depth = 32};
+
+static inline void take_note(void *arg, const char *text)
+{
+    (void)arg;
+    require_line(text);
+}
+
+static inline void start_imported(struct vocabulary *v, int n_vocab)
+{
+    static const struct vocabulary_notes notes = {take_note, NULL};
+    require(vocabulary_start(v, n_vocab, &notes, NULL) == STATUS_OK);
+}
+
+/* What was read and finished, if it was, is a vocabulary; else there is a message. */
+static inline void finish_imported(struct vocabulary *v, enum status s, const struct err *e)
+{
+    struct gguf_writer *w;
+    unsigned char *bytes;
+    if (s == STATUS_OK) {
+        require(gguf_writer_create(&w, NULL) == STATUS_OK);
+        vocab_keys_write(&v->keys, w);
+        struct gguf *g = require_written(w, &bytes);
+        struct tokenizer *t = try_vocabulary(g);
+        require(t && tokenizer_reads_text(t, NULL) == STATUS_OK);
+        require(tokenizer_n_tokens(t) == v->keys.n);
+        for (int id = 0; id < v->keys.n; id++)
+            round_trip(t, v->keys.tokens[id], keeps_texts(g));
+        tokenizer_free(t);
+        gguf_free(g);
+        gguf_writer_free(w);
+        free(bytes);
+    } else {
+        require_refused(s, STATUS_BAD_FILE, e);
+    }
+    vocabulary_free(v);
 }
 
 #endif

@@ -4,8 +4,10 @@
 #ifndef TESTS_FUZZ_TARGET_H
 #define TESTS_FUZZ_TARGET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "count.h"
@@ -20,28 +22,55 @@ static inline void require(int holds)
         abort();
 }
 
-/* A refusal says something, on one line, without control characters. */
-static inline void require_message(const struct err *e)
+/* Something is said, on one line, without control characters. */
+static inline void require_line(const char *text)
 {
-    require(e->text[0]);
-    for (const char *c = e->text; *c; c++)
+    require(text[0]);
+    for (const char *c = text; *c; c++)
         require((unsigned char)*c >= 0x20 && *c != 0x7f);
+}
+
+static inline void require_refused(enum status s, enum status expected, const struct err *e)
+{
+    require(s == expected);
+    require_line(e->text);
 }
 
 /* That of a file, or of what is asked of it. */
 static inline void require_refusal(enum status s, const struct err *e)
 {
     require(s == STATUS_BAD_FILE || s == STATUS_USAGE || s == STATUS_FAILED);
-    require_message(e);
+    require_line(e->text);
 }
 
 /* Whether the writer takes what was read: all but tensor names of 64 bytes. */
-static inline int writable(const struct gguf *g)
+static inline bool writable(const struct gguf *g)
 {
     for (size_t i = 0; i < g->n_tensors; i++)
         if (g->tensors[i].name.len > 63)
-            return 0;
-    return 1;
+            return false;
+    return true;
+}
+
+/* What was written is a file; it is the caller's to free, behind the bytes that it lies in. */
+static inline struct gguf *require_written(struct gguf_writer *w, unsigned char **bytes)
+{
+    struct gguf *g;
+    size_t len;
+    require(gguf_write_memory(w, bytes, &len, NULL) == STATUS_OK);
+    require(gguf_parse(*bytes, len, &g, NULL) == STATUS_OK);
+    return g;
+}
+
+/* A text as a string, if it is one shorter than `size`. */
+static inline bool as_string(struct text t, char *out, size_t size)
+{
+    if (t.len >= size || (t.len > 0 && memchr(t.data, 0, t.len)))
+        return false;
+    if (t.len > 0)
+        memcpy(out, t.data, t.len);
+    out[t.len] = 0;
+    return true;
 }
 
 /* An input that is read byte by byte, as choices of what is done: what is left of it, and zeros
@@ -66,6 +95,15 @@ static inline struct text next_text(struct choices *in, size_t len)
     in->at += t.len;
     in->left -= t.len;
     return t;
+}
+
+/* The text up to the next zero byte, which is passed over. */
+static inline struct text next_file(struct choices *in)
+{
+    const uint8_t *end = in->left > 0 ? memchr(in->at, 0, in->left) : NULL;
+    const struct text file = next_text(in, end ? (size_t)(end - in->at) : in->left);
+    next_byte(in);
+    return file;
 }
 
 #endif
