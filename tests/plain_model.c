@@ -7,8 +7,8 @@
 
 float dropout_factor(const struct dropout *d, int site, uint64_t element)
 {
-    float factor;
-    dropout_apply(d, site, &factor, NULL, &(float){1}, element, 1);
+    float factor = 1;
+    dropout_apply(d, site, &factor, NULL, element, 1);
     return factor;
 }
 

@@ -10,10 +10,8 @@
 #include "measure/eval.h"
 #include "model/kv_cache.h"
 
-/* A rise of bits per byte from here on is worth a warning. */
-#define NOTICEABLE_BITS 0.1
-/* More text than this is refused before it is read. */
-#define EVAL_MAX ((size_t)1 << 30)
+#define NOTICEABLE_BITS 0.1               /* a rise of bits per byte that is worth a warning */
+#define EVAL_MAX        ((size_t)1 << 30) /* more text is refused before it is read */
 
 struct convert_options {
     struct common_options common;
@@ -49,14 +47,13 @@ static const struct option own_options[] = {
 struct convert_figures {
     char variant[16]; /* "MHA", "GQA-4" */
     uint64_t kv_bytes_per_token_f32, kv_bytes_per_token_f16;
-    uint64_t parameters;
-    uint64_t file_bytes;
+    uint64_t parameters, file_bytes;
     double divergence;    /* from the checkpoint before, on calibration text kept aside; else NaN */
     double bits_per_byte; /* NaN: not measured */
     double seconds;       /* that the conversion took, `after`; NaN before */
 };
 
-/* What a run holds. */
+/* A run. */
 struct conversion {
     struct job *job; /* its checkpoint is without a model; its tokens are those of --eval's text */
     struct convert_spec spec;
@@ -76,37 +73,6 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
                        "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
                        "--cache-bytes B");
     return STATUS_OK;
-}
-
-/* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
-static enum status measure_bits(const struct conversion *c, const char *path, double *out,
-                                struct err *e)
-{
-    struct job *j = c->job;
-    struct checkpoint k;
-    *out = (double)NAN;
-    if (!j->tokens)
-        return STATUS_OK;
-    enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
-    if (s != STATUS_OK) /* what was just written is no bad input */
-        return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
-    const struct eval_spec spec = {
-        .model = k.model,
-        .params = {.kernels = j->kernels},
-        .pool = j->pool,
-        .tokens = j->tokens,
-        .n_tokens = j->n_tokens,
-        .tokenizer = k.tokenizer,
-        .stop = progress_stop,
-        .progress = progress_show,
-        .arg = job_progress(j, "tokens"),
-    };
-    struct eval_result result;
-    s = err_in(e, eval_run(&spec, &result, e), "--eval");
-    if (s == STATUS_OK)
-        *out = result.bits_per_byte;
-    checkpoint_close(&k);
-    return s;
 }
 
 /* --- the report ------------------------------------------------------------------------------ */
@@ -142,8 +108,31 @@ static const struct report_field layer_fields[] = {
     {"output_lost", "output_lost", MEMBER(layer_row, output_lost), "%.5f"},
 };
 
-/* A table of the layers, and one of the figures, in which people see the change of fractions. In
- * JSON one object, over several lines or (JSON lines) on one. */
+/* One object, over several lines or (JSON lines) on one. */
+static void print_json(const struct conversion *c, const struct layer_row *rows)
+{
+    const bool latent = config_is_latent(&c->converted.config);
+    struct output *out = c->job->out;
+    struct json j;
+    json_init(&j, out, c->job->common->format == TABLE_JSONL ? 0 : 1);
+    json_begin_object(&j, NULL);
+    json_string(&j, "method", latent ? "latent" : convert_methods[c->spec.method]);
+    if (!latent)
+        json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
+    json_string(&j, "refit", convert_refits[c->spec.refit]);
+    json_u64(&j, "calibration_tokens", c->spec.n_tokens);
+    json_begin_array(&j, "layers");
+    for (int l = 0; l < c->converted.n_layers; l++)
+        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &rows[l]);
+    json_end(&j);
+    report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
+    report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
+    report_members(&j, &figure_fields[N_FIGURES - 1], 1, &c->after);
+    json_end(&j);
+    output_puts(out, "\n");
+}
+
+/* A table of the layers, and one of the figures, in which people see the change of fractions. */
 static enum status print_conversion(const struct conversion *c, struct err *e)
 {
     static const struct report_field columns[] = {
@@ -151,65 +140,72 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         {"before", "before", .type = REPORT_DOUBLE},
         {"after", "after", .type = REPORT_DOUBLE},
         {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"}};
-    struct output *out = c->job->out;
-    const enum table_format format = (enum table_format)c->job->common->format;
+    const enum table_format format = c->job->common->format;
     const bool people = table_is_for_people(format);
-    const bool latent = config_is_latent(&c->converted.config);
-    const int n_layers = c->converted.n_layers;
     struct layer_row rows[CONFIG_MAX_LAYERS];
     struct report t;
-    struct json j;
-    for (int l = 0; l < n_layers; l++)
+    for (int l = 0; l < c->converted.n_layers; l++)
         rows[l] =
             (struct layer_row){l, c->converted.layers[l].score, c->converted.layers[l].output};
     if (table_is_json(format)) {
-        json_init(&j, out, format == TABLE_JSONL ? 0 : 1);
-        json_begin_object(&j, NULL);
-        json_string(&j, "method", latent ? "latent" : convert_methods[c->spec.method]);
-        if (!latent)
-            json_string(&j, "grouping", c->spec.cluster ? "cluster" : "adjacent");
-        json_string(&j, "refit", convert_refits[c->spec.refit]);
-        json_u64(&j, "calibration_tokens", c->spec.n_tokens);
-        json_begin_array(&j, "layers");
-        for (int l = 0; l < n_layers; l++)
-            report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &rows[l]);
-        json_end(&j);
-        report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
-        report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
-        report_members(&j, &figure_fields[N_FIGURES - 1], 1, &c->after);
-        json_end(&j);
-        output_puts(out, "\n");
+        print_json(c, rows);
         return STATUS_OK;
     }
-    const struct table layers = TABLE_OF(layer_fields, rows, n_layers);
-    TRY(table_print(&layers, format, out, e));
-    output_puts(out, "\n");
-    report_begin(&t, format, columns, REPORT_LENGTH(columns), out);
+    const struct table layers = TABLE_OF(layer_fields, rows, c->converted.n_layers);
+    TRY(table_print(&layers, format, c->job->out, e));
+    output_puts(c->job->out, "\n");
+    report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);
     for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {
-        const void *before = (const char *)&c->before + f->offset;
-        const void *after = (const char *)&c->after + f->offset;
-        const double change =
-            f->format ? *(const double *)after - *(const double *)before : (double)NAN;
-        if (people && f->format && isnan(*(const double *)after))
+        double before = (double)NAN, after = (double)NAN;
+        if (f->format) {
+            before = *(const double *)((const char *)&c->before + f->offset);
+            after = *(const double *)((const char *)&c->after + f->offset);
+        }
+        if (people && f->format && isnan(after))
             continue;
         report_string(&t, report_name(format, f));
         report_cell(&t, f, &c->before);
         report_cell(&t, f, &c->after);
         if (people)
-            report_cell(&t, &columns[3], &change);
+            report_cell(&t, &columns[3], &(double){after - before});
     }
     return report_end(&t, e);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static void fill_figures(const struct config *config, uint64_t n_params, struct convert_figures *f)
+/* Bits per byte of the checkpoint at `path` on --eval's text; NaN without one. */
+static enum status measure_bits(struct job *j, const char *path, double *out, struct err *e)
 {
-    const int n_kv_heads = config->n_kv_heads;
-    config_variant_name(config, n_kv_heads, f->variant);
-    f->kv_bytes_per_token_f32 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F32);
-    f->kv_bytes_per_token_f16 = kv_cache_bytes_per_token(config, n_kv_heads, STORAGE_F16);
-    f->parameters = n_params;
+    struct checkpoint k;
+    struct eval_result result;
+    *out = (double)NAN;
+    if (!j->tokens)
+        return STATUS_OK;
+    enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
+    if (s != STATUS_OK) /* what was just written is no bad input */
+        return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
+    const struct eval_spec spec = {.model = k.model,
+                                   .params = {.kernels = j->kernels},
+                                   .pool = j->pool,
+                                   .tokens = j->tokens,
+                                   .n_tokens = j->n_tokens,
+                                   .tokenizer = k.tokenizer,
+                                   .stop = progress_stop,
+                                   .progress = progress_show,
+                                   .arg = job_progress(j, "tokens")};
+    s = err_in(e, eval_run(&spec, &result, e), "--eval");
+    if (s == STATUS_OK)
+        *out = result.bits_per_byte;
+    checkpoint_close(&k);
+    return s;
+}
+
+static void set_sizes(const struct config *c, struct convert_figures *f)
+{
+    config_variant_name(c, c->n_kv_heads, f->variant);
+    f->kv_bytes_per_token_f32 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32);
+    f->kv_bytes_per_token_f16 = kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F16);
 }
 
 /* Writes what was converted, measures it and prints the report. */
@@ -218,10 +214,11 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     struct job *j = c->job;
     const char *out = j->common->out;
     const struct convert *converted = &c->converted;
-    const uint64_t measured_ns = clock_ns();
+    struct convert_figures *before = &c->before, *after = &c->after;
     struct config config;
+    const uint64_t measured_ns = clock_ns();
     /* First, because logits may not be finite, and OUT is still as it was. */
-    enum status s = measure_bits(c, j->path, &c->before.bits_per_byte, e);
+    enum status s = measure_bits(j, j->path, &before->bits_per_byte, e);
     started_ns += clock_ns() - measured_ns;
     if (s == STATUS_OK)
         s = gguf_write(converted->writer, out, e);
@@ -229,15 +226,17 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
         err_prefix(e, j->path);
     TRY(s);
     TRY(config_read(j->checkpoint.gguf, &config, e));
-    fill_figures(&config, converted->n_params_before, &c->before);
-    fill_figures(&converted->config, converted->n_params_after, &c->after);
-    c->before.seconds = (double)NAN;
-    c->after.seconds = (double)(clock_ns() - started_ns) * 1e-9;
-    c->before.divergence = c->spec.n_tokens ? 0 : (double)NAN;
-    c->after.divergence = converted->divergence;
-    c->before.file_bytes = j->checkpoint.file.len;
-    c->after.file_bytes = job_out_bytes(j);
-    s = measure_bits(c, out, &c->after.bits_per_byte, e);
+    set_sizes(&config, before);
+    set_sizes(&converted->config, after);
+    before->parameters = converted->n_params_before;
+    after->parameters = converted->n_params_after;
+    before->file_bytes = j->checkpoint.file.len;
+    after->file_bytes = job_out_bytes(j);
+    before->divergence = c->spec.n_tokens ? 0 : (double)NAN;
+    after->divergence = converted->divergence;
+    before->seconds = (double)NAN;
+    after->seconds = (clock_ns() - started_ns) * 1e-9;
+    s = measure_bits(j, out, &after->bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
         j->needs &= ~(unsigned)JOB_OUT;
         say(j->common, "interrupted; %s is written", out);
@@ -246,7 +245,7 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     }
     progress_end(&j->progress);
     TRY(print_conversion(c, e));
-    const double rise = c->after.bits_per_byte - c->before.bits_per_byte;
+    const double rise = after->bits_per_byte - before->bits_per_byte;
     if (rise > NOTICEABLE_BITS)
         say(j->common,
             "warning: bits per byte rise by %.3f; uptraining makes good for it: decode train TEXT "
@@ -279,19 +278,18 @@ static enum status drop_and_tell(const struct job *j, const char *heads, struct 
 static enum status run_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
-    const struct variant_options *v = &o->common.variant;
     const struct gguf *g = j->checkpoint.gguf;
     struct conversion c = {.job = j};
     TRY(job_start_threads(j, e));
     if (o->drop_heads)
         return drop_and_tell(j, o->drop_heads, e);
-    for (size_t i = 0; i < g->n_tensors && !o->requantize; i++)
-        if (g->tensors[i].type->block_elements > 1)
+    for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors && !o->requantize;
+         t++)
+        if (t->type->block_elements > 1)
             return err_set(e, STATUS_USAGE,
                            "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
                            "the same, but better convert first and quantize then",
-                           j->path, text_width(g->tensors[i].name), g->tensors[i].name.data,
-                           g->tensors[i].type->name);
+                           j->path, text_width(t->name), t->name.data, t->type->name);
     TRY(job_seed(j, e));
     if (o->eval) { /* found out before the work: whether its text can be measured at all */
         TRY(input_await(o->eval, EVAL_MAX, &j->text_bytes, &j->text.len, e));
@@ -302,50 +300,44 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     }
     const uint64_t started_ns = clock_ns();
     TRY(variant_convert(j, &c.spec, &c.converted, e));
-    if (v->kv_heads && v->method == CONVERT_RANDOM)
+    if (o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
         say(&o->common, "seed %llu", (unsigned long long)j->seed);
     const enum status s = write_and_report(&c, started_ns, e);
     convert_free(&c.converted);
     return s;
 }
 
+static const char notes[] =
+    "The heads of a group come to share one K and one V head, and the KV cache shrinks by as\n"
+    "much. `fit` finds the shared heads that lose least of the attention scores and of what\n"
+    "attention adds to the output; with --calib it then refits, layer by layer, what follows to\n"
+    "what is left: values and output matrix together, and what the feed-forward part takes and\n"
+    "gives. `--refit block` fits queries, keys, values and output matrix by their gradients, too,\n"
+    "and takes several times as long. Each piece is kept only if it lowers the error on windows\n"
+    "of the text that nothing was fitted to, of which there is one in eight. The other methods "
+    "are\n"
+    "for comparison.\n"
+    "--latent makes a cache of one vector a position instead, which every head takes as key and\n"
+    "as value (architecture decode; not with rotary positions): at equal bytes it loses less\n"
+    "than shared heads, and attention takes more arithmetic. --cache-bytes chooses its ranks\n"
+    "layer by layer, by the divergence from MODEL's predictions.\n"
+    "Printed are, for each layer, the shares of score and output energy that are lost, then "
+    "cache,\n"
+    "parameters, with --calib the divergence from MODEL's predictions on the windows kept aside,\n"
+    "in nats a token, and with --eval bits per byte before and after. Weights keep their types;\n"
+    "metadata say how the file was made. Layers that have no more K/V heads than G keep theirs.\n"
+    "--drop-heads writes the checkpoint as it is but for the output matrix, where the columns\n"
+    "of the heads named become zero: what --without of eval and generate computes, as a file.\n"
+    "With --format csv the layers come first, then, after an empty line, the other figures under "
+    "a\n"
+    "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n";
+
 const struct command command_convert = {
     .name = "convert",
     .summary = "MHA checkpoint to GQA, MQA or a latent cache",
     .usage = "MODEL -o OUT (--kv-heads G | --latent R | --cache-bytes B | --drop-heads L.H,...) "
              "[options]",
-    .notes =
-        "The heads of a group come to share one K and one V head, and the KV cache shrinks by as\n"
-        "much. `fit` finds the shared heads that lose least of the attention scores and of what\n"
-        "attention adds to the output; with --calib it then refits, layer by layer, what follows "
-        "to\n"
-        "what is left: values and output matrix together, and what the feed-forward part takes "
-        "and\n"
-        "gives. `--refit block` fits queries, keys, values and output matrix by their gradients, "
-        "too,\n"
-        "and takes several times as long. Each piece is kept only if it lowers the error on "
-        "windows\n"
-        "of the text that nothing was fitted to, of which there is one in eight. The other methods "
-        "are\n"
-        "for comparison.\n"
-        "--latent makes a cache of one vector a position instead, which every head takes as key "
-        "and\n"
-        "as value (architecture decode; not with rotary positions): at equal bytes it loses less\n"
-        "than shared heads, and attention takes more arithmetic. --cache-bytes chooses its ranks\n"
-        "layer by layer, by the divergence from MODEL's predictions.\n"
-        "Printed are, for each layer, the shares of score and output energy that are lost, then "
-        "cache,\n"
-        "parameters, with --calib the divergence from MODEL's predictions on the windows kept "
-        "aside,\n"
-        "in nats a token, and with --eval bits per byte before and after. Weights keep their "
-        "types;\n"
-        "metadata say how the file was made. Layers that have no more K/V heads than G keep "
-        "theirs.\n"
-        "--drop-heads writes the checkpoint as it is but for the output matrix, where the columns\n"
-        "of the heads named become zero: what --without of eval and generate computes, as a file.\n"
-        "With --format csv the layers come first, then, after an empty line, the other figures "
-        "under a\n"
-        "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n",
+    .notes = notes,
     .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, common.variant)},
                         {"More of it", conversion_options, offsetof(VALUES, common.variant)},
                         {"Heads", drop_options, 0},

@@ -36,8 +36,7 @@ static enum status run_export(struct job *j, void *values, struct err *e)
     const enum status s = export_folder(j->checkpoint.gguf, &options, j->common->out, &result, e);
     if (s == STATUS_BAD_FILE || s == STATUS_USAGE)
         err_prefix(e, j->path);
-    if (s != STATUS_OK)
-        return s;
+    TRY(s);
     const struct table table = TABLE_OF(fields, &result, 1);
     return job_print(j, &table, e);
 }

@@ -55,14 +55,12 @@ static const struct report_field fields[] = {
 static enum status run_import(struct job *j, void *values, struct err *e)
 {
     const struct import_command *o = values;
-    struct import *im;
-    struct file_map file = {0};
-    bool is_other;
-    struct quantize_params params = {.requantize = true};
     const struct import_options options = {
         .tokenizer = o->tokenizer, .n_ctx = o->n_ctx, .notes = {job_say_note, j->common}};
-    if (o->type)
-        params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
+    struct quantize_params params = {.requantize = true};
+    struct file_map file = {0};
+    struct import *im;
+    bool is_other;
     TRY(import_is_for(j->path, &is_other, e));
     if (!is_other)
         TRY(file_map_open(&file, j->path, e));
@@ -78,6 +76,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     if (!o->type) {
         s = gguf_write(import_writer(im), j->common->out, e);
     } else if ((s = gguf_write_map(import_writer(im), &file, e)) == STATUS_OK) {
+        params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
         signals_defer(); /* from here on the work is asked whether it should end */
         s = job_quantize(j, &file, &params, false, e);
         file_map_close(&file);

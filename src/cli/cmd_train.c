@@ -19,20 +19,28 @@
 #include "model/model.h"
 #include "train/train.h"
 
-/* More text than this is not taken from a pipe. */
-#define PIPE_MAX ((size_t)1 << 30)
-/* Weight of a step in the smoothed loss. */
-#define SMOOTHING 0.05
+#define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
+#define SMOOTHING 0.05              /* weight of a step in the smoothed loss */
 
-struct train_options {
+/* What the options say, and the run that they ask for. */
+struct training {
     struct common_options common; /* its positional and model stay NULL */
     struct option_strings texts;
     struct train_shape shape;
-    struct train_spec spec; /* as options say; train_job's has the rest */
-    const char *log;
+    struct train_spec spec;
+    const char *log_path;
+
+    FILE *log;            /* NULL: none */
+    bool terminal;        /* show a progress line */
+    int first_step, step; /* steps made before this run; so far */
+    uint64_t started_ns;  /* of the first step */
+    uint64_t step_ns;     /* spent in steps */
+    double loss;          /* smoothed */
+    double val_loss;      /* the last one; NaN before */
+    char tried[320];      /* the probe's trials so far */
 };
 
-#define VALUES struct train_options
+#define VALUES struct training
 
 static const struct option output_options[] = {
     OPT_STRING("output", spec.out, "OUT",
@@ -45,7 +53,7 @@ static const struct option output_options[] = {
              "go on from OUT.state, with the same texts and options as before"),
     OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
     OPT_STRING(
-        "log", log, "FILE.csv",
+        "log", log_path, "FILE.csv",
         "write loss (the text's cross-entropy), learning rate and gradient norm of every step",
         .writes = WRITES_OTHER),
     OPT_END,
@@ -78,114 +86,84 @@ static const struct option run_options[] = {
     OPT_END,
 };
 
-/* A run of the command, and what it has shown so far. */
-struct train_job {
-    const struct train_options *options;
-    struct job *run;        /* has the pool and both checkpoints */
-    struct train_spec spec; /* borrows them, and the texts */
-
-    bool terminal;        /* show a progress line */
-    FILE *log;            /* NULL: none */
-    int first_step, step; /* steps made before this run; so far */
-    uint64_t started_ns;  /* of the first step */
-    uint64_t step_ns;     /* spent in steps */
-    double loss;          /* smoothed */
-    double val_loss;      /* the last one; NaN before */
-    char tried[320];      /* the probe's trials so far */
-};
-
-/* --- lines ----------------------------------------------------------------------------------- */
-
-/* "3.2k tokens/s", in the steps of this run. */
-static struct figure speed(const struct train_job *job)
+/* "3.2k" tokens a second, in the steps of this run. */
+static struct figure speed(const struct training *t)
 {
-    const double tokens =
-        (double)(job->step - job->first_step) * job->spec.batch * job->spec.length;
-    return figure_rate(job->step_ns ? tokens / ((double)job->step_ns * 1e-9) : 0);
-}
-
-/* ", 3.41 s left"; nothing before the first step and after the last one. */
-static void put_time_left(const struct train_job *job, char *out, size_t size)
-{
-    const int made = job->step - job->first_step, rest = job->spec.n_steps - job->step;
-    out[0] = 0;
-    if (made > 0 && rest > 0)
-        snprintf(out, size, ", %s left",
-                 figure_duration((double)(clock_ns() - job->started_ns) / made * rest).text);
+    const double tokens = (double)(t->step - t->first_step) * t->spec.batch * t->spec.length;
+    return figure_rate(t->step_ns ? tokens / (t->step_ns * 1e-9) : 0);
 }
 
 /* The trainer's `event`: rows of the log, and lines about the run. */
 static void hear(void *arg, const struct train_event *ev)
 {
-    struct train_job *job = arg;
-    const struct common_options *o = &job->options->common;
-    char loss[48] = "", rate[48] = "", left[48], *tried = job->tried;
-    const size_t len = strlen(tried), room = sizeof job->tried - len;
-    if (ev->kind == TRAIN_STEP && job->started_ns == 0)
-        job->started_ns = clock_ns() - ev->ns;
-    const double seconds = job->started_ns ? (double)(clock_ns() - job->started_ns) * 1e-9 : 0;
+    struct training *t = arg;
+    const struct common_options *o = &t->common;
+    const struct train_spec *spec = &t->spec;
+    const size_t len = strlen(t->tried), room = sizeof t->tried - len;
+    char loss[48] = "", rate[48] = "", left[48] = "";
+    if (ev->kind == TRAIN_STEP) {
+        t->started_ns = t->started_ns ? t->started_ns : clock_ns() - ev->ns;
+        t->step_ns += ev->ns;
+        t->step = ev->step;
+        t->loss = isfinite(t->loss) ? t->loss + SMOOTHING * (ev->loss - t->loss) : ev->loss;
+    }
+    const double ns = t->started_ns ? clock_ns() - t->started_ns : 0;
+    const int made = t->step - t->first_step, rest = spec->n_steps - t->step;
+    if (made > 0 && rest > 0)
+        snprintf(left, sizeof left, ", %s left", figure_duration(ns / made * rest).text);
     switch (ev->kind) {
     case TRAIN_LEARNING:
-        if (job->terminal && ev->all)
-            notice_show("learning the vocabulary: %.0f%%",
-                        100 * (double)ev->done / (double)ev->all);
+        if (t->terminal && ev->all)
+            notice_show("learning the vocabulary: %.0f%%", 100.0 * ev->done / ev->all);
         break;
     case TRAIN_TRIED: /* one line for all, beginning with none; told once the rate is chosen */
         if (ev->lr == 0)
             snprintf(
-                tried, room,
+                t->tried, room,
                 ": tried %d steps each, nats a token of %llu windows kept aside; %.4f as it is",
                 ev->step, (unsigned long long)ev->all, ev->loss);
         else if (isfinite(ev->loss))
-            snprintf(tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
+            snprintf(t->tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
         else
-            snprintf(tried + len, room, ", none at %g", ev->lr);
-        if (job->terminal)
-            notice_show("learning rates%s", tried);
+            snprintf(t->tried + len, room, ", none at %g", ev->lr);
+        if (t->terminal)
+            notice_show("learning rates%s", t->tried);
         break;
     case TRAIN_CHOSEN:
         if (ev->lr > 0)
             say(o, "learning rate %g%s", ev->lr,
-                len > 0 ? tried : ": the text is too short to try others");
+                len > 0 ? t->tried : ": the text is too short to try others");
         else
             say(o, "no rate: the checkpoint stays as it is (--lr X trains it all the same)%s",
-                tried);
+                t->tried);
         break;
     case TRAIN_STEP:
-        job->step = ev->step;
-        job->step_ns += ev->ns;
-        job->loss = isfinite(job->loss) ? job->loss + SMOOTHING * (ev->loss - job->loss) : ev->loss;
-        if (job->log)
-            fprintf(job->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr,
-                    ev->norm, (double)job->spec.batch * job->spec.length / ((double)ev->ns * 1e-9),
-                    seconds);
-        if (isfinite(job->val_loss))
-            snprintf(loss, sizeof loss, ", held out %.4f", job->val_loss);
-        put_time_left(job, left, sizeof left);
-        /* What matters most comes first: a narrow terminal cuts the rest. */
-        if (job->terminal)
-            notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", job->step, job->spec.n_steps,
-                        left, job->loss, loss, speed(job).text);
+        if (t->log)
+            fprintf(t->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
+                    (double)spec->batch * spec->length / (ev->ns * 1e-9), ns * 1e-9);
+        if (isfinite(t->val_loss))
+            snprintf(loss, sizeof loss, ", held out %.4f", t->val_loss);
+        if (t->terminal) /* what matters most comes first: a narrow one cuts the rest */
+            notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", t->step, spec->n_steps, left,
+                        t->loss, loss, speed(t).text);
         break;
     case TRAIN_EVALUATED:
-        job->val_loss = ev->val_loss;
-        if (job->log) {
-            fprintf(job->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
-                    seconds);
-            fflush(job->log); /* so that the curve is there whatever becomes of the run */
+        t->val_loss = ev->val_loss;
+        if (t->log) {
+            fprintf(t->log, "%d,,%.6f,%.6f,,,,%.3f\n", ev->step, ev->val_loss, ev->val_bits,
+                    ns * 1e-9);
+            fflush(t->log); /* so that the curve is there whatever becomes of the run */
         }
         if (isfinite(ev->loss))
             snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
-        if (job->step_ns)
-            snprintf(rate, sizeof rate, ", %s tokens/s", speed(job).text);
-        put_time_left(job, left, sizeof left);
-        say(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", job->step,
-            job->spec.n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate,
-            left);
+        if (t->step_ns)
+            snprintf(rate, sizeof rate, ", %s tokens/s", speed(t).text);
+        say(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", t->step,
+            spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate, left);
         break;
     case TRAIN_SAVING: /* no state is newer than its log */
-        if (job->log && fflush(job->log) == 0)
-            fdatasync(fileno(job->log));
+        if (t->log && fflush(t->log) == 0)
+            fdatasync(fileno(t->log));
         break;
     case TRAIN_SAVED:
         say_verbose(o, "saved after step %d", ev->step);
@@ -196,10 +174,10 @@ static void hear(void *arg, const struct train_event *ev)
     }
 }
 
-static void announce(const struct train_job *job, const struct train_plan *p)
+static void announce(const struct training *t, const struct train_plan *p)
 {
-    const struct train_options *o = job->options;
-    const struct train_spec *spec = &job->spec;
+    const struct common_options *o = &t->common;
+    const struct train_spec *spec = &t->spec;
     const struct config *c = &p->config;
     char variant[16], what[128] = "";
     config_variant_name(c, c->n_kv_heads, variant);
@@ -210,165 +188,160 @@ static void announce(const struct train_job *job, const struct train_plan *p)
                  c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
     else if (strcmp(c->arch->name, arch_names[0]) != 0) /* not gpt2 */
         snprintf(what, sizeof what, "%s, ", c->arch->name);
-    say(&o->common,
+    say(o,
         "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
-        spec->from_path ? spec->from_path : "new model", what, c->n_layers,
-        plural((uint64_t)c->n_layers), c->d_model, c->n_heads, plural((uint64_t)c->n_heads),
-        variant, c->d_ff, c->n_ctx, c->n_vocab, (unsigned long long)p->n_params);
-    const double tokens = (double)spec->n_steps * spec->batch * spec->length;
-    say(&o->common,
+        spec->from_path ? spec->from_path : "new model", what, c->n_layers, plural(c->n_layers),
+        c->d_model, c->n_heads, plural(c->n_heads), variant, c->d_ff, c->n_ctx, c->n_vocab,
+        (unsigned long long)p->n_params);
+    say(o,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
         "%d windows of %d tokens read it %.1f times; seed %llu",
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
-        spec->batch, spec->length, tokens / (double)p->train_tokens, (unsigned long long)p->seed);
-    if (c->n_vocab < o->shape.n_vocab)
-        say(&o->common, "the text has pairs that occur twice for only %d of --vocab %d tokens",
-            c->n_vocab, o->shape.n_vocab);
+        spec->batch, spec->length,
+        (double)spec->n_steps * spec->batch * spec->length / p->train_tokens,
+        (unsigned long long)p->seed);
+    if (c->n_vocab < t->shape.n_vocab)
+        say(o, "the text has pairs that occur twice for only %d of --vocab %d tokens", c->n_vocab,
+            t->shape.n_vocab);
     if (p->widened)
-        say(&o->common, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
+        say(o, "%s is not all F32: it is trained, and written, in F32", spec->from_path);
     if (p->resumed_step > 0)
-        say(&o->common, "going on after step %d", p->resumed_step);
+        say(o, "going on after step %d", p->resumed_step);
     if (spec->label_smoothing > 0 || spec->teacher_path)
-        say(&o->common, "the loss that is shown is the text's cross-entropy, without what %s adds",
+        say(o, "the loss that is shown is the text's cross-entropy, without what %s adds",
             spec->teacher_path ? "the teacher" : "label smoothing");
-    const size_t all = p->parameter_bytes + p->activation_bytes + p->teacher_bytes;
-    if (o->common.verbose || all > (size_t)1 << 30)
-        say(&o->common,
+    if (o->verbose || p->parameter_bytes + p->activation_bytes + p->teacher_bytes > (size_t)1 << 30)
+        say(o,
             "memory: parameters, gradient and moments %s, activations %s, teacher's %s, tokens %s; "
             "a smaller --batch or --ctx takes less",
-            figure_bytes((double)p->parameter_bytes).text,
-            figure_bytes((double)p->activation_bytes).text,
-            figure_bytes((double)p->teacher_bytes).text, figure_bytes((double)p->token_bytes).text);
+            figure_bytes(p->parameter_bytes).text, figure_bytes(p->activation_bytes).text,
+            figure_bytes(p->teacher_bytes).text, figure_bytes(p->token_bytes).text);
 }
-
-/* --- the run --------------------------------------------------------------------------------- */
 
 /*
  * Checks what is written and reads the texts into `texts`, spec.n_texts of them, malloc'd. They are
  * read, not mapped: a file that changes in the meantime must not be one text when the vocabulary is
  * learned and another when it is cut into tokens; and a pipe is a text too.
  */
-static enum status prepare_training(struct train_job *job, struct text *texts, struct err *e)
+static enum status prepare(struct training *t, struct job *j, struct text *texts, struct err *e)
 {
-    const struct train_options *o = job->options;
-    const bool replaces = o->spec.resume || o->common.force;
-    struct train_spec *spec = &job->spec;
-    struct job *run = job->run;
+    struct train_spec *spec = &t->spec;
     struct stat st;
     char state[PATH_MAX];
     const char *const written[] = {spec->out, state};
-    if (o->texts.n == 0)
+    if (t->texts.n == 0)
         return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
     TRY(path_new(spec->out, true, e));
     snprintf(state, sizeof state, "%s.state", spec->out);
-    TRY(path_spares(&command_train.spec, o, "--output", state, e));
-    if (o->log && path_same(o->log, state))
+    TRY(path_spares(&command_train.spec, t, "--output", state, e));
+    if (t->log_path && path_same(t->log_path, state))
         return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
-                       o->log);
+                       t->log_path);
     for (int i = 0; i < 2; i++) {
-        if (!replaces && lstat(written[i], &st) == 0)
+        if (!spec->resume && !t->common.force && lstat(written[i], &st) == 0)
             return err_set(e, STATUS_USAGE,
                            "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
                            "replaces it",
                            written[i]);
         TRY(path_writable(written[i], e));
     }
-    for (; spec->n_texts < o->texts.n; spec->n_texts++) {
-        const char *path = o->texts.items[spec->n_texts];
+    for (; spec->n_texts < t->texts.n; spec->n_texts++) {
+        const char *path = t->texts.items[spec->n_texts];
         struct text *text = &texts[spec->n_texts];
         const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
         char *bytes = NULL;
         TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
         text->data = bytes;
     }
-    TRY(job_seed(run, e));
+    TRY(job_seed(j, e));
     spec->texts = texts;
     spec->keep_last = spec->eval_every < 0;
-    spec->seed_given = o->common.seed.given;
-    spec->seed = run->seed;
+    spec->seed_given = t->common.seed.given;
+    spec->seed = j->seed;
     spec->stop = progress_stop;
     spec->event = hear;
-    spec->arg = job;
-    TRY(train_spec_complete(spec, &o->shape, &run->checkpoint, &run->other, e));
-    TRY(job_start_threads(run, e));
-    spec->kernels = run->kernels;
-    spec->pool = run->pool;
+    spec->arg = t;
+    TRY(train_spec_complete(spec, &t->shape, &j->checkpoint, &j->other, e));
+    TRY(job_start_threads(j, e));
+    spec->kernels = j->kernels;
+    spec->pool = j->pool;
     return STATUS_OK;
 }
 
-/* Runs with its log, which a resumed run goes on with: rows of steps that are made again, and a
- * torn one, are cut off. */
-static enum status train(struct train_job *job, struct trainer *t, struct err *e)
+/* Opens the log, which a resumed run goes on with: rows of steps that are made again, and a torn
+ * one, are cut off. */
+static enum status open_log(struct training *t, struct err *e)
 {
-    const struct train_options *o = job->options;
-    const struct train_plan *p = trainer_plan(t);
-    const bool resumed = p->resumed_step > 0;
-    char line[256], best[128] = "";
+    const bool resumed = t->first_step > 0;
+    const int fd =
+        file_open_retry(t->log_path, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
+    char line[256];
     long end = 0;
-    announce(job, p);
-    job->first_step = job->step = p->resumed_step;
-    job->loss = job->val_loss = (double)NAN;
-    if (o->log) {
-        const int fd =
-            file_open_retry(o->log, O_CREAT | (resumed ? O_RDWR : O_WRONLY | O_TRUNC), 0666);
-        bool lost = fd < 0 || !(job->log = fdopen(fd, resumed ? "r+" : "w"));
-        while (!lost && resumed && fgets(line, sizeof line, job->log)) {
-            if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > job->first_step))
-                break;
-            end = ftell(job->log);
-        }
-        if (!lost && resumed)
-            lost = fseek(job->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0;
-        if (lost)
-            return file_failure(e, STATUS_FAILED, o->log, "write --log", errno);
-        if (end == 0)
-            fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n",
-                  job->log);
+    bool lost = fd < 0 || !(t->log = fdopen(fd, resumed ? "r+" : "w"));
+    while (!lost && resumed && fgets(line, sizeof line, t->log)) {
+        if (!strchr(line, '\n') || (end > 0 && strtol(line, NULL, 10) > t->first_step))
+            break;
+        end = ftell(t->log);
     }
-    const enum status s = trainer_run(t, e);
+    if (!lost && resumed)
+        lost = fseek(t->log, end, SEEK_SET) != 0 || ftruncate(fd, end) != 0;
+    if (lost)
+        return file_failure(e, STATUS_FAILED, t->log_path, "write --log", errno);
+    if (end == 0)
+        fputs("step,loss,val_loss,val_bits_per_byte,lr,grad_norm,tokens_per_s,seconds\n", t->log);
+    return STATUS_OK;
+}
+
+static enum status train(struct training *t, struct trainer *trainer, struct err *e)
+{
+    const struct train_plan *p = trainer_plan(trainer);
+    const char *out = t->spec.out;
+    char best[128] = "";
+    announce(t, p);
+    t->first_step = t->step = p->resumed_step;
+    t->loss = t->val_loss = (double)NAN;
+    if (t->log_path)
+        TRY(open_log(t, e));
+    const enum status s = trainer_run(trainer, e);
     notice_clear();
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
-    if (isfinite(p->best_loss) && o->spec.eval_every >= 0)
+    if (isfinite(p->best_loss) && !t->spec.keep_last)
         snprintf(best, sizeof best,
                  "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", p->best_step,
                  p->best_loss, p->best_loss * p->bits_per_nat);
     if (s == STATUS_INTERRUPTED)
-        say(&o->common,
+        say(&t->common,
             "interrupted after step %d; the same command with --resume goes on from %s.state",
-            job->step, o->spec.out);
+            t->step, out);
     else
-        say(&o->common, "%s: %s%d steps in %s, %s tokens/s", o->spec.out, best,
-            job->step - job->first_step, figure_duration((double)job->step_ns).text,
-            speed(job).text);
-    if (job->log && (fflush(job->log) != 0 || ferror(job->log))) /* some time ago, for whatever */
-        return file_failure(e, STATUS_FAILED, o->log, "write --log", EIO);
+        say(&t->common, "%s: %s%d steps in %s, %s tokens/s", out, best, t->step - t->first_step,
+            figure_duration(t->step_ns).text, speed(t).text);
+    if (t->log && (fflush(t->log) != 0 || ferror(t->log))) /* some time ago, for whatever */
+        return file_failure(e, STATUS_FAILED, t->log_path, "write --log", EIO);
     return s;
 }
 
 static enum status run_train(struct job *j, void *values, struct err *e)
 {
-    const struct train_options *o = values;
-    struct train_job job = {.options = o,
-                            .run = j,
-                            .spec = o->spec,
-                            .terminal = isatty(STDERR_FILENO) && !o->common.quiet};
-    struct trainer *t = NULL;
-    struct text *texts = calloc((size_t)o->texts.n + 1, sizeof *texts);
+    struct training *t = values;
+    struct trainer *trainer = NULL;
+    struct text *texts = calloc(t->texts.n + 1, sizeof *texts);
     if (!texts)
-        return err_no_memory(e, "the list of texts", (size_t)o->texts.n * sizeof *texts);
-    enum status s = prepare_training(&job, texts, e);
+        return err_no_memory(e, "the list of texts", t->texts.n * sizeof *texts);
+    t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
+    enum status s = prepare(t, j, texts, e);
     if (s == STATUS_OK)
-        s = trainer_open(&job.spec, &t, e);
-    for (int i = 0; i < job.spec.n_texts; i++) /* training takes their tokens */
+        s = trainer_open(&t->spec, &trainer, e);
+    for (int i = 0; i < t->spec.n_texts; i++) /* training takes their tokens */
         free((void *)(uintptr_t)texts[i].data);
     free(texts);
     if (s == STATUS_OK)
-        s = train(&job, t, e);
-    if (job.log)
-        fclose(job.log);
-    trainer_free(t);
+        s = train(t, trainer, e);
+    if (t->log)
+        fclose(t->log);
+    trainer_free(trainer);
     return s;
 }
 

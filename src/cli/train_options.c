@@ -12,26 +12,28 @@
 #include "cli/numbers.h"
 #include "cli/shape.h"
 
-/* Tokens of a window, and of the context of a new model, that are not said otherwise. */
-#define TRAIN_CTX 256
+#define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */
+#define FREE_ARCH "decode" /* the preset that has whatever kinds are asked for */
+
+/* Of what --from has already. */
+#define NEW_ONLY .excludes = "from"
 
 #define VALUES struct train_shape
 
 const struct option train_size_options[] = {
-    OPT_INT("layers", n_layers, "L", 1, CONFIG_MAX_LAYERS, "layers", .otherwise = "4",
-            .excludes = "from"),
+    OPT_INT("layers", n_layers, "L", 1, CONFIG_MAX_LAYERS, "layers", .otherwise = "4", NEW_ONLY),
     OPT_INT("embd", d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128",
-            .excludes = "from"),
+            NEW_ONLY),
     OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
-            .otherwise = "8", .excludes = "from"),
+            .otherwise = "8", NEW_ONLY),
     OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
-            .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32", .excludes = "from"),
+            .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32", NEW_ONLY),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX,
             "context, and tokens of a window; with --from the windows only",
             .otherwise = "256; with --from its context if less"),
     OPT_INT("vocab", n_vocab, "V", 256, CONFIG_MAX_VOCAB,
             "tokens of the byte-level BPE that is learned from the text",
-            .otherwise = "256, plain bytes", .excludes = "from"),
+            .otherwise = "256, plain bytes", NEW_ONLY),
     OPT_END,
 };
 
@@ -39,30 +41,25 @@ const struct option train_kv_options[] = {
     OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
                "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
                "which llama.cpp does not run",
-               .otherwise = "as --heads", .excludes = "from"),
+               .otherwise = "as --heads", NEW_ONLY),
     OPT_END,
 };
-
-/* The preset that has whatever kinds are asked for. */
-#define FREE_ARCH "decode"
 
 const struct option train_kind_options[] = {
     OPT_CHOICE("arch", arch, "ARCH", shape_archs,
                "architecture; transformer is the original's decoder, decode what the options below "
                "say",
-               .otherwise = "gpt2, or decode with one of these options", .excludes = "from"),
-    OPT_CHOICE("norm", kinds[0], "KIND", arch_norm_names, "norms", .otherwise = "layer",
-               .excludes = "from"),
+               .otherwise = "gpt2, or decode with one of these options", NEW_ONLY),
+    OPT_CHOICE("norm", kinds[0], "KIND", arch_norm_names, "norms", .otherwise = "layer", NEW_ONLY),
     OPT_CHOICE("placement", kinds[1], "WHERE", arch_placement_names,
                "norms before attention and feed-forward layer, or after their residuals",
-               .otherwise = "before", .excludes = "from"),
+               .otherwise = "before", NEW_ONLY),
     OPT_CHOICE("position", kinds[2], "KIND", arch_position_names, "how positions are told",
-               .otherwise = "learned", .excludes = "from"),
+               .otherwise = "learned", NEW_ONLY),
     OPT_CHOICE("ffn", kinds[3], "KIND", arch_ffn_names,
-               "feed-forward layer; gelu_erf is the exact one", .otherwise = "gelu",
-               .excludes = "from"),
-    OPT_FLAG("no-bias", no_bias, "no biases", .excludes = "from"),
-    OPT_FLAG("share-layers", share_layers, "all layers use the weights of one", .excludes = "from"),
+               "feed-forward layer; gelu_erf is the exact one", .otherwise = "gelu", NEW_ONLY),
+    OPT_FLAG("no-bias", no_bias, "no biases", NEW_ONLY),
+    OPT_FLAG("share-layers", share_layers, "all layers use the weights of one", NEW_ONLY),
     OPT_END,
 };
 
@@ -108,12 +105,13 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     /* As the rows behind --arch have them. */
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
                                           (unsigned *)&c->position, (unsigned *)&c->ffn};
-    bool any = s->no_bias || s->share_layers;
-    for (int i = 0; i < TRAIN_KINDS; i++)
-        any |= s->kinds[i] != 0;
-    const char *preset = s->arch ? shape_archs[s->arch - 1] : any ? FREE_ARCH : shape_archs[0];
-    const char *option = s->share_layers ? "share-layers" : NULL;
+    const char *preset = shape_archs[s->arch ? s->arch - 1 : 0], *option = NULL;
+    if (!s->arch &&
+        (s->no_bias || s->share_layers || s->kinds[0] || s->kinds[1] || s->kinds[2] || s->kinds[3]))
+        preset = FREE_ARCH;
     config_set_arch(c, arch_preset(text_of(preset)));
+    if (s->share_layers)
+        option = "share-layers";
     if (s->no_bias && !c->no_biases)
         option = "no-bias";
     for (int i = 0; i < TRAIN_KINDS; i++)
@@ -193,13 +191,13 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e)
 {
     const bool further = spec->from_path;
+    const int interval = between(spec->n_steps / 20, 25, 250);
     /* Further training starts with AdamW's moments empty beside weights that have something to
      * lose. */
     if (spec->warmup < 0)
         spec->warmup = between(spec->n_steps / (further ? 2 : 10), 0, 100);
     if (spec->lr == 0 && !further) /* then a probe finds it */
         spec->lr = 1e-3;
-    const int interval = between(spec->n_steps / 20, 25, 250);
     if (spec->eval_every == 0)
         spec->eval_every = interval;
     if (spec->save_every == 0)

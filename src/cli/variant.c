@@ -9,8 +9,7 @@
 #include "base/figures.h"
 #include "cli/job.h"
 
-/* More text than this is refused before it is read. */
-#define CALIB_MAX    ((size_t)1 << 30)
+#define CALIB_MAX    ((size_t)1 << 30) /* more text is refused before it is read */
 #define CALIB_TOKENS 65536
 
 /* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
@@ -66,7 +65,7 @@ static enum status read_target(const struct variant_options *o, const struct con
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
                            "%d",
-                           own, plural((uint64_t)own), g);
+                           own, plural(own), g);
         fewer |= g < own;
         spec->n_kv_heads = g > spec->n_kv_heads ? g : spec->n_kv_heads;
     }
@@ -95,9 +94,9 @@ static enum status read_calibration(const struct job *j, const struct config *c,
         return err_set(e, STATUS_USAGE,
                        "--calib: expected at least %d tokens in '%.200s', found %zu",
                        CONVERT_MIN_TOKENS, o->calib, *n);
-    const size_t wanted = (size_t)(o->calib_tokens ? o->calib_tokens : CALIB_TOKENS);
+    const size_t wanted = o->calib_tokens ? o->calib_tokens : CALIB_TOKENS;
     if (*n > wanted) { /* whole windows, at equal distances */
-        const size_t window = (size_t)convert_window_size(c->n_ctx, wanted);
+        const size_t window = convert_window_size(c->n_ctx, wanted);
         const size_t n_windows = wanted / window, step = (*n - window) / (n_windows - 1);
         for (size_t i = 1; i < n_windows; i++)
             memmove(*tokens + i * window, *tokens + i * step, window * sizeof **tokens);
@@ -127,11 +126,11 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .source = &j->checkpoint.file,
         .source_name = path_name(j->path),
         .version = DECODE_VERSION,
-        .method = (enum convert_method)o->method,
+        .method = o->method,
         .cluster = o->grouping == VARIANT_AUTO ? aligns && config.position != POSITION_ALIBI
                                                : o->grouping == VARIANT_CLUSTER,
         .refit = !o->calib                  ? CONVERT_REFIT_NONE
-                 : o->refit != VARIANT_AUTO ? (enum convert_refit)(o->refit - 1)
+                 : o->refit != VARIANT_AUTO ? o->refit - 1
                  : !o->kv_heads             ? CONVERT_REFIT_WO
                  : o->method == CONVERT_FIT ? CONVERT_REFIT_ALL
                                             : CONVERT_REFIT_NONE,
@@ -153,7 +152,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
             say_verbose(j->common,
                         "memory: the conversion takes %s beside the model; fewer --calib-tokens "
                         "take less",
-                        figure_bytes((double)bytes).text);
+                        figure_bytes(bytes).text);
             s = convert_run(spec, out, e);
         }
         progress_end(&progress);

@@ -143,7 +143,7 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
             .at = {[TAP_NORMED] = c->rows, [TAP_MIDDLE] = win.middle, [TAP_OUT] = c->rows2}};
         if (win.judged ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
             continue;
-        for (int l = c->first; l < c->end; l++) {
+        for (int l = c->block; l < c->end; l++) {
             if (original)
                 probe_run(c->probe, &c->model->blocks[l], l, win.original, win.n, &taps);
             visit(c, l, &win);
@@ -181,7 +181,7 @@ void convert_norm_rows(const struct converter *c, enum tensor_role role, float *
 /* What attention adds, and its sum over the rows; then moments of its inputs. */
 static void measure_window(struct converter *c, int layer, const struct convert_window *win)
 {
-    const size_t n = win->n, at = layer - c->first, d = c->d;
+    const size_t n = win->n, at = layer - c->block, d = c->d;
     c->energy[at] += convert_squared_distance(c, win->middle, win->original, n * d);
     for (size_t t = 0; t < n; t++)
         linalg_add_scaled(c->energy_sum + at * d, 1, c->x + t * d, d);
@@ -189,21 +189,20 @@ static void measure_window(struct converter *c, int layer, const struct convert_
         return;
     for (size_t i = 0; i < n * d; i++)
         c->x[i] = (double)c->rows[i];
-    convert_add_outer(c, c->value_moments, c->x, c->x, n, d, d);
+    convert_add_product(c, linalg_product_turned(c->value_moments, c->x, c->x, d, n, d), d);
     convert_zero(c->x_sum, d);
     convert_add_rows(c->x_sum, c->rows, n, d);
     for (size_t i = 0; i < d; i++) {
         c->input_mean[i] += c->x_sum[i];
         c->y_sum[i] = c->x_sum[i] / n;
     }
-    convert_add_outer(c, c->key_moments, c->x_sum, c->y_sum, 1, d,
-                      d); /* its mean's square, n times */
+    /* Its mean's square, n times. */
+    convert_add_product(c, linalg_product_turned(c->key_moments, c->x_sum, c->y_sum, d, 1, d), d);
     c->n_fitted += n;
 }
 
-/* Without text: the output of the norm that a block's input comes from, at last, before gain and
- * bias has any direction, or, if it takes the mean away, any that sums to 0, and n such numbers
- * have the mean square 1. Embeddings have no norm. */
+/* Without text: what the norm before a block gives, before gain and bias, has any direction or, if
+ * it takes the mean away, any that sums to 0, and the mean square 1. Embeddings have no norm. */
 static void assume_moments(struct converter *c)
 {
     const struct block *b = c->model->blocks;
@@ -225,7 +224,7 @@ static void assume_moments(struct converter *c)
 
 enum status convert_calibrate(struct converter *c)
 {
-    const size_t d = c->d, n_layers = c->end - c->first;
+    const size_t d = c->d, n_layers = c->end - c->block;
     if (!c->spec->n_tokens) {
         assume_moments(c);
         return STATUS_OK;
@@ -261,12 +260,12 @@ static void advance_window(struct converter *c, int layer, const struct convert_
     convert_run_layer(
         c, layer, &own,
         (struct block_taps){.at = {[TAP_MIDDLE] = c->rows, [TAP_OUT] = own.converted}});
-    c->lost[layer - c->first] += convert_squared_distance(c, win->middle, c->rows, win->n * c->d);
+    c->lost[layer - c->block] += convert_squared_distance(c, win->middle, c->rows, win->n * c->d);
 }
 
 enum status convert_advance(struct converter *c, struct err *e)
 {
-    const int n_layers = c->end - c->first;
+    const int n_layers = c->end - c->block;
     convert_use(c);
     convert_zero(c->lost, n_layers);
     TRY(convert_each_window(c, CONVERT_ALL, advance_window));
@@ -275,7 +274,7 @@ enum status convert_advance(struct converter *c, struct err *e)
             return err_set(e, STATUS_FAILED,
                            "layer %d: what attention adds to the calibration text is too large for "
                            "float; without a text the weights alone decide",
-                           c->first + i);
+                           c->block + i);
         c->lost[i] = c->energy[i] > 0 ? c->lost[i] / c->energy[i] : 0;
     }
     return STATUS_OK;

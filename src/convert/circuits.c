@@ -31,11 +31,9 @@ static void add_outer(double *m, const double *a, const double *b, size_t n)
         linalg_add_scaled(m + i * n, a[i], b, n);
 }
 
-/*
- * The mean of R m R^T over all R that turn each pair by an angle of its own: what is left is what
- * every R leaves as it is. Pairs turn at frequencies that have nothing in common, so over distances
- * a score's products of different pairs average out, and of one pair those with its mirror image.
- */
+/* The mean of R m R^T over all R that turn each pair by an angle of its own: as pairs turn at
+ * frequencies that have nothing in common, over distances a score's products of different pairs
+ * average out, and of one pair those with its mirror image. */
 static void average_turns(const struct convert_circuit *s, double *m, size_t stride)
 {
     for (size_t i = 0; i < s->n_turned; i += 2) {
@@ -86,8 +84,8 @@ void convert_measure(struct converter *c)
         /* The gram of the cached factors. */
         const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
         const size_t n = cached->rows, dim = s->dim, size = dim * dim;
-        convert_multiply(c, c->square, cached->w, s->second, n, d, d);
-        convert_multiply_transposed(c, s->gram, c->square, cached->w, n, d, n);
+        convert_multiply(c, linalg_product(c->square, cached->w, s->second, d, d), n);
+        convert_multiply_transposed(c, linalg_product(s->gram, c->square, cached->w, d, n), n);
         if (!s->centred) {
             find_means(c, s->mean, cached);
             add_outer(s->gram, s->mean, s->mean, n);
@@ -100,7 +98,8 @@ void convert_measure(struct converter *c)
         const bool is_q = s->own == PART_Q;
         double *means = c->square2;
         if (is_q) {
-            convert_multiply(c, c->square, own->w, c->value_moments, s->width, d, d);
+            convert_multiply(c, linalg_product(c->square, own->w, c->value_moments, d, d),
+                             s->width);
             find_means(c, means, own);
         }
         for (size_t h = 0; h < c->n_heads; h++) {
@@ -132,15 +131,13 @@ void convert_measure(struct converter *c)
 
 /* --- what is lost ---------------------------------------------------------------------------- */
 
-/*
- * E over independent positions of (y.x - y'.x')^2 for the own factors y and cached x of all heads,
- * over E (y.x)^2: sums of products of second moments, of which one is averaged over turns.
- */
+/* E (y.x - y'.x')^2 over independent positions, for the own factors y and cached x of all heads,
+ * over E (y.x)^2: sums of products of second moments, of which one is averaged over turns. */
 double convert_loss(struct converter *c, struct convert_circuit *s)
 {
     const struct convert_matrix *from = &c->from.at[s->cached], *to = &c->to.at[s->cached];
     const size_t dim = s->dim, size = dim * dim, rows = dim * c->d;
-    convert_multiply(c, c->square, to->w, s->second, to->rows, c->d, c->d);
+    convert_multiply(c, linalg_product(c->square, to->w, s->second, c->d, c->d), to->rows);
     if (!s->centred)
         find_means(c, s->new_mean, to);
     double *xx = c->blocks, *new_old = xx + size, *new_new = new_old + size;
@@ -216,8 +213,7 @@ void convert_apply(struct converter *c)
         convert_zero(c->to.at[p].w, c->to.at[p].rows * d);
         convert_zero(c->to.at[p].bias, c->to.at[p].n_bias);
     }
-    /* Heads' own factors, and the cached ones to those of groups. Biases are mapped as their rows
-     * are, but that of the output matrix is no head's. */
+    /* Biases are mapped as their rows are, but that of the output matrix is no head's. */
     for (const struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         const struct convert_matrix *own = &c->from.at[s->own], *cached = &c->from.at[s->cached];
         const struct convert_matrix *to_own = &c->to.at[s->own], *shared = &c->to.at[s->cached];
@@ -234,8 +230,7 @@ void convert_apply(struct converter *c)
         }
     }
     memcpy(c->to.o.bias, c->from.o.bias, d * sizeof(double));
-    /* fit reproduces the centred keys and values where it can. The keys' means do not matter: they
-     * add the same to all scores of a query, unless positions turn them. */
+    /* The keys' means add the same to all scores of a query, unless positions turn them. */
     if (c->spec->method == CONVERT_FIT && c->qk.centred)
         centre(c, &c->to.k);
     if (c->spec->method == CONVERT_FIT && c->ov.centred) {

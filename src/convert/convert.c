@@ -15,37 +15,44 @@ const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e)
 {
-    *c = (struct converter){.spec = spec,
-                            .pool = spec->pool,
-                            .n_threads = pool_n_threads(spec->pool),
-                            .out = out,
-                            .group = 1,
-                            .qk = {.own = PART_Q, .cached = PART_K},
-                            .ov = {.own = PART_O, .cached = PART_V}};
-    const struct config *f = &c->config;
     const int *numbers = spec->latent ? spec->latent : spec->layer_kv_heads;
-    TRY(config_read(spec->gguf, &c->config, e));
-    if (config_is_latent(f) && !spec->measures_only)
+    struct config f;
+    TRY(config_read(spec->gguf, &f, e));
+    if (config_is_latent(&f) && !spec->measures_only)
         return err_bad_file(e,
                             "%s.attention.latent: expected none, because all heads share what such "
                             "a cache has already; found %d",
-                            f->arch->name, config_latent(f, 0));
-    c->converted = *f;
+                            f.arch->name, config_latent(&f, 0));
+    *c = (struct converter){
+        .spec = spec,
+        .pool = spec->pool,
+        .n_threads = pool_n_threads(spec->pool),
+        .out = out,
+        .config = f,
+        .converted = f,
+        .d = f.d_model,
+        .widest = f.d_model,
+        .n_heads = f.n_heads,
+        .n_kv_heads = config_is_latent(&f) ? f.n_heads : f.n_kv_heads,
+        .group = 1,
+        .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
+        .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)},
+    };
     c->converted.n_kv_heads = spec->n_kv_heads;
     memset(c->converted.latent, 0, sizeof c->converted.latent);
-    for (int l = 0; l < f->n_layers; l++) {
+    for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;
-        const int own = numbers ? config_kv_heads(f, l) : f->n_kv_heads;
+        const int own = numbers ? config_kv_heads(&f, l) : f.n_kv_heads;
         if (spec->latent)
-            TRY(config_check_rank(f, n, e));
-        else if (n < 1 || f->n_heads % n != 0 || n > own)
+            TRY(config_check_rank(&f, n, e));
+        else if (n < 1 || f.n_heads % n != 0 || n > own)
             return err_set(e, STATUS_USAGE,
                            "%d K/V heads: expected a divisor of the %d query heads, and no more "
                            "than there are, %d",
-                           n, f->n_heads, own);
-        if (f->shared && numbers && n != numbers[0])
+                           n, f.n_heads, own);
+        if (f.shared && numbers && n != numbers[0])
             return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
-                           f->n_layers);
+                           f.n_layers);
         if (spec->latent && l == 0)
             config_set_latent(&c->converted, n);
         if (numbers)
@@ -53,7 +60,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         const size_t group = config_group(&c->converted, l);
         c->group = group > c->group ? group : c->group;
     }
-    if (spec->cluster && !spec->latent && f->position == POSITION_ALIBI)
+    if (spec->cluster && !spec->latent && f.position == POSITION_ALIBI)
         return err_set(e, STATUS_USAGE,
                        "heads cannot change places, because each has a slope of its own (ALiBi); "
                        "expected neighbours to share");
@@ -63,44 +70,33 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
                        "calibration text: expected at least %d tokens, %d windows of which one is "
                        "kept aside, found %zu",
                        CONVERT_MIN_TOKENS, CONVERT_JUDGED, spec->n_tokens);
-    c->n_heads = f->n_heads;
-    c->n_kv_heads = config_is_latent(f) ? f->n_heads : f->n_kv_heads;
     c->n_groups = c->converted.n_kv_heads;
-    c->qk.dim = f->head_dim;
-    c->ov.dim = config_value_dim(f);
-    c->d = c->widest = f->d_model;
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         s->width = c->n_heads * s->dim;
         c->widest = s->width > c->widest ? s->width : c->widest;
     }
-    if (convert_refits_block(c) && (size_t)f->d_ff > c->widest)
-        c->widest = f->d_ff;
+    if (convert_refits_block(c) && (size_t)f.d_ff > c->widest)
+        c->widest = f.d_ff;
     return STATUS_OK;
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* The sizes of the parts with so many K/V heads. */
-static void set_sizes(const struct converter *c, union convert_weights *w, size_t n_kv_heads)
+/* The sizes of the parts with so many K/V heads; the memory of those before `end`. */
+static void take_weights(struct converter *c, union convert_weights *w, size_t n_kv_heads,
+                         enum convert_part end)
 {
     const size_t d_ff = c->config.d_ff, k = n_kv_heads * c->qk.dim, v = n_kv_heads * c->ov.dim;
     const size_t rows[CONVERT_PARTS] = {c->qk.width, k, v, c->ov.width, d_ff, d_ff, d_ff};
     for (enum convert_part p = PART_Q; p < CONVERT_PARTS; p++) {
-        w->at[p].rows = rows[p];
-        w->at[p].n_bias = convert_is_turned(p) ? c->d : rows[p];
-    }
-}
-
-/* The parts before `end`. */
-static void take_weights(struct converter *c, union convert_weights *w, size_t n_kv_heads,
-                         enum convert_part end)
-{
-    set_sizes(c, w, n_kv_heads);
-    for (enum convert_part p = PART_Q; p < end; p++)
-        if (p != PART_GATE || ffn_is_gated(c->config.ffn)) {
-            w->at[p].w = convert_doubles(c, w->at[p].rows, c->d);
-            w->at[p].bias = convert_doubles(c, w->at[p].n_bias, 1);
+        struct convert_matrix *m = &w->at[p];
+        m->rows = rows[p];
+        m->n_bias = convert_is_turned(p) ? c->d : rows[p];
+        if (p < end && (p != PART_GATE || ffn_is_gated(c->config.ffn))) {
+            m->w = convert_doubles(c, m->rows, c->d);
+            m->bias = convert_doubles(c, m->n_bias, 1);
         }
+    }
 }
 
 static void take_all(struct converter *c)
@@ -204,100 +200,88 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     struct converter c;
     struct convert_choice choice;
     struct convert result = {.n_layers = 0}, other = {.n_layers = 0};
-    size_t choosing = 0;
-    bool overflow = false;
+    struct arena choosing = {.used = 0};
     if (spec->cache_bytes) {
         TRY(convert_choice_describe(&c, &choice, spec, &other, e));
         one.latent = choice.equal;
-        if (!c.config.shared) {
+        if (!c.config.shared)
             take_all(&c);
-            choosing = c.arena.used + other.arena.used;
-            overflow = c.arena.overflow || other.arena.overflow;
-        }
+        choosing = c.arena;
     }
     TRY(convert_describe(&c, &one, &result, e));
     take_all(&c);
     *bytes = c.arena.used + result.arena.used;
-    if (choosing)
-        *bytes += result.arena.used; /* two results are compared */
-    *bytes = choosing > *bytes ? choosing : *bytes;
-    if (overflow || c.arena.overflow || result.arena.overflow)
+    if (choosing.used) { /* and two results are compared */
+        const size_t both = *bytes + result.arena.used, first = choosing.used + other.arena.used;
+        *bytes = first > both ? first : both;
+    }
+    if (choosing.overflow || other.arena.overflow || c.arena.overflow || result.arena.overflow)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: the conversion needs more bytes than can be addressed");
     return STATUS_OK;
 }
 
-/* --- one block ------------------------------------------------------------------------------- */
+/* --- the whole ------------------------------------------------------------------------------- */
 
 void convert_begin(struct converter *c, int block)
 {
     c->block = block;
-    c->first = block;
     c->end = c->config.shared ? c->config.n_layers : block + 1;
     if (!config_is_latent(&c->config))
         c->n_kv_heads = config_kv_heads(&c->config, block);
     c->n_groups = config_kv_heads(&c->converted, block);
     c->group = c->n_heads / c->n_groups;
-    set_sizes(c, &c->from, c->n_kv_heads);
-    set_sizes(c, &c->to, c->n_groups);
+    take_weights(c, &c->from, c->n_kv_heads, PART_Q);
+    take_weights(c, &c->to, c->n_groups, PART_Q);
     convert_load(c);
 }
 
-/* One block, and what the layers that use it lose. */
-static enum status convert_block(struct converter *c, struct err *e)
+/* Converts block by block, each with what the layers that use it lose, and writes the result. */
+static enum status convert_blocks(struct converter *c, struct err *e)
 {
     const struct convert_spec *spec = c->spec;
-    const bool keeps = convert_keeps_heads(c);
-    struct convert_layer lost = {.score = 0};
-    TRY(convert_calibrate(c));
-    if (keeps) {
-        convert_keep(c);
-    } else {
-        convert_measure(c);
+    const int n_layers = c->config.n_layers;
+    double sum = 0;
+    c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
+    for (int b = 0; b < config_blocks(&c->config); b++) {
+        struct convert_layer lost = {.score = 0};
+        TRY(convert_windows_done(c, 0));
+        convert_begin(c, b);
+        TRY(convert_calibrate(c));
+        const bool keeps = convert_keeps_heads(c);
+        if (keeps)
+            convert_keep(c);
+        else
+            convert_measure(c);
         if (convert_is_latent(c)) {
             TRY(convert_latent_fit(c, &lost, e));
-            TRY(convert_store_latent(c, config_latent(&c->converted, c->block), e));
-        } else {
+            TRY(convert_store_latent(c, config_latent(&c->converted, b), e));
+        } else if (!keeps) {
             TRY(convert_group(c, e));
             convert_apply(c);
             TRY(convert_store(c, PART_Q, PART_O, e));
             lost.score = convert_loss(c, &c->qk);
             lost.output = convert_loss(c, &c->ov);
         }
-    }
-    convert_store_order(c);
-    if (spec->refit || !keeps)
-        TRY(convert_store(c, PART_O, PART_UP, e));
-    if (spec->refit)
-        TRY(convert_refit(c, e));
-    if (spec->n_tokens)
-        TRY(convert_advance(c, e));
-    for (int l = c->first; l < c->end; l++) {
-        c->out->layers[l] = lost;
+        convert_store_order(c);
+        if (spec->refit || !keeps)
+            TRY(convert_store(c, PART_O, PART_UP, e));
+        if (spec->refit)
+            TRY(convert_refit(c, e));
         if (spec->n_tokens)
-            c->out->layers[l].output = c->lost[l - c->first];
-    }
-    return STATUS_OK;
-}
-
-/* --- the whole ------------------------------------------------------------------------------- */
-
-static enum status convert_blocks(struct converter *c, struct err *e)
-{
-    const int n_layers = c->config.n_layers;
-    double sum = 0;
-    c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
-    for (int b = 0; b < config_blocks(&c->config); b++) {
-        TRY(convert_windows_done(c, 0));
-        convert_begin(c, b);
-        TRY(convert_block(c, e));
+            TRY(convert_advance(c, e));
+        for (int l = b; l < c->end; l++) {
+            c->out->layers[l] = lost;
+            if (spec->n_tokens)
+                c->out->layers[l].output = c->lost[l - b];
+        }
     }
     for (int i = 0; i < c->n_measured; i++) {
         const struct convert_window win = convert_window_at(c, c->measured[i]);
         TRY(convert_distance_add(c, n_layers, win.n, win.original, NULL, e));
         TRY(convert_distance_add(c, n_layers, win.n, win.converted, &sum, e));
     }
-    if (c->spec->n_tokens)
+    if (spec->n_tokens)
         c->out->divergence = sum / c->n_measured;
     return convert_write(c, e);
 }
@@ -389,7 +373,7 @@ static enum status compare_blocks(struct converter *c, struct err *e)
         TRY(convert_calibrate(c));
         convert_measure(c);
         pool_run(c->pool, compare_head_pairs, c);
-        for (int l = c->first + 1; l < c->end; l++)
+        for (int l = c->block + 1; l < c->end; l++)
             memcpy(c->likeness + l * size, c->likeness, size * sizeof *c->likeness);
         TRY(convert_check_eigen(c, "", e));
     }

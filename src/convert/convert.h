@@ -4,41 +4,34 @@
  *
  * The heads of a group come to share one K and one V head:
  *
- * - mean, first, random: what the GQA paper compares (Ainslie et al. 2023, section 2.1), the mean
- *   of the group's heads, the first of them, or random numbers of their size; the query and output
- *   matrices stay.
+ * - mean, first, random: as the GQA paper compares them (Ainslie et al. 2023, section 2.1): the
+ *   mean of the group's heads, the first, or random numbers of their size; queries and output stay.
  * - procrustes: the heads are first aligned by rotations, folded into queries and output (after
  *   Jin et al. 2024, arXiv 2412.20677), then averaged.
- * - fit: without rotary positions any invertible map may be folded between a head's keys and
- *   queries, and between its values and its rows of the output matrix. Keys: the shared head with
- *   the least squared error of all scores q.k, over all pairs of positions and up to constants of
- *   a row, which softmax ignores (Eckart and Young; the gauge in which every head's queries are
- *   white). Values: the mirror image, the least squared error of what each head adds to the
- *   output, position by position.
+ * - fit: any invertible map may be folded between a head's keys and queries, and between its values
+ *   and its rows of the output matrix. Keys: the shared head with the least squared error of all
+ *   scores q.k, up to constants of a row, which softmax ignores (Eckart and Young; the gauge in
+ *   which every head's queries are white). Values: the mirror image, the least squared error of
+ *   what each head adds to the output.
  *
- * Rotary positions turn neighbouring pairs of queries and keys, each pair at its own frequency: a
- * pair is a complex number, and what may be folded between a head's keys and queries is one complex
- * factor a pair. So fit finds for each pair the shared complex key with the least squared error,
- * averaged over all turns: the leading eigenvector of the heads' complex second moments, weighted
- * by the queries' energy. Nothing moves from one frequency to another, and the keys' means count.
- * procrustes turns pairs only. Elements that are not turned, and values, are as free as ever.
+ * Rotary positions turn neighbouring pairs of queries and keys, each at its own frequency: a pair
+ * is a complex number, and only a complex factor a pair may be folded between keys and queries. So
+ * fit finds for each pair the leading eigenvector of the heads' complex second moments, weighted by
+ * the queries' energy; and the keys' means count. procrustes turns pairs only.
  *
- * Errors are measured over what Q, K and V take of calibration text, or, without text, over what
- * the norm before them allows, all directions alike (of embeddings that no norm follows, over all
- * directions). With text, weights can be refitted (refit.c) to what the converted attention
- * really computes; layers go in order, so that each makes good for what the ones before it lost.
- * Layers that share one block are calibrated together, and refitted together, each on the
- * checkpoint's own stream.
+ * Errors are measured over what Q, K and V take of calibration text, or, without text, over all
+ * directions that the norm before them allows. With text, weights can be refitted (refit.c) to what
+ * the converted attention really computes, layer by layer, so that each makes good for what those
+ * before it lost; layers that share a block together, on the checkpoint's own stream.
  *
- * A checkpoint with fewer K/V heads than query heads is taken as one in which neighbours have equal
- * heads; so every divisor of n_heads is possible. Layers that have no more K/V heads than wanted
- * keep theirs, but may be refitted. Permuting query heads together with their rows of the output
- * matrix, and with their biases of scores where these are trained, changes nothing: any grouping is
- * written as neighbours. ALiBi's slopes stay where they are, so there only neighbours can share.
+ * Of a checkpoint with shared heads neighbours count as equal heads: every divisor of n_heads is
+ * possible. Layers that have no more K/V heads than wanted keep theirs, but may be refitted. Query
+ * heads may be permuted with their rows of the output matrix and their trained biases of scores, so
+ * any grouping is written as neighbours; ALiBi's slopes stay where they are, so there only
+ * neighbours can share.
  *
- * The new file has the old one's tensors, joined or separate, and no bias that it had not, unless
- * its cache is latent. (Means of values moved into new biases brought 0.005 nats a token of 0.18 on
- * a trained llama.)
+ * The new file has the old one's tensors, and no bias that it had not, unless its cache is latent.
+ * (Means of values in new biases brought 0.005 nats a token of 0.18 on a trained llama.)
  */
 #ifndef DECODE_CONVERT_CONVERT_H
 #define DECODE_CONVERT_CONVERT_H
@@ -64,10 +57,10 @@ enum convert_method {
     CONVERT_FIT,
 };
 
-/* "mean", "first", "random", "procrustes", "fit", NULL: in the order of the enum. */
+/* Their names, then NULL. */
 extern const char *const convert_methods[];
 
-/* What is fitted to text, beyond the shared heads themselves: each includes those before it. */
+/* What is fitted to text beyond the shared heads; each includes those before it. */
 enum convert_refit {
     CONVERT_REFIT_NONE,
     CONVERT_REFIT_WO,    /* the output matrix */
@@ -76,17 +69,15 @@ enum convert_refit {
     CONVERT_REFIT_BLOCK, /* Q, K, V and the output matrix together, by their gradients */
 };
 
-/* "none", "wo", "all", "block", NULL: in the order of the enum. */
+/* Their names, then NULL. */
 extern const char *const convert_refits[];
 
-/* Every so many windows one is kept aside: nothing is fitted to it, and what was fitted counts as
- * better if it is so there. */
+/* Of so many windows one is kept aside, on which what was fitted to the others is judged. */
 #define CONVERT_JUDGED     8
 #define CONVERT_MAX_WINDOW 1024
 #define CONVERT_MIN_TOKENS (CONVERT_JUDGED * 16)
 
-/* Tokens of a window of n calibration tokens, for a checkpoint with a context of n_ctx: few enough
- * that one is kept aside. */
+/* Tokens of a window, of n calibration tokens: few enough that one is kept aside. */
 static inline int convert_window_size(int n_ctx, size_t n)
 {
     const int most = n_ctx < CONVERT_MAX_WINDOW ? n_ctx : CONVERT_MAX_WINDOW;
@@ -98,22 +89,18 @@ struct convert_spec {
     const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
     const char *source_name;       /* for the metadata */
     const char *version;           /* of the program, for the metadata */
-    int n_kv_heads;                /* of every layer at most: a divisor of n_heads, and no more than
-                                      the checkpoint has */
-    const int *layer_kv_heads;     /* [n_layers] of each, at most n_kv_heads; NULL: n_kv_heads */
-    const int
-        *latent; /* [n_layers] ranks of latent caches instead; NULL: K/V heads. Needs tokens */
-    /* Not 0: latent caches of the ranks that do best for so many bytes of F32 a token; `latent` is
-     * not looked at. */
-    size_t cache_bytes;
+    int n_kv_heads;                /* a divisor of n_heads, no more than there are; the most of any
+                                      layer */
+    const int *layer_kv_heads;     /* [n_layers]; NULL: n_kv_heads */
+    const int *latent;             /* [n_layers] ranks of latent caches instead, or NULL */
+    size_t cache_bytes; /* not 0: the ranks that do best for so many bytes of F32 a token instead */
     enum convert_method method;
-    bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
-    enum convert_refit refit; /* needs tokens */
-    uint64_t seed;            /* of CONVERT_RANDOM */
-    const int32_t *tokens;    /* calibration text, ids of the checkpoint's vocabulary, taken in
-                                 windows of convert_window_size */
-    size_t n_tokens;          /* 0: none; else at least CONVERT_MIN_TOKENS */
-    bool measures_only; /* nothing is fitted: no window is kept aside, any number of tokens does */
+    bool cluster;                  /* group by likeness, not by neighbourhood; not with ALiBi */
+    enum convert_refit refit;      /* needs tokens */
+    uint64_t seed;                 /* of CONVERT_RANDOM */
+    const int32_t *tokens;         /* calibration text, which latent caches need */
+    size_t n_tokens;               /* 0: none; else at least CONVERT_MIN_TOKENS */
+    bool measures_only;            /* nothing is fitted or kept aside: any number of tokens does */
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
@@ -124,67 +111,59 @@ struct convert_spec {
 
 /* --- the conversion -------------------------------------------------------------------------- */
 
-/* Shares of energy lost on the calibration text (or what stands in for it). */
+/* Shares of energy lost on the calibration text (or what stands in for it): squared errors over
+ * squares. */
 struct convert_layer {
-    /* Squared error of the heads' scores over their own squares, centred but for rotary positions;
-     * of layers that share a block, over all of them. */
-    double score;
-    /* The same of what attention adds to the residual stream. With text as measured after it,
-     * with what the layers before have lost; without text, head by head and before mixing. */
-    double output;
+    double score;  /* of the heads' scores; of all layers that share a block */
+    double output; /* of what attention adds to the residual stream: with text all that is lost up
+                      to there, without head by head */
 };
 
 /* The new checkpoint. */
 struct convert {
     int n_layers;
     struct config config; /* of the result */
-    double divergence;    /* from the checkpoint's predictions, in nats a token, on windows of the
-                             calibration text that nothing was fitted to; NaN without text */
+    double divergence;    /* from the checkpoint's predictions, in nats a token, on windows kept
+                             aside; NaN without text */
     struct convert_layer *layers;
     uint64_t n_params_before, n_params_after; /* elements of all tensors, a tied output once */
     struct gguf_writer *writer; /* holds everything: gguf_write or gguf_write_memory is left */
     struct arena arena;
 };
 
-/* Memory that convert_run takes, for the new tensors and while it works, beside the model and what
- * runs it; with cache_bytes nearly so, because the ranks are not known yet. STATUS_USAGE or
- * STATUS_BAD_FILE if the specification cannot be carried out; STATUS_NO_MEMORY. */
+/* Memory that convert_run takes beside the model and what runs it; with cache_bytes nearly so, as
+ * the ranks are not known yet. STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be
+ * carried out; STATUS_NO_MEMORY. */
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e);
 
-/*
- * Converts. The result borrows spec->gguf, whose unchanged tensors it shares; convert_free is due
- * on success. The failures of convert_plan and model_create; STATUS_INTERRUPTED; STATUS_FAILED if
- * the weights are not finite, or no longer fit the type of their tensor. The same bits for any
- * number of threads.
- */
+/* The result borrows spec->gguf's unchanged tensors; convert_free is due on success. The same bits
+ * for any number of threads. The failures of convert_plan and model_create; STATUS_INTERRUPTED;
+ * STATUS_FAILED if weights are not finite, or no longer fit the type of their tensor. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
 
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */
 
 /* --- how alike heads are --------------------------------------------------------------------- */
 
-/* How well two heads of a layer could share a key and a value, which is what `cluster` groups by:
- * the shares of both heads' energy together that are kept. */
+/* How well two heads of a layer could share a key and a value, by which `cluster` groups: the
+ * shares of both heads' energy that are kept. */
 struct head_likeness {
     double score;  /* of their scores, with one key: 1 for heads that have one already */
     double output; /* of what they add to the residual stream, with one value */
 };
 
-/*
- * Of every two heads of every layer, kept [n_layers, n_heads, n_heads], on the text spec->tokens;
- * 1 of a head with itself. `model` is that of spec->gguf as it is; what else spec wants must be
- * zeroed. Layers that share a block have the same, over all of them. The same bits for any number
- * of threads. STATUS_USAGE without a token; STATUS_NO_MEMORY; STATUS_INTERRUPTED; STATUS_FAILED if
- * weights are not finite.
- */
+/* Of every two heads of every layer, kept [n_layers, n_heads, n_heads], on spec->tokens; 1 of a
+ * head with itself. `model` is that of spec->gguf; what else spec wants must be zeroed. Layers that
+ * share a block have the same. The same bits for any number of threads. STATUS_USAGE without a
+ * token; STATUS_NO_MEMORY; STATUS_INTERRUPTED; STATUS_FAILED if weights are not finite. */
 enum status convert_likeness(const struct convert_spec *spec, const struct model *model,
                              struct head_likeness *kept, struct err *e);
 
 /* --- a checkpoint without some heads --------------------------------------------------------- */
 
-/* Their columns of the output matrix are zero. Nothing else changes: a head still attends, but what
- * it finds is multiplied by zero, so the model computes what it does where a session leaves these
- * heads out (engine/session.h, zeros), to the same bits where weights are not quantised. */
+/* Their columns of the output matrix are zero, so that what they find is multiplied by zero: the
+ * model computes what a session does that leaves these heads out (engine/session.h), to the same
+ * bits where weights are not quantised. */
 struct drop_spec {
     const struct gguf *gguf;  /* the checkpoint */
     const unsigned char *off; /* [n_layers, n_heads] of its config: 1 for those to be dropped */
@@ -198,12 +177,9 @@ struct drop {
     struct arena arena; /* of the new tensors */
 };
 
-/*
- * Other tensors are spec->gguf's own; drop_free is due on success. Elements of every type that runs
- * become exactly 0, and their neighbours in a quantised block stay as they are. STATUS_USAGE for a
- * checkpoint whose layers share one block, where a head of one layer is one of every layer;
- * STATUS_BAD_FILE for one that is no model that runs; STATUS_NO_MEMORY.
- */
+/* Other tensors are spec->gguf's own, and neighbours in a quantised block stay as they are;
+ * drop_free is due on success. STATUS_USAGE for layers that share one block, where a head of one is
+ * one of all; STATUS_BAD_FILE for what is no model that runs; STATUS_NO_MEMORY. */
 enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct err *e);
 void drop_free(struct drop *d); /* legal on a zeroed struct and twice */
 

@@ -1,9 +1,8 @@
 /*
  * Which heads share, and the maps that make them: by fit, alignment or plainly.
  *
- * Up to EXACT_HEADS heads the best grouping is found exactly: the cost of every set of a group's
- * size, then dynamic programming over the sets of heads that are placed. Beyond, swaps between
- * groups lower the sum of the costs of all pairs that share.
+ * Up to EXACT_HEADS heads the best grouping is found: dynamic programming over the sets of heads
+ * that are placed. Beyond, swaps lower the sum of the costs of all pairs that share.
  */
 #include <assert.h>
 #include <math.h>
@@ -18,6 +17,7 @@
 
 /* Elements of a head that a map may mix. */
 struct part {
+    const struct convert_circuit *of;
     size_t first, n;
     size_t at;    /* of its square in a head's [dim, dim] */
     bool is_pair; /* turned: maps are of the form ((a, -b), (b, a)) */
@@ -28,17 +28,18 @@ static bool next_mixed(const struct convert_circuit *s, size_t i, struct part *o
 {
     const bool is_pair = i < s->n_turned / 2;
     const size_t first = is_pair ? 2 * i : s->n_turned;
-    *out = (struct part){first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
+    *out = (struct part){s, first, is_pair ? 2 : s->dim - first, first * s->dim + first, is_pair};
     return is_pair || (i == s->n_turned / 2 && first < s->dim);
 }
 
 /* --- what sharing costs ---------------------------------------------------------------------- */
 
-/* The eigenvalues of a part of `white` between the given heads, and of n_vectors the eigenvectors;
- * returns how many there are. */
-static size_t solve_part(const struct convert_circuit *s, const struct part *part, const int *heads,
-                         size_t n, struct convert_eigen *scratch, size_t n_vectors)
+/* The eigenvalues of a part of `white` between these heads, and n_vectors eigenvectors; returns how
+ * many there are. */
+static size_t solve_part(const struct part *part, const int *heads, size_t n,
+                         struct convert_eigen *scratch, size_t n_vectors)
 {
+    const struct convert_circuit *s = part->of;
     const size_t size = part->n, width = n * size;
     const double *white = s->white + part->first * s->width + part->first;
     for (size_t g = 0; g < n; g++)
@@ -59,7 +60,7 @@ static double energy_beyond(const struct convert_circuit *s, const int *heads, s
     double sum = 0;
     struct part part;
     for (size_t p = 0; next_mixed(s, p, &part); p++)
-        for (size_t i = solve_part(s, &part, heads, n, scratch, 0); i-- > part.n;)
+        for (size_t i = solve_part(&part, heads, n, scratch, 0); i-- > part.n;)
             sum += fmax(scratch->values[i], 0);
     return sum;
 }
@@ -75,8 +76,8 @@ double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
     return all > 0 ? fmax(1 - beyond / all, 0) : 1;
 }
 
-/* Sets of heads, n of `size`, whose costs are wanted: what fit cannot reproduce of a group's
- * squared error as shares of the block's, those of both circuits added. */
+/* The costs of n sets of `size` heads: what fit cannot reproduce, as a share of the block's energy,
+ * of both circuits together. */
 struct costing {
     struct converter *c;
     const int *sets;
@@ -165,8 +166,7 @@ static unsigned mask_of(const int *set, size_t size)
     return mask;
 }
 
-/* The best of each mask, from the masks with one set less. The lists are in lexicographic order: of
- * equal costs the first counts. */
+/* The best of each mask, from the masks with one set less; of equal costs the first counts. */
 static void group_exactly(struct converter *c)
 {
     const size_t n_sets = cost_all_sets(c, c->group);
@@ -194,8 +194,8 @@ static void group_exactly(struct converter *c)
 
 /* --- grouping more heads --------------------------------------------------------------------- */
 
-/* The sum of the head's pairs with the group whose place `except` is left out. Costs are those of
- * pairs in lexicographic order. */
+/* The sum of the head's costs with a group but its place `except`. Costs are of pairs in
+ * lexicographic order. */
 static double bond(const struct converter *c, size_t head, size_t group, size_t except)
 {
     double sum = 0;
@@ -215,8 +215,8 @@ static void swap_places(int *a, int *b)
     *b = old;
 }
 
-/* Makes the best swap again and again, while one lowers the cost by more than rounding. Pairs say
- * little about whole groups: neighbours stay if their groups cost less. */
+/* The best swap again and again, while one lowers the cost by more than rounding. Pairs say little
+ * about whole groups: neighbours stay if their groups cost less. */
 static void group_by_swaps(struct converter *c)
 {
     double *swapped = c->costs + cost_all_sets(c, 2), *adjacent = swapped + c->n_groups, gain = 0;
@@ -263,7 +263,7 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
     struct part part;
     for (size_t p = 0; next_mixed(s, p, &part) && !scratch->diverged; p++) {
         const size_t n = part.n, dim = s->dim;
-        const size_t width = solve_part(s, &part, heads, c->group, scratch, part.is_pair ? 1 : n);
+        const size_t width = solve_part(&part, heads, c->group, scratch, part.is_pair ? 1 : n);
         const double *values = scratch->values;
         double *product = scratch->matrix, *root = product + n * n, *e = scratch->scratch;
         /* Pairs are complex numbers: their eigenvalues come twice, and the second eigenvector is i
@@ -297,9 +297,8 @@ static void fit_group(const struct converter *c, const struct convert_circuit *s
 
 /* --- alignment ------------------------------------------------------------------------------- */
 
-/* Turns each cached factor, by `out` from the identity on, so that it comes nearest to the mean of
- * the turned ones, again and again (generalized Procrustes, Gower 1975), starting from the first.
- */
+/* Turns each cached factor, by `out` from the identity on, to come nearest to the mean of the
+ * turned ones, again and again (generalized Procrustes, Gower 1975); at first to the first. */
 static void align_group(const struct converter *c, const struct convert_circuit *s,
                         const int *heads, struct convert_eigen *scratch)
 {

@@ -3,19 +3,16 @@
  * and which ranks the layers' have, for so many bytes in all.
  *
  * c = x B of R numbers takes the place of all keys and values. What a head's queries can tell of
- * its keys, and its rows of the output matrix of its values, is a positive form on inputs; B is
- * where the sum of all these, scores and outputs each as a share of their own, is best kept: the
- * leading eigenvectors of C^T W C, with C C^T the inputs' covariance and W the sum. Keys and values
- * come back from c by least squares. (Joint principal components of keys and values, weighted as in
- * private.h.)
+ * its keys, and its rows of the output matrix of its values, is a positive form on inputs; B keeps
+ * most of their sum W, scores and outputs each as a share of their own: the leading eigenvectors of
+ * C^T W C, with C C^T the inputs' covariance. Keys and values come back from c by least squares.
  */
 #include <math.h>
 
 #include "convert/private.h"
 
-/* What a share of the scores' energy counts, of that of the outputs' 1: an error of scores moves
- * whole patterns. (1, 3 and 8 leave 0.046, 0.040 and 0.038 nats a token on the shipped checkpoint
- * with rank 64, 0.016, 0.014 and 0.012 on another of half the width with rank 32.) */
+/* What a share of the scores' energy counts, as an error of scores moves whole patterns. (1, 3 and
+ * 8 leave 0.046, 0.040 and 0.038 nats a token on the shipped checkpoint with rank 64.) */
 #define SCORES_WEIGHT 8
 /* Added to the covariance's diagonal, relative to its mean: it only has to make it invertible. */
 #define COVARIANCE_RIDGE 1e-9
@@ -70,14 +67,13 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
             const double *own = c->from.at[s->cached].w + convert_kv_head(c, h) * rows;
             linalg_multiply(weighted, convert_of_head(s, s->metric, h), own, dim, dim, d);
             linalg_scale(weighted, share, rows);
-            convert_add_outer(c, l->form, own, weighted, dim, d, d);
+            convert_add_product(c, linalg_product_turned(l->form, own, weighted, d, dim, d), d);
         }
     }
     /* C with C C^T the covariance, and C^T W C, symmetric to the last bit. */
     convert_root(l->root, c->value_moments, d, COVARIANCE_RIDGE);
-    convert_multiply(c, l->product, l->form, l->root, d, d, d);
-    convert_zero(l->basis, d * d);
-    convert_add_outer(c, l->basis, l->root, l->product, d, d, d);
+    convert_multiply(c, linalg_product(l->product, l->form, l->root, d, d), d);
+    convert_multiply(c, linalg_product_turned(l->basis, l->root, l->product, d, d, d), d);
     for (size_t i = 0; i < d; i++)
         for (size_t j = 0; j < d; j++)
             l->form[i * d + j] = (l->basis[i * d + j] + l->basis[j * d + i]) / 2;
@@ -94,12 +90,12 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
         l->shift[r] = -linalg_dot(row, c->input_mean, d);
     }
     /* Maps [d, width]: the covariance of c with the factors of all heads. */
-    convert_multiply(c, c->square, l->basis, c->value_moments, d, d, d);
+    convert_multiply(c, linalg_product(c->square, l->basis, c->value_moments, d, d), d);
     for (int k = 0; k < 2; k++) {
         const struct convert_circuit *s = &c->circuits[k];
         const struct convert_matrix *x = &c->from.at[s->cached];
         double *of_kv = l->product; /* [d, kv] */
-        convert_multiply_transposed(c, of_kv, c->square, x->w, d, d, x->rows);
+        convert_multiply_transposed(c, linalg_product(of_kv, c->square, x->w, d, x->rows), d);
         for (size_t h = 0; h < c->n_heads; h++)
             linalg_copy(all_maps[k] + h * s->dim, s->width, of_kv + convert_kv_head(c, h) * s->dim,
                         x->rows, d, s->dim);

@@ -3,14 +3,13 @@
  *
  * Attention is two products: a head's scores are those of its queries and keys (the QK circuit of
  * Elhage et al. 2021), and what it adds to the residual stream is that of its rows of the output
- * matrix and the values (the OV circuit). In each, one factor is cached, K or V, and may be shared,
- * and one is the head's own, Q or O. A conversion replaces the cached factors x_h of a group's
- * heads by one, sum_h in_h x_h, and each head's own y_h by out_h y_h.
+ * matrix and the values (the OV circuit). In each, one factor is cached, K or V, and one is the
+ * head's own, Q or O. A conversion replaces the cached factors x_h of a group's heads by one,
+ * sum_h in_h x_h, and each head's own y_h by out_h y_h.
  *
- * With text, the residual streams of all its windows are stored, so that each layer runs once as it
- * was and then converted, for each of its refits and at last for the layers behind it. Layers that
- * share a block run as they were each time, because where the stream was in the middle is stored
- * for one layer only.
+ * With text, the residual streams of all windows are stored, so that each layer runs once as it was
+ * and then converted: for each of its refits, and for the layers behind it. Layers that share a
+ * block run as they were each time, as the stream after attention is stored for one layer only.
  */
 #ifndef DECODE_CONVERT_PRIVATE_H
 #define DECODE_CONVERT_PRIVATE_H
@@ -36,9 +35,8 @@ enum convert_part {
     CONVERT_PARTS
 };
 
-/* Rows are outputs of a product with the block's input, but those of O and down are inputs: row
- * h * value_dim + i of O is what element i of head h adds to the residual stream. So both of a
- * head's own factors have rows [d]. */
+/* Rows are outputs of a product with the block's input, but of O and down inputs: row
+ * h * value_dim + i of O is what element i of head h adds to the residual stream. */
 struct convert_matrix {
     double *w;    /* [rows, d]; NULL where there is none */
     double *bias; /* [n_bias]; zero where there is none */
@@ -62,11 +60,10 @@ struct convert_circuit {
     enum convert_part own, cached;
     size_t dim;      /* elements of a head's factors */
     size_t width;    /* of all heads' own */
-    size_t n_turned; /* of a head, the first ones: neighbouring pairs, each turned by its position,
-                        so that a map may only turn and scale it; the others may be mixed at will */
+    size_t n_turned; /* the first of a head: pairs turned by their position, which a map may only
+                        turn and scale; it may mix the others */
     bool centred;    /* the cached factors' means are made good for, or do not matter */
-    const double *second; /* [d, d] moments of the input, centred, that cached factors are weighed
-                             by */
+    const double *second; /* [d, d] centred moments of the input that weigh cached factors */
     /* Of the checkpoint. */
     double *mean;   /* [kv_heads * dim] of the cached factors, biases included; if not centred */
     double *gram;   /* [kv_heads * dim, the same] second moments of the cached factors */
@@ -78,7 +75,7 @@ struct convert_circuit {
     double *new_mean; /* [groups * dim] */
 };
 
-/* A thread's scratch for one eigenproblem of a group, or its alignment. */
+/* A thread's scratch for a group's eigenproblem or alignment. */
 struct convert_eigen {
     double *matrix; /* [n, n], n = heads a group * dim */
     double *values; /* [n] */
@@ -87,7 +84,7 @@ struct convert_eigen {
     bool diverged;
 };
 
-/* For every rank: what belongs to rank R are the first R rows. */
+/* Rank R has the first R rows. */
 struct convert_latent {
     double *basis;  /* [d, d] rows of B^T */
     double *shift;  /* [d] the bias that takes the mean away */
@@ -97,7 +94,7 @@ struct convert_latent {
     double *root, *form, *product, *scratch;
 };
 
-/* Linear least squares over rows that come window by window, in the memory of moments. */
+/* Least squares over rows that come window by window, in the memory of moments. */
 struct convert_ridge {
     size_t m, columns;     /* of a row's features f, and of its targets t */
     double *features;      /* [m, m] sum f^T f */
@@ -117,8 +114,7 @@ struct convert_tensor {
     bool changed;         /* once stored; else the checkpoint's own stays */
 };
 
-/* Those of a block by role, weight and bias, in the checkpoint's form: one of Q, K and V, or three;
- * or Q and what a latent cache has. */
+/* A block's, by role, weight and bias: Q, K and V are one or three, as in the checkpoint. */
 struct convert_tensors {
     struct convert_tensor of[TENSOR_ROLES][2];
 };
@@ -131,19 +127,17 @@ struct converter {
     struct config config;    /* of the checkpoint */
     struct config converted; /* of the result */
     struct arena arena;
-    struct convert *out;             /* the result, which owns the new tensors; NULL: none */
+    struct convert *out;             /* owns the new tensors; NULL: none */
     struct convert_tensors *tensors; /* [config_blocks] of it */
     struct head_likeness *likeness;  /* [n_layers, n_heads, n_heads] to be filled in, or NULL */
     size_t d, n_heads;
-    size_t widest; /* of d, the circuits' widths and, where it is refitted, d_ff */
-    /* The block in work, and the layers that use it. */
-    int block, first, end;
-    size_t n_kv_heads;              /* the checkpoint's; before the first block the most of any */
-    size_t n_groups;                /* the new K/V heads, likewise */
-    size_t group;                   /* heads a group; before the first block the most of any */
+    size_t widest;               /* of d, the circuits' widths and, where it is refitted, d_ff */
+    int block, end;              /* in work; the layers from it on up to `end` use it */
+    size_t n_kv_heads, n_groups; /* the old and the new; before the first block the most of any */
+    size_t group;                /* heads a group, likewise */
     union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
-    union convert_weights kept;     /* of `to`, before a refit; its sizes are those of `to` */
-    /* Moments of the input x of Q, K and V; once the heads are mapped, refits have this memory. */
+    union convert_weights kept;     /* `to` before a refit; its sizes are those of `to` */
+    /* Moments of the input of Q, K and V; once heads are mapped, refits have this memory. */
     double *key_moments;   /* [d, d] second ones, centred window by window; room for [widest, d] */
     double *value_moments; /* [d, d] the covariance; room for [widest, widest] */
     double *input_mean;    /* [d] */
@@ -165,9 +159,7 @@ struct converter {
     struct convert_latent latent;     /* if convert_is_latent */
     struct convert_choice *choice;    /* of ranks; NULL: none */
     struct convert_rebuild *rebuild;  /* if convert_refits_block */
-    /* With text, as all from here on, which goes through the checkpoint and its conversion. */
-    /* The block as a model would load what was stored of it, so that what is measured is what will
-     * run. */
+    /* With text, as all from here on. The block as a model would load what was stored of it. */
     struct block used;
     struct convert_panels {
         void *panels;
@@ -176,10 +168,10 @@ struct converter {
     struct attend_bias *score_bias; /* [n_heads] */
     struct pack_scratch pack;
     /* How far a changed residual stream takes the checkpoint's predictions: the Kullback-Leibler
-     * divergence from its own, over windows kept aside, at equal distances. */
+     * divergence from its own, over some windows kept aside. */
     struct session *session; /* of the checkpoint */
     int measured[CONVERT_MEASURED], n_measured;
-    size_t step;             /* of a window's tokens every step-th predicts */
+    size_t step;             /* every step-th token of a window predicts */
     float *logits, *changed; /* [window / step, n_vocab] */
     double *log_sums;        /* [window / step] of logits */
     struct batch_row *batch; /* [window] */
@@ -188,8 +180,8 @@ struct converter {
     struct probe *probe, *probe2; /* of the checkpoint, of the conversion */
     size_t window;                /* tokens */
     int n_windows;                /* the last one may have fewer */
-    /* [n_tokens, d] the checkpoint's residual stream before the layer, from convert_calibrate on
-     * behind it; the converted model's before it; the checkpoint's, after attention. */
+    /* [n_tokens, d] the checkpoint's residual stream before the layer, behind it from
+     * convert_calibrate on; the converted model's before it; the checkpoint's after attention. */
     float *stream, *stream2, *middle;
     float *rows, *rows2, *rows3; /* [window, widest], [window, d], the same */
     double *x;                   /* as rows */
@@ -205,13 +197,12 @@ struct converter {
     uint64_t done, all; /* windows, for spec->progress */
 };
 
-/* Checks the specification and the checkpoint's keys: STATUS_USAGE or STATUS_BAD_FILE if it cannot
- * be carried out. */
+/* STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be carried out. */
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e);
 
-/* Runs `work` with all that it needs, and lets go of this but for c->out: memory, the checkpoint as
- * a model if c->model is NULL, and the text's windows. */
+/* Runs `work` with memory, the checkpoint as a model (c->model, if that is not NULL) and the text's
+ * windows, which are let go of; c->out stays. */
 enum status convert_work(struct converter *c,
                          enum status (*work)(struct converter *c, struct err *e), struct err *e);
 
@@ -265,8 +256,7 @@ static inline double *convert_of_head(const struct convert_circuit *s, double *o
     return of_heads + head * s->dim * s->dim;
 }
 
-/* STATUS_FAILED that names the block in work if an eigenproblem diverged on any thread; `advice`
- * ends the message. */
+/* STATUS_FAILED if an eigenproblem diverged on any thread; `advice` ends the message. */
 enum status convert_check_eigen(const struct converter *c, const char *advice, struct err *e);
 
 /* --- tensors.c: from the file and back ------------------------------------------------------- */
@@ -280,8 +270,7 @@ static inline struct convert_tensor *convert_new(const struct converter *c, enum
     return &c->tensors[c->block].of[role][is_bias];
 }
 
-/* `from` of the block in work, the feed-forward part of `to` if it is refitted, and what tensors
- * allow: whether values are centred. */
+/* `from`, the feed-forward part of `to` if it is refitted, and whether values can be centred. */
 void convert_load(struct converter *c);
 
 /* The parts from `first` up to `end` of one set of weights to another. */
@@ -289,55 +278,53 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
                   const union convert_weights *from, enum convert_part first,
                   enum convert_part end);
 
-/* Rounds these parts of `to`, whose heads are in their new order, to the tensors' types; without a
- * tensor for it a bias is dropped. STATUS_FAILED if a number is not finite, or is not any more. */
+/* Rounds these parts of `to` to the tensors' types; a bias without a tensor is dropped.
+ * STATUS_FAILED if a number is not finite, or is not any more. */
 enum status convert_store(struct converter *c, enum convert_part first, enum convert_part end,
                           struct err *e);
-/* Queries and a latent cache, of whose numbers only the first `kept` are anything but 0. */
+/* Queries and a latent cache, whose numbers but the first `kept` are 0. */
 enum status convert_store_latent(struct converter *c, int kept, struct err *e);
 /* What else follows the heads' order. */
 void convert_store_order(struct converter *c);
 
-/* Takes the memory of c->used, or counts it; and makes it what is stored, after every change of
- * that. */
+/* The memory of c->used, taken or counted; and what is stored, loaded into it. */
 void convert_used_take(struct converter *c);
 void convert_use(struct converter *c);
 
-/* The result's writer with the new file, and how many elements that has and the old one had. */
+/* c->out's writer, and its counts of elements. */
 enum status convert_write(struct converter *c, struct err *e);
 
 /* --- circuits.c: what a block's products are, and what is lost of them ------------------------ */
 
-/* All of both circuits that follows from weights and moments. */
+/* Both circuits, from weights and moments. */
 void convert_measure(struct converter *c);
 
-/* The gram between the cached factors of heads g and h: [dim, dim], rows kv_heads * dim apart. */
+/* Of heads g and h: [dim, dim], rows kv_heads * dim apart. */
 const double *convert_gram(const struct converter *c, const struct convert_circuit *s, size_t g,
                            size_t h);
 
 /* `to` from the maps, heads in their new order. */
 void convert_apply(struct converter *c);
 
-/* `to` and the order of a block that keeps its K/V heads, or has a latent cache instead. */
+/* The same of a block that keeps its K/V heads, or has a latent cache instead. */
 void convert_keep(struct converter *c);
 
-/* To `to`'s output bias what `from`'s values are on the average: it passes unchanged through any
- * attention pattern, whose rows sum to 1. */
+/* To `to`'s output bias the mean of `from`'s values, which any attention pattern passes on
+ * unchanged, as its rows sum to 1. */
 void convert_add_value_means(const struct converter *c);
 
-/* Share of the squared error of scores or outputs that remains; before a refit. */
+/* The share of the squared scores or outputs that is lost; before a refit. */
 double convert_loss(struct converter *c, struct convert_circuit *s);
 
 /* --- groups.c: which heads share, and by which maps ------------------------------------------- */
 
-/* Takes the costs of all groups, where they are wanted, or counts them. */
 void convert_group_take(struct converter *c);
 
-/* Fills in order and group_of, then in and out of both circuits; after convert_measure but for
- * plain means. STATUS_FAILED if an eigenproblem diverged. */
+/* Fills in order, group_of, and in and out of both circuits, after convert_measure. STATUS_FAILED
+ * if an eigenproblem diverged. */
 enum status convert_group(struct converter *c, struct err *e);
 
-/* The share of these heads' own energy in a circuit that fit keeps with one head in their place. */
+/* The share of these heads' energy in a circuit that fit keeps with one head in their place. */
 double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
                     struct convert_eigen *scratch);
 
@@ -345,16 +332,12 @@ double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
 
 void convert_latent_take(struct converter *c);
 
-/* Fills in c->latent and `to`, after convert_measure; *lost (may be NULL) becomes the shares of the
- * energy of scores, and of outputs head by head, that the block's rank loses. STATUS_FAILED if the
- * eigenproblem diverged. */
+/* Fills in c->latent and `to`, after convert_measure, and what the block's rank loses of scores and
+ * of heads' outputs in *lost (may be NULL). STATUS_FAILED if the eigenproblem diverged. */
 enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, struct err *e);
 
-/*
- * The ranks whose sum of divergences is least: of each layer alone, all others as they are, from
- * the checkpoint's predictions on some calibration windows. Dynamic programming over the sum of
- * ranks; none is more than three times the equal one.
- */
+/* The ranks whose sum of divergences is least, each measured with all other layers as they are:
+ * dynamic programming over the sum of ranks. */
 struct convert_choice {
     struct convert_spec spec;     /* of a conversion to the largest rank */
     int equal[CONFIG_MAX_LAYERS]; /* the same in every layer, as large as spec->cache_bytes allow */
@@ -365,8 +348,8 @@ struct convert_choice {
     int *chosen;  /* the same: steps of the last layer among them */
 };
 
-/* A converter that chooses ranks, for layers with a block each; STATUS_USAGE if the bytes allow
- * none, else the failures of convert_describe. Its memory; and the work that it is for. */
+/* A converter that chooses ranks, for layers with a block each: STATUS_USAGE if the bytes allow
+ * none. Its memory; and its work. */
 enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
                                     const struct convert_spec *spec, struct convert *out,
                                     struct err *e);
@@ -375,7 +358,6 @@ enum status convert_choose(struct converter *c, struct err *e);
 
 /* --- calibrate.c: windows of text ------------------------------------------------------------- */
 
-/* Takes all that a text needs, or counts them. */
 void convert_calibration_take(struct converter *c);
 enum status convert_calibration_start(struct converter *c, struct err *e);
 void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
@@ -388,8 +370,8 @@ struct convert_window {
     float *original; /* the checkpoint's, before the layer; and after attention */
     float *middle;
     float *converted; /* the converted model's */
-    float *from;      /* where the converted layer starts from: the converted model's, but layers
-                         that share a block on the checkpoint's own */
+    float *from;      /* where the converted layer starts: the converted model's, or the
+                         checkpoint's where layers share a block */
 };
 struct convert_window convert_window_at(const struct converter *c, int w);
 
@@ -401,33 +383,31 @@ void convert_run_layer(const struct converter *c, int layer, const struct conver
 enum status convert_windows_done(struct converter *c, int n);
 
 /* Runs `visit` for every layer of the block in work over each of these windows. With
- * CONVERT_ORIGINAL, all windows, the layers run as they were before it, and layers that share a
- * block always do, from the embeddings on: then `visit` leaves c->rows2 alone, which the stream
- * goes on from. STATUS_INTERRUPTED. */
+ * CONVERT_ORIGINAL, over all, and where layers share a block, the layer runs as it was before: then
+ * `visit` leaves c->rows2 alone, from which the stream goes on. STATUS_INTERRUPTED. */
 enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
 typedef void convert_visit(struct converter *c, int layer, const struct convert_window *win);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
 
-/* Of floats [n], at most a window's rows, whose differences stay in c->x. */
+/* Of floats [n]; the differences stay in c->x. */
 double convert_squared_distance(struct converter *c, const float *x, const float *y, size_t n);
 
-/* out [n, d] = x through a norm of the block in work, if models have one of this role. */
+/* out [n, d] = x through the norm of this role, if models have one. */
 void convert_norm_rows(const struct converter *c, enum tensor_role role, float *out, const float *x,
                        size_t n);
 
-/* Moments of the inputs of the block in work, in all layers that use it: of the text, whose way
- * through the checkpoint's layers this is, or, without a text, those that the norm before it alone
- * allows. */
+/* Moments of the inputs of the block in work, in all layers that use it: of the text, which goes
+ * through the checkpoint's layers here, or, without one, what the norm before it allows. */
 enum status convert_calibrate(struct converter *c);
 
-/* Runs the converted layers; the shares of the output's energy that are lost after attention go to
- * c->lost. STATUS_INTERRUPTED; STATUS_FAILED if these are no finite numbers. */
+/* Runs the converted layers; c->lost becomes the shares of the output's energy that are lost after
+ * attention. STATUS_INTERRUPTED; STATUS_FAILED if these are not finite. */
 enum status convert_advance(struct converter *c, struct err *e);
 
-/* What a stream [n, d] before `layer` (n_layers: behind all) changes in the checkpoint's
- * predictions over a window is added to *sum, in nats a token of the window. Before, with `sum`
- * NULL, the checkpoint's own stream. STATUS_FAILED if logits are not finite. */
+/* Adds to *sum the divergence, in nats a token, of the predictions from a stream [n, d] before
+ * `layer` (n_layers: behind all) from those of the stream before, given with `sum` NULL.
+ * STATUS_FAILED if logits are not finite. */
 enum status convert_distance_add(struct converter *c, int layer, size_t n, const float *stream,
                                  double *sum, struct err *e);
 
@@ -439,9 +419,9 @@ uint64_t convert_refit_windows(const struct converter *c);
 /* `to` is stored; so is it after. */
 enum status convert_refit(struct converter *c, struct err *e);
 
-/* rebuild.c: attention of the block in work, fitted to what the checkpoint's added. Takes
- * c->rebuild, or counts it; the windows that a run visits, at most; and replaces `to`: values and
- * output matrix, or with `patterns` queries and keys, too. STATUS_INTERRUPTED. */
+/* rebuild.c: attention of the block in work, fitted to what the checkpoint's added. Its memory; the
+ * windows that a run visits, at most; the run, which replaces `to`: values and output matrix, with
+ * `patterns` queries and keys, too. STATUS_INTERRUPTED. */
 void convert_rebuild_take(struct converter *c);
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
 enum status convert_rebuild_run(struct converter *c, bool patterns);
@@ -449,18 +429,17 @@ enum status convert_rebuild_run(struct converter *c, bool patterns);
 /* --- products.c: matrix products and sums in double, on all threads ----------------------------
  */
 
-/* out [m, n] = a [m, k] b [k, n], and = a [m, k] b [n, k]^T through c->square2. */
-void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,
-                      size_t m, size_t k, size_t n);
-void convert_multiply_transposed(const struct converter *c, double *out, const double *a,
-                                 const double *b, size_t m, size_t k, size_t n);
+/* So many rows of a product: added to p.c, or in its place; or of a p.b [columns, inner] that is
+ * transposed, to c->square2. */
+void convert_add_product(const struct converter *c, struct linalg_product p, size_t rows);
+void convert_multiply(const struct converter *c, struct linalg_product p, size_t rows);
+void convert_multiply_transposed(const struct converter *c, struct linalg_product p, size_t rows);
 
-/* sum [m, columns] += a^T b for a [n, m] and b [n, columns]; and the same for floats, whose n
- * products are added up as floats, which is many times faster. */
-void convert_add_outer(const struct converter *c, double *sum, const double *a, const double *b,
-                       size_t n, size_t m, size_t columns);
-void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
-                              const float *b, size_t n, size_t m, size_t columns);
+/* sum [m, n] += a [k, m]^T b [k, n] of floats, added up as floats in p.c first, which is many times
+ * faster; and a thread's share of its rows, so far apart. */
+void convert_add_outer_floats(const struct converter *c, double *sum, struct product p);
+void convert_add_turned(const struct converter *c, double *sum, size_t stride, struct product p,
+                        int thread);
 
 /* out [m, n] = a [m, k] b [k, n] of floats, rows close together. */
 static inline struct product convert_product(float *out, const float *a, const float *b, size_t m,
@@ -486,13 +465,13 @@ struct convert_rows {
 void convert_add_dots(double *m, const double *a, const double *b, struct convert_rows r,
                       double scale);
 
-/* From sums [m, columns] of a^T b over n rows, and the sums a_sum [m] and b_sum [columns] of these,
- * to covariances; to second moments where a_sum is NULL. */
+/* From sums [m, columns] of a^T b over n rows, and the rows' sums a_sum [m] and b_sum [columns], to
+ * covariances; where a_sum is NULL, to second moments. */
 void convert_finish_sums(double *sums, const double *a_sum, const double *b_sum, double n, size_t m,
                          size_t columns);
 
-/* linalg_cholesky with a ridge relative to the mean of the diagonal, which rounding may have made
- * negative where it should be 0: then without. l may be a. */
+/* linalg_cholesky with a ridge relative to the mean of the diagonal, if that is not negative (by
+ * rounding). l may be a. */
 void convert_root(double *l, const double *a, size_t n, double ridge);
 
 /* sum [d] += the rows of x [n, d]. */
@@ -501,17 +480,13 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 /* out [n] = x - y. */
 void convert_subtract(float *out, const float *x, const float *y, size_t n);
 
-/* Begins c->ridge with no rows; there is memory for these sizes. Then adds rows f [n, m] and
- * t [n, columns]. */
+/* Begins c->ridge; adds rows f [n, m] and t [n, columns]. */
 void convert_ridge_begin(struct converter *c, size_t m, size_t columns);
 void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n);
 
-/*
- * The solution of t = f w + b, with w [m, columns] in targets and b in t_sum: least squares that
- * pull w towards `prior` [m, columns] (NULL: the identity) as REFIT_RIDGE times the mean square of
- * the features would; not centred: b = 0. False if the features are constant; then nothing is
- * solved. Destroys the sums.
- */
+/* Solves t = f w + b, with w [m, columns] in targets and b in t_sum (0 if not centred); w is pulled
+ * towards `prior` [m, columns] (NULL: the identity) by REFIT_RIDGE. Destroys the sums. False, with
+ * nothing solved, if the features are constant. */
 bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred);
 
 #endif

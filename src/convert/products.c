@@ -8,40 +8,36 @@
 
 /* --- doubles --------------------------------------------------------------------------------- */
 
-struct product_rows {
-    struct pool *pool;
-    size_t rows;
+struct double_product {
+    const struct converter *c;
     struct linalg_product product;
+    size_t rows;
 };
 
 static void add_product_rows(void *arg, int thread)
 {
-    const struct product_rows *job = arg;
+    const struct double_product *job = arg;
     int begin, end;
-    pool_share(job->rows, thread, pool_n_threads(job->pool), &begin, &end);
+    pool_share(job->rows, thread, job->c->n_threads, &begin, &end);
     linalg_add_product(&job->product, begin, end);
 }
 
-void convert_multiply(const struct converter *c, double *out, const double *a, const double *b,
-                      size_t m, size_t k, size_t n)
+void convert_add_product(const struct converter *c, struct linalg_product p, size_t rows)
 {
-    struct product_rows job = {c->pool, m, linalg_product(out, a, b, k, n)};
-    convert_zero(out, m * n);
-    pool_run(job.pool, add_product_rows, &job);
+    pool_run(c->pool, add_product_rows, &(struct double_product){c, p, rows});
 }
 
-void convert_multiply_transposed(const struct converter *c, double *out, const double *a,
-                                 const double *b, size_t m, size_t k, size_t n)
+void convert_multiply(const struct converter *c, struct linalg_product p, size_t rows)
 {
-    linalg_transpose(c->square2, b, n, k);
-    convert_multiply(c, out, a, c->square2, m, k, n);
+    convert_zero(p.c, rows * p.columns);
+    convert_add_product(c, p, rows);
 }
 
-void convert_add_outer(const struct converter *c, double *sum, const double *a, const double *b,
-                       size_t n, size_t m, size_t columns)
+void convert_multiply_transposed(const struct converter *c, struct linalg_product p, size_t rows)
 {
-    struct product_rows job = {c->pool, m, linalg_product_turned(sum, a, b, m, n, columns)};
-    pool_run(job.pool, add_product_rows, &job);
+    linalg_transpose(c->square2, p.b, p.columns, p.inner);
+    p.b = c->square2;
+    convert_multiply(c, p, rows);
 }
 
 void convert_add_dots(double *m, const double *a, const double *b, struct convert_rows r,
@@ -67,32 +63,36 @@ void convert_root(double *l, const double *a, size_t n, double ridge)
 
 /* --- floats ---------------------------------------------------------------------------------- */
 
-struct float_outer {
-    double *sum;
+void convert_add_turned(const struct converter *c, double *sum, size_t stride, struct product p,
+                        int thread)
+{
+    int row, end;
+    pool_share(p.m, thread, c->n_threads, &row, &end);
+    p.a_row = 1;
+    p.a_col = p.m;
+    p.m = end - row;
+    p.a += row;
+    p.c += row * p.c_row;
+    c->grad->product(&p);
+    for (; row < end; row++, p.c += p.c_row)
+        convert_add_rows(sum + row * stride, p.c, 1, p.n);
+}
+
+struct float_product {
     const struct converter *c;
+    double *sum;
     struct product product;
 };
 
-static void add_float_rows(void *arg, int thread)
+static void add_turned_rows(void *arg, int thread)
 {
-    const struct float_outer *job = arg;
-    struct product p = job->product;
-    int begin, end;
-    pool_share(p.m, thread, pool_n_threads(job->c->pool), &begin, &end);
-    p.m = end - begin;
-    p.a += begin;
-    p.c += begin * p.c_row;
-    job->c->grad->product(&p);
-    convert_add_rows(job->sum + begin * p.c_row, p.c, 1, p.m * p.c_row);
+    const struct float_product *job = arg;
+    convert_add_turned(job->c, job->sum, job->product.n, job->product, thread);
 }
 
-void convert_add_outer_floats(const struct converter *c, double *sum, const float *a,
-                              const float *b, size_t n, size_t m, size_t columns)
+void convert_add_outer_floats(const struct converter *c, double *sum, struct product p)
 {
-    struct float_outer job = {sum, c, convert_product(c->part, a, b, m, n, columns)};
-    job.product.a_row = 1;
-    job.product.a_col = m;
-    pool_run(c->pool, add_float_rows, &job);
+    pool_run(c->pool, add_turned_rows, &(struct float_product){c, sum, p});
 }
 
 void convert_add_rows(double *sum, const float *x, size_t n, size_t d)
@@ -125,8 +125,8 @@ void convert_ridge_begin(struct converter *c, size_t m, size_t columns)
 void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n)
 {
     struct convert_ridge *r = &c->ridge;
-    convert_add_outer_floats(c, r->features, f, f, n, r->m, r->m);
-    convert_add_outer_floats(c, r->targets, f, t, n, r->m, r->columns);
+    convert_add_outer_floats(c, r->features, convert_product(c->part, f, f, r->m, n, r->m));
+    convert_add_outer_floats(c, r->targets, convert_product(c->part, f, t, r->m, n, r->columns));
     convert_add_rows(r->f_sum, f, n, r->m);
     convert_add_rows(r->t_sum, t, n, r->columns);
     r->n += n;

@@ -1,16 +1,13 @@
 /*
  * quantize - writes a checkpoint in another weight type.
  *
- * All metadata stay as they are but general.file_type and general.quantization_version, which
- * follow the type; tensors keep their names, shapes and order. The matrices take the type: what the
- * layout lets change; of tensors that it does not know, what is named "*.weight", has more than one
- * row and is no norm. All other tensors (norms, biases, tables of positions and of factors) keep
- * their own. The token embedding takes the type that goes with it (see
- * layout_type), or with `pure` the type itself: then these are the tensors that
- * `llama-quantize --pure` converts, and their bytes are the same.
+ * Metadata stay as they are but general.file_type and general.quantization_version; tensors keep
+ * their names, shapes and order. The matrices take the type: what the layout lets change, and of
+ * tensors that it does not know what is named "*.weight", has more than one row and is no norm. The
+ * token embedding takes the type that goes with it (see layout_type), or with `pure` the type
+ * itself: then bytes are those of `llama-quantize --pure`. All other tensors keep their own.
  *
- * Rows that are not a multiple of the type's block cannot take it: such a matrix becomes F16 if
- * it was F32 and stays as it is otherwise.
+ * A matrix whose rows are no multiple of the type's block becomes F16 if it was F32.
  */
 #ifndef DECODE_CONVERT_QUANTIZE_H
 #define DECODE_CONVERT_QUANTIZE_H
@@ -83,15 +80,14 @@ struct quantize {
 };
 
 /*
- * Checks the checkpoint and settles what becomes of each tensor. STATUS_BAD_FILE for an
- * architecture or a tensor type that does not run here (naming it), STATUS_USAGE for a quantized
- * matrix without `requantize`, STATUS_NO_MEMORY. quantize_free is due on success; what params
- * points to must live until then, and *q stay where it is.
+ * Settles what becomes of each tensor. STATUS_BAD_FILE for an architecture or tensor type that does
+ * not run here, STATUS_USAGE for a quantized matrix without `requantize`, STATUS_NO_MEMORY.
+ * quantize_free is due on success; what params points to must live until then, and *q stay where it
+ * is.
  *
- * gguf_write or gguf_write_memory of q->writer is left, which converts the tensors one after the
- * other and fills in the errors. Memory is a few MiB whatever the tensors' sizes. The bytes do not
- * depend on the number of threads. Then also STATUS_BAD_FILE for a value that is not finite,
- * STATUS_FAILED for one that is too large for the type (naming tensor and element).
+ * gguf_write or gguf_write_memory of q->writer is left, which converts tensor by tensor in a few
+ * MiB and fills in the errors; the bytes are the same for any number of threads. It fails with
+ * STATUS_BAD_FILE for a value that is not finite, STATUS_FAILED for one too large for the type.
  */
 enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e);
 

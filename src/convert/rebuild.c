@@ -2,11 +2,10 @@
  * Attention of the block in work, fitted to what the checkpoint's added: the squared error of its
  * output over some of the windows, by its gradients.
  *
- * Variables are the rows of Q, K and V, then those of the output matrix (which are its inputs), and
- * last its bias. A row has d numbers and, but for the output matrix, its bias. They are in
- * coordinates in which the error curves alike: inputs are white, and a head's rows are scaled by
- * what they are multiplied with: queries by keys, keys by queries, values by rows of the output
- * matrix. The other factor of the attention pattern's own curvature is a number a head.
+ * Variables are the rows of Q, K and V, each with its bias as element d, then those of the output
+ * matrix (which are its inputs), and its bias. They are in coordinates in which the error curves
+ * alike: inputs are white, and a head's rows are scaled by what they are multiplied with: queries
+ * by keys, keys by queries, values by rows of the output matrix.
  *
  * The gradient goes a batch of windows at a time: rows and heads are shared by the threads, then
  * rows of the gradient, whose sums over a batch are floats and over batches doubles.
@@ -16,8 +15,7 @@
 #include "convert/private.h"
 #include "engine/causal.h"
 
-/* Rows that go through at once, in whole windows. */
-#define BATCH_ROWS 2048
+#define BATCH_ROWS 2048 /* that go through at once, in whole windows */
 #define MEMORY     10
 /* Added to a metric's diagonal, relative to its mean. */
 #define METRIC_RIDGE 1e-4
@@ -27,8 +25,7 @@
 static const struct schedule {
     int evaluations;
     double pull; /* of variables to where they start, relative to how the error curves */
-    int sparse;  /* every one of so many windows is used, where there are many: more variables want
-                    more of them */
+    int sparse;  /* of many windows every so-manieth is used: more variables want more of them */
 } schedules[] = {{24, 0.1, 4}, {36, 0.3, 2}};
 
 /* Rows that are scaled together by root^-T: a head's of Q, K or V, or all of the output matrix. */
@@ -56,11 +53,9 @@ struct convert_rebuild {
     float *part_bias; /* the same [..] */
     float *scratch;   /* [threads, scratch_floats] */
     size_t scratch_floats;
-    /* Variables, where they start, and their gradient: all of them. */
-    double *theta, *start, *gradient, *lbfgs;
-    /* Of an evaluation. */
-    size_t n, first; /* variables, and the first that is varied */
-    double energy;
+    double *theta, *start, *gradient, *lbfgs; /* all variables, where they start, their gradient */
+    size_t n, first;                          /* variables, and the first that is varied */
+    double energy;                            /* of the targets */
     int first_window, batch_windows;
     bool stopped;
 };
@@ -95,8 +90,6 @@ uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
         used++;
     return used * schedules[patterns].evaluations;
 }
-
-/* --- memory ---------------------------------------------------------------------------------- */
 
 void convert_rebuild_take(struct converter *c)
 {
@@ -145,11 +138,8 @@ void convert_rebuild_take(struct converter *c)
 
 /* --- the error and its gradient by the weights ------------------------------------------------ */
 
-/* y [n, columns] = x [n, inner] b [inner, columns] + bias, rows close together. */
-static void multiply(const struct converter *c, float *y, const float *x, const float *b,
-                     const float *bias, size_t n, size_t inner, size_t columns)
+static void multiply(const struct converter *c, struct product p, const float *bias)
 {
-    struct product p = convert_product(y, x, b, n, inner, columns);
     p.bias = bias;
     c->grad->product(&p);
 }
@@ -169,14 +159,15 @@ static void run_items(const struct converter *c, int thread,
     const struct attend_bias *bias = c->used.bias;
     const size_t key_dim = c->qk.dim, value_dim = c->ov.dim, qkv = r->qkv_dim;
     const size_t keys = c->qk.width, values = keys + c->n_groups * key_dim;
+    const int padded = causal_padded_length(c->window);
     int i, end;
     pool_share(r->batch_windows * c->n_groups, thread, c->n_threads, &i, &end);
     for (; i < end; i++) {
         const size_t window = i / c->n_groups, g = i % c->n_groups, head = g * c->group;
         const size_t row = window * c->window, heads_at = row * c->ov.width + head * value_dim;
-        const size_t q = row * qkv + head * key_dim, key = row * qkv + keys + g * key_dim;
-        const size_t value = row * qkv + values + g * value_dim;
-        const struct causal_window w = {
+        const size_t q = row * qkv + head * key_dim, k = row * qkv + keys + g * key_dim;
+        const size_t v = row * qkv + values + g * value_dim;
+        run(&(struct causal_window){
             .kernels = c->kernels,
             .grad = c->grad,
             .positions = probe_positions(c->probe),
@@ -187,83 +178,65 @@ static void run_items(const struct converter *c, int thread,
             .value_dim = value_dim,
             .scale = 1.0f / sqrtf((float)key_dim),
             .q = r->qkv + q,
-            .k = r->qkv + key,
-            .v = r->qkv + value,
+            .k = r->qkv + k,
+            .v = r->qkv + v,
             .q_stride = qkv,
             .kv_stride = qkv,
             .heads = r->results + heads_at,
             .heads_stride = c->ov.width,
-            .softmax =
-                r->softmax + (window * c->n_heads + head) * 2 * causal_padded_length(c->window),
+            .softmax = r->softmax + (window * c->n_heads + head) * 2 * padded,
             .dheads = r->dresults + heads_at,
             .dq = r->dqkv + q,
-            .dk = r->dqkv + key,
-            .dv = r->dqkv + value,
+            .dk = r->dqkv + k,
+            .dv = r->dqkv + v,
             .bias = bias ? bias_of_head : NULL,
             .arg = bias ? bias + head : NULL,
             .scratch = r->scratch + thread * r->scratch_floats,
-        };
-        run(&w);
+        });
     }
     pool_barrier(c->pool, thread);
 }
 
-/* sums [rows, stride] += a^T b for a [n, rows] and b [n, d] of the batch: this thread's share of
- * the rows; and to the number behind each row, if there is one, the sum of a's column. */
-static void add_gradient(const struct converter *c, double *sums, size_t stride, const float *a,
-                         const float *b, size_t rows, size_t n, int thread)
-{
-    const struct convert_rebuild *r = c->rebuild;
-    const struct grad_kernels *grad = c->grad;
-    const size_t d = c->d;
-    int begin, end;
-    pool_share(rows, thread, c->n_threads, &begin, &end);
-    struct product p = convert_product(r->part + begin * d, a + begin, b, end - begin, n, d);
-    p.a_row = 1;
-    p.a_col = rows;
-    grad->product(&p);
-    for (int j = begin; j < end; j++)
-        for (size_t i = 0; i < d; i++)
-            sums[j * stride + i] += (double)r->part[j * d + i];
-    if (stride == d)
-        return;
-    grad->column_sums(r->part_bias + begin, a + begin, rows, n, end - begin);
-    for (int j = begin; j < end; j++)
-        sums[j * stride + d] += (double)r->part_bias[j];
-}
-
+/* The error of this thread's rows of the batch, and its rows of the gradient. */
 static void run_batch(void *arg, int thread)
 {
     const struct converter *c = arg;
     const struct convert_rebuild *r = c->rebuild;
-    struct pool *pool = c->pool;
-    const size_t n = r->batch_windows * c->window, d = c->d, heads = c->ov.width;
+    const size_t n = r->batch_windows * c->window, d = c->d, heads = c->ov.width, qkv = r->qkv_dim;
     const size_t first = r->first_window * c->window * d;
-    const float *x = r->x + first, *y = r->y + first;
     int begin, end;
-    pool_share(n, thread, pool_n_threads(pool), &begin, &end);
+    pool_share(n, thread, c->n_threads, &begin, &end);
     const size_t own = end - begin;
-    /* Heads' results. */
-    multiply(c, r->qkv + begin * r->qkv_dim, x + begin * d, r->wt, r->bias, own, d, r->qkv_dim);
-    pool_barrier(pool, thread);
-    run_items(c, thread, causal_forward);
-    /* Errors, and the gradient of heads' results. */
+    const float *x = r->x + first, *y = r->y + first + begin * d;
+    const float *own_results = r->results + begin * heads;
     float *rest = r->rest + begin * d;
-    multiply(c, rest, r->results + begin * heads, r->o, r->bo, own, heads, d);
+    multiply(c, convert_product(r->qkv + begin * qkv, x + begin * d, r->wt, own, d, qkv), r->bias);
+    pool_barrier(c->pool, thread);
+    run_items(c, thread, causal_forward);
+    multiply(c, convert_product(rest, own_results, r->o, own, heads, d), r->bo);
     for (int t = begin; t < end; t++) {
         double sum = 0;
         for (size_t i = 0; i < d; i++, rest++) {
-            *rest -= y[t * d + i];
+            *rest -= *y++;
             sum += (double)*rest * (double)*rest;
         }
         r->row_loss[t] = sum;
     }
-    multiply(c, r->dresults + begin * heads, r->rest + begin * d, r->ot, NULL, own, d, heads);
-    pool_barrier(pool, thread);
+    multiply(
+        c, convert_product(r->dresults + begin * heads, r->rest + begin * d, r->ot, own, d, heads),
+        NULL);
+    pool_barrier(c->pool, thread);
     run_items(c, thread, causal_backward);
-    add_gradient(c, r->gradient, d + 1, r->dqkv, x, r->qkv_dim, n, thread);
-    pool_barrier(pool, thread); /* its parts of the batch's gradient are other rows */
-    add_gradient(c, r->gradient + r->qkv_dim * (d + 1), d, r->results, r->rest, heads, n, thread);
+
+    convert_add_turned(c, r->gradient, d + 1, convert_product(r->part, r->dqkv, x, qkv, n, d),
+                       thread);
+    pool_share(qkv, thread, c->n_threads, &begin, &end);
+    c->grad->column_sums(r->part_bias + begin, r->dqkv + begin, qkv, n, end - begin);
+    for (int j = begin; j < end; j++)
+        r->gradient[j * (d + 1) + d] += (double)r->part_bias[j];
+    pool_barrier(c->pool, thread); /* its parts of the batch's gradient are other rows */
+    convert_add_turned(c, r->gradient + qkv * (d + 1), d,
+                       convert_product(r->part, r->results, r->rest, heads, n, d), thread);
 }
 
 /* --- the error by the variables --------------------------------------------------------------- */
@@ -284,7 +257,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     struct convert_rebuild *r = c->rebuild;
     const size_t d = c->d, qkv = r->qkv_dim, heads = c->ov.width, varied = r->n - r->first;
     /* The weights in floats, from a copy where the gradient will be. */
-    double *w = r->gradient, *o = w + qkv * (d + 1);
+    double *w = r->gradient, *o = w + qkv * (d + 1), *bo = o + heads * d, loss = 0, sum = 0;
     memcpy(w, r->theta, r->first * sizeof *w);
     memcpy(w + r->first, variables, varied * sizeof *w);
     scale_rows(c, w, false);
@@ -297,10 +270,8 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
         for (size_t i = 0; i < d; i++)
             r->o[j * d + i] = r->ot[i * heads + j] = (float)o[j * d + i];
     for (size_t i = 0; i < d; i++)
-        r->bo[i] = (float)o[heads * d + i];
+        r->bo[i] = (float)bo[i];
 
-    /* Over all windows. */
-    double loss = 0;
     convert_zero(r->gradient, r->n);
     for (int first = 0; first < r->n_windows; first += r->batch_windows) {
         const int left = r->n_windows - first;
@@ -310,7 +281,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
         pool_run(c->pool, run_batch, c);
         for (size_t t = 0; t < rows; t++)
             loss += r->row_loss[t];
-        convert_add_rows(r->gradient + r->n - d, r->rest, rows, d);
+        convert_add_rows(bo, r->rest, rows, d);
         if (convert_windows_done(c, r->batch_windows) != STATUS_OK)
             return !(r->stopped = true);
     }
@@ -319,17 +290,15 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     for (size_t j = 0; j < qkv && !r->has_biases; j++)
         r->gradient[j * (d + 1) + d] = 0;
     if (!r->has_out_bias)
-        convert_zero(r->gradient + r->n - d, d);
+        convert_zero(bo, d);
     scale_rows(c, r->gradient, true);
     linalg_scale(r->gradient, 2 / r->energy, r->n);
 
     /* What the variables have moved is an error, too. */
     const double rows = (double)r->n_windows * (double)c->window;
-    const double pull = schedules[r->patterns].pull * rows / r->energy,
-                 *start = r->start + r->first;
-    double sum = 0;
+    const double pull = schedules[r->patterns].pull * rows / r->energy;
     for (size_t i = 0; i < varied; i++) {
-        const double moved = variables[i] - start[i];
+        const double moved = variables[i] - r->start[r->first + i];
         sum += moved * moved;
         r->gradient[r->first + i] += 2 * pull * moved;
     }
@@ -354,7 +323,7 @@ static void gather_windows(struct converter *c)
         float *x = r->x + r->n_windows * size, *y = r->y + r->n_windows * size;
         convert_norm_rows(c, ROLE_ATTN_NORM, x, win.from, c->window);
         convert_subtract(y, win.middle, win.from, size);
-        convert_add_outer_floats(c, r->root, x, x, c->window, d, d);
+        convert_add_outer_floats(c, r->root, convert_product(c->part, x, x, d, c->window, d));
         convert_add_rows(r->mean, x, c->window, d);
         for (size_t i = 0; i < size; i++)
             c->x[i] = (double)y[i];
@@ -377,17 +346,23 @@ static void gather_windows(struct converter *c)
         float *x = r->x + w * size;
         for (size_t i = 0; i < size; i++)
             c->rows[i] = (float)((double)x[i] - r->mean[i % d]);
-        multiply(c, x, c->rows, turned, NULL, c->window, d, d);
+        multiply(c, convert_product(x, c->rows, turned, c->window, d, d), NULL);
     }
 }
 
-/* --- metrics --------------------------------------------------------------------------------- */
+/* --- weights to variables -------------------------------------------------------------------- */
 
-static void set_root(double *root, const double *metric, size_t n)
+static void set_root(const struct rebuilt *p, const double *metric)
 {
-    convert_root(root, metric, n, METRIC_RIDGE);
-    if (!(linalg_trace(metric, n) > 0)) /* nothing comes of it: any scale will do */
-        linalg_identity(root, n);
+    convert_root(p->root, metric, p->dim, METRIC_RIDGE);
+    if (!(linalg_trace(metric, p->dim) > 0)) /* nothing comes of it: any scale will do */
+        linalg_identity(p->root, p->dim);
+}
+
+/* m [dim, dim] += scale times the dot products of a part's rows with each other, over d numbers. */
+static void add_dots(double *m, const struct rebuilt *p, const double *rows, size_t d, double scale)
+{
+    convert_add_dots(m, rows, rows, (struct convert_rows){p->dim, d, p->stride}, scale);
 }
 
 /* Parts of the variables theta, rows over white inputs, and their metrics; with the second moments
@@ -409,15 +384,14 @@ static void set_roots(const struct converter *c, const double *results)
         root += dim * dim;
     }
     for (size_t g = 0; g < kv; g++) {
-        struct rebuilt *k = &r->parts[n + g], *v = &r->parts[n + kv + g];
-        const double *k_rows = r->theta + k->at, *v_rows = r->theta + v->at;
+        const struct rebuilt *k = &r->parts[n + g], *v = k + kv;
         convert_zero(of_v, v_size);
         convert_zero(k_metric, k_size);
         convert_zero(v_metric, v_size);
-        convert_add_dots(of_v, v_rows, v_rows, (struct convert_rows){v_dim, d, d + 1}, 1);
+        add_dots(of_v, v, r->theta + v->at, d, 1);
         for (size_t h = g * c->group; h < (g + 1) * c->group; h++) {
-            struct rebuilt *q = &r->parts[h];
-            const double *q_rows = r->theta + q->at, *o_rows = r->theta + out->at + h * v_dim * d;
+            const struct rebuilt *q = &r->parts[h];
+            const double *o_rows = r->theta + out->at + h * v_dim * d;
             const double *own = results + h * v_dim * (width + 1);
             convert_zero(of_o, v_size);
             convert_zero(q_metric, k_size);
@@ -431,27 +405,23 @@ static void set_roots(const struct converter *c, const double *results)
             }
             const double left = energy > 0 ? after / energy : 1;
             const double share = left > 1 ? 1 : left < 1e-3 ? 1e-3 : left;
-            linalg_add_scaled(v_metric, share, of_o, v_size);
             const double scale = share * energy / k_dim;
-            convert_add_dots(q_metric, k_rows, k_rows, (struct convert_rows){k_dim, d, d + 1},
-                             scale);
-            convert_add_dots(k_metric, q_rows, q_rows, (struct convert_rows){k_dim, d + 1, d + 1},
-                             scale);
-            set_root(q->root, q_metric, k_dim);
+            linalg_add_scaled(v_metric, share, of_o, v_size);
+            add_dots(q_metric, k, r->theta + k->at, d, scale);
+            add_dots(k_metric, q, r->theta + q->at, d + 1, scale);
+            set_root(q, q_metric);
         }
-        set_root(k->root, k_metric, k_dim);
-        set_root(v->root, v_metric, v_dim);
+        set_root(k, k_metric);
+        set_root(v, v_metric);
     }
-    set_root(out->root, results, width);
+    set_root(out, results);
 }
-
-/* --- weights to variables ----------------------------------------------------------------------
- */
 
 static void set_variables(struct converter *c)
 {
     const struct convert_rebuild *r = c->rebuild;
     const size_t d = c->d, n = c->ov.width;
+    const double n_rows = (double)r->n_windows * (double)c->window;
     double *to = r->theta, *moments = c->value_moments; /* free by now */
     /* Rows with their bias, over white inputs: w root, b + w mean. */
     for (enum convert_part p = PART_Q; p <= PART_V; p++)
@@ -469,11 +439,11 @@ static void set_variables(struct converter *c)
     convert_zero(c->x_sum, n);
     for (struct convert_window win = {.w = -1}; next_used(c, r->patterns, &win);) {
         convert_run_layer(c, c->block, &win, (struct block_taps){.at = {[TAP_HEADS] = c->rows}});
-        convert_add_outer_floats(c, moments, c->rows, c->rows, c->window, n, n);
+        convert_add_outer_floats(c, moments,
+                                 convert_product(c->part, c->rows, c->rows, n, c->window, n));
         convert_add_rows(c->x_sum, c->rows, c->window, n);
     }
-    convert_finish_sums(moments, c->x_sum, c->x_sum, (double)r->n_windows * (double)c->window, n,
-                        n);
+    convert_finish_sums(moments, c->x_sum, c->x_sum, n_rows, n, n);
     set_roots(c, moments);
     /* Rows = root^T rows; row i takes only rows from i on. */
     for (const struct rebuilt *p = r->parts; p < r->parts + n_parts(c); p++)
@@ -492,6 +462,7 @@ static void set_variables(struct converter *c)
 enum status convert_rebuild_run(struct converter *c, bool patterns)
 {
     struct convert_rebuild *r = c->rebuild;
+    const size_t d = c->d;
     const uint64_t end = c->done + convert_rebuild_windows(c, patterns);
     struct qkv_part parts[QKV_PARTS];
     layout_qkv(&c->converted, c->block, parts);
@@ -499,13 +470,13 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
     r->patterns = patterns;
     r->qkv_dim = config_qkv_dim(&c->converted, c->block);
     r->n = count_variables(c, r);
+    r->first = patterns ? 0 : (c->qk.width + c->n_groups * c->qk.dim) * (d + 1);
     r->has_biases = convert_new(c, parts[0].role, true)->bytes;
     r->has_out_bias = convert_new(c, ROLE_ATTN_OUTPUT, true)->bytes;
     gather_windows(c);
     if (!(r->energy > 0)) /* attention adds nothing */
         return STATUS_OK;
     set_variables(c);
-    r->first = patterns ? 0 : (c->qk.width + c->n_groups * c->qk.dim) * (c->d + 1);
     const struct lbfgs search = {.n = r->n - r->first,
                                  .memory = MEMORY,
                                  .evaluations = schedules[patterns].evaluations,
@@ -514,20 +485,18 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
     const double best = lbfgs_minimise(&search, r->theta + r->first, r->lbfgs);
     if (r->stopped)
         return STATUS_INTERRUPTED;
-    /* Variables to weights. */
-    const size_t d = c->d;
-    double *from = r->theta, *turned = c->square; /* [d, rows] */
-    scale_rows(c, from, false);
-    for (enum convert_part p = PART_Q; p <= PART_V && isfinite(best); p++) {
-        const struct convert_matrix *m = &c->to.at[p];
-        linalg_copy(m->w, d, from, d + 1, m->rows, d);
-        linalg_transpose(turned, m->w, m->rows, d);
-        linalg_solve_lower_transposed(r->root, d, turned, m->rows);
-        linalg_transpose(m->w, turned, d, m->rows);
-        for (size_t j = 0; j < m->rows; j++, from += d + 1)
-            m->bias[j] = r->has_biases ? from[d] - linalg_dot(m->w + j * d, r->mean, d) : 0;
-    }
-    if (isfinite(best)) {
+    if (isfinite(best)) {                             /* variables to weights */
+        double *from = r->theta, *turned = c->square; /* [d, rows] */
+        scale_rows(c, from, false);
+        for (enum convert_part p = PART_Q; p <= PART_V; p++) {
+            const struct convert_matrix *m = &c->to.at[p];
+            linalg_copy(m->w, d, from, d + 1, m->rows, d);
+            linalg_transpose(turned, m->w, m->rows, d);
+            linalg_solve_lower_transposed(r->root, d, turned, m->rows);
+            linalg_transpose(m->w, turned, d, m->rows);
+            for (size_t j = 0; j < m->rows; j++, from += d + 1)
+                m->bias[j] = r->has_biases ? from[d] - linalg_dot(m->w + j * d, r->mean, d) : 0;
+        }
         memcpy(c->to.o.w, from, c->ov.width * d * sizeof *from);
         memcpy(c->to.o.bias, from + c->ov.width * d, d * sizeof *from);
     }

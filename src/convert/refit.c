@@ -1,8 +1,7 @@
 /*
- * The weights of the block in work, made to give what the checkpoint's gave.
- *
- * Pieces in order, each from where the converted model's stream is, towards where the checkpoint's
- * is (a block that layers share, on the checkpoint's own stream, and only its output matrix):
+ * The weights of the block in work, made to give what the checkpoint's gave: in pieces, each from
+ * where the converted model's stream is towards where the checkpoint's is (a block that layers
+ * share, on the checkpoint's own stream, and only its output matrix):
  *
  *   als    values and output matrix together, for the attention patterns there are
  *   rec    Q, K, V and output matrix together
@@ -85,7 +84,7 @@ static enum status run_piece(struct converter *c, const struct piece *p)
     for (; m < end && m->w; m++) {
         for (size_t i = 0; i < m->rows; i++)
             m->bias[i] += linalg_dot(m->w + i * d, r->t_sum, d);
-        convert_multiply_transposed(c, c->square, m->w, r->targets, m->rows, d, d);
+        convert_multiply_transposed(c, linalg_product(c->square, m->w, r->targets, d, d), m->rows);
         memcpy(m->w, c->square, m->rows * d * sizeof *m->w);
     }
     return STATUS_OK;
@@ -137,8 +136,7 @@ uint64_t convert_refit_windows(const struct converter *c)
     return sum;
 }
 
-/* Runs each piece, and takes it back if it does not lower the error on the windows kept aside, or
- * if its solution is beyond the type that the weights are stored in. */
+/* A piece is taken back, too, if its solution is beyond the type of the weights. */
 enum status convert_refit(struct converter *c, struct err *e)
 {
     const double *error = c->error;

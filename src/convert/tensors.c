@@ -18,8 +18,8 @@ static const struct gguf_tensor *find_old(const struct converter *c, enum tensor
 
 /* --- where a part of a block is -------------------------------------------------------------- */
 
-/* In which of a checkpoint's tensors a part is, and from which row on: Q, K and V may be one. Keys
- * and values of heads with a latent cache are made of what is cached. */
+/* The tensor that a part is in, and from which row on: Q, K and V may be one, and a latent cache's
+ * keys and values are made of what is cached. */
 static enum tensor_role find_part(const struct config *c, int block, enum convert_part part,
                                   uint64_t *first)
 {
@@ -54,8 +54,7 @@ void convert_copy(const struct converter *c, const union convert_weights *to,
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* n elements from element `first` on; zeros where there is no tensor. The model's loader has
- * checked type and shape. */
+/* n elements from `first` on; zeros where there is no tensor. The model's loader has checked it. */
 static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t n, double *out)
 {
     float piece[PIECE] = {0};
@@ -86,8 +85,7 @@ void convert_load(struct converter *c)
                 linalg_transpose(m->w, c->square, c->d, m->rows);
             continue;
         }
-        /* All heads' keys or values, and their biases, of what a latent cache has: of head h the
-         * products k_b[h]^T kv_a and v_b[h] kv_a. */
+        /* Of a latent cache, biases too: of head h the products k_b[h]^T kv_a and v_b[h] kv_a. */
         const size_t rank = config_latent(&c->config, c->block), dim = m->rows / c->n_heads;
         read_elements(find_old(c, are_keys ? ROLE_ATTN_K_B : ROLE_ATTN_V_B, false), 0,
                       m->rows * rank, c->square2);
@@ -120,9 +118,8 @@ static bool changes(const struct converter *c, enum tensor_role role)
             (convert_refits_block(c) && role >= ROLE_FFN_GATE && role <= ROLE_FFN_DOWN));
 }
 
-/* A tensor's type is the old one's of this name, if the model has one (a file may have more, which
- * stand for nothing), but of latent caches that of the old Q; without one there is no such tensor.
- */
+/* A tensor's type is that of the old one of this name, if the model has that, or, of latent caches,
+ * of the old Q; else there is no such tensor. */
 void convert_tensors_take(struct converter *c)
 {
     c->tensors = arena_take(&c->out->arena, config_blocks(&c->config), sizeof *c->tensors);
@@ -164,7 +161,7 @@ void convert_tensors_take(struct converter *c)
 }
 
 /* Rounds n numbers to elements from `first` on, if there is such a tensor. STATUS_FAILED if one is
- * not finite, or is not any more. */
+ * not finite then. */
 static enum status write_elements(struct convert_tensor *t, uint64_t first, uint64_t n,
                                   const double *x, struct err *e)
 {
@@ -233,9 +230,8 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
             blocks_zero(t->tensor.type->type, t->bytes, kept * columns, (rank - kept) * columns);
     }
     for (size_t h = 0; h < c->n_heads; h++)
-        for (size_t r = 0; r < rank; r++)
-            TRY(write_elements(convert_new(c, ROLE_ATTN_K_B, false), (h * rank + r) * dim, dim,
-                               l->k_b + r * c->qk.width + h * dim, e));
+        linalg_copy(c->square + h * rank * dim, dim, l->k_b + h * dim, c->qk.width, rank, dim);
+    TRY(write_elements(convert_new(c, ROLE_ATTN_K_B, false), 0, rank * c->qk.width, c->square, e));
     linalg_transpose(c->square, l->v_b, rank, c->ov.width);
     return write_elements(convert_new(c, ROLE_ATTN_V_B, false), 0, rank * c->ov.width, c->square,
                           e);
@@ -249,8 +245,7 @@ static const enum tensor_role used_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, R
                                               ROLE_FFN_DOWN};
 #define N_USED (sizeof used_roles / sizeof *used_roles)
 
-/* Room for the largest layer's converted matrices in panels of floats, the widest storage, and for
- * their biases. */
+/* Room for the largest layer's matrices as floats, the widest storage, and biases. */
 void convert_used_take(struct converter *c)
 {
     c->pack = pack_scratch_take(&c->arena, c->widest);
@@ -271,8 +266,7 @@ void convert_used_take(struct converter *c)
     }
 }
 
-/* A weight, from row `first` of the role's matrix on, and its bias; or a matrix of each head, whose
- * panels follow each other. */
+/* A weight, from row `first` of the role's matrix on, and its bias; or a matrix of each head. */
 static void use_tensor(struct converter *c, enum tensor_role role, const struct convert_tensor *t,
                        int first)
 {
@@ -338,9 +332,9 @@ static void write_tensor(const struct converter *c, const struct gguf_tensor *t)
     c->out->n_params_after += t->n_elements;
 }
 
-/* What becomes of an old tensor, where it was. All that is latent stands where Q was. Its output
- * matrix may have a bias that the old one had not, and a block's tensors that stand for nothing are
- * left out then: some architectures pass over them, the one that the file becomes refuses them. */
+/* What becomes of an old tensor, where it was. All that is latent stands where Q was; the output
+ * matrix may have a new bias then, and a block's tensors that stand for nothing are left out, as
+ * the architecture that the file becomes refuses them. */
 static void write_new(const struct converter *c, const struct gguf_tensor *old)
 {
     static const enum tensor_role latent_roles[] = {ROLE_ATTN_Q, ROLE_ATTN_KV_A, ROLE_ATTN_K_B,

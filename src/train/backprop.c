@@ -19,9 +19,8 @@ static void take_run_scratch(struct backprop *b, int rows, const struct buffer *
 {
     for (; list->to; list++)
         if (list->n > 0)
-            *list->to = (struct view){
-                arena_take(&b->arena, (uint64_t)rows, (uint64_t)list->n * sizeof(float)), rows,
-                list->n, (size_t)list->n};
+            *list->to = (struct view){arena_take(&b->arena, rows, list->n * sizeof(float)), rows,
+                                      list->n, list->n};
 }
 
 /* Room for a matrix, or those of the heads, in panels along either dimension. */
@@ -29,12 +28,11 @@ static float *take_panels(struct backprop *b, enum tensor_role role, int layer)
 {
     const struct tensor_spec spec = layout_weight(&b->config, role, layer);
     const int n = spec.n_matrices, rows = spec.rows / n;
-    const uint64_t forward = (uint64_t)kernel_padded(rows) * (uint64_t)spec.cols;
-    const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * (uint64_t)rows;
+    const uint64_t forward = (uint64_t)kernel_padded(rows) * spec.cols;
+    const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * rows;
     if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
         return NULL;
-    return arena_take(&b->arena, (uint64_t)n * (forward > backward ? forward : backward),
-                      sizeof(float));
+    return arena_take(&b->arena, n * (forward > backward ? forward : backward), sizeof(float));
 }
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
@@ -44,14 +42,14 @@ static void take_passes(struct backprop *b, const float *rope_factors)
     const struct config *c = &b->config;
     const int rows = b->n_sequences * b->length, d = c->d_model, ff = c->d_ff;
     const bool gated = ffn_is_gated(c->ffn), latent = config_is_latent(c), back = !b->forward_only;
-    const uint64_t head_windows = (uint64_t)b->n_sequences * (uint64_t)c->n_heads;
+    const uint64_t head_windows = (uint64_t)b->n_sequences * c->n_heads;
     struct saved saved = {.softmax = NULL};
     int widest = 0; /* the layer whose tensors and activations are the largest */
     for (int l = 1; l < c->n_layers; l++)
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
     b->positions = positions_take(&b->arena, c, rope_factors, b->length);
-    b->blocks = arena_take(&b->arena, (uint64_t)c->n_layers, sizeof *b->blocks);
+    b->blocks = arena_take(&b->arena, c->n_layers, sizeof *b->blocks);
     for (int l = 0; l < c->n_layers; l++) {
         if (l == 0 || back) {
             take_run_scratch(
@@ -64,9 +62,8 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                                         {&saved.up, ff},
                                         {&saved.gate, gated * ff},
                                         {NULL, 0}});
-            saved.softmax =
-                arena_take(&b->arena, head_windows,
-                           2 * (uint64_t)causal_padded_length(b->length) * sizeof(float));
+            saved.softmax = arena_take(&b->arena, head_windows,
+                                       2 * causal_padded_length(b->length) * sizeof(float));
         }
         if (b->blocks)
             b->blocks[l] = saved;
@@ -103,7 +100,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
     }
     if (back && c->position == POSITION_QUADRATIC)
         b->drel = arena_take(&b->arena, head_windows, 2 * sizeof *b->drel);
-    b->scratch = arena_take(&b->arena, (uint64_t)b->n_threads * b->scratch_floats, sizeof(float));
+    b->scratch = arena_take(&b->arena, b->n_threads * b->scratch_floats, sizeof(float));
 }
 
 /* Floats of logits that exist at once. */
@@ -113,8 +110,8 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
                             struct backprop **out, struct err *e)
 {
     const struct config *c = p->config;
-    const uint64_t rows = (uint64_t)p->n_sequences * (uint64_t)p->length;
-    uint64_t head_rows = LOGITS_FLOATS / (uint64_t)c->n_vocab;
+    const uint64_t rows = (uint64_t)p->n_sequences * p->length;
+    uint64_t head_rows = LOGITS_FLOATS / c->n_vocab;
     head_rows = head_rows < ROW_BLOCK ? ROW_BLOCK : head_rows;
     /* For a row block's norm and activations, or for an item of attention. */
     const size_t row_block = ROW_BLOCK * (size_t)(c->d_model + c->d_ff);
@@ -138,7 +135,7 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
         .grad = grad_kernels_for(p->kernels),
         .pool = pool,
         .n_threads = pool_n_threads(pool),
-        .head_rows = (int)(rows < head_rows ? rows : head_rows),
+        .head_rows = rows < head_rows ? rows : head_rows,
         .scratch_floats = (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES,
     };
     take_passes(b, NULL);
@@ -179,25 +176,25 @@ static float embedding_scale(const struct config *c)
 static void embed_batch_backward(const struct pass *p, int thread)
 {
     const struct backprop *b = p->b;
-    const size_t d = (size_t)b->config.d_model;
+    const size_t d = b->config.d_model;
     const float scale = embedding_scale(&b->config);
     float *tokens = p->gradient->w[ROLE_TOKEN_EMBD].weight;
     float *positions = p->gradient->w[ROLE_POSITION_EMBD].weight;
     if (pass_drops(p)) {
         const struct rows share = rows_share(p, all_rows(p), thread);
         float *dx = rows_view(b->dx, share).x;
-        backprop_drop(p, 0, dx, NULL, dx, share);
+        backprop_drop(p, 0, dx, NULL, share);
         pool_barrier(b->pool, thread);
     }
     int begin, end;
     pool_share(b->config.d_model, thread, b->n_threads, &begin, &end);
     for (int row = 0; row < pass_rows(p); row++) {
-        const float *dx = b->dx.x + (size_t)row * d;
-        float *token = tokens + (size_t)p->batch->inputs[row] * d;
+        const float *dx = b->dx.x + row * d;
+        float *token = tokens + p->batch->inputs[row] * d;
         for (int i = begin; i < end; i++)
             token[i] += scale * dx[i];
         for (int i = begin; i < end && positions; i++)
-            positions[(size_t)(row % b->length) * d + (size_t)i] += dx[i];
+            positions[row % b->length * d + i] += dx[i];
     }
 }
 
@@ -229,7 +226,7 @@ static void lose_chunk(const struct pass *p, int chunk, struct rows r, int threa
     const struct view logits = make_logits(b, r, chunk, b->logits);
     float *taught = teacher ? make_logits(teacher, r, chunk, b->teacher_logits).x : NULL;
     for (int t = r.begin; t < r.end; t++) {
-        float *row = logits.x + (size_t)(t - r.begin) * (size_t)n_vocab;
+        float *row = logits.x + (size_t)(t - r.begin) * n_vocab;
         const int target = p->batch->targets[t];
         const float logit = row[target];
         b->losses.x[t] = b->grad->softmax(row, n_vocab, scale) - logit;
@@ -257,7 +254,7 @@ static void run_pass(void *arg, int thread)
     const struct pass *p = arg;
     const struct backprop *b = p->b;
     const struct config *c = &b->config;
-    const size_t d = (size_t)c->d_model;
+    const size_t d = c->d_model;
     const float scale = embedding_scale(c);
     const float *learned = p->w->w[ROLE_POSITION_EMBD].weight;
     const struct rows share = rows_share(p, all_rows(p), thread);
@@ -265,11 +262,10 @@ static void run_pass(void *arg, int thread)
     if (p->gradient)
         backprop_pack(p, ROLE_OUTPUT, 0, true, thread);
     for (int row = share.begin; row < share.end; row++) {
-        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + (size_t)p->batch->inputs[row] * d;
+        const float *token = p->w->w[ROLE_TOKEN_EMBD].weight + p->batch->inputs[row] * d;
         const int t = row % b->length;
-        const float *position =
-            learned ? learned + (size_t)t * d : positions_vector(&b->positions, t);
-        float *x = b->blocks[0].x.x + (size_t)row * d;
+        const float *position = learned ? learned + t * d : positions_vector(&b->positions, t);
+        float *x = b->blocks[0].x.x + row * d;
         for (size_t i = 0; i < d; i++)
             x[i] = scale * token[i];
         for (size_t i = 0; i < d && position; i++)
@@ -277,7 +273,7 @@ static void run_pass(void *arg, int thread)
     }
     float *embedded = rows_view(b->blocks[0].x, share).x;
     if (pass_drops(p))
-        backprop_drop(p, 0, embedded, NULL, embedded, share);
+        backprop_drop(p, 0, embedded, NULL, share);
     pool_barrier(b->pool, thread);
     for (int l = 0; l < c->n_layers; l++)
         backprop_block(p, l, thread);

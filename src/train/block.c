@@ -26,14 +26,14 @@ static void drop_head_columns(const void *arg, int head, int first, int n_keys, 
 {
     const struct item_heads *d = arg;
     const struct backprop *b = d->p->b;
-    const uint64_t of_window = (uint64_t)d->window * (uint64_t)b->config.n_heads;
-    const uint64_t at = (of_window + (uint64_t)(d->first + head)) * (uint64_t)b->length;
-    const uint64_t width = (uint64_t)causal_padded_length(b->length);
+    const uint64_t of_window = (uint64_t)d->window * b->config.n_heads;
+    const uint64_t at = (of_window + d->first + head) * b->length;
+    const uint64_t width = causal_padded_length(b->length);
     const struct dropout dropout = {d->p->batch->attn_dropout, d->p->batch->dropout.key};
     for (int t = 0; t < n_keys; t++) {
-        float *row = columns + (size_t)t * CAUSAL_WIDTH;
-        dropout_apply(&dropout, 2 * b->config.n_layers + 1 + d->layer, row, NULL, row,
-                      (at + (uint64_t)t) * width + (uint64_t)first, CAUSAL_WIDTH);
+        float *row = columns + t * CAUSAL_WIDTH;
+        dropout_apply(&dropout, 2 * b->config.n_layers + 1 + d->layer, row, NULL,
+                      (at + t) * width + first, CAUSAL_WIDTH);
     }
 }
 
@@ -55,8 +55,9 @@ static bool head_bias(const void *arg, int head, struct attend_bias *bias)
 /* The gradient of block l's qkv, in rows as long as those: layers may differ. */
 static struct view dqkv_of(const struct backprop *b, int l)
 {
-    const struct view qkv = b->blocks[l].qkv;
-    return (struct view){b->dqkv.x, qkv.n_rows, qkv.n, qkv.stride};
+    struct view dqkv = b->blocks[l].qkv;
+    dqkv.x = b->dqkv.x;
+    return dqkv;
 }
 
 /* Where a column of the first of some rows is. */
@@ -87,7 +88,7 @@ static void attend(const struct pass *p, int l, int thread,
         const int kv_head = index % kv_heads, window = index / kv_heads, head = kv_head * group;
         const struct rows r = {window * b->length, (window + 1) * b->length};
         const int q = head * key, k = keys + kv_head * key, v = values + kv_head * value;
-        const size_t all_heads = (size_t)window * (size_t)c->n_heads + (size_t)head;
+        const size_t all_heads = (size_t)window * c->n_heads + head;
         const struct item_heads item = {p, l, window, head};
         run(&(struct causal_window){
             .kernels = b->kernels,
@@ -106,7 +107,7 @@ static void attend(const struct pass *p, int l, int thread,
             .kv_stride = kv.stride,
             .heads = place_weights(saved->heads, r, head * value),
             .heads_stride = saved->heads.stride,
-            .softmax = saved->softmax + all_heads * 2 * (size_t)causal_padded_length(b->length),
+            .softmax = saved->softmax + all_heads * 2 * causal_padded_length(b->length),
             .dheads = place_weights(b->dheads, r, head * value),
             .dq = place_weights(dqkv, r, q),
             .dk = place_weights(dkv, r, k),
@@ -140,8 +141,7 @@ static struct view part_of_rows(const struct config *c, struct view kv, int part
 static const float *panels_of(const struct backprop *b, int part, int n_out, int n_in)
 {
     return part == 0 ? b->panels[ROLE_ATTN_V_B]
-                     : b->panels[ROLE_ATTN_K_B] +
-                           (size_t)(part - 1) * (size_t)kernel_padded(n_out) * (size_t)n_in;
+                     : b->panels[ROLE_ATTN_K_B] + (size_t)(part - 1) * kernel_padded(n_out) * n_in;
 }
 
 /* --- branches -------------------------------------------------------------------------------- */
@@ -237,7 +237,7 @@ static void add_branch(const struct pass *p, const struct branch *br, struct vie
     const float *start = adds_norm(p) ? norm.x : rows_view(pass_stream(p->b, br->point), r).x;
     backprop_multiply(p->b, map_of(p, br, br->out, pass_drops(p) ? NULL : start), inner, y);
     if (pass_drops(p))
-        backprop_drop(p, br->point + 1, y.x, start, y.x, r);
+        backprop_drop(p, br->point + 1, y.x, start, r);
 }
 
 /* And back: from the gradient behind the branch to that of `inner`. */
@@ -245,10 +245,10 @@ static void add_branch_backward(const struct pass *p, const struct branch *br, s
 {
     const struct view after = rows_view(br->after, r), dropped = rows_view(br->dropped, r);
     const struct affine map = {.panels = p->b->panels[br->out]};
+    if (dropped.x != after.x)
+        memcpy(dropped.x, after.x, after.n_rows * after.stride * sizeof *after.x);
     if (pass_drops(p))
-        backprop_drop(p, br->point + 1, dropped.x, NULL, after.x, r);
-    else if (dropped.x != after.x)
-        memcpy(dropped.x, after.x, (size_t)after.n_rows * after.stride * sizeof *after.x);
+        backprop_drop(p, br->point + 1, dropped.x, NULL, r);
     backprop_multiply(p->b, map, dropped, rows_view(br->dinner, r));
 }
 
@@ -282,7 +282,7 @@ static void branch_sums(const struct pass *p, const struct branch *br, int threa
 static struct view norm_scratch(const struct pass *p, struct rows r, int thread)
 {
     const int d = p->b->config.d_model;
-    return (struct view){pass_scratch(p->b, thread), rows_n(r), d, (size_t)d};
+    return (struct view){pass_scratch(p->b, thread), rows_n(r), d, d};
 }
 
 /* x -> qkv, and kv of what is latent */
@@ -304,7 +304,7 @@ static void activate(const struct backprop *b, int l, float *act, struct rows r)
 {
     const struct view up = rows_view(b->blocks[l].up, r);
     b->grad->ffn[b->config.ffn](act, up.x, rows_view(b->blocks[l].gate, r).x,
-                                (size_t)up.n_rows * up.stride);
+                                up.n_rows * up.stride);
 }
 
 /* heads -> mid, up, gate and the stream after the block: attention's output matrix and all that
@@ -315,7 +315,7 @@ static void attn_output_and_ffn(const struct pass *p, int l, struct rows r, int 
     const struct branch attention = branch_of(b, l, true), ffn = branch_of(b, l, false);
     const int ff = b->config.d_ff;
     const struct view norm = norm_scratch(p, r, thread);
-    const struct view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, (size_t)ff};
+    const struct view act = {norm.x + ROW_BLOCK * norm.stride, rows_n(r), ff, ff};
     if (adds_norm(p))
         backprop_norm(p, attention.point, r, norm.x);
     add_branch(p, &attention, rows_view(attention.inner, r), norm, r);
@@ -352,7 +352,7 @@ static void attn_output_and_ffn_backward(const struct pass *p, int l, struct row
     add_branch_backward(p, &ffn, r);
     b->grad->ffn_backward[b->config.ffn](
         dup.x, rows_view(b->dgate, r).x, dup.x, rows_view(b->blocks[l].up, r).x,
-        rows_view(b->blocks[l].gate, r).x, (size_t)dup.n_rows * dup.stride);
+        rows_view(b->blocks[l].gate, r).x, dup.n_rows * dup.stride);
     read_stream_backward(p, &ffn, r);
     add_branch_backward(p, &attention, r);
 }
@@ -400,7 +400,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
         if (part == 0) {
             backprop_weight_sums(b, gradient[ROLE_ATTN_V_B], made, latent, thread);
         } else {
-            keys.weight += (size_t)(part - 1) * (size_t)latent.n * (size_t)c->head_dim;
+            keys.weight += (size_t)(part - 1) * latent.n * c->head_dim;
             backprop_weight_sums(b, keys, latent, made, thread);
         }
     }
@@ -409,7 +409,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
     for (int i = 2 * begin; i < 2 * end && b->drel; i++) {
         double sum = (double)rel[i];
         for (int window = 0; window < p->batch->n_sequences; window++)
-            sum += b->drel[2 * (size_t)window * (size_t)c->n_heads + (size_t)i];
+            sum += b->drel[(size_t)window * 2 * c->n_heads + i];
         rel[i] = (float)sum;
     }
     pool_barrier(b->pool, thread);

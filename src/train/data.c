@@ -45,7 +45,7 @@ enum status train_data_read(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
     struct train_data *d = &t->data;
-    const size_t window = (size_t)spec->length + 1;
+    const size_t window = spec->length + 1;
     const double held_out = spec->val_fraction;
     *d = (struct train_data){.hash = TRAIN_HASH_START};
     for (int i = 0; i < spec->n_texts; i++) {
@@ -88,7 +88,7 @@ static void report_learning(void *arg, enum bpe_learn_phase phase, uint64_t done
 static enum status make_new(struct trainer *t, struct err *e)
 {
     struct train_spec *spec = &t->spec;
-    const size_t n = (size_t)spec->n_texts;
+    const size_t n = spec->n_texts;
     const struct bpe_learn_spec learn = {.n_tokens = spec->shape.n_vocab,
                                          .stop = stop_learning,
                                          .progress = report_learning,

@@ -20,7 +20,7 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
      * columns; keys are products with the transpose. */
     const bool transposed = backward != (role == ROLE_ATTN_K_B);
     const int n = transposed ? n_in : n_out, k = transposed ? n_out : n_in;
-    const size_t step = transposed ? 1 : (size_t)n_in, down = transposed ? (size_t)n_in : 1;
+    const size_t step = transposed ? 1 : n_in, down = transposed ? n_in : 1;
     const float *matrix = (role_in_block(role) ? p->w->blocks[l].w : p->w->w)[role].weight;
     float *panels = backward && role == ROLE_OUTPUT ? b->output_backward : b->panels[role];
     int begin, end;
@@ -30,17 +30,17 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
         for (int panel = begin; panel < end; panel++) {
             const int first = panel * KERNEL_LANES, left = n - first;
             const int width = left < KERNEL_LANES ? left : KERNEL_LANES;
-            float *out = panels + (size_t)first * (size_t)k;
+            float *out = panels + (size_t)first * k;
             for (int i = 0; i < k; i++, out += KERNEL_LANES) {
-                const float *w = matrix + (size_t)first * step + (size_t)i * down;
+                const float *w = matrix + first * step + i * down;
                 for (int lane = 0; lane < width; lane++)
-                    out[lane] = w[(size_t)lane * step];
+                    out[lane] = w[lane * step];
                 for (int lane = width; lane < KERNEL_LANES; lane++)
                     out[lane] = 0;
             }
         }
-        matrix += (size_t)n_out * (size_t)n_in;
-        panels += (size_t)kernel_padded(n) * (size_t)k;
+        matrix += (size_t)n_out * n_in;
+        panels += (size_t)kernel_padded(n) * k;
     }
 }
 
@@ -85,20 +85,20 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, 
     int begin, end;
     pool_share(dy.n, thread, b->n_threads, &begin, &end);
     const struct view own = view_columns(dy, begin, end - begin);
-    float *out = gradient.weight + (size_t)begin * (size_t)x.n;
+    float *out = gradient.weight + (size_t)begin * x.n;
     for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
         b->grad->product(
             &(struct product){.m = own.n,
                               .n = x.n,
                               .k = dy.n_rows - row < SUM_BLOCK ? dy.n_rows - row : SUM_BLOCK,
-                              .a = own.x + (size_t)row * dy.stride,
+                              .a = own.x + row * dy.stride,
                               .a_row = 1,
                               .a_col = dy.stride,
-                              .b = x.x + (size_t)row * x.stride,
+                              .b = x.x + row * x.stride,
                               .b_row = x.stride,
                               .b_panel = KERNEL_LANES,
                               .c = out,
-                              .c_row = (size_t)x.n,
+                              .c_row = x.n,
                               .start = out});
     if (gradient.bias)
         add_rows(b->grad, gradient.bias + begin, own, NULL, NULL);
@@ -125,7 +125,7 @@ void backprop_norm(const struct pass *p, int point, struct rows r, float *out)
     const struct config *c = &p->b->config;
     const struct param_pair *norm = norm_at(c, p->w, point);
     const struct view x = rows_view(pass_stream(p->b, point), r);
-    const size_t d = (size_t)c->d_model, n = (size_t)x.n_rows;
+    const size_t d = c->d_model, n = x.n_rows;
     if (!norm)
         memcpy(out, x.x, n * d * sizeof *out);
     for (size_t t = 0; t < n && norm; t++)
@@ -140,16 +140,16 @@ void backprop_norm_backward(const struct pass *p, int point, struct view around,
     const struct config *c = &b->config;
     const struct param_pair *norm = norm_at(c, p->w, point);
     const float *x = pass_stream(b, point).x;
-    const size_t d = (size_t)c->d_model;
+    const size_t d = c->d_model;
     if (!around.x) {
-        memset(rows_view(dx, r).x, 0, (size_t)rows_n(r) * d * sizeof *dx.x);
+        memset(rows_view(dx, r).x, 0, rows_n(r) * d * sizeof *dx.x);
         around = dx;
     }
-    for (size_t t = (size_t)r.begin; t < (size_t)r.end && norm; t++)
+    for (int t = r.begin; t < r.end && norm; t++)
         b->grad->norm_backward[c->norm](dx.x + t * d, around.x + t * d, b->dnorm.x + t * d,
                                         x + t * d, norm->weight, c->d_model, c->norm_eps,
                                         b->stats.x + 2 * t);
-    for (size_t i = (size_t)r.begin * d; i < (size_t)r.end * d && !norm; i++)
+    for (size_t i = r.begin * d; i < r.end * d && !norm; i++)
         dx.x[i] = around.x[i] + b->dnorm.x[i];
 }
 
@@ -180,26 +180,24 @@ static uint64_t mix_bits(uint64_t x)
     return x ^ x >> 31;
 }
 
-void dropout_apply(const struct dropout *d, int site, float *out, const float *start,
-                   const float *x, uint64_t first, uint64_t n)
+void dropout_apply(const struct dropout *d, int site, float *x, const float *start, uint64_t first,
+                   uint64_t n)
 {
     assert(d->share >= 0 && d->share < 1);
-    const uint64_t key = mix_bits(d->key + (uint64_t)site * 0x9e3779b97f4a7c15u);
+    const uint64_t key = mix_bits(d->key + site * 0x9e3779b97f4a7c15u);
     const uint32_t threshold = (uint32_t)(d->share * 65536);
     const float scale = (float)(1 / (1 - d->share));
     for (uint64_t i = 0; i < n;) {
         const uint64_t bits = mix_bits(key + (first + i) / NEIGHBOURS * 0x9e3779b97f4a7c15u);
         for (int j = (int)((first + i) % NEIGHBOURS); j < NEIGHBOURS && i < n; j++, i++) {
             const bool survives = (bits >> 16 * j & 0xffff) >= threshold;
-            out[i] = (start ? start[i] : 0) + (survives ? x[i] * scale : 0);
+            x[i] = (start ? start[i] : 0) + (survives ? x[i] * scale : 0);
         }
     }
 }
 
-void backprop_drop(const struct pass *p, int site, float *out, const float *start, const float *x,
-                   struct rows r)
+void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct rows r)
 {
-    const uint64_t d = (uint64_t)p->b->config.d_model;
-    dropout_apply(&p->batch->dropout, site, out, start, x, (uint64_t)r.begin * d,
-                  (uint64_t)rows_n(r) * d);
+    const uint64_t d = p->b->config.d_model;
+    dropout_apply(&p->batch->dropout, site, x, start, r.begin * d, rows_n(r) * d);
 }

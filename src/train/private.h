@@ -45,14 +45,13 @@ struct trainer;
  * part has no whole window. */
 enum status train_data_read(struct trainer *t, struct err *e);
 
-/* Fills in the metadata and what follows from it: of spec.from, or of a new vocabulary. What *t has
- * is freed with it in any case. */
+/* Fills in the metadata, of spec.from or a new vocabulary, and what follows from it. */
 enum status train_template_make(struct trainer *t, struct err *e);
 
 /* OUT as the weights are, atomically. */
 enum status train_model_write(const struct trainer *t, struct err *e);
 
-/* Fills in the teacher's config. STATUS_USAGE unless it predicts the same tokens. */
+/* Fills in its config. STATUS_USAGE unless it predicts the same tokens. */
 enum status train_teacher_check(struct trainer *t, struct err *e);
 
 /* --- state.c: OUT.state, everything that the next step depends on ----------------------------- */
@@ -64,15 +63,15 @@ struct progress {
     struct rng rng;
     uint64_t n_floats;          /* in each of the arrays behind */
     uint64_t out_len, out_hash; /* of OUT as it was last written: bytes, train_hash */
-    double rate; /* the full learning rate; 0: not yet chosen, or, once all steps are made, none */
+    double rate; /* the full learning rate; 0: not yet chosen or, after all steps, none */
 };
 
-/* What tells runs apart: options, and hashes of what they stand for; see state.c. */
+/* See state.c. */
 enum { STATE_SEED = 11, STATE_FIELDS = 25 };
 struct state_header {
     char magic[8];
     uint64_t version;
-    uint64_t identity[STATE_FIELDS]; /* real ones as their bits */
+    uint64_t identity[STATE_FIELDS]; /* tells runs apart */
     struct progress progress;
 };
 _Static_assert(sizeof(struct state_header) == (2 + STATE_FIELDS + 9) * sizeof(uint64_t), "no gaps");
@@ -83,14 +82,14 @@ struct state {
     struct state_header header;
 };
 
-/* Takes the header out of the file. STATUS_BAD_FILE if it is none of this format or version. */
+/* Reads the header. STATUS_BAD_FILE if it is none of this format or version. */
 enum status state_parse(struct state *s, const char *path, struct err *e);
 
 /* Fills in t->identity from its options, model, text and teacher. */
 void state_identify(struct trainer *t);
 /* STATUS_USAGE, naming the first difference of t->state's identity from that. */
 enum status state_compare(const struct trainer *t, struct err *e);
-/* Checks length and checksum of t->state and copies weights and moments. STATUS_BAD_FILE. */
+/* Weights and moments. STATUS_BAD_FILE for a wrong length or checksum. */
 enum status state_read(struct trainer *t, struct err *e);
 enum status state_write(const struct trainer *t, struct err *e);
 
@@ -107,7 +106,7 @@ struct trainer {
     struct train_spec spec; /* with the seed, keep_last and, once chosen, the rate that count */
     struct train_plan plan;
     const struct gguf *gguf; /* what OUT has besides tensors: `from`, or owned_gguf */
-    struct gguf *owned_gguf; /* of a new model; NULL otherwise */
+    struct gguf *owned_gguf; /* of a new model, else NULL */
     unsigned char *bytes;    /* that it reads */
     struct config config;
     struct tokenizer *tokenizer;
@@ -135,7 +134,7 @@ struct trainer {
     int64_t saved_step;
 };
 
-/* Takes all that is in t->arena, or counts it. */
+/* What is in t->arena. */
 void trainer_take(struct trainer *t);
 
 /* --- steps.c: first weights, a step, the mean loss on windows, and the rate to step with -------
@@ -160,69 +159,60 @@ enum {
 };
 #define STREAM_PROBE UINT64_MAX
 
-/*
- * The first weights, GPT-2's: normal with deviation 0.02, matrices before a residual divided by
+/* The first weights, GPT-2's: normal with deviation 0.02, matrices before a residual divided by
  * sqrt(2 n_layers); gains 1, biases 0. Where norms stand after the residuals, or positions are
- * sinusoids, of which so small numbers learn next to nothing: the original Transformer's,
- * 1 / sqrt(d_model) for tokens and Glorot's deviation (2010) for matrices. Heads of quadratic
- * positions look at distances 0, 1, 2 and so on, each as widely as it is far.
- */
+ * sinusoids, with which so small numbers learn next to nothing, the original Transformer's:
+ * 1 / sqrt(d_model) for tokens, Glorot's deviation (2010) for matrices. Heads of quadratic
+ * positions look at distances 0, 1, 2 and so on, each as widely as it is far. */
 void trainer_initialise(struct trainer *t);
 
-/* Makes a step of AdamW with t->gradient, its norm limited to spec->clip; *made tells norm and lr.
- * STATUS_FAILED: the norm is not finite, and the weights are as they were. */
+/* A step of AdamW with t->gradient, its norm limited to spec->clip; *made tells norm and lr.
+ * STATUS_FAILED, with the weights as they were: the norm is not finite. */
 enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e);
 
-/* Draws a batch, clear of t->aside, and makes a step with its gradient; *made tells the loss, too,
- * of which STATUS_FAILED holds as well. */
+/* The same with the gradient of a batch that is drawn, clear of t->aside; *made tells the loss,
+ * too, which has to be finite as well. */
 enum status trainer_step(struct trainer *t, struct train_event *made, struct err *e);
 
-/* STATUS_FAILED: what the weights give as they are after the steps so far; with what may help. */
+/* STATUS_FAILED: what was not finite, after which step, and what may help. */
 enum status trainer_not_finite(const struct trainer *t, const char *what, double value,
                                struct err *e);
 
 /* So many windows of `tokens`: one after the other if they cover them, else spread evenly. */
 struct windows trainer_windows(const struct tokens *tokens, size_t n, int length);
 
-/* The mean loss on them in nats a token; not finite if some number on the way is not. */
+/* The mean loss on them in nats a token; may not be finite. */
 double trainer_loss(struct trainer *t, const struct windows *w);
 
 /* The weights are the checkpoint's again, and no step was made. */
 void trainer_rewind(struct trainer *t);
 
 /*
- * Finds the learning rate with which a checkpoint is trained further. What training ended with a
- * small rate, and what a conversion has damaged, ask for different rates, and too high a one costs
- * more than few steps repay. So a few are tried, each for a few steps from the checkpoint with
- * warm-up and decay of its own, and judged on windows of the training part that no trial trains
- * on. The held-out part decides nothing.
+ * Finds the learning rate with which a checkpoint is trained further: a few are tried, each for a
+ * few steps from the checkpoint with warm-up and decay of its own, and judged on windows of the
+ * training part that no trial trains on. (A checkpoint that was trained to the end and one that a
+ * conversion has damaged ask for different rates, and few steps do not repay too high a one.)
  *
- * Sets t->progress.rate: the rate of the trial with the lowest loss, of a run that is as short as
- * its trials the smallest that comes near to it; or 0 if none was below the checkpoint's own. Where
- * the text has no window to spare it is a fixed one. A trial whose loss is not finite counts as the
- * worst. Weights, moments and random generator are left as the trials left them. Tells a
- * TRAIN_TRIED for each, beginning with the checkpoint itself (rate 0), and a TRAIN_CHOSEN.
- * STATUS_INTERRUPTED; STATUS_FAILED if the checkpoint's own loss is not finite.
+ * t->progress.rate becomes that of the trial with the lowest loss (of a run as short as its trials
+ * the smallest that comes near to it), 0 if none was below the checkpoint's own, a fixed one if the
+ * text has no window to spare. A loss that is not finite counts as the worst. Weights, moments and
+ * random generator stay as the trials left them. Tells a TRAIN_TRIED for each, first for the
+ * checkpoint itself (rate 0), and a TRAIN_CHOSEN. STATUS_INTERRUPTED; STATUS_FAILED if the
+ * checkpoint's own loss is not finite.
  */
 enum status trainer_probe(struct trainer *t, struct err *e);
 
-/* ============================================================================================= *
- * A pass of a batch through a model and back, shared by the threads: its memory and the steps that
- * it is made of.
+/* --- a pass of a batch through a model and back: memory ----------------------------------------
  *
  * Rows are tokens: row = window * length + position. Letters: d = d_model, heads =
  * config_heads_dim, qkv = config_qkv_dim of the layer, kv = pass_kv_dim, ff = d_ff.
  *
- * Points of the residual stream are counted from 0, the embedding, on: 2 l + 1 is after block l's
- * attention, 2 l + 2 after its feed-forward part. Where norms stand after the residuals the stream
- * is saved before them.
+ * Points of the residual stream: 0 is the embedding, 2 l + 1 after block l's attention, 2 l + 2
+ * after its feed-forward part. Where norms stand after the residuals it is saved before them.
  *
  * Threads own contiguous rows where a token is all that counts, windows and K/V heads in
  * attention, and rows of a gradient matrix where tokens are summed.
- * ============================================================================================= */
-
-/* --- backprop: memory
- * ---------------------------------------------------------------------------------- */
+ */
 
 /* Rows [begin, end) of the batch. */
 struct rows {
@@ -241,10 +231,10 @@ struct view {
     size_t stride;
 };
 
-/* The rows r of a view; and n columns from `first` on. Of no buffer they are none. */
+/* The rows r of a view, or n columns from `first` on; none of no buffer. */
 static inline struct view rows_view(struct view v, struct rows r)
 {
-    return (struct view){v.x ? v.x + (size_t)r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
+    return (struct view){v.x ? v.x + r.begin * v.stride : NULL, rows_n(r), v.n, v.stride};
 }
 
 static inline struct view view_columns(struct view v, int first, int n)
@@ -279,8 +269,8 @@ struct backprop {
     struct positions positions; /* below length */
     struct saved *blocks;       /* [n_layers]; forward only: all share their memory */
     struct view out;            /* [rows, d] the residual stream after the last block */
-    /* By role, matrices in panels: forward [n_out / 16][n_in][16], backward [n_in / 16][n_out][16].
-     * Those of the blocks are of one block, in one direction, at a time. */
+    /* By role, matrices in panels: forward [n_out / 16][n_in][16], backward [n_in / 16][n_out][16];
+     * of one block, in one direction, at a time. */
     float *panels[TENSOR_ROLES];
     float *output_backward; /* panels[ROLE_OUTPUT] is its forward form */
 
@@ -314,7 +304,7 @@ static inline int pass_kv_dim(const struct config *c)
 
 static inline float *pass_scratch(const struct backprop *b, int thread)
 {
-    return b->scratch + (size_t)thread * b->scratch_floats;
+    return b->scratch + thread * b->scratch_floats;
 }
 
 /* The residual stream [rows, d] at a point. */
@@ -363,8 +353,7 @@ static inline struct rows rows_share(const struct pass *p, struct rows all, int 
 /* Rows that pass one matrix after the other while they are in the nearer caches. */
 #define ROW_BLOCK 96
 
-/* Runs a step over this thread's share of some rows, a block of at most ROW_BLOCK after the other;
- * `at` and `thread` are passed on. */
+/* Runs a step over this thread's share of some rows, by blocks of at most ROW_BLOCK. */
 static inline void rows_each(const struct pass *p, struct rows all, int at, int thread,
                              void (*step)(const struct pass *p, int at, struct rows r, int thread))
 {
@@ -378,8 +367,8 @@ static inline void rows_each(const struct pass *p, struct rows all, int at, int 
 /* --- layers.c -------------------------------------------------------------------------------- */
 
 /* This thread's share of a role's weight [n_out, n_in], of block l, as panels for y = x W^T, or
- * `backward` for dx = dy W. The keys' heads of a latent cache (ROLE_ATTN_K_B) are one matrix after
- * the other, each [rank, head_dim], and keys products with its transpose. */
+ * `backward` for dx = dy W. Of a latent cache ROLE_ATTN_K_B has a matrix [rank, head_dim] for each
+ * head, and keys are products with its transpose. */
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread);
 
 /* y = start + x * panels + bias, over the rows of x. */
@@ -394,36 +383,31 @@ void backprop_multiply(const struct backprop *b, struct affine map, struct view 
 void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, struct view dy,
                           struct view x, int thread);
 
-/*
- * Norms. Each stands at a point of the residual stream: what a branch reads is the norm of its
- * point, or, at an embedding that has none, the stream itself. Where norms stand after the
- * residuals, that is also what the branch is added to.
- */
+/* Each norm stands at a point of the residual stream; an embedding may have none, and is read as it
+ * is. A branch reads the norm of its point; where norms stand after the residuals, it is also added
+ * to that. */
 
 /* out [r, d] = norm of the stream's rows r. */
 void backprop_norm(const struct pass *p, int point, struct rows r, float *out);
 
-/* In the rows r, dx = around + the gradient of the stream that goes through the norm, from
- * b->dnorm; fills in b->stats. around may have no x: zero. */
+/* In the rows r, dx = around (without x: zero) + the gradient through the norm, from b->dnorm;
+ * fills in b->stats. */
 void backprop_norm_backward(const struct pass *p, int point, struct view around, struct view dx,
                             struct rows r);
 
 /* Adds this thread's share of a norm's gradient from all rows of b->dnorm and b->stats. */
 void backprop_norm_sums(const struct pass *p, int point, int thread);
 
-/* out = start + x without what is left out, over n elements from element `first` of the site on;
- * out, start (NULL: zero) and x begin there. out may be x. Sites are those of struct dropout. */
-void dropout_apply(const struct dropout *d, int site, float *out, const float *start,
-                   const float *x, uint64_t first, uint64_t n);
-
-/* The same with the rows r of the site's [rows, d], of which out, start and x are the first. */
-void backprop_drop(const struct pass *p, int site, float *out, const float *start, const float *x,
-                   struct rows r);
+/* x = start (NULL: zero) + x without what is left out, for the site's n elements from `first` on,
+ * where both begin; and for the rows r of its [rows, d]. */
+void dropout_apply(const struct dropout *d, int site, float *x, const float *start, uint64_t first,
+                   uint64_t n);
+void backprop_drop(const struct pass *p, int site, float *x, const float *start, struct rows r);
 
 /* --- block.c --------------------------------------------------------------------------------- */
 
-/* Block l, its input to the next one's (or to b->out); and b->dx of its output to that of its
- * input, and the gradients of its tensors. Every thread calls these; they meet inside. */
+/* Block l; and back, b->dx from its output to its input, and its tensors' gradients. Every thread
+ * calls these; they meet inside. */
 void backprop_block(const struct pass *p, int l, int thread);
 void backprop_block_backward(const struct pass *p, int l, int thread);
 

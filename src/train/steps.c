@@ -53,7 +53,7 @@ void trainer_initialise(struct trainer *t)
 
 struct windows trainer_windows(const struct tokens *tokens, size_t n, int length)
 {
-    const size_t whole = (size_t)length;
+    const size_t whole = length;
     const bool cover = n < 2 || n * whole + whole >= tokens->n;
     return (struct windows){tokens, n, cover ? 0 : tokens->n - 1 - whole};
 }
@@ -78,24 +78,24 @@ static bool meets(const struct windows *w, size_t start, size_t length)
 /* The window that starts at token `start` becomes row `row` of the batch. */
 static void put_window(struct trainer *t, const struct tokens *tokens, size_t start, int row)
 {
-    const size_t n = (size_t)t->spec.length;
+    const size_t n = t->spec.length;
     assert(tokens->n > n && start < tokens->n - n);
-    memcpy(t->inputs + (size_t)row * n, tokens->ids + start, n * sizeof *t->inputs);
-    memcpy(t->targets + (size_t)row * n, tokens->ids + start + 1, n * sizeof *t->targets);
+    memcpy(t->inputs + row * n, tokens->ids + start, n * sizeof *t->inputs);
+    memcpy(t->targets + row * n, tokens->ids + start + 1, n * sizeof *t->targets);
 }
 
 double trainer_loss(struct trainer *t, const struct windows *w)
 {
-    const size_t length = (size_t)t->spec.length;
+    const size_t length = t->spec.length;
     double sum = 0;
     for (size_t done = 0; done < w->n;) {
         int rows = 0;
-        for (; rows < t->spec.batch && done + (size_t)rows < w->n; rows++)
-            put_window(t, w->tokens, window_start(w, done + (size_t)rows, length), rows);
+        for (; rows < t->spec.batch && done + rows < w->n; rows++)
+            put_window(t, w->tokens, window_start(w, done + rows, length), rows);
         const struct backprop_batch batch = {
             .inputs = t->inputs, .targets = t->targets, .n_sequences = rows};
         sum += rows * backprop_run(t->engine, &t->weights, &batch, NULL);
-        done += (size_t)rows;
+        done += rows;
     }
     return sum / (double)w->n;
 }
@@ -116,9 +116,9 @@ static void sum_shards(void *arg, int thread)
 {
     const struct trainer *t = arg;
     int begin, end;
-    pool_share((int)train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
+    pool_share(train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
     for (int i = begin; i < end; i++) {
-        const size_t first = (size_t)i * SHARD, left = t->list.n_floats - first;
+        const size_t first = i * SHARD, left = t->list.n_floats - first;
         t->partials[i] =
             (double)t->grad->squares(t->gradient.flat + first, left < SHARD ? left : SHARD);
     }
@@ -136,9 +136,9 @@ static void update_share(void *arg, int thread)
         struct adamw step = t->adamw;
         if (!(p->spec.flags & SPEC_DECAYS))
             step.decay = 0;
-        const size_t first = p->offset + (size_t)begin * (size_t)p->spec.cols;
+        const size_t first = p->offset + (size_t)begin * p->spec.cols;
         t->grad->adamw(&step, t->weights.flat + first, t->m + first, t->v + first,
-                       t->gradient.flat + first, (size_t)(end - begin) * (size_t)p->spec.cols);
+                       t->gradient.flat + first, (size_t)(end - begin) * p->spec.cols);
     }
 }
 
@@ -168,7 +168,7 @@ enum status trainer_not_finite(const struct trainer *t, const char *what, double
 enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    const int step = (int)t->progress.step;
+    const int step = t->progress.step;
     double squares = 0;
     pool_run(spec->pool, sum_shards, t);
     for (size_t i = 0; i < train_shards(&t->list); i++)
@@ -194,8 +194,8 @@ enum status trainer_update(struct trainer *t, struct train_event *made, struct e
 enum status trainer_step(struct trainer *t, struct train_event *made, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    const size_t length = (size_t)spec->length, n_starts = t->data.train.n - length;
-    const int step = (int)t->progress.step;
+    const size_t length = spec->length, n_starts = t->data.train.n - length;
+    const int step = t->progress.step;
     struct rng r; /* of this step, whatever came before */
     rng_seed(&r, spec->seed, STREAM_DROPOUT + (uint64_t)step);
     const uint64_t high = rng_u32(&r);
@@ -265,7 +265,7 @@ static enum status try_rate(struct trainer *t, int n_steps, double rate, double 
     rng_seed(&t->progress.rng, whole.seed, STREAM_PROBE);
     t->spec.lr = rate;
     t->spec.n_steps = n_steps;
-    t->spec.warmup = (int)((int64_t)whole.warmup * n_steps / whole.n_steps);
+    t->spec.warmup = (int64_t)whole.warmup * n_steps / whole.n_steps;
     for (int i = 0; i < n_steps && s == STATUS_OK; i++)
         s = train_stopped(&whole) ? STATUS_INTERRUPTED : trainer_step(t, &made, NULL);
     t->spec = whole;
@@ -281,7 +281,7 @@ static enum status try_rate(struct trainer *t, int n_steps, double rate, double 
 enum status trainer_probe(struct trainer *t, struct err *e)
 {
     const struct train_spec *spec = &t->spec;
-    const size_t all = (t->data.train.n - 1) / (size_t)spec->length, share = all / ASIDE_SHARE;
+    const size_t all = (t->data.train.n - 1) / spec->length, share = all / ASIDE_SHARE;
     double losses[N_RATES], best = 0, *rate = &t->progress.rate;
     int n_steps = spec->n_steps / TRIAL_SHARE;
     n_steps = n_steps < TRIAL_LEAST ? TRIAL_LEAST : n_steps > TRIAL_MOST ? TRIAL_MOST : n_steps;

@@ -27,7 +27,7 @@ static enum status in_file(enum status s, const char *path, struct err *e)
 void trainer_take(struct trainer *t)
 {
     struct arena *arena = &t->arena;
-    const uint64_t rows = (uint64_t)t->spec.batch * (uint64_t)t->spec.length;
+    const uint64_t rows = (uint64_t)t->spec.batch * t->spec.length;
     t->weights = param_view_take(arena, &t->list, &t->config);
     t->gradient = param_view_take(arena, &t->list, &t->config);
     t->m = arena_take(arena, t->list.n_floats, sizeof *t->m);
@@ -42,7 +42,7 @@ void trainer_take(struct trainer *t)
 /* The held-out windows that an evaluation scores. */
 static struct windows val_windows(const struct trainer *t)
 {
-    const size_t length = (size_t)t->spec.length, most = VAL_TOKENS / length + 1;
+    const size_t length = t->spec.length, most = VAL_TOKENS / length + 1;
     const size_t all = t->spec.val_fraction > 0 ? (t->data.val.n - 1) / length : 0;
     return trainer_windows(&t->data.val, all < most ? all : most, t->spec.length);
 }
@@ -58,13 +58,13 @@ static enum status make_plan(struct trainer *t, struct err *e)
         .n_params = t->list.n_params,
         .train_tokens = train->n,
         .val_tokens = val->n,
-        .val_scored = val_windows(t).n * (size_t)t->spec.length,
+        .val_scored = val_windows(t).n * t->spec.length,
         .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / (double)n : 0,
         .bits_per_nat = val->n_bytes ? (double)val->n / (double)val->n_bytes / log(2) : 0,
         .seed = t->spec.seed,
-        .resumed_step = (int)t->progress.step,
+        .resumed_step = t->progress.step,
         .best_loss = t->progress.best,
-        .best_step = (int)t->progress.best_step,
+        .best_step = t->progress.best_step,
         .parameter_bytes = t->arena.used,
         .token_bytes = n * sizeof(int32_t),
     };
@@ -187,7 +187,7 @@ void trainer_free(struct trainer *t)
 
 static void report_event(const struct trainer *t, struct train_event ev)
 {
-    ev.step = (int)t->progress.step;
+    ev.step = t->progress.step;
     train_tell(&t->spec, ev);
 }
 
@@ -290,7 +290,7 @@ static enum status after_step(struct trainer *t, struct err *e)
         t->loss_steps = 0;
         if (best) {
             t->plan.best_loss = loss;
-            t->plan.best_step = (int)p->step;
+            t->plan.best_step = p->step;
         }
         if (best && !spec->keep_last)
             saved = write_out(t, &failure);

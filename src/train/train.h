@@ -6,10 +6,9 @@
  * warm-up and cosine decay to a tenth of the rate. The last part of each text is held out; its
  * windows, always the same, tell how good the model is.
  *
- * Everything is a function of the spec: the same bits for any number of threads, and for a run
- * in one piece or resumed. What is needed to go on is in OUT.state: weights, moments, the random
- * generator and the step. OUT is written before OUT.state, both atomically: a crash between them
- * leaves a state that is older than OUT and comes to the same OUT again.
+ * The same spec gives the same bits for any number of threads, in one piece or resumed from
+ * OUT.state: weights, moments, random generator and step. OUT is written before it, both
+ * atomically: after a crash between them an older state comes to the same OUT again.
  *
  * Sources: Radford et al. 2019 (initialisation, decay on matrices only as in nanoGPT); Loshchilov
  * and Hutter 2019 (AdamW); Ainslie et al. 2023 (uptraining); Hinton et al. 2015 (teacher).
@@ -114,13 +113,12 @@ struct train_plan {
 struct trainer;
 
 /*
- * Learns the vocabulary, turns the texts into tokens, and checks everything that can be checked
- * before training; with spec->resume that OUT.state belongs to this run. The spec, but for its
- * texts, is borrowed until trainer_free.
+ * Learns the vocabulary, turns the texts into tokens, and checks all that can be checked before
+ * training; with spec->resume that OUT.state belongs to this run. The spec, but for its texts, is
+ * borrowed until trainer_free. *out is NULL on failure.
  *
- * STATUS_USAGE: impossible values; a text that is too short, with the least length; a state that
- * another command line made, naming the option. STATUS_BAD_FILE: a checkpoint or state that cannot
- * be used. STATUS_INTERRUPTED, STATUS_NO_MEMORY. *out is NULL on failure.
+ * STATUS_USAGE: impossible values; too short a text; a state of another command line.
+ * STATUS_BAD_FILE: a checkpoint or state that cannot be used. STATUS_INTERRUPTED, STATUS_NO_MEMORY.
  */
 enum status trainer_open(const struct train_spec *spec, struct trainer **out, struct err *e);
 const struct train_plan *trainer_plan(const struct trainer *t);
@@ -137,10 +135,9 @@ void trainer_free(struct trainer *t); /* NULL is legal */
 /* The bytes of a text that are not held out. */
 size_t train_part(double val_fraction, size_t len);
 
-/* FNV-1a, which tells texts, checkpoints and states apart; the hash, continued over len bytes. */
 #define TRAIN_HASH_START 0xcbf29ce484222325u
 
-/* The hash, continued over len bytes. */
+/* FNV-1a, which tells texts, checkpoints and states apart, continued over len bytes. */
 static inline uint64_t train_hash(uint64_t hash, const void *data, size_t len)
 {
     const unsigned char *bytes = data;
