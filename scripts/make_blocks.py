@@ -7,15 +7,17 @@ result that code leaves to chance, like those where 1 / d overflows, are not amo
     x.f32                        what is encoded
     x.f16 x.bf16 x.q8_0 x.q4_0   encoded
     q8_0.f32 q4_0.f32            decoded again
+    x.q6_k q6_k.f32 ...          blocks of random bits of the types that are only read, decoded
 """
 
 import pathlib
 import sys
 
 import numpy as np
-from gguf import GGMLQuantizationType, quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 
 BLOCK = 32
+READ_ONLY = "Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL".split()
 
 
 def blocks():
@@ -48,6 +50,17 @@ def main():
         encoded.tofile(folder / f"x.{name.lower()}")
         if name.startswith("Q"):
             quants.dequantize(encoded, kind).astype(np.float32).tofile(folder / f"{name.lower()}.f32")
+    r = np.random.default_rng(8)
+    for name in READ_ONLY:
+        kind = GGMLQuantizationType[name]
+        elements, size = GGML_QUANT_SIZES[kind]
+        encoded = r.integers(0, 256, (768 // elements, size), np.uint8)
+        x = quants.dequantize(encoded, kind)
+        while (bad := ~np.isfinite(x).all(axis=1) | (np.abs(x) > 1e4).any(axis=1)).any():
+            encoded[bad] = r.integers(0, 256, (bad.sum(), size), np.uint8)
+            x = quants.dequantize(encoded, kind)
+        encoded.tofile(folder / f"x.{name.lower()}")
+        x.astype(np.float32).tofile(folder / f"{name.lower()}.f32")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 /* The row codecs against bytes that the ggml project's own Python code made (see
  * scripts/make_blocks.py), and at the values that code leaves open. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/gguf.h"
@@ -64,6 +65,37 @@ TEST(golden_bytes, .loops = N_TYPES)
     }
     blocks_encode(t->type, found, NULL, 0);
     blocks_decode(t->type, NULL, found, 0);
+}
+
+/* Blocks of random bits of each type that is only read, as the gguf package decodes them. */
+TEST(golden_widened, .loops = 9)
+{
+    static const struct {
+        const char *name;
+        enum tensor_type type, in_memory;
+    } read_only[] = {
+        {"q4_1", TENSOR_Q4_1, TENSOR_Q8_0}, {"q5_0", TENSOR_Q5_0, TENSOR_Q8_0},
+        {"q5_1", TENSOR_Q5_1, TENSOR_Q8_0}, {"q2_k", TENSOR_Q2_K, TENSOR_Q8_0},
+        {"q3_k", TENSOR_Q3_K, TENSOR_Q8_0}, {"q4_k", TENSOR_Q4_K, TENSOR_Q8_0},
+        {"q5_k", TENSOR_Q5_K, TENSOR_Q8_0}, {"q6_k", TENSOR_Q6_K, TENSOR_F16},
+        {"iq4_nl", TENSOR_IQ4_NL, TENSOR_Q8_0},
+    };
+    const char *name = read_only[_i].name;
+    char path[64];
+    size_t n_encoded, n_bytes;
+    float y[768];
+    snprintf(path, sizeof path, "tests/data/blocks/x.%s", name);
+    const char *encoded = file_text(path, &n_encoded);
+    snprintf(path, sizeof path, "tests/data/blocks/%s.f32", name);
+    const float *expected = (float *)(void *)file_text(path, &n_bytes);
+    ck_assert_uint_eq(n_bytes, sizeof y);
+    ck_assert_uint_eq(n_encoded, tensor_type_bytes(tensor_type_find(read_only[_i].type), 768));
+    blocks_decode(read_only[_i].type, y, encoded, 768);
+    for (int i = 0; i < 768; i++)
+        ck_assert_msg(y[i] == expected[i], "%s, element %d: %a, expected %a", name, i, (double)y[i],
+                      (double)expected[i]);
+    ck_assert(!blocks_runs(read_only[_i].type));
+    ck_assert_uint_eq(blocks_in_memory(read_only[_i].type), read_only[_i].in_memory);
 }
 
 /* Bytes as llama-quantize writes them; it gives Q4_0's zeros the scale 0 / -8. */

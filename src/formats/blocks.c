@@ -275,8 +275,11 @@ void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
 {
-    assert(blocks_runs(type) && n % tensor_type_find(type)->block_elements == 0);
-    if (n > 0)
+    const struct tensor_type_info *info = tensor_type_find(type);
+    assert(blocks_runs(blocks_in_memory(type)) && n % info->block_elements == 0);
+    if (!blocks_runs(type))
+        blocks_decode_wide(info, out, in, n);
+    else if (n > 0)
         codec_of(type)->decode(out, in, n);
 }
 

@@ -41,13 +41,22 @@ enum gguf_kind {
 /* "u32", "string", ...; "unknown" for other numbers. */
 const char *gguf_kind_name(enum gguf_kind kind);
 
-/* Tensor element types; the numbers are the file's. Only those this program computes with are
+/* Tensor element types; the numbers are the file's. Only those whose numbers this program reads are
  * named here; tensor_type_find knows the sizes of all. */
 enum tensor_type {
     TENSOR_F32 = 0,
     TENSOR_F16 = 1,
     TENSOR_Q4_0 = 2,
+    TENSOR_Q4_1 = 3,
+    TENSOR_Q5_0 = 6,
+    TENSOR_Q5_1 = 7,
     TENSOR_Q8_0 = 8,
+    TENSOR_Q2_K = 10,
+    TENSOR_Q3_K = 11,
+    TENSOR_Q4_K = 12,
+    TENSOR_Q5_K = 13,
+    TENSOR_Q6_K = 14,
+    TENSOR_IQ4_NL = 20,
     TENSOR_BF16 = 30,
 };
 
@@ -247,9 +256,16 @@ uint32_t gguf_file_type(uint32_t type);
  * The functions depend on nothing but their arguments: any threads may run them at once.
  */
 
-/* Whether `type` (an enum tensor_type) is one of the five; the functions below take no other
- * (asserted). */
+/* Whether `type` (an enum tensor_type) is one of the five; but for blocks_decode the functions below
+ * take no other (asserted). */
 bool blocks_runs(uint32_t type);
+
+/*
+ * The type that numbers of `type` have in memory: the same, but what is only read (Q4_1, Q5_0, Q5_1,
+ * Q2_K to Q6_K, IQ4_NL) is widened. To Q8_0 where its rounding adds at most 1.2% to the error that
+ * the type has itself (of weights that are normally or t5 distributed), else, for Q6_K (2.7%), F16.
+ */
+uint32_t blocks_in_memory(uint32_t type);
 
 /*
  * Encodes n floats, n a multiple of the type's block (asserted), to n / block_elements *
@@ -259,7 +275,8 @@ bool blocks_runs(uint32_t type);
  */
 void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n);
 
-/* Decodes n elements, n a multiple of the type's block (asserted), to floats. */
+/* Decodes n elements, n a multiple of the type's block (asserted), to floats; of every type that
+ * runs or is widened. */
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n);
 
 /* Makes the elements first to first + n - 1 of encoded data 0; the others, also those of their

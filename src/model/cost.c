@@ -70,6 +70,9 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (!again && !cost_has_tensor(s, &t))
             continue;
         sum.parameters += again ? 0 : spec_elements(&t);
+        const struct gguf_tensor *of_file = /* the query matrix' type is that of keys and values */
+            s->gguf ? gguf_find_tensor(s->gguf, arch_tensor_name(t.role, t.layer, t.is_bias).text)
+                    : NULL;
         /* In memory Q stands for K and V, too, or what is latent, which it is joined with; and
          * factors of rotary positions are in the turns. */
         if (t.role == ROLE_ATTN_Q)
@@ -82,7 +85,9 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (is_matrix && s->model)
             storage = loaded(s->model, &t)->matrix.storage;
         else if (is_matrix)
-            pack_storage(tensor_type_find(layout_type(&t, pack_type(s->storage))), &storage);
+            pack_storage(of_file ? of_file->type
+                                 : tensor_type_find(layout_type(&t, pack_type(s->storage))),
+                         &storage);
         const uint64_t bytes =
             is_matrix ? t.n_matrices * matrix_bytes(t.rows / t.n_matrices, t.cols, storage)
                       : spec_elements(&t) * sizeof(float);

@@ -19,7 +19,7 @@ static const enum tensor_type tensor_types[STORAGE_COUNT] = {
 bool pack_storage(const struct tensor_type_info *type, enum storage *out)
 {
     for (int s = 0; s < STORAGE_COUNT; s++) {
-        if (tensor_types[s] == type->type) {
+        if (tensor_types[s] == blocks_in_memory(type->type)) {
             *out = (enum storage)s;
             return true;
         }
@@ -60,7 +60,9 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
                                 pack_shape_text(t->n_dims, t->dims).text);
     }
     if (t && !pack_storage(t->type, &storage))
-        return err_bad_file(e, "tensor %s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s",
+        return err_bad_file(e,
+                            "tensor %s: expected type F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or "
+                            "IQ4_NL, found %s",
                             name, t->type->name);
     if (t && spec->n_dims == 1 && storage_is_quantised(storage))
         return err_bad_file(e, "tensor %s: expected type F32, F16 or BF16, found %s", name,
@@ -163,9 +165,8 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch)
 {
-    enum storage of_file;
     const int n_rows = (int)t->dims[1];
-    if (pack_storage(t->type, &of_file) && of_file == w->storage) {
+    if (t->type->type == pack_type(w->storage)) {
         for (int row = 0, n; row < n_rows; row += n) {
             const int left = n_rows - row, of_panel = KERNEL_LANES - (first + row) % KERNEL_LANES;
             n = left < of_panel ? left : of_panel;

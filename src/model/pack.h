@@ -18,7 +18,8 @@
 #include "formats/gguf.h"
 #include "model/layout.h"
 
-/* The storage that keeps a tensor's type as it is; false for types that do not run. */
+/* The storage that a tensor's type has in memory (blocks_in_memory); false for types that do not
+ * run. */
 bool pack_storage(const struct tensor_type_info *type, enum storage *out);
 /* And back: an enum tensor_type. */
 uint32_t pack_type(enum storage s);
