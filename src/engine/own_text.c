@@ -1,0 +1,83 @@
+#include "engine/own_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/schedule.h"
+
+/* Texts that are written side by side, at most: their caches take memory. */
+#define MOST_SLOTS 16
+
+/* The token that a text begins with. */
+static enum status first_token(const struct tokenizer *t, int32_t *first, struct err *e)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    *first = tokenizer_bos(t);
+    if (*first >= 0)
+        return STATUS_OK;
+    TRY(tokenizer_encode(t, text_of("\n"), &ids, &n, e));
+    *first = n > 0 ? ids[n - 1] : 0;
+    free(ids);
+    return STATUS_OK;
+}
+
+static enum status write_texts(const struct own_text *t, struct schedule *s, int32_t *tokens,
+                               struct err *e)
+{
+    const uint64_t all = (uint64_t)t->n * (uint64_t)t->length;
+    int32_t first;
+    int begun = 0;
+    struct event event;
+    TRY(first_token(t->tokenizer, &first, e));
+    TRY(schedule_create(s, e));
+    while (schedule_next(s, &event, e)) {
+        if (event.kind == EVENT_ENDED && event.end == END_LENGTH)
+            memcpy(tokens + event.slot->request.number * t->length, event.slot->text,
+                   t->length * sizeof *tokens);
+        if (event.kind != EVENT_ROUND)
+            continue;
+        if (t->progress)
+            t->progress(t->arg, s->times.n_sampled, all);
+        if (t->stop && t->stop(t->arg))
+            schedule_end(s, STATUS_INTERRUPTED);
+        for (struct slot *p; begun < t->n && (p = schedule_vacant(s)); begun++) {
+            const struct request r = {.number = begun,
+                                      .tokens = &first,
+                                      .n_tokens = 1,
+                                      .n = t->length - 1,
+                                      .seed = t->seed,
+                                      .stream = begun};
+            const enum status begins = schedule_begin(s, p, &r, e);
+            if (begins != STATUS_OK)
+                schedule_end(s, begins);
+        }
+    }
+    return s->status;
+}
+
+enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e)
+{
+    const int n_slots = t->n < MOST_SLOTS ? t->n : MOST_SLOTS;
+    const int n_vocab = t->model->config.n_vocab;
+    const struct session_params params = {.n_sequences = n_slots,
+                                          .n_ctx = t->length,
+                                          .kv_storage = STORAGE_F16,
+                                          .kernels = t->kernels};
+    const struct sampler_params plain = {.temperature = 1, .top_p = 1, .repeat_penalty = 1};
+    const struct sampler_sizes sizes = {n_vocab, t->length, n_slots, pool_n_threads(t->pool)};
+    struct schedule s = {.pool = t->pool,
+                         .tokenizer = t->tokenizer,
+                         .n_slots = n_slots,
+                         .n_vocab = n_vocab,
+                         .ignore_eos = true};
+    enum status status = session_create(t->model, &params, t->pool, &s.session, e);
+    if (status == STATUS_OK)
+        status = sampler_create(&plain, &sizes, &s.sampler, e);
+    if (status == STATUS_OK)
+        status = write_texts(t, &s, tokens, e);
+    schedule_free(&s);
+    sampler_free(s.sampler);
+    session_free(s.session);
+    return status;
+}
