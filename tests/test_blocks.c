@@ -74,10 +74,10 @@ TEST(golden_widened, .loops = 9)
         const char *name;
         enum tensor_type type, in_memory;
     } read_only[] = {
-        {"q4_1", TENSOR_Q4_1, TENSOR_Q8_0}, {"q5_0", TENSOR_Q5_0, TENSOR_Q8_0},
-        {"q5_1", TENSOR_Q5_1, TENSOR_Q8_0}, {"q2_k", TENSOR_Q2_K, TENSOR_Q8_0},
-        {"q3_k", TENSOR_Q3_K, TENSOR_Q8_0}, {"q4_k", TENSOR_Q4_K, TENSOR_Q8_0},
-        {"q5_k", TENSOR_Q5_K, TENSOR_Q8_0}, {"q6_k", TENSOR_Q6_K, TENSOR_F16},
+        {"q4_1", TENSOR_Q4_1, TENSOR_Q8_0},     {"q5_0", TENSOR_Q5_0, TENSOR_Q8_0},
+        {"q5_1", TENSOR_Q5_1, TENSOR_Q8_0},     {"q2_k", TENSOR_Q2_K, TENSOR_Q8_0},
+        {"q3_k", TENSOR_Q3_K, TENSOR_Q8_0},     {"q4_k", TENSOR_Q4_K, TENSOR_Q8_0},
+        {"q5_k", TENSOR_Q5_K, TENSOR_Q8_0},     {"q6_k", TENSOR_Q6_K, TENSOR_F16},
         {"iq4_nl", TENSOR_IQ4_NL, TENSOR_Q8_0},
     };
     const char *name = read_only[_i].name;

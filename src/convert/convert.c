@@ -425,16 +425,26 @@ static void add_all(const struct drop_spec *spec, const struct config *c, struct
         struct tensor_spec s;
         if (layout_named(c, t->name, &s) && s.role == ROLE_ATTN_OUTPUT && !s.is_bias)
             off = spec->off + s.layer * c->n_heads;
+        const struct tensor_type_info *type = t->type;
         if (off && memchr(off, 1, c->n_heads)) {
-            unsigned char *copy = arena_take(&d->arena, t->n_bytes, 1);
-            data = copy ? memcpy(copy, t->data, t->n_bytes) : NULL;
+            type = tensor_type_find(blocks_in_memory(type->type));
+            unsigned char *copy = arena_take(&d->arena, tensor_type_bytes(type, t->n_elements), 1);
+            data = copy;
+            if (copy && type == t->type)
+                memcpy(copy, t->data, t->n_bytes);
+            for (uint64_t at = 0; copy && type != t->type && at < t->n_elements; at += 256) {
+                float x[256]; /* of any type whole blocks, but for the end of a tensor */
+                const uint64_t left = t->n_elements - at, n = left < 256 ? left : 256;
+                blocks_decode(t->type->type, x, t->data + tensor_type_bytes(t->type, at), n);
+                blocks_encode(type->type, copy + tensor_type_bytes(type, at), x, n);
+            }
             for (int row = 0; row < c->d_model && copy; row++)
                 for (int h = 0; h < c->n_heads; h++)
                     if (off[h])
-                        blocks_zero(t->type->type, copy, row * width + h * dim, dim);
+                        blocks_zero(type->type, copy, row * width + h * dim, dim);
         }
         if (names)
-            gguf_add_tensor(d->writer, t->name, t->type->type, t->n_dims, t->dims, data);
+            gguf_add_tensor(d->writer, t->name, type->type, t->n_dims, t->dims, data);
     }
 }
 

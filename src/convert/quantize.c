@@ -130,7 +130,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
         if (r->bad == UINT64_MAX)
             continue;
         /* A value that is not finite, or became so. */
-        float values[32]; /* of the element's block: no type has larger ones here */
+        float values[256]; /* of the element's block: no type has larger ones */
         const uint64_t in_block = r->bad % type->block_elements;
         blocks_decode(type->type, values, from->data + tensor_type_bytes(type, r->bad - in_block),
                       type->block_elements);
@@ -174,10 +174,11 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
                 ? SPEC_QUANTISES
                 : 0;
     t->to = from->type;
-    if (!blocks_runs(from->type->type))
+    if (!blocks_runs(blocks_in_memory(from->type->type)))
         return err_bad_file(e,
-                            "tensor %.*s: expected type F32, F16, BF16, Q8_0 or Q4_0, found %s; "
-                            "start from a file in one of those",
+                            "tensor %.*s: expected type " BLOCKS_READ
+                            ", found %s; start from a file "
+                            "in one of those",
                             text_width(from->name), from->name.data, from->type->name);
     /* What has one row does not take the type asked for. */
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {

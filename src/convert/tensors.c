@@ -118,6 +118,12 @@ static bool changes(const struct converter *c, enum tensor_role role)
             (convert_refits_block(c) && role >= ROLE_FFN_GATE && role <= ROLE_FFN_DOWN));
 }
 
+/* What is only read is written in the type that it has in memory. */
+static const struct tensor_type_info *written_type(const struct gguf_tensor *t)
+{
+    return tensor_type_find(blocks_in_memory(t->type->type));
+}
+
 /* A tensor's type is that of the old one of this name, if the model has that, or, of latent caches,
  * of the old Q; else there is no such tensor. */
 void convert_tensors_take(struct converter *c)
@@ -133,13 +139,13 @@ void convert_tensors_take(struct converter *c)
             continue;
         if (layout_named(&c->config, text_of(name), &own))
             old = gguf_find_tensor(c->spec->gguf, name);
-        const struct tensor_type_info *type = old ? old->type : NULL;
+        const struct tensor_type_info *type = old ? written_type(old) : NULL;
         if (!old && convert_is_latent(c) && spec.role != ROLE_ATTN_REL) {
             layout_qkv(&c->config, spec.layer, parts);
             old = gguf_find_tensor(c->spec->gguf,
                                    arch_tensor_name(parts[0].role, spec.layer, false).text);
             type = tensor_type_find(
-                layout_type(&spec, old && !spec.is_bias ? old->type->type : TENSOR_F32));
+                layout_type(&spec, old && !spec.is_bias ? written_type(old)->type : TENSOR_F32));
         }
         if (!type)
             continue;

@@ -146,10 +146,10 @@ static const struct wide {
     int group; /* elements of one scale */
     void (*unpack)(struct unpacked *u, const uint8_t *in);
 } wide[] = {
-    {TENSOR_Q4_1, TENSOR_Q8_0, 32, unpack_q4_1}, {TENSOR_Q5_0, TENSOR_Q8_0, 32, unpack_q5_0},
-    {TENSOR_Q5_1, TENSOR_Q8_0, 32, unpack_q5_1}, {TENSOR_Q2_K, TENSOR_Q8_0, 16, unpack_q2_k},
-    {TENSOR_Q3_K, TENSOR_Q8_0, 16, unpack_q3_k}, {TENSOR_Q4_K, TENSOR_Q8_0, 32, unpack_q4_k},
-    {TENSOR_Q5_K, TENSOR_Q8_0, 32, unpack_q5_k}, {TENSOR_Q6_K, TENSOR_F16, 16, unpack_q6_k},
+    {TENSOR_Q4_1, TENSOR_Q8_0, 32, unpack_q4_1},     {TENSOR_Q5_0, TENSOR_Q8_0, 32, unpack_q5_0},
+    {TENSOR_Q5_1, TENSOR_Q8_0, 32, unpack_q5_1},     {TENSOR_Q2_K, TENSOR_Q8_0, 16, unpack_q2_k},
+    {TENSOR_Q3_K, TENSOR_Q8_0, 16, unpack_q3_k},     {TENSOR_Q4_K, TENSOR_Q8_0, 32, unpack_q4_k},
+    {TENSOR_Q5_K, TENSOR_Q8_0, 32, unpack_q5_k},     {TENSOR_Q6_K, TENSOR_F16, 16, unpack_q6_k},
     {TENSOR_IQ4_NL, TENSOR_Q8_0, 32, unpack_iq4_nl},
 };
 

@@ -256,16 +256,18 @@ uint32_t gguf_file_type(uint32_t type);
  * The functions depend on nothing but their arguments: any threads may run them at once.
  */
 
-/* Whether `type` (an enum tensor_type) is one of the five; but for blocks_decode the functions below
- * take no other (asserted). */
+/* Whether `type` (an enum tensor_type) is one of the five; but for blocks_decode the functions
+ * below take no other (asserted). */
 bool blocks_runs(uint32_t type);
 
 /*
- * The type that numbers of `type` have in memory: the same, but what is only read (Q4_1, Q5_0, Q5_1,
- * Q2_K to Q6_K, IQ4_NL) is widened. To Q8_0 where its rounding adds at most 1.2% to the error that
- * the type has itself (of weights that are normally or t5 distributed), else, for Q6_K (2.7%), F16.
+ * The type that numbers of `type` have in memory: the same, but what is only read (Q4_1, Q5_0,
+ * Q5_1, Q2_K to Q6_K, IQ4_NL) is widened. To Q8_0 where its rounding adds at most 1.2% to the error
+ * that the type has itself (of weights that are normally or t5 distributed), else, for Q6_K (2.7%),
+ * F16.
  */
 uint32_t blocks_in_memory(uint32_t type);
+#define BLOCKS_READ "F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or IQ4_NL"
 
 /*
  * Encodes n floats, n a multiple of the type's block (asserted), to n / block_elements *

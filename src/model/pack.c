@@ -60,10 +60,8 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
                                 pack_shape_text(t->n_dims, t->dims).text);
     }
     if (t && !pack_storage(t->type, &storage))
-        return err_bad_file(e,
-                            "tensor %s: expected type F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K or "
-                            "IQ4_NL, found %s",
-                            name, t->type->name);
+        return err_bad_file(e, "tensor %s: expected type " BLOCKS_READ ", found %s", name,
+                            t->type->name);
     if (t && spec->n_dims == 1 && storage_is_quantised(storage))
         return err_bad_file(e, "tensor %s: expected type F32, F16 or BF16, found %s", name,
                             t->type->name);
