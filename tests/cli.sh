@@ -922,7 +922,7 @@ cp gqa.gguf old.gguf
 cp text text.kept
 checks <<'EOF'
 2 $words | needs a text | for words in "$n --latent 32" "$n --cache-bytes 512"
-    "$n --kv-heads 2 --refit wo"
+    "$n --kv-heads 2 --calib none --refit wo"
 2 $words | both given | for words in "$n --latent 32 --kv-heads 1"
     "generate $model -p x --latent 32 --kv-heads 8" "$n --latent 32 --cache-bytes 9 --calib text"
 2 $n --latent 129 --calib text | from 1 to 128

@@ -99,13 +99,16 @@ static const struct report_field figure_fields[] = {
 
 struct layer_row {
     int layer;
-    double score_lost, output_lost;
+    struct convert_layer lost;
 };
 
 static const struct report_field layer_fields[] = {
     {"layer", "layer", MEMBER(layer_row, layer)},
-    {"score_lost", "score_lost", MEMBER(layer_row, score_lost), "%.5f"},
-    {"output_lost", "output_lost", MEMBER(layer_row, output_lost), "%.5f"},
+    {"score_lost", "score_lost", MEMBER(layer_row, lost.score), "%.5f"},
+    {"output_lost", "output_lost", MEMBER(layer_row, lost.output), "%.5f"},
+    {"own_lost", "own_lost", MEMBER(layer_row, lost.own), "%.5f"},
+    {"own_first", "own_first", MEMBER(layer_row, lost.own_first), "%.5f"},
+    {"gathered", "gathered", MEMBER(layer_row, lost.gathered), "%.5f"},
 };
 
 /* One object, over several lines or (JSON lines) on one. */
@@ -145,13 +148,14 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     struct layer_row rows[CONFIG_MAX_LAYERS];
     struct report t;
     for (int l = 0; l < c->converted.n_layers; l++)
-        rows[l] =
-            (struct layer_row){l, c->converted.layers[l].score, c->converted.layers[l].output};
+        rows[l] = (struct layer_row){l, c->converted.layers[l]};
     if (table_is_json(format)) {
         print_json(c, rows);
         return STATUS_OK;
     }
-    const struct table layers = TABLE_OF(layer_fields, rows, c->converted.n_layers);
+    struct table layers = TABLE_OF(layer_fields, rows, c->converted.n_layers);
+    if (people && c->spec.n_tokens == 0) /* what only a text tells */
+        layers.n -= 3;
     TRY(table_print(&layers, format, c->job->out, e));
     output_puts(c->job->out, "\n");
     report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);

@@ -59,9 +59,12 @@ const struct option variant_options[] = {
         "what the heads of a group come to share: their mean, the first, random numbers (the "
         "GQA paper's), the mean after alignment, or the best fit",
         .fallback = "fit", .needs = "kv-heads"),
-    OPT_STRING("calib", calib, "TEXT",
-               "a file of text to calibrate on; without it the weights alone decide",
-               .needs = ANY_VARIANT, .reads = "the text of --calib"),
+    OPT_STRING(
+        "calib", calib, "TEXT|self[:N]|none",
+        "a file of text to calibrate on; or N tokens that the model writes itself (16384); or "
+        "nothing, so that the weights alone decide",
+        .otherwise = "self for fit where there is a vocabulary, else none", .needs = ANY_VARIANT,
+        .reads = "the text of --calib"),
     OPT_END,
 };
 

@@ -8,18 +8,21 @@
 
 #include "base/figures.h"
 #include "cli/job.h"
+#include "engine/own_text.h"
 
-#define CALIB_MAX    ((size_t)1 << 30) /* more text is refused before it is read */
-#define CALIB_TOKENS 65536
+#define CALIB_MAX          ((size_t)1 << 30) /* more text is refused before it is read */
+#define CALIB_TOKENS       65536
+#define SELF_TOKENS        16384 /* that a model writes itself */
+#define LEAST_SELF_CONTEXT 16
 
 /* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
-static enum status read_target(const struct variant_options *o, const struct config *c, int *layers,
-                               struct convert_spec *spec, struct err *e)
+static enum status read_target(const struct variant_options *o, const struct config *c,
+                               bool has_text, int *layers, struct convert_spec *spec, struct err *e)
 {
     const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
     const char *rest = o->kv_heads ? o->kv_heads : o->latent;
     int n = 0;
-    if (!o->calib && (!o->kv_heads || o->refit > 1))
+    if (!has_text && (!o->kv_heads || o->refit > 1))
         return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
                        o->kv_heads ? "refit" : what);
     if (config_is_latent(c))
@@ -75,6 +78,45 @@ static enum status read_target(const struct variant_options *o, const struct con
     return STATUS_OK;
 }
 
+/* Whether it is self, or self:N. */
+static bool parse_self(const char *calib, int *n)
+{
+    static const char self[] = "self";
+    const size_t len = strlen(self);
+    return strncmp(calib, self, len) == 0 &&
+           (!calib[len] ||
+            (calib[len] == ':' && parse_int(calib + len + 1, CONVERT_MIN_TOKENS, INT_MAX, n)));
+}
+
+/* Whole windows of what the model itself writes; *tokens is malloc'd, also on failure. */
+static enum status write_calibration(const struct job *j, int wanted, uint64_t seed,
+                                     int32_t **tokens, size_t *n, struct err *e)
+{
+    struct progress progress = progress_start(j->common, "tokens of its own");
+    struct own_text text = {.tokenizer = j->checkpoint.tokenizer,
+                            .kernels = j->kernels,
+                            .pool = j->pool,
+                            .seed = seed,
+                            .stop = progress_stop,
+                            .progress = progress_show,
+                            .arg = &progress};
+    struct model *model = NULL;
+    enum status s = model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &model, e);
+    if (s == STATUS_OK) {
+        const size_t window = convert_window_size(model->config.n_ctx, (size_t)wanted);
+        text.model = model;
+        text.length = (int)window;
+        text.n = (int)((size_t)wanted / window);
+        *n = window * (size_t)text.n;
+        *tokens = malloc(*n * sizeof **tokens);
+        s = *tokens ? own_text_write(&text, *tokens, e)
+                    : err_no_memory(e, "the calibration text", *n * sizeof **tokens);
+    }
+    progress_end(&progress);
+    model_free(model);
+    return s;
+}
+
 /* *tokens is malloc'd, also on failure. */
 static enum status read_calibration(const struct job *j, const struct config *c, int32_t **tokens,
                                     size_t *n, struct err *e)
@@ -116,11 +158,19 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     const struct variant_options *o = &j->common->variant;
     const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
     struct config config;
-    int layers[CONFIG_MAX_LAYERS];
+    int layers[CONFIG_MAX_LAYERS], n_self = SELF_TOKENS;
     int32_t *tokens = NULL;
     size_t bytes;
     *out = (struct convert){.n_layers = 0};
     TRY(job_config(j->path, &j->checkpoint, &config, e));
+    const bool none = o->calib && strcmp(o->calib, "none") == 0;
+    const bool self = o->calib ? parse_self(o->calib, &n_self)
+                               : o->kv_heads && o->method == CONVERT_FIT &&
+                                     j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
+    const bool has_text = !none && (o->calib || self);
+    /* In memory --seed is the sampler's: the variant is one model whatever it is. */
+    const bool writes = j->common->out && *j->common->out;
+    const uint64_t seed = writes && j->common->seed.given ? j->common->seed.value : 0;
     *spec = (struct convert_spec){
         .gguf = j->checkpoint.gguf,
         .source = &j->checkpoint.file,
@@ -129,7 +179,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .method = o->method,
         .cluster = o->grouping == VARIANT_AUTO ? aligns && config.position != POSITION_ALIBI
                                                : o->grouping == VARIANT_CLUSTER,
-        .refit = !o->calib                  ? CONVERT_REFIT_NONE
+        .refit = !has_text                  ? CONVERT_REFIT_NONE
                  : o->refit != VARIANT_AUTO ? o->refit - 1
                  : !o->kv_heads             ? CONVERT_REFIT_WO
                  : o->method == CONVERT_FIT ? CONVERT_REFIT_ALL
@@ -140,9 +190,12 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .stop = progress_stop,
         .progress = progress_show,
     };
-    TRY(read_target(o, &config, layers, spec, e));
-    enum status s =
-        o->calib ? read_calibration(j, &config, &tokens, &spec->n_tokens, e) : STATUS_OK;
+    TRY(read_target(o, &config, has_text, layers, spec, e));
+    enum status s = STATUS_OK;
+    if (self)
+        s = write_calibration(j, n_self, seed, &tokens, &spec->n_tokens, e);
+    else if (has_text)
+        s = read_calibration(j, &config, &tokens, &spec->n_tokens, e);
     spec->tokens = tokens;
     if (s == STATUS_OK) {
         struct progress progress = progress_start(j->common, "windows");
@@ -158,6 +211,12 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         progress_end(&progress);
         if (s == STATUS_BAD_FILE)
             err_prefix(e, j->path);
+        if (s == STATUS_OK && self && (writes || j->common->verbose))
+            say(j->common,
+                "calibrated on %zu tokens that the model wrote itself, seed %llu; a text of its "
+                "use, "
+                "--calib TEXT, is better",
+                spec->n_tokens, (unsigned long long)seed);
     }
     free(tokens);
     spec->tokens = NULL;

@@ -60,12 +60,12 @@ void convert_calibration_take(struct converter *c)
     c->energy = convert_doubles(c, layers, 1);
     c->energy_sum = convert_doubles(c, layers, d);
     c->lost = convert_doubles(c, layers, 1);
+    c->own = arena_take(&c->arena, layers, sizeof *c->own);
     c->ridge = (struct convert_ridge){.features = c->value_moments,
                                       .targets = c->key_moments,
                                       .f_sum = c->x_sum,
                                       .t_sum = c->y_sum};
-    if (c->spec->refit)
-        c->part = convert_floats(c, c->widest, c->widest);
+    c->part = convert_floats(c, c->widest, c->widest);
     convert_used_take(c);
     if (c->spec->measures_only)
         return;
@@ -187,9 +187,8 @@ static void measure_window(struct converter *c, int layer, const struct convert_
         linalg_add_scaled(c->energy_sum + at * d, 1, c->x + t * d, d);
     if (win->judged)
         return;
-    for (size_t i = 0; i < n * d; i++)
-        c->x[i] = (double)c->rows[i];
-    convert_add_product(c, linalg_product_turned(c->value_moments, c->x, c->x, d, n, d), d);
+    convert_add_outer_floats(c, c->value_moments,
+                             convert_product(c->part, c->rows, c->rows, d, n, d));
     convert_zero(c->x_sum, d);
     convert_add_rows(c->x_sum, c->rows, n, d);
     for (size_t i = 0; i < d; i++) {
@@ -252,15 +251,33 @@ enum status convert_calibrate(struct converter *c)
 /* --- the converted block --------------------------------------------------------------------- */
 
 /* One window through the converted layer, whose squared distance from the checkpoint's stream after
- * attention is lost. */
+ * attention is lost; and from what the layer as it was makes of the same input. */
 static void advance_window(struct converter *c, int layer, const struct convert_window *win)
 {
     struct convert_window own = *win;
+    struct convert_own *sums = &c->own[layer - c->block];
+    float *before = c->rows3; /* rows2 is what layers that share a block go on from */
+    const size_t d = c->d, rest = (win->n - 1) * d;
     own.from = own.converted;
+    probe_run(c->probe, &c->model->blocks[layer], layer, own.converted, win->n,
+              &(struct block_taps){.at = {[TAP_MIDDLE] = before}});
+    sums->first[1] += convert_squared_distance(c, before, own.converted, d);
+    sums->attention[1] += convert_squared_distance(c, before + d, own.converted + d, rest);
     convert_run_layer(
         c, layer, &own,
         (struct block_taps){.at = {[TAP_MIDDLE] = c->rows, [TAP_OUT] = own.converted}});
-    c->lost[layer - c->block] += convert_squared_distance(c, win->middle, c->rows, win->n * c->d);
+    sums->first[0] += convert_squared_distance(c, c->rows, before, d);
+    sums->attention[0] += convert_squared_distance(c, c->rows + d, before + d, rest);
+    memset(before, 0, rest * sizeof *before);
+    const float *behind = c->config.shared ? c->rows2 : win->original; /* the checkpoint's stream */
+    sums->stream[0] += convert_squared_distance(c, own.converted + d, behind + d, rest);
+    sums->stream[1] += convert_squared_distance(c, behind + d, before, rest);
+    c->lost[layer - c->block] += convert_squared_distance(c, win->middle, c->rows, win->n * d);
+}
+
+static double share_of(const double sums[2])
+{
+    return sums[1] > 0 ? sums[0] / sums[1] : 0;
 }
 
 enum status convert_advance(struct converter *c, struct err *e)
@@ -268,14 +285,20 @@ enum status convert_advance(struct converter *c, struct err *e)
     const int n_layers = c->end - c->block;
     convert_use(c);
     convert_zero(c->lost, n_layers);
+    memset(c->own, 0, n_layers * sizeof *c->own);
     TRY(convert_each_window(c, CONVERT_ALL, advance_window));
     for (int i = 0; i < n_layers; i++) {
+        const struct convert_own *own = &c->own[i];
+        struct convert_layer *layer = &c->out->layers[c->block + i];
+        layer->own = share_of(own->attention);
+        layer->own_first = share_of(own->first);
+        layer->gathered = share_of(own->stream);
         if (!isfinite(c->lost[i]) || !isfinite(c->energy[i]))
             return err_set(e, STATUS_FAILED,
                            "layer %d: what attention adds to the calibration text is too large for "
                            "float; without a text the weights alone decide",
                            c->block + i);
-        c->lost[i] = c->energy[i] > 0 ? c->lost[i] / c->energy[i] : 0;
+        layer->output = c->energy[i] > 0 ? c->lost[i] / c->energy[i] : 0;
     }
     return STATUS_OK;
 }

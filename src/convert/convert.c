@@ -244,7 +244,7 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     double sum = 0;
     c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
     for (int b = 0; b < config_blocks(&c->config); b++) {
-        struct convert_layer lost = {.score = 0};
+        struct convert_layer lost = {.own = NAN, .own_first = NAN, .gathered = NAN};
         TRY(convert_windows_done(c, 0));
         convert_begin(c, b);
         TRY(convert_calibrate(c));
@@ -268,13 +268,10 @@ static enum status convert_blocks(struct converter *c, struct err *e)
             TRY(convert_store(c, PART_O, PART_UP, e));
         if (spec->refit)
             TRY(convert_refit(c, e));
+        for (int l = b; l < c->end; l++)
+            c->out->layers[l] = lost;
         if (spec->n_tokens)
             TRY(convert_advance(c, e));
-        for (int l = b; l < c->end; l++) {
-            c->out->layers[l] = lost;
-            if (spec->n_tokens)
-                c->out->layers[l].output = c->lost[l - b];
-        }
     }
     for (int i = 0; i < c->n_measured; i++) {
         const struct convert_window win = convert_window_at(c, c->measured[i]);

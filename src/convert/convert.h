@@ -117,6 +117,11 @@ struct convert_layer {
     double score;  /* of the heads' scores; of all layers that share a block */
     double output; /* of what attention adds to the residual stream: with text all that is lost up
                       to there, without head by head */
+    /* With text, else NaN. What attention adds against what it added before the conversion, both
+     * from the converted model's stream: of all positions of a window but the first, and of that
+     * one, where a few channels can be a thousand times as large as elsewhere (attention sinks). */
+    double own, own_first;
+    double gathered; /* of the residual stream behind the layer, but for first positions */
 };
 
 /* The new checkpoint. */

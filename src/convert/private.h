@@ -189,9 +189,12 @@ struct converter {
     float *part;                 /* [widest, widest] scratch of convert_add_outer_floats */
     /* Of what attention adds, centred: by layer of the block. */
     double *energy;
-    double *energy_sum; /* [layers, d] */
-    double *lost;       /* by layer of the block, after it was converted */
-    double n_fitted;    /* rows that moments are over, in all layers of the block */
+    double *energy_sum;  /* [layers, d] */
+    double *lost;        /* by layer of the block, after it was converted */
+    struct convert_own { /* the same: sums of squares, errors before what they are errors of */
+        double attention[2], first[2], stream[2];
+    } * own;
+    double n_fitted; /* rows that moments are over, in all layers of the block */
     struct convert_ridge ridge;
     double error[2];    /* squared, as refits judge it: after attention, and at the layer's end */
     uint64_t done, all; /* windows, for spec->progress */
