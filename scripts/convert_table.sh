@@ -83,7 +83,10 @@ row() {
     grouping=$3
     refit=$4
     shift 4
-    [ "$calibration" = text ] && set -- "$@" --calib "$dir/calib"
+    case $calibration in
+    text) set -- "$@" --calib "$dir/calib" ;;
+    none | self) set -- "$@" --calib "$calibration" ;;
+    esac
     if [ "$method" = latent ]; then
         set -- --calib "$dir/calib" "$@"
     else
@@ -126,6 +129,8 @@ short_rows() {
     done
     row procrustes none $likeness no
     row fit none $likeness no
+    row fit self $likeness none --refit none
+    row fit self $likeness all
     row fit text $likeness none --refit none
     row fit text $likeness wo --refit wo
     row fit text $likeness all

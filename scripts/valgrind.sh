@@ -36,7 +36,7 @@ run tokenize tests/data/bpe-small.gguf -p "Naïve text, 12 times."
 run eval "$model" --text "$work/text" --range 0:0.1 -t 2
 run quantize "$model" -o "$work/q8_0.gguf" --type q8_0 -t 2
 run generate "$work/q8_0.gguf" -n 4 --greedy -t 2
-run convert "$model" -o "$work/mqa.gguf" --kv-heads 1 --seed 1 -t 2
+run convert "$model" -o "$work/mqa.gguf" --kv-heads 1 --calib self:256 --seed 1 -t 2
 run info "$work/mqa.gguf" --check
 run bench "$model" -n 2 --depth 8 --repeat 1 --warmup 1 -t 2
 # train OPTION... - three steps, each saved

@@ -35,8 +35,8 @@ const struct scenario scenarios[] = {
      "attend model.gguf -f prompt.txt -t 2 --npy out.npy --svg out.svg --json out.json -q",
      "model.gguf prompt.txt", "out.npy out.svg out.json", STEADY_STDOUT | STEADY_FILES},
     {"attend, another variant",
-     "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --query 1 --svg out.svg "
-     "--layer 0 --head 1 -q",
+     "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --calib self:128 --query 1 --svg "
+     "out.svg --layer 0 --head 1 -q",
      "model.gguf prompt.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"eval", "eval model.gguf --text text.txt --against other.gguf --ctx 16 -t 2 -q",
      "model.gguf text.txt other.gguf", "", 0},

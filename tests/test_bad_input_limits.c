@@ -19,7 +19,7 @@ TEST(class_14_options, .before = hostile_set_up)
         {"eval %G --text %T --method fit", 2, "which is not given", NULL},
         {"convert %G -o %O --kv-heads 1 --calib-tokens 999", 2,
          "--calib-tokens is for --calib, which is not given", NULL},
-        {"convert %G -o %O --kv-heads 1 --refit wo", 2,
+        {"convert %G -o %O --kv-heads 1 --calib none --refit wo", 2,
          "--refit needs a text: expected --calib too", NULL},
         {"generate %G -p a -n 2 -t 1 --kv-heads 1 --method mean", 0, NULL, NULL},
         {"generate --help --method fit", 0, NULL, NULL},

@@ -98,7 +98,7 @@ TEST(while_standard_input_is_waited_for, .seconds = 300)
         "eval model.gguf --text -",
         "eval model.gguf --text text.txt -t 2 --kv-heads 1 --calib -",
         "convert model.gguf -o out.gguf --force --kv-heads 1 --calib -",
-        "convert model.gguf -o out.gguf --force --kv-heads 1 --eval -",
+        "convert model.gguf -o out.gguf --force --kv-heads 1 --calib none --eval -",
         "tokenize model.gguf -f -",
     };
     scenario_begin(6); /* convert; for its files */

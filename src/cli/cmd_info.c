@@ -115,7 +115,7 @@ struct info {
     /* How many tensors are of each type, in order of first use. */
     int n_types;
     int64_t of_type[TYPES_MOST];
-    char type_headings[TYPES_MOST][24];
+    char type_headings[TYPES_MOST][40];
     struct report_field types[TYPES_MOST];
 };
 
@@ -263,7 +263,10 @@ static enum status take_tensors(struct info *info, struct err *e)
             at++;
         if (at == info->n_types) {
             char *heading = info->type_headings[info->n_types++];
-            snprintf(heading, sizeof *info->type_headings, "%s tensors", t->type);
+            const uint32_t in_memory = blocks_in_memory(from->type->type);
+            const bool widened = in_memory != from->type->type;
+            snprintf(heading, sizeof *info->type_headings, "%s tensors%s%s", t->type,
+                     widened ? ", run as " : "", widened ? tensor_type_find(in_memory)->name : "");
             info->types[at] = (struct report_field){t->type, heading, MEMBER(info, of_type[at])};
         }
         info->of_type[at]++;

@@ -83,8 +83,9 @@ const struct option conversion_options[] = {
         "refit", refit, "WHAT", refits,
         "what is fitted to the calibration text beyond the shared heads: nothing, the output "
         "matrix, also values, inputs and the feed-forward part, or also queries and keys "
-        "by gradients (minutes for large models); auto: all for fit, wo for latent caches, none "
-        "for the others",
+        "by gradients (minutes for large models); auto: all for fit, wo for latent caches and on "
+        "the "
+        "model's own text, none for the others",
         .fallback = "auto", .needs = ANY_VARIANT),
     OPT_END,
 };

@@ -88,67 +88,84 @@ static bool parse_self(const char *calib, int *n)
             (calib[len] == ':' && parse_int(calib + len + 1, CONVERT_MIN_TOKENS, INT_MAX, n)));
 }
 
-/* Whole windows of what the model itself writes; *tokens is malloc'd, also on failure. */
-static enum status write_calibration(const struct job *j, int wanted, uint64_t seed,
-                                     int32_t **tokens, size_t *n, struct err *e)
+struct calibration {
+    int32_t *tokens; /* [n] malloc'd, also on failure */
+    size_t n;
+};
+
+/* Of the model's own text; in memory --seed is the sampler's, and the variant is one model whatever
+ * it is. */
+static uint64_t seed_of_own(const struct job *j)
 {
-    struct progress progress = progress_start(j->common, "tokens of its own");
-    struct own_text text = {.tokenizer = j->checkpoint.tokenizer,
-                            .kernels = j->kernels,
-                            .pool = j->pool,
-                            .seed = seed,
-                            .stop = progress_stop,
-                            .progress = progress_show,
-                            .arg = &progress};
+    return j->common->out && j->common->seed.given ? j->common->seed.value : 0;
+}
+
+/* Whole windows of what the model itself writes. */
+static enum status write_calibration(const struct job *j, const struct config *c, int wanted,
+                                     struct calibration *out, struct err *e)
+{
+    TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib self", e));
+    if (c->n_ctx < LEAST_SELF_CONTEXT)
+        return err_set(
+            e, STATUS_USAGE,
+            "--calib self: expected a checkpoint with a context of at least %d, found %d",
+            LEAST_SELF_CONTEXT, c->n_ctx);
+    const size_t window = convert_window_size(c->n_ctx, wanted), n = wanted / window;
     struct model *model = NULL;
+    out->n = n * window;
+    out->tokens = malloc(out->n * sizeof *out->tokens);
+    if (!out->tokens)
+        return err_no_memory(e, "the calibration text", out->n * sizeof *out->tokens);
     enum status s = model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &model, e);
-    if (s == STATUS_OK) {
-        const size_t window = convert_window_size(model->config.n_ctx, (size_t)wanted);
-        text.model = model;
-        text.length = (int)window;
-        text.n = (int)((size_t)wanted / window);
-        *n = window * (size_t)text.n;
-        *tokens = malloc(*n * sizeof **tokens);
-        s = *tokens ? own_text_write(&text, *tokens, e)
-                    : err_no_memory(e, "the calibration text", *n * sizeof **tokens);
-    }
+    struct progress progress = progress_start(j->common, "tokens of its own");
+    const struct own_text text = {.model = model,
+                                  .tokenizer = j->checkpoint.tokenizer,
+                                  .kernels = j->kernels,
+                                  .pool = j->pool,
+                                  .seed = seed_of_own(j),
+                                  .length = window,
+                                  .n = n,
+                                  .stop = progress_stop,
+                                  .progress = progress_show,
+                                  .arg = &progress};
+    if (s == STATUS_OK)
+        s = own_text_write(&text, out->tokens, e);
     progress_end(&progress);
     model_free(model);
     return s;
 }
 
-/* *tokens is malloc'd, also on failure. */
-static enum status read_calibration(const struct job *j, const struct config *c, int32_t **tokens,
-                                    size_t *n, struct err *e)
+static enum status read_calibration(const struct job *j, const struct config *c,
+                                    struct calibration *out, struct err *e)
 {
     const struct variant_options *o = &j->common->variant;
     char *text;
     size_t len;
     TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib", e));
     TRY(input_await(o->calib, CALIB_MAX, &text, &len, e));
-    const enum status s =
-        tokenizer_encode(j->checkpoint.tokenizer, (struct text){text, len}, tokens, n, e);
+    const enum status s = tokenizer_encode(j->checkpoint.tokenizer, (struct text){text, len},
+                                           &out->tokens, &out->n, e);
     free(text);
     TRY(s);
-    if (*n == 0)
+    if (out->n == 0)
         return err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
-    if (*n < CONVERT_MIN_TOKENS)
+    if (out->n < CONVERT_MIN_TOKENS)
         return err_set(e, STATUS_USAGE,
                        "--calib: expected at least %d tokens in '%.200s', found %zu",
-                       CONVERT_MIN_TOKENS, o->calib, *n);
+                       CONVERT_MIN_TOKENS, o->calib, out->n);
     const size_t wanted = o->calib_tokens ? o->calib_tokens : CALIB_TOKENS;
-    if (*n > wanted) { /* whole windows, at equal distances */
+    if (out->n > wanted) { /* whole windows, at equal distances */
         const size_t window = convert_window_size(c->n_ctx, wanted);
-        const size_t n_windows = wanted / window, step = (*n - window) / (n_windows - 1);
+        const size_t n_windows = wanted / window, step = (out->n - window) / (n_windows - 1);
         for (size_t i = 1; i < n_windows; i++)
-            memmove(*tokens + i * window, *tokens + i * step, window * sizeof **tokens);
-        *n = n_windows * window;
+            memmove(out->tokens + i * window, out->tokens + i * step, window * sizeof *out->tokens);
+        out->n = n_windows * window;
     }
-    if (*n < (size_t)c->d_model)
+    if (out->n < (size_t)c->d_model)
         say(j->common,
             "warning: --calib: %zu tokens are too few for a model of width %d, and may make it "
             "worse; expected thousands",
-            *n, c->d_model);
+            out->n, c->d_model);
     return STATUS_OK;
 }
 
@@ -159,7 +176,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
     struct config config;
     int layers[CONFIG_MAX_LAYERS], n_self = SELF_TOKENS;
-    int32_t *tokens = NULL;
+    struct calibration text = {NULL, 0};
     size_t bytes;
     *out = (struct convert){.n_layers = 0};
     TRY(job_config(j->path, &j->checkpoint, &config, e));
@@ -168,9 +185,10 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                                : o->kv_heads && o->method == CONVERT_FIT &&
                                      j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
     const bool has_text = !none && (o->calib || self);
-    /* In memory --seed is the sampler's: the variant is one model whatever it is. */
-    const bool writes = j->common->out && *j->common->out;
-    const uint64_t seed = writes && j->common->seed.given ? j->common->seed.value : 0;
+    if (o->calib && !self && strncmp(o->calib, "self:", 5) == 0)
+        return err_set(e, STATUS_USAGE,
+                       "--calib: expected self:N with N from %d on, found '%.200s'",
+                       CONVERT_MIN_TOKENS, o->calib);
     *spec = (struct convert_spec){
         .gguf = j->checkpoint.gguf,
         .source = &j->checkpoint.file,
@@ -181,7 +199,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                                                : o->grouping == VARIANT_CLUSTER,
         .refit = !has_text                  ? CONVERT_REFIT_NONE
                  : o->refit != VARIANT_AUTO ? o->refit - 1
-                 : !o->kv_heads             ? CONVERT_REFIT_WO
+                 : !o->kv_heads || self     ? CONVERT_REFIT_WO
                  : o->method == CONVERT_FIT ? CONVERT_REFIT_ALL
                                             : CONVERT_REFIT_NONE,
         .seed = j->seed,
@@ -192,11 +210,11 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     };
     TRY(read_target(o, &config, has_text, layers, spec, e));
     enum status s = STATUS_OK;
-    if (self)
-        s = write_calibration(j, n_self, seed, &tokens, &spec->n_tokens, e);
-    else if (has_text)
-        s = read_calibration(j, &config, &tokens, &spec->n_tokens, e);
-    spec->tokens = tokens;
+    if (has_text)
+        s = self ? write_calibration(j, &config, n_self, &text, e)
+                 : read_calibration(j, &config, &text, e);
+    spec->tokens = text.tokens;
+    spec->n_tokens = text.n;
     if (s == STATUS_OK) {
         struct progress progress = progress_start(j->common, "windows");
         spec->arg = &progress;
@@ -211,14 +229,14 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         progress_end(&progress);
         if (s == STATUS_BAD_FILE)
             err_prefix(e, j->path);
-        if (s == STATUS_OK && self && (writes || j->common->verbose))
+        if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
             say(j->common,
                 "calibrated on %zu tokens that the model wrote itself, seed %llu; a text of its "
-                "use, "
-                "--calib TEXT, is better",
-                spec->n_tokens, (unsigned long long)seed);
+                "use "
+                "is better: --calib TEXT",
+                text.n, (unsigned long long)seed_of_own(j));
     }
-    free(tokens);
+    free(text.tokens);
     spec->tokens = NULL;
     spec->latent = spec->layer_kv_heads = NULL;
     return s;
