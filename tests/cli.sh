@@ -856,6 +856,20 @@ $ seed=$(sed -n 's/^decode: seed //p' "$err")
 $ grep -q '^parameters,[0-9]*,[0-9]*$' "$out" && grep -q '^bits_per_byte,[0-9.]*,[0-9.]*$' "$out"
 $ [ "$(grep -c '^$' "$out")" -eq 1 ]
 0 convert $golden/gqa.gguf -o low-rank.gguf --kv-heads 1
+
+# On the model's own text: by default, where there is a vocabulary; and none at all.
+0 convert $model -o own.gguf --kv-heads 2 --calib self:256 -t 1 | own_lost | 2> 256 tokens that the model
+0 convert $model -o own2.gguf --kv-heads 2 --calib self:256 -t 2 -q
+$ cmp -s own.gguf own2.gguf
+0 convert $model -o own2.gguf --kv-heads 2 --calib self:256 --seed 7 --force -q
+$ ! cmp -s own.gguf own2.gguf
+0 convert $model -o own3.gguf --kv-heads 2 | divergence | 2> that the model wrote itself, seed 0
+0 convert $model -o own3.gguf --kv-heads 2 --calib none --force | ! own_lost | ! divergence
+0 convert $model -o own3.gguf --kv-heads 2 --method mean --force | ! divergence
+0 score $model -p abc --kv-heads 2 --calib self:256 --logits own.npy -q
+0 score own.gguf -p abc --logits own2.npy -q
+$ cmp -s own.npy own2.npy
+2 convert $model -o own4.gguf --kv-heads 2 --calib self:12 | from 128 on
 EOF
 
 # Every architecture: the file gives the logits that the conversion in memory gives, to the bit, in

@@ -247,6 +247,67 @@ TEST(gates_of_another_type, .loops = 6)
     free_gguf(&mixed);
 }
 
+/* A checkpoint whose matrices are golden blocks again and again, as they are or widened already. */
+static struct gguf_file made_of_blocks(const struct checkpoint *file, const char *name,
+                                       uint32_t type, bool widened)
+{
+    char path[64];
+    size_t n_bytes;
+    snprintf(path, sizeof path, "tests/data/blocks/x.%s", name);
+    const char *blocks = file_text(path, &n_bytes);
+    float x[768];
+    unsigned char again[768 * sizeof(float)];
+    const uint32_t in_memory = blocks_in_memory(type);
+    blocks_decode(type, x, blocks, 768);
+    blocks_encode(in_memory, again, x, 768);
+    struct gguf_writer *w;
+    expect_ok(gguf_writer_create(&w, &err));
+    for (size_t i = 0; i < file->gguf->n_pairs; i++)
+        gguf_add_value(w, file->gguf->pairs[i].key, &file->gguf->pairs[i].value);
+    for (size_t i = 0; i < file->gguf->n_tensors; i++) {
+        const struct gguf_tensor *t = &file->gguf->tensors[i];
+        if (t->n_dims < 2) {
+            gguf_add_tensor(w, t->name, TENSOR_F32, t->n_dims, t->dims, t->data);
+            continue;
+        }
+        const uint32_t of = widened ? in_memory : type;
+        const uint64_t piece = tensor_type_bytes(tensor_type_find(of), 768);
+        const uint64_t n = tensor_type_bytes(tensor_type_find(of), t->n_elements);
+        unsigned char *data = allocated(n);
+        for (uint64_t at = 0; at < n; at += piece)
+            memcpy(data + at, widened ? (const char *)again : blocks,
+                   n - at < piece ? n - at : piece);
+        gguf_add_tensor(w, t->name, of, t->n_dims, t->dims, data);
+    }
+    return written_gguf(w);
+}
+
+/* Types that are only read: the model is the one whose file has them widened, to the bit. */
+TEST(widened_types, .loops = 9)
+{
+    static const struct {
+        const char *name;
+        uint32_t type;
+    } read_only[] = {{"q4_1", TENSOR_Q4_1}, {"q5_0", TENSOR_Q5_0},     {"q5_1", TENSOR_Q5_1},
+                     {"q2_k", TENSOR_Q2_K}, {"q3_k", TENSOR_Q3_K},     {"q4_k", TENSOR_Q4_K},
+                     {"q5_k", TENSOR_Q5_K}, {"iq4_nl", TENSOR_IQ4_NL}, {"q6_k", TENSOR_Q6_K}};
+    struct config c =
+        config_sized("llama", "layers=1 heads=4 kv=2 dim=64 width=256 ff=256 ctx=32 vocab=256");
+    struct checkpoint file = made(&c);
+    struct gguf_file as_is = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, false);
+    struct gguf_file widened = made_of_blocks(&file, read_only[_i].name, read_only[_i].type, true);
+    struct model *a, *b;
+    expect_ok(model_create(as_is.g, NULL, NULL, &a, &err));
+    expect_ok(model_create(widened.g, NULL, NULL, &b, &err));
+    ck_assert_int_eq(a->blocks[0].w[ROLE_ATTN_QKV].matrix.storage,
+                     read_only[_i].type == TENSOR_Q6_K ? STORAGE_F16 : STORAGE_Q8_0);
+    ck_assert_double_eq(distance(a, b), 0);
+    model_free(a);
+    model_free(b);
+    free_gguf(&as_is);
+    free_gguf(&widened);
+}
+
 /* All matrices in each type, of a llama, of the original Transformer and of one with a latent
  * cache: heads' matrices whose rows are no whole blocks are F16 then. */
 TEST(every_type, .loops = 3 * STORAGE_COUNT)

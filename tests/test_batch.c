@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
+#include "engine/own_text.h"
 #include "engine/session.h"
 #include "golden.h"
 #include "opened.h"
@@ -341,4 +342,36 @@ TEST(probes_run_what_sessions_run, .loops = N_GOLDEN)
     k->matmul(&product, 0, matrix_panels(w->n_out));
     ck_assert_mem_eq(logits, session_logits(s), (size_t)w->n_out * sizeof *logits);
     session_free(s);
+}
+
+/* What a model writes by itself is the same for any number of threads, and other for another seed;
+ * each text begins with a newline where there is no BOS. */
+TEST(own_text)
+{
+    enum { LENGTH = 24, N = 19 };
+    struct checkpoint file = opened_checkpoint("tests/data/shakespeare-bytes.gguf",
+                                               CHECKPOINT_MODEL | CHECKPOINT_TOKENIZER);
+    int32_t first[N * LENGTH], again[N * LENGTH];
+    int32_t *newline;
+    size_t n;
+    expect_ok(tokenizer_encode(file.tokenizer, text_of("\n"), &newline, &n, &err));
+    for (int i = 0; i < 4; i++) {
+        struct pool *pool;
+        expect_ok(pool_create(i % 3 + 1, &pool, &err));
+        const struct own_text t = {.model = file.model,
+                                   .tokenizer = file.tokenizer,
+                                   .pool = pool,
+                                   .seed = i < 3 ? 5 : 6,
+                                   .length = LENGTH,
+                                   .n = N};
+        expect_ok(own_text_write(&t, i == 0 ? first : again, &err));
+        pool_free(pool);
+        for (int k = 0; k < N && i == 0; k++) {
+            ck_assert_int_eq(first[k * LENGTH], newline[0]);
+            ck_assert(k == 0 || memcmp(first, first + k * LENGTH, LENGTH * sizeof *first) != 0);
+        }
+        if (i > 0)
+            ck_assert_int_eq(memcmp(first, again, sizeof first) == 0, i < 3);
+    }
+    free(newline);
 }
