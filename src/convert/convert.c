@@ -244,7 +244,8 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     double sum = 0;
     c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
     for (int b = 0; b < config_blocks(&c->config); b++) {
-        struct convert_layer lost = {.own = NAN, .own_first = NAN, .gathered = NAN};
+        struct convert_layer lost = {
+            .own = (double)NAN, .own_first = (double)NAN, .gathered = (double)NAN};
         TRY(convert_windows_done(c, 0));
         convert_begin(c, b);
         TRY(convert_calibrate(c));
