@@ -46,7 +46,7 @@ static struct attend_spec spec_of(const struct model *m, struct all_heads *all,
     all->n = c->n_layers * c->n_heads;
     all->heads = allocated_zeros((size_t)all->n * sizeof *all->heads);
     all->maps = allocated_zeros((size_t)all->n * sizeof *all->maps);
-    all->found = released_by(free_found, calloc(1, sizeof *all->found));
+    all->found = released_by(free_found, allocated_zeros(sizeof *all->found));
     for (int i = 0; i < all->n; i++) {
         const int layer = i / c->n_heads, head = i % c->n_heads;
         all->heads[i] = (struct attend_head){.layer = layer, .head = head, .entropy = 77};
