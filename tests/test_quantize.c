@@ -310,9 +310,9 @@ TEST(types_that_do_not_run, .loops = 2)
     struct gguf_file m = image_make(TENSOR_F32, 32);
     for (size_t i = 0; i < m.g->n_tensors; i++)
         if (text_is(m.g->tensors[i].name, names[_i]))
-            m.g->tensors[i].type = tensor_type_named(text_of(_i ? "F64" : "Q4_1"));
+            m.g->tensors[i].type = tensor_type_named(text_of(_i ? "F64" : "MXFP4"));
     expect_refusal(&(struct quantize_params){.type = TENSOR_F16, .gguf = m.g}, STATUS_BAD_FILE,
-                   _i ? "blk.1.ffn_up.bias|found F64" : "blk.1.ffn_up.weight|found Q4_1");
+                   _i ? "blk.1.ffn_up.bias|found F64" : "blk.1.ffn_up.weight|found MXFP4");
 }
 
 /* In a matrix, and in what is only copied. */
