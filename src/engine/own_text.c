@@ -5,8 +5,9 @@
 
 #include "engine/schedule.h"
 
-/* Texts that are written side by side, at most: their caches take memory. */
+/* Texts that are written side by side, and bytes of their caches, at most. */
 #define MOST_SLOTS 16
+#define MOST_CACHE ((size_t)1 << 30)
 
 /* The token that a text begins with. */
 static enum status first_token(const struct tokenizer *t, int32_t *first, struct err *e)
@@ -58,14 +59,18 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
 
 enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e)
 {
-    const int n_slots = t->n < MOST_SLOTS ? t->n : MOST_SLOTS;
-    const int n_vocab = t->model->config.n_vocab;
-    const struct session_params params = {.n_sequences = n_slots,
-                                          .n_ctx = t->length,
-                                          .kv_storage = STORAGE_F16,
-                                          .kernels = t->kernels};
+    const int n_vocab = t->model->config.n_vocab, n_threads = pool_n_threads(t->pool);
+    struct session_params params = {.n_sequences = t->n < MOST_SLOTS ? t->n : MOST_SLOTS,
+                                    .n_ctx = t->length,
+                                    .kv_storage = STORAGE_F16,
+                                    .kernels = t->kernels};
+    struct session_memory memory;
+    TRY(session_plan(t->model, &params, n_threads, &memory, e));
+    for (; memory.kv_bytes > MOST_CACHE && params.n_sequences > 1; memory.kv_bytes /= 2)
+        params.n_sequences /= 2;
+    const int n_slots = params.n_sequences;
     const struct sampler_params plain = {.temperature = 1, .top_p = 1, .repeat_penalty = 1};
-    const struct sampler_sizes sizes = {n_vocab, t->length, n_slots, pool_n_threads(t->pool)};
+    const struct sampler_sizes sizes = {n_vocab, t->length, n_slots, n_threads};
     struct schedule s = {.pool = t->pool,
                          .tokenizer = t->tokenizer,
                          .n_slots = n_slots,
