@@ -16,7 +16,7 @@ cli           71600
 compute       40800
 convert       33000
 exchange      28800
-engine        27300
+engine        27400
 train         21100
 model         22500
 formats       22100
