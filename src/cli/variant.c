@@ -175,7 +175,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     const struct variant_options *o = &j->common->variant;
     const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
     struct config config;
-    int layers[CONFIG_MAX_LAYERS], n_self = SELF_TOKENS;
+    int layers[CONFIG_MAX_LAYERS], n_self = o->calib_tokens ? o->calib_tokens : SELF_TOKENS;
     struct calibration text = {NULL, 0};
     size_t bytes;
     *out = (struct convert){.n_layers = 0};
