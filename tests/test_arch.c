@@ -304,8 +304,35 @@ TEST(widened_types, .loops = 9)
     ck_assert_double_eq(distance(a, b), 0);
     model_free(a);
     model_free(b);
+    for (size_t i = 0; i < as_is.g->n_tensors;
+         i++) /* no vector is in blocks, whatever they become */
+        if (text_is(as_is.g->tensors[i].name, "blk.0.attn_norm.weight"))
+            as_is.g->tensors[i].type = tensor_type_find(read_only[_i].type);
+    expect_status(model_create(as_is.g, NULL, NULL, &a, &err), STATUS_BAD_FILE,
+                  "blk.0.attn_norm.weight: expected type F32, F16 or BF16, found");
     free_gguf(&as_is);
     free_gguf(&widened);
+}
+
+/* Queries, keys and values of several types in one matrix. */
+TEST(common_storage)
+{
+    static const struct {
+        uint32_t types[3];
+        enum storage common;
+    } mixes[] = {{{TENSOR_Q4_K, TENSOR_Q4_K, TENSOR_Q6_K}, STORAGE_F16},
+                 {{TENSOR_Q4_K, TENSOR_Q8_0, TENSOR_Q5_0}, STORAGE_Q8_0},
+                 {{TENSOR_Q6_K, TENSOR_F16, TENSOR_F16}, STORAGE_F16},
+                 {{TENSOR_F32, TENSOR_Q4_K, TENSOR_Q4_K}, STORAGE_F32},
+                 {{TENSOR_Q4_K, TENSOR_BF16, TENSOR_F16}, STORAGE_F32},
+                 {{TENSOR_Q8_0, TENSOR_F16, TENSOR_Q4_K}, STORAGE_F32}};
+    for (size_t i = 0; i < COUNT(mixes); i++) {
+        struct gguf_tensor t[3];
+        for (int k = 0; k < 3; k++)
+            t[k].type = tensor_type_find(mixes[i].types[k]);
+        const struct gguf_tensor *of[] = {&t[0], &t[1], &t[2]};
+        ck_assert_int_eq(pack_common_storage(of, 3), mixes[i].common);
+    }
 }
 
 /* All matrices in each type, of a llama, of the original Transformer and of one with a latent

@@ -40,8 +40,10 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
             continue;
         if (t->progress)
             t->progress(t->arg, s->times.n_sampled, all);
-        if (t->stop && t->stop(t->arg))
+        if (t->stop && t->stop(t->arg)) {
             schedule_end(s, STATUS_INTERRUPTED);
+            continue;
+        }
         for (struct slot *p; begun < t->n && (p = schedule_vacant(s)); begun++) {
             const struct request r = {.number = begun,
                                       .tokens = &first,

@@ -490,9 +490,13 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
         return STATUS_OK;
     }
     assert(offset % row_bytes == 0);
-    int n = ELEMENTS_AT_A_TIME / made_cols / COLUMNS_AT_A_TIME * COLUMNS_AT_A_TIME;
-    if (n < COLUMNS_AT_A_TIME)
-        n = v->transposes ? COLUMNS_AT_A_TIME : 1;
+    const struct tensor_type_info *type = p->type == VIEW_INT8 ? NULL : tensor_type_find(p->type);
+    int step = COLUMNS_AT_A_TIME; /* of whole blocks */
+    if (type && type->block_elements > COLUMNS_AT_A_TIME)
+        step = type->block_elements;
+    int n = ELEMENTS_AT_A_TIME / made_cols / step * step;
+    if (n < step)
+        n = v->transposes ? step : 1;
     if (n > made_rows - row)
         n = made_rows - row;
     const size_t elements = n * (size_t)made_cols;

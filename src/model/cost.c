@@ -70,9 +70,14 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (!again && !cost_has_tensor(s, &t))
             continue;
         sum.parameters += again ? 0 : spec_elements(&t);
-        const struct gguf_tensor *of_file = /* the query matrix' type is that of keys and values */
-            s->gguf ? gguf_find_tensor(s->gguf, arch_tensor_name(t.role, t.layer, t.is_bias).text)
-                    : NULL;
+        /* What the file has of the matrix in memory. */
+        const enum tensor_role last = t.role == ROLE_ATTN_Q ? ROLE_ATTN_V : t.role;
+        const struct gguf_tensor *own[QKV_PARTS];
+        int n_own = 0;
+        for (enum tensor_role r = t.role; s->gguf && r <= last; r++) {
+            own[n_own] = gguf_find_tensor(s->gguf, arch_tensor_name(r, t.layer, t.is_bias).text);
+            n_own += own[n_own] != NULL;
+        }
         /* In memory Q stands for K and V, too, or what is latent, which it is joined with; and
          * factors of rotary positions are in the turns. */
         if (t.role == ROLE_ATTN_Q)
@@ -85,9 +90,9 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         if (is_matrix && s->model)
             storage = loaded(s->model, &t)->matrix.storage;
         else if (is_matrix)
-            pack_storage(of_file ? of_file->type
-                                 : tensor_type_find(layout_type(&t, pack_type(s->storage))),
-                         &storage);
+            pack_storage(tensor_type_find(layout_type(&t, pack_type(s->storage))), &storage);
+        if (is_matrix && n_own > 0)
+            storage = pack_common_storage(own, n_own);
         const uint64_t bytes =
             is_matrix ? t.n_matrices * matrix_bytes(t.rows / t.n_matrices, t.cols, storage)
                       : spec_elements(&t) * sizeof(float);

@@ -115,7 +115,7 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     struct qkv_part parts[QKV_PARTS];
     const struct gguf_tensor *weight[QKV_PARTS], *biases[QKV_PARTS]; /* a bias may be NULL */
     const int n = layout_qkv(file, layer, parts);
-    bool has_bias = !ld->g && !file->no_biases, widened = false;
+    bool has_bias = !ld->g && !file->no_biases;
     for (int i = 0; i < n && ld->g; i++) {
         const struct tensor_spec spec = layout_weight(file, parts[i].role, layer);
         const struct tensor_spec bias = layout_bias(file, parts[i].role, layer);
@@ -124,17 +124,9 @@ static struct matrix load_qkv(struct loader *ld, int layer)
         has_bias |= biases[i] != NULL;
         if (ld->status != STATUS_OK)
             return w;
-        if (ld->options.convert)
-            continue;
-        /* The type that all have, or F32, which holds any; F16 is enough for what is widened. */
-        enum storage own = w.storage;
-        pack_storage(weight[i]->type, &own);
-        widened |= pack_type(own) != weight[i]->type->type;
-        if (i == 0)
-            w.storage = own;
-        else if (own != w.storage)
-            w.storage = widened ? STORAGE_F16 : STORAGE_F32;
     }
+    if (ld->g && !ld->options.convert)
+        w.storage = pack_common_storage(weight, n);
     void *panels = arena_take(&ld->arena, matrix_bytes(w.n_out, w.n_in, w.storage), 1);
     float *bias = has_bias ? arena_take(&ld->arena, w.n_out, sizeof *bias) : NULL;
     w.panels = panels;

@@ -32,6 +32,20 @@ uint32_t pack_type(enum storage s)
     return tensor_types[s];
 }
 
+enum storage pack_common_storage(const struct gguf_tensor *const *tensors, int n)
+{
+    enum storage common = STORAGE_F32;
+    bool same = true, f16_holds = true;
+    for (int i = 0; i < n; i++) {
+        enum storage own = STORAGE_F32;
+        pack_storage(tensors[i]->type, &own);
+        same &= i == 0 || own == common;
+        f16_holds &= own == STORAGE_F16 || !blocks_runs(tensors[i]->type->type);
+        common = i == 0 ? own : common;
+    }
+    return same ? common : f16_holds ? STORAGE_F16 : STORAGE_F32;
+}
+
 struct shape_text pack_shape_text(int n_dims, const uint64_t *dims)
 {
     struct shape_text shape = {""};
@@ -62,7 +76,7 @@ enum status pack_find(const struct gguf *g, const struct tensor_spec *spec,
     if (t && !pack_storage(t->type, &storage))
         return err_bad_file(e, "tensor %s: expected type " BLOCKS_READ ", found %s", name,
                             t->type->name);
-    if (t && spec->n_dims == 1 && storage_is_quantised(storage))
+    if (t && spec->n_dims == 1 && t->type->block_elements > 1)
         return err_bad_file(e, "tensor %s: expected type F32, F16 or BF16, found %s", name,
                             t->type->name);
     return STATUS_OK;

@@ -23,6 +23,9 @@
 bool pack_storage(const struct tensor_type_info *type, enum storage *out);
 /* And back: an enum tensor_type. */
 uint32_t pack_type(enum storage s);
+/* The storage that rows of n >= 1 tensors of types that run have in one matrix: that of all, else
+ * F16 if each is F16 or widened, else F32, which holds any. */
+enum storage pack_common_storage(const struct gguf_tensor *const *tensors, int n);
 
 /* "32 x 96": sizes of up to GGUF_MAX_DIMS dimensions. */
 struct shape_text {
