@@ -18,7 +18,7 @@ convert       33000
 exchange      28800
 engine        27400
 train         21100
-model         22500
+model         22600
 formats       22100
 text          18900
 measure       16800
