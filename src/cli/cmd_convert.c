@@ -1,8 +1,12 @@
 /*
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/figures.h"
 #include "cli/job.h"
@@ -16,7 +20,7 @@
 struct convert_options {
     struct common_options common;
     const char *eval, *drop_heads;
-    bool requantize;
+    bool requantize, resume;
 };
 
 #define VALUES struct convert_options
@@ -31,7 +35,10 @@ static const struct option drop_options[] = {
 
 static const struct option own_options[] = {
     OPT_OUT,
-    OPT_FORCE,
+    OPT_FLAG("resume", resume,
+             "go on from OUT.state, with the same MODEL, text and options as before",
+             .excludes = "drop-heads|cache-bytes"),
+    OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
     OPT_FLAG("requantize", requantize,
              "take a MODEL that is quantized; its new tensors are rounded once more"),
     OPT_U64("seed", common.seed, "S", "of the method random", .otherwise = "a random one, printed"),
@@ -59,6 +66,8 @@ struct conversion {
     struct convert_spec spec;
     struct convert converted;
     struct convert_figures before, after;
+    char state[PATH_MAX]; /* OUT.state */
+    int n_kept;           /* layers that it has */
 };
 
 static enum status check_convert(struct job *j, void *values, struct err *e)
@@ -229,6 +238,7 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
     TRY(s);
+    unlink(c->state);
     TRY(config_read(j->checkpoint.gguf, &config, e));
     set_sizes(&config, before);
     set_sizes(&converted->config, after);
@@ -279,6 +289,39 @@ static enum status drop_and_tell(const struct job *j, const char *heads, struct 
     return s;
 }
 
+/* Where layers that are done are kept, which a conversion that begins anew replaces. */
+static enum status name_state(struct conversion *c, const struct convert_options *o, struct err *e)
+{
+    struct stat st;
+    snprintf(c->state, sizeof c->state, "%s.state", o->common.out);
+    TRY(path_spares(&command_convert.spec, o, "--output", c->state, e));
+    const bool is_there = lstat(c->state, &st) == 0;
+    if (o->resume && !is_there)
+        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", c->state);
+    if (is_there && !o->resume && !o->common.force)
+        return err_set(e, STATUS_USAGE,
+                       "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "
+                       "--force replaces it",
+                       c->state);
+    TRY(path_writable(c->state, e));
+    c->spec.state = c->state;
+    c->spec.resume = o->resume;
+    c->spec.n_kept = &c->n_kept;
+    return STATUS_OK;
+}
+
+/* Of a conversion that was interrupted. */
+static void tell_kept(const struct conversion *c)
+{
+    struct job *j = c->job;
+    char seed[48] = "";
+    j->needs &= ~(unsigned)JOB_OUT;
+    if (c->spec.method == CONVERT_RANDOM && !j->common->seed.given)
+        snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
+    say(j->common, "interrupted; %s has %d layer%s, and the same command with --resume%s goes on",
+        c->state, c->n_kept, plural(c->n_kept), seed);
+}
+
 static enum status run_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
@@ -302,11 +345,15 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         TRY(err_in(e, job_tokenize(j, e), "--eval"));
         TRY(err_in(e, eval_check_length(j->n_tokens, e), "--eval"));
     }
+    TRY(name_state(&c, o, e));
     const uint64_t started_ns = clock_ns();
-    TRY(variant_convert(j, &c.spec, &c.converted, e));
-    if (o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
+    enum status s = variant_convert(j, &c.spec, &c.converted, e);
+    if (s == STATUS_OK && o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
         say(&o->common, "seed %llu", (unsigned long long)j->seed);
-    const enum status s = write_and_report(&c, started_ns, e);
+    if (s == STATUS_OK)
+        s = write_and_report(&c, started_ns, e);
+    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept)
+        tell_kept(&c);
     convert_free(&c.converted);
     return s;
 }
@@ -333,6 +380,9 @@ static const char notes[] =
     "--eval bits per byte before and after. Weights keep their types, but those that are only\n"
     "read (Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL) become Q8_0 or F16; metadata say how the file\n"
     "was made. Layers that have no more K/V heads than G keep theirs.\n"
+    "A conversion with a text keeps the layers that are done in OUT.state, every ten seconds and\n"
+    "on Ctrl-C; with --resume the same command goes on, and gives the same file. One without a\n"
+    "text takes seconds; --cache-bytes and layers that share a block keep nothing.\n"
     "--drop-heads writes the checkpoint as it is but for the output matrix, where the columns\n"
     "of the heads named become zero: what --without of eval and generate computes, as a file.\n"
     "With --format csv the layers come first, then, after an empty line, the other figures under "

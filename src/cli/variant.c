@@ -205,6 +205,9 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .seed = j->seed,
         .kernels = j->kernels,
         .pool = j->pool,
+        .state = spec->state,
+        .resume = spec->resume,
+        .n_kept = spec->n_kept,
         .stop = progress_stop,
         .progress = progress_show,
     };
@@ -227,7 +230,8 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
             s = convert_run(spec, out, e);
         }
         progress_end(&progress);
-        if (s == STATUS_BAD_FILE)
+        if (s == STATUS_BAD_FILE &&
+            !(spec->state && text_starts_with(text_of(e->text), spec->state)))
             err_prefix(e, j->path);
         if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
             say(j->common,
@@ -247,7 +251,7 @@ enum status variant_load(struct job *j, struct err *e)
     const struct variant_options *o = &j->common->variant;
     struct checkpoint *c = &j->checkpoint;
     struct config config;
-    struct convert_spec spec;
+    struct convert_spec spec = {.state = NULL};
     struct convert converted;
     unsigned char *bytes = NULL;
     struct gguf *gguf = NULL;

@@ -124,7 +124,8 @@ static void take_all(struct converter *c)
     c->square = convert_doubles(c, c->widest, d);
     c->square2 = convert_doubles(c, c->widest, d);
     c->blocks = convert_doubles(c, 5 * dim, dim);
-    c->order = arena_take(&c->arena, c->n_heads, sizeof *c->order);
+    c->orders = c->order =
+        arena_take(&c->arena, config_blocks(&c->config) * c->n_heads, sizeof *c->order);
     c->group_of = arena_take(&c->arena, c->n_heads, sizeof *c->group_of);
     c->eigen = arena_take(&c->arena, c->n_threads, sizeof *c->eigen);
     for (int i = 0; i < c->n_threads; i++) {
@@ -227,6 +228,7 @@ void convert_begin(struct converter *c, int block)
 {
     c->block = block;
     c->end = c->config.shared ? c->config.n_layers : block + 1;
+    c->order = c->orders + block * c->n_heads;
     if (!config_is_latent(&c->config))
         c->n_kv_heads = config_kv_heads(&c->config, block);
     c->n_groups = config_kv_heads(&c->converted, block);
@@ -236,43 +238,56 @@ void convert_begin(struct converter *c, int block)
     convert_load(c);
 }
 
+/* The block in work, with what its layers lose before text goes through it. */
+static enum status convert_block(struct converter *c, struct convert_layer *lost, struct err *e)
+{
+    const bool keeps = convert_keeps_heads(c);
+    if (keeps)
+        convert_keep(c);
+    else
+        convert_measure(c);
+    if (convert_is_latent(c)) {
+        TRY(convert_latent_fit(c, lost, e));
+        TRY(convert_store_latent(c, config_latent(&c->converted, c->block), e));
+    } else if (!keeps) {
+        TRY(convert_group(c, e));
+        convert_apply(c);
+        TRY(convert_store(c, PART_Q, PART_O, e));
+        lost->score = convert_loss(c, &c->qk);
+        lost->output = convert_loss(c, &c->ov);
+    }
+    convert_store_order(c);
+    if (c->spec->refit || !keeps)
+        TRY(convert_store(c, PART_O, PART_UP, e));
+    return c->spec->refit ? convert_refit(c, e) : STATUS_OK;
+}
+
 /* Converts block by block, each with what the layers that use it lose, and writes the result. */
 static enum status convert_blocks(struct converter *c, struct err *e)
 {
     const struct convert_spec *spec = c->spec;
-    const int n_layers = c->config.n_layers;
+    const int n_layers = c->config.n_layers, n_blocks = config_blocks(&c->config);
     double sum = 0;
-    c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
-    for (int b = 0; b < config_blocks(&c->config); b++) {
+    TRY(convert_resume(c, e));
+    const int n_kept = spec->resume ? *spec->n_kept : 0;
+    c->all =
+        n_layers * (2 * (uint64_t)c->n_windows) + (n_layers - n_kept) * convert_refit_windows(c);
+    for (int b = 0; b < n_blocks; b++) {
         struct convert_layer lost = {
             .own = (double)NAN, .own_first = (double)NAN, .gathered = (double)NAN};
         TRY(convert_windows_done(c, 0));
         convert_begin(c, b);
         TRY(convert_calibrate(c));
-        const bool keeps = convert_keeps_heads(c);
-        if (keeps)
-            convert_keep(c);
+        if (b < n_kept)
+            lost.score = c->out->layers[b].score;
         else
-            convert_measure(c);
-        if (convert_is_latent(c)) {
-            TRY(convert_latent_fit(c, &lost, e));
-            TRY(convert_store_latent(c, config_latent(&c->converted, b), e));
-        } else if (!keeps) {
-            TRY(convert_group(c, e));
-            convert_apply(c);
-            TRY(convert_store(c, PART_Q, PART_O, e));
-            lost.score = convert_loss(c, &c->qk);
-            lost.output = convert_loss(c, &c->ov);
-        }
-        convert_store_order(c);
-        if (spec->refit || !keeps)
-            TRY(convert_store(c, PART_O, PART_UP, e));
-        if (spec->refit)
-            TRY(convert_refit(c, e));
+            TRY(convert_block(c, &lost, e));
         for (int l = b; l < c->end; l++)
             c->out->layers[l] = lost;
         if (spec->n_tokens)
             TRY(convert_advance(c, e));
+        c->block = b + 1; /* are done */
+        TRY(convert_keep_state(c, false, e));
     }
     for (int i = 0; i < c->n_measured; i++) {
         const struct convert_window win = convert_window_at(c, c->measured[i]);
@@ -284,17 +299,27 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     return convert_write(c, e);
 }
 
+static enum status convert_or_keep(struct converter *c, struct err *e)
+{
+    const enum status s = convert_blocks(c, e);
+    if (s == STATUS_INTERRUPTED)
+        TRY(convert_keep_state(c, true, e));
+    return s;
+}
+
 /* With latent caches of these ranks, if they are given. */
 static enum status run_once(struct convert_spec spec, const int *ranks, struct convert *out,
                             struct err *e)
 {
     struct converter c;
     spec.latent = ranks;
+    if (spec.cache_bytes)
+        spec.state = NULL;
     *out = (struct convert){.divergence = (double)NAN};
     TRY(convert_describe(&c, &spec, out, e));
     out->n_layers = c.config.n_layers;
     out->config = c.converted;
-    const enum status s = convert_work(&c, convert_blocks, e);
+    const enum status s = convert_work(&c, convert_or_keep, e);
     if (s != STATUS_OK)
         convert_free(out);
     return s;

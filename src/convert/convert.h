@@ -95,11 +95,16 @@ struct convert_spec {
     const int *latent;             /* [n_layers] ranks of latent caches instead, or NULL */
     size_t cache_bytes; /* not 0: the ranks that do best for so many bytes of F32 a token instead */
     enum convert_method method;
-    bool cluster;                  /* group by likeness, not by neighbourhood; not with ALiBi */
-    enum convert_refit refit;      /* needs tokens */
-    uint64_t seed;                 /* of CONVERT_RANDOM */
-    const int32_t *tokens;         /* calibration text, which latent caches need */
-    size_t n_tokens;               /* 0: none; else at least CONVERT_MIN_TOKENS */
+    bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
+    enum convert_refit refit; /* needs tokens */
+    uint64_t seed;            /* of CONVERT_RANDOM */
+    const int32_t *tokens;    /* calibration text, which latent caches need */
+    size_t n_tokens;          /* 0: none; else at least CONVERT_MIN_TOKENS */
+    /* Of a file for the layers that are done, written now and then and when the conversion is
+     * stopped; NULL: none. Without a text, and with cache_bytes, nothing is kept. */
+    const char *state;
+    bool resume;                   /* go on from it */
+    int *n_kept;                   /* layers that it has; where layers share a block, that is one */
     bool measures_only;            /* nothing is fitted or kept aside: any number of tokens does */
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
@@ -142,8 +147,10 @@ struct convert {
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e);
 
 /* The result borrows spec->gguf's unchanged tensors; convert_free is due on success. The same bits
- * for any number of threads. The failures of convert_plan and model_create; STATUS_INTERRUPTED;
- * STATUS_FAILED if weights are not finite, or no longer fit the type of their tensor. */
+ * for any number of threads, and whether or not it was stopped and resumed. The failures of
+ * convert_plan and model_create; STATUS_INTERRUPTED; STATUS_FAILED if weights are not finite, or no
+ * longer fit the type of their tensor. Of `state` STATUS_USAGE if it is of another conversion, and
+ * what files fail with. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
 
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */
