@@ -130,7 +130,7 @@ struct converter {
     struct convert *out;             /* owns the new tensors; NULL: none */
     struct convert_tensors *tensors; /* [config_blocks] of it */
     struct head_likeness *likeness;  /* [n_layers, n_heads, n_heads] to be filled in, or NULL */
-    size_t d, n_heads;
+    size_t d, n_heads;               /* the heads of the block in work; before the first the most */
     size_t widest;               /* of d, the circuits' widths and, where it is refitted, d_ff */
     int block, end;              /* in work; the layers from it on up to `end` use it */
     size_t n_kv_heads, n_groups; /* the old and the new; before the first block the most of any */

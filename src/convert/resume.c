@@ -131,11 +131,12 @@ static void pass(struct pieces *s, void *piece, size_t len)
 static void pass_blocks(const struct converter *c, int n, struct pieces *s)
 {
     for (int b = 0; b < n; b++) {
-        int *order = c->orders + b * c->n_heads;
+        const int n_heads = config_heads(&c->config, b);
+        int *order = c->orders + b * c->config.n_heads;
         pass(s, &c->out->layers[b].score, sizeof c->out->layers[b].score);
-        pass(s, order, c->n_heads * sizeof *order);
-        for (size_t h = 0; h < c->n_heads && !s->writer; h++)
-            s->damaged |= order[h] < 0 || (size_t)order[h] >= c->n_heads;
+        pass(s, order, n_heads * sizeof *order);
+        for (int h = 0; h < n_heads && !s->writer; h++)
+            s->damaged |= order[h] < 0 || order[h] >= n_heads;
         for (int i = 0; i < 2 * TENSOR_ROLES; i++) {
             struct convert_tensor *t = &c->tensors[b].of[i / 2][i % 2];
             uint64_t changed = t->changed;

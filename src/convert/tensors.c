@@ -36,7 +36,7 @@ static enum tensor_role find_part(const struct config *c, int block, enum conver
     if (layout_qkv(c, block, parts) > 1)
         return parts[part].role;
     if (part > PART_Q)
-        *first += config_q_dim(c);
+        *first += config_q_dim(c, block);
     if (part > PART_K)
         *first += config_k_dim(c, block);
     return ROLE_ATTN_QKV;

@@ -44,10 +44,13 @@ static void take_passes(struct backprop *b, const float *rope_factors)
     const bool gated = ffn_is_gated(c->ffn), latent = config_is_latent(c), back = !b->forward_only;
     const uint64_t head_windows = (uint64_t)b->n_sequences * c->n_heads;
     struct saved saved = {.softmax = NULL};
-    int widest = 0; /* the layer whose tensors and activations are the largest */
-    for (int l = 1; l < c->n_layers; l++)
+    int widest = 0, most = 0; /* the layers with the largest Q, K, V, and results of heads */
+    for (int l = 1; l < c->n_layers; l++) {
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
+        if (config_heads(c, l) > config_heads(c, most))
+            most = l;
+    }
     b->positions = positions_take(&b->arena, c, rope_factors, b->length);
     b->blocks = arena_take(&b->arena, c->n_layers, sizeof *b->blocks);
     for (int l = 0; l < c->n_layers; l++) {
@@ -57,7 +60,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                 (const struct buffer[]){{&saved.x, d},
                                         {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
                                         {&saved.kv, latent * pass_kv_dim(c)},
-                                        {&saved.heads, config_heads_dim(c)},
+                                        {&saved.heads, config_heads_dim(c, back ? l : most)},
                                         {&saved.mid, d},
                                         {&saved.up, ff},
                                         {&saved.gate, gated * ff},
@@ -69,7 +72,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
             b->blocks[l] = saved;
     }
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        b->panels[role] = take_panels(b, role, widest);
+        b->panels[role] = take_panels(b, role, role == ROLE_ATTN_OUTPUT ? most : widest);
     b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT, 0);
     if (back)
         b->output_backward = take_panels(b, ROLE_OUTPUT, 0);
@@ -89,7 +92,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                                              {&b->dnorm, back * d},
                                              {&b->dup, back * ff},
                                              {&b->dgate, back * gated * ff},
-                                             {&b->dheads, back * config_heads_dim(c)},
+                                             {&b->dheads, back * config_heads_dim(c, most)},
                                              {&b->dqkv, back * config_qkv_dim(c, widest)},
                                              {&b->dkv, back * latent * pass_kv_dim(c)},
                                              {&b->stats, back * 2},
