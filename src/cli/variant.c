@@ -59,11 +59,12 @@ static enum status read_target(const struct variant_options *o, const struct con
     bool fewer = false;
     for (int l = 0; l < c->n_layers; l++) {
         const int g = layers[l], own = by_layer ? config_kv_heads(c, l) : c->n_kv_heads;
-        if (c->n_heads % g != 0)
+        const int heads = config_heads(c, l);
+        if (heads % (by_layer ? g : config_variant_heads(c, g, l)) != 0)
             return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected a divisor of the checkpoint's %d query heads, "
+                           "--kv-heads: expected a divisor of the checkpoint's %d query heads%s, "
                            "found %d",
-                           c->n_heads, g);
+                           heads, config_same_heads(c) ? "" : " of a layer", g);
         if (g > own || (!by_layer && g == own))
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "

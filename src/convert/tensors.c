@@ -386,7 +386,8 @@ enum status convert_write(struct converter *c, struct err *e)
             latent ? text_is(key, "general.architecture") ||
                          (text_starts_with(key, name) && key.data[strlen(name)] == '.')
                    : config_is_kv_heads_key(&c->config, key);
-        if (!replaced && !text_starts_with(key, OWN_KEYS))
+        const bool own = text_starts_with(key, OWN_KEYS) && !text_is(key, OWN_KEYS "dropped_heads");
+        if (!replaced && !own)
             gguf_add_value(w, key, &g->pairs[i].value);
     }
     (latent ? config_write : config_write_kv_heads)(&c->converted, w);
