@@ -877,8 +877,8 @@ $ cp text stale.gguf.state
 3 convert $model -o stale.gguf --kv-heads 2 $calib --resume | stale.gguf.state: expected the state of
 2 convert $model -o stale.gguf --kv-heads 2 --calib none --resume | without a text nothing is kept
 2 convert $model -o stale.gguf --cache-bytes 2000 $calib --resume | expected one of them
-$ cp $model own.gguf.state
-2 convert own.gguf.state -o own.gguf --kv-heads 2 | which would be overwritten
+$ cp $model as.gguf.state
+2 convert as.gguf.state -o as.gguf --kv-heads 2 | which would be overwritten
 0 convert $model -o stale.gguf --kv-heads 2 $calib --force -q
 $ [ ! -e stale.gguf.state ]
 
