@@ -717,6 +717,11 @@ done <<EOF
 --arch llama --kv-heads 1|llama, 2 layers, d_model 16, 2 heads (MQA), d_ff 64,
 --arch transformer --label-smoothing 0.1|decode (norm layer after, position sinusoidal, ffn relu), 2 layers
 --arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
+--no-bias|decode (norm layer before, position learned, ffn gelu, no biases but the norms'), 2
+--no-bias --no-norm-bias --eps 0.001|decode (norm layer before, position learned, ffn gelu, no biases), 2
+--head-dim 6 --heads 3 --eps 1e-6|decode (norm layer before, position learned, ffn gelu), 2
+--arch llama --head-dim 6 --value-dim 10|decode (norm rms before, position rope, ffn swiglu, no biases), 2
+--arch llama --head-dim 12 --kv-heads 1|llama, 2
 --placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
 --position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2
 --kv-heads 2,1 --position none|decode (norm layer before, position none, ffn gelu), 2
@@ -728,6 +733,10 @@ x="train lines -o x.gguf"
 checks <<'EOF'
 2 $x --arch llama --ffn relu | --ffn: --arch llama has no such choice; --arch decode has what is asked for
 2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2
+2 $x --arch gpt2 --no-norm-bias | --no-norm-bias: --arch gpt2
+2 $x --arch llama --head-dim 5 | expected heads of an even size (--head-dim), found 5
+2 $x --head-dim 65536 | --heads 8: expected heads of at most 8192 elements, found 65536
+2 $x --eps 0 | --eps
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions turn pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3

@@ -32,7 +32,8 @@ TEST(names_of_parts)
 
 TEST(variants)
 {
-    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true};
+    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true,
+                             .no_norm_biases = true};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const int heads[] = {12, 6, 4, 3, 2, 1};
     static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
@@ -77,8 +78,9 @@ TEST(variants)
 /* Its bytes are one vector a layer, and every head computes with all of it, twice. */
 TEST(a_latent_cache_is_one_variant)
 {
-    struct config c = {SIZES(3, 12, 1, 10, 7, 100, 9), .value_dim = 6, .d_model = 120,
-                       .no_biases = true, .latent = {8, 5, 8}};
+    struct config c = {
+        SIZES(3, 12, 1, 10, 7, 100, 9), .value_dim = 6,     .d_model = 120, .no_biases = true,
+        .no_norm_biases = true,         .latent = {8, 5, 8}};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 1, .tied = true};
     struct inspect_variants list;
     ck_assert_int_eq(inspect_list_variants(&shape, NULL, 0, &list, NULL), STATUS_OK);

@@ -185,7 +185,10 @@ static void announce(const struct training *t, const struct train_plan *p)
         snprintf(what, sizeof what, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
                  arch_norm_names[c->norm], arch_placement_names[c->placement],
                  arch_position_names[c->position], arch_ffn_names[c->ffn],
-                 c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
+                 !c->no_biases                              ? ""
+                 : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
+                                                            : ", no biases but the norms'",
+                 c->shared ? ", one block for all layers" : "");
     else if (strcmp(c->arch->name, arch_names[0]) != 0) /* not gpt2 */
         snprintf(what, sizeof what, "%s, ", c->arch->name);
     say(o,

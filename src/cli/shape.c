@@ -4,22 +4,39 @@
 
 #include "cli/numbers.h"
 
-#define FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]"
+#define FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"
 
 const char *const shape_archs[] = {"gpt2", "llama", "transformer", "decode", NULL};
 
-void shape_complete(struct config *c)
+enum status shape_complete(struct config *c, const struct shape_words *words, struct err *e)
 {
     /* Gated kinds have three matrices where the others have two. */
     const int step = 32, gated = (8 * c->d_model / 3 + step - 1) / step * step;
+    if (!c->head_dim && c->d_model % c->n_heads != 0)
+        return err_set(e, STATUS_USAGE, "%s %d: expected a divisor of %s %d, or %s; found neither",
+                       words->heads, c->n_heads, words->d_model, c->d_model, words->head_dim);
     if (c->n_vocab == 0)
         c->n_vocab = 50257;
     if (c->n_ctx == 0)
         c->n_ctx = 1024;
     if (c->d_ff == 0)
         c->d_ff = ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
-    c->norm_eps = 1e-5f;
+    if (!(c->norm_eps > 0))
+        c->norm_eps = 1e-5f;
     config_complete(c);
+    const int most = CONFIG_MAX_WIDTH / c->n_heads,
+              dim = c->head_dim > c->value_dim ? c->head_dim : c->value_dim;
+    if (dim > most)
+        return err_set(e, STATUS_USAGE, "%s %d: expected heads of at most %d elements, found %d",
+                       words->heads, c->n_heads, most, dim);
+    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
+        return err_set(e, STATUS_USAGE,
+                       "%s %d: rotary positions turn pairs; expected heads of an even size (%s), "
+                       "found %d",
+                       words->heads, c->n_heads, words->head_dim, c->head_dim);
+    if (c->value_dim != c->head_dim || (config_q_dim(c) != c->d_model && !c->arch->own_head_dim))
+        c->arch = arch_find(text_of("decode"));
+    return STATUS_OK;
 }
 
 /* The first three in this order, the others by name in any. */
@@ -32,11 +49,15 @@ static const struct {
              {"heads", CONFIG_MAX_WIDTH, offsetof(struct config, n_heads)},
              {"ff", CONFIG_MAX_FF, offsetof(struct config, d_ff)},
              {"vocab", CONFIG_MAX_VOCAB, offsetof(struct config, n_vocab)},
-             {"ctx", CONFIG_MAX_CTX, offsetof(struct config, n_ctx)}};
-enum { N_ORDERED = 3, N_SIZES = 6 };
+             {"ctx", CONFIG_MAX_CTX, offsetof(struct config, n_ctx)},
+             {"dk", CONFIG_MAX_WIDTH, offsetof(struct config, head_dim)},
+             {"dv", CONFIG_MAX_WIDTH, offsetof(struct config, value_dim)},
+             {"kv", CONFIG_MAX_WIDTH, offsetof(struct config, n_kv_heads)}};
+enum { N_ORDERED = 3, N_SIZES = 9 };
 
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
 {
+    static const struct shape_words words = {"--shape: heads", "d_model", "dk="};
     char part[48], end = 'x';
     *c = (struct config){.arch = NULL};
     for (int i = 0; end; i++) {
@@ -51,7 +72,8 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
             while (at < N_SIZES && (strncmp(part, sizes[at].name, len) != 0 || sizes[at].name[len]))
                 at++;
             if (at == N_SIZES || !part[len])
-                return err_set(e, STATUS_USAGE, "--shape: expected ff=, vocab= or ctx=, found '%s'",
+                return err_set(e, STATUS_USAGE,
+                               "--shape: expected ff=, vocab=, ctx=, dk=, dv= or kv=, found '%s'",
                                part);
             number = part + len + 1;
         }
@@ -60,17 +82,11 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
                            "--shape: %s: expected an integer from 1 to %d, found '%s'",
                            sizes[at].name, sizes[at].max, number);
     }
-    if (c->d_model % c->n_heads != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--shape: heads: expected a divisor of d_model %d, found %d", c->d_model,
-                       c->n_heads);
+    if (c->n_kv_heads && c->n_heads % c->n_kv_heads != 0)
+        return err_set(e, STATUS_USAGE, "--shape: kv: expected a divisor of heads %d, found %d",
+                       c->n_heads, c->n_kv_heads);
     config_set_arch(c, arch);
-    shape_complete(c);
-    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--shape: expected heads of an even size, whose pairs turn, found %d",
-                       c->head_dim);
-    return STATUS_OK;
+    return shape_complete(c, &words, e);
 }
 
 #define VALUES struct shape_options

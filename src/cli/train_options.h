@@ -17,10 +17,11 @@
 
 /* What options say of a new model; 0 and NULL are what was not given. */
 struct train_shape {
-    int n_layers, d_model, n_heads, d_ff, n_ctx, n_vocab;
+    int n_layers, d_model, n_heads, head_dim, value_dim, d_ff, n_ctx, n_vocab;
+    double eps;
     const char *kv_heads;
     int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn; from 1 on */
-    bool no_bias, share_layers;
+    bool no_bias, no_norm_bias, share_layers;
 };
 extern const struct option train_size_options[], train_kv_options[], train_kind_options[];
 
