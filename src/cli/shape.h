@@ -26,6 +26,23 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
  * range and what was found. */
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e);
 
+/* Shapes that have a name; the last one has none. */
+struct named_shape {
+    const char *name, *arch, *sizes, *paper;
+};
+extern const struct named_shape named_shapes[];
+
+#define SHAPE_FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C][,dk=K][,dv=V][,kv=G]"
+#define SHAPE_HELP                                                                                 \
+    "sizes: " SHAPE_FORM                                                                           \
+    ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024, dk and "                     \
+    "dv (a head's key and value) D_MODEL / HEADS, kv (K/V heads) HEADS; or a name, as gpt2-xl or " \
+    "llama-7b,ctx=4096 (info --shape help lists them)"
+#define OPT_SHAPE_ARCH(member)                                                                     \
+    OPT_CHOICE("arch", member, "ARCH", shape_archs,                                                \
+               "what --shape is of; transformer is the original's decoder", .otherwise = "gpt2",   \
+               .needs = "shape")
+
 struct shape_options {
     const char *shape;
     int arch; /* of shape_archs, and 1 more; 0: not given */
