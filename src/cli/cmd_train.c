@@ -367,7 +367,7 @@ const struct command command_train = {
         "where none lowers the loss MODEL stays as it is. That is some 40 to 80 steps more.\n",
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
-                        {"Its K/V heads", train_kv_options, offsetof(VALUES, shape)},
+                        {"Its heads", train_head_options, offsetof(VALUES, shape)},
                         {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
                         {"Training further", further_options, 0},
                         {"Steps", train_step_options, offsetof(VALUES, spec)},

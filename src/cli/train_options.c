@@ -24,8 +24,6 @@ const struct option train_size_options[] = {
     OPT_INT("layers", n_layers, "L", 1, CONFIG_MAX_LAYERS, "layers", .otherwise = "4", NEW_ONLY),
     OPT_INT("embd", d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128",
             NEW_ONLY),
-    OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
-            .otherwise = "8", NEW_ONLY),
     OPT_INT("head-dim", head_dim, "N", 1, CONFIG_MAX_WIDTH,
             "elements of a head's query and key; where --arch cannot say so, it becomes decode",
             .otherwise = "E / H", NEW_ONLY),
@@ -43,7 +41,9 @@ const struct option train_size_options[] = {
     OPT_END,
 };
 
-const struct option train_kv_options[] = {
+const struct option train_head_options[] = {
+    OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH,
+            "query heads, a divisor of --embd without --head-dim", .otherwise = "8", NEW_ONLY),
     OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
                "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
                "which llama.cpp does not run",
@@ -76,7 +76,8 @@ const struct option train_kind_options[] = {
 #define VALUES struct train_spec
 
 const struct option train_step_options[] = {
-    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
+    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps",
+            .otherwise = "2000; study: 250, with --from 2000"),
     OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
     OPT_DOUBLE("lr", lr, "X", 0, TRAIN_MOST_RATE,
                "learning rate after the warm-up; it ends at a tenth, by a cosine",
@@ -199,6 +200,8 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e)
 {
     const bool further = spec->from_path;
+    if (spec->n_steps == 0)
+        spec->n_steps = TRAIN_STEPS;
     const int interval = between(spec->n_steps / 20, 25, 250);
     /* Further training starts with AdamW's moments empty beside weights that have something to
      * lose. */

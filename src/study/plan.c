@@ -155,7 +155,9 @@ enum status study_means(struct study_plan *plan, struct err *e)
                 squares += pow(cell->bits_per_byte - of->bits_per_byte, 2);
         m.deviation = m.n_seeds > 1 ? sqrt(squares / (m.n_seeds - 1)) : (double)NAN;
         snprintf(m.line, sizeof m.line, "%s, %s%s", of->variant,
-                 of->method == STUDY_MHA ? "trained as long" : of->method_name,
+                 of->method != STUDY_MHA ? of->method_name
+                 : of->by_heads          ? "from scratch"
+                                         : "trained as long",
                  of->taught ? ", taught" : "");
         plan->means[plan->n_means++] = m;
     }
