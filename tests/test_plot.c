@@ -361,15 +361,9 @@ TEST(colours_and_markers_are_shared)
                                          .colour = i / 2 > 0 ? 5 : 1,
                                          .marker = i % 2,
                                          .dashed = i / 2 == 2};
-    const struct plot plot = {.title = "title",
-                              .x_label = "x",
-                              .y_label = "y",
-                              .x_crowds = true,
-                              .y_near = true,
-                              .series = series,
-                              .n_series = 6};
-    expect_ok(plot_write(&plot, scratch_path("shared.svg"), &err));
-    const char *text = file_text(scratch_path("shared.svg"), NULL);
+    struct plot plot = plot_of(series, 6);
+    plot.x_crowds = plot.y_near = true;
+    const char *text = draw(&plot);
     expect_counts(text, "1 >mean</text>", "1 >fit</text>", "1 >fit, taught</text>",
                   "1 >GQA-2</text>", "1 >MQA</text>", "0 >line</text>",
                   "3 stroke-dasharray=\"7 5\"");
@@ -378,8 +372,8 @@ TEST(colours_and_markers_are_shared)
     ck_assert_double_eq_tol((tick_at(text, "5", false) - x0) / unit, log2(6), 1e-2);
     ck_assert_double_eq_tol((tick_at(text, "20", false) - x0) / unit, log2(21), 1e-2);
     /* 2 to 4 is as far as 3 to 6. */
-    const double octave = tick_at(text, "2", true) - tick_at(text, "4", true);
-    ck_assert_double_eq_tol(tick_at(text, "3", true) - tick_at(text, "6", true), octave, 0.1);
+    const double octave = tick_at(text, "2.0", true) - tick_at(text, "4.0", true);
+    ck_assert_double_eq_tol(tick_at(text, "3.0", true) - tick_at(text, "6.0", true), octave, 0.1);
 }
 
 /* Alone they stand side by side; bars and lines have one more in the legend. */
@@ -424,7 +418,7 @@ TEST(many_series)
     static char names[MANY][32], looks[MANY][200];
     for (int i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "series number %d", i);
-        series[i] = (struct plot_series){names[i], simple_points, 3};
+        series[i] = (struct plot_series){.name = names[i], .points = simple_points, .n_points = 3};
     }
     const char *text = draw_lines(series, MANY), *at = text;
     for (int i = 0; i < MANY; i++) {
@@ -451,8 +445,9 @@ TEST(hostile_texts)
                                   "\xbf\xc2\x9b\nend";
     char *huge = allocated_zeros(100001);
     memset(huge, '<', 100000);
-    const struct plot_series series[] = {
-        {hostile, simple_points, 3}, {huge, simple_points, 3}, {"", simple_points, 3}};
+    const struct plot_series series[] = {{.name = hostile, .points = simple_points, .n_points = 3},
+                                         {.name = huge, .points = simple_points, .n_points = 3},
+                                         {.name = "", .points = simple_points, .n_points = 3}};
     struct plot p = plot_of(series, 3);
     p.title = p.x_label = p.y_label = p.band_label = huge;
     p.subtitle = p.mid_label = p.predicted_label = hostile;
@@ -471,8 +466,9 @@ TEST(values_that_cannot_be_drawn)
                                         {5, 10, 1e101, 30, 15},          {6, 10, 20, NOTHING, 15},
                                         {-infinite, 10, 20, 30, 15},     {7, 10, 21, 30, DBL_MAX}};
     const struct plot_point none[] = {{NOTHING, 1, 1, 1, 1}, {1, 1, NOTHING, 1, NOTHING}};
-    const struct plot_series series[] = {
-        {.name = "none", .points = none, .n_points = 2}, {"empty", NULL, 0}, {"some", points, 10}};
+    const struct plot_series series[] = {{.name = "none", .points = none, .n_points = 2},
+                                         {.name = "empty", .points = NULL, .n_points = 0},
+                                         {.name = "some", .points = points, .n_points = 10}};
     expect_counts(draw_lines(series, 3), "0 none<", "0 none:", "5 <g><title>some: ",
                   "+ <g class=\"c2\">" /* the colour of the third given */,
                   "+ <title>some: 20 at 1, predicted 15</title>",

@@ -275,7 +275,8 @@ static enum status evaluate(const struct study_job *job, const char *path, struc
 
 /* --- how long it will take -------------------------------------------------------------------- */
 
-#define TRIAL_STEPS 4     /* and one, whose start is known then */
+#define TRIAL_STEPS 16    /* and one before, whose start is known then; a quarter of slow ones */
+#define TRIAL_SLOW  2.0   /* seconds of that one */
 #define PROBE_STEPS 60    /* that finding a rate takes, about */
 #define FIT_TOKENS  65536 /* that conversions are fitted on by default, at about ... */
 #define FIT_COST    11.0  /* ... so many times what evaluating a token takes */
@@ -294,7 +295,8 @@ static enum status try_rates(const struct study_job *job, struct rates *r, struc
     struct train_spec steps = o->steps;
     struct study_cell cell = job->plan.cells[job->plan.n - 1];
     char name[40], heads[12];
-    double seconds[2];
+    double seconds[2] = {0};
+    int n = 0;
     enum status s = STATUS_OK;
     snprintf(name, sizeof name, "trial-%ld", (long)getpid());
     snprintf(heads, sizeof heads, "%d", cell.heads);
@@ -303,7 +305,7 @@ static enum status try_rates(const struct study_job *job, struct rates *r, struc
     for (int i = 0; i < 2 && s == STATUS_OK; i++) {
         struct line line = {.n = 0};
         const uint64_t before = clock_ns();
-        steps.n_steps = i == 0 ? 1 : 1 + TRIAL_STEPS;
+        steps.n_steps = i == 0 ? 1 : 1 + n;
         steps.warmup = 0;
         steps.lr = o->from ? 1e-6 : o->steps.lr; /* no probe */
         shape.d_ff = o->from ? 0 : cell.d_ff;
@@ -317,12 +319,13 @@ static enum status try_rates(const struct study_job *job, struct rates *r, struc
         add(&line, NULL, "--force");
         s = run_command(job, &command_train, &line, true, e);
         seconds[i] = (double)(clock_ns() - before) * 1e-9;
+        n = seconds[0] > TRIAL_SLOW ? TRIAL_STEPS / 4 : TRIAL_STEPS;
     }
     const uint64_t before = clock_ns();
     if (s == STATUS_OK)
         s = evaluate(job, part.text, &cell, &r->token, e);
     r->eval = (double)(clock_ns() - before) * 1e-9;
-    r->step = fmax(0, seconds[1] - seconds[0]) / TRIAL_STEPS;
+    r->step = fmax(0, seconds[1] - seconds[0]) / n;
     r->start = fmax(0, seconds[0] - r->step);
     unlink(part.text);
     unlink(state.text);
@@ -353,9 +356,8 @@ static enum status say_how_long(const struct study_job *job, int n_wanted, struc
     seconds += n_trained * r.start + n_steps * r.step;
     if (s == STATUS_OK)
         say(&job->options->common,
-            "%d cell%s to make, %d of them trained, %.0f steps in all: about %s at %s a step",
-            n_wanted, plural((uint64_t)n_wanted), n_trained, n_steps,
-            figure_duration(seconds * 1e9).text, figure_duration(r.step * 1e9).text);
+            "%d cell%s to make, %d of them trained, %.0f steps in all: about %s", n_wanted,
+            plural((uint64_t)n_wanted), n_trained, n_steps, figure_duration(seconds * 1e9).text);
     return STATUS_OK;
 }
 
