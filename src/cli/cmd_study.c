@@ -296,8 +296,9 @@ static bool same_line(const struct study_mean *a, const struct study_mean *b)
 /* How a mean's line looks: a colour for each method, a marker for each variant. */
 static struct plot_series look_of(const struct study_plan *p, const struct study_mean *m)
 {
+    static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7}; /* MHA: nearly black */
     struct plot_series s = {.name = m->line,
-                            .colour = (int)m->of.method,
+                            .colour = colours[m->of.method],
                             .colour_name = strstr(m->line, ", ") + 2,
                             .marker_name = m->of.variant,
                             .dashed = m->of.taught};

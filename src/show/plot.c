@@ -111,11 +111,10 @@ static void choose_ticks(struct chart *c)
     scale_widen(c->y_lo, &c->y_hi);
     c->y_log = c->plot->y_near && c->y_lo > 0 && c->y_hi > 2 * c->y_lo;
     c->y_ticks = scale_ticks(c->y_lo, c->y_hi, 8, true);
-    if (c->y_log && c->y_ticks.first <= 0) { /* which a logarithm has no place for */
-        c->y_ticks.n += (int)c->y_ticks.first - 1;
-        c->y_ticks.first = 1;
-    }
-    c->y_lo = c->y_log ? fmin(c->y_lo, scale_tick(&c->y_ticks, 0)) : scale_tick(&c->y_ticks, 0);
+    for (; c->y_log && scale_tick(&c->y_ticks, 0) < c->y_lo; c->y_ticks.n--)
+        c->y_ticks.first++;
+    if (!c->y_log)
+        c->y_lo = scale_tick(&c->y_ticks, 0);
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     c->one_x = c->x_lo == c->x_hi;
     /* Zero belongs to a depth axis unless it would take half of it. */
