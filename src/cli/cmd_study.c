@@ -20,8 +20,8 @@ _Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order 
 #define MOST_SHARD 100000
 
 /* With which a text of 1 MB takes less than ten minutes of two processors. */
-#define STUDY_STEPS 300
-#define STUDY_SEEDS 3
+#define STUDY_STEPS 250
+#define STUDY_SEEDS 2
 
 const char *const study_matches[] = {"params", "flops", NULL};
 
@@ -59,7 +59,7 @@ static const struct option study_options[] = {
                "scratch",
                .otherwise = "the largest of --alpha; none with --from", .excludes = "from"),
     OPT_INT("seeds", n_seeds, "N", 1, 1000, "seeds: each has an MHA checkpoint of its own",
-            .otherwise = "3, or 1 with --from"),
+            .otherwise = "2, or 1 with --from"),
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
     OPT_FLAG("teacher", teacher,
              "train conversions further with their MHA checkpoint as the teacher, too"),

@@ -77,7 +77,7 @@ const struct option train_kind_options[] = {
 
 const struct option train_step_options[] = {
     OPT_INT("steps", n_steps, "N", 1, 100000000, "steps",
-            .otherwise = "2000; study: 300, with --from 2000"),
+            .otherwise = "2000; study: 250, with --from 2000"),
     OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
     OPT_DOUBLE("lr", lr, "X", 0, TRAIN_MOST_RATE,
                "learning rate after the warm-up; it ends at a tenth, by a cosine",
