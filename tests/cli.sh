@@ -743,8 +743,8 @@ done <<EOF
 --arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
 --no-bias|decode (norm layer before, position learned, ffn gelu, no biases but the norms'), 2
 --no-bias --no-norm-bias --eps 0.001|decode (norm layer before, position learned, ffn gelu, no biases), 2
---head-dim 6 --heads 3 --eps 1e-6|decode (norm layer before, position learned, ffn gelu), 2
---arch llama --head-dim 6 --value-dim 10|decode (norm rms before, position rope, ffn swiglu, no biases), 2
+--head-dim 6 --heads 3 --eps 1e-6|decode (norm layer before, position learned, ffn gelu), 2 layers, d_model 16, 3 heads of 6 and 6 (MHA)
+--arch llama --head-dim 6 --value-dim 10|decode (norm rms before, position rope, ffn swiglu, no biases), 2 layers, d_model 16, 2 heads of 6 and 10 (MHA)
 --arch llama --head-dim 12 --kv-heads 1|llama, 2
 --placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
 --position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2

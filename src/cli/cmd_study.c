@@ -293,26 +293,6 @@ static bool same_line(const struct study_mean *a, const struct study_mean *b)
     return strcmp(a->line, b->line) == 0 && (!a->of.by_heads || a->of.alpha == b->of.alpha);
 }
 
-/* How a mean's line looks: a colour for each method, a marker for each variant. */
-static struct plot_series look_of(const struct study_plan *p, const struct study_mean *m)
-{
-    static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7}; /* MHA: nearly black */
-    struct plot_series s = {.name = m->line,
-                            .colour = colours[m->of.method],
-                            .colour_name = strstr(m->line, ", ") + 2,
-                            .marker_name = m->of.variant,
-                            .dashed = m->of.taught};
-    for (const struct study_mean *other = p->means; other < m; other++) {
-        bool seen = strcmp(other->of.variant, m->of.variant) == 0;
-        if (seen)
-            return s.marker = look_of(p, other).marker, s;
-        for (const struct study_mean *before = p->means; before < other && !seen; before++)
-            seen = strcmp(before->of.variant, other->of.variant) == 0;
-        s.marker += !seen;
-    }
-    return s;
-}
-
 /* Bits per byte over alpha, or over the query heads, a line for K/V heads and method, a band from
  * the least seed to the most. */
 static enum status draw_means(const struct study_job *job, struct err *e)
@@ -344,14 +324,24 @@ static enum status draw_means(const struct study_job *job, struct err *e)
                         .series = series};
     for (int i = 0; i < p->n_means; i++) {
         const struct study_mean *first = &p->means[i];
+        int n_markers = 0;
         bool drawn = false;
         for (int k = 0; k < i; k++)
             drawn |= same_line(&p->means[k], first);
         if (drawn)
             continue;
-        struct plot_series *line = &series[plot.n_series++];
-        *line = look_of(p, first);
-        line->points = points;
+        /* A colour for each method, of MHA the darkest, a marker for each variant. */
+        static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
+        struct plot_series *line = &series[plot.n_series++], *other = series;
+        for (; other < line && strcmp(other->marker_name, first->of.variant) != 0; other++)
+            n_markers = other->marker < n_markers ? n_markers : other->marker + 1;
+        *line = (struct plot_series){.name = first->line,
+                                     .points = points,
+                                     .colour = colours[first->of.method],
+                                     .colour_name = strstr(first->line, ", ") + 2,
+                                     .marker = other < line ? other->marker : n_markers,
+                                     .marker_name = first->of.variant,
+                                     .dashed = first->of.taught};
         for (const struct study_mean *m = first; m < p->means + p->n_means; m++) {
             const bool band = m->n_seeds > 1;
             if (!same_line(m, first))
