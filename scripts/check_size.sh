@@ -17,7 +17,7 @@ compute       40800
 convert       33000
 exchange      28800
 engine        27400
-train         21100
+train         22800
 model         22700
 formats       22100
 text          18900
@@ -26,11 +26,11 @@ show          15300
 base          15400
 study          3900
 '
-most_lines=46900
-most_files=224
+most_lines=47100
+most_files=225
 most_headers=88
 most_cli_lines=10200
-most_options=243
+most_options=245
 most_function=77
 
 options=0
