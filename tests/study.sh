@@ -168,6 +168,9 @@ $ has "$dir/heads.svg" ">query heads</text>"
 2 $s/x $heads --heads 4,2 --kv-heads 3 | expected divisors of the 4 query heads below them, found 3
 2 $s/x $heads --heads 4 --match size | --match
 
+0 $s/muon $heads --heads 2 --kv-heads 1 --method mean --alpha 0 --optimizer muon -v | 2> --optimizer muon
+0 $s/adamw $heads --heads 2 --kv-heads 1 --method mean --alpha 0 --optimizer adamw -v | 2! --optimizer
+
 # With heads of one size fewer of them leave room for a wider feed-forward layer, whose every element is
 # 8 + 8 weights and a bias: a head has 4 x 8 weights of each of Q, K, V and output, and 12 biases, 140
 # in all; and takes 2 x 128 operations, and 2 x 8 for each of 5 positions, where an element takes 32.

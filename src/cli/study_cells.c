@@ -13,6 +13,7 @@
 
 #include "base/figures.h"
 #include "base/file.h"
+#include "cli/numbers.h"
 #include "cli/study_cells.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
@@ -59,7 +60,10 @@ static void add_given(struct line *line, const struct train_shape *shape,
                              : o->kind == OPTION_DOUBLE ? *(const double *)at
                                                         : *(const int *)at;
             double otherwise = 0; /* without a fallback: 0 is none given */
-            if (o->fallback)
+            const bool named = o->kind == OPTION_CHOICE && o->fallback; /* counted from 0 */
+            if (named)
+                otherwise = names_find(o->choices, o->fallback);
+            else if (o->fallback)
                 parse_double(o->fallback, &otherwise);
             if (x == otherwise)
                 continue;
@@ -68,7 +72,8 @@ static void add_given(struct line *line, const struct train_shape *shape,
             *value = figure_exact(x);
             add(line, NULL, name->text);
             if (o->kind != OPTION_FLAG)
-                add(line, NULL, o->kind == OPTION_CHOICE ? o->choices[(int)x - 1] : value->text);
+                add(line, NULL,
+                    o->kind == OPTION_CHOICE ? o->choices[(int)x - !named] : value->text);
         }
 }
 
