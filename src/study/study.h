@@ -45,8 +45,8 @@ struct study_cell {
     bool taught;   /* trained further with the MHA checkpoint as the teacher */
     double alpha;  /* percent of the MHA checkpoint's steps for which it is trained further */
     int steps;     /* of that, or of all training from scratch */
-    int heads; /* query heads, those of the plan's config */
-    int d_ff;  /* width of the feed-forward layer; 0: that of the plan's config */
+    int heads;     /* query heads, those of the plan's config */
+    int d_ff;      /* width of the feed-forward layer; 0: that of the plan's config */
     bool by_heads; /* the study has several numbers of query heads: the name says which */
 
     /* What follows from these. */
