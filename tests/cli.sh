@@ -332,6 +332,30 @@ $ has "$out" "| architecture |"
 0 info --shape 12x768x12 --bandwidth auto --depth 0 | as fast as was measured here
 0 info --shape 12x768x12 --bandwidth 50 --depth 0 | arithmetic is not counted
 0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 | product flops
+$ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" = "shape,architecture
+    gpt2,gpt2 gpt2-medium,gpt2 gpt2-large,gpt2 gpt2-xl,gpt2 gpt3,gpt2 llama-7b,llama llama-13b,llama
+    llama-65b,llama llama2-70b,llama t5-large,llama t5-xxl,llama " ]
+0 info --shape help | $count | for count in 124,439,808 1,557,611,200 6,738,415,616 174,604,259,328 68,976,648,192
+0 info --shape llama2-70b | 68,976,648,192  100.0% | variant       GQA-8
+0 info --shape gpt2-xl,ctx=2048,kv=5 --depth 2048 --format csv | GQA-5,5,2048,1,f32,
+0 info --shape 2x64x4,dk=8,dv=32,vocab=300 | head_dim      8 | value_dim     32 | architecture  decode
+2 info --shape gpt5 | or a name that `decode info --shape help` lists
+2 info --shape gpt2 --arch llama | --arch: --shape gpt2 has its own, gpt2
+2 info --shape 2x64x4,kv=3 | --shape: kv: expected a divisor of heads 4, found 3
+# A layer of two heads of 32 as f32: 2 x 2 x 32 x 4 bytes a token; halves of it for MHA, and a copy of
+# MQA's in both shards.
+0 info --shape 2x64x2,vocab=300 --shape 3x64x4,vocab=300 --depth 10 --shards 2 --format csv | 6 lines
+    | > shape,variant,n_kv_heads,depth,batch,kv_type,cache_bytes
+    | weight_bytes,cache_over_weights,shard_weight_bytes,shard_cache_bytes,shard_kv_heads,kv_copies
+    | 2x64x2,vocab=300",MHA,2,10,1,f32,10240, | 3x64x4,vocab=300",MQA,1,10,1,f32,3840,
+0 info --shape 2x64x2,vocab=300 --depth 10 --shards 2 --format csv | ,5120,1,1 | ,5120,1,2 | 3 lines
+0 info --shape gpt2 --shape gpt2-xl --bandwidth 50 | arithmetic is not counted | gpt2-xl
+0 info --shape gpt2 --shape gpt2-xl --format json | "shape": "gpt2-xl", "variant": "MQA"
+0 info --shape gpt2 --bandwidth 50 --format csv | 2> arithmetic is not counted
+2 info --shape gpt2 --shape gpt2-xl --shards 4 | gpt2-xl: --shards: expected a divisor of the 25 query heads, found 4
+2 info --shape gpt2 --shape gpt2-xl --depth 2000 | gpt2: --depth
+2 info --shape gpt2 --shape help | or a name that
+0 info $model --shards 2 --format json | "shard_kv_heads": 4, "kv_copies": 1 | "shard_kv_heads": 1, "kv_copies": 2
 2 info --shape 2x64x4 --flops 3 | --flops is for --bandwidth
 2 info --shape 2x64x4 --bandwidth auto --flops 3 | --flops is for a --bandwidth in GB/s
 2 info $model --shape 2x64x4 | a checkpoint and --shape are both named
@@ -663,8 +687,8 @@ $ [ $(($(sed -n 's/.*parameters \([0-9]*\) to \([0-9]*\),.*/\1 - \2/p' "$err")))
 0 attend removed.gguf -p "to be or" --head 0,1,2,3 --svg few.svg -q
 0 heads removed.gguf --text half --tokens 60 --format csv --svg heads.svg | 27 lines
 0 quantize removed.gguf -o smaller.gguf --type q8_0 -q
-0 train half -o further.gguf --from removed.gguf --steps 2 --batch 1 --ctx 16 --lr 1e-4 -q
-0 info further.gguf | 4, 7, 8, 7
+0 train half -o trained-on.gguf --from removed.gguf --steps 2 --batch 1 --ctx 16 --lr 1e-4 -q
+0 info trained-on.gguf | 4, 7, 8, 7
 2 export removed.gguf -o no | another number of heads in each layer
 2 eval removed.gguf --text half --without 0.4 | a head from 0 to
 2 convert removed.gguf -o new.gguf --kv-heads 2 | of the checkpoint's 7 query heads of a layer, found 2
@@ -751,6 +775,11 @@ done <<EOF
 --arch llama --kv-heads 1|llama, 2 layers, d_model 16, 2 heads (MQA), d_ff 64,
 --arch transformer --label-smoothing 0.1|decode (norm layer after, position sinusoidal, ffn relu), 2 layers
 --arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
+--no-bias|decode (norm layer before, position learned, ffn gelu, no biases but the norms'), 2
+--no-bias --no-norm-bias --eps 0.001|decode (norm layer before, position learned, ffn gelu, no biases), 2
+--head-dim 6 --heads 3 --eps 1e-6|decode (norm layer before, position learned, ffn gelu), 2 layers, d_model 16, 3 heads of 6 and 6 (MHA)
+--arch llama --head-dim 6 --value-dim 10|decode (norm rms before, position rope, ffn swiglu, no biases), 2 layers, d_model 16, 2 heads of 6 and 10 (MHA)
+--arch llama --head-dim 12 --kv-heads 1|llama, 2
 --placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
 --position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2
 --kv-heads 2,1 --position none|decode (norm layer before, position none, ffn gelu), 2
@@ -762,6 +791,10 @@ x="train lines -o x.gguf"
 checks <<'EOF'
 2 $x --arch llama --ffn relu | --ffn: --arch llama has no such choice; --arch decode has what is asked for
 2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2
+2 $x --arch gpt2 --no-norm-bias | --no-norm-bias: --arch gpt2
+2 $x --arch llama --head-dim 5 | expected heads of an even size (--head-dim), found 5
+2 $x --head-dim 65536 | --heads 8: expected heads of at most 8192 elements, found 65536
+2 $x --eps 0 | --eps
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions turn pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3
