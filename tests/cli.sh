@@ -523,13 +523,13 @@ EOF
 
 seq 1 20 | sed 's/.*/& The quick brown fox, and Caesar./' >text
 bytes=$(size_of text)
-keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,tokens_per_s"
+keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,word_perplexity,tokens_per_s"
 e="eval $model --text text"
 
 # row ARGS...: exit 0, and the row without tokens_per_s, which is time, in $row.
 row() {
     run eval "$@" --format csv
-    row=$(tail -n 1 "$out" | cut -d , -f 1-6,8-)
+    row=$(tail -n 1 "$out" | cut -d , -f 1-7,9-)
     return $code
 }
 # field N: of that row.
@@ -574,7 +574,9 @@ $ row $model --text half && expected=$row
 $ row $model --text text --range 0:0.5 && [ "$row" = "$expected" ]
 $ row $model --text half --against $model -t 3
 $ columns_are $keys,kl_mean,kl_p99,top1_agreement,bits_per_byte_other
-$ [ "$(field 7-9)" = 0,0,1 -a "$(field 6)" = "$(field 10)" -a "$(field 1-6)" = "$expected" ]
+$ [ "$(field 8-10)" = 0,0,1 -a "$(field 6)" = "$(field 11)" -a "$(field 1-7)" = "$expected" ]
+# Twenty lines of seven words, and the empty one behind the last.
+$ row $model --text text && awk "BEGIN { x = log($(field 7)) * 141 / ($(field 1) * $(field 3)); exit !(x > 0.999999 && x < 1.000001) }"
 0 eval $model --text half --format json
 $ [ "$(head -c 1 "$out")" = "[" ]
 0 eval $model --text half --format jsonl $more | 1 lines | "bits_per_byte": 

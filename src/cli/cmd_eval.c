@@ -43,6 +43,7 @@ static const struct report_field fields[] = {
     {FIGURE(nll_stderr), "%.4f", .rank = 6},
     {FIGURE(perplexity), "%.3f"},
     {FIGURE(bits_per_byte), "%.4f"},
+    {FIGURE(word_perplexity), "%.5g", .rank = 8},
     {FIGURE(tokens_per_s), "%.0f", .rank = 7},
     /* With --against. */
     {FIGURE(kl_mean), "%.6f"},
@@ -73,6 +74,7 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
                              .tokens = j->tokens,
                              .n_tokens = j->n_tokens,
                              .tokenizer = c->tokenizer,
+                             .text = j->text,
                              .ctx = o->ctx,
                              .stride = o->stride,
                              .stop = progress_stop,
@@ -116,6 +118,8 @@ const struct command command_eval = {
         "                because neighbours are hard or easy together\n"
         "perplexity      e^nll\n"
         "bits_per_byte   nll x tokens / log 2 / bytes: comparable between vocabularies\n"
+        "word_perplexity  e^(nll x tokens / words), words being what white space parts, as\n"
+        "                lm-evaluation-harness counts them\n"
         "tokens_per_s    tokens scored a second, loading and tokenization left out\n"
         "\n"
         "With --against the reference is MODEL2:\n"
