@@ -34,6 +34,32 @@ for command in generate bench score tokenize quantize info; do
 EOF
 done
 
+# A long help is one screen, and its examples run as they stand, one after another.
+mkdir shown
+ln -s "$decode" "$top/tests" "$top/models" "$top/README.md" "$top/LICENSE" shown
+for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    for columns in 60 80 100; do
+        COLUMNS=$columns "$decode" $command --help >"$out"
+        note "help $command fits $columns columns" [ "$(grep -v '^  \./decode' "$out" | wc -L)" -le $columns ]
+        [ $columns = 60 ] || note "help $command is a screen" [ "$(wc -l <"$out")" -le 40 ]
+    done
+    "$decode" $command --help --all >"$dir/all"
+    sed -n '/^Examples:/,/^$/s/^  //p' "$dir/all" >"$dir/examples"
+    note "help $command has examples" [ "$(grep -c '^\./decode ' "$dir/examples")" -ge 2 ]
+    checks <<'EOF'
+0 $command -h | Examples: | > short
+0 help $command --all | $(if [ $command = help ]; then echo Commands; else echo Examples; fi):
+$ [ $command = help ] || cmp -s "$out" "$dir/all"
+EOF
+    for option in $(grep -oE '^  (    |-., )--[a-z0-9-]+' "$dir/all" | grep -oE -- '--.*'); do
+        note "help $command has $option" has "$dir/short" "$option"
+    done
+    is_sanitized || while read -r example; do
+        (cd shown && sh -c "$example") >"$out" 2>"$err" </dev/null
+        note "$example" [ $? -eq 0 ]
+    done <"$dir/examples"
+done
+
 # --- options ------------------------------------------------------------------------------------
 
 checks <<'EOF'
@@ -536,7 +562,7 @@ row() {
 field() { echo "$row" | cut -d , -f "$1"; }
 
 checks <<'EOF'
-0 help eval | would be another text's.
+0 help eval --all | would be another text's.
 2 eval --text x | no checkpoint is named
 2 eval $model -m $model --text x | two checkpoints are named
 2 eval $model | there is no text to predict
@@ -585,6 +611,11 @@ $ [ "$(head -c 1 "$out")" = "[" ]
 0 eval $model --text half -v --ctx 100 | 2> of 100 tokens, stride 100, to score | 2> memory: weights
 0 eval $model --text two --format jsonl | "nll_stderr": null
 
+0 eval $model -p "$(cat half)" --format csv | > prompted
+$ [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(echo "$expected" | cut -d , -f 1-6)" ]
+2 eval $model half -p x | two texts are named
+2 eval $model --text half -p x | --prompt and --text are both given
+0 eval -m $model -p "To be"
 2 $e --range "$range" | --range: expected A:B
     | for range in '' : 0 0.5 0: :1 1:0 0.5:0.5 -0.1:1 -0:1 0:1.1 0:x 0:1: nan:1 0:inf ' 0:1' 0,1
 2 $e --ctx "$number" | --ctx: expected | for number in 0 -1 x '' 1e2
@@ -617,7 +648,7 @@ keys="layer,head,delta_nll,delta_nll_stderr,delta_bits_per_byte,written,stream"
 gqa=$golden/gqa.gguf
 h="heads $gqa --text half"
 checks <<'EOF'
-0 help heads | goes on where it was
+0 help heads --all | goes on where it was
 2 heads --text x | no checkpoint is named
 2 heads $model | there is no text to predict
 2 $h --range 1:0 | --range: expected A:B

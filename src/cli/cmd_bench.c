@@ -615,6 +615,10 @@ const struct command command_bench = {
     .name = "bench",
     .summary = "per-token latency across attention variants",
     .usage = "(MODEL | --shape SHAPE) [options]",
+    .examples =
+        "./decode bench models/shakespeare-mha.gguf --depth 0,255 -n 16\n"
+        "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
+        "./decode bench --shape 4x256x8,vocab=4096 --batch 1,4 -n 8\n",
     .notes =
         "A timed step takes one token of each of the batch's sequences in and gives their\n"
         "logits; sampling and tokenization are left out. Every timed token is taken at exactly\n"
@@ -632,6 +636,7 @@ const struct command command_bench = {
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},
                         GENERAL_GROUP},
+             .everyday = "shape kv-heads depth batch type threads n format plot",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_STOPS,

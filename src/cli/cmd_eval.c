@@ -17,7 +17,8 @@ struct eval_options {
 #define VALUES struct eval_options
 
 static const struct option text_options[] = {
-    OPT_TEXT("the text to predict; - is standard input"),
+    OPT_TEXT("the text to predict, as TEXT; - is standard input"),
+    OPT_PROMPT,
     OPT_RANGE,
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
             .otherwise = "the checkpoint's context, or that of --against if smaller"),
@@ -104,6 +105,10 @@ const struct command command_eval = {
     .name = "eval",
     .summary = "perplexity and bits per byte on a text; distance to another checkpoint",
     .usage = "MODEL TEXT [options]",
+    .examples =
+        "./decode eval models/shakespeare-mha.gguf LICENSE\n"
+        "./decode eval models/shakespeare-mha.gguf README.md --range 0.9:1\n"
+        "./decode eval models/shakespeare-mha.gguf -p \"To be, or not to be\"\n",
     .notes =
         "Windows of C input tokens start every S tokens, each with an empty cache. The first\n"
         "scores all the tokens it predicts, a later one only those that no window before it\n"
@@ -136,10 +141,11 @@ const struct command command_eval = {
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},
+             .everyday = "text prompt range against ctx kv-heads format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
-    .no_text = "there is no text to predict; expected TEXT or --text FILE",
+    .no_text = "there is no text to predict; expected TEXT, a file, or -p",
     .run = run_eval,
 };

@@ -679,6 +679,10 @@ const struct command command_info = {
     .name = "info",
     .summary = "what a checkpoint holds, what it costs",
     .usage = "(MODEL | --shape SHAPE) [options]",
+    .examples =
+        "./decode info models/shakespeare-mha.gguf\n"
+        "./decode info --shape 12x768x12,ctx=8192 --depth 8191 --batch 1,32\n"
+        "./decode info models/shakespeare-mha.gguf --tensors\n",
     .notes =
         "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
         "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
@@ -700,6 +704,7 @@ const struct command command_info = {
                         {"The shape's weights", shape_info_options, 0},
                         {"Steps", step_options, 0},
                         GENERAL_GROUP},
+             .everyday = "shape arch depth batch bandwidth tensors check format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH,
