@@ -66,13 +66,13 @@ void command_print_help(const struct command *c, bool all, struct output *out)
         output_printf(out, "  %.*s\n", (int)strcspn(line, "\n"), line); /* never broken */
     output_puts(out, "\n");
     options_help(&c->spec, all, out);
-    output_puts(out, "\nOf all commands: decode help.");
-    if (c->spec.everyday && !all) {
-        output_printf(out, " All of this one: decode help %s --all.\n", c->name);
-        return;
-    }
-    output_puts(out, "\n");
-    if (c->notes) {
+    const bool is_short = c->spec.everyday && !all;
+    p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "\nOf all commands: decode help.");
+    if (is_short)
+        paragraph_printf(&p, " All of this one: decode help %s --all.", c->name);
+    paragraph_end(&p);
+    if (c->notes && !is_short) {
         output_puts(out, "\n");
         paragraph_reflow(out, c->notes, 0);
     }
