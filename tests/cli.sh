@@ -391,12 +391,16 @@ EOF
 
 # --- bench --------------------------------------------------------------------------------------
 
-keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
-keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,speedup,predicted_speedup,weight_bytes"
+keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us"
+keys="$keys,p50_low_us,p50_high_us,p90_us"
+keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,prefill_tokens_per_s,speedup"
+keys="$keys,speedup_low,speedup_high,predicted_speedup,weight_bytes"
 keys="$keys,kv_bytes,flops,attention_flops,gb_per_s,predicted_us,limit_tokens_per_s,share_of_limit"
-keys="$keys,limited_by,prefill_tokens_per_s,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
+keys="$keys,limited_by,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
 keys="$keys,architecture,cpu,version,compiler,date"
+compared="$keys,old_p50_us,ratio,ratio_low,ratio_high,note"
+keys="$keys,note"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
 quickest="-n 2 --repeat 1 --warmup 0 --prompt 0"
@@ -455,6 +459,36 @@ $ has p.svg "batch (sequences in a step, each at depth 0)" && has t.csv ",0,16,1
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
 0 bench $model --kv-heads 8,2 $quickest --format csv | 3 lines
+
+# Rows that do not fit together take turns in groups.
+$ run_in() { (ulimit -v "$1" && shift && "$decode" "$@" >"$out" 2>"$err"); code=$?; }
+$ big="bench --shape 2x512x8,vocab=999,ctx=9000 --depth 4000 --batch 4 -n 1 --repeat 2 --warmup 0 --prompt 4 -t 1 --format csv"
+$ is_sanitized || run_in 420000 $big
+$ is_sanitized || grep -q "take turns in [2-4] groups, each variant beside its MHA" "$err"
+$ is_sanitized || [ $code = 0 -a "$(cut -d , -f 1 "$out" | xargs)" = "variant MHA GQA-4 GQA-2 MQA" ]
+$ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and its MHA need"; }
+
+# A former result: the same settings side by side; what cannot be compared is named.
+0 $b --kv-heads 4,1 --format json -q | > old.json
+0 $b --kv-heads 4,2 --against old.json --format csv
+    | 2> --against has no row of GQA-2, f32 weights, f32 KV, | 2> only --against has MQA, f32 weights,
+$ columns_are "$compared"
+$ grep '^MHA' "$out" | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
+0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
+0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
+2 $b --against old.json --plot old.json | the former result itself
+1 $b --against none.json | none.json
+$ sed 's/"p50_us": [0-9.e+-]*/"p50_us": -1/' old.json >bad.json
+3 $b --against bad.json | bad.json: byte | "p50_us": expected a time above 0, found -1
+$ sed 's/"depth": 0/"depth": 1e99/' old.json >bad.json
+3 $b --against bad.json | bad.json | depth
+$ sed "s/MHA/$(repeat M 99)/" old.json >bad.json
+3 $b --against bad.json | "variant": expected less than 32 bytes, found 99
+$ head -c 999 old.json >bad.json
+3 $b --against bad.json | bad.json: byte 
+$ echo '[]' >bad.json
+3 $b --against bad.json | expected the rows of bench --format json, found none
+3 $b --against $model | expected
 
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257

@@ -344,9 +344,8 @@ const struct command command_convert = {
     .summary = "MHA checkpoint to GQA, MQA or a latent cache",
     .usage = "MODEL -o OUT (--kv-heads G | --latent R | --cache-bytes B | --drop-heads L.H,...) "
              "[options]",
-    .examples =
-        "./decode convert models/shakespeare-mha.gguf -o gqa2.gguf --kv-heads 2\n"
-        "./decode convert models/shakespeare-mha.gguf -o f.gguf --drop-heads 1.3\n",
+    .examples = "./decode convert models/shakespeare-mha.gguf -o gqa2.gguf --kv-heads 2\n"
+                "./decode convert models/shakespeare-mha.gguf -o f.gguf --drop-heads 1.3\n",
     .notes = notes,
     .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, common.variant)},
                         {"More of it", conversion_options, offsetof(VALUES, common.variant)},

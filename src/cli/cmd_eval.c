@@ -105,10 +105,9 @@ const struct command command_eval = {
     .name = "eval",
     .summary = "perplexity and bits per byte on a text; distance to another checkpoint",
     .usage = "MODEL TEXT [options]",
-    .examples =
-        "./decode eval models/shakespeare-mha.gguf LICENSE\n"
-        "./decode eval models/shakespeare-mha.gguf README.md --range 0.9:1\n"
-        "./decode eval models/shakespeare-mha.gguf -p \"To be, or not to be\"\n",
+    .examples = "./decode eval models/shakespeare-mha.gguf LICENSE\n"
+                "./decode eval models/shakespeare-mha.gguf README.md --range 0.9:1\n"
+                "./decode eval models/shakespeare-mha.gguf -p \"To be, or not to be\"\n",
     .notes =
         "Windows of C input tokens start every S tokens, each with an empty cache. The first\n"
         "scores all the tokens it predicts, a later one only those that no window before it\n"

@@ -45,9 +45,8 @@ const struct command command_export = {
     .name = "export",
     .summary = "a GGUF checkpoint to a Hugging Face folder",
     .usage = "MODEL DIR [options]",
-    .examples =
-        "./decode export models/shakespeare-mha.gguf hf-mha\n"
-        "./decode export models/shakespeare-gqa2.gguf hf-gqa2 --expand\n",
+    .examples = "./decode export models/shakespeare-mha.gguf hf-mha\n"
+                "./decode export models/shakespeare-gqa2.gguf hf-gqa2 --expand\n",
     .notes =
         "DIR gets config.json, generation_config.json, model.safetensors and the vocabulary's\n"
         "files; transformers' AutoModelForCausalLM.from_pretrained(DIR) loads it with the logits\n"

@@ -88,11 +88,12 @@ static const struct option sampler_options[] = {
 };
 
 static const struct option state_options[] = {
-    OPT_FLAG("interactive", talks,
-             "a session: each line that is typed continues the text so far and is answered; a full "
-             "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands; rlwrap "
-             "decode ... edits lines and recalls them",
-             .letter = 'i'),
+    OPT_FLAG(
+        "interactive", talks,
+        "a session: each line that is typed continues the text so far and is answered; a full "
+        "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands; rlwrap "
+        "decode ... edits lines and recalls them",
+        .letter = 'i'),
     OPT_FLAG("no-shift", no_shift, "of a session: a full context ends the answer",
              .needs = "interactive"),
     OPT_STRING("load-state", load, "FILE",
@@ -370,10 +371,9 @@ const struct command command_generate = {
     .name = "generate",
     .summary = "continue a text from a checkpoint",
     .usage = "MODEL [-p TEXT | -f FILE | --prompts FILE] [options]",
-    .examples =
-        "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\"\n"
-        "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\" -n 50\n"
-        "./decode generate models/shakespeare-mha.gguf -n 50 --samples 3\n",
+    .examples = "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\"\n"
+                "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\" -n 50\n"
+                "./decode generate models/shakespeare-mha.gguf -n 50 --samples 3\n",
     .notes =
         "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
         "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"

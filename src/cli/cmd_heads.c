@@ -241,9 +241,8 @@ const struct command command_heads = {
     .name = "heads",
     .summary = "what each head is worth: loss without it, likeness to others",
     .usage = "MODEL TEXT [options]",
-    .examples =
-        "./decode heads models/shakespeare-mha.gguf README.md --tokens 256\n"
-        "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",
+    .examples = "./decode heads models/shakespeare-mha.gguf README.md --tokens 256\n"
+                "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",
     .notes =
         "Each head in turn is left out and the text predicted again, in windows of the context as\n"
         "decode eval has them; --without of eval, score and generate leaves out several at once.\n"

@@ -245,9 +245,8 @@ const struct command command_help = {
     .name = "help",
     .summary = "this list, or a command's options",
     .usage = "[COMMAND] [options]",
-    .examples =
-        "./decode help generate\n"
-        "./decode help generate --all\n",
+    .examples = "./decode help generate\n"
+                "./decode help generate --all\n",
     .spec = {.groups = {{"Result", own_options, 0}},
              .positionals = {OPT_STRING("COMMAND", command, NULL, NULL, .choices = command_names)}},
     .values_size = sizeof(VALUES),

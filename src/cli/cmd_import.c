@@ -99,9 +99,8 @@ const struct command command_import = {
     .name = "import",
     .summary = "a checkpoint of another format to GGUF",
     .usage = "IN OUT.gguf [options]",
-    .examples =
-        "./decode import tests/data/hf/llama llama.gguf\n"
-        "./decode import tests/data/hf/gpt2 gpt2.gguf --type q8_0\n",
+    .examples = "./decode import tests/data/hf/llama llama.gguf\n"
+                "./decode import tests/data/hf/gpt2 gpt2.gguf --type q8_0\n",
     .notes =
         "IN is a folder of Hugging Face's transformers (config.json, model.safetensors or its\n"
         "shards; gpt2, gpt_bigcode, llama, mistral, or nanoGPT's model_args), or a .bin of\n"

@@ -679,10 +679,9 @@ const struct command command_info = {
     .name = "info",
     .summary = "what a checkpoint holds, what it costs",
     .usage = "(MODEL | --shape SHAPE) [options]",
-    .examples =
-        "./decode info models/shakespeare-mha.gguf\n"
-        "./decode info --shape 12x768x12,ctx=8192 --depth 8191 --batch 1,32\n"
-        "./decode info models/shakespeare-mha.gguf --tensors\n",
+    .examples = "./decode info models/shakespeare-mha.gguf\n"
+                "./decode info --shape 12x768x12,ctx=8192 --depth 8191 --batch 1,32\n"
+                "./decode info models/shakespeare-mha.gguf --tensors\n",
     .notes =
         "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
         "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"

@@ -349,9 +349,8 @@ const struct command command_train = {
     .name = "train",
     .summary = "train a toy checkpoint from text; --from uptrains one",
     .usage = "TEXT... -o OUT [options]",
-    .examples =
-        "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 50\n"
-        "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
+    .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 50\n"
+                "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
     .notes =
         "TEXT may be - (standard input) or a pipe. The last tenth of each text is held out. OUT\n"
         "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"

@@ -75,9 +75,9 @@ enum status generation_add(struct generation *g, struct err *e)
                    "the text has %d tokens, the context %d: no room for %smore; shorten what is "
                    "added%s",
                    len, cap, added,
-                   s->shifts        ? ""
+                   s->shifts     ? ""
                    : g->o->talks ? ", raise -c, or go on with /shift"
-                                    : ", raise -c, or go on with --shift");
+                                 : ", raise -c, or go on with --shift");
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -87,7 +87,8 @@ struct talk {
     struct lines lines;
     struct bytes line; /* of several that belong together */
     bool over, joined; /* joined: the next line belongs to this one */
-    struct bytes file; /* that is there: whether /save may replace it was asked; empty: nothing was */
+    struct bytes
+        file; /* that is there: whether /save may replace it was asked; empty: nothing was */
 };
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other

@@ -46,10 +46,10 @@ struct job;
 
 struct command {
     const char *name;
-    const char *summary; /* one line for the list of commands */
-    const char *usage;   /* what follows "decode NAME " */
+    const char *summary;  /* one line for the list of commands */
+    const char *usage;    /* what follows "decode NAME " */
     const char *examples; /* lines "./decode NAME ..." that run in the repository's folder */
-    const char *notes;   /* below the options in the help, for paragraph_reflow; NULL: nothing */
+    const char *notes;    /* below the options in the help, for paragraph_reflow; NULL: nothing */
     struct option_spec spec;
     size_t values_size;  /* of the struct that the options fill, zeroed before; it begins with a
                             struct common_options */

@@ -118,8 +118,8 @@ static void plan_groups(struct bench *b, uint64_t logits_bytes)
             const bool lone = mha == variants->n || v == mha;
             for (int attempt = 0; attempt < 2; attempt++) {
                 more = lone || beside == b->n_groups ? NULL : &b->rows[first + mha];
-                const uint64_t wanted = u64_sum(bytes_in_group(b, row),
-                                                more ? bytes_in_group(b, more) : 0);
+                const uint64_t wanted =
+                    u64_sum(bytes_in_group(b, row), more ? bytes_in_group(b, more) : 0);
                 const bool fits = !b->spec->most_bytes || bytes == logits_bytes ||
                                   u64_sum(bytes, wanted) <= b->spec->most_bytes;
                 bytes = u64_sum(fits ? bytes : logits_bytes, fits ? wanted : 0);
@@ -167,7 +167,7 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
             b->most_sequences = batches->items[i];
     const uint64_t n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
     const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
-    for (int pass = 0; pass < 2; pass++) { /* counts, then takes */
+    for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */
         if (pass > 0)
             TRY(arena_allocate(&b->arena, "the samples", e));
         b->rows = arena_take(&b->arena, n_all, sizeof *b->rows);

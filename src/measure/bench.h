@@ -75,9 +75,9 @@ struct bench_row {
     double gb_per_s;                   /* bytes of a step over the median */
     double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
                                           at batch 1 by bytes, else by time. NaN: there is none */
-    double speedup_low, speedup_high; /* the least and the largest of one repeat, medians over
-                                         medians: the true median lies outside with probability
-                                         2^(1 - repeats). NaN with one repeat */
+    double speedup_low, speedup_high;  /* the least and the largest of one repeat, medians over
+                                          medians: the true median lies outside with probability
+                                          2^(1 - repeats). NaN with one repeat */
     double share_of_limit;             /* step.predicted.us over the median */
     double p50_low_us, p50_high_us;    /* the least and the largest of medians_us */
     double spread;                     /* (largest - least) / least of them */
