@@ -114,7 +114,7 @@ $ cmp -s "$dir/talk" "$dir/talk.before" || cp "$dir/talk" "$dir/talk.before"
 $ say "a\n/save $dir/talk\ny\n/load $dir/talk\n" -n 3 --seed 1
 0 | 1 lines | 2> saved in $dir/talk: 4 tokens | 2> loaded $dir/talk: 4 tokens
 $ say '/temp 0\n/seed 3\n/logprobs 2\n/logprobs 0\n/shift off\n/shift\n'
-0 | 2> temperature 0 | 2> seed 3 | 2> JSON lines with the 2 likeliest | 2> a full context ends the answer
+0 | 2> temperature 0 | 2> seed 3 | 2> JSON lines, likeliest tokens: 2 | 2> a full context ends the answer
     | 2> a full context shifts
 $ bad='/bogus\n/n\n/n x\n/reset x\n/shift x\n/temp\n/temp x\n/temp -1\n/seed 1.5\n/save\n/save f\n/load f\n/help x\n/logprobs -1\n'
 $ say "$bad/quit\nno\n" -n 3

@@ -141,6 +141,16 @@ static const struct {
     [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
 };
 
+static void list_commands(void)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(stderr, "  /%-8s %-6s  %s\n", commands[i].name, commands[i].argument,
+                commands[i].help);
+    fputs("  //text            a text that begins with one slash\n"
+          "  text\\             a text that goes on in the next line\n",
+          stderr);
+}
+
 static void confirm_text(const struct generation *g, const char *what, const char *path)
 {
     const int n = g->schedule.slots[0].len;
@@ -244,15 +254,10 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         if (!right)
             break;
         generation_set_records(g, n);
-        say(o, n > 0 ? "JSON lines with the %d likeliest of each token" : "text", n);
+        say(o, "%s, likeliest tokens: %d", n > 0 ? "JSON lines" : "text", n);
         break;
     case HELP:
-        for (int i = 0; i < N_COMMANDS; i++)
-            fprintf(stderr, "  /%-8s %-6s  %s\n", commands[i].name, commands[i].argument,
-                    commands[i].help);
-        fputs("  //text            a text that begins with one slash\n"
-              "  text\\             a text that goes on in the next line\n",
-              stderr);
+        list_commands();
         break;
     case QUIT:
         t->over = true;
