@@ -423,7 +423,7 @@ $ has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\"
 $ grep -q '"noisy": \(true\|false\), "cpu_share": ' "$out"
 0 bench $model --kv-heads 1 $quick --format jsonl
 $ has "$out" "\"model\": \"$model\", \"shape\": null"
-0 $b --kv-heads 2,1 --format jsonl | "speedup": null, "predicted_speedup": null
+0 $b --kv-heads 2,1 --format jsonl | "speedup": null, "speedup_low": null | "predicted_speedup": null
 0 $b --prompt 0 --format jsonl | "prefill_tokens_per_s": null
 
 # A row says what ran: no more threads than processors; auto is generate's rule, which may take one.
