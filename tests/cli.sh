@@ -477,7 +477,7 @@ $ grep '^MHA' "$out" | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(
 0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
 0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
 2 $b --against old.json --plot old.json | the former result itself
-1 $b --against none.json | none.json
+3 $b --against none.json | none.json
 $ sed 's/"p50_us": [0-9.e+-]*/"p50_us": -1/' old.json >bad.json
 3 $b --against bad.json | bad.json: byte | "p50_us": expected a time above 0, found -1
 $ sed 's/"depth": 0/"depth": 1e99/' old.json >bad.json
@@ -485,7 +485,7 @@ $ sed 's/"depth": 0/"depth": 1e99/' old.json >bad.json
 $ sed "s/MHA/$(repeat M 99)/" old.json >bad.json
 3 $b --against bad.json | "variant": expected less than 32 bytes, found 99
 $ head -c 999 old.json >bad.json
-3 $b --against bad.json | bad.json: byte 
+3 $b --against bad.json | bad.json: JSON at byte 
 $ echo '[]' >bad.json
 3 $b --against bad.json | expected the rows of bench --format json, found none
 3 $b --against $model | expected
