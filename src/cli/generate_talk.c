@@ -123,13 +123,10 @@ static const struct {
 } commands[] = {
     [RESET] = {"reset", "", "forget the text so far; the random numbers begin again",
                "nothing behind it"},
-    [SHIFT] = {"shift", "on|off",
-               "a full context goes on with its beginning and its last half (on), or ends the "
-               "answer",
+    [SHIFT] = {"shift", "on|off", "a full context goes on with its last half, or ends the answer",
                "on or off"},
     [COUNT] = {"n", "N", "tokens of an answer from now on, at most", "an integer from 0 on"},
-    [SAVE] = {"save", "FILE", "save the text so far and its cache; asks before it replaces FILE",
-              "FILE"},
+    [SAVE] = {"save", "FILE", "save the text and its cache; asks before it replaces", "FILE"},
     [LOAD] = {"load", "FILE", "go on with a saved text instead", "FILE"},
     [SEED] = {"seed", "N", "begin the random numbers of this seed",
               "an integer from 0 to 18446744073709551615"},
