@@ -104,7 +104,7 @@ static void manual_print(struct output *page)
     }
     output_puts(page, ".SH EXAMPLES\n.nf\n");
     for (int i = 0; (c = command_at(i)) != NULL; i++)
-        output_printf(&m.out, "%s:\n    %.*s\n", c->summary, (int)strcspn(c->examples, "\n"),
+        output_printf(&m.out, "%s:\n  %.*s\n", c->summary, (int)strcspn(c->examples, "\n"),
                       c->examples);
     output_flush(&m.out);
     output_puts(page, ".fi\n");

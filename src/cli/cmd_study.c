@@ -656,7 +656,7 @@ const struct command command_study = {
     .name = "study",
     .summary = "the GQA paper's experiment on one text: train, convert, uptrain, compare",
     .usage = "TEXT -o DIR [options]",
-    .examples = "./decode study LICENSE -o cells --embd 32 --ctx 32 --steps 20 --seeds 1\n"
+    .examples = "./decode study LICENSE -o cells --embd 32 --ctx 32 --steps 9 --seeds 1\n"
                 "./decode study LICENSE -o m --ctx 32 --steps 9 --alpha 0 --method mean\n",
     .notes =
         "For each seed an MHA checkpoint is trained, or that of --from is taken, and converted by\n"
