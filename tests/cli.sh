@@ -34,6 +34,32 @@ for command in generate bench score tokenize quantize info; do
 EOF
 done
 
+# A long help is one screen, and its examples run as they stand, one after another.
+mkdir shown
+ln -s "$decode" "$top/tests" "$top/models" "$top/README.md" "$top/LICENSE" shown
+for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    for columns in 60 80 100; do
+        COLUMNS=$columns "$decode" $command --help >"$out"
+        note "help $command fits $columns columns" [ "$(grep -v '^  \./decode' "$out" | wc -L)" -le $columns ]
+        [ $columns = 60 ] || note "help $command is a screen" [ "$(wc -l <"$out")" -le 40 ]
+    done
+    "$decode" $command --help --all >"$dir/all"
+    sed -n '/^Examples:/,/^$/s/^  //p' "$dir/all" >"$dir/examples"
+    note "help $command has examples" [ "$(grep -c '^\./decode ' "$dir/examples")" -ge 2 ]
+    checks <<'EOF'
+0 $command -h | Examples: | > short
+0 help $command --all | $(if [ $command = help ]; then echo Commands; else echo Examples; fi):
+$ [ $command = help ] || cmp -s "$out" "$dir/all"
+EOF
+    for option in $(grep -oE '^  (    |-., )--[a-z0-9-]+' "$dir/all" | grep -oE -- '--.*'); do
+        note "help $command has $option" has "$dir/short" "$option"
+    done
+    is_sanitized || while read -r example; do
+        (cd shown && sh -c "$example") >"$out" 2>"$err" </dev/null
+        note "$example" [ $? -eq 0 ]
+    done <"$dir/examples"
+done
+
 # --- options ------------------------------------------------------------------------------------
 
 checks <<'EOF'
@@ -389,12 +415,16 @@ EOF
 
 # --- bench --------------------------------------------------------------------------------------
 
-keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
-keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,speedup,predicted_speedup,weight_bytes"
+keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us"
+keys="$keys,p50_low_us,p50_high_us,p90_us"
+keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,prefill_tokens_per_s,speedup"
+keys="$keys,speedup_low,speedup_high,predicted_speedup,weight_bytes"
 keys="$keys,kv_bytes,flops,attention_flops,gb_per_s,predicted_us,limit_tokens_per_s,share_of_limit"
-keys="$keys,limited_by,prefill_tokens_per_s,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
+keys="$keys,limited_by,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
 keys="$keys,architecture,cpu,version,compiler,date"
+compared="$keys,old_p50_us,ratio,ratio_low,ratio_high,note"
+keys="$keys,note"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
 quickest="-n 2 --repeat 1 --warmup 0 --prompt 0"
@@ -417,7 +447,7 @@ $ has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\"
 $ grep -q '"noisy": \(true\|false\), "cpu_share": ' "$out"
 0 bench $model --kv-heads 1 $quick --format jsonl
 $ has "$out" "\"model\": \"$model\", \"shape\": null"
-0 $b --kv-heads 2,1 --format jsonl | "speedup": null, "predicted_speedup": null
+0 $b --kv-heads 2,1 --format jsonl | "speedup": null, "speedup_low": null | "predicted_speedup": null
 0 $b --prompt 0 --format jsonl | "prefill_tokens_per_s": null
 
 # A row says what ran: no more threads than processors; auto is generate's rule, which may take one.
@@ -453,6 +483,36 @@ $ has p.svg "batch (sequences in a step, each at depth 0)" && has t.csv ",0,16,1
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
 0 bench $model --kv-heads 8,2 $quickest --format csv | 3 lines
+
+# Rows that do not fit together take turns in groups.
+$ run_in() { (ulimit -v "$1" && shift && "$decode" "$@" >"$out" 2>"$err"); code=$?; }
+$ big="bench --shape 2x512x8,vocab=999,ctx=9000 --depth 4000 --batch 4 -n 1 --repeat 2 --warmup 0 --prompt 4 -t 1 --format csv"
+$ is_sanitized || run_in 420000 $big
+$ is_sanitized || grep -q "take turns in [2-4] groups, each variant beside its MHA" "$err"
+$ is_sanitized || [ $code = 0 -a "$(cut -d , -f 1 "$out" | xargs)" = "variant MHA GQA-4 GQA-2 MQA" ]
+$ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and its MHA need"; }
+
+# A former result: the same settings side by side; what cannot be compared is named.
+0 $b --kv-heads 4,1 --format json -q | > old.json
+0 $b --kv-heads 4,2 --against old.json --format csv
+    | 2> --against has no row of GQA-2, f32 weights, f32 KV, | 2> only --against has MQA, f32 weights,
+$ columns_are "$compared"
+$ grep '^MHA' "$out" | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
+0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
+0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
+2 $b --against old.json --plot old.json | the former result itself
+3 $b --against none.json | none.json
+$ sed 's/"p50_us": [0-9.e+-]*/"p50_us": -1/' old.json >bad.json
+3 $b --against bad.json | bad.json: byte | "p50_us": expected a time above 0, found -1
+$ sed 's/"depth": 0/"depth": 1e99/' old.json >bad.json
+3 $b --against bad.json | bad.json | depth
+$ sed "s/MHA/$(repeat M 99)/" old.json >bad.json
+3 $b --against bad.json | "variant": expected less than 32 bytes, found 99
+$ head -c 999 old.json >bad.json
+3 $b --against bad.json | bad.json: JSON at byte 
+$ echo '[]' >bad.json
+3 $b --against bad.json | expected the rows of bench --format json, found none
+3 $b --against $model | expected
 
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257
@@ -547,20 +607,20 @@ EOF
 
 seq 1 20 | sed 's/.*/& The quick brown fox, and Caesar./' >text
 bytes=$(size_of text)
-keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,tokens_per_s"
+keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,word_perplexity,tokens_per_s"
 e="eval $model --text text"
 
 # row ARGS...: exit 0, and the row without tokens_per_s, which is time, in $row.
 row() {
     run eval "$@" --format csv
-    row=$(tail -n 1 "$out" | cut -d , -f 1-6,8-)
+    row=$(tail -n 1 "$out" | cut -d , -f 1-7,9-)
     return $code
 }
 # field N: of that row.
 field() { echo "$row" | cut -d , -f "$1"; }
 
 checks <<'EOF'
-0 help eval | would be another text's.
+0 help eval --all | would be another text's.
 2 eval --text x | no checkpoint is named
 2 eval $model -m $model --text x | two checkpoints are named
 2 eval $model | there is no text to predict
@@ -598,7 +658,9 @@ $ row $model --text half && expected=$row
 $ row $model --text text --range 0:0.5 && [ "$row" = "$expected" ]
 $ row $model --text half --against $model -t 3
 $ columns_are $keys,kl_mean,kl_p99,top1_agreement,bits_per_byte_other
-$ [ "$(field 7-9)" = 0,0,1 -a "$(field 6)" = "$(field 10)" -a "$(field 1-6)" = "$expected" ]
+$ [ "$(field 8-10)" = 0,0,1 -a "$(field 6)" = "$(field 11)" -a "$(field 1-7)" = "$expected" ]
+# Twenty lines of seven words, and the empty one behind the last.
+$ row $model --text text && awk "BEGIN { x = log($(field 7)) * 141 / ($(field 1) * $(field 3)); exit !(x > 0.999999 && x < 1.000001) }"
 0 eval $model --text half --format json
 $ [ "$(head -c 1 "$out")" = "[" ]
 0 eval $model --text half --format jsonl $more | 1 lines | "bits_per_byte": 
@@ -607,6 +669,11 @@ $ [ "$(head -c 1 "$out")" = "[" ]
 0 eval $model --text half -v --ctx 100 | 2> of 100 tokens, stride 100, to score | 2> memory: weights
 0 eval $model --text two --format jsonl | "nll_stderr": null
 
+0 eval $model -p "$(cat half)" --format csv | > prompted
+$ [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(echo "$expected" | cut -d , -f 1-6)" ]
+2 eval $model half -p x | two texts are named
+2 eval $model --text half -p x | --prompt and --text are both given
+0 eval -m $model -p "To be"
 2 $e --range "$range" | --range: expected A:B
     | for range in '' : 0 0.5 0: :1 1:0 0.5:0.5 -0.1:1 -0:1 0:1.1 0:x 0:1: nan:1 0:inf ' 0:1' 0,1
 2 $e --ctx "$number" | --ctx: expected | for number in 0 -1 x '' 1e2
@@ -639,7 +706,7 @@ keys="layer,head,delta_nll,delta_nll_stderr,delta_bits_per_byte,written,stream"
 gqa=$golden/gqa.gguf
 h="heads $gqa --text half"
 checks <<'EOF'
-0 help heads | goes on where it was
+0 help heads --all | goes on where it was
 2 heads --text x | no checkpoint is named
 2 heads $model | there is no text to predict
 2 $h --range 1:0 | --range: expected A:B

@@ -385,6 +385,23 @@ TEST(names_of_others)
     }
 }
 
+/* What the short help shows is there, once. */
+TEST(everyday_options)
+{
+    for (int k = 0; command_at(k); k++) {
+        const char *names = command_at(k)->spec.everyday;
+        char name[64], before[512] = " ";
+        for (char end = ' '; names && end;) {
+            end = list_next(&names, " ", name, sizeof name);
+            ck_assert_msg(has_option(command_at(k), name), "%s", name);
+            char word[80];
+            snprintf(word, sizeof word, " %s ", name);
+            ck_assert_msg(!strstr(before, word), "%s twice", name);
+            strcat(before, word + 1);
+        }
+    }
+}
+
 static void expect_names(const struct option *o, const char *names)
 {
     for (char end = '|', name[64]; names && end;) {
@@ -470,7 +487,7 @@ TEST(help_text)
     static const struct option_spec narrow = {.groups = {{"Group", few, 0}}};
     struct descriptor o;
     output_begin(&o);
-    options_help(&spec, &o.out);
+    options_help(&spec, true, &o.out);
     expect_ok(descriptor_close(&o, NULL));
     const char *help = file_text(scratch_path("output"), NULL);
     expect_says(help, "All:\n|\nInner:\n|  -n, --n N     a count (default 256; 0 or more)\n|"
@@ -480,7 +497,7 @@ TEST(help_text)
         ck_assert_uint_le(strcspn(line, "\n"), 96);
     output_begin(&o);
     o.out.columns = 30;
-    options_help(&narrow, &o.out);
+    options_help(&narrow, true, &o.out);
     output_is(&o, "Group:\n"
                   "      --name N  what it is\n"
                   "          (default 3; 0 or\n"

@@ -465,6 +465,9 @@ const struct command command_info = {
     .name = "info",
     .summary = "what a checkpoint holds, what it costs",
     .usage = "(MODEL | --shape SHAPE...) [options]",
+    .examples = "./decode info models/shakespeare-mha.gguf\n"
+                "./decode info --shape gpt2 --depth 1023 --batch 1,32\n"
+                "./decode info --shape t5-large --shape t5-xxl --shards 8\n",
     .notes =
         "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
         "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
@@ -488,6 +491,7 @@ const struct command command_info = {
                         {"A shape instead of a checkpoint", shape_info_options, 0},
                         {"Steps", step_options, 0},
                         GENERAL_GROUP},
+             .everyday = "shape arch depth batch shards bandwidth tensors check format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH,

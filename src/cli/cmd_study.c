@@ -28,6 +28,7 @@ const char *const study_matches[] = {"params", "flops", NULL};
 #define VALUES struct study_options
 
 static const struct option study_options[] = {
+    OPT_TEXT("the text, as TEXT"),
     OPT_STRING("output", dir, "DIR", "the folder of the cells; required", .letter = 'o',
                .reads = "the study"),
     OPT_STRING("from", from, "MODEL",
@@ -455,6 +456,8 @@ const struct command command_study = {
     .name = "study",
     .summary = "the GQA paper's experiment on one text: train, convert, uptrain, compare",
     .usage = "TEXT -o DIR [options]",
+    .examples = "./decode study LICENSE -o cells --embd 32 --ctx 32 --steps 9 --seeds 1\n"
+                "./decode study LICENSE -o m --ctx 32 --steps 9 --alpha 0 --method mean\n",
     .notes =
         "For each seed an MHA checkpoint is trained, or that of --from is taken, and converted by\n"
         "each method to each number of K/V heads and to a latent cache of each rank; each\n"
@@ -489,6 +492,7 @@ const struct command command_study = {
                         {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
+             .everyday = "output kv-heads method alpha seeds layers embd heads steps from plot",
              .positionals = {TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,

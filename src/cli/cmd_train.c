@@ -354,6 +354,8 @@ const struct command command_train = {
     .name = "train",
     .summary = "train a toy checkpoint from text; --from uptrains one",
     .usage = "TEXT... -o OUT [options]",
+    .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 50\n"
+                "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
     .notes =
         "TEXT may be - (standard input) or a pipe. The last tenth of each text is held out. OUT\n"
         "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"
@@ -377,6 +379,7 @@ const struct command command_train = {
                         {"Evaluation", eval_options, 0},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
+             .everyday = "output layers embd heads kv-heads vocab from steps lr resume",
              .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL, .reads = "the text")}},
     .values_size = sizeof(VALUES),
     .needs = JOB_STOPS | JOB_WORKERS,

@@ -62,7 +62,8 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
                        "%s %d: rotary positions turn pairs; expected heads of an even size (%s), "
                        "found %d",
                        words->heads, c->n_heads, words->head_dim, c->head_dim);
-    if (c->value_dim != c->head_dim || (c->n_heads * c->head_dim != c->d_model && !c->arch->own_head_dim))
+    if (c->value_dim != c->head_dim ||
+        (c->n_heads * c->head_dim != c->d_model && !c->arch->own_head_dim))
         c->arch = arch_find(text_of("decode"));
     return STATUS_OK;
 }
