@@ -491,7 +491,7 @@ const struct command command_info = {
                         {"A shape instead of a checkpoint", shape_info_options, 0},
                         {"Steps", step_options, 0},
                         GENERAL_GROUP},
-             .everyday = "shape arch depth batch shards bandwidth tensors check format",
+             .everyday = "shape arch depth batch shards bandwidth tensors format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH,
