@@ -18,7 +18,7 @@
 /* What options say of a new model; 0 and NULL are what was not given. */
 struct train_shape {
     int n_layers, d_model, n_heads, d_ff, n_ctx, n_vocab;
-    const char *kv_heads;
+    const char *kv_heads, *score_scale;
     int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn; from 1 on */
     bool no_bias, share_layers;
 };
