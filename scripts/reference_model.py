@@ -66,6 +66,7 @@ class Model:
         self.value_dim = key("attention.value_length", self.key_dim)
         self.shared = key("block.shared", False)
         self.scale = key("embedding_scale", 1.0) if f.arch == "decode" else 1.0
+        self.score_scale = key("attention.scale", 0) or 1 / math.sqrt(self.key_dim)
         self.weights = []  # [heads, n, n] of each layer of the last text
 
     # --- parts -----------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class Model:
         out, self.weights = [], self.weights + [[]]
         for h in range(self.heads):
             g = h // (self.heads // kv_heads)
-            scores = q[h] @ k[g].T / math.sqrt(self.key_dim) + self.score_bias(block, h, len(x))
+            scores = q[h] @ k[g].T * self.score_scale + self.score_bias(block, h, len(x))
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights /= weights.sum(-1, keepdims=True)
             self.weights[-1].append(weights)

@@ -227,6 +227,7 @@ static const struct model_case cases[] = {
     {NULL, {EVEN, .value_dim = 7}, CONFIG_TIED},
     {NULL, {EVEN, .layer_kv_heads = {4, 1}}, CONFIG_TIED},
     {NULL, {ODD, .embedding_scale = 3.5f}, 0},
+    {NULL, {ODD, .score_scale = 1.25f}, CONFIG_TIED},
     {NULL, {ODD, .latent = {9, 9}}, CONFIG_TIED},
     /* Mixtures. */
     {"llama", {EVEN}, CONFIG_TIED | CONFIG_ROPE_FACTORS},

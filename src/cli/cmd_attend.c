@@ -1,6 +1,7 @@
 /*
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
+#include <ctype.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "measure/attend.h"
 #include "measure/eval.h"
 #include "show/heatmap.h"
+#include "text/pretokenize.h"
 #include "text/tokenizer.h"
 
 /* Columns of a token in a cell of a table, beside a large map, and on a terminal. */
@@ -31,11 +33,14 @@
 struct attend_options {
     struct common_options common;
     const char *layers, *heads;
-    struct option_u64 query;
-    int top;
+    const char *query;
+    int top, weigh;
     const char *npy, *json, *svg, *show;
     bool log, without_first;
 };
+
+/* In the order of false and true of attend_spec.by_norm. */
+static const char *const weighings[] = {"weight", "norm", NULL};
 
 #define VALUES struct attend_options
 
@@ -45,13 +50,18 @@ static const struct option head_options[] = {
     OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),
     OPT_HEAD(heads, "only these heads of each layer, from 0", .otherwise = "all"),
     OPT_SCORE_SCALE,
+    OPT_CHOICE("weigh", weigh, "BY", weighings,
+               "what is shown, counted and written: attention's weights, or these times the length "
+               "of what the head writes of each value, a query's again adding up to 1",
+               .fallback = "weight"),
     OPT_END,
 };
 
 static const struct option result_options[] = {
-    OPT_U64("query", query, "POS",
-            "instead of the figures the keys that the token at POS, from 0, looks at most; "
-            "at@3 is the one at position 3 of several"),
+    OPT_STRING("query", query, "POS|WORD[@N]",
+               "instead of the figures the keys that the token at POS, from 0, looks at most, or "
+               "the last token of a word of the text, the N-th such; at@3 in a row is the one at "
+               "position 3 of several"),
     OPT_INT("top", top, "K", 1, MOST_TOP, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
@@ -77,9 +87,9 @@ static const struct option picture_options[] = {
 static enum status check_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
-    if (o->show && (o->query.given || j->common->format != TABLE_ALIGNED))
+    if (o->show && (o->query || j->common->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
-                       o->query.given ? "--query" : "--format");
+                       o->query ? "--query" : "--format");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
@@ -149,6 +159,9 @@ struct attend_row {
     int kv_head;
     const char *variant;
     char pair[192]; /* the strongest: "sat: cat .61"; "" for none */
+    const char *role;
+    double role_share;
+    char role_text[64]; /* for people: "previous .61" */
     int query;
     struct report_list top; /* of struct key_row */
     struct text joined;     /* for people: "cat .61, The .20" */
@@ -170,6 +183,13 @@ static const struct report_field fields[] = {
     {"strongest_query", NULL, FIGURE(query)},
     {"strongest_key", NULL, FIGURE(key)},
     {"strongest", NULL, FIGURE(strongest)},
+    {"separator", NULL, FIGURE(separator)},
+    {"content", NULL, FIGURE(content)},
+    {"score_sd", "score_sd", FIGURE(score_sd), "%.2f", .rank = 4},
+    {"max_weight", "max", FIGURE(max_weight), "%.2f", .rank = 4},
+    {"role", NULL, MEMBER(attend_row, role)},
+    {"role_share", NULL, MEMBER(attend_row, role_share)},
+    {NULL, "role", MEMBER(attend_row, role_text)},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 /* Of a query, behind the first four of these. */
@@ -191,6 +211,9 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
                  label_of(v, (int)h->query, LABEL_COLUMNS, false).text,
                  label_of(v, (int)h->key, LABEL_COLUMNS, false).text,
                  weight_figure(h->strongest).text);
+    row.role = attend_role(h, &row.role_share);
+    snprintf(row.role_text, sizeof row.role_text, "%s %s", row.role,
+             weight_figure(row.role_share).text);
     return row;
 }
 
@@ -483,17 +506,102 @@ static enum status look(struct attend_view *v, struct err *e)
     return STATUS_OK;
 }
 
+/* Whether a token is nothing but newlines and punctuation, and spaces around it. */
+static bool is_separator(struct text token)
+{
+    bool divides = false;
+    while (token.len > 0) {
+        uint32_t code;
+        utf8_next(&token, &code);
+        const enum char_class class = unicode_class(code);
+        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
+            return false;
+        divides |= class == CHAR_OTHER || code == '\n';
+    }
+    return divides;
+}
+
+/* Whether the text goes on at a place with a letter or a digit; a byte beyond ASCII is one. */
+static bool is_wordy(struct text t, size_t at)
+{
+    return at < t.len && (isalnum((unsigned char)t.data[at]) || (unsigned char)t.data[at] >= 0x80);
+}
+
+/* Where the nth of these words ends, which no letters or digits lengthen; 0: there are not so many,
+ * of which *n becomes the number. */
+static size_t word_end(struct text all, struct text word, uint64_t *n)
+{
+    uint64_t found = 0;
+    for (size_t at = 0; at + word.len <= all.len; at++) {
+        const size_t end = at + word.len;
+        if (memcmp(all.data + at, word.data, word.len) != 0 ||
+            (at > 0 && is_wordy(all, at - 1) && is_wordy(all, at)) ||
+            (is_wordy(all, end - 1) && is_wordy(all, end)))
+            continue;
+        if (++found == *n)
+            return end;
+    }
+    *n = found;
+    return 0;
+}
+
+/* The position that --query means. */
+static enum status find_query(const struct job *j, const char *query, int *out, struct err *e)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    const char *at = strrchr(query, '@');
+    struct text word = text_of(query);
+    uint64_t n = 1;
+    if (parse_u64(query, &n)) {
+        *out = (int)n;
+        return n < j->n_tokens ? STATUS_OK
+                               : err_set(e, STATUS_USAGE,
+                                         "--query: expected 0 to %zu, a token of the text, or a "
+                                         "word of it, found %s",
+                                         j->n_tokens - 1, query);
+    }
+    if (at && at > query && parse_u64(at + 1, &n))
+        word.len = (size_t)(at - query);
+    if (word.len == 0 || n == 0 || !t)
+        return err_set(e, STATUS_USAGE, "--query: expected a position%s, found '%.60s'",
+                       t ? ", or a word of the text, WORD@N its N-th from 1"
+                         : ", because the checkpoint has no vocabulary",
+                       query);
+    struct bytes all = {.data = NULL};
+    enum status s = STATUS_OK;
+    for (size_t i = 0; i < j->n_tokens && s == STATUS_OK; i++)
+        if (!bytes_put(&all, tokenizer_bytes(t, j->tokens[i])))
+            s = err_no_memory(e, "the text", all.len);
+    size_t end = s == STATUS_OK ? word_end(bytes_text(&all), word, &n) : 0;
+    bytes_free(&all);
+    if (s == STATUS_OK && end == 0)
+        s = err_set(e, STATUS_USAGE,
+                    "--query: expected a word of the text, which has '%.*s' %llu "
+                    "time%s, found '%.60s'",
+                    text_width(word), word.data, (unsigned long long)n, plural((int)n), query);
+    for (int i = 0; s == STATUS_OK && end > 0; i++) {
+        const size_t len = tokenizer_bytes(t, j->tokens[i]).len;
+        *out = i;
+        end -= len < end ? len : end;
+    }
+    return s;
+}
+
 static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
     const struct model *m = j->checkpoint.model;
-    const bool asked = o->query.given;
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    int query = -1;
     TRY(job_tokenize_for_context(j, "look at", e));
-    if (asked && o->query.value >= j->n_tokens)
-        return err_set(e, STATUS_USAGE,
-                       "--query: expected 0 to %zu, a token of the text, found %llu",
-                       j->n_tokens - 1, (unsigned long long)o->query.value);
+    if (o->query)
+        TRY(find_query(j, o->query, &query, e));
     TRY(job_start_threads(j, e));
+    bool *separators = calloc(j->n_tokens, sizeof *separators);
+    if (!separators)
+        return err_no_memory(e, "the tokens", j->n_tokens);
+    for (size_t i = 0; i < j->n_tokens && t; i++)
+        separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,
                                .job = j,
                                .config = &m->config,
@@ -502,13 +610,16 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .pool = j->pool,
                                         .tokens = j->tokens,
                                         .n_tokens = (int)j->n_tokens,
-                                        .query = asked ? (int)o->query.value : -1,
+                                        .separators = separators,
+                                        .by_norm = o->weigh,
+                                        .query = query,
                                         .stop = progress_stop,
                                         .progress = progress_show}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);
     free(view.spec.heads);
+    free(separators);
     choice_free(&view.layers);
     choice_free(&view.heads);
     return s;
@@ -529,6 +640,13 @@ const struct command command_attend = {
         "self       of the token itself\n"
         "induction  of those queries whose token was there before, the mean weight of the\n"
         "           tokens that came after it then (induct)\n"
+        "separator  of earlier tokens that are only punctuation or newlines, mean share of a "
+        "query\n"
+        "content    of earlier tokens that none of these is about\n"
+        "score_sd   spread of the scores of a query before the softmax, a standard deviation\n"
+        "max_weight the largest weight of a query, on the mean (max)\n"
+        "role       the largest of first, previous, self (these are by position), induction and\n"
+        "           separator if it is a third or more, else content; role_share is its share\n"
         "strongest  the largest weight but for those of the first token and of the query's\n"
         "           own: \"sat: cat .61\" is sat looking at cat\n"
         "\n"

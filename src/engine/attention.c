@@ -324,13 +324,19 @@ static void show_weights(const struct attention *a)
         }
     }
     pool_barrier(f->pool, a->k->thread);
+    /* Where values are in a row: behind queries and keys, but those of a latent cache are its keys.
+     */
+    const int before = config_q_dim(&f->kv.config) + (a->latent ? 0 : a->n_kv_heads * a->key_dim);
+    const struct attention_weights w = {.layer = a->layer,
+                                        .rows = f->batch.rows,
+                                        .n_rows = n_rows,
+                                        .n_heads = n_heads,
+                                        .stride = f->kv.shape.cap,
+                                        .weights = f->work.weights,
+                                        .values_stride = a->qkv_dim,
+                                        .values = f->work.qkv + before};
     if (a->k->thread == 0)
-        f->watch->take(f->watch->arg, &(struct attention_weights){.layer = a->layer,
-                                                                  .rows = f->batch.rows,
-                                                                  .n_rows = n_rows,
-                                                                  .n_heads = n_heads,
-                                                                  .stride = f->kv.shape.cap,
-                                                                  .weights = f->work.weights});
+        f->watch->take(f->watch->arg, &w);
 }
 
 /* The results [n_rows, heads_dim], of which this thread's rows are complete: chunks joined, heads

@@ -100,36 +100,6 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e
     return STATUS_OK;
 }
 
-/* Of each head's columns of the layer's output matrix: its results' products with these have the
- * lengths sqrt(z gram z). */
-static void fill_gram(struct heads_run *r, int layer)
-{
-    const struct matrix *out = &r->eval.model->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
-    const size_t dim = config_value_dim(r->config), width = out->n_in;
-    memset(r->gram, 0, width * dim * sizeof *r->gram);
-    for (int row = 0; row < out->n_out; row++) {
-        pack_read_row(out, row, r->row);
-        for (size_t i = 0; i < width; i++) {
-            const float *head = r->row + i / dim * dim;
-            for (size_t j = 0; j < dim; j++)
-                r->gram[i * dim + j] += (double)r->row[i] * (double)head[j];
-        }
-    }
-}
-
-/* The length of what a head's result z adds to the residual stream. */
-static double written_length(const double *gram, const float *z, size_t dim)
-{
-    double sum = 0;
-    for (size_t i = 0; i < dim; i++) {
-        double of_row = 0;
-        for (size_t j = 0; j < dim; j++)
-            of_row += gram[i * dim + j] * (double)z[j];
-        sum += of_row * (double)z[i];
-    }
-    return sqrt(fmax(sum, 0));
-}
-
 /* Runs the layer as it is, window by window, and measures what its heads [n_heads] write. */
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
@@ -137,7 +107,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     const size_t d = r->config->d_model, width = config_heads_dim(r->config);
     const size_t dim = config_value_dim(r->config), n_heads = r->config->n_heads;
     const uint64_t ctx = r->plan.ctx, n_scored = r->plan.n_scored;
-    fill_gram(r, layer);
+    attend_fill_gram(eval->model, layer, r->row, r->gram);
     memset(r->sum, 0, width * sizeof *r->sum);
     for (size_t h = 0; h < n_heads; h++)
         heads[h] = (struct head_worth){.layer = layer, .head = (int)h};
@@ -158,7 +128,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
                 squares += (double)stream[i] * (double)stream[i];
             for (size_t h = 0; h < n_heads; h++) {
                 heads[h].stream += sqrt(squares);
-                heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
+                heads[h].written += attend_written(r->gram + h * dim * dim, row + h * dim, dim);
             }
         }
     }
