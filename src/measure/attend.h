@@ -129,6 +129,7 @@ struct heads_spec {
     enum heads_ablation ablation;
     const int *layers; /* [n_layers] whose heads are measured; NULL: all */
     int n_layers;
+    bool curve; /* also leave out more and more of them together */
 };
 
 struct head_worth {
@@ -141,11 +142,24 @@ struct head_worth {
     double written, stream;
 };
 
+/* The text without the n heads that cost least one by one. */
+struct heads_point {
+    int n;
+    double nll, delta_nll, bits_per_byte; /* as in struct eval_result; nll less that of all heads */
+};
+#define HEADS_MOST_POINTS 32
+
 struct heads_result {
     struct head_worth *heads; /* [n_heads] malloc'd, of the layers wanted, in order */
     int n_heads;
     int n_done;               /* the first so many are measured */
     struct eval_result whole; /* the model with all heads */
+    /* The curve: the heads [n_heads], malloc'd, those that cost least first; and what 0, 1, 2, 4, 8
+     * and so on, and all of them, make together (Michel et al. 2019, section 4.1; nothing is
+     * measured anew between). */
+    struct head_worth *by_worth;
+    struct heads_point points[HEADS_MOST_POINTS];
+    int n_points;
 };
 
 /* Bytes that heads_run takes, but for one block's of a window. The failures of eval_make_plan. */
