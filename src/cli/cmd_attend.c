@@ -16,6 +16,7 @@
 #include "formats/npy.h"
 #include "measure/attend.h"
 #include "measure/eval.h"
+#include "show/explore.h"
 #include "show/heatmap.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
@@ -35,7 +36,7 @@ struct attend_options {
     const char *layers, *heads;
     const char *query;
     int top, weigh;
-    const char *npy, *json, *svg, *show;
+    const char *npy, *json, *svg, *html, *show;
     bool log, without_first;
 };
 
@@ -74,6 +75,10 @@ static const struct option result_options[] = {
 static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
+               .writes = WRITES_FILE),
+    OPT_STRING("html", html, "FILE.html",
+               "write a page to explore in a browser: pick a head, point at a token; its weights "
+               "are of 8 bits each",
                .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
@@ -397,6 +402,52 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
     return s;
 }
 
+/* All heads with all their weights, as a page. */
+static enum status write_html(const struct attend_view *v, const char *path, struct err *e)
+{
+    const int n = v->spec.n_tokens, n_heads = v->spec.n_heads;
+    const size_t n_names = (size_t)n + v->layers.n;
+    char title[256], subtitle[256];
+    struct explore_map *maps = calloc(n_heads, sizeof *maps);
+    struct text_label *names = calloc(n_names, sizeof *names);
+    enum status s = STATUS_OK;
+    if (!maps || !names)
+        s = err_no_memory(e, "the page", n_heads * sizeof *maps + n_names * sizeof *names);
+    for (int at = 0; at < n_heads && s == STATUS_OK; at++) {
+        const struct attend_row row = figures_of(v, at);
+        const int group = config_group(v->config, row.of.layer);
+        struct explore_map *m = &maps[at];
+        m->weights = v->arrays[at].cell;
+        m->group = group > 1 ? row.kv_head : -1;
+        snprintf(m->name, sizeof m->name, "%d.%d", row.of.layer, row.of.head);
+        snprintf(m->note, sizeof m->note,
+                 "layer %d, head %d, K/V head %d: %s; entropy %.2f nats, %.1f tokens back",
+                 row.of.layer, row.of.head, row.kv_head, row.role_text, row.of.entropy,
+                 row.of.distance);
+    }
+    for (int i = 0; i < n && s == STATUS_OK; i++)
+        names[i] = label_of(v, i, LARGE_LABEL, true);
+    for (int l = 0; l < v->layers.n && s == STATUS_OK; l++)
+        snprintf(names[n + l].text, sizeof names->text, "layer %d", v->layers.items[l]);
+    snprintf(title, sizeof title, "What the heads of %.160s look at", path_name(v->job->path));
+    snprintf(subtitle, sizeof subtitle, "%s, %d token%s; %s, 8 bits each.", v->variant, n,
+             plural(n),
+             v->spec.by_norm ? "weights times the length of what heads write" : "weights");
+    if (s == STATUS_OK)
+        s = explore_write(&(struct explore_page){.title = title,
+                                                 .subtitle = subtitle,
+                                                 .tokens = names,
+                                                 .n_tokens = n,
+                                                 .maps = maps,
+                                                 .n_rows = v->layers.n,
+                                                 .n_columns = v->heads.n,
+                                                 .row_names = names + n},
+                          path, e);
+    free(maps);
+    free(names);
+    return s;
+}
+
 /* The head that is shown, a line for each row: position, cells up to the diagonal, and there the
  * token, which names its row and its column. */
 static void draw_head(const struct attend_view *v)
@@ -455,7 +506,13 @@ static enum status place_heads(struct attend_view *v, struct err *e)
                                               .head = v->heads.items[i % v->heads.n]};
     if (o->svg)
         v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
-    if (o->npy)
+    if (o->html && explore_weights(n, n_tokens) > EXPLORE_MOST)
+        return err_set(e, STATUS_USAGE,
+                       "--html: expected at most %llu weights, found %llu of %zu heads and %d "
+                       "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
+                       (unsigned long long)EXPLORE_MOST,
+                       (unsigned long long)explore_weights(n, n_tokens), n, n_tokens);
+    if (o->npy || o->html)
         v->arrays = add_maps(spec, n_tokens, false);
     if (!o->show)
         return STATUS_OK;
@@ -500,6 +557,8 @@ static enum status look(struct attend_view *v, struct err *e)
         TRY(write_json(v, o->json, e));
     if (o->svg)
         TRY(write_svg(v, o->svg, e));
+    if (o->html)
+        TRY(write_html(v, o->html, e));
     if (!o->show)
         return print_looks(v, e);
     draw_head(v);
