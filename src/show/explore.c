@@ -26,6 +26,7 @@ static const char style[] =
     "h1{font-size:18px;margin:0}h2{font-size:15px;margin:0}p{margin:4px 0;max-width:80ch}\n"
     ".muted{color:var(--muted)}label{margin-right:18px}\n"
     "main{display:flex;gap:32px;align-items:flex-start;margin-top:16px;flex-wrap:wrap}\n"
+    "section{min-width:0;max-width:100%}\n"
     "#heads{overflow:auto;max-width:100%;max-height:46vh;padding:4px}\n"
     ".row{display:flex;gap:4px;align-items:center;margin-bottom:4px}\n"
     ".row>span{width:5em;flex:none;color:var(--muted)}\n"
@@ -38,8 +39,9 @@ static const char style[] =
     ":focus-visible{outline:3px solid var(--focus);outline-offset:1px}\n"
     "#map{width:min(360px,90vw);aspect-ratio:1;background:var(--ground);display:block;\n"
     "  margin-top:8px;cursor:crosshair}\n"
-    "#said{min-height:2.8em}\n"
-    "#text{display:flex;overflow:auto;max-height:82vh;border:1px solid var(--edge);\n"
+    "#said{min-height:2.8em;max-width:60ch}\n"
+    "#text{display:flex;width:max-content;max-width:100%;overflow:auto;box-sizing:border-box;max-"
+    "height:72vh;border:1px solid var(--edge);\n"
     "  border-radius:6px;padding:6px}\n"
     "ol{list-style:none;margin:0;padding:0}\n"
     "#queries{text-align:right}\n"
@@ -123,7 +125,7 @@ static const char *const script[] = {
     "  const y = i * HEIGHT + HEIGHT / 2, z = j * HEIGHT + HEIGHT / 2;\n"
     "  const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');\n"
     "  path.setAttribute('d', `M0 ${y}C60 ${y} ${WIDTH - 60} ${z} ${WIDTH} ${z}`);\n"
-    "  path.setAttribute('opacity', w.toFixed(3));\n"
+    "  path.setAttribute('opacity', (.1 + .9 * w).toFixed(3));\n"
     "  $('lines').append(path);\n"
     "}\n\n",
     "function show() {\n"
@@ -160,9 +162,9 @@ static const char *const script[] = {
     "      at.side == 'queries' ? line(at.token, t, s) : line(t, at.token, s);\n"
     "  }\n"
     "  const best = all.filter(p => p[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 6);\n"
-    "  $('said').textContent = `${at.token}: ${texts[at.token]} ` +\n"
+    "  $('said').textContent = `'${texts[at.token]}' (${at.token}) ` +\n"
     "    (at.side == 'queries' ? 'looks at ' : 'is looked at by ') +\n"
-    "    (best.map(p => `${texts[p[0]]} (${p[0]}) ${percent(p[1])}`).join(', ') || 'nothing');\n"
+    "    (best.map(p => `'${texts[p[0]]}' (${p[0]}) ${percent(p[1])}`).join(', ') || 'nothing');\n"
     "}\n\n",
     "function pick(side, token, focus) {\n"
     "  if (side == at.side && token == at.token) return;\n"
@@ -224,7 +226,12 @@ static const char *const script[] = {
     "$('lines').setAttribute('height', n * HEIGHT);\n"
     "$('small').onchange = $('first').onchange = redraw;\n"
     "matchMedia('(prefers-color-scheme: dark)').onchange = redraw;\n"
-    "redraw();\n",
+    "// FILE.html#1.3@12 begins with head 1.3 and the query at position 12.\n"
+    "const [name, token] = location.hash.slice(1).split('@');\n"
+    "at.head = Math.max(0, heads.findIndex(b => b.dataset.name == name));\n"
+    "at.token = +token >= 0 && +token < n ? Math.floor(+token) : -1;\n"
+    "redraw();\n"
+    "if (at.token >= 0) items.queries[at.token].scrollIntoView({block: 'center'});\n",
 };
 
 /* --- the weights ------------------------------------------------------------------------------ */
