@@ -286,7 +286,7 @@ $ has a.svg 'class="frame"'
     | for word in the then 42@1 'then 42'
 2 attend $model -p "the cat" --query the@2 | which has 'the' 1 time, found 'the@2'
 2 attend $model -p "the cat" --query he | which has 'he' 0 times
-2 attend $model -p "the cat" --query "$word" | --query: expected a position, or a word of the text
+2 attend $model -p "the cat" --query "$word" | --query: expected a word of the text, which has
     | for word in '' a@0
 0 attend $model -p "$line" --format csv | ,separator,content,score_sd,max_weight,role,role_share
 0 attend $model -p "ROMEO:" | score_sd | role
@@ -709,7 +709,8 @@ $ [ -s toy.gguf.state ]
 0 train lines -o scaled.gguf $small --steps 5 --batch 2 --score-scale none -q
 0 score scaled.gguf -p "$line" | > usual
 0 score scaled.gguf -p "$line" --score-scale none | == usual
-0 info scaled.gguf | architecture  decode
+0 info scaled.gguf | architecture  decode | score_scale   1
+0 info toy.gguf | ! score_scale
 0 convert scaled.gguf -o scaled2.gguf --kv-heads 1 --calib none -q
 0 score scaled2.gguf -p "$line" | > usual
 0 score scaled2.gguf -p "$line" --score-scale none | == usual

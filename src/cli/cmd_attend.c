@@ -591,7 +591,7 @@ static bool is_wordy(struct text t, size_t at)
 static size_t word_end(struct text all, struct text word, uint64_t *n)
 {
     uint64_t found = 0;
-    for (size_t at = 0; at + word.len <= all.len; at++) {
+    for (size_t at = 0; word.len > 0 && at + word.len <= all.len; at++) {
         const size_t end = at + word.len;
         if (memcmp(all.data + at, word.data, word.len) != 0 ||
             (at > 0 && is_wordy(all, at - 1) && is_wordy(all, at)) ||
@@ -621,11 +621,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     }
     if (at && at > query && parse_u64(at + 1, &n))
         word.len = (size_t)(at - query);
-    if (word.len == 0 || n == 0 || !t)
-        return err_set(e, STATUS_USAGE, "--query: expected a position%s, found '%.60s'",
-                       t ? ", or a word of the text, WORD@N its N-th from 1"
-                         : ", because the checkpoint has no vocabulary",
-                       query);
+    TRY(input_needs_tokenizer(t, j->path, "--query WORD", e));
     struct bytes all = {.data = NULL};
     enum status s = STATUS_OK;
     for (size_t i = 0; i < j->n_tokens && s == STATUS_OK; i++)
@@ -702,7 +698,8 @@ const struct command command_attend = {
         "separator  of earlier tokens that are only punctuation or newlines, mean share of a "
         "query\n"
         "content    of earlier tokens that none of these is about\n"
-        "score_sd   spread of the scores of a query before the softmax, a standard deviation\n"
+        "score_sd   spread of the scores of a query before the softmax, a standard deviation;\n"
+        "           from their weights, which end at e^-87\n"
         "max_weight the largest weight of a query, on the mean (max)\n"
         "role       the largest of first, previous, self (these are by position), induction and\n"
         "           separator if it is a third or more, else content; role_share is its share\n"

@@ -110,7 +110,7 @@ struct info {
     int64_t attention_4_d_model_squared, memory_available_bytes;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
-    double norm_eps;
+    double norm_eps, score_scale;
     bool adds_bos;
     /* How many tensors are of each type, in order of first use. */
     int n_types;
@@ -158,6 +158,7 @@ static const struct report_field config_fields[] = {
     {SAME(ffn)},
     {"shared_block", "shared_block", MEMBER(info, config.shared)},
     {SAME(norm_eps), "%g"},
+    {SAME(score_scale), "%g"},
     {SAME(does_not_run)},
     {"tied_output", "tied_output", MEMBER(info, cost.tied)},
 };
@@ -635,6 +636,7 @@ static enum status show_info(struct info *info, struct err *e)
         info->position = arch_position_names[c->position];
         info->ffn = arch_ffn_names[c->ffn];
         info->norm_eps = (double)c->norm_eps;
+        info->score_scale = c->score_scale != 0 ? (double)c->score_scale : (double)NAN;
         info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
     }
     inspect_parts(&info->cost, info->parts);
