@@ -315,6 +315,10 @@ $ ! cmp -s usual unscaled
 2 attend $model -p x --npy a.npy --json a.npy | --json names, too
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
 1+ attend $model -p abc --svg none/a.svg
+1+ attend $model -p abc --html none/a.html
+0 attend $model -p "<b> $line" --kv-heads 2 --calib none --head 0,4 --html a.html -q
+$ has a.html '<!DOCTYPE html>' && has a.html 'class="group shared"' && lacks a.html '<b>'
+2 attend $model -p x --html a.html --json a.html | --html names, too
 
 # --- tokenize
 0 tokenize $model -p ROMEO | = 82 79 77 69 79
@@ -714,6 +718,9 @@ $ [ -s toy.gguf.state ]
 0 convert scaled.gguf -o scaled2.gguf --kv-heads 1 --calib none -q
 0 score scaled2.gguf -p "$line" | > usual
 0 score scaled2.gguf -p "$line" --score-scale none | == usual
+0 train lines -o long.gguf --layers 1 --embd 16 --heads 8 --ctx 2600 --batch 1 --steps 1 --val-fraction 0 -q
+2 attend long.gguf -p "$(repeat a 2550)" --html long.html | --html: expected at most 25165824 weights
+$ [ ! -e long.html ]
 2 export scaled.gguf -o hf-scaled | another scale of attention's scores
 2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
 0 info toy.gguf | n_ctx         32

@@ -50,6 +50,31 @@ note "the head of the address is picked" has "$out" 'id="name">Head 2.4<'
 note "its token looks at the key of --query 9" \
     [ "$(sed -n "s/.*id=\"said\"[^>]*>'[^(]*(9) looks at [^(]*(\([0-9]*\)).*/\1/p" "$out")" = "$place" ]
 
+# Keys and pointer: `drive` adds a script that does what a reader would.
+drive() {
+    {
+        sed '/<\/body>/,$d' "$dir/page.html"
+        echo "<script>
+const key = (id, k) => \$(id).dispatchEvent(new KeyboardEvent('keydown', {key: k, bubbles: true}));
+const point = (id, t) => \$(id).children[t].dispatchEvent(new MouseEvent('mouseenter'));
+$1</script></body></html>"
+    } >"$dir/driven.html"
+    load driven.html
+    note "no complaint of: $1" is_empty "$err"
+}
+drive "key('heads', 'ArrowDown'); key('heads', 'ArrowRight'); key('heads', 'ArrowUp')"
+note "arrows pick a head" has "$out" 'id="name">Head 0.1<'
+drive "key('heads', 'ArrowUp'); key('heads', 'End'); key('heads', 'ArrowRight')"
+note "they end with the last" has "$out" 'id="name">Head 3.7<'
+drive "point('queries', 3)"
+note "the pointer picks a token" has "$out" '(3) looks at'
+drive "point('queries', 3); key('queries', 'ArrowDown'); key('queries', 'ArrowRight')"
+note "arrows pick a token, and the side" has "$out" '(4) is looked at by'
+drive "point('keys', 5); key('keys', 'Escape')"
+note "Escape shows all" has "$out" 'All tokens: lines are'
+drive "\$('first').click(); point('queries', 0)"
+note "the first token is left out" lacks "$out" '<path'
+
 load ids.html
 note "tokens without a vocabulary are ids" is_empty "$err"
 finish
