@@ -656,7 +656,7 @@ checks <<'EOF'
 0 $h --tokens 100 --format csv | > expected | 2> heads cost nothing on this text
 $ columns_are $keys,like,like_score_kept,like_output_kept
 $ n_rows=$(($(wc -l <expected) - 1))
-0 $h --tokens 100 --curve --format csv | heads_left_out,added,nll,delta_nll,bits_per_byte
+0 $h --tokens 100 --curve --format csv | heads_left_out,nll,delta_nll,bits_per_byte,added
     | 2> heads cost nothing on this text
 0 $h --tokens 100 --curve | left out
 0 $h --tokens 100 --format csv $same | == expected | for same in "-t 3" "--layer all" "--svg heads.svg"

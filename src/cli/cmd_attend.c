@@ -580,26 +580,24 @@ static bool is_separator(struct text token)
     return divides;
 }
 
-/* Whether the text goes on at a place with a letter or a digit; a byte beyond ASCII is one. */
-static bool is_wordy(struct text t, size_t at)
+/* Whether a word goes on across a place: letters and digits, as bytes beyond ASCII are, around it.
+ */
+static bool goes_on(struct text t, size_t at)
 {
-    return at < t.len && (isalnum((unsigned char)t.data[at]) || (unsigned char)t.data[at] >= 0x80);
+    bool wordy = at > 0 && at < t.len;
+    for (size_t i = at - 1; wordy && i <= at; i++)
+        wordy = isalnum((unsigned char)t.data[i]) || (unsigned char)t.data[i] >= 0x80;
+    return wordy;
 }
 
-/* Where the nth of these words ends, which no letters or digits lengthen; 0: there are not so many,
- * of which *n becomes the number. */
+/* Where the nth of these words ends; 0: there are not so many, of which *n becomes the number. */
 static size_t word_end(struct text all, struct text word, uint64_t *n)
 {
     uint64_t found = 0;
-    for (size_t at = 0; word.len > 0 && at + word.len <= all.len; at++) {
-        const size_t end = at + word.len;
-        if (memcmp(all.data + at, word.data, word.len) != 0 ||
-            (at > 0 && is_wordy(all, at - 1) && is_wordy(all, at)) ||
-            (is_wordy(all, end - 1) && is_wordy(all, end)))
-            continue;
-        if (++found == *n)
-            return end;
-    }
+    for (size_t at = 0; word.len > 0 && at + word.len <= all.len; at++)
+        if (memcmp(all.data + at, word.data, word.len) == 0 && !goes_on(all, at) &&
+            !goes_on(all, at + word.len) && ++found == *n)
+            return at + word.len;
     *n = found;
     return 0;
 }

@@ -31,7 +31,6 @@ struct heads_view {
     struct heads_point point;
     char *names;       /* [all heads, HEAD_BYTES] malloc'd: "0.3,1.2", of result.by_worth */
     struct text added; /* of it, to the point before */
-    char added_short[48];
 };
 
 /* In the order of enum heads_ablation. */
@@ -101,11 +100,10 @@ static const void *next_head(void *arg, int i)
 
 static const struct report_field curve_fields[] = {
     {"heads_left_out", "left out", POINT(n)},
-    {"added", NULL, MEMBER(heads_view, added)},
     {"nll", "nll", POINT(nll), "%.4f"},
     {"delta_nll", "delta_nll", POINT(delta_nll), "%.4f"},
     {"bits_per_byte", "bits/byte", POINT(bits_per_byte), "%.4f"},
-    {NULL, "added", MEMBER(heads_view, added_short), .rank = 2},
+    {"added", "added", MEMBER(heads_view, added), .list = true},
 };
 
 /* Which heads a point of the curve leaves out beyond those of the one before it. */
@@ -121,12 +119,6 @@ static const void *next_point(void *arg, int i)
         used += snprintf(v->names + used, HEAD_BYTES, "%s%d.%d", used ? "," : "",
                          r->by_worth[k].layer, r->by_worth[k].head);
     v->added = (struct text){v->names, used};
-    size_t fits = used;
-    if (used > sizeof v->added_short - sizeof ",...")
-        for (fits = sizeof v->added_short - sizeof ",..."; v->names[fits] != ','; fits--)
-            ;
-    snprintf(v->added_short, sizeof v->added_short, "%.*s%s", (int)fits, v->names,
-             fits < used ? ",..." : "");
     return v;
 }
 
