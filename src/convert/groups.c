@@ -366,7 +366,7 @@ enum status convert_group(struct converter *c, struct err *e)
     for (size_t i = 0; i < c->n_heads; i++)
         c->order[i] = i;
     if (c->spec->cluster && c->group > 1 && c->n_groups > 1)
-        (c->n_heads <= EXACT_HEADS ? group_exactly : group_by_swaps)(c);
+        (c->placings ? group_exactly : group_by_swaps)(c);
     for (size_t i = 0; i < c->n_heads; i++)
         c->group_of[c->order[i]] = i / c->group;
     TRY(convert_check_eigen(c, OTHER_METHODS, e));

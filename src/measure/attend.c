@@ -36,7 +36,7 @@ static void take_maps(struct attend_run *run)
     run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
     if (spec->by_norm) {
         const struct config *c = &spec->model->config;
-        const uint64_t width = config_heads_dim(c), dim = config_value_dim(c);
+        const uint64_t dim = config_value_dim(c), width = c->n_heads * dim;
         const uint64_t rank = config_most_latent(c);
         run->lengths = arena_take(a, (uint64_t)c->n_layers * c->n_heads,
                                   spec->n_tokens * sizeof *run->lengths);
@@ -150,7 +150,8 @@ static void weigh(const struct attend_run *run, const struct attention_weights *
         sum_row(run, row + h->head * l->stride, i + 1, all);
         h->score_sd += spread_of(all, i + 1);
     }
-    for (size_t h = 0; h < l->n_heads; h++, row += l->stride, length += spec->n_tokens) {
+    const int n_heads = config_heads(&spec->model->config, l->layer);
+    for (int h = 0; h < n_heads; h++, row += l->stride, length += spec->n_tokens) {
         double sum = 0;
         for (int j = 0; j <= i; j++)
             sum += (double)row[j] * (double)length[j];
@@ -252,7 +253,7 @@ static void add_lengths(const struct attend_run *run, const struct attention_wei
     const size_t dim = config_value_dim(c), n = run->spec->n_tokens;
     const int group = config_group(c, l->layer), rank = config_latent(c, l->layer);
     attend_fill_gram(m, l->layer, run->row, run->gram);
-    for (int h = 0; h < c->n_heads; h++) {
+    for (int h = 0; h < config_heads(c, l->layer); h++) {
         for (int r = 0; r < l->n_rows && rank == 0; r++)
             memcpy(run->z + r * dim, l->values + r * l->values_stride + h / group * dim,
                    dim * sizeof *run->z);
