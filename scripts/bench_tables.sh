@@ -144,18 +144,23 @@ batch_tables() {
     (cd "$out" && across_variants $done_tables)
 }
 
-# The means, the second of two tables: a row for K/V heads and method, a column for each share.
+# The means: a row for K/V heads and method, a column for each share.
 study_table() {
     ./decode study "${TEXT:?is the text of the study}" -o "$out/study" --layers 4 --embd 128 \
         --heads 8 --vocab 512 --steps 1000 --batch 4 --seeds 2 --kv-heads 2,1 --alpha 0,1,5 \
-        --format csv --plot "$out/study.svg" >"$out/study.csv"
-    awk -F, '/^$/ { means = 1; getline; for (i = 1; i <= NF; i++) at[$i] = i; next }
-        means {
-            row = "| " $at["variant"] " | " $at["method"] " |"; alpha = $at["alpha"]
+        --method mean,first,random,procrustes,fit \
+        --format jsonl --plot "$out/study.svg" >"$out/study.jsonl"
+    awk 'function value(key,   rest) { # of a line, without quotes
+            rest = substr($0, index($0, "\"" key "\": ") + length(key) + 4)
+            gsub(/[,}].*|"/, "", rest)
+            return rest
+        }
+        !/"cell"/ {
+            row = "| " value("variant") " | " value("method") " |"; alpha = value("alpha")
             if (!(row in rows)) order[n_rows++] = row
             if (!(alpha in shares)) columns[n_columns++] = alpha
             rows[row] = shares[alpha] = 1
-            cells[row, alpha] = sprintf("%.3f ±%.3f", $at["bits_per_byte"], $at["deviation"])
+            cells[row, alpha] = sprintf("%.3f ±%.3f", value("bits_per_byte"), value("deviation"))
         }
         END {
             head = "| variant | method |"; rule = "|:--|:--|"
@@ -166,7 +171,7 @@ study_table() {
                 for (c = 0; c < n_columns; c++) line = line " " cells[order[r], columns[c]] " |"
                 print line
             }
-        }' "$out/study.csv"
+        }' "$out/study.jsonl"
 }
 
 for table; do

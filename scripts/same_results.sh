@@ -47,7 +47,7 @@ section() {
 
 # options COMMAND - those in its help; what others write is full of times
 options() {
-    "$old" help "$1" | grep -oE '^ +(-., )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' |
+    "$old" help "$1" --all | grep -oE '^ +(-., )?--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' |
         grep -vE -- '--(plot|trace|log|verbose)'
 }
 

@@ -14,7 +14,7 @@ out=$dir/out
 err=$dir/err
 passed=0
 failed=0
-unset DECODE_THREADS DECODE_ISA NO_COLOR
+unset DECODE_THREADS DECODE_ISA NO_COLOR COLUMNS
 exec </dev/null # what is piped in would be a prompt
 
 # Sanitizers make each process start slowly, and want memory and threads of their own.

@@ -34,6 +34,32 @@ for command in generate bench score tokenize quantize info; do
 EOF
 done
 
+# A long help is one screen, and its examples run as they stand, one after another.
+mkdir shown
+ln -s "$decode" "$top/tests" "$top/models" "$top/README.md" "$top/LICENSE" shown
+for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+    for columns in 60 80 100; do
+        COLUMNS=$columns "$decode" $command --help >"$out"
+        note "help $command fits $columns columns" [ "$(grep -v '^  \./decode' "$out" | wc -L)" -le $columns ]
+        [ $columns = 60 ] || note "help $command is a screen" [ "$(wc -l <"$out")" -le 40 ]
+    done
+    "$decode" $command --help --all >"$dir/all"
+    sed -n '/^Examples:/,/^$/s/^  //p' "$dir/all" >"$dir/examples"
+    note "help $command has examples" [ "$(grep -c '^\./decode ' "$dir/examples")" -ge 2 ]
+    checks <<'EOF'
+0 $command -h | Examples: | > short
+0 help $command --all | $(if [ $command = help ]; then echo Commands; else echo Examples; fi):
+$ [ $command = help ] || cmp -s "$out" "$dir/all"
+EOF
+    for option in $(grep -oE '^  (    |-., )--[a-z0-9-]+' "$dir/all" | grep -oE -- '--.*'); do
+        note "help $command has $option" has "$dir/short" "$option"
+    done
+    is_sanitized || while read -r example; do
+        (cd shown && sh -c "$example") >"$out" 2>"$err" </dev/null
+        note "$example" [ $? -eq 0 ]
+    done <"$dir/examples"
+done
+
 # --- options ------------------------------------------------------------------------------------
 
 checks <<'EOF'
@@ -359,6 +385,30 @@ $ has "$out" "| architecture |"
 0 info --shape 12x768x12 --bandwidth auto --depth 0 | as fast as was measured here
 0 info --shape 12x768x12 --bandwidth 50 --depth 0 | arithmetic is not counted
 0 info --shape 12x768x12 --bandwidth 50 --flops 1 --depth 0 | product flops
+$ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" = "shape,architecture
+    gpt2,gpt2 gpt2-medium,gpt2 gpt2-large,gpt2 gpt2-xl,gpt2 gpt3,gpt2 llama-7b,llama llama-13b,llama
+    llama-65b,llama llama2-70b,llama t5-large,llama t5-xxl,llama " ]
+0 info --shape help | $count | for count in 124,439,808 1,557,611,200 6,738,415,616 174,604,259,328 68,976,648,192
+0 info --shape llama2-70b | 68,976,648,192  100.0% | variant       GQA-8
+0 info --shape gpt2-xl,ctx=2048,kv=5 --depth 2048 --format csv | GQA-5,5,2048,1,f32,
+0 info --shape 2x64x4,dk=8,dv=32,vocab=300 | head_dim      8 | value_dim     32 | architecture  decode
+2 info --shape gpt5 | or a name that `decode info --shape help` lists
+2 info --shape gpt2 --arch llama | --arch: --shape gpt2 has its own, gpt2
+2 info --shape 2x64x4,kv=3 | --shape: kv: expected a divisor of heads 4, found 3
+# A layer of two heads of 32 as f32: 2 x 2 x 32 x 4 bytes a token; halves of it for MHA, and a copy of
+# MQA's in both shards.
+0 info --shape 2x64x2,vocab=300 --shape 3x64x4,vocab=300 --depth 10 --shards 2 --format csv | 6 lines
+    | > shape,variant,n_kv_heads,depth,batch,kv_type,cache_bytes
+    | weight_bytes,cache_over_weights,shard_weight_bytes,shard_cache_bytes,shard_kv_heads,kv_copies
+    | 2x64x2,vocab=300",MHA,2,10,1,f32,10240, | 3x64x4,vocab=300",MQA,1,10,1,f32,3840,
+0 info --shape 2x64x2,vocab=300 --depth 10 --shards 2 --format csv | ,5120,1,1 | ,5120,1,2 | 3 lines
+0 info --shape gpt2 --shape gpt2-xl --bandwidth 50 | arithmetic is not counted | gpt2-xl
+0 info --shape gpt2 --shape gpt2-xl --format json | "shape": "gpt2-xl", "variant": "MQA"
+0 info --shape gpt2 --bandwidth 50 --format csv | 2> arithmetic is not counted
+2 info --shape gpt2 --shape gpt2-xl --shards 4 | gpt2-xl: --shards: expected a divisor of the 25 query heads, found 4
+2 info --shape gpt2 --shape gpt2-xl --depth 2000 | gpt2: --depth
+2 info --shape gpt2 --shape help | or a name that
+0 info $model --shards 2 --format json | "shard_kv_heads": 4, "kv_copies": 1 | "shard_kv_heads": 1, "kv_copies": 2
 2 info --shape 2x64x4 --flops 3 | --flops is for --bandwidth
 2 info --shape 2x64x4 --bandwidth auto --flops 3 | --flops is for a --bandwidth in GB/s
 2 info $model --shape 2x64x4 | a checkpoint and --shape are both named
@@ -392,12 +442,16 @@ EOF
 
 # --- bench --------------------------------------------------------------------------------------
 
-keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us,p90_us"
-keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,speedup,predicted_speedup,weight_bytes"
+keys="variant,n_kv_heads,type,kv_type,threads,depth,batch,n,repeats,warmup,p10_us,p50_us"
+keys="$keys,p50_low_us,p50_high_us,p90_us"
+keys="$keys,p99_us,max_us,mean_us,us_per_token,tokens_per_s,prefill_tokens_per_s,speedup"
+keys="$keys,speedup_low,speedup_high,predicted_speedup,weight_bytes"
 keys="$keys,kv_bytes,flops,attention_flops,gb_per_s,predicted_us,limit_tokens_per_s,share_of_limit"
-keys="$keys,limited_by,prefill_tokens_per_s,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
+keys="$keys,limited_by,load_ms,peak_rss_bytes,logits_hash,isa,noisy,cpu_share"
 keys="$keys,bandwidth_gb_per_s,flops_per_s,dot_flops_per_s,model,shape"
 keys="$keys,architecture,cpu,version,compiler,date"
+compared="$keys,old_p50_us,ratio,ratio_low,ratio_high,note"
+keys="$keys,note"
 shape=2x32x4,ff=64,vocab=50,ctx=40
 quick="-n 2 --repeat 2 --warmup 1"
 quickest="-n 2 --repeat 1 --warmup 0 --prompt 0"
@@ -420,7 +474,7 @@ $ has "$out" "\"model\": null, \"shape\": \"$shape\", \"architecture\": \"gpt2\"
 $ grep -q '"noisy": \(true\|false\), "cpu_share": ' "$out"
 0 bench $model --kv-heads 1 $quick --format jsonl
 $ has "$out" "\"model\": \"$model\", \"shape\": null"
-0 $b --kv-heads 2,1 --format jsonl | "speedup": null, "predicted_speedup": null
+0 $b --kv-heads 2,1 --format jsonl | "speedup": null, "speedup_low": null | "predicted_speedup": null
 0 $b --prompt 0 --format jsonl | "prefill_tokens_per_s": null
 
 # A row says what ran: no more threads than processors; auto is generate's rule, which may take one.
@@ -456,6 +510,36 @@ $ has p.svg "batch (sequences in a step, each at depth 0)" && has t.csv ",0,16,1
 $ has p.svg "latency (µs per token) against depth" && has p.svg "MQA, batch 2"
 0 $b -v | 2> memory: 3 rows
 0 bench $model --kv-heads 8,2 $quickest --format csv | 3 lines
+
+# Rows that do not fit together take turns in groups.
+$ run_in() { (ulimit -v "$1" && shift && "$decode" "$@" >"$out" 2>"$err"); code=$?; }
+$ big="bench --shape 2x512x8,vocab=999,ctx=9000 --depth 4000 --batch 4 -n 1 --repeat 2 --warmup 0 --prompt 4 -t 1 --format csv"
+$ is_sanitized || run_in 420000 $big
+$ is_sanitized || grep -q "take turns in [2-4] groups, each variant beside its MHA" "$err"
+$ is_sanitized || [ $code = 0 -a "$(cut -d , -f 1 "$out" | xargs)" = "variant MHA GQA-4 GQA-2 MQA" ]
+$ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and its MHA need"; }
+
+# A former result: the same settings side by side; what cannot be compared is named.
+0 $b --kv-heads 4,1 --format json -q | > old.json
+0 $b --kv-heads 4,2 --against old.json --format csv
+    | 2> --against has no row of GQA-2, f32 weights, f32 KV, | 2> only --against has MQA, f32 weights,
+$ columns_are "$compared"
+$ grep '^MHA' "$out" | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
+0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
+0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
+2 $b --against old.json --plot old.json | the former result itself
+3 $b --against none.json | none.json
+$ sed 's/"p50_us": [0-9.e+-]*/"p50_us": -1/' old.json >bad.json
+3 $b --against bad.json | bad.json: byte | "p50_us": expected a time above 0, found -1
+$ sed 's/"depth": 0/"depth": 1e99/' old.json >bad.json
+3 $b --against bad.json | bad.json | depth
+$ sed "s/MHA/$(repeat M 99)/" old.json >bad.json
+3 $b --against bad.json | "variant": expected less than 32 bytes, found 99
+$ head -c 999 old.json >bad.json
+3 $b --against bad.json | bad.json: JSON at byte 
+$ echo '[]' >bad.json
+3 $b --against bad.json | expected the rows of bench --format json, found none
+3 $b --against $model | expected
 
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257
@@ -550,20 +634,20 @@ EOF
 
 seq 1 20 | sed 's/.*/& The quick brown fox, and Caesar./' >text
 bytes=$(size_of text)
-keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,tokens_per_s"
+keys="tokens,bytes,nll,nll_stderr,perplexity,bits_per_byte,word_perplexity,tokens_per_s"
 e="eval $model --text text"
 
 # row ARGS...: exit 0, and the row without tokens_per_s, which is time, in $row.
 row() {
     run eval "$@" --format csv
-    row=$(tail -n 1 "$out" | cut -d , -f 1-6,8-)
+    row=$(tail -n 1 "$out" | cut -d , -f 1-7,9-)
     return $code
 }
 # field N: of that row.
 field() { echo "$row" | cut -d , -f "$1"; }
 
 checks <<'EOF'
-0 help eval | would be another text's.
+0 help eval --all | would be another text's.
 2 eval --text x | no checkpoint is named
 2 eval $model -m $model --text x | two checkpoints are named
 2 eval $model | there is no text to predict
@@ -601,7 +685,9 @@ $ row $model --text half && expected=$row
 $ row $model --text text --range 0:0.5 && [ "$row" = "$expected" ]
 $ row $model --text half --against $model -t 3
 $ columns_are $keys,kl_mean,kl_p99,top1_agreement,bits_per_byte_other
-$ [ "$(field 7-9)" = 0,0,1 -a "$(field 6)" = "$(field 10)" -a "$(field 1-6)" = "$expected" ]
+$ [ "$(field 8-10)" = 0,0,1 -a "$(field 6)" = "$(field 11)" -a "$(field 1-7)" = "$expected" ]
+# Twenty lines of seven words, and the empty one behind the last.
+$ row $model --text text && awk "BEGIN { x = log($(field 7)) * 141 / ($(field 1) * $(field 3)); exit !(x > 0.999999 && x < 1.000001) }"
 0 eval $model --text half --format json
 $ [ "$(head -c 1 "$out")" = "[" ]
 0 eval $model --text half --format jsonl $more | 1 lines | "bits_per_byte": 
@@ -610,6 +696,11 @@ $ [ "$(head -c 1 "$out")" = "[" ]
 0 eval $model --text half -v --ctx 100 | 2> of 100 tokens, stride 100, to score | 2> memory: weights
 0 eval $model --text two --format jsonl | "nll_stderr": null
 
+0 eval $model -p "$(cat half)" --format csv | > prompted
+$ [ "$(tail -n 1 "$out" | cut -d , -f 1-6)" = "$(echo "$expected" | cut -d , -f 1-6)" ]
+2 eval $model half -p x | two texts are named
+2 eval $model --text half -p x | --prompt and --text are both given
+0 eval -m $model -p "To be"
 2 $e --range "$range" | --range: expected A:B
     | for range in '' : 0 0.5 0: :1 1:0 0.5:0.5 -0.1:1 -0:1 0:1.1 0:x 0:1: nan:1 0:inf ' 0:1' 0,1
 2 $e --ctx "$number" | --ctx: expected | for number in 0 -1 x '' 1e2
@@ -642,7 +733,7 @@ keys="layer,head,delta_nll,delta_nll_stderr,delta_bits_per_byte,written,stream"
 gqa=$golden/gqa.gguf
 h="heads $gqa --text half"
 checks <<'EOF'
-0 help heads | goes on where it was
+0 help heads --all | goes on where it was
 2 heads --text x | no checkpoint is named
 2 heads $model | there is no text to predict
 2 $h --range 1:0 | --range: expected A:B
@@ -693,8 +784,8 @@ $ [ $(($(sed -n 's/.*parameters \([0-9]*\) to \([0-9]*\),.*/\1 - \2/p' "$err")))
 0 attend removed.gguf -p "to be or" --head 0,1,2,3 --svg few.svg -q
 0 heads removed.gguf --text half --tokens 60 --format csv --svg heads.svg | 27 lines
 0 quantize removed.gguf -o smaller.gguf --type q8_0 -q
-0 train half -o further.gguf --from removed.gguf --steps 2 --batch 1 --ctx 16 --lr 1e-4 -q
-0 info further.gguf | 4, 7, 8, 7
+0 train half -o trained-on.gguf --from removed.gguf --steps 2 --batch 1 --ctx 16 --lr 1e-4 -q
+0 info trained-on.gguf | 4, 7, 8, 7
 2 export removed.gguf -o no | another number of heads in each layer
 2 eval removed.gguf --text half --without 0.4 | a head from 0 to
 2 convert removed.gguf -o new.gguf --kv-heads 2 | of the checkpoint's 7 query heads of a layer, found 2
@@ -794,6 +885,11 @@ done <<EOF
 --arch llama --kv-heads 1|llama, 2 layers, d_model 16, 2 heads (MQA), d_ff 64,
 --arch transformer --label-smoothing 0.1|decode (norm layer after, position sinusoidal, ffn relu), 2 layers
 --arch decode --norm rms --position alibi --no-bias|decode (norm rms before, position alibi, ffn gelu, no biases), 2
+--no-bias|decode (norm layer before, position learned, ffn gelu, no biases but the norms'), 2
+--no-bias --no-norm-bias --eps 0.001|decode (norm layer before, position learned, ffn gelu, no biases), 2
+--head-dim 6 --heads 3 --eps 1e-6|decode (norm layer before, position learned, ffn gelu), 2 layers, d_model 16, 3 heads of 6 and 6 (MHA)
+--arch llama --head-dim 6 --value-dim 10|decode (norm rms before, position rope, ffn swiglu, no biases), 2 layers, d_model 16, 2 heads of 6 and 10 (MHA)
+--arch llama --head-dim 12 --kv-heads 1|llama, 2
 --placement after --position quadratic --ffn swiglu --attn-dropout 0.2|decode (norm layer after, position quadratic, ffn swiglu), 2
 --position rope --ffn gelu_erf --share-layers|decode (norm layer before, position rope, ffn gelu_erf, one block for all layers), 2
 --kv-heads 2,1 --position none|decode (norm layer before, position none, ffn gelu), 2
@@ -805,6 +901,10 @@ x="train lines -o x.gguf"
 checks <<'EOF'
 2 $x --arch llama --ffn relu | --ffn: --arch llama has no such choice; --arch decode has what is asked for
 2 $x --arch gpt2 --no-bias | --no-bias: --arch gpt2
+2 $x --arch gpt2 --no-norm-bias | --no-norm-bias: --arch gpt2
+2 $x --arch llama --head-dim 5 | expected heads of an even size (--head-dim), found 5
+2 $x --head-dim 65536 | --heads 8: expected heads of at most 8192 elements, found 65536
+2 $x --eps 0 | --eps
 2 $x --arch transformer --share-layers | --share-layers: --arch transformer
 2 $x --arch llama --heads 16 --embd 48 | --heads 16: rotary positions turn pairs
 2 $x --layers 2 --kv-heads 4,2,1 | --kv-heads: expected one number, or one for each layer, 2; found 3

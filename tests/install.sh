@@ -17,7 +17,7 @@ files_of() { (cd "$1" && find . -type f | sort); }
 
 # options_of COMMAND - as its help has them
 options_of() {
-    "$decode" "$1" --help | grep -oE '^  (    |-., )--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' |
+    "$decode" "$1" --help --all | grep -oE '^  (    |-., )--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+$' |
         sort
 }
 
@@ -61,7 +61,7 @@ else
 fi
 if [ -e "$dir/page" ]; then
     note "man has nothing to say" is_empty "$err"
-    note "man shows all sections" [ "$(grep -c '^[A-Z][A-Z]*$\|^decode [a-z]*$' "$dir/page")" -eq 18 ]
+    note "man shows all sections" [ "$(grep -c '^[A-Z][A-Z]*$\|^decode [a-z]*$' "$dir/page")" -eq 19 ]
     note "in 80 columns" [ "$(col -b <"$dir/page" | wc -L)" -le 80 ]
 fi
 

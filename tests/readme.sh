@@ -177,7 +177,7 @@ done
 # --- options that they name ---------------------------------------------------------------------
 
 for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
-    "$decode" "$command" --help
+    "$decode" "$command" --help --all
 done | grep -oE -- '--[a-z][a-z0-9-]*' | sort -u >"$dir/options"
 cat $pages | tr '\n' ' ' | grep -oE '`[^`]*`' | grep -v scripts/ | grep -oE '[ `]--[a-z][a-z0-9-]*' |
     grep -oE -- '--[a-z0-9-]*' | grep -vx -e --short | sort -u >"$dir/named" # a script's

@@ -25,12 +25,12 @@ s="study $text -o $dir"
 mkdir "$dir/alone"
 checks <<'EOF'
 0 $s/whole $small $cells --teacher -v --format jsonl --plot "$dir/plot.svg" | 36 lines
-    | {"cell": "s2-mqa-fit-taught-a5", "seed": 2, "kv_heads": 1, "latent": 0, "method": "fit", "taught":
+    | {"cell": "s2-mqa-fit-taught-a5", "seed": 2, "heads": 2, "d_ff": 8, "kv_heads": 1, "latent": 0, "method": "fit", "taught":
     | "taught": true, "alpha": 5, "steps": 2, "bits_per_byte": 
-    | {"kv_heads": 1, "variant": "MQA", "method": "scratch", "taught": false, "alpha": 5, "seeds": 2, 
+    | {"heads": 2, "d_ff": 8, "kv_heads": 1, "variant": "MQA", "method": "scratch", "taught": false, "alpha": 5, "seeds": 2, 
 $ cp "$err" "$dir/commands"
 $ has_lines "$dir/whole/results.jsonl" 24
-$ grep -q '^{"cell": "s1-mla4-latent-a0", "seed": 1, "kv_heads": 1, "latent": 4, "method": "latent", '
+$ grep -q '^{"cell": "s1-mla4-latent-a0", "seed": 1, "heads": 2, "d_ff": 8, "kv_heads": 1, "latent": 4, "method": "latent", '
     "$dir/whole/results.jsonl"
 $ has "$dir/whole/s1-mla4-latent-a0.json" '"cache_bytes_per_token": 16,'
 $ has "$dir/whole/s1-mqa-fit-a0.json" '"cache_bytes_per_token": 80,'
@@ -58,6 +58,13 @@ $ cp "$text" "$dir/it's \$1"
 $ line=$(sed -n "/^decode: train /s|[^ ]*part.gguf|$dir/quoted.gguf|p" "$err" | sed 's/^decode: //')
 $ sh -c "\"$decode\" $line" >"$out" 2>&1
 $ cmp -s "$dir/quoted.gguf" "$dir/quoted/s1-mha-a0.gguf"
+
+# How long it takes is said before; CSV has one header, and a row a cell.
+$ grep -n 'of them trained' "$dir/commands" | grep -q '24 cells to make, 18 of them trained, 1032 steps in all: about'
+$ [ "$(grep -n 'about' "$dir/commands" | cut -d: -f1)" -lt "$(grep -n ': train' "$dir/commands" | head -1 | cut -d: -f1)" ]
+0 $s/whole $small $cells --teacher --format csv | > cell,seed,heads,d_ff,kv_heads,latent,method,taught,alpha
+    | 25 lines | ! over_mha
+$ [ "$(cut -d, -f2- "$out" | grep -c '^seed')" -eq 1 ]
 
 # Again: nothing is made or changed.
 $ find "$dir/whole" -type f | sort | xargs cksum >"$dir/before"
@@ -142,6 +149,40 @@ $ rm "$dir/given/s1-mha-a0.gguf" "$dir/given/s1-mla4-latent-a0.json" "$dir/given
 0 $s/given $given $methods -q
 $ cmp -s "$dir/given/s1-mha-a0.gguf" "$dir/plain/s1-mha-a0.gguf"
 $ cmp -s "$dir/given/results.jsonl" "$dir/expected"
+
+# Several numbers of query heads: each is trained from scratch, and nothing converted; again with
+# another number; with K/V heads each is a study of those that divide it. The cell of a single number
+# is another study's.
+$ heads="--embd 8 --layers 1 --ff 8 --ctx 8 --batch 1 --steps 10 --seeds 2 -t 1"
+0 $s/heads $heads --heads 4,1 -v --plot "$dir/heads.svg" | 2> --heads 4 --eval-every | 2! convert
+    | s2-h4-mha-a0 | > cell
+$ [ "$(ls "$dir"/heads/*.gguf | wc -l)" -eq 4 ]
+$ has "$dir/heads.svg" ">query heads</text>"
+0 info "$dir/heads/s1-h4-mha-a0.gguf" | n_heads       4
+0 $s/heads $heads --heads 1,2,4 -q --format csv | 7 lines | s1-h2-mha-a0,1,2,8,2,0,mha,false,0,10,
+0 $s/heads $heads --heads 4,2 --kv-heads 2,1 --method mean --alpha 0,50 --scratch 0 -q --format csv
+    | s1-h4-gqa2-mean-a50,1,4,8,2, | s2-h2-mqa-mean-a0,2,2,8,1, | ! h2-gqa2 | s1-h2-mqa-scratch-a0 | 27 lines
+2 $s/heads $heads --heads 4 | of another study
+2 $s/heads $heads --heads 3,4 | --heads 3: expected a divisor of --embd 8, or --head-dim
+2 $s/x $heads --heads 4,4 | --heads
+2 $s/x $heads --heads 4,2 --kv-heads 3 | expected divisors of the 4 query heads below them, found 3
+2 $s/x $heads --heads 4 --match size | --match
+
+0 $s/muon $heads --heads 2 --kv-heads 1 --method mean --alpha 0 --optimizer muon -v | 2> --optimizer muon
+0 $s/adamw $heads --heads 2 --kv-heads 1 --method mean --alpha 0 --optimizer adamw -v | 2! --optimizer
+
+# With heads of one size fewer of them leave room for a wider feed-forward layer, whose every element is
+# 8 + 8 weights and a bias: a head has 4 x 8 weights of each of Q, K, V and output, and 12 biases, 140
+# in all; and takes 2 x 128 operations, and 2 x 8 for each of 5 positions, where an element takes 32.
+$ apart="$heads --ff 32 --head-dim 4 --heads 2,1,3"
+0 $s/params $apart --match params -q --format csv | 7 lines
+    | s1-h2-mha-a0,1,2,32,2, | s1-h1-mha-a0,1,1,40,1, | s1-h3-mha-a0,1,3,24,3,
+0 $s/flops $apart --match flops -q --format csv | s1-h1-mha-a0,1,1,43,1, | s1-h3-mha-a0,1,3,21,3,
+2 $s/params $apart --match flops | of another study
+2 $s/x $heads --heads 2,3 --head-dim 4 --match params | 3 heads (3 K/V heads) would need
+# MQA of four heads of 2 is without three keys and values of 2 x 8 weights and 2 biases.
+0 $s/mqa $heads --ff 32 --heads 4 --kv-heads 1 --method mean --alpha 0 --scratch 0 --match params -q --format csv
+    | s1-mha-a0,1,4,32,4, | s1-mqa-scratch-a0,1,4,38,1, | s1-mqa-mean-a0,1,4,32,1,
 
 # What is refused. Cells of one name would be one file.
 2 $s/given --from "$dir/plain/s2-mha-a0.gguf" --batch 1 --ctx 8 --steps 40 | of another study

@@ -74,6 +74,7 @@ static struct config mixture(int i)
     c.split_qkv = i / 2 % 2;
     c.shared = i % 5 == 0;
     c.norm = (unsigned)i % NORM_KINDS;
+    c.no_norm_biases = c.norm == NORM_RMS || i / 4 % 2;
     c.placement = (unsigned)(i / NORM_KINDS) % PLACEMENTS;
     c.position = (unsigned)(i / (NORM_KINDS * PLACEMENTS)) % POSITION_KINDS;
     c.ffn = (unsigned)(i / (NORM_KINDS * PLACEMENTS * POSITION_KINDS));
@@ -101,7 +102,7 @@ static void assert_same_config(const struct config *a, const struct config *b, i
     SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale),
         SAME(score_scale);
     SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(no_biases), SAME(split_qkv);
-    SAME(shared), SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
+    SAME(no_norm_biases), SAME(shared), SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
     for (int l = 0; l < a->n_layers; l++)
         ck_assert(config_kv_heads(a, l) == config_kv_heads(b, l) &&
                   config_latent(a, l) == config_latent(b, l));

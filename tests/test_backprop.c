@@ -55,7 +55,8 @@ static struct config config_of(const struct model_case *m)
     if (m->preset)
         config_set_arch(&c, arch);
     c.arch = arch;
-    c.norm_eps = 1e-5f;
+    if (!(c.norm_eps > 0))
+        c.norm_eps = 1e-5f;
     config_complete(&c);
     for (int l = 0; l < c.n_layers; l++)
         c.n_kv_heads = c.layer_kv_heads[l] > c.n_kv_heads ? c.layer_kv_heads[l] : c.n_kv_heads;
@@ -223,6 +224,8 @@ static const struct model_case cases[] = {
     {NULL, {ODD, .ffn = FFN_SWIGLU}, CONFIG_TIED},
     {NULL, {EVEN, .split_qkv = true}, CONFIG_TIED},
     {NULL, {EVEN, .no_biases = true}, CONFIG_TIED},
+    {NULL, {ODD, .no_norm_biases = true}, CONFIG_TIED},
+    {NULL, {EVEN, .placement = PLACEMENT_AFTER, .no_biases = true, .no_norm_biases = true}, 0},
     {NULL, {EVEN, .shared = true}, CONFIG_TIED},
     {NULL, {EVEN, .value_dim = 7}, CONFIG_TIED},
     {NULL, {EVEN, .layer_kv_heads = {4, 1}}, CONFIG_TIED},
@@ -233,6 +236,13 @@ static const struct model_case cases[] = {
     {NULL, {EVEN, .layer_heads = {2, 4}, .layer_kv_heads = {2, 1}, .split_qkv = true}, CONFIG_TIED},
     {NULL, {ODD, .embedding_scale = 3.5f}, 0},
     {NULL, {ODD, .score_scale = 1.25f}, CONFIG_TIED},
+    /* Heads of another size than d_model / n_heads, and values apart. */
+    {NULL, {SIZES(1, 3, 1, 6, 19, 0, 11), .value_dim = 4, .d_model = 14}, CONFIG_TIED},
+    {"llama", {SIZES(2, 4, 2, 6, 21, 0, 18), .d_model = 16}, 0},
+    {NULL,
+     {SIZES(2, 3, 0, 2, 17, 0, 12), .value_dim = 18, .d_model = 10, .norm = NORM_RMS,
+      .position = POSITION_ROPE, .ffn = FFN_SWIGLU, .split_qkv = true, .norm_eps = 0.1f},
+     CONFIG_TIED},
     {NULL, {ODD, .latent = {9, 9}}, CONFIG_TIED},
     /* Mixtures. */
     {"llama", {EVEN}, CONFIG_TIED | CONFIG_ROPE_FACTORS},

@@ -270,12 +270,44 @@ BENCH_TEST(stopping_keeps_what_was_measured)
     }
 }
 
+/* All rows fit; two variants of one setting; none beside another but its MHA. */
+BENCH_TEST(groups_fit_the_memory_beside_mha)
+{
+    struct bench_spec spec = spec_of(fastest());
+    const struct bench whole = run(&spec);
+    ck_assert_int_eq(whole.n_groups, 1);
+    ck_assert_int_eq(whole.n_again, 0);
+    for (int share = 1; share <= 16; share++) {
+        spec.most_bytes = whole.bytes * (uint64_t)share / 16;
+        const struct bench *planned_only = planned(&spec);
+        ck_assert(share < 16 ? planned_only->n_groups > 1 : planned_only->n_groups == 1);
+        const int again = planned_only->n_again;
+        ck_assert(share > 6 || again > 0); /* a setting has three rows of six */
+        const struct bench b = run(&spec);
+        ck_assert_int_eq(b.n_rows, whole.n_rows);
+        ck_assert_int_eq(b.n_again, again);
+        for (int i = 0; i < b.n_rows; i++) {
+            const struct bench_row *row = &b.rows[i];
+            ck_assert_int_eq(row->samples, spec.n * spec.repeats);
+            ck_assert(row->speedup_low <= row->speedup && row->speedup <= row->speedup_high);
+            ck_assert_uint_eq(row->logits_hash, whole.rows[i].logits_hash);
+            int beside = 0;
+            for (const struct bench_row *mha = b.rows; mha < b.rows + b.n_rows + b.n_again; mha++)
+                beside += mha->group == row->group && mha->step.n_kv_heads == 4 &&
+                          mha->step.depth == row->step.depth;
+            ck_assert_int_eq(beside, 1);
+        }
+    }
+}
+
 BENCH_TEST(summary_of_known_samples)
 {
     uint64_t times[] = {1000, 3000, 2000, 2000, 6000, 4000}, sorted[6];
+    double medians[2], faster[] = {1, 1.6};
     struct bench_row rows[2] = {
         {.step = {.n_kv_heads = 4, .batch = 1, .cost = {.weight_bytes = 900, .kv_bytes = 100}},
          .times_ns = times,
+         .medians_us = medians,
          .samples = 6,
          .repeats = 2}};
     bench_summarise(&rows[0], 3, sorted);
@@ -285,17 +317,22 @@ BENCH_TEST(summary_of_known_samples)
     same(rows[0].tokens_per_s, 1e6 / 3);
     same(rows[0].gb_per_s, 0.5);
     same(rows[0].spread, 1); /* medians 2 and 4 */
+    ck_assert(medians[0] == 2 && medians[1] == 4 && rows[0].p50_low_us == 2);
+    same(rows[0].p50_high_us, 4);
 
     rows[1] = rows[0];
     rows[1].step.n_kv_heads = 1;
     rows[1].step.cost.weight_bytes = 400;
     rows[1].p50_us = 1;
+    rows[1].medians_us = faster; /* 2 / 1 and 4 / 1.6 */
     rows[0].step.predicted.us = 0.75;
     rows[1].step.predicted.us = 0.5;
     struct bench b = {.rows = rows, .n_rows = 2};
     bench_compare(&b, 4);
     same(rows[0].speedup, 1);
     same(rows[1].speedup, 2);
+    ck_assert(rows[1].speedup_low == 2 && rows[1].speedup_high == 2.5);
+    ck_assert(rows[0].speedup_low == 1 && rows[0].speedup_high == 1);
     same(rows[1].predicted_speedup, 2);
     bench_compare(&b, 8); /* no MHA row */
     ck_assert(isnan(rows[1].speedup) && isnan(rows[1].predicted_speedup));

@@ -51,7 +51,7 @@ TEST(figures_of_a_shape)
         ck_assert_uint_eq(cost_of(&s, STORAGE_F32, 0).flops.attention, 2 * 2 * 128);
     }
     struct config no_biases = shape;
-    no_biases.no_biases = true;
+    no_biases.no_biases = no_biases.no_norm_biases = true;
     const struct cost_shape bare = {&no_biases, 4, STORAGE_F32, false, NULL, NULL};
     ck_assert_uint_eq(cost_weights(&bare).step_bytes,
                       4 * (2 * (MATRICES + 128) + 64 + 304 * 64 + 64 + 64));

@@ -234,6 +234,44 @@ TEST(bytes_are_those_of_the_scored_tokens, .before = open_small)
     ck_assert_double_eq(r.bits_per_byte_other, r.bits_per_byte);
 }
 
+/* Python: len(re.split(r"\s+", text)). */
+TEST(words_are_those_of_python)
+{
+    static const struct {
+        const char *text;
+        uint64_t words;
+    } cases[] = {
+        {"", 1},
+        {"a", 1},
+        {" a b\n", 4},
+        {"a\n\n b\tc", 3},
+        {" \r\n", 2},
+        {"a\x1c\x1f"
+         "b",
+         2},
+        {"a\xc2\xa0\xc2\x85"
+         "b\xe2\x80\xa8"
+         "c\xe3\x80\x80",
+         4},
+        {"a\xe2\x80\x8b"
+         "b\xff c",
+         2}, /* a space of no width is none */
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        ck_assert_uint_eq(eval_count_words(text_of(cases[i].text)), cases[i].words);
+}
+
+TEST(word_perplexity_is_of_all_tokens_over_words, .before = open_small)
+{
+    const int32_t tokens[] = {65, 32, 66, 10};
+    struct eval_spec spec = windows_of(small.model, tokens, 4, 0, 0);
+    ck_assert(isnan(evaluate(&spec).word_perplexity));
+    spec.text = text_of("A B\n");
+    const struct eval_result r = evaluate(&spec);
+    const double expected = exp(r.nll * 3 / 3); /* three tokens scored, "A", "B" and "" */
+    ck_assert_double_eq_tol(r.word_perplexity, expected, 1e-12 * expected);
+}
+
 struct watch {
     int calls, stop_at;
     uint64_t done, all;

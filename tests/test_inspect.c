@@ -32,7 +32,8 @@ TEST(names_of_parts)
 
 TEST(variants)
 {
-    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true};
+    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true,
+                             .no_norm_biases = true};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
     static const int heads[] = {12, 6, 4, 3, 2, 1};
     static const char *const names[] = {"MHA", "GQA-6", "GQA-4", "GQA-3", "GQA-2", "MQA"};
@@ -77,8 +78,9 @@ TEST(variants)
 /* Its bytes are one vector a layer, and every head computes with all of it, twice. */
 TEST(a_latent_cache_is_one_variant)
 {
-    struct config c = {SIZES(3, 12, 1, 10, 7, 100, 9), .value_dim = 6, .d_model = 120,
-                       .no_biases = true, .latent = {8, 5, 8}};
+    struct config c = {
+        SIZES(3, 12, 1, 10, 7, 100, 9), .value_dim = 6,     .d_model = 120, .no_biases = true,
+        .no_norm_biases = true,         .latent = {8, 5, 8}};
     const struct cost_shape shape = {.config = &c, .n_kv_heads = 1, .tied = true};
     struct inspect_variants list;
     ck_assert_int_eq(inspect_list_variants(&shape, NULL, 0, &list, NULL), STATUS_OK);
@@ -135,6 +137,38 @@ TEST(published_parameters)
         ck_assert_uint_eq(parts[INSPECT_PARTS].parameters, models[i].parameters);
         ck_assert_uint_eq(cost_weights(&shape).parameters, models[i].parameters);
         ck_assert_uint_ge(parts[INSPECT_PARTS].bytes, 2 * parts[INSPECT_PARTS].parameters);
+    }
+}
+
+/* What a shard holds, by hand: of 12 query heads of 10 over G K/V heads, and of 7 and 100. */
+TEST(shards)
+{
+    const struct config c = {SIZES(3, 12, 12, 10, 7, 100, 9), .d_model = 120, .no_biases = true,
+                             .no_norm_biases = true};
+    const struct cost_shape shape = {.config = &c, .n_kv_heads = 12, .tied = true};
+    static const struct {
+        int g, n, held;
+        double copies;
+    } cases[] = {{12, 1, 12, 1}, {12, 3, 4, 1}, {4, 4, 1, 1},           {1, 4, 1, 4},
+                 {2, 4, 1, 2},   {4, 6, 2, 3},  {6, 4, 2, 4 * 2 / 6.0}, {1, 12, 1, 12}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int n = cases[i].n;
+        struct inspect_variant v;
+        inspect_variant(&shape, cases[i].g, &v);
+        const struct inspect_step step = inspect_step(&v, STORAGE_F16, 50, 2);
+        const struct inspect_shard s = inspect_shard(&v, &step, STORAGE_F16, n);
+        ck_assert_int_eq(s.n_kv_heads, cases[i].held);
+        ck_assert_double_eq_tol(s.copies, (double)cases[i].held * n / cases[i].g, 1e-12);
+        ck_assert_double_eq_tol(s.copies, cases[i].copies, 1e-12);
+        /* Values of 10 take the room of 16. */
+        ck_assert_uint_eq(s.cache_bytes, 50 * 2 * 3 * (10 + 16) * 2 * (uint64_t)cases[i].held);
+        /* Rows of Q, K and V of 120, of the output of as many as there are heads of 10, of the
+         * feed-forward layer of a part of 7, of the embedding of a part of 9; in panels of 16. */
+        const uint64_t own = 12 / (uint64_t)n * 10, ff = (7 + (uint64_t)n - 1) / (uint64_t)n;
+        const uint64_t qkv = own + 2 * 10 * (uint64_t)cases[i].held;
+        const uint64_t panels = (qkv + 15) / 16 * 16 * 120 + 128 * own + 16 * 120 + 128 * ff;
+        ck_assert_uint_eq(s.weight_bytes,
+                          4 * (3 * (panels + 2 * 120) + 120 + 16 * 120 + 100 * 120));
     }
 }
 

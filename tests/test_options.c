@@ -325,7 +325,11 @@ TEST(shapes)
                                       "12x768x12 ",
                                       "12X768X12",
                                       "1x99999999x1",
-                                      "12,768,12"};
+                                      "12,768,12",
+                                      "2x64x5,dv=8",
+                                      "2x64x4,kv=3",
+                                      "2x64x4,dk=0",
+                                      "2x64x64,dk=1025"};
     const struct arch *gpt2 = arch_preset(text_of("gpt2"));
     struct config c;
     expect_ok(shape_parse("12x768x12,ff=3072,vocab=50257,ctx=4096", gpt2, &c, &err));
@@ -335,6 +339,13 @@ TEST(shapes)
     ck_assert(c.d_ff == 512 && c.n_vocab == 50257 && c.n_ctx == 1024);
     expect_ok(shape_parse("4x128x8,ctx=9", gpt2, &c, &err));
     ck_assert_int_eq(c.n_ctx, 9);
+    expect_ok(shape_parse("2x64x4,dk=16,kv=2", gpt2, &c, &err));
+    ck_assert(c.head_dim == 16 && c.value_dim == 16 && c.n_kv_heads == 2 && c.arch == gpt2);
+    expect_ok(shape_parse("2x64x5,dk=24,dv=10", gpt2, &c, &err));
+    ck_assert(c.head_dim == 24 && c.value_dim == 10 && c.n_kv_heads == 5);
+    ck_assert_str_eq(c.arch->name, "decode");
+    expect_ok(shape_parse("2x64x4,dk=32", arch_preset(text_of("llama")), &c, &err));
+    ck_assert_str_eq(c.arch->name, "llama");
     for (size_t i = 0; i < COUNT(bad); i++) {
         const enum status s = shape_parse(bad[i], gpt2, &c, &err);
         ck_assert_msg(s == STATUS_USAGE, "%s", bad[i]);
@@ -371,6 +382,23 @@ TEST(names_of_others)
         for (int k = 0; command_at(k); k++)
             helps |= has_option(command_at(k), ours) && !has_option(command_at(k), name);
         ck_assert_msg(helps && !strchr(name, '_'), "%s: no command has --%s", name, ours);
+    }
+}
+
+/* What the short help shows is there, once. */
+TEST(everyday_options)
+{
+    for (int k = 0; command_at(k); k++) {
+        const char *names = command_at(k)->spec.everyday;
+        char name[64], before[512] = " ";
+        for (char end = ' '; names && end;) {
+            end = list_next(&names, " ", name, sizeof name);
+            ck_assert_msg(has_option(command_at(k), name), "%s", name);
+            char word[80];
+            snprintf(word, sizeof word, " %s ", name);
+            ck_assert_msg(!strstr(before, word), "%s twice", name);
+            strcat(before, word + 1);
+        }
     }
 }
 
@@ -459,7 +487,7 @@ TEST(help_text)
     static const struct option_spec narrow = {.groups = {{"Group", few, 0}}};
     struct descriptor o;
     output_begin(&o);
-    options_help(&spec, &o.out);
+    options_help(&spec, true, &o.out);
     expect_ok(descriptor_close(&o, NULL));
     const char *help = file_text(scratch_path("output"), NULL);
     expect_says(help, "All:\n|\nInner:\n|  -n, --n N     a count (default 256; 0 or more)\n|"
@@ -469,7 +497,7 @@ TEST(help_text)
         ck_assert_uint_le(strcspn(line, "\n"), 96);
     output_begin(&o);
     o.out.columns = 30;
-    options_help(&narrow, &o.out);
+    options_help(&narrow, true, &o.out);
     output_is(&o, "Group:\n"
                   "      --name N  what it is\n"
                   "          (default 3; 0 or\n"

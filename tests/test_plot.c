@@ -242,7 +242,7 @@ static const struct plot_point simple_points[] = {
 TEST(points_stand_where_the_ticks_say)
 {
     static const double lows[] = {0, 40, 90}, highs[] = {10, 80, 120};
-    const struct plot_series series = {"MHA", simple_points, 3};
+    const struct plot_series series = {.name = "MHA", .points = simple_points, .n_points = 3};
     const char *text = draw_lines(&series, 1), *marker = strstr(text, "<g><title>"), *bar = marker;
     const double x0 = tick_at(text, "0", false), y0 = tick_at(text, "0", true);
     const double step_x = (tick_at(text, "100", false) - x0) / 100;
@@ -264,7 +264,7 @@ TEST(points_stand_where_the_ticks_say)
     }
     /* The order in which they are given does not matter. */
     const struct plot_point shuffled[] = {simple_points[2], simple_points[0], simple_points[1]};
-    const struct plot_series other = {"MHA", shuffled, 3};
+    const struct plot_series other = {.name = "MHA", .points = shuffled, .n_points = 3};
     ck_assert_str_eq(text, draw_lines(&other, 1));
 }
 
@@ -275,7 +275,7 @@ TEST(doublings)
     struct plot_point points[6];
     for (int i = 0; i < 6; i++)
         points[i] = (struct plot_point){places[i], NOTHING, 10 + i, NOTHING, NOTHING};
-    const struct plot_series series = {"MHA", points, 6};
+    const struct plot_series series = {.name = "MHA", .points = points, .n_points = 6};
     struct plot p = plot_of(&series, 1);
     p.x_doubles = true;
     const char *text = draw(&p), *marker = strstr(text, "<g><title>");
@@ -306,7 +306,7 @@ TEST(doublings_of_any_range, .loops = 9)
     };
     const struct plot_point points[] = {{cases[_i].from, NOTHING, 10, NOTHING, NOTHING},
                                         {cases[_i].to, NOTHING, 20, NOTHING, NOTHING}};
-    const struct plot_series series = {"MHA", points, 2};
+    const struct plot_series series = {.name = "MHA", .points = points, .n_points = 2};
     struct plot p = plot_of(&series, 1);
     p.x_doubles = true;
     if (cases[_i].n == 0) {
@@ -321,7 +321,8 @@ TEST(doublings_of_any_range, .loops = 9)
 
 TEST(the_reader_is_told_what_is_what)
 {
-    const struct plot_series series[] = {{"MHA", simple_points, 3}, {"MQA", simple_points, 2}};
+    const struct plot_series series[] = {{.name = "MHA", .points = simple_points, .n_points = 3},
+                                         {.name = "MQA", .points = simple_points, .n_points = 2}};
     const char *text = draw_lines(series, 2);
     expect_counts(text, "1 role=\"img\"", "1 <title>title</title>",
                   "1 <desc>latency (µs) against depth (tokens).\n", "1 MHA: 0 at 0 to 100 at 100.",
@@ -335,17 +336,55 @@ TEST(the_reader_is_told_what_is_what)
     /* What is not drawn is not in the legend. */
     const struct plot_point bare[] = {{0, NOTHING, 1, NOTHING, NOTHING},
                                       {1, NOTHING, 2, NOTHING, NOTHING}};
-    const struct plot_series plain = {"x", bare, 2};
+    const struct plot_series plain = {.name = "x", .points = bare, .n_points = 2};
     expect_counts(draw_lines(&plain, 1), "0 p10 to p90", "0 >predicted</text>",
                   "0 class=\"predicted\"", "0 class=\"bar\"");
+}
+
+/* Lines that share colours and markers: the legend has each of them once, and no line by its name.
+ */
+TEST(colours_and_markers_are_shared)
+{
+    const struct plot_point points[] = {{0, NOTHING, 6, NOTHING, NOTHING},
+                                        {1, NOTHING, 4, NOTHING, NOTHING},
+                                        {5, NOTHING, 3, NOTHING, NOTHING},
+                                        {20, NOTHING, 2, NOTHING, NOTHING}};
+    static const char *const colours[] = {"mean", "fit", "fit, taught"}, *const markers[] = {
+                                                                             "GQA-2", "MQA"};
+    struct plot_series series[6];
+    for (int i = 0; i < 6; i++)
+        series[i] = (struct plot_series){.name = "line",
+                                         .points = points,
+                                         .n_points = 4,
+                                         .colour_name = colours[i / 2],
+                                         .marker_name = markers[i % 2],
+                                         .colour = i / 2 > 0 ? 5 : 1,
+                                         .marker = i % 2,
+                                         .dashed = i / 2 == 2};
+    struct plot plot = plot_of(series, 6);
+    plot.x_crowds = plot.y_near = true;
+    const char *text = draw(&plot);
+    expect_counts(text, "1 >mean</text>", "1 >fit</text>", "1 >fit, taught</text>",
+                  "1 >GQA-2</text>", "1 >MQA</text>", "0 >line</text>",
+                  "3 stroke-dasharray=\"7 5\"");
+    /* Zero, and as far apart as the logarithms of 1 + 1, 1 + 5 and 1 + 20. */
+    const double x0 = tick_at(text, "0", false), unit = tick_at(text, "1", false) - x0;
+    ck_assert_double_eq_tol((tick_at(text, "5", false) - x0) / unit, log2(6), 1e-2);
+    ck_assert_double_eq_tol((tick_at(text, "20", false) - x0) / unit, log2(21), 1e-2);
+    /* 2 to 4 is as far as 3 to 6. */
+    const double octave = tick_at(text, "2.0", true) - tick_at(text, "4.0", true);
+    ck_assert_double_eq_tol(tick_at(text, "3.0", true) - tick_at(text, "6.0", true), octave, 0.1);
 }
 
 /* Alone they stand side by side; bars and lines have one more in the legend. */
 TEST(one_point)
 {
     const struct plot_point point = {1024, 300, 310, 350, 250};
-    const struct plot_series series[] = {{"MHA", &point, 1}, {"MQA", &point, 1}};
-    const struct plot_series lines[] = {{"MHA", simple_points, 3}, {"MQA", simple_points + 1, 1}};
+    const struct plot_series series[] = {{.name = "MHA", .points = &point, .n_points = 1},
+                                         {.name = "MQA", .points = &point, .n_points = 1}};
+    const struct plot_series lines[] = {
+        {.name = "MHA", .points = simple_points, .n_points = 3},
+        {.name = "MQA", .points = simple_points + 1, .n_points = 1}};
     const char *text = draw_lines(series, 2);
     double first, second, y;
     expect_counts(text, "3 <path class=\"bar\"", "3 <path class=\"predicted\"",
@@ -362,7 +401,7 @@ TEST(axis_near_the_values)
 {
     static const struct plot_point points[] = {{0, 2.80, 2.81, 2.91, NOTHING},
                                                {5, NOTHING, 2.79, NOTHING, NOTHING}};
-    const struct plot_series series = {"fit", points, 2};
+    const struct plot_series series = {.name = "fit", .points = points, .n_points = 2};
     struct plot p = plot_of(&series, 1);
     p.y_near = true;
     const char *text = draw(&p);
@@ -379,7 +418,7 @@ TEST(many_series)
     static char names[MANY][32], looks[MANY][200];
     for (int i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "series number %d", i);
-        series[i] = (struct plot_series){names[i], simple_points, 3};
+        series[i] = (struct plot_series){.name = names[i], .points = simple_points, .n_points = 3};
     }
     const char *text = draw_lines(series, MANY), *at = text;
     for (int i = 0; i < MANY; i++) {
@@ -406,8 +445,9 @@ TEST(hostile_texts)
                                   "\xbf\xc2\x9b\nend";
     char *huge = allocated_zeros(100001);
     memset(huge, '<', 100000);
-    const struct plot_series series[] = {
-        {hostile, simple_points, 3}, {huge, simple_points, 3}, {"", simple_points, 3}};
+    const struct plot_series series[] = {{.name = hostile, .points = simple_points, .n_points = 3},
+                                         {.name = huge, .points = simple_points, .n_points = 3},
+                                         {.name = "", .points = simple_points, .n_points = 3}};
     struct plot p = plot_of(series, 3);
     p.title = p.x_label = p.y_label = p.band_label = huge;
     p.subtitle = p.mid_label = p.predicted_label = hostile;
@@ -426,8 +466,9 @@ TEST(values_that_cannot_be_drawn)
                                         {5, 10, 1e101, 30, 15},          {6, 10, 20, NOTHING, 15},
                                         {-infinite, 10, 20, 30, 15},     {7, 10, 21, 30, DBL_MAX}};
     const struct plot_point none[] = {{NOTHING, 1, 1, 1, 1}, {1, 1, NOTHING, 1, NOTHING}};
-    const struct plot_series series[] = {
-        {"none", none, 2}, {"empty", NULL, 0}, {"some", points, 10}};
+    const struct plot_series series[] = {{.name = "none", .points = none, .n_points = 2},
+                                         {.name = "empty", .points = NULL, .n_points = 0},
+                                         {.name = "some", .points = points, .n_points = 10}};
     expect_counts(draw_lines(series, 3), "0 none<", "0 none:", "5 <g><title>some: ",
                   "+ <g class=\"c2\">" /* the colour of the third given */,
                   "+ <title>some: 20 at 1, predicted 15</title>",
@@ -437,7 +478,8 @@ TEST(values_that_cannot_be_drawn)
     for (size_t i = 0; i < COUNT(pairs); i++) {
         const double a = pairs[i][0], b = pairs[i][1];
         const struct plot_point two[] = {{a, a, a, a, b}, {b, b, b, b, a}};
-        const struct plot_series extreme[] = {{"x", two, 2}, {"y", two, 1}};
+        const struct plot_series extreme[] = {{.name = "x", .points = two, .n_points = 2},
+                                              {.name = "y", .points = two, .n_points = 1}};
         draw_lines(extreme, 2);
     }
 }
@@ -447,7 +489,8 @@ TEST(values_that_cannot_be_drawn)
 TEST(files_that_are_not_written)
 {
     const struct plot_point none = {1, 1, NOTHING, 1, 1};
-    const struct plot_series empty = {"x", &none, 1}, series = {"x", simple_points, 3};
+    const struct plot_series empty = {.name = "x", .points = &none, .n_points = 1},
+                             series = {.name = "x", .points = simple_points, .n_points = 3};
     const char *path = scratch_path("chart.svg");
     write_file(path, "old", 3);
     for (int n = 0; n <= 1; n++) {

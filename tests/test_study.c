@@ -106,6 +106,33 @@ TEST(cells_are_named_ordered_and_made_from_earlier_ones)
     study_plan_free(&plan);
 }
 
+/* Several numbers of query heads: each has its own MHA checkpoint, the fewest first. */
+TEST(cells_by_query_heads)
+{
+    static const int numbers[] = {8, 2};
+    static const char *const names[] = {"s7-h2-mha-a0", "s7-h2-mqa-scratch-a5", "s7-h8-mha-a0",
+                                        "s7-h8-mqa-scratch-a5"};
+    struct study_plan plan = {.first_seed = 7, .n_seeds = 1, .n_steps = 100};
+    for (int i = 0; i < 2; i++) {
+        struct config c = eight_heads();
+        c.n_heads = c.n_kv_heads = numbers[i];
+        plan.config = &c;
+        struct study_cell cell = {.kv_heads = numbers[i], .by_heads = true};
+        expect_ok(study_plan_add(&plan, cell, (const double[]){0}, 1, &err));
+        cell = (struct study_cell){
+            .kv_heads = 1, .method = STUDY_SCRATCH, .d_ff = 40, .by_heads = true};
+        expect_ok(study_plan_add(&plan, cell, (const double[]){5}, 1, &err));
+    }
+    ck_assert_int_eq(plan.n, 4);
+    for (int i = 0; i < 4; i++) {
+        const struct study_cell *cell = &plan.cells[i];
+        ck_assert_str_eq(cell->name, names[i]);
+        ck_assert(cell->heads == numbers[i < 2] && cell->d_ff == (i % 2 ? 40 : 32));
+        ck_assert_ptr_eq(study_base(&plan, cell), &plan.cells[i - i % 2]);
+    }
+    study_plan_free(&plan);
+}
+
 TEST(means_are_over_the_seeds_that_are_done)
 {
     const struct config c = eight_heads();
@@ -183,7 +210,8 @@ TEST(records_come_back_as_they_were)
                   again.seconds == cells[i].seconds);
     }
     expect_file("s1-mla12-latent-a0.json",
-                "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 12, "
+                "{\"cell\": \"s1-mla12-latent-a0\", \"seed\": 1, \"heads\": 8, \"d_ff\": 32, "
+                "\"kv_heads\": 1, \"latent\": 12, "
                 "\"method\": \"latent\", \"taught\": false, \"alpha\": 0, \"steps\": 0, "
                 "\"bits_per_byte\": 2.5, \"cache_bytes_per_token\": 96, \"seconds\": 0}\n");
     cells[1].latent = 13; /* the name is that of 12 still */
@@ -193,13 +221,15 @@ TEST(records_come_back_as_they_were)
     expect_ok(study_results_write(folder, &err));
     expect_file("results.jsonl",
                 "{\"cell\": \"s18446744073709551615-gqa2-fit-a0.5\", \"seed\": "
-                "18446744073709551615, \"kv_heads\": 2, \"latent\": 0, \"method\": \"fit\", "
+                "18446744073709551615, \"heads\": 8, \"d_ff\": 32, \"kv_heads\": 2, \"latent\": 0, "
+                "\"method\": \"fit\", "
                 "\"taught\": false, \"alpha\": 0.5, \"steps\": 3, \"bits_per_byte\": 2.1, "
                 "\"cache_bytes_per_token\": 1024}\n");
 }
 
 #define RECORD                                                                                     \
-    "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 0, \"method\": "      \
+    "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"heads\": 8, \"d_ff\": 32, \"kv_heads\": 1, "     \
+    "\"latent\": 0, \"method\": "                                                                  \
     "\"fit\", \"taught\": false, \"alpha\": 5, \"steps\": 50, \"bits_per_byte\": 2.5, "            \
     "\"cache_bytes_per_token\": 512, \"seconds\": 1}\n"
 
@@ -212,6 +242,8 @@ TEST(damaged_records_are_refused_by_name)
         {"\"cell\": \"s1-mqa-fit-a5\"", "\"cell\": \"s2-mqa-fit-a5\""},
         {"\"seed\": 1", "\"seed\": 2"},
         {"\"kv_heads\": 1", "\"kv_heads\": 4294967297"},
+        {"\"heads\": 8", "\"heads\": 4"},
+        {"\"d_ff\": 32", "\"d_ff\": 33"},
         {"\"latent\": 0, ", ""},
         {"\"latent\": 0", "\"latent\": 4294967300"},
         {"\"latent\": 0", "\"latent\": 4"},
@@ -254,7 +286,8 @@ TEST(results_have_every_record_and_nothing_else)
     put_file("s1-mqa-fit-a5.part.gguf", "x");
     expect_ok(study_results_write(folder, &err));
     expect_file("results.jsonl",
-                "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"kv_heads\": 1, \"latent\": 0, "
+                "{\"cell\": \"s1-mqa-fit-a5\", \"seed\": 1, \"heads\": 8, \"d_ff\": 32, "
+                "\"kv_heads\": 1, \"latent\": 0, "
                 "\"method\": \"fit\", \"taught\": false, \"alpha\": 5, \"steps\": 50, "
                 "\"bits_per_byte\": 2.5, "
                 "\"cache_bytes_per_token\": 512}\n");

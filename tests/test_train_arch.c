@@ -54,6 +54,8 @@ static void assert_kinds(const struct config *found, const struct config *c)
     ck_assert(found->norm == c->norm && found->placement == c->placement);
     ck_assert(found->position == c->position && found->ffn == c->ffn);
     ck_assert(found->shared == c->shared && found->no_biases == c->no_biases);
+    ck_assert(found->no_norm_biases == c->no_norm_biases || c->norm == NORM_RMS);
+    ck_assert(found->head_dim == c->head_dim && config_value_dim(found) == config_value_dim(c));
     for (int l = 0; l < c->n_layers; l++)
         ck_assert_int_eq(config_kv_heads(found, l), config_kv_heads(c, l));
 }
@@ -129,6 +131,9 @@ static const struct {
     CHANGED(int, shape.position, POSITION_NONE, "--position sinusoidal, not none"),
     CHANGED(int, shape.ffn, FFN_SWIGLU, "--ffn relu, not swiglu"),
     CHANGED(bool, shape.no_biases, true, "--no-bias was not the same"),
+    CHANGED(bool, shape.no_norm_biases, true, "the model's shape was not the same"),
+    CHANGED(int, shape.value_dim, 3, "the model's shape was not the same"),
+    CHANGED(float, shape.norm_eps, 1e-3f, "the model's shape was not the same"),
     CHANGED(bool, shape.shared, true, "--share-layers was not the same"),
     CHANGED(float, shape.embedding_scale, 2, "the model's shape was not the same"),
     CHANGED(float, shape.score_scale, 2, "the model's shape was not the same"),

@@ -691,6 +691,9 @@ const struct command command_attend = {
     .name = "attend",
     .summary = "what each head looks at: figures, pictures, arrays",
     .usage = "MODEL (-p TEXT | -f FILE | --tokens 1,2,3 | a text piped in) [options]",
+    .examples = "./decode attend models/shakespeare-mha.gguf -p \"To be or not to be\"\n"
+                "./decode attend models/shakespeare-mha.gguf -p \"To be\" --show 1.0\n"
+                "./decode attend models/shakespeare-mha.gguf -p \"To be\" --svg heads.svg\n",
     .notes =
         "A row a layer and head. The weight a[i][j] is what the query of token i gives to the\n"
         "key of token j, no later than i; those of a query add up to 1. Over n tokens:\n"
@@ -729,6 +732,7 @@ const struct command command_attend = {
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},
+             .everyday = "prompt file layer head query show svg kv-heads format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,

@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/limits.h"
+#include "cli/bench_against.h"
 #include "cli/job.h"
 #include "cli/program.h"
 #include "cli/shape.h"
@@ -31,6 +32,12 @@
 #define NOISY 0.15
 /* Of its threads' time a row gets less only where other work has the processors, too. */
 #define LEAST_SHARE 0.65
+/* A mean further from the median than this says that some steps took much longer. */
+#define UNEVEN 0.1
+/* A table with a time of so many microseconds is in milliseconds. */
+#define LONG_US 1e6
+/* Of the memory that is free the rows of a group may take so much. */
+#define GROUP_SHARE 0.9
 
 /* The options; the run; and what is printed of one row beside it. */
 struct bench_run {
@@ -38,7 +45,7 @@ struct bench_run {
     struct shape_options shape;
     const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
-    const char *plot, *trace;
+    const char *plot, *trace, *against;
 
     struct job *job;
     struct bench bench;
@@ -52,7 +59,10 @@ struct bench_run {
     const char *best; /* "*": of the lowest median at its depth and batch; or "" */
     const char *type;
     bool noisy;
-    char hash[20], note[64];
+    char hash[20], note[96], speedup_range[32];
+    struct former former;                            /* of --against, */
+    double old_p50_us, ratio, ratio_low, ratio_high; /* its median, and this one's over it */
+    char ratio_range[32];
 };
 
 #define VALUES struct bench_run
@@ -98,6 +108,10 @@ static const struct option result_options[] = {
                "draw latency against depth, or, of several batches at one depth, against batch; a "
                "line for each variant",
                .writes = WRITES_FILE),
+    OPT_STRING("against", against, "OLD.json",
+               "also the ratio of each median to that of the same setting in what bench --format "
+               "json printed before",
+               .reads = "the former result"),
     OPT_STRING("trace", trace, "FILE.csv", "write every single token's time",
                .writes = WRITES_FILE),
     OPT_END,
@@ -171,6 +185,8 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
     struct bench_spec *spec = &r->spec;
+    if (r->against)
+        TRY(former_read(r->against, &r->former, e));
     if (r->shape.shape) {
         TRY(shape_of_options(&r->shape, &r->common, &spec->config, e));
     } else {
@@ -202,6 +218,13 @@ static struct figure figure_percent(double share)
     return f;
 }
 
+static struct figure figure_ms(double us)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.2f", us / 1e3);
+    return f;
+}
+
 #define RUN(member) MEMBER(bench_run, member)
 #define ROW(member) MEMBER(bench_run, row.member)
 static const struct report_field bench_fields[] = {
@@ -218,13 +241,20 @@ static const struct report_field bench_fields[] = {
     {"warmup", NULL, RUN(spec.warmup)},
     {"p10_us", NULL, ROW(p10_us)},
     {"p50_us", "p50 µs", ROW(p50_us), "%.1f"},
+    {"p50_low_us", NULL, ROW(p50_low_us)},
+    {"p50_high_us", NULL, ROW(p50_high_us)},
     {"p90_us", NULL, ROW(p90_us)},
     {"p99_us", "p99 µs", ROW(p99_us), "%.1f", .rank = 8},
     {"max_us", NULL, ROW(max_us)},
     {"mean_us", NULL, ROW(mean_us)},
     {"us_per_token", "µs/token", ROW(us_per_token), "%.1f", .rank = 4},
     {"tokens_per_s", "tokens/s", ROW(tokens_per_s), .figure = figure_rate, .rank = 3},
+    {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
+     .rank = 2},
     {"speedup", "speed-up", ROW(speedup), "%.2fx"},
+    {"speedup_low", NULL, ROW(speedup_low)},
+    {"speedup_high", NULL, ROW(speedup_high)},
+    {NULL, "interval", RUN(speedup_range), .right = true, .rank = 3},
     {"predicted_speedup", "by bytes", ROW(predicted_speedup), "%.2fx", .rank = 4},
     {NULL, "predicted", ROW(predicted_speedup), "%.2fx", .rank = 4},
     {"weight_bytes", "weights read", ROW(step.cost.weight_bytes), .figure = figure_bytes,
@@ -238,8 +268,6 @@ static const struct report_field bench_fields[] = {
     {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
     {"share_of_limit", "of limit", ROW(share_of_limit), .figure = figure_percent, .rank = 2},
     {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
-    {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
-     .rank = 10},
     {"load_ms", NULL, ROW(load_ms)},
     {"peak_rss_bytes", "peak RSS", ROW(peak_rss_bytes), .figure = figure_bytes, .rank = 10},
     {"logits_hash", NULL, RUN(hash)},
@@ -258,13 +286,60 @@ static const struct report_field bench_fields[] = {
     {"version", NULL, RUN(version)},
     {"compiler", NULL, RUN(compiler)},
     {"date", NULL, RUN(date)},
-    {NULL, "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
+    /* With --against. */
+    {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
+    {"ratio", "new/old", RUN(ratio), "%.3f"},
+    {"ratio_low", NULL, RUN(ratio_low)},
+    {"ratio_high", NULL, RUN(ratio_high)},
+    {NULL, "its interval", RUN(ratio_range), .right = true},
+    {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
 };
-#define N_FIELDS REPORT_LENGTH(bench_fields)
+#define N_FIELDS  REPORT_LENGTH(bench_fields)
+#define N_AGAINST 5 /* before the last */
 
 static bool is_noisy(const struct bench_row *row)
 {
     return row->spread > NOISY || row->cpu_share < LEAST_SHARE;
+}
+
+/* "0.97 to 1.04"; "" where there is none. */
+static void write_range(char *out, size_t size, double low, double high)
+{
+    out[0] = 0;
+    if (isfinite(low) && isfinite(high))
+        snprintf(out, size, "%.2f to %.2f", low, high);
+}
+
+/* Why the row's figures may not be taken at their word, or not together. */
+static void write_note(struct bench_run *r)
+{
+    const struct bench_row *row = &r->row;
+    const double uneven = row->mean_us / row->p50_us;
+    char part[3][48] = {""};
+    if (row->repeats < r->spec.repeats)
+        snprintf(part[0], sizeof *part, "%d of %d repeats", row->repeats, r->spec.repeats);
+    if (row->cpu_share < LEAST_SHARE)
+        snprintf(part[1], sizeof *part, "busy: %.0f%%", row->cpu_share * 100);
+    else if (row->spread > NOISY)
+        snprintf(part[1], sizeof *part, "noisy: %.0f%%", row->spread * 100);
+    if (fabs(uneven - 1) > UNEVEN)
+        snprintf(part[2], sizeof *part, "mean %.2f of p50", uneven);
+    r->note[0] = 0;
+    for (int i = 0; i < 3; i++) {
+        const size_t len = strlen(r->note);
+        if (part[i][0])
+            snprintf(r->note + len, sizeof r->note - len, "%s%s", len ? ", " : "", part[i]);
+    }
+}
+
+static void compare_with_former(struct bench_run *r)
+{
+    const struct former_row *old = former_find(&r->former, &r->row);
+    r->old_p50_us = old ? old->p50_us : (double)NAN;
+    r->ratio = r->row.p50_us / r->old_p50_us;
+    r->ratio_low = old ? r->row.p50_low_us / old->p50_high_us : (double)NAN;
+    r->ratio_high = old ? r->row.p50_high_us / old->p50_low_us : (double)NAN;
+    write_range(r->ratio_range, sizeof r->ratio_range, r->ratio_low, r->ratio_high);
 }
 
 static const void *next_row(void *arg, int i)
@@ -283,13 +358,9 @@ static const void *next_row(void *arg, int i)
     r->type = storage_name(row->type);
     r->noisy = is_noisy(row);
     snprintf(r->hash, sizeof r->hash, "%016" PRIx64, row->logits_hash);
-    r->note[0] = 0;
-    if (row->repeats < r->spec.repeats)
-        snprintf(r->note, sizeof r->note, "%d of %d repeats", row->repeats, r->spec.repeats);
-    else if (row->cpu_share < LEAST_SHARE)
-        snprintf(r->note, sizeof r->note, "busy: %.0f%%", row->cpu_share * 100);
-    else if (r->noisy)
-        snprintf(r->note, sizeof r->note, "noisy: %.0f%%", row->spread * 100);
+    write_note(r);
+    write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
+    compare_with_former(r);
     return r;
 }
 
@@ -302,6 +373,11 @@ static enum status print_table(struct bench_run *r, struct err *e)
         [ONE] = {"batch", "µs/token", "predicted", "limited by", "attention Mflop"},
         [BATCHES] = {"by bytes", "attention Mflop"},
         [LATENT] = {"batch", "µs/token", "predicted"}};
+    /* What is the same in all rows is left out early. */
+    static const char *const axis_headings[BENCH_AXES] = {
+        [BENCH_TYPES] = "type", [BENCH_KV_TYPES] = "KV", [BENCH_THREADS] = "threads"};
+    static const char *const in_us[] = {"p50 µs", "p99 µs", "µs/token", "old p50 µs", NULL};
+    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms"};
     const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
     const time_t now = time(NULL);
     struct tm utc = {0};
@@ -310,10 +386,27 @@ static enum status print_table(struct bench_run *r, struct err *e)
     for (int i = 0; i < variants->n; i++)
         of = variants->items[i] < 0 ? LATENT : of;
     of = r->bench.most_sequences > 1 ? BATCHES : of;
+    int n = 0;
+    bool is_long = false;
+    for (int i = 0; i < r->bench.n_rows; i++)
+        is_long |= r->bench.rows[i].p99_us >= LONG_US;
     for (int f = 0; f < N_FIELDS; f++) {
-        chosen[f] = bench_fields[f];
-        if (chosen[f].heading && names_find(hidden[of], chosen[f].heading) >= 0)
-            chosen[f].heading = NULL;
+        struct report_field *field = &chosen[n];
+        *field = bench_fields[f];
+        n += r->against || f < N_FIELDS - 1 - N_AGAINST || f == N_FIELDS - 1;
+        if (!field->heading)
+            continue;
+        for (int a = 0; a < BENCH_AXES; a++)
+            if (axis_headings[a] && strcmp(axis_headings[a], field->heading) == 0 &&
+                r->spec.axes[a].n == 1)
+                field->rank = 6;
+        if (names_find(hidden[of], field->heading) >= 0)
+            field->heading = NULL;
+        const int time = is_long && field->heading ? names_find(in_us, field->heading) : -1;
+        if (time >= 0) {
+            field->heading = in_ms[time];
+            field->figure = figure_ms;
+        }
     }
     r->isa = r->spec.kernels->name;
     r->architecture = r->spec.config.arch->name;
@@ -321,7 +414,7 @@ static enum status print_table(struct bench_run *r, struct err *e)
     r->compiler = COMPILER_NAME;
     gmtime_r(&now, &utc);
     strftime(r->date, sizeof r->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return job_print(r->job, &(struct table){chosen, N_FIELDS, .row = next_row, .arg = r}, e);
+    return job_print(r->job, &(struct table){chosen, n, .row = next_row, .arg = r}, e);
 }
 
 /* --- what else is shown ---------------------------------------------------------------------- */
@@ -376,17 +469,23 @@ static void print_footer(const struct bench_run *r)
     const struct bench *b = &r->bench;
     const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
-    bool noisy = false;
-    for (int i = 0; i < b->n_rows; i++)
+    bool noisy = false, uneven = false;
+    for (int i = 0; i < b->n_rows; i++) {
         noisy |= is_noisy(&b->rows[i]);
+        uneven |= fabs(b->rows[i].mean_us / b->rows[i].p50_us - 1) > UNEVEN;
+    }
     paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
-                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted\n");
+                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted; its "
+                       "interval is that of the repeats\n");
     paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
                        "the median\n");
     if (noisy)
         paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
                            "processors' time was left\vfor the row by other work; a quieter "
                            "machine says more\n");
+    if (uneven)
+        paragraph_puts(&p, "mean of p50: a few steps took much longer than the others; tokens/s "
+                           "goes by the mean of all,\vspeed-up and the limit by the median\n");
     if (depths->n == 1 && depths->items[0] == 0 && b->spec->config.n_ctx > 1)
         paragraph_printf(
             &p, "depth 0: an empty KV cache; --depth 0,%d shows what attention costs as it fills\n",
@@ -501,6 +600,8 @@ static enum status print_run(struct bench_run *r, struct err *e)
         print_header(r);
     else
         say(&r->common, "%s: %s", r->subject, r->machine);
+    if (r->against)
+        former_say_others(&r->former, &r->bench, r->subject, &r->common);
     TRY(print_table(r, e));
     if (people)
         print_footer(r);
@@ -549,19 +650,25 @@ static enum status measure(struct bench_run *r, struct err *e)
     struct bench_spec *spec = &r->spec;
     int *threads = &spec->axes[BENCH_THREADS].items[0];
     bool prefers_one = false;
+    const uint64_t left = available_memory();
+    spec->most_bytes = (uint64_t)((double)left * GROUP_SHARE);
     TRY(bench_plan(spec, b, e));
     /* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory
      * backs ends the process. */
-    const uint64_t left = available_memory();
     const char *advice = "fewer or smaller --batch, --depth, --kv-heads, --type take less";
     if (b->bytes > left)
         return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %d rows need %s together, and %s are free; %s", b->n_rows,
+                       "out of memory: a row and its MHA need %s together, and %s are free; %s",
                        figure_bytes((double)b->bytes).text, figure_bytes((double)left).text,
                        advice);
+    if (b->n_groups > 1)
+        say(o,
+            "memory: the rows take turns in %d groups, each variant beside its MHA, as not all "
+            "fit together",
+            b->n_groups);
     if (o->verbose || b->bytes > (uint64_t)1 << 30)
-        say(o, "memory: %d rows take %s together; %s", b->n_rows,
-            figure_bytes((double)b->bytes).text, advice);
+        say(o, "memory: %d rows take %s%s; %s", b->n_rows, figure_bytes((double)b->bytes).text,
+            b->n_groups > 1 ? " at most" : " together", advice);
     /* As every command does: one thread where the first row's model is faster so. */
     if (j->threads_are_auto && *threads > 1)
         TRY(bench_prefers_one_thread(b, &prefers_one, e));
@@ -605,16 +712,20 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
 {
     struct bench_run *r = values;
     r->job = j;
-    TRY(specify_bench(r, e));
-    const enum status s = measure(r, e);
+    const enum status specified = specify_bench(r, e);
+    const enum status s = specified == STATUS_OK ? measure(r, e) : specified;
     bench_free(&r->bench);
-    return s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
+    former_free(&r->former);
+    return specified == STATUS_OK && s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
 }
 
 const struct command command_bench = {
     .name = "bench",
     .summary = "per-token latency across attention variants",
     .usage = "(MODEL | --shape SHAPE) [options]",
+    .examples = "./decode bench models/shakespeare-mha.gguf --depth 0,255 -n 16\n"
+                "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
+                "./decode bench --shape 4x256x8,vocab=4096 --batch 1,4 -n 8\n",
     .notes =
         "A timed step takes one token of each of the batch's sequences in and gives their\n"
         "logits; sampling and tokenization are left out. Every timed token is taken at exactly\n"
@@ -632,6 +743,7 @@ const struct command command_bench = {
                         {"Measuring", measuring_options, 0},
                         {"Results", result_options, 0},
                         GENERAL_GROUP},
+             .everyday = "shape kv-heads depth batch type n format plot against",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_STOPS,

@@ -442,12 +442,15 @@ const struct command command_convert = {
     .summary = "MHA checkpoint to GQA, MQA or a latent cache",
     .usage = "MODEL -o OUT (--kv-heads G | --latent R | --cache-bytes B | --drop-heads L.H,...) "
              "[options]",
+    .examples = "./decode convert models/shakespeare-mha.gguf -o gqa2.gguf --kv-heads 2\n"
+                "./decode convert models/shakespeare-mha.gguf -o f.gguf --drop-heads 1.3\n",
     .notes = notes,
     .spec = {.groups = {{"Conversion", variant_options, offsetof(VALUES, common.variant)},
                         {"More of it", conversion_options, offsetof(VALUES, common.variant)},
                         {"Heads", drop_options, 0},
                         {"Output", own_options, 0},
                         GENERAL_GROUP},
+             .everyday = "output kv-heads latent method calib eval force",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_OUT | JOB_STOPS | JOB_WORKERS | JOB_CHECKPOINT,

@@ -17,7 +17,8 @@ struct eval_options {
 #define VALUES struct eval_options
 
 static const struct option text_options[] = {
-    OPT_TEXT("the text to predict; - is standard input"),
+    OPT_TEXT("the text to predict, as TEXT; - is standard input"),
+    OPT_PROMPT,
     OPT_RANGE,
     OPT_INT("ctx", ctx, "C", 1, INT_MAX, "input tokens of a window",
             .otherwise = "the checkpoint's context, or that of --against if smaller"),
@@ -44,6 +45,7 @@ static const struct report_field fields[] = {
     {FIGURE(nll_stderr), "%.4f", .rank = 6},
     {FIGURE(perplexity), "%.3f"},
     {FIGURE(bits_per_byte), "%.4f"},
+    {FIGURE(word_perplexity), "%.5g", .rank = 8},
     {FIGURE(tokens_per_s), "%.0f", .rank = 7},
     /* With --against. */
     {FIGURE(kl_mean), "%.6f"},
@@ -74,6 +76,7 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
                              .tokens = j->tokens,
                              .n_tokens = j->n_tokens,
                              .tokenizer = c->tokenizer,
+                             .text = j->text,
                              .ctx = o->ctx,
                              .stride = o->stride,
                              .stop = progress_stop,
@@ -103,6 +106,9 @@ const struct command command_eval = {
     .name = "eval",
     .summary = "perplexity and bits per byte on a text; distance to another checkpoint",
     .usage = "MODEL TEXT [options]",
+    .examples = "./decode eval models/shakespeare-mha.gguf LICENSE\n"
+                "./decode eval models/shakespeare-mha.gguf README.md --range 0.9:1\n"
+                "./decode eval models/shakespeare-mha.gguf -p \"To be, or not to be\"\n",
     .notes =
         "Windows of C input tokens start every S tokens, each with an empty cache. The first\n"
         "scores all the tokens it predicts, a later one only those that no window before it\n"
@@ -117,6 +123,8 @@ const struct command command_eval = {
         "                because neighbours are hard or easy together\n"
         "perplexity      e^nll\n"
         "bits_per_byte   nll x tokens / log 2 / bytes: comparable between vocabularies\n"
+        "word_perplexity  e^(nll x tokens / words), words being what white space parts, as\n"
+        "                lm-evaluation-harness counts them\n"
         "tokens_per_s    tokens scored a second, loading and tokenization left out\n"
         "\n"
         "With --against the reference is MODEL2:\n"
@@ -133,10 +141,11 @@ const struct command command_eval = {
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},
+             .everyday = "text prompt range against ctx kv-heads format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
-    .no_text = "there is no text to predict; expected TEXT or --text FILE",
+    .no_text = "there is no text to predict; expected TEXT, a file, or -p",
     .run = run_eval,
 };

@@ -44,7 +44,9 @@ static enum status run_export(struct job *j, void *values, struct err *e)
 const struct command command_export = {
     .name = "export",
     .summary = "a GGUF checkpoint to a Hugging Face folder",
-    .usage = "MODEL -o DIR [options]",
+    .usage = "MODEL DIR [options]",
+    .examples = "./decode export models/shakespeare-mha.gguf hf-mha\n"
+                "./decode export models/shakespeare-gqa2.gguf hf-gqa2 --expand\n",
     .notes =
         "DIR gets config.json, generation_config.json, model.safetensors and the vocabulary's\n"
         "files; transformers' AutoModelForCausalLM.from_pretrained(DIR) loads it with the logits\n"
@@ -54,7 +56,7 @@ const struct command command_export = {
         "LlamaForCausalLM. Weights keep their type, but blocks (q8_0, q4_0) become float32. What\n"
         "cannot be said there is refused, naming why.\n",
     .spec = {.groups = {{"Conversion", own_options, 0}, GENERAL_GROUP},
-             .positionals = {MODEL_POSITIONAL}},
+             .positionals = {MODEL_POSITIONAL, OPT_STRING("DIR", common.out, NULL, NULL)}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_OUT | JOB_CHECKPOINT,
     .run = run_export,

@@ -35,7 +35,8 @@ static const struct option text_options[] = {
     OPT_FLAG("shift", shift,
              "go on when the context is full: a begin-of-text token and the last half of the "
              "context are all that the model then sees, that half fed again at the positions "
-             "behind it"),
+             "behind it",
+             .excludes = "no-shift"),
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed"),
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
@@ -87,10 +88,14 @@ static const struct option sampler_options[] = {
 };
 
 static const struct option state_options[] = {
-    OPT_FLAG("interactive", talks,
-             "a session: each line that is typed continues the text so far and is answered; Ctrl-C "
-             "stops an answer, /help lists commands",
-             .letter = 'i'),
+    OPT_FLAG(
+        "interactive", talks,
+        "a session: each line that is typed continues the text so far and is answered; a full "
+        "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands; rlwrap "
+        "decode ... edits lines and recalls them",
+        .letter = 'i'),
+    OPT_FLAG("no-shift", no_shift, "of a session: a full context ends the answer",
+             .needs = "interactive"),
     OPT_STRING("load-state", load, "FILE",
                "go on with the text that was saved there by the same checkpoint, cache included; a "
                "prompt is added to it; without --seed its random numbers go on, too"),
@@ -305,8 +310,8 @@ static enum status open_generation(struct generation *g, struct err *e)
     s->tokenizer = t;
     s->n_vocab = c->n_vocab;
     s->ignore_eos = o->ignore_eos;
-    s->shifts = o->shift;
-    s->n_keep = s->shifts && tokenizer_adds_bos(t);
+    s->shifts = o->shift || (o->talks && !o->no_shift);
+    s->n_keep = (s->shifts || o->talks) && tokenizer_adds_bos(t);
     TRY(start_schedule(g, &params, n_texts, e));
     TRY(generation_create(g, e));
     if (!o->load)
@@ -366,6 +371,9 @@ const struct command command_generate = {
     .name = "generate",
     .summary = "continue a text from a checkpoint",
     .usage = "MODEL [-p TEXT | -f FILE | --prompts FILE] [options]",
+    .examples = "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\"\n"
+                "./decode generate models/shakespeare-mha.gguf -p \"ROMEO:\" -n 50\n"
+                "./decode generate models/shakespeare-mha.gguf -n 50 --samples 3\n",
     .notes =
         "Prints the prompt and its continuation. Without -p and -f the prompt is what is\n"
         "piped in; without any it starts from the checkpoint's begin-of-text token, or else\n"
@@ -391,6 +399,7 @@ const struct command command_generate = {
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},
+             .everyday = "prompt file n interactive temp greedy seed samples prompts kv-heads",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,

@@ -40,7 +40,8 @@ static const char *const ablations[] = {"zero", "mean", NULL};
 #define HEAD_BYTES 16 /* of "0.3,", whatever the head */
 
 static const struct option text_options[] = {
-    OPT_TEXT("the text to predict; - is standard input"),
+    OPT_TEXT("the text to predict, as TEXT; - is standard input"),
+    OPT_PROMPT,
     OPT_RANGE,
     OPT_INT("tokens", tokens, "N", 1, INT_MAX - 1, "how many of its tokens are predicted, at most",
             .fallback = "4096"),
@@ -284,6 +285,8 @@ const struct command command_heads = {
     .name = "heads",
     .summary = "what each head is worth: loss without it, likeness to others",
     .usage = "MODEL TEXT [options]",
+    .examples = "./decode heads models/shakespeare-mha.gguf README.md --tokens 256\n"
+                "./decode heads models/shakespeare-mha.gguf LICENSE --svg worth.svg\n",
     .notes =
         "Each head in turn is left out and the text predicted again, in windows of the context as\n"
         "decode eval has them; --without of eval, score and generate leaves out several at once.\n"
@@ -304,10 +307,11 @@ const struct command command_heads = {
         "that cost least, as measured one by one; `added` are those that the row before keeps.\n"
         "Ctrl-C prints the heads that are done; --layer goes on where it was.\n",
     .spec = {.groups = {{"Text", text_options, 0}, {"Results", result_options, 0}, GENERAL_GROUP},
+             .everyday = "text prompt tokens range ablate layer svg format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT,
     .parts = CHECKPOINT_MODEL | JOB_TOKENIZES,
-    .no_text = "there is no text to predict; expected TEXT or --text FILE",
+    .no_text = "there is no text to predict; expected TEXT, a file, or -p",
     .run = run_heads,
 };

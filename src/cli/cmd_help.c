@@ -12,7 +12,8 @@
 
 static const char help_sections[] =
     "Options:\n"
-    "  decode help COMMAND (or decode COMMAND --help) shows a command's options.\n"
+    "  decode help COMMAND (or decode COMMAND --help) shows examples and the options for every\n"
+    "  day; with --all every option, and what figures mean.\n"
     "  decode help --format man prints the manual page; --format bash what completes command\n"
     "  lines in that shell.\n"
     "  decode --version shows version, compiler, instruction sets and threads.\n"
@@ -49,6 +50,7 @@ void help_print(struct output *out)
 {
     const struct command *c;
     char line[256];
+    help_set_width(out);
     output_puts(out, "usage: decode <command> [options]\n\n");
     paragraph_reflow(out, SUMMARY "\n\nCommands:\n", 0);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
@@ -94,12 +96,18 @@ static void manual_print(struct output *page)
     for (int i = -1; i < 0 || (c = command_at(i)) != NULL; i++) {
         output_printf(page, ".SH %s%s\n.nf\n", c ? "decode " : "DESCRIPTION", c ? c->name : "");
         if (c)
-            command_print_help(c, &m.out);
+            command_print_help(c, true, &m.out);
         else
             help_print(&m.out);
         output_flush(&m.out);
         output_puts(page, ".fi\n");
     }
+    output_puts(page, ".SH EXAMPLES\n.nf\n");
+    for (int i = 0; (c = command_at(i)) != NULL; i++)
+        output_printf(&m.out, "%s:\n  %.*s\n", c->summary, (int)strcspn(c->examples, "\n"),
+                      c->examples);
+    output_flush(&m.out);
+    output_puts(page, ".fi\n");
 }
 
 /* --- the script that completes command lines in bash ------------------------------------------ */
@@ -196,6 +204,7 @@ struct help_options {
     struct common_options common; /* none of them */
     const char *command;          /* NULL: all of them */
     int format;
+    bool all;
 };
 
 enum { HELP_TEXT, HELP_MAN, HELP_BASH };
@@ -204,6 +213,7 @@ static const char *const format_names[] = {"text", "man", "bash", NULL};
 #define VALUES struct help_options
 
 static const struct option own_options[] = {
+    OPT_FLAG("all", all, "of COMMAND every option, and what figures mean"),
     OPT_CHOICE("format", format, "FORM", format_names,
                "man: the manual page, for man -l -; bash: a script that completes command lines",
                .fallback = "text"),
@@ -225,7 +235,7 @@ static enum status run_help(struct job *j, void *values, struct err *e)
     else if (o->format == HELP_BASH)
         completion_bash(j->out);
     else if (c != &command_help)
-        command_print_help(c, j->out);
+        command_print_help(c, o->all, j->out);
     else
         help_print(j->out);
     return STATUS_OK;
@@ -235,6 +245,8 @@ const struct command command_help = {
     .name = "help",
     .summary = "this list, or a command's options",
     .usage = "[COMMAND] [options]",
+    .examples = "./decode help generate\n"
+                "./decode help generate --all\n",
     .spec = {.groups = {{"Result", own_options, 0}},
              .positionals = {OPT_STRING("COMMAND", command, NULL, NULL, .choices = command_names)}},
     .values_size = sizeof(VALUES),

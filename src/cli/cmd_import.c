@@ -98,7 +98,9 @@ static enum status run_import(struct job *j, void *values, struct err *e)
 const struct command command_import = {
     .name = "import",
     .summary = "a checkpoint of another format to GGUF",
-    .usage = "IN -o OUT.gguf [options]",
+    .usage = "IN OUT.gguf [options]",
+    .examples = "./decode import tests/data/hf/llama llama.gguf\n"
+                "./decode import tests/data/hf/gpt2 gpt2.gguf --type q8_0\n",
     .notes =
         "IN is a folder of Hugging Face's transformers (config.json, model.safetensors or its\n"
         "shards; gpt2, gpt_bigcode, llama, mistral, or nanoGPT's model_args), or a .bin of\n"
@@ -111,7 +113,8 @@ const struct command command_import = {
         "MODEL, too, and import it in memory.\n",
     .spec = {.groups = {{"Conversion", own_options, 0}, GENERAL_GROUP},
              .positionals = {OPT_STRING("IN", common.positional, NULL, NULL,
-                                        .reads = "the checkpoint")}},
+                                        .reads = "the checkpoint"),
+                             OPT_STRING("OUT", common.out, NULL, NULL)}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_OUT | JOB_WORKERS,
     .run = run_import,

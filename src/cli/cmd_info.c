@@ -1,34 +1,13 @@
 /*
- * cmd_info - decode info: what a checkpoint holds, what it or a shape costs.
+ * cmd_info - decode info: what a checkpoint holds; what it or a shape costs is in info_cost.
  */
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/limits.h"
-#include "cli/job.h"
-#include "cli/shape.h"
-#include "measure/inspect.h"
-#include "measure/machine.h"
-#include "model/pack.h"
-#include "show/paragraph.h"
-
-/* Of --bandwidth: with more, times are less than a double of microseconds shows. */
-#define MOST_GB_PER_S 1e9
-/* For which this machine is measured. */
-#define MEASURE_SECONDS 2.0
-
-struct info_options {
-    struct common_options common;
-    bool tensors, check;
-    struct shape_options shape;
-    int type; /* of storage_names, and 1 more; 0: not given */
-    const char *latent, *depths, *batches, *bandwidth;
-    double gflops; /* per second; 0: not given */
-};
+#include "cli/info.h"
 
 #define VALUES struct info_options
 
@@ -42,6 +21,8 @@ static const struct option own_options[] = {
 };
 
 static const struct option shape_info_options[] = {
+    OPT_STRINGS("shape", shapes, "SHAPE", SHAPE_HELP ". Several are put side by side"),
+    OPT_SHAPE_ARCH(shape.arch),
     OPT_CHOICE("type", type, "TYPE", storage_names, "type of its weight matrices",
                .otherwise = "f32", .needs = "shape"),
     OPT_END,
@@ -51,10 +32,14 @@ static const struct option step_options[] = {
     OPT_STRING("latent", latent, "R,R,...",
                "latent caches of these ranks as more variants (see convert --latent)"),
     OPT_STRING("depth", depths, "D,D,...", "tokens that every sequence has in its cache",
-               .otherwise = "0 and the context"),
+               .otherwise = "0 and the context; of several shapes the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
     OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
+    OPT_INT("shards", shards, "N", 1, CONFIG_MAX_WIDTH,
+            "what each of N partitions of the heads (tensor parallel) holds; a divisor of the "
+            "query heads",
+            .otherwise = "none"),
     OPT_STRING(
         "bandwidth", bandwidth, "GB/s|auto",
         "predict a step's time on a machine that reads so fast; auto: this one, measured with "
@@ -64,60 +49,6 @@ static const struct option step_options[] = {
                "and computes so fast, two operations a multiply-add", .above_min = true,
                .otherwise = "arithmetic is not counted", .needs = "bandwidth"),
     OPT_END,
-};
-
-static bool is_auto(const struct info_options *o)
-{
-    return o->bandwidth && strcmp(o->bandwidth, "auto") == 0;
-}
-
-/* More than the format has. */
-#define TYPES_MOST 64
-
-struct info {
-    const struct info_options *o;
-    struct job *job;
-    struct file_map file; /* of job.path; none of a shape */
-    struct gguf *gguf;
-    struct tokenizer *tokenizer;                       /* NULL: none, or it cannot be read */
-    struct err refusal, tokenizer_problem, not_finite; /* "": none */
-    struct config config; /* of an architecture that runs here, with tensors */
-    bool has_config;
-    bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
-    struct cost_shape cost;
-    struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
-    struct inspect_variants variants;
-    struct roofline limits; /* given; 0 bytes_per_s: not; infinite flops: not counted */
-    uint64_t available;     /* bytes of memory */
-    struct info_step {
-        struct inspect_step of;
-        bool fits;
-        const char *fits_word;
-    } * steps; /* [n_steps] malloc'd: variants change fastest, then batches */
-    struct info_tensor {
-        struct gguf_tensor of;
-        const char *type;
-        struct shape_text shape;
-        uint64_t offset; /* of the data, from the start of the file */
-        struct inspect_check check;
-    } * tensors; /* [n_listed] malloc'd */
-    int n_steps, n_listed;
-
-    /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
-    const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
-    struct text architecture, name, token_kind;
-    int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos;
-    int64_t attention_4_d_model_squared, memory_available_bytes;
-    int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
-    char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
-        kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
-    double norm_eps, score_scale;
-    bool adds_bos;
-    /* How many tensors are of each type, in order of first use. */
-    int n_types;
-    int64_t of_type[TYPES_MOST];
-    char type_headings[TYPES_MOST][40];
-    struct report_field types[TYPES_MOST];
 };
 
 /* --- properties ------------------------------------------------------------------------------ */
@@ -333,74 +264,6 @@ static enum status read_file(struct info *info, struct err *e)
     return take_tensors(info, e);
 }
 
-/* The variants of what runs here, and the steps that are asked for: every depth with every batch;
- * with their times, if the machine's limits are given or measured. */
-static enum status plan_steps(struct info *info, struct err *e)
-{
-    const struct info_options *o = info->o;
-    const int n_ctx = info->config.n_ctx;
-    struct int_list ranks = {.n = 0}, depths = {.n = 0}, batches = {.n = 0};
-    struct machine machine = {0};
-    char context[32];
-    double gb_per_s;
-    if (o->latent && !info->runs)
-        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
-    if (o->latent)
-        TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
-    for (int i = 0; i < ranks.n; i++)
-        TRY(config_check_rank(&info->config, ranks.items[i], e));
-    /* Of a shape, which has nothing else to show, steps are always asked. */
-    if (info->runs && (o->shape.shape || o->depths || o->batches || o->bandwidth)) {
-        snprintf(context, sizeof context, "0,%d", n_ctx);
-        TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &depths, e));
-        TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &batches, e));
-        if (is_auto(o)) {
-            TRY(job_start_threads(info->job, e));
-        } else if (o->bandwidth) {
-            if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
-                return err_set(
-                    e, STATUS_USAGE,
-                    "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
-                    MOST_GB_PER_S, o->bandwidth);
-            const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
-            info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
-        }
-    }
-    if (!info->has_config || info->refusal.text[0])
-        return STATUS_OK;
-    TRY(inspect_list_variants(&info->cost, ranks.items, ranks.n, &info->variants, e));
-    const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
-    if (n == 0)
-        return STATUS_OK;
-    info->available = available_memory();
-    info->memory_available_bytes = (int64_t)info->available; /* negative where it is not known */
-    info->steps = calloc((size_t)n, sizeof *info->steps);
-    if (!info->steps)
-        return err_no_memory(e, "the list of steps", (size_t)n * sizeof *info->steps);
-    info->n_steps = n;
-    for (int i = 0; i < n; i++) {
-        const int row = i / n_variants;
-        const struct inspect_step s =
-            inspect_step(&info->variants.items[i % n_variants], kv_type_storage[o->common.kv_type],
-                         depths.items[row / batches.n], batches.items[row % batches.n]);
-        const bool fits = s.memory_bytes <= info->available;
-        info->steps[i] = (struct info_step){s, fits, fits ? "yes" : "no"};
-        if (is_auto(o))
-            machine_want(&machine, s.step_bytes);
-    }
-    if (is_auto(o)) {
-        TRY(machine_measure(&machine, info->job->kernels, info->job->pool, MEASURE_SECONDS, e));
-        machine_settle(&machine);
-    }
-    for (int i = 0; i < n && o->bandwidth; i++) {
-        struct inspect_step *s = &info->steps[i].of;
-        const struct roofline l =
-            is_auto(o) ? machine_limits(&machine, s->step_bytes) : info->limits;
-        inspect_predict(s, &l);
-    }
-    return STATUS_OK;
-}
-
 /* --- tables ---------------------------------------------------------------------------------- */
 
 #define PART(member) MEMBER(inspect_sum, member)
@@ -411,42 +274,6 @@ static const struct report_field part_fields[] = {
     {"bytes", "bytes", PART(bytes), .grouped = true, .rank = 1},
     {"weights", "weights", PART(weights), .grouped = true, .rank = 2},
     {"biases", "biases", PART(biases), .grouped = true, .rank = 3},
-};
-
-#define CACHE(member) MEMBER(inspect_variant, member)
-static const struct report_field cache_fields[] = {
-    {"variant", "KV cache of", CACHE(name)},
-    {"n_kv_heads", "K/V heads", CACHE(config.n_kv_heads), .rank = 3},
-    {"parameters", "parameters", CACHE(weights.parameters), .grouped = true, .rank = 5},
-    {"bytes_per_token_f32", "bytes/token f32", CACHE(token_bytes[0]), .grouped = true},
-    {"bytes_per_token_f16", "bytes/token f16", CACHE(token_bytes[1]), .grouped = true, .rank = 4},
-    {"bytes_per_token_q8_0", "bytes/token q8_0", CACHE(token_bytes[2]), .grouped = true, .rank = 6},
-    {"bytes_full_context_f32", "context f32", CACHE(full_bytes[0]), .figure = figure_bytes,
-     .rank = 2},
-    {"bytes_full_context_f16", "context f16", CACHE(full_bytes[1]), .figure = figure_bytes,
-     .rank = 7},
-    {"bytes_full_context_q8_0", "context q8_0", CACHE(full_bytes[2]), .figure = figure_bytes,
-     .rank = 8},
-};
-
-#define STEP(member)  MEMBER(info_step, member)
-#define N_TIME_FIELDS 4 /* the last ones */
-static const struct report_field step_fields[] = {
-    {"variant", "a step of", STEP(of.variant)},
-    {"n_kv_heads", NULL, STEP(of.n_kv_heads)},
-    {"depth", "depth", STEP(of.depth)},
-    {"batch", "batch", STEP(of.batch)},
-    {"kv_type", "KV", STEP(of.kv_type), .rank = 6},
-    {"cache_bytes", "cache", STEP(of.cache_bytes), .figure = figure_bytes, .rank = 5},
-    {"memory_bytes", "with weights", STEP(of.memory_bytes), .figure = figure_bytes, .rank = 3},
-    {NULL, "fits", STEP(fits_word), .rank = 2},
-    {"fits", NULL, STEP(fits)},
-    {"step_bytes", "read", STEP(of.step_bytes), .figure = figure_bytes, .rank = 4},
-    {"step_flops", "Mflop", STEP(of.flops), .figure = figure_millions, .rank = 9},
-    {"predicted_us", "µs", STEP(of.predicted.us), "%.1f", .rank = 1},
-    {"limit_tokens_per_s", "tokens/s", STEP(of.predicted.tokens_per_s), .figure = figure_rate},
-    {"bandwidth_gb_per_s", "GB/s", STEP(of.bandwidth_gb_per_s), "%.1f", .rank = 8},
-    {"limited_by", "waits for", STEP(of.predicted.limited_by), .rank = 7},
 };
 
 #define TENSOR(member) MEMBER(info_tensor, member)
@@ -501,66 +328,22 @@ static void print_info_json(struct json *j, int table, const struct table *t)
     json_end(j);
 }
 
-/* What is said before the caches: how the bytes of a token come about. */
-static void explain_caches(const struct config *c, struct output *out)
-{
-    struct paragraph p = paragraph_begin(out, 0);
-    int64_t all = 0;
-    const bool latent = config_is_latent(c);
-    for (int l = 0; l < c->n_layers; l++)
-        all += latent ? config_latent(c, l) : config_kv_heads(c, l);
-    paragraph_printf(&p, "One token takes %s all layers (%" PRId64 " in %d layers",
-                     latent ? "the numbers that all heads share in" : "K/V heads of", all,
-                     c->n_layers);
-    if (!latent)
-        paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
-                         config_value_dim(c));
-    paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
-                       "tokens x sequences.\n\n");
-    paragraph_end(&p);
-}
-
-/* And before the steps: what one is, and what its time follows from. */
-static void explain_steps(const struct info *info, struct output *out)
-{
-    const struct roofline *l = &info->limits;
-    struct paragraph p = paragraph_begin(out, 0);
-    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
-                       "weights once, and every\vsequence's cache");
-    if (l->bytes_per_s > 0)
-        paragraph_printf(&p, ", at %s GB/s", figure_exact(l->bytes_per_s / 1e9).text);
-    if (is_auto(info->o))
-        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
-    else if (isinf(l->fma_flops_per_s))
-        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
-    else if (l->bytes_per_s > 0)
-        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
-                         figure_exact(l->fma_flops_per_s / 1e9).text);
-    paragraph_puts(&p, ".");
-    if (info->available != AVAILABLE_UNKNOWN)
-        paragraph_printf(&p, " Free: %s.", figure_bytes((double)info->available).text);
-    paragraph_puts(&p, "\n\n");
-    paragraph_end(&p);
-}
-
 /* Properties and tables: several for people, one JSON object, or of CSV, which has one table, the
  * last, but for the caches. */
 static enum status print_info(struct info *info, struct err *e)
 {
     const enum table_format format = info->o->common.format;
     const bool people = table_is_for_people(format);
-    struct table tables[INFO_TABLES] = {
-        TABLE_OF(part_fields, info->parts, 0),
-        TABLE_OF(cache_fields, info->variants.items, info->variants.n),
-        TABLE_OF(step_fields, info->steps, info->n_steps),
-        TABLE_OF(tensor_fields, info->tensors, info->n_listed)};
+    struct info_room room;
+    struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
+                                        info_cache_table(info), info_step_table(info, &room),
+                                        TABLE_OF(tensor_fields, info->tensors, info->n_listed)};
     struct output *out = info->job->out;
     struct json json, *j = people ? NULL : &json;
     /* People are shown parts that there are. */
     for (int i = 0; i <= INSPECT_PARTS; i++)
         if (!people || info->parts[i].parameters > 0)
             info->parts[tables[TABLE_PARTS].n_rows++] = info->parts[i];
-    tables[TABLE_STEPS].n -= info->o->bandwidth ? 0 : N_TIME_FIELDS;
     tables[TABLE_TENSORS].n -= info->o->check ? 0 : N_CHECK;
     if (format == TABLE_CSV) {
         int last = TABLE_TENSORS;
@@ -582,9 +365,9 @@ static enum status print_info(struct info *info, struct err *e)
         }
         output_puts(out, "\n");
         if (i == TABLE_CACHES)
-            explain_caches(&info->config, out);
+            info_explain_caches(&info->config, out);
         if (i == TABLE_STEPS)
-            explain_steps(info, out);
+            info_explain_steps(info, out);
         TRY(table_print(&tables[i], format, out, e));
     }
     if (j) {
@@ -596,27 +379,11 @@ static enum status print_info(struct info *info, struct err *e)
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
-/* What is known of a shape instead of a file. */
-static enum status read_shape(struct info *info, struct err *e)
-{
-    const struct info_options *o = info->o;
-    struct config *c = &info->config;
-    const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
-    TRY(shape_of_options(&o->shape, &o->common, c, e));
-    TRY(model_check_storage(c, type, e));
-    info->subject = o->shape.shape;
-    info->architecture = text_of(c->arch->name);
-    info->type = storage_name(type);
-    info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
-    info->has_config = info->runs = true;
-    return STATUS_OK;
-}
-
 static enum status show_info(struct info *info, struct err *e)
 {
     const struct config *c = &info->config;
-    if (info->o->shape.shape) {
-        TRY(read_shape(info, e));
+    if (info->o->shapes.n > 0) {
+        TRY(info_read_shape(info, 0, e));
     } else {
         TRY(job_map(info->job->path, &info->file, e));
         TRY(err_in(e, read_file(info, e), "%s", info->job->path));
@@ -647,7 +414,7 @@ static enum status show_info(struct info *info, struct err *e)
         info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
     }
     inspect_parts(&info->cost, info->parts);
-    TRY(plan_steps(info, e));
+    TRY(info_plan_steps(info, e));
     TRY(print_info(info, e));
     if (!info->not_finite.text[0])
         return STATUS_OK;
@@ -658,36 +425,52 @@ static enum status show_info(struct info *info, struct err *e)
 static enum status check_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
-    if (o->shape.shape && (o->tensors || o->check))
+    if (o->shapes.n > 0 && (o->tensors || o->check))
         return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
                        o->tensors ? "--tensors" : "--check");
-    if (is_auto(o) && o->gflops > 0)
+    if (info_is_auto(o) && o->gflops > 0)
         return err_set(e, STATUS_USAGE,
                        "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
-    if (o->shape.shape)
+    if (o->shapes.n > 0)
         j->needs &= ~(unsigned)JOB_PATH;
-    if (is_auto(o))
+    if (info_is_auto(o))
         j->needs |= JOB_WORKERS;
     return STATUS_OK;
 }
 
+void info_free(struct info *info)
+{
+    free(info->steps);
+    free(info->variants.items);
+    free(info->tensors);
+    tokenizer_free(info->tokenizer);
+    gguf_free(info->gguf);
+    file_map_close(&info->file);
+}
+
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
-    struct info info = {.o = values, .job = j};
+    const struct info_options *o = values;
+    if (o->bandwidth && !info_is_auto(o) && !(o->gflops > 0) &&
+        !table_is_for_people(o->common.format))
+        say(&o->common, "arithmetic is not counted (--flops GFLOP/s counts it)");
+    if (o->shapes.n == 1 && strcmp(o->shapes.items[0], "help") == 0)
+        return info_list_shapes(j, e);
+    if (o->shapes.n > 1)
+        return info_compare_shapes(o, j, e);
+    struct info info = {.o = o, .job = j};
     const enum status s = show_info(&info, e);
-    free(info.steps);
-    free(info.variants.items);
-    free(info.tensors);
-    tokenizer_free(info.tokenizer);
-    gguf_free(info.gguf);
-    file_map_close(&info.file);
+    info_free(&info);
     return s;
 }
 
 const struct command command_info = {
     .name = "info",
     .summary = "what a checkpoint holds, what it costs",
-    .usage = "(MODEL | --shape SHAPE) [options]",
+    .usage = "(MODEL | --shape SHAPE...) [options]",
+    .examples = "./decode info models/shakespeare-mha.gguf\n"
+                "./decode info --shape gpt2 --depth 1023 --batch 1,32\n"
+                "./decode info --shape t5-large --shape t5-xxl --shards 8\n",
     .notes =
         "Architecture and hyperparameters, parameters and bytes by part, and the KV cache of\n"
         "every variant: as many K/V heads as query heads (MHA), one (MQA), or between (GQA).\n"
@@ -697,6 +480,9 @@ const struct command command_info = {
         "measuring. With --flops, too, it is for the products and for attention the larger of\n"
         "what bytes and operations take; else reading is all that takes time. auto measures both,\n"
         "reading as many bytes as the step does (at the next power of two, 512 MiB at most).\n"
+        "Several --shape give one table of all their steps, with the cache over the weights.\n"
+        "--shards N divides query heads, feed-forward layer and vocabulary among N; bytes and\n"
+        "times of a step stay those of one machine that holds all.\n"
         "JSON has the properties, parameters, weights, biases and bytes by part,\n"
         "attention_4_d_model_squared, kv_cache (variant, n_kv_heads, parameters,\n"
         "bytes_per_token_TYPE, bytes_full_context_TYPE), memory_available_bytes, and steps:\n"
@@ -705,10 +491,10 @@ const struct command command_info = {
         "limit_tokens_per_s, bandwidth_gb_per_s, limited_by. CSV holds the parts, or the steps if\n"
         "there are options of steps, or with --tensors or --check the tensors.\n",
     .spec = {.groups = {{"Contents", own_options, 0},
-                        {"A shape instead of a checkpoint", shape_options, offsetof(VALUES, shape)},
-                        {"The shape's weights", shape_info_options, 0},
+                        {"A shape instead of a checkpoint", shape_info_options, 0},
                         {"Steps", step_options, 0},
                         GENERAL_GROUP},
+             .everyday = "shape arch depth batch shards bandwidth tensors check format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH,

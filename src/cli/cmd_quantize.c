@@ -121,6 +121,8 @@ const struct command command_quantize = {
     .name = "quantize",
     .summary = "write a checkpoint in another weight type",
     .usage = "MODEL -o OUT --type TYPE [options]",
+    .examples = "./decode quantize models/shakespeare-mha.gguf -o q8.gguf --type q8_0\n"
+                "./decode quantize models/shakespeare-mha.gguf -o q4.gguf --type q4_0\n",
     .notes =
         "The matrices take the type, with the same bytes as from llama-quantize --pure; the\n"
         "position embeddings, biases and norms keep theirs. Rows that are no multiple of 32, the\n"

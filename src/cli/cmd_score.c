@@ -162,6 +162,9 @@ const struct command command_score = {
     .name = "score",
     .summary = "per-token log-probabilities; logits to a file",
     .usage = "MODEL (-p TEXT | -f FILE | --tokens 1,2,3 | a text piped in) [options]",
+    .examples = "./decode score models/shakespeare-mha.gguf -p \"To be, or not to be\"\n"
+                "./decode score models/shakespeare-mha.gguf -p \"To be\" --top 3\n"
+                "./decode score models/shakespeare-mha.gguf -p \"To be\" --logits l.npy\n",
     .notes =
         "One row a token: position, id, text, natural log-probability given the tokens before\n"
         "it. Nothing predicts the first token. The output is the same for any number of\n"
@@ -172,6 +175,7 @@ const struct command command_score = {
                         ENGINE_GROUP,
                         VARIANT_GROUP,
                         GENERAL_GROUP},
+             .everyday = "prompt file tokens top logits kv-heads format",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_MODEL | JOB_TEXT | JOB_PIPED,

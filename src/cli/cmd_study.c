@@ -1,26 +1,17 @@
 /*
- * cmd_study - decode study: the GQA paper's experiment on one text. Its cells are made by the
- * commands that -v shows.
+ * cmd_study - decode study: the GQA paper's experiment on one text, and how many query heads are
+ * best: what is compared, and what is printed. study_cells makes the cells.
  */
-#include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/figures.h"
-#include "base/file.h"
-#include "cli/job.h"
-#include "cli/train_options.h"
-#include "measure/eval.h"
-#include "model/kv_cache.h"
+#include "cli/study_cells.h"
+#include "model/cost.h"
 #include "show/plot.h"
-#include "study/study.h"
-#include "train/train.h"
 
 _Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order of convert's");
 
@@ -28,46 +19,48 @@ _Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order 
 #define MOST_ALPHA 10000
 #define MOST_SHARD 100000
 
-/* The part of the text that is not held out, as a file in DIR: what conversions are calibrated on.
- */
-#define CALIB "calib.txt"
+/* With which a text of 1 MB takes less than ten minutes of two processors. */
+#define STUDY_STEPS 250
+#define STUDY_SEEDS 2
 
-struct study_options {
-    struct common_options common; /* its text is TEXT */
-    const char *dir, *from, *kv_heads, *methods, *latent, *alphas, *scratch, *shard, *plot;
-    int n_seeds;
-    struct option_u64 first_seed;
-    bool teacher;
-    struct train_shape shape;
-    struct train_spec steps; /* as the options of training say */
-};
+const char *const study_matches[] = {"params", "flops", NULL};
 
 #define VALUES struct study_options
 
 static const struct option study_options[] = {
+    OPT_TEXT("the text, as TEXT"),
     OPT_STRING("output", dir, "DIR", "the folder of the cells; required", .letter = 'o',
                .reads = "the study"),
     OPT_STRING("from", from, "MODEL",
                "an MHA checkpoint to study in place of new ones; --steps is what it was trained "
                "for, and nothing is trained from scratch",
                .reads = "the checkpoint"),
+    OPT_STRING("heads", heads, "H,H,...",
+               "query heads; several are compared at the same width and steps, trained from "
+               "scratch, without conversions unless --kv-heads or --latent asks for some",
+               .otherwise = "8", .excludes = "from"),
+    OPT_CHOICE(
+        "match", match, "WHAT", study_matches,
+        "widen or narrow the feed-forward layer of what is trained from scratch, until it "
+        "has the parameters, or a token takes the operations, of the first of --heads as MHA",
+        .otherwise = "the same layer for all", .excludes = "from"),
     OPT_STRING("kv-heads", kv_heads, "G,G,...", "numbers of K/V heads to convert to",
                .otherwise = "every divisor of the query heads below them"),
     OPT_STRING("method", methods, "M,M,...", "how heads are converted, see decode help convert",
-               .fallback = "mean,first,random,procrustes,fit", .choices = convert_methods),
+               .fallback = "mean,fit", .choices = convert_methods),
     OPT_STRING("latent", latent, "R,R,...",
                "ranks of latent caches to convert to as well, see decode help convert",
                .otherwise = "none"),
     OPT_STRING("alpha", alphas, "P,P,...",
                "percents of the steps for which each conversion, and the MHA checkpoint itself, is "
                "trained further; 0 is always among them",
-               .fallback = "0,1,2,5,10"),
+               .fallback = "0,5"),
     OPT_STRING("scratch", scratch, "P,P,...|none",
                "percents more than all steps for which each number of K/V heads is trained from "
                "scratch",
                .otherwise = "the largest of --alpha; none with --from", .excludes = "from"),
     OPT_INT("seeds", n_seeds, "N", 1, 1000, "seeds: each has an MHA checkpoint of its own",
-            .otherwise = "3, or 1 with --from"),
+            .otherwise = "2, or 1 with --from"),
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
     OPT_FLAG("teacher", teacher,
              "train conversions further with their MHA checkpoint as the teacher, too"),
@@ -78,7 +71,7 @@ static const struct option study_options[] = {
 };
 
 static const struct option result_options[] = {
-    OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents",
+    OPT_STRING("plot", plot, "FILE.svg", "draw bits per byte over the percents, or over --heads",
                .writes = WRITES_FILE),
     OPT_FORMAT,
     OPT_END,
@@ -87,15 +80,6 @@ static const struct option result_options[] = {
 static const struct option run_options[] = {
     OPT_THREADS("threads; any number gives the same cells"),
     OPT_END,
-};
-
-/* One run of the command; how many cells are done of those that are to be made is run->progress. */
-struct study_job {
-    const struct study_options *options;
-    struct job *run;
-    struct study_plan plan;
-    int shard, n_shards; /* every n_shards-th cell from that one on */
-    int lock;            /* of study_lock_open; -1: none yet */
 };
 
 /* --- what is compared ------------------------------------------------------------------------ */
@@ -132,376 +116,162 @@ static enum status list_shares(const char *option, const char *text, struct shar
     return STATUS_OK;
 }
 
-/* The cells for an MHA checkpoint of this shape. */
-static enum status plan_study(struct study_job *job, const struct config *c, struct err *e)
+/* What --match makes equal, of a shape: parameters, or operations of a token that sees half the
+ * context. */
+static double amount_of(const struct study_options *o, const struct config *c)
+{
+    const struct cost_shape shape = {
+        .config = c, .n_kv_heads = c->n_kv_heads, .tied = !c->arch->own_output};
+    const struct cost_flops flops = cost_of(&shape, STORAGE_F32, c->n_ctx / 2).flops;
+    return o->match == 1 ? (double)cost_weights(&shape).parameters
+                         : (double)(flops.floats + flops.attention);
+}
+
+/* The width of the feed-forward layer with which c has as much as is wanted; every element of the
+ * width is as much as the next. */
+static enum status match_ff(const struct study_options *o, struct config c, double wanted,
+                            int *d_ff, struct err *e)
+{
+    const double now = amount_of(o, &c);
+    *d_ff = c.d_ff++;
+    const double width = *d_ff + round((wanted - now) / (amount_of(o, &c) - now));
+    if (!(width >= 1 && width <= CONFIG_MAX_FF))
+        return err_set(
+            e, STATUS_USAGE,
+            "--match: %d heads (%d K/V heads) would need a feed-forward layer %.0f wide; "
+            "expected 1 to %d",
+            c.n_heads, c.n_kv_heads, width, CONFIG_MAX_FF);
+    *d_ff = (int)width;
+    return STATUS_OK;
+}
+
+/* The lists of the options. */
+struct lists {
+    struct int_list kv_heads, methods, ranks;
+    struct share_list alphas, scratch;
+    double wanted; /* of --match */
+};
+
+/* --kv-heads are of the most query heads that there are, `most`. */
+static enum status read_lists(const struct study_job *job, const struct config *c, int most,
+                              struct lists *l, struct err *e)
 {
     const struct study_options *o = job->options;
-    struct study_plan *plan = &job->plan;
-    struct int_list kv_heads = {.n = 0}, methods = {.n = 0}, ranks = {.n = 0};
-    struct share_list alphas = {.n = 0}, scratch = {.n = 0};
     if (o->kv_heads)
-        TRY(list_heads("--kv-heads", o->kv_heads, c->n_heads, &kv_heads, e));
-    for (int g = c->n_heads / 2; !o->kv_heads && g >= 1; g--)
-        if (c->n_heads % g == 0)
-            TRY(list_add("--kv-heads", g, &kv_heads, e));
-    for (int i = 0; i < kv_heads.n; i++)
-        if (c->n_heads % kv_heads.items[i] != 0 || kv_heads.items[i] == c->n_heads)
+        TRY(list_heads("--kv-heads", o->kv_heads, most, &l->kv_heads, e));
+    for (int g = most / 2; !o->kv_heads && job->heads.n < 2 && g >= 1; g--)
+        if (most % g == 0)
+            TRY(list_add("--kv-heads", g, &l->kv_heads, e));
+    for (int i = 0; i < l->kv_heads.n; i++)
+        if (most % l->kv_heads.items[i] != 0 || l->kv_heads.items[i] == most)
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected divisors of the %d query heads below them, found "
                            "%d",
-                           c->n_heads, kv_heads.items[i]);
-    TRY(list_names("--method", o->methods, convert_methods, &methods, e));
+                           most, l->kv_heads.items[i]);
+    TRY(list_names("--method", o->methods, convert_methods, &l->methods, e));
     /* What convert would refuse only when the MHA checkpoint is trained. */
     if (o->latent && c->position == POSITION_ROPE)
         return err_set(e, STATUS_USAGE,
                        "--latent: expected another --position than rope, which turns every key by "
                        "its own position: one cached vector for all heads cannot be turned");
     if (o->latent)
-        TRY(list_ints("--latent", o->latent, 1, c->d_model, &ranks, e));
+        TRY(list_ints("--latent", o->latent, 1, c->d_model, &l->ranks, e));
     /* 0 is always among the alphas; without --scratch it is as long as the longest. */
     bool has_0 = false;
-    TRY(list_shares("--alpha", o->alphas, &alphas, e));
-    for (int i = 0; i < alphas.n; i++) {
-        has_0 |= alphas.items[i] == 0;
-        scratch.items[0] = fmax(scratch.items[0], alphas.items[i]);
+    TRY(list_shares("--alpha", o->alphas, &l->alphas, e));
+    for (int i = 0; i < l->alphas.n; i++) {
+        has_0 |= l->alphas.items[i] == 0;
+        l->scratch.items[0] = fmax(l->scratch.items[0], l->alphas.items[i]);
     }
     if (!has_0)
-        alphas.items[alphas.n++] = 0;
+        l->alphas.items[l->alphas.n++] = 0;
+    if (l->kv_heads.n + l->ranks.n == 0) /* there is nothing that a control would be for */
+        l->alphas = (struct share_list){.n = 1};
     if (!o->scratch)
-        scratch.n = !o->from;
+        l->scratch.n = !o->from;
     else if (strcmp(o->scratch, "none") != 0)
-        TRY(list_shares("--scratch", o->scratch, &scratch, e));
+        TRY(list_shares("--scratch", o->scratch, &l->scratch, e));
+    return STATUS_OK;
+}
 
+/* Adds the cells of one number of query heads, those of an MHA shape; the first one is what --match
+ * is about. */
+static enum status plan_heads(struct study_job *job, const struct config *c, struct lists *l,
+                              struct err *e)
+{
+    const struct study_options *o = job->options;
+    struct study_plan *plan = &job->plan;
+    const struct study_cell blank = {.kv_heads = c->n_heads, .by_heads = job->heads.n > 1};
+    struct study_cell cell = blank;
+    struct config scratch = *c;
     plan->config = c;
-    struct study_cell cell = {.kv_heads = c->n_heads, .method = STUDY_MHA};
-    TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
-    for (int i = 0; i < kv_heads.n; i++) {
-        cell.kv_heads = kv_heads.items[i];
+    if (o->match && plan->n == 0)
+        l->wanted = amount_of(o, c);
+    if (o->match)
+        TRY(match_ff(o, *c, l->wanted, &cell.d_ff, e));
+    const int d_ff = cell.d_ff;
+    TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
+    for (int i = 0; i < l->kv_heads.n; i++) {
+        cell.kv_heads = scratch.n_kv_heads = l->kv_heads.items[i];
+        if (c->n_heads % cell.kv_heads != 0 || c->n_heads == cell.kv_heads)
+            continue; /* of other query heads */
+        if (o->match)
+            TRY(match_ff(o, scratch, l->wanted, &cell.d_ff, e));
         cell.method = STUDY_SCRATCH;
-        TRY(study_plan_add(plan, cell, scratch.items, scratch.n, e));
-        for (int m = 0; m < methods.n; m++) {
-            cell.method = (enum study_method)(STUDY_MEAN + methods.items[m]);
-            TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
+        TRY(study_plan_add(plan, cell, l->scratch.items, l->scratch.n, e));
+        cell.d_ff = d_ff;
+        for (int m = 0; m < l->methods.n; m++) {
+            cell.method = (enum study_method)(STUDY_MEAN + l->methods.items[m]);
+            TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
         }
     }
-    cell = (struct study_cell){.kv_heads = 1, .method = STUDY_LATENT};
-    for (int i = 0; i < ranks.n; i++) {
-        cell.latent = ranks.items[i];
-        TRY(study_plan_add(plan, cell, alphas.items, alphas.n, e));
+    cell = blank;
+    cell.d_ff = d_ff;
+    cell.kv_heads = 1;
+    cell.method = STUDY_LATENT;
+    for (int i = 0; i < l->ranks.n; i++) {
+        cell.latent = l->ranks.items[i];
+        TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
     }
     return STATUS_OK;
 }
 
-/* --- command lines --------------------------------------------------------------------------- */
-
-/* A command's arguments as they are put together; borrowed. */
-struct line {
-    const char *items[80];
-    int n;
-    struct figure own[64]; /* names and numbers of add_given */
-    int n_own;
-};
-
-/* Adds an option (NULL: none) and its value (NULL: neither). */
-static void add(struct line *line, const char *option, const char *value)
-{
-    if (value && option)
-        line->items[line->n++] = option;
-    if (value)
-        line->items[line->n++] = value;
-}
-
-/* Adds the options of a training that are not the default. */
-static void add_given(struct line *line, const struct train_shape *shape,
-                      const struct train_spec *steps)
-{
-    const struct {
-        const struct option *rows;
-        const void *values;
-    } tables[] = {{train_size_options, shape},
-                  {train_kind_options, shape},
-                  {train_step_options, steps},
-                  {train_held_out_options, steps}};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (const struct option *o = tables[i].rows; o->kind != OPTION_END; o++) {
-            const void *at = (const char *)tables[i].values + o->offset;
-            const char *text = o->kind == OPTION_STRING ? *(const char *const *)at : NULL;
-            const double x = o->kind == OPTION_STRING   ? text != NULL
-                             : o->kind == OPTION_FLAG   ? *(const bool *)at
-                             : o->kind == OPTION_DOUBLE ? *(const double *)at
-                                                        : *(const int *)at;
-            double otherwise = 0; /* without a fallback: 0 is none given */
-            if (o->fallback)
-                parse_double(o->fallback, &otherwise);
-            if (x == otherwise)
-                continue;
-            struct figure *name = &line->own[line->n_own++], *value = &line->own[line->n_own++];
-            snprintf(name->text, sizeof name->text, "--%s", o->name);
-            *value = figure_exact(x);
-            add(line, NULL, name->text);
-            if (o->kind != OPTION_FLAG)
-                add(line, NULL,
-                    o->kind == OPTION_CHOICE ? o->choices[(int)x - 1]
-                    : text                   ? text
-                                             : value->text);
-        }
-}
-
-/* As a shell reads it back: "--embd 8 'a name'". What is longer than out is cut. */
-static void print_line(const struct line *line, char *out, size_t size)
-{
-    /* Bytes that mean nothing but themselves to a shell. */
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:=+-";
-    FILE *f = fmemopen(out, size - 1, "w");
-    memset(out, 0, size);
-    for (int i = 0; f && i < line->n; i++) {
-        const char *at = line->items[i], *quote = *at && !at[strspn(at, plain)] ? "" : "'";
-        fprintf(f, "%s%s", i > 0 ? " " : "", quote);
-        for (; *at; at++) /* the text's own quotes are taken out of ours */
-            fprintf(f, *at == '\'' ? "'\\%c'" : "%c", *at);
-        fputs(quote, f);
-    }
-    if (f)
-        fclose(f);
-}
-
-/* Runs a command, which -v shows, without what it prints. */
-static enum status run_command(const struct study_job *job, const struct command *command,
-                               struct line *line, struct err *e)
-{
-    char shown[4096];
-    struct file_output nowhere;
-    file_output_init(&nowhere);
-    add(line, NULL, "-q");
-    print_line(line, shown, sizeof shown);
-    say_verbose(&job->options->common, "%s %s", command->name, shown);
-    return job_run(command, (char **)(uintptr_t)line->items, &nowhere.out, clock_ns(), e);
-}
-
-/* --- the folder ------------------------------------------------------------------------------ */
-
-static bool is_there(struct study_path path)
-{
-    return access(path.text, F_OK) == 0;
-}
-
-/* Takes the lock of that name, waiting for another run that has it, which is said.
- * STATUS_INTERRUPTED. */
-static enum status take_lock(const struct study_job *job, const char *name, struct err *e)
+/* All cells: of the checkpoint --from, which is opened, or of every number of query heads. */
+static enum status plan_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    for (bool taken, told = false;; told = true) {
-        if (progress_stop(NULL))
-            return STATUS_INTERRUPTED;
-        TRY(study_lock_try(job->lock, name, &taken, e));
-        if (taken)
-            return STATUS_OK;
-        if (!told)
-            say(&o->common, "%s: waiting for another run in '%.200s'", name[0] ? name : "study",
-                o->dir);
-        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-    }
-}
-
-/* Written once: files are replaced as a whole, so that one of this size is whole. */
-static enum status keep_file(struct study_path path, const void *data, size_t len, struct err *e)
-{
-    struct stat st;
-    struct file_writer *w;
-    if (stat(path.text, &st) == 0 && (uint64_t)st.st_size == len)
-        return STATUS_OK;
-    TRY(file_writer_open(&w, path.text, e));
-    file_writer_put(w, data, len);
-    return file_writer_commit(w, e);
-}
-
-/* What a run needs in its folder beside the cells: its settings, which are what all cells have in
- * common (the text, the given checkpoint and the options of training), the text to calibrate on,
- * and the given checkpoint as the one that each seed would have trained. */
-static enum status prepare_folder(struct study_job *job, const struct file_map *from, struct err *e)
-{
-    static const char *const own[] = {CALIB, "results.jsonl"}, *const hashed[] = {"text", "from"};
-    const struct study_options *o = job->options;
-    const struct text text = job->run->text;
-    const struct text contents[] = {text, {(const char *)from->data, from->len}};
-    struct stat st = {.st_mode = S_IFDIR};
-    struct line line = {.n = 0};
-    char items[2][64], settings[2048];
-    if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
-        return file_failure(e, STATUS_FAILED, o->dir, "make", errno);
-    if (!S_ISDIR(st.st_mode))
-        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", o->dir);
-    TRY(study_lock_open(o->dir, &job->lock, e));
-    TRY(take_lock(job, "", e));
-    const bool is_new = !is_there(study_path(o->dir, "study.json", ""));
-    for (int i = 0; i < 2; i++) {
-        const struct text t = contents[i];
-        if (is_new && is_there(study_path(o->dir, own[i], "")))
-            return err_set(e, STATUS_USAGE,
-                           "-o: '%.200s' has a %s that no study has made, which would be "
-                           "overwritten; expected a new folder, or a study's",
-                           o->dir, own[i]);
-        snprintf(items[i], sizeof *items, "%s %zu bytes %016" PRIx64, hashed[i], t.len,
-                 train_hash(TRAIN_HASH_START, t.data, t.len));
-        add(&line, NULL, i == 0 || o->from ? items[i] : NULL);
-    }
-    add_given(&line, &o->shape, &o->steps);
-    print_line(&line, settings, sizeof settings);
-    TRY(study_settings_keep(o->dir, settings, e));
-    TRY(keep_file(study_path(o->dir, CALIB, ""), text.data,
-                  train_part(o->steps.val_fraction, text.len), e));
-    for (const struct study_cell *cell = job->plan.cells; cell < job->plan.cells + job->plan.n;
-         cell++)
-        if (o->from && cell->method == STUDY_MHA && cell->alpha == 0)
-            TRY(keep_file(study_path(o->dir, cell->name, ".gguf"), from->data, from->len, e));
-    study_unlock(job->lock, "");
-    return STATUS_OK;
-}
-
-/* --- a cell ---------------------------------------------------------------------------------- */
-
-/* Makes the cell's checkpoint from its origin, or from nothing. */
-static enum status make_checkpoint(const struct study_job *job, const struct study_cell *cell,
-                                   const char *whole, struct err *e)
-{
-    const struct study_options *o = job->options;
-    const struct study_cell *origin = study_origin(&job->plan, cell);
-    const bool converts = study_converts(cell->method) && cell->alpha == 0;
-    const bool latent = cell->method == STUDY_LATENT, scratch = cell->method == STUDY_SCRATCH;
-    const struct study_path part = study_path(o->dir, cell->name, ".part.gguf"),
-                            state = study_path(o->dir, cell->name, ".part.gguf.state"),
-                            from = study_path(o->dir, (origin ? origin : cell)->name, ".gguf"),
-                            base = study_path(o->dir, study_base(&job->plan, cell)->name, ".gguf"),
-                            calib = study_path(o->dir, CALIB, "");
-    struct line line = {.n = 0};
-    char kv_heads[12], rank[12], seed[24];
-    snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
-    snprintf(rank, sizeof rank, "%d", cell->latent);
-    snprintf(seed, sizeof seed, "%" PRIu64, cell->seed);
-    add(&line, NULL, converts ? from.text : o->common.file);
-    add(&line, "--threads", o->common.threads);
-    add(&line, "--output", converts ? whole : part.text);
-    add(&line, "--from", origin && !converts ? from.text : NULL);
-    add(&line, "--teacher", cell->taught ? base.text : NULL);
-    add(&line, "--kv-heads", scratch || (converts && !latent) ? kv_heads : NULL);
-    add(&line, "--latent", converts && latent ? rank : NULL);
-    add(&line, "--method", converts && !latent ? cell->method_name : NULL);
-    add(&line, "--calib", converts && (latent || cell->method == STUDY_FIT) ? calib.text : NULL);
-    add(&line, "--seed", !converts || cell->method == STUDY_RANDOM ? seed : NULL);
-    if (converts)
-        return run_command(job, &command_convert, &line, e);
-    add(&line, "--eval-every", "-1");
+    struct int_list *heads = &job->heads;
     struct train_shape shape = o->shape;
-    struct train_spec steps = o->steps;
-    steps.n_steps = cell->steps;
-    if (origin) { /* has a shape, and the rate and the rest are of the first training alone */
-        steps.lr = steps.dropout = steps.attn_dropout = steps.label_smoothing = 0;
-        steps.warmup = -1;
-        shape = (struct train_shape){.n_ctx = o->shape.n_ctx};
+    struct lists lists = {.wanted = 0};
+    struct config c;
+    int most = 0;
+    if (o->heads)
+        TRY(list_ints("--heads", o->heads, 1, CONFIG_MAX_WIDTH, heads, e));
+    for (int i = 0; i < heads->n; i++)
+        most = heads->items[i] > most ? heads->items[i] : most;
+    for (int i = 0; i == 0 || i < heads->n; i++) {
+        shape.n_heads = heads->n > 0 ? heads->items[i] : 0;
+        TRY(train_origin_open(o->from, &shape, &job->run->checkpoint, &c, e));
+        if (o->from &&
+            (config_is_latent(&c) || config_all_kv_heads(&c) != (int64_t)c.n_layers * c.n_heads)) {
+            char variant[16];
+            config_variant_name(&c, c.n_kv_heads, variant);
+            return err_set(e, STATUS_USAGE,
+                           "--from: expected an MHA checkpoint, found %s in '%.200s'", variant,
+                           o->from);
+        }
+        if (i == 0)
+            TRY(read_lists(job, &c, most ? most : c.n_heads, &lists, e));
+        TRY(plan_heads(job, &c, &lists, e));
     }
-    add_given(&line, &shape, &steps);
-    add(&line, NULL, is_there(state) ? "--resume" : is_there(part) ? "--force" : NULL);
-    TRY(run_command(job, &command_train, &line, e));
-    if (rename(part.text, whole) != 0)
-        return file_failure(e, STATUS_FAILED, part.text, "rename", errno);
-    unlink(state.text);
-    return STATUS_OK;
-}
-
-/* The bits per byte of the held-out part, and the cache. After a failure all that is open ends with
- * the job. */
-static enum status evaluate(const struct study_job *job, const char *path, struct study_cell *cell,
-                            struct err *e)
-{
-    struct job *run = job->run;
-    struct checkpoint *c = &run->checkpoint;
-    const size_t cut = train_part(job->options->steps.val_fraction, run->text.len);
-    const struct text held_out = {run->text.data + cut, run->text.len - cut};
-    struct eval_result result;
-    TRY(job_open(path, CHECKPOINT_MODEL | JOB_TOKENIZES, c, e));
-    TRY(tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer), &run->tokens,
-                       &run->n_tokens, e));
-    const struct eval_spec spec = {.model = c->model,
-                                   .params = {.kernels = run->kernels},
-                                   .pool = run->pool,
-                                   .tokens = run->tokens,
-                                   .n_tokens = run->n_tokens,
-                                   .tokenizer = c->tokenizer,
-                                   .stop = progress_stop};
-    TRY(eval_run(&spec, &result, e));
-    cell->bits_per_byte = result.bits_per_byte;
-    cell->cache_bytes_per_token =
-        kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
-    free(run->tokens);
-    run->tokens = NULL;
-    checkpoint_close(c);
-    return STATUS_OK;
-}
-
-/* Makes the cell's checkpoint, DIR/NAME.gguf, unless it is there, and its record. While it is
- * trained it is DIR/NAME.part.gguf, with the state that an interrupted training goes on from. What
- * another run has made in the meantime is taken as it is. */
-static enum status make_cell(const struct study_job *job, struct study_cell *cell, struct err *e)
-{
-    const char *dir = job->options->dir;
-    const struct study_path whole = study_path(dir, cell->name, ".gguf");
-    struct progress *p = &job->run->progress;
-    TRY(take_lock(job, cell->name, e));
-    TRY(study_record_read(dir, cell, e));
-    if (!is_there(whole)) {
-        const uint64_t before = clock_ns();
-        TRY(make_checkpoint(job, cell, whole.text, e));
-        cell->seconds = (double)(clock_ns() - before) * 1e-9;
-        cell->done = false;
-    }
-    if (!cell->done) {
-        TRY(evaluate(job, whole.text, cell, e));
-        TRY(study_record_write(dir, cell, e));
-        TRY(study_results_write(dir, e));
-        cell->done = true;
-    }
-    study_unlock(job->lock, cell->name);
-    progress_show(p, p->done + 1, p->all);
-    say(&job->options->common, "%s: %.4f bits a byte, %s; %d of %d cells", cell->name,
-        cell->bits_per_byte, figure_duration(cell->seconds * 1e9).text, (int)p->done, (int)p->all);
-    return STATUS_OK;
-}
-
-/* Makes all cells of the shard, and those that they are made from, which come before them. Fails
- * with the cell's name. */
-static enum status make_cells(const struct study_job *job, struct err *e)
-{
-    const struct study_plan *plan = &job->plan;
-    const char *dir = job->options->dir;
-    uint64_t n_wanted = 0;
-    for (int i = 0; i < plan->n; i++)
-        TRY(study_record_read(dir, &plan->cells[i], e));
-    for (int i = plan->n - 1; i >= 0; i--) {
-        struct study_cell *cell = &plan->cells[i];
-        struct study_cell *from[] = {study_origin(plan, cell),
-                                     cell->taught ? study_base(plan, cell) : NULL};
-        cell->wanted = (cell->wanted || i % job->n_shards == job->shard) && !cell->done;
-        n_wanted += cell->wanted;
-        for (int f = 0; f < 2 && cell->wanted; f++)
-            if (from[f]) { /* made again where its checkpoint is gone */
-                from[f]->wanted = true;
-                from[f]->done &= is_there(study_path(dir, from[f]->name, ".gguf"));
-            }
-    }
-    if (n_wanted == 0)
-        return STATUS_OK;
-    TRY(job_start_threads(job->run, e));
-    job_progress(job->run, "cells")->all = n_wanted;
-    for (int i = 0; i < plan->n; i++)
-        if (plan->cells[i].wanted)
-            TRY(err_in(e, make_cell(job, &plan->cells[i], e), "%s", plan->cells[i].name));
     return STATUS_OK;
 }
 
 /* --- the report ------------------------------------------------------------------------------ */
 
 static const struct report_field mean_fields[] = {
+    {"heads", "heads", MEMBER(study_mean, of.heads), .rank = 6},
+    {"d_ff", "d_ff", MEMBER(study_mean, of.d_ff), .rank = 7},
     {"kv_heads", NULL, MEMBER(study_mean, of.kv_heads)},
     {"variant", "variant", MEMBER(study_mean, of.variant)},
     {"method", "method", MEMBER(study_mean, of.method_name)},
@@ -517,12 +287,20 @@ static const struct report_field mean_fields[] = {
     {"cache_bytes_per_token", NULL, MEMBER(study_mean, of.cache_bytes_per_token)},
 };
 
-/* Bits per byte over alpha, a line for K/V heads and method, a band from the least seed to the
- * most. */
+/* Whether two means are points of one line: of the same kind, and, where lines run over the query
+ * heads, of the same share. */
+static bool same_line(const struct study_mean *a, const struct study_mean *b)
+{
+    return strcmp(a->line, b->line) == 0 && (!a->of.by_heads || a->of.alpha == b->of.alpha);
+}
+
+/* Bits per byte over alpha, or over the query heads, a line for K/V heads and method, a band from
+ * the least seed to the most. */
 static enum status draw_means(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
     const struct study_plan *p = &job->plan;
+    const bool by_heads = job->heads.n > 1;
     char subtitle[320];
     snprintf(subtitle, sizeof subtitle,
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
@@ -534,23 +312,46 @@ static enum status draw_means(const struct study_job *job, struct err *e)
     if (!series)
         return err_no_memory(e, "the plot", (size_t)p->n_means * sizeof *series);
     struct plot_point *points = (struct plot_point *)(series + p->n_means);
-    struct plot plot = {.title = "Uptraining after conversion",
+    struct plot plot = {.title = by_heads ? "Query heads at the same width"
+                                          : "Uptraining after conversion",
                         .subtitle = subtitle,
-                        .x_label = "uptraining (% of the steps)",
+                        .x_label = by_heads ? "query heads" : "uptraining (% of the steps)",
                         .y_label = "bits per byte of the held-out part",
                         .y_near = true,
+                        .x_doubles = by_heads,
+                        .x_crowds = !by_heads,
                         .mid_label = "mean of the seeds",
                         .band_label = "least to most",
                         .series = series};
     for (int i = 0; i < p->n_means; i++) {
-        const struct study_mean *m = &p->means[i];
-        const bool band = m->n_seeds > 1;
-        points[i] =
-            (struct plot_point){m->of.alpha, band ? m->least : (double)NAN, m->of.bits_per_byte,
-                                band ? m->most : (double)NAN, (double)NAN};
-        if (i == 0 || strcmp(m[-1].line, m->line) != 0)
-            series[plot.n_series++] = (struct plot_series){.name = m->line, .points = &points[i]};
-        series[plot.n_series - 1].n_points++;
+        const struct study_mean *first = &p->means[i];
+        int n_markers = 0;
+        bool drawn = false;
+        for (int k = 0; k < i; k++)
+            drawn |= same_line(&p->means[k], first);
+        if (drawn)
+            continue;
+        /* A colour for each method, of MHA the darkest, a marker for each variant. */
+        static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
+        struct plot_series *line = &series[plot.n_series++], *other = series;
+        for (; other < line && strcmp(other->marker_name, first->of.variant) != 0; other++)
+            n_markers = other->marker < n_markers ? n_markers : other->marker + 1;
+        *line = (struct plot_series){.name = first->line,
+                                     .points = points,
+                                     .colour = colours[first->of.method],
+                                     .colour_name = strstr(first->line, ", ") + 2,
+                                     .marker = other < line ? other->marker : n_markers,
+                                     .marker_name = first->of.variant,
+                                     .dashed = first->of.taught};
+        for (const struct study_mean *m = first; m < p->means + p->n_means; m++) {
+            const bool band = m->n_seeds > 1;
+            if (!same_line(m, first))
+                continue;
+            *points++ = (struct plot_point){by_heads ? m->of.heads : m->of.alpha,
+                                            band ? m->least : (double)NAN, m->of.bits_per_byte,
+                                            band ? m->most : (double)NAN, (double)NAN};
+            line->n_points++;
+        }
     }
     const enum status s = plot_write(&plot, o->plot, e);
     free(series);
@@ -558,7 +359,7 @@ static enum status draw_means(const struct study_job *job, struct err *e)
 }
 
 /* Prints the cells that are done, then their means, and draws --plot. JSON is an object
- * {"cells": [], "means": []}. */
+ * {"cells": [], "means": []}; CSV, which has one header, has the cells alone. */
 static enum status report_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
@@ -575,9 +376,11 @@ static enum status report_study(struct study_job *job, struct err *e)
     const struct table means = TABLE_OF(mean_fields, job->plan.means, job->plan.n_means);
     output_puts(out, json ? "{\"cells\": " : "");
     TRY(job_print(job->run, &table, e));
-    output_puts(out, json ? ", \"means\": " : format == TABLE_JSONL ? "" : "\n");
-    TRY(job_print(job->run, &means, e));
-    output_puts(out, json ? "}\n" : "");
+    if (format != TABLE_CSV) {
+        output_puts(out, json ? ", \"means\": " : format == TABLE_JSONL ? "" : "\n");
+        TRY(job_print(job->run, &means, e));
+        output_puts(out, json ? "}\n" : "");
+    }
     return o->plot ? draw_means(job, e) : STATUS_OK;
 }
 
@@ -609,7 +412,6 @@ static enum status make_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
     struct checkpoint *from = &job->run->checkpoint;
-    struct config c;
     const char *rest = o->shard;
     char index[24];
     if (list_next(&rest, "/", index, sizeof index) != '/' ||
@@ -618,18 +420,10 @@ static enum status make_study(struct study_job *job, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "--shard: expected I/N, I from 0 to N - 1, as 0/2 and 1/2; found '%.60s'",
                        o->shard);
-    TRY(train_origin_open(o->from, &o->shape, from, &c, e));
-    if (o->from &&
-        (config_is_latent(&c) || config_all_kv_heads(&c) != (int64_t)c.n_layers * c.n_heads)) {
-        char variant[16];
-        config_variant_name(&c, c.n_kv_heads, variant);
-        return err_set(e, STATUS_USAGE, "--from: expected an MHA checkpoint, found %s in '%.200s'",
-                       variant, o->from);
-    }
-    TRY(plan_study(job, &c, e));
-    TRY(prepare_folder(job, &from->file, e));
+    TRY(plan_study(job, e));
+    TRY(study_prepare(job, &from->file, e));
     checkpoint_close(from);
-    const enum status s = make_cells(job, e);
+    const enum status s = study_make_cells(job, e);
     /* Whatever the end: a record whose line an earlier run was kept from writing gets it. */
     const enum status written = study_results_write(o->dir, s == STATUS_OK ? e : NULL);
     TRY(s);
@@ -639,13 +433,15 @@ static enum status make_study(struct study_job *job, struct err *e)
 
 static enum status run_study(struct job *j, void *values, struct err *e)
 {
-    const struct study_options *o = values;
+    struct study_options *o = values;
+    if (o->steps.n_steps == 0)
+        o->steps.n_steps = o->from ? TRAIN_STEPS : STUDY_STEPS;
     struct study_job job = {.options = o,
                             .run = j,
                             .plan = {.first_seed = o->first_seed.given ? o->first_seed.value : 1,
                                      .n_seeds = o->n_seeds ? o->n_seeds
                                                 : o->from  ? 1
-                                                           : 3,
+                                                           : STUDY_SEEDS,
                                      .n_steps = o->steps.n_steps,
                                      .taught = o->teacher},
                             .lock = -1};
@@ -660,6 +456,8 @@ const struct command command_study = {
     .name = "study",
     .summary = "the GQA paper's experiment on one text: train, convert, uptrain, compare",
     .usage = "TEXT -o DIR [options]",
+    .examples = "./decode study LICENSE -o cells --embd 32 --ctx 32 --steps 9 --seeds 1\n"
+                "./decode study LICENSE -o m --ctx 32 --steps 9 --alpha 0 --method mean\n",
     .notes =
         "For each seed an MHA checkpoint is trained, or that of --from is taken, and converted by\n"
         "each method to each number of K/V heads and to a latent cache of each rank; each\n"
@@ -667,7 +465,13 @@ const struct command command_study = {
         "percent of the steps, with a learning rate that train --from finds; and each number of\n"
         "K/V heads is trained from scratch for as many steps in all. All are evaluated on the\n"
         "held-out part, which training and calibration do not see. Cells are printed, then their\n"
-        "means over the seeds with their deviation.\n"
+        "means over the seeds with their deviation (not in CSV).\n"
+        "Several --heads ask another question: how many are best. Each number is trained from\n"
+        "scratch, and nothing is converted; with --kv-heads or --latent each is then a study of "
+        "its\n"
+        "own, of those K/V heads that divide it. With --head-dim they differ in size, which "
+        "--match\n"
+        "makes up for. What is to be made, and about how long it takes, is said before.\n"
         "\n"
         "A cell is DIR/NAME.gguf, which the commands that -v shows make alone, bit for bit, and\n"
         "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "
@@ -688,6 +492,7 @@ const struct command command_study = {
                         {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
+             .everyday = "output kv-heads method alpha seeds layers embd heads steps from plot",
              .positionals = {TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,

@@ -90,6 +90,8 @@ const struct command command_tokenize = {
     .name = "tokenize",
     .summary = "token ids of a text",
     .usage = "MODEL (-p TEXT | -f FILE | --decode 1,2,3 | a text piped in) [options]",
+    .examples = "./decode tokenize models/shakespeare-mha.gguf -p \"To be\"\n"
+                "./decode tokenize models/shakespeare-mha.gguf --decode 84,79\n",
     .notes = "The ids of the text alone, without a begin-of-text token.\n",
     .spec = {.groups = {INPUT_GROUP, {"Result", own_options, 0}, GENERAL_GROUP},
              .positionals = {MODEL_POSITIONAL}},

@@ -179,20 +179,25 @@ static void announce(const struct training *t, const struct train_plan *p)
     const struct common_options *o = &t->common;
     const struct train_spec *spec = &t->spec;
     const struct config *c = &p->config;
-    char variant[16], what[128] = "";
+    char variant[16], what[128] = "", sizes[48] = "";
     config_variant_name(c, c->n_kv_heads, variant);
     if (c->arch->has_keys)
         snprintf(what, sizeof what, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
                  arch_norm_names[c->norm], arch_placement_names[c->placement],
                  arch_position_names[c->position], arch_ffn_names[c->ffn],
-                 c->no_biases ? ", no biases" : "", c->shared ? ", one block for all layers" : "");
+                 !c->no_biases                              ? ""
+                 : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
+                                                            : ", no biases but the norms'",
+                 c->shared ? ", one block for all layers" : "");
     else if (strcmp(c->arch->name, arch_names[0]) != 0) /* not gpt2 */
         snprintf(what, sizeof what, "%s, ", c->arch->name);
+    if (c->n_heads * c->head_dim != c->d_model || config_value_dim(c) != c->head_dim)
+        snprintf(sizes, sizeof sizes, " of %d and %d", c->head_dim, config_value_dim(c));
     say(o,
-        "%s: %s%d layer%s, d_model %d, %d head%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
+        "%s: %s%d layer%s, d_model %d, %d head%s%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
         "parameters",
         spec->from_path ? spec->from_path : "new model", what, c->n_layers, plural(c->n_layers),
-        c->d_model, c->n_heads, plural(c->n_heads), variant, c->d_ff, c->n_ctx, c->n_vocab,
+        c->d_model, c->n_heads, plural(c->n_heads), sizes, variant, c->d_ff, c->n_ctx, c->n_vocab,
         (unsigned long long)p->n_params);
     say(o,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
@@ -349,6 +354,8 @@ const struct command command_train = {
     .name = "train",
     .summary = "train a toy checkpoint from text; --from uptrains one",
     .usage = "TEXT... -o OUT [options]",
+    .examples = "./decode train README.md -o toy.gguf --embd 64 --heads 4 --steps 50\n"
+                "./decode train README.md -o b.gguf --from toy.gguf --steps 9 --lr 1e-4\n",
     .notes =
         "TEXT may be - (standard input) or a pipe. The last tenth of each text is held out. OUT\n"
         "is replaced, as a whole, at saves; the same seed, texts and options give the same\n"
@@ -364,7 +371,7 @@ const struct command command_train = {
         "where none lowers the loss MODEL stays as it is. That is some 40 to 80 steps more.\n",
     .spec = {.groups = {{"Output", output_options, 0},
                         {"A new model", train_size_options, offsetof(VALUES, shape)},
-                        {"Its K/V heads", train_kv_options, offsetof(VALUES, shape)},
+                        {"Its heads", train_head_options, offsetof(VALUES, shape)},
                         {"What it is made of", train_kind_options, offsetof(VALUES, shape)},
                         {"Training further", further_options, 0},
                         {"Steps", train_step_options, offsetof(VALUES, spec)},
@@ -372,6 +379,7 @@ const struct command command_train = {
                         {"Evaluation", eval_options, 0},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
+             .everyday = "output layers embd heads kv-heads vocab from steps lr resume",
              .positionals = {OPT_STRINGS("TEXT...", texts, NULL, NULL, .reads = "the text")}},
     .values_size = sizeof(VALUES),
     .needs = JOB_STOPS | JOB_WORKERS,

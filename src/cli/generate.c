@@ -79,6 +79,7 @@ enum status generation_create(struct generation *g, struct err *e)
 {
     const uint64_t rounds = (uint64_t)g->o->n * g->n_samples; /* at most, if known */
     take_generation(g, &g->arena);
+    g->n = g->o->n;
     TRY(arena_allocate(&g->arena, "the generation's buffers", e));
     take_generation(g, &g->arena);
     output_init(&g->turns.holder, hold_bytes);
@@ -205,14 +206,14 @@ static enum status begin_sample(struct generation *g, struct slot *p, struct err
                                     .n_tokens = g->job->n_tokens,
                                     .goes_on = g->goes_on,
                                     .logits = g->has_prompt ? g->prompt_logits : NULL,
-                                    .n = g->o->n,
+                                    .n = g->n,
                                     .seed = g->job->seed,
-                                    .stream = g->n_begun,
+                                    .stream = g->o->talks ? 0 : g->n_begun,
                                     .stops = g->stops,
                                     .n_stops = g->o->stops.n};
     if (g->n_top == 0) {
         struct output *out = output_of(g, g->n_begun);
-        if (g->n_begun > 0 && !g->goes_on)
+        if (g->n_begun > 0 && !g->o->talks)
             output_puts(out, "---\n");
         if (g->echo)
             printable_put(out, g->prompt);
@@ -402,8 +403,8 @@ void generation_say_end(const struct generation *g)
     if (g->out->failed)
         return;
     if (g->end == END_CONTEXT)
-        say(&g->o->common, "context full (%d token%s): stopped after %d of %d; --shift goes on",
-            cap, plural(cap), n, g->o->n);
+        say(&g->o->common, "context full (%d token%s): stopped after %d of %d; %sshift goes on",
+            cap, plural(cap), n, g->n, g->o->talks ? "/" : "--");
     else if (what)
         say(&g->o->common, "%s after %d token%s", what, n, plural(n));
 }
@@ -432,8 +433,9 @@ void generation_report(struct generation *g)
     notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, n, plural(n),
                    rate(t->n_prefilled, t->prefill_ns).text);
     if (t->first_token_at)
-        notice_summary("first token  %s after start",
-                       figure_duration(t->first_token_at - g->job->start_ns).text);
+        notice_summary("first token  %s after start%s",
+                       figure_duration(t->first_token_at - g->job->start_ns - g->waited_ns).text,
+                       g->o->talks ? ", without the time for typing" : "");
     if (t->n_rounds > 0) {
         stats_sort(t->rounds, t->n_rounds);
         snprintf(times, sizeof times, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",

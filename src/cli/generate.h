@@ -31,7 +31,7 @@
 struct generate_options {
     struct common_options common;
     int n, ctx;
-    bool shift, no_echo, ignore_eos;
+    bool shift, no_shift, no_echo, ignore_eos;
     struct option_strings stops;
     int samples;
     bool greedy;
@@ -100,6 +100,8 @@ struct generation {
     int most_top;         /* alternatives that records will ever have */
     int n_top;            /* JSON lines with so many alternatives for each token; 0: text */
     enum heatmap_ink ink; /* of what each token's probability shades */
+    int n;                /* tokens wanted of each text */
+    uint64_t waited_ns;   /* of a session: for lines, before its first token */
     bool goes_on;         /* the tokens, which may be none, follow what slot 0 has */
     uint64_t n_before;    /* tokens: as many */
     uint64_t hash;        /* of what runs; 0: not yet known */

@@ -1,9 +1,11 @@
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/figures.h"
 #include "base/file.h"
 #include "cli/generate.h"
 #include "cli/input.h"
@@ -72,7 +74,10 @@ enum status generation_add(struct generation *g, struct err *e)
     return err_set(e, STATUS_USAGE,
                    "the text has %d tokens, the context %d: no room for %smore; shorten what is "
                    "added%s",
-                   len, cap, added, s->shifts ? "" : ", raise -c, or go on with --shift");
+                   len, cap, added,
+                   s->shifts     ? ""
+                   : g->o->talks ? ", raise -c, or go on with /shift"
+                                 : ", raise -c, or go on with --shift");
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -82,6 +87,8 @@ struct talk {
     struct lines lines;
     struct bytes line; /* of several that belong together */
     bool over, joined; /* joined: the next line belongs to this one */
+    struct bytes
+        file; /* that is there: whether /save may replace it was asked; empty: nothing was */
 };
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
@@ -108,13 +115,18 @@ static enum status answer(struct talk *t, struct err *e)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-enum { SAVE, LOAD, SEED, TEMP, LOGPROBS, HELP, QUIT, N_COMMANDS };
+enum { RESET, SHIFT, COUNT, SAVE, LOAD, SEED, TEMP, LOGPROBS, HELP, QUIT, N_COMMANDS };
 
 static const struct {
     const char *name, *argument, *help;
     const char *expected; /* of the argument */
 } commands[] = {
-    [SAVE] = {"save", "FILE", "save the text so far and its cache", "FILE"},
+    [RESET] = {"reset", "", "forget the text so far; the random numbers begin again",
+               "nothing behind it"},
+    [SHIFT] = {"shift", "on|off", "a full context goes on with its last half, or ends the answer",
+               "on or off"},
+    [COUNT] = {"n", "N", "tokens of an answer from now on, at most", "an integer from 0 on"},
+    [SAVE] = {"save", "FILE", "save the text and its cache; asks before it replaces", "FILE"},
     [LOAD] = {"load", "FILE", "go on with a saved text instead", "FILE"},
     [SEED] = {"seed", "N", "begin the random numbers of this seed",
               "an integer from 0 to 18446744073709551615"},
@@ -125,6 +137,55 @@ static const struct {
     [HELP] = {"help", "", "this list", "nothing behind it"},
     [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
 };
+
+static void list_commands(void)
+{
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(stderr, "  /%-8s %-6s  %s\n", commands[i].name, commands[i].argument,
+                commands[i].help);
+    fputs("  //text            a text that begins with one slash\n"
+          "  text\\             a text that goes on in the next line\n",
+          stderr);
+}
+
+static void confirm_text(const struct generation *g, const char *what, const char *path)
+{
+    const int n = g->schedule.slots[0].len;
+    say(&g->o->common, "%s %.200s: %d token%s", what, path, n, plural(n));
+}
+
+/* Of the file that t->file names; or, if it is there and `asks`, a question that the next line
+ * answers. */
+static enum status save(struct talk *t, bool asks, struct err *e)
+{
+    struct generation *g = t->g;
+    const char *path = t->file.data;
+    const bool exists = asks && g->schedule.slots[0].len > 0 && access(path, F_OK) == 0;
+    if (exists) {
+        TRY(path_spares(&command_generate.spec, g->o, "/save", path, e));
+        say(&(struct common_options){.quiet = false}, "replace %.200s? y or n", path);
+        return STATUS_OK;
+    }
+    t->file.len = 0;
+    TRY(generation_save(g, "/save", path, e));
+    confirm_text(g, "saved in", path);
+    return STATUS_OK;
+}
+
+/* Whether the line is no more than the answer to a question. */
+static bool take_answer(struct talk *t, struct text line, enum status *s, struct err *e)
+{
+    const bool yes = text_is(line, "y") || text_is(line, "yes");
+    if (t->file.len == 0)
+        return false;
+    if (yes) {
+        *s = save(t, false, e);
+        return true;
+    }
+    t->file.len = 0;
+    say(&t->g->o->common, "not saved");
+    return text_is(line, "n") || text_is(line, "no") || line.len == 0;
+}
 
 /* A line behind its slash. */
 static enum status take_command(struct talk *t, const char *line, struct err *e)
@@ -139,34 +200,61 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         which++;
     if (which == N_COMMANDS)
         return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
-    bool right = !*commands[which].argument == !*argument;
+    const struct common_options *o = &g->o->common;
+    bool right = !*commands[which].argument == !*argument || (which == SHIFT && !*argument);
     switch (right ? which : N_COMMANDS) {
+    case RESET:
+        g->schedule.slots[0].len = 0;
+        g->goes_on = false;
+        g->n_before = 0;
+        say(o, "the next line begins a text");
+        break;
+    case SHIFT:
+        right = !*argument || strcmp(argument, "on") == 0 || strcmp(argument, "off") == 0;
+        if (!right)
+            break;
+        g->schedule.shifts = strcmp(argument, "off") != 0;
+        say(o, g->schedule.shifts ? "a full context shifts" : "a full context ends the answer");
+        break;
+    case COUNT:
+        right = parse_int(argument, 0, INT_MAX, &n);
+        if (!right)
+            break;
+        g->n = n;
+        say(o, "answers of at most %d token%s", n, plural(n));
+        break;
     case SAVE:
-        return generation_save(g, "/save", argument, e);
+        t->file.len = 0;
+        if (!bytes_put(&t->file, (struct text){argument, strlen(argument) + 1}))
+            return err_no_memory(e, "a file's name", strlen(argument) + 1);
+        return save(t, true, e);
     case LOAD:
-        return generation_load(g, argument, e);
+        TRY(generation_load(g, argument, e));
+        confirm_text(g, "loaded", argument);
+        break;
     case SEED:
         right = parse_u64(argument, &seed);
-        if (right)
-            generation_reseed(g, seed);
+        if (!right)
+            break;
+        generation_reseed(g, seed);
+        say(o, "seed %" PRIu64, seed);
         break;
     case TEMP:
         right = parse_double(argument, &x) && x >= 0;
-        if (right)
-            sampler_set_temperature(g->schedule.sampler, x);
+        if (!right)
+            break;
+        sampler_set_temperature(g->schedule.sampler, x);
+        say(o, "temperature %g", x);
         break;
     case LOGPROBS:
         right = parse_int(argument, 0, INT_MAX, &n);
-        if (right)
-            generation_set_records(g, n);
+        if (!right)
+            break;
+        generation_set_records(g, n);
+        say(o, "%s, likeliest tokens: %d", n > 0 ? "JSON lines" : "text", n);
         break;
     case HELP:
-        for (int i = 0; i < N_COMMANDS; i++)
-            fprintf(stderr, "  /%-8s %-4s  %s\n", commands[i].name, commands[i].argument,
-                    commands[i].help);
-        fputs("  //text          a text that begins with one slash\n"
-              "  text\\           a text that goes on in the next line\n",
-              stderr);
+        list_commands();
         break;
     case QUIT:
         t->over = true;
@@ -193,8 +281,8 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     if (too_long || line.len > PROMPTS_MAX_LINE) {
         err_format(e, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
         t->joined = false;
-    } else if (t->joined) {
-        return STATUS_OK;
+    } else if (t->joined || take_answer(t, line, &s, e)) {
+        s = t->joined ? STATUS_OK : s;
     } else if (text_starts_with(line, "/") && !text_starts_with(line, "//")) {
         s = take_command(t, line.data + 1, e);
     } else {
@@ -214,6 +302,10 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
 {
     const bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !g->o->common.quiet;
     struct talk t = {.g = g};
+    if (terminal)
+        fputs("A session: each line continues the text so far and is answered.\n"
+              "/help lists commands; Ctrl-C stops an answer, Ctrl-D ends the session.\n",
+              stderr);
     enum status s = lines_open(&t.lines, "-", PROMPTS_MAX_LINE, e);
     if (s == STATUS_OK && begins)
         s = answer(&t, e);
@@ -223,9 +315,12 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
         struct text line;
         if (terminal)
             fputs(t.joined ? ". " : "> ", stderr);
+        const uint64_t before = clock_ns();
         while (s == STATUS_OK && state == LINES_LATER)
             s = signals_interrupted() ? STATUS_INTERRUPTED
                                       : lines_next(&t.lines, WAIT_MS, &state, &line, e);
+        if (!g->schedule.times.first_token_at)
+            g->waited_ns += clock_ns() - before;
         if (terminal && (s != STATUS_OK || state == LINES_END))
             fputc('\n', stderr);
         t.over = state == LINES_END && !t.joined;
@@ -234,5 +329,6 @@ enum status talk_run(struct generation *g, bool begins, struct err *e)
     }
     lines_close(&t.lines);
     bytes_free(&t.line);
+    bytes_free(&t.file);
     return s;
 }

@@ -49,14 +49,30 @@ enum status command_named(const char *name, const struct command **out, struct e
                      : err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
 }
 
-void command_print_help(const struct command *c, struct output *out)
+void help_set_width(struct output *out)
 {
+    if (out->columns == 0 && environment("COLUMNS"))
+        out->columns = terminal_width(STDOUT_FILENO);
+}
+
+void command_print_help(const struct command *c, bool all, struct output *out)
+{
+    help_set_width(out);
     struct paragraph p = paragraph_begin(out, sizeof "usage: " - 1);
     paragraph_printf(&p, "usage: decode %s %s\n\n%s\n\n", c->name, c->usage, c->summary);
     paragraph_end(&p);
-    options_help(&c->spec, out);
-    output_puts(out, "\nMore, of all commands: decode help.\n");
-    if (c->notes) {
+    output_puts(out, "Examples:\n");
+    for (const char *line = c->examples; *line; line += strcspn(line, "\n") + 1)
+        output_printf(out, "  %.*s\n", (int)strcspn(line, "\n"), line); /* never broken */
+    output_puts(out, "\n");
+    options_help(&c->spec, all, out);
+    const bool is_short = c->spec.everyday && !all;
+    p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "\nOf all commands: decode help.");
+    if (is_short)
+        paragraph_printf(&p, " All of this one: decode help %s --all.", c->name);
+    paragraph_end(&p);
+    if (c->notes && !is_short) {
         output_puts(out, "\n");
         paragraph_reflow(out, c->notes, 0);
     }
@@ -199,9 +215,11 @@ static enum status prepare(struct job *j, void *values, struct err *e)
 {
     const struct command *c = j->command;
     struct common_options *o = j->common;
-    /* -m or --text may take the place of a positional. */
-    if (c->spec.positionals[1].kind != OPTION_END && o->model && !o->positional_text && !o->file) {
-        o->positional_text = o->positional;
+    /* Where -m names the checkpoint the only positional may be the second. */
+    const struct option *second = &c->spec.positionals[1];
+    const char **other = (const char **)((char *)values + second->offset);
+    if (second->kind != OPTION_END && o->model && !*other && !o->file && !o->prompt) {
+        *other = o->positional;
         o->positional = NULL;
     }
     if (o->file && o->positional_text)
@@ -212,6 +230,10 @@ static enum status prepare(struct job *j, void *values, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
                        o->positional, o->model);
+    if (o->prompt && o->positional_text)
+        return err_set(e, STATUS_USAGE,
+                       "two texts are named, '%.60s' and (with -p) '%.60s'; expected one",
+                       o->positional_text, o->prompt);
     o->file = o->file ? o->file : o->positional_text;
     j->path = o->positional ? o->positional : o->model;
     if (c->check)
@@ -253,7 +275,10 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     const struct common_options *o = j.common = values;
     enum status s = options_parse(&c->spec, argv, values, &help, e);
     if (s == STATUS_OK && help) {
-        command_print_help(c, out);
+        bool all = false;
+        for (char **word = argv; *word; word++)
+            all |= strcmp(*word, "--all") == 0;
+        command_print_help(c, all, out);
     } else if (s == STATUS_OK) {
         if (o->verbose)
             out->columns = 0; /* who wants more of everything wants whole tables, too */

@@ -46,9 +46,10 @@ struct job;
 
 struct command {
     const char *name;
-    const char *summary; /* one line for the list of commands */
-    const char *usage;   /* what follows "decode NAME " */
-    const char *notes;   /* below the options in the help, for paragraph_reflow; NULL: nothing */
+    const char *summary;  /* one line for the list of commands */
+    const char *usage;    /* what follows "decode NAME " */
+    const char *examples; /* lines "./decode NAME ..." that run in the repository's folder */
+    const char *notes;    /* below the options in the help, for paragraph_reflow; NULL: nothing */
     struct option_spec spec;
     size_t values_size;  /* of the struct that the options fill, zeroed before; it begins with a
                             struct common_options */
@@ -103,8 +104,11 @@ COMMANDS(DECLARE_COMMAND)
 const struct command *command_at(int index);
 /* The command of that name. STATUS_USAGE says which was probably meant. */
 enum status command_named(const char *name, const struct command **out, struct err *e);
-/* Its options and what is said of it; the list of commands, and what holds for all. */
-void command_print_help(const struct command *c, struct output *out);
+/* Examples, its options and what is said of it, or of long helps one screen; the list of commands,
+ * and what holds for all. Both are as wide as help_set_width makes them: where `out` is no terminal
+ * as COLUMNS says, if it says something. */
+void help_set_width(struct output *out);
+void command_print_help(const struct command *c, bool all, struct output *out);
 void help_print(struct output *out);
 
 /* Parses the arguments behind the command's name, which end with NULL, and runs it, or prints its

@@ -254,7 +254,7 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         if (o->fallback)
             TRY(store_value(&rows.items[i], values, o->name, o->fallback, e));
     }
-    const struct option_row *positional = rows.items + rows.n_options;
+    struct option_row *positional = rows.items + rows.n_options;
     for (; *argv; argv++) {
         const char *word = *argv;
         if (options_ended || word[0] != '-' || word[1] == 0) {
@@ -264,6 +264,7 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
                                    ? "; expected a text with -p, or its file with -f"
                                    : "");
             TRY(store_value(positional, values, word, word, e));
+            positional->given = true;
             positional += positional->option->kind == OPTION_STRING;
         } else if (strcmp(word, "--") == 0) {
             options_ended = true;
@@ -284,6 +285,12 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         if (row->given && other)
             return err_set(e, STATUS_USAGE, "--%s and --%s are both given; expected one of them",
                            o->name, other);
+        for (positional = rows.items + rows.n_options; positional < rows.items + rows.n;
+             positional++)
+            if (row->given && positional->given && positional->offset == row->offset)
+                return err_set(e, STATUS_USAGE,
+                               "%s and --%s are both given, for the same; expected one of them",
+                               positional->option->name, o->name);
     }
     return STATUS_OK;
 }
@@ -304,7 +311,21 @@ void options_free(const struct option_spec *spec, void *values)
 
 #define LINE_WIDTH 96
 
-void options_help(const struct option_spec *spec, struct output *out)
+/* Takes the rows that `names` has into one group, in its order, and marks them as given. */
+static void take_everyday(const char *names, struct option_rows *rows, struct option_rows *taken)
+{
+    for (taken->n_options = 0; *names; names += strspn(names, " ")) {
+        const size_t len = strcspn(names, " ");
+        struct option_row *row = find_named(rows, names, len);
+        assert(row);
+        row->given = true;
+        taken->items[taken->n_options] = *row;
+        taken->items[taken->n_options++].group = "Options";
+        names += len;
+    }
+}
+
+void options_help(const struct option_spec *spec, bool all, struct output *out)
 {
     const int columns = out->columns;
     struct option_rows rows;
@@ -313,8 +334,11 @@ void options_help(const struct option_spec *spec, struct output *out)
     } usage[sizeof rows.items / sizeof *rows.items];
     int n = 0, width = 0;
     options_list(spec, &rows);
-    for (; n < rows.n_options && rows.items[n].group[0]; n++) {
-        const struct option *o = rows.items[n].option;
+    struct option_rows shown = rows;
+    if (!all && spec->everyday)
+        take_everyday(spec->everyday, &rows, &shown);
+    for (; n < shown.n_options && shown.items[n].group[0]; n++) {
+        const struct option *o = shown.items[n].option;
         const char letter[] = {'-', o->letter, ',', ' ', 0};
         const int len =
             snprintf(usage[n].text, sizeof usage[n].text, "%s--%s%s%s", o->letter ? letter : "    ",
@@ -327,7 +351,7 @@ void options_help(const struct option_spec *spec, struct output *out)
     const int beside = width + 4;
     struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? (size_t)beside : 10);
     for (int i = 0; i < n; i++) {
-        const struct option_row *row = &rows.items[i];
+        const struct option_row *row = &shown.items[i];
         const struct option *o = row->option;
         const char *standard = o->fallback ? o->fallback : o->otherwise;
         const struct description expected = range_of(o, false);
@@ -341,5 +365,16 @@ void options_help(const struct option_spec *spec, struct output *out)
         paragraph_puts(&p, "\n");
     }
     paragraph_end(&p);
+    if (shown.n_options < rows.n_options) {
+        p = paragraph_begin(out, 2);
+        const char *before = "\nMore:\n  ";
+        for (const struct option_row *row = rows.items; row->group && row->group[0]; row++) {
+            if (row->given)
+                continue;
+            paragraph_printf(&p, "%s--%s", before, row->option->name);
+            before = ", ";
+        }
+        paragraph_end(&p);
+    }
     out->columns = columns;
 }

@@ -96,6 +96,8 @@ struct option_group {
 struct option_spec {
     struct option_group groups[12];
     struct option positionals[3];
+    const char *everyday; /* "a b": names of the options that the short help shows, in its order;
+                             NULL: all */
 };
 
 /* Stores the fallbacks, then the arguments of argv, which ends with NULL, into `values`. At the
@@ -107,8 +109,9 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
 /* Frees the arrays of OPTION_STRINGS. */
 void options_free(const struct option_spec *spec, void *values);
 
-/* Prints the help, aligned and wrapped, with defaults and ranges. */
-void options_help(const struct option_spec *spec, struct output *out);
+/* Prints the help, aligned and wrapped, with defaults and ranges: of all options, or of those for
+ * every day, and then the names of the others. */
+void options_help(const struct option_spec *spec, bool all, struct output *out);
 
 /* All rows of a command: its groups' in order, then its positionals. */
 struct option_rows {
@@ -214,6 +217,9 @@ extern const struct option general_options[], input_options[], engine_options[];
 #define THREADS_HELP "threads; auto: as many processors as this process may use"
 #define OPT_TEXT(...)                                                                              \
     OPT_STRING("text", common.file, "FILE", __VA_ARGS__, .letter = 'f', .reads = "the text")
+#define OPT_PROMPT                                                                                 \
+    OPT_STRING("prompt", common.prompt, "TEXT", "the text itself, instead of a file",              \
+               .letter = 'p', .excludes = "text")
 #define OPT_IDS                                                                                    \
     OPT_STRING("tokens", common.ids, "IDS",                                                        \
                "token ids 1,2,3 instead of a text; taken as they are, without a begin-of-text "    \

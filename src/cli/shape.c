@@ -1,25 +1,71 @@
 #include "cli/shape.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/numbers.h"
 
-#define FORM "LAYERSxD_MODELxHEADS[,ff=F][,vocab=V][,ctx=C]"
+/* What the papers say. T5 1.1 stands as a llama: relative positions, which are a few numbers, and
+ * attention to the encoder left out. */
+const struct named_shape named_shapes[] = {
+    {"gpt2", "gpt2", "12x768x12", "Radford et al. 2019, table 2"},
+    {"gpt2-medium", "gpt2", "24x1024x16", "the same"},
+    {"gpt2-large", "gpt2", "36x1280x20", "the same"},
+    {"gpt2-xl", "gpt2", "48x1600x25", "the same"},
+    {"gpt3", "gpt2", "96x12288x96,ctx=2048", "Brown et al. 2020, table 2.1; all layers dense"},
+    {"llama-7b", "llama", "32x4096x32,ff=11008,vocab=32000,ctx=2048",
+     "Touvron et al. 2023a, table 2"},
+    {"llama-13b", "llama", "40x5120x40,ff=13824,vocab=32000,ctx=2048", "the same"},
+    {"llama-65b", "llama", "80x8192x64,ff=22016,vocab=32000,ctx=2048", "the same"},
+    {"llama2-70b", "llama", "80x8192x64,ff=28672,vocab=32000,ctx=4096,kv=8",
+     "Touvron et al. 2023b, table 1"},
+    {"t5-large", "llama", "24x1024x16,ff=2816,vocab=32128,ctx=512",
+     "Raffel et al. 2020, T5 1.1's decoder as a model of its own (Ainslie et al. 2023)"},
+    {"t5-xxl", "llama", "24x4096x64,ff=10240,vocab=32128,ctx=512", "the same"},
+    {NULL, NULL, NULL, NULL}};
+
+/* The one whose name the text begins with, and behind it what is to be changed; or NULL. */
+static const struct named_shape *named_shape_of(const char *text)
+{
+    const struct text name = {text, strcspn(text, ",")};
+    for (const struct named_shape *s = named_shapes; s->name; s++)
+        if (text_is(name, s->name))
+            return s;
+    return NULL;
+}
 
 const char *const shape_archs[] = {"gpt2", "llama", "transformer", "decode", NULL};
 
-void shape_complete(struct config *c)
+enum status shape_complete(struct config *c, const struct shape_words *words, struct err *e)
 {
     /* Gated kinds have three matrices where the others have two. */
     const int step = 32, gated = (8 * c->d_model / 3 + step - 1) / step * step;
+    if (!c->head_dim && c->d_model % c->n_heads != 0)
+        return err_set(e, STATUS_USAGE, "%s %d: expected a divisor of %s %d, or %s; found neither",
+                       words->heads, c->n_heads, words->d_model, c->d_model, words->head_dim);
     if (c->n_vocab == 0)
         c->n_vocab = 50257;
     if (c->n_ctx == 0)
         c->n_ctx = 1024;
     if (c->d_ff == 0)
         c->d_ff = ffn_is_gated(c->ffn) ? gated : 4 * c->d_model;
-    c->norm_eps = 1e-5f;
+    if (!(c->norm_eps > 0))
+        c->norm_eps = 1e-5f;
     config_complete(c);
+    const int most = CONFIG_MAX_WIDTH / c->n_heads,
+              dim = c->head_dim > c->value_dim ? c->head_dim : c->value_dim;
+    if (dim > most)
+        return err_set(e, STATUS_USAGE, "%s %d: expected heads of at most %d elements, found %d",
+                       words->heads, c->n_heads, most, dim);
+    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
+        return err_set(e, STATUS_USAGE,
+                       "%s %d: rotary positions turn pairs; expected heads of an even size (%s), "
+                       "found %d",
+                       words->heads, c->n_heads, words->head_dim, c->head_dim);
+    if (c->value_dim != c->head_dim ||
+        (c->n_heads * c->head_dim != c->d_model && !c->arch->own_head_dim))
+        c->arch = arch_find(text_of("decode"));
+    return STATUS_OK;
 }
 
 /* The first three in this order, the others by name in any. */
@@ -32,26 +78,39 @@ static const struct {
              {"heads", CONFIG_MAX_WIDTH, offsetof(struct config, n_heads)},
              {"ff", CONFIG_MAX_FF, offsetof(struct config, d_ff)},
              {"vocab", CONFIG_MAX_VOCAB, offsetof(struct config, n_vocab)},
-             {"ctx", CONFIG_MAX_CTX, offsetof(struct config, n_ctx)}};
-enum { N_ORDERED = 3, N_SIZES = 6 };
+             {"ctx", CONFIG_MAX_CTX, offsetof(struct config, n_ctx)},
+             {"dk", CONFIG_MAX_WIDTH, offsetof(struct config, head_dim)},
+             {"dv", CONFIG_MAX_WIDTH, offsetof(struct config, value_dim)},
+             {"kv", CONFIG_MAX_WIDTH, offsetof(struct config, n_kv_heads)}};
+enum { N_ORDERED = 3, N_SIZES = 9 };
 
 enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
 {
-    char part[48], end = 'x';
+    static const struct shape_words words = {"--shape: heads", "d_model", "dk="};
+    const struct named_shape *named = named_shape_of(text);
+    char part[48], whole[256], end = 'x';
+    if (named) {
+        snprintf(whole, sizeof whole, "%s%.150s", named->sizes, text + strlen(named->name));
+        text = whole;
+        arch = arch_preset(text_of(named->arch));
+    }
     *c = (struct config){.arch = NULL};
     for (int i = 0; end; i++) {
         const char *number = part;
         int at = i;
         end = list_next(&text, i < N_ORDERED ? "x," : ",", part, sizeof part);
         if (i < N_ORDERED && (end == 'x') != (i < N_ORDERED - 1))
-            return err_set(e, STATUS_USAGE, "--shape: expected " FORM);
+            return err_set(e, STATUS_USAGE,
+                           "--shape: expected " SHAPE_FORM
+                           ", or a name that `decode info --shape help` lists");
         if (i >= N_ORDERED) {
             const size_t len = strcspn(part, "=");
             at = N_ORDERED;
             while (at < N_SIZES && (strncmp(part, sizes[at].name, len) != 0 || sizes[at].name[len]))
                 at++;
             if (at == N_SIZES || !part[len])
-                return err_set(e, STATUS_USAGE, "--shape: expected ff=, vocab= or ctx=, found '%s'",
+                return err_set(e, STATUS_USAGE,
+                               "--shape: expected ff=, vocab=, ctx=, dk=, dv= or kv=, found '%s'",
                                part);
             number = part + len + 1;
         }
@@ -60,27 +119,17 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
                            "--shape: %s: expected an integer from 1 to %d, found '%s'",
                            sizes[at].name, sizes[at].max, number);
     }
-    if (c->d_model % c->n_heads != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--shape: heads: expected a divisor of d_model %d, found %d", c->d_model,
-                       c->n_heads);
+    if (c->n_kv_heads && c->n_heads % c->n_kv_heads != 0)
+        return err_set(e, STATUS_USAGE, "--shape: kv: expected a divisor of heads %d, found %d",
+                       c->n_heads, c->n_kv_heads);
     config_set_arch(c, arch);
-    shape_complete(c);
-    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--shape: expected heads of an even size, whose pairs turn, found %d",
-                       c->head_dim);
-    return STATUS_OK;
+    return shape_complete(c, &words, e);
 }
 
 #define VALUES struct shape_options
 const struct option shape_options[] = {
-    OPT_STRING("shape", shape, "SHAPE",
-               "sizes: " FORM ", by default ff 4 * D_MODEL (llama: 8/3), vocab 50257, ctx 1024",
-               .excludes = "draft"),
-    OPT_CHOICE("arch", arch, "ARCH", shape_archs,
-               "what --shape is of; transformer is the original's decoder", .otherwise = "gpt2",
-               .needs = "shape"),
+    OPT_STRING("shape", shape, "SHAPE", SHAPE_HELP, .excludes = "draft"),
+    OPT_SHAPE_ARCH(arch),
     OPT_END,
 };
 
@@ -90,6 +139,9 @@ enum status shape_of_options(const struct shape_options *o, const struct common_
     if (common->positional || common->model)
         return err_set(e, STATUS_USAGE,
                        "a checkpoint and --shape are both named; expected one of them");
+    if (o->arch && named_shape_of(o->shape))
+        return err_set(e, STATUS_USAGE, "--arch: --shape %.60s has its own, %s", o->shape,
+                       named_shape_of(o->shape)->arch);
     const char *arch = shape_archs[o->arch ? o->arch - 1 : 0];
     return shape_parse(o->shape, arch_preset(text_of(arch)), c, e);
 }

@@ -24,8 +24,12 @@ const struct option train_size_options[] = {
     OPT_INT("layers", n_layers, "L", 1, CONFIG_MAX_LAYERS, "layers", .otherwise = "4", NEW_ONLY),
     OPT_INT("embd", d_model, "E", 1, CONFIG_MAX_WIDTH, "width of the model", .otherwise = "128",
             NEW_ONLY),
-    OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH, "query heads, a divisor of --embd",
-            .otherwise = "8", NEW_ONLY),
+    OPT_INT("head-dim", head_dim, "N", 1, CONFIG_MAX_WIDTH,
+            "elements of a head's query and key; where --arch cannot say so, it becomes decode",
+            .otherwise = "E / H", NEW_ONLY),
+    OPT_INT("value-dim", value_dim, "N", 1, CONFIG_MAX_WIDTH,
+            "elements of a head's value, which only decode can have apart",
+            .otherwise = "as --head-dim", NEW_ONLY),
     OPT_INT("ff", d_ff, "F", 1, CONFIG_MAX_FF, "width of the feed-forward layer",
             .otherwise = "4 * E; swiglu: 8/3 * E, in steps of 32", NEW_ONLY),
     OPT_INT("ctx", n_ctx, "C", 1, CONFIG_MAX_CTX,
@@ -37,7 +41,9 @@ const struct option train_size_options[] = {
     OPT_END,
 };
 
-const struct option train_kv_options[] = {
+const struct option train_head_options[] = {
+    OPT_INT("heads", n_heads, "H", 1, CONFIG_MAX_WIDTH,
+            "query heads, a divisor of --embd without --head-dim", .otherwise = "8", NEW_ONLY),
     OPT_STRING("kv-heads", kv_heads, "G[,G,...]",
                "K/V heads, a divisor of --heads: fewer are GQA, 1 is MQA; several: one a layer, "
                "which llama.cpp does not run",
@@ -58,7 +64,10 @@ const struct option train_kind_options[] = {
                .otherwise = "learned", NEW_ONLY),
     OPT_CHOICE("ffn", kinds[3], "KIND", arch_ffn_names,
                "feed-forward layer; gelu_erf is the exact one", .otherwise = "gelu", NEW_ONLY),
-    OPT_FLAG("no-bias", no_bias, "no biases", NEW_ONLY),
+    OPT_DOUBLE("eps", eps, "X", 1e-12, 0.5, "what norms add to the variance",
+               .otherwise = "0.00001", NEW_ONLY),
+    OPT_FLAG("no-bias", no_bias, "no biases but those of norms", NEW_ONLY),
+    OPT_FLAG("no-norm-bias", no_norm_bias, "no biases of norms", NEW_ONLY),
     OPT_STRING("score-scale", score_scale, "X|none",
                "attention's scores are multiplied by X, or by nothing; llama.cpp heeds that in few "
                "architectures",
@@ -71,7 +80,8 @@ const struct option train_kind_options[] = {
 #define VALUES struct train_spec
 
 const struct option train_step_options[] = {
-    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps", .fallback = "2000"),
+    OPT_INT("steps", n_steps, "N", 1, 100000000, "steps",
+            .otherwise = "2000; study: 250, with --from 2000"),
     OPT_INT("batch", batch, "B", 1, 65536, "windows a step", .fallback = "8"),
     OPT_CHOICE("optimizer", optimizer, "NAME", train_optimizers,
                "muon makes the momentum of the blocks' matrices orthogonal and leaves the rest to "
@@ -114,14 +124,16 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
                                           (unsigned *)&c->position, (unsigned *)&c->ffn};
     const char *preset = shape_archs[s->arch ? s->arch - 1 : 0], *option = NULL;
-    if (!s->arch && (s->no_bias || s->share_layers || s->score_scale || s->kinds[0] ||
-                     s->kinds[1] || s->kinds[2] || s->kinds[3]))
+    if (!s->arch && (s->no_bias || s->no_norm_bias || s->share_layers || s->score_scale ||
+                     s->kinds[0] || s->kinds[1] || s->kinds[2] || s->kinds[3]))
         preset = FREE_ARCH;
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->share_layers)
         option = "share-layers";
     if (s->no_bias && !c->no_biases)
         option = "no-bias";
+    if (s->no_norm_bias && c->norm != NORM_RMS)
+        option = "no-norm-bias";
     for (int i = 0; i < TRAIN_KINDS; i++)
         if (s->kinds[i] != 0 && (unsigned)s->kinds[i] - 1 != *kinds[i]) {
             option = train_kind_options[1 + i].name;
@@ -133,6 +145,7 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
                        " has what is asked for",
                        option, preset);
     c->no_biases |= s->no_bias;
+    c->no_norm_biases = s->no_norm_bias;
     c->shared = s->share_layers;
     if (s->score_scale)
         TRY(parse_score_scale(s->score_scale, &c->score_scale, e));
@@ -144,6 +157,7 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
 enum status train_origin_open(const char *path, const struct train_shape *s,
                               struct checkpoint *from, struct config *c, struct err *e)
 {
+    static const struct shape_words words = {"--heads", "--embd", "--head-dim"};
     const char *rest = s->kv_heads;
     int n = 0; /* of the list: one for all layers, or one for each */
     if (path) {
@@ -152,13 +166,13 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
     }
     *c = (struct config){.n_layers = s->n_layers ? s->n_layers : 4,
                          .n_heads = s->n_heads ? s->n_heads : 8,
+                         .head_dim = s->head_dim,
+                         .value_dim = s->value_dim,
+                         .norm_eps = (float)s->eps,
                          .d_model = s->d_model ? s->d_model : 128,
                          .d_ff = s->d_ff,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
-    if (c->d_model % c->n_heads != 0)
-        return err_set(e, STATUS_USAGE, "--heads %d: expected a divisor of --embd %d", c->n_heads,
-                       c->d_model);
     TRY(set_kinds(s, c, e));
     for (char end = ','; rest && end; n++) {
         char item[48];
@@ -177,12 +191,7 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
         return err_set(e, STATUS_USAGE,
                        "--kv-heads: expected one number, or one for each layer, %d; found %d",
                        c->n_layers, n);
-    shape_complete(c);
-    if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--heads %d: rotary positions turn pairs; expected --embd / --heads to be "
-                       "even, found %d",
-                       c->n_heads, c->head_dim);
+    TRY(shape_complete(c, &words, e));
     if (c->shared && !config_same_kv_heads(c))
         return err_set(e, STATUS_USAGE,
                        "--kv-heads: layers that share their weights have the same number; expected "
@@ -201,6 +210,8 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e)
 {
     const bool further = spec->from_path;
+    if (spec->n_steps == 0)
+        spec->n_steps = TRAIN_STEPS;
     const int interval = between(spec->n_steps / 20, 25, 250);
     /* Further training starts with AdamW's moments empty beside weights that have something to
      * lose. */

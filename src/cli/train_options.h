@@ -14,15 +14,17 @@
 #include "train/train.h"
 
 #define TRAIN_KINDS 4
+#define TRAIN_STEPS 2000 /* by default */
 
 /* What options say of a new model; 0 and NULL are what was not given. */
 struct train_shape {
-    int n_layers, d_model, n_heads, d_ff, n_ctx, n_vocab;
+    int n_layers, d_model, n_heads, head_dim, value_dim, d_ff, n_ctx, n_vocab;
+    double eps;
     const char *kv_heads, *score_scale;
     int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn; from 1 on */
-    bool no_bias, share_layers;
+    bool no_bias, no_norm_bias, share_layers;
 };
-extern const struct option train_size_options[], train_kv_options[], train_kind_options[];
+extern const struct option train_size_options[], train_head_options[], train_kind_options[];
 
 /* Their values are those of a struct train_spec, as far as they are given: a rate of 0 is none. */
 extern const struct option train_step_options[], train_held_out_options[];

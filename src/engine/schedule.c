@@ -53,8 +53,8 @@ void schedule_free(struct schedule *s)
 
 int schedule_room(const struct schedule *s, int slot)
 {
-    const int cap = session_cap(s->session);
-    return s->shifts ? last_half(cap) : cap - s->slots[slot].len;
+    const int cap = session_cap(s->session), left = cap - s->slots[slot].len;
+    return s->shifts && left < last_half(cap) ? last_half(cap) : left;
 }
 
 /* The slot's tokens are to be fed, but for those in the cache. */

@@ -349,7 +349,7 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
     if (f->model_type)
         h->biases = !f->is_llama;
     else
-        c->no_biases = !h->biases;
+        c->no_biases = c->no_norm_biases = !h->biases;
     if (!f->is_llama)
         h->bias[HF_NORMS] = h->bias[HF_ATTENTION] = h->bias[HF_FFN] = h->biases;
     TRY(settle_rope(h, e));

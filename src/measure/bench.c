@@ -88,7 +88,60 @@ static void plan_row(struct bench *b, int i)
     row->threads = item_of(spec, row, BENCH_THREADS);
     row->step = row_step(b, row, item_of(spec, row, BENCH_DEPTHS));
     row->prefill_tokens_per_s = (double)NAN;
-    b->bytes = u64_sum(b->bytes, row_step(b, row, row_context(spec, row) - 1).allocated_bytes);
+}
+
+/* That the row needs in its group beside what is planned there already. */
+static uint64_t bytes_in_group(const struct bench *b, const struct bench_row *row)
+{
+    const struct bench_model *m = &b->models[row->model];
+    return u64_sum(row_step(b, row, row_context(b->spec, row) - 1).allocated_bytes,
+                   m->group == b->n_groups ? 0 : m->variant.weights.memory_bytes);
+}
+
+/*
+ * Puts the rows into groups, in their order but of each setting MHA first. One that has no room in
+ * the last group begins another, in which its MHA is measured again, so that it has that beside it.
+ */
+static void plan_groups(struct bench *b, uint64_t logits_bytes)
+{
+    const struct int_list *variants = &b->spec->axes[BENCH_VARIANTS];
+    int mha = 0; /* its place among the variants; n: there is none */
+    uint64_t bytes = logits_bytes;
+    while (mha < variants->n && variants->items[mha] != b->spec->config.n_heads)
+        mha++;
+    b->n_groups = 1;
+    for (int first = 0; first < b->n_rows; first += variants->n) {
+        int beside = 0; /* the last group that has this setting's MHA */
+        for (int i = 0; i < variants->n; i++) {
+            const int v = mha == variants->n || i > mha ? i : i == 0 ? mha : i - 1;
+            struct bench_row *row = &b->rows[first + v], *more = NULL;
+            const bool lone = mha == variants->n || v == mha;
+            for (int attempt = 0; attempt < 2; attempt++) {
+                more = lone || beside == b->n_groups ? NULL : &b->rows[first + mha];
+                const uint64_t wanted =
+                    u64_sum(bytes_in_group(b, row), more ? bytes_in_group(b, more) : 0);
+                const bool fits = !b->spec->most_bytes || bytes == logits_bytes ||
+                                  u64_sum(bytes, wanted) <= b->spec->most_bytes;
+                bytes = u64_sum(fits ? bytes : logits_bytes, fits ? wanted : 0);
+                if (fits)
+                    break;
+                b->n_groups++;
+            }
+            if (more) {
+                struct bench_row *again = &b->rows[b->n_rows + b->n_again++];
+                uint64_t *const times = again->times_ns;
+                double *const medians = again->medians_us;
+                *again = *more;
+                again->times_ns = times;
+                again->medians_us = medians;
+                again->group = b->models[again->model].group = b->n_groups;
+            }
+            if (more || v == mha)
+                beside = b->n_groups;
+            row->group = b->models[row->model].group = b->n_groups;
+            b->bytes = bytes > b->bytes ? bytes : b->bytes;
+        }
+    }
 }
 
 enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct err *e)
@@ -96,7 +149,7 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     const struct int_list *axes = spec->axes, *variants = &axes[BENCH_VARIANTS],
                           *batches = &axes[BENCH_BATCHES], *types = &axes[BENCH_TYPES];
     struct cost_shape shape;
-    double n_rows = 1;
+    double n_rows = 1, *medians;
     uint64_t *times;
     *b = (struct bench){.spec = spec};
     TRY(check_settings(spec, &shape, e));
@@ -113,16 +166,17 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
         if (batches->items[i] > b->most_sequences)
             b->most_sequences = batches->items[i];
     const uint64_t n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
-    for (int pass = 0; pass < 2; pass++) { /* counts, then takes */
+    const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
+    for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */
         if (pass > 0)
             TRY(arena_allocate(&b->arena, "the samples", e));
-        b->rows = arena_take(&b->arena, (uint64_t)n_rows, sizeof *b->rows);
-        times = arena_take(&b->arena, (uint64_t)n_rows * n_times, sizeof *times);
+        b->rows = arena_take(&b->arena, n_all, sizeof *b->rows);
+        times = arena_take(&b->arena, n_all * n_times, sizeof *times);
+        medians = arena_take(&b->arena, n_all * (uint64_t)spec->repeats, sizeof *medians);
         b->models = arena_take(&b->arena, (uint64_t)b->n_models, sizeof *b->models);
         b->machines = arena_take(&b->arena, (uint64_t)b->n_machines, sizeof *b->machines);
         b->pools = arena_take(&b->arena, (uint64_t)b->n_machines, sizeof(struct pool *));
     }
-    b->bytes = (uint64_t)b->most_sequences * (uint64_t)spec->config.n_vocab * sizeof(float);
     for (int m = 0; m < b->n_models; m++) {
         const int type = types->items[m / variants->n];
         struct inspect_variant *v = &b->models[m].variant;
@@ -130,12 +184,14 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
         if (type != BENCH_AS_FILE)
             of_type.storage = (enum storage)type;
         inspect_variant(&of_type, variants->items[m % variants->n], v);
-        b->bytes = u64_sum(b->bytes, v->weights.memory_bytes);
     }
-    for (int i = 0; i < b->n_rows; i++) {
-        b->rows[i].times_ns = times + (uint64_t)i * n_times;
-        plan_row(b, i);
+    for (uint64_t i = 0; i < n_all; i++) {
+        b->rows[i].times_ns = times + i * n_times;
+        b->rows[i].medians_us = medians + i * (uint64_t)spec->repeats;
+        if (i < (uint64_t)b->n_rows)
+            plan_row(b, (int)i);
     }
+    plan_groups(b, (uint64_t)b->most_sequences * (uint64_t)spec->config.n_vocab * sizeof(float));
     return STATUS_OK;
 }
 
@@ -160,7 +216,7 @@ static enum status need_buffers(struct bench *b, struct err *e)
 /* Sessions, threads and models, until they are needed again. */
 static void release_case(struct bench *b)
 {
-    for (int i = 0; i < b->n_rows; i++) {
+    for (int i = 0; i < b->n_rows + b->n_again; i++) {
         session_free(b->rows[i].session);
         b->rows[i].session = NULL;
     }
@@ -366,27 +422,36 @@ static enum status measure_repeat(const struct bench *b, struct bench_row *row, 
 enum status bench_run(struct bench *b, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
-    const int n_rows = b->n_rows, turns = (spec->repeats + 1) * n_rows;
+    const int n_rows = b->n_rows, n_all = n_rows + b->n_again, turns = (spec->repeats + 1) * n_all;
+    int done = 0, n = 0;
     enum status s = STATUS_OK;
     TRY(need_buffers(b, e));
     TRY(measure_limits(b, e));
     for (int t = 0; t < spec->prompt; t++)
         b->tokens[t] = bench_token(spec, 0, t);
-    /* Setting up is a turn of every row, and then each repeat. */
-    for (int turn = 0; turn < turns && s == STATUS_OK; turn++) {
-        struct bench_row *row = &b->rows[turn % n_rows];
-        if (spec->progress)
-            spec->progress(spec->arg, (uint64_t)turn, (uint64_t)turns);
-        s = turn < n_rows ? set_up_row(b, row, spec->prompt, e) : measure_repeat(b, row, e);
+    /* Setting up is a turn of every row of a group, and then each repeat. */
+    for (int group = 1; group <= b->n_groups && s == STATUS_OK; group++) {
+        for (int turn = 0; turn < (spec->repeats + 1) * n_all && s == STATUS_OK; turn++) {
+            struct bench_row *row = &b->rows[turn % n_all];
+            if (row->group != group)
+                continue;
+            if (spec->progress)
+                spec->progress(spec->arg, (uint64_t)done++, (uint64_t)turns);
+            s = turn < n_all ? set_up_row(b, row, spec->prompt, e) : measure_repeat(b, row, e);
+        }
+        if (s == STATUS_OK || s == STATUS_INTERRUPTED)
+            release_case(b);
     }
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
-    release_case(b);
     b->n_rows = 0;
-    for (int i = 0; i < n_rows; i++)
-        if (b->rows[i].samples > 0)
-            b->rows[b->n_rows++] = b->rows[i];
-    for (int i = 0; i < b->n_rows; i++)
+    for (int i = 0; i < n_all; i++)
+        if (b->rows[i].samples > 0) {
+            b->n_rows += i < n_rows;
+            b->rows[n++] = b->rows[i];
+        }
+    b->n_again = n - b->n_rows;
+    for (int i = 0; i < n; i++)
         bench_summarise(&b->rows[i], spec->n, b->sorted);
     bench_predict(b);
     bench_compare(b, spec->config.n_heads);
@@ -404,14 +469,18 @@ static void sort_copy(uint64_t *out, const uint64_t *times, int n)
 void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 {
     const int samples = row->samples;
-    double least = (double)INFINITY, largest = 0, sum = 0;
+    double sum = 0;
+    row->p50_low_us = (double)INFINITY;
+    row->p50_high_us = 0;
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + (size_t)r * (size_t)n, n);
-        const double median = (double)stats_percentile(sorted, (size_t)n, 0.5);
-        least = fmin(least, median);
-        largest = fmax(largest, median);
+        row->medians_us[r] = (double)stats_percentile(sorted, (size_t)n, 0.5) / 1e3;
+        row->p50_low_us = fmin(row->p50_low_us, row->medians_us[r]);
+        row->p50_high_us = fmax(row->p50_high_us, row->medians_us[r]);
     }
-    row->spread = row->repeats > 1 ? (largest - least) / least : 0;
+    row->spread = row->repeats > 1 ? (row->p50_high_us - row->p50_low_us) / row->p50_low_us : 0;
+    if (row->repeats == 0)
+        row->p50_low_us = row->p50_high_us = (double)NAN;
     sort_copy(sorted, row->times_ns, samples);
     for (int i = 0; i < samples; i++)
         sum += (double)sorted[i];
@@ -456,23 +525,40 @@ void bench_predict(struct bench *b)
     }
 }
 
+/* Over MHA, which took turns with it. */
+static void compare_row(struct bench_row *row, const struct bench_row *mha)
+{
+    const int repeats = row->repeats < mha->repeats ? row->repeats : mha->repeats;
+    row->speedup = mha->p50_us / row->p50_us;
+    if (repeats < 2)
+        return;
+    row->speedup_low = row->speedup_high = row->speedup;
+    for (int r = 0; r < repeats; r++) {
+        const double of_repeat = mha->medians_us[r] / row->medians_us[r];
+        row->speedup_low = fmin(row->speedup_low, of_repeat);
+        row->speedup_high = fmax(row->speedup_high, of_repeat);
+    }
+}
+
 void bench_compare(struct bench *b, int n_heads)
 {
     struct bench_row *const end = b->rows + b->n_rows;
     for (struct bench_row *row = b->rows; row < end; row++) {
         row->speedup = row->predicted_speedup = (double)NAN;
-        for (const struct bench_row *mha = b->rows; mha < end; mha++) {
+        row->speedup_low = row->speedup_high = (double)NAN;
+        for (const struct bench_row *mha = b->rows; mha < end + b->n_again; mha++) {
             bool same = mha->step.n_kv_heads == n_heads; /* at the same setting */
             for (int a = 0; a < BENCH_AXES; a++)
                 same &= a == BENCH_VARIANTS || mha->at[a] == row->at[a];
             if (!same)
                 continue;
             /* Of one sequence bytes are the limit, and need no measurement. */
-            row->predicted_speedup = row->step.batch == 1
-                                         ? (double)row_bytes(mha) / (double)row_bytes(row)
-                                         : mha->step.predicted.us / row->step.predicted.us;
-            row->speedup = mha->p50_us / row->p50_us;
-            break;
+            if (mha < end)
+                row->predicted_speedup = row->step.batch == 1
+                                             ? (double)row_bytes(mha) / (double)row_bytes(row)
+                                             : mha->step.predicted.us / row->step.predicted.us;
+            if (mha->group == row->group)
+                compare_row(row, mha);
         }
     }
 }

@@ -44,6 +44,8 @@ struct bench_spec {
     int n, repeats;                   /* samples a repeat; both 1 or more */
     int warmup;                       /* steps before a row's samples in every repeat, not timed */
     int prompt;                       /* tokens of the prefill measurement; 0: none */
+    uint64_t most_bytes;              /* rows that do not fit in so many together are measured in
+                                         groups, each beside MHA; 0: all together */
     double roofline_seconds;          /* for measuring the limits of all rows, at most */
     const struct kernels *kernels;
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
@@ -61,18 +63,24 @@ struct bench_row {
     /* Its places among the models (variants x types), and among the lines: of rows that differ in
      * depth only, or, over batches, in batch only. */
     int model, line;
+    int group;               /* from 1: rows of one take turns */
     struct session *session; /* NULL until it is needed */
     /* What was measured. */
     uint64_t *times_ns;   /* [samples], in the order taken; owned by the bench */
     int samples, repeats; /* repeats: whole ones */
+    double *medians_us;   /* [repeats] of each; owned likewise */
     double p10_us, p50_us, p90_us, p99_us, max_us, mean_us;
     double us_per_token;               /* median over batch */
     double tokens_per_s;               /* of all sequences: batch / mean */
     double gb_per_s;                   /* bytes of a step over the median */
     double speedup, predicted_speedup; /* over MHA at the same setting, by median and as predicted:
                                           at batch 1 by bytes, else by time. NaN: there is none */
+    double speedup_low, speedup_high;  /* the least and the largest of one repeat, medians over
+                                          medians: the true median lies outside with probability
+                                          2^(1 - repeats). NaN with one repeat */
     double share_of_limit;             /* step.predicted.us over the median */
-    double spread;                     /* of the repeats' medians: (largest - least) / least */
+    double p50_low_us, p50_high_us;    /* the least and the largest of medians_us */
+    double spread;                     /* (largest - least) / least of them */
     double cpu_share;                  /* of its threads' time that they had the processors */
     double prefill_tokens_per_s;       /* of one sequence; NaN: not measured */
     double load_ms;                    /* building the model */
@@ -85,6 +93,7 @@ struct bench_model {
     struct inspect_variant variant;
     struct model *model; /* NULL until it is needed */
     double load_ms;
+    int group; /* the last one that it was planned for */
 };
 
 struct bench {
@@ -94,9 +103,11 @@ struct bench {
     struct machine *machines;   /* [n_machines] the limits of all rows, by BENCH_THREADS */
     struct pool **pools;        /* the same; NULL until they are needed */
     int n_rows, n_models, n_lines, n_machines;
+    int n_again;  /* rows behind these: MHA once more, for a group that its own row is not in */
+    int n_groups; /* 1 where all fit */
     int most_sequences; /* the largest batch */
-    uint64_t bytes;     /* of all models and caches, and the largest step's logits; UINT64_MAX for
-                           more */
+    uint64_t bytes;     /* of the largest group's models and caches, and the largest step's logits;
+                           UINT64_MAX for more */
     struct arena arena; /* of these, and the samples */
     /* What steps are taken with; NULL until it is needed. */
     struct batch_row *step; /* [most_sequences] that a step takes, and gives */
@@ -143,7 +154,7 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted);
 void bench_predict(struct bench *b);
 
 /* Fills in the speed-ups of all rows, which have their predictions, over MHA, which has n_heads K/V
- * heads. */
+ * heads: those measured over MHA of the same group. */
 void bench_compare(struct bench *b, int n_heads);
 
 #endif

@@ -16,6 +16,7 @@
 #include "base/figures.h"
 #include "base/mem.h"
 #include "engine/sampler.h"
+#include "text/pretokenize.h"
 
 /* Tokens that a session takes at once, and rows of logits that are held, unless it is said. */
 #define DEFAULT_BLOCK 96
@@ -352,6 +353,20 @@ double eval_mean_error(const double *x, uint64_t n, double mean)
     return sqrt(squares * (double)batches / (double)(batches - 1)) / (double)n;
 }
 
+uint64_t eval_count_words(struct text text)
+{
+    uint64_t words = 1;
+    for (bool was_space = false; text.len > 0;) {
+        uint32_t code;
+        utf8_next(&text, &code);
+        /* Beside Unicode's White_Space Python's \s has the four separators of ASCII. */
+        const bool is_space = unicode_class(code) == CHAR_SPACE || (code >= 0x1c && code <= 0x1f);
+        words += is_space && !was_space;
+        was_space = is_space;
+    }
+    return words;
+}
+
 static double bits_per_byte(double nll, uint64_t bytes)
 {
     return bytes ? nll / LOG2 / (double)bytes : (double)NAN;
@@ -369,6 +384,8 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
     result->perplexity = exp(result->nll);
     result->bits_per_byte = bits_per_byte(nll, result->bytes);
+    result->word_perplexity =
+        spec->text.data ? exp(nll / (double)eval_count_words(spec->text)) : (double)NAN;
     result->kl_mean = result->kl_p99 = (double)NAN;
     result->top1_agreement = result->bits_per_byte_other = (double)NAN;
     if (spec->nll)

@@ -130,6 +130,44 @@ struct inspect_step inspect_step(const struct inspect_variant *v, enum storage k
                                  .attention_flops = (uint64_t)batch * cost.flops.attention};
 }
 
+/* K/V heads that a shard's query heads use in a layer, at most. */
+static int heads_of_shard(const struct config *c, int layer, int n)
+{
+    const int own = c->n_heads / n, group = config_group(c, layer);
+    int most = 1;
+    for (int first = 0; first < c->n_heads; first += own) {
+        const int held = (first + own - 1) / group - first / group + 1;
+        most = held > most ? held : most;
+    }
+    return most;
+}
+
+struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct inspect_step *step,
+                                   enum storage kv_type, int n)
+{
+    struct config c = v->config;
+    struct cost_shape shape = v->shape;
+    int64_t held = 0;
+    c.n_heads /= n;
+    c.d_ff = (c.d_ff + n - 1) / n;
+    c.n_vocab = (c.n_vocab + n - 1) / n;
+    c.n_kv_heads = 1;
+    for (int l = 0; l < c.n_layers; l++) {
+        const int heads = heads_of_shard(&v->config, l, n);
+        held += (int64_t)n * heads;
+        c.layer_kv_heads[l] = heads;
+        c.n_kv_heads = heads > c.n_kv_heads ? heads : c.n_kv_heads;
+    }
+    shape.config = &c;
+    shape.n_kv_heads = c.n_kv_heads;
+    return (struct inspect_shard){
+        .n_kv_heads = c.n_kv_heads,
+        .copies = (double)held / (double)config_all_kv_heads(&v->config),
+        .weight_bytes = cost_weights(&shape).memory_bytes,
+        .cache_bytes = u64_product(u64_product((uint64_t)step->depth, (uint64_t)step->batch),
+                                   kv_cache_bytes_per_token(&c, c.n_kv_heads, kv_type))};
+}
+
 void inspect_predict(struct inspect_step *s, const struct roofline *limits)
 {
     s->limits = *limits;

@@ -84,6 +84,17 @@ struct inspect_step inspect_step(const struct inspect_variant *v, enum storage k
 /* Fills in how long it takes at least on a machine of these limits. */
 void inspect_predict(struct inspect_step *s, const struct roofline *limits);
 
+/* What the fullest of n shards holds, where n divides the query heads: its share of the query
+ * heads, the feed-forward layer and the vocabulary, the K/V heads that its query heads use, and all
+ * that has no such share (norms, positions, a latent cache). */
+struct inspect_shard {
+    int n_kv_heads; /* of a layer, at most */
+    double copies;  /* K/V heads in all shards over those there are; 1: none is held twice */
+    uint64_t weight_bytes, cache_bytes; /* in memory; of depth tokens of every sequence */
+};
+struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct inspect_step *step,
+                                   enum storage kv_type, int n);
+
 struct inspect_check {
     bool scales_only; /* a block type: its F16 scales were read */
     int64_t nan, inf; /* values; -1: of a type that is not read */

@@ -50,6 +50,7 @@ static const struct arch archs[] = {
         .no_biases = true,
         .split_qkv = true,
         .own_output = true,
+        .own_head_dim = true,
         .is_closed = true,
     },
     {

@@ -58,6 +58,7 @@ struct arch {
     bool is_closed;        /* many models go by this name: a block's unknown tensors are refused */
     bool has_keys;         /* the kinds are those its keys say, in a file */
     bool own_output;       /* models of it usually have an output matrix beside the embedding */
+    bool own_head_dim;     /* its files can say heads of another size than d_model / n_heads */
 };
 
 /* The names that the rows have, each once; NULL at the end. */
@@ -108,7 +109,8 @@ struct config {
     enum norm_placement placement;
     enum position_kind position;
     enum ffn_kind ffn;
-    bool no_biases; /* as in struct arch */
+    bool no_biases; /* as in struct arch; norms have theirs */
+    bool no_norm_biases;
     bool split_qkv;
     bool shared; /* all layers use the tensors of block 0 */
     struct config_rope rope;

@@ -282,6 +282,9 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
         c->split_qkv = gguf_find_tensor(g, "blk.0.attn_q.weight") &&
                        !gguf_find_tensor(g, "blk.0.attn_qkv.weight");
         c->no_biases = !gguf_find_tensor(g, "blk.0.ffn_up.bias");
+        c->no_norm_biases =
+            !gguf_find_tensor(g, c->placement == PLACEMENT_BEFORE ? "blk.0.attn_norm.bias"
+                                                                  : "blk.0.attn_output_norm.bias");
     }
     /* No head may make the rows of a product too long. */
     if (!c->head_dim && c->d_model % c->n_heads != 0)

@@ -177,7 +177,8 @@ struct tensor_spec layout_bias(const struct config *c, enum tensor_role role, in
     s.n_dims = 1;
     s.cols = s.form == FORM_NORM ? s.cols : s.rows;
     s.rows = s.n_matrices = 1;
-    s.flags = bias_of(c, role) == UNUSUAL_BIAS ? SPEC_UNUSUAL : c->no_biases ? SPEC_NOT_NEW : 0;
+    const bool none = s.form == FORM_NORM ? c->no_norm_biases : c->no_biases;
+    s.flags = bias_of(c, role) == UNUSUAL_BIAS ? SPEC_UNUSUAL : none ? SPEC_NOT_NEW : 0;
     s.name = arch_tensor_name(role, s.layer, true);
     return s;
 }

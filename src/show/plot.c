@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "show/canvas.h"
 
@@ -13,6 +14,7 @@
 #define TICK_GAP       10    /* between a tick's label and the data area */
 #define INNER_MARGIN   14    /* keeps markers off the data area's left and right */
 #define X_TICKS        9     /* at most */
+#define TICK_SHARE     0.05  /* of the axis, between two at least */
 #define ONE_X_SPACING  130.0 /* between series that share one x, at most */
 #define CAP            4     /* half the width of an error bar's ends */
 #define PREDICTED_HALF 18    /* of a prediction that has no neighbour */
@@ -26,7 +28,8 @@ struct line {
     const char *name;
     struct plot_point *points; /* by rising x; NaN for what is left out */
     int n_points, n_mid, n_predicted;
-    int style; /* the series' place among those given */
+    int colour, marker; /* below N_LOOKS */
+    const struct plot_series *of;
 };
 
 struct chart {
@@ -34,7 +37,9 @@ struct chart {
     struct line *lines;      /* at least one point each; behind them their points */
     int n_lines;
     double x_lo, x_hi, y_lo, y_hi; /* the axes' ends; y includes 0, but with y_near */
+    double x_least;                /* the least above 0 */
     bool one_x;                    /* all points share x: lines stand side by side */
+    bool y_log;
     bool has_lines, has_bars, has_predicted;
     struct scale_ticks y_ticks;
     struct x_tick {
@@ -66,19 +71,63 @@ static void add_x_tick(struct chart *c, double at, struct figure label)
     c->x_ticks[c->n_x_ticks++] = (struct x_tick){at, label};
 }
 
+/* A value as its axis has it, but for where it begins and ends. */
+static double along_x(const struct chart *c, double x)
+{
+    return c->plot->x_doubles ? log2(x) : c->plot->x_crowds ? log2(1 + x / c->x_least) : x;
+}
+
+static double along_y(const struct chart *c, double y)
+{
+    return c->y_log ? log2(y) : y;
+}
+
+static double share_of_x(const struct chart *c, double x)
+{
+    return (along_x(c, x) - along_x(c, c->x_lo)) / (along_x(c, c->x_hi) - along_x(c, c->x_lo));
+}
+
+/* Ticks where points are, with room for their labels. */
+static void choose_crowded_ticks(struct chart *c)
+{
+    double last = -HUGE_VAL;
+    while (c->n_x_ticks < X_TICKS) {
+        double next = HUGE_VAL;
+        for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++)
+            for (int i = 0; i < line->n_points; i++)
+                if (line->points[i].x > last)
+                    next = fmin(next, line->points[i].x);
+        if (isinf(next))
+            break;
+        last = next;
+        if (c->n_x_ticks == 0 ||
+            share_of_x(c, next) - share_of_x(c, c->x_ticks[c->n_x_ticks - 1].at) > TICK_SHARE)
+            add_x_tick(c, next, scale_value(next));
+    }
+}
+
 static void choose_ticks(struct chart *c)
 {
     scale_widen(c->y_lo, &c->y_hi);
+    c->y_log = c->plot->y_near && c->y_lo > 0 && c->y_hi > 2 * c->y_lo;
     c->y_ticks = scale_ticks(c->y_lo, c->y_hi, 8, true);
-    c->y_lo = scale_tick(&c->y_ticks, 0);
+    for (; c->y_log && scale_tick(&c->y_ticks, 0) < c->y_lo; c->y_ticks.n--)
+        c->y_ticks.first++;
+    if (!c->y_log)
+        c->y_lo = scale_tick(&c->y_ticks, 0);
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     c->one_x = c->x_lo == c->x_hi;
     /* Zero belongs to a depth axis unless it would take half of it. */
-    if (!c->one_x && !c->plot->x_doubles && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
+    const bool linear = !c->plot->x_doubles && !c->plot->x_crowds;
+    if (!c->one_x && linear && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
         c->x_lo = 0;
     if (!c->one_x)
         scale_widen(c->x_lo, &c->x_hi);
-    if (!c->one_x && !c->plot->x_doubles) {
+    if (!c->one_x && c->plot->x_crowds) {
+        choose_crowded_ticks(c);
+        return;
+    }
+    if (!c->one_x && linear) {
         const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
         for (int i = 0; i < t.n; i++)
             add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
@@ -101,15 +150,13 @@ static double x_of(const struct chart *c, int i, double x)
     if (c->one_x)
         return (c->left + c->right) / 2 + (i - (c->n_lines - 1) / 2.0) * c->spacing;
     const double from = c->left + INNER_MARGIN, to = c->right - INNER_MARGIN;
-    const double share = c->plot->x_doubles
-                             ? (log2(x) - log2(c->x_lo)) / (log2(c->x_hi) - log2(c->x_lo))
-                             : (x - c->x_lo) / (c->x_hi - c->x_lo);
-    return from + share * (to - from);
+    return from + share_of_x(c, x) * (to - from);
 }
 
 static double y_of(const struct chart *c, double y)
 {
-    return c->bottom - (y - c->y_lo) / (c->y_hi - c->y_lo) * (c->bottom - c->top);
+    const double lo = along_y(c, c->y_lo), hi = along_y(c, c->y_hi);
+    return c->bottom - (along_y(c, y) - lo) / (hi - lo) * (c->bottom - c->top);
 }
 
 /* Decides where the data area is. */
@@ -163,11 +210,9 @@ static const char *const shapes[] = {
 };
 #define N_LOOKS 8 /* shapes, and colours, too */
 
-/* The shapes move on by one when the colours begin again: no look comes back before the 65th. */
-static void put_marker(struct canvas *v, const struct line *line, double x, double y)
+static void put_marker(struct canvas *v, int marker, double x, double y)
 {
-    output_printf(v->out, "<path class=\"marker\" d=\"M%g %g%s\"/>", x, y,
-                  shapes[(line->style + line->style / N_LOOKS) % N_LOOKS]);
+    output_printf(v->out, "<path class=\"marker\" d=\"M%g %g%s\"/>", x, y, shapes[marker]);
 }
 
 /* Through the points' middles, or predictions; or at each a dash of so many pixels to both sides.
@@ -196,10 +241,15 @@ static void put_spoken(struct output *out, const char *before, const struct plot
     output_printf(out, "%s%s at %s", before, scale_value(p->mid).text, scale_value(p->x).text);
 }
 
+static const char *dashes(const struct line *line)
+{
+    return line->of->dashed ? " stroke-dasharray=\"7 5\"" : "";
+}
+
 static void draw_line(const struct chart *c, struct canvas *v, int i)
 {
     const struct line *line = &c->lines[i];
-    output_printf(v->out, "<g class=\"c%d\">", line->style % N_LOOKS);
+    output_printf(v->out, "<g class=\"c%d\">", line->colour);
     if (line->n_predicted > 0) {
         output_puts(v->out, "<path class=\"predicted\" d=\"");
         put_path(c, v, i, true,
@@ -208,7 +258,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
                                           : 0);
     }
     if (line->n_mid > 1) {
-        output_puts(v->out, "<path class=\"line\" d=\"");
+        output_printf(v->out, "<path class=\"line\"%s d=\"", dashes(line));
         put_path(c, v, i, false, 0);
     }
     for (const struct plot_point *p = line->points; p < line->points + line->n_points; p++) {
@@ -228,7 +278,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
         if (!isnan(p->low))
             output_printf(v->out, "<path class=\"bar\" d=\"M%g %gh%dm%d 0V%gm%d 0h%d\"/>", x - CAP,
                           y_of(c, p->high), 2 * CAP, -CAP, y_of(c, p->low), -CAP, 2 * CAP);
-        put_marker(v, line, x, y);
+        put_marker(v, line->marker, x, y);
         output_puts(v->out, "</g>");
         if (c->one_x && line->n_mid == 1 && c->spacing >= VALUE_SPACING)
             canvas_label(v, "", x + 25, y + 4, scale_value(p->mid).text, WIDTH);
@@ -238,18 +288,41 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
 
 /* --- the file ------------------------------------------------------------------------------- */
 
-/* The names of the lines, then what kinds of lines there are, as grey samples. */
+/* Whether it is the first line of its colour, or marker. */
+static bool is_first(const struct chart *c, const struct line *line, bool by_marker)
+{
+    const struct line *other = c->lines;
+    while (other < line &&
+           (by_marker ? strcmp(other->of->marker_name, line->of->marker_name) != 0
+                      : other->colour != line->colour || other->of->dashed != line->of->dashed))
+        other++;
+    return other == line;
+}
+
+/* The names of the lines, or of their colours and then of their markers, then what kinds of lines
+ * there are, as grey samples. */
 static void draw_names(const struct chart *c, struct canvas *v)
 {
     const struct plot *p = c->plot;
-    canvas_row(v);
-    for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++) {
-        const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, line->name);
-        output_printf(v->out, "<g class=\"c%d\">", line->style % N_LOOKS);
-        if (c->has_lines)
-            output_printf(v->out, "<path class=\"line\" d=\"M%g %gh%d\"/>", x, v->y, SAMPLE);
-        put_marker(v, line, x + SAMPLE / 2.0, v->y);
-        output_puts(v->out, "</g>\n");
+    const bool shared = c->lines[0].of->colour_name;
+    for (int by_marker = 0; by_marker <= shared; by_marker++) {
+        canvas_row(v);
+        for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++) {
+            if (shared && !is_first(c, line, by_marker))
+                continue;
+            const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP,
+                                          !shared     ? line->name
+                                          : by_marker ? line->of->marker_name
+                                                      : line->of->colour_name);
+            output_printf(v->out, by_marker ? "<g class=\"note\">" : "<g class=\"c%d\">",
+                          line->colour);
+            if (c->has_lines && !by_marker)
+                output_printf(v->out, "<path class=\"line\"%s d=\"M%g %gh%d\"/>", dashes(line), x,
+                              v->y, SAMPLE);
+            if (by_marker || !shared || !c->has_lines)
+                put_marker(v, line->marker, x + SAMPLE / 2.0, v->y);
+            output_puts(v->out, "</g>\n");
+        }
     }
     canvas_row(v);
     const struct {
@@ -300,7 +373,7 @@ static double draw_chart(struct canvas *v, const void *what)
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
-    struct chart c = {.plot = p, .x_lo = (double)NAN, .x_hi = (double)NAN};
+    struct chart c = {.plot = p, .x_lo = (double)NAN, .x_hi = (double)NAN, .x_least = (double)NAN};
     size_t bytes = p->n_series * sizeof *c.lines + 1; /* a request for nothing may give NULL */
     int n_mid = 0;
     for (int i = 0; i < p->n_series; i++)
@@ -314,7 +387,13 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
     c.y_lo = c.y_hi = p->y_near ? (double)NAN : 0;
     for (int i = 0; i < p->n_series; i++) {
         const struct plot_series *s = &p->series[i];
-        struct line line = {.name = s->name, .points = points, .style = i};
+        /* Of their own the shapes move on by one when the colours begin again: no look comes back
+         * before the 65th. */
+        struct line line = {.name = s->name,
+                            .points = points,
+                            .colour = (s->colour_name ? s->colour : i) % N_LOOKS,
+                            .marker = (s->colour_name ? s->marker : i + i / N_LOOKS) % N_LOOKS,
+                            .of = s};
         for (int k = 0; k < s->n_points; k++) {
             const struct plot_point *from = &s->points[k];
             struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
@@ -329,6 +408,7 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
             c.has_bars |= !isnan(q.low);
             /* fmin and fmax pass over what is left out. */
             c.x_lo = fmin(c.x_lo, q.x);
+            c.x_least = q.x > 0 ? fmin(c.x_least, q.x) : c.x_least;
             c.x_hi = fmax(c.x_hi, q.x);
             c.y_lo = fmin(fmin(c.y_lo, q.predicted), fmin(q.mid, q.low));
             c.y_hi = fmax(fmax(c.y_hi, q.predicted), fmax(q.mid, q.high));

@@ -17,7 +17,7 @@ _Static_assert(sizeof study_methods / sizeof *study_methods == STUDY_N_METHODS +
 
 void study_cell_complete(struct study_cell *cell, const struct config *c)
 {
-    char variant[16];
+    char variant[16], heads[16] = "";
     size_t len = 0;
     struct config cached = *c;
     const bool is_mha = cell->method == STUDY_MHA;
@@ -29,9 +29,13 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
             variant[len++] = (char)(*at | 0x20); /* small letters; digits stay */
     variant[len] = 0;
     cell->method_name = study_methods[cell->method];
-    snprintf(cell->name, sizeof cell->name, "s%" PRIu64 "-%s%s%s%s-a%g", cell->seed, variant,
-             is_mha ? "" : "-", is_mha ? "" : cell->method_name, cell->taught ? "-taught" : "",
-             cell->alpha);
+    cell->heads = c->n_heads;
+    cell->d_ff = cell->d_ff ? cell->d_ff : c->d_ff;
+    if (cell->by_heads)
+        snprintf(heads, sizeof heads, "h%d-", cell->heads);
+    snprintf(cell->name, sizeof cell->name, "s%" PRIu64 "-%s%s%s%s%s-a%g", cell->seed, heads,
+             variant, is_mha ? "" : "-", is_mha ? "" : cell->method_name,
+             cell->taught ? "-taught" : "", cell->alpha);
 }
 
 int study_order(const void *a, const void *b)
@@ -40,6 +44,7 @@ int study_order(const void *a, const void *b)
 #define RISING(p, q)                                                                               \
     if ((p) != (q))                                                                                \
     return (p) < (q) ? -1 : 1
+    RISING(x->heads, y->heads);
     RISING(x->latent > 0, y->latent > 0);
     RISING(y->kv_heads, x->kv_heads);
     RISING(y->latent, x->latent);
@@ -99,8 +104,8 @@ static struct study_cell *find_cell(const struct study_plan *plan, struct study_
 
 struct study_cell *study_base(const struct study_plan *plan, const struct study_cell *cell)
 {
-    return find_cell(plan,
-                     (struct study_cell){.seed = cell->seed, .kv_heads = plan->cells[0].kv_heads});
+    return find_cell(plan, (struct study_cell){
+                               .seed = cell->seed, .heads = cell->heads, .kv_heads = cell->heads});
 }
 
 struct study_cell *study_origin(const struct study_plan *plan, const struct study_cell *cell)
@@ -150,7 +155,9 @@ enum status study_means(struct study_plan *plan, struct err *e)
                 squares += pow(cell->bits_per_byte - of->bits_per_byte, 2);
         m.deviation = m.n_seeds > 1 ? sqrt(squares / (m.n_seeds - 1)) : (double)NAN;
         snprintf(m.line, sizeof m.line, "%s, %s%s", of->variant,
-                 of->method == STUDY_MHA ? "trained as long" : of->method_name,
+                 of->method != STUDY_MHA ? of->method_name
+                 : of->by_heads          ? "from scratch"
+                                         : "trained as long",
                  of->taught ? ", taught" : "");
         plan->means[plan->n_means++] = m;
     }

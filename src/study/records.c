@@ -18,6 +18,8 @@
 const struct report_field study_fields[STUDY_N_FIELDS] = {
     {"cell", "cell", MEMBER(study_cell, name)},
     {"seed", "seed", MEMBER(study_cell, seed), .rank = 6},
+    {"heads", "heads", MEMBER(study_cell, heads), .rank = 5},
+    {"d_ff", "d_ff", MEMBER(study_cell, d_ff), .rank = 8},
     {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads), .rank = 5},
     {"latent", NULL, MEMBER(study_cell, latent)},
     {"method", "method", MEMBER(study_cell, method_name), .rank = 4},
@@ -47,13 +49,14 @@ static struct record record_of(const struct study_cell *c, bool timed)
 {
     struct record r;
     snprintf(r.text, sizeof r.text,
-             "{\"cell\": \"%s\", \"seed\": %" PRIu64 ", \"kv_heads\": %d, \"latent\": %d, "
+             "{\"cell\": \"%s\", \"seed\": %" PRIu64
+             ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, "
              "\"method\": \"%s\", \"taught\": %s, \"alpha\": %s, \"steps\": %d, "
              "\"bits_per_byte\": %s, \"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
-             c->name, c->seed, c->kv_heads, c->latent, c->method_name, c->taught ? "true" : "false",
-             figure_exact(c->alpha).text, c->steps, figure_exact(c->bits_per_byte).text,
-             c->cache_bytes_per_token, timed ? ", \"seconds\": " : "",
-             timed ? figure_exact(c->seconds).text : "");
+             c->name, c->seed, c->heads, c->d_ff, c->kv_heads, c->latent, c->method_name,
+             c->taught ? "true" : "false", figure_exact(c->alpha).text, c->steps,
+             figure_exact(c->bits_per_byte).text, c->cache_bytes_per_token,
+             timed ? ", \"seconds\": " : "", timed ? figure_exact(c->seconds).text : "");
     return r;
 }
 
@@ -70,17 +73,18 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
     if (!cell->done)
         return STATUS_OK;
     TRY(file_read_all(path.text, 65536, &text, &len, e));
-    const int n =
-        sscanf(text,
-               "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
-               ", \"kv_heads\": %d, \"latent\": %d, \"method\": \"%15[^\"]\", \"taught\": "
-               "%7[a-z], \"alpha\": %lf, \"steps\": %d, \"bits_per_byte\": %lf, "
-               "\"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
-               &found.seed, &found.kv_heads, &found.latent, method, taught, &found.alpha,
-               &found.steps, &found.bits_per_byte, &found.cache_bytes_per_token, &found.seconds);
-    while (n == 10 && m < STUDY_N_METHODS && strcmp(method, study_methods[m]) != 0)
+    const int n = sscanf(text,
+                         "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
+                         ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, "
+                         "\"method\": \"%15[^\"]\", \"taught\": "
+                         "%7[a-z], \"alpha\": %lf, \"steps\": %d, \"bits_per_byte\": %lf, "
+                         "\"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
+                         &found.seed, &found.heads, &found.d_ff, &found.kv_heads, &found.latent,
+                         method, taught, &found.alpha, &found.steps, &found.bits_per_byte,
+                         &found.cache_bytes_per_token, &found.seconds);
+    while (n == 12 && m < STUDY_N_METHODS && strcmp(method, study_methods[m]) != 0)
         m++;
-    found.done = n == 10 && m < STUDY_N_METHODS;
+    found.done = n == 12 && m < STUDY_N_METHODS;
     if (found.done) {
         found.method = (enum study_method)m;
         found.method_name = study_methods[m];
@@ -88,7 +92,8 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
         found.done = text_is((struct text){text, len}, record_of(&found, true).text);
     }
     free(text);
-    if (!found.done || (planned && (study_order(cell, &found) || cell->steps != found.steps)))
+    if (!found.done || (planned && (study_order(cell, &found) || cell->steps != found.steps ||
+                                    cell->d_ff != found.d_ff)))
         return err_bad_file(e,
                             "%.300s: expected the record of the cell it is named after, with its "
                             "steps, as it is written; without the file the cell is made again",

@@ -42,14 +42,17 @@ struct study_cell {
     int kv_heads; /* 1 of latent caches */
     int latent;   /* their rank; 0: the cache has keys and values of heads */
     enum study_method method;
-    bool taught;  /* trained further with the MHA checkpoint as the teacher */
-    double alpha; /* percent of the MHA checkpoint's steps for which it is trained further */
-    int steps;    /* of that, or of all training from scratch */
+    bool taught;   /* trained further with the MHA checkpoint as the teacher */
+    double alpha;  /* percent of the MHA checkpoint's steps for which it is trained further */
+    int steps;     /* of that, or of all training from scratch */
+    int heads;     /* query heads, those of the plan's config */
+    int d_ff;      /* width of the feed-forward layer; 0: that of the plan's config */
+    bool by_heads; /* the study has several numbers of query heads: the name says which */
 
     /* What follows from these. */
     const char *method_name;
     char variant[16]; /* "GQA-2" */
-    char name[80];    /* "s1-gqa2-fit-a5": of its files */
+    char name[80];    /* "s1-gqa2-fit-a5", "s1-h4-mha-a0": of its files */
 
     bool wanted; /* this run is to make it */
     /* What is known once it is done. */
@@ -60,13 +63,14 @@ struct study_cell {
 };
 
 /* A cell's figures; the last is a time, which no two runs have alike. */
-#define STUDY_N_FIELDS 11
+#define STUDY_N_FIELDS 13
 extern const struct report_field study_fields[STUDY_N_FIELDS];
 
 /* Fills in what follows from the rest. */
 void study_cell_complete(struct study_cell *cell, const struct config *c);
 
-/* For qsort: by K/V heads, most first, then by rank, likewise; method; teacher; alpha; seed. */
+/* For qsort: by query heads, fewest first; by K/V heads, most first, then by rank, likewise;
+ * method; teacher; alpha; seed. */
 int study_order(const void *a, const void *b);
 
 /* --- the plan -------------------------------------------------------------------------------- */
@@ -83,7 +87,7 @@ struct study_mean {
 };
 
 struct study_plan {
-    const struct config *config; /* of the MHA checkpoint; borrowed, while cells are added */
+    const struct config *config; /* of the MHA checkpoint; borrowed, while its cells are added */
     uint64_t first_seed;
     int n_seeds, n_steps;
     bool taught; /* conversions are trained further with a teacher, too */

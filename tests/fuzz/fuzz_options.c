@@ -131,7 +131,7 @@ static void parse_options(const struct command *c, struct arguments *a)
             check_value(rows.items[i].option, values + rows.items[i].offset, a);
     if (help) {
         output_init(&shown, keep_last);
-        options_help(&c->spec, &shown);
+        options_help(&c->spec, true, &shown);
         require(output_flush(&shown) && last_shown == '\n');
     }
     options_free(&c->spec, values);

@@ -1,0 +1,110 @@
+/*
+ * info - what decode info's two halves share: what there is (cmd_info), and what it costs
+ * (info_cost).
+ */
+#ifndef DECODE_CLI_INFO_H
+#define DECODE_CLI_INFO_H
+
+#include <string.h>
+
+#include "cli/job.h"
+#include "cli/shape.h"
+#include "measure/inspect.h"
+#include "measure/machine.h"
+#include "model/pack.h"
+
+/* Of --bandwidth: with more, times are less than a double of microseconds shows. */
+#define MOST_GB_PER_S 1e9
+
+struct info_options {
+    struct common_options common;
+    bool tensors, check;
+    struct option_strings shapes;
+    struct shape_options shape; /* its arch */
+    int type;                   /* of storage_names, and 1 more; 0: not given */
+    const char *latent, *depths, *batches, *bandwidth;
+    int shards;    /* 0: not given */
+    double gflops; /* per second; 0: not given */
+};
+
+static inline bool info_is_auto(const struct info_options *o)
+{
+    return o->bandwidth && strcmp(o->bandwidth, "auto") == 0;
+}
+
+/* More than the format has. */
+#define TYPES_MOST 64
+
+struct info {
+    const struct info_options *o;
+    struct job *job;
+    struct file_map file; /* of job.path; none of a shape */
+    struct gguf *gguf;
+    struct tokenizer *tokenizer;                       /* NULL: none, or it cannot be read */
+    struct err refusal, tokenizer_problem, not_finite; /* "": none */
+    struct config config; /* of an architecture that runs here, with tensors */
+    bool has_config;
+    bool runs; /* the weights are of a type that runs here: the type in `cost` means it */
+    struct cost_shape cost;
+    struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
+    struct inspect_variants variants;
+    struct roofline limits; /* given; 0 bytes_per_s: not; infinite flops: not counted */
+    uint64_t available;     /* bytes of memory */
+    struct info_step {
+        const char *shape; /* as it was given; NULL: of a checkpoint */
+        struct inspect_step of;
+        struct inspect_shard shard; /* with --shards */
+        uint64_t weight_bytes;      /* in memory */
+        double cache_over_weights;
+        bool fits;
+        const char *fits_word;
+    } * steps; /* [n_steps] malloc'd: variants change fastest, then batches */
+    struct info_tensor {
+        struct gguf_tensor of;
+        const char *type;
+        struct shape_text shape;
+        uint64_t offset; /* of the data, from the start of the file */
+        struct inspect_check check;
+    } * tensors; /* [n_listed] malloc'd */
+    int n_steps, n_listed;
+
+    /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
+    const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
+    struct text architecture, name, token_kind;
+    int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos;
+    int64_t attention_4_d_model_squared, memory_available_bytes;
+    int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
+    char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
+        kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
+    double norm_eps, score_scale;
+    bool adds_bos;
+    /* How many tensors are of each type, in order of first use. */
+    int n_types;
+    int64_t of_type[TYPES_MOST];
+    char type_headings[TYPES_MOST][40];
+    struct report_field types[TYPES_MOST];
+};
+
+/* What is known of --shape, the i-th if there are several. */
+enum status info_read_shape(struct info *info, int i, struct err *e);
+
+/* The variants of what runs here, and the steps that are asked for: every depth with every batch;
+ * with their times, if the machine's limits are given or measured. */
+enum status info_plan_steps(struct info *info, struct err *e);
+void info_free(struct info *info);
+
+/* Tables of the caches of the variants and of the steps, whose columns are those that are asked
+ * for, in `room`; and what people are told before them. */
+struct info_room {
+    struct report_field fields[32];
+};
+struct table info_cache_table(const struct info *info);
+struct table info_step_table(const struct info *info, struct info_room *room);
+void info_explain_caches(const struct config *c, struct output *out);
+void info_explain_steps(const struct info *info, struct output *out);
+
+/* Prints the steps of several shapes, side by side, and instead the shapes that have names. */
+enum status info_compare_shapes(const struct info_options *o, struct job *j, struct err *e);
+enum status info_list_shapes(struct job *j, struct err *e);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * The second half of decode info: what a checkpoint's or a shape's caches and steps cost, by
+ * variant; several shapes side by side; shards.
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "cli/info.h"
+#include "show/paragraph.h"
+
+/* For which this machine is measured. */
+#define MEASURE_SECONDS 2.0
+
+/* The variants of what runs here, and the steps that are asked for: every depth with every batch;
+ * with their times, if the machine's limits are given or measured. */
+enum status info_plan_steps(struct info *info, struct err *e)
+{
+    const struct info_options *o = info->o;
+    const int n_ctx = info->config.n_ctx;
+    struct int_list ranks = {.n = 0}, depths = {.n = 0}, batches = {.n = 0};
+    struct machine machine = {0};
+    char context[32];
+    double gb_per_s;
+    if (o->latent && !info->runs)
+        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
+    if (o->latent)
+        TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
+    for (int i = 0; i < ranks.n; i++)
+        TRY(config_check_rank(&info->config, ranks.items[i], e));
+    /* Of a shape, which has nothing else to show, steps are always asked. */
+    if (info->runs && (o->shapes.n > 0 || o->depths || o->batches || o->bandwidth || o->shards)) {
+        snprintf(context, sizeof context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
+        TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &depths, e));
+        TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &batches, e));
+        if (info_is_auto(o)) {
+            TRY(job_start_threads(info->job, e));
+        } else if (o->bandwidth) {
+            if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
+                return err_set(
+                    e, STATUS_USAGE,
+                    "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
+                    MOST_GB_PER_S, o->bandwidth);
+            const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
+            info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
+        }
+    }
+    if (!info->has_config || info->refusal.text[0])
+        return STATUS_OK;
+    if (o->shards && info->config.n_heads % o->shards != 0)
+        return err_set(e, STATUS_USAGE,
+                       "--shards: expected a divisor of the %d query heads, found %d",
+                       info->config.n_heads, o->shards);
+    TRY(inspect_list_variants(&info->cost, ranks.items, ranks.n, &info->variants, e));
+    const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
+    if (n == 0)
+        return STATUS_OK;
+    info->available = available_memory();
+    info->memory_available_bytes = (int64_t)info->available; /* negative where it is not known */
+    info->steps = calloc((size_t)n, sizeof *info->steps);
+    if (!info->steps)
+        return err_no_memory(e, "the list of steps", (size_t)n * sizeof *info->steps);
+    info->n_steps = n;
+    for (int i = 0; i < n; i++) {
+        const int row = i / n_variants;
+        const struct inspect_variant *v = &info->variants.items[i % n_variants];
+        const enum storage kv_type = kv_type_storage[o->common.kv_type];
+        const struct inspect_step s =
+            inspect_step(v, kv_type, depths.items[row / batches.n], batches.items[row % batches.n]);
+        const bool fits = s.memory_bytes <= info->available;
+        struct info_step *step = &info->steps[i];
+        *step = (struct info_step){.shape = info->subject,
+                                   .of = s,
+                                   .weight_bytes = v->weights.memory_bytes,
+                                   .cache_over_weights =
+                                       (double)s.cache_bytes / (double)v->weights.memory_bytes,
+                                   .fits = fits,
+                                   .fits_word = fits ? "yes" : "no"};
+        if (o->shards)
+            step->shard = inspect_shard(v, &s, kv_type, o->shards);
+        if (info_is_auto(o))
+            machine_want(&machine, s.step_bytes);
+    }
+    if (info_is_auto(o)) {
+        TRY(machine_measure(&machine, info->job->kernels, info->job->pool, MEASURE_SECONDS, e));
+        machine_settle(&machine);
+    }
+    for (int i = 0; i < n && o->bandwidth; i++) {
+        struct inspect_step *s = &info->steps[i].of;
+        const struct roofline l =
+            info_is_auto(o) ? machine_limits(&machine, s->step_bytes) : info->limits;
+        inspect_predict(s, &l);
+    }
+    return STATUS_OK;
+}
+
+/* --- tables ---------------------------------------------------------------------------------- */
+
+#define CACHE(member) MEMBER(inspect_variant, member)
+static const struct report_field cache_fields[] = {
+    {"variant", "KV cache of", CACHE(name)},
+    {"n_kv_heads", "K/V heads", CACHE(config.n_kv_heads), .rank = 3},
+    {"parameters", "parameters", CACHE(weights.parameters), .grouped = true, .rank = 5},
+    {"bytes_per_token_f32", "bytes/token f32", CACHE(token_bytes[0]), .grouped = true},
+    {"bytes_per_token_f16", "bytes/token f16", CACHE(token_bytes[1]), .grouped = true, .rank = 4},
+    {"bytes_per_token_q8_0", "bytes/token q8_0", CACHE(token_bytes[2]), .grouped = true, .rank = 6},
+    {"bytes_full_context_f32", "context f32", CACHE(full_bytes[0]), .figure = figure_bytes,
+     .rank = 2},
+    {"bytes_full_context_f16", "context f16", CACHE(full_bytes[1]), .figure = figure_bytes,
+     .rank = 7},
+    {"bytes_full_context_q8_0", "context q8_0", CACHE(full_bytes[2]), .figure = figure_bytes,
+     .rank = 8},
+};
+
+#define STEP(member) MEMBER(info_step, member)
+/* With several shapes the first and two more, with --shards its four, with --bandwidth the last. */
+enum { OF_SHAPES = 12, OF_SHARDS = 14, OF_TIME = 18 };
+static const struct report_field step_fields[] = {
+    {"shape", "shape", STEP(shape)},
+    {"variant", "a step of", STEP(of.variant)},
+    {"n_kv_heads", NULL, STEP(of.n_kv_heads)},
+    {"depth", "depth", STEP(of.depth)},
+    {"batch", "batch", STEP(of.batch)},
+    {"kv_type", "KV", STEP(of.kv_type), .rank = 6},
+    {"cache_bytes", "cache", STEP(of.cache_bytes), .figure = figure_bytes, .rank = 5},
+    {"memory_bytes", "with weights", STEP(of.memory_bytes), .figure = figure_bytes, .rank = 3},
+    {NULL, "fits", STEP(fits_word), .rank = 2},
+    {"fits", NULL, STEP(fits)},
+    {"step_bytes", "read", STEP(of.step_bytes), .figure = figure_bytes, .rank = 4},
+    {"step_flops", "Mflop", STEP(of.flops), .figure = figure_millions, .rank = 9},
+    {"weight_bytes", "weights", STEP(weight_bytes), .figure = figure_bytes},
+    {"cache_over_weights", "cache/weights", STEP(cache_over_weights), "%.3f"},
+    {"shard_weight_bytes", "a shard's weights", STEP(shard.weight_bytes), .figure = figure_bytes},
+    {"shard_cache_bytes", "its cache", STEP(shard.cache_bytes), .figure = figure_bytes},
+    {"shard_kv_heads", "its K/V heads", STEP(shard.n_kv_heads)},
+    {"kv_copies", "copies", STEP(shard.copies), "%g"},
+    {"predicted_us", "µs", STEP(of.predicted.us), "%.1f", .rank = 1},
+    {"limit_tokens_per_s", "tokens/s", STEP(of.predicted.tokens_per_s), .figure = figure_rate},
+    {"bandwidth_gb_per_s", "GB/s", STEP(of.bandwidth_gb_per_s), "%.1f", .rank = 8},
+    {"limited_by", "waits for", STEP(of.predicted.limited_by), .rank = 7},
+};
+
+struct table info_cache_table(const struct info *info)
+{
+    return (struct table)TABLE_OF(cache_fields, info->variants.items, info->variants.n);
+}
+
+struct table info_step_table(const struct info *info, struct info_room *room)
+{
+    const struct info_options *o = info->o;
+    struct table t = TABLE_OF(step_fields, info->steps, info->n_steps);
+    int n = 0;
+    for (int i = 0; i < t.n; i++) {
+        const bool asked = i == 0 || (i >= OF_SHAPES && i < OF_SHARDS) ? o->shapes.n > 1
+                           : i < OF_SHAPES                             ? true
+                           : i < OF_TIME                               ? o->shards > 0
+                                                                       : o->bandwidth != NULL;
+        if (asked)
+            room->fields[n++] = step_fields[i];
+    }
+    t.fields = room->fields;
+    t.n = n;
+    return t;
+}
+
+/* What is said before the caches: how the bytes of a token come about. */
+void info_explain_caches(const struct config *c, struct output *out)
+{
+    struct paragraph p = paragraph_begin(out, 0);
+    int64_t all = 0;
+    const bool latent = config_is_latent(c);
+    for (int l = 0; l < c->n_layers; l++)
+        all += latent ? config_latent(c, l) : config_kv_heads(c, l);
+    paragraph_printf(&p, "One token takes %s all layers (%" PRId64 " in %d layers",
+                     latent ? "the numbers that all heads share in" : "K/V heads of", all,
+                     c->n_layers);
+    if (!latent)
+        paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
+                         config_value_dim(c));
+    paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
+                       "tokens x sequences.\n\n");
+    paragraph_end(&p);
+}
+
+/* And before the steps: what one is, and what its time follows from. */
+void info_explain_steps(const struct info *info, struct output *out)
+{
+    const struct roofline *l = &info->limits;
+    struct paragraph p = paragraph_begin(out, 0);
+    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
+                       "weights once, and every\vsequence's cache");
+    if (l->bytes_per_s > 0)
+        paragraph_printf(&p, ", at %s GB/s", figure_exact(l->bytes_per_s / 1e9).text);
+    if (info_is_auto(info->o))
+        paragraph_puts(&p, ", or waits for its arithmetic, as fast as was measured here");
+    else if (isinf(l->fma_flops_per_s))
+        paragraph_puts(&p, "; arithmetic is not counted (--flops GFLOP/s counts it)");
+    else if (l->bytes_per_s > 0)
+        paragraph_printf(&p, ", or waits for its arithmetic, at %s GFLOP/s",
+                         figure_exact(l->fma_flops_per_s / 1e9).text);
+    paragraph_puts(&p, ".");
+    if (info->o->shards)
+        paragraph_printf(&p,
+                         "\vEach of %d shards holds its part of the query heads, the feed-forward "
+                         "layer and the\vvocabulary, and the K/V heads that its query heads use: "
+                         "where these are fewer than shards,\vseveral shards have copies.",
+                         info->o->shards);
+    if (info->available != AVAILABLE_UNKNOWN)
+        paragraph_printf(&p, " Free: %s.", figure_bytes((double)info->available).text);
+    paragraph_puts(&p, "\n\n");
+    paragraph_end(&p);
+}
+
+/* --- shapes ---------------------------------------------------------------------------------- */
+
+enum status info_read_shape(struct info *info, int i, struct err *e)
+{
+    const struct info_options *o = info->o;
+    struct config *c = &info->config;
+    const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
+    const struct shape_options of = {.shape = o->shapes.items[i], .arch = o->shape.arch};
+    TRY(shape_of_options(&of, &o->common, c, e));
+    TRY(model_check_storage(c, type, e));
+    info->subject = of.shape;
+    info->architecture = text_of(c->arch->name);
+    info->type = storage_name(type);
+    info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
+    info->has_config = info->runs = true;
+    return STATUS_OK;
+}
+
+enum status info_compare_shapes(const struct info_options *o, struct job *j, struct err *e)
+{
+    const int n = o->shapes.n;
+    struct info *of = calloc((size_t)n, sizeof *of), all = {.o = o, .job = j};
+    enum status s = of ? STATUS_OK : err_no_memory(e, "the shapes", (size_t)n * sizeof *of);
+    struct info_room room;
+    for (int i = 0; i < n && s == STATUS_OK; i++) {
+        of[i] = (struct info){.o = o, .job = j};
+        s = info_read_shape(&of[i], i, e);
+        if (s == STATUS_OK)
+            s = err_in(e, info_plan_steps(&of[i], e), "%s", of[i].subject);
+        const int n_steps = all.n_steps + of[i].n_steps;
+        struct info_step *steps = realloc(all.steps, (size_t)n_steps * sizeof *steps + 1);
+        if (!steps && s == STATUS_OK)
+            s = err_no_memory(e, "the list of steps", (size_t)n_steps * sizeof *steps);
+        if (steps)
+            all.steps = steps;
+        if (s == STATUS_OK)
+            memcpy(steps + all.n_steps, of[i].steps, (size_t)of[i].n_steps * sizeof *steps);
+        all.n_steps = n_steps;
+        all.limits = of[i].limits;
+        all.available = of[i].available;
+    }
+    if (s == STATUS_OK) {
+        const struct table t = info_step_table(&all, &room);
+        if (table_is_for_people(o->common.format))
+            info_explain_steps(&all, j->out);
+        s = job_print(j, &t, e);
+    }
+    for (int i = 0; i < n && of; i++)
+        info_free(&of[i]);
+    free(of);
+    free(all.steps);
+    return s;
+}
+
+#define NAMED(member) MEMBER(listed_shape, member)
+struct listed_shape {
+    struct named_shape of;
+    uint64_t parameters;
+};
+static const struct report_field named_fields[] = {
+    {"shape", "shape", NAMED(of.name)},
+    {"architecture", "architecture", NAMED(of.arch)},
+    {"sizes", "sizes", NAMED(of.sizes)},
+    {"parameters", "parameters", NAMED(parameters), .grouped = true},
+    {"paper", "paper", NAMED(of.paper), .rank = 1},
+};
+
+static const void *listed_shape_at(void *arg, int i)
+{
+    struct listed_shape *shape = arg;
+    struct config c;
+    shape->of = named_shapes[i];
+    if (!shape->of.name || shape_parse(shape->of.name, NULL, &c, NULL) != STATUS_OK)
+        return NULL;
+    const struct cost_shape cost = {
+        .config = &c, .n_kv_heads = c.n_kv_heads, .tied = !c.arch->own_output};
+    shape->parameters = cost_weights(&cost).parameters;
+    return shape;
+}
+
+enum status info_list_shapes(struct job *j, struct err *e)
+{
+    struct listed_shape shape;
+    const struct table t = {.fields = named_fields,
+                            .n = REPORT_LENGTH(named_fields),
+                            .row = listed_shape_at,
+                            .arg = &shape};
+    return job_print(j, &t, e);
+}
