@@ -234,7 +234,7 @@ suites = 'sh tests/cli.sh $(1)/decode' 'sh tests/world.sh $(1)/decode' \
          'sh tests/many.sh $(1)/decode' \
          'sh tests/study.sh $(1)/decode' 'sh tests/readme.sh $(1)/decode' \
          'sh tests/typed.sh $(1)/decode' 'sh tests/talk.sh $(1)/decode' \
-         'sh tests/install.sh $(1)/decode' \
+         'sh tests/install.sh $(1)/decode' 'sh tests/page.sh $(1)/decode' \
          $(TEST_SRC:%.c=$(1)/%)
 
 .PHONY: test-all test-binaries

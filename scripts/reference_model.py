@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """reference_model.py MODEL.gguf TOKENS [-o OUT.npy] [--against LOGITS.npy]
-       [--attention OUT.npy] - logits and attention weights in float64.
+       [--attention OUT.npy] [--score-scale X] [--norm] - logits and attention weights in float64.
 
 A second implementation of every architecture that the program runs, from the papers' formulas and
 independent of its sources: plain NumPy, one token after the other in a matrix, no cache, no tables.
 TOKENS are ids, comma-separated, or a file of them. -o writes the logits after each, float32
 [tokens, n_vocab]; --against prints the largest distance to those of a file.
 --attention writes the weights of every head for four queries spread over the text, at a quarter, a
-half, three quarters and the end of it, float32 [layers, heads, 4, tokens].
+half, three quarters and the end of it, float32 [layers, heads, 4, tokens]. With --norm each weight is
+multiplied by the length of what the head writes of its value (Kobayashi et al. 2020). --score-scale
+multiplies scores by X, whatever the file says.
 
 Needs NumPy and gguf (both from PyPI), the latter to read files and dequantize tensors.
 """
@@ -66,7 +68,9 @@ class Model:
         self.value_dim = key("attention.value_length", self.key_dim)
         self.shared = key("block.shared", False)
         self.scale = key("embedding_scale", 1.0) if f.arch == "decode" else 1.0
+        self.score_scale = key("attention.scale", 0) or 1 / math.sqrt(self.key_dim)
         self.weights = []  # [heads, n, n] of each layer of the last text
+        self.by_norm = False  # of these
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -136,11 +140,16 @@ class Model:
         out, self.weights = [], self.weights + [[]]
         for h in range(self.heads):
             g = h // (self.heads // kv_heads)
-            scores = q[h] @ k[g].T / math.sqrt(self.key_dim) + self.score_bias(block, h, len(x))
+            scores = q[h] @ k[g].T * self.score_scale + self.score_bias(block, h, len(x))
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             weights /= weights.sum(-1, keepdims=True)
-            self.weights[-1].append(weights)
             out.append(weights @ v[g])
+            if self.by_norm:
+                columns = slice(h * self.value_dim, (h + 1) * self.value_dim)
+                written = v[g] @ self.file.get(block + "attn_output.weight")[:, columns].T
+                weights = weights * np.sqrt((written * written).sum(-1))
+                weights /= weights.sum(-1, keepdims=True)
+            self.weights[-1].append(weights)
         return self.affine(np.concatenate(out, axis=1), block + "attn_output")
 
     def feed_forward(self, x, block):
@@ -212,8 +221,12 @@ def main():
     parser.add_argument("-o", metavar="OUT.npy")
     parser.add_argument("--against", metavar="LOGITS.npy")
     parser.add_argument("--attention", metavar="OUT.npy")
+    parser.add_argument("--score-scale", type=float)
+    parser.add_argument("--norm", action="store_true")
     args = parser.parse_args()
     model = Model(args.model)
+    model.score_scale = args.score_scale or model.score_scale
+    model.by_norm = args.norm
     logits = model.logits(args.tokens)
     if args.attention:
         np.save(args.attention, attention_rows(model, len(args.tokens)).astype(np.float32))

@@ -306,6 +306,29 @@ $ has a.svg 'class="frame"'
 2 attend $model -p x "--show=$head" | --show: expected L.H, a layer from 0 to 3 and a head from 0 to 7
     | for head in 4.0 0.8 1 '' a.b 0.1.2 -1.0
 2 attend $model -p abc --query 3 | --query: expected 0 to 2
+0 attend $model -p "the cat, the mat" --query the --layer 0 --head 0 | (token 2)
+0 attend $model -p "the cat, the mat" --query the@2 --layer 0 --head 0 | (token 11)
+0 attend $model -p "then 42 the" --query "$word" --layer 0 --head 0 | (token 
+    | for word in the then 42@1 'then 42'
+2 attend $model -p "the cat" --query the@2 | which has 'the' 1 time, found 'the@2'
+2 attend $model -p "the cat" --query he | which has 'he' 0 times
+2 attend $model -p "the cat" --query "$word" | --query: expected a word of the text, which has
+    | for word in '' a@0
+0 attend $model -p "$line" --format csv | ,separator,content,score_sd,max_weight,role,role_share
+0 attend $model -p "ROMEO:" | score_sd | role
+0 attend $model -p "$line" --format csv --weigh weight | == attend
+0 attend $model -p "$line" --format csv --weigh norm --npy n.npy | > norm | 33 lines
+$ ! cmp -s attend norm && ! cmp -s a.npy n.npy
+0 attend $model -p "$line" --format csv --weigh norm $same | == norm | for same in "-t 1" "-t 3"
+0 attend $model -p "$line" --score-scale none --format csv | 33 lines
+0 attend $model -p "$line" --score-scale 0.25 --format csv | 33 lines
+2 attend $model -p x --weigh length | --weigh: expected one of weight, norm
+2 attend $model -p x --score-scale $scale | --score-scale: expected a number above 0 and below
+    | for scale in 0 -1 x 1e-60 inf 1e9 None
+0 score $model -p "$line" | > usual
+0 score $model -p "$line" --score-scale none | > unscaled
+$ ! cmp -s usual unscaled
+0 eval $model prompt --score-scale none --format csv | tokens,
 2 attend $model -p abc --top 2 | --top
 2 attend $model -p "$(repeat a 257)" --svg b.svg | the text has 257 tokens
 2 attend $model -p '' | the text is empty
@@ -318,6 +341,10 @@ $ has a.svg 'class="frame"'
 2 attend $model -p x --npy a.npy --json a.npy | --json names, too
 2 attend copy.gguf -p x --svg copy.gguf | is the checkpoint itself
 1+ attend $model -p abc --svg none/a.svg
+1+ attend $model -p abc --html none/a.html
+0 attend $model -p "<b> $line" --kv-heads 2 --calib none --head 0,4 --html a.html -q
+$ has a.html '<!DOCTYPE html>' && has a.html 'class="group shared"' && lacks a.html '<b>'
+2 attend $model -p x --html a.html --json a.html | --html names, too
 
 # --- tokenize
 0 tokenize $model -p ROMEO | = 82 79 77 69 79
@@ -720,6 +747,9 @@ checks <<'EOF'
 0 $h --tokens 100 --format csv | > expected | 2> heads cost nothing on this text
 $ columns_are $keys,like,like_score_kept,like_output_kept
 $ n_rows=$(($(wc -l <expected) - 1))
+0 $h --tokens 100 --curve --format csv | heads_left_out,nll,delta_nll,bits_per_byte,added
+    | 2> heads cost nothing on this text
+0 $h --tokens 100 --curve | left out
 0 $h --tokens 100 --format csv $same | == expected | for same in "-t 3" "--layer all" "--svg heads.svg"
 $ has heads.svg "<svg"
 0 $h --tokens 100 --layer 0 --format csv -q | quiet
@@ -803,6 +833,19 @@ checks <<'EOF'
     | 2! $return
 $ has toy.csv "step,loss,val_loss,val_bits_per_byte,lr,grad_norm" && has_lines toy.csv 45
 $ [ -s toy.gguf.state ]
+0 train lines -o scaled.gguf $small --steps 5 --batch 2 --score-scale none -q
+0 score scaled.gguf -p "$line" | > usual
+0 score scaled.gguf -p "$line" --score-scale none | == usual
+0 info scaled.gguf | architecture  decode | score_scale   1
+0 info toy.gguf | ! score_scale
+0 convert scaled.gguf -o scaled2.gguf --kv-heads 1 --calib none -q
+0 score scaled2.gguf -p "$line" | > usual
+0 score scaled2.gguf -p "$line" --score-scale none | == usual
+0 train lines -o long.gguf --layers 1 --embd 16 --heads 8 --ctx 2600 --batch 1 --steps 1 --val-fraction 0 -q
+2 attend long.gguf -p "$(repeat a 2550)" --html long.html | --html: expected at most 25165824 weights
+$ [ ! -e long.html ]
+2 export scaled.gguf -o hf-scaled | another scale of attention's scores
+2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
 0 info toy.gguf | n_ctx         32
 0 generate toy.gguf -p "line 1" -n 10 --greedy
 0 train lines -o more.gguf $toy -q -t 3 | quiet

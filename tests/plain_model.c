@@ -132,6 +132,7 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     const struct config *c = m->config;
     const int g = h / (config_heads(c, l) / config_kv_heads(c, l));
     const int dim = config_key_dim(c, l), v_dim = config_average_dim(c, l);
+    const double scale = c->score_scale != 0 ? (double)c->score_scale : 1 / sqrt(c->head_dim);
     const bool latent = config_is_latent(c);
     double p[PLAIN_LENGTH], max = -1e300, sum = 0, mapped[PLAIN_WIDTH], average[PLAIN_WIDTH];
     const double *q = rows[t].q + h * c->head_dim;
@@ -143,7 +144,7 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
     for (int s = 0; s <= t; s++) {
         p[s] = score_bias(m, l, h, t - s);
         for (int i = 0; i < dim; i++)
-            p[s] += q[i] * rows[s].k[g * dim + i] / sqrt(c->head_dim);
+            p[s] += q[i] * rows[s].k[g * dim + i] * scale;
         max = p[s] > max ? p[s] : max;
     }
     for (int s = 0; s <= t; s++)

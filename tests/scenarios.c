@@ -32,12 +32,15 @@ const struct scenario scenarios[] = {
     {"score", "score model.gguf -f prompt.txt -t 2 --top 2 --logits out.npy -q",
      "model.gguf prompt.txt", "out.npy", STEADY_STDOUT | STEADY_FILES},
     {"attend",
-     "attend model.gguf -f prompt.txt -t 2 --npy out.npy --svg out.svg --json out.json -q",
-     "model.gguf prompt.txt", "out.npy out.svg out.json", STEADY_STDOUT | STEADY_FILES},
+     "attend model.gguf -f prompt.txt -t 2 --npy out.npy --svg out.svg --json out.json --html "
+     "out.html -q",
+     "model.gguf prompt.txt", "out.npy out.svg out.json out.html", STEADY_STDOUT | STEADY_FILES},
     {"attend, another variant",
      "attend model.gguf -f prompt.txt -t 2 --kv-heads 2 --calib self:128 --query 1 --svg "
-     "out.svg --layer 0 --head 1 -q",
+     "out.svg --layer 0 --head 1 --weigh norm -q",
      "model.gguf prompt.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
+    {"heads --curve", "heads model.gguf text.txt -t 2 --tokens 24 --curve --svg out.svg -q",
+     "model.gguf text.txt", "out.svg", STEADY_STDOUT | STEADY_FILES},
     {"eval", "eval model.gguf --text text.txt --against other.gguf --ctx 16 -t 2 -q",
      "model.gguf text.txt other.gguf", "", 0},
     {"convert",

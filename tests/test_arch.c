@@ -69,6 +69,7 @@ static struct config mixture(int i)
     struct config c =
         config_sized("decode", "layers=3 heads=4 kv=2 width=24 ff=24 ctx=24 vocab=256");
     c.embedding_scale = i % 3 ? 1.0f : 1.75f;
+    c.score_scale = i % 4 ? 0 : 0.75f;
     c.no_biases = i % 2;
     c.split_qkv = i / 2 % 2;
     c.shared = i % 5 == 0;
@@ -98,7 +99,8 @@ static struct config mixture(int i)
 static void assert_same_config(const struct config *a, const struct config *b, int i)
 {
     SAME(arch), SAME(n_layers), SAME(n_heads), SAME(n_kv_heads), SAME(head_dim), SAME(value_dim);
-    SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale);
+    SAME(d_model), SAME(d_ff), SAME(n_ctx), SAME(n_vocab), SAME(norm_eps), SAME(embedding_scale),
+        SAME(score_scale);
     SAME(norm), SAME(placement), SAME(position), SAME(ffn), SAME(no_biases), SAME(split_qkv);
     SAME(no_norm_biases), SAME(shared), SAME(rope.n_dims), SAME(rope.base), SAME(rope.scale);
     for (int l = 0; l < a->n_layers; l++)

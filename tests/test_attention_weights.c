@@ -69,11 +69,13 @@ static void run(const struct attend_spec *spec, struct all_heads *all)
 
 /* The same at once, of a text in which tokens come again, for any vocabulary. */
 static int32_t tokens[40];
+static bool separators[COUNT(tokens)];
 
 static struct all_heads found_in(const struct model *m, int n, int cells)
 {
     struct all_heads all;
-    const struct attend_spec spec = spec_of(m, &all, tokens, n, cells);
+    struct attend_spec spec = spec_of(m, &all, tokens, n, cells);
+    spec.separators = separators;
     run(&spec, &all);
     return all;
 }
@@ -84,6 +86,28 @@ static void make_tokens(void)
     rng_seed(&r, 11, 0);
     for (size_t i = 0; i < COUNT(tokens); i++)
         tokens[i] = (int32_t)(rng_u32(&r) % 17);
+    for (size_t i = 0; i < COUNT(tokens); i++)
+        separators[i] = tokens[i] < 3;
+}
+
+TEST(roles)
+{
+    static const struct {
+        struct attend_head h;
+        const char *role;
+        double share;
+    } cases[] = {
+        {{.first = 0.4, .previous = 0.5, .content = 0.9}, "previous", 0.5},
+        {{.first = 0.3, .previous = 0.2, .content = 0.6, .separator = 0.33}, "content", 0.6},
+        {{.first = NOTHING, .previous = NOTHING, .self = 1, .content = NOTHING}, "self", 1},
+        {{.induction = 0.35, .content = 0.5}, "induction", 0.35},
+        {{.separator = 0.6, .first = 0.6}, "separator", 0.6},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        double share;
+        ck_assert_str_eq(attend_role(&cases[i].h, &share), cases[i].role);
+        ck_assert_double_eq(share, cases[i].share);
+    }
 }
 
 #define CLOSE 1e-5 /* to what others compute */
@@ -106,16 +130,18 @@ static void assert_causal(const struct attend_map *m, const char *name)
 /* Queries at a quarter, a half, three quarters and the end of the text. */
 #define QUERIES 4
 
-TEST(golden_weights, .loops = N_GOLDEN)
+static void compare_with_numpy(const char *name, const char *what)
 {
-    const char *name = golden_names[_i];
     struct golden g = open_golden(name);
     struct all_heads all;
     const int n = g.n_tokens;
-    const struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, n);
+    struct attend_spec spec = spec_of(g.checkpoint.model, &all, g.tokens, n, n);
+    if (strcmp(what, "scaled") == 0)
+        g.checkpoint.model->config.score_scale = 0.5f;
+    spec.by_norm = strcmp(what, "norm") == 0;
     run(&spec, &all);
     char path[128];
-    snprintf(path, sizeof path, "tests/data/golden/%s.attention.npy", name);
+    snprintf(path, sizeof path, "tests/data/golden/%s.%s.npy", name, what);
     const float *truth = read_npy(path, (size_t)(all.n * QUERIES * n));
     for (int i = 0; i < all.n; i++) {
         assert_causal(&all.maps[i], name);
@@ -129,6 +155,25 @@ TEST(golden_weights, .loops = N_GOLDEN)
                               (double)found[j], (double)expected[j]);
         }
     }
+}
+
+TEST(golden_weights, .loops = N_GOLDEN)
+{
+    compare_with_numpy(golden_names[_i], "attention");
+}
+
+/* The scores times 0.5, or the weights times the lengths of what values come to: by
+ * scripts/reference_model.py --attention, with --score-scale 0.5 or --norm. */
+static const char *const other_names[] = {"gqa", "latent", "llama", "shared-block"};
+
+TEST(golden_weights_of_other_scores, .loops = COUNT(other_names))
+{
+    compare_with_numpy(other_names[_i], "scaled");
+}
+
+TEST(golden_weights_by_norm, .loops = COUNT(other_names))
+{
+    compare_with_numpy(other_names[_i], "norm");
 }
 
 /* A model that its author trained; block 0 of his (llm-viz, scripts/make_nano_sort.py). */
@@ -161,6 +206,21 @@ static struct attend_head figures_of(const struct attend_map *m)
     int repeated = 0;
     for (int i = 0; i < n; i++) {
         bool again = false;
+        double most = 0, mean = 0, variance = 0;
+        for (int j = 0; j <= i; j++) {
+            bool follows = false;
+            for (int p = 0; p < i; p++)
+                follows |= p + 1 == j && tokens[p] == tokens[i];
+            h.separator += j < i && separators[j] ? at(m, i, j) / (n - 1) : 0;
+            if (j > 0 && j < i - 1 && !separators[j] && !follows)
+                h.content += at(m, i, j) / (n - 1);
+            most = fmax(most, at(m, i, j));
+            mean += log(at(m, i, j)) / (i + 1);
+        }
+        for (int j = 0; j <= i; j++)
+            variance += pow(log(at(m, i, j)) - mean, 2) / (i + 1);
+        h.max_weight += most / n;
+        h.score_sd += sqrt(variance) / n;
         for (int j = 0; j <= i; j++) {
             h.entropy -= at(m, i, j) > 0 ? at(m, i, j) * log(at(m, i, j)) / n : 0;
             h.distance += at(m, i, j) * (i - j) / n;
@@ -180,6 +240,8 @@ static struct attend_head figures_of(const struct attend_map *m)
         h.previous += i > 0 ? at(m, i, i - 1) / (n - 1) : 0;
     }
     h.first = n > 1 ? h.first : NOTHING;
+    h.separator = n > 1 ? h.separator : NOTHING;
+    h.content = n > 1 ? h.content : NOTHING;
     h.previous = n > 1 ? h.previous : NOTHING;
     h.induction = repeated ? h.induction / repeated : NOTHING;
     return h;
@@ -187,10 +249,12 @@ static struct attend_head figures_of(const struct attend_map *m)
 
 static void assert_figures(const struct attend_head *found, const struct attend_head *x)
 {
-    const double pairs[][2] = {{found->entropy, x->entropy},    {found->distance, x->distance},
-                               {found->first, x->first},        {found->previous, x->previous},
-                               {found->self, x->self},          {found->induction, x->induction},
-                               {found->strongest, x->strongest}};
+    const double pairs[][2] = {{found->entropy, x->entropy},     {found->distance, x->distance},
+                               {found->first, x->first},         {found->previous, x->previous},
+                               {found->self, x->self},           {found->induction, x->induction},
+                               {found->strongest, x->strongest}, {found->separator, x->separator},
+                               {found->content, x->content},     {found->max_weight, x->max_weight},
+                               {found->score_sd, x->score_sd}};
     for (size_t i = 0; i < COUNT(pairs); i++)
         ck_assert_msg(isnan(pairs[i][1]) ? isnan(pairs[i][0])
                                          : fabs(pairs[i][0] - pairs[i][1]) <= 1e-9,
@@ -224,6 +288,7 @@ TEST(no_block_thread_or_instruction_set_changes_a_bit, .before = make_tokens)
         spec.params.kernels = kernels_at(k);
         spec.params.block = 1 + 6 * (k % 2);
         spec.pool = k % 3 ? pool : NULL;
+        spec.separators = separators;
         run(&spec, &other);
         ck_assert_mem_eq(first.heads, other.heads, (size_t)first.n * sizeof *first.heads);
         for (int i = 0; i < first.n; i++)

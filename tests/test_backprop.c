@@ -235,6 +235,7 @@ static const struct model_case cases[] = {
      CONFIG_TIED},
     {NULL, {EVEN, .layer_heads = {2, 4}, .layer_kv_heads = {2, 1}, .split_qkv = true}, CONFIG_TIED},
     {NULL, {ODD, .embedding_scale = 3.5f}, 0},
+    {NULL, {ODD, .score_scale = 1.25f}, CONFIG_TIED},
     /* Heads of another size than d_model / n_heads, and values apart. */
     {NULL, {SIZES(1, 3, 1, 6, 19, 0, 11), .value_dim = 4, .d_model = 14}, CONFIG_TIED},
     {"llama", {SIZES(2, 4, 2, 6, 21, 0, 18), .d_model = 16}, 0},

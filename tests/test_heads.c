@@ -70,6 +70,40 @@ TEST(figures_are_those_of_numpy, .loops = N_GOLDEN)
     }
 }
 
+/* The heads by what each costs, and every point as the text without them by eval. */
+TEST(curve_leaves_out_the_least_first, .loops = 2)
+{
+    struct golden g = open_golden(_i ? "latent" : "layerwise-kv");
+    const struct config *c = &g.checkpoint.model->config;
+    struct heads_spec spec = spec_of_golden(&g);
+    spec.curve = true;
+    const struct heads_result *r = measure(&spec);
+    const int n = c->n_layers * c->n_heads;
+    int at = 0;
+    unsigned char *off = allocated_zeros((size_t)n);
+    ck_assert_double_eq(r->points[0].nll, r->whole.nll);
+    for (int k = 0; k < r->n_points; k++) {
+        const struct heads_point *p = &r->points[k];
+        ck_assert_int_eq(p->n, k == 0 ? 0 : 1 << (k - 1) < n ? 1 << (k - 1) : n);
+        for (; at < p->n; at++) {
+            const struct head_worth *w = &r->by_worth[at];
+            off[w->layer * c->n_heads + w->head] += 1;
+            ck_assert(at == 0 || w[-1].delta_nll <= w->delta_nll);
+        }
+        const struct head_ablation left = {off, NULL};
+        struct eval_spec eval = spec.eval;
+        struct eval_result without;
+        eval.params.without = &left;
+        expect_ok(eval_run(&eval, &without, &err));
+        ck_assert_double_eq(p->nll, without.nll);
+        ck_assert_double_eq(p->delta_nll, without.nll - r->whole.nll);
+        ck_assert_double_eq(p->bits_per_byte, without.bits_per_byte);
+    }
+    ck_assert_int_eq(at, n);
+    for (int i = 0; i < n; i++)
+        ck_assert_int_eq(off[i], 1);
+}
+
 static void free_gguf_only(void *g)
 {
     gguf_free(g);

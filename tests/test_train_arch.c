@@ -136,6 +136,7 @@ static const struct {
     CHANGED(float, shape.norm_eps, 1e-3f, "the model's shape was not the same"),
     CHANGED(bool, shape.shared, true, "--share-layers was not the same"),
     CHANGED(float, shape.embedding_scale, 2, "the model's shape was not the same"),
+    CHANGED(float, shape.score_scale, 2, "the model's shape was not the same"),
     CHANGED(double, attn_dropout, 0.2, "--attn-dropout 0.1, not 0.2"),
     CHANGED(double, label_smoothing, 0, "--label-smoothing 0.1, not 0"),
     CHANGED(int, shape.layer_kv_heads[1], 1, "the model's shape was not the same"),

@@ -1,6 +1,7 @@
 /*
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
+#include <ctype.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +16,9 @@
 #include "formats/npy.h"
 #include "measure/attend.h"
 #include "measure/eval.h"
+#include "show/explore.h"
 #include "show/heatmap.h"
+#include "text/pretokenize.h"
 #include "text/tokenizer.h"
 
 /* Columns of a token in a cell of a table, beside a large map, and on a terminal. */
@@ -31,11 +34,14 @@
 struct attend_options {
     struct common_options common;
     const char *layers, *heads;
-    struct option_u64 query;
-    int top;
-    const char *npy, *json, *svg, *show;
+    const char *query;
+    int top, weigh;
+    const char *npy, *json, *svg, *html, *show;
     bool log, without_first;
 };
+
+/* In the order of false and true of attend_spec.by_norm. */
+static const char *const weighings[] = {"weight", "norm", NULL};
 
 #define VALUES struct attend_options
 
@@ -44,13 +50,19 @@ static const struct option ids_options[] = {OPT_IDS, OPT_END};
 static const struct option head_options[] = {
     OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),
     OPT_HEAD(heads, "only these heads of each layer, from 0", .otherwise = "all"),
+    OPT_SCORE_SCALE,
+    OPT_CHOICE("weigh", weigh, "BY", weighings,
+               "what is shown, counted and written: attention's weights, or these times the length "
+               "of what the head writes of each value, a query's again adding up to 1",
+               .fallback = "weight"),
     OPT_END,
 };
 
 static const struct option result_options[] = {
-    OPT_U64("query", query, "POS",
-            "instead of the figures the keys that the token at POS, from 0, looks at most; "
-            "at@3 is the one at position 3 of several"),
+    OPT_STRING("query", query, "POS|WORD[@N]",
+               "instead of the figures the keys that the token at POS, from 0, looks at most, or "
+               "the last token of a word of the text, the N-th such; at@3 in a row is the one at "
+               "position 3 of several"),
     OPT_INT("top", top, "K", 1, MOST_TOP, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
     OPT_STRING("npy", npy, "FILE", "write all weights, float32 [layers, heads, n, n]",
@@ -64,6 +76,10 @@ static const struct option picture_options[] = {
     OPT_STRING("svg", svg, "FILE.svg",
                "draw small maps of all these heads, or of a single one a large map with its tokens",
                .writes = WRITES_FILE),
+    OPT_STRING("html", html, "FILE.html",
+               "write a page to explore in a browser: pick a head, point at a token; its weights "
+               "are of 8 bits each",
+               .writes = WRITES_FILE),
     OPT_STRING("show", show, "L.H",
                "draw this head here, layer and head from 0, in place of the table"),
     OPT_FLAG("log", log, "shades by the weight's logarithm: three a factor of ten"),
@@ -76,9 +92,9 @@ static const struct option picture_options[] = {
 static enum status check_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
-    if (o->show && (o->query.given || j->common->format != TABLE_ALIGNED))
+    if (o->show && (o->query || j->common->format != TABLE_ALIGNED))
         return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
-                       o->query.given ? "--query" : "--format");
+                       o->query ? "--query" : "--format");
     if ((o->log || o->without_first) && !o->svg && !o->show)
         return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
                        o->log ? "--log" : "--without-first");
@@ -148,6 +164,9 @@ struct attend_row {
     int kv_head;
     const char *variant;
     char pair[192]; /* the strongest: "sat: cat .61"; "" for none */
+    const char *role;
+    double role_share;
+    char role_text[64]; /* for people: "previous .61" */
     int query;
     struct report_list top; /* of struct key_row */
     struct text joined;     /* for people: "cat .61, The .20" */
@@ -169,6 +188,13 @@ static const struct report_field fields[] = {
     {"strongest_query", NULL, FIGURE(query)},
     {"strongest_key", NULL, FIGURE(key)},
     {"strongest", NULL, FIGURE(strongest)},
+    {"separator", NULL, FIGURE(separator)},
+    {"content", NULL, FIGURE(content)},
+    {"score_sd", "score_sd", FIGURE(score_sd), "%.2f", .rank = 4},
+    {"max_weight", "max", FIGURE(max_weight), "%.2f", .rank = 4},
+    {"role", NULL, MEMBER(attend_row, role)},
+    {"role_share", NULL, MEMBER(attend_row, role_share)},
+    {NULL, "role", MEMBER(attend_row, role_text)},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 /* Of a query, behind the first four of these. */
@@ -190,6 +216,9 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
                  label_of(v, (int)h->query, LABEL_COLUMNS, false).text,
                  label_of(v, (int)h->key, LABEL_COLUMNS, false).text,
                  weight_figure(h->strongest).text);
+    row.role = attend_role(h, &row.role_share);
+    snprintf(row.role_text, sizeof row.role_text, "%s %s", row.role,
+             weight_figure(row.role_share).text);
     return row;
 }
 
@@ -373,6 +402,52 @@ static enum status write_svg(const struct attend_view *v, const char *path, stru
     return s;
 }
 
+/* All heads with all their weights, as a page. */
+static enum status write_html(const struct attend_view *v, const char *path, struct err *e)
+{
+    const int n = v->spec.n_tokens, n_heads = v->spec.n_heads;
+    const size_t n_names = (size_t)n + v->layers.n;
+    char title[256], subtitle[256];
+    struct explore_map *maps = calloc(n_heads, sizeof *maps);
+    struct text_label *names = calloc(n_names, sizeof *names);
+    enum status s = STATUS_OK;
+    if (!maps || !names)
+        s = err_no_memory(e, "the page", n_heads * sizeof *maps + n_names * sizeof *names);
+    for (int at = 0; at < n_heads && s == STATUS_OK; at++) {
+        const struct attend_row row = figures_of(v, at);
+        const int group = config_group(v->config, row.of.layer);
+        struct explore_map *m = &maps[at];
+        m->weights = v->arrays[at].cell;
+        m->group = group > 1 ? row.kv_head : -1;
+        snprintf(m->name, sizeof m->name, "%d.%d", row.of.layer, row.of.head);
+        snprintf(m->note, sizeof m->note,
+                 "layer %d, head %d, K/V head %d: %s; entropy %.2f nats, %.1f tokens back",
+                 row.of.layer, row.of.head, row.kv_head, row.role_text, row.of.entropy,
+                 row.of.distance);
+    }
+    for (int i = 0; i < n && s == STATUS_OK; i++)
+        names[i] = label_of(v, i, LARGE_LABEL, true);
+    for (int l = 0; l < v->layers.n && s == STATUS_OK; l++)
+        snprintf(names[n + l].text, sizeof names->text, "layer %d", v->layers.items[l]);
+    snprintf(title, sizeof title, "What the heads of %.160s look at", path_name(v->job->path));
+    snprintf(subtitle, sizeof subtitle, "%s, %d token%s; %s, 8 bits each.", v->variant, n,
+             plural(n),
+             v->spec.by_norm ? "weights times the length of what heads write" : "weights");
+    if (s == STATUS_OK)
+        s = explore_write(&(struct explore_page){.title = title,
+                                                 .subtitle = subtitle,
+                                                 .tokens = names,
+                                                 .n_tokens = n,
+                                                 .maps = maps,
+                                                 .n_rows = v->layers.n,
+                                                 .n_columns = v->heads.n,
+                                                 .row_names = names + n},
+                          path, e);
+    free(maps);
+    free(names);
+    return s;
+}
+
 /* The head that is shown, a line for each row: position, cells up to the diagonal, and there the
  * token, which names its row and its column. */
 static void draw_head(const struct attend_view *v)
@@ -430,16 +505,23 @@ static enum status place_heads(struct attend_view *v, struct err *e)
         if (head < config_heads(v->config, layer))
             spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
     }
-    if (spec->n_heads == 0 || ((o->svg || o->npy) && (size_t)spec->n_heads < n))
+    if (spec->n_heads == 0 || ((o->svg || o->npy || o->html) && (size_t)spec->n_heads < n))
         return err_set(e, STATUS_USAGE,
                        "%s: expected heads that every layer named has; the layers have different "
                        "numbers, of which --layer and --head choose",
-                       o->svg   ? "--svg"
-                       : o->npy ? "--npy"
-                                : "--head");
+                       o->svg    ? "--svg"
+                       : o->npy  ? "--npy"
+                       : o->html ? "--html"
+                                 : "--head");
     if (o->svg)
         v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
-    if (o->npy)
+    if (o->html && explore_weights(n, n_tokens) > EXPLORE_MOST)
+        return err_set(e, STATUS_USAGE,
+                       "--html: expected at most %llu weights, found %llu of %zu heads and %d "
+                       "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
+                       (unsigned long long)EXPLORE_MOST,
+                       (unsigned long long)explore_weights(n, n_tokens), n, n_tokens);
+    if (o->npy || o->html)
         v->arrays = add_maps(spec, n_tokens, false);
     if (!o->show)
         return STATUS_OK;
@@ -484,23 +566,104 @@ static enum status look(struct attend_view *v, struct err *e)
         TRY(write_json(v, o->json, e));
     if (o->svg)
         TRY(write_svg(v, o->svg, e));
+    if (o->html)
+        TRY(write_html(v, o->html, e));
     if (!o->show)
         return print_looks(v, e);
     draw_head(v);
     return STATUS_OK;
 }
 
+/* Whether a token is nothing but newlines and punctuation, and spaces around it. */
+static bool is_separator(struct text token)
+{
+    bool divides = false;
+    while (token.len > 0) {
+        uint32_t code;
+        utf8_next(&token, &code);
+        const enum char_class class = unicode_class(code);
+        if (class == CHAR_LETTER || class == CHAR_NUMBER || code >= UNICODE_INVALID)
+            return false;
+        divides |= class == CHAR_OTHER || code == '\n';
+    }
+    return divides;
+}
+
+/* Whether a word goes on across a place: letters and digits, as bytes beyond ASCII are, around it.
+ */
+static bool goes_on(struct text t, size_t at)
+{
+    bool wordy = at > 0 && at < t.len;
+    for (size_t i = at - 1; wordy && i <= at; i++)
+        wordy = isalnum((unsigned char)t.data[i]) || (unsigned char)t.data[i] >= 0x80;
+    return wordy;
+}
+
+/* Where the nth of these words ends; 0: there are not so many, of which *n becomes the number. */
+static size_t word_end(struct text all, struct text word, uint64_t *n)
+{
+    uint64_t found = 0;
+    for (size_t at = 0; word.len > 0 && at + word.len <= all.len; at++)
+        if (memcmp(all.data + at, word.data, word.len) == 0 && !goes_on(all, at) &&
+            !goes_on(all, at + word.len) && ++found == *n)
+            return at + word.len;
+    *n = found;
+    return 0;
+}
+
+/* The position that --query means. */
+static enum status find_query(const struct job *j, const char *query, int *out, struct err *e)
+{
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    const char *at = strrchr(query, '@');
+    struct text word = text_of(query);
+    uint64_t n = 1;
+    if (parse_u64(query, &n)) {
+        *out = (int)n;
+        return n < j->n_tokens ? STATUS_OK
+                               : err_set(e, STATUS_USAGE,
+                                         "--query: expected 0 to %zu, a token of the text, or a "
+                                         "word of it, found %s",
+                                         j->n_tokens - 1, query);
+    }
+    if (at && at > query && parse_u64(at + 1, &n))
+        word.len = (size_t)(at - query);
+    TRY(input_needs_tokenizer(t, j->path, "--query WORD", e));
+    struct bytes all = {.data = NULL};
+    enum status s = STATUS_OK;
+    for (size_t i = 0; i < j->n_tokens && s == STATUS_OK; i++)
+        if (!bytes_put(&all, tokenizer_bytes(t, j->tokens[i])))
+            s = err_no_memory(e, "the text", all.len);
+    size_t end = s == STATUS_OK ? word_end(bytes_text(&all), word, &n) : 0;
+    bytes_free(&all);
+    if (s == STATUS_OK && end == 0)
+        s = err_set(e, STATUS_USAGE,
+                    "--query: expected a word of the text, which has '%.*s' %llu "
+                    "time%s, found '%.60s'",
+                    text_width(word), word.data, (unsigned long long)n, plural((int)n), query);
+    for (int i = 0; s == STATUS_OK && end > 0; i++) {
+        const size_t len = tokenizer_bytes(t, j->tokens[i]).len;
+        *out = i;
+        end -= len < end ? len : end;
+    }
+    return s;
+}
+
 static enum status run_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
     const struct model *m = j->checkpoint.model;
-    const bool asked = o->query.given;
+    const struct tokenizer *t = j->checkpoint.tokenizer;
+    int query = -1;
     TRY(job_tokenize_for_context(j, "look at", e));
-    if (asked && o->query.value >= j->n_tokens)
-        return err_set(e, STATUS_USAGE,
-                       "--query: expected 0 to %zu, a token of the text, found %llu",
-                       j->n_tokens - 1, (unsigned long long)o->query.value);
+    if (o->query)
+        TRY(find_query(j, o->query, &query, e));
     TRY(job_start_threads(j, e));
+    bool *separators = calloc(j->n_tokens, sizeof *separators);
+    if (!separators)
+        return err_no_memory(e, "the tokens", j->n_tokens);
+    for (size_t i = 0; i < j->n_tokens && t; i++)
+        separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,
                                .job = j,
                                .config = &m->config,
@@ -509,13 +672,16 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .pool = j->pool,
                                         .tokens = j->tokens,
                                         .n_tokens = (int)j->n_tokens,
-                                        .query = asked ? (int)o->query.value : -1,
+                                        .separators = separators,
+                                        .by_norm = o->weigh,
+                                        .query = query,
                                         .stop = progress_stop,
                                         .progress = progress_show}};
     config_variant_name(&m->config, m->config.n_kv_heads, view.variant);
     const enum status s = look(&view, e);
     attend_free(&view.found);
     free(view.spec.heads);
+    free(separators);
     choice_free(&view.layers);
     choice_free(&view.heads);
     return s;
@@ -539,6 +705,14 @@ const struct command command_attend = {
         "self       of the token itself\n"
         "induction  of those queries whose token was there before, the mean weight of the\n"
         "           tokens that came after it then (induct)\n"
+        "separator  of earlier tokens that are only punctuation or newlines, mean share of a "
+        "query\n"
+        "content    of earlier tokens that none of these is about\n"
+        "score_sd   spread of the scores of a query before the softmax, a standard deviation;\n"
+        "           from their weights, which end at e^-87\n"
+        "max_weight the largest weight of a query, on the mean (max)\n"
+        "role       the largest of first, previous, self (these are by position), induction and\n"
+        "           separator if it is a third or more, else content; role_share is its share\n"
         "strongest  the largest weight but for those of the first token and of the query's\n"
         "           own: \"sat: cat .61\" is sat looking at cat\n"
         "\n"

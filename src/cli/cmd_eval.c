@@ -31,6 +31,7 @@ static const struct option result_options[] = {
     OPT_STRING("against", against, "MODEL2",
                "also the distance from this checkpoint, which must have the same vocabulary",
                .reads = "the other checkpoint"),
+    OPT_SCORE_SCALE,
     OPT_FORMAT,
     OPT_END,
 };

@@ -16,6 +16,7 @@ struct heads_view {
     struct common_options common;
     const char *layers, *svg;
     int tokens, ablation;
+    bool curve;
 
     struct job *job;
     const struct config *config;
@@ -26,12 +27,17 @@ struct heads_view {
     struct head_worth worth;
     int64_t like; /* the head of the layer whose scores lose least with one key, -1: none */
     struct head_likeness kept; /* and with it */
+
+    struct heads_point point;
+    char *names;       /* [all heads, HEAD_BYTES] malloc'd: "0.3,1.2", of result.by_worth */
+    struct text added; /* of it, to the point before */
 };
 
 /* In the order of enum heads_ablation. */
 static const char *const ablations[] = {"zero", "mean", NULL};
 
-#define VALUES struct heads_view
+#define VALUES     struct heads_view
+#define HEAD_BYTES 16 /* of "0.3,", whatever the head */
 
 static const struct option text_options[] = {
     OPT_TEXT("the text to predict, as TEXT; - is standard input"),
@@ -41,6 +47,9 @@ static const struct option text_options[] = {
             .fallback = "4096"),
     OPT_CHOICE("ablate", ablation, "HOW", ablations,
                "what a head's result becomes: zero, or its mean over the text", .fallback = "zero"),
+    OPT_FLAG("curve", curve,
+             "instead of the heads the loss without the 1, 2, 4, ... of them together that cost "
+             "least one by one; the order is not measured anew between"),
     OPT_LAYER(layers, "only the heads of these layers, from 0", .otherwise = "all"),
     OPT_END,
 };
@@ -85,6 +94,32 @@ static const void *next_head(void *arg, int i)
             v->like = h;
             v->kept = with[h];
         }
+    return v;
+}
+
+#define POINT(member) MEMBER(heads_view, point.member)
+
+static const struct report_field curve_fields[] = {
+    {"heads_left_out", "left out", POINT(n)},
+    {"nll", "nll", POINT(nll), "%.4f"},
+    {"delta_nll", "delta_nll", POINT(delta_nll), "%.4f"},
+    {"bits_per_byte", "bits/byte", POINT(bits_per_byte), "%.4f"},
+    {"added", "added", MEMBER(heads_view, added), .list = true},
+};
+
+/* Which heads a point of the curve leaves out beyond those of the one before it. */
+static const void *next_point(void *arg, int i)
+{
+    struct heads_view *v = arg;
+    const struct heads_result *r = &v->result;
+    size_t used = 0;
+    if (i >= r->n_points)
+        return NULL;
+    v->point = r->points[i];
+    for (int k = i > 0 ? r->points[i - 1].n : 0; k < v->point.n; k++)
+        used += snprintf(v->names + used, HEAD_BYTES, "%s%d.%d", used ? "," : "",
+                         r->by_worth[k].layer, r->by_worth[k].head);
+    v->added = (struct text){v->names, used};
     return v;
 }
 
@@ -157,10 +192,12 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
 static enum status print_heads(struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
-    const struct table table = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = v};
-    if (r->n_done == 0)
+    const struct table heads = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = v};
+    const struct table curve = {curve_fields, REPORT_LENGTH(curve_fields), .row = next_point,
+                                .arg = v};
+    if (v->curve ? r->n_points == 0 : r->n_done == 0)
         return STATUS_OK;
-    TRY(job_print(v->job, &table, e));
+    TRY(job_print(v->job, v->curve ? &curve : &heads, e));
     say(&v->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
         r->whole.bits_per_byte);
     say_heads(v, false, "cost nothing on this text, within the standard error");
@@ -186,7 +223,8 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
                                        .tokenizer = k->tokenizer,
                                        .stop = progress_stop,
                                        .progress = progress_show},
-                              .ablation = (enum heads_ablation)v->ablation};
+                              .ablation = (enum heads_ablation)v->ablation,
+                              .curve = v->curve};
     struct convert_spec likeness = {.gguf = k->gguf,
                                     .source = &k->file,
                                     .tokens = j->tokens,
@@ -203,10 +241,12 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
     v->likeness = calloc(bytes, 1);
-    if (!v->likeness)
+    v->names = calloc(v->config->n_layers * n_heads, HEAD_BYTES);
+    if (!v->likeness || !v->names)
         return err_no_memory(e, "the likeness of heads", bytes);
     likeness.arg = job_progress(j, "windows");
-    TRY(convert_likeness(&likeness, k->model, v->likeness, e));
+    if (!v->curve)
+        TRY(convert_likeness(&likeness, k->model, v->likeness, e));
     spec.eval.arg = job_progress(j, "tokens");
     return heads_run(&spec, &v->result, e);
 }
@@ -236,6 +276,7 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     }
     heads_free(&v->result);
     free(v->likeness);
+    free(v->names);
     choice_free(&v->chosen);
     return s;
 }
@@ -262,7 +303,9 @@ const struct command command_heads = {
         "\n"
         "These shares are what decode convert --group cluster weighs, on this text. A head whose\n"
         "delta_nll is not above its standard error costs nothing; one whose gain is beyond two of\n"
-        "them does harm. Ctrl-C prints the heads that are done; --layer goes on where it was.\n",
+        "them does harm. With --curve a row is the text without so many heads at once: the first\n"
+        "that cost least, as measured one by one; `added` are those that the row before keeps.\n"
+        "Ctrl-C prints the heads that are done; --layer goes on where it was.\n",
     .spec = {.groups = {{"Text", text_options, 0}, {"Results", result_options, 0}, GENERAL_GROUP},
              .everyday = "text prompt tokens range ablate layer svg format",
              .positionals = {MODEL_POSITIONAL, TEXT_POSITIONAL}},

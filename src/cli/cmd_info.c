@@ -2,6 +2,7 @@
  * cmd_info - decode info: what a checkpoint holds; what it or a shape costs is in info_cost.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,7 @@ static const struct report_field config_fields[] = {
     {SAME(ffn)},
     {"shared_block", "shared_block", MEMBER(info, config.shared)},
     {SAME(norm_eps), "%g"},
+    {SAME(score_scale), "%g"},
     {SAME(does_not_run)},
     {"tied_output", "tied_output", MEMBER(info, cost.tied)},
 };
@@ -408,6 +410,7 @@ static enum status show_info(struct info *info, struct err *e)
         info->position = arch_position_names[c->position];
         info->ffn = arch_ffn_names[c->ffn];
         info->norm_eps = (double)c->norm_eps;
+        info->score_scale = c->score_scale != 0 ? (double)c->score_scale : (double)NAN;
         info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
     }
     inspect_parts(&info->cost, info->parts);

@@ -28,6 +28,7 @@ static const struct option result_options[] = {
     OPT_STRING("logits", logits, "OUT.npy",
                "write the logits after each token, float32 [tokens, n_vocab]",
                .writes = WRITES_FILE),
+    OPT_SCORE_SCALE,
     OPT_FORMAT,
     OPT_END,
 };

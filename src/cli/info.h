@@ -76,7 +76,7 @@ struct info {
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
         kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
-    double norm_eps;
+    double norm_eps, score_scale;
     bool adds_bos;
     /* How many tensors are of each type, in order of first use. */
     int n_types;

@@ -94,6 +94,19 @@ bool parse_double(const char *text, double *out)
     return true;
 }
 
+enum status parse_score_scale(const char *text, float *scale, struct err *e)
+{
+    double x = 1;
+    if (strcmp(text, "none") != 0 &&
+        (!parse_double(text, &x) || !((float)x > 0) || x >= CONFIG_MOST_SCORE_SCALE))
+        return err_set(e, STATUS_USAGE,
+                       "--score-scale: expected a number above 0 and below %g, or none, found "
+                       "'%.60s'",
+                       CONFIG_MOST_SCORE_SCALE, text);
+    *scale = (float)x;
+    return STATUS_OK;
+}
+
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e)
 {
     if (list->n == LIST_MAX)

@@ -49,6 +49,9 @@ int names_find(const char *const *names, const char *text);
 enum status parse_ids(const char *option, const char *text, int n_ids, int32_t **ids, size_t *n,
                       struct err *e);
 
+/* Of --score-scale, which several commands have: above 0, "none" is 1. */
+enum status parse_score_scale(const char *text, float *scale, struct err *e);
+
 /* --- which heads of a model a command is about ----------------------------------------------- */
 
 /* Of the options; a command has them in a table of its own, with its VALUES. */

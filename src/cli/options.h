@@ -181,9 +181,10 @@ struct common_options {
     int format; /* an enum table_format */
     struct option_u64 seed;
 
-    int kv_type;         /* of kv_type_names */
-    int block;           /* 0: the default */
-    const char *without; /* NULL: all heads are there */
+    int kv_type;             /* of kv_type_names */
+    int block;               /* 0: the default */
+    const char *without;     /* NULL: all heads are there */
+    const char *score_scale; /* NULL: the checkpoint's */
     struct variant_options variant;
 };
 
@@ -227,6 +228,10 @@ extern const struct option general_options[], input_options[], engine_options[];
     OPT_STRING("range", common.range, "A:B",                                                       \
                "a share of its bytes, fractions from 0 to 1: 0.9:1 is the last tenth",             \
                .otherwise = "0:1, all")
+#define OPT_SCORE_SCALE                                                                            \
+    OPT_STRING("score-scale", common.score_scale, "X|none",                                        \
+               "multiply attention's scores by X, or by nothing, instead of 1/sqrt(head size)",    \
+               .otherwise = "the checkpoint's")
 #define OPT_OUT                                                                                    \
     OPT_STRING("output", common.out, "OUT", "the new checkpoint; required", .letter = 'o',         \
                .writes = WRITES_FILE)

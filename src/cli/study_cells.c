@@ -56,7 +56,9 @@ static void add_given(struct line *line, const struct train_shape *shape,
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct option *o = tables[i].rows; o->kind != OPTION_END; o++) {
             const void *at = (const char *)tables[i].values + o->offset;
-            const double x = o->kind == OPTION_FLAG     ? *(const bool *)at
+            const char *text = o->kind == OPTION_STRING ? *(const char *const *)at : NULL;
+            const double x = o->kind == OPTION_STRING   ? text != NULL
+                             : o->kind == OPTION_FLAG   ? *(const bool *)at
                              : o->kind == OPTION_DOUBLE ? *(const double *)at
                                                         : *(const int *)at;
             double otherwise = 0; /* without a fallback: 0 is none given */
@@ -73,7 +75,9 @@ static void add_given(struct line *line, const struct train_shape *shape,
             add(line, NULL, name->text);
             if (o->kind != OPTION_FLAG)
                 add(line, NULL,
-                    o->kind == OPTION_CHOICE ? o->choices[(int)x - !named] : value->text);
+                    o->kind == OPTION_CHOICE ? o->choices[(int)x - !named]
+                    : text                   ? text
+                                             : value->text);
         }
 }
 

@@ -68,6 +68,10 @@ const struct option train_kind_options[] = {
                .otherwise = "0.00001", NEW_ONLY),
     OPT_FLAG("no-bias", no_bias, "no biases but those of norms", NEW_ONLY),
     OPT_FLAG("no-norm-bias", no_norm_bias, "no biases of norms", NEW_ONLY),
+    OPT_STRING("score-scale", score_scale, "X|none",
+               "attention's scores are multiplied by X, or by nothing; llama.cpp heeds that in few "
+               "architectures",
+               .otherwise = "1/sqrt(head size)", NEW_ONLY),
     OPT_FLAG("share-layers", share_layers, "all layers use the weights of one", NEW_ONLY),
     OPT_END,
 };
@@ -120,8 +124,8 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     unsigned *const kinds[TRAIN_KINDS] = {(unsigned *)&c->norm, (unsigned *)&c->placement,
                                           (unsigned *)&c->position, (unsigned *)&c->ffn};
     const char *preset = shape_archs[s->arch ? s->arch - 1 : 0], *option = NULL;
-    if (!s->arch && (s->no_bias || s->no_norm_bias || s->share_layers || s->kinds[0] ||
-                     s->kinds[1] || s->kinds[2] || s->kinds[3]))
+    if (!s->arch && (s->no_bias || s->no_norm_bias || s->share_layers || s->score_scale ||
+                     s->kinds[0] || s->kinds[1] || s->kinds[2] || s->kinds[3]))
         preset = FREE_ARCH;
     config_set_arch(c, arch_preset(text_of(preset)));
     if (s->share_layers)
@@ -143,6 +147,8 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     c->no_biases |= s->no_bias;
     c->no_norm_biases = s->no_norm_bias;
     c->shared = s->share_layers;
+    if (s->score_scale)
+        TRY(parse_score_scale(s->score_scale, &c->score_scale, e));
     if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */
         c->embedding_scale = sqrtf((float)c->d_model);
     return STATUS_OK;

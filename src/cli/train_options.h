@@ -20,7 +20,7 @@
 struct train_shape {
     int n_layers, d_model, n_heads, head_dim, value_dim, d_ff, n_ctx, n_vocab;
     double eps;
-    const char *kv_heads;
+    const char *kv_heads, *score_scale;
     int arch, kinds[TRAIN_KINDS]; /* norm, placement, position, ffn; from 1 on */
     bool no_bias, no_norm_bias, share_layers;
 };

@@ -60,7 +60,7 @@ struct causal {
     int n_keys, first;              /* first >= 0; n_keys > first for columns that mean something */
     float *scores, *gradient;       /* [n_keys, CAUSAL_WIDTH]; gradient only backward */
     float *max, *inverse;           /* [CAUSAL_WIDTH], written by softmax, read by backward */
-    float scale;                    /* 1 / sqrt(head_dim); only backward */
+    float scale;                    /* of scores; only backward */
     const struct attend_bias *bias; /* of this head, added to the scores; NULL: none */
 };
 

@@ -1,5 +1,4 @@
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "compute/angles.h"
@@ -74,7 +73,7 @@ struct attention {
     bool latent;         /* keys are values, too, of one K/V head, which all groups share */
     bool stores_first;   /* new keys and values, before attend_share, which else does */
     size_t part_size;    /* floats of a part: out [average_dim], max, sum */
-    float scale;         /* of scores: 1 / sqrt(head_dim) */
+    float scale;         /* of scores */
     const struct attend_bias *bias; /* [n_heads] of scores; NULL: none */
     const float *queries;           /* [n_rows, n_heads * key_dim], */
     size_t queries_dim;             /* so far apart: of qkv where they are not mapped */
@@ -277,7 +276,7 @@ static struct attention layer_attention(const struct worker *k, const struct blo
         .part_size = (size_t)config_average_dim(c, layer) + 2,
         .qkv_dim = config_qkv_dim(c, layer),
         .latent = config_is_latent(c),
-        .scale = 1.0f / sqrtf((float)c->head_dim),
+        .scale = config_score_scale(c),
         .bias = b->bias,
         .queries = f->work.qkv,
         .queries_dim = config_qkv_dim(c, layer),
@@ -325,13 +324,20 @@ static void show_weights(const struct attention *a)
         }
     }
     pool_barrier(f->pool, a->k->thread);
+    /* Where values are in a row: behind queries and keys, but those of a latent cache are its keys.
+     */
+    const int before =
+        config_q_dim(&f->kv.config, a->layer) + (a->latent ? 0 : a->n_kv_heads * a->key_dim);
+    const struct attention_weights w = {.layer = a->layer,
+                                        .rows = f->batch.rows,
+                                        .n_rows = n_rows,
+                                        .n_heads = f->kv.config.n_heads,
+                                        .stride = f->kv.shape.cap,
+                                        .weights = f->work.weights,
+                                        .values_stride = a->qkv_dim,
+                                        .values = f->work.qkv + before};
     if (a->k->thread == 0)
-        f->watch->take(f->watch->arg, &(struct attention_weights){.layer = a->layer,
-                                                                  .rows = f->batch.rows,
-                                                                  .n_rows = n_rows,
-                                                                  .n_heads = f->kv.config.n_heads,
-                                                                  .stride = f->kv.shape.cap,
-                                                                  .weights = f->work.weights});
+        f->watch->take(f->watch->arg, &w);
 }
 
 /* The results [n_rows, heads_dim], of which this thread's rows are complete: chunks joined, heads

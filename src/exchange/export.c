@@ -96,6 +96,7 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
         {c->placement != PLACEMENT_BEFORE,
          "norms behind the residual here and these positions (post-LN)"},
         {c->embedding_scale > 0 && c->embedding_scale != 1, "a scaled embedding here"},
+        {c->score_scale != 0, "another scale of attention's scores (attention.scale)"},
         {config_is_latent(c), "a latent cache"},
         {c->head_dim != config_value_dim(c), "values of another size than keys"},
         {!config_same_heads(c), "another number of heads in each layer"},

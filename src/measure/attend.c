@@ -1,9 +1,11 @@
 #include "measure/attend.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "model/pack.h"
 
 /* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */
 enum { LANES = 4, PIECE = 128 };
@@ -13,6 +15,12 @@ struct attend_run {
     const struct attend_spec *spec;
     struct attend_found *out;
     int *earlier; /* [n_tokens] the last place before each token that has the same one; -1: none */
+    double *divides, *content; /* [n_tokens] 1 for the keys of a query that count as such, else 0 */
+    /* By norm: lengths of what each head of each layer writes of the tokens' values [n_layers,
+     * n_heads, n_tokens]; and a layer's, as attend_fill_gram has them, and a head's values
+     * [n_tokens, value_dim], after a row of its matrix. */
+    float *lengths, *row, *z;
+    double *gram;
     const struct attend_head *bad; /* the head and query whose weights are not finite; NULL: none */
     int bad_row;
 };
@@ -24,6 +32,18 @@ static void take_maps(struct attend_run *run)
     const struct attend_spec *spec = run->spec;
     struct arena *a = &run->out->arena;
     run->earlier = arena_take(a, spec->n_tokens, sizeof *run->earlier);
+    run->divides = arena_take(a, spec->n_tokens, sizeof *run->divides);
+    run->content = arena_take(a, spec->n_tokens, sizeof *run->content);
+    if (spec->by_norm) {
+        const struct config *c = &spec->model->config;
+        const uint64_t dim = config_value_dim(c), width = c->n_heads * dim;
+        const uint64_t rank = config_most_latent(c);
+        run->lengths = arena_take(a, (uint64_t)c->n_layers * c->n_heads,
+                                  spec->n_tokens * sizeof *run->lengths);
+        run->row = arena_take(a, width > rank ? width : rank, sizeof *run->row);
+        run->z = arena_take(a, spec->n_tokens, dim * sizeof *run->z);
+        run->gram = arena_take(a, width, dim * sizeof *run->gram);
+    }
     if (spec->query >= 0)
         run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
     for (struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++)
@@ -49,13 +69,14 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
 
 #define LN_2 0x1.62e42fefa39efp-1
 
-/* log x, x >= 0 and finite, within 1e-11, by additions, multiplications and a division; something
- * finite for 0 and below the normal numbers. */
+/* log x, x >= 0 and finite, within 1e-11, by additions, multiplications and a division; of the
+ * least normal number for 0 and what is below. */
 static double log_of(float x)
 {
     const uint32_t root_half = 0x3f3504f3u; /* of 1/2 */
     uint32_t bits;
     float m;
+    x = x > FLT_MIN ? x : FLT_MIN;
     memcpy(&bits, &x, sizeof bits);
     const int32_t exponent = (int32_t)(bits - root_half) >> 23;
     bits -= (uint32_t)exponent << 23;
@@ -67,38 +88,103 @@ static double log_of(float x)
     return exponent * LN_2 + 2 * z * series;
 }
 
-/* Adds the weights of query i; false if they are not finite. */
-static bool add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i)
+/* The keys of query i that separate, and those that no other figure speaks for. */
+static void mark_keys(const struct attend_run *run, int i)
 {
-    double sums[3][LANES] = {{0}}, all[3], logs[PIECE];
-    const int n = i + 1;
+    for (int j = 0; j <= i; j++) {
+        run->divides[j] = run->spec->separators && run->spec->separators[j] && j < i;
+        run->content[j] = j > 0 && j < i - 1 && run->divides[j] == 0;
+    }
+    for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
+        run->content[p + 1] = 0;
+}
+
+/* Sums over a query's n keys: of a, -a log a, a j, a of separators, of content, and of the scores
+ * as their logarithms say them, and their squares. */
+enum { SUM_A, SUM_ENTROPY, SUM_PLACE, SUM_DIVIDES, SUM_CONTENT, SUM_LOG, SUM_SQUARES, SUMS };
+
+static void sum_row(const struct attend_run *run, const float *a, int n, double all[SUMS])
+{
+    double sums[SUMS][LANES] = {{0}}, logs[PIECE];
     for (int first = 0; first < n; first += PIECE) {
         const float *piece = a + first;
+        const double *divides = run->divides + first, *content = run->content + first;
         const int len = n - first < PIECE ? n - first : PIECE;
         for (int j = 0; j < len; j++)
             logs[j] = log_of(piece[j]);
         for (int j = 0; j < len; j += LANES) {
             for (int l = 0; l < LANES && j + l < len; l++) {
-                const double x = (double)piece[j + l];
-                sums[0][l] += x;
-                sums[1][l] -= x * logs[j + l];
-                sums[2][l] += x * (first + j + l);
+                const double x = (double)piece[j + l], log = logs[j + l];
+                sums[SUM_A][l] += x;
+                sums[SUM_ENTROPY][l] -= x * log;
+                sums[SUM_PLACE][l] += x * (first + j + l);
+                sums[SUM_DIVIDES][l] += x * divides[j + l];
+                sums[SUM_CONTENT][l] += x * content[j + l];
+                sums[SUM_LOG][l] += log;
+                sums[SUM_SQUARES][l] += log * log;
             }
         }
     }
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < SUMS; k++)
         all[k] = (sums[k][0] + sums[k][1]) + (sums[k][2] + sums[k][3]);
-    if (!isfinite(all[0]))
+}
+
+/* The standard deviation of n scores. */
+static double spread_of(const double all[SUMS], int n)
+{
+    const double mean = all[SUM_LOG] / n;
+    return sqrt(fmax(all[SUM_SQUARES] / n - mean * mean, 0));
+}
+
+/* Multiplies the weights of query i in a layer's heads by the lengths of what the values come to.
+ */
+static void weigh(const struct attend_run *run, const struct attention_weights *l, float *row,
+                  int i)
+{
+    const struct attend_spec *spec = run->spec;
+    const float *length = run->lengths + (size_t)l->layer * l->n_heads * spec->n_tokens;
+    double all[SUMS];
+    for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++) {
+        if (h->layer != l->layer)
+            continue;
+        sum_row(run, row + h->head * l->stride, i + 1, all);
+        h->score_sd += spread_of(all, i + 1);
+    }
+    const int n_heads = config_heads(&spec->model->config, l->layer);
+    for (int h = 0; h < n_heads; h++, row += l->stride, length += spec->n_tokens) {
+        double sum = 0;
+        for (int j = 0; j <= i; j++)
+            sum += (double)row[j] * (double)length[j];
+        for (int j = 0; j <= i && sum > 0; j++)
+            row[j] = (float)((double)row[j] * (double)length[j] / sum);
+    }
+}
+
+/* Adds the weights of query i; false if they are not finite. */
+static bool add_query(const struct attend_run *run, struct attend_head *h, const float *a, int i)
+{
+    double all[SUMS];
+    const int n = i + 1;
+    sum_row(run, a, n, all);
+    if (!isfinite(all[SUM_A]))
         return false;
-    h->entropy += all[1];
-    h->distance += i * all[0] - all[2];
+    if (!run->spec->by_norm)
+        h->score_sd += spread_of(all, n);
+    h->entropy += all[SUM_ENTROPY];
+    h->distance += i * all[SUM_A] - all[SUM_PLACE];
     h->self += (double)a[i];
+    h->separator += all[SUM_DIVIDES];
+    h->content += all[SUM_CONTENT];
     if (i > 0) {
         h->first += (double)a[0];
         h->previous += (double)a[i - 1];
     }
     for (int p = run->earlier[i]; p >= 0; p = run->earlier[p])
         h->induction += (double)a[p + 1];
+    float most = 0;
+    for (int j = 0; j < n; j++)
+        most = a[j] > most ? a[j] : most;
+    h->max_weight += (double)most;
     for (int j = 1; j < i; j++) {
         if (h->query >= 0 && !((double)a[j] > h->strongest))
             continue;
@@ -109,15 +195,99 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
     return true;
 }
 
+const char *attend_role(const struct attend_head *h, double *share)
+{
+    const struct {
+        const char *name;
+        double share;
+    } roles[] = {{"first", h->first},
+                 {"previous", h->previous},
+                 {"self", h->self},
+                 {"induction", h->induction},
+                 {"separator", h->separator}};
+    const char *name = "content";
+    double most = ATTEND_LEAST_SHARE;
+    *share = h->content;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (roles[i].share >= most) { /* not NaN */
+            name = roles[i].name;
+            *share = most = roles[i].share;
+        }
+    return name;
+}
+
+/* --- what heads write ------------------------------------------------------------------------- */
+
+void attend_fill_gram(const struct model *m, int layer, float *row, double *gram)
+{
+    const struct matrix *out = &m->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
+    const size_t dim = config_value_dim(&m->config), width = out->n_in;
+    memset(gram, 0, width * dim * sizeof *gram);
+    for (int r = 0; r < out->n_out; r++) {
+        pack_read_row(out, r, row);
+        for (size_t i = 0; i < width; i++) {
+            const float *head = row + i / dim * dim;
+            for (size_t j = 0; j < dim; j++)
+                gram[i * dim + j] += (double)row[i] * (double)head[j];
+        }
+    }
+}
+
+double attend_written(const double *gram, const float *z, size_t dim)
+{
+    double sum = 0;
+    for (size_t i = 0; i < dim; i++) {
+        double of_row = 0;
+        for (size_t j = 0; j < dim; j++)
+            of_row += gram[i * dim + j] * (double)z[j];
+        sum += of_row * (double)z[i];
+    }
+    return sqrt(fmax(sum, 0));
+}
+
+/* The lengths of the rows' values, as every head of the layer writes them. */
+static void add_lengths(const struct attend_run *run, const struct attention_weights *l)
+{
+    const struct model *m = run->spec->model;
+    const struct config *c = &m->config;
+    const size_t dim = config_value_dim(c), n = run->spec->n_tokens;
+    const int group = config_group(c, l->layer), rank = config_latent(c, l->layer);
+    attend_fill_gram(m, l->layer, run->row, run->gram);
+    for (int h = 0; h < config_heads(c, l->layer); h++) {
+        for (int r = 0; r < l->n_rows && rank == 0; r++)
+            memcpy(run->z + r * dim, l->values + r * l->values_stride + h / group * dim,
+                   dim * sizeof *run->z);
+        for (size_t i = 0; i < dim && rank > 0; i++) {
+            const struct matrix w = model_head_matrix(&m->blocks[l->layer].w[ROLE_ATTN_V_B], h);
+            pack_read_row(&w, (int)i, run->row);
+            for (int r = 0; r < l->n_rows; r++) {
+                double sum = 0;
+                for (int k = 0; k < rank; k++)
+                    sum += (double)run->row[k] * (double)l->values[r * l->values_stride + k];
+                run->z[r * dim + i] = (float)sum;
+            }
+        }
+        float *lengths = run->lengths + ((size_t)l->layer * c->n_heads + h) * n;
+        for (int r = 0; r < l->n_rows; r++)
+            lengths[l->rows[r].position] =
+                (float)attend_written(run->gram + h * dim * dim, run->z + r * dim, dim);
+    }
+}
+
 /* --- the text -------------------------------------------------------------------------------- */
 
 static void take_layer(void *arg, const struct attention_weights *l)
 {
     struct attend_run *run = arg;
     const struct attend_spec *spec = run->spec;
+    if (spec->by_norm)
+        add_lengths(run, l);
     for (int r = 0; r < l->n_rows && !run->bad; r++) {
-        const float *row = l->weights + r * l->n_heads * l->stride;
+        float *row = l->weights + r * l->n_heads * l->stride;
         const int i = l->rows[r].position;
+        mark_keys(run, i);
+        if (spec->by_norm)
+            weigh(run, l, row, i);
         for (int h = 0; h < spec->n_heads && !run->bad; h++) {
             struct attend_head *head = &spec->heads[h];
             const float *a = row + head->head * l->stride;
@@ -187,6 +357,10 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
         h->entropy /= n; /* sums to means */
         h->distance /= n;
         h->self /= n;
+        h->max_weight /= n;
+        h->score_sd /= n;
+        h->separator = n > 1 ? h->separator / (n - 1) : none;
+        h->content = n > 1 ? h->content / (n - 1) : none;
         h->first = n > 1 ? h->first / (n - 1) : none;
         h->previous = n > 1 ? h->previous / (n - 1) : none;
         h->induction = n_repeated > 0 ? h->induction / n_repeated : none;

@@ -4,6 +4,10 @@
  * a[i][j] is the weight with which the query of token i takes the key of token j <= i. The weights
  * are watched as the text goes through a session, added up and forgotten. Every figure has the same
  * bits for any number of threads, any block and any instruction set.
+ *
+ * By norm each weight is first multiplied by the length of what the head writes of its value, the
+ * product with the head's columns of the output matrix, and a query's divided by their sum.
+ * (Kobayashi et al. 2020, "Attention is Not Only a Weight", ||alpha f(x)||.)
  */
 #ifndef DECODE_MEASURE_ATTEND_H
 #define DECODE_MEASURE_ATTEND_H
@@ -21,18 +25,29 @@
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */
 struct attend_head {
-    int layer, head;  /* which; given */
-    double entropy;   /* mean of -sum_j a log a, in nats */
-    double distance;  /* mean of sum_j a (i - j), in tokens */
-    double first;     /* mean of a[i][0] over i >= 1 */
-    double previous;  /* mean of a[i][i - 1] over i >= 1 */
-    double self;      /* mean of a[i][i] */
+    int layer, head;   /* which; given */
+    double entropy;    /* mean of -sum_j a log a, in nats */
+    double distance;   /* mean of sum_j a (i - j), in tokens */
+    double first;      /* mean of a[i][0] over i >= 1 */
+    double previous;   /* mean of a[i][i - 1] over i >= 1 */
+    double self;       /* mean of a[i][i] */
+    double separator;  /* mean over i >= 1 of the sum of a[i][j] over all separators j < i */
+    double content;    /* likewise over all j that none of the others speaks for */
+    double max_weight; /* mean of the largest a[i][j] */
+    /* Mean standard deviation of a query's scores, what the softmax is of; one that is more than 87
+     * below the largest, of which no weight is left, counts as near that. Not by norm. */
+    double score_sd;
     double induction; /* mean over the i whose token was there before, of the sum of a[i][p + 1]
                          over all earlier places p of it */
     /* The largest weight of 0 < j < i, of equal ones the first by i, then j; -1 for none. */
     int64_t query, key;
     double strongest;
 };
+
+/* What a head mostly does: the name of the largest of first, previous, self, induction and
+ * separator, of which the share is at least this, or what is left: content; and that share. */
+#define ATTEND_LEAST_SHARE (1.0 / 3)
+const char *attend_role(const struct attend_head *h, double *share);
 
 /* A map of one head that is wanted. Cell [r, c] is the largest weight of queries and keys that fall
  * into it: token t into t * cells / n_tokens. Without the first, key 0 counts nowhere. */
@@ -55,7 +70,9 @@ struct attend_spec {
     struct session_params params; /* of one sequence; n_ctx and watch are not read */
     struct pool *pool;            /* NULL: one thread */
     const int32_t *tokens;
-    int n_tokens;              /* at least 1 */
+    int n_tokens;           /* at least 1 */
+    const bool *separators; /* [n_tokens] tokens that only divide; NULL: none */
+    bool by_norm;
     struct attend_head *heads; /* [n_heads] layer and head given, the rest filled in */
     int n_heads;
     struct attend_map *maps; /* [n_maps] likewise */
@@ -82,6 +99,12 @@ enum status attend_plan(const struct attend_spec *spec, uint64_t *bytes, struct 
 enum status attend_run(const struct attend_spec *spec, struct attend_found *out, struct err *e);
 void attend_free(struct attend_found *a); /* legal on a zeroed struct and twice */
 
+/* Of each head's columns of a layer's output matrix the products [n_heads, value_dim, value_dim];
+ * `row` is scratch [n_heads * value_dim]. And the length of what a head's result z [dim] adds to
+ * the residual stream, by the head's products. */
+void attend_fill_gram(const struct model *m, int layer, float *row, double *gram);
+double attend_written(const double *gram, const float *z, size_t dim);
+
 /* --- what heads are worth --------------------------------------------------------------------- */
 
 /*
@@ -106,6 +129,7 @@ struct heads_spec {
     enum heads_ablation ablation;
     const int *layers; /* [n_layers] whose heads are measured; NULL: all */
     int n_layers;
+    bool curve; /* also leave out more and more of them together */
 };
 
 struct head_worth {
@@ -118,11 +142,24 @@ struct head_worth {
     double written, stream;
 };
 
+/* The text without the n heads that cost least one by one. */
+struct heads_point {
+    int n;
+    double nll, delta_nll, bits_per_byte; /* as in struct eval_result; nll less that of all heads */
+};
+#define HEADS_MOST_POINTS 32
+
 struct heads_result {
     struct head_worth *heads; /* [n_heads] malloc'd, of the layers wanted, in order */
     int n_heads;
     int n_done;               /* the first so many are measured */
     struct eval_result whole; /* the model with all heads */
+    /* The curve: the heads [n_heads], malloc'd, those that cost least first; and what 0, 1, 2, 4, 8
+     * and so on, and all of them, make together (Michel et al. 2019, section 4.1; nothing is
+     * measured anew between). */
+    struct head_worth *by_worth;
+    struct heads_point points[HEADS_MOST_POINTS];
+    int n_points;
 };
 
 /* Bytes that heads_run takes, but for one block's of a window. The failures of eval_make_plan. */

@@ -100,36 +100,6 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e
     return STATUS_OK;
 }
 
-/* Of each head's columns of the layer's output matrix: its results' products with these have the
- * lengths sqrt(z gram z). */
-static void fill_gram(struct heads_run *r, int layer)
-{
-    const struct matrix *out = &r->eval.model->blocks[layer].w[ROLE_ATTN_OUTPUT].matrix;
-    const size_t dim = config_value_dim(r->config), width = out->n_in;
-    memset(r->gram, 0, width * dim * sizeof *r->gram);
-    for (int row = 0; row < out->n_out; row++) {
-        pack_read_row(out, row, r->row);
-        for (size_t i = 0; i < width; i++) {
-            const float *head = r->row + i / dim * dim;
-            for (size_t j = 0; j < dim; j++)
-                r->gram[i * dim + j] += (double)r->row[i] * (double)head[j];
-        }
-    }
-}
-
-/* The length of what a head's result z adds to the residual stream. */
-static double written_length(const double *gram, const float *z, size_t dim)
-{
-    double sum = 0;
-    for (size_t i = 0; i < dim; i++) {
-        double of_row = 0;
-        for (size_t j = 0; j < dim; j++)
-            of_row += gram[i * dim + j] * (double)z[j];
-        sum += of_row * (double)z[i];
-    }
-    return sqrt(fmax(sum, 0));
-}
-
 /* Runs the layer as it is, window by window, and measures what its heads [n_heads] write. */
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
@@ -138,7 +108,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     const size_t dim = config_value_dim(r->config), n_heads = config_heads(r->config, layer);
     float *mean = r->mean + layer * r->config->n_heads * dim;
     const uint64_t ctx = r->plan.ctx, n_scored = r->plan.n_scored;
-    fill_gram(r, layer);
+    attend_fill_gram(eval->model, layer, r->row, r->gram);
     memset(r->sum, 0, width * sizeof *r->sum);
     for (size_t h = 0; h < n_heads; h++)
         heads[h] = (struct head_worth){.layer = layer, .head = (int)h};
@@ -159,7 +129,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
                 squares += (double)stream[i] * (double)stream[i];
             for (size_t h = 0; h < n_heads; h++) {
                 heads[h].stream += sqrt(squares);
-                heads[h].written += written_length(r->gram + h * dim * dim, row + h * dim, dim);
+                heads[h].written += attend_written(r->gram + h * dim * dim, row + h * dim, dim);
             }
         }
     }
@@ -169,6 +139,54 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     for (size_t h = 0; h < n_heads; h++) {
         heads[h].written /= (double)n_scored;
         heads[h].stream /= (double)n_scored;
+    }
+    return STATUS_OK;
+}
+
+/* --- together -------------------------------------------------------------------------------- */
+
+/* By delta_nll; of equal ones in the model's order. */
+static int compare_worths(const void *a, const void *b)
+{
+    const struct head_worth *x = a, *y = b;
+    if (x->delta_nll != y->delta_nll)
+        return x->delta_nll < y->delta_nll ? -1 : 1;
+    return x->layer != y->layer ? x->layer - y->layer : x->head - y->head;
+}
+
+/* Runs of the text that the curve takes: 1, 2, 4, ... and all heads. */
+static int curve_length(const struct heads_run *r)
+{
+    int n = 0;
+    for (int64_t k = 1; r->spec->curve && k < 2 * (int64_t)r->result->n_heads; k *= 2)
+        n++;
+    return n;
+}
+
+static enum status measure_curve(struct heads_run *r, struct err *e)
+{
+    struct heads_result *result = r->result;
+    const int n_heads = result->n_heads, n_runs = curve_length(r);
+    const size_t bytes = n_heads * sizeof *result->by_worth;
+    result->by_worth = malloc(bytes);
+    if (!result->by_worth)
+        return err_no_memory(e, "the order of the heads", bytes);
+    memcpy(result->by_worth, result->heads, bytes);
+    qsort(result->by_worth, n_heads, sizeof *result->by_worth, compare_worths);
+    result->points[result->n_points++] =
+        (struct heads_point){0, result->whole.nll, 0, result->whole.bits_per_byte};
+    r->eval.entry = (struct eval_entry){0, NULL};
+    r->eval.nll = NULL;
+    for (int k = 0, done = 0; k < n_runs; k++) {
+        const int n = k + 1 < n_runs ? 1 << k : n_heads;
+        struct eval_result without;
+        for (; done < n; done++)
+            r->off[result->by_worth[done].layer * r->config->n_heads +
+                   result->by_worth[done].head] = 1;
+        r->eval.before += r->plan.n_scored;
+        TRY(err_in(e, eval_run(&r->eval, &without, e), "without %d heads", n));
+        result->points[result->n_points++] = (struct heads_point){
+            n, without.nll, without.nll - result->whole.nll, without.bits_per_byte};
     }
     return STATUS_OK;
 }
@@ -194,7 +212,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
                      r->eval.pool, &r->probe, e));
 
     r->eval.nll = r->whole_nll;
-    r->eval.all = (result->n_heads + 1) * r->plan.n_scored;
+    r->eval.all = (result->n_heads + 1 + curve_length(r)) * r->plan.n_scored;
     TRY(eval_run(&r->eval, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
         model_embed(m, probe_positions(r->probe), r->eval.tokens[t], (int)(t % r->plan.ctx),
@@ -208,7 +226,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
         r->next = r->stream;
         r->stream = next;
     }
-    return STATUS_OK;
+    return r->spec->curve ? measure_curve(r, e) : STATUS_OK;
 }
 
 enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e)
@@ -228,5 +246,6 @@ enum status heads_run(const struct heads_spec *spec, struct heads_result *result
 void heads_free(struct heads_result *r)
 {
     free(r->heads);
+    free(r->by_worth);
     *r = (struct heads_result){.n_done = 0};
 }

@@ -104,6 +104,11 @@ void config_set_arch(struct config *c, const struct arch *arch)
     c->embedding_scale = arch->scales_embedding ? sqrtf((float)c->d_model) : 1;
 }
 
+float config_score_scale(const struct config *c)
+{
+    return c->score_scale != 0 ? c->score_scale : 1.0f / sqrtf((float)c->head_dim);
+}
+
 void config_complete(struct config *c)
 {
     if (config_is_latent(c))

@@ -82,6 +82,8 @@ const struct arch *arch_preset(struct text name);
 #define CONFIG_MAX_LATENT (1 << 24)
 /* What the frequencies of rotary positions may be divided by. */
 #define CONFIG_LEAST_ROPE_FACTOR 1e-2
+/* What scores may be multiplied by is less, of either sign. */
+#define CONFIG_MOST_SCORE_SCALE 1e6
 
 /* Of rotary positions: pair i of a head, of n_dims / 2, turns by position * scale / base^(2 i /
  * n_dims), over the pair's factor where a file has such. Elements from n_dims on stay. */
@@ -101,6 +103,7 @@ struct config {
     int d_model, d_ff, n_ctx, n_vocab;
     float norm_eps;
     float embedding_scale; /* of tokens, before positions are added; 0: 1 */
+    float score_scale;     /* of attention's scores; 0: 1 / sqrt(head_dim) */
     /* The architecture's, or what its keys say instead. */
     enum norm_kind norm;
     enum norm_placement placement;
@@ -145,6 +148,9 @@ enum status config_check_rank(const struct config *c, int rank, struct err *e);
 
 /* Sets the architecture with the kinds of its row; d_model is known. */
 void config_set_arch(struct config *c, const struct arch *arch);
+
+/* What attention's scores are multiplied by. */
+float config_score_scale(const struct config *c);
 
 /* Makes what follows from the sizes, where it is 0: n_kv_heads (1 of latent caches), head_dim,
  * value_dim, rope. */

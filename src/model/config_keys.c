@@ -41,7 +41,7 @@ enum key_type {
 #define SCALING_KEY  "rope.scaling.type"
 
 /* In the order of a file that is written. */
-enum { HEAD_DIM = 5, VALUE_DIM, NORM_EPS, FIRST_OWN, N_KEYS = 14 };
+enum { HEAD_DIM = 5, VALUE_DIM, NORM_EPS, SCORE_SCALE, FIRST_OWN, N_KEYS = 15 };
 static const struct config_key {
     const char *suffix; /* NULL: the architecture's norm_eps_key */
     enum key_type type;
@@ -59,6 +59,8 @@ static const struct config_key {
     {"attention.key_length", SIZE, AT(head_dim), .most = CONFIG_MAX_WIDTH, .optional = true},
     {"attention.value_length", SIZE, AT(value_dim), .most = CONFIG_MAX_WIDTH, .optional = true},
     {NULL, NUMBER, AT(norm_eps), .most = 1},
+    {"attention.scale", NUMBER, AT(score_scale), .above = -CONFIG_MOST_SCORE_SCALE,
+     .most = CONFIG_MOST_SCORE_SCALE, .optional = true},
     /* Of architectures that have keys for their kinds. */
     {"norm.type", NAME, AT(norm), .names = arch_norm_names},
     {"norm.placement", NAME, AT(placement), .names = arch_placement_names},
@@ -176,7 +178,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
         TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
         *(int *)member = (int)size;
     } else if (k->type == NUMBER) {
-        double number = 1;
+        double number = (double)*(float *)member;
         TRY(read_number(r, suffix, k->above, k->most, &number, k->optional));
         *(float *)member = (float)number;
     } else if (k->type == FLAG) {
@@ -329,7 +331,6 @@ static const struct foreign_key {
     {"logit_scale", .neutral = 1},
     {"residual_scale", .neutral = 1},
     {"embedding_scale", .neutral = 1, .own = true},
-    {.suffix = "attention.scale"},
     {"rope.scaling.attn_factor", .neutral = 1},
     {.suffix = "use_parallel_residual"},
     {LATENT_KEY, .own = true},
@@ -397,6 +398,8 @@ static void write_keys(const struct config *c, int first, int end, struct gguf_w
             gguf_add_array(w, key.text, GGUF_I32, heads, c->n_layers);
         else if (k->type == SIZE)
             gguf_add_u32(w, key.text, *(const int *)member);
+        else if (k->type == NUMBER && k->optional && *(const float *)member == 0)
+            continue; /* the usual, unsaid */
         else if (k->type == NUMBER)
             gguf_add_f32(w, key.text, *(const float *)member);
         else if (k->type == FLAG)

@@ -154,6 +154,8 @@ uint64_t model_fingerprint(const struct model *m)
     hash = fingerprint_of(hash, kinds, sizeof kinds);
     hash = fingerprint_of(hash, sizes, sizeof sizes);
     hash = fingerprint_of(hash, numbers, sizeof numbers);
+    if (c->score_scale != 0)
+        hash = fingerprint_of(hash, &c->score_scale, sizeof c->score_scale);
     for (int l = 0; l < c->n_layers; l++) {
         const int32_t layer[] = {config_kv_heads(c, l), config_latent(c, l)};
         hash = fingerprint_of(hash, layer, sizeof layer);

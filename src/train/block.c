@@ -8,7 +8,6 @@
  * attention a block is then one with a K/V head for each query head.
  */
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "engine/causal.h"
@@ -107,7 +106,7 @@ static void attend(const struct pass *p, int l, int thread,
             .n_heads = group,
             .key_dim = key,
             .value_dim = value,
-            .scale = 1.0f / sqrtf((float)key),
+            .scale = config_score_scale(c),
             .q = place_weights(saved->qkv, r, q),
             .k = place_weights(kv, r, k),
             .v = place_weights(kv, r, v),

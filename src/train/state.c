@@ -84,6 +84,8 @@ static uint64_t hash_config(uint64_t hash, const struct config *c)
     hash = train_hash(hash, c->arch->name, strlen(c->arch->name) + 1);
     hash = train_hash(hash, sizes, sizeof sizes);
     hash = train_hash(hash, numbers, sizeof numbers);
+    if (c->score_scale != 0)
+        hash = train_hash(hash, &c->score_scale, sizeof c->score_scale);
     for (int l = 0; l < c->n_layers; l++) {
         const int kv_heads = config_kv_heads(c, l);
         hash = train_hash(hash, &kv_heads, sizeof kv_heads);
