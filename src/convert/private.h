@@ -94,13 +94,20 @@ struct convert_latent {
     double *root, *form, *product, *scratch;
 };
 
-/* Least squares over rows that come window by window, in the memory of moments. */
-struct convert_ridge {
-    size_t m, columns;     /* of a row's features f, and of its targets t */
+/* Least squares over rows that come window by window: of a row's features f [m], and of its targets
+ * t [columns]. */
+struct convert_sums {
     double *features;      /* [m, m] sum f^T f */
     double *targets;       /* [m, columns] sum f^T t */
     double *f_sum, *t_sum; /* [m], [columns] */
     double n;              /* rows */
+};
+
+struct convert_ridge {
+    size_t m, columns;
+    struct convert_sums fitted, aside; /* of windows fitted to, in the memory of moments, and not */
+    double *root;                      /* [m, m] scratch */
+    double *w, *b, *error;             /* [m, columns], [columns] the solution, and its errors */
 };
 
 /* Windows at most over which predictions are compared. */
@@ -158,6 +165,7 @@ struct converter {
     struct convert_placing *placings; /* [2^heads] of so few that all are tried */
     struct convert_latent latent;     /* if convert_is_latent */
     struct convert_choice *choice;    /* of ranks; NULL: none */
+    struct convert_heads *heads;      /* whose losses are measured; NULL: none */
     struct convert_rebuild *rebuild;  /* if convert_refits_block */
     /* With text, as all from here on. The block as a model would load what was stored of it. */
     struct block used;
@@ -211,6 +219,10 @@ enum status convert_work(struct converter *c,
 
 /* Begins the next block: its sizes, and its weights from the file. */
 void convert_begin(struct converter *c, int block);
+
+/* The shared heads of a block that is begun and calibrated, and in *lost (may be NULL) what they
+ * lose; stored but for the output matrix. */
+enum status convert_share(struct converter *c, struct convert_layer *lost, struct err *e);
 
 /* Matrices from an arena, or their count. */
 static inline double *convert_doubles(struct converter *c, size_t rows, size_t cols)
@@ -330,6 +342,27 @@ enum status convert_group(struct converter *c, struct err *e);
 /* The share of these heads' energy in a circuit that fit keeps with one head in their place. */
 double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
                     struct convert_eigen *scratch);
+
+/* K/V heads of each layer for so many bytes: each layer's loss is measured with all others as they
+ * are, then what brings most a head is raised, from the fewest on. */
+struct convert_heads {
+    struct convert_spec spec; /* of the conversions that are measured */
+    int number;               /* K/V heads of the one in work; a divisor of n_heads */
+    int most;                 /* of all layers together */
+    int own[CONFIG_MAX_LAYERS];
+    int equal[CONFIG_MAX_LAYERS]; /* as many in every layer as `most` allows, or its own */
+    int chosen[CONFIG_MAX_LAYERS];
+    struct arena arena;
+    double *lost; /* [n_layers, n_heads + 1] divergences; HUGE_VAL: not possible */
+};
+
+/* STATUS_USAGE if the bytes allow no K/V head a layer, or all that there are. */
+enum status convert_heads_describe(struct convert_heads *h, const struct convert_spec *spec,
+                                   struct config *config, struct err *e);
+/* Fills in `chosen`: that or `equal` may do better. Frees the arena. STATUS_NO_MEMORY and the
+ * failures of convert_work. */
+enum status convert_heads_choose(struct convert_heads *h, const struct config *config,
+                                 struct err *e);
 
 /* --- latent.c -------------------------------------------------------------------------------- */
 
@@ -483,13 +516,13 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 /* out [n] = x - y. */
 void convert_subtract(float *out, const float *x, const float *y, size_t n);
 
-/* Begins c->ridge; adds rows f [n, m] and t [n, columns]. */
+/* Begins c->ridge; adds a window's rows f [n, m] and t [n, columns], which are weighed. */
 void convert_ridge_begin(struct converter *c, size_t m, size_t columns);
-void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n);
+void convert_ridge_add(struct converter *c, float *f, float *t, const struct convert_window *win);
 
-/* Solves t = f w + b, with w [m, columns] in targets and b in t_sum (0 if not centred); w is pulled
- * towards `prior` [m, columns] (NULL: the identity) by REFIT_RIDGE. Destroys the sums. False, with
- * nothing solved, if the features are constant. */
-bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred);
+/* Solves t = f w + b (b is 0 if not centred); w is pulled towards `prior` [m, columns] (NULL: the
+ * identity), as much as does best on the windows kept aside. Destroys the sums. False, with nothing
+ * solved, if the features are constant. */
+bool convert_ridge_solve(struct converter *c, const double *prior, bool centred);
 
 #endif
