@@ -944,6 +944,10 @@ $ grep -q "decode.convert.refit.* $refit" "$out"
 EOF
 done
 
+checks <<'EOF'
+0 $c $calib --refit block | 2> --refit block: about .* in all
+EOF
+
 # As many heads as there are, which is no conversion, excuses nothing. -o may name neither text, and a
 # bad text is found while OUT is as it was.
 cp gqa.gguf old.gguf

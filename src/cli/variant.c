@@ -186,6 +186,24 @@ static enum status read_calibration(const struct job *j, const struct config *c,
     return STATUS_OK;
 }
 
+/* Progress that says once how long all of it will take, when a hundredth is done. */
+struct foretold {
+    struct progress progress;
+    const struct common_options *common; /* NULL: it is said, or need not be */
+};
+
+static void show_and_foretell(void *arg, uint64_t done, uint64_t all)
+{
+    struct foretold *f = arg;
+    const double ns = (double)(clock_ns() - f->progress.started_ns);
+    if (f->common && done > 0 && done >= all / 100) {
+        say(f->common, "--refit block: about %s in all",
+            figure_duration(ns * (double)all / (double)done).text);
+        f->common = NULL;
+    }
+    progress_show(&f->progress, done, all);
+}
+
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
                             struct err *e)
 {
@@ -224,7 +242,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .kernels = j->kernels,
         .pool = j->pool,
         .stop = progress_stop,
-        .progress = progress_show,
+        .progress = show_and_foretell,
     };
     TRY(read_target(o, &config, has_text, layers, spec, e));
     enum status s = STATUS_OK;
@@ -234,8 +252,11 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     spec->tokens = text.tokens;
     spec->n_tokens = text.n;
     if (s == STATUS_OK) {
-        struct progress progress = progress_start(j->common, "windows");
-        spec->arg = &progress;
+        struct foretold shown = {
+            .progress = progress_start(j->common, "windows"),
+            .common = spec->refit == CONVERT_REFIT_BLOCK ? j->common : NULL,
+        };
+        spec->arg = &shown;
         s = convert_plan(spec, &bytes, e);
         if (s == STATUS_OK) {
             say_verbose(j->common,
@@ -244,7 +265,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                         figure_bytes(bytes).text);
             s = convert_run(spec, out, e);
         }
-        progress_end(&progress);
+        progress_end(&shown.progress);
         if (s == STATUS_BAD_FILE)
             err_prefix(e, j->path);
         if (s == STATUS_OK && self && (j->common->out || j->common->verbose))

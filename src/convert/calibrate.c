@@ -198,7 +198,7 @@ static void measure_window(struct converter *c, int layer, const struct convert_
     if (win->judged)
         return;
     convert_add_outer_floats(c, c->value_moments,
-                             convert_product(c->part, c->rows, c->rows, d, n, d));
+                             convert_product_turned(c->part, c->rows, c->rows, d, n, d));
     convert_zero(c->x_sum, d);
     convert_add_rows(c->x_sum, c->rows, n, d);
     for (size_t i = 0; i < d; i++) {

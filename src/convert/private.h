@@ -494,6 +494,16 @@ static inline struct product convert_product(float *out, const float *a, const f
                             .c_row = n};
 }
 
+/* out [m, n] = a [k, m]^T b [k, n] likewise. */
+static inline struct product convert_product_turned(float *out, const float *a, const float *b,
+                                                    size_t m, size_t k, size_t n)
+{
+    struct product p = convert_product(out, a, b, m, k, n);
+    p.a_row = 1;
+    p.a_col = m;
+    return p;
+}
+
 /* m [dim, dim] += scale * a b^T for some rows [dim, n] of each, as dot products. */
 struct convert_rows {
     size_t dim, n, stride; /* from row to row */

@@ -66,8 +66,6 @@ void convert_add_turned(const struct converter *c, double *sum, size_t stride, s
 {
     int row, end;
     pool_share(p.m, thread, c->n_threads, &row, &end);
-    p.a_row = 1;
-    p.a_col = p.m;
     p.m = end - row;
     p.a += row;
     p.c += row * p.c_row;
@@ -167,13 +165,37 @@ void convert_ridge_add(struct converter *c, float *f, float *t, const struct con
         weigh_row(s->t_sum, t + i * columns, root, columns);
         s->n += root * root;
     }
-    convert_add_outer_floats(c, s->features, convert_product(c->part, f, f, m, n, m));
-    convert_add_outer_floats(c, s->targets, convert_product(c->part, f, t, m, n, columns));
+    convert_add_outer_floats(c, s->features, convert_product_turned(c->part, f, f, m, n, m));
+    convert_add_outer_floats(c, s->targets, convert_product_turned(c->part, f, t, m, n, columns));
+}
+
+struct solving {
+    struct converter *c;
+    double *w;
+};
+
+/* A thread's share of the columns of w, by way of c->square2. */
+static void solve_columns(void *arg, int thread)
+{
+    const struct solving *job = arg;
+    const struct convert_ridge *r = &job->c->ridge;
+    const size_t m = r->m;
+    int begin, end;
+    pool_share(r->columns, thread, job->c->n_threads, &begin, &end);
+    double *own = job->c->square2 + begin * m, *w = job->w + begin;
+    const size_t n = end - begin;
+    if (n == 0)
+        return;
+    linalg_copy(own, n, w, r->columns, m, n);
+    linalg_solve_lower(r->root, m, own, n);
+    linalg_solve_lower_transposed(r->root, m, own, n);
+    linalg_copy(w, r->columns, own, n, m, n);
 }
 
 /* w [m, columns] with this ridge. */
-static void solve_ridge(struct convert_ridge *r, const double *prior, double ridge, double *w)
+static void solve_ridge(struct converter *c, const double *prior, double ridge, double *w)
 {
+    const struct convert_ridge *r = &c->ridge;
     const size_t m = r->m, columns = r->columns;
     const double least = 1e-9 * linalg_trace(r->fitted.features, m) / m;
     memcpy(r->root, r->fitted.features, m * m * sizeof *r->root);
@@ -185,8 +207,7 @@ static void solve_ridge(struct convert_ridge *r, const double *prior, double rid
                                  pull * (prior ? prior[i * columns + j] : i == j);
     }
     linalg_cholesky(r->root, r->root, m, 0);
-    linalg_solve_lower(r->root, m, w, columns);
-    linalg_solve_lower_transposed(r->root, m, w, columns);
+    pool_run(c->pool, solve_columns, &(struct solving){c, w});
 }
 
 /* Takes the columns of w whose mean squared error on the windows kept aside is less than it was;
@@ -227,7 +248,7 @@ bool convert_ridge_solve(struct converter *c, const double *prior, bool centred)
     for (size_t j = 0; j < columns; j++)
         r->error[j] = HUGE_VAL;
     for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++) {
-        solve_ridge(r, prior, ridges[i], w);
+        solve_ridge(c, prior, ridges[i], w);
         take_better(c, w, c->square2);
     }
     for (size_t j = 0; j < columns; j++) {
