@@ -945,7 +945,7 @@ EOF
 done
 
 checks <<'EOF'
-0 $c $calib --refit block | 2> --refit block: about .* in all
+0 $c $calib --refit block | 2> --refit block: about
 EOF
 
 # As many heads as there are, which is no conversion, excuses nothing. -o may name neither text, and a
