@@ -1,5 +1,5 @@
 #!/bin/sh
-# attention_pictures.sh TEXT [FOLDER] - the pictures of attention in README.md, from the shipped
+# attention_pictures.sh TEXT [FOLDER] - the pictures of attention in README.md and src/measure, from the shipped
 # checkpoint: attention.svg, and heads.svg on the last tenth of TEXT, in FOLDER (scripts/plots).
 set -eu
 

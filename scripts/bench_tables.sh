@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench_tables.sh [FOLDER [TABLE...]] - the benchmark tables and plots of README.md; without names
+# bench_tables.sh [FOLDER [TABLE...]] - the benchmark tables and plots of src/measure/README.md; without names
 # all of
 #   shakespeare  the shipped checkpoint at depths up to its context
 #   gpt2-124m    the shape of GPT-2 small (124M) at depths up to 3840
@@ -8,7 +8,7 @@
 #   study        how much uptraining a conversion needs: decode study of $TEXT, which it needs; bits
 #                per byte over the share of uptraining. Only when it is named
 # Writes NAME.md (every column), NAME.svg and NAME.csv to FOLDER (build/bench) and prints the tables
-# with the columns README.md shows. The machine should have nothing else to do. The first two take
+# with the columns that page shows. The machine should have nothing else to do. The first two take
 # about two minutes and 6 GiB, the batches some twenty minutes and 18 GiB: MHA's caches of 64
 # sequences at depth 3840 are 9 GB. Where the memory that is available is less, the largest batches
 # are left out, which is said. The study takes some twenty minutes; interrupted, it goes on.

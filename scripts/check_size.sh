@@ -17,7 +17,7 @@ compute       40800
 convert       36400
 exchange      28800
 engine        27400
-train         21100
+train         22800
 model         22600
 formats       22100
 text          18900

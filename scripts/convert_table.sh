@@ -1,9 +1,9 @@
 #!/bin/sh
 # convert_table.sh [--short] [--samples] [MODEL [TEXT]] - the conversion table: every method at every
 # number of K/V heads, grouped by neighbourhood and by likeness, with and without refits, and latent
-# caches of as many bytes; --short: each method as it is meant, the table of README.md. Bits per byte, with no
-# training after it, are over the held-out last tenth of TEXT; calibration sees the first nine
-# tenths. --samples: both are samples of the model's own, for one whose text is not at hand. KL is
+# caches of as many bytes; --short: each method as it is meant, the table of src/convert/README.md. Bits
+# per byte, with no training after it, are over the held-out last tenth of TEXT; calibration sees the
+# first nine tenths. --samples: both are samples of the model's own, for one whose text is not at hand. KL is
 # the mean divergence from MODEL, in nats a token. Cache bytes are of f32; tokens/s are decoding at
 # full context, on the threads that DECODE_THREADS or auto gives. Takes some minutes.
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# draft_table.sh TEXT [FOLDER] - the tables of drafts in README.md: tokens a second without and with
+# draft_table.sh TEXT [FOLDER] - the tables of drafts in src/engine/README.md: tokens a second without and with
 # each draft, in turns, on continuations of prompts out of the held-out last tenth of TEXT, with the
 # model of make_draft_model.sh in FOLDER (build/models) and the shipped checkpoints. Figures are those
 # of generate's summary: medians over the repeats, and the speed-up over no draft in the same repeat.

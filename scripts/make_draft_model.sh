@@ -1,5 +1,5 @@
 #!/bin/sh
-# make_draft_model.sh TEXT [FOLDER] - the recipe of the model on which README.md measures drafts: one
+# make_draft_model.sh TEXT [FOLDER] - the recipe of the model on which src/engine/README.md measures drafts: one
 # of 26 million weights in F32, whose steps are bound by memory on most machines, trained on the
 # first nine tenths of TEXT (Tiny Shakespeare, 1,115,394 bytes). Writes 26m.gguf, and as F16
 # 26m-f16.gguf, to FOLDER (build/models). Takes about half an hour on two cores.

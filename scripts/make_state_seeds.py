@@ -8,7 +8,7 @@ import os
 import struct
 import sys
 
-FIELDS, FLOATS = 25, 16
+FIELDS, FLOATS = 26, 16
 
 
 def hashed(data):
@@ -18,7 +18,7 @@ def hashed(data):
     return data + struct.pack("<Q", value)
 
 
-def state(step=2, best_step=1, best=1.5, rate=1e-3, version=4, floats=3 * FLOATS):
+def state(step=2, best_step=1, best=1.5, rate=1e-3, version=5, floats=3 * FLOATS):
     header = b"DECTRAIN" + struct.pack("<Q", version) + struct.pack(f"<{FIELDS}Q", *range(FIELDS))
     progress = struct.pack("<QQdQQQQQd", step, best_step, best, 7, 9, FLOATS, 1000, 11, rate)
     return header + progress + struct.pack(f"<{floats}f", *(i / 8 for i in range(floats)))
@@ -31,7 +31,7 @@ def main():
         "whole": hashed(state()),
         "unmeasured": hashed(state(best=float("inf"), best_step=0)),
         "bad-hash": state() + bytes(8),
-        "bad-version": hashed(state(version=3)),
+        "bad-version": hashed(state(version=4)),
         "bad-rate": hashed(state(rate=-1e-3)),
         "unchosen": hashed(state(step=0, best_step=0, rate=0)),
         "bad-steps": hashed(state(step=2**40)),

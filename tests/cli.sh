@@ -696,6 +696,8 @@ $ [ "$(tr -d ' ' <"$out" | grep -cF "$by_layer")" -gt 0 ]
 0 train lines -o given.gguf $further --steps 3 --lr 1e-4 --eval-every -1 | 2! kept aside
     | 2! bits a byte
 0 train lines -o dear.gguf $further --steps 200 -t 2
+0 train lines -o muon.gguf $toy --optimizer muon --steps 3 -v | 2> new model
+2 train lines -o muon.gguf $toy --optimizer sgd | one of adamw, muon
 0 train lines -o same.gguf --force $further --steps 200 -t 1 -q
 $ cmp -s dear.gguf same.gguf
 0 train lines -o further.gguf --force --from Q8_0.gguf --steps 1 --batch 1 --ctx 64 --seed 1 -v

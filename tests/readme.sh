@@ -1,8 +1,10 @@
 #!/bin/sh
-# readme.sh DECODE [SHAKESPEARE] - the command lines in README.md's code blocks run, and print what it
-# shows there. SHAKESPEARE is the text that README names: with it nothing is shortened, which takes
-# minutes; without it another text stands for it. Run from the repository's top; the last line counts
-# what passed and failed.
+# readme.sh DECODE [SHAKESPEARE] - the command lines in the code blocks of README.md, and of the README.md
+# of each folder, run, and print what is shown there; their links lead somewhere. SHAKESPEARE is the text
+# that they name: with it nothing is shortened, which takes minutes; without it another text stands for
+# it. Run from the repository's top; the last line counts what passed and failed.
+#
+# The commands of a page run one after the other in a folder of its own, which stands for the top.
 #
 # What is printed must be what README shows, if it shows anything, both streams together; a line "..."
 # stands for any number of lines. A comment before a block says more, a line a rule:
@@ -21,16 +23,20 @@ if is_sanitized; then
     exit
 fi
 
-# --- what README has ----------------------------------------------------------------------------
+pages="README.md src/*/README.md models/README.md scripts/README.md tests/README.md"
 
-# Of each command N: N.sh, N.shown, its line in README as N.line, and the block's rules as N.rules; a
-# block without commands is one, N.plain.
-mkdir "$dir/commands" "$dir/work"
-awk -v dir="$dir/commands" '
+# --- what a page has ----------------------------------------------------------------------------
+
+# commands PAGE: of each command N: N.sh, N.shown, its place as N.line, and the block's rules as N.rules;
+# a block without commands is one, N.plain.
+commands() {
+    rm -rf "$dir/commands"
+    mkdir "$dir/commands"
+    awk -v dir="$dir/commands" '
 function begin(kind) {
     name = sprintf("%s/%03d", dir, ++n)
     printf "%s", rules >(name ".rules")
-    print NR >(name ".line")
+    print FILENAME ":" NR >(name ".line")
     file = name kind
 }
 /^<!-- readme.sh/ { in_rules = 1; in_block = 0; rules = ""; next }
@@ -55,7 +61,8 @@ in_rules { in_rules = !/^-->/; if (in_rules) rules = rules $0 "\n"; next }
     if (file ~ /sh$/ && !/\\$/)
         file = name ".shown"
 }
-' README.md
+' "$1"
+}
 
 # rule NAME FILE: what follows NAME in the rules, a line each.
 rule() { sed -n "s/^$1 *//p" "$2.rules"; }
@@ -124,47 +131,57 @@ run_shown() {
     (cd "$dir/work" && sh -c "$h_command") >"$out" 2>&1 </dev/null
     code=$?
     : >"$err"
-    note "README.md:$(cat "$1.line"): exit 0, found $code: $h_command: $(tail -n 1 "$out")" [ $code -eq 0 ]
+    note "$(cat "$1.line"): exit 0, found $code: $h_command: $(tail -n 1 "$out")" [ $code -eq 0 ]
     [ -e "$1.shown" ] || return
     masked "$1" <"$out" >"$dir/found"
     masked "$1" <"$1.shown" >"$dir/shown"
-    note "README.md:$(cat "$1.line"): prints what is shown: $h_command" \
+    note "$(cat "$1.line"): prints what is shown: $h_command" \
         matches "$dir/found" "$dir/shown"
     matches "$dir/found" "$dir/shown" || diff "$dir/shown" "$dir/found" | head -20
 }
 
-for name in models scripts tests; do
-    ln -s "$PWD/$name" "$dir/work/$name"
-done
-ln -s "$decode" "$dir/work/decode"
 if [ -n "$shakespeare" ]; then
-    cp "$shakespeare" "$dir/work/shakespeare.txt"
+    cp "$shakespeare" "$dir/shakespeare.txt"
 else
     "$decode" generate models/shakespeare-mha.gguf -n 250 --seed 1 --samples 16 -q </dev/null \
-        >"$dir/work/shakespeare.txt"
+        >"$dir/shakespeare.txt"
 fi
-cp "$dir/work/shakespeare.txt" "$dir/work/text.txt"
 
-for line in "$dir"/commands/*.line; do
-    command=${line%.line}
-    why=$(why_not "$command")
-    if [ -n "$why" ]; then
-        echo "not run: README.md:$(cat "$line"): $why"
-    elif [ -e "$command.plain" ]; then
-        note "README.md:$(cat "$line"): commands begin with \$, or a rule says why not" false
-    else
-        run_shown "$command"
-    fi
+for page in $pages; do
+    commands "$page"
+    rm -rf "$dir/work"
+    mkdir "$dir/work"
+    for name in models scripts tests; do
+        ln -s "$PWD/$name" "$dir/work/$name"
+    done
+    ln -s "$decode" "$dir/work/decode"
+    cp "$dir/shakespeare.txt" "$dir/work/shakespeare.txt"
+    for line in "$dir"/commands/*.line; do
+        [ -e "$line" ] || continue # a page without commands
+        command=${line%.line}
+        why=$(why_not "$command")
+        if [ -n "$why" ]; then
+            echo "not run: $(cat "$line"): $why"
+        elif [ -e "$command.plain" ]; then
+            note "$(cat "$line"): commands begin with \$, or a rule says why not" false
+        else
+            run_shown "$command"
+        fi
+    done
+    grep -oE '\]\([^)]*\)' "$page" | grep -v :// | tr -d '])(' >"$dir/links"
+    while IFS= read -r link; do
+        note "$page: $link is there" [ -e "$(dirname "$page")/$link" ]
+    done <"$dir/links"
 done
 
-# --- options that it names ----------------------------------------------------------------------
+# --- options that they name ---------------------------------------------------------------------
 
 for command in $("$decode" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
     "$decode" "$command" --help
 done | grep -oE -- '--[a-z][a-z0-9-]*' | sort -u >"$dir/options"
-tr '\n' ' ' <README.md | grep -oE '`[^`]*`' | grep -v scripts/ | grep -oE '[ `]--[a-z][a-z0-9-]*' |
+cat $pages | tr '\n' ' ' | grep -oE '`[^`]*`' | grep -v scripts/ | grep -oE '[ `]--[a-z][a-z0-9-]*' |
     grep -oE -- '--[a-z0-9-]*' | grep -vx -e --short | sort -u >"$dir/named" # a script's
-note "README names options" [ "$(wc -l <"$dir/named")" -gt 40 ]
+note "options are named" [ "$(wc -l <"$dir/named")" -gt 40 ]
 note "that there are: $(comm -13 "$dir/options" "$dir/named" | xargs)" \
     [ -z "$(comm -13 "$dir/options" "$dir/named")" ]
 

@@ -67,7 +67,7 @@ struct progress {
 };
 
 /* See state.c. */
-enum { STATE_SEED = 11, STATE_FIELDS = 25 };
+enum { STATE_SEED = 11, STATE_FIELDS = 26 };
 struct state_header {
     char magic[8];
     uint64_t version;
@@ -92,6 +92,23 @@ enum status state_compare(const struct trainer *t, struct err *e);
 /* Weights and moments. STATUS_BAD_FILE for a wrong length or checksum. */
 enum status state_read(struct trainer *t, struct err *e);
 enum status state_write(const struct trainer *t, struct err *e);
+
+/* --- muon.c ----------------------------------------------------------------------------------- */
+
+/* Room for the largest matrix, and of the step the learning rate. */
+struct muon {
+    float *x[2], *square[2];
+    double *squares; /* of rows */
+    double rate;
+};
+
+void muon_take(struct muon *u, struct arena *arena, const struct param_list *list);
+
+/* Whether this tensor is moved by Muon, and not by AdamW. */
+bool muon_moves(const struct train_spec *spec, const struct tensor_spec *s);
+
+/* Of these tensors: momentum t->m, then a step; t->v is not used. Every thread calls it. */
+void muon_step(const struct trainer *t, int thread);
 
 /* --- train.c ---------------------------------------------------------------------------------- */
 
@@ -120,8 +137,9 @@ struct trainer {
 
     struct arena arena; /* all down to the batch */
     struct param_view weights, gradient, teacher_weights;
-    float *m, *v;              /* [n_floats] moments */
-    double *partials;          /* [train_shards] sums of squares of the gradient */
+    float *m, *v;     /* [n_floats] moments */
+    double *partials; /* [train_shards] sums of squares of the gradient */
+    struct muon muon;
     int32_t *inputs, *targets; /* [batch, length] */
     struct backprop *engine, *teacher;
     const struct grad_kernels *grad;

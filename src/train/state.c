@@ -16,7 +16,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
-#define STATE_VERSION 4
+#define STATE_VERSION 5
 
 static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
 
@@ -58,6 +58,7 @@ static const struct field {
     FIELD(INT, "--ctx", spec.length),
     [STATE_SEED] = FIELD(U64, "--seed", spec.seed),
     FIELD(REAL, "--lr", spec.lr),
+    CHOICE("--optimizer", spec.optimizer, train_optimizers),
     FIELD(INT, "--warmup", spec.warmup),
     FIELD(REAL, "--beta2", spec.beta2),
     FIELD(REAL, "--weight-decay", spec.weight_decay),

@@ -15,6 +15,8 @@
 #define PI             3.14159265358979323846
 #define LEAST_RATE     0.1 /* of the full one, at the last step */
 
+const char *const train_optimizers[] = {"adamw", "muon", NULL};
+
 /* --- initialisation -------------------------------------------------------------------------- */
 
 void trainer_initialise(struct trainer *t)
@@ -131,7 +133,7 @@ static void update_share(void *arg, int thread)
         const struct param *p = &t->list.items[i];
         int begin, end;
         pool_share(p->spec.rows, thread, pool_n_threads(t->spec.pool), &begin, &end);
-        if (begin == end || p->spec.flags & SPEC_FIXED)
+        if (begin == end || p->spec.flags & SPEC_FIXED || muon_moves(&t->spec, &p->spec))
             continue;
         struct adamw step = t->adamw;
         if (!(p->spec.flags & SPEC_DECAYS))
@@ -140,6 +142,8 @@ static void update_share(void *arg, int thread)
         t->grad->adamw(&step, t->weights.flat + first, t->m + first, t->v + first,
                        t->gradient.flat + first, (size_t)(end - begin) * p->spec.cols);
     }
+    if (t->spec.optimizer == OPTIMIZER_MUON)
+        muon_step(t, thread);
 }
 
 void trainer_rewind(struct trainer *t)
@@ -186,6 +190,7 @@ enum status trainer_update(struct trainer *t, struct train_event *made, struct e
                               .root = (float)(1 / sqrt(1 - pow(spec->beta2, step + 1))),
                               .eps = ADAM_EPS,
                               .decay = (float)(made->lr * spec->weight_decay)};
+    t->muon.rate = made->lr;
     pool_run(spec->pool, update_share, t);
     t->progress.step++;
     return STATUS_OK;

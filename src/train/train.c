@@ -33,6 +33,8 @@ void trainer_take(struct trainer *t)
     t->m = arena_take(arena, t->list.n_floats, sizeof *t->m);
     t->v = arena_take(arena, t->list.n_floats, sizeof *t->v);
     t->partials = arena_take(arena, train_shards(&t->list), sizeof *t->partials);
+    if (t->spec.optimizer == OPTIMIZER_MUON)
+        muon_take(&t->muon, arena, &t->list);
     if (t->spec.teacher)
         t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
     t->inputs = arena_take(arena, rows, sizeof *t->inputs);

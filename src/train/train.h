@@ -2,7 +2,7 @@
  * train - trains a new checkpoint from text, or goes on with one.
  *
  * Each step takes `batch` windows at random places of the texts' first part, computes the
- * gradient of the mean cross-entropy, clips its norm and makes a step of AdamW, with linear
+ * gradient of the mean cross-entropy, clips its norm and makes a step of AdamW or Muon, with linear
  * warm-up and cosine decay to a tenth of the rate. The last part of each text is held out; its
  * windows, always the same, tell how good the model is.
  *
@@ -54,6 +54,14 @@ struct train_event {
 
 #define TRAIN_MOST_RATE 10
 
+enum optimizer {
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_MUON, /* for the blocks' matrices; AdamW for what else there is */
+};
+
+/* Their names, then NULL. */
+extern const char *const train_optimizers[];
+
 struct train_spec {
     const struct text *texts; /* needed by trainer_open only */
     int n_texts;
@@ -73,7 +81,8 @@ struct train_spec {
 
     int n_steps, batch, length; /* windows a step, tokens a window */
     int warmup;                 /* steps */
-    double lr; /* to TRAIN_MOST_RATE; 0, with `from`: a few are tried, see trainer_probe */
+    double lr;     /* to TRAIN_MOST_RATE; 0, with `from`: a few are tried, see trainer_probe */
+    int optimizer; /* enum optimizer */
     double beta2, weight_decay;
     double dropout, attn_dropout; /* 0 to below 1 */
     double label_smoothing;       /* 0 to below 1 */

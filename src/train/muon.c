@@ -1,0 +1,161 @@
+/*
+ * A step of Muon (Jordan et al. 2024): the momentum of a block's matrix, made orthogonal, is what
+ * the matrix moves by. With U S V^T its singular value decomposition, U V^T is found without one,
+ * by Newton and Schulz's iteration X <- a X + (b X X^T + c (X X^T)^2) X, whose coefficients bring
+ * all singular values near 1 in a few rounds. A step is as long as AdamW's usually is (Liu et al.
+ * 2025, arXiv 2502.16982, section 2.2), so that both take the same rate and weight decay.
+ * Embeddings, vectors and tables are AdamW's.
+ *
+ * All threads work on one matrix: rows of each product are cut between them, no sum is.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "train/private.h"
+
+#define MOMENTUM  0.95F
+#define N_ROUNDS  5
+#define STEP_SIZE 0.2 /* AdamW's steps have about this root mean square, as a share of the rate */
+#define EPS       1e-7
+
+/* Of a round, from Keller Jordan's write-up. */
+static const float A = 3.4445F, B = -4.7750F, C = 2.0315F;
+
+bool muon_moves(const struct train_spec *spec, const struct tensor_spec *s)
+{
+    return spec->optimizer == OPTIMIZER_MUON && s->form == FORM_MATRIX && !s->is_bias &&
+           role_in_block(s->role) && !(s->flags & SPEC_FIXED);
+}
+
+void muon_take(struct muon *u, struct arena *arena, const struct param_list *list)
+{
+    size_t most = 0, longest = 0, narrowest = 0;
+    for (int i = 0; i < list->n; i++) {
+        const struct tensor_spec *s = &list->items[i].spec;
+        const size_t rows = s->rows, cols = s->cols, narrow = rows < cols ? rows : cols;
+        if (s->form != FORM_MATRIX || !role_in_block(s->role))
+            continue;
+        most = rows * cols > most ? rows * cols : most;
+        longest = rows + cols - narrow > longest ? rows + cols - narrow : longest;
+        narrowest = narrow > narrowest ? narrow : narrowest;
+    }
+    for (int i = 0; i < 2; i++) {
+        u->x[i] = arena_take(arena, most, sizeof *u->x[i]);
+        u->square[i] = arena_take(arena, narrowest * narrowest, sizeof *u->square[i]);
+    }
+    u->squares = arena_take(arena, longest, sizeof *u->squares);
+}
+
+/* One matrix [rows, cols], tall as [n, k] with n >= k: turned if it has more columns than rows. */
+struct muon_matrix {
+    float *w, *m;
+    const float *gradient;
+    int rows, cols;
+};
+
+/* This thread's rows of out [n, k] = a [n, k] b [k, k]; with a turned, of out [k, k] = a^T b. */
+static void multiply(const struct trainer *t, float *out, const float *a, bool turned,
+                     const float *b, int n, int k, int thread)
+{
+    int begin, end;
+    pool_share(turned ? k : n, thread, pool_n_threads(t->spec.pool), &begin, &end);
+    t->grad->product(&(struct product){.m = end - begin,
+                                       .n = k,
+                                       .k = turned ? n : k,
+                                       .a = a + (size_t)begin * (turned ? 1 : k),
+                                       .a_row = turned ? 1 : k,
+                                       .a_col = turned ? k : 1,
+                                       .b = b,
+                                       .b_row = k,
+                                       .b_panel = KERNEL_LANES,
+                                       .c = out + (size_t)begin * k,
+                                       .c_row = k});
+}
+
+static void move_matrix(const struct trainer *t, const struct muon_matrix *a, int thread)
+{
+    const struct muon *u = &t->muon;
+    struct pool *pool = t->spec.pool;
+    const bool wide = a->cols > a->rows;
+    const int n = wide ? a->cols : a->rows, k = wide ? a->rows : a->cols;
+    const size_t down = wide ? 1 : a->cols, across = wide ? a->cols : 1; /* of the tall form */
+    const int n_threads = pool_n_threads(pool);
+    float *x = u->x[0], *next = u->x[1], *square = u->square[0], *mixed = u->square[1];
+    int begin, end;
+
+    /* Nesterov's momentum, whose norm becomes 1. */
+    pool_share(n, thread, n_threads, &begin, &end);
+    for (int i = begin; i < end; i++) {
+        double sum = 0;
+        for (int j = 0; j < k; j++) {
+            const size_t at = i * down + j * across;
+            const float g = t->adamw.scale * a->gradient[at];
+            a->m[at] = MOMENTUM * a->m[at] + g;
+            const float ahead = MOMENTUM * a->m[at] + g;
+            x[(size_t)i * k + j] = ahead;
+            sum += (double)ahead * (double)ahead;
+        }
+        u->squares[i] = sum;
+    }
+    pool_barrier(pool, thread);
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += u->squares[i];
+    const float scale = (float)(1 / (sqrt(sum) + EPS));
+    for (size_t i = (size_t)begin * k; i < (size_t)end * k; i++)
+        x[i] *= scale;
+
+    for (int round = 0; round < N_ROUNDS; round++) {
+        int first, last; /* of the square's rows */
+        pool_share(k, thread, n_threads, &first, &last);
+        pool_barrier(pool, thread);
+        multiply(t, square, x, true, x, n, k, thread);
+        pool_barrier(pool, thread);
+        multiply(t, mixed, square, false, square, k, k, thread);
+        for (int i = first; i < last; i++)
+            for (int j = 0; j < k; j++) {
+                const size_t at = (size_t)i * k + j;
+                mixed[at] = C * mixed[at] + B * square[at] + (i == j ? A : 0);
+            }
+        pool_barrier(pool, thread);
+        multiply(t, next, x, false, mixed, n, k, thread);
+        float *old = x;
+        x = next;
+        next = old;
+    }
+
+    const float rate = (float)(t->muon.rate * STEP_SIZE * sqrt(n)), decay = t->adamw.decay;
+    for (int i = begin; i < end; i++)
+        for (int j = 0; j < k; j++) {
+            float *w = &a->w[i * down + j * across];
+            *w = *w - decay * *w - rate * x[(size_t)i * k + j];
+        }
+    pool_barrier(pool, thread); /* before the next matrix overwrites x */
+}
+
+void muon_step(const struct trainer *t, int thread)
+{
+    for (int i = 0; i < t->list.n; i++) {
+        const struct param *p = &t->list.items[i];
+        const struct tensor_spec *s = &p->spec;
+        if (!muon_moves(&t->spec, s))
+            continue;
+        /* Q, K and V are three matrices, a head's are each its own. */
+        int parts[QKV_PARTS] = {config_q_dim(&t->config), config_k_dim(&t->config, s->layer),
+                                config_v_dim(&t->config, s->layer)};
+        const bool joined = s->role == ROLE_ATTN_QKV;
+        const int n = joined ? QKV_PARTS : s->n_matrices;
+        size_t at = p->offset;
+        for (int part = 0; part < n; part++) {
+            const int rows = joined ? parts[part] : s->rows / n;
+            move_matrix(t,
+                        &(struct muon_matrix){.w = t->weights.flat + at,
+                                              .m = t->m + at,
+                                              .gradient = t->gradient.flat + at,
+                                              .rows = rows,
+                                              .cols = s->cols},
+                        thread);
+            at += (size_t)rows * s->cols;
+        }
+    }
+}
