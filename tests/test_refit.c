@@ -26,6 +26,21 @@ static bool valley(void *arg, const double *x, double *value, double *gradient)
     return (*(int *)arg)-- > 0;
 }
 
+/* A step that lowers the value by less than is enough is the last. */
+CONVERSION_TEST(lbfgs_ends_when_steps_gain_little)
+{
+    double *scratch = allocated(lbfgs_scratch(VALLEY, 5) * sizeof *scratch), x[VALLEY] = {0};
+    int left = 399;
+    const struct lbfgs p = {.n = VALLEY,
+                            .memory = 5,
+                            .evaluations = 399,
+                            .enough = 0.5,
+                            .evaluate = valley,
+                            .arg = &left};
+    ck_assert_double_gt(lbfgs_minimise(&p, x, scratch), 1e-6);
+    ck_assert_int_gt(left, 380);
+}
+
 /* To its end, with fewer evaluations never further than with more, and stopped before the first. */
 CONVERSION_TEST(lbfgs_follows_a_valley)
 {

@@ -151,7 +151,7 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
         /* As it was: its input, the stream after attention, and behind it. */
         const struct block_taps taps = {
             .at = {[TAP_NORMED] = c->rows, [TAP_MIDDLE] = win.middle, [TAP_OUT] = c->rows2}};
-        if (win.judged ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
+        if (which == CONVERT_KEPT_ASIDE && !win.judged)
             continue;
         for (int l = c->block; l < c->end; l++) {
             if (original)

@@ -421,7 +421,7 @@ enum status convert_windows_done(struct converter *c, int n);
 /* Runs `visit` for every layer of the block in work over each of these windows. With
  * CONVERT_ORIGINAL, over all, and where layers share a block, the layer runs as it was before: then
  * `visit` leaves c->rows2 alone, from which the stream goes on. STATUS_INTERRUPTED. */
-enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
+enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_KEPT_ASIDE };
 typedef void convert_visit(struct converter *c, int layer, const struct convert_window *win);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
