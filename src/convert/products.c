@@ -109,7 +109,7 @@ void convert_subtract(float *out, const float *x, const float *y, size_t n)
 /* A row of targets beyond so many times a window's median counts as one that long: with massive
  * activations a few rows have almost all of the squares. But heads park on the first position,
  * which must be right. */
-#define MOST_OF_MEDIAN 4
+#define MOST_OF_MEDIAN 16
 /* What pulls a feature's weights towards their prior, relative to its mean square: for each target
  * that of these which does best on the windows kept aside. */
 static const double ridges[] = {1e-3, 1e-2, 1e-1, 1};
