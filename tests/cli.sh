@@ -636,7 +636,7 @@ $ [ "$(sed -n 2,4p "$out")" = "$(sed -n 2,4p expected)" ]
 0 $h --tokens 100 --ablate mean --format json | "delta_nll": 
 $ [ "$(grep -c '"layer"' "$out")" = "$n_rows" ]
 0 convert $gqa -o dropped.gguf --drop-heads 0.1,1.0
-    | 2> the output columns of heads 0.1,1.0 are zero
+    | 2> 0.1,1.0 stay as zeros: the groups of a layer need equally many heads, one at least
 $ has dropped.gguf "0.1,1.0"
 $ row dropped.gguf --text half && expected=$row
 $ row $gqa --text half --without 0.1,1.0 && [ "$row" = "$expected" ]
@@ -646,6 +646,38 @@ $ tokens=$(cat $golden/gqa.tokens)
 0 score $gqa --tokens "$tokens" --without 1.0,0.1 | == expected
 0 generate dropped.gguf -p x -n 20 --greedy -q | > expected
 0 generate $gqa -p x -n 20 --greedy -q --without 0.1,1.0 | == expected
+
+# Whole groups are removed, and where groups stay equal query heads: parameters and cache are fewer.
+# (Figures by hand: 6 heads of 16 rows of Q, K and V and their biases, and columns of the output, 128
+# wide; cache 4 bytes * 2 * 16 for each of the heads that are left in all layers.)
+0 convert $model -o removed.gguf --drop-heads 0.0,0.1,0.2,0.3,1.7,3.2
+    | 2> 6 heads removed, which only architecture decode can say, not gpt2; parameters
+$ has "$err" "cache a token, f32, 4.00 KiB to 3.25 KiB"
+$ [ $(($(sed -n 's/.*parameters \([0-9]*\) to \([0-9]*\),.*/\1 - \2/p' "$err"))) = 49440 ]
+0 info removed.gguf | heads_by_layer | 4, 7, 8, 7 | MHA
+0 score $model -p "to be or" --without 0.0,0.1,0.2,0.3,1.7,3.2 | > expected
+0 score removed.gguf -p "to be or" | == expected
+0 bench removed.gguf --depth 8 --batch 2 $quick --kv-heads all --format csv
+0 attend removed.gguf -p "to be or" --format csv | 27 lines
+2 attend removed.gguf -p "to be or" --svg new.svg | numbers, of which --layer and --head choose
+0 attend removed.gguf -p "to be or" --head 0,1,2,3 --svg few.svg -q
+0 heads removed.gguf --text half --tokens 60 --format csv --svg heads.svg | 27 lines
+0 quantize removed.gguf -o smaller.gguf --type q8_0 -q
+0 train half -o further.gguf --from removed.gguf --steps 2 --batch 1 --ctx 16 --lr 1e-4 -q
+0 info further.gguf | 4, 7, 8, 7
+2 export removed.gguf -o no | another number of heads in each layer
+2 eval removed.gguf --text half --without 0.4 | a head from 0 to
+2 convert removed.gguf -o new.gguf --kv-heads 2 | of the checkpoint's 7 query heads of a layer, found 2
+0 convert removed.gguf -o one.gguf --kv-heads 4,7,2,1 --calib none -q
+0 convert $model -o both.gguf --drop-heads 0.0,0.1,0.2,0.3,1.7,3.2 --kv-heads 4,7,2,1 --calib none
+    | GQA-mixed-7 | 2> 6 heads removed
+0 score one.gguf -p "to be or" | > expected
+0 score both.gguf -p "to be or" | == expected
+$ has both.gguf dropped_heads
+0 convert $golden/alibi.gguf -o zeros.gguf --drop-heads 0.0 | 2> 0.0 stays as zeros: the slopes of ALiBi
+0 convert $golden/llama.gguf -o fewer.gguf --drop-heads 0.0,0.1,0.2,0.3,1.4,1.5,1.6,1.7
+    | 2> 8 heads removed; parameters
+0 info fewer.gguf | architecture  | llama
 $ row $gqa --text half --without 0.1 --against $gqa && [ "$(field 7)" != 0 ]
 EOF
 checks <<'EOF'
@@ -655,7 +687,7 @@ checks <<'EOF'
 2 $words --without 9.9 | --without: expected L.H
     | for words in "score $gqa --tokens 1,2" "generate $gqa -p x"
 2 eval $gqa --text half --without 0.1,1.1,0.1 | --without: head 0.1 is given twice
-2 convert $gqa -o new.gguf --drop-heads 0.1 --kv-heads 1 | expected one of them
+2 convert $gqa -o new.gguf --drop-heads 0.1 --resume | --drop-heads alone takes seconds
 2 convert $gqa -o new.gguf --drop-heads 0.1 --eval half | decode eval measures OUT
 2 convert $golden/shared-block.gguf -o new.gguf --drop-heads 0.1 | share one block
 2 convert $gqa -o dropped.gguf --drop-heads 0.1 | exists
@@ -840,6 +872,18 @@ $ [ ! -e none.gguf ]
 0 generate $model -p "ROMEO:" -n 40 --greedy -q --kv-heads 8 | == expected
 0 convert $model -o mean.gguf --kv-heads 1 --method mean --eval eval-text | 2> decode train TEXT --from
 
+# A state of another conversion, one that is damaged, and none.
+2 convert $model -o none.gguf --kv-heads 2 $calib --resume | there is no none.gguf.state to go on with
+$ cp text stale.gguf.state
+2 convert $model -o stale.gguf --kv-heads 2 $calib | 'stale.gguf.state' exists; --resume goes on with
+3 convert $model -o stale.gguf --kv-heads 2 $calib --resume | stale.gguf.state: expected the state of
+2 convert $model -o stale.gguf --kv-heads 2 --calib none --resume | without a text nothing is kept
+2 convert $model -o stale.gguf --cache-bytes 2000 $calib --resume | expected one of them
+$ cp $model as.gguf.state
+2 convert as.gguf.state -o as.gguf --kv-heads 2 | which would be overwritten
+0 convert $model -o stale.gguf --kv-heads 2 $calib --force -q
+$ [ ! -e stale.gguf.state ]
+
 # Random heads: the seed is said, and it is that of convert.
 0 convert $model -o random.gguf --kv-heads 1 --method random
 $ seed=$(sed -n 's/^decode: seed //p' "$err")
@@ -872,6 +916,19 @@ $ ! cmp -s own.gguf own2.gguf
 0 score own.gguf -p abc --logits own2.npy -q
 $ cmp -s own.npy own2.npy
 2 convert $model -o own4.gguf --kv-heads 2 --calib self:12 | from 128 on
+EOF
+# Interrupted and resumed, it writes the same file.
+stopped="convert $model -o stopped.gguf --kv-heads 2 --calib text --calib-tokens 6000"
+start $stopped -v
+await has "$err" "memory: the conversion takes"
+sleep 1
+end_by INT $pid
+again=$([ -e stopped.gguf.state ] && echo --resume)
+checks <<'EOF'
+0 $stopped $again --force -t 1 -q
+$ mv stopped.gguf whole.gguf
+0 $stopped -q
+$ cmp -s stopped.gguf whole.gguf && [ ! -e stopped.gguf.state ]
 EOF
 
 # Every architecture: the file gives the logits that the conversion in memory gives, to the bit, in

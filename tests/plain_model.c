@@ -64,7 +64,8 @@ struct row {
 static void project(const struct plain_model *m, int l, const double *x, struct row *out)
 {
     const struct config *c = m->config;
-    const int q = config_q_dim(c), k = config_k_dim(c, l), v = config_v_dim(c, l), d = c->d_model;
+    const int q = config_q_dim(c, l), k = config_k_dim(c, l), v = config_v_dim(c, l),
+              d = c->d_model;
     double all[3 * PLAIN_WIDTH];
     if (tensor(m, l, ROLE_ATTN_QKV, false)) {
         apply(m, l, ROLE_ATTN_QKV, x, q + k + v, d, all);
@@ -129,7 +130,7 @@ static void attend(const struct plain_model *m, int l, int window, const struct 
                    int h, double *out)
 {
     const struct config *c = m->config;
-    const int g = h / (c->n_heads / config_kv_heads(c, l));
+    const int g = h / (config_heads(c, l) / config_kv_heads(c, l));
     const int dim = config_key_dim(c, l), v_dim = config_average_dim(c, l);
     const bool latent = config_is_latent(c);
     double p[PLAIN_LENGTH], max = -1e300, sum = 0, mapped[PLAIN_WIDTH], average[PLAIN_WIDTH];
@@ -205,13 +206,13 @@ static void layer(const struct plain_model *m, int l, int window, double x[][PLA
         if (!after)
             norm(m, l, ROLE_ATTN_NORM, x[t], normed);
         project(m, l, after ? x[t] : normed, &rows[t]);
-        turn(m, rows[t].q, c->n_heads, t);
+        turn(m, rows[t].q, config_heads(c, l), t);
         turn(m, rows[t].k, config_kv_heads(c, l), t);
     }
     for (int t = 0; t < m->length; t++) {
-        for (int h = 0; h < c->n_heads; h++)
+        for (int h = 0; h < config_heads(c, l); h++)
             attend(m, l, window, rows, t, h, heads + h * c->value_dim);
-        apply(m, l, ROLE_ATTN_OUTPUT, heads, c->d_model, config_heads_dim(c), out);
+        apply(m, l, ROLE_ATTN_OUTPUT, heads, c->d_model, config_heads_dim(c, l), out);
         add(m, 2 * l + 1, window, t, out, x[t]);
         norm(m, l, after ? ROLE_ATTN_OUTPUT_NORM : ROLE_FFN_NORM, x[t], normed);
         if (after)

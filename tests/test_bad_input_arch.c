@@ -289,6 +289,34 @@ TEST(class_07_ranks, .before = latent_set_up)
     bent_accepted(LATENT_LOADERS, "");
 }
 
+#define HEADS "decode.attention.head_count"
+
+/* Query heads by layer, which only this architecture has. */
+TEST(class_07_heads_by_layer, .before = latent_set_up)
+{
+    static const struct bend bends[] = {
+        {HEADS "=i32[]:4,0", HEADS ": expected from 1 to 65536 in every layer, found 0"},
+        {HEADS "=i32[]:4", HEADS ": expected one number a layer, 2, found 1"},
+        {HEADS "=f32[]:4,4", HEADS ": expected integers, found f32"},
+        {HEADS "=i32[]:4,2", HEADS "_kv: expected a divisor of head_count 2, found 4"},
+        {HEADS "=i32[]:4,65536; " HEADS "_kv=u32:1", "expected a divisor of embedding_length"},
+        {HEADS "=i32[]:4,2; " HEADS "_kv=u32:2; decode.attention.key_length=u32:8",
+         "expected shape"},
+    };
+    use_latent("decode", 0, false);
+    TRY_BENDS(bends, LOADERS);
+    bent_accepted(LOADERS, HEADS "=i32[]:4,4");
+    use_latent("decode", 12, false);
+    bent_refused(LATENT_READERS, HEADS "=i32[]:4,2; " HEADS "_kv=u32:1",
+                 RANK ": expected one number of heads with it, found several");
+    use_latent("decode", 0, true);
+    bent_refused(READERS, HEADS "=i32[]:4,2; " HEADS "_kv=u32:1",
+                 HEADS ": expected the same number in all layers, which share one block");
+    use_latent("gpt2", 0, false);
+    bent_refused(READERS, "gpt2.attention.head_count=i32[]:4,4",
+                 "expected an integer, found an array of i32");
+}
+
 TEST(class_08_latent_tensors, .before = latent_set_up)
 {
     static const struct bend bends[] = {

@@ -220,7 +220,7 @@ static double head_element(const struct opened *o, bool is_key, int head, int i,
 {
     const struct config *c = &o->model->config;
     const int first =
-        is_key ? config_q_dim(c) + head / config_group(c, 0) * c->head_dim : head * c->head_dim;
+        is_key ? config_q_dim(c, 0) + head / config_group(c, 0) * c->head_dim : head * c->head_dim;
     return qkv_element(o, 0, first + i, x);
 }
 
@@ -583,4 +583,100 @@ CONVERSION_TEST(it_can_be_stopped)
     }
     ck_assert_int_eq(s, STATUS_OK);
     ck_assert_int_gt(asked, 60 + N_CALIB / a.model->config.n_ctx);
+}
+
+/* --- going on ----------------------------------------------------------------------------------
+ */
+
+/* Stopped after so many questions, or at its end. */
+static enum status stop(struct convert_spec spec, int asked, int *n_kept)
+{
+    struct convert c;
+    spec.n_kept = n_kept;
+    spec.stop = stop_after;
+    spec.arg = &asked;
+    *n_kept = 0;
+    const enum status s = convert_run(&spec, &c, &err);
+    convert_free(&c);
+    return s;
+}
+
+/* From what was kept, it comes to the same file, byte for byte: whatever was stopped, heads that
+ * have changed places, and latent caches. */
+CONVERSION_TEST(what_was_stopped_goes_on, .loops = 3)
+{
+    struct opened a = open_golden_kind(_i == 0 ? "layerwise-kv" : "mixed-quadratic");
+    struct convert_spec spec = fit_to(&a, 1, _i == 1 ? CONVERT_REFIT_ALL : CONVERT_REFIT_WO);
+    const int ranks[MAX_LAYERS] = {8, 9, 8, 8, 8, 8, 8, 8};
+    spec.cluster = true;
+    if (_i == 2)
+        spec.latent = ranks;
+    struct opened whole = convert_to(&spec, NULL);
+    spec.state = scratch_path("out.state");
+    int asked = 0, n_kept = 0, most_kept = 0;
+    for (; stop(spec, asked, &n_kept) != STATUS_OK; asked += 7) {
+        spec.n_kept = &n_kept;
+        spec.resume = n_kept > 0;
+        struct opened b = convert_to(&spec, NULL);
+        spec.resume = false;
+        ck_assert_uint_eq(b.len, whole.len);
+        ck_assert_mem_eq(b.bytes, whole.bytes, whole.len);
+        most_kept = n_kept;
+    }
+    ck_assert_int_eq(most_kept, a.model->config.n_layers - 1);
+}
+
+static enum status resume(struct convert_spec spec)
+{
+    struct convert c;
+    spec.resume = true;
+    spec.n_kept = &(int){0};
+    const enum status s = convert_run(&spec, &c, &err);
+    convert_free(&c);
+    return s;
+}
+
+CONVERSION_TEST(states_of_others_and_damaged_ones)
+{
+    struct opened a = open_mha(8, 0);
+    struct convert_spec spec = fit_to(&a, 2, CONVERT_REFIT_WO);
+    struct opened b = open_mha(8, 4);
+    int n_kept = 0;
+    spec.state = scratch_path("out.state");
+    for (int asked = 0; n_kept == 0; asked += 23)
+        ck_assert_int_eq(stop(spec, asked, &n_kept), STATUS_INTERRUPTED);
+    expect_ok(resume(spec));
+    struct convert_spec other = spec;
+    other.refit = CONVERT_REFIT_ALL;
+    expect_status(resume(other), STATUS_USAGE, "out.state|--refit wo, not all");
+    other = spec;
+    other.n_kv_heads = 4;
+    expect_status(resume(other), STATUS_USAGE, "the K/V heads");
+    other = spec;
+    other.n_tokens--;
+    expect_status(resume(other), STATUS_USAGE, "the calibration text was not the same");
+    other = spec;
+    other.gguf = b.gguf;
+    expect_status(resume(other), STATUS_USAGE, "MODEL was not the same");
+    other = spec;
+    other.n_tokens = 0;
+    other.refit = CONVERT_REFIT_NONE;
+    expect_status(resume(other), STATUS_USAGE, "without a text");
+
+    size_t len;
+    unsigned char *bytes = read_file(spec.state, &len);
+    const size_t identity = 80; /* behind it every byte counts */
+    for (size_t i = 0; i < len; i += i < identity ? 1 : len / 50) {
+        bytes[i] ^= 4;
+        write_file(spec.state, bytes, len);
+        bytes[i] ^= 4;
+        expect_status(resume(spec), i < 16 || i >= identity ? STATUS_BAD_FILE : STATUS_USAGE,
+                      "out.state");
+    }
+    const size_t lengths[] = {0, 8, 79, 88, 2000, len - 9, len - 1};
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        write_file(spec.state, bytes, lengths[i]);
+        expect_status(resume(spec), STATUS_BAD_FILE, "out.state");
+    }
+    free(bytes);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "conversions.h"
 #include "convert/convert.h"
 #include "formats/gguf.h"
@@ -137,6 +138,84 @@ TEST(zero_columns_of_the_shipped_models_lose_as_much, .loops = SANITIZED ? 0 : 2
     struct checkpoint k = opened_checkpoint(paths[_i], CHECKPOINT_MODEL);
     text_tokens(tokens, N, k.model->config.n_vocab, 5);
     compare_with_dropped(&k, tokens, N);
+}
+
+/* What is left of a layer's heads by its groups: the largest number that stays in one, as often as
+ * groups have some; one head of a layer that loses all. */
+static void expect_left(const struct config *c, const struct config *left, const unsigned char *off)
+{
+    for (int l = 0; l < c->n_layers; l++, off += c->n_heads) {
+        const int group = config_group(c, l);
+        int n_kv = 0, most = 0;
+        for (int g = 0; g < config_kv_heads(c, l); g++) {
+            int stay = 0;
+            for (int h = 0; h < group; h++)
+                stay += !off[g * group + h];
+            n_kv += stay > 0;
+            most = stay > most ? stay : most;
+        }
+        if (c->position == POSITION_ALIBI || config_is_latent(c)) {
+            n_kv = config_kv_heads(c, l);
+            most = group;
+        }
+        ck_assert_int_eq(config_kv_heads(left, l), n_kv ? n_kv : 1);
+        ck_assert_int_eq(config_heads(left, l), n_kv ? n_kv * most : 1);
+    }
+}
+
+/* Any heads, of whole layers too, in every architecture: what a session without them computes. */
+TEST(files_without_heads_compute_the_same, .loops = 4 * N_GOLDEN)
+{
+    struct golden g = open_golden(golden_names[_i / 4]);
+    const struct config *c = &g.checkpoint.model->config;
+    const size_t n = (size_t)(c->n_layers * c->n_heads);
+    unsigned char *off = allocated_zeros(n);
+    struct config left;
+    struct eval_result before;
+    struct rng rng;
+    rng_seed(&rng, (uint64_t)_i, 1);
+    if (c->shared)
+        return;
+    for (size_t i = 0; i < n; i++) /* the last time all of layer 0, and what else it may be */
+        off[i] = rng_u32(&rng) % 4 < (uint32_t)(_i % 4) || (_i % 4 == 3 && i < (size_t)c->n_heads);
+    const struct head_ablation without = {.off = off};
+    const struct eval_spec eval = {.model = g.checkpoint.model,
+                                   .params = {.without = &without},
+                                   .tokens = g.tokens,
+                                   .n_tokens = (size_t)g.n_tokens};
+    expect_ok(eval_run(&eval, &before, &err));
+    const struct gguf *dropped = without_heads(g.checkpoint.gguf, off, "x");
+    expect_ok(config_read(dropped, &left, &err));
+    expect_left(c, &left, off);
+    ck_assert_double_eq_tol(nll_of(dropped, g.tokens, (size_t)g.n_tokens), before.nll, 1e-6);
+}
+
+/* Twice, so that a file with heads by layer loses some; and in types whose blocks are longer than a
+ * head, so that what stays of the output matrix becomes F16. */
+TEST(heads_of_files_without_heads, .loops = 3)
+{
+    static const uint32_t types[] = {TENSOR_F32, TENSOR_Q8_0, TENSOR_Q4_0};
+    struct checkpoint_shape shape = mha_shape(8, 0);
+    const unsigned char off[16] = {[1] = 1, [3] = 1, [12] = 1}, more[14] = {[0] = 1, [7] = 1};
+    const unsigned char both[16] = {[0] = 1, [1] = 1, [3] = 1, [8] = 1, [12] = 1};
+    struct eval_result before;
+    int32_t tokens[N_TOKENS];
+    shape.type = types[_i];
+    struct opened a = open_shape(&shape);
+    text_tokens(tokens, N_TOKENS, a.model->config.n_vocab, 5);
+    const struct head_ablation without = {.off = both};
+    const struct eval_spec eval = {
+        .model = a.model, .params = {.without = &without}, .tokens = tokens, .n_tokens = N_TOKENS};
+    expect_ok(eval_run(&eval, &before, &err));
+    /* 6 and 7 heads are left, so that rows of `more` have 7. */
+    const struct gguf *once = without_heads(a.gguf, off, "0.1,0.3,1.4");
+    const struct gguf *twice = without_heads(once, more, "0.0,1.0");
+    const struct gguf_tensor *output = gguf_find_tensor(twice, "blk.0.attn_output.weight");
+    ck_assert_uint_eq(output->dims[0], 5 * 8);
+    ck_assert_uint_eq(output->type->type, types[_i] == TENSOR_F32 ? TENSOR_F32 : TENSOR_F16);
+    const double tolerance =
+        types[_i] == TENSOR_F32 ? 1e-6 : 1e-2; /* what it takes is not rounded */
+    ck_assert_double_eq_tol(nll_of(twice, tokens, N_TOKENS), before.nll, tolerance);
 }
 
 /* What is left of a block keeps its bits. */

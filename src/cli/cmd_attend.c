@@ -424,11 +424,19 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     spec->heads = calloc(bytes, 1);
     if (!spec->heads)
         return err_no_memory(e, "the list of heads", bytes);
-    spec->n_heads = (int)n;
     spec->maps = (void *)(spec->heads + n);
-    for (int i = 0; i < spec->n_heads; i++)
-        spec->heads[i] = (struct attend_head){.layer = v->layers.items[i / v->heads.n],
-                                              .head = v->heads.items[i % v->heads.n]};
+    for (size_t i = 0; i < n; i++) {
+        const int layer = v->layers.items[i / v->heads.n], head = v->heads.items[i % v->heads.n];
+        if (head < config_heads(v->config, layer))
+            spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
+    }
+    if (spec->n_heads == 0 || ((o->svg || o->npy) && (size_t)spec->n_heads < n))
+        return err_set(e, STATUS_USAGE,
+                       "%s: expected heads that every layer named has; the layers have different "
+                       "numbers, of which --layer and --head choose",
+                       o->svg   ? "--svg"
+                       : o->npy ? "--npy"
+                                : "--head");
     if (o->svg)
         v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
     if (o->npy)

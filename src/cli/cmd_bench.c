@@ -140,7 +140,7 @@ static enum status read_axes(struct bench_run *r, struct err *e)
     if (!all)
         TRY(list_heads("--kv-heads", r->kv_heads, c->n_heads, variants, e));
     for (int g = c->n_kv_heads; g >= 1 && all; g--)
-        if (c->n_kv_heads % g == 0)
+        if (c->n_kv_heads % g == 0 && config_has_variant(c, g))
             TRY(list_add("--kv-heads", g, variants, e));
     /* Ranks are the negative numbers that they are among K/V heads. */
     if (r->latent)

@@ -1,8 +1,12 @@
 /*
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/figures.h"
 #include "cli/job.h"
@@ -16,22 +20,24 @@
 struct convert_options {
     struct common_options common;
     const char *eval, *drop_heads;
-    bool requantize;
+    bool requantize, resume;
 };
 
 #define VALUES struct convert_options
 
 static const struct option drop_options[] = {
     OPT_STRING("drop-heads", drop_heads, "L.H,...",
-               "instead: make these heads' columns of the output matrix zero; layer and head, "
-               "from 0",
-               .excludes = "kv-heads|latent|cache-bytes"),
+               "take these heads out of MODEL, alone or before its K/V heads become fewer; layer "
+               "and head, from 0"),
     OPT_END,
 };
 
 static const struct option own_options[] = {
     OPT_OUT,
-    OPT_FORCE,
+    OPT_FLAG("resume", resume,
+             "go on from OUT.state, with the same MODEL, text and options as before",
+             .excludes = "cache-bytes"),
+    OPT_FLAG("force", common.force, "replace OUT and OUT.state if they exist"),
     OPT_FLAG("requantize", requantize,
              "take a MODEL that is quantized; its new tensors are rounded once more"),
     OPT_U64("seed", common.seed, "S", "of the method random", .otherwise = "a random one, printed"),
@@ -59,16 +65,21 @@ struct conversion {
     struct convert_spec spec;
     struct convert converted;
     struct convert_figures before, after;
+    uint64_t n_dropped;   /* parameters that --drop-heads took out before */
+    char state[PATH_MAX]; /* OUT.state */
+    int n_kept;           /* layers that it has */
 };
 
 static enum status check_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
     (void)j;
-    if (o->drop_heads && o->eval)
+    const bool converts = variant_is_wanted(&o->common.variant);
+    if (o->drop_heads && !converts && (o->eval || o->resume))
         return err_set(e, STATUS_USAGE,
-                       "--drop-heads and --eval are both given; decode eval measures OUT");
-    if (!o->drop_heads && !variant_is_wanted(&o->common.variant))
+                       o->eval ? "--drop-heads and --eval are both given; decode eval measures OUT"
+                               : "--resume: --drop-heads alone takes seconds and keeps nothing");
+    if (!o->drop_heads && !converts)
         return err_set(e, STATUS_USAGE,
                        "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
                        "--cache-bytes B");
@@ -219,7 +230,6 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     const char *out = j->common->out;
     const struct convert *converted = &c->converted;
     struct convert_figures *before = &c->before, *after = &c->after;
-    struct config config;
     const uint64_t measured_ns = clock_ns();
     /* First, because logits may not be finite, and OUT is still as it was. */
     enum status s = measure_bits(j, j->path, &before->bits_per_byte, e);
@@ -229,12 +239,10 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
     TRY(s);
-    TRY(config_read(j->checkpoint.gguf, &config, e));
-    set_sizes(&config, before);
+    unlink(c->state);
     set_sizes(&converted->config, after);
-    before->parameters = converted->n_params_before;
+    before->parameters = converted->n_params_before + c->n_dropped;
     after->parameters = converted->n_params_after;
-    before->file_bytes = j->checkpoint.file.len;
     after->file_bytes = job_out_bytes(j);
     before->divergence = c->spec.n_tokens ? 0 : (double)NAN;
     after->divergence = converted->divergence;
@@ -258,25 +266,96 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     return s;
 }
 
-static enum status drop_and_tell(const struct job *j, const char *heads, struct err *e)
+/* What became of the heads that were to go. */
+static void tell_dropped(const struct job *j, const struct drop *d)
 {
+    const struct config *c = &d->before, *now = &d->config;
+    char names[512] = "";
+    size_t used = 0;
+    for (int i = 0; i < c->n_layers * c->n_heads && used + 32 < sizeof names; i++)
+        if (d->fates[i] == DROP_ZERO)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", used ? "," : "",
+                                     i / c->n_heads, i % c->n_heads);
+    if (d->n_zero)
+        say(j->common, "%s stay%s as zeros: %s", names, d->n_zero == 1 ? "s" : "",
+            c->position == POSITION_ALIBI ? "the slopes of ALiBi follow the number of heads"
+            : config_is_latent(c)         ? "all heads share a latent cache"
+                                          : "the groups of a layer need equally many heads, one at "
+                                            "least");
+    if (d->n_gone)
+        say(j->common,
+            "%d head%s removed%s%s; parameters %llu to %llu, cache a token, f32, %s to %s",
+            d->n_gone, plural(d->n_gone),
+            now->arch == c->arch ? ""
+                                 : ", which only architecture decode can "
+                                   "say, not ",
+            now->arch == c->arch ? "" : c->arch->name, (unsigned long long)d->n_params_before,
+            (unsigned long long)d->n_params_after,
+            figure_bytes(kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32)).text,
+            figure_bytes(kv_cache_bytes_per_token(now, now->n_kv_heads, STORAGE_F32)).text);
+}
+
+/* The checkpoint without these heads to OUT, or, to be converted, in its place. */
+static enum status drop_and_tell(struct conversion *c, const char *heads, bool converts,
+                                 struct err *e)
+{
+    struct job *j = c->job;
     struct config config;
     unsigned char *off = NULL;
     struct drop dropped;
+    struct file_map file;
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     enum status s = heads_of_option("--drop-heads", heads, &config, &off, e);
     const struct drop_spec spec = {
         .gguf = j->checkpoint.gguf, .off = off, .names = heads, .version = DECODE_VERSION};
     if (s == STATUS_OK && (s = drop_heads(&spec, &dropped, e)) == STATUS_OK) {
-        s = gguf_write(dropped.writer, j->common->out, e);
+        c->n_dropped = dropped.n_params_before - dropped.n_params_after;
+        s = converts ? gguf_write_map(dropped.writer, &file, e)
+                     : gguf_write(dropped.writer, j->common->out, e);
+        if (s == STATUS_OK)
+            tell_dropped(j, &dropped);
         drop_free(&dropped);
     }
     free(off);
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
-    if (s == STATUS_OK)
-        say(j->common, "%s: the output columns of heads %s are zero", j->common->out, heads);
-    return s;
+    if (s != STATUS_OK || !converts)
+        return s;
+    checkpoint_close(&j->checkpoint);
+    return checkpoint_take(&file, j->path, 0, &j->checkpoint, e);
+}
+
+/* Where layers that are done are kept, which a conversion that begins anew replaces. */
+static enum status name_state(struct conversion *c, const struct convert_options *o, struct err *e)
+{
+    struct stat st;
+    snprintf(c->state, sizeof c->state, "%s.state", o->common.out);
+    TRY(path_spares(&command_convert.spec, o, "--output", c->state, e));
+    const bool is_there = lstat(c->state, &st) == 0;
+    if (o->resume && !is_there)
+        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", c->state);
+    if (is_there && !o->resume && !o->common.force)
+        return err_set(e, STATUS_USAGE,
+                       "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "
+                       "--force replaces it",
+                       c->state);
+    TRY(path_writable(c->state, e));
+    c->spec.state = c->state;
+    c->spec.resume = o->resume;
+    c->spec.n_kept = &c->n_kept;
+    return STATUS_OK;
+}
+
+/* Of a conversion that was interrupted. */
+static void tell_kept(const struct conversion *c)
+{
+    struct job *j = c->job;
+    char seed[48] = "";
+    j->needs &= ~(unsigned)JOB_OUT;
+    if (c->spec.method == CONVERT_RANDOM && !j->common->seed.given)
+        snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
+    say(j->common, "interrupted; %s has %d layer%s, and the same command with --resume%s goes on",
+        c->state, c->n_kept, plural(c->n_kept), seed);
 }
 
 static enum status run_convert(struct job *j, void *values, struct err *e)
@@ -284,9 +363,11 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     const struct convert_options *o = values;
     const struct gguf *g = j->checkpoint.gguf;
     struct conversion c = {.job = j};
+    const bool converts = variant_is_wanted(&o->common.variant);
+    struct config config;
     TRY(job_start_threads(j, e));
-    if (o->drop_heads)
-        return drop_and_tell(j, o->drop_heads, e);
+    if (!converts)
+        return drop_and_tell(&c, o->drop_heads, false, e);
     for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors && !o->requantize;
          t++)
         if (t->type->block_elements > 1)
@@ -302,11 +383,20 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         TRY(err_in(e, job_tokenize(j, e), "--eval"));
         TRY(err_in(e, eval_check_length(j->n_tokens, e), "--eval"));
     }
+    TRY(name_state(&c, o, e));
+    TRY(job_config(j->path, &j->checkpoint, &config, e));
+    set_sizes(&config, &c.before);
+    c.before.file_bytes = j->checkpoint.file.len;
+    if (o->drop_heads)
+        TRY(drop_and_tell(&c, o->drop_heads, true, e));
     const uint64_t started_ns = clock_ns();
-    TRY(variant_convert(j, &c.spec, &c.converted, e));
-    if (o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
+    enum status s = variant_convert(j, &c.spec, &c.converted, e);
+    if (s == STATUS_OK && o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
         say(&o->common, "seed %llu", (unsigned long long)j->seed);
-    const enum status s = write_and_report(&c, started_ns, e);
+    if (s == STATUS_OK)
+        s = write_and_report(&c, started_ns, e);
+    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept)
+        tell_kept(&c);
     convert_free(&c.converted);
     return s;
 }
@@ -336,8 +426,16 @@ static const char notes[] =
     "--eval bits per byte before and after. Weights keep their types, but those that are only\n"
     "read (Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL) become Q8_0 or F16; metadata say how the file\n"
     "was made. Layers that have no more K/V heads than G keep theirs.\n"
-    "--drop-heads writes the checkpoint as it is but for the output matrix, where the columns\n"
-    "of the heads named become zero: what --without of eval and generate computes, as a file.\n"
+    "A conversion with a text keeps the layers that are done in OUT.state, every ten seconds and\n"
+    "on Ctrl-C; with --resume the same command goes on, and gives the same file. One without a\n"
+    "text takes seconds; --cache-bytes and layers that share a block keep nothing.\n"
+    "--drop-heads takes heads out: what --without of eval and generate computes, as a file. Their\n"
+    "rows of Q and columns of the output matrix go, and with the last query head of a K/V head "
+    "its\n"
+    "keys and values, by which the cache shrinks. Columns become zero instead where a file cannot\n"
+    "say what is left (groups of several sizes in a layer, ALiBi, a latent cache). Unless all\n"
+    "layers of a llama lose as many, the file is one of architecture decode. Then --kv-heads\n"
+    "converts what is left.\n"
     "With --format csv the layers come first, then, after an empty line, the other figures under "
     "a\n"
     "header of their own: exact, in bytes and seconds, with the names they have in JSON.\n";

@@ -79,7 +79,7 @@ static const void *next_head(void *arg, int i)
     v->like = -1;
     v->kept = (struct head_likeness){(double)NAN, (double)NAN};
     const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
-    for (int h = 0; h < (int)n; h++)
+    for (int h = 0; h < config_heads(v->config, v->worth.layer); h++)
         if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
             v->like = h;
             v->kept = with[h];
@@ -113,18 +113,21 @@ static void say_heads(const struct heads_view *v, bool harmful, const char *what
 static enum status write_picture(const struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
-    const int n_heads = v->config->n_heads, n_rows = (r->n_done + n_heads - 1) / n_heads;
-    const size_t bytes = n_rows * n_heads * sizeof(float);
+    const int n_heads = v->config->n_heads; /* a row has */
+    const size_t bytes = (size_t)v->config->n_layers * n_heads * sizeof(float);
     struct text_label layers[HEATMAP_LARGE], heads[HEATMAP_LARGE];
     char title[256], subtitle[256];
     double most = 0;
+    int n_rows = 0;
     float *cells = calloc(bytes, 1);
     if (!cells)
         return err_no_memory(e, "the picture", bytes);
     for (int i = 0; i < r->n_done; i++) {
-        cells[i] = (float)fmax(r->heads[i].delta_nll, 0);
-        most = fmax(most, r->heads[i].delta_nll);
-        snprintf(layers[i / n_heads].text, sizeof layers->text, "layer %d", r->heads[i].layer);
+        const struct head_worth *w = &r->heads[i];
+        n_rows += w->head == 0;
+        cells[(n_rows - 1) * n_heads + w->head] = (float)fmax(w->delta_nll, 0);
+        most = fmax(most, w->delta_nll);
+        snprintf(layers[n_rows - 1].text, sizeof layers->text, "layer %d", w->layer);
     }
     for (int i = 0; i < n_heads; i++)
         snprintf(heads[i].text, sizeof heads[i].text, "%d", i);

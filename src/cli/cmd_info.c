@@ -109,7 +109,8 @@ struct info {
     int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos;
     int64_t attention_4_d_model_squared, memory_available_bytes;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
-    char variant[16], kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
+    char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
+        kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
     double norm_eps;
     bool adds_bos;
     /* How many tensors are of each type, in order of first use. */
@@ -150,6 +151,7 @@ static const struct report_field config_fields[] = {
     {SIZE(d_ff)},
     {SIZE(n_ctx)},
     {SIZE(n_vocab)},
+    {SAME(heads_by_layer)},
     {SAME(kv_heads_by_layer)},
     {SAME(latent)},
     {SAME(norm)},
@@ -622,11 +624,16 @@ static enum status show_info(struct info *info, struct err *e)
     info->problem = info->tokenizer_problem.text[0] ? info->tokenizer_problem.text : NULL;
     if (info->has_config) {
         const bool latent = config_is_latent(c);
-        char *list = latent ? info->latent : info->kv_heads_by_layer;
-        size_t used = 0;
+        char *list;
+        size_t used = 0, queries = 0;
         config_variant_name(c, c->n_kv_heads, info->variant);
         info->value_dim = config_value_dim(c);
-        /* "6, 2, 1": K/V heads or ranks layer by layer, where one number does not say it. */
+        /* "6, 2, 1": heads, K/V heads or ranks by layer, where one number does not say it. */
+        list = info->heads_by_layer;
+        for (int l = 0; l < c->n_layers && !config_same_heads(c); l++)
+            queries += (size_t)snprintf(list + queries, sizeof info->latent - queries, "%s%d",
+                                        l ? ", " : "", config_heads(c, l));
+        list = latent ? info->latent : info->kv_heads_by_layer;
         for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
             used += (size_t)snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
                                      latent ? config_latent(c, l) : config_kv_heads(c, l));

@@ -186,8 +186,9 @@ void job_say_note(void *arg, const char *text);
 
 /* --- conversion, as the commands offer it: variant.c ----------------------------------------- */
 
-/* Converts job.checkpoint, which needs no model, on job.pool; random heads are job.seed's. *spec is
- * what was asked for, but its tokens and its numbers by layer are gone. convert_free is due on
+/* Converts job.checkpoint, which needs no model, on job.pool; random heads are job.seed's. *spec
+ * comes with its state, and is then what was asked for, but its tokens and its numbers by layer are
+ * gone. convert_free is due on
  * success. The failures of convert_run; STATUS_USAGE for options that do not fit together, or as
  * many K/V heads as the checkpoint has. */
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,

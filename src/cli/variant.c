@@ -76,11 +76,12 @@ static enum status read_target(const struct variant_options *o, const struct con
     bool fewer = false;
     for (int l = 0; l < c->n_layers; l++) {
         const int g = layers[l], own = by_layer ? config_kv_heads(c, l) : c->n_kv_heads;
-        if (c->n_heads % g != 0)
+        const int heads = config_heads(c, l);
+        if (heads % (by_layer ? g : config_variant_heads(c, g, l)) != 0)
             return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected a divisor of the checkpoint's %d query heads, "
+                           "--kv-heads: expected a divisor of the checkpoint's %d query heads%s, "
                            "found %d",
-                           c->n_heads, g);
+                           heads, config_same_heads(c) ? "" : " of a layer", g);
         if (g > own || (!by_layer && g == own))
             return err_set(e, STATUS_USAGE,
                            "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
@@ -241,6 +242,9 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .seed = j->seed,
         .kernels = j->kernels,
         .pool = j->pool,
+        .state = spec->state,
+        .resume = spec->resume,
+        .n_kept = spec->n_kept,
         .stop = progress_stop,
         .progress = show_and_foretell,
     };
@@ -266,7 +270,8 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
             s = convert_run(spec, out, e);
         }
         progress_end(&shown.progress);
-        if (s == STATUS_BAD_FILE)
+        if (s == STATUS_BAD_FILE &&
+            !(spec->state && text_starts_with(text_of(e->text), spec->state)))
             err_prefix(e, j->path);
         if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
             say(j->common,
@@ -286,7 +291,7 @@ enum status variant_load(struct job *j, struct err *e)
     const struct variant_options *o = &j->common->variant;
     struct checkpoint *c = &j->checkpoint;
     struct config config;
-    struct convert_spec spec;
+    struct convert_spec spec = {.state = NULL};
     struct convert converted;
     unsigned char *bytes = NULL;
     struct gguf *gguf = NULL;

@@ -43,13 +43,14 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;
         const int own = numbers ? config_kv_heads(&f, l) : f.n_kv_heads;
+        const int heads = config_heads(&f, l);
         if (spec->latent)
             TRY(config_check_rank(&f, n, e));
-        else if (n < 1 || f.n_heads % n != 0 || n > own)
+        else if (n < 1 || n > own || heads % (numbers ? n : config_variant_heads(&f, n, l)) != 0)
             return err_set(e, STATUS_USAGE,
                            "%d K/V heads: expected a divisor of the %d query heads, and no more "
                            "than there are, %d",
-                           n, f.n_heads, own);
+                           n, heads, own);
         if (f.shared && numbers && n != numbers[0])
             return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
                            f.n_layers);
@@ -126,7 +127,8 @@ static void take_all(struct converter *c)
     c->square = convert_doubles(c, c->widest, d);
     c->square2 = convert_doubles(c, c->widest, d);
     c->blocks = convert_doubles(c, 5 * dim, dim);
-    c->order = arena_take(&c->arena, c->n_heads, sizeof *c->order);
+    c->orders = c->order =
+        arena_take(&c->arena, config_blocks(&c->config) * c->n_heads, sizeof *c->order);
     c->group_of = arena_take(&c->arena, c->n_heads, sizeof *c->group_of);
     c->eigen = arena_take(&c->arena, c->n_threads, sizeof *c->eigen);
     for (int i = 0; i < c->n_threads; i++) {
@@ -234,6 +236,10 @@ void convert_begin(struct converter *c, int block)
 {
     c->block = block;
     c->end = c->config.shared ? c->config.n_layers : block + 1;
+    c->order = c->orders + block * c->config.n_heads;
+    c->n_heads = config_heads(&c->config, block);
+    for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++)
+        s->width = c->n_heads * s->dim;
     if (!config_is_latent(&c->config))
         c->n_kv_heads = config_kv_heads(&c->config, block);
     c->n_groups = config_kv_heads(&c->converted, block);
@@ -256,38 +262,51 @@ enum status convert_share(struct converter *c, struct convert_layer *lost, struc
     return STATUS_OK;
 }
 
+/* The block in work, with what its layers lose before text goes through it. */
+static enum status convert_block(struct converter *c, struct convert_layer *lost, struct err *e)
+{
+    const bool keeps = convert_keeps_heads(c);
+    if (keeps) {
+        convert_keep(c);
+    } else if (convert_is_latent(c)) {
+        convert_measure(c);
+        TRY(convert_latent_fit(c, lost, e));
+        TRY(convert_store_latent(c, config_latent(&c->converted, c->block), e));
+    } else {
+        TRY(convert_share(c, lost, e));
+    }
+    convert_store_order(c);
+    if (c->spec->refit || !keeps)
+        TRY(convert_store(c, PART_O, PART_UP, e));
+    return c->spec->refit ? convert_refit(c, e) : STATUS_OK;
+}
+
 /* Converts block by block, each with what the layers that use it lose, and writes the result. */
 static enum status convert_blocks(struct converter *c, struct err *e)
 {
     const struct convert_spec *spec = c->spec;
-    const int n_layers = c->config.n_layers;
+    const int n_layers = c->config.n_layers, n_blocks = config_blocks(&c->config);
     double sum = 0;
-    c->all = n_layers * (2 * c->n_windows + convert_refit_windows(c));
-    for (int b = 0; b < config_blocks(&c->config); b++) {
+    TRY(convert_resume(c, e));
+    const int n_kept = spec->resume ? *spec->n_kept : 0;
+    c->all =
+        n_layers * (2 * (uint64_t)c->n_windows) + (n_layers - n_kept) * convert_refit_windows(c);
+    for (int b = 0; b < n_blocks; b++) {
         struct convert_layer lost = {
             .own = (double)NAN, .own_first = (double)NAN, .gathered = (double)NAN};
         TRY(convert_windows_done(c, 0));
         convert_begin(c, b);
         TRY(convert_calibrate(c));
-        const bool keeps = convert_keeps_heads(c);
-        if (keeps) {
-            convert_keep(c);
-        } else if (convert_is_latent(c)) {
-            convert_measure(c);
-            TRY(convert_latent_fit(c, &lost, e));
-            TRY(convert_store_latent(c, config_latent(&c->converted, b), e));
-        } else {
-            TRY(convert_share(c, &lost, e));
-        }
-        convert_store_order(c);
-        if (spec->refit || !keeps)
-            TRY(convert_store(c, PART_O, PART_UP, e));
-        if (spec->refit)
-            TRY(convert_refit(c, e));
+        if (b < n_kept)
+            lost.score = c->out->layers[b].score;
+        else
+            TRY(convert_block(c, &lost, e));
         for (int l = b; l < c->end; l++)
             c->out->layers[l] = lost;
         if (spec->n_tokens)
             TRY(convert_advance(c, e));
+        c->block = b + 1; /* are done */
+        TRY(convert_keep_state(c, false, e));
     }
     for (int i = 0; i < c->n_measured; i++) {
         const struct convert_window win = convert_window_at(c, c->measured[i]);
@@ -299,6 +318,14 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     return convert_write(c, e);
 }
 
+static enum status convert_or_keep(struct converter *c, struct err *e)
+{
+    const enum status s = convert_blocks(c, e);
+    if (s == STATUS_INTERRUPTED)
+        TRY(convert_keep_state(c, true, e));
+    return s;
+}
+
 /* With these K/V heads or ranks of latent caches by layer, if they are given. */
 static enum status run_once(struct convert_spec spec, const int *numbers, struct convert *out,
                             struct err *e)
@@ -308,11 +335,13 @@ static enum status run_once(struct convert_spec spec, const int *numbers, struct
         spec.layer_kv_heads = numbers;
     else if (numbers)
         spec.latent = numbers;
+    if (spec.cache_bytes)
+        spec.state = NULL;
     *out = (struct convert){.divergence = (double)NAN};
     TRY(convert_describe(&c, &spec, out, e));
     out->n_layers = c.config.n_layers;
     out->config = c.converted;
-    const enum status s = convert_work(&c, convert_blocks, e);
+    const enum status s = convert_work(&c, convert_or_keep, e);
     if (s != STATUS_OK)
         convert_free(out);
     return s;
@@ -378,11 +407,11 @@ static void compare_head_pairs(void *arg, int thread)
 {
     const struct converter *c = arg;
     struct convert_eigen *eigen = &c->eigen[thread];
-    const size_t n = c->n_heads;
+    const size_t n = c->config.n_heads;
     struct head_likeness *kept = c->likeness + c->block * n * n;
     int at = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = i; j < n; j++) {
+    for (size_t i = 0; i < c->n_heads; i++)
+        for (size_t j = i; j < c->n_heads; j++) {
             const int pair[] = {i, j};
             if (at++ % c->n_threads != thread)
                 continue;
@@ -395,7 +424,7 @@ static void compare_head_pairs(void *arg, int thread)
 
 static enum status compare_blocks(struct converter *c, struct err *e)
 {
-    const size_t size = c->n_heads * c->n_heads;
+    const size_t size = (size_t)c->config.n_heads * c->config.n_heads;
     c->all = c->config.n_layers * (uint64_t)c->n_windows;
     for (int b = 0; b < config_blocks(&c->config); b++) {
         convert_begin(c, b);
@@ -422,87 +451,4 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
     c.model = model;
     c.likeness = kept;
     return convert_work(&c, compare_blocks, e);
-}
-
-/* --- heads that are dropped ------------------------------------------------------------------- */
-
-#define DROPPED_KEY "decode.convert.dropped_heads"
-#define VERSION_KEY "decode.convert.version"
-
-/* Counts what is new, or makes it and adds all to the writer. The names of the heads follow those
- * of heads that were dropped before. */
-static void add_all(const struct drop_spec *spec, const struct config *c, struct text before,
-                    struct drop *d)
-{
-    const uint64_t dim = config_value_dim(c), width = config_heads_dim(c);
-    const size_t room = before.len + strlen(spec->names) + 2;
-    char *names = arena_take(&d->arena, room, 1);
-    for (size_t i = 0; i < spec->gguf->n_pairs && names; i++) {
-        const struct gguf_pair *p = &spec->gguf->pairs[i];
-        if (!text_is(p->key, DROPPED_KEY) && !text_is(p->key, VERSION_KEY))
-            gguf_add_value(d->writer, p->key, &p->value);
-    }
-    if (names) {
-        snprintf(names, room, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
-                 spec->names);
-        gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
-        gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
-    }
-    for (size_t i = 0; i < spec->gguf->n_tensors; i++) {
-        const struct gguf_tensor *t = &spec->gguf->tensors[i];
-        const unsigned char *data = t->data, *off = NULL; /* heads of the output matrix t */
-        struct tensor_spec s;
-        if (layout_named(c, t->name, &s) && s.role == ROLE_ATTN_OUTPUT && !s.is_bias)
-            off = spec->off + s.layer * c->n_heads;
-        const struct tensor_type_info *type = t->type;
-        if (off && memchr(off, 1, c->n_heads)) {
-            type = tensor_type_find(blocks_in_memory(type->type));
-            unsigned char *copy = arena_take(&d->arena, tensor_type_bytes(type, t->n_elements), 1);
-            data = copy;
-            if (copy && type == t->type)
-                memcpy(copy, t->data, t->n_bytes);
-            for (uint64_t at = 0; copy && type != t->type && at < t->n_elements; at += 256) {
-                float x[256]; /* of any type whole blocks, but for the end of a tensor */
-                const uint64_t left = t->n_elements - at, n = left < 256 ? left : 256;
-                blocks_decode(t->type->type, x, t->data + tensor_type_bytes(t->type, at), n);
-                blocks_encode(type->type, copy + tensor_type_bytes(type, at), x, n);
-            }
-            for (int row = 0; row < c->d_model && copy; row++)
-                for (int h = 0; h < c->n_heads; h++)
-                    if (off[h])
-                        blocks_zero(type->type, copy, row * width + h * dim, dim);
-        }
-        if (names)
-            gguf_add_tensor(d->writer, t->name, type->type, t->n_dims, t->dims, data);
-    }
-}
-
-enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct err *e)
-{
-    struct config c;
-    struct text before = {"", 0};
-    *out = (struct drop){.writer = NULL};
-    TRY(model_check(spec->gguf, e));
-    TRY(config_read(spec->gguf, &c, e));
-    if (c.shared)
-        return err_set(e, STATUS_USAGE,
-                       "all %d layers share one block, and a head dropped in one would be in all; "
-                       "--without leaves heads of single layers out",
-                       c.n_layers);
-    TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
-    add_all(spec, &c, before, out);
-    TRY(arena_allocate(&out->arena, "the new output matrices", e));
-    const enum status s = gguf_writer_create(&out->writer, e);
-    if (s == STATUS_OK)
-        add_all(spec, &c, before, out);
-    else
-        drop_free(out);
-    return s;
-}
-
-void drop_free(struct drop *d)
-{
-    gguf_writer_free(d->writer);
-    arena_free(&d->arena);
-    *d = (struct drop){.writer = NULL};
 }

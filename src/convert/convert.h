@@ -95,11 +95,16 @@ struct convert_spec {
     size_t cache_bytes; /* not 0: the ranks that do best for so many bytes of F32 a token instead */
     bool heads_by_bytes; /* with cache_bytes: K/V heads of each layer, not ranks */
     enum convert_method method;
-    bool cluster;                  /* group by likeness, not by neighbourhood; not with ALiBi */
-    enum convert_refit refit;      /* needs tokens */
-    uint64_t seed;                 /* of CONVERT_RANDOM */
-    const int32_t *tokens;         /* calibration text, which latent caches need */
-    size_t n_tokens;               /* 0: none; else at least CONVERT_MIN_TOKENS */
+    bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
+    enum convert_refit refit; /* needs tokens */
+    uint64_t seed;            /* of CONVERT_RANDOM */
+    const int32_t *tokens;    /* calibration text, which latent caches need */
+    size_t n_tokens;          /* 0: none; else at least CONVERT_MIN_TOKENS */
+    /* Of a file for the layers that are done, written now and then and when the conversion is
+     * stopped; NULL: none. Without a text, and with cache_bytes, nothing is kept. */
+    const char *state;
+    bool resume;                   /* go on from it */
+    int *n_kept;                   /* layers that it has; where layers share a block, that is one */
     bool measures_only;            /* nothing is fitted or kept aside: any number of tokens does */
     const struct kernels *kernels; /* NULL: the fastest */
     struct pool *pool;             /* NULL: one thread */
@@ -142,8 +147,10 @@ struct convert {
 enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct err *e);
 
 /* The result borrows spec->gguf's unchanged tensors; convert_free is due on success. The same bits
- * for any number of threads. The failures of convert_plan and model_create; STATUS_INTERRUPTED;
- * STATUS_FAILED if weights are not finite, or no longer fit the type of their tensor. */
+ * for any number of threads, and whether or not it was stopped and resumed. The failures of
+ * convert_plan and model_create; STATUS_INTERRUPTED; STATUS_FAILED if weights are not finite, or no
+ * longer fit the type of their tensor. Of `state` STATUS_USAGE if it is of another conversion, and
+ * what files fail with. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e);
 
 void convert_free(struct convert *c); /* legal on a zeroed struct and twice */
@@ -166,9 +173,17 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
 
 /* --- a checkpoint without some heads --------------------------------------------------------- */
 
-/* Their columns of the output matrix are zero, so that what they find is multiplied by zero: the
- * model computes what a session does that leaves these heads out (engine/session.h), to the same
- * bits where weights are not quantised. */
+/*
+ * The model computes what a session does that leaves these heads out (engine/session.h). Their rows
+ * of Q and columns of the output matrix go, and with the last of a K/V head's query heads its rows
+ * of K and V. Where a file cannot say what would be left, columns become zero instead, which is the
+ * same to the last bit where weights are not quantised: of ALiBi, whose slopes follow the number of
+ * heads; of a latent cache, whose heads have no K and V; and of so many heads of a group that all
+ * groups of a layer stay as large as its largest, of one head at least.
+ *
+ * Architecture llama stays as it is if all layers lose as many; else the file becomes one of
+ * architecture decode.
+ */
 struct drop_spec {
     const struct gguf *gguf;  /* the checkpoint */
     const unsigned char *off; /* [n_layers, n_heads] of its config: 1 for those to be dropped */
@@ -176,15 +191,23 @@ struct drop_spec {
     const char *version;      /* of the program, likewise */
 };
 
+/* What becomes of a head. */
+enum drop_fate { DROP_STAYS, DROP_ZERO, DROP_GONE };
+
 /* The new checkpoint: gguf_write or gguf_write_memory is left. */
 struct drop {
+    struct config before, config; /* of the old one and of the new */
+    const unsigned char *fates;   /* [n_layers, n_heads] of the old one, an enum drop_fate */
+    int n_zero, n_gone;
+    uint64_t n_params_before, n_params_after; /* elements of all tensors */
     struct gguf_writer *writer;
-    struct arena arena; /* of the new tensors */
+    struct arena arena; /* of the new tensors, and `fates` */
 };
 
-/* Other tensors are spec->gguf's own, and neighbours in a quantised block stay as they are;
- * drop_free is due on success. STATUS_USAGE for layers that share one block, where a head of one is
- * one of all; STATUS_BAD_FILE for what is no model that runs; STATUS_NO_MEMORY. */
+/* Tensors that do not change are spec->gguf's own, and so are neighbours in a quantised block, but
+ * in an output matrix whose columns that stay are no whole blocks: that becomes F16. drop_free is
+ * due on success. STATUS_USAGE for layers that share one block, where a head of one is one of all;
+ * STATUS_BAD_FILE for what is no model that runs; STATUS_NO_MEMORY. */
 enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct err *e);
 void drop_free(struct drop *d); /* legal on a zeroed struct and twice */
 

@@ -366,7 +366,7 @@ enum status convert_group(struct converter *c, struct err *e)
     for (size_t i = 0; i < c->n_heads; i++)
         c->order[i] = i;
     if (c->spec->cluster && c->group > 1 && c->n_groups > 1)
-        (c->n_heads <= EXACT_HEADS ? group_exactly : group_by_swaps)(c);
+        (c->placings ? group_exactly : group_by_swaps)(c);
     for (size_t i = 0; i < c->n_heads; i++)
         c->group_of[c->order[i]] = i / c->group;
     TRY(convert_check_eigen(c, OTHER_METHODS, e));
@@ -414,6 +414,7 @@ enum status convert_heads_describe(struct convert_heads *h, const struct convert
         h->equal[l] = h->chosen[l] = most_heads(config, h->own[l], equal);
     h->spec.refit = CONVERT_REFIT_NONE;
     h->spec.cache_bytes = 0;
+    h->spec.state = NULL;
     h->spec.layer_kv_heads = h->chosen;
     if (spec->n_tokens > HEADS_TOKENS)
         h->spec.n_tokens = HEADS_TOKENS;

@@ -137,7 +137,7 @@ struct converter {
     struct convert *out;             /* owns the new tensors; NULL: none */
     struct convert_tensors *tensors; /* [config_blocks] of it */
     struct head_likeness *likeness;  /* [n_layers, n_heads, n_heads] to be filled in, or NULL */
-    size_t d, n_heads;
+    size_t d, n_heads;               /* the heads of the block in work; before the first the most */
     size_t widest;               /* of d, the circuits' widths and, where it is refitted, d_ff */
     int block, end;              /* in work; the layers from it on up to `end` use it */
     size_t n_kv_heads, n_groups; /* the old and the new; before the first block the most of any */
@@ -154,6 +154,7 @@ struct converter {
         };
         struct convert_circuit circuits[2];
     };
+    int *orders;                 /* [config_blocks, n_heads], of which `order` is the block's */
     int *order;                  /* [n_heads] heads in their new order, group by group */
     int *group_of;               /* [n_heads] */
     double *square, *square2;    /* [widest, d] scratch */
@@ -206,6 +207,7 @@ struct converter {
     struct convert_ridge ridge;
     double error[2];    /* squared, as refits judge it: after attention, and at the layer's end */
     uint64_t done, all; /* windows, for spec->progress */
+    uint64_t kept_ns;   /* when spec->state was written */
 };
 
 /* STATUS_USAGE or STATUS_BAD_FILE if the specification cannot be carried out. */
@@ -461,6 +463,17 @@ enum status convert_refit(struct converter *c, struct err *e);
 void convert_rebuild_take(struct converter *c);
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
 enum status convert_rebuild_run(struct converter *c, bool patterns);
+
+/* --- resume.c: spec->state ---------------------------------------------------------------------
+ */
+
+/* With spec->resume the first blocks, *spec->n_kept of them, as they were stored. STATUS_USAGE if
+ * they are of another conversion; STATUS_BAD_FILE; STATUS_NO_MEMORY. */
+enum status convert_resume(struct converter *c, struct err *e);
+
+/* Writes the first c->block blocks, if spec->state has fewer: `now`, which fails as a file_writer
+ * does, or if it is time to. */
+enum status convert_keep_state(struct converter *c, bool now, struct err *e);
 
 /* --- products.c: matrix products and sums in double, on all threads ----------------------------
  */

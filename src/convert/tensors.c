@@ -36,7 +36,7 @@ static enum tensor_role find_part(const struct config *c, int block, enum conver
     if (layout_qkv(c, block, parts) > 1)
         return parts[part].role;
     if (part > PART_Q)
-        *first += config_q_dim(c);
+        *first += config_q_dim(c, block);
     if (part > PART_K)
         *first += config_k_dim(c, block);
     return ROLE_ATTN_QKV;
@@ -386,7 +386,8 @@ enum status convert_write(struct converter *c, struct err *e)
             latent ? text_is(key, "general.architecture") ||
                          (text_starts_with(key, name) && key.data[strlen(name)] == '.')
                    : config_is_kv_heads_key(&c->config, key);
-        if (!replaced && !text_starts_with(key, OWN_KEYS))
+        const bool own = text_starts_with(key, OWN_KEYS) && !text_is(key, OWN_KEYS "dropped_heads");
+        if (!replaced && !own)
             gguf_add_value(w, key, &g->pairs[i].value);
     }
     (latent ? config_write : config_write_kv_heads)(&c->converted, w);

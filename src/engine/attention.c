@@ -54,12 +54,12 @@ void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_share
 
 /*
  * A thread's work on one layer's attention of a batch of rows to the cache, for any number of K/V
- * heads. Query head h uses K/V head h / (n_heads / n_kv_heads): one K/V head is MQA, n_heads of
- * them are MHA. With a latent cache all heads use the one vector of a position as key and as value.
- * The query heads of a group are one work item, so each K and V row is read once for all of them. A
- * sequence's positions are cut into chunks of KERNEL_CHUNK whose results are merged in order; the
- * cut depends on nothing but the position, so no bit depends on the threads or on what else is in
- * the batch.
+ * heads. Query head h uses K/V head h / (n_heads / n_kv_heads), by layer: one K/V head is MQA,
+ * n_heads of them are MHA. With a latent cache all heads use the one vector of a position as key
+ * and as value. The query heads of a group are one work item, so each K and V row is read once for
+ * all of them. A sequence's positions are cut into chunks of KERNEL_CHUNK whose results are merged
+ * in order; the cut depends on nothing but the position, so no bit depends on the threads or on
+ * what else is in the batch.
  */
 struct attention {
     const struct worker *k;
@@ -107,7 +107,7 @@ static void store_row(const struct attention *a, int kv_head, int row)
 {
     const struct config *c = &a->f->kv.config;
     const struct batch_row *r = &a->f->batch.rows[row];
-    const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c);
+    const float *keys = a->f->work.qkv + row * a->qkv_dim + config_q_dim(c, a->layer);
     const float *k = keys + (size_t)kv_head * a->key_dim;
     const float *v = keys + (size_t)a->n_kv_heads * a->key_dim + (size_t)kv_head * a->average_dim;
     if (positions_turn(&a->f->work.positions, r->position)) {
@@ -294,7 +294,7 @@ static struct attention layer_attention(const struct worker *k, const struct blo
         a.queries = f->work.mapped;
         a.queries_dim = (size_t)c->n_heads * a.key_dim;
     }
-    a.group = c->n_heads / a.n_groups;
+    a.group = config_heads(c, layer) / a.n_groups;
     return a;
 }
 
@@ -304,7 +304,7 @@ static struct attention layer_attention(const struct worker *k, const struct blo
 static void show_weights(const struct attention *a)
 {
     const struct forward *f = a->f;
-    const int n_rows = f->batch.n_rows, n_heads = f->kv.config.n_heads;
+    const int n_rows = f->batch.n_rows, n_heads = config_heads(&f->kv.config, a->layer);
     const size_t stride = a->part_size;
     const struct share items = share_of(a->k, n_rows * n_heads);
     for (int i = items.begin; i < items.end; i++) {
@@ -329,7 +329,7 @@ static void show_weights(const struct attention *a)
         f->watch->take(f->watch->arg, &(struct attention_weights){.layer = a->layer,
                                                                   .rows = f->batch.rows,
                                                                   .n_rows = n_rows,
-                                                                  .n_heads = n_heads,
+                                                                  .n_heads = f->kv.config.n_heads,
                                                                   .stride = f->kv.shape.cap,
                                                                   .weights = f->work.weights});
 }
@@ -341,13 +341,13 @@ static float *join_heads(const struct attention *a, const struct block *b)
     const struct forward *f = a->f;
     const struct config *c = &f->kv.config;
     const int n_rows = f->batch.n_rows;
-    const size_t row_dim = config_heads_dim(c);
+    const size_t row_dim = config_heads_dim(c, a->layer);
     float *heads = f->work.input;
     if (!a->latent) {
         const struct share rows = worker_rows(a->k);
         heads += worker_first(a->k) * f->work.input_dim;
         for (int r = rows.begin; r < rows.end; r++) {
-            for (int h = 0; h < c->n_heads; h++) {
+            for (int h = 0; h < config_heads(c, a->layer); h++) {
                 float *head = heads + r * row_dim + (size_t)h * a->average_dim;
                 merge_chunks(a, r, h, head);
                 end_head(a, h, head);
@@ -396,7 +396,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         const int n_heads = a.n_kv_heads / k->n_threads, first = k->thread * n_heads;
         const int panels = c->head_dim / KERNEL_LANES, group = a.group * panels;
         const int v_panels = config_value_dim(c) / KERNEL_LANES;
-        const int keys = c->n_heads * panels, values = keys + a.n_kv_heads * panels;
+        const int keys = config_heads(c, layer) * panels, values = keys + a.n_kv_heads * panels;
         f->kernels->matmul(&m, first * group, (first + n_heads) * group);
         f->kernels->matmul(&m, keys + first * panels, keys + (first + n_heads) * panels);
         f->kernels->matmul(&m, values + first * v_panels, values + (first + n_heads) * v_panels);
@@ -434,6 +434,6 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
     /* Output projection, added to the residual stream. */
     const float *results = join_heads(&a, b);
     forward_multiply(k, &b->w[ROLE_ATTN_OUTPUT].matrix, results, w->x, EPILOGUE_ADD);
-    forward_tap(k, TAP_HEADS, results, config_heads_dim(c));
+    forward_tap(k, TAP_HEADS, results, config_heads_dim(c, layer));
     forward_end_residual(k, &b->w[ROLE_ATTN_OUTPUT_NORM].norm, f->taps.at[TAP_MIDDLE]);
 }

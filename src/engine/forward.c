@@ -22,7 +22,7 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
         key = largest(key, config_key_dim(c, l));
         average = largest(average, config_average_dim(c, l));
     }
-    w->input_dim = largest(c->d_model, config_heads_dim(c));
+    w->input_dim = largest(c->d_model, c->n_heads * config_value_dim(c));
     w->quants_bytes = quant_row_bytes(layout_longest_row(c));
     /* Scaled queries, scores, a key or the copies of panels. */
     w->attend_floats = (size_t)group * (key + KERNEL_CHUNK) +

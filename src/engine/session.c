@@ -311,7 +311,7 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     if (!p)
         return err_no_memory(e, "a block's scratch memory", sizeof *p);
     one.n_layers = 1;
-    one.layer_kv_heads[0] = 0; /* room for the most of any */
+    one.layer_heads[0] = one.layer_kv_heads[0] = 0; /* room for the most of any */
     one.latent[0] = config_most_latent(c);
     *p = (struct probe){
         .s = {.f = {.kernels = kernels,
@@ -348,6 +348,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     struct config *c = &f->kv.config;
     const size_t d = c->d_model;
     assert(n >= 1 && n <= f->kv.shape.cap);
+    c->layer_heads[0] = config_heads(&p->model, layer);
     c->layer_kv_heads[0] = config_kv_heads(&p->model, layer);
     c->latent[0] = config_latent(&p->model, layer);
     f->blocks = b;
@@ -360,7 +361,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);
         forward_run(f, p->s.rows, now);
         for (int t = 0; t < BLOCK_TAPS; t++) {
-            const int width = t == TAP_HEADS    ? config_heads_dim(c)
+            const int width = t == TAP_HEADS    ? config_heads_dim(c, 0)
                               : t == TAP_HIDDEN ? c->d_ff
                                                 : c->d_model;
             if (f->taps.at[t]) /* where the next rows go */

@@ -14,12 +14,12 @@ struct heads_run {
     struct heads_result *result;
     struct probe *probe;
     struct arena arena;
-    float *stream, *next;      /* [n_scored, d_model] before the layer in work, and after */
-    float *heads;              /* [ctx, heads_dim] a window's results of the layer's heads */
-    float *mean;               /* [n_layers, heads_dim] their means, of the layers so far */
-    double *sum;               /* [heads_dim] */
-    float *row;                /* [heads_dim] of the output matrix */
-    double *gram;              /* [n_heads, value_dim, value_dim] of its columns */
+    float *stream, *next; /* [n_scored, d_model] before the layer in work, and after */
+    float *heads;         /* [ctx, heads_dim of the most] a window's results of the layer's heads */
+    float *mean;          /* [n_layers, heads_dim] their means, of the layers so far */
+    double *sum;          /* [heads_dim] */
+    float *row;           /* [heads_dim] of the output matrix */
+    double *gram;         /* [n_heads, value_dim, value_dim] of its columns */
     double *whole_nll, *nll;   /* [n_scored] of the model, and without a head */
     unsigned char *off;        /* [n_layers, n_heads] */
     struct head_ablation left; /* out: `off` and, by means, `mean` */
@@ -40,7 +40,7 @@ static void take_streams(struct heads_run *r)
 {
     const struct config *c = r->config;
     struct arena *a = &r->arena;
-    const uint64_t n = r->plan.n_scored, width = config_heads_dim(c);
+    const uint64_t n = r->plan.n_scored, width = (uint64_t)c->n_heads * config_value_dim(c);
     r->stream = arena_take(a, n, c->d_model * sizeof *r->stream);
     r->next = arena_take(a, n, c->d_model * sizeof *r->next);
     r->heads = arena_take(a, r->plan.ctx, width * sizeof *r->heads);
@@ -81,7 +81,7 @@ static enum status leave_out_heads(struct heads_run *r, int layer, struct err *e
     r->eval.entry = (struct eval_entry){layer, r->stream};
     r->eval.nll = r->nll;
     r->eval.params.without = &r->left;
-    for (int head = 0; head < r->config->n_heads; head++) {
+    for (int head = 0; head < config_heads(r->config, layer); head++) {
         struct head_worth *h = &r->result->heads[r->result->n_done];
         unsigned char *off = &r->off[layer * r->config->n_heads + head];
         struct eval_result without;
@@ -134,8 +134,9 @@ static double written_length(const double *gram, const float *z, size_t dim)
 static enum status run_layer(struct heads_run *r, int layer, struct head_worth *heads)
 {
     const struct eval_spec *eval = &r->eval;
-    const size_t d = r->config->d_model, width = config_heads_dim(r->config);
-    const size_t dim = config_value_dim(r->config), n_heads = r->config->n_heads;
+    const size_t d = r->config->d_model, width = config_heads_dim(r->config, layer);
+    const size_t dim = config_value_dim(r->config), n_heads = config_heads(r->config, layer);
+    float *mean = r->mean + layer * r->config->n_heads * dim;
     const uint64_t ctx = r->plan.ctx, n_scored = r->plan.n_scored;
     fill_gram(r, layer);
     memset(r->sum, 0, width * sizeof *r->sum);
@@ -164,7 +165,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     }
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
-        r->mean[layer * width + i] = (float)(r->sum[i] / (double)n_scored);
+        mean[i] = (float)(r->sum[i] / (double)n_scored);
     for (size_t h = 0; h < n_heads; h++) {
         heads[h].written /= (double)n_scored;
         heads[h].stream /= (double)n_scored;
@@ -181,7 +182,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
         if (!wants_layer(r->spec, l))
             continue;
         end = l + 1;
-        result->n_heads += r->config->n_heads;
+        result->n_heads += config_heads(r->config, l);
     }
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);

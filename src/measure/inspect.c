@@ -95,12 +95,12 @@ enum status inspect_list_variants(const struct cost_shape *shape, const int *ran
               most = config_is_latent(shape->config) ? 1 : n_heads;
     size_t n = (size_t)n_ranks;
     for (int g = most; g > 0; g--)
-        n += n_heads % g == 0;
+        n += config_has_variant(shape->config, g);
     *out = (struct inspect_variants){calloc(n, sizeof *out->items), 0};
     if (!out->items)
         return err_no_memory(e, "the list of variants", n * sizeof *out->items);
     for (int g = most; g > 0; g--)
-        if (n_heads % g == 0)
+        if (config_has_variant(shape->config, g))
             inspect_variant(shape, g, &out->items[out->n++]);
     for (int i = 0; i < n_ranks; i++)
         inspect_variant(shape, -ranks[i], &out->items[out->n++]);

@@ -136,6 +136,22 @@ bool config_same_kv_heads(const struct config *c)
     return config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_kv_heads;
 }
 
+bool config_same_heads(const struct config *c)
+{
+    for (int l = 0; l < c->n_layers; l++)
+        if (config_heads(c, l) != c->n_heads)
+            return false;
+    return true;
+}
+
+bool config_has_variant(const struct config *c, int n_kv_heads)
+{
+    for (int l = 0; l < c->n_layers; l++)
+        if (config_heads(c, l) % config_variant_heads(c, n_kv_heads, l) != 0)
+            return false;
+    return true;
+}
+
 int config_most_latent(const struct config *c)
 {
     int most = 0;
@@ -175,6 +191,10 @@ enum status config_check_rank(const struct config *c, int rank, struct err *e)
                        "a latent cache of rank %d: expected positions that do not turn keys, found "
                        "rotary ones, for which only K/V heads can be fewer",
                        rank);
+    if (!config_same_heads(c))
+        return err_set(e, STATUS_USAGE,
+                       "a latent cache of rank %d: expected as many query heads in every layer",
+                       rank);
     if (rank < 1 || rank > config_largest_rank(c))
         return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected a rank from 1 to %d",
                        rank, config_largest_rank(c));
@@ -183,16 +203,19 @@ enum status config_check_rank(const struct config *c, int rank, struct err *e)
 
 void config_variant_name(const struct config *c, int n_kv_heads, char *name)
 {
-    bool is_mixed = false;
-    for (int l = 0; l < c->n_layers; l++)
-        is_mixed |= config_variant_heads(c, n_kv_heads, l) != n_kv_heads;
+    bool is_mixed = false, is_mha = n_kv_heads == c->n_heads;
+    for (int l = 0; l < c->n_layers; l++) {
+        const int own = config_variant_heads(c, n_kv_heads, l);
+        is_mixed |= own != n_kv_heads;
+        is_mha &= own == config_heads(c, l);
+    }
     if (config_is_latent(c))
         snprintf(name, 16, "MLA-%.6s%u", config_same_latent(c) ? "" : "mixed-",
                  (unsigned)config_most_latent(c) % (CONFIG_MAX_WIDTH + 1u));
+    else if (is_mha)
+        snprintf(name, 16, "MHA");
     else if (is_mixed)
         snprintf(name, 16, "GQA-mixed-%d", n_kv_heads);
-    else if (n_kv_heads == c->n_heads)
-        snprintf(name, 16, "MHA");
     else if (n_kv_heads == 1)
         snprintf(name, 16, "MQA");
     else

@@ -33,6 +33,13 @@ enum key_type {
 #define LEAST_EMBEDDING_SCALE 1e-9
 #define MOST_EMBEDDING_SCALE  1e9
 
+/* One size, or one for each layer, in a file that has keys for its kinds; one size, or one for each
+ * layer; one rank, likewise. */
+#define HEADS_KEY    "attention.head_count"
+#define KV_HEADS_KEY "attention.head_count_kv"
+#define LATENT_KEY   "attention.latent"
+#define SCALING_KEY  "rope.scaling.type"
+
 /* In the order of a file that is written. */
 enum { HEAD_DIM = 5, VALUE_DIM, NORM_EPS, FIRST_OWN, N_KEYS = 14 };
 static const struct config_key {
@@ -48,7 +55,7 @@ static const struct config_key {
     {"embedding_length", SIZE, AT(d_model), .most = CONFIG_MAX_WIDTH},
     {"feed_forward_length", SIZE, AT(d_ff), .most = CONFIG_MAX_FF, .optional = true},
     {"block_count", SIZE, AT(n_layers), .most = CONFIG_MAX_LAYERS},
-    {"attention.head_count", SIZE, AT(n_heads), .most = CONFIG_MAX_WIDTH},
+    {HEADS_KEY, SIZE, AT(n_heads), .most = CONFIG_MAX_WIDTH},
     {"attention.key_length", SIZE, AT(head_dim), .most = CONFIG_MAX_WIDTH, .optional = true},
     {"attention.value_length", SIZE, AT(value_dim), .most = CONFIG_MAX_WIDTH, .optional = true},
     {NULL, NUMBER, AT(norm_eps), .most = 1},
@@ -61,11 +68,6 @@ static const struct config_key {
     {"embedding_scale", NUMBER, AT(embedding_scale), .above = LEAST_EMBEDDING_SCALE,
      .most = MOST_EMBEDDING_SCALE, .optional = true},
 };
-/* One size, or one for each layer; one rank, likewise. */
-#define KV_HEADS_KEY "attention.head_count_kv"
-#define LATENT_KEY   "attention.latent"
-#define SCALING_KEY  "rope.scaling.type"
-
 static const char *suffix_of(const struct config *c, const struct config_key *k)
 {
     return k->suffix ? k->suffix : c->arch->norm_eps_key;
@@ -108,13 +110,68 @@ static enum status read_number(const struct reader *r, const char *suffix, doubl
     return STATUS_OK;
 }
 
+/* The numbers [n_layers] of a key that is there, one for all layers or one for each: from 1 to
+ * `most`, or, where that is 0, divisors of the layer's heads. */
+static enum status read_by_layer(const struct reader *r, const char *suffix, int most,
+                                 int32_t *numbers)
+{
+    const struct key_name key = arch_key(r->c, suffix);
+    const struct gguf_value *v = gguf_find(r->g, key.text);
+    const bool is_array = v->kind == GGUF_ARRAY;
+    const enum gguf_kind kind = is_array ? v->element_kind : v->kind;
+    const int n_layers = r->c->n_layers;
+    if (is_array && v->count != (uint64_t)n_layers)
+        return err_bad_file(r->e, "%s: expected one number a layer, %d, found %llu", key.text,
+                            n_layers, (unsigned long long)v->count);
+    if (!gguf_is_integer(kind))
+        return err_bad_file(r->e, "%s: expected integers, found %s", key.text,
+                            gguf_kind_name(kind));
+    for (int l = 0; l < n_layers; l++) {
+        const int64_t number = gguf_int_at(v, is_array ? l : 0);
+        const int heads = config_heads(r->c, l);
+        if (number < 1 || number > (most ? most : heads) || (!most && heads % number != 0))
+            return err_bad_file(r->e,
+                                !most ? "%s: expected a divisor of head_count %d, found %lld"
+                                : numbers == r->c->latent
+                                    ? "%s: expected a rank from 1 to %d in every layer, or 0 for "
+                                      "none in all; found %lld"
+                                    : "%s: expected from 1 to %d in every layer, found %lld",
+                                key.text, most ? most : heads, (long long)number);
+        numbers[l] = (int32_t)number;
+        if (r->c->shared && numbers[l] != numbers[0])
+            return err_bad_file(r->e,
+                                "%s: expected the same number in all layers, which share one "
+                                "block; found several",
+                                key.text);
+    }
+    return STATUS_OK;
+}
+
+static int largest(const int32_t *numbers, int n)
+{
+    int most = 0;
+    for (int i = 0; i < n; i++)
+        most = numbers[i] > most ? numbers[i] : most;
+    return most;
+}
+
+/* Whether a file that may have them has query heads by layer. */
+static bool reads_heads_by_layer(const struct reader *r)
+{
+    const struct gguf_value *v = gguf_find(r->g, arch_key(r->c, HEADS_KEY).text);
+    return r->c->arch->has_keys && v && v->kind == GGUF_ARRAY;
+}
+
 static enum status read_key(const struct reader *r, const struct config_key *k)
 {
     const char *suffix = suffix_of(r->c, k);
     const struct key_name key = arch_key(r->c, suffix);
     void *member = (char *)r->c + k->offset;
     bool found, *if_missing = k->optional ? &found : NULL;
-    if (k->type == SIZE) {
+    if (member == &r->c->n_heads && reads_heads_by_layer(r)) { /* the most, after n_layers */
+        TRY(read_by_layer(r, HEADS_KEY, CONFIG_MAX_WIDTH, r->c->layer_heads));
+        r->c->n_heads = largest(r->c->layer_heads, r->c->n_layers);
+    } else if (k->type == SIZE) {
         uint64_t size = 0;
         TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
         *(int *)member = (int)size;
@@ -138,40 +195,6 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
     return STATUS_OK;
 }
 
-/* The numbers [n_layers] of a key that is there, one for all layers or one for each: from 1 to
- * `most`, and divisors of it if they are K/V heads. */
-static enum status read_by_layer(const struct reader *r, const char *suffix, int most, bool divides,
-                                 int32_t *numbers)
-{
-    const struct key_name key = arch_key(r->c, suffix);
-    const struct gguf_value *v = gguf_find(r->g, key.text);
-    const bool is_array = v->kind == GGUF_ARRAY;
-    const enum gguf_kind kind = is_array ? v->element_kind : v->kind;
-    const int n_layers = r->c->n_layers;
-    if (is_array && v->count != (uint64_t)n_layers)
-        return err_bad_file(r->e, "%s: expected one number a layer, %d, found %llu", key.text,
-                            n_layers, (unsigned long long)v->count);
-    if (!gguf_is_integer(kind))
-        return err_bad_file(r->e, "%s: expected integers, found %s", key.text,
-                            gguf_kind_name(kind));
-    for (int l = 0; l < n_layers; l++) {
-        const int64_t number = gguf_int_at(v, is_array ? l : 0);
-        if (number < 1 || number > most || (divides && most % number != 0))
-            return err_bad_file(r->e,
-                                divides ? "%s: expected a divisor of head_count %d, found %lld"
-                                        : "%s: expected a rank from 1 to %d in every layer, or 0 "
-                                          "for none in all; found %lld",
-                                key.text, most, (long long)number);
-        numbers[l] = (int32_t)number;
-        if (r->c->shared && numbers[l] != numbers[0])
-            return err_bad_file(r->e,
-                                "%s: expected the same number in all layers, which share one "
-                                "block; found several",
-                                key.text);
-    }
-    return STATUS_OK;
-}
-
 /* K/V heads, or latent caches, whose keys and values are those of one head, whatever the file says
  * of K/V heads; all else but rotary positions is known. */
 static enum status read_cached_heads(const struct reader *r)
@@ -179,16 +202,24 @@ static enum status read_cached_heads(const struct reader *r)
     struct config *c = r->c;
     const struct key_name latent = arch_key(c, LATENT_KEY);
     const struct gguf_value *rank = c->arch->has_keys ? gguf_find(r->g, latent.text) : NULL;
-    c->n_kv_heads = c->n_heads;
-    if (gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text)) {
-        TRY(read_by_layer(r, KV_HEADS_KEY, c->n_heads, true, c->layer_kv_heads));
-        c->n_kv_heads = 0;
+    if (config_same_heads(c))
+        memset(c->layer_heads, 0, sizeof c->layer_heads);
+    else if (c->shared)
+        return err_bad_file(r->e,
+                            "%s: expected the same number in all layers, which share one "
+                            "block; found several",
+                            arch_key(c, HEADS_KEY).text);
+    if (gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text))
+        TRY(read_by_layer(r, KV_HEADS_KEY, 0, c->layer_kv_heads));
+    else
         for (int l = 0; l < c->n_layers; l++)
-            if (c->layer_kv_heads[l] > c->n_kv_heads)
-                c->n_kv_heads = c->layer_kv_heads[l];
-    }
+            c->layer_kv_heads[l] = config_heads(c, l);
+    c->n_kv_heads = largest(c->layer_kv_heads, c->n_layers);
     if (rank && !(gguf_is_integer(rank->kind) && gguf_int_at(rank, 0) == 0)) {
-        TRY(read_by_layer(r, LATENT_KEY, config_largest_rank(c), false, c->latent));
+        TRY(read_by_layer(r, LATENT_KEY, config_largest_rank(c), c->latent));
+        if (!config_same_heads(c))
+            return err_bad_file(r->e, "%s: expected one number of heads with it, found several",
+                                latent.text);
         if (c->position == POSITION_ROPE)
             return err_bad_file(r->e,
                                 "%s: expected none with rotary positions, whose turns of keys a "
@@ -253,7 +284,7 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     /* No head may make the rows of a product too long. */
     if (!c->head_dim && c->d_model % c->n_heads != 0)
         return err_bad_file(e, "%s: expected a divisor of embedding_length %d, found %d",
-                            arch_key(c, "attention.head_count").text, c->d_model, c->n_heads);
+                            arch_key(c, HEADS_KEY).text, c->d_model, c->n_heads);
     config_complete(c);
     const int dims[] = {c->head_dim, c->value_dim};
     for (int i = 0; i < 2; i++)
@@ -356,7 +387,12 @@ static void write_keys(const struct config *c, int first, int end, struct gguf_w
     for (const struct config_key *k = &keys[first]; k < &keys[end]; k++) {
         const struct key_name key = arch_key(c, suffix_of(c, k));
         const void *member = (const char *)c + k->offset;
-        if (k->type == SIZE)
+        int32_t heads[CONFIG_MAX_LAYERS];
+        for (int l = 0; l < c->n_layers; l++)
+            heads[l] = config_heads(c, l);
+        if (member == &c->n_heads && !config_same_heads(c))
+            gguf_add_array(w, key.text, GGUF_I32, heads, c->n_layers);
+        else if (k->type == SIZE)
             gguf_add_u32(w, key.text, *(const int *)member);
         else if (k->type == NUMBER)
             gguf_add_f32(w, key.text, *(const float *)member);
@@ -374,7 +410,7 @@ void config_write(const struct config *config, struct gguf_writer *w)
     if (!(c->embedding_scale > 0))
         c->embedding_scale = 1;
     /* Dimensions that follow from others are for those who chose them. */
-    const bool own_dims = config_q_dim(c) != c->d_model || c->value_dim != c->head_dim;
+    const bool own_dims = c->n_heads * c->head_dim != c->d_model || c->value_dim != c->head_dim;
     write_keys(c, 0, own_dims ? NORM_EPS : HEAD_DIM, w);
     config_write_kv_heads(config, w);
     write_keys(c, NORM_EPS, FIRST_OWN, w);

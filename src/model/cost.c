@@ -123,15 +123,15 @@ struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)
 {
     const struct config *c = s->config;
     const struct cost_weights weights = cost_weights(s);
-    uint64_t of_position = 0; /* elements of keys and values, once for every head */
+    uint64_t of_position = 0; /* elements of keys and values, for every head */
     for (int l = 0; l < c->n_layers; l++)
-        of_position += config_key_dim(c, l) + config_average_dim(c, l);
-    return (struct cost){
-        .weight_bytes = weights.step_bytes,
-        .kv_bytes = kv_cache_bytes_per_token(c, s->n_kv_heads, kv) * depth,
-        .flops = {.floats = weights.floats,
-                  .quants = weights.quants,
-                  .attention = 2 * (uint64_t)c->n_heads * of_position * ((uint64_t)depth + 1)}};
+        of_position += (uint64_t)config_heads(c, l) *
+                       (uint64_t)(config_key_dim(c, l) + config_average_dim(c, l));
+    return (struct cost){.weight_bytes = weights.step_bytes,
+                         .kv_bytes = kv_cache_bytes_per_token(c, s->n_kv_heads, kv) * depth,
+                         .flops = {.floats = weights.floats,
+                                   .quants = weights.quants,
+                                   .attention = 2 * of_position * ((uint64_t)depth + 1)}};
 }
 
 uint64_t cost_step_bytes(const struct cost *c, int batch)

@@ -121,15 +121,15 @@ static int extent_of(const struct config *c, enum extent extent, int layer)
     const int extents[] = {[ONE] = 1,
                            [TWO] = 2,
                            [D_MODEL] = c->d_model,
-                           [Q_DIM] = config_q_dim(c),
+                           [Q_DIM] = config_q_dim(c, layer),
                            [K_DIM] = config_k_dim(c, layer),
                            [V_DIM] = config_v_dim(c, layer),
                            [QKV_DIM] = config_qkv_dim(c, layer),
-                           [HEADS_DIM] = config_heads_dim(c),
+                           [HEADS_DIM] = config_heads_dim(c, layer),
                            [HEAD_DIM] = c->head_dim,
                            [RANK] = config_latent(c, layer),
                            [HEADS_RANK] = c->n_heads * config_latent(c, layer),
-                           [N_HEADS] = c->n_heads,
+                           [N_HEADS] = config_heads(c, layer),
                            [D_FF] = c->d_ff,
                            [N_CTX] = c->n_ctx,
                            [N_VOCAB] = c->n_vocab,
@@ -259,7 +259,8 @@ int layout_longest_row(const struct config *c)
         const int cols = layout_weight(c, role, 0).cols;
         longest = cols > longest ? cols : longest;
     }
-    return longest;
+    const int heads = c->n_heads * config_value_dim(c); /* of the layer with the most */
+    return heads > longest ? heads : longest;
 }
 
 /* --- by name --------------------------------------------------------------------------------- */

@@ -144,7 +144,7 @@ static struct matrix load_qkv(struct loader *ld, int layer)
      * replaces, at rows of the file counted as if all three were one tensor. */
     const struct {
         int rows, head, replaced;
-    } thirds[] = {{config_q_dim(c), 1, 1},
+    } thirds[] = {{config_q_dim(c, layer), 1, 1},
                   {config_k_dim(c, layer), config_key_dim(c, layer), replaced},
                   {config_v_dim(c, layer), config_value_dim(c), replaced}};
     for (int third = 0, to = 0, begin = 0; third < 3; third++) {
@@ -210,7 +210,7 @@ static void load_all(struct loader *ld, struct model *m)
         const float *rel = b.w[ROLE_ATTN_REL].table;
         struct attend_bias *bias =
             biases_scores ? arena_take(&ld->arena, c->n_heads, sizeof *bias) : NULL;
-        for (int h = 0; h < c->n_heads && bias; h++)
+        for (int h = 0; h < config_heads(c, l) && bias; h++)
             bias[h] = c->position == POSITION_ALIBI
                           ? positions_alibi(h, c->n_heads)
                           : positions_quadratic(rel[2 * h], rel[2 * h + 1]);
@@ -252,8 +252,9 @@ enum status model_check_storage(const struct config *c, enum storage s, struct e
     const struct {
         const char *name;
         int n;
-    } rows[] = {
-        {"d_model", c->d_model}, {"n_heads * value_dim", config_heads_dim(c)}, {"d_ff", c->d_ff}};
+    } rows[] = {{"d_model", c->d_model},
+                {"n_heads * value_dim", c->n_heads * config_value_dim(c)},
+                {"d_ff", c->d_ff}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows && storage_is_quantised(s); i++)
         if (rows[i].n % QUANT_BLOCK)
             return err_set(e, STATUS_USAGE,

@@ -23,10 +23,14 @@ static void take_run_scratch(struct backprop *b, int rows, const struct buffer *
                                       list->n, list->n};
 }
 
-/* Room for a matrix, or those of the heads, in panels along either dimension. */
-static float *take_panels(struct backprop *b, enum tensor_role role, int layer)
+/* Room for a matrix of any layer, or those of the heads, in panels along either dimension. */
+static float *take_panels(struct backprop *b, enum tensor_role role)
 {
-    const struct tensor_spec spec = layout_weight(&b->config, role, layer);
+    struct tensor_spec spec = layout_weight(&b->config, role, 0);
+    for (int l = 1; l < b->config.n_layers; l++) {
+        const struct tensor_spec own = layout_weight(&b->config, role, l);
+        spec = spec_elements(&own) > spec_elements(&spec) ? own : spec;
+    }
     const int n = spec.n_matrices, rows = spec.rows / n;
     const uint64_t forward = (uint64_t)kernel_padded(rows) * spec.cols;
     const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * rows;
@@ -44,7 +48,8 @@ static void take_passes(struct backprop *b, const float *rope_factors)
     const bool gated = ffn_is_gated(c->ffn), latent = config_is_latent(c), back = !b->forward_only;
     const uint64_t head_windows = (uint64_t)b->n_sequences * c->n_heads;
     struct saved saved = {.softmax = NULL};
-    int widest = 0; /* the layer whose tensors and activations are the largest */
+    const int most_heads = c->n_heads * config_value_dim(c);
+    int widest = 0; /* the layer whose activations are the largest */
     for (int l = 1; l < c->n_layers; l++)
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
@@ -57,7 +62,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                 (const struct buffer[]){{&saved.x, d},
                                         {&saved.qkv, config_qkv_dim(c, back ? l : widest)},
                                         {&saved.kv, latent * pass_kv_dim(c)},
-                                        {&saved.heads, config_heads_dim(c)},
+                                        {&saved.heads, back ? config_heads_dim(c, l) : most_heads},
                                         {&saved.mid, d},
                                         {&saved.up, ff},
                                         {&saved.gate, gated * ff},
@@ -69,10 +74,10 @@ static void take_passes(struct backprop *b, const float *rope_factors)
             b->blocks[l] = saved;
     }
     for (enum tensor_role role = ROLE_BLOCK_FIRST; role < ROLE_BLOCK_END; role++)
-        b->panels[role] = take_panels(b, role, widest);
-    b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT, 0);
+        b->panels[role] = take_panels(b, role);
+    b->panels[ROLE_OUTPUT] = take_panels(b, ROLE_OUTPUT);
     if (back)
-        b->output_backward = take_panels(b, ROLE_OUTPUT, 0);
+        b->output_backward = take_panels(b, ROLE_OUTPUT);
     take_run_scratch(b, b->head_rows,
                      (const struct buffer[]){{&b->logits, c->n_vocab},
                                              {&b->teacher_logits, back * b->taught * c->n_vocab},
@@ -89,7 +94,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
                                              {&b->dnorm, back * d},
                                              {&b->dup, back * ff},
                                              {&b->dgate, back * gated * ff},
-                                             {&b->dheads, back * config_heads_dim(c)},
+                                             {&b->dheads, back * most_heads},
                                              {&b->dqkv, back * config_qkv_dim(c, widest)},
                                              {&b->dkv, back * latent * pass_kv_dim(c)},
                                              {&b->stats, back * 2},

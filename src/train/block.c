@@ -60,6 +60,13 @@ static struct view dqkv_of(const struct backprop *b, int l)
     return dqkv;
 }
 
+/* The results of block l's heads, or their gradient: one buffer may serve layers of any number. */
+static struct view heads_of(const struct backprop *b, int l, struct view buffer)
+{
+    const int n = config_heads_dim(&b->config, l);
+    return (struct view){buffer.x, buffer.n_rows, n, n};
+}
+
 /* Where a column of the first of some rows is. */
 static float *place_weights(struct view v, struct rows r, int column)
 {
@@ -77,11 +84,12 @@ static void attend(const struct pass *p, int l, int thread,
     const struct saved *saved = &b->blocks[l];
     const bool latent = config_is_latent(c);
     const int kv_heads = latent ? c->n_heads : config_kv_heads(c, l);
-    const int group = c->n_heads / kv_heads, key = c->head_dim, value = config_value_dim(c);
+    const int group = config_heads(c, l) / kv_heads, key = c->head_dim, value = config_value_dim(c);
     /* Where keys and values are in a row: qkv has all queries before them. */
-    const int keys = latent ? 0 : config_q_dim(c), values = keys + kv_heads * key;
+    const int keys = latent ? 0 : config_q_dim(c, l), values = keys + kv_heads * key;
     const struct view kv = latent ? saved->kv : saved->qkv, dqkv = dqkv_of(b, l);
     const struct view dkv = latent ? b->dkv : dqkv;
+    const struct view heads = heads_of(b, l, saved->heads), dheads = heads_of(b, l, b->dheads);
     const struct rows share =
         rows_share(p, (struct rows){0, p->batch->n_sequences * kv_heads}, thread);
     for (int index = share.begin; index < share.end; index++) {
@@ -105,10 +113,10 @@ static void attend(const struct pass *p, int l, int thread,
             .v = place_weights(kv, r, v),
             .q_stride = saved->qkv.stride,
             .kv_stride = kv.stride,
-            .heads = place_weights(saved->heads, r, head * value),
-            .heads_stride = saved->heads.stride,
+            .heads = place_weights(heads, r, head * value),
+            .heads_stride = heads.stride,
             .softmax = saved->softmax + all_heads * 2 * causal_padded_length(b->length),
-            .dheads = place_weights(b->dheads, r, head * value),
+            .dheads = place_weights(dheads, r, head * value),
             .dq = place_weights(dqkv, r, q),
             .dk = place_weights(dkv, r, k),
             .dv = place_weights(dkv, r, v),
@@ -126,14 +134,14 @@ static void attend(const struct pass *p, int l, int thread,
 /* In a buffer as qkv: what is latent, after the queries. */
 static struct view latent_of(const struct config *c, int l, struct view qkv)
 {
-    return view_columns(qkv, config_q_dim(c), config_latent(c, l));
+    return view_columns(qkv, config_q_dim(c, l), config_latent(c, l));
 }
 
 /* What is made of it, in a buffer as kv: part 0 are the values of all heads, part h + 1 the keys of
  * head h. */
 static struct view part_of_rows(const struct config *c, struct view kv, int part)
 {
-    return part == 0 ? view_columns(kv, config_q_dim(c), config_heads_dim(c))
+    return part == 0 ? view_columns(kv, config_q_dim(c, 0), config_heads_dim(c, 0))
                      : view_columns(kv, (part - 1) * c->head_dim, c->head_dim);
 }
 
@@ -183,8 +191,8 @@ static struct branch branch_of(const struct backprop *b, int l, bool attention)
                         .point = 2 * l,
                         .n_in = layout_qkv(&b->config, l, parts),
                         .out = ROLE_ATTN_OUTPUT,
-                        .inner = saved->heads,
-                        .dinner = b->dheads,
+                        .inner = heads_of(b, l, saved->heads),
+                        .dinner = heads_of(b, l, b->dheads),
                         .after = b->dmid,
                         .dropped = b->dmid_dropped,
                         .before = b->dx};
@@ -405,7 +413,7 @@ void backprop_block_backward(const struct pass *p, int l, int thread)
         }
     }
     int begin, end;
-    pool_share(c->n_heads, thread, b->n_threads, &begin, &end);
+    pool_share(config_heads(c, l), thread, b->n_threads, &begin, &end);
     for (int i = 2 * begin; i < 2 * end && b->drel; i++) {
         double sum = (double)rel[i];
         for (int window = 0; window < p->batch->n_sequences; window++)

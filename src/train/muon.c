@@ -141,7 +141,8 @@ void muon_step(const struct trainer *t, int thread)
         if (!muon_moves(&t->spec, s))
             continue;
         /* Q, K and V are three matrices, a head's are each its own. */
-        int parts[QKV_PARTS] = {config_q_dim(&t->config), config_k_dim(&t->config, s->layer),
+        int parts[QKV_PARTS] = {config_q_dim(&t->config, s->layer),
+                                config_k_dim(&t->config, s->layer),
                                 config_v_dim(&t->config, s->layer)};
         const bool joined = s->role == ROLE_ATTN_QKV;
         const int n = joined ? QKV_PARTS : s->n_matrices;

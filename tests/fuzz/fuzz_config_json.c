@@ -20,7 +20,7 @@ static void check_sizes(const struct config *c)
     require(c->n_ctx >= 1 && c->n_ctx <= CONFIG_MAX_CTX);
     require(c->n_vocab >= 1 && c->n_vocab <= CONFIG_MAX_VOCAB);
     require(c->n_kv_heads >= 1 && c->n_heads % c->n_kv_heads == 0);
-    require(c->head_dim >= 1 && config_q_dim(c) <= CONFIG_MAX_WIDTH);
+    require(c->head_dim >= 1 && config_q_dim(c, 0) <= CONFIG_MAX_WIDTH);
     require(c->norm_eps >= 0 && c->norm_eps < 1);
 }
 
