@@ -47,6 +47,10 @@ const struct scenario scenarios[] = {
      "convert model.gguf -o out.gguf --kv-heads 2 --calib calib.txt --eval text.txt -t 2 "
      "-q --force",
      "model.gguf calib.txt text.txt", "out.gguf", STEADY_FILES},
+    {"convert, heads by bytes",
+     "convert model.gguf -o out.gguf --kv-heads auto --cache-bytes 128 --calib calib.txt --refit "
+     "none -t 2 -q --force",
+     "model.gguf calib.txt", "out.gguf", STEADY_FILES},
     {"quantize", "quantize model.gguf -o out.gguf --type q8_0 --force -t 2 -q", "model.gguf",
      "out.gguf", STEADY_STDOUT | STEADY_FILES},
     {"train", TRAIN, "text.txt", "out.gguf out.gguf.state log.csv", TRAINS},

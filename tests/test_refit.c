@@ -26,6 +26,21 @@ static bool valley(void *arg, const double *x, double *value, double *gradient)
     return (*(int *)arg)-- > 0;
 }
 
+/* A step that lowers the value by less than is enough is the last. */
+CONVERSION_TEST(lbfgs_ends_when_steps_gain_little)
+{
+    double *scratch = allocated(lbfgs_scratch(VALLEY, 5) * sizeof *scratch), x[VALLEY] = {0};
+    int left = 399;
+    const struct lbfgs p = {.n = VALLEY,
+                            .memory = 5,
+                            .evaluations = 399,
+                            .enough = 0.5,
+                            .evaluate = valley,
+                            .arg = &left};
+    ck_assert_double_gt(lbfgs_minimise(&p, x, scratch), 1e-6);
+    ck_assert_int_gt(left, 380);
+}
+
 /* To its end, with fewer evaluations never further than with more, and stopped before the first. */
 CONVERSION_TEST(lbfgs_follows_a_valley)
 {
@@ -57,8 +72,8 @@ CONVERSION_TEST(lbfgs_follows_a_valley)
         ck_assert_double_eq_tol(x[i], 1, 1e-5);
 }
 
-/* Every piece is judged by the error after attention on windows kept aside, which are much like
- * those that the report's figure is of; nothing comes before the first layer. */
+/* Every piece is judged by the distances after attention on windows kept aside, whose squares over
+ * all windows the report's figure is of; nothing comes before the first layer. */
 CONVERSION_TEST(more_is_not_worse, .loops = SANITIZED ? 2 : N_KINDS)
 {
     struct opened a = open_golden_kind(golden_kinds[_i]);
@@ -69,7 +84,7 @@ CONVERSION_TEST(more_is_not_worse, .loops = SANITIZED ? 2 : N_KINDS)
         struct opened b = convert_to(&spec, lost);
         ck_assert_uint_eq(b.gguf->n_tensors, a.gguf->n_tensors);
         if (!a.model->config.shared || refit != CONVERT_REFIT_WO) /* judged by all its layers */
-            ck_assert_double_le(lost[0].output, last * (1 + 1e-9));
+            ck_assert_double_le(lost[0].output, last * 1.02);
         last = lost[0].output;
     }
 }
@@ -155,6 +170,45 @@ CONVERSION_TEST(values_that_are_constant)
         struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_MEAN), n);
         spec.refit = CONVERT_REFIT_BLOCK;
         convert_to(&spec, NULL);
+    }
+}
+
+/* A llama in whose residual stream one channel is far larger than the others, as in real ones. */
+static struct opened open_outliers(void)
+{
+    const char *path = scratch_path("outliers.gguf");
+    struct config c =
+        config_sized("llama", "layers=3 heads=6 kv=3 dim=8 width=48 ff=64 ctx=64 vocab=20");
+    write_config_checkpoint(path, &c);
+    struct opened a = open_path(path);
+    const struct gguf_tensor *t =
+        gguf_find_tensor(a.gguf, arch_tensor_name(ROLE_FFN_DOWN, 0, false).text);
+    float *row = (float *)(void *)(a.bytes + (t->data - a.bytes)) + 5 * c.d_ff;
+    for (int i = 0; i < c.d_ff; i++)
+        row[i] *= 2000;
+    return a;
+}
+
+/* Few rows have almost all of the squares, and with few tokens features outnumber what is known of
+ * them: fits stay nearer to the checkpoint than means. */
+CONVERSION_TEST(outliers_break_no_fit, .loops = 2)
+{
+    struct opened a = open_outliers();
+    const int n = _i ? N_CALIB : 2 * CONVERT_MIN_TOKENS;
+    struct convert_spec spec = with_text(spec_of(&a, 1, CONVERT_MEAN), n);
+    struct convert out;
+    expect_ok(convert_run(&spec, &out, &err));
+    const double mean = out.divergence;
+    convert_free(&out);
+    ck_assert_double_gt(mean, 1e-4);
+    spec.method = CONVERT_FIT;
+    for (int refit = CONVERT_REFIT_NONE; refit <= CONVERT_REFIT_ALL; refit++) {
+        spec.refit = (enum convert_refit)refit;
+        expect_ok(convert_run(&spec, &out, &err));
+        ck_assert(out.divergence < mean);
+        for (int l = 0; l < out.n_layers; l++)
+            ck_assert(isfinite(out.layers[l].own) && isfinite(out.layers[l].gathered));
+        convert_free(&out);
     }
 }
 
@@ -252,6 +306,30 @@ CONVERSION_TEST(cache_bytes_bound_the_ranks)
     spec.cache_bytes = 127;
     ck_assert_int_eq(convert_run(&spec, &out, &err), STATUS_USAGE);
     ck_assert_int_eq(convert_plan(&spec, &bytes, &err), STATUS_USAGE);
+}
+
+/* Where a layer's heads are copies of one, the K/V heads go to the others. */
+CONVERSION_TEST(cache_bytes_choose_kv_heads)
+{
+    struct opened a = open_mha(8, 0);
+    struct planting p = {.kv_heads = {8, 8}, .base = {8, 1}, .gauge = true};
+    struct opened b = plant(&a, &p);
+    struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_WO);
+    struct convert out;
+    size_t bytes;
+    spec.heads_by_bytes = true;
+    spec.cache_bytes = 4 * 16 * 5 + 63;
+    expect_ok(convert_plan(&spec, &bytes, &err));
+    expect_ok(convert_run(&spec, &out, &err));
+    ck_assert_int_eq(config_kv_heads(&out.config, 0), 4);
+    ck_assert_int_eq(config_kv_heads(&out.config, 1), 1);
+    ck_assert_int_eq(out.config.n_kv_heads, 4);
+    convert_free(&out);
+    for (int i = 0; i < 2; i++) { /* none in each layer; all that there are */
+        spec.cache_bytes = i ? (size_t)4 * 16 * 16 : 4 * 16 * 2 - 1;
+        ck_assert_int_eq(convert_run(&spec, &out, &err), STATUS_USAGE);
+        ck_assert_int_eq(convert_plan(&spec, &bytes, &err), STATUS_USAGE);
+    }
 }
 
 /* Of heads rebuilt, of a latent cache, and, with fewer tokens, of what is wide enough for threads

@@ -492,7 +492,7 @@ const struct command command_study = {
                         {"Held-out text", train_held_out_options, offsetof(VALUES, steps)},
                         {"Run", run_options, 0},
                         {"", general_options + 1, 0}},
-             .everyday = "output kv-heads method alpha seeds layers embd heads steps from plot",
+             .everyday = "output kv-heads method alpha seeds layers embd heads steps plot",
              .positionals = {TEXT_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_TEXT | JOB_STOPS | JOB_WORKERS,

@@ -49,11 +49,10 @@ const struct option variant_options[] = {
     OPT_STRING("kv-heads", kv_heads, "G|G,G,...",
                "convert to G K/V heads, a divisor of the query heads and fewer than there are; or "
                "to these, layer by layer",
-               .excludes = "latent|cache-bytes"),
+               .excludes = "latent"),
     OPT_STRING("latent", latent, "R|R,R,...",
                "convert to a latent cache instead: one vector of R numbers a position, which all "
-               "heads share as key and value, in every layer or layer by layer; needs --calib",
-               .excludes = "cache-bytes"),
+               "heads share as key and value, in every layer or layer by layer; needs --calib"),
     OPT_CHOICE(
         "method", method, "METHOD", convert_methods,
         "what the heads of a group come to share: their mean, the first, random numbers (the "
@@ -70,7 +69,8 @@ const struct option variant_options[] = {
 
 const struct option conversion_options[] = {
     OPT_STRING("cache-bytes", cache_bytes, "B",
-               "the same, with the ranks that do best for at most B bytes a token (f32)"),
+               "with the ranks that do best layer by layer for at most B bytes a token (f32), or, "
+               "with --kv-heads auto or rotary positions, K/V heads"),
     OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
             "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
             "over the text",

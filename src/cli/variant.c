@@ -15,21 +15,38 @@
 #define SELF_TOKENS        16384 /* that a model writes itself */
 #define LEAST_SELF_CONTEXT 16
 
+/* What --cache-bytes chooses where neither is named is ranks, which lose less, but under rotary
+ * positions, that allow none. */
+static bool wants_heads(const struct variant_options *o, const struct config *c)
+{
+    return o->kv_heads || (o->cache_bytes && !o->latent && c->position == POSITION_ROPE);
+}
+
 /* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
 static enum status read_target(const struct variant_options *o, const struct config *c,
                                bool has_text, int *layers, struct convert_spec *spec, struct err *e)
 {
     const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
     const char *rest = o->kv_heads ? o->kv_heads : o->latent;
+    const bool is_auto = rest && strcmp(rest, "auto") == 0;
     int n = 0;
-    if (!has_text && (!o->kv_heads || o->refit > 1))
+    if (!has_text && (o->cache_bytes || !o->kv_heads || o->refit > 1))
         return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
-                       o->kv_heads ? "refit" : what);
+                       o->cache_bytes ? "cache-bytes"
+                       : o->kv_heads  ? "refit"
+                                      : what);
+    if (is_auto != (rest && o->cache_bytes))
+        return err_set(e, STATUS_USAGE,
+                       is_auto ? "--%s auto: expected --cache-bytes too, found none"
+                               : "--cache-bytes and --%s are both given: expected one of them, or "
+                                 "--%s auto",
+                       what, what);
     if (config_is_latent(c))
         return err_set(e, STATUS_USAGE,
                        "--%s: expected a checkpoint with K/V heads, found a latent cache, which "
                        "all heads share already",
                        what);
+    spec->heads_by_bytes = o->cache_bytes && wants_heads(o, c);
     if (o->cache_bytes)
         return parse_bytes(o->cache_bytes, &spec->cache_bytes)
                    ? STATUS_OK
@@ -71,10 +88,10 @@ static enum status read_target(const struct variant_options *o, const struct con
                            "%d",
                            own, plural(own), g);
         fewer |= g < own;
-        spec->n_kv_heads = g > spec->n_kv_heads ? g : spec->n_kv_heads;
     }
     if (!fewer)
         return err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
+    spec->n_kv_heads = layers[0];
     spec->layer_kv_heads = by_layer ? layers : NULL;
     return STATUS_OK;
 }
@@ -170,6 +187,24 @@ static enum status read_calibration(const struct job *j, const struct config *c,
     return STATUS_OK;
 }
 
+/* Progress that says once how long all of it will take, when a hundredth is done. */
+struct foretold {
+    struct progress progress;
+    const struct common_options *common; /* NULL: it is said, or need not be */
+};
+
+static void show_and_foretell(void *arg, uint64_t done, uint64_t all)
+{
+    struct foretold *f = arg;
+    const double ns = (double)(clock_ns() - f->progress.started_ns);
+    if (f->common && done > 0 && done >= all / 100) {
+        say(f->common, "--refit block: about %s in all",
+            figure_duration(ns * (double)all / (double)done).text);
+        f->common = NULL;
+    }
+    progress_show(&f->progress, done, all);
+}
+
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
                             struct err *e)
 {
@@ -181,10 +216,11 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     size_t bytes;
     *out = (struct convert){.n_layers = 0};
     TRY(job_config(j->path, &j->checkpoint, &config, e));
+    const bool heads = wants_heads(o, &config);
     const bool none = o->calib && strcmp(o->calib, "none") == 0;
     const bool self = o->calib ? parse_self(o->calib, &n_self)
-                               : o->kv_heads && o->method == CONVERT_FIT &&
-                                     j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
+                               : heads && o->method == CONVERT_FIT && j->checkpoint.tokenizer &&
+                                     config.n_ctx >= LEAST_SELF_CONTEXT;
     const bool has_text = !none && (o->calib || self);
     if (o->calib && !self && strncmp(o->calib, "self:", 5) == 0)
         return err_set(e, STATUS_USAGE,
@@ -200,7 +236,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                                                : o->grouping == VARIANT_CLUSTER,
         .refit = !has_text                  ? CONVERT_REFIT_NONE
                  : o->refit != VARIANT_AUTO ? o->refit - 1
-                 : !o->kv_heads || self     ? CONVERT_REFIT_WO
+                 : !heads || self           ? CONVERT_REFIT_WO
                  : o->method == CONVERT_FIT ? CONVERT_REFIT_ALL
                                             : CONVERT_REFIT_NONE,
         .seed = j->seed,
@@ -210,7 +246,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .resume = spec->resume,
         .n_kept = spec->n_kept,
         .stop = progress_stop,
-        .progress = progress_show,
+        .progress = show_and_foretell,
     };
     TRY(read_target(o, &config, has_text, layers, spec, e));
     enum status s = STATUS_OK;
@@ -220,8 +256,11 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     spec->tokens = text.tokens;
     spec->n_tokens = text.n;
     if (s == STATUS_OK) {
-        struct progress progress = progress_start(j->common, "windows");
-        spec->arg = &progress;
+        struct foretold shown = {
+            .progress = progress_start(j->common, "windows"),
+            .common = spec->refit == CONVERT_REFIT_BLOCK ? j->common : NULL,
+        };
+        spec->arg = &shown;
         s = convert_plan(spec, &bytes, e);
         if (s == STATUS_OK) {
             say_verbose(j->common,
@@ -230,7 +269,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                         figure_bytes(bytes).text);
             s = convert_run(spec, out, e);
         }
-        progress_end(&progress);
+        progress_end(&shown.progress);
         if (s == STATUS_BAD_FILE &&
             !(spec->state && text_starts_with(text_of(e->text), spec->state)))
             err_prefix(e, j->path);

@@ -86,13 +86,14 @@ static bool search(struct state *s)
     }
     memcpy(s->x, s->next, n * sizeof *s->x);
     memcpy(s->gradient, s->next_gradient, n * sizeof *s->gradient);
+    const bool goes_on = s->value - value >= s->p->enough * s->value;
     s->value = value;
     const double curvature = linalg_dot(step, change, n);
     if (curvature > 1e-12 * linalg_dot(change, change, n)) {
         s->curvature[at] = curvature;
         s->n_steps++;
     }
-    return true;
+    return goes_on;
 }
 
 double lbfgs_minimise(const struct lbfgs *p, double *x, double *scratch)

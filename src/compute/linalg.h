@@ -118,6 +118,7 @@ struct lbfgs {
     size_t n;        /* variables, at least 1 (asserted) */
     size_t memory;   /* steps whose curvature is remembered, at least 1 (asserted) */
     int evaluations; /* at most */
+    double enough;   /* ends when a step lowers the value by less than this share of it */
     /* The value and gradient [n] at x [n]. False: end. */
     bool (*evaluate)(void *arg, const double *x, double *value, double *gradient);
     void *arg;

@@ -54,17 +54,27 @@ void convert_calibration_take(struct converter *c)
     c->rows = convert_floats(c, window, c->widest);
     c->rows2 = convert_floats(c, window, d);
     c->rows3 = convert_floats(c, window, d);
-    c->x = convert_doubles(c, window, c->widest);
+    c->x = convert_doubles(c, window, c->widest + 1);
     c->x_sum = convert_doubles(c, c->widest, 1);
     c->y_sum = convert_doubles(c, d, 1);
     c->energy = convert_doubles(c, layers, 1);
     c->energy_sum = convert_doubles(c, layers, d);
     c->lost = convert_doubles(c, layers, 1);
     c->own = arena_take(&c->arena, layers, sizeof *c->own);
-    c->ridge = (struct convert_ridge){.features = c->value_moments,
-                                      .targets = c->key_moments,
-                                      .f_sum = c->x_sum,
-                                      .t_sum = c->y_sum};
+    c->ridge.fitted = (struct convert_sums){.features = c->value_moments,
+                                            .targets = c->key_moments,
+                                            .f_sum = c->x_sum,
+                                            .t_sum = c->y_sum};
+    if (c->spec->refit) {
+        c->ridge.aside = (struct convert_sums){.features = convert_doubles(c, c->widest, c->widest),
+                                               .targets = convert_doubles(c, c->widest, d),
+                                               .f_sum = convert_doubles(c, c->widest, 1),
+                                               .t_sum = convert_doubles(c, d, 1)};
+        c->ridge.root = convert_doubles(c, c->widest, c->widest);
+        c->ridge.w = convert_doubles(c, c->widest, d);
+        c->ridge.b = convert_doubles(c, d, 1);
+        c->ridge.error = convert_doubles(c, d, 1);
+    }
     c->part = convert_floats(c, c->widest, c->widest);
     convert_used_take(c);
     if (c->spec->measures_only)
@@ -141,7 +151,7 @@ enum status convert_each_window(struct converter *c, enum convert_windows which,
         /* As it was: its input, the stream after attention, and behind it. */
         const struct block_taps taps = {
             .at = {[TAP_NORMED] = c->rows, [TAP_MIDDLE] = win.middle, [TAP_OUT] = c->rows2}};
-        if (win.judged ? which == CONVERT_FITTED : which == CONVERT_KEPT_ASIDE)
+        if (which == CONVERT_KEPT_ASIDE && !win.judged)
             continue;
         for (int l = c->block; l < c->end; l++) {
             if (original)
@@ -188,7 +198,7 @@ static void measure_window(struct converter *c, int layer, const struct convert_
     if (win->judged)
         return;
     convert_add_outer_floats(c, c->value_moments,
-                             convert_product(c->part, c->rows, c->rows, d, n, d));
+                             convert_product_turned(c->part, c->rows, c->rows, d, n, d));
     convert_zero(c->x_sum, d);
     convert_add_rows(c->x_sum, c->rows, n, d);
     for (size_t i = 0; i < d; i++) {
@@ -259,15 +269,19 @@ static void advance_window(struct converter *c, int layer, const struct convert_
     float *before = c->rows3; /* rows2 is what layers that share a block go on from */
     const size_t d = c->d, rest = (win->n - 1) * d;
     own.from = own.converted;
-    probe_run(c->probe, &c->model->blocks[layer], layer, own.converted, win->n,
-              &(struct block_taps){.at = {[TAP_MIDDLE] = before}});
-    sums->first[1] += convert_squared_distance(c, before, own.converted, d);
-    sums->attention[1] += convert_squared_distance(c, before + d, own.converted + d, rest);
+    if (win->judged) {
+        probe_run(c->probe, &c->model->blocks[layer], layer, own.converted, win->n,
+                  &(struct block_taps){.at = {[TAP_MIDDLE] = before}});
+        sums->first[1] += convert_squared_distance(c, before, own.converted, d);
+        sums->attention[1] += convert_squared_distance(c, before + d, own.converted + d, rest);
+    }
     convert_run_layer(
         c, layer, &own,
         (struct block_taps){.at = {[TAP_MIDDLE] = c->rows, [TAP_OUT] = own.converted}});
-    sums->first[0] += convert_squared_distance(c, c->rows, before, d);
-    sums->attention[0] += convert_squared_distance(c, c->rows + d, before + d, rest);
+    if (win->judged) {
+        sums->first[0] += convert_squared_distance(c, c->rows, before, d);
+        sums->attention[0] += convert_squared_distance(c, c->rows + d, before + d, rest);
+    }
     memset(before, 0, rest * sizeof *before);
     const float *behind = c->config.shared ? c->rows2 : win->original; /* the checkpoint's stream */
     sums->stream[0] += convert_squared_distance(c, own.converted + d, behind + d, rest);

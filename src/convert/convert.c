@@ -38,7 +38,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
         .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)},
     };
-    c->converted.n_kv_heads = spec->n_kv_heads;
+    c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     memset(c->converted.latent, 0, sizeof c->converted.latent);
     for (int l = 0; l < f.n_layers; l++) {
         const int n = numbers ? numbers[l] : spec->n_kv_heads;
@@ -58,6 +58,8 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
             config_set_latent(&c->converted, n);
         if (numbers)
             (spec->latent ? c->converted.latent : c->converted.layer_kv_heads)[l] = n;
+        if (numbers && !spec->latent && n > c->converted.n_kv_heads)
+            c->converted.n_kv_heads = n;
         const size_t group = config_group(&c->converted, l);
         c->group = group > c->group ? group : c->group;
     }
@@ -203,7 +205,12 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     struct convert_choice choice;
     struct convert result = {.n_layers = 0}, other = {.n_layers = 0};
     struct arena choosing = {.used = 0};
-    if (spec->cache_bytes) {
+    struct convert_heads heads;
+    struct config config;
+    if (spec->heads_by_bytes) {
+        TRY(convert_heads_describe(&heads, spec, &config, e));
+        one.layer_kv_heads = heads.equal;
+    } else if (spec->cache_bytes) {
         TRY(convert_choice_describe(&c, &choice, spec, &other, e));
         one.latent = choice.equal;
         if (!c.config.shared)
@@ -213,7 +220,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     TRY(convert_describe(&c, &one, &result, e));
     take_all(&c);
     *bytes = c.arena.used + result.arena.used;
-    if (choosing.used) { /* and two results are compared */
+    if (choosing.used || spec->heads_by_bytes) { /* and two results are compared */
         const size_t both = *bytes + result.arena.used, first = choosing.used + other.arena.used;
         *bytes = first > both ? first : both;
     }
@@ -242,23 +249,31 @@ void convert_begin(struct converter *c, int block)
     convert_load(c);
 }
 
+enum status convert_share(struct converter *c, struct convert_layer *lost, struct err *e)
+{
+    convert_measure(c);
+    TRY(convert_group(c, e));
+    convert_apply(c);
+    TRY(convert_store(c, PART_Q, PART_O, e));
+    if (lost) {
+        lost->score = convert_loss(c, &c->qk);
+        lost->output = convert_loss(c, &c->ov);
+    }
+    return STATUS_OK;
+}
+
 /* The block in work, with what its layers lose before text goes through it. */
 static enum status convert_block(struct converter *c, struct convert_layer *lost, struct err *e)
 {
     const bool keeps = convert_keeps_heads(c);
-    if (keeps)
+    if (keeps) {
         convert_keep(c);
-    else
+    } else if (convert_is_latent(c)) {
         convert_measure(c);
-    if (convert_is_latent(c)) {
         TRY(convert_latent_fit(c, lost, e));
         TRY(convert_store_latent(c, config_latent(&c->converted, c->block), e));
-    } else if (!keeps) {
-        TRY(convert_group(c, e));
-        convert_apply(c);
-        TRY(convert_store(c, PART_Q, PART_O, e));
-        lost->score = convert_loss(c, &c->qk);
-        lost->output = convert_loss(c, &c->ov);
+    } else {
+        TRY(convert_share(c, lost, e));
     }
     convert_store_order(c);
     if (c->spec->refit || !keeps)
@@ -311,12 +326,15 @@ static enum status convert_or_keep(struct converter *c, struct err *e)
     return s;
 }
 
-/* With latent caches of these ranks, if they are given. */
-static enum status run_once(struct convert_spec spec, const int *ranks, struct convert *out,
+/* With these K/V heads or ranks of latent caches by layer, if they are given. */
+static enum status run_once(struct convert_spec spec, const int *numbers, struct convert *out,
                             struct err *e)
 {
     struct converter c;
-    spec.latent = ranks;
+    if (spec.heads_by_bytes)
+        spec.layer_kv_heads = numbers;
+    else if (numbers)
+        spec.latent = numbers;
     if (spec.cache_bytes)
         spec.state = NULL;
     *out = (struct convert){.divergence = (double)NAN};
@@ -329,27 +347,15 @@ static enum status run_once(struct convert_spec spec, const int *ranks, struct c
     return s;
 }
 
-/* For so many bytes with the ranks that do best layer by layer, or, if they are nearer to the
- * checkpoint's predictions, equal ones. */
-enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
+/* Both, of which the one nearer to the checkpoint's predictions is kept. */
+static enum status run_better(const struct convert_spec *spec, const int *equal, const int *chosen,
+                              struct convert *out, struct err *e)
 {
-    struct converter c;
-    struct convert_choice choice;
     struct convert other = {.n_layers = 0};
-    enum status s = STATUS_OK;
-    *out = other;
-    if (!spec->cache_bytes)
-        return run_once(*spec, spec->latent, out, e);
-    TRY(convert_choice_describe(&c, &choice, spec, &other, e));
-    if (!c.config.shared)
-        s = convert_work(&c, convert_choose, e);
-    convert_free(&other);
-    if (s == STATUS_OK)
-        s = run_once(*spec, choice.equal, out, e);
-    if (s != STATUS_OK || c.config.shared ||
-        memcmp(choice.equal, choice.ranks, c.config.n_layers * sizeof *choice.equal) == 0)
-        return s;
-    s = run_once(*spec, choice.ranks, &other, e);
+    TRY(run_once(*spec, equal, out, e));
+    if (memcmp(equal, chosen, out->n_layers * sizeof *equal) == 0)
+        return STATUS_OK;
+    const enum status s = run_once(*spec, chosen, &other, e);
     if (s == STATUS_OK && other.divergence < out->divergence) {
         const struct convert worse = *out;
         *out = other;
@@ -359,6 +365,31 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     if (s != STATUS_OK)
         convert_free(out);
     return s;
+}
+
+/* For so many bytes with the ranks or K/V heads that do best layer by layer, or equal ones. */
+enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
+{
+    struct converter c;
+    struct config config;
+    struct convert_choice choice;
+    struct convert_heads heads;
+    struct convert measured = {.n_layers = 0};
+    enum status s = STATUS_OK;
+    *out = measured;
+    if (!spec->cache_bytes)
+        return run_once(*spec, spec->latent, out, e);
+    if (spec->heads_by_bytes) {
+        TRY(convert_heads_describe(&heads, spec, &config, e));
+        TRY(convert_heads_choose(&heads, &config, e));
+        return run_better(spec, heads.equal, heads.chosen, out, e);
+    }
+    TRY(convert_choice_describe(&c, &choice, spec, &measured, e));
+    if (!c.config.shared)
+        s = convert_work(&c, convert_choose, e);
+    const int *chosen = c.config.shared ? choice.equal : choice.ranks;
+    convert_free(&measured);
+    return s == STATUS_OK ? run_better(spec, choice.equal, chosen, out, e) : s;
 }
 
 void convert_free(struct convert *c)

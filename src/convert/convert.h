@@ -89,11 +89,11 @@ struct convert_spec {
     const struct file_map *source; /* of gguf, may be NULL; its pages are released once read */
     const char *source_name;       /* for the metadata */
     const char *version;           /* of the program, for the metadata */
-    int n_kv_heads;                /* a divisor of n_heads, no more than there are; the most of any
-                                      layer */
-    const int *layer_kv_heads;     /* [n_layers]; NULL: n_kv_heads */
+    int n_kv_heads;                /* a divisor of n_heads, no more than there are */
+    const int *layer_kv_heads;     /* [n_layers] instead; NULL: n_kv_heads */
     const int *latent;             /* [n_layers] ranks of latent caches instead, or NULL */
     size_t cache_bytes; /* not 0: the ranks that do best for so many bytes of F32 a token instead */
+    bool heads_by_bytes; /* with cache_bytes: K/V heads of each layer, not ranks */
     enum convert_method method;
     bool cluster;             /* group by likeness, not by neighbourhood; not with ALiBi */
     enum convert_refit refit; /* needs tokens */

@@ -94,13 +94,20 @@ struct convert_latent {
     double *root, *form, *product, *scratch;
 };
 
-/* Least squares over rows that come window by window, in the memory of moments. */
-struct convert_ridge {
-    size_t m, columns;     /* of a row's features f, and of its targets t */
+/* Least squares over rows that come window by window: of a row's features f [m], and of its targets
+ * t [columns]. */
+struct convert_sums {
     double *features;      /* [m, m] sum f^T f */
     double *targets;       /* [m, columns] sum f^T t */
     double *f_sum, *t_sum; /* [m], [columns] */
     double n;              /* rows */
+};
+
+struct convert_ridge {
+    size_t m, columns;
+    struct convert_sums fitted, aside; /* of windows fitted to, in the memory of moments, and not */
+    double *root;                      /* [m, m] scratch */
+    double *w, *b, *error;             /* [m, columns], [columns] the solution, and its errors */
 };
 
 /* Windows at most over which predictions are compared. */
@@ -159,6 +166,7 @@ struct converter {
     struct convert_placing *placings; /* [2^heads] of so few that all are tried */
     struct convert_latent latent;     /* if convert_is_latent */
     struct convert_choice *choice;    /* of ranks; NULL: none */
+    struct convert_heads *heads;      /* whose losses are measured; NULL: none */
     struct convert_rebuild *rebuild;  /* if convert_refits_block */
     /* With text, as all from here on. The block as a model would load what was stored of it. */
     struct block used;
@@ -213,6 +221,10 @@ enum status convert_work(struct converter *c,
 
 /* Begins the next block: its sizes, and its weights from the file. */
 void convert_begin(struct converter *c, int block);
+
+/* The shared heads of a block that is begun and calibrated, and in *lost (may be NULL) what they
+ * lose; stored but for the output matrix. */
+enum status convert_share(struct converter *c, struct convert_layer *lost, struct err *e);
 
 /* Matrices from an arena, or their count. */
 static inline double *convert_doubles(struct converter *c, size_t rows, size_t cols)
@@ -333,6 +345,27 @@ enum status convert_group(struct converter *c, struct err *e);
 double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
                     struct convert_eigen *scratch);
 
+/* K/V heads of each layer for so many bytes: each layer's loss is measured with all others as they
+ * are, then what brings most a head is raised, from the fewest on. */
+struct convert_heads {
+    struct convert_spec spec; /* of the conversions that are measured */
+    int number;               /* K/V heads of the one in work; a divisor of n_heads */
+    int most;                 /* of all layers together */
+    int own[CONFIG_MAX_LAYERS];
+    int equal[CONFIG_MAX_LAYERS]; /* as many in every layer as `most` allows, or its own */
+    int chosen[CONFIG_MAX_LAYERS];
+    struct arena arena;
+    double *lost; /* [n_layers, n_heads + 1] divergences; HUGE_VAL: not possible */
+};
+
+/* STATUS_USAGE if the bytes allow no K/V head a layer, or all that there are. */
+enum status convert_heads_describe(struct convert_heads *h, const struct convert_spec *spec,
+                                   struct config *config, struct err *e);
+/* Fills in `chosen`: that or `equal` may do better. Frees the arena. STATUS_NO_MEMORY and the
+ * failures of convert_work. */
+enum status convert_heads_choose(struct convert_heads *h, const struct config *config,
+                                 struct err *e);
+
 /* --- latent.c -------------------------------------------------------------------------------- */
 
 void convert_latent_take(struct converter *c);
@@ -390,7 +423,7 @@ enum status convert_windows_done(struct converter *c, int n);
 /* Runs `visit` for every layer of the block in work over each of these windows. With
  * CONVERT_ORIGINAL, over all, and where layers share a block, the layer runs as it was before: then
  * `visit` leaves c->rows2 alone, from which the stream goes on. STATUS_INTERRUPTED. */
-enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_FITTED, CONVERT_KEPT_ASIDE };
+enum convert_windows { CONVERT_ORIGINAL, CONVERT_ALL, CONVERT_KEPT_ASIDE };
 typedef void convert_visit(struct converter *c, int layer, const struct convert_window *win);
 enum status convert_each_window(struct converter *c, enum convert_windows which,
                                 convert_visit *visit);
@@ -474,6 +507,16 @@ static inline struct product convert_product(float *out, const float *a, const f
                             .c_row = n};
 }
 
+/* out [m, n] = a [k, m]^T b [k, n] likewise. */
+static inline struct product convert_product_turned(float *out, const float *a, const float *b,
+                                                    size_t m, size_t k, size_t n)
+{
+    struct product p = convert_product(out, a, b, m, k, n);
+    p.a_row = 1;
+    p.a_col = m;
+    return p;
+}
+
 /* m [dim, dim] += scale * a b^T for some rows [dim, n] of each, as dot products. */
 struct convert_rows {
     size_t dim, n, stride; /* from row to row */
@@ -496,13 +539,13 @@ void convert_add_rows(double *sum, const float *x, size_t n, size_t d);
 /* out [n] = x - y. */
 void convert_subtract(float *out, const float *x, const float *y, size_t n);
 
-/* Begins c->ridge; adds rows f [n, m] and t [n, columns]. */
+/* Begins c->ridge; adds a window's rows f [n, m] and t [n, columns], which are weighed. */
 void convert_ridge_begin(struct converter *c, size_t m, size_t columns);
-void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n);
+void convert_ridge_add(struct converter *c, float *f, float *t, const struct convert_window *win);
 
-/* Solves t = f w + b, with w [m, columns] in targets and b in t_sum (0 if not centred); w is pulled
- * towards `prior` [m, columns] (NULL: the identity) by REFIT_RIDGE. Destroys the sums. False, with
- * nothing solved, if the features are constant. */
-bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred);
+/* Solves t = f w + b (b is 0 if not centred); w is pulled towards `prior` [m, columns] (NULL: the
+ * identity), as much as does best on the windows kept aside. Destroys the sums. False, with nothing
+ * solved, if the features are constant. */
+bool convert_ridge_solve(struct converter *c, const double *prior, bool centred);
 
 #endif

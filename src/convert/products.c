@@ -1,10 +1,8 @@
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "convert/private.h"
-
-/* Pulls least squares towards their prior, relative to the features' mean square. */
-#define REFIT_RIDGE 1e-4
 
 /* --- doubles --------------------------------------------------------------------------------- */
 
@@ -68,8 +66,6 @@ void convert_add_turned(const struct converter *c, double *sum, size_t stride, s
 {
     int row, end;
     pool_share(p.m, thread, c->n_threads, &row, &end);
-    p.a_row = 1;
-    p.a_col = p.m;
     p.m = end - row;
     p.a += row;
     p.c += row * p.c_row;
@@ -110,47 +106,157 @@ void convert_subtract(float *out, const float *x, const float *y, size_t n)
 
 /* --- least squares --------------------------------------------------------------------------- */
 
+/* A row of targets beyond so many times a window's median counts as one that long: with massive
+ * activations a few rows have almost all of the squares. But heads park on the first position,
+ * which must be right. */
+#define MOST_OF_MEDIAN 16
+/* What pulls a feature's weights towards their prior, relative to its mean square: for each target
+ * that of these which does best on the windows kept aside. */
+static const double ridges[] = {1e-3, 1e-2, 1e-1, 1};
+
+static void begin_sums(struct convert_sums *s, size_t m, size_t columns)
+{
+    s->n = 0;
+    convert_zero(s->features, m * m);
+    convert_zero(s->targets, m * columns);
+    convert_zero(s->f_sum, m);
+    convert_zero(s->t_sum, columns);
+}
+
 void convert_ridge_begin(struct converter *c, size_t m, size_t columns)
 {
-    struct convert_ridge *r = &c->ridge;
-    r->m = m;
-    r->columns = columns;
-    r->n = 0;
-    convert_zero(r->features, m * m);
-    convert_zero(r->targets, m * columns);
-    convert_zero(r->f_sum, m);
-    convert_zero(r->t_sum, columns);
+    c->ridge.m = m;
+    c->ridge.columns = columns;
+    begin_sums(&c->ridge.fitted, m, columns);
+    begin_sums(&c->ridge.aside, m, columns);
 }
 
-void convert_ridge_add(struct converter *c, const float *f, const float *t, size_t n)
+static int compare_doubles(const void *a, const void *b)
 {
-    struct convert_ridge *r = &c->ridge;
-    convert_add_outer_floats(c, r->features, convert_product(c->part, f, f, r->m, n, r->m));
-    convert_add_outer_floats(c, r->targets, convert_product(c->part, f, t, r->m, n, r->columns));
-    convert_add_rows(r->f_sum, f, n, r->m);
-    convert_add_rows(r->t_sum, t, n, r->columns);
-    r->n += n;
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
-bool convert_ridge_solve(struct convert_ridge *r, const double *prior, bool centred)
+/* x [d] *= root, and sum += root x. */
+static void weigh_row(double *sum, float *x, double root, size_t d)
 {
+    for (size_t i = 0; i < d; i++) {
+        x[i] = (float)((double)x[i] * root);
+        sum[i] += root * (double)x[i];
+    }
+}
+
+void convert_ridge_add(struct converter *c, float *f, float *t, const struct convert_window *win)
+{
+    const size_t m = c->ridge.m, columns = c->ridge.columns, n = win->n;
+    struct convert_sums *s = win->judged ? &c->ridge.aside : &c->ridge.fitted;
+    double *lengths = c->x, *sorted = lengths + n;
+    for (size_t i = 0; i < n; i++) {
+        lengths[i] = 0;
+        for (size_t j = 0; j < columns; j++)
+            lengths[i] += (double)t[i * columns + j] * (double)t[i * columns + j];
+        sorted[i] = lengths[i] = sqrt(lengths[i]);
+    }
+    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    const double most = MOST_OF_MEDIAN * sorted[n / 2];
+    for (size_t i = 0; i < n; i++) {
+        const double root = i > 0 && lengths[i] > most ? most / lengths[i] : 1;
+        weigh_row(s->f_sum, f + i * m, root, m);
+        weigh_row(s->t_sum, t + i * columns, root, columns);
+        s->n += root * root;
+    }
+    convert_add_outer_floats(c, s->features, convert_product_turned(c->part, f, f, m, n, m));
+    convert_add_outer_floats(c, s->targets, convert_product_turned(c->part, f, t, m, n, columns));
+}
+
+struct solving {
+    struct converter *c;
+    double *w;
+};
+
+/* A thread's share of the columns of w, by way of c->square2. */
+static void solve_columns(void *arg, int thread)
+{
+    const struct solving *job = arg;
+    const struct convert_ridge *r = &job->c->ridge;
+    const size_t m = r->m;
+    int begin, end;
+    pool_share(r->columns, thread, job->c->n_threads, &begin, &end);
+    double *own = job->c->square2 + begin * m, *w = job->w + begin;
+    const size_t n = end - begin;
+    if (n == 0)
+        return;
+    linalg_copy(own, n, w, r->columns, m, n);
+    linalg_solve_lower(r->root, m, own, n);
+    linalg_solve_lower_transposed(r->root, m, own, n);
+    linalg_copy(w, r->columns, own, n, m, n);
+}
+
+/* w [m, columns] with this ridge. */
+static void solve_ridge(struct converter *c, const double *prior, double ridge, double *w)
+{
+    const struct convert_ridge *r = &c->ridge;
     const size_t m = r->m, columns = r->columns;
-    const double *f_sum = centred ? r->f_sum : NULL;
-    assert(prior || m == columns);
-    convert_finish_sums(r->features, f_sum, r->f_sum, r->n, m, m);
-    convert_finish_sums(r->targets, f_sum, r->t_sum, r->n, m, columns);
-    const double ridge = REFIT_RIDGE * linalg_trace(r->features, m) / m;
-    if (!(ridge > 0))
-        return false;
+    const double least = 1e-9 * linalg_trace(r->fitted.features, m) / m;
+    memcpy(r->root, r->fitted.features, m * m * sizeof *r->root);
+    for (size_t i = 0; i < m; i++) {
+        const double pull = ridge * r->root[i * m + i] + least;
+        r->root[i * m + i] += pull;
+        for (size_t j = 0; j < columns; j++)
+            w[i * columns + j] = r->fitted.targets[i * columns + j] +
+                                 pull * (prior ? prior[i * columns + j] : i == j);
+    }
+    linalg_cholesky(r->root, r->root, m, 0);
+    pool_run(c->pool, solve_columns, &(struct solving){c, w});
+}
+
+/* Takes the columns of w whose mean squared error on the windows kept aside is less than it was;
+ * product [m, columns] is scratch, and errors are less those of 0. */
+static void take_better(struct converter *c, const double *w, double *product)
+{
+    struct convert_ridge *r = &c->ridge;
+    const size_t m = r->m, columns = r->columns;
+    const double *targets = r->aside.targets;
+    double *error = r->aside.t_sum;
+    convert_multiply(c, linalg_product(product, r->aside.features, w, m, columns), m);
+    convert_zero(error, columns);
     for (size_t i = 0; i < m * columns; i++)
-        r->targets[i] += ridge * (prior ? prior[i] : i / columns == i % columns);
-    linalg_cholesky(r->features, r->features, m, ridge);
-    linalg_solve_lower(r->features, m, r->targets, columns);
-    linalg_solve_lower_transposed(r->features, m, r->targets, columns);
+        error[i % columns] += w[i] * (product[i] - 2 * targets[i]);
+    for (size_t j = 0; j < columns; j++)
+        if (error[j] < r->error[j]) {
+            r->error[j] = error[j];
+            for (size_t i = j; i < m * columns; i += columns)
+                r->w[i] = w[i];
+        }
+}
+
+bool convert_ridge_solve(struct converter *c, const double *prior, bool centred)
+{
+    struct convert_ridge *r = &c->ridge;
+    struct convert_sums *s = &r->fitted;
+    const size_t m = r->m, columns = r->columns;
+    double *w = c->square;
+    assert(prior || m == columns);
+    for (int aside = 0; aside < 2; aside++) {
+        struct convert_sums *of = aside ? &r->aside : s;
+        const double *f_sum = centred ? of->f_sum : NULL;
+        convert_finish_sums(of->features, f_sum, of->f_sum, of->n, m, m);
+        convert_finish_sums(of->targets, f_sum, of->t_sum, of->n, m, columns);
+    }
+    if (!(linalg_trace(s->features, m) > 0))
+        return false;
+    for (size_t j = 0; j < columns; j++)
+        r->error[j] = HUGE_VAL;
+    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++) {
+        solve_ridge(c, prior, ridges[i], w);
+        take_better(c, w, c->square2);
+    }
     for (size_t j = 0; j < columns; j++) {
-        r->t_sum[j] = centred ? r->t_sum[j] / r->n : 0;
+        r->b[j] = centred ? s->t_sum[j] / s->n : 0;
         for (size_t i = 0; i < m && centred; i++)
-            r->t_sum[j] -= r->f_sum[i] / r->n * r->targets[i * columns + j];
+            r->b[j] -= s->f_sum[i] / s->n * r->w[i * columns + j];
+        if (!isfinite(r->error[j]))
+            return false;
     }
     return true;
 }

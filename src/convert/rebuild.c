@@ -17,6 +17,8 @@
 
 #define BATCH_ROWS 2048 /* that go through at once, in whole windows */
 #define MEMORY     10
+/* Windows through a layer that take as long as one forwards and backwards here. */
+#define EVALUATION 3
 /* Added to a metric's diagonal, relative to its mean. */
 #define METRIC_RIDGE 1e-4
 #define INPUT_RIDGE  1e-6
@@ -24,9 +26,10 @@
 /* With the patterns of attention as they are, and with all that varies. */
 static const struct schedule {
     int evaluations;
-    double pull; /* of variables to where they start, relative to how the error curves */
-    int sparse;  /* of many windows every so-manieth is used: more variables want more of them */
-} schedules[] = {{24, 0.1, 4}, {36, 0.3, 2}};
+    double enough; /* a step that lowers the error by less than this share of it is the last */
+    double pull;   /* of variables to where they start, relative to how the error curves */
+    int sparse;    /* of many windows every so-manieth is used: more variables want more of them */
+} schedules[] = {{24, 0.003, 0.1, 4}, {36, 0, 0.3, 2}};
 
 /* Rows that are scaled together by root^-T: a head's of Q, K or V, or all of the output matrix. */
 struct rebuilt {
@@ -88,7 +91,7 @@ uint64_t convert_rebuild_windows(const struct converter *c, bool patterns)
     uint64_t used = 0;
     for (struct convert_window win = {.w = -1}; next_used(c, patterns, &win);)
         used++;
-    return used * schedules[patterns].evaluations;
+    return used * schedules[patterns].evaluations * EVALUATION;
 }
 
 void convert_rebuild_take(struct converter *c)
@@ -228,15 +231,19 @@ static void run_batch(void *arg, int thread)
     pool_barrier(c->pool, thread);
     run_items(c, thread, causal_backward);
 
-    convert_add_turned(c, r->gradient, d + 1, convert_product(r->part, r->dqkv, x, qkv, n, d),
-                       thread);
+    /* Of the rows that vary. */
+    const size_t fixed = r->first / (d + 1);
+    struct product of_rows = convert_product_turned(r->part, r->dqkv, x, qkv, n, d);
+    of_rows.a += fixed;
+    of_rows.m -= fixed;
+    convert_add_turned(c, r->gradient + fixed * (d + 1), d + 1, of_rows, thread);
     pool_share(qkv, thread, c->n_threads, &begin, &end);
     c->grad->column_sums(r->part_bias + begin, r->dqkv + begin, qkv, n, end - begin);
     for (int j = begin; j < end; j++)
         r->gradient[j * (d + 1) + d] += (double)r->part_bias[j];
     pool_barrier(c->pool, thread); /* its parts of the batch's gradient are other rows */
     convert_add_turned(c, r->gradient + qkv * (d + 1), d,
-                       convert_product(r->part, r->results, r->rest, heads, n, d), thread);
+                       convert_product_turned(r->part, r->results, r->rest, heads, n, d), thread);
 }
 
 /* --- the error by the variables --------------------------------------------------------------- */
@@ -282,7 +289,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
         for (size_t t = 0; t < rows; t++)
             loss += r->row_loss[t];
         convert_add_rows(bo, r->rest, rows, d);
-        if (convert_windows_done(c, r->batch_windows) != STATUS_OK)
+        if (convert_windows_done(c, r->batch_windows * EVALUATION) != STATUS_OK)
             return !(r->stopped = true);
     }
 
@@ -323,7 +330,8 @@ static void gather_windows(struct converter *c)
         float *x = r->x + r->n_windows * size, *y = r->y + r->n_windows * size;
         convert_norm_rows(c, ROLE_ATTN_NORM, x, win.from, c->window);
         convert_subtract(y, win.middle, win.from, size);
-        convert_add_outer_floats(c, r->root, convert_product(c->part, x, x, d, c->window, d));
+        convert_add_outer_floats(c, r->root,
+                                 convert_product_turned(c->part, x, x, d, c->window, d));
         convert_add_rows(r->mean, x, c->window, d);
         for (size_t i = 0; i < size; i++)
             c->x[i] = (double)y[i];
@@ -439,8 +447,8 @@ static void set_variables(struct converter *c)
     convert_zero(c->x_sum, n);
     for (struct convert_window win = {.w = -1}; next_used(c, r->patterns, &win);) {
         convert_run_layer(c, c->block, &win, (struct block_taps){.at = {[TAP_HEADS] = c->rows}});
-        convert_add_outer_floats(c, moments,
-                                 convert_product(c->part, c->rows, c->rows, n, c->window, n));
+        convert_add_outer_floats(
+            c, moments, convert_product_turned(c->part, c->rows, c->rows, n, c->window, n));
         convert_add_rows(c->x_sum, c->rows, c->window, n);
     }
     convert_finish_sums(moments, c->x_sum, c->x_sum, n_rows, n, n);
@@ -480,6 +488,7 @@ enum status convert_rebuild_run(struct converter *c, bool patterns)
     const struct lbfgs search = {.n = r->n - r->first,
                                  .memory = MEMORY,
                                  .evaluations = schedules[patterns].evaluations,
+                                 .enough = schedules[patterns].enough,
                                  .evaluate = evaluate,
                                  .arg = c};
     const double best = lbfgs_minimise(&search, r->theta + r->first, r->lbfgs);

@@ -11,8 +11,11 @@
  *   down   the down matrix, like wo; not where a norm follows the residual
  *
  * Each is kept if the layer's error, after attention or at its end, is lower with it on windows
- * that it was not fitted to (on all, where there are few).
+ * that it was not fitted to: the sum of the rows' distances, as a few rows have almost all of their
+ * squares.
  */
+#include <math.h>
+
 #include "convert/private.h"
 
 /* --- the pieces ------------------------------------------------------------------------------ */
@@ -22,7 +25,7 @@ static void add_heads(struct converter *c, int layer, const struct convert_windo
 {
     convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_HEADS] = c->rows}});
     convert_subtract(c->rows3, win->middle, win->from, win->n * c->d);
-    convert_ridge_add(c, c->rows, c->rows3, win->n);
+    convert_ridge_add(c, c->rows, c->rows3, win);
 }
 
 static void add_middle(struct converter *c, int layer, const struct convert_window *win)
@@ -32,7 +35,7 @@ static void add_middle(struct converter *c, int layer, const struct convert_wind
     convert_run_layer(c, layer, win, (struct block_taps){.at = {[TAP_MIDDLE] = c->rows2}});
     convert_norm_rows(c, norm, c->rows, c->rows2, win->n);
     convert_norm_rows(c, norm, c->rows2, win->middle, win->n);
-    convert_ridge_add(c, c->rows, c->rows2, win->n);
+    convert_ridge_add(c, c->rows, c->rows2, win);
 }
 
 static void add_hidden(struct converter *c, int layer, const struct convert_window *win)
@@ -42,7 +45,7 @@ static void add_hidden(struct converter *c, int layer, const struct convert_wind
         (struct block_taps){
             .at = {[TAP_HIDDEN] = c->rows, [TAP_MIDDLE] = c->rows2, [TAP_OUT] = c->rows3}});
     convert_subtract(c->rows2, win->original, c->rows2, win->n * c->d);
-    convert_ridge_add(c, c->rows, c->rows2, win->n);
+    convert_ridge_add(c, c->rows, c->rows2, win);
 }
 
 static const struct piece {
@@ -64,27 +67,27 @@ static const struct piece {
 
 static enum status run_piece(struct converter *c, const struct piece *p)
 {
-    struct convert_ridge *r = &c->ridge;
+    const struct convert_ridge *r = &c->ridge;
     const struct convert_matrix *m = &c->to.at[p->part], *end = m + 2;
     const size_t d = c->d;
     if (p->kind <= PIECE_REC)
         return convert_rebuild_run(c, p->kind == PIECE_REC);
     const bool is_up = p->kind == PIECE_UP, centred = convert_new(c, p->role, true)->bytes;
     convert_ridge_begin(c, is_up ? d : m->rows, d);
-    TRY(convert_each_window(c, CONVERT_FITTED, p->visit));
-    if (!convert_ridge_solve(r, is_up ? NULL : m->w, centred))
+    TRY(convert_each_window(c, CONVERT_ALL, p->visit));
+    if (!convert_ridge_solve(c, is_up ? NULL : m->w, centred))
         return STATUS_OK;
     if (!is_up) { /* rows are the matrix' inputs; a bias only where the file has one */
-        memcpy(m->w, r->targets, m->rows * d * sizeof *m->w);
+        memcpy(m->w, r->w, m->rows * d * sizeof *m->w);
         if (centred)
-            memcpy(m->bias, r->t_sum, d * sizeof *m->bias);
+            memcpy(m->bias, r->b, d * sizeof *m->bias);
         return STATUS_OK;
     }
     /* Up and gate take x; so that they take x map + shift instead. */
     for (; m < end && m->w; m++) {
         for (size_t i = 0; i < m->rows; i++)
-            m->bias[i] += linalg_dot(m->w + i * d, r->t_sum, d);
-        convert_multiply_transposed(c, linalg_product(c->square, m->w, r->targets, d, d), m->rows);
+            m->bias[i] += linalg_dot(m->w + i * d, r->b, d);
+        convert_multiply_transposed(c, linalg_product(c->square, m->w, r->w, d, d), m->rows);
         memcpy(m->w, c->square, m->rows * d * sizeof *m->w);
     }
     return STATUS_OK;
@@ -104,9 +107,11 @@ static void add_error(struct converter *c, int layer, const struct convert_windo
     float *end = c->config.shared ? NULL : c->rows3; /* judged, too */
     convert_run_layer(c, layer, win,
                       (struct block_taps){.at = {[TAP_MIDDLE] = c->rows, [TAP_OUT] = end}});
-    c->error[0] += convert_squared_distance(c, c->rows, win->middle, win->n * c->d);
-    if (end)
-        c->error[1] += convert_squared_distance(c, end, win->original, win->n * c->d);
+    for (size_t at = 0; at < win->n * c->d; at += c->d) {
+        c->error[0] += sqrt(convert_squared_distance(c, c->rows + at, win->middle + at, c->d));
+        if (end)
+            c->error[1] += sqrt(convert_squared_distance(c, end + at, win->original + at, c->d));
+    }
 }
 
 static enum status judge(struct converter *c)
@@ -127,12 +132,12 @@ static enum status store(struct converter *c, bool ffn, struct err *e)
 uint64_t convert_refit_windows(const struct converter *c)
 {
     const uint64_t n = c->n_windows;
-    const uint64_t judged = n / CONVERT_JUDGED, fitted = n - judged;
+    const uint64_t judged = n / CONVERT_JUDGED;
     uint64_t sum = c->spec->refit ? judged : 0;
     for (const struct piece *p = pieces; p < pieces + N_PIECES; p++)
         if (is_wanted(c, p))
-            sum += judged + (p->kind <= PIECE_REC ? convert_rebuild_windows(c, p->kind == PIECE_REC)
-                                                  : fitted);
+            sum += judged +
+                   (p->kind <= PIECE_REC ? convert_rebuild_windows(c, p->kind == PIECE_REC) : n);
     return sum;
 }
 
