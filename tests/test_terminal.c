@@ -64,11 +64,13 @@ static void print_on_terminal(unsigned short columns, const char *line)
     text[out] = 0;
 }
 
-/* Columns of the longest line, of one-byte characters, without its escapes. */
+/* Columns of the longest line, of one-byte characters, without its escapes; examples are not cut. */
 static int longest_line(void)
 {
     int most = 0, at = 0;
     for (const char *c = text; *c; c++) {
+        if (at == 0 && strncmp(c, "  ./decode ", 11) == 0)
+            c += strcspn(c, "\r\n");
         if (*c == '\033')
             c += strcspn(c, "mK");
         else

@@ -216,6 +216,5 @@ enum status convert_keep_state(struct converter *c, bool now, struct err *e)
     if (!spec->state || !spec->n_tokens || c->block <= *spec->n_kept ||
         (!now && clock_ns() - c->kept_ns < pause))
         return STATUS_OK;
-    const enum status s = write_state(c, e);
-    return now ? s : STATUS_OK; /* the next one may go well */
+    return write_state(c, e); /* what it replaces stays, if it fails */
 }
