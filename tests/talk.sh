@@ -111,7 +111,7 @@ $ cat "$dir/alone" "$dir/alone" "$dir/short" | cmp -s - "$dir/talked"
 $ say "a\n/save $dir/talk\nn\n/save $dir/talk\nb\n/save $dir/none/talk\n" -n 3 --seed 1 && cp "$out" "$dir/talked"
 0 | 2> replace $dir/talk? y or n | 2> not saved | 2! saved in | 2> none/talk | 2 lines
 # A no repeats no earlier message; a refused name asks nothing, so that y is a text.
-$ say "a\n/bogus\n/save $dir/talk\nn\n" -n 3 --seed 1; sed '1,/unknown command/d' "$err" >"$dir/after"
+$ say "a\n/bogus\n/save $dir/talk\nn\n" -n 3 --seed 1; sed 1d "$err" >"$dir/after"
 0 | 2> unknown command '/bogus'
 $ lacks "$dir/after" bogus
 $ say "a\n/save $model\ny\n" -n 3 --seed 1

@@ -9,7 +9,6 @@
 #include "base/figures.h"
 #include "cli/attend.h"
 #include "cli/terminal.h"
-#include "show/explore.h"
 #include "show/heatmap.h"
 #include "text/tokenizer.h"
 

@@ -13,7 +13,6 @@
 #include "cli/attend.h"
 #include "cli/terminal.h"
 #include "formats/npy.h"
-#include "show/explore.h"
 #include "show/heatmap.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"

@@ -1,4 +1,4 @@
-#include "show/explore.h"
+#include "show/heatmap.h"
 
 #include <assert.h>
 #include <math.h>
