@@ -820,6 +820,13 @@ start heads $model --text tests/cli.sh --tokens 20000 -v --format csv
 await has "$err" "memory: weights"
 end_by INT $pid
 check "130+ | 2> interrupted after"
+start heads $model --text tests/cli.sh --tokens 20000 -v --format csv --curve
+await has "$err" "memory: weights"
+sleep 1
+end_by INT $pid
+check "130+ | 2> interrupted after"
+note "heads are shown if there is no curve yet" \
+    eval 'has "$err" "after 0 heads" || has "$out" "layer,head,delta_nll"'
 
 # --- train --------------------------------------------------------------------------------------
 

@@ -205,25 +205,15 @@ static bool goes_on(struct text t, size_t at)
            (isalnum(c[0]) || c[0] >= 0x80);
 }
 
-/* Where the nth of these words ends; 0: there are not so many, of which *n becomes the number. */
-static size_t word_end(struct text all, struct text word, uint64_t *n)
-{
-    uint64_t found = 0;
-    for (size_t at = 0; word.len > 0 && at + word.len <= all.len; at++)
-        if (memcmp(all.data + at, word.data, word.len) == 0 && !goes_on(all, at) &&
-            !goes_on(all, at + word.len) && ++found == *n)
-            return at + word.len;
-    *n = found;
-    return 0;
-}
-
-/* The position that --query means. */
+/* The position that --query means: a number, or a word's last token. */
 static enum status find_query(const struct job *j, const char *query, int *out, struct err *e)
 {
     const struct tokenizer *t = j->checkpoint.tokenizer;
     const char *at = strrchr(query, '@');
     struct text word = text_of(query);
-    uint64_t n = 1;
+    struct bytes all = {.data = NULL};
+    uint64_t n = 1, found = 0;
+    size_t end = 0; /* of the nth such word */
     if (parse_u64(query, &n)) {
         *out = (int)n;
         return n < j->n_tokens ? STATUS_OK
@@ -235,23 +225,28 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     if (at && at > query && parse_u64(at + 1, &n))
         word.len = (size_t)(at - query);
     TRY(input_needs_tokenizer(t, j->path, "--query WORD", e));
-    struct bytes all = {.data = NULL};
-    enum status s = STATUS_OK;
-    for (size_t i = 0; i < j->n_tokens && s == STATUS_OK; i++)
-        if (!bytes_put(&all, tokenizer_bytes(t, j->tokens[i])))
-            s = err_no_memory(e, "the text", all.len);
-    const size_t end = s == STATUS_OK ? word_end(bytes_text(&all), word, &n) : 0;
+    for (size_t i = 0; i < j->n_tokens; i++)
+        if (!bytes_put(&all, tokenizer_bytes(t, j->tokens[i]))) {
+            bytes_free(&all);
+            return err_no_memory(e, "the text", j->n_tokens);
+        }
+    const struct text text = bytes_text(&all);
+    for (size_t k = 0; word.len > 0 && end == 0 && k + word.len <= text.len; k++)
+        if (memcmp(text.data + k, word.data, word.len) == 0 && !goes_on(text, k) &&
+            !goes_on(text, k + word.len) && ++found == n)
+            end = k + word.len;
     bytes_free(&all);
-    if (s == STATUS_OK && end == 0)
-        s = err_set(e, STATUS_USAGE,
-                    "--query: expected a word of the text, which has '%.*s' %llu "
-                    "time%s, found '%.60s'",
-                    text_width(word), word.data, (unsigned long long)n, plural((int)n), query);
+    if (end == 0)
+        return err_set(e, STATUS_USAGE,
+                       "--query: expected a word of the text, which has '%.*s' %llu "
+                       "time%s, found '%.60s'",
+                       text_width(word), word.data, (unsigned long long)found, plural((int)found),
+                       query);
     for (size_t i = 0, len = 0; len < end; i++) {
         len += tokenizer_bytes(t, j->tokens[i]).len;
         *out = (int)i;
     }
-    return s;
+    return STATUS_OK;
 }
 
 static enum status run_attend(struct job *j, void *values, struct err *e)
