@@ -320,6 +320,8 @@ $ has a.svg 'class="frame"'
 0 attend $model -p "$line" --format csv --weigh norm --npy n.npy | > norm | 33 lines
 $ ! cmp -s attend norm && ! cmp -s a.npy n.npy
 0 attend $model -p "$line" --format csv --weigh norm $same | == norm | for same in "-t 1" "-t 3"
+0 attend $model -p "$line" --weigh norm --show 0.0 --svg n.svg | weight by norm 0
+$ has n.svg "weight by norm 0"
 0 attend $model -p "$line" --score-scale none --format csv | 33 lines
 0 attend $model -p "$line" --score-scale 0.25 --format csv | 33 lines
 2 attend $model -p x --weigh length | --weigh: expected one of weight, norm
@@ -818,6 +820,13 @@ start heads $model --text tests/cli.sh --tokens 20000 -v --format csv
 await has "$err" "memory: weights"
 end_by INT $pid
 check "130+ | 2> interrupted after"
+start heads $model --text tests/cli.sh --tokens 20000 -v --format csv --curve
+await has "$err" "memory: weights"
+sleep 1
+end_by INT $pid
+check "130+ | 2> interrupted after"
+note "heads are shown if there is no curve yet" \
+    eval 'has "$err" "after 0 heads" || has "$out" "layer,head,delta_nll"'
 
 # --- train --------------------------------------------------------------------------------------
 

@@ -110,6 +110,12 @@ $ cat "$dir/alone" "$dir/alone" "$dir/short" | cmp -s - "$dir/talked"
 # What is there is replaced by a yes only.
 $ say "a\n/save $dir/talk\nn\n/save $dir/talk\nb\n/save $dir/none/talk\n" -n 3 --seed 1 && cp "$out" "$dir/talked"
 0 | 2> replace $dir/talk? y or n | 2> not saved | 2! saved in | 2> none/talk | 2 lines
+# A no repeats no earlier message; a refused name asks nothing, so that y is a text.
+$ say "a\n/bogus\n/save $dir/talk\nn\n" -n 3 --seed 1; sed 1d "$err" >"$dir/after"
+0 | 2> unknown command '/bogus'
+$ lacks "$dir/after" bogus
+$ say "a\n/save $model\ny\n" -n 3 --seed 1
+0 | 2> /save: '$model' is the checkpoint itself | 2! not saved | 2 lines
 $ cmp -s "$dir/talk" "$dir/talk.before" || cp "$dir/talk" "$dir/talk.before"
 $ say "a\n/save $dir/talk\ny\n/load $dir/talk\n" -n 3 --seed 1
 0 | 1 lines | 2> saved in $dir/talk: 4 tokens | 2> loaded $dir/talk: 4 tokens

@@ -25,7 +25,8 @@ struct heads_view {
     struct heads_result result;
 
     struct head_worth worth;
-    int64_t like; /* the head of the layer whose scores lose least with one key, -1: none */
+    /* The head of the layer whose scores lose least with one key; -1: none, or not measured. */
+    int64_t like;
     struct head_likeness kept; /* and with it */
 
     struct heads_point point;
@@ -89,7 +90,7 @@ static const void *next_head(void *arg, int i)
     v->like = -1;
     v->kept = (struct head_likeness){(double)NAN, (double)NAN};
     const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
-    for (int h = 0; h < config_heads(v->config, v->worth.layer); h++)
+    for (int h = 0; !v->curve && h < config_heads(v->config, v->worth.layer); h++)
         if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
             v->like = h;
             v->kept = with[h];
@@ -188,16 +189,16 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
     return s;
 }
 
-/* What is done is shown also after Ctrl-C. */
+/* What is done is shown also after Ctrl-C, the heads if there is no curve yet. */
 static enum status print_heads(struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
     const struct table heads = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = v};
     const struct table curve = {curve_fields, REPORT_LENGTH(curve_fields), .row = next_point,
                                 .arg = v};
-    if (v->curve ? r->n_points == 0 : r->n_done == 0)
+    if (r->n_done == 0)
         return STATUS_OK;
-    TRY(job_print(v->job, v->curve ? &curve : &heads, e));
+    TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));
     say(&v->common, "%.4f nats a token and %.4f bits per byte with all heads", r->whole.nll,
         r->whole.bits_per_byte);
     say_heads(v, false, "cost nothing on this text, within the standard error");

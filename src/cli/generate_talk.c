@@ -87,8 +87,7 @@ struct talk {
     struct lines lines;
     struct bytes line; /* of several that belong together */
     bool over, joined; /* joined: the next line belongs to this one */
-    struct bytes
-        file; /* that is there: whether /save may replace it was asked; empty: nothing was */
+    struct bytes file; /* the name of one that /save asked whether to replace; empty: it did not */
 };
 
 /* One text more; the next one goes on with it, without an echo. Ctrl-C ends the answer, all other
@@ -138,48 +137,38 @@ static const struct {
     [QUIT] = {"quit", "", "the end, as is that of the input", "nothing behind it"},
 };
 
-static void list_commands(void)
-{
-    for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(stderr, "  /%-8s %-6s  %s\n", commands[i].name, commands[i].argument,
-                commands[i].help);
-    fputs("  //text            a text that begins with one slash\n"
-          "  text\\             a text that goes on in the next line\n",
-          stderr);
-}
-
 static void confirm_text(const struct generation *g, const char *what, const char *path)
 {
     const int n = g->schedule.slots[0].len;
     say(&g->o->common, "%s %.200s: %d token%s", what, path, n, plural(n));
 }
 
-/* Of the file that t->file names; or, if it is there and `asks`, a question that the next line
- * answers. */
-static enum status save(struct talk *t, bool asks, struct err *e)
+/* In the file that t->file names. If it is there, this is a question, which the next line answers,
+ * unless that was asked already. */
+static enum status save(struct talk *t, bool asked, struct err *e)
 {
     struct generation *g = t->g;
     const char *path = t->file.data;
-    const bool exists = asks && g->schedule.slots[0].len > 0 && access(path, F_OK) == 0;
-    if (exists) {
-        TRY(path_spares(&command_generate.spec, g->o, "/save", path, e));
+    const bool asks = !asked && g->schedule.slots[0].len > 0 && access(path, F_OK) == 0;
+    const enum status s = asks ? path_spares(&command_generate.spec, g->o, "/save", path, e)
+                               : generation_save(g, "/save", path, e);
+    if (s == STATUS_OK && asks) {
         say(&(struct common_options){.quiet = false}, "replace %.200s? y or n", path);
-        return STATUS_OK;
+        return s;
     }
     t->file.len = 0;
-    TRY(generation_save(g, "/save", path, e));
-    confirm_text(g, "saved in", path);
-    return STATUS_OK;
+    if (s == STATUS_OK)
+        confirm_text(g, "saved in", path);
+    return s;
 }
 
 /* Whether the line is no more than the answer to a question. */
 static bool take_answer(struct talk *t, struct text line, enum status *s, struct err *e)
 {
-    const bool yes = text_is(line, "y") || text_is(line, "yes");
     if (t->file.len == 0)
         return false;
-    if (yes) {
-        *s = save(t, false, e);
+    if (text_is(line, "y") || text_is(line, "yes")) {
+        *s = save(t, true, e);
         return true;
     }
     t->file.len = 0;
@@ -193,16 +182,27 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     struct generation *g = t->g;
     const size_t len = strcspn(line, " \t");
     const char *argument = line + len + strspn(line + len, " \t");
-    uint64_t seed;
-    double x;
-    int n, which = 0;
+    uint64_t seed = 0;
+    double x = 0;
+    int n = 0, which = 0;
     while (which < N_COMMANDS && !text_is((struct text){line, len}, commands[which].name))
         which++;
     if (which == N_COMMANDS)
         return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
     const struct common_options *o = &g->o->common;
-    bool right = !*commands[which].argument == !*argument || (which == SHIFT && !*argument);
-    switch (right ? which : N_COMMANDS) {
+    bool right = !*commands[which].argument == !*argument;
+    if (which == SHIFT)
+        right = !*argument || strcmp(argument, "on") == 0 || strcmp(argument, "off") == 0;
+    else if (which == COUNT || which == LOGPROBS)
+        right = parse_int(argument, 0, INT_MAX, &n);
+    else if (which == SEED)
+        right = parse_u64(argument, &seed);
+    else if (which == TEMP)
+        right = parse_double(argument, &x) && x >= 0;
+    if (!right)
+        return err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", commands[which].name,
+                       commands[which].expected, argument);
+    switch (which) {
     case RESET:
         g->schedule.slots[0].len = 0;
         g->goes_on = false;
@@ -210,16 +210,10 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         say(o, "the next line begins a text");
         break;
     case SHIFT:
-        right = !*argument || strcmp(argument, "on") == 0 || strcmp(argument, "off") == 0;
-        if (!right)
-            break;
         g->schedule.shifts = strcmp(argument, "off") != 0;
         say(o, g->schedule.shifts ? "a full context shifts" : "a full context ends the answer");
         break;
     case COUNT:
-        right = parse_int(argument, 0, INT_MAX, &n);
-        if (!right)
-            break;
         g->n = n;
         say(o, "answers of at most %d token%s", n, plural(n));
         break;
@@ -227,42 +221,36 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         t->file.len = 0;
         if (!bytes_put(&t->file, (struct text){argument, strlen(argument) + 1}))
             return err_no_memory(e, "a file's name", strlen(argument) + 1);
-        return save(t, true, e);
+        return save(t, false, e);
     case LOAD:
         TRY(generation_load(g, argument, e));
         confirm_text(g, "loaded", argument);
         break;
     case SEED:
-        right = parse_u64(argument, &seed);
-        if (!right)
-            break;
         generation_reseed(g, seed);
         say(o, "seed %" PRIu64, seed);
         break;
     case TEMP:
-        right = parse_double(argument, &x) && x >= 0;
-        if (!right)
-            break;
         sampler_set_temperature(g->schedule.sampler, x);
         say(o, "temperature %g", x);
         break;
     case LOGPROBS:
-        right = parse_int(argument, 0, INT_MAX, &n);
-        if (!right)
-            break;
         generation_set_records(g, n);
         say(o, "%s, likeliest tokens: %d", n > 0 ? "JSON lines" : "text", n);
         break;
     case HELP:
-        list_commands();
+        for (int i = 0; i < N_COMMANDS; i++)
+            fprintf(stderr, "  /%-8s %-6s  %s\n", commands[i].name, commands[i].argument,
+                    commands[i].help);
+        fputs("  //text            a text that begins with one slash\n"
+              "  text\\             a text that goes on in the next line\n",
+              stderr);
         break;
     case QUIT:
         t->over = true;
         break;
     }
-    return right ? STATUS_OK
-                 : err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", commands[which].name,
-                           commands[which].expected, argument);
+    return STATUS_OK;
 }
 
 /* A line of input; one that ends with a backslash has another behind it, which belongs to it. What
@@ -277,12 +265,12 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     if (!bytes_put(&t->line, read) || !bytes_put(&t->line, (struct text){t->joined ? "\n" : "", 1}))
         return err_no_memory(e, "a line", t->line.len + read.len + 1);
     struct text line = {t->line.data, t->line.len - !t->joined};
-    enum status s = STATUS_USAGE;
+    enum status s = STATUS_OK;
     if (too_long || line.len > PROMPTS_MAX_LINE) {
-        err_format(e, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
+        s = err_set(e, STATUS_USAGE, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
         t->joined = false;
     } else if (t->joined || take_answer(t, line, &s, e)) {
-        s = t->joined ? STATUS_OK : s;
+        /* There is nothing more to do. */
     } else if (text_starts_with(line, "/") && !text_starts_with(line, "//")) {
         s = take_command(t, line.data + 1, e);
     } else {

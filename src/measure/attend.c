@@ -197,21 +197,15 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
 
 const char *attend_role(const struct attend_head *h, double *share)
 {
-    const struct {
-        const char *name;
-        double share;
-    } roles[] = {{"first", h->first},
-                 {"previous", h->previous},
-                 {"self", h->self},
-                 {"induction", h->induction},
-                 {"separator", h->separator}};
+    static const char *const names[] = {"first", "previous", "self", "induction", "separator"};
+    const double shares[] = {h->first, h->previous, h->self, h->induction, h->separator};
     const char *name = "content";
     double most = ATTEND_LEAST_SHARE;
     *share = h->content;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (roles[i].share >= most) { /* not NaN */
-            name = roles[i].name;
-            *share = most = roles[i].share;
+    for (int i = 0; i < 5; i++)
+        if (shares[i] >= most) { /* not NaN */
+            name = names[i];
+            *share = most = shares[i];
         }
     return name;
 }

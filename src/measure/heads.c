@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "engine/session.h"
-#include "model/pack.h"
 
 struct heads_run {
     const struct heads_spec *spec;
@@ -68,7 +68,7 @@ enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct er
 {
     struct heads_run r;
     TRY(plan_heads(spec, &r, e));
-    *bytes = r.arena.used + r.plan.kv_bytes + r.plan.scratch_bytes;
+    *bytes = u64_sum(r.arena.used, u64_sum(r.plan.kv_bytes, r.plan.scratch_bytes));
     return STATUS_OK;
 }
 
@@ -154,41 +154,32 @@ static int compare_worths(const void *a, const void *b)
     return x->layer != y->layer ? x->layer - y->layer : x->head - y->head;
 }
 
-/* Runs of the text that the curve takes: 1, 2, 4, ... and all heads. */
-static int curve_length(const struct heads_run *r)
-{
-    int n = 0;
-    for (int64_t k = 1; r->spec->curve && k < 2 * (int64_t)r->result->n_heads; k *= 2)
-        n++;
-    return n;
-}
-
+/* The text without 0, 1, 2, 4, ... and all heads; the first is measured already. */
 static enum status measure_curve(struct heads_run *r, struct err *e)
 {
     struct heads_result *result = r->result;
-    const int n_heads = result->n_heads, n_runs = curve_length(r);
+    const int n_heads = result->n_heads;
     const size_t bytes = n_heads * sizeof *result->by_worth;
-    result->by_worth = malloc(bytes);
-    if (!result->by_worth)
+    const struct head_worth *next = result->by_worth = malloc(bytes);
+    struct eval_result without = result->whole;
+    if (!next)
         return err_no_memory(e, "the order of the heads", bytes);
     memcpy(result->by_worth, result->heads, bytes);
     qsort(result->by_worth, n_heads, sizeof *result->by_worth, compare_worths);
-    result->points[result->n_points++] =
-        (struct heads_point){0, result->whole.nll, 0, result->whole.bits_per_byte};
     r->eval.entry = (struct eval_entry){0, NULL};
     r->eval.nll = NULL;
-    for (int k = 0, done = 0; k < n_runs; k++) {
-        const int n = k + 1 < n_runs ? 1 << k : n_heads;
-        struct eval_result without;
-        for (; done < n; done++)
-            r->off[result->by_worth[done].layer * r->config->n_heads +
-                   result->by_worth[done].head] = 1;
-        r->eval.before += r->plan.n_scored;
-        TRY(err_in(e, eval_run(&r->eval, &without, e), "without %d heads", n));
+    for (int n = 0;; n = n == 0 ? 1 : 2 * n < n_heads ? 2 * n : n_heads) {
+        for (; next < result->by_worth + n; next++)
+            r->off[next->layer * r->config->n_heads + next->head] = 1;
+        if (n > 0) {
+            r->eval.before += r->plan.n_scored;
+            TRY(err_in(e, eval_run(&r->eval, &without, e), "without %d heads", n));
+        }
         result->points[result->n_points++] = (struct heads_point){
             n, without.nll, without.nll - result->whole.nll, without.bits_per_byte};
+        if (n == n_heads)
+            return STATUS_OK;
     }
-    return STATUS_OK;
 }
 
 static enum status measure_layers(struct heads_run *r, struct err *e)
@@ -204,21 +195,26 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     }
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
-    result->heads = calloc(result->n_heads, sizeof *result->heads);
+    /* Behind the heads wanted is room for those of a layer that is not. */
+    const size_t room = (size_t)result->n_heads + r->config->n_heads;
+    result->heads = calloc(room, sizeof *result->heads);
     if (!result->heads)
-        return err_no_memory(e, "the heads' figures", result->n_heads * sizeof *result->heads);
+        return err_no_memory(e, "the heads' figures", room * sizeof *result->heads);
     r->left = (struct head_ablation){r->off, r->spec->ablation == HEADS_MEAN ? r->mean : NULL};
     TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->eval.params.kernels,
                      r->eval.pool, &r->probe, e));
 
     r->eval.nll = r->whole_nll;
-    r->eval.all = (result->n_heads + 1 + curve_length(r)) * r->plan.n_scored;
+    uint64_t n_runs = 1 + (uint64_t)result->n_heads;
+    for (int n = 1; r->spec->curve && n < 2 * result->n_heads; n *= 2)
+        n_runs++;
+    r->eval.all = n_runs * r->plan.n_scored;
     TRY(eval_run(&r->eval, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
         model_embed(m, probe_positions(r->probe), r->eval.tokens[t], (int)(t % r->plan.ctx),
                     r->stream + t * r->config->d_model);
     for (int layer = 0; layer < end; layer++) {
-        /* Of a layer that is not wanted the next one's figures take the place. */
+        /* Figures of a layer that is not wanted are overwritten by the next one's. */
         TRY(run_layer(r, layer, result->heads + result->n_done));
         if (wants_layer(r->spec, layer))
             TRY(leave_out_heads(r, layer, e));

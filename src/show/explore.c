@@ -1,4 +1,4 @@
-#include "show/explore.h"
+#include "show/heatmap.h"
 
 #include <assert.h>
 #include <math.h>
@@ -17,6 +17,7 @@ static const char head[] =
     "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n";
 
 static const char style[] =
+    "\n<style>\n"
     ":root{color-scheme:light dark;--paper:#fff;--text:#1f2328;--muted:#59636e;--edge:#8c959f;\n"
     "  --ground:#f1f3f6;--ink:40,70,198;--focus:#c2410c}\n"
     "@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--text:#e6edf3;--muted:#9da7b3;\n"
@@ -48,7 +49,8 @@ static const char style[] =
     "li{height:20px;line-height:20px;padding:0 6px;border-radius:3px;cursor:default;\n"
     "  white-space:pre;min-width:6em;background:rgba(var(--ink),calc(.7*var(--w,0)))}\n"
     "li[aria-selected=true]{font-weight:700;box-shadow:inset 0 0 0 2px rgb(var(--ink))}\n"
-    "#lines{width:150px;flex:none}#lines path{stroke:rgb(var(--ink));stroke-width:2;fill:none}\n";
+    "#lines{width:150px;flex:none}#lines path{stroke:rgb(var(--ink));stroke-width:2;fill:none}\n"
+    "</style>\n</head>\n<body>\n";
 
 static const char body[] =
     "<p><label><input type=\"checkbox\" id=\"small\"> Show small weights, too (by their "
@@ -66,12 +68,13 @@ static const char panels[] =
     "<div id=\"text\"><ol id=\"queries\" role=\"listbox\" aria-label=\"Looking tokens\"></ol>"
     "<svg id=\"lines\" aria-hidden=\"true\"></svg>"
     "<ol id=\"keys\" role=\"listbox\" aria-label=\"Tokens looked at\"></ol></div>\n"
-    "</section>\n</main>\n<noscript>This page needs its script to draw.</noscript>\n";
+    "</section>\n</main>\n<noscript>This page needs its script to draw.</noscript>\n"
+    "<ol id=\"tokens\" hidden>";
 
 /* Weights come as bytes b, each (b / 255)^2; those of a map's rows follow each other, row i with
  * i + 1 of them. */
 static const char *const script[] = {
-    "'use strict';\n"
+    "</script>\n<script>\n'use strict';\n"
     "const $ = id => document.getElementById(id);\n"
     "const texts = [...$('tokens').children].map(e => e.textContent), n = texts.length;\n"
     "const heads = [...document.querySelectorAll('#heads button')];\n"
@@ -231,7 +234,8 @@ static const char *const script[] = {
     "at.head = Math.max(0, heads.findIndex(b => b.dataset.name == name));\n"
     "at.token = +token >= 0 && +token < n ? Math.floor(+token) : -1;\n"
     "redraw();\n"
-    "if (at.token >= 0) items.queries[at.token].scrollIntoView({block: 'center'});\n",
+    "if (at.token >= 0) items.queries[at.token].scrollIntoView({block: 'center'});\n"
+    "</script>\n</body>\n</html>\n",
 };
 
 /* --- the weights ------------------------------------------------------------------------------ */
@@ -241,94 +245,83 @@ uint64_t explore_weights(uint64_t n_maps, uint64_t n_tokens)
     return u64_product(n_maps, u64_product(n_tokens, n_tokens + 1) / 2);
 }
 
-/* Bytes on their way into base64 (RFC 4648). */
-struct base64 {
-    struct output *out;
-    uint32_t bits;
-    int n; /* bytes of them */
-};
-
-static void put_byte(struct base64 *b, unsigned char byte)
+/* Puts three bytes that are held in base64 (RFC 4648) when one more makes them so many. Returns
+ * what is held then; before its bytes is a 1. */
+static uint32_t put_byte(struct output *out, uint32_t held, uint32_t byte)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     char four[4];
-    b->bits = b->bits << 8 | byte;
-    if (++b->n < 3)
-        return;
+    held = held << 8 | byte;
+    if (held >> 24 == 0)
+        return held;
     for (int i = 0; i < 4; i++)
-        four[i] = digits[b->bits >> (18 - 6 * i) & 63];
-    output_put(b->out, (struct text){four, 4});
-    b->bits = 0;
-    b->n = 0;
+        four[i] = digits[held >> (18 - 6 * i) & 63];
+    output_put(out, (struct text){four, 4});
+    return 1;
 }
 
 /* Zeros fill up the last three: the page reads no further than its weights. */
-static void put_weights(struct output *out, const struct explore_page *p)
+static void put_weights(struct output *out, const struct heatmap_picture *p)
 {
-    struct base64 b = {.out = out};
+    uint32_t held = 1;
     for (int m = 0; m < p->n_rows * p->n_columns; m++)
-        for (int i = 0; i < p->n_tokens; i++)
+        for (int i = 0; i < p->map_rows; i++)
             for (int j = 0; j <= i; j++) {
-                const double w = (double)p->maps[m].weights[(size_t)i * p->n_tokens + j];
-                put_byte(&b, (unsigned char)(sqrt(fmin(fmax(w, 0), 1)) * 255 + 0.5));
+                const double w = (double)p->maps[m].cells[(size_t)i * p->map_columns + j];
+                held = put_byte(out, held, (uint32_t)(sqrt(fmin(fmax(w, 0), 1)) * 255 + 0.5));
             }
-    while (b.n > 0)
-        put_byte(&b, 0);
+    while (held > 1)
+        held = put_byte(out, held, 0);
 }
 
 /* --- the page --------------------------------------------------------------------------------- */
 
-static void put_maps(struct output *out, const struct explore_page *p)
+static void put_maps(struct output *out, const struct heatmap_picture *p)
 {
     for (int r = 0; r < p->n_rows; r++) {
-        const struct explore_map *row = p->maps + (size_t)r * p->n_columns;
+        const struct heatmap_map *row = p->maps + (size_t)r * p->n_columns;
         output_puts(out, "<div class=\"row\">");
         canvas_put_element(out, "span", p->row_names[r].text);
         for (int c = 0; c < p->n_columns; c++) {
-            const struct explore_map *m = &row[c];
-            const bool framed = m->group >= 0;
-            if (c == 0 || !framed || m->group != row[c - 1].group)
+            const struct heatmap_map *m = &row[c];
+            const char *const parts[][2] = {
+                {"<button role=\"radio\" tabindex=\"-1\" aria-label=\"head ", m->name},
+                {"\" data-name=\"", m->name},
+                {"\" title=\"", m->note},
+                {"\"><canvas></canvas>", m->name},
+                {"</button>", ""}};
+            if (c == 0 || m->group < 0 || m->group != m[-1].group)
                 output_printf(out, "%s<div class=\"group%s\">\n", c > 0 ? "</div>" : "",
-                              framed ? " shared" : "");
-            output_puts(out, "<button role=\"radio\" tabindex=\"-1\" aria-label=\"head ");
-            canvas_put_text(out, m->name, (double)INFINITY);
-            output_puts(out, "\" data-name=\"");
-            canvas_put_text(out, m->name, (double)INFINITY);
-            output_puts(out, "\" title=\"");
-            canvas_put_text(out, m->note, (double)INFINITY);
-            output_puts(out, "\"><canvas></canvas>");
-            canvas_put_text(out, m->name, (double)INFINITY);
-            output_puts(out, "</button>");
+                              m->group >= 0 ? " shared" : "");
+            for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+                output_puts(out, parts[i][0]);
+                canvas_put_text(out, parts[i][1], (double)INFINITY);
+            }
         }
         output_puts(out, "</div></div>\n");
     }
 }
 
-enum status explore_write(const struct explore_page *p, const char *path, struct err *e)
+enum status explore_write(const struct heatmap_picture *p, const char *path, struct err *e)
 {
     struct file_output file;
     struct output *out = &file.out;
-    assert(explore_weights((uint64_t)p->n_rows * p->n_columns, p->n_tokens) <= EXPLORE_MOST);
+    assert(explore_weights((uint64_t)p->n_rows * p->n_columns, p->map_rows) <= EXPLORE_MOST);
     file_output_init(&file);
     TRY(file_output_open(&file, path, e));
     output_puts(out, head);
     canvas_put_element(out, "title", p->title);
-    output_puts(out, "\n<style>\n");
     output_puts(out, style);
-    output_puts(out, "</style>\n</head>\n<body>\n");
     canvas_put_element(out, "h1", p->title);
     canvas_put_element(out, "p", p->subtitle);
     output_puts(out, body);
     put_maps(out, p);
     output_puts(out, panels);
-    output_puts(out, "<ol id=\"tokens\" hidden>");
-    for (int i = 0; i < p->n_tokens; i++)
-        canvas_put_element(out, "li", p->tokens[i].text);
+    for (int i = 0; i < p->map_columns; i++)
+        canvas_put_element(out, "li", p->column_names[i].text);
     output_puts(out, "</ol>\n<script type=\"text/plain\" id=\"weights\">");
     put_weights(out, p);
-    output_puts(out, "</script>\n<script>\n");
     for (size_t i = 0; i < sizeof script / sizeof *script; i++)
         output_puts(out, script[i]);
-    output_puts(out, "</script>\n</body>\n</html>\n");
     return file_output_commit(&file, e);
 }

@@ -1,0 +1,351 @@
+/*
+ * The second half of decode attend: the table, the JSON file, pictures and the page.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/figures.h"
+#include "cli/attend.h"
+#include "cli/terminal.h"
+#include "show/heatmap.h"
+#include "text/tokenizer.h"
+
+/* Columns of a token in a cell of a table, and beside a large map. */
+#define LABEL_COLUMNS 10
+#define LARGE_LABEL   16
+/* Bytes of a key with its weight. */
+#define KEY_BYTES 128
+
+/* A token, and the weight that the query gives to its key. */
+struct key_row {
+    int position, id;
+    struct text text; /* without data: there is no tokenizer */
+    double weight;
+};
+
+static const struct report_field key_fields[] = {
+    {"position", NULL, MEMBER(key_row, position)},
+    {"id", NULL, MEMBER(key_row, id)},
+    {"text", NULL, MEMBER(key_row, text), .bytes = true},
+    {"weight", NULL, MEMBER(key_row, weight)},
+};
+
+static struct key_row key_row(const struct attend_view *v, int position, double weight)
+{
+    const struct tokenizer *t = v->job->checkpoint.tokenizer;
+    const int id = v->spec.tokens[position];
+    return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : (struct text){NULL, 0},
+                            weight};
+}
+
+static struct text_label label_of(const struct attend_view *v, int position, size_t columns,
+                                  bool printable)
+{
+    const struct key_row row = key_row(v, position, 0);
+    char id[24];
+    snprintf(id, sizeof id, "#%d", row.id);
+    return text_label(row.text.data ? row.text : text_of(id), columns, printable);
+}
+
+/* In three characters: ".61", "1.0"; "–" for NaN. */
+static struct figure weight_figure(double weight)
+{
+    struct figure f = {"–"};
+    char text[32];
+    snprintf(text, sizeof text, "%.2f", weight);
+    if (!isnan(weight))
+        snprintf(f.text, sizeof f.text, "%.3s", text + (text[0] == '0'));
+    return f;
+}
+
+/* A head, and its figures or what a query looks at most. */
+struct attend_row {
+    struct attend_head of;
+    int kv_head;
+    const char *variant;
+    char pair[192]; /* the strongest: "sat: cat .61"; "" for none */
+    const char *role;
+    double role_share;
+    char role_text[64]; /* for people: "previous .61" */
+    int query;
+    struct report_list top; /* of struct key_row */
+    struct text joined;     /* for people: "cat .61, The .20" */
+};
+
+#define FIGURE(member) MEMBER(attend_row, of.member)
+static const struct report_field fields[] = {
+    {"layer", "layer", FIGURE(layer)},
+    {"head", "head", FIGURE(head)},
+    {"variant", NULL, MEMBER(attend_row, variant)},
+    {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
+    {"entropy", "entropy", FIGURE(entropy), "%.2f", .rank = 2},
+    {"distance", "distance", FIGURE(distance), "%.1f", .rank = 5},
+    {"first", "first", FIGURE(first), "%.3f", .none = "–"},
+    {"previous", "prev", FIGURE(previous), "%.3f", .none = "–"},
+    {"self", "self", FIGURE(self), "%.3f", .rank = 6},
+    {"induction", "induct", FIGURE(induction), "%.3f", .none = "–"},
+    {NULL, "strongest", MEMBER(attend_row, pair), .rank = 7},
+    {"strongest_query", NULL, FIGURE(query)},
+    {"strongest_key", NULL, FIGURE(key)},
+    {"strongest", NULL, FIGURE(strongest)},
+    {"separator", NULL, FIGURE(separator)},
+    {"content", NULL, FIGURE(content)},
+    {"score_sd", "score_sd", FIGURE(score_sd), "%.2f", .rank = 4},
+    {"max_weight", "max", FIGURE(max_weight), "%.2f", .rank = 4},
+    {"role", NULL, MEMBER(attend_row, role)},
+    {"role_share", NULL, MEMBER(attend_row, role_share)},
+    {NULL, "role", MEMBER(attend_row, role_text)},
+};
+#define N_FIELDS REPORT_LENGTH(fields)
+/* Of a query, behind the first four of these. */
+static const struct report_field query_fields[] = {
+    {"query", NULL, MEMBER(attend_row, query)},
+    {"top", NULL, MEMBER(attend_row, top), .items = key_fields,
+     .n_items = REPORT_LENGTH(key_fields), .item_size = sizeof(struct key_row)},
+    {NULL, "", MEMBER(attend_row, joined), .list = true},
+};
+enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
+
+static struct attend_row figures_of(const struct attend_view *v, int at)
+{
+    const struct attend_head *h = &v->spec.heads[at];
+    struct attend_row row = {
+        .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
+    if (h->query >= 0)
+        snprintf(row.pair, sizeof row.pair, "%s: %s %s",
+                 label_of(v, (int)h->query, LABEL_COLUMNS, false).text,
+                 label_of(v, (int)h->key, LABEL_COLUMNS, false).text,
+                 weight_figure(h->strongest).text);
+    row.role = attend_role(h, &row.role_share);
+    snprintf(row.role_text, sizeof row.role_text, "%s %s", row.role,
+             weight_figure(row.role_share).text);
+    return row;
+}
+
+/* A table's rows, and of a query what the one at hand is made of. */
+struct head_rows {
+    const struct attend_view *v;
+    struct attend_row row;
+    int n_top; /* 0: no query */
+    struct key_row keys[MOST_TOP];
+    struct token_score top[MOST_TOP];
+    char joined[MOST_TOP * KEY_BYTES];
+};
+
+static const void *next_looks(void *arg, int at)
+{
+    struct head_rows *r = arg;
+    const struct attend_view *v = r->v;
+    const int n_keys = v->spec.query + 1;
+    size_t used = 0;
+    if (at >= v->spec.n_heads)
+        return NULL;
+    r->row = figures_of(v, at);
+    if (r->n_top > 0)
+        score_top(v->found.query + (size_t)at * n_keys, n_keys, 0, r->n_top, r->top);
+    for (int k = 0; k < r->n_top; k++) { /* "cat@4 .61" where there are several cats */
+        const int position = r->top[k].id;
+        char place[16] = "";
+        for (int i = 0; i < n_keys; i++)
+            if (i != position && v->spec.tokens[i] == v->spec.tokens[position])
+                snprintf(place, sizeof place, "@%d", position);
+        r->keys[k] = key_row(v, position, r->top[k].logprob);
+        used += snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
+                         label_of(v, position, LABEL_COLUMNS, false).text, place,
+                         weight_figure(r->keys[k].weight).text);
+    }
+    r->row.query = v->spec.query;
+    r->row.top = (struct report_list){r->keys, r->n_top};
+    r->row.joined = (struct text){r->joined, used};
+    return &r->row;
+}
+
+enum status attend_print(const struct attend_view *v, struct err *e)
+{
+    const struct attend_options *o = v->options;
+    const int query = v->spec.query;
+    struct report_field own[N_FIELDS];
+    struct head_rows rows = {.v = v};
+    struct table table = {own, N_FIELDS, .row = next_looks, .arg = &rows};
+    char name[96];
+    bool shared = false;
+    memcpy(own, fields, sizeof fields);
+    for (int l = 0; l < v->layers.n; l++)
+        shared |= config_group(v->config, v->layers.items[l]) > 1;
+    if (!shared) /* it is the head */
+        own[FIELD_KV_HEAD].heading = NULL;
+    if (query >= 0) {
+        rows.n_top = o->top < query + 1 ? o->top : query + 1;
+        snprintf(name, sizeof name, "%s: (token %d)", label_of(v, query, LABEL_COLUMNS, true).text,
+                 query);
+        memcpy(own + FIELD_QUERY, query_fields, sizeof query_fields);
+        if (o->common.format == TABLE_CSV)
+            own[FIELD_QUERY].key = NULL;
+        own[FIELD_TOP].most = rows.n_top;
+        own[FIELD_JOINED].heading = name;
+        table.n = N_QUERY_FIELDS;
+    }
+    return job_print(v->job, &table, e);
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+static void put_numbers(struct json *j, const char *key, const struct choice *c)
+{
+    json_begin_array(j, key);
+    for (int i = 0; i < c->n; i++)
+        json_int(j, NULL, c->items[i]);
+    json_end(j);
+}
+
+enum status attend_write_json(const struct attend_view *v, struct err *e)
+{
+    static const char *const axes[] = {"layer", "head", "query", "key"};
+    struct file_output file;
+    struct json j;
+    file_output_init(&file);
+    TRY(file_output_open(&file, v->options->json, e));
+    json_init(&j, &file.out, 2);
+    json_begin_object(&j, NULL);
+    json_string(&j, "model", path_name(v->job->path));
+    json_begin_array(&j, "axes");
+    for (int i = 0; i < 4; i++)
+        json_string(&j, NULL, axes[i]);
+    json_end(&j);
+    put_numbers(&j, "layers", &v->layers);
+    put_numbers(&j, "heads", &v->heads);
+    json_begin_array(&j, "tokens");
+    for (int i = 0; i < v->spec.n_tokens; i++) {
+        const struct key_row token = key_row(v, i, 0);
+        report_object(&j, NULL, key_fields, REPORT_LENGTH(key_fields) - 1, &token);
+    }
+    json_end(&j);
+    json_begin_array(&j, "figures");
+    for (int at = 0; at < v->spec.n_heads; at++) {
+        const struct attend_row row = figures_of(v, at);
+        report_object(&j, NULL, fields, N_FIELDS, &row);
+    }
+    json_end(&j);
+    json_end(&j);
+    output_puts(&file.out, "\n");
+    return file_output_commit(&file, e);
+}
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+/* Of n maps: everything is a share of the largest weight. */
+static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < (size_t)maps[i].cells * maps[i].cells; k++)
+            most = maps[i].cell[k] > most ? maps[i].cell[k] : most;
+    return heatmap_scale((double)most, log);
+}
+
+/* What the numbers of pictures are. */
+static const char *weight_name(const struct attend_view *v)
+{
+    return v->spec.by_norm ? "weight by norm" : "weight";
+}
+
+/* What is said of a head that is pointed at. */
+static void put_note(const struct attend_view *v, int at, bool page, struct heatmap_map *m)
+{
+    const struct attend_row row = figures_of(v, at);
+    const struct attend_head *h = &row.of;
+    if (page)
+        snprintf(m->note, sizeof m->note,
+                 "layer %d, head %d, K/V head %d: %s; entropy %.2f nats, %.1f tokens back",
+                 h->layer, h->head, row.kv_head, row.role_text, h->entropy, h->distance);
+    else
+        snprintf(m->note, sizeof m->note,
+                 "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, previous "
+                 "%s, itself %s",
+                 h->layer, h->head, v->variant, h->entropy, h->distance,
+                 weight_figure(h->first).text, weight_figure(h->previous).text,
+                 weight_figure(h->self).text);
+}
+
+enum status attend_write_picture(const struct attend_view *v, bool page, struct err *e)
+{
+    const struct attend_map *first = page ? v->arrays : v->pictures;
+    const int cells = first->cells, n = v->spec.n_tokens, n_heads = v->spec.n_heads;
+    const bool large = n_heads == 1 && !page;
+    const size_t n_names = (size_t)cells + v->layers.n;
+    const double side = (double)n / cells; /* tokens */
+    char title[256], subtitle[512], size[80] = "";
+    struct heatmap_map *maps;
+    const size_t bytes = n_heads * sizeof *maps + n_names * sizeof(struct text_label);
+    maps = calloc(bytes, 1);
+    if (!maps)
+        return err_no_memory(e, "the picture", bytes);
+    struct text_label *names = (void *)(maps + n_heads); /* of cells, then of layers */
+    for (int at = 0; at < n_heads; at++) {
+        const struct attend_head *h = &v->spec.heads[at];
+        const int group = config_group(v->config, h->layer);
+        maps[at].cells = first[at].cell;
+        maps[at].group = group > 1 ? h->head / group : -1;
+        if (!large)
+            snprintf(maps[at].name, sizeof maps->name, "%d.%d", h->layer, h->head);
+        put_note(v, at, page, &maps[at]);
+    }
+    for (int i = 0; i < cells; i++)
+        names[i] = label_of(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
+    for (int l = 0; l < v->layers.n; l++)
+        snprintf(names[cells + l].text, sizeof names->text, "layer %d", v->layers.items[l]);
+    if (cells < n)
+        snprintf(size, sizeof size, " A cell is the largest weight of %.1f by %.1f tokens.", side,
+                 side);
+    snprintf(title, sizeof title, "What the heads of %.160s look at", path_name(v->job->path));
+    if (page)
+        snprintf(subtitle, sizeof subtitle, "%s, %d token%s; %s, 8 bits each.", v->variant, n,
+                 plural(n),
+                 v->spec.by_norm ? "weights times the length of what heads write" : "weights");
+    else
+        snprintf(subtitle, sizeof subtitle,
+                 "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
+                 plural(n), size, first->without_first ? " The first key is left out." : "",
+                 large ? " This is " : "", large ? maps->note : "");
+    const struct heatmap_picture picture = {.title = title,
+                                            .subtitle = subtitle,
+                                            .what = weight_name(v),
+                                            .scale = scale_of(first, n_heads, v->options->log),
+                                            .maps = maps,
+                                            .n_rows = v->layers.n,
+                                            .n_columns = v->heads.n,
+                                            .map_rows = cells,
+                                            .map_columns = cells,
+                                            .triangle = true,
+                                            .row_names = large ? names : names + cells,
+                                            .column_names = large || page ? names : NULL};
+    const enum status s = page ? explore_write(&picture, v->options->html, e)
+                               : heatmap_write(&picture, v->options->svg, e);
+    free(maps);
+    return s;
+}
+
+/* The head that is shown, a line for each row: position, cells up to the diagonal, and there the
+ * token, which names its row and its column. */
+void attend_draw(const struct attend_view *v)
+{
+    struct output *out = v->job->out;
+    const enum heatmap_ink ink = terminal_ink(false);
+    const struct attend_map *m = v->shown;
+    const struct heatmap_scale scale = scale_of(m, 1, v->options->log);
+    const int n = v->spec.n_tokens, digits = snprintf(NULL, 0, "%d", n - 1);
+    unsigned char levels[MOST_SHOWN];
+    output_printf(out, "head %s\n", v->options->show);
+    for (int r = 0; r < m->cells; r++) {
+        const int token = attend_cell_begin(r, m->cells, n);
+        heatmap_levels(&scale, m->cell + r * m->cells, r + 1, levels);
+        output_printf(out, "%*d ", digits, token);
+        heatmap_put_cells(out, ink, levels, r + 1, 2 * m->cells <= v->room ? 2 : 1);
+        output_printf(out, " %s\n", label_of(v, token, TERMINAL_LABEL, true).text);
+    }
+    if (m->cells < n)
+        output_printf(out, "%d cells for %d tokens: the largest weight of each\n", m->cells, n);
+    heatmap_put_legend(out, ink, &scale, weight_name(v));
+}
