@@ -27,7 +27,7 @@ base          15400
 study          3900
 '
 most_lines=49800
-most_files=231
+most_files=233
 most_headers=90
 most_cli_lines=11200
 most_options=259
