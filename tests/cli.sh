@@ -20,6 +20,7 @@ checks <<'EOF'
 2 $words | unknown command 'xyzzy' | for words in xyzzy "help xyzzy"
 2 "" | unknown command ''
 2 help generate --format man | --format man is of all commands; expected none named, found 'generate'
+2 help --all | --all is of a command
 2 help --format csh | --format: expected one of text, man, bash, found 'csh'
 EOF
 for command in generate bench score tokenize quantize info; do
@@ -421,6 +422,8 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape 2x64x4 --batch 0 | --batch
 2 info --shape 2x64x4 --bandwidth $speed | --bandwidth: expected auto | for speed in fast 0
 2 info --shape 2x64x5 | --shape: heads
+0 info --shape gpt2$(repeat x 20 | sed 's/x/,ctx=1024/g'),ctx=7 | n_ctx         7
+2 info $model --kv-type f16 | --kv-type is for --depth
 EOF
 
 # Another architecture without tensors, its name hostile: what there is is shown, and escaped. One
@@ -432,6 +435,8 @@ printf '\377\377\377\377' | dd of=copy.gguf bs=1 seek="$offset" conv=notrunc 2>"
 checks <<'EOF'
 0 info other.gguf | architecture  \x1bother | n_tensors     0
 0 info other.gguf --format json --tensors --check | "architecture": "\u001bother"
+2 info other.gguf $asked | expected a checkpoint that runs
+    | for asked in "--latent 3" "--shards 2" "--depth 3" "--batch 2" "--bandwidth fast"
 3 $command other.gguf -p x | other.gguf | for command in generate score tokenize
 3+ info copy.gguf --check | 2> tensor 'blk.0.ffn_up.weight' has 1 values
     | tensors_checked      53 | nan                  1
@@ -527,6 +532,10 @@ $ columns_are "$compared"
 $ grep '^MHA' "$out" | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
 0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
 0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
+$ long=$shape$(repeat x 40 | sed 's/x/,ctx=40/g')
+0 bench --shape $long --kv-heads 1 $quickest -t 1 --format json -q | > old-long.json
+0 bench --shape $long --kv-heads 1 $quickest -t 1 --against old-long.json | new/old
+$ ! grep "its rows are of" "$err"
 2 $b --against old.json --plot old.json | the former result itself
 3 $b --against none.json | none.json
 $ sed 's/"p50_us": [0-9.e+-]*/"p50_us": -1/' old.json >bad.json
