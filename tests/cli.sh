@@ -362,6 +362,7 @@ EOF
 
 # --- info ---------------------------------------------------------------------------------------
 
+contexts=$(repeat x 40 | sed 's/x/,ctx=40/g')
 checks <<'EOF'
 0 info $model | architecture  gpt2 | variant       MHA | total         858,880 | quiet
     | GQA-4                4     792,832            2,048            1,024
@@ -422,7 +423,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape 2x64x4 --batch 0 | --batch
 2 info --shape 2x64x4 --bandwidth $speed | --bandwidth: expected auto | for speed in fast 0
 2 info --shape 2x64x5 | --shape: heads
-0 info --shape gpt2$(repeat x 20 | sed 's/x/,ctx=1024/g'),ctx=7 | n_ctx         7
+0 info --shape gpt2$contexts,ctx=7 | n_ctx         7
 2 info $model --kv-type f16 | --kv-type is for --depth
 EOF
 
@@ -532,9 +533,8 @@ $ columns_are "$compared"
 $ grep '^MHA' "$out" | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
 0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
 0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
-$ long=$shape$(repeat x 40 | sed 's/x/,ctx=40/g')
-0 bench --shape $long --kv-heads 1 $quickest -t 1 --format json -q | > old-long.json
-0 bench --shape $long --kv-heads 1 $quickest -t 1 --against old-long.json | new/old
+0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --format json -q | > old-long.json
+0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --against old-long.json | new/old
 $ ! grep "its rows are of" "$err"
 2 $b --against old.json --plot old.json | the former result itself
 3 $b --against none.json | none.json

@@ -78,52 +78,48 @@ static const struct option result_options[] = {
 
 /* --- the rows of --against ------------------------------------------------------------------- */
 
-/* The members of a row, by the names that bench gives them. */
-#define IN_ROW(name) #name, MEMBER(former_row, name)
-static const struct former_member {
-    const char *key;
-    enum report_type type;
-    size_t offset, size; /* of a text: room */
-    bool optional;       /* may be left out, or null: NaN */
-} members[] = {
-    {IN_ROW(variant), sizeof((struct former_row *)0)->variant},
-    {IN_ROW(type), sizeof((struct former_row *)0)->type},
-    {IN_ROW(kv_type), sizeof((struct former_row *)0)->kv_type},
-    {IN_ROW(threads)},
-    {IN_ROW(depth)},
-    {IN_ROW(batch)},
-    {IN_ROW(p50_us)},
-    {IN_ROW(p50_low_us), .optional = true},
-    {IN_ROW(p50_high_us), .optional = true},
-};
-
-static enum status read_member(const struct json_node *object, const struct former_member *m,
-                               struct former_row *row, struct err *e)
+/* Names, counts, and times above 0, of which all but the first may be left out, or null: NaN. */
+static enum status read_row(const struct json_node *object, struct former_row *row, struct err *e)
 {
-    const bool is_text = m->type == REPORT_CHARS;
-    const struct json_node *node = json_member(object, m->key);
-    void *out = (char *)row + m->offset;
-    double *time = out;
+    const struct {
+        const char *key;
+        char *out;
+        size_t size;
+    } names[] = {{"variant", row->variant, sizeof row->variant},
+                 {"type", row->type, sizeof row->type},
+                 {"kv_type", row->kv_type, sizeof row->kv_type}};
+    static const char *const of_counts[] = {"threads", "depth", "batch"}, *const of_times[] = {
+                                                                              "p50_us",
+                                                                              "p50_low_us",
+                                                                              "p50_high_us"};
+    int *const counts[] = {&row->threads, &row->depth, &row->batch};
+    double *const times[] = {&row->p50_us, &row->p50_low_us, &row->p50_high_us};
+    const struct json_node *node;
     int64_t count;
-    if (m->optional && (!node || node->kind == JSON_NULL)) {
-        *time = (double)NAN;
-        return STATUS_OK;
-    }
-    TRY(json_require(object, m->key, is_text ? JSON_STRING : JSON_NUMBER, &node, e));
-    if (is_text) {
-        if (node->text.len >= m->size)
+    TRY(json_expect(object, JSON_OBJECT, e));
+    for (int i = 0; i < 3; i++) {
+        TRY(json_require(object, names[i].key, JSON_STRING, &node, e));
+        if (node->text.len >= names[i].size)
             return err_bad_file(e, "byte %zu: \"%s\": expected less than %zu bytes, found %zu",
-                                node->at, m->key, m->size, node->text.len);
-        snprintf(out, m->size, "%.*s", (int)node->text.len, node->text.data);
-        utf8_strip(out);
-    } else if (m->type == REPORT_INT) {
+                                node->at, names[i].key, names[i].size, node->text.len);
+        snprintf(names[i].out, names[i].size, "%.*s", (int)node->text.len, node->text.data);
+        utf8_strip(names[i].out);
+    }
+    for (int i = 0; i < 3; i++) {
+        TRY(json_require(object, of_counts[i], JSON_NUMBER, &node, e));
         TRY(json_node_i64(node, 0, INT_MAX, &count, e));
-        *(int *)out = (int)count;
-    } else {
-        TRY(json_node_double(node, time, e));
-        if (!(*time > 0))
+        *counts[i] = (int)count;
+    }
+    for (int i = 0; i < 3; i++) {
+        node = json_member(object, of_times[i]);
+        *times[i] = (double)NAN;
+        if (i > 0 && (!node || node->kind == JSON_NULL))
+            continue;
+        TRY(json_require(object, of_times[i], JSON_NUMBER, &node, e));
+        TRY(json_node_double(node, times[i], e));
+        if (!(*times[i] > 0))
             return err_bad_file(e, "byte %zu: \"%s\": expected a time above 0, found %g", node->at,
-                                m->key, *time);
+                                of_times[i], *times[i]);
     }
     return STATUS_OK;
 }
@@ -137,9 +133,7 @@ static enum status read_rows(const struct json_node *root, struct former *f, str
     if (!f->rows)
         return err_no_memory(e, "the former rows", root->n * sizeof *f->rows);
     for (const struct json_node *c = NULL; (c = json_child(root, c)); f->n++) {
-        TRY(json_expect(c, JSON_OBJECT, e));
-        for (int i = 0; i < REPORT_LENGTH(members); i++)
-            TRY(read_member(c, &members[i], &f->rows[f->n], e));
+        TRY(read_row(c, &f->rows[f->n], e));
         const struct json_node *of = json_member(c, "model");
         of = of && of->kind == JSON_STRING ? of : json_member(c, "shape");
         if (of && of->kind == JSON_STRING)

@@ -16,6 +16,22 @@
 /* For which this machine is measured. */
 #define MEASURE_SECONDS 2.0
 
+/* Of --bandwidth and --flops; for auto only what measuring them needs. */
+static enum status take_limits(struct info *info, struct err *e)
+{
+    const struct info_options *o = info->o;
+    const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
+    double gb_per_s;
+    if (info_is_auto(o))
+        return job_start_threads(info->job, e);
+    if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
+        return err_set(e, STATUS_USAGE,
+                       "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
+                       MOST_GB_PER_S, o->bandwidth);
+    info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
+    return STATUS_OK;
+}
+
 enum status info_plan_steps(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;
@@ -25,7 +41,6 @@ enum status info_plan_steps(struct info *info, struct err *e)
     struct int_list ranks = {.n = 0}, depths = {.n = 0}, batches = {.n = 0};
     struct machine machine = {0};
     char context[32];
-    double gb_per_s;
     if ((o->latent || steps_asked) && !info->runs)
         return err_set(e, STATUS_USAGE, "%s: expected a checkpoint that runs",
                        o->latent   ? "--latent"
@@ -41,16 +56,8 @@ enum status info_plan_steps(struct info *info, struct err *e)
         TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &depths, e));
         TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &batches, e));
     }
-    if (info_is_auto(o)) {
-        TRY(job_start_threads(info->job, e));
-    } else if (o->bandwidth) {
-        if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
-            return err_set(e, STATUS_USAGE,
-                           "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
-                           MOST_GB_PER_S, o->bandwidth);
-        const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
-        info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
-    }
+    if (o->bandwidth)
+        TRY(take_limits(info, e));
     if (!info->has_config || info->refusal.text[0])
         return STATUS_OK;
     if (o->shards && n_heads % o->shards != 0)
