@@ -410,6 +410,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape gpt2 --shape gpt2-xl --shards 4 | gpt2-xl: --shards: expected a divisor of the 25 query heads, found 4
 2 info --shape gpt2 --shape gpt2-xl --depth 2000 | gpt2: --depth
 2 info --shape gpt2 --shape help | or a name that
+2 info $words --shape help | expected nothing else but --format | for words in $model "--depth 3" "--arch llama"
 0 info $model --shards 2 --format json | "shard_kv_heads": 4, "kv_copies": 1 | "shard_kv_heads": 1, "kv_copies": 2
 2 info --shape 2x64x4 --flops 3 | --flops is for --bandwidth
 2 info --shape 2x64x4 --bandwidth auto --flops 3 | --flops is for a --bandwidth in GB/s

@@ -433,9 +433,19 @@ static enum status show_info(struct info *info, struct err *e)
     return STATUS_BAD_FILE;
 }
 
+/* Instead of a shape: which have names. */
+static bool lists_shapes(const struct info_options *o)
+{
+    return o->shapes.n == 1 && strcmp(o->shapes.items[0], "help") == 0;
+}
+
 static enum status check_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
+    if (lists_shapes(o) && (j->path || o->latent || o->depths || o->batches || o->bandwidth ||
+                            o->shards || o->type || o->shape.arch))
+        return err_set(e, STATUS_USAGE,
+                       "--shape help lists names; expected nothing else but --format");
     if (o->shapes.n > 0 && (o->tensors || o->check))
         return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
                        o->tensors ? "--tensors" : "--check");
@@ -455,7 +465,7 @@ static enum status run_info(struct job *j, void *values, struct err *e)
     if (o->bandwidth && !info_is_auto(o) && !(o->gflops > 0) &&
         !table_is_for_people(o->common.format))
         say(&o->common, "arithmetic is not counted (--flops GFLOP/s counts it)");
-    if (o->shapes.n == 1 && strcmp(o->shapes.items[0], "help") == 0)
+    if (lists_shapes(o))
         return info_list_shapes(j, e);
     struct info info = {.o = o, .job = j};
     const enum status s = show_info(&info, e);
