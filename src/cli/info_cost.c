@@ -93,7 +93,8 @@ enum status info_plan_steps(struct info *info, struct err *e)
         snprintf(step->variant, sizeof step->variant, "%s", s.variant);
         if (o->shards)
             step->shard = inspect_shard(v, &s, kv_type, o->shards);
-        machine_want(&machine, s.step_bytes);
+        if (info_is_auto(o))
+            machine_want(&machine, s.step_bytes);
     }
     if (info_is_auto(o)) {
         TRY(machine_measure(&machine, info->job->kernels, info->job->pool, MEASURE_SECONDS, e));
