@@ -427,7 +427,6 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 0 info --shape gpt2$contexts,ctx=7 | n_ctx         7
 2 info $model --kv-type f16 | --kv-type is for --depth
 EOF
-EOF
 
 # Another architecture without tensors, its name hostile: what there is is shown, and escaped. One
 # weight becomes NaN.
