@@ -20,6 +20,7 @@ checks <<'EOF'
 2 $words | unknown command 'xyzzy' | for words in xyzzy "help xyzzy"
 2 "" | unknown command ''
 2 help generate --format man | --format man is of all commands; expected none named, found 'generate'
+2 help --all | --all is of a command
 2 help --format csh | --format: expected one of text, man, bash, found 'csh'
 EOF
 for command in generate bench score tokenize quantize info; do
@@ -363,6 +364,7 @@ EOF
 
 # --- info ---------------------------------------------------------------------------------------
 
+contexts=$(repeat x 40 | sed 's/x/,ctx=40/g')
 checks <<'EOF'
 0 info $model | architecture  gpt2 | variant       MHA | total         858,880 | quiet
     | GQA-4                4     792,832            2,048            1,024
@@ -410,6 +412,7 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape gpt2 --shape gpt2-xl --shards 4 | gpt2-xl: --shards: expected a divisor of the 25 query heads, found 4
 2 info --shape gpt2 --shape gpt2-xl --depth 2000 | gpt2: --depth
 2 info --shape gpt2 --shape help | or a name that
+2 info $words --shape help | expected nothing else but --format | for words in $model "--depth 3" "--arch llama"
 0 info $model --shards 2 --format json | "shard_kv_heads": 4, "kv_copies": 1 | "shard_kv_heads": 1, "kv_copies": 2
 2 info --shape 2x64x4 --flops 3 | --flops is for --bandwidth
 2 info --shape 2x64x4 --bandwidth auto --flops 3 | --flops is for a --bandwidth in GB/s
@@ -423,6 +426,8 @@ $ [ "$("$decode" info --shape help --format csv | cut -d, -f1,2 | tr '\n' ' ')" 
 2 info --shape 2x64x4 --batch 0 | --batch
 2 info --shape 2x64x4 --bandwidth $speed | --bandwidth: expected auto | for speed in fast 0
 2 info --shape 2x64x5 | --shape: heads
+0 info --shape gpt2$contexts,ctx=7 | n_ctx         7
+2 info $model --kv-type f16 | --kv-type is for --depth
 EOF
 
 # Another architecture without tensors, its name hostile: what there is is shown, and escaped. One
@@ -434,6 +439,8 @@ printf '\377\377\377\377' | dd of=copy.gguf bs=1 seek="$offset" conv=notrunc 2>"
 checks <<'EOF'
 0 info other.gguf | architecture  \x1bother | n_tensors     0
 0 info other.gguf --format json --tensors --check | "architecture": "\u001bother"
+2 info other.gguf $asked | expected a checkpoint that runs
+    | for asked in "--latent 3" "--shards 2" "--depth 3" "--batch 2" "--bandwidth fast"
 3 $command other.gguf -p x | other.gguf | for command in generate score tokenize
 3+ info copy.gguf --check | 2> tensor 'blk.0.ffn_up.weight' has 1 values
     | tensors_checked      53 | nan                  1
@@ -526,9 +533,12 @@ $ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and i
 0 $b --kv-heads 4,2 --against old.json --format csv
     | 2> --against has no row of GQA-2, f32 weights, f32 KV, | 2> only --against has MQA, f32 weights,
 $ columns_are "$compared"
-$ grep '^MHA' "$out" | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
+$ grep '^MHA' "$out" | sed 's/"[^"]*"$//' | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
 0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
 0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
+0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --format json -q | > old-long.json
+0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --against old-long.json | new/old
+$ ! grep "its rows are of" "$err"
 2 $b --against old.json --plot old.json | the former result itself
 3 $b --against none.json | none.json
 $ sed 's/"p50_us": [0-9.e+-]*/"p50_us": -1/' old.json >bad.json

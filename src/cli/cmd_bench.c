@@ -2,7 +2,6 @@
  * cmd_bench - decode bench: per-token latency across attention variants.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <signal.h>
@@ -12,58 +11,18 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/limits.h"
-#include "cli/bench_against.h"
-#include "cli/job.h"
-#include "cli/program.h"
-#include "cli/shape.h"
+#include "cli/bench_report.h"
 #include "cli/signals.h"
-#include "measure/bench.h"
-#include "show/paragraph.h"
-#include "show/plot.h"
+#include "formats/json.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
-/* Repeats whose medians differ by more than this say that the machine was busy. */
-#define NOISY 0.15
-/* Of its threads' time a row gets less only where other work has the processors, too. */
-#define LEAST_SHARE 0.65
-/* A mean further from the median than this says that some steps took much longer. */
-#define UNEVEN 0.1
-/* A table with a time of so many microseconds is in milliseconds. */
-#define LONG_US 1e6
 /* Of the memory that is free the rows of a group may take so much. */
 #define GROUP_SHARE 0.9
-
-/* The options; the run; and what is printed of one row beside it. */
-struct bench_run {
-    struct common_options common;
-    struct shape_options shape;
-    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
-    struct bench_spec spec; /* its numbers; specify_bench adds the rest */
-    const char *plot, *trace, *against;
-
-    struct job *job;
-    struct bench bench;
-    const char *subject;         /* the checkpoint's path, or the shape as given */
-    const char *model;           /* the path; NULL: a shape */
-    char cpu[128], machine[512]; /* the processor's name; it, threads and what they run */
-    const char *isa, *architecture, *version, *compiler;
-    char date[24];
-
-    struct bench_row row;
-    const char *best; /* "*": of the lowest median at its depth and batch; or "" */
-    const char *type;
-    bool noisy;
-    char hash[20], note[96], speedup_range[32];
-    struct former former;                            /* of --against, */
-    double old_p50_us, ratio, ratio_low, ratio_high; /* its median, and this one's over it */
-    char ratio_range[32];
-};
 
 #define VALUES struct bench_run
 
@@ -116,6 +75,91 @@ static const struct option result_options[] = {
                .writes = WRITES_FILE),
     OPT_END,
 };
+
+/* --- the rows of --against ------------------------------------------------------------------- */
+
+/* Names, counts, and times above 0, of which all but the first may be left out, or null: NaN. */
+static enum status read_row(const struct json_node *object, struct former_row *row, struct err *e)
+{
+    const struct {
+        const char *key;
+        char *out;
+        size_t size;
+    } names[] = {{"variant", row->variant, sizeof row->variant},
+                 {"type", row->type, sizeof row->type},
+                 {"kv_type", row->kv_type, sizeof row->kv_type}};
+    static const char *const of_counts[] = {"threads", "depth", "batch"}, *const of_times[] = {
+                                                                              "p50_us",
+                                                                              "p50_low_us",
+                                                                              "p50_high_us"};
+    int *const counts[] = {&row->threads, &row->depth, &row->batch};
+    double *const times[] = {&row->p50_us, &row->p50_low_us, &row->p50_high_us};
+    const struct json_node *node;
+    int64_t count;
+    TRY(json_expect(object, JSON_OBJECT, e));
+    for (int i = 0; i < 3; i++) {
+        TRY(json_require(object, names[i].key, JSON_STRING, &node, e));
+        if (node->text.len >= names[i].size)
+            return err_bad_file(e, "byte %zu: \"%s\": expected less than %zu bytes, found %zu",
+                                node->at, names[i].key, names[i].size, node->text.len);
+        snprintf(names[i].out, names[i].size, "%.*s", (int)node->text.len, node->text.data);
+        utf8_strip(names[i].out);
+    }
+    for (int i = 0; i < 3; i++) {
+        TRY(json_require(object, of_counts[i], JSON_NUMBER, &node, e));
+        TRY(json_node_i64(node, 0, INT_MAX, &count, e));
+        *counts[i] = (int)count;
+    }
+    for (int i = 0; i < 3; i++) {
+        node = json_member(object, of_times[i]);
+        *times[i] = (double)NAN;
+        if (i > 0 && (!node || node->kind == JSON_NULL))
+            continue;
+        TRY(json_require(object, of_times[i], JSON_NUMBER, &node, e));
+        TRY(json_node_double(node, times[i], e));
+        if (!(*times[i] > 0))
+            return err_bad_file(e, "byte %zu: \"%s\": expected a time above 0, found %g", node->at,
+                                of_times[i], *times[i]);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_rows(const struct json_node *root, struct former *f, struct err *e)
+{
+    TRY(json_expect(root, JSON_ARRAY, e));
+    if (root->n == 0)
+        return err_bad_file(e, "expected the rows of bench --format json, found none");
+    f->rows = calloc(root->n, sizeof *f->rows);
+    if (!f->rows)
+        return err_no_memory(e, "the former rows", root->n * sizeof *f->rows);
+    for (const struct json_node *c = NULL; (c = json_child(root, c)); f->n++) {
+        TRY(read_row(c, &f->rows[f->n], e));
+        const struct json_node *of = json_member(c, "model");
+        of = of && of->kind == JSON_STRING ? of : json_member(c, "shape");
+        if (of && of->kind == JSON_STRING)
+            snprintf(f->subject, sizeof f->subject, "%.*s", (int)of->text.len, of->text.data);
+    }
+    utf8_strip(f->subject);
+    return STATUS_OK;
+}
+
+/* STATUS_BAD_FILE says what is expected where. */
+static enum status read_former(const char *path, struct former *f, struct err *e)
+{
+    static const struct json_limits limits = {
+        .bytes = (size_t)64 << 20, .values = (uint32_t)1 << 22, .depth = 8};
+    struct json_reader reader = {0};
+    const struct json_node *root;
+    char *bytes = NULL;
+    size_t len;
+    TRY(file_read_all(path, limits.bytes, &bytes, &len, e));
+    enum status s = json_read(&reader, (struct text){bytes, len}, &limits, &root, e);
+    if (s == STATUS_OK)
+        s = read_rows(root, f, e);
+    json_reader_free(&reader);
+    free(bytes);
+    return err_in(e, s, "%s", path);
+}
 
 /* --- from options to a specification --------------------------------------------------------- */
 
@@ -186,7 +230,7 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     struct bench_spec *spec = &r->spec;
     if (r->against)
-        TRY(former_read(r->against, &r->former, e));
+        TRY(read_former(r->against, &r->former, e));
     if (r->shape.shape) {
         TRY(shape_of_options(&r->shape, &r->common, &spec->config, e));
     } else {
@@ -207,407 +251,6 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     spec->progress = progress_show;
     spec->arg = &j->progress;
     return STATUS_OK;
-}
-
-/* --- the table ------------------------------------------------------------------------------- */
-
-static struct figure figure_percent(double share)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.0f%%", share * 100);
-    return f;
-}
-
-static struct figure figure_ms(double us)
-{
-    struct figure f;
-    snprintf(f.text, sizeof f.text, "%.2f", us / 1e3);
-    return f;
-}
-
-#define RUN(member) MEMBER(bench_run, member)
-#define ROW(member) MEMBER(bench_run, row.member)
-static const struct report_field bench_fields[] = {
-    {NULL, "", RUN(best), .accent = ACCENT_ROW},
-    {"variant", "variant", ROW(step.variant)},
-    {"n_kv_heads", NULL, ROW(step.n_kv_heads)},
-    {"type", "type", RUN(type), .rank = 1},
-    {"kv_type", "KV", ROW(step.kv_type), .rank = 1},
-    {"threads", "threads", ROW(threads), .rank = 1},
-    {"depth", "depth", ROW(step.depth)},
-    {"batch", "batch", ROW(step.batch)},
-    {"n", NULL, RUN(spec.n)},
-    {"repeats", NULL, ROW(repeats)},
-    {"warmup", NULL, RUN(spec.warmup)},
-    {"p10_us", NULL, ROW(p10_us)},
-    {"p50_us", "p50 µs", ROW(p50_us), "%.1f"},
-    {"p50_low_us", NULL, ROW(p50_low_us)},
-    {"p50_high_us", NULL, ROW(p50_high_us)},
-    {"p90_us", NULL, ROW(p90_us)},
-    {"p99_us", "p99 µs", ROW(p99_us), "%.1f", .rank = 8},
-    {"max_us", NULL, ROW(max_us)},
-    {"mean_us", NULL, ROW(mean_us)},
-    {"us_per_token", "µs/token", ROW(us_per_token), "%.1f", .rank = 4},
-    {"tokens_per_s", "tokens/s", ROW(tokens_per_s), .figure = figure_rate, .rank = 3},
-    {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
-     .rank = 2},
-    {"speedup", "speed-up", ROW(speedup), "%.2fx"},
-    {"speedup_low", NULL, ROW(speedup_low)},
-    {"speedup_high", NULL, ROW(speedup_high)},
-    {NULL, "interval", RUN(speedup_range), .right = true, .rank = 3},
-    {"predicted_speedup", "by bytes", ROW(predicted_speedup), "%.2fx", .rank = 4},
-    {NULL, "predicted", ROW(predicted_speedup), "%.2fx", .rank = 4},
-    {"weight_bytes", "weights read", ROW(step.cost.weight_bytes), .figure = figure_bytes,
-     .rank = 9},
-    {"kv_bytes", "KV read", ROW(step.cost.kv_bytes), .figure = figure_bytes, .rank = 7},
-    {"flops", NULL, ROW(step.flops)},
-    {"attention_flops", "attention Mflop", ROW(step.attention_flops), .figure = figure_millions,
-     .rank = 9},
-    {"gb_per_s", "GB/s", ROW(gb_per_s), "%.1f", .rank = 5},
-    {"predicted_us", NULL, ROW(step.predicted.us)},
-    {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
-    {"share_of_limit", "of limit", ROW(share_of_limit), .figure = figure_percent, .rank = 2},
-    {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
-    {"load_ms", NULL, ROW(load_ms)},
-    {"peak_rss_bytes", "peak RSS", ROW(peak_rss_bytes), .figure = figure_bytes, .rank = 10},
-    {"logits_hash", NULL, RUN(hash)},
-    {"isa", NULL, RUN(isa)},
-    {"noisy", NULL, RUN(noisy)},
-    {"cpu_share", NULL, ROW(cpu_share)},
-    /* What predicted_us was made of. */
-    {"bandwidth_gb_per_s", NULL, ROW(step.bandwidth_gb_per_s)},
-    {"flops_per_s", NULL, ROW(step.limits.fma_flops_per_s)},
-    {"dot_flops_per_s", NULL, ROW(step.limits.dot_flops_per_s)},
-    /* What joins two runs. */
-    {"model", NULL, RUN(model)},
-    {"shape", NULL, RUN(shape.shape)},
-    {"architecture", NULL, RUN(architecture)},
-    {"cpu", NULL, RUN(cpu)},
-    {"version", NULL, RUN(version)},
-    {"compiler", NULL, RUN(compiler)},
-    {"date", NULL, RUN(date)},
-    /* With --against. */
-    {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
-    {"ratio", "new/old", RUN(ratio), "%.3f"},
-    {"ratio_low", NULL, RUN(ratio_low)},
-    {"ratio_high", NULL, RUN(ratio_high)},
-    {NULL, "its interval", RUN(ratio_range), .right = true},
-    {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
-};
-#define N_FIELDS  REPORT_LENGTH(bench_fields)
-#define N_AGAINST 5 /* before the last */
-
-static bool is_noisy(const struct bench_row *row)
-{
-    return row->spread > NOISY || row->cpu_share < LEAST_SHARE;
-}
-
-/* "0.97 to 1.04"; "" where there is none. */
-static void write_range(char *out, size_t size, double low, double high)
-{
-    out[0] = 0;
-    if (isfinite(low) && isfinite(high))
-        snprintf(out, size, "%.2f to %.2f", low, high);
-}
-
-/* Why the row's figures may not be taken at their word, or not together. */
-static void write_note(struct bench_run *r)
-{
-    const struct bench_row *row = &r->row;
-    const double uneven = row->mean_us / row->p50_us;
-    char part[3][48] = {""};
-    if (row->repeats < r->spec.repeats)
-        snprintf(part[0], sizeof *part, "%d of %d repeats", row->repeats, r->spec.repeats);
-    if (row->cpu_share < LEAST_SHARE)
-        snprintf(part[1], sizeof *part, "busy: %.0f%%", row->cpu_share * 100);
-    else if (row->spread > NOISY)
-        snprintf(part[1], sizeof *part, "noisy: %.0f%%", row->spread * 100);
-    if (fabs(uneven - 1) > UNEVEN)
-        snprintf(part[2], sizeof *part, "mean %.2f of p50", uneven);
-    r->note[0] = 0;
-    for (int i = 0; i < 3; i++) {
-        const size_t len = strlen(r->note);
-        if (part[i][0])
-            snprintf(r->note + len, sizeof r->note - len, "%s%s", len ? ", " : "", part[i]);
-    }
-}
-
-static void compare_with_former(struct bench_run *r)
-{
-    const struct former_row *old = former_find(&r->former, &r->row);
-    r->old_p50_us = old ? old->p50_us : (double)NAN;
-    r->ratio = r->row.p50_us / r->old_p50_us;
-    r->ratio_low = old ? r->row.p50_low_us / old->p50_high_us : (double)NAN;
-    r->ratio_high = old ? r->row.p50_high_us / old->p50_low_us : (double)NAN;
-    write_range(r->ratio_range, sizeof r->ratio_range, r->ratio_low, r->ratio_high);
-}
-
-static const void *next_row(void *arg, int i)
-{
-    struct bench_run *r = arg;
-    const struct bench *b = &r->bench;
-    const struct bench_row *row = &b->rows[i];
-    if (i >= b->n_rows)
-        return NULL;
-    r->row = *row;
-    r->best = "*";
-    for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows; other++)
-        if (other->step.depth == row->step.depth && other->step.batch == row->step.batch &&
-            other->p50_us < row->p50_us)
-            r->best = "";
-    r->type = storage_name(row->type);
-    r->noisy = is_noisy(row);
-    snprintf(r->hash, sizeof r->hash, "%016" PRIx64, row->logits_hash);
-    write_note(r);
-    write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
-    compare_with_former(r);
-    return r;
-}
-
-static enum status print_table(struct bench_run *r, struct err *e)
-{
-    /* People are not shown what says something of other runs only: of one sequence, of batches, of
-     * latent caches, which are short and take more arithmetic. */
-    enum { ONE, BATCHES, LATENT, RUNS };
-    static const char *const hidden[RUNS][6] = {
-        [ONE] = {"batch", "µs/token", "predicted", "limited by", "attention Mflop"},
-        [BATCHES] = {"by bytes", "attention Mflop"},
-        [LATENT] = {"batch", "µs/token", "predicted"}};
-    /* What is the same in all rows is left out early. */
-    static const char *const axis_headings[BENCH_AXES] = {
-        [BENCH_TYPES] = "type", [BENCH_KV_TYPES] = "KV", [BENCH_THREADS] = "threads"};
-    static const char *const in_us[] = {"p50 µs", "p99 µs", "µs/token", "old p50 µs", NULL};
-    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms"};
-    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
-    const time_t now = time(NULL);
-    struct tm utc = {0};
-    struct report_field chosen[N_FIELDS];
-    int of = config_is_latent(&r->spec.config) ? LATENT : ONE;
-    for (int i = 0; i < variants->n; i++)
-        of = variants->items[i] < 0 ? LATENT : of;
-    of = r->bench.most_sequences > 1 ? BATCHES : of;
-    int n = 0;
-    bool is_long = false;
-    for (int i = 0; i < r->bench.n_rows; i++)
-        is_long |= r->bench.rows[i].p99_us >= LONG_US;
-    for (int f = 0; f < N_FIELDS; f++) {
-        struct report_field *field = &chosen[n];
-        *field = bench_fields[f];
-        n += r->against || f < N_FIELDS - 1 - N_AGAINST || f == N_FIELDS - 1;
-        if (!field->heading)
-            continue;
-        for (int a = 0; a < BENCH_AXES; a++)
-            if (axis_headings[a] && strcmp(axis_headings[a], field->heading) == 0 &&
-                r->spec.axes[a].n == 1)
-                field->rank = 6;
-        if (names_find(hidden[of], field->heading) >= 0)
-            field->heading = NULL;
-        const int time = is_long && field->heading ? names_find(in_us, field->heading) : -1;
-        if (time >= 0) {
-            field->heading = in_ms[time];
-            field->figure = figure_ms;
-        }
-    }
-    r->isa = r->spec.kernels->name;
-    r->architecture = r->spec.config.arch->name;
-    r->version = DECODE_VERSION;
-    r->compiler = COMPILER_NAME;
-    gmtime_r(&now, &utc);
-    strftime(r->date, sizeof r->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return job_print(r->job, &(struct table){chosen, n, .row = next_row, .arg = r}, e);
-}
-
-/* --- what else is shown ---------------------------------------------------------------------- */
-
-/* Of the lines above and below the table, where a terminal breaks them. */
-#define INDENT 2
-
-static void print_header(const struct bench_run *r)
-{
-    const struct bench_spec *spec = &r->spec;
-    const struct config *c = &spec->config;
-    struct paragraph p = paragraph_begin(r->job->out, INDENT);
-    char subject[512]; /* a file's name may have control characters */
-    snprintf(subject, sizeof subject, "%s", r->subject);
-    utf8_strip(subject);
-    paragraph_printf(&p,
-                     "%s: layers %d, d_model %d, heads %d of %d, d_ff %d, vocabulary %d, "
-                     "context %d\n%s\n",
-                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
-                     c->n_ctx, r->machine);
-    /* The limits of each number of threads: a bandwidth for each class of working sets. */
-    for (int i = 0; i < r->bench.n_machines; i++) {
-        const struct machine *m = &r->bench.machines[i];
-        const int threads = spec->axes[BENCH_THREADS].items[i];
-        const char *comma = ": reads";
-        double before = 0;
-        paragraph_puts(&p, "roofline");
-        if (r->bench.n_machines > 1)
-            paragraph_printf(&p, " of %d thread%s", threads, plural((uint64_t)threads));
-        for (int power = 0; power < MACHINE_POWERS; power++) {
-            const double rate = m->bytes_per_s[power];
-            if (rate <= 0 || rate == before)
-                continue;
-            paragraph_printf(&p, "%s %.1f GB/s from %s", comma, rate / 1e9,
-                             figure_bytes(ldexp(1, power)).text);
-            before = rate;
-            comma = ",";
-        }
-        paragraph_printf(&p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
-                         m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
-    }
-    paragraph_printf(&p,
-                     "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take "
-                     "turns\n\n",
-                     spec->repeats, spec->n, spec->warmup);
-    paragraph_end(&p);
-}
-
-/* What the columns' names leave open. */
-static void print_footer(const struct bench_run *r)
-{
-    const struct bench *b = &r->bench;
-    const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
-    struct paragraph p = paragraph_begin(r->job->out, INDENT);
-    bool noisy = false, uneven = false;
-    for (int i = 0; i < b->n_rows; i++) {
-        noisy |= is_noisy(&b->rows[i]);
-        uneven |= fabs(b->rows[i].mean_us / b->rows[i].p50_us - 1) > UNEVEN;
-    }
-    paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
-                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted; its "
-                       "interval is that of the repeats\n");
-    paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
-                       "the median\n");
-    if (noisy)
-        paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
-                           "processors' time was left\vfor the row by other work; a quieter "
-                           "machine says more\n");
-    if (uneven)
-        paragraph_puts(&p, "mean of p50: a few steps took much longer than the others; tokens/s "
-                           "goes by the mean of all,\vspeed-up and the limit by the median\n");
-    if (depths->n == 1 && depths->items[0] == 0 && b->spec->config.n_ctx > 1)
-        paragraph_printf(
-            &p, "depth 0: an empty KV cache; --depth 0,%d shows what attention costs as it fills\n",
-            b->spec->config.n_ctx - 1);
-    paragraph_end(&p);
-}
-
-/* Every sample, one CSV line each: the row's setting, repeat, index in it, nanoseconds. */
-static enum status write_trace(const struct bench *b, const char *path, struct err *e)
-{
-    struct file_writer *w;
-    TRY(file_writer_open(&w, path, e));
-    static const char header[] = "variant,type,kv_type,threads,depth,batch,repeat,index,ns\n";
-    file_writer_put(w, header, sizeof header - 1);
-    for (const struct bench_row *r = b->rows; r < b->rows + b->n_rows; r++) {
-        const struct inspect_step *s = &r->step;
-        for (int k = 0; k < r->samples; k++) {
-            char line[160];
-            const int len =
-                snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->variant,
-                         storage_name(r->type), s->kv_type, r->threads, s->depth, s->batch,
-                         k / b->spec->n, k % b->spec->n, r->times_ns[k]);
-            file_writer_put(w, line, (size_t)len);
-        }
-    }
-    return file_writer_commit(w, e);
-}
-
-/* A line of the plot: "MHA", and what else tells the lines of this run apart. */
-static void name_line(const struct bench_spec *spec, const struct bench_row *row, char *name,
-                      size_t size)
-{
-    char part[BENCH_AXES][24] = {""};
-    snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
-    snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
-    snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
-    snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
-    for (int a = 0; a < BENCH_AXES; a++)
-        if (spec->axes[a].n == 1 || a == (int)bench_x_axis(spec))
-            part[a][0] = 0;
-    snprintf(name, size, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES], part[BENCH_KV_TYPES],
-             part[BENCH_THREADS], part[BENCH_BATCHES]);
-}
-
-/* Median microseconds a token, a step's divided by its tokens, against depth or batch
- * (bench_x_axis). A series is a line of which something was measured. */
-static enum status write_plot(const struct bench_run *r, struct err *e)
-{
-    const struct bench *b = &r->bench;
-    const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
-    const size_t n_rows = (size_t)b->n_rows, n_lines = (size_t)b->n_lines;
-    char label[64] = "depth (tokens in the KV cache)";
-    struct plot_point *points = calloc(n_rows, sizeof *points), *p = points;
-    struct plot_series *series = calloc(n_lines, sizeof *series);
-    char(*names)[128] = calloc(n_lines, sizeof *names);
-    struct plot plot = {.title = r->subject,
-                        .subtitle = r->machine,
-                        .x_label = label,
-                        .x_doubles = over_batch,
-                        .y_label = "latency (µs per token)",
-                        .mid_label = "median",
-                        .band_label = "p10 to p90",
-                        .predicted_label = "limit by measured bandwidth and arithmetic",
-                        .series = series};
-    enum status s = STATUS_OK;
-    if (!points || !series || !names)
-        s = err_no_memory(e, "the plot", n_rows * sizeof *points);
-    if (over_batch)
-        snprintf(label, sizeof label, "batch (sequences in a step, each at depth %d)",
-                 b->spec->axes[BENCH_DEPTHS].items[0]);
-    for (int line = 0; line < b->n_lines && s == STATUS_OK; line++) {
-        struct plot_series *of = &series[plot.n_series];
-        *of = (struct plot_series){.name = names[line], .points = p};
-        for (const struct bench_row *row = b->rows; row < b->rows + n_rows; row++) {
-            const double batch = row->step.batch;
-            if (row->line != line)
-                continue;
-            if (of->n_points++ == 0)
-                name_line(b->spec, row, names[line], sizeof names[line]);
-            *p++ = (struct plot_point){over_batch ? batch : row->step.depth, row->p10_us / batch,
-                                       row->us_per_token, row->p90_us / batch,
-                                       row->step.predicted.us / batch};
-        }
-        plot.n_series += of->n_points > 0;
-    }
-    if (s == STATUS_OK)
-        s = plot_write(&plot, r->plot, e);
-    free(points);
-    free(series);
-    free(names);
-    return s;
-}
-
-/* The table, and the files. Forms for people begin with a few lines about the machine; the other
- * ones hold the documented keys and nothing else. */
-static enum status print_run(struct bench_run *r, struct err *e)
-{
-    const bool people = table_is_for_people(r->common.format);
-    const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
-    char line[256];
-    snprintf(r->cpu, sizeof r->cpu, "unknown processor");
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
-            break;
-    if (f)
-        fclose(f);
-    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
-             r->spec.kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
-             DECODE_VERSION, COMPILER_NAME);
-    if (people)
-        print_header(r);
-    else
-        say(&r->common, "%s: %s", r->subject, r->machine);
-    if (r->against)
-        former_say_others(&r->former, &r->bench, r->subject, &r->common);
-    TRY(print_table(r, e));
-    if (people)
-        print_footer(r);
-    if (r->trace)
-        TRY(write_trace(&r->bench, r->trace, e));
-    return r->plot ? write_plot(r, e) : STATUS_OK;
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -696,7 +339,7 @@ static enum status measure(struct bench_run *r, struct err *e)
     progress_end(&j->progress);
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))
         return s;
-    TRY(print_run(r, e));
+    TRY(bench_report(r, e));
     return s;
 }
 
@@ -715,7 +358,7 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     const enum status specified = specify_bench(r, e);
     const enum status s = specified == STATUS_OK ? measure(r, e) : specified;
     bench_free(&r->bench);
-    former_free(&r->former);
+    free(r->former.rows);
     return specified == STATUS_OK && s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
 }
 

@@ -230,6 +230,8 @@ static enum status run_help(struct job *j, void *values, struct err *e)
         return err_set(e, STATUS_USAGE,
                        "--format %s is of all commands; expected none named, found '%.60s'",
                        format_names[o->format], o->command);
+    if (o->all && !o->command)
+        return err_set(e, STATUS_USAGE, "--all is of a command; expected one named");
     if (o->format == HELP_MAN)
         manual_print(j->out);
     else if (o->format == HELP_BASH)

@@ -35,7 +35,7 @@ static const struct option step_options[] = {
                .otherwise = "0 and the context; of several shapes the context"),
     OPT_STRING("batch", batches, "B,B,...", "sequences that a step serves", .otherwise = "1"),
     OPT_CHOICE("kv-type", common.kv_type, "TYPE", kv_type_names, "how keys and values are cached",
-               .fallback = "f32"),
+               .fallback = "f32", .needs = "depth|batch|bandwidth|shards|shape"),
     OPT_INT("shards", shards, "N", 1, CONFIG_MAX_WIDTH,
             "what each of N partitions of the heads (tensor parallel) holds; a divisor of the "
             "query heads",
@@ -297,18 +297,20 @@ enum { TABLE_PARTS, TABLE_CACHES, TABLE_STEPS, TABLE_TENSORS, INFO_TABLES };
 static void print_info_json(struct json *j, int table, const struct table *t)
 {
     static const char *const keys[INFO_TABLES] = {NULL, "kv_cache", "steps", "tensors"};
+    const struct report_field *f = t->fields, *const end = f + t->n;
     const struct inspect_sum *parts = t->rows; /* if they are */
-    const struct report_field *f = t->fields, *end = f + t->n;
-    for (; f < end && table == TABLE_PARTS; f++) {
-        if (!f->grouped)
-            continue;
-        json_begin_object(j, f->key);
-        for (int i = 0; i < t->n_rows; i++)
-            report_member(j, parts[i].part, f, &parts[i]);
-        json_end(j);
-    }
-    if (table == TABLE_PARTS)
+    if (table == TABLE_PARTS) {
+        for (; f < end; f++) {
+            if (!f->grouped)
+                continue;
+            json_begin_object(j, f->key);
+            for (int i = 0; i < t->n_rows; i++)
+                report_member(j, parts[i].part, f, &parts[i]);
+            json_end(j);
+        }
         return;
+    }
+    f += table == TABLE_TENSORS ? N_OWN : 0;
     json_begin_array(j, keys[table]);
     for (int i = 0; i < t->n_rows; i++) {
         const void *row = (const char *)t->rows + (size_t)i * t->row_bytes;
@@ -320,7 +322,6 @@ static void print_info_json(struct json *j, int table, const struct table *t)
             for (int d = 0; d < tensor->n_dims; d++)
                 json_u64(j, NULL, tensor->dims[d]);
             json_end(j);
-            f = t->fields + N_OWN;
         }
         report_members(j, f, (int)(end - f), row);
         json_end(j);
@@ -334,9 +335,8 @@ static enum status print_info(struct info *info, struct err *e)
 {
     const enum table_format format = info->o->common.format;
     const bool people = table_is_for_people(format);
-    struct info_room room;
     struct table tables[INFO_TABLES] = {TABLE_OF(part_fields, info->parts, 0),
-                                        info_cache_table(info), info_step_table(info, &room),
+                                        info_cache_table(info), info_step_table(info),
                                         TABLE_OF(tensor_fields, info->tensors, info->n_listed)};
     struct output *out = info->job->out;
     struct json json, *j = people ? NULL : &json;
@@ -382,9 +382,20 @@ static enum status print_info(struct info *info, struct err *e)
 static enum status show_info(struct info *info, struct err *e)
 {
     const struct config *c = &info->config;
-    if (info->o->shapes.n > 0) {
-        TRY(info_read_shape(info, 0, e));
-    } else {
+    const struct option_strings *shapes = &info->o->shapes;
+    const bool several = shapes->n > 1;
+    for (int i = 0; i < shapes->n; i++) {
+        TRY(info_read_shape(info, i, e));
+        if (several)
+            TRY(err_in(e, info_plan_steps(info, e), "%s", info->subject));
+    }
+    if (several) { /* one table of their steps, side by side */
+        const struct table t = info_step_table(info);
+        if (table_is_for_people(info->o->common.format))
+            info_explain_steps(info, info->job->out);
+        return job_print(info->job, &t, e);
+    }
+    if (shapes->n == 0) {
         TRY(job_map(info->job->path, &info->file, e));
         TRY(err_in(e, read_file(info, e), "%s", info->job->path));
     }
@@ -422,9 +433,19 @@ static enum status show_info(struct info *info, struct err *e)
     return STATUS_BAD_FILE;
 }
 
+/* Instead of a shape: which have names. */
+static bool lists_shapes(const struct info_options *o)
+{
+    return o->shapes.n == 1 && strcmp(o->shapes.items[0], "help") == 0;
+}
+
 static enum status check_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
+    if (lists_shapes(o) && (j->path || o->latent || o->depths || o->batches || o->bandwidth ||
+                            o->shards || o->type || o->shape.arch))
+        return err_set(e, STATUS_USAGE,
+                       "--shape help lists names; expected nothing else but --format");
     if (o->shapes.n > 0 && (o->tensors || o->check))
         return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
                        o->tensors ? "--tensors" : "--check");
@@ -438,29 +459,22 @@ static enum status check_info(struct job *j, void *values, struct err *e)
     return STATUS_OK;
 }
 
-void info_free(struct info *info)
-{
-    free(info->steps);
-    free(info->variants.items);
-    free(info->tensors);
-    tokenizer_free(info->tokenizer);
-    gguf_free(info->gguf);
-    file_map_close(&info->file);
-}
-
 static enum status run_info(struct job *j, void *values, struct err *e)
 {
     const struct info_options *o = values;
     if (o->bandwidth && !info_is_auto(o) && !(o->gflops > 0) &&
         !table_is_for_people(o->common.format))
         say(&o->common, "arithmetic is not counted (--flops GFLOP/s counts it)");
-    if (o->shapes.n == 1 && strcmp(o->shapes.items[0], "help") == 0)
+    if (lists_shapes(o))
         return info_list_shapes(j, e);
-    if (o->shapes.n > 1)
-        return info_compare_shapes(o, j, e);
     struct info info = {.o = o, .job = j};
     const enum status s = show_info(&info, e);
-    info_free(&info);
+    free(info.steps);
+    free(info.variants.items);
+    free(info.tensors);
+    tokenizer_free(info.tokenizer);
+    gguf_free(info.gguf);
+    file_map_close(&info.file);
     return s;
 }
 

@@ -52,7 +52,8 @@ struct info {
     uint64_t available;     /* bytes of memory */
     struct info_step {
         const char *shape; /* as it was given; NULL: of a checkpoint */
-        struct inspect_step of;
+        char variant[16];
+        struct inspect_step of;     /* its own name of the variant may be gone */
         struct inspect_shard shard; /* with --shards */
         uint64_t weight_bytes;      /* in memory */
         double cache_over_weights;
@@ -67,6 +68,7 @@ struct info {
         struct inspect_check check;
     } * tensors; /* [n_listed] malloc'd */
     int n_steps, n_listed;
+    struct report_field step_fields[32]; /* of info_step_table */
 
     /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
     const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
@@ -88,23 +90,19 @@ struct info {
 /* What is known of --shape, the i-th if there are several. */
 enum status info_read_shape(struct info *info, int i, struct err *e);
 
-/* The variants of what runs here, and the steps that are asked for: every depth with every batch;
- * with their times, if the machine's limits are given or measured. */
+/* The variants of what runs here; and, behind the steps there are, those that are asked for: every
+ * depth with every batch; with their times, if the machine's limits are given or measured. */
 enum status info_plan_steps(struct info *info, struct err *e);
-void info_free(struct info *info);
 
 /* Tables of the caches of the variants and of the steps, whose columns are those that are asked
- * for, in `room`; and what people are told before them. */
-struct info_room {
-    struct report_field fields[32];
-};
+ * for; and what people are told before them: how the bytes of a token come about, what a step is,
+ * and what its time follows from. */
 struct table info_cache_table(const struct info *info);
-struct table info_step_table(const struct info *info, struct info_room *room);
+struct table info_step_table(struct info *info);
 void info_explain_caches(const struct config *c, struct output *out);
 void info_explain_steps(const struct info *info, struct output *out);
 
-/* Prints the steps of several shapes, side by side, and instead the shapes that have names. */
-enum status info_compare_shapes(const struct info_options *o, struct job *j, struct err *e);
+/* Prints the shapes that have names. */
 enum status info_list_shapes(struct job *j, struct err *e);
 
 #endif

@@ -16,70 +16,81 @@
 /* For which this machine is measured. */
 #define MEASURE_SECONDS 2.0
 
-/* The variants of what runs here, and the steps that are asked for: every depth with every batch;
- * with their times, if the machine's limits are given or measured. */
+/* Of --bandwidth and --flops; for auto only what measuring them needs. */
+static enum status take_limits(struct info *info, struct err *e)
+{
+    const struct info_options *o = info->o;
+    const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
+    double gb_per_s;
+    if (info_is_auto(o))
+        return job_start_threads(info->job, e);
+    if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
+        return err_set(e, STATUS_USAGE,
+                       "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
+                       MOST_GB_PER_S, o->bandwidth);
+    info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
+    return STATUS_OK;
+}
+
 enum status info_plan_steps(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;
-    const int n_ctx = info->config.n_ctx;
+    const bool steps_asked = o->depths || o->batches || o->bandwidth || o->shards;
+    const int n_ctx = info->config.n_ctx, n_heads = info->config.n_heads;
+    const enum storage kv_type = kv_type_storage[o->common.kv_type];
     struct int_list ranks = {.n = 0}, depths = {.n = 0}, batches = {.n = 0};
     struct machine machine = {0};
     char context[32];
-    double gb_per_s;
-    if (o->latent && !info->runs)
-        return err_set(e, STATUS_USAGE, "--latent: expected a checkpoint that runs");
+    if ((o->latent || steps_asked) && !info->runs)
+        return err_set(e, STATUS_USAGE, "%s: expected a checkpoint that runs",
+                       o->latent   ? "--latent"
+                       : o->shards ? "--shards"
+                                   : "--depth, --batch and --bandwidth");
     if (o->latent)
         TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
     for (int i = 0; i < ranks.n; i++)
         TRY(config_check_rank(&info->config, ranks.items[i], e));
     /* Of a shape, which has nothing else to show, steps are always asked. */
-    if (info->runs && (o->shapes.n > 0 || o->depths || o->batches || o->bandwidth || o->shards)) {
+    if (steps_asked || o->shapes.n > 0) {
         snprintf(context, sizeof context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
         TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &depths, e));
         TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &batches, e));
-        if (info_is_auto(o)) {
-            TRY(job_start_threads(info->job, e));
-        } else if (o->bandwidth) {
-            if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
-                return err_set(
-                    e, STATUS_USAGE,
-                    "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
-                    MOST_GB_PER_S, o->bandwidth);
-            const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
-            info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
-        }
     }
+    if (o->bandwidth)
+        TRY(take_limits(info, e));
     if (!info->has_config || info->refusal.text[0])
         return STATUS_OK;
-    if (o->shards && info->config.n_heads % o->shards != 0)
+    if (o->shards && n_heads % o->shards != 0)
         return err_set(e, STATUS_USAGE,
-                       "--shards: expected a divisor of the %d query heads, found %d",
-                       info->config.n_heads, o->shards);
+                       "--shards: expected a divisor of the %d query heads, found %d", n_heads,
+                       o->shards);
+    free(info->variants.items); /* another shape's */
     TRY(inspect_list_variants(&info->cost, ranks.items, ranks.n, &info->variants, e));
     const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
     if (n == 0)
         return STATUS_OK;
     info->available = available_memory();
     info->memory_available_bytes = (int64_t)info->available; /* negative where it is not known */
-    info->steps = calloc((size_t)n, sizeof *info->steps);
-    if (!info->steps)
-        return err_no_memory(e, "the list of steps", (size_t)n * sizeof *info->steps);
-    info->n_steps = n;
-    for (int i = 0; i < n; i++) {
+    const size_t bytes = ((size_t)info->n_steps + (size_t)n) * sizeof *info->steps;
+    struct info_step *const grown = realloc(info->steps, bytes), *step = grown + info->n_steps;
+    if (!grown)
+        return err_no_memory(e, "the list of steps", bytes);
+    info->steps = grown;
+    info->n_steps += n;
+    for (int i = 0; i < n; i++, step++) {
         const int row = i / n_variants;
         const struct inspect_variant *v = &info->variants.items[i % n_variants];
-        const enum storage kv_type = kv_type_storage[o->common.kv_type];
         const struct inspect_step s =
             inspect_step(v, kv_type, depths.items[row / batches.n], batches.items[row % batches.n]);
+        const uint64_t weights = v->weights.memory_bytes;
         const bool fits = s.memory_bytes <= info->available;
-        struct info_step *step = &info->steps[i];
         *step = (struct info_step){.shape = info->subject,
                                    .of = s,
-                                   .weight_bytes = v->weights.memory_bytes,
-                                   .cache_over_weights =
-                                       (double)s.cache_bytes / (double)v->weights.memory_bytes,
+                                   .weight_bytes = weights,
+                                   .cache_over_weights = (double)s.cache_bytes / (double)weights,
                                    .fits = fits,
                                    .fits_word = fits ? "yes" : "no"};
+        snprintf(step->variant, sizeof step->variant, "%s", s.variant);
         if (o->shards)
             step->shard = inspect_shard(v, &s, kv_type, o->shards);
         if (info_is_auto(o))
@@ -89,11 +100,10 @@ enum status info_plan_steps(struct info *info, struct err *e)
         TRY(machine_measure(&machine, info->job->kernels, info->job->pool, MEASURE_SECONDS, e));
         machine_settle(&machine);
     }
-    for (int i = 0; i < n && o->bandwidth; i++) {
-        struct inspect_step *s = &info->steps[i].of;
+    for (step -= n; step < grown + info->n_steps && o->bandwidth; step++) {
         const struct roofline l =
-            info_is_auto(o) ? machine_limits(&machine, s->step_bytes) : info->limits;
-        inspect_predict(s, &l);
+            info_is_auto(o) ? machine_limits(&machine, step->of.step_bytes) : info->limits;
+        inspect_predict(&step->of, &l);
     }
     return STATUS_OK;
 }
@@ -121,7 +131,7 @@ static const struct report_field cache_fields[] = {
 enum { OF_SHAPES = 12, OF_SHARDS = 14, OF_TIME = 18 };
 static const struct report_field step_fields[] = {
     {"shape", "shape", STEP(shape)},
-    {"variant", "a step of", STEP(of.variant)},
+    {"variant", "a step of", STEP(variant)},
     {"n_kv_heads", NULL, STEP(of.n_kv_heads)},
     {"depth", "depth", STEP(of.depth)},
     {"batch", "batch", STEP(of.batch)},
@@ -149,25 +159,24 @@ struct table info_cache_table(const struct info *info)
     return (struct table)TABLE_OF(cache_fields, info->variants.items, info->variants.n);
 }
 
-struct table info_step_table(const struct info *info, struct info_room *room)
+struct table info_step_table(struct info *info)
 {
     const struct info_options *o = info->o;
     struct table t = TABLE_OF(step_fields, info->steps, info->n_steps);
     int n = 0;
     for (int i = 0; i < t.n; i++) {
-        const bool asked = i == 0 || (i >= OF_SHAPES && i < OF_SHARDS) ? o->shapes.n > 1
-                           : i < OF_SHAPES                             ? true
-                           : i < OF_TIME                               ? o->shards > 0
-                                                                       : o->bandwidth != NULL;
-        if (asked)
-            room->fields[n++] = step_fields[i];
+        const bool of_shapes = i == 0 || (i >= OF_SHAPES && i < OF_SHARDS);
+        if (of_shapes       ? o->shapes.n > 1
+            : i < OF_SHAPES ? true
+            : i < OF_TIME   ? o->shards > 0
+                            : o->bandwidth != NULL)
+            info->step_fields[n++] = step_fields[i];
     }
-    t.fields = room->fields;
+    t.fields = info->step_fields;
     t.n = n;
     return t;
 }
 
-/* What is said before the caches: how the bytes of a token come about. */
 void info_explain_caches(const struct config *c, struct output *out)
 {
     struct paragraph p = paragraph_begin(out, 0);
@@ -186,7 +195,6 @@ void info_explain_caches(const struct config *c, struct output *out)
     paragraph_end(&p);
 }
 
-/* And before the steps: what one is, and what its time follows from. */
 void info_explain_steps(const struct info *info, struct output *out)
 {
     const struct roofline *l = &info->limits;
@@ -231,42 +239,6 @@ enum status info_read_shape(struct info *info, int i, struct err *e)
     info->cost = (struct cost_shape){c, c->n_kv_heads, type, .tied = !c->arch->own_output};
     info->has_config = info->runs = true;
     return STATUS_OK;
-}
-
-enum status info_compare_shapes(const struct info_options *o, struct job *j, struct err *e)
-{
-    const int n = o->shapes.n;
-    struct info *of = calloc((size_t)n, sizeof *of), all = {.o = o, .job = j};
-    enum status s = of ? STATUS_OK : err_no_memory(e, "the shapes", (size_t)n * sizeof *of);
-    struct info_room room;
-    for (int i = 0; i < n && s == STATUS_OK; i++) {
-        of[i] = (struct info){.o = o, .job = j};
-        s = info_read_shape(&of[i], i, e);
-        if (s == STATUS_OK)
-            s = err_in(e, info_plan_steps(&of[i], e), "%s", of[i].subject);
-        const int n_steps = all.n_steps + of[i].n_steps;
-        struct info_step *steps = realloc(all.steps, (size_t)n_steps * sizeof *steps + 1);
-        if (!steps && s == STATUS_OK)
-            s = err_no_memory(e, "the list of steps", (size_t)n_steps * sizeof *steps);
-        if (steps)
-            all.steps = steps;
-        if (s == STATUS_OK)
-            memcpy(steps + all.n_steps, of[i].steps, (size_t)of[i].n_steps * sizeof *steps);
-        all.n_steps = n_steps;
-        all.limits = of[i].limits;
-        all.available = of[i].available;
-    }
-    if (s == STATUS_OK) {
-        const struct table t = info_step_table(&all, &room);
-        if (table_is_for_people(o->common.format))
-            info_explain_steps(&all, j->out);
-        s = job_print(j, &t, e);
-    }
-    for (int i = 0; i < n && of; i++)
-        info_free(&of[i]);
-    free(of);
-    free(all.steps);
-    return s;
 }
 
 #define NAMED(member) MEMBER(listed_shape, member)

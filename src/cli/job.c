@@ -222,18 +222,16 @@ static enum status prepare(struct job *j, void *values, struct err *e)
         *other = o->positional;
         o->positional = NULL;
     }
-    if (o->file && o->positional_text)
-        return err_set(e, STATUS_USAGE,
-                       "two texts are named, '%.60s' and (with --text) '%.60s'; expected one",
-                       o->positional_text, o->file);
-    if (o->positional && o->model)
-        return err_set(e, STATUS_USAGE,
-                       "two checkpoints are named, '%.60s' and (with -m) '%.60s'; expected one",
-                       o->positional, o->model);
-    if (o->prompt && o->positional_text)
-        return err_set(e, STATUS_USAGE,
-                       "two texts are named, '%.60s' and (with -p) '%.60s'; expected one",
-                       o->positional_text, o->prompt);
+    const struct {
+        const char *what, *word, *option, *value;
+    } twice[] = {{"texts", o->positional_text, "--text", o->file},
+                 {"checkpoints", o->positional, "-m", o->model},
+                 {"texts", o->positional_text, "-p", o->prompt}};
+    for (int i = 0; i < 3; i++)
+        if (twice[i].word && twice[i].value)
+            return err_set(e, STATUS_USAGE,
+                           "two %s are named, '%.60s' and (with %s) '%.60s'; expected one",
+                           twice[i].what, twice[i].word, twice[i].option, twice[i].value);
     o->file = o->file ? o->file : o->positional_text;
     j->path = o->positional ? o->positional : o->model;
     if (c->check)

@@ -232,12 +232,11 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
 /* The first that is given of the names, separated by "|"; NULL: none. */
 static const char *given_of(struct option_rows *rows, const char *names)
 {
-    for (; names && *names; names += strspn(names, "|")) {
-        const size_t len = strcspn(names, "|");
+    for (size_t len; names && *names; names += len + strspn(names + len, "|")) {
+        len = strcspn(names, "|");
         const struct option_row *row = find_named(rows, names, len);
         if (row && row->given)
             return row->option->name;
-        names += len;
     }
     return NULL;
 }
@@ -311,20 +310,6 @@ void options_free(const struct option_spec *spec, void *values)
 
 #define LINE_WIDTH 96
 
-/* Takes the rows that `names` has into one group, in its order, and marks them as given. */
-static void take_everyday(const char *names, struct option_rows *rows, struct option_rows *taken)
-{
-    for (taken->n_options = 0; *names; names += strspn(names, " ")) {
-        const size_t len = strcspn(names, " ");
-        struct option_row *row = find_named(rows, names, len);
-        assert(row);
-        row->given = true;
-        taken->items[taken->n_options] = *row;
-        taken->items[taken->n_options++].group = "Options";
-        names += len;
-    }
-}
-
 void options_help(const struct option_spec *spec, bool all, struct output *out)
 {
     const int columns = out->columns;
@@ -335,8 +320,17 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
     int n = 0, width = 0;
     options_list(spec, &rows);
     struct option_rows shown = rows;
-    if (!all && spec->everyday)
-        take_everyday(spec->everyday, &rows, &shown);
+    /* Of every day: one group of these rows, in this order; they count as given. */
+    const char *name = all ? NULL : spec->everyday;
+    shown.n_options = name ? 0 : rows.n_options;
+    for (size_t len; name && *name; name += len + strspn(name + len, " ")) {
+        len = strcspn(name, " ");
+        struct option_row *row = find_named(&rows, name, len);
+        assert(row);
+        row->given = true;
+        shown.items[shown.n_options++] =
+            (struct option_row){.option = row->option, .group = "Options"};
+    }
     for (; n < shown.n_options && shown.items[n].group[0]; n++) {
         const struct option *o = shown.items[n].option;
         const char letter[] = {'-', o->letter, ',', ' ', 0};
@@ -365,16 +359,13 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
         paragraph_puts(&p, "\n");
     }
     paragraph_end(&p);
-    if (shown.n_options < rows.n_options) {
-        p = paragraph_begin(out, 2);
-        const char *before = "\nMore:\n  ";
-        for (const struct option_row *row = rows.items; row->group && row->group[0]; row++) {
-            if (row->given)
-                continue;
-            paragraph_printf(&p, "%s--%s", before, row->option->name);
+    p = paragraph_begin(out, 2);
+    const char *before = "\nMore:\n  ";
+    for (int i = 0; i < rows.n_options && shown.n_options < rows.n_options; i++)
+        if (!rows.items[i].given && rows.items[i].group[0]) {
+            paragraph_printf(&p, "%s--%s", before, rows.items[i].option->name);
             before = ", ";
         }
-        paragraph_end(&p);
-    }
+    paragraph_end(&p);
     out->columns = columns;
 }

@@ -84,41 +84,50 @@ static const struct {
              {"kv", CONFIG_MAX_WIDTH, offsetof(struct config, n_kv_heads)}};
 enum { N_ORDERED = 3, N_SIZES = 9 };
 
-enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
+/* Reads sizes up to the end of the text, of which *at are there already. */
+static enum status read_sizes(const char *text, int *at, struct config *c, struct err *e)
 {
-    static const struct shape_words words = {"--shape: heads", "d_model", "dk="};
-    const struct named_shape *named = named_shape_of(text);
-    char part[48], whole[256], end = 'x';
-    if (named) {
-        snprintf(whole, sizeof whole, "%s%.150s", named->sizes, text + strlen(named->name));
-        text = whole;
-        arch = arch_preset(text_of(named->arch));
-    }
-    *c = (struct config){.arch = NULL};
-    for (int i = 0; end; i++) {
+    char part[48], end = ',';
+    for (; end; ++*at) {
+        const bool ordered = *at < N_ORDERED;
         const char *number = part;
-        int at = i;
-        end = list_next(&text, i < N_ORDERED ? "x," : ",", part, sizeof part);
-        if (i < N_ORDERED && (end == 'x') != (i < N_ORDERED - 1))
+        int i = ordered ? *at : N_ORDERED;
+        end = list_next(&text, ordered ? "x," : ",", part, sizeof part);
+        if (ordered && (end == 'x') != (*at < N_ORDERED - 1))
             return err_set(e, STATUS_USAGE,
                            "--shape: expected " SHAPE_FORM
                            ", or a name that `decode info --shape help` lists");
-        if (i >= N_ORDERED) {
+        if (!ordered) {
             const size_t len = strcspn(part, "=");
-            at = N_ORDERED;
-            while (at < N_SIZES && (strncmp(part, sizes[at].name, len) != 0 || sizes[at].name[len]))
-                at++;
-            if (at == N_SIZES || !part[len])
+            while (i < N_SIZES && !text_is((struct text){part, len}, sizes[i].name))
+                i++;
+            if (i == N_SIZES || !part[len])
                 return err_set(e, STATUS_USAGE,
                                "--shape: expected ff=, vocab=, ctx=, dk=, dv= or kv=, found '%s'",
                                part);
             number = part + len + 1;
         }
-        if (!parse_int(number, 1, sizes[at].max, (int *)((char *)c + sizes[at].offset)))
+        if (!parse_int(number, 1, sizes[i].max, (int *)((char *)c + sizes[i].offset)))
             return err_set(e, STATUS_USAGE,
                            "--shape: %s: expected an integer from 1 to %d, found '%s'",
-                           sizes[at].name, sizes[at].max, number);
+                           sizes[i].name, sizes[i].max, number);
     }
+    return STATUS_OK;
+}
+
+enum status shape_parse(const char *text, const struct arch *arch, struct config *c, struct err *e)
+{
+    static const struct shape_words words = {"--shape: heads", "d_model", "dk="};
+    const struct named_shape *named = named_shape_of(text);
+    int n = 0;
+    *c = (struct config){.arch = NULL};
+    if (named) {
+        TRY(read_sizes(named->sizes, &n, c, e));
+        text += strlen(named->name);
+        arch = arch_preset(text_of(named->arch));
+    }
+    if (*text || !named)
+        TRY(read_sizes(text + (named != NULL), &n, c, e));
     if (c->n_kv_heads && c->n_heads % c->n_kv_heads != 0)
         return err_set(e, STATUS_USAGE, "--shape: kv: expected a divisor of heads %d, found %d",
                        c->n_heads, c->n_kv_heads);

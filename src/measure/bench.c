@@ -90,12 +90,15 @@ static void plan_row(struct bench *b, int i)
     row->prefill_tokens_per_s = (double)NAN;
 }
 
-/* That the row needs in its group beside what is planned there already. */
-static uint64_t bytes_in_group(const struct bench *b, const struct bench_row *row)
+/* What the row needs in the last group beside what is planned there already, and its MHA (NULL: it
+ * has none to be measured beside), if that is not there. */
+static uint64_t bytes_in_group(const struct bench *b, const struct bench_row *row,
+                               const struct bench_row *mha)
 {
     const struct bench_model *m = &b->models[row->model];
-    return u64_sum(row_step(b, row, row_context(b->spec, row) - 1).allocated_bytes,
-                   m->group == b->n_groups ? 0 : m->variant.weights.memory_bytes);
+    const uint64_t own = u64_sum(row_step(b, row, row_context(b->spec, row) - 1).allocated_bytes,
+                                 m->group == b->n_groups ? 0 : m->variant.weights.memory_bytes);
+    return mha && mha->group != b->n_groups ? u64_sum(own, bytes_in_group(b, mha, NULL)) : own;
 }
 
 /*
@@ -105,42 +108,32 @@ static uint64_t bytes_in_group(const struct bench *b, const struct bench_row *ro
 static void plan_groups(struct bench *b, uint64_t logits_bytes)
 {
     const struct int_list *variants = &b->spec->axes[BENCH_VARIANTS];
-    int mha = 0; /* its place among the variants; n: there is none */
+    const uint64_t most = b->spec->most_bytes ? b->spec->most_bytes : UINT64_MAX;
+    const int n_heads = b->spec->config.n_heads;
+    const struct bench_row *mha = NULL; /* of the setting, as last placed */
     uint64_t bytes = logits_bytes;
-    while (mha < variants->n && variants->items[mha] != b->spec->config.n_heads)
-        mha++;
+    int at_mha = 0; /* among the variants, if it is one */
+    for (int v = 0; v < variants->n; v++)
+        at_mha = variants->items[v] == n_heads ? v : at_mha;
     b->n_groups = 1;
-    for (int first = 0; first < b->n_rows; first += variants->n) {
-        int beside = 0; /* the last group that has this setting's MHA */
-        for (int i = 0; i < variants->n; i++) {
-            const int v = mha == variants->n || i > mha ? i : i == 0 ? mha : i - 1;
-            struct bench_row *row = &b->rows[first + v], *more = NULL;
-            const bool lone = mha == variants->n || v == mha;
-            for (int attempt = 0; attempt < 2; attempt++) {
-                more = lone || beside == b->n_groups ? NULL : &b->rows[first + mha];
-                const uint64_t wanted =
-                    u64_sum(bytes_in_group(b, row), more ? bytes_in_group(b, more) : 0);
-                const bool fits = !b->spec->most_bytes || bytes == logits_bytes ||
-                                  u64_sum(bytes, wanted) <= b->spec->most_bytes;
-                bytes = u64_sum(fits ? bytes : logits_bytes, fits ? wanted : 0);
-                if (fits)
-                    break;
-                b->n_groups++;
-            }
-            if (more) {
-                struct bench_row *again = &b->rows[b->n_rows + b->n_again++];
-                uint64_t *const times = again->times_ns;
-                double *const medians = again->medians_us;
-                *again = *more;
-                again->times_ns = times;
-                again->medians_us = medians;
-                again->group = b->models[again->model].group = b->n_groups;
-            }
-            if (more || v == mha)
-                beside = b->n_groups;
-            row->group = b->models[row->model].group = b->n_groups;
-            b->bytes = bytes > b->bytes ? bytes : b->bytes;
+    for (int i = 0; i < b->n_rows; i++) {
+        const int nth = i % variants->n, v = nth == 0 ? at_mha : nth <= at_mha ? nth - 1 : nth;
+        struct bench_row *row = &b->rows[i - nth + v];
+        mha = nth == 0 ? NULL : mha;
+        if (bytes > logits_bytes && u64_sum(bytes, bytes_in_group(b, row, mha)) > most) {
+            b->n_groups++;
+            bytes = logits_bytes;
         }
+        bytes = u64_sum(bytes, bytes_in_group(b, row, mha));
+        b->bytes = bytes > b->bytes ? bytes : b->bytes;
+        if (mha && mha->group != b->n_groups) {
+            struct bench_row *again = &b->rows[b->n_rows + b->n_again++];
+            *again = *mha;
+            again->group = b->models[again->model].group = b->n_groups;
+            mha = again;
+        }
+        row->group = b->models[row->model].group = b->n_groups;
+        mha = variants->items[v] == n_heads ? row : mha;
     }
 }
 
@@ -185,13 +178,13 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
             of_type.storage = (enum storage)type;
         inspect_variant(&of_type, variants->items[m % variants->n], v);
     }
+    for (int i = 0; i < b->n_rows; i++)
+        plan_row(b, i);
+    plan_groups(b, (uint64_t)b->most_sequences * (uint64_t)spec->config.n_vocab * sizeof(float));
     for (uint64_t i = 0; i < n_all; i++) {
         b->rows[i].times_ns = times + i * n_times;
         b->rows[i].medians_us = medians + i * (uint64_t)spec->repeats;
-        if (i < (uint64_t)b->n_rows)
-            plan_row(b, (int)i);
     }
-    plan_groups(b, (uint64_t)b->most_sequences * (uint64_t)spec->config.n_vocab * sizeof(float));
     return STATUS_OK;
 }
 
@@ -431,7 +424,7 @@ enum status bench_run(struct bench *b, struct err *e)
         b->tokens[t] = bench_token(spec, 0, t);
     /* Setting up is a turn of every row of a group, and then each repeat. */
     for (int group = 1; group <= b->n_groups && s == STATUS_OK; group++) {
-        for (int turn = 0; turn < (spec->repeats + 1) * n_all && s == STATUS_OK; turn++) {
+        for (int turn = 0; turn < turns && s == STATUS_OK; turn++) {
             struct bench_row *row = &b->rows[turn % n_all];
             if (row->group != group)
                 continue;
@@ -470,8 +463,7 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 {
     const int samples = row->samples;
     double sum = 0;
-    row->p50_low_us = (double)INFINITY;
-    row->p50_high_us = 0;
+    row->p50_low_us = row->p50_high_us = (double)NAN; /* which fmin and fmax leave out */
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + (size_t)r * (size_t)n, n);
         row->medians_us[r] = (double)stats_percentile(sorted, (size_t)n, 0.5) / 1e3;
@@ -479,8 +471,6 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
         row->p50_high_us = fmax(row->p50_high_us, row->medians_us[r]);
     }
     row->spread = row->repeats > 1 ? (row->p50_high_us - row->p50_low_us) / row->p50_low_us : 0;
-    if (row->repeats == 0)
-        row->p50_low_us = row->p50_high_us = (double)NAN;
     sort_copy(sorted, row->times_ns, samples);
     for (int i = 0; i < samples; i++)
         sum += (double)sorted[i];
@@ -525,21 +515,6 @@ void bench_predict(struct bench *b)
     }
 }
 
-/* Over MHA, which took turns with it. */
-static void compare_row(struct bench_row *row, const struct bench_row *mha)
-{
-    const int repeats = row->repeats < mha->repeats ? row->repeats : mha->repeats;
-    row->speedup = mha->p50_us / row->p50_us;
-    if (repeats < 2)
-        return;
-    row->speedup_low = row->speedup_high = row->speedup;
-    for (int r = 0; r < repeats; r++) {
-        const double of_repeat = mha->medians_us[r] / row->medians_us[r];
-        row->speedup_low = fmin(row->speedup_low, of_repeat);
-        row->speedup_high = fmax(row->speedup_high, of_repeat);
-    }
-}
-
 void bench_compare(struct bench *b, int n_heads)
 {
     struct bench_row *const end = b->rows + b->n_rows;
@@ -557,8 +532,17 @@ void bench_compare(struct bench *b, int n_heads)
                 row->predicted_speedup = row->step.batch == 1
                                              ? (double)row_bytes(mha) / (double)row_bytes(row)
                                              : mha->step.predicted.us / row->step.predicted.us;
-            if (mha->group == row->group)
-                compare_row(row, mha);
+            if (mha->group != row->group) /* it did not take turns with this one */
+                continue;
+            const int repeats = row->repeats < mha->repeats ? row->repeats : mha->repeats;
+            row->speedup = mha->p50_us / row->p50_us;
+            if (repeats > 1)
+                row->speedup_low = row->speedup_high = row->speedup;
+            for (int r = 0; r < repeats && repeats > 1; r++) {
+                const double of_repeat = mha->medians_us[r] / row->medians_us[r];
+                row->speedup_low = fmin(row->speedup_low, of_repeat);
+                row->speedup_high = fmax(row->speedup_high, of_repeat);
+            }
         }
     }
 }

@@ -1,0 +1,459 @@
+#include "cli/bench_report.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "cli/program.h"
+#include "show/paragraph.h"
+#include "show/plot.h"
+
+/* Repeats whose medians differ by more than this say that the machine was busy. */
+#define NOISY 0.15
+/* Of its threads' time a row gets less only where other work has the processors, too. */
+#define LEAST_SHARE 0.65
+/* A mean further from the median than this says that some steps took much longer. */
+#define UNEVEN 0.1
+/* A table with a time of so many microseconds is in milliseconds. */
+#define LONG_US 1e6
+
+/* --- a former benchmark ---------------------------------------------------------------------- */
+
+/* The row of the same setting, which is marked as found; NULL: there is none. */
+static const struct former_row *find_former(struct former *f, const struct bench_row *row)
+{
+    const struct inspect_step *s = &row->step;
+    for (struct former_row *old = f->rows; old < f->rows + f->n; old++)
+        if (strcmp(old->variant, s->variant) == 0 && strcmp(old->kv_type, s->kv_type) == 0 &&
+            strcmp(old->type, storage_name(row->type)) == 0 && old->threads == row->threads &&
+            old->depth == s->depth && old->batch == s->batch) {
+            old->found = true;
+            return old;
+        }
+    return NULL;
+}
+
+/* What is left out of the comparison: settings that only one of the two has; and another model. */
+static void say_what_differs(struct bench_run *r)
+{
+#define SETTING "%s, %s weights, %s KV, %d threads, depth %d, batch %d"
+    const struct bench *b = &r->bench;
+    struct former *f = &r->former;
+    char subject[sizeof f->subject];
+    snprintf(subject, sizeof subject, "%s", r->subject);
+    utf8_strip(subject);
+    if (f->subject[0] && strcmp(f->subject, subject) != 0)
+        say(&r->common, "--against: its rows are of %s, these of %s", f->subject, subject);
+    for (const struct bench_row *row = b->rows; row < b->rows + b->n_rows; row++)
+        if (!find_former(f, row))
+            say(&r->common, "--against has no row of " SETTING, row->step.variant,
+                storage_name(row->type), row->step.kv_type, row->threads, row->step.depth,
+                row->step.batch);
+    for (const struct former_row *old = f->rows; old < f->rows + f->n; old++)
+        if (!old->found)
+            say(&r->common, "only --against has " SETTING, old->variant, old->type, old->kv_type,
+                old->threads, old->depth, old->batch);
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+static struct figure figure_percent(double share)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.0f%%", share * 100);
+    return f;
+}
+
+static struct figure figure_ms(double us)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.2f", us / 1e3);
+    return f;
+}
+
+#define RUN(member) MEMBER(bench_run, member)
+#define ROW(member) MEMBER(bench_run, row.member)
+static const struct report_field bench_fields[] = {
+    {NULL, "", RUN(best), .accent = ACCENT_ROW},
+    {"variant", "variant", ROW(step.variant)},
+    {"n_kv_heads", NULL, ROW(step.n_kv_heads)},
+    {"type", "type", RUN(type), .rank = 1},
+    {"kv_type", "KV", ROW(step.kv_type), .rank = 1},
+    {"threads", "threads", ROW(threads), .rank = 1},
+    {"depth", "depth", ROW(step.depth)},
+    {"batch", "batch", ROW(step.batch)},
+    {"n", NULL, RUN(spec.n)},
+    {"repeats", NULL, ROW(repeats)},
+    {"warmup", NULL, RUN(spec.warmup)},
+    {"p10_us", NULL, ROW(p10_us)},
+    {"p50_us", "p50 µs", ROW(p50_us), "%.1f"},
+    {"p50_low_us", NULL, ROW(p50_low_us)},
+    {"p50_high_us", NULL, ROW(p50_high_us)},
+    {"p90_us", NULL, ROW(p90_us)},
+    {"p99_us", "p99 µs", ROW(p99_us), "%.1f", .rank = 8},
+    {"max_us", NULL, ROW(max_us)},
+    {"mean_us", NULL, ROW(mean_us)},
+    {"us_per_token", "µs/token", ROW(us_per_token), "%.1f", .rank = 4},
+    {"tokens_per_s", "tokens/s", ROW(tokens_per_s), .figure = figure_rate, .rank = 3},
+    {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
+     .rank = 2},
+    {"speedup", "speed-up", ROW(speedup), "%.2fx"},
+    {"speedup_low", NULL, ROW(speedup_low)},
+    {"speedup_high", NULL, ROW(speedup_high)},
+    {NULL, "interval", RUN(speedup_range), .right = true, .rank = 3},
+    {"predicted_speedup", "by bytes", ROW(predicted_speedup), "%.2fx", .rank = 4},
+    {NULL, "predicted", ROW(predicted_speedup), "%.2fx", .rank = 4},
+    {"weight_bytes", "weights read", ROW(step.cost.weight_bytes), .figure = figure_bytes,
+     .rank = 9},
+    {"kv_bytes", "KV read", ROW(step.cost.kv_bytes), .figure = figure_bytes, .rank = 7},
+    {"flops", NULL, ROW(step.flops)},
+    {"attention_flops", "attention Mflop", ROW(step.attention_flops), .figure = figure_millions,
+     .rank = 9},
+    {"gb_per_s", "GB/s", ROW(gb_per_s), "%.1f", .rank = 5},
+    {"predicted_us", NULL, ROW(step.predicted.us)},
+    {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
+    {"share_of_limit", "of limit", ROW(share_of_limit), .figure = figure_percent, .rank = 2},
+    {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
+    {"load_ms", NULL, ROW(load_ms)},
+    {"peak_rss_bytes", "peak RSS", ROW(peak_rss_bytes), .figure = figure_bytes, .rank = 10},
+    {"logits_hash", NULL, RUN(hash)},
+    {"isa", NULL, RUN(isa)},
+    {"noisy", NULL, RUN(noisy)},
+    {"cpu_share", NULL, ROW(cpu_share)},
+    /* What predicted_us was made of. */
+    {"bandwidth_gb_per_s", NULL, ROW(step.bandwidth_gb_per_s)},
+    {"flops_per_s", NULL, ROW(step.limits.fma_flops_per_s)},
+    {"dot_flops_per_s", NULL, ROW(step.limits.dot_flops_per_s)},
+    /* What joins two runs. */
+    {"model", NULL, RUN(model)},
+    {"shape", NULL, RUN(shape.shape)},
+    {"architecture", NULL, RUN(architecture)},
+    {"cpu", NULL, RUN(cpu)},
+    {"version", NULL, RUN(version)},
+    {"compiler", NULL, RUN(compiler)},
+    {"date", NULL, RUN(date)},
+    /* With --against. */
+    {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
+    {"ratio", "new/old", RUN(ratio), "%.3f"},
+    {"ratio_low", NULL, RUN(ratio_low)},
+    {"ratio_high", NULL, RUN(ratio_high)},
+    {NULL, "its interval", RUN(ratio_range), .right = true},
+    {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
+};
+#define N_FIELDS  REPORT_LENGTH(bench_fields)
+#define N_AGAINST 5 /* before the last */
+
+static bool is_noisy(const struct bench_row *row)
+{
+    return row->spread > NOISY || row->cpu_share < LEAST_SHARE;
+}
+
+static bool is_uneven(const struct bench_row *row)
+{
+    return fabs(row->mean_us / row->p50_us - 1) > UNEVEN;
+}
+
+/* "0.97 to 1.04"; "" where there is none. */
+static void write_range(char *out, size_t size, double low, double high)
+{
+    out[0] = 0;
+    if (isfinite(low) && isfinite(high))
+        snprintf(out, size, "%.2f to %.2f", low, high);
+}
+
+/* Why the row's figures may not be taken at their word, or not together. */
+static void write_note(struct bench_run *r)
+{
+    const struct bench_row *row = &r->row;
+    const bool busy = row->cpu_share < LEAST_SHARE;
+    char *note = r->note;
+    const size_t size = sizeof r->note;
+    int n = 0; /* less than size: figures have two dozen digits at most */
+    note[0] = 0;
+    if (row->repeats < r->spec.repeats)
+        n = snprintf(note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
+    if (is_noisy(row))
+        n += snprintf(note + n, size - (size_t)n, "%s%s: %.0f%%", n ? ", " : "",
+                      busy ? "busy" : "noisy", (busy ? row->cpu_share : row->spread) * 100);
+    if (is_uneven(row))
+        snprintf(note + n, size - (size_t)n, "%smean %.2f of p50", n ? ", " : "",
+                 row->mean_us / row->p50_us);
+}
+
+static const void *next_row(void *arg, int i)
+{
+    static const struct former_row none = {
+        .p50_us = (double)NAN, .p50_low_us = (double)NAN, .p50_high_us = (double)NAN};
+    struct bench_run *r = arg;
+    const struct bench *b = &r->bench;
+    const struct bench_row *row = &b->rows[i];
+    if (i >= b->n_rows)
+        return NULL;
+    r->row = *row;
+    r->best = "*";
+    for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows; other++)
+        if (other->step.depth == row->step.depth && other->step.batch == row->step.batch &&
+            other->p50_us < row->p50_us)
+            r->best = "";
+    r->type = storage_name(row->type);
+    r->noisy = is_noisy(row);
+    snprintf(r->hash, sizeof r->hash, "%016" PRIx64, row->logits_hash);
+    write_note(r);
+    write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
+    const struct former_row *found = find_former(&r->former, row), *old = found ? found : &none;
+    r->old_p50_us = old->p50_us;
+    r->ratio = row->p50_us / old->p50_us;
+    r->ratio_low = row->p50_low_us / old->p50_high_us;
+    r->ratio_high = row->p50_high_us / old->p50_low_us;
+    write_range(r->ratio_range, sizeof r->ratio_range, r->ratio_low, r->ratio_high);
+    return r;
+}
+
+static enum status print_table(struct bench_run *r, struct err *e)
+{
+    /* People are not shown what says something of other runs only: of one sequence, of batches, of
+     * latent caches, which are short and take more arithmetic. */
+    enum { ONE, BATCHES, LATENT, RUNS };
+    static const char *const hidden[RUNS][6] = {
+        [ONE] = {"batch", "µs/token", "predicted", "limited by", "attention Mflop"},
+        [BATCHES] = {"by bytes", "attention Mflop"},
+        [LATENT] = {"batch", "µs/token", "predicted"}};
+    /* What is the same in all rows is left out early. */
+    static const char *const of_axes[] = {"type", "KV", "threads", NULL};
+    static const enum bench_axis axes[] = {BENCH_TYPES, BENCH_KV_TYPES, BENCH_THREADS};
+    static const char *const in_us[] = {"p50 µs", "p99 µs", "µs/token", "old p50 µs", NULL};
+    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms"};
+    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
+    const time_t now = time(NULL);
+    struct tm utc = {0};
+    struct report_field chosen[N_FIELDS];
+    int of = config_is_latent(&r->spec.config) ? LATENT : ONE;
+    for (int i = 0; i < variants->n; i++)
+        of = variants->items[i] < 0 ? LATENT : of;
+    of = r->bench.most_sequences > 1 ? BATCHES : of;
+    int n = 0;
+    bool is_long = false;
+    for (int i = 0; i < r->bench.n_rows; i++)
+        is_long |= r->bench.rows[i].p99_us >= LONG_US;
+    for (int f = 0; f < N_FIELDS; f++) {
+        struct report_field *field = &chosen[n];
+        if (!r->against && f >= N_FIELDS - 1 - N_AGAINST && f < N_FIELDS - 1)
+            continue;
+        *field = bench_fields[f];
+        n++;
+        if (field->heading && names_find(hidden[of], field->heading) >= 0)
+            field->heading = NULL;
+        const int axis = field->heading ? names_find(of_axes, field->heading) : -1;
+        const int time = is_long && field->heading ? names_find(in_us, field->heading) : -1;
+        if (axis >= 0 && r->spec.axes[axes[axis]].n == 1)
+            field->rank = 6;
+        if (time >= 0) {
+            field->heading = in_ms[time];
+            field->figure = figure_ms;
+        }
+    }
+    r->isa = r->spec.kernels->name;
+    r->architecture = r->spec.config.arch->name;
+    r->version = DECODE_VERSION;
+    r->compiler = COMPILER_NAME;
+    gmtime_r(&now, &utc);
+    strftime(r->date, sizeof r->date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return job_print(r->job, &(struct table){chosen, n, .row = next_row, .arg = r}, e);
+}
+
+/* --- what else is shown ---------------------------------------------------------------------- */
+
+/* Of the lines above and below the table, where a terminal breaks them. */
+#define INDENT 2
+
+static void print_header(const struct bench_run *r)
+{
+    const struct bench_spec *spec = &r->spec;
+    const struct config *c = &spec->config;
+    struct paragraph p = paragraph_begin(r->job->out, INDENT);
+    char subject[512]; /* a file's name may have control characters */
+    snprintf(subject, sizeof subject, "%s", r->subject);
+    utf8_strip(subject);
+    paragraph_printf(&p,
+                     "%s: layers %d, d_model %d, heads %d of %d, d_ff %d, vocabulary %d, "
+                     "context %d\n%s\n",
+                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
+                     c->n_ctx, r->machine);
+    /* The limits of each number of threads: a bandwidth for each class of working sets. */
+    for (int i = 0; i < r->bench.n_machines; i++) {
+        const struct machine *m = &r->bench.machines[i];
+        const int threads = spec->axes[BENCH_THREADS].items[i];
+        const char *comma = ": reads";
+        double before = 0;
+        paragraph_puts(&p, "roofline");
+        if (r->bench.n_machines > 1)
+            paragraph_printf(&p, " of %d thread%s", threads, plural((uint64_t)threads));
+        for (int power = 0; power < MACHINE_POWERS; power++) {
+            const double rate = m->bytes_per_s[power];
+            if (rate <= 0 || rate == before)
+                continue;
+            paragraph_printf(&p, "%s %.1f GB/s from %s", comma, rate / 1e9,
+                             figure_bytes(ldexp(1, power)).text);
+            before = rate;
+            comma = ",";
+        }
+        paragraph_printf(&p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
+                         m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
+    }
+    paragraph_printf(&p,
+                     "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take "
+                     "turns\n\n",
+                     spec->repeats, spec->n, spec->warmup);
+    paragraph_end(&p);
+}
+
+/* What the columns' names leave open. */
+static void print_footer(const struct bench_run *r)
+{
+    const struct bench *b = &r->bench;
+    const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
+    struct paragraph p = paragraph_begin(r->job->out, INDENT);
+    bool noisy = false, uneven = false;
+    for (int i = 0; i < b->n_rows; i++) {
+        noisy |= is_noisy(&b->rows[i]);
+        uneven |= is_uneven(&b->rows[i]);
+    }
+    paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
+                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted; its "
+                       "interval is that of the repeats\n");
+    paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
+                       "the median\n");
+    if (noisy)
+        paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
+                           "processors' time was left\vfor the row by other work; a quieter "
+                           "machine says more\n");
+    if (uneven)
+        paragraph_puts(&p, "mean of p50: a few steps took much longer than the others; tokens/s "
+                           "goes by the mean of all,\vspeed-up and the limit by the median\n");
+    if (depths->n == 1 && depths->items[0] == 0 && b->spec->config.n_ctx > 1)
+        paragraph_printf(
+            &p, "depth 0: an empty KV cache; --depth 0,%d shows what attention costs as it fills\n",
+            b->spec->config.n_ctx - 1);
+    paragraph_end(&p);
+}
+
+/* Every sample, one CSV line each: the row's setting, repeat, index in it, nanoseconds. */
+static enum status write_trace(const struct bench *b, const char *path, struct err *e)
+{
+    struct file_writer *w;
+    TRY(file_writer_open(&w, path, e));
+    static const char header[] = "variant,type,kv_type,threads,depth,batch,repeat,index,ns\n";
+    file_writer_put(w, header, sizeof header - 1);
+    for (const struct bench_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+        const struct inspect_step *s = &r->step;
+        for (int k = 0; k < r->samples; k++) {
+            char line[160];
+            const int len =
+                snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->variant,
+                         storage_name(r->type), s->kv_type, r->threads, s->depth, s->batch,
+                         k / b->spec->n, k % b->spec->n, r->times_ns[k]);
+            file_writer_put(w, line, (size_t)len);
+        }
+    }
+    return file_writer_commit(w, e);
+}
+
+/* A line of the plot: "MHA", and what else tells the lines of this run apart. */
+static void name_line(const struct bench_spec *spec, const struct bench_row *row, char *name,
+                      size_t size)
+{
+    char part[BENCH_AXES][24] = {""};
+    snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
+    snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
+    snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
+    snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
+    for (int a = 0; a < BENCH_AXES; a++)
+        if (spec->axes[a].n == 1 || a == (int)bench_x_axis(spec))
+            part[a][0] = 0;
+    snprintf(name, size, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES], part[BENCH_KV_TYPES],
+             part[BENCH_THREADS], part[BENCH_BATCHES]);
+}
+
+/* Median microseconds a token, a step's divided by its tokens, against depth or batch
+ * (bench_x_axis). A series is a line of which something was measured. */
+static enum status write_plot(const struct bench_run *r, struct err *e)
+{
+    const struct bench *b = &r->bench;
+    const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
+    const size_t n_rows = (size_t)b->n_rows, n_lines = (size_t)b->n_lines;
+    char label[64] = "depth (tokens in the KV cache)";
+    struct plot_point *points = calloc(n_rows, sizeof *points), *p = points;
+    struct plot_series *series = calloc(n_lines, sizeof *series);
+    char(*names)[128] = calloc(n_lines, sizeof *names);
+    struct plot plot = {.title = r->subject,
+                        .subtitle = r->machine,
+                        .x_label = label,
+                        .x_doubles = over_batch,
+                        .y_label = "latency (µs per token)",
+                        .mid_label = "median",
+                        .band_label = "p10 to p90",
+                        .predicted_label = "limit by measured bandwidth and arithmetic",
+                        .series = series};
+    enum status s = STATUS_OK;
+    if (!points || !series || !names)
+        s = err_no_memory(e, "the plot", n_rows * sizeof *points);
+    if (over_batch)
+        snprintf(label, sizeof label, "batch (sequences in a step, each at depth %d)",
+                 b->spec->axes[BENCH_DEPTHS].items[0]);
+    for (int line = 0; line < b->n_lines && s == STATUS_OK; line++) {
+        struct plot_series *of = &series[plot.n_series];
+        *of = (struct plot_series){.name = names[line], .points = p};
+        for (const struct bench_row *row = b->rows; row < b->rows + n_rows; row++) {
+            const double batch = row->step.batch;
+            if (row->line != line)
+                continue;
+            if (of->n_points++ == 0)
+                name_line(b->spec, row, names[line], sizeof names[line]);
+            *p++ = (struct plot_point){over_batch ? batch : row->step.depth, row->p10_us / batch,
+                                       row->us_per_token, row->p90_us / batch,
+                                       row->step.predicted.us / batch};
+        }
+        plot.n_series += of->n_points > 0;
+    }
+    if (s == STATUS_OK)
+        s = plot_write(&plot, r->plot, e);
+    free(points);
+    free(series);
+    free(names);
+    return s;
+}
+
+/* The table, and the files. Forms for people begin with a few lines about the machine; the other
+ * ones hold the documented keys and nothing else. */
+enum status bench_report(struct bench_run *r, struct err *e)
+{
+    const bool people = table_is_for_people(r->common.format);
+    const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
+    char line[256];
+    snprintf(r->cpu, sizeof r->cpu, "unknown processor");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
+            break;
+    if (f)
+        fclose(f);
+    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
+             r->spec.kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
+             DECODE_VERSION, COMPILER_NAME);
+    if (people)
+        print_header(r);
+    else
+        say(&r->common, "%s: %s", r->subject, r->machine);
+    if (r->against)
+        say_what_differs(r);
+    TRY(print_table(r, e));
+    if (people)
+        print_footer(r);
+    if (r->trace)
+        TRY(write_trace(&r->bench, r->trace, e));
+    return r->plot ? write_plot(r, e) : STATUS_OK;
+}

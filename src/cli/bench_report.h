@@ -1,0 +1,57 @@
+/*
+ * bench_report - what decode bench prints: the table, what stands around it, the plot, every
+ * sample; beside the rows of a former benchmark.
+ */
+#ifndef DECODE_CLI_BENCH_REPORT_H
+#define DECODE_CLI_BENCH_REPORT_H
+
+#include "cli/job.h"
+#include "cli/shape.h"
+#include "measure/bench.h"
+
+/* A row's setting, and its median with the least and the largest of the repeats' (NaN: not said).
+ */
+struct former_row {
+    char variant[32], type[16], kv_type[16];
+    int threads, depth, batch;
+    double p50_us, p50_low_us, p50_high_us;
+    bool found; /* this benchmark has the setting, too */
+};
+
+/* What `bench --format json` printed. */
+struct former {
+    struct former_row *rows; /* [n] malloc'd */
+    int n;
+    char subject[256]; /* the model or the shape, as far as it fits */
+};
+
+/* The options; the run; and what is printed of one row beside it. */
+struct bench_run {
+    struct common_options common;
+    struct shape_options shape;
+    const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
+    struct bench_spec spec; /* its numbers; specify_bench adds the rest */
+    const char *plot, *trace, *against;
+
+    struct job *job;
+    struct bench bench;
+    const char *subject;         /* the checkpoint's path, or the shape as given */
+    const char *model;           /* the path; NULL: a shape */
+    char cpu[128], machine[512]; /* the processor's name; it, threads and what they run */
+    const char *isa, *architecture, *version, *compiler;
+    char date[24];
+
+    struct bench_row row;
+    const char *best; /* "*": of the lowest median at its depth and batch; or "" */
+    const char *type;
+    bool noisy;
+    char hash[20], note[96], speedup_range[32];
+    struct former former;                            /* of --against, */
+    double old_p50_us, ratio, ratio_low, ratio_high; /* its median, and this one's over it */
+    char ratio_range[32];
+};
+
+/* Prints what was measured, and writes the files. The failures of the table and of files. */
+enum status bench_report(struct bench_run *r, struct err *e);
+
+#endif
