@@ -60,7 +60,7 @@ $ sh -c "\"$decode\" $line" >"$out" 2>&1
 $ cmp -s "$dir/quoted.gguf" "$dir/quoted/s1-mha-a0.gguf"
 
 # How long it takes is said before; CSV has one header, and a row a cell.
-$ grep -n 'of them trained' "$dir/commands" | grep -q '24 cells to make, 18 of them trained, 1032 steps in all: about'
+$ grep -n 'of them trained' "$dir/commands" | grep -q '24 cells to make, 18 of them trained, 1788 steps in all: about'
 $ [ "$(grep -n 'about' "$dir/commands" | cut -d: -f1)" -lt "$(grep -n ': train' "$dir/commands" | head -1 | cut -d: -f1)" ]
 0 $s/whole $small $cells --teacher --format csv | > cell,seed,heads,d_ff,kv_heads,latent,method,taught,alpha
     | 25 lines | ! over_mha

@@ -127,21 +127,24 @@ static double amount_of(const struct study_options *o, const struct config *c)
                          : (double)(flops.floats + flops.attention);
 }
 
-/* The width of the feed-forward layer with which c has as much as is wanted; every element of the
- * width is as much as the next. */
-static enum status match_ff(const struct study_options *o, struct config c, double wanted,
-                            int *d_ff, struct err *e)
+/* With --match, widens or narrows the feed-forward layer of c until it has as much as `like`; every
+ * element of the width is as much as the next. */
+static enum status match_ff(const struct study_options *o, const struct config *like,
+                            struct config *c, struct err *e)
 {
-    const double now = amount_of(o, &c);
-    *d_ff = c.d_ff++;
-    const double width = *d_ff + round((wanted - now) / (amount_of(o, &c) - now));
+    if (!o->match)
+        return STATUS_OK;
+    struct config wider = *c;
+    wider.d_ff++;
+    const double now = amount_of(o, c), each = amount_of(o, &wider) - now;
+    const double width = c->d_ff + round((amount_of(o, like) - now) / each);
     if (!(width >= 1 && width <= CONFIG_MAX_FF))
         return err_set(
             e, STATUS_USAGE,
             "--match: %d heads (%d K/V heads) would need a feed-forward layer %.0f wide; "
             "expected 1 to %d",
-            c.n_heads, c.n_kv_heads, width, CONFIG_MAX_FF);
-    *d_ff = (int)width;
+            c->n_heads, c->n_kv_heads, width, CONFIG_MAX_FF);
+    c->d_ff = (int)width;
     return STATUS_OK;
 }
 
@@ -149,7 +152,7 @@ static enum status match_ff(const struct study_options *o, struct config c, doub
 struct lists {
     struct int_list kv_heads, methods, ranks;
     struct share_list alphas, scratch;
-    double wanted; /* of --match */
+    struct config first; /* of --heads, that --match is about */
 };
 
 /* --kv-heads are of the most query heads that there are, `most`. */
@@ -157,6 +160,7 @@ static enum status read_lists(const struct study_job *job, const struct config *
                               struct lists *l, struct err *e)
 {
     const struct study_options *o = job->options;
+    l->first = *c;
     if (o->kv_heads)
         TRY(list_heads("--kv-heads", o->kv_heads, most, &l->kv_heads, e));
     for (int g = most / 2; !o->kv_heads && job->heads.n < 2 && g >= 1; g--)
@@ -194,39 +198,31 @@ static enum status read_lists(const struct study_job *job, const struct config *
     return STATUS_OK;
 }
 
-/* Adds the cells of one number of query heads, those of an MHA shape; the first one is what --match
- * is about. */
-static enum status plan_heads(struct study_job *job, const struct config *c, struct lists *l,
+/* Adds the cells of one number of query heads, those of an MHA shape. */
+static enum status plan_heads(struct study_job *job, struct config mha, const struct lists *l,
                               struct err *e)
 {
     const struct study_options *o = job->options;
     struct study_plan *plan = &job->plan;
-    const struct study_cell blank = {.kv_heads = c->n_heads, .by_heads = job->heads.n > 1};
-    struct study_cell cell = blank;
-    struct config scratch = *c;
-    plan->config = c;
-    if (o->match && plan->n == 0)
-        l->wanted = amount_of(o, c);
-    if (o->match)
-        TRY(match_ff(o, *c, l->wanted, &cell.d_ff, e));
-    const int d_ff = cell.d_ff;
+    struct study_cell cell = {.kv_heads = mha.n_heads, .by_heads = job->heads.n > 1};
+    plan->config = &mha;
+    TRY(match_ff(o, &l->first, &mha, e));
     TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
     for (int i = 0; i < l->kv_heads.n; i++) {
+        struct config scratch = mha;
         cell.kv_heads = scratch.n_kv_heads = l->kv_heads.items[i];
-        if (c->n_heads % cell.kv_heads != 0 || c->n_heads == cell.kv_heads)
+        if (mha.n_heads % cell.kv_heads != 0 || mha.n_heads == cell.kv_heads)
             continue; /* of other query heads */
-        if (o->match)
-            TRY(match_ff(o, scratch, l->wanted, &cell.d_ff, e));
+        TRY(match_ff(o, &l->first, &scratch, e));
         cell.method = STUDY_SCRATCH;
+        plan->config = &scratch;
         TRY(study_plan_add(plan, cell, l->scratch.items, l->scratch.n, e));
-        cell.d_ff = d_ff;
+        plan->config = &mha;
         for (int m = 0; m < l->methods.n; m++) {
             cell.method = (enum study_method)(STUDY_MEAN + l->methods.items[m]);
             TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
         }
     }
-    cell = blank;
-    cell.d_ff = d_ff;
     cell.kv_heads = 1;
     cell.method = STUDY_LATENT;
     for (int i = 0; i < l->ranks.n; i++) {
@@ -242,7 +238,7 @@ static enum status plan_study(struct study_job *job, struct err *e)
     const struct study_options *o = job->options;
     struct int_list *heads = &job->heads;
     struct train_shape shape = o->shape;
-    struct lists lists = {.wanted = 0};
+    struct lists lists = {.kv_heads = {.n = 0}};
     struct config c;
     int most = 0;
     if (o->heads)
@@ -262,7 +258,7 @@ static enum status plan_study(struct study_job *job, struct err *e)
         }
         if (i == 0)
             TRY(read_lists(job, &c, most ? most : c.n_heads, &lists, e));
-        TRY(plan_heads(job, &c, &lists, e));
+        TRY(plan_heads(job, c, &lists, e));
     }
     return STATUS_OK;
 }
