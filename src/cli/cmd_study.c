@@ -195,6 +195,14 @@ static enum status read_lists(const struct study_job *job, const struct config *
         l->scratch.n = !o->from;
     else if (strcmp(o->scratch, "none") != 0)
         TRY(list_shares("--scratch", o->scratch, &l->scratch, e));
+    if (o->teacher && l->alphas.n == 1)
+        return err_set(e, STATUS_USAGE,
+                       "--teacher: no conversion is trained further; expected percents above 0 in "
+                       "--alpha, and K/V heads or ranks to convert to");
+    if (o->match && job->heads.n < 2 && (l->kv_heads.n == 0 || l->scratch.n == 0))
+        return err_set(e, STATUS_USAGE,
+                       "--match: there is nothing to be made equal; expected several --heads, or "
+                       "--kv-heads that are trained from --scratch");
     return STATUS_OK;
 }
 
@@ -296,6 +304,8 @@ static enum status draw_means(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
     const struct study_plan *p = &job->plan;
+    /* A colour for each method, of MHA the darkest; a marker for each variant. */
+    static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
     const bool by_heads = job->heads.n > 1;
     char subtitle[320];
     snprintf(subtitle, sizeof subtitle,
@@ -319,34 +329,33 @@ static enum status draw_means(const struct study_job *job, struct err *e)
                         .mid_label = "mean of the seeds",
                         .band_label = "least to most",
                         .series = series};
-    for (int i = 0; i < p->n_means; i++) {
-        const struct study_mean *first = &p->means[i];
-        int n_markers = 0;
-        bool drawn = false;
-        for (int k = 0; k < i; k++)
-            drawn |= same_line(&p->means[k], first);
-        if (drawn)
+    int n_markers = 0;
+    for (const struct study_mean *first = p->means, *end = first + p->n_means; first < end;
+         first++) {
+        struct plot_series *line = &series[plot.n_series], *other = series;
+        const struct study_mean *m = p->means;
+        while (!same_line(m, first))
+            m++;
+        if (m < first) /* drawn */
             continue;
-        /* A colour for each method, of MHA the darkest, a marker for each variant. */
-        static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
-        struct plot_series *line = &series[plot.n_series++], *other = series;
-        for (; other < line && strcmp(other->marker_name, first->of.variant) != 0; other++)
-            n_markers = other->marker < n_markers ? n_markers : other->marker + 1;
+        while (other < line && strcmp(other->marker_name, first->of.variant) != 0)
+            other++;
         *line = (struct plot_series){.name = first->line,
                                      .points = points,
                                      .colour = colours[first->of.method],
                                      .colour_name = strstr(first->line, ", ") + 2,
-                                     .marker = other < line ? other->marker : n_markers,
+                                     .marker = other < line ? other->marker : n_markers++,
                                      .marker_name = first->of.variant,
                                      .dashed = first->of.taught};
-        for (const struct study_mean *m = first; m < p->means + p->n_means; m++) {
+        plot.n_series++;
+        for (; m < end; m++) {
             const bool band = m->n_seeds > 1;
             if (!same_line(m, first))
                 continue;
+            line->n_points++;
             *points++ = (struct plot_point){by_heads ? m->of.heads : m->of.alpha,
                                             band ? m->least : (double)NAN, m->of.bits_per_byte,
                                             band ? m->most : (double)NAN, (double)NAN};
-            line->n_points++;
         }
     }
     const enum status s = plot_write(&plot, o->plot, e);
