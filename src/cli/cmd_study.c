@@ -472,23 +472,19 @@ const struct command command_study = {
         "held-out part, which training and calibration do not see. Cells are printed, then their\n"
         "means over the seeds with their deviation (not in CSV).\n"
         "Several --heads ask another question: how many are best. Each number is trained from\n"
-        "scratch, and nothing is converted; with --kv-heads or --latent each is then a study of "
-        "its\n"
-        "own, of those K/V heads that divide it. With --head-dim they differ in size, which "
-        "--match\n"
-        "makes up for. What is to be made, and about how long it takes, is said before.\n"
+        "scratch, and nothing is converted; with --kv-heads or --latent each is then a study of\n"
+        "its own, of those K/V heads that divide it. With --head-dim they differ in size, which\n"
+        "--match makes up for. What is to be made, and about how long it takes, is said before.\n"
         "\n"
         "A cell is DIR/NAME.gguf, which the commands that -v shows make alone, bit for bit, and\n"
-        "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "
-        "done,\n"
-        "without times: the same study gives the same bytes. Seconds are what the cell's own\n"
-        "training or conversion took, in the run that ended it. What is there is not made again,\n"
-        "Ctrl-C saves, and the same command goes on; other options of training need another DIR.\n"
-        "Several runs may share a DIR, shards of one study, too: a cell that one of them makes "
-        "the\n"
-        "others wait for.\n"
+        "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is\n"
+        "done, without times: the same study gives the same bytes. Seconds are what the cell's\n"
+        "own training or conversion took, in the run that ended it. What is there is not made\n"
+        "again, Ctrl-C saves, and the same command goes on; other options of training need\n"
+        "another DIR. Several runs may share a DIR, shards of one study, too: a cell that one of\n"
+        "them makes the others wait for.\n"
         "The options of training are those of the MHA checkpoints and from scratch; further\n"
-        "training takes batch, window, clip, weight decay and beta2 of them.\n",
+        "training takes batch, window, optimizer, clip, weight decay and beta2 of them.\n",
     .spec = {.groups = {{"Study", study_options, 0},
                         {"Results", result_options, 0},
                         {"The model", train_size_options, offsetof(VALUES, shape)},
