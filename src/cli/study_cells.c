@@ -13,7 +13,6 @@
 
 #include "base/figures.h"
 #include "base/file.h"
-#include "cli/numbers.h"
 #include "cli/study_cells.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
@@ -31,7 +30,6 @@ struct line {
     int n;
     struct figure own[72]; /* texts made here: numbers, and names of add_given */
     int n_own;
-    bool hidden; /* from -v: none of the study's */
 };
 
 /* Adds an option (NULL: none) and its value (NULL: neither). */
@@ -64,28 +62,26 @@ static void add_given(struct line *line, const struct train_shape *shape,
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct option *o = tables[i].rows; o->kind != OPTION_END; o++) {
             const void *at = (const char *)tables[i].values + o->offset;
-            const char *text = o->kind == OPTION_STRING ? *(const char *const *)at : NULL;
-            const double x = o->kind == OPTION_STRING   ? text != NULL
-                             : o->kind == OPTION_FLAG   ? *(const bool *)at
-                             : o->kind == OPTION_DOUBLE ? *(const double *)at
-                                                        : *(const int *)at;
-            double otherwise = 0; /* without a fallback: 0 is none given */
-            const bool named = o->kind == OPTION_CHOICE && o->fallback; /* counted from 0 */
-            if (named)
-                otherwise = names_find(o->choices, o->fallback);
-            else if (o->fallback)
-                parse_double(o->fallback, &otherwise);
-            if (x == otherwise)
+            const bool is_flag = o->kind == OPTION_FLAG;
+            struct figure *name = &line->own[line->n_own], *number = name + 1;
+            const char *text = number->text; /* NULL: not given */
+            if (is_flag) {
+                text = *(const bool *)at ? "" : NULL;
+            } else if (o->kind == OPTION_STRING) {
+                text = *(const char *const *)at;
+            } else if (o->kind == OPTION_CHOICE) { /* without a default counted from 1 */
+                const int choice = *(const int *)at - !o->fallback;
+                text = choice < 0 ? NULL : o->choices[choice];
+            } else {
+                const double x = o->kind == OPTION_INT ? *(const int *)at : *(const double *)at;
+                *number = figure_exact(x);
+                text = x == 0 && !o->fallback ? NULL : text;
+            }
+            if (!text || (o->fallback && strcmp(text, o->fallback) == 0))
                 continue;
-            struct figure *name = &line->own[line->n_own++], *value = &line->own[line->n_own++];
+            line->n_own += 2;
             snprintf(name->text, sizeof name->text, "--%s", o->name);
-            *value = figure_exact(x);
-            add(line, NULL, name->text);
-            if (o->kind != OPTION_FLAG)
-                add(line, NULL,
-                    o->kind == OPTION_CHOICE ? o->choices[(int)x - !named]
-                    : text                   ? text
-                                             : value->text);
+            add(line, is_flag ? NULL : name->text, is_flag ? name->text : text);
         }
 }
 
@@ -108,16 +104,16 @@ static void print_line(const struct line *line, char *out, size_t size)
         fclose(f);
 }
 
-/* Runs a command without what it prints; -v shows it. */
+/* Runs a command without what it prints; -v may show it. */
 static enum status run_command(const struct study_job *job, const struct command *command,
-                               struct line *line, struct err *e)
+                               struct line *line, bool shows, struct err *e)
 {
     char shown[4096];
     struct file_output nowhere;
     file_output_init(&nowhere);
     add(line, NULL, "-q");
     print_line(line, shown, sizeof shown);
-    if (!line->hidden)
+    if (shows)
         say_verbose(&job->options->common, "%s %s", command->name, shown);
     return job_run(command, (char **)(uintptr_t)line->items, &nowhere.out, clock_ns(), e);
 }
@@ -239,7 +235,7 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
         add(&line, "--calib", is_fitted(cell) ? calib.text : NULL);
         if (cell->method == STUDY_RANDOM)
             add_number(&line, "--seed", cell->seed);
-        return run_command(job, &command_convert, &line, e);
+        return run_command(job, &command_convert, &line, cell->wanted, e);
     }
     add(&line, "--from", origin ? from.text : NULL);
     add(&line, "--teacher", cell->taught ? base.text : NULL);
@@ -265,8 +261,7 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     }
     add_given(&line, &shape, &steps);
     add(&line, NULL, is_there(state) ? "--resume" : is_there(part) ? "--force" : NULL);
-    line.hidden = !cell->wanted;
-    TRY(run_command(job, &command_train, &line, e));
+    TRY(run_command(job, &command_train, &line, cell->wanted, e));
     if (rename(part.text, whole.text) != 0)
         return file_failure(e, STATUS_FAILED, part.text, "rename", errno);
     unlink(state.text);
