@@ -60,7 +60,7 @@ $ sh -c "\"$decode\" $line" >"$out" 2>&1
 $ cmp -s "$dir/quoted.gguf" "$dir/quoted/s1-mha-a0.gguf"
 
 # How long it takes is said before; CSV has one header, and a row a cell.
-$ grep -n 'of them trained' "$dir/commands" | grep -q '24 cells to make, 18 of them trained, 1032 steps in all: about'
+$ grep -n 'of them trained' "$dir/commands" | grep -q '24 cells to make, 18 of them trained, 1788 steps in all: about'
 $ [ "$(grep -n 'about' "$dir/commands" | cut -d: -f1)" -lt "$(grep -n ': train' "$dir/commands" | head -1 | cut -d: -f1)" ]
 0 $s/whole $small $cells --teacher --format csv | > cell,seed,heads,d_ff,kv_heads,latent,method,taught,alpha
     | 25 lines | ! over_mha
@@ -206,6 +206,10 @@ $ apart="$heads --ff 32 --head-dim 4 --heads 2,1,3"
 2 $s/x $small --shard "$shard" | --shard | for shard in "" 1 1/ /2 2/2 -1/2 0/0 0/2/3
 2 $s/x $small --alpha 1,1.0000001 | no more than six digits, found '1.0000001'
 2 $s/x $small --scratch some | --scratch
+2 $s/x $small --teacher --alpha 0 | --teacher: no conversion is trained further
+2 $s/x $heads --heads 2,4 --teacher | --teacher: no conversion is trained further
+2 $s/x $small --match params --scratch none | --match: there is nothing to be made equal
+2 $s/x $small --heads 1 --match flops | --match: there is nothing to be made equal
 2 $s/x $small --val-fraction 0 | --val-fraction
 2 $s/x $small --plot "$text" | --plot
 2 $s/plain $small --batch 2 | of another study

@@ -119,8 +119,8 @@ TEST(cells_by_query_heads)
         plan.config = &c;
         struct study_cell cell = {.kv_heads = numbers[i], .by_heads = true};
         expect_ok(study_plan_add(&plan, cell, (const double[]){0}, 1, &err));
-        cell = (struct study_cell){
-            .kv_heads = 1, .method = STUDY_SCRATCH, .d_ff = 40, .by_heads = true};
+        c.d_ff = 40;
+        cell = (struct study_cell){.kv_heads = 1, .method = STUDY_SCRATCH, .by_heads = true};
         expect_ok(study_plan_add(&plan, cell, (const double[]){5}, 1, &err));
     }
     ck_assert_int_eq(plan.n, 4);

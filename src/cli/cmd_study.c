@@ -127,21 +127,24 @@ static double amount_of(const struct study_options *o, const struct config *c)
                          : (double)(flops.floats + flops.attention);
 }
 
-/* The width of the feed-forward layer with which c has as much as is wanted; every element of the
- * width is as much as the next. */
-static enum status match_ff(const struct study_options *o, struct config c, double wanted,
-                            int *d_ff, struct err *e)
+/* With --match, widens or narrows the feed-forward layer of c until it has as much as `like`; every
+ * element of the width is as much as the next. */
+static enum status match_ff(const struct study_options *o, const struct config *like,
+                            struct config *c, struct err *e)
 {
-    const double now = amount_of(o, &c);
-    *d_ff = c.d_ff++;
-    const double width = *d_ff + round((wanted - now) / (amount_of(o, &c) - now));
+    if (!o->match)
+        return STATUS_OK;
+    struct config wider = *c;
+    wider.d_ff++;
+    const double now = amount_of(o, c), each = amount_of(o, &wider) - now;
+    const double width = c->d_ff + round((amount_of(o, like) - now) / each);
     if (!(width >= 1 && width <= CONFIG_MAX_FF))
         return err_set(
             e, STATUS_USAGE,
             "--match: %d heads (%d K/V heads) would need a feed-forward layer %.0f wide; "
             "expected 1 to %d",
-            c.n_heads, c.n_kv_heads, width, CONFIG_MAX_FF);
-    *d_ff = (int)width;
+            c->n_heads, c->n_kv_heads, width, CONFIG_MAX_FF);
+    c->d_ff = (int)width;
     return STATUS_OK;
 }
 
@@ -149,7 +152,7 @@ static enum status match_ff(const struct study_options *o, struct config c, doub
 struct lists {
     struct int_list kv_heads, methods, ranks;
     struct share_list alphas, scratch;
-    double wanted; /* of --match */
+    struct config first; /* of --heads, that --match is about */
 };
 
 /* --kv-heads are of the most query heads that there are, `most`. */
@@ -157,6 +160,7 @@ static enum status read_lists(const struct study_job *job, const struct config *
                               struct lists *l, struct err *e)
 {
     const struct study_options *o = job->options;
+    l->first = *c;
     if (o->kv_heads)
         TRY(list_heads("--kv-heads", o->kv_heads, most, &l->kv_heads, e));
     for (int g = most / 2; !o->kv_heads && job->heads.n < 2 && g >= 1; g--)
@@ -191,42 +195,42 @@ static enum status read_lists(const struct study_job *job, const struct config *
         l->scratch.n = !o->from;
     else if (strcmp(o->scratch, "none") != 0)
         TRY(list_shares("--scratch", o->scratch, &l->scratch, e));
+    if (o->teacher && l->alphas.n == 1)
+        return err_set(e, STATUS_USAGE,
+                       "--teacher: no conversion is trained further; expected percents above 0 in "
+                       "--alpha, and K/V heads or ranks to convert to");
+    if (o->match && job->heads.n < 2 && (l->kv_heads.n == 0 || l->scratch.n == 0))
+        return err_set(e, STATUS_USAGE,
+                       "--match: there is nothing to be made equal; expected several --heads, or "
+                       "--kv-heads that are trained from --scratch");
     return STATUS_OK;
 }
 
-/* Adds the cells of one number of query heads, those of an MHA shape; the first one is what --match
- * is about. */
-static enum status plan_heads(struct study_job *job, const struct config *c, struct lists *l,
+/* Adds the cells of one number of query heads, those of an MHA shape. */
+static enum status plan_heads(struct study_job *job, struct config mha, const struct lists *l,
                               struct err *e)
 {
     const struct study_options *o = job->options;
     struct study_plan *plan = &job->plan;
-    const struct study_cell blank = {.kv_heads = c->n_heads, .by_heads = job->heads.n > 1};
-    struct study_cell cell = blank;
-    struct config scratch = *c;
-    plan->config = c;
-    if (o->match && plan->n == 0)
-        l->wanted = amount_of(o, c);
-    if (o->match)
-        TRY(match_ff(o, *c, l->wanted, &cell.d_ff, e));
-    const int d_ff = cell.d_ff;
+    struct study_cell cell = {.kv_heads = mha.n_heads, .by_heads = job->heads.n > 1};
+    plan->config = &mha;
+    TRY(match_ff(o, &l->first, &mha, e));
     TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
     for (int i = 0; i < l->kv_heads.n; i++) {
+        struct config scratch = mha;
         cell.kv_heads = scratch.n_kv_heads = l->kv_heads.items[i];
-        if (c->n_heads % cell.kv_heads != 0 || c->n_heads == cell.kv_heads)
+        if (mha.n_heads % cell.kv_heads != 0 || mha.n_heads == cell.kv_heads)
             continue; /* of other query heads */
-        if (o->match)
-            TRY(match_ff(o, scratch, l->wanted, &cell.d_ff, e));
+        TRY(match_ff(o, &l->first, &scratch, e));
         cell.method = STUDY_SCRATCH;
+        plan->config = &scratch;
         TRY(study_plan_add(plan, cell, l->scratch.items, l->scratch.n, e));
-        cell.d_ff = d_ff;
+        plan->config = &mha;
         for (int m = 0; m < l->methods.n; m++) {
             cell.method = (enum study_method)(STUDY_MEAN + l->methods.items[m]);
             TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
         }
     }
-    cell = blank;
-    cell.d_ff = d_ff;
     cell.kv_heads = 1;
     cell.method = STUDY_LATENT;
     for (int i = 0; i < l->ranks.n; i++) {
@@ -242,7 +246,7 @@ static enum status plan_study(struct study_job *job, struct err *e)
     const struct study_options *o = job->options;
     struct int_list *heads = &job->heads;
     struct train_shape shape = o->shape;
-    struct lists lists = {.wanted = 0};
+    struct lists lists = {.kv_heads = {.n = 0}};
     struct config c;
     int most = 0;
     if (o->heads)
@@ -262,7 +266,7 @@ static enum status plan_study(struct study_job *job, struct err *e)
         }
         if (i == 0)
             TRY(read_lists(job, &c, most ? most : c.n_heads, &lists, e));
-        TRY(plan_heads(job, &c, &lists, e));
+        TRY(plan_heads(job, c, &lists, e));
     }
     return STATUS_OK;
 }
@@ -300,6 +304,8 @@ static enum status draw_means(const struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
     const struct study_plan *p = &job->plan;
+    /* A colour for each method, of MHA the darkest; a marker for each variant. */
+    static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
     const bool by_heads = job->heads.n > 1;
     char subtitle[320];
     snprintf(subtitle, sizeof subtitle,
@@ -323,34 +329,33 @@ static enum status draw_means(const struct study_job *job, struct err *e)
                         .mid_label = "mean of the seeds",
                         .band_label = "least to most",
                         .series = series};
-    for (int i = 0; i < p->n_means; i++) {
-        const struct study_mean *first = &p->means[i];
-        int n_markers = 0;
-        bool drawn = false;
-        for (int k = 0; k < i; k++)
-            drawn |= same_line(&p->means[k], first);
-        if (drawn)
+    int n_markers = 0;
+    for (const struct study_mean *first = p->means, *end = first + p->n_means; first < end;
+         first++) {
+        struct plot_series *line = &series[plot.n_series], *other = series;
+        const struct study_mean *m = p->means;
+        while (!same_line(m, first))
+            m++;
+        if (m < first) /* drawn */
             continue;
-        /* A colour for each method, of MHA the darkest, a marker for each variant. */
-        static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
-        struct plot_series *line = &series[plot.n_series++], *other = series;
-        for (; other < line && strcmp(other->marker_name, first->of.variant) != 0; other++)
-            n_markers = other->marker < n_markers ? n_markers : other->marker + 1;
+        while (other < line && strcmp(other->marker_name, first->of.variant) != 0)
+            other++;
         *line = (struct plot_series){.name = first->line,
                                      .points = points,
                                      .colour = colours[first->of.method],
                                      .colour_name = strstr(first->line, ", ") + 2,
-                                     .marker = other < line ? other->marker : n_markers,
+                                     .marker = other < line ? other->marker : n_markers++,
                                      .marker_name = first->of.variant,
                                      .dashed = first->of.taught};
-        for (const struct study_mean *m = first; m < p->means + p->n_means; m++) {
+        plot.n_series++;
+        for (; m < end; m++) {
             const bool band = m->n_seeds > 1;
             if (!same_line(m, first))
                 continue;
+            line->n_points++;
             *points++ = (struct plot_point){by_heads ? m->of.heads : m->of.alpha,
                                             band ? m->least : (double)NAN, m->of.bits_per_byte,
                                             band ? m->most : (double)NAN, (double)NAN};
-            line->n_points++;
         }
     }
     const enum status s = plot_write(&plot, o->plot, e);
@@ -467,23 +472,19 @@ const struct command command_study = {
         "held-out part, which training and calibration do not see. Cells are printed, then their\n"
         "means over the seeds with their deviation (not in CSV).\n"
         "Several --heads ask another question: how many are best. Each number is trained from\n"
-        "scratch, and nothing is converted; with --kv-heads or --latent each is then a study of "
-        "its\n"
-        "own, of those K/V heads that divide it. With --head-dim they differ in size, which "
-        "--match\n"
-        "makes up for. What is to be made, and about how long it takes, is said before.\n"
+        "scratch, and nothing is converted; with --kv-heads or --latent each is then a study of\n"
+        "its own, of those K/V heads that divide it. With --head-dim they differ in size, which\n"
+        "--match makes up for. What is to be made, and about how long it takes, is said before.\n"
         "\n"
         "A cell is DIR/NAME.gguf, which the commands that -v shows make alone, bit for bit, and\n"
-        "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is "
-        "done,\n"
-        "without times: the same study gives the same bytes. Seconds are what the cell's own\n"
-        "training or conversion took, in the run that ended it. What is there is not made again,\n"
-        "Ctrl-C saves, and the same command goes on; other options of training need another DIR.\n"
-        "Several runs may share a DIR, shards of one study, too: a cell that one of them makes "
-        "the\n"
-        "others wait for.\n"
+        "DIR/NAME.json with its figures. DIR/results.jsonl has a line for every cell that is\n"
+        "done, without times: the same study gives the same bytes. Seconds are what the cell's\n"
+        "own training or conversion took, in the run that ended it. What is there is not made\n"
+        "again, Ctrl-C saves, and the same command goes on; other options of training need\n"
+        "another DIR. Several runs may share a DIR, shards of one study, too: a cell that one of\n"
+        "them makes the others wait for.\n"
         "The options of training are those of the MHA checkpoints and from scratch; further\n"
-        "training takes batch, window, clip, weight decay and beta2 of them.\n",
+        "training takes batch, window, optimizer, clip, weight decay and beta2 of them.\n",
     .spec = {.groups = {{"Study", study_options, 0},
                         {"Results", result_options, 0},
                         {"The model", train_size_options, offsetof(VALUES, shape)},

@@ -13,7 +13,6 @@
 
 #include "base/figures.h"
 #include "base/file.h"
-#include "cli/numbers.h"
 #include "cli/study_cells.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
@@ -29,7 +28,7 @@
 struct line {
     const char *items[80];
     int n;
-    struct figure own[64]; /* names and numbers of add_given */
+    struct figure own[72]; /* texts made here: numbers, and names of add_given */
     int n_own;
 };
 
@@ -40,6 +39,13 @@ static void add(struct line *line, const char *option, const char *value)
         line->items[line->n++] = option;
     if (value)
         line->items[line->n++] = value;
+}
+
+static void add_number(struct line *line, const char *option, uint64_t x)
+{
+    struct figure *own = &line->own[line->n_own++];
+    snprintf(own->text, sizeof own->text, "%" PRIu64, x);
+    add(line, option, own->text);
 }
 
 /* Adds the options of a training that are not the default. */
@@ -56,28 +62,26 @@ static void add_given(struct line *line, const struct train_shape *shape,
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct option *o = tables[i].rows; o->kind != OPTION_END; o++) {
             const void *at = (const char *)tables[i].values + o->offset;
-            const char *text = o->kind == OPTION_STRING ? *(const char *const *)at : NULL;
-            const double x = o->kind == OPTION_STRING   ? text != NULL
-                             : o->kind == OPTION_FLAG   ? *(const bool *)at
-                             : o->kind == OPTION_DOUBLE ? *(const double *)at
-                                                        : *(const int *)at;
-            double otherwise = 0; /* without a fallback: 0 is none given */
-            const bool named = o->kind == OPTION_CHOICE && o->fallback; /* counted from 0 */
-            if (named)
-                otherwise = names_find(o->choices, o->fallback);
-            else if (o->fallback)
-                parse_double(o->fallback, &otherwise);
-            if (x == otherwise)
+            const bool is_flag = o->kind == OPTION_FLAG;
+            struct figure *name = &line->own[line->n_own], *number = name + 1;
+            const char *text = number->text; /* NULL: not given */
+            if (is_flag) {
+                text = *(const bool *)at ? "" : NULL;
+            } else if (o->kind == OPTION_STRING) {
+                text = *(const char *const *)at;
+            } else if (o->kind == OPTION_CHOICE) { /* without a default counted from 1 */
+                const int choice = *(const int *)at - !o->fallback;
+                text = choice < 0 ? NULL : o->choices[choice];
+            } else {
+                const double x = o->kind == OPTION_INT ? *(const int *)at : *(const double *)at;
+                *number = figure_exact(x);
+                text = x == 0 && !o->fallback ? NULL : text;
+            }
+            if (!text || (o->fallback && strcmp(text, o->fallback) == 0))
                 continue;
-            struct figure *name = &line->own[line->n_own++], *value = &line->own[line->n_own++];
+            line->n_own += 2;
             snprintf(name->text, sizeof name->text, "--%s", o->name);
-            *value = figure_exact(x);
-            add(line, NULL, name->text);
-            if (o->kind != OPTION_FLAG)
-                add(line, NULL,
-                    o->kind == OPTION_CHOICE ? o->choices[(int)x - !named]
-                    : text                   ? text
-                                             : value->text);
+            add(line, is_flag ? NULL : name->text, is_flag ? name->text : text);
         }
 }
 
@@ -100,16 +104,16 @@ static void print_line(const struct line *line, char *out, size_t size)
         fclose(f);
 }
 
-/* Runs a command without what it prints; -v shows it, if it is one of the study. */
+/* Runs a command without what it prints; -v may show it. */
 static enum status run_command(const struct study_job *job, const struct command *command,
-                               struct line *line, bool trial, struct err *e)
+                               struct line *line, bool shows, struct err *e)
 {
     char shown[4096];
     struct file_output nowhere;
     file_output_init(&nowhere);
     add(line, NULL, "-q");
     print_line(line, shown, sizeof shown);
-    if (!trial)
+    if (shows)
         say_verbose(&job->options->common, "%s %s", command->name, shown);
     return job_run(command, (char **)(uintptr_t)line->items, &nowhere.out, clock_ns(), e);
 }
@@ -199,38 +203,47 @@ enum status study_prepare(struct study_job *job, const struct file_map *from, st
 
 /* --- a cell ---------------------------------------------------------------------------------- */
 
-/* Makes the cell's checkpoint from its origin, or from nothing. */
+/* Whether its conversion is fitted on text. */
+static bool is_fitted(const struct study_cell *cell)
+{
+    return cell->method == STUDY_FIT || cell->method == STUDY_LATENT;
+}
+
+/* Makes the cell's checkpoint, DIR/NAME.gguf, from its origin, or from nothing. What is not wanted
+ * is a trial: no rate is looked for, and steps may be fewer than those of a warm-up. */
 static enum status make_checkpoint(const struct study_job *job, const struct study_cell *cell,
-                                   const char *whole, struct err *e)
+                                   struct err *e)
 {
     const struct study_options *o = job->options;
     const struct study_cell *origin = study_origin(&job->plan, cell);
     const bool converts = study_converts(cell->method) && cell->alpha == 0;
-    const bool latent = cell->method == STUDY_LATENT, scratch = cell->method == STUDY_SCRATCH;
-    const struct study_path part = study_path(o->dir, cell->name, ".part.gguf"),
+    const struct study_path whole = study_path(o->dir, cell->name, ".gguf"),
+                            part = study_path(o->dir, cell->name, ".part.gguf"),
                             state = study_path(o->dir, cell->name, ".part.gguf.state"),
                             from = study_path(o->dir, (origin ? origin : cell)->name, ".gguf"),
                             base = study_path(o->dir, study_base(&job->plan, cell)->name, ".gguf"),
                             calib = study_path(o->dir, CALIB, "");
     struct line line = {.n = 0};
-    char heads[12], kv_heads[12], rank[12], seed[24];
-    snprintf(heads, sizeof heads, "%d", cell->heads);
-    snprintf(kv_heads, sizeof kv_heads, "%d", cell->kv_heads);
-    snprintf(rank, sizeof rank, "%d", cell->latent);
-    snprintf(seed, sizeof seed, "%" PRIu64, cell->seed);
     add(&line, NULL, converts ? from.text : o->common.file);
     add(&line, "--threads", o->common.threads);
-    add(&line, "--output", converts ? whole : part.text);
-    add(&line, "--from", origin && !converts ? from.text : NULL);
+    add(&line, "--output", converts ? whole.text : part.text);
+    if (converts) {
+        const bool latent = cell->latent > 0;
+        add_number(&line, latent ? "--latent" : "--kv-heads",
+                   (uint64_t)(latent ? cell->latent : cell->kv_heads));
+        add(&line, "--method", latent ? NULL : cell->method_name);
+        add(&line, "--calib", is_fitted(cell) ? calib.text : NULL);
+        if (cell->method == STUDY_RANDOM)
+            add_number(&line, "--seed", cell->seed);
+        return run_command(job, &command_convert, &line, cell->wanted, e);
+    }
+    add(&line, "--from", origin ? from.text : NULL);
     add(&line, "--teacher", cell->taught ? base.text : NULL);
-    add(&line, "--kv-heads", scratch || (converts && !latent) ? kv_heads : NULL);
-    add(&line, "--latent", converts && latent ? rank : NULL);
-    add(&line, "--method", converts && !latent ? cell->method_name : NULL);
-    add(&line, "--calib", converts && (latent || cell->method == STUDY_FIT) ? calib.text : NULL);
-    add(&line, "--seed", !converts || cell->method == STUDY_RANDOM ? seed : NULL);
-    if (converts)
-        return run_command(job, &command_convert, &line, false, e);
-    add(&line, "--heads", job->heads.n > 0 && !origin ? heads : NULL);
+    if (cell->method == STUDY_SCRATCH)
+        add_number(&line, "--kv-heads", (uint64_t)cell->kv_heads);
+    add_number(&line, "--seed", cell->seed);
+    if (job->heads.n > 0 && !origin)
+        add_number(&line, "--heads", (uint64_t)cell->heads);
     add(&line, "--eval-every", "-1");
     struct train_shape shape = o->shape;
     struct train_spec steps = o->steps;
@@ -242,28 +255,33 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     } else if (o->match) {
         shape.d_ff = cell->d_ff;
     }
+    if (!cell->wanted) {
+        steps.warmup = 0;
+        steps.lr = origin ? 1e-6 : steps.lr;
+    }
     add_given(&line, &shape, &steps);
     add(&line, NULL, is_there(state) ? "--resume" : is_there(part) ? "--force" : NULL);
-    TRY(run_command(job, &command_train, &line, false, e));
-    if (rename(part.text, whole) != 0)
+    TRY(run_command(job, &command_train, &line, cell->wanted, e));
+    if (rename(part.text, whole.text) != 0)
         return file_failure(e, STATUS_FAILED, part.text, "rename", errno);
     unlink(state.text);
     return STATUS_OK;
 }
 
-/* The bits per byte of the held-out part, and the cache; *token_s is how long a token took. After a
- * failure all that is open ends with the job. */
-static enum status evaluate(const struct study_job *job, const char *path, struct study_cell *cell,
-                            double *token_s, struct err *e)
+/* The bits per byte of the held-out part, and the cache; *token_s is how long a token took. */
+static enum status evaluate(const struct study_job *job, struct study_cell *cell, double *token_s,
+                            struct err *e)
 {
+    const struct study_options *o = job->options;
     struct job *run = job->run;
     struct checkpoint *c = &run->checkpoint;
-    const size_t cut = train_part(job->options->steps.val_fraction, run->text.len);
+    const size_t cut = train_part(o->steps.val_fraction, run->text.len);
     const struct text held_out = {run->text.data + cut, run->text.len - cut};
     struct eval_result result;
-    TRY(job_open(path, CHECKPOINT_MODEL | JOB_TOKENIZES, c, e));
-    TRY(tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer), &run->tokens,
-                       &run->n_tokens, e));
+    TRY(job_open(study_path(o->dir, cell->name, ".gguf").text, CHECKPOINT_MODEL | JOB_TOKENIZES, c,
+                 e));
+    enum status s = tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer),
+                                   &run->tokens, &run->n_tokens, e);
     const struct eval_spec spec = {.model = c->model,
                                    .params = {.kernels = run->kernels},
                                    .pool = run->pool,
@@ -271,77 +289,75 @@ static enum status evaluate(const struct study_job *job, const char *path, struc
                                    .n_tokens = run->n_tokens,
                                    .tokenizer = c->tokenizer,
                                    .stop = progress_stop};
-    TRY(eval_run(&spec, &result, e));
-    cell->bits_per_byte = result.bits_per_byte;
-    *token_s = 1 / result.tokens_per_s;
-    cell->cache_bytes_per_token =
-        kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
+    if (s == STATUS_OK)
+        s = eval_run(&spec, &result, e);
+    if (s == STATUS_OK) {
+        cell->bits_per_byte = result.bits_per_byte;
+        *token_s = 1 / result.tokens_per_s;
+        cell->cache_bytes_per_token =
+            kv_cache_bytes_per_token(&c->model->config, c->model->config.n_kv_heads, STORAGE_F32);
+    }
     free(run->tokens);
     run->tokens = NULL;
     checkpoint_close(c);
-    return STATUS_OK;
+    return s;
 }
 
 /* --- how long it will take -------------------------------------------------------------------- */
 
 #define TRIAL_STEPS 16    /* and one before, whose start is known then; a quarter of slow ones */
 #define TRIAL_SLOW  2.0   /* seconds of that one */
-#define PROBE_STEPS 60    /* that finding a rate takes, about */
 #define FIT_TOKENS  65536 /* that conversions are fitted on by default, at about ... */
 #define FIT_COST    11.0  /* ... so many times what evaluating a token takes */
+#define FORWARD     0.33  /* of a step's time: what a loss takes, or a teacher's predictions */
 
-/* Seconds: of a step of training, of starting one, of evaluating a cell and a token. */
+/* Seconds: of a step of training, of starting one, of evaluating a cell, of fitting one. */
 struct rates {
-    double step, start, eval, token;
+    double step, start, eval, fit;
 };
 
-/* Trains a model of the study for a few steps, DIR/trial-PID.part.gguf, and evaluates it. A study
- * that cannot be tried says what is wrong later. */
+/* Trains the MHA checkpoint with the most query heads for a few steps, as DIR/trial-PID.gguf, and
+ * evaluates it. */
 static enum status try_rates(const struct study_job *job, struct rates *r, struct err *e)
 {
-    const struct study_options *o = job->options;
-    struct train_shape shape = o->shape;
-    struct train_spec steps = o->steps;
-    struct study_cell cell = job->plan.cells[job->plan.n - 1];
-    char name[40], heads[12];
-    double seconds[2] = {0};
+    static const char *const suffixes[] = {".gguf", ".part.gguf", ".part.gguf.state"};
+    const struct study_plan *p = &job->plan;
+    const double held_out = job->options->steps.val_fraction;
+    struct study_cell cell = *study_base(p, &p->cells[p->n - 1]);
+    double seconds[3] = {0}, token = 0; /* the least, the trial, its evaluation */
     int n = 0;
     enum status s = STATUS_OK;
-    snprintf(name, sizeof name, "trial-%ld", (long)getpid());
-    snprintf(heads, sizeof heads, "%d", cell.heads);
-    const struct study_path part = study_path(o->dir, name, ".part.gguf"),
-                            state = study_path(o->dir, name, ".part.gguf.state");
-    for (int i = 0; i < 2 && s == STATUS_OK; i++) {
-        struct line line = {.n = 0};
+    snprintf(cell.name, sizeof cell.name, "trial-%ld", (long)getpid());
+    cell.wanted = false;
+    cell.alpha = job->options->from ? 1 : 0; /* trained further */
+    for (int i = 0; i < 3 && s == STATUS_OK; i++) {
         const uint64_t before = clock_ns();
-        steps.n_steps = i == 0 ? 1 : 1 + n;
-        steps.warmup = 0;
-        steps.lr = o->from ? 1e-6 : o->steps.lr; /* no probe */
-        shape.d_ff = o->from ? 0 : cell.d_ff;
-        add(&line, NULL, o->common.file);
-        add(&line, "--threads", o->common.threads);
-        add(&line, "--output", part.text);
-        add(&line, "--from", o->from);
-        add(&line, "--heads", o->from ? NULL : heads);
-        add(&line, "--eval-every", "-1");
-        add_given(&line, &shape, &steps);
-        add(&line, NULL, "--force");
-        s = run_command(job, &command_train, &line, true, e);
+        cell.steps = 1 + n;
+        s = i < 2 ? make_checkpoint(job, &cell, e) : evaluate(job, &cell, &token, e);
         seconds[i] = (double)(clock_ns() - before) * 1e-9;
         n = seconds[0] > TRIAL_SLOW ? TRIAL_STEPS / 4 : TRIAL_STEPS;
     }
-    const uint64_t before = clock_ns();
-    if (s == STATUS_OK)
-        s = evaluate(job, part.text, &cell, &r->token, e);
-    r->eval = (double)(clock_ns() - before) * 1e-9;
     r->step = fmax(0, seconds[1] - seconds[0]) / n;
     r->start = fmax(0, seconds[0] - r->step);
-    unlink(part.text);
-    unlink(state.text);
+    r->eval = seconds[2];
+    r->fit =
+        FIT_COST * token * fmin(FIT_TOKENS, (double)job->run->n_tokens * (1 - held_out) / held_out);
+    for (int i = 0; i < 3; i++)
+        unlink(study_path(job->options->dir, cell.name, suffixes[i]).text);
     return s;
 }
 
-/* Says what is to be made, and about how long it takes. */
+/* The steps of a cell's training, and about as many as finding a rate takes: four trials of a tenth
+ * of the steps, 10 to 20, and the loss of 64 windows before and after each. */
+static double steps_of(const struct study_job *job, const struct study_cell *c)
+{
+    const double trial = fmin(c->steps, fmin(fmax(10, c->steps / 10), 20));
+    const double windows = 5.0 * 64 / job->options->steps.batch;
+    return c->steps + (study_origin(&job->plan, c) ? ceil(4 * trial + FORWARD * windows) : 0);
+}
+
+/* Says what is to be made, and about how long it takes. A study that cannot be tried says what is
+ * wrong later. */
 static enum status say_how_long(const struct study_job *job, int n_wanted, struct err *e)
 {
     const struct study_plan *p = &job->plan;
@@ -349,48 +365,49 @@ static enum status say_how_long(const struct study_job *job, int n_wanted, struc
     int n_trained = 0;
     double seconds = 0, n_steps = 0;
     const enum status s = try_rates(job, &r, e);
-    if (s == STATUS_INTERRUPTED)
-        return s;
-    for (int i = 0; i < p->n; i++) {
-        const struct study_cell *c = &p->cells[i];
-        const bool fits = c->method == STUDY_FIT || c->method == STUDY_LATENT;
-        if (!c->wanted || (job->options->from && c->method == STUDY_MHA && c->alpha == 0))
+    if (s != STATUS_OK)
+        return s == STATUS_INTERRUPTED ? s : STATUS_OK;
+    for (const struct study_cell *c = p->cells; c < p->cells + p->n; c++) {
+        if (!c->wanted)
             continue;
-        seconds += r.eval + (fits && c->steps == 0 ? FIT_COST * FIT_TOKENS * r.token : 0);
-        if (c->steps == 0)
+        seconds += r.eval;
+        if (is_there(study_path(job->options->dir, c->name, ".gguf")))
             continue;
+        if (c->steps == 0) {
+            seconds += is_fitted(c) ? r.fit : 0;
+            continue;
+        }
+        const double steps = steps_of(job, c);
         n_trained++;
-        n_steps += c->steps + (study_origin(p, c) ? PROBE_STEPS : 0);
+        n_steps += steps;
+        seconds += r.start + steps * r.step * (c->taught ? 1 + FORWARD : 1);
     }
-    seconds += n_trained * r.start + n_steps * r.step;
-    if (s == STATUS_OK)
-        say(&job->options->common,
-            "%d cell%s to make, %d of them trained, %.0f steps in all: about %s", n_wanted,
-            plural((uint64_t)n_wanted), n_trained, n_steps, figure_duration(seconds * 1e9).text);
+    say(&job->options->common, "%d cell%s to make, %d of them trained, %.0f steps in all: about %s",
+        n_wanted, plural((uint64_t)n_wanted), n_trained, n_steps,
+        figure_duration(seconds * 1e9).text);
     return STATUS_OK;
 }
 
 /* --- making them ------------------------------------------------------------------------------ */
 
-/* Makes the cell's checkpoint, DIR/NAME.gguf, unless it is there, and its record. While it is
+/* Makes the cell's checkpoint, unless it is there, and its record. While it is
  * trained it is DIR/NAME.part.gguf, with the state that an interrupted training goes on from. What
  * another run has made in the meantime is taken as it is. */
 static enum status make_cell(const struct study_job *job, struct study_cell *cell, struct err *e)
 {
     const char *dir = job->options->dir;
-    const struct study_path whole = study_path(dir, cell->name, ".gguf");
     double token_s;
     struct progress *p = &job->run->progress;
     TRY(take_lock(job, cell->name, e));
     TRY(study_record_read(dir, cell, e));
-    if (!is_there(whole)) {
+    if (!is_there(study_path(dir, cell->name, ".gguf"))) {
         const uint64_t before = clock_ns();
-        TRY(make_checkpoint(job, cell, whole.text, e));
+        TRY(make_checkpoint(job, cell, e));
         cell->seconds = (double)(clock_ns() - before) * 1e-9;
         cell->done = false;
     }
     if (!cell->done) {
-        TRY(evaluate(job, whole.text, cell, &token_s, e));
+        TRY(evaluate(job, cell, &token_s, e));
         TRY(study_record_write(dir, cell, e));
         TRY(study_results_write(dir, e));
         cell->done = true;

@@ -91,8 +91,7 @@ void inspect_variant(const struct cost_shape *shape, int of, struct inspect_vari
 enum status inspect_list_variants(const struct cost_shape *shape, const int *ranks, int n_ranks,
                                   struct inspect_variants *out, struct err *e)
 {
-    const int n_heads = shape->config->n_heads,
-              most = config_is_latent(shape->config) ? 1 : n_heads;
+    const int most = config_is_latent(shape->config) ? 1 : shape->config->n_heads;
     size_t n = (size_t)n_ranks;
     for (int g = most; g > 0; g--)
         n += config_has_variant(shape->config, g);
@@ -130,33 +129,27 @@ struct inspect_step inspect_step(const struct inspect_variant *v, enum storage k
                                  .attention_flops = (uint64_t)batch * cost.flops.attention};
 }
 
-/* K/V heads that a shard's query heads use in a layer, at most. */
-static int heads_of_shard(const struct config *c, int layer, int n)
-{
-    const int own = c->n_heads / n, group = config_group(c, layer);
-    int most = 1;
-    for (int first = 0; first < c->n_heads; first += own) {
-        const int held = (first + own - 1) / group - first / group + 1;
-        most = held > most ? held : most;
-    }
-    return most;
-}
-
 struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct inspect_step *step,
                                    enum storage kv_type, int n)
 {
+    const int own = v->config.n_heads / n;
     struct config c = v->config;
     struct cost_shape shape = v->shape;
-    int64_t held = 0;
-    c.n_heads /= n;
+    int64_t held = 0; /* in all layers of all shards */
+    c.n_heads = own;
     c.d_ff = (c.d_ff + n - 1) / n;
     c.n_vocab = (c.n_vocab + n - 1) / n;
     c.n_kv_heads = 1;
     for (int l = 0; l < c.n_layers; l++) {
-        const int heads = heads_of_shard(&v->config, l, n);
-        held += (int64_t)n * heads;
-        c.layer_kv_heads[l] = heads;
-        c.n_kv_heads = heads > c.n_kv_heads ? heads : c.n_kv_heads;
+        const int group = config_group(&v->config, l);
+        int most = 1;
+        for (int first = 0; first < v->config.n_heads; first += own) {
+            const int used = (first + own - 1) / group - first / group + 1;
+            most = used > most ? used : most;
+        }
+        held += (int64_t)n * most;
+        c.layer_kv_heads[l] = most;
+        c.n_kv_heads = most > c.n_kv_heads ? most : c.n_kv_heads;
     }
     shape.config = &c;
     shape.n_kv_heads = c.n_kv_heads;

@@ -25,11 +25,10 @@
 
 /* One series without what cannot be drawn. */
 struct line {
-    const char *name;
+    const struct plot_series *of;
     struct plot_point *points; /* by rising x; NaN for what is left out */
     int n_points, n_mid, n_predicted;
     int colour, marker; /* below N_LOOKS */
-    const struct plot_series *of;
 };
 
 struct chart {
@@ -90,19 +89,15 @@ static double share_of_x(const struct chart *c, double x)
 /* Ticks where points are, with room for their labels. */
 static void choose_crowded_ticks(struct chart *c)
 {
-    double last = -HUGE_VAL;
-    while (c->n_x_ticks < X_TICKS) {
-        double next = HUGE_VAL;
+    for (double next = 0, taken = -HUGE_VAL; c->n_x_ticks < X_TICKS; taken = share_of_x(c, next)) {
+        next = HUGE_VAL;
         for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++)
             for (int i = 0; i < line->n_points; i++)
-                if (line->points[i].x > last)
+                if (share_of_x(c, line->points[i].x) > taken + TICK_SHARE)
                     next = fmin(next, line->points[i].x);
         if (isinf(next))
             break;
-        last = next;
-        if (c->n_x_ticks == 0 ||
-            share_of_x(c, next) - share_of_x(c, c->x_ticks[c->n_x_ticks - 1].at) > TICK_SHARE)
-            add_x_tick(c, next, scale_value(next));
+        add_x_tick(c, next, scale_value(next));
     }
 }
 
@@ -117,31 +112,31 @@ static void choose_ticks(struct chart *c)
         c->y_lo = scale_tick(&c->y_ticks, 0);
     c->y_hi = scale_tick(&c->y_ticks, c->y_ticks.n - 1);
     c->one_x = c->x_lo == c->x_hi;
-    /* Zero belongs to a depth axis unless it would take half of it. */
-    const bool linear = !c->plot->x_doubles && !c->plot->x_crowds;
-    if (!c->one_x && linear && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
-        c->x_lo = 0;
-    if (!c->one_x)
-        scale_widen(c->x_lo, &c->x_hi);
-    if (!c->one_x && c->plot->x_crowds) {
-        choose_crowded_ticks(c);
+    if (c->one_x) {
+        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
         return;
     }
-    if (!c->one_x && linear) {
+    /* Zero belongs to a depth axis unless it would take half of it. */
+    const bool linear = !c->plot->x_doubles && !c->plot->x_crowds;
+    if (linear && c->x_lo > 0 && c->x_lo <= c->x_hi / 2)
+        c->x_lo = 0;
+    scale_widen(c->x_lo, &c->x_hi);
+    if (c->plot->x_crowds) {
+        choose_crowded_ticks(c);
+    } else if (linear) {
         const struct scale_ticks t = scale_ticks(c->x_lo, c->x_hi, X_TICKS - 1, false);
         for (int i = 0; i < t.n; i++)
             add_x_tick(c, scale_tick(&t, i), scale_label(&t, i));
-        return;
+    } else { /* powers of two, if two lie between; else the ends */
+        const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
+        const double step = ceil(fmax(last - first, 1) / (X_TICKS - 1));
+        for (double power = first; power <= last && first < last; power += step)
+            add_x_tick(c, exp2(power), scale_value(exp2(power)));
+        if (c->n_x_ticks == 0)
+            add_x_tick(c, c->x_lo, scale_value(c->x_lo));
+        if (c->n_x_ticks == 1)
+            add_x_tick(c, c->x_hi, scale_value(c->x_hi));
     }
-    /* Powers of two, if two lie between; else the ends are ticks themselves. */
-    const double first = ceil(log2(c->x_lo)), last = floor(log2(c->x_hi));
-    const double step = ceil(fmax(last - first, 1) / (X_TICKS - 1));
-    for (double power = first; !c->one_x && power <= last && first < last; power += step)
-        add_x_tick(c, exp2(power), scale_value(exp2(power)));
-    if (c->n_x_ticks == 0)
-        add_x_tick(c, c->x_lo, scale_value(c->x_lo));
-    if (c->n_x_ticks == 1 && !c->one_x)
-        add_x_tick(c, c->x_hi, scale_value(c->x_hi));
 }
 
 /* Pixels of a value of line i. */
@@ -267,7 +262,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
             continue;
         /* "GQA-4: 31.26 at 1,024 (30.1 to 33), predicted 29.8", which a pointer brings up. */
         output_puts(v->out, "\n<g><title>");
-        canvas_put_text(v->out, line->name, SPOKEN);
+        canvas_put_text(v->out, line->of->name, SPOKEN);
         put_spoken(v->out, ": ", p);
         if (!isnan(p->low))
             output_printf(v->out, " (%s to %s)", scale_value(p->low).text,
@@ -288,15 +283,12 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
 
 /* --- the file ------------------------------------------------------------------------------- */
 
-/* Whether it is the first line of its colour, or marker. */
-static bool is_first(const struct chart *c, const struct line *line, bool by_marker)
+/* What the legend calls a line's colour, or its marker; its own name if it shares neither. */
+static const char *look_name(const struct line *line, bool by_marker)
 {
-    const struct line *other = c->lines;
-    while (other < line &&
-           (by_marker ? strcmp(other->of->marker_name, line->of->marker_name) != 0
-                      : other->colour != line->colour || other->of->dashed != line->of->dashed))
-        other++;
-    return other == line;
+    return !line->of->colour_name ? line->of->name
+           : by_marker            ? line->of->marker_name
+                                  : line->of->colour_name;
 }
 
 /* The names of the lines, or of their colours and then of their markers, then what kinds of lines
@@ -308,12 +300,13 @@ static void draw_names(const struct chart *c, struct canvas *v)
     for (int by_marker = 0; by_marker <= shared; by_marker++) {
         canvas_row(v);
         for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++) {
-            if (shared && !is_first(c, line, by_marker))
+            const char *name = look_name(line, by_marker);
+            const struct line *first = shared ? c->lines : line;
+            while (strcmp(look_name(first, by_marker), name) != 0)
+                first++;
+            if (first < line)
                 continue;
-            const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP,
-                                          !shared     ? line->name
-                                          : by_marker ? line->of->marker_name
-                                                      : line->of->colour_name);
+            const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, name);
             output_printf(v->out, by_marker ? "<g class=\"note\">" : "<g class=\"c%d\">",
                           line->colour);
             if (c->has_lines && !by_marker)
@@ -354,7 +347,7 @@ static double draw_chart(struct canvas *v, const void *what)
     canvas_put_text(v->out, c.plot->x_label, (double)INFINITY);
     for (const struct line *line = c.lines; line < c.lines + c.n_lines; line++) {
         output_puts(v->out, ".\n");
-        canvas_put_text(v->out, line->name, SPOKEN);
+        canvas_put_text(v->out, line->of->name, SPOKEN);
         for (int k = 0, n = 0; k < line->n_points; k++) {
             if (isnan(line->points[k].mid))
                 continue;
@@ -389,11 +382,10 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
         const struct plot_series *s = &p->series[i];
         /* Of their own the shapes move on by one when the colours begin again: no look comes back
          * before the 65th. */
-        struct line line = {.name = s->name,
+        struct line line = {.of = s,
                             .points = points,
                             .colour = (s->colour_name ? s->colour : i) % N_LOOKS,
-                            .marker = (s->colour_name ? s->marker : i + i / N_LOOKS) % N_LOOKS,
-                            .of = s};
+                            .marker = (s->colour_name ? s->marker : i + i / N_LOOKS) % N_LOOKS};
         for (int k = 0; k < s->n_points; k++) {
             const struct plot_point *from = &s->points[k];
             struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),

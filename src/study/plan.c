@@ -30,7 +30,7 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
     variant[len] = 0;
     cell->method_name = study_methods[cell->method];
     cell->heads = c->n_heads;
-    cell->d_ff = cell->d_ff ? cell->d_ff : c->d_ff;
+    cell->d_ff = c->d_ff;
     if (cell->by_heads)
         snprintf(heads, sizeof heads, "h%d-", cell->heads);
     snprintf(cell->name, sizeof cell->name, "s%" PRIu64 "-%s%s%s%s%s-a%g", cell->seed, heads,

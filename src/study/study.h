@@ -45,11 +45,10 @@ struct study_cell {
     bool taught;   /* trained further with the MHA checkpoint as the teacher */
     double alpha;  /* percent of the MHA checkpoint's steps for which it is trained further */
     int steps;     /* of that, or of all training from scratch */
-    int heads;     /* query heads, those of the plan's config */
-    int d_ff;      /* width of the feed-forward layer; 0: that of the plan's config */
     bool by_heads; /* the study has several numbers of query heads: the name says which */
 
-    /* What follows from these. */
+    /* What follows from these and the plan's config. */
+    int heads, d_ff; /* query heads, width of the feed-forward layer */
     const char *method_name;
     char variant[16]; /* "GQA-2" */
     char name[80];    /* "s1-gqa2-fit-a5", "s1-h4-mha-a0": of its files */
@@ -87,7 +86,7 @@ struct study_mean {
 };
 
 struct study_plan {
-    const struct config *config; /* of the MHA checkpoint; borrowed, while its cells are added */
+    const struct config *config; /* of the cells that are added; borrowed, with any K/V heads */
     uint64_t first_seed;
     int n_seeds, n_steps;
     bool taught; /* conversions are trained further with a teacher, too */
