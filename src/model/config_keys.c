@@ -130,15 +130,15 @@ static enum status read_by_layer(const struct reader *r, const char *suffix, int
                             gguf_kind_name(kind));
     for (int l = 0; l < n_layers; l++) {
         const int64_t number = gguf_int_at(v, is_array ? l : 0);
-        const int heads = config_heads(r->c, l);
-        if (number < 1 || number > (most ? most : heads) || (!most && heads % number != 0))
+        const int end = most ? most : config_heads(r->c, l);
+        if (number < 1 || number > end || (!most && end % number != 0))
             return err_bad_file(r->e,
                                 !most ? "%s: expected a divisor of head_count %d, found %lld"
                                 : numbers == r->c->latent
                                     ? "%s: expected a rank from 1 to %d in every layer, or 0 for "
                                       "none in all; found %lld"
                                     : "%s: expected from 1 to %d in every layer, found %lld",
-                                key.text, most ? most : heads, (long long)number);
+                                key.text, end, (long long)number);
         numbers[l] = (int32_t)number;
         if (r->c->shared && numbers[l] != numbers[0])
             return err_bad_file(r->e,
