@@ -452,10 +452,10 @@ static enum status measure_losses(struct converter *c, struct err *e)
 /* Again and again the step up that lowers the loss most a head, of those that there is room for. */
 static void raise_heads(struct convert_heads *h, const struct config *f)
 {
-    int left = h->most - f->n_layers, best = 0;
+    int left = h->most - f->n_layers;
     for (int l = 0; l < f->n_layers; l++)
         h->chosen[l] = 1;
-    while (best >= 0) {
+    for (int best = 0; best >= 0;) {
         int to = 0;
         double most = 0;
         best = -1;

@@ -33,11 +33,12 @@ void muon_take(struct muon *u, struct arena *arena, const struct param_list *lis
     for (int i = 0; i < list->n; i++) {
         const struct tensor_spec *s = &list->items[i].spec;
         const size_t rows = s->rows, cols = s->cols;
+        const size_t across = rows < cols ? rows : cols, down = rows + cols - across;
         if (s->form != FORM_MATRIX || !role_in_block(s->role))
             continue;
-        most = fmax(most, rows * cols);
-        longest = fmax(longest, fmax(rows, cols));
-        narrowest = fmax(narrowest, fmin(rows, cols));
+        most = rows * cols > most ? rows * cols : most;
+        longest = down > longest ? down : longest;
+        narrowest = across > narrowest ? across : narrowest;
     }
     for (int i = 0; i < 2; i++) {
         u->x[i] = arena_take(arena, most, sizeof *u->x[i]);
