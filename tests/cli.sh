@@ -1036,6 +1036,8 @@ $ [ ! -e none.gguf ]
 
 # A state of another conversion, one that is damaged, and none.
 2 convert $model -o none.gguf --kv-heads 2 $calib --resume | there is no none.gguf.state to go on with
+$ long=$(printf './%.0s' $(seq 2015))$(printf 'x%.0s' $(seq 60)).gguf
+2 convert $model -o $long --kv-heads 2 --calib none | no room for '.state' behind it
 $ cp text stale.gguf.state
 2 convert $model -o stale.gguf --kv-heads 2 $calib | 'stale.gguf.state' exists; --resume goes on with
 3 convert $model -o stale.gguf --kv-heads 2 $calib --resume | stale.gguf.state: expected the state of

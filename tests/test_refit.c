@@ -332,6 +332,33 @@ CONVERSION_TEST(cache_bytes_choose_kv_heads)
     }
 }
 
+/* Of 7 and 8 query heads, divisors of each: 10 K/V heads at most. */
+CONVERSION_TEST(cache_bytes_choose_kv_heads_by_the_query_heads_of_layers)
+{
+    struct opened a = open_mha(8, 0);
+    const unsigned char off[16] = {[1] = 1};
+    const struct drop_spec fewer = {.gguf = a.gguf, .off = off, .names = "0.1", .version = "y"};
+    struct drop d;
+    expect_ok(drop_heads(&fewer, &d, &err));
+    struct opened b = open_writer(d.writer);
+    drop_free(&d);
+    struct convert_spec spec = fit_to(&b, 0, CONVERT_REFIT_NONE);
+    struct convert out;
+    size_t bytes;
+    spec.heads_by_bytes = true;
+    spec.cache_bytes = 4 * 16 * 10;
+    expect_ok(convert_plan(&spec, &bytes, &err));
+    expect_ok(convert_run(&spec, &out, &err));
+    const int first = config_kv_heads(&out.config, 0), second = config_kv_heads(&out.config, 1);
+    ck_assert(first == 1 || first == 7);
+    ck_assert_int_eq(8 % second, 0);
+    ck_assert_int_ge(first + second, 5);
+    ck_assert_int_le(first + second, 10);
+    struct opened c = open_writer(out.writer);
+    ck_assert_int_eq(config_kv_heads(&c.model->config, 1), second);
+    convert_free(&out);
+}
+
 /* Of heads rebuilt, of a latent cache, and, with fewer tokens, of what is wide enough for threads
  * to meet in. */
 TEST(the_same_bytes_everywhere, .loops = SANITIZED ? 1 : 3, .seconds = 300)

@@ -270,14 +270,16 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
 static void tell_dropped(const struct job *j, const struct drop *d)
 {
     const struct config *c = &d->before, *now = &d->config;
+    const bool same = now->arch == c->arch;
     char names[512] = "";
-    size_t used = 0;
-    for (int i = 0; i < c->n_layers * c->n_heads && used + 32 < sizeof names; i++)
+    int n_named = 0;
+    for (int i = 0, used = 0; n_named < d->n_zero && used + 32 < (int)sizeof names; i++)
         if (d->fates[i] == DROP_ZERO)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%d.%d", used ? "," : "",
-                                     i / c->n_heads, i % c->n_heads);
+            used += snprintf(names + used, sizeof names - used, "%s%d.%d", n_named++ ? "," : "",
+                             i / c->n_heads, i % c->n_heads);
     if (d->n_zero)
-        say(j->common, "%s stay%s as zeros: %s", names, d->n_zero == 1 ? "s" : "",
+        say(j->common, "%s%s stay%s as zeros: %s", names, n_named < d->n_zero ? " and others" : "",
+            d->n_zero == 1 ? "s" : "",
             c->position == POSITION_ALIBI ? "the slopes of ALiBi follow the number of heads"
             : config_is_latent(c)         ? "all heads share a latent cache"
                                           : "the groups of a layer need equally many heads, one at "
@@ -286,11 +288,8 @@ static void tell_dropped(const struct job *j, const struct drop *d)
         say(j->common,
             "%d head%s removed%s%s; parameters %llu to %llu, cache a token, f32, %s to %s",
             d->n_gone, plural(d->n_gone),
-            now->arch == c->arch ? ""
-                                 : ", which only architecture decode can "
-                                   "say, not ",
-            now->arch == c->arch ? "" : c->arch->name, (unsigned long long)d->n_params_before,
-            (unsigned long long)d->n_params_after,
+            same ? "" : ", which only architecture decode can say, not ", same ? "" : c->arch->name,
+            (unsigned long long)d->n_params_before, (unsigned long long)d->n_params_after,
             figure_bytes(kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32)).text,
             figure_bytes(kv_cache_bytes_per_token(now, now->n_kv_heads, STORAGE_F32)).text);
 }
@@ -302,20 +301,21 @@ static enum status drop_and_tell(struct conversion *c, const char *heads, bool c
     struct job *j = c->job;
     struct config config;
     unsigned char *off = NULL;
-    struct drop dropped;
+    struct drop dropped = {.writer = NULL};
     struct file_map file;
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     enum status s = heads_of_option("--drop-heads", heads, &config, &off, e);
     const struct drop_spec spec = {
         .gguf = j->checkpoint.gguf, .off = off, .names = heads, .version = DECODE_VERSION};
-    if (s == STATUS_OK && (s = drop_heads(&spec, &dropped, e)) == STATUS_OK) {
-        c->n_dropped = dropped.n_params_before - dropped.n_params_after;
+    if (s == STATUS_OK)
+        s = drop_heads(&spec, &dropped, e);
+    if (s == STATUS_OK)
         s = converts ? gguf_write_map(dropped.writer, &file, e)
                      : gguf_write(dropped.writer, j->common->out, e);
-        if (s == STATUS_OK)
-            tell_dropped(j, &dropped);
-        drop_free(&dropped);
-    }
+    if (s == STATUS_OK)
+        tell_dropped(j, &dropped);
+    c->n_dropped = dropped.n_params_before - dropped.n_params_after;
+    drop_free(&dropped);
     free(off);
     if (s == STATUS_BAD_FILE)
         err_prefix(e, j->path);
@@ -329,11 +329,13 @@ static enum status drop_and_tell(struct conversion *c, const char *heads, bool c
 static enum status name_state(struct conversion *c, const struct convert_options *o, struct err *e)
 {
     struct stat st;
-    snprintf(c->state, sizeof c->state, "%s.state", o->common.out);
+    if (snprintf(c->state, sizeof c->state, "%s.state", o->common.out) >= (int)sizeof c->state)
+        return err_set(e, STATUS_USAGE, "-o: '%.200s...': no room for '.state' behind it",
+                       c->state);
     TRY(path_spares(&command_convert.spec, o, "--output", c->state, e));
     const bool is_there = lstat(c->state, &st) == 0;
     if (o->resume && !is_there)
-        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", c->state);
+        return err_set(e, STATUS_USAGE, "--resume: there is no %.200s to go on with", c->state);
     if (is_there && !o->resume && !o->common.force)
         return err_set(e, STATUS_USAGE,
                        "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "

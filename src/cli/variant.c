@@ -23,18 +23,13 @@ static bool wants_heads(const struct variant_options *o, const struct config *c)
 }
 
 /* Which variant; `layers` is room for numbers by layer, K/V heads or ranks: [CONFIG_MAX_LAYERS]. */
-static enum status read_target(const struct variant_options *o, const struct config *c,
-                               bool has_text, int *layers, struct convert_spec *spec, struct err *e)
+static enum status read_target(const struct variant_options *o, const struct config *c, int *layers,
+                               struct convert_spec *spec, struct err *e)
 {
     const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
     const char *rest = o->kv_heads ? o->kv_heads : o->latent;
     const bool is_auto = rest && strcmp(rest, "auto") == 0;
     int n = 0;
-    if (!has_text && (o->cache_bytes || !o->kv_heads || o->refit > 1))
-        return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
-                       o->cache_bytes ? "cache-bytes"
-                       : o->kv_heads  ? "refit"
-                                      : what);
     if (is_auto != (rest && o->cache_bytes))
         return err_set(e, STATUS_USAGE,
                        is_auto ? "--%s auto: expected --cache-bytes too, found none"
@@ -205,39 +200,68 @@ static void show_and_foretell(void *arg, uint64_t done, uint64_t all)
     progress_show(&f->progress, done, all);
 }
 
+/* Plans and converts, with progress. */
+static enum status run_shown(struct job *j, struct convert_spec *spec, struct convert *out,
+                             struct err *e)
+{
+    struct foretold shown = {
+        .progress = progress_start(j->common, "windows"),
+        .common = spec->refit == CONVERT_REFIT_BLOCK ? j->common : NULL,
+    };
+    size_t bytes;
+    spec->arg = &shown;
+    enum status s = convert_plan(spec, &bytes, e);
+    if (s == STATUS_OK) {
+        say_verbose(j->common,
+                    "memory: the conversion takes %s beside the model; fewer --calib-tokens take "
+                    "less",
+                    figure_bytes(bytes).text);
+        s = convert_run(spec, out, e);
+    }
+    progress_end(&shown.progress);
+    if (s == STATUS_BAD_FILE && !(spec->state && text_starts_with(text_of(e->text), spec->state)))
+        err_prefix(e, j->path);
+    return s;
+}
+
 enum status variant_convert(struct job *j, struct convert_spec *spec, struct convert *out,
                             struct err *e)
 {
     const struct variant_options *o = &j->common->variant;
-    const bool aligns = o->method == CONVERT_FIT || o->method == CONVERT_PROCRUSTES;
+    const bool fits = o->method == CONVERT_FIT;
     struct config config;
     int layers[CONFIG_MAX_LAYERS], n_self = o->calib_tokens ? o->calib_tokens : SELF_TOKENS;
     struct calibration text = {NULL, 0};
-    size_t bytes;
     *out = (struct convert){.n_layers = 0};
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     const bool heads = wants_heads(o, &config);
     const bool none = o->calib && strcmp(o->calib, "none") == 0;
-    const bool self = o->calib ? parse_self(o->calib, &n_self)
-                               : heads && o->method == CONVERT_FIT && j->checkpoint.tokenizer &&
-                                     config.n_ctx >= LEAST_SELF_CONTEXT;
+    const bool self =
+        o->calib ? parse_self(o->calib, &n_self)
+                 : heads && fits && j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
     const bool has_text = !none && (o->calib || self);
     if (o->calib && !self && strncmp(o->calib, "self:", 5) == 0)
         return err_set(e, STATUS_USAGE,
                        "--calib: expected self:N with N from %d on, found '%.200s'",
                        CONVERT_MIN_TOKENS, o->calib);
+    if (!has_text && (o->cache_bytes || !o->kv_heads || o->refit > 1))
+        return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
+                       o->cache_bytes ? "cache-bytes"
+                       : o->kv_heads  ? "refit"
+                                      : "latent");
     *spec = (struct convert_spec){
         .gguf = j->checkpoint.gguf,
         .source = &j->checkpoint.file,
         .source_name = path_name(j->path),
         .version = DECODE_VERSION,
         .method = o->method,
-        .cluster = o->grouping == VARIANT_AUTO ? aligns && config.position != POSITION_ALIBI
+        .cluster = o->grouping == VARIANT_AUTO ? (fits || o->method == CONVERT_PROCRUSTES) &&
+                                                     config.position != POSITION_ALIBI
                                                : o->grouping == VARIANT_CLUSTER,
         .refit = !has_text                  ? CONVERT_REFIT_NONE
                  : o->refit != VARIANT_AUTO ? o->refit - 1
                  : !heads || self           ? CONVERT_REFIT_WO
-                 : o->method == CONVERT_FIT ? CONVERT_REFIT_ALL
+                 : fits                     ? CONVERT_REFIT_ALL
                                             : CONVERT_REFIT_NONE,
         .seed = j->seed,
         .kernels = j->kernels,
@@ -248,38 +272,20 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
         .stop = progress_stop,
         .progress = show_and_foretell,
     };
-    TRY(read_target(o, &config, has_text, layers, spec, e));
+    TRY(read_target(o, &config, layers, spec, e));
     enum status s = STATUS_OK;
     if (has_text)
         s = self ? write_calibration(j, &config, n_self, &text, e)
                  : read_calibration(j, &config, &text, e);
     spec->tokens = text.tokens;
     spec->n_tokens = text.n;
-    if (s == STATUS_OK) {
-        struct foretold shown = {
-            .progress = progress_start(j->common, "windows"),
-            .common = spec->refit == CONVERT_REFIT_BLOCK ? j->common : NULL,
-        };
-        spec->arg = &shown;
-        s = convert_plan(spec, &bytes, e);
-        if (s == STATUS_OK) {
-            say_verbose(j->common,
-                        "memory: the conversion takes %s beside the model; fewer --calib-tokens "
-                        "take less",
-                        figure_bytes(bytes).text);
-            s = convert_run(spec, out, e);
-        }
-        progress_end(&shown.progress);
-        if (s == STATUS_BAD_FILE &&
-            !(spec->state && text_starts_with(text_of(e->text), spec->state)))
-            err_prefix(e, j->path);
-        if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
-            say(j->common,
-                "calibrated on %zu tokens that the model wrote itself, seed %llu; a text of its "
-                "use "
-                "is better: --calib TEXT",
-                text.n, (unsigned long long)seed_of_own(j));
-    }
+    if (s == STATUS_OK)
+        s = run_shown(j, spec, out, e);
+    if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
+        say(j->common,
+            "calibrated on %zu tokens that the model wrote itself, seed %llu; a text of its use is "
+            "better: --calib TEXT",
+            text.n, (unsigned long long)seed_of_own(j));
     free(text.tokens);
     spec->tokens = NULL;
     spec->latent = spec->layer_kv_heads = NULL;

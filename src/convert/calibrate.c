@@ -61,15 +61,14 @@ void convert_calibration_take(struct converter *c)
     c->energy_sum = convert_doubles(c, layers, d);
     c->lost = convert_doubles(c, layers, 1);
     c->own = arena_take(&c->arena, layers, sizeof *c->own);
-    c->ridge.fitted = (struct convert_sums){.features = c->value_moments,
-                                            .targets = c->key_moments,
-                                            .f_sum = c->x_sum,
-                                            .t_sum = c->y_sum};
+    c->ridge.sums[0] =
+        (struct convert_sums){c->value_moments, c->key_moments, c->x_sum, c->y_sum, 0};
     if (c->spec->refit) {
-        c->ridge.aside = (struct convert_sums){.features = convert_doubles(c, c->widest, c->widest),
-                                               .targets = convert_doubles(c, c->widest, d),
-                                               .f_sum = convert_doubles(c, c->widest, 1),
-                                               .t_sum = convert_doubles(c, d, 1)};
+        c->ridge.sums[1] =
+            (struct convert_sums){.features = convert_doubles(c, c->widest, c->widest),
+                                  .targets = convert_doubles(c, c->widest, d),
+                                  .f_sum = convert_doubles(c, c->widest, 1),
+                                  .t_sum = convert_doubles(c, d, 1)};
         c->ridge.root = convert_doubles(c, c->widest, c->widest);
         c->ridge.w = convert_doubles(c, c->widest, d);
         c->ridge.b = convert_doubles(c, d, 1);

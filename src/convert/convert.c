@@ -289,8 +289,7 @@ static enum status convert_blocks(struct converter *c, struct err *e)
     double sum = 0;
     TRY(convert_resume(c, e));
     const int n_kept = spec->resume ? *spec->n_kept : 0;
-    c->all =
-        n_layers * (2 * (uint64_t)c->n_windows) + (n_layers - n_kept) * convert_refit_windows(c);
+    c->all = 2 * (uint64_t)n_layers * c->n_windows + (n_layers - n_kept) * convert_refit_windows(c);
     for (int b = 0; b < n_blocks; b++) {
         struct convert_layer lost = {
             .own = (double)NAN, .own_first = (double)NAN, .gathered = (double)NAN};
@@ -326,19 +325,11 @@ static enum status convert_or_keep(struct converter *c, struct err *e)
     return s;
 }
 
-/* With these K/V heads or ranks of latent caches by layer, if they are given. */
-static enum status run_once(struct convert_spec spec, const int *numbers, struct convert *out,
-                            struct err *e)
+static enum status run_once(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
     struct converter c;
-    if (spec.heads_by_bytes)
-        spec.layer_kv_heads = numbers;
-    else if (numbers)
-        spec.latent = numbers;
-    if (spec.cache_bytes)
-        spec.state = NULL;
     *out = (struct convert){.divergence = (double)NAN};
-    TRY(convert_describe(&c, &spec, out, e));
+    TRY(convert_describe(&c, spec, out, e));
     out->n_layers = c.config.n_layers;
     out->config = c.converted;
     const enum status s = convert_work(&c, convert_or_keep, e);
@@ -347,15 +338,19 @@ static enum status run_once(struct convert_spec spec, const int *numbers, struct
     return s;
 }
 
-/* Both, of which the one nearer to the checkpoint's predictions is kept. */
-static enum status run_better(const struct convert_spec *spec, const int *equal, const int *chosen,
+/* With both of these by layer, of which the one nearer to the checkpoint's predictions is kept. */
+static enum status run_better(struct convert_spec spec, const int *equal, const int *chosen,
                               struct convert *out, struct err *e)
 {
+    const int **numbers = spec.heads_by_bytes ? &spec.layer_kv_heads : &spec.latent;
     struct convert other = {.n_layers = 0};
-    TRY(run_once(*spec, equal, out, e));
+    spec.state = NULL;
+    *numbers = equal;
+    TRY(run_once(&spec, out, e));
     if (memcmp(equal, chosen, out->n_layers * sizeof *equal) == 0)
         return STATUS_OK;
-    const enum status s = run_once(*spec, chosen, &other, e);
+    *numbers = chosen;
+    const enum status s = run_once(&spec, &other, e);
     if (s == STATUS_OK && other.divergence < out->divergence) {
         const struct convert worse = *out;
         *out = other;
@@ -375,21 +370,20 @@ enum status convert_run(const struct convert_spec *spec, struct convert *out, st
     struct convert_choice choice;
     struct convert_heads heads;
     struct convert measured = {.n_layers = 0};
-    enum status s = STATUS_OK;
     *out = measured;
     if (!spec->cache_bytes)
-        return run_once(*spec, spec->latent, out, e);
+        return run_once(spec, out, e);
     if (spec->heads_by_bytes) {
         TRY(convert_heads_describe(&heads, spec, &config, e));
         TRY(convert_heads_choose(&heads, &config, e));
-        return run_better(spec, heads.equal, heads.chosen, out, e);
+        return run_better(*spec, heads.equal, heads.chosen, out, e);
     }
     TRY(convert_choice_describe(&c, &choice, spec, &measured, e));
-    if (!c.config.shared)
-        s = convert_work(&c, convert_choose, e);
-    const int *chosen = c.config.shared ? choice.equal : choice.ranks;
+    const bool shared = c.config.shared;
+    const enum status s = shared ? STATUS_OK : convert_work(&c, convert_choose, e);
     convert_free(&measured);
-    return s == STATUS_OK ? run_better(spec, choice.equal, chosen, out, e) : s;
+    TRY(s);
+    return run_better(*spec, choice.equal, shared ? choice.equal : choice.ranks, out, e);
 }
 
 void convert_free(struct convert *c)

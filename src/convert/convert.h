@@ -197,11 +197,11 @@ enum drop_fate { DROP_STAYS, DROP_ZERO, DROP_GONE };
 /* The new checkpoint: gguf_write or gguf_write_memory is left. */
 struct drop {
     struct config before, config; /* of the old one and of the new */
-    const unsigned char *fates;   /* [n_layers, n_heads] of the old one, an enum drop_fate */
+    unsigned char *fates;         /* [n_layers, n_heads] of the old one, an enum drop_fate */
     int n_zero, n_gone;
     uint64_t n_params_before, n_params_after; /* elements of all tensors */
     struct gguf_writer *writer;
-    struct arena arena; /* of the new tensors, and `fates` */
+    struct arena arena; /* of the new tensors */
 };
 
 /* Tensors that do not change are spec->gguf's own, and so are neighbours in a quantised block, but

@@ -11,84 +11,82 @@
 
 /* --- what becomes of the heads --------------------------------------------------------------- */
 
-/* Of a layer; `off` and `fates` [n_heads]. */
-static void decide(struct drop *d, int layer, const unsigned char *off, unsigned char *fates)
+static int count_left(const unsigned char *off, int n)
+{
+    int left = 0;
+    for (int h = 0; h < n; h++)
+        left += !off[h];
+    return left;
+}
+
+/* Of a layer; off [n_heads]. */
+static void decide(struct drop *d, int layer, const unsigned char *off)
 {
     const struct config *c = &d->before;
     const int n_heads = config_heads(c, layer), group = config_group(c, layer);
     const bool may_go = c->position != POSITION_ALIBI && !config_is_latent(c);
-    int most = 0, n_kv = 0, n_left = 0; /* heads that stay of a group */
+    unsigned char *fates = d->fates + layer * c->n_heads;
+    int most = 0, n_left = 0, n_kv = 0; /* the most that stay of a group */
     for (int first = 0; first < n_heads; first += group) {
-        int stay = 0;
-        for (int h = first; h < first + group; h++)
-            stay += !off[h];
+        const int stay = count_left(off + first, group);
         most = stay > most ? stay : most;
     }
     for (int first = 0; first < n_heads; first += group) {
-        int zeros = most ? most : first == 0; /* heads that go only to zero */
+        const int stay = count_left(off + first, group);
+        const bool goes = most ? stay == 0 : first > 0;
+        const int kept = !may_go ? group : goes ? 0 : most ? most : 1;
+        int zeros = kept - stay;
         for (int h = first; h < first + group; h++)
-            zeros -= !off[h];
-        const bool whole = zeros == most && most && may_go;
-        if (!may_go)
-            zeros = group;
-        for (int h = first; h < first + group; h++) {
-            fates[h] = !off[h] ? DROP_STAYS : whole || zeros-- <= 0 ? DROP_GONE : DROP_ZERO;
-            d->n_zero += fates[h] == DROP_ZERO;
-            d->n_gone += fates[h] == DROP_GONE;
-            n_left += fates[h] != DROP_GONE;
-        }
-        n_kv += !whole && (most || first == 0);
+            fates[h] = !off[h] ? DROP_STAYS : zeros-- > 0 ? DROP_ZERO : DROP_GONE;
+        d->n_zero += kept - stay;
+        d->n_gone += group - kept;
+        n_left += kept;
+        n_kv += kept > 0;
     }
     d->config.layer_heads[layer] = n_left;
-    d->config.layer_kv_heads[layer] = may_go ? n_kv : config_kv_heads(c, layer);
+    d->config.layer_kv_heads[layer] = n_kv;
 }
 
-static void decide_all(struct drop *d, const unsigned char *off, unsigned char *fates)
+static void decide_all(struct drop *d, const unsigned char *off)
 {
     struct config *c = &d->config;
-    const int stride = d->before.n_heads;
-    d->n_zero = d->n_gone = c->n_heads = c->n_kv_heads = 0;
+    c->n_heads = c->n_kv_heads = 0;
     for (int l = 0; l < c->n_layers; l++) {
-        decide(d, l, off + l * stride, fates + l * stride);
+        decide(d, l, off + l * d->before.n_heads);
         c->n_heads = c->layer_heads[l] > c->n_heads ? c->layer_heads[l] : c->n_heads;
         c->n_kv_heads = c->layer_kv_heads[l] > c->n_kv_heads ? c->layer_kv_heads[l] : c->n_kv_heads;
     }
-    if (d->n_gone == 0) {
+    if (d->n_gone == 0)
         *c = d->before;
-        return;
-    }
-    const bool same = config_same_heads(c);
-    if (same)
+    else if (!config_same_heads(c) || !c->split_qkv)
+        c->arch = arch_find(text_of("decode"));
+    if (config_same_heads(c))
         memset(c->layer_heads, 0, sizeof c->layer_heads);
     if (config_same_kv_heads(c))
         memset(c->layer_kv_heads, 0, sizeof c->layer_kv_heads);
-    if (!same || !c->split_qkv)
-        c->arch = arch_find(text_of("decode"));
 }
 
 /* Whether a row of Q, K or V, of a table by heads, or a column of the output matrix goes. */
 static bool is_gone(const struct drop *d, const struct tensor_spec *s, int i)
 {
     const struct config *c = &d->before;
-    const int l = s->layer, q_dim = config_q_dim(c, l), k_dim = config_k_dim(c, l);
-    const unsigned char *fates = d->fates + l * c->n_heads;
-    int dim = config_value_dim(c), group = config_group(c, l);
-    enum tensor_role role = s->role;
+    const enum tensor_role role = s->role;
+    const int q_end = config_q_dim(c, s->layer), k_end = q_end + config_k_dim(c, s->layer);
+    bool is_cached = role == ROLE_ATTN_K || role == ROLE_ATTN_V;
+    int dim = role == ROLE_ATTN_REL                        ? 1
+              : role == ROLE_ATTN_Q || role == ROLE_ATTN_K ? c->head_dim
+                                                           : config_value_dim(c);
     if (role == ROLE_ATTN_QKV) {
-        role = i < q_dim ? ROLE_ATTN_Q : i < q_dim + k_dim ? ROLE_ATTN_K : ROLE_ATTN_V;
-        i -= role == ROLE_ATTN_Q ? 0 : role == ROLE_ATTN_K ? q_dim : q_dim + k_dim;
+        is_cached = i >= q_end;
+        dim = i < k_end ? c->head_dim : config_value_dim(c);
+        i -= i >= k_end ? k_end : i >= q_end ? q_end : 0;
     }
-    if (role == ROLE_ATTN_Q || role == ROLE_ATTN_K)
-        dim = c->head_dim;
-    else if (role == ROLE_ATTN_REL)
-        dim = 1;
-    if (role != ROLE_ATTN_K && role != ROLE_ATTN_V)
-        return fates[i / dim] == DROP_GONE;
-    const unsigned char *heads = fates + i / dim * group;
-    bool gone = true;
-    for (int h = 0; h < group; h++)
-        gone &= heads[h] == DROP_GONE;
-    return gone;
+    const int n = is_cached ? config_group(c, s->layer) : 1; /* heads that have it */
+    const unsigned char *fates = d->fates + s->layer * c->n_heads + i / dim * n;
+    int h = 0;
+    while (h < n && fates[h] == DROP_GONE)
+        h++;
+    return h == n;
 }
 
 /* --- tensors --------------------------------------------------------------------------------- */
@@ -113,52 +111,48 @@ static const unsigned char *take_columns(struct drop *d, const struct gguf_tenso
                                          const struct tensor_spec *s, int n_new,
                                          const struct tensor_type_info **type)
 {
-    const struct config *c = &d->before;
-    const int dim = config_value_dim(c), n = s->cols;
+    const int dim = config_value_dim(&d->before), n = s->cols;
+    const int step = n_new == n ? n : dim; /* heads need not be whole blocks if all stay */
+    const unsigned char *fates = d->fates + s->layer * d->before.n_heads;
     *type = tensor_type_find(blocks_in_memory(t->type->type));
-    if (n_new != n && dim % (*type)->block_elements != 0)
+    if (step % (*type)->block_elements != 0)
         *type = tensor_type_find(TENSOR_F16);
+    const bool same = *type == t->type;
     const uint64_t row_bytes = tensor_type_bytes(*type, n_new);
     unsigned char *new = arena_take(&d->arena, s->rows, row_bytes), *to = new;
     float *row = arena_take(&d->arena, n, sizeof *row);
     for (int r = 0; r < s->rows && new; r++, to += row_bytes) {
         const unsigned char *from = t->data + tensor_type_bytes(t->type, (uint64_t)r * n);
         int kept = 0; /* columns */
-        if (*type != t->type)
+        if (!same)
             blocks_decode(t->type->type, row, from, n);
-        else if (n_new == n)
-            memcpy(to, from, row_bytes);
-        for (int i = 0; i < n && n_new < n; i += dim) {
+        for (int i = 0; i < n; i += step) {
             if (is_gone(d, s, i))
                 continue;
-            if (*type == t->type)
+            if (same)
                 memcpy(to + tensor_type_bytes(*type, kept), from + tensor_type_bytes(*type, i),
-                       tensor_type_bytes(*type, dim));
+                       tensor_type_bytes(*type, step));
             else
-                memmove(row + kept, row + i, dim * sizeof *row);
-            kept += dim;
+                memmove(row + kept, row + i, step * sizeof *row);
+            kept += step;
         }
-        if (*type != t->type)
+        if (!same)
             blocks_encode((*type)->type, to, row, n_new);
-    }
-    const unsigned char *fates = d->fates + s->layer * c->n_heads;
-    for (int r = 0; r < s->rows && new; r++)
-        for (uint64_t h = 0, at = (uint64_t)r * n_new; h < (uint64_t)n / dim;
-             at += fates[h++] == DROP_GONE ? 0 : dim)
+        for (int h = 0, at = 0; h < n / dim; at += fates[h++] == DROP_GONE ? 0 : dim)
             if (fates[h] == DROP_ZERO)
-                blocks_zero((*type)->type, new, at, dim);
+                blocks_zero((*type)->type, to, at, dim);
+    }
     return new;
 }
 
 /* Adds what becomes of a tensor; while memory is counted, only that. */
-static void add_tensor(struct drop *d, const struct gguf_tensor *t, bool counting)
+static void add_tensor(struct drop *d, const struct gguf_tensor *t)
 {
     struct tensor_spec s, now;
     struct gguf_tensor new = *t;
     const bool known = layout_named(&d->before, t->name, &s);
-    if (!known && d->n_gone && text_starts_with(t->name, "blk.") &&
-        d->config.arch != d->before.arch) /* which stands for nothing, and would be refused */
-        return;
+    if (!known && d->config.arch != d->before.arch && text_starts_with(t->name, "blk."))
+        return; /* it stands for nothing, and would be refused */
     if (known && layout_named(&d->config, t->name, &now)) {
         const struct spec_dims dims = spec_dims(&now);
         const bool zero = memchr(d->fates + s.layer * d->before.n_heads, DROP_ZERO,
@@ -170,44 +164,45 @@ static void add_tensor(struct drop *d, const struct gguf_tensor *t, bool countin
         else if (new.n_elements != t->n_elements)
             new.data = take_rows(d, t, &s, new.n_elements);
     }
-    if (counting)
+    if (!d->writer)
         return;
     d->n_params_before += t->n_elements;
     d->n_params_after += new.n_elements;
     gguf_add_tensor(d->writer, t->name, new.type->type, t->n_dims, new.dims, new.data);
 }
 
-/* Counts what is new, or makes it and adds all to the writer. The names of the heads follow those
- * of heads that were dropped before. */
-static void add_all(const struct drop_spec *spec, struct drop *d, struct text before, bool counting)
+/* The names of the heads follow those of heads that were dropped before; names [room]. */
+static void add_pairs(const struct drop_spec *spec, struct drop *d, struct text before, char *names,
+                      size_t room)
 {
     const char *arch = d->before.arch->name;
-    const size_t room = before.len + strlen(spec->names) + 2;
-    const size_t n = (size_t)d->before.n_layers * d->before.n_heads;
-    char *names = arena_take(&d->arena, room, 1);
-    unsigned char *fates = arena_take(&d->arena, n, 1);
-    if (!counting) {
-        memcpy(fates, d->fates, n);
-        d->fates = fates;
-        if (d->n_gone)
-            gguf_add_text(d->writer, "general.architecture", text_of(d->config.arch->name));
-        for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
-            const struct gguf_pair *p = &spec->gguf->pairs[i];
-            const bool own = text_is(p->key, "general.architecture") ||
-                             (text_starts_with(p->key, arch) && p->key.data[strlen(arch)] == '.');
-            if (!(d->n_gone && own && !text_starts_with(p->key, "decode.convert.")) &&
-                !text_is(p->key, DROPPED_KEY) && !text_is(p->key, VERSION_KEY))
-                gguf_add_value(d->writer, p->key, &p->value);
-        }
-        if (d->n_gone)
-            config_write(&d->config, d->writer);
-        snprintf(names, room, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
-                 spec->names);
-        gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
-        gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
+    if (d->n_gone)
+        gguf_add_text(d->writer, "general.architecture", text_of(d->config.arch->name));
+    for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
+        const struct gguf_pair *p = &spec->gguf->pairs[i];
+        const bool own = text_is(p->key, "general.architecture") ||
+                         (text_starts_with(p->key, arch) && p->key.data[strlen(arch)] == '.');
+        if (!(d->n_gone && own && !text_starts_with(p->key, "decode.convert.")) &&
+            !text_is(p->key, DROPPED_KEY) && !text_is(p->key, VERSION_KEY))
+            gguf_add_value(d->writer, p->key, &p->value);
     }
+    if (d->n_gone)
+        config_write(&d->config, d->writer);
+    snprintf(names, room, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
+             spec->names);
+    gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
+    gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
+}
+
+/* Counts what is new, or, with a writer, makes it and adds all to that. */
+static void add_all(const struct drop_spec *spec, struct drop *d, struct text before)
+{
+    const size_t room = before.len + strlen(spec->names) + 2;
+    char *names = arena_take(&d->arena, room, 1);
+    if (d->writer)
+        add_pairs(spec, d, before, names, room);
     for (size_t i = 0; i < spec->gguf->n_tensors; i++)
-        add_tensor(d, &spec->gguf->tensors[i], counting);
+        add_tensor(d, &spec->gguf->tensors[i]);
 }
 
 enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct err *e)
@@ -224,20 +219,18 @@ enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct er
                        out->before.n_layers);
     TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
     const size_t n = (size_t)out->before.n_layers * out->before.n_heads;
-    unsigned char *fates = malloc(n);
-    if (!fates)
+    out->fates = calloc(n, 1);
+    if (!out->fates)
         return err_no_memory(e, "the list of heads", n);
-    out->fates = fates;
-    decide_all(out, spec->off, fates);
-    add_all(spec, out, before, true);
+    decide_all(out, spec->off);
+    add_all(spec, out, before);
     enum status s = arena_allocate(&out->arena, "the new tensors of attention", e);
     if (s == STATUS_OK)
         s = gguf_writer_create(&out->writer, e);
     if (s == STATUS_OK)
-        add_all(spec, out, before, false);
+        add_all(spec, out, before);
     else
         drop_free(out);
-    free(fates);
     return s;
 }
 
@@ -245,5 +238,6 @@ void drop_free(struct drop *d)
 {
     gguf_writer_free(d->writer);
     arena_free(&d->arena);
+    free(d->fates);
     *d = (struct drop){.writer = NULL};
 }

@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "convert/private.h"
 
@@ -379,39 +380,38 @@ enum status convert_group(struct converter *c, struct err *e)
 /* Tokens at most on which losses are measured. */
 #define HEADS_TOKENS 16384
 
-/* The most K/V heads that a layer may have of those it has, of `limit` at most; 0: none. */
-static int most_heads(const struct config *f, int own, int limit)
+/* The most K/V heads that a layer may have, no more than it has and than `limit`. */
+static int most_heads(const struct config *f, int layer, int limit)
 {
+    const int own = config_kv_heads(f, layer);
     int g = own < limit ? own : limit;
-    while (g > 0 && f->n_heads % g != 0)
+    while (g > 0 && config_heads(f, layer) % g != 0)
         g--;
     return g;
 }
 
 enum status convert_heads_describe(struct convert_heads *h, const struct convert_spec *spec,
-                                   struct config *config, struct err *e)
+                                   struct config *f, struct err *e)
 {
-    int all = 0, equal = 0;
-    TRY(config_read(spec->gguf, config, e));
-    const int n_layers = config->n_layers;
-    const size_t bytes = (config->head_dim + config_value_dim(config)) * sizeof(float);
-    *h = (struct convert_heads){.spec = *spec};
-    for (int l = 0; l < n_layers; l++)
-        all += h->own[l] = config_kv_heads(config, l);
-    if (spec->cache_bytes / bytes < (size_t)n_layers || spec->cache_bytes / bytes >= (size_t)all)
+    TRY(config_read(spec->gguf, f, e));
+    const int n_layers = f->n_layers;
+    const size_t bytes = (f->head_dim + config_value_dim(f)) * sizeof(float);
+    const size_t most = spec->cache_bytes / bytes, all = config_all_kv_heads(f);
+    if (most < (size_t)n_layers || most >= all)
         return err_set(e, STATUS_USAGE,
                        "%zu cache bytes a token: expected at least %zu, for one K/V head in each "
                        "of %d layers, and less than %zu, which MODEL has",
                        spec->cache_bytes, n_layers * bytes, n_layers, all * bytes);
-    h->most = spec->cache_bytes / bytes;
-    for (int limit = 1, sum = 0; sum <= h->most; limit++) {
-        equal = limit - 1;
+    *h = (struct convert_heads){.spec = *spec, .most = (int)most};
+    int sum = 0;
+    for (int limit = 1; sum <= h->most; limit++) {
         sum = 0;
-        for (int l = 0; l < n_layers; l++)
-            sum += most_heads(config, h->own[l], limit);
+        for (int l = 0; l < n_layers; l++) {
+            h->equal[l] = h->chosen[l];
+            sum += h->chosen[l] = most_heads(f, l, limit);
+        }
     }
-    for (int l = 0; l < n_layers; l++)
-        h->equal[l] = h->chosen[l] = most_heads(config, h->own[l], equal);
+    memcpy(h->chosen, h->equal, sizeof h->chosen);
     h->spec.refit = CONVERT_REFIT_NONE;
     h->spec.cache_bytes = 0;
     h->spec.state = NULL;
@@ -421,29 +421,28 @@ enum status convert_heads_describe(struct convert_heads *h, const struct convert
     return STATUS_OK;
 }
 
-/* Divergences of the layers that have more heads than `number`, each with that many. */
+/* Divergences of each layer that gets fewer heads, all others as they are. */
 static enum status measure_losses(struct converter *c, struct err *e)
 {
-    struct convert_heads *h = c->heads;
     const int n_layers = c->config.n_layers;
     c->all = n_layers * (uint64_t)(c->n_windows + c->n_measured);
     for (int l = 0; l < n_layers; l++) {
-        double *lost = &h->lost[l * (c->n_heads + 1) + h->number];
         convert_begin(c, l);
         TRY(convert_calibrate(c));
         if (!convert_keeps_heads(c)) {
+            double *lost = &c->heads->lost[l * (c->config.n_heads + 1) + (int)c->n_groups];
             TRY(convert_share(c, NULL, e));
             TRY(convert_store(c, PART_O, PART_UP, e));
             convert_store_order(c);
             convert_use(c);
             *lost = 0;
-        }
-        for (int i = 0; i < c->n_measured && !convert_keeps_heads(c); i++) {
-            const struct convert_window win = convert_window_at(c, c->measured[i]);
-            TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
-            convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->rows3}});
-            TRY(convert_distance_add(c, l + 1, win.n, c->rows3, lost, e));
-            TRY(convert_windows_done(c, 1));
+            for (int i = 0; i < c->n_measured; i++) {
+                const struct convert_window win = convert_window_at(c, c->measured[i]);
+                TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
+                convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->rows3}});
+                TRY(convert_distance_add(c, l + 1, win.n, c->rows3, lost, e));
+                TRY(convert_windows_done(c, 1));
+            }
         }
         memcpy(c->stream2, c->stream, c->spec->n_tokens * c->d * sizeof *c->stream);
     }
@@ -453,24 +452,25 @@ static enum status measure_losses(struct converter *c, struct err *e)
 /* Again and again the step up that lowers the loss most a head, of those that there is room for. */
 static void raise_heads(struct convert_heads *h, const struct config *f)
 {
-    const int n_layers = f->n_layers;
-    int left = h->most - n_layers, best = 0;
-    for (int l = 0; l < n_layers; l++)
+    int left = h->most - f->n_layers;
+    for (int l = 0; l < f->n_layers; l++)
         h->chosen[l] = 1;
-    while (best >= 0) {
+    for (int best = 0; best >= 0;) {
         int to = 0;
         double most = 0;
         best = -1;
-        for (int l = 0; l < n_layers; l++)
-            for (int g = h->chosen[l] + 1; g <= h->own[l] && g - h->chosen[l] <= left; g++) {
-                const double *lost = h->lost + l * (f->n_heads + 1);
-                const double gain = (lost[h->chosen[l]] - lost[g]) / (g - h->chosen[l]);
+        for (int l = 0; l < f->n_layers; l++) {
+            const int from = h->chosen[l], own = config_kv_heads(f, l);
+            const double *lost = h->lost + l * (f->n_heads + 1);
+            for (int g = from + 1; g <= own && g - from <= left; g++) {
+                const double gain = (lost[from] - lost[g]) / (g - from);
                 if (gain > most) {
                     most = gain;
                     best = l;
                     to = g;
                 }
             }
+        }
         if (best >= 0) {
             left -= to - h->chosen[best];
             h->chosen[best] = to;
@@ -484,29 +484,31 @@ enum status convert_heads_choose(struct convert_heads *h, const struct config *f
     enum status s = STATUS_OK;
     if (f->shared) /* `equal` is all there is */
         return STATUS_OK;
-    h->lost = arena_take(&h->arena, n, sizeof *h->lost);
-    TRY(arena_allocate(&h->arena, "the losses of K/V heads", e));
-    h->lost = arena_take(&h->arena, n, sizeof *h->lost);
+    h->lost = malloc(n * sizeof *h->lost);
+    if (!h->lost)
+        return err_no_memory(e, "the losses of K/V heads", n * sizeof *h->lost);
     for (size_t i = 0; i < n; i++)
         h->lost[i] = HUGE_VAL;
-    for (int l = 0; l < f->n_layers; l++)
-        h->lost[l * (f->n_heads + 1) + h->own[l]] = 0;
-    for (h->number = 1; h->number < f->n_kv_heads && s == STATUS_OK; h->number++) {
+    for (int number = 1; number < f->n_kv_heads && s == STATUS_OK; number++) {
         struct converter c;
         struct convert out = {.n_layers = 0};
-        if (f->n_heads % h->number != 0)
+        bool is_new = false; /* for a layer at least */
+        for (int l = 0; l < f->n_layers; l++) {
+            h->chosen[l] = most_heads(f, l, number);
+            is_new |= h->chosen[l] == number && number < config_kv_heads(f, l);
+        }
+        if (!is_new)
             continue;
-        for (int l = 0; l < f->n_layers; l++)
-            h->chosen[l] = most_heads(f, h->own[l], h->number);
-        h->spec.n_kv_heads = h->number;
         s = convert_describe(&c, &h->spec, &out, e);
         c.heads = h;
         if (s == STATUS_OK)
             s = convert_work(&c, measure_losses, e);
         convert_free(&out);
     }
+    for (int l = 0; l < f->n_layers; l++)
+        h->lost[l * (f->n_heads + 1) + config_kv_heads(f, l)] = 0;
     if (s == STATUS_OK)
         raise_heads(h, f);
-    arena_free(&h->arena);
+    free(h->lost);
     return s;
 }

@@ -105,9 +105,9 @@ struct convert_sums {
 
 struct convert_ridge {
     size_t m, columns;
-    struct convert_sums fitted, aside; /* of windows fitted to, in the memory of moments, and not */
-    double *root;                      /* [m, m] scratch */
-    double *w, *b, *error;             /* [m, columns], [columns] the solution, and its errors */
+    struct convert_sums sums[2]; /* of windows fitted to, in the memory of moments; of the others */
+    double *root;                /* [m, m] scratch */
+    double *w, *b, *error;       /* [m, columns], [columns] the solution, and its errors */
 };
 
 /* Windows at most over which predictions are compared. */
@@ -348,21 +348,18 @@ double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
 /* K/V heads of each layer for so many bytes: each layer's loss is measured with all others as they
  * are, then what brings most a head is raised, from the fewest on. */
 struct convert_heads {
-    struct convert_spec spec; /* of the conversions that are measured */
-    int number;               /* K/V heads of the one in work; a divisor of n_heads */
-    int most;                 /* of all layers together */
-    int own[CONFIG_MAX_LAYERS];
+    struct convert_spec spec;     /* of the conversions that are measured, to `chosen` */
+    int most;                     /* of all layers together */
     int equal[CONFIG_MAX_LAYERS]; /* as many in every layer as `most` allows, or its own */
     int chosen[CONFIG_MAX_LAYERS];
-    struct arena arena;
     double *lost; /* [n_layers, n_heads + 1] divergences; HUGE_VAL: not possible */
 };
 
-/* STATUS_USAGE if the bytes allow no K/V head a layer, or all that there are. */
+/* Fills in `config`, too. STATUS_USAGE if the bytes allow no K/V head a layer, or all there are. */
 enum status convert_heads_describe(struct convert_heads *h, const struct convert_spec *spec,
                                    struct config *config, struct err *e);
-/* Fills in `chosen`: that or `equal` may do better. Frees the arena. STATUS_NO_MEMORY and the
- * failures of convert_work. */
+/* Fills in `chosen`: that or `equal` may do better. STATUS_NO_MEMORY and the failures of
+ * convert_work. */
 enum status convert_heads_choose(struct convert_heads *h, const struct config *config,
                                  struct err *e);
 

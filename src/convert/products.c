@@ -114,21 +114,17 @@ void convert_subtract(float *out, const float *x, const float *y, size_t n)
  * that of these which does best on the windows kept aside. */
 static const double ridges[] = {1e-3, 1e-2, 1e-1, 1};
 
-static void begin_sums(struct convert_sums *s, size_t m, size_t columns)
-{
-    s->n = 0;
-    convert_zero(s->features, m * m);
-    convert_zero(s->targets, m * columns);
-    convert_zero(s->f_sum, m);
-    convert_zero(s->t_sum, columns);
-}
-
 void convert_ridge_begin(struct converter *c, size_t m, size_t columns)
 {
     c->ridge.m = m;
     c->ridge.columns = columns;
-    begin_sums(&c->ridge.fitted, m, columns);
-    begin_sums(&c->ridge.aside, m, columns);
+    for (struct convert_sums *s = c->ridge.sums; s < c->ridge.sums + 2; s++) {
+        s->n = 0;
+        convert_zero(s->features, m * m);
+        convert_zero(s->targets, m * columns);
+        convert_zero(s->f_sum, m);
+        convert_zero(s->t_sum, columns);
+    }
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -149,7 +145,7 @@ static void weigh_row(double *sum, float *x, double root, size_t d)
 void convert_ridge_add(struct converter *c, float *f, float *t, const struct convert_window *win)
 {
     const size_t m = c->ridge.m, columns = c->ridge.columns, n = win->n;
-    struct convert_sums *s = win->judged ? &c->ridge.aside : &c->ridge.fitted;
+    struct convert_sums *s = &c->ridge.sums[win->judged];
     double *lengths = c->x, *sorted = lengths + n;
     for (size_t i = 0; i < n; i++) {
         lengths[i] = 0;
@@ -179,49 +175,42 @@ static void solve_columns(void *arg, int thread)
 {
     const struct solving *job = arg;
     const struct convert_ridge *r = &job->c->ridge;
-    const size_t m = r->m;
     int begin, end;
     pool_share(r->columns, thread, job->c->n_threads, &begin, &end);
-    double *own = job->c->square2 + begin * m, *w = job->w + begin;
+    double *own = job->c->square2 + begin * r->m, *w = job->w + begin;
     const size_t n = end - begin;
     if (n == 0)
         return;
-    linalg_copy(own, n, w, r->columns, m, n);
-    linalg_solve_lower(r->root, m, own, n);
-    linalg_solve_lower_transposed(r->root, m, own, n);
-    linalg_copy(w, r->columns, own, n, m, n);
+    linalg_copy(own, n, w, r->columns, r->m, n);
+    linalg_solve_lower(r->root, r->m, own, n);
+    linalg_solve_lower_transposed(r->root, r->m, own, n);
+    linalg_copy(w, r->columns, own, n, r->m, n);
 }
 
-/* w [m, columns] with this ridge. */
-static void solve_ridge(struct converter *c, const double *prior, double ridge, double *w)
+/* c->square [m, columns] with this ridge; then its columns whose mean squared error on the windows
+ * kept aside, less that of 0, is lower than it was. */
+static void try_ridge(struct converter *c, const double *prior, double ridge)
 {
     const struct convert_ridge *r = &c->ridge;
+    const struct convert_sums *fitted = &r->sums[0], *aside = &r->sums[1];
     const size_t m = r->m, columns = r->columns;
-    const double least = 1e-9 * linalg_trace(r->fitted.features, m) / m;
-    memcpy(r->root, r->fitted.features, m * m * sizeof *r->root);
+    const double least = 1e-9 * linalg_trace(fitted->features, m) / m;
+    double *w = c->square, *product = c->square2, *error = aside->t_sum;
+    memcpy(r->root, fitted->features, m * m * sizeof *r->root);
     for (size_t i = 0; i < m; i++) {
         const double pull = ridge * r->root[i * m + i] + least;
         r->root[i * m + i] += pull;
         for (size_t j = 0; j < columns; j++)
-            w[i * columns + j] = r->fitted.targets[i * columns + j] +
-                                 pull * (prior ? prior[i * columns + j] : i == j);
+            w[i * columns + j] =
+                fitted->targets[i * columns + j] + pull * (prior ? prior[i * columns + j] : i == j);
     }
     linalg_cholesky(r->root, r->root, m, 0);
     pool_run(c->pool, solve_columns, &(struct solving){c, w});
-}
 
-/* Takes the columns of w whose mean squared error on the windows kept aside is less than it was;
- * product [m, columns] is scratch, and errors are less those of 0. */
-static void take_better(struct converter *c, const double *w, double *product)
-{
-    struct convert_ridge *r = &c->ridge;
-    const size_t m = r->m, columns = r->columns;
-    const double *targets = r->aside.targets;
-    double *error = r->aside.t_sum;
-    convert_multiply(c, linalg_product(product, r->aside.features, w, m, columns), m);
+    convert_multiply(c, linalg_product(product, aside->features, w, m, columns), m);
     convert_zero(error, columns);
     for (size_t i = 0; i < m * columns; i++)
-        error[i % columns] += w[i] * (product[i] - 2 * targets[i]);
+        error[i % columns] += w[i] * (product[i] - 2 * aside->targets[i]);
     for (size_t j = 0; j < columns; j++)
         if (error[j] < r->error[j]) {
             r->error[j] = error[j];
@@ -232,25 +221,21 @@ static void take_better(struct converter *c, const double *w, double *product)
 
 bool convert_ridge_solve(struct converter *c, const double *prior, bool centred)
 {
-    struct convert_ridge *r = &c->ridge;
-    struct convert_sums *s = &r->fitted;
+    const struct convert_ridge *r = &c->ridge;
     const size_t m = r->m, columns = r->columns;
-    double *w = c->square;
     assert(prior || m == columns);
-    for (int aside = 0; aside < 2; aside++) {
-        struct convert_sums *of = aside ? &r->aside : s;
-        const double *f_sum = centred ? of->f_sum : NULL;
-        convert_finish_sums(of->features, f_sum, of->f_sum, of->n, m, m);
-        convert_finish_sums(of->targets, f_sum, of->t_sum, of->n, m, columns);
+    for (const struct convert_sums *s = r->sums; s < r->sums + 2; s++) {
+        const double *f_sum = centred ? s->f_sum : NULL;
+        convert_finish_sums(s->features, f_sum, s->f_sum, s->n, m, m);
+        convert_finish_sums(s->targets, f_sum, s->t_sum, s->n, m, columns);
     }
+    const struct convert_sums *s = &r->sums[0];
     if (!(linalg_trace(s->features, m) > 0))
         return false;
     for (size_t j = 0; j < columns; j++)
         r->error[j] = HUGE_VAL;
-    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++) {
-        solve_ridge(c, prior, ridges[i], w);
-        take_better(c, w, c->square2);
-    }
+    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++)
+        try_ridge(c, prior, ridges[i]);
     for (size_t j = 0; j < columns; j++) {
         r->b[j] = centred ? s->t_sum[j] / s->n : 0;
         for (size_t i = 0; i < m && centred; i++)

@@ -17,15 +17,13 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "states are written as they are");
 
+#define MAGIC         UINT64_C(0x54564e4f43434544) /* "DECCONVT" */
 #define STATE_VERSION 1
-/* Between two that are written. */
-#define STATE_SECONDS 10
-
-static const char magic[8] = {'D', 'E', 'C', 'C', 'O', 'N', 'V', 'T'};
+#define STATE_SECONDS 10 /* between two that are written */
 
 /* --- identity --------------------------------------------------------------------------------- */
 
-static const struct field {
+static const struct {
     const char *name;
     const char *const *choices; /* names of its values; NULL: it is told without */
 } fields[] = {{"the version of the program", NULL}, {"MODEL", NULL},
@@ -35,8 +33,7 @@ static const struct field {
 #define FIELDS (sizeof fields / sizeof *fields)
 
 struct header {
-    char magic[8];
-    uint64_t version, identity[FIELDS], n_blocks;
+    uint64_t magic, version, identity[FIELDS], n_blocks;
 };
 
 static uint64_t hash_text(uint64_t hash, struct text t)
@@ -52,7 +49,7 @@ static uint64_t hash_file(const struct gguf *g)
     for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors; t++) {
         hash = fingerprint_of(hash_text(hash, t->name), t->dims, sizeof t->dims);
         hash = fingerprint_of(hash, &t->type->type, sizeof t->type->type);
-        hash = hash_text(hash, (struct text){(const char *)t->data, t->n_bytes});
+        hash = fingerprint_of(hash, t->data, t->n_bytes);
     }
     return hash;
 }
@@ -60,48 +57,42 @@ static uint64_t hash_file(const struct gguf *g)
 static struct header describe(const struct converter *c)
 {
     const struct convert_spec *s = c->spec;
-    struct header h = {.version = STATE_VERSION, .n_blocks = c->block};
     uint64_t numbers = 0;
-    memcpy(h.magic, magic, sizeof magic);
     for (int l = 0; l < c->config.n_layers; l++) {
         const int of_layer[] = {config_kv_heads(&c->converted, l), config_latent(&c->converted, l)};
         numbers = fingerprint_of(numbers, of_layer, sizeof of_layer);
     }
-    const uint64_t identity[FIELDS] = {
-        hash_text(0, text_of(s->version)),
-        hash_file(s->gguf),
-        fingerprint_of(0, s->tokens, s->n_tokens * sizeof *s->tokens),
-        numbers,
-        s->method,
-        s->cluster,
-        s->refit,
-        s->method == CONVERT_RANDOM ? s->seed : 0};
-    memcpy(h.identity, identity, sizeof identity);
-    return h;
+    return (struct header){
+        .magic = MAGIC,
+        .version = STATE_VERSION,
+        .identity = {hash_text(0, text_of(s->version)), hash_file(s->gguf),
+                     fingerprint_of(0, s->tokens, s->n_tokens * sizeof *s->tokens), numbers,
+                     s->method, s->cluster, s->refit, s->method == CONVERT_RANDOM ? s->seed : 0},
+        .n_blocks = c->block};
 }
 
-static enum status compare(const struct converter *c, const struct header *found, struct err *e)
+/* STATUS_USAGE if what was found belongs to another conversion than `own`. */
+static enum status compare(const char *path, const struct header *own, const struct header *found,
+                           struct err *e)
 {
-    const struct header own = describe(c);
-    const char *const path = c->spec->state;
     size_t i = 0;
-    while (i < FIELDS && found->identity[i] == own.identity[i])
+    while (i < FIELDS && found->identity[i] == own->identity[i])
         i++;
     if (i == FIELDS)
         return STATUS_OK;
-    const struct field *f = &fields[i];
+    const char *const *choices = fields[i].choices;
     uint64_t known = 0; /* a value that a stranger wrote may have no name */
-    while (f->choices && known < found->identity[i] && f->choices[known])
+    while (choices && known < found->identity[i] && choices[known])
         known++;
-    if (f->choices && f->choices[known])
+    if (choices && choices[known])
         return err_set(e, STATUS_USAGE,
                        "%s belongs to a conversion with %s %s, not %s; --resume needs the same "
                        "options, without it the conversion begins anew",
-                       path, f->name, f->choices[known], f->choices[own.identity[i]]);
+                       path, fields[i].name, choices[known], choices[own->identity[i]]);
     return err_set(e, STATUS_USAGE,
                    "%s belongs to another conversion: %s was not the same; --resume needs the same "
                    "files and options, without it the conversion begins anew",
-                   path, f->name);
+                   path, fields[i].name);
 }
 
 /* --- the file --------------------------------------------------------------------------------- */
@@ -117,15 +108,17 @@ struct pieces {
 
 static void pass(struct pieces *s, void *piece, size_t len)
 {
-    if (s->writer)
+    if (s->writer) {
         file_writer_put(s->writer, piece, len);
-    else if (!s->damaged && !(s->damaged = len > s->left))
-        memcpy(piece, s->from, len);
-    if (len == 0 || s->damaged)
+    } else if (s->damaged || len > s->left) {
+        s->damaged = true;
         return;
+    } else {
+        memcpy(piece, s->from, len);
+        s->from += len;
+        s->left -= len;
+    }
     s->hash = fingerprint_of(s->hash, piece, len);
-    s->from += s->writer ? 0 : len;
-    s->left -= s->writer ? 0 : len;
 }
 
 static void pass_blocks(const struct converter *c, int n, struct pieces *s)
@@ -167,17 +160,18 @@ static enum status write_state(struct converter *c, struct err *e)
 static enum status take_state(struct converter *c, const struct file_map *f, struct err *e)
 {
     const char *path = c->spec->state;
+    const uint64_t n_blocks = config_blocks(&c->config);
+    const struct header own = describe(c);
     struct pieces s = {.from = f->data, .left = f->len};
     struct header h;
     uint64_t stored;
     pass(&s, &h, sizeof h);
-    if (s.damaged || memcmp(h.magic, magic, sizeof magic) != 0)
+    if (s.damaged || h.magic != MAGIC)
         return err_bad_file(e, "%s: expected the state of a conversion, found another file", path);
     if (h.version != STATE_VERSION)
         return err_bad_file(e, "%s: expected a state of version %d, found version %" PRIu64, path,
                             STATE_VERSION, h.version);
-    TRY(compare(c, &h, e));
-    const uint64_t n_blocks = config_blocks(&c->config);
+    TRY(compare(path, &own, &h, e));
     if (h.n_blocks > n_blocks)
         return err_bad_file(e, "%s: damaged: it claims %" PRIu64 " layers of %" PRIu64, path,
                             h.n_blocks, n_blocks);
@@ -212,9 +206,8 @@ enum status convert_resume(struct converter *c, struct err *e)
 enum status convert_keep_state(struct converter *c, bool now, struct err *e)
 {
     const struct convert_spec *spec = c->spec;
-    const uint64_t pause = STATE_SECONDS * (uint64_t)1000000000;
-    if (!spec->state || !spec->n_tokens || c->block <= *spec->n_kept ||
-        (!now && clock_ns() - c->kept_ns < pause))
+    const bool is_time = now || clock_ns() - c->kept_ns >= STATE_SECONDS * UINT64_C(1000000000);
+    if (!spec->state || !spec->n_tokens || c->block <= *spec->n_kept || !is_time)
         return STATUS_OK;
     return write_state(c, e); /* what it replaces stays, if it fails */
 }

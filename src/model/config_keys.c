@@ -130,15 +130,15 @@ static enum status read_by_layer(const struct reader *r, const char *suffix, int
                             gguf_kind_name(kind));
     for (int l = 0; l < n_layers; l++) {
         const int64_t number = gguf_int_at(v, is_array ? l : 0);
-        const int heads = config_heads(r->c, l);
-        if (number < 1 || number > (most ? most : heads) || (!most && heads % number != 0))
+        const int end = most ? most : config_heads(r->c, l);
+        if (number < 1 || number > end || (!most && end % number != 0))
             return err_bad_file(r->e,
                                 !most ? "%s: expected a divisor of head_count %d, found %lld"
                                 : numbers == r->c->latent
                                     ? "%s: expected a rank from 1 to %d in every layer, or 0 for "
                                       "none in all; found %lld"
                                     : "%s: expected from 1 to %d in every layer, found %lld",
-                                key.text, most ? most : heads, (long long)number);
+                                key.text, end, (long long)number);
         numbers[l] = (int32_t)number;
         if (r->c->shared && numbers[l] != numbers[0])
             return err_bad_file(r->e,
@@ -157,23 +157,13 @@ static int largest(const int32_t *numbers, int n)
     return most;
 }
 
-/* Whether a file that may have them has query heads by layer. */
-static bool reads_heads_by_layer(const struct reader *r)
-{
-    const struct gguf_value *v = gguf_find(r->g, arch_key(r->c, HEADS_KEY).text);
-    return r->c->arch->has_keys && v && v->kind == GGUF_ARRAY;
-}
-
 static enum status read_key(const struct reader *r, const struct config_key *k)
 {
     const char *suffix = suffix_of(r->c, k);
     const struct key_name key = arch_key(r->c, suffix);
     void *member = (char *)r->c + k->offset;
     bool found, *if_missing = k->optional ? &found : NULL;
-    if (member == &r->c->n_heads && reads_heads_by_layer(r)) { /* the most, after n_layers */
-        TRY(read_by_layer(r, HEADS_KEY, CONFIG_MAX_WIDTH, r->c->layer_heads));
-        r->c->n_heads = largest(r->c->layer_heads, r->c->n_layers);
-    } else if (k->type == SIZE) {
+    if (k->type == SIZE) {
         uint64_t size = 0;
         TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
         *(int *)member = (int)size;
@@ -206,11 +196,6 @@ static enum status read_cached_heads(const struct reader *r)
     const struct gguf_value *rank = c->arch->has_keys ? gguf_find(r->g, latent.text) : NULL;
     if (config_same_heads(c))
         memset(c->layer_heads, 0, sizeof c->layer_heads);
-    else if (c->shared)
-        return err_bad_file(r->e,
-                            "%s: expected the same number in all layers, which share one "
-                            "block; found several",
-                            arch_key(c, HEADS_KEY).text);
     if (gguf_find(r->g, arch_key(c, KV_HEADS_KEY).text))
         TRY(read_by_layer(r, KV_HEADS_KEY, 0, c->layer_kv_heads));
     else
@@ -276,8 +261,15 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
         return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"",
                             names_joined(arch_names, " or ").text, text_width(name), name.data);
     config_set_arch(c, arch);
+    const struct gguf_value *heads = gguf_find(g, arch_key(c, HEADS_KEY).text);
+    const bool by_layer = arch->has_keys && heads && heads->kind == GGUF_ARRAY;
     for (int key = 0; key < (arch->has_keys ? N_KEYS : FIRST_OWN); key++)
-        TRY(read_key(&r, &keys[key]));
+        if (!(by_layer && keys[key].offset == AT(n_heads)))
+            TRY(read_key(&r, &keys[key]));
+    if (by_layer) {
+        TRY(read_by_layer(&r, HEADS_KEY, CONFIG_MAX_WIDTH, c->layer_heads));
+        c->n_heads = largest(c->layer_heads, c->n_layers);
+    }
     if (arch->has_keys) {
         c->split_qkv = gguf_find_tensor(g, "blk.0.attn_q.weight") &&
                        !gguf_find_tensor(g, "blk.0.attn_qkv.weight");
@@ -373,16 +365,27 @@ bool config_is_kv_heads_key(const struct config *c, struct text key)
     return text_is(key, arch_key(c, KV_HEADS_KEY).text);
 }
 
+/* One number if all layers have the same, else one for each. */
+static void write_by_layer(const struct config *c, const char *suffix,
+                           int (*of)(const struct config *, int layer), struct gguf_writer *w)
+{
+    const struct key_name key = arch_key(c, suffix);
+    int32_t numbers[CONFIG_MAX_LAYERS];
+    bool same = true;
+    for (int l = 0; l < c->n_layers; l++) {
+        numbers[l] = of(c, l);
+        same &= numbers[l] == numbers[0];
+    }
+    if (same)
+        gguf_add_u32(w, key.text, numbers[0]);
+    else
+        gguf_add_array(w, key.text, GGUF_I32, numbers, c->n_layers);
+}
+
 void config_write_kv_heads(const struct config *c, struct gguf_writer *w)
 {
-    const struct key_name key = arch_key(c, KV_HEADS_KEY);
-    int32_t heads[CONFIG_MAX_LAYERS];
-    for (int l = 0; l < c->n_layers; l++)
-        heads[l] = config_kv_heads(c, l);
-    if (!config_same_kv_heads(c))
-        gguf_add_array(w, key.text, GGUF_I32, heads, c->n_layers);
-    else /* what is latent takes the place of all heads' keys and values */
-        gguf_add_u32(w, key.text, config_is_latent(c) ? c->n_heads : c->n_kv_heads);
+    /* What is latent takes the place of all heads' keys and values. */
+    write_by_layer(c, KV_HEADS_KEY, config_is_latent(c) ? config_heads : config_kv_heads, w);
 }
 
 /* The keys from `first` up to `end`. */
@@ -391,11 +394,8 @@ static void write_keys(const struct config *c, int first, int end, struct gguf_w
     for (const struct config_key *k = &keys[first]; k < &keys[end]; k++) {
         const struct key_name key = arch_key(c, suffix_of(c, k));
         const void *member = (const char *)c + k->offset;
-        int32_t heads[CONFIG_MAX_LAYERS];
-        for (int l = 0; l < c->n_layers; l++)
-            heads[l] = config_heads(c, l);
-        if (member == &c->n_heads && !config_same_heads(c))
-            gguf_add_array(w, key.text, GGUF_I32, heads, c->n_layers);
+        if (member == &c->n_heads)
+            write_by_layer(c, HEADS_KEY, config_heads, w);
         else if (k->type == SIZE)
             gguf_add_u32(w, key.text, *(const int *)member);
         else if (k->type == NUMBER && k->optional && *(const float *)member == 0)
@@ -430,9 +430,6 @@ void config_write(const struct config *config, struct gguf_writer *w)
     }
     if (c->arch->has_keys)
         write_keys(c, FIRST_OWN, N_KEYS, w);
-    const struct key_name latent = arch_key(c, LATENT_KEY);
-    if (config_is_latent(c) && config_same_latent(c))
-        gguf_add_u32(w, latent.text, c->latent[0]);
-    else if (config_is_latent(c))
-        gguf_add_array(w, latent.text, GGUF_I32, c->latent, c->n_layers);
+    if (config_is_latent(c))
+        write_by_layer(c, LATENT_KEY, config_latent, w);
 }

@@ -29,15 +29,16 @@ bool muon_moves(const struct train_spec *spec, const struct tensor_spec *s)
 
 void muon_take(struct muon *u, struct arena *arena, const struct param_list *list)
 {
-    size_t most = 0, longest = 0, narrowest = 0;
+    size_t most = 0, longest = 0, narrowest = 0; /* the largest of each */
     for (int i = 0; i < list->n; i++) {
         const struct tensor_spec *s = &list->items[i].spec;
-        const size_t rows = s->rows, cols = s->cols, narrow = rows < cols ? rows : cols;
+        const size_t rows = s->rows, cols = s->cols;
+        const size_t across = rows < cols ? rows : cols, down = rows + cols - across;
         if (s->form != FORM_MATRIX || !role_in_block(s->role))
             continue;
         most = rows * cols > most ? rows * cols : most;
-        longest = rows + cols - narrow > longest ? rows + cols - narrow : longest;
-        narrowest = narrow > narrowest ? narrow : narrowest;
+        longest = down > longest ? down : longest;
+        narrowest = across > narrowest ? across : narrowest;
     }
     for (int i = 0; i < 2; i++) {
         u->x[i] = arena_take(arena, most, sizeof *u->x[i]);
@@ -53,23 +54,17 @@ struct muon_matrix {
     int rows, cols;
 };
 
-/* This thread's rows of out [n, k] = a [n, k] b [k, k]; with a turned, of out [k, k] = a^T b. */
-static void multiply(const struct trainer *t, float *out, const float *a, bool turned,
-                     const float *b, int n, int k, int thread)
+/* This thread's rows of p; but of a, rows are as long as those of p.c. */
+static void multiply(const struct trainer *t, struct product p, int thread)
 {
     int begin, end;
-    pool_share(turned ? k : n, thread, pool_n_threads(t->spec.pool), &begin, &end);
-    t->grad->product(&(struct product){.m = end - begin,
-                                       .n = k,
-                                       .k = turned ? n : k,
-                                       .a = a + (size_t)begin * (turned ? 1 : k),
-                                       .a_row = turned ? 1 : k,
-                                       .a_col = turned ? k : 1,
-                                       .b = b,
-                                       .b_row = k,
-                                       .b_panel = KERNEL_LANES,
-                                       .c = out + (size_t)begin * k,
-                                       .c_row = k});
+    pool_share(p.m, thread, pool_n_threads(t->spec.pool), &begin, &end);
+    p.m = end - begin;
+    p.a += begin * p.a_row;
+    p.c += (size_t)begin * p.n;
+    p.b_row = p.c_row = p.n;
+    p.b_panel = KERNEL_LANES;
+    t->grad->product(&p);
 }
 
 static void move_matrix(const struct trainer *t, const struct muon_matrix *a, int thread)
@@ -106,22 +101,25 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
         x[i] *= scale;
 
     for (int round = 0; round < N_ROUNDS; round++) {
+        const struct product gram = {
+            .m = k, .n = k, .k = n, .a = x, .a_row = 1, .a_col = k, .b = x, .c = square};
+        const struct product twice = {
+            .m = k, .n = k, .k = k, .a = square, .a_row = k, .a_col = 1, .b = square, .c = mixed};
+        const struct product moved = {
+            .m = n, .n = k, .k = k, .a = x, .a_row = k, .a_col = 1, .b = mixed, .c = next};
         int first, last; /* of the square's rows */
         pool_share(k, thread, n_threads, &first, &last);
         pool_barrier(pool, thread);
-        multiply(t, square, x, true, x, n, k, thread);
+        multiply(t, gram, thread);
         pool_barrier(pool, thread);
-        multiply(t, mixed, square, false, square, k, k, thread);
-        for (int i = first; i < last; i++)
-            for (int j = 0; j < k; j++) {
-                const size_t at = (size_t)i * k + j;
-                mixed[at] = C * mixed[at] + B * square[at] + (i == j ? A : 0);
-            }
+        multiply(t, twice, thread);
+        for (size_t i = first; i < (size_t)last; i++)
+            for (size_t at = i * k; at < (i + 1) * k; at++)
+                mixed[at] = C * mixed[at] + B * square[at] + (at == i * k + i ? A : 0);
         pool_barrier(pool, thread);
-        multiply(t, next, x, false, mixed, n, k, thread);
-        float *old = x;
-        x = next;
-        next = old;
+        multiply(t, moved, thread);
+        next = x;
+        x = moved.c;
     }
 
     const float rate = (float)(t->muon.rate * STEP_SIZE * sqrt(n)), decay = t->adamw.decay;
@@ -141,21 +139,16 @@ void muon_step(const struct trainer *t, int thread)
         if (!muon_moves(&t->spec, s))
             continue;
         /* Q, K and V are three matrices, a head's are each its own. */
-        int parts[QKV_PARTS] = {config_q_dim(&t->config, s->layer),
-                                config_k_dim(&t->config, s->layer),
-                                config_v_dim(&t->config, s->layer)};
+        const int parts[] = {config_q_dim(&t->config, s->layer), config_k_dim(&t->config, s->layer),
+                             config_v_dim(&t->config, s->layer)};
         const bool joined = s->role == ROLE_ATTN_QKV;
         const int n = joined ? QKV_PARTS : s->n_matrices;
         size_t at = p->offset;
         for (int part = 0; part < n; part++) {
             const int rows = joined ? parts[part] : s->rows / n;
-            move_matrix(t,
-                        &(struct muon_matrix){.w = t->weights.flat + at,
-                                              .m = t->m + at,
-                                              .gradient = t->gradient.flat + at,
-                                              .rows = rows,
-                                              .cols = s->cols},
-                        thread);
+            const struct muon_matrix one = {t->weights.flat + at, t->m + at, t->gradient.flat + at,
+                                            rows, s->cols};
+            move_matrix(t, &one, thread);
             at += (size_t)rows * s->cols;
         }
     }
