@@ -64,8 +64,7 @@ static void print_on_terminal(unsigned short columns, const char *line)
     text[out] = 0;
 }
 
-/* Columns of the longest line, of one-byte characters, without its escapes; examples are not cut.
- */
+/* Columns of the longest line, of one-byte characters, without its escapes, but of examples. */
 static int longest_line(void)
 {
     int most = 0, at = 0;
