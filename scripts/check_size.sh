@@ -17,7 +17,7 @@ compute       40900
 convert       40100
 exchange      28900
 engine        27500
-train         22950
+train         23000
 model         23400
 formats       22100
 text          18900
