@@ -27,13 +27,15 @@
 static const struct former_row *find_former(struct former *f, const struct bench_row *row)
 {
     const struct inspect_step *s = &row->step;
-    for (struct former_row *old = f->rows; old < f->rows + f->n; old++)
+    for (int i = 0; i < f->n; i++) {
+        struct former_row *old = &f->rows[i];
         if (strcmp(old->variant, s->variant) == 0 && strcmp(old->kv_type, s->kv_type) == 0 &&
             strcmp(old->type, storage_name(row->type)) == 0 && old->threads == row->threads &&
             old->depth == s->depth && old->batch == s->batch) {
             old->found = true;
             return old;
         }
+    }
     return NULL;
 }
 
