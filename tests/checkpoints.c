@@ -188,7 +188,7 @@ void write_checkpoint(const char *path, const struct checkpoint_shape *s)
         SIZES(s->n_layers, s->n_heads, s->n_kv_heads, s->head_dim, s->d_ff, s->n_ctx, s->n_vocab),
         .d_model = s->d_model ? s->d_model : s->n_heads * s->head_dim, .norm_eps = 1e-5f};
     config_set_arch(&c, arch_find(text_of(s->architecture ? s->architecture : "gpt2")));
-    c.no_biases = s->no_biases;
+    c.no_biases = c.no_norm_biases = s->no_biases;
     write_tensors(path, s, &c,
                   (s->tied ? CONFIG_TIED : 0) | (s->no_tokenizer ? CONFIG_NO_TOKENIZER : 0));
 }
