@@ -72,7 +72,7 @@ const struct option conversion_options[] = {
                "with the ranks that do best layer by layer for at most B bytes a token (f32), or, "
                "with --kv-heads auto or rotary positions, K/V heads"),
     OPT_INT("calib-tokens", calib_tokens, "N", CONVERT_MIN_TOKENS, INT_MAX,
-            "how many of its tokens are used, in windows of the context, of 1024 at most, spread "
+            "how many of its tokens are used, in windows of the context, of 256 at most, spread "
             "over the text",
             .otherwise = "65536", .needs = "calib"),
     OPT_CHOICE("group", grouping, "HOW", groupings,

@@ -110,6 +110,8 @@ static void take_all(struct converter *c)
     take_weights(c, &c->to, c->n_groups, end);
     if (c->spec->refit)
         take_weights(c, &c->kept, c->n_groups, end);
+    if (convert_refits_block(c))
+        take_weights(c, &c->shared, c->n_groups, PART_UP);
     c->key_moments = convert_doubles(c, c->widest, d);
     c->value_moments = convert_doubles(c, c->widest, c->widest);
     c->input_mean = convert_doubles(c, d, 1);

@@ -74,7 +74,7 @@ extern const char *const convert_refits[];
 
 /* Of so many windows one is kept aside, on which what was fitted to the others is judged. */
 #define CONVERT_JUDGED     8
-#define CONVERT_MAX_WINDOW 1024
+#define CONVERT_MAX_WINDOW 256 /* a first position each, on which heads park */
 #define CONVERT_MIN_TOKENS (CONVERT_JUDGED * 16)
 
 /* Tokens of a window, of n calibration tokens: few enough that one is kept aside. */

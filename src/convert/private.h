@@ -144,6 +144,7 @@ struct converter {
     size_t group;                /* heads a group, likewise */
     union convert_weights from, to; /* the feed-forward part is in `to`, if it is refitted */
     union convert_weights kept;     /* `to` before a refit; its sizes are those of `to` */
+    union convert_weights shared;   /* attention before all of them, if the block is refitted */
     /* Moments of the input of Q, K and V; once heads are mapped, refits have this memory. */
     double *key_moments;   /* [d, d] second ones, centred window by window; room for [widest, d] */
     double *value_moments; /* [d, d] the covariance; room for [widest, widest] */

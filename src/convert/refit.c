@@ -5,7 +5,7 @@
  *
  *   als    values and output matrix together, for the attention patterns there are
  *   rec    Q, K, V and output matrix together
- *   wo     the output matrix: ridge regression
+ *   wo     the output matrix: ridge regression; also of the heads as they were shared
  *   up     what the feed-forward part takes: the linear map that brings it nearest to the
  *          checkpoint's
  *   down   the down matrix, like wo; not where a norm follows the residual
@@ -51,17 +51,18 @@ static void add_hidden(struct converter *c, int layer, const struct convert_wind
 static const struct piece {
     enum piece_kind { PIECE_ALS, PIECE_REC, PIECE_WO, PIECE_UP, PIECE_DOWN } kind;
     enum convert_refit level; /* from which on it runs */
-    bool ffn;                 /* changes the feed-forward part, else attention */
+    bool anew;                /* of the heads as they were shared */
     /* Of least squares. */
     enum tensor_role role;
     enum convert_part part;
     convert_visit *visit;
 } pieces[] = {
-    {PIECE_ALS, CONVERT_REFIT_ALL, .ffn = false},
-    {PIECE_REC, CONVERT_REFIT_BLOCK, .ffn = false},
+    {PIECE_ALS, CONVERT_REFIT_ALL, .anew = false},
+    {PIECE_REC, CONVERT_REFIT_BLOCK, .anew = false},
     {PIECE_WO, CONVERT_REFIT_WO, false, ROLE_ATTN_OUTPUT, PART_O, add_heads},
-    {PIECE_UP, CONVERT_REFIT_ALL, true, ROLE_FFN_UP, PART_UP, add_middle},
-    {PIECE_DOWN, CONVERT_REFIT_ALL, true, ROLE_FFN_DOWN, PART_DOWN, add_hidden},
+    {PIECE_WO, CONVERT_REFIT_ALL, true, ROLE_ATTN_OUTPUT, PART_O, add_heads},
+    {PIECE_UP, CONVERT_REFIT_ALL, false, ROLE_FFN_UP, PART_UP, add_middle},
+    {PIECE_DOWN, CONVERT_REFIT_ALL, false, ROLE_FFN_DOWN, PART_DOWN, add_hidden},
 };
 #define N_PIECES (sizeof pieces / sizeof *pieces)
 
@@ -95,8 +96,9 @@ static enum status run_piece(struct converter *c, const struct piece *p)
 
 static bool is_wanted(const struct converter *c, const struct piece *p)
 {
-    return p->level <= c->spec->refit && (p->kind == PIECE_WO || convert_refits_block(c)) &&
-           (p->kind > PIECE_REC || !convert_is_latent(c)) &&
+    return p->level <= c->spec->refit &&
+           (p->level == CONVERT_REFIT_WO || convert_refits_block(c)) &&
+           ((p->kind > PIECE_REC && !p->anew) || !convert_is_latent(c)) &&
            (p->kind != PIECE_DOWN || c->config.placement == PLACEMENT_BEFORE);
 }
 
@@ -147,24 +149,31 @@ enum status convert_refit(struct converter *c, struct err *e)
     const double *error = c->error;
     TRY(judge(c));
     double best[] = {error[0], error[1]};
+    if (convert_refits_block(c))
+        convert_copy(c, &c->shared, &c->to, PART_Q, PART_UP);
     for (const struct piece *p = pieces; p < pieces + N_PIECES; p++) {
-        const enum convert_part first = p->ffn ? PART_UP : PART_Q,
-                                end = p->ffn ? CONVERT_PARTS : PART_UP;
+        const bool ffn = p->kind >= PIECE_UP;
+        const enum convert_part first = ffn ? PART_UP : PART_Q, end = ffn ? CONVERT_PARTS : PART_UP;
         struct err beyond;
         bool better = false;
         if (!is_wanted(c, p))
             continue;
         convert_copy(c, &c->kept, &c->to, first, end);
+        if (p->anew) {
+            convert_copy(c, &c->to, &c->shared, first, end);
+            TRY(store(c, ffn, e));
+            convert_use(c);
+        }
         TRY(run_piece(c, p));
-        if (store(c, p->ffn, &beyond) == STATUS_OK) {
+        if (store(c, ffn, &beyond) == STATUS_OK) {
             TRY(judge(c));
-            better = error[p->ffn] < best[p->ffn];
+            better = error[ffn] < best[ffn];
         }
         if (better) {
             memcpy(best, error, sizeof best);
         } else {
             convert_copy(c, &c->to, &c->kept, first, end);
-            TRY(store(c, p->ffn, e));
+            TRY(store(c, ffn, e));
             convert_use(c);
         }
     }
