@@ -116,7 +116,7 @@ static const struct report_field bench_fields[] = {
     {"attention_flops", "attention Mflop", ROW(step.attention_flops), .figure = figure_millions,
      .rank = 9},
     {"gb_per_s", "GB/s", ROW(gb_per_s), "%.1f", .rank = 5},
-    {"predicted_us", NULL, ROW(step.predicted.us)},
+    {"predicted_us", "predicted µs", ROW(step.predicted.us), "%.1f"},
     {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
     {"share_of_limit", "of limit", ROW(share_of_limit), .figure = figure_percent, .rank = 2},
     {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
@@ -138,6 +138,11 @@ static const struct report_field bench_fields[] = {
     {"version", NULL, RUN(version)},
     {"compiler", NULL, RUN(compiler)},
     {"date", NULL, RUN(date)},
+    /* With --text. */
+    {"cache_bytes", "cache", ROW(step.allocated_bytes), .figure = figure_bytes},
+    {"bits_per_byte", "bits/byte", RUN(advised.bits_per_byte), "%.4f", .rank = 3},
+    {"lost_bits_per_byte", "lost", RUN(advised.lost), "%+.4f"},
+    {"beyond", "beyond", RUN(advised.beyond)},
     /* With --against. */
     {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
     {"ratio", "new/old", RUN(ratio), "%.3f"},
@@ -146,8 +151,10 @@ static const struct report_field bench_fields[] = {
     {NULL, "its interval", RUN(ratio_range), .right = true},
     {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
 };
-#define N_FIELDS  REPORT_LENGTH(bench_fields)
-#define N_AGAINST 5 /* before the last */
+#define N_FIELDS REPORT_LENGTH(bench_fields)
+/* Before the last. */
+#define N_AGAINST 5
+#define N_ADVICE  4
 
 static bool is_noisy(const struct bench_row *row)
 {
@@ -192,12 +199,15 @@ static const void *next_row(void *arg, int i)
         .p50_us = (double)NAN, .p50_low_us = (double)NAN, .p50_high_us = (double)NAN};
     struct bench_run *r = arg;
     const struct bench *b = &r->bench;
-    const struct bench_row *row = &b->rows[i];
     if (i >= b->n_rows)
         return NULL;
+    if (r->advice)
+        r->advised = r->advice[i];
+    const struct bench_row *row = r->advice ? r->advised.row : &b->rows[i];
     r->row = *row;
-    r->best = "*";
-    for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows; other++)
+    r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
+    for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows && !r->advice;
+         other++)
         if (other->step.depth == row->step.depth && other->step.batch == row->step.batch &&
             other->p50_us < row->p50_us)
             r->best = "";
@@ -219,16 +229,21 @@ static enum status print_table(struct bench_run *r, struct err *e)
 {
     /* People are not shown what says something of other runs only: of one sequence, of batches, of
      * latent caches, which are short and take more arithmetic. */
-    enum { ONE, BATCHES, LATENT, RUNS };
-    static const char *const hidden[RUNS][6] = {
-        [ONE] = {"batch", "µs/token", "predicted", "limited by", "attention Mflop"},
-        [BATCHES] = {"by bytes", "attention Mflop"},
-        [LATENT] = {"batch", "µs/token", "predicted"}};
+    enum { ONE, BATCHES, LATENT, ADVICE, RUNS };
+    static const char *const hidden[RUNS][16] = {
+        [ONE] = {"predicted µs", "batch", "µs/token", "predicted", "limited by", "attention Mflop"},
+        [BATCHES] = {"predicted µs", "by bytes", "attention Mflop"},
+        [LATENT] = {"predicted µs", "batch", "µs/token", "predicted"},
+        [ADVICE] = {"µs/token", "p99 µs", "tokens/s", "prefill tok/s", "interval", "by bytes",
+                    "predicted", "weights read", "KV read", "attention Mflop", "GB/s", "of limit",
+                    "limited by", "peak RSS"}};
     /* What is the same in all rows is left out early. */
     static const char *const of_axes[] = {"type", "KV", "threads", NULL};
     static const enum bench_axis axes[] = {BENCH_TYPES, BENCH_KV_TYPES, BENCH_THREADS};
-    static const char *const in_us[] = {"p50 µs", "p99 µs", "µs/token", "old p50 µs", NULL};
-    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms"};
+    static const char *const in_us[] = {"p50 µs",     "p99 µs",       "µs/token",
+                                        "old p50 µs", "predicted µs", NULL};
+    static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms",
+                                        "predicted ms"};
     const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
     const time_t now = time(NULL);
     struct tm utc = {0};
@@ -237,13 +252,16 @@ static enum status print_table(struct bench_run *r, struct err *e)
     for (int i = 0; i < variants->n; i++)
         of = variants->items[i] < 0 ? LATENT : of;
     of = r->bench.most_sequences > 1 ? BATCHES : of;
+    of = r->advice ? ADVICE : of;
     int n = 0;
     bool is_long = false;
     for (int i = 0; i < r->bench.n_rows; i++)
         is_long |= r->bench.rows[i].p99_us >= LONG_US;
     for (int f = 0; f < N_FIELDS; f++) {
         struct report_field *field = &chosen[n];
-        if (!r->against && f >= N_FIELDS - 1 - N_AGAINST && f < N_FIELDS - 1)
+        const int from_end = N_FIELDS - 1 - f;
+        if ((!r->against && from_end > 0 && from_end <= N_AGAINST) ||
+            (!r->advice && from_end > N_AGAINST && from_end <= N_AGAINST + N_ADVICE))
             continue;
         *field = bench_fields[f];
         n++;
@@ -324,11 +342,20 @@ static void print_footer(const struct bench_run *r)
         noisy |= is_noisy(&b->rows[i]);
         uneven |= is_uneven(&b->rows[i]);
     }
-    paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
-                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted; its "
-                       "interval is that of the repeats\n");
-    paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, over "
-                       "the median\n");
+    if (r->advice) {
+        paragraph_puts(&p,
+                       "\n* the smallest cache within the limits; beyond: the limits that a row "
+                       "exceeds; cache: of all sequences\n");
+        paragraph_puts(&p, "lost: bits per byte more than the checkpoint on the text's last tenth, "
+                           "converted by fit on the others\n");
+    } else {
+        paragraph_puts(&p,
+                       "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
+                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted; "
+                       "its interval is that of the repeats\n");
+        paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, "
+                           "over the median\n");
+    }
     if (noisy)
         paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
                            "processors' time was left\vfor the row by other work; a quieter "

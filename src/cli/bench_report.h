@@ -25,6 +25,13 @@ struct former {
     char subject[256]; /* the model or the shape, as far as it fits */
 };
 
+/* A row's variant on the text of --text, converted by fit on its first nine tenths. */
+struct bench_advice {
+    const struct bench_row *row;
+    double bits_per_byte, lost; /* on the last tenth; and more than the checkpoint's */
+    char beyond[24];            /* the limits that it exceeds: "loss, time"; "": none */
+};
+
 /* The options; the run; and what is printed of one row beside it. */
 struct bench_run {
     struct common_options common;
@@ -32,6 +39,10 @@ struct bench_run {
     const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     const char *plot, *trace, *against;
+    double max_loss, max_us; /* 0: any */
+    const char *max_cache;   /* the same, NULL, */
+    size_t max_cache_bytes;  /* as a number */
+    struct text calibration; /* of the text */
 
     struct job *job;
     struct bench bench;
@@ -49,7 +60,20 @@ struct bench_run {
     struct former former;                            /* of --against, */
     double old_p50_us, ratio, ratio_low, ratio_high; /* its median, and this one's over it */
     char ratio_range[32];
+    struct bench_advice *advice; /* malloc'd [rows] in the order to print them; NULL: no text */
+    struct bench_advice advised; /* the row's; numbers are NaN without */
 };
+
+/* --- bench_advice.c -------------------------------------------------------------------------- */
+
+/* Takes the job's text, of which it leaves what is measured, and its tokens; adds latent variants.
+ * STATUS_USAGE. */
+enum status advice_prepare(struct bench_run *r, struct err *e);
+/* Converts each variant and measures it, once rows are measured. The failures of variant_load and
+ * eval_run. */
+enum status advice_measure(struct bench_run *r, struct err *e);
+
+/* --- bench_report.c -------------------------------------------------------------------------- */
 
 /* Prints what was measured, and writes the files. The failures of the table and of files. */
 enum status bench_report(struct bench_run *r, struct err *e);

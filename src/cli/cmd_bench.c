@@ -76,6 +76,19 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
+static const struct option advice_options[] = {
+    OPT_TEXT("also what each variant, converted by fit on the text's first nine tenths, loses on "
+             "the last; latent caches as large as the K/V heads, too, unless --latent says which",
+             .excludes = "shape"),
+    OPT_DOUBLE("max-loss", max_loss, "X", 0, HUGE_VAL, "bits per byte that may be lost at most",
+               .above_min = true, .otherwise = "any", .needs = "text"),
+    OPT_DOUBLE("max-us", max_us, "Y", 0, HUGE_VAL, "microseconds that a step may take at most",
+               .above_min = true, .otherwise = "any", .needs = "text"),
+    OPT_STRING("max-cache", max_cache, "BYTES", "that the caches may take at most, as 64MiB",
+               .otherwise = "any", .needs = "text"),
+    OPT_END,
+};
+
 /* --- the rows of --against ------------------------------------------------------------------- */
 
 /* Names, counts, and times above 0, of which all but the first may be left out, or null: NaN. */
@@ -234,7 +247,7 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     if (r->shape.shape) {
         TRY(shape_of_options(&r->shape, &r->common, &spec->config, e));
     } else {
-        TRY(job_open(j->path, 0, &j->checkpoint, e));
+        TRY(job_open(j->path, r->common.file ? JOB_TOKENIZES : 0, &j->checkpoint, e));
         TRY(job_config(j->path, &j->checkpoint, &spec->config, e));
         spec->gguf = j->checkpoint.gguf;
         spec->source = &j->checkpoint.file;
@@ -242,6 +255,8 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     }
     r->subject = r->model ? r->model : r->shape.shape;
     TRY(read_axes(r, e));
+    if (r->common.file)
+        TRY(advice_prepare(r, e));
     TRY(read_threads(r, e));
     TRY(job_choose_kernels(&r->common, &spec->kernels, e));
     if (spec->prompt < 0)
@@ -337,6 +352,8 @@ static enum status measure(struct bench_run *r, struct err *e)
     job_progress(j, "turns");
     s = bench_run(b, e);
     progress_end(&j->progress);
+    if (s == STATUS_OK && r->common.file)
+        s = advice_measure(r, e);
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))
         return s;
     TRY(bench_report(r, e));
@@ -345,9 +362,12 @@ static enum status measure(struct bench_run *r, struct err *e)
 
 static enum status check_bench(struct job *j, void *values, struct err *e)
 {
+    const struct bench_run *r = values;
     (void)e;
-    if (((const struct bench_run *)values)->shape.shape)
+    if (r->shape.shape)
         j->needs &= ~(unsigned)JOB_PATH;
+    if (r->common.file)
+        j->needs |= JOB_TEXT;
     return STATUS_OK;
 }
 
@@ -359,6 +379,7 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     const enum status s = specified == STATUS_OK ? measure(r, e) : specified;
     bench_free(&r->bench);
     free(r->former.rows);
+    free(r->advice);
     return specified == STATUS_OK && s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
 }
 
@@ -368,7 +389,7 @@ const struct command command_bench = {
     .usage = "(MODEL | --shape SHAPE) [options]",
     .examples = "./decode bench models/shakespeare-mha.gguf --depth 0,255 -n 16\n"
                 "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
-                "./decode bench --shape 4x256x8,vocab=4096 --batch 1,4 -n 8\n",
+                "./decode bench models/shakespeare-mha.gguf --text README.md --max-loss 0.05\n",
     .notes =
         "A timed step takes one token of each of the batch's sequences in and gives their\n"
         "logits; sampling and tokenization are left out. Every timed token is taken at exactly\n"
@@ -384,9 +405,11 @@ const struct command command_bench = {
                          offsetof(VALUES, shape)},
                         {"What is compared (one row for every combination)", matrix_options, 0},
                         {"Measuring", measuring_options, 0},
+                        {"Which variant to choose", advice_options, 0},
                         {"Results", result_options, 0},
                         GENERAL_GROUP},
-             .everyday = "shape kv-heads depth batch type n format plot against",
+             .everyday = "shape kv-heads depth batch type n format against "
+                         "text max-loss max-us max-cache",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_STOPS,

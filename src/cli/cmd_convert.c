@@ -193,25 +193,13 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
 static enum status measure_bits(struct job *j, const char *path, double *out, struct err *e)
 {
     struct checkpoint k;
-    struct eval_result result;
     *out = (double)NAN;
     if (!j->tokens)
         return STATUS_OK;
-    enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
+    enum status s = job_open(path, CHECKPOINT_MODEL, &k, e);
     if (s != STATUS_OK) /* what was just written is no bad input */
         return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
-    const struct eval_spec spec = {.model = k.model,
-                                   .params = {.kernels = j->kernels},
-                                   .pool = j->pool,
-                                   .tokens = j->tokens,
-                                   .n_tokens = j->n_tokens,
-                                   .tokenizer = k.tokenizer,
-                                   .stop = progress_stop,
-                                   .progress = progress_show,
-                                   .arg = job_progress(j, "tokens")};
-    s = err_in(e, eval_run(&spec, &result, e), "--eval");
-    if (s == STATUS_OK)
-        *out = result.bits_per_byte;
+    s = err_in(e, job_bits_per_byte(j, k.model, out, e), "--eval");
     checkpoint_close(&k);
     return s;
 }

@@ -202,6 +202,9 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
  * many. The failures of variant_convert and model_create. */
 enum status variant_load(struct job *j, struct err *e);
 
+/* Bits per byte of a model of job.checkpoint's vocabulary on job.tokens. The failures of eval_run. */
+enum status job_bits_per_byte(struct job *j, const struct model *m, double *out, struct err *e);
+
 /* --- memory and sessions --------------------------------------------------------------------- */
 
 /* What work takes, as it is said and checked. */

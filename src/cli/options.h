@@ -151,6 +151,7 @@ struct variant_options {
     const char *kv_heads, *latent, *cache_bytes; /* one of them, or none */
     int method;                                  /* an enum convert_method */
     const char *calib;                           /* NULL: none */
+    struct text calib_text;                      /* with data: this instead of that file's */
     int calib_tokens;                            /* 0: 65536 */
     int grouping;                                /* enum variant_grouping */
     int refit;                                   /* VARIANT_AUTO, or an enum convert_refit + 1 */

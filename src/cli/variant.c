@@ -9,6 +9,7 @@
 #include "base/figures.h"
 #include "cli/job.h"
 #include "engine/own_text.h"
+#include "measure/eval.h"
 
 #define CALIB_MAX          ((size_t)1 << 30) /* more text is refused before it is read */
 #define CALIB_TOKENS       65536
@@ -152,13 +153,15 @@ static enum status read_calibration(const struct job *j, const struct config *c,
                                     struct calibration *out, struct err *e)
 {
     const struct variant_options *o = &j->common->variant;
-    char *text;
-    size_t len;
+    char *bytes = NULL;
+    struct text text = o->calib_text;
     TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib", e));
-    TRY(input_await(o->calib, CALIB_MAX, &text, &len, e));
-    const enum status s = tokenizer_encode(j->checkpoint.tokenizer, (struct text){text, len},
-                                           &out->tokens, &out->n, e);
-    free(text);
+    if (!text.data) {
+        TRY(input_await(o->calib, CALIB_MAX, &bytes, &text.len, e));
+        text.data = bytes;
+    }
+    const enum status s = tokenizer_encode(j->checkpoint.tokenizer, text, &out->tokens, &out->n, e);
+    free(bytes);
     TRY(s);
     if (out->n == 0)
         return err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
@@ -317,4 +320,21 @@ enum status variant_load(struct job *j, struct err *e)
     gguf_free(gguf);
     free(bytes);
     return s;
+}
+
+enum status job_bits_per_byte(struct job *j, const struct model *m, double *out, struct err *e)
+{
+    struct eval_result result;
+    const struct eval_spec spec = {.model = m,
+                                   .params = {.kernels = j->kernels},
+                                   .pool = j->pool,
+                                   .tokens = j->tokens,
+                                   .n_tokens = j->n_tokens,
+                                   .tokenizer = j->checkpoint.tokenizer,
+                                   .stop = progress_stop,
+                                   .progress = progress_show,
+                                   .arg = job_progress(j, "tokens")};
+    TRY(eval_run(&spec, &result, e));
+    *out = result.bits_per_byte;
+    return STATUS_OK;
 }

@@ -1,0 +1,113 @@
+/*
+ * bench_advice - what each variant of a checkpoint would lose on a text, and which are within the
+ * limits that were asked for.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench_report.h"
+#include "measure/eval.h"
+
+/* Of the text so much is for calibration; the rest is measured. */
+#define CALIBRATED 0.9
+
+enum status advice_prepare(struct bench_run *r, struct err *e)
+{
+    struct job *j = r->job;
+    const struct config *c = &r->spec.config;
+    struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
+    const size_t len = (size_t)((double)j->text.len * CALIBRATED);
+    struct err no_rank;
+    if (r->max_cache && !parse_bytes(r->max_cache, &r->max_cache_bytes))
+        return err_set(e, STATUS_USAGE,
+                       "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
+                       r->max_cache);
+    r->calibration = (struct text){j->text.data, len};
+    j->text = (struct text){j->text.data + len, j->text.len - len};
+    TRY(err_in(e, job_tokenize(j, e), "--text"));
+    TRY(err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth"));
+    /* Beside the K/V heads latent caches of as many bytes, where the architecture can have them. */
+    for (int i = 0, n = r->latent || config_is_latent(c) ? 0 : variants->n; i < n; i++) {
+        const int g = variants->items[i], rank = g * (c->head_dim + config_value_dim(c));
+        if (g < c->n_kv_heads && config_check_rank(c, rank, &no_rank) == STATUS_OK)
+            TRY(list_add("--latent", -rank, variants, e));
+    }
+    return STATUS_OK;
+}
+
+/* Of a variant of the checkpoint, which is closed again: job_bits_per_byte's. */
+static enum status measure_variant(struct bench_run *r, int variant, double *out, struct err *e)
+{
+    struct job *j = r->job;
+    struct variant_options *o = &r->common.variant;
+    char number[16];
+    snprintf(number, sizeof number, "%d", abs(variant));
+    *o = (struct variant_options){.method = CONVERT_FIT};
+    if (variant != r->spec.config.n_kv_heads) {
+        *(variant > 0 ? &o->kv_heads : &o->latent) = number;
+        o->calib = r->common.file;
+        o->calib_text = r->calibration;
+    }
+    enum status s =
+        variant_is_wanted(o)
+            ? variant_load(j, e)
+            : model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &j->checkpoint.model, e);
+    if (s == STATUS_OK)
+        s = job_bits_per_byte(j, j->checkpoint.model, out, e);
+    model_free(j->checkpoint.model);
+    j->checkpoint.model = NULL;
+    return s;
+}
+
+/* Those within the limits first, the smallest cache first, and of equal ones the fastest. */
+static int compare(const void *a, const void *b)
+{
+    const struct bench_advice *x = a, *y = b;
+    const uint64_t x_bytes = x->row->step.allocated_bytes, y_bytes = y->row->step.allocated_bytes;
+    if (!x->beyond[0] != !y->beyond[0])
+        return x->beyond[0] ? 1 : -1;
+    if (x_bytes != y_bytes)
+        return x_bytes > y_bytes ? 1 : -1;
+    return (x->row->p50_us > y->row->p50_us) - (x->row->p50_us < y->row->p50_us);
+}
+
+enum status advice_measure(struct bench_run *r, struct err *e)
+{
+    struct job *j = r->job;
+    const struct bench *b = &r->bench;
+    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
+    double bits[LIST_MAX], whole;
+    j->kernels = r->spec.kernels;
+    j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
+    TRY(job_start_threads(j, e));
+    TRY(measure_variant(r, r->spec.config.n_kv_heads, &whole, e));
+    for (int i = 0; i < variants->n; i++) {
+        bits[i] = whole;
+        if (variants->items[i] != r->spec.config.n_kv_heads)
+            TRY(measure_variant(r, variants->items[i], &bits[i], e));
+    }
+    r->advice = calloc((size_t)b->n_rows, sizeof *r->advice);
+    if (!r->advice)
+        return err_no_memory(e, "the advice", (size_t)b->n_rows * sizeof *r->advice);
+    for (int i = 0; i < b->n_rows; i++) {
+        const struct bench_row *row = &b->rows[i];
+        struct bench_advice *a = &r->advice[i];
+        a->row = row;
+        a->bits_per_byte = bits[row->at[BENCH_VARIANTS]];
+        a->lost = a->bits_per_byte - whole;
+        const bool beyond[] = {
+            r->max_loss > 0 && !(a->lost <= r->max_loss),
+            r->max_us > 0 && row->p50_us > r->max_us,
+            r->max_cache && row->step.allocated_bytes > r->max_cache_bytes,
+        };
+        static const char *const limits[] = {"loss", "time", "cache"};
+        for (int k = 0; k < 3; k++)
+            if (beyond[k])
+                snprintf(a->beyond + strlen(a->beyond), sizeof a->beyond - strlen(a->beyond),
+                         "%s%s", a->beyond[0] ? ", " : "", limits[k]);
+    }
+    qsort(r->advice, (size_t)b->n_rows, sizeof *r->advice, compare);
+    return STATUS_OK;
+}
