@@ -228,7 +228,7 @@ static void softmax_chunk(float *scores, int n, float *max_out, float *sum_out)
     max = lanes_all(*max_out);
     lanes sum = lanes_zero();
     for (int p = 0; p < n_panels; p++) {
-        const lanes e = lanes_exp(lanes_sub(lanes_load(scores + p * KERNEL_LANES), max));
+        const lanes e = lanes_weight(lanes_sub(lanes_load(scores + p * KERNEL_LANES), max));
         lanes_store(scores + p * KERNEL_LANES, e);
         sum = lanes_add(sum, e);
     }

@@ -116,6 +116,19 @@ static inline lanes lanes_exp(lanes x)
     return lanes_zero_below(lanes_mul(p, lanes_power_of_two(z)), x, EXP_MIN);
 }
 
+/* math_weight, operation for operation. */
+static inline lanes lanes_weight(lanes x)
+{
+    const lanes log2e = lanes_all(EXP_LOG2E), round = lanes_all(EXP_ROUND);
+    x = lanes_max(lanes_all(WEIGHT_MIN), x);
+    const lanes z = lanes_fma(x, log2e, round), r = lanes_fma(x, log2e, lanes_sub(round, z));
+    lanes p = lanes_fma(lanes_all(WEIGHT_C5), r, lanes_all(WEIGHT_C4));
+    p = lanes_fma(p, r, lanes_all(WEIGHT_C3));
+    p = lanes_fma(p, r, lanes_all(WEIGHT_C2));
+    p = lanes_fma(p, r, lanes_all(WEIGHT_C1));
+    return lanes_mul(lanes_fma(p, r, lanes_all(1.0f)), lanes_power_of_two(z));
+}
+
 /* math_gelu, operation for operation. */
 static inline lanes lanes_gelu(lanes x)
 {
