@@ -19,10 +19,20 @@ ALWAYS_INLINE int tile_width(const int n_heads)
     return TILE_ACC >= 4 * n_heads ? 4 : TILE_ACC >= 2 * n_heads ? 2 : 1;
 }
 
-/* Calls for n heads at a time, n a constant, while so many are left from `h` on. */
-#define HEADS_LOOP(n, call)                                                                        \
-    for (; (n) <= TILE_HEADS && h + (n) <= a->n_heads; h += (n))                                   \
-    call
+/* Calls f(..., head, n) for all heads, n a constant: as many at a time as a tile has. */
+#define ALL_HEADS(f, ...)                                                                          \
+    do {                                                                                           \
+        int head = 0;                                                                              \
+        HEADS_LOOP(12, f, __VA_ARGS__);                                                            \
+        HEADS_LOOP(6, f, __VA_ARGS__);                                                             \
+        HEADS_LOOP(4, f, __VA_ARGS__);                                                             \
+        HEADS_LOOP(3, f, __VA_ARGS__);                                                             \
+        HEADS_LOOP(2, f, __VA_ARGS__);                                                             \
+        HEADS_LOOP(1, f, __VA_ARGS__);                                                             \
+    } while (0)
+#define HEADS_LOOP(n, f, ...)                                                                      \
+    for (; (n) <= TILE_HEADS && head + (n) <= a->n_heads; head += (n))                             \
+    f(__VA_ARGS__, head, n)
 
 /* Of an element that a cache stores. */
 ALWAYS_INLINE size_t element_bytes(enum storage storage)
@@ -167,13 +177,7 @@ ALWAYS_INLINE void score_heads(const struct attend *a, enum storage storage, str
 ALWAYS_INLINE void score_panels(const struct attend *a, enum storage storage, struct panel_run *run,
                                 int panel, int end)
 {
-    int h = 0;
-    HEADS_LOOP(12, score_heads(a, storage, run, panel, end, h, 12));
-    HEADS_LOOP(6, score_heads(a, storage, run, panel, end, h, 6));
-    HEADS_LOOP(4, score_heads(a, storage, run, panel, end, h, 4));
-    HEADS_LOOP(3, score_heads(a, storage, run, panel, end, h, 3));
-    HEADS_LOOP(2, score_heads(a, storage, run, panel, end, h, 2));
-    HEADS_LOOP(1, score_heads(a, storage, run, panel, end, h, 1));
+    ALL_HEADS(score_heads, a, storage, run, panel, end);
 }
 
 /*
@@ -317,13 +321,7 @@ ALWAYS_INLINE void value_heads(const struct attend *a, enum storage storage, str
 /* All heads against a few rows, which stay in the nearest cache meanwhile. */
 ALWAYS_INLINE void value_run(const struct attend *a, enum storage storage, struct row_run *run)
 {
-    int h = 0;
-    HEADS_LOOP(12, value_heads(a, storage, run, h, 12));
-    HEADS_LOOP(6, value_heads(a, storage, run, h, 6));
-    HEADS_LOOP(4, value_heads(a, storage, run, h, 4));
-    HEADS_LOOP(3, value_heads(a, storage, run, h, 3));
-    HEADS_LOOP(2, value_heads(a, storage, run, h, 2));
-    HEADS_LOOP(1, value_heads(a, storage, run, h, 1));
+    ALL_HEADS(value_heads, a, storage, run);
 }
 
 ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)

@@ -173,13 +173,7 @@ ALWAYS_INLINE void latent_heads(const struct attend *a, enum storage storage,
 ALWAYS_INLINE void latent_storage(const struct attend *a, enum storage storage)
 {
     const struct latent_panels panels = latent_find_panels(&a->kv, storage, a->patches);
-    int h = 0;
-    HEADS_LOOP(12, latent_heads(a, storage, &panels, h, 12));
-    HEADS_LOOP(6, latent_heads(a, storage, &panels, h, 6));
-    HEADS_LOOP(4, latent_heads(a, storage, &panels, h, 4));
-    HEADS_LOOP(3, latent_heads(a, storage, &panels, h, 3));
-    HEADS_LOOP(2, latent_heads(a, storage, &panels, h, 2));
-    HEADS_LOOP(1, latent_heads(a, storage, &panels, h, 1));
+    ALL_HEADS(latent_heads, a, storage, &panels);
 }
 
 EACH_CACHE_STORAGE(vector_averages, latent_storage)
