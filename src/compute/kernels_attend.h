@@ -68,8 +68,7 @@ ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum storage storage, const in
 {
     if (storage == STORAGE_F32 && n_heads == 1)
         return;
-#pragma GCC unroll 4
-    for (int i = 0; i < n_vecs; i++) {
+    UNROLLED (i, n_vecs) {
         __builtin_prefetch(ahead->at);
         ahead->at += ahead->share * (size_t)n_heads;
     }
@@ -92,14 +91,11 @@ ALWAYS_INLINE void score_dims(const void *keys, enum storage storage, int panel,
     for (size_t i = begin; i < end; i++) {
         lanes k[4];
         ask_ahead(ahead, storage, n_panels, n_heads);
-#pragma GCC unroll 4
-        for (int p = 0; p < n_panels; p++)
+        UNROLLED (p, n_panels)
             k[p] = load_element(keys, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
-#pragma GCC unroll 12
-        for (int h = 0; h < n_heads; h++) {
+        UNROLLED (h, n_heads) {
             const lanes qh = lanes_all(q[(size_t)h * dim + i]);
-#pragma GCC unroll 4
-            for (int p = 0; p < n_panels; p++)
+            UNROLLED (p, n_panels)
                 acc[h][p] = lanes_fma(k[p], qh, acc[h][p]);
         }
     }
@@ -107,10 +103,8 @@ ALWAYS_INLINE void score_dims(const void *keys, enum storage storage, int panel,
 
 ALWAYS_INLINE void clear_tile(lanes acc[TILE_HEADS][4], const int n, const int m)
 {
-#pragma GCC unroll 12
-    for (int i = 0; i < n; i++)
-#pragma GCC unroll 4
-        for (int j = 0; j < m; j++)
+    UNROLLED (i, n)
+        UNROLLED (j, m)
             acc[i][j] = lanes_zero();
 }
 
@@ -127,12 +121,10 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, str
         clear_tile(part, n_heads, n_panels);
         score_dims(piece->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads,
                    part);
-#pragma GCC unroll 4
-        for (int p = 0; p < n_panels; p++) {
+        UNROLLED (p, n_panels) {
             const lanes scale = lanes_load_f16(piece->k_scales +
                                                ((size_t)(panel + p) * n_blocks + b) * KERNEL_LANES);
-#pragma GCC unroll 12
-            for (int h = 0; h < n_heads; h++)
+            UNROLLED (h, n_heads)
                 acc[h][p] = lanes_fma(part[h][p], scale, acc[h][p]);
         }
     }
@@ -153,10 +145,8 @@ ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, stru
     else
         score_dims(piece->k, storage, own, &run->ahead, dim, q, 0, dim, n_panels, n_heads, acc);
     float *scores = a->scores + (size_t)head * KERNEL_CHUNK;
-#pragma GCC unroll 12
-    for (int h = 0; h < n_heads; h++)
-#pragma GCC unroll 4
-        for (int p = 0; p < n_panels; p++)
+    UNROLLED (h, n_heads)
+        UNROLLED (p, n_panels)
             lanes_store_upto(scores + h * KERNEL_CHUNK + (panel + p) * KERNEL_LANES, acc[h][p],
                              run->end - (panel + p) * KERNEL_LANES);
 }
@@ -258,19 +248,16 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage, stru
     for (int t = run->begin; t < run->end; t++, row++) {
         lanes v[4];
         ask_ahead(&run->ahead, storage, n_vecs, n_heads);
-#pragma GCC unroll 4
-        for (int j = 0; j < n_vecs; j++) {
+        UNROLLED (j, n_vecs) {
             const size_t i = (size_t)(first + j * KERNEL_LANES);
             v[j] = load_element(run->piece->v, storage, row * v_stride + i);
             if (storage == STORAGE_Q8_0)
                 v[j] = lanes_mul(
                     v[j], lanes_all_f16(run->piece->v_scales[row * n_blocks + i / QUANT_BLOCK]));
         }
-#pragma GCC unroll 12
-        for (int h = 0; h < n_heads; h++) {
+        UNROLLED (h, n_heads) {
             const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + (size_t)t]);
-#pragma GCC unroll 4
-            for (int j = 0; j < n_vecs; j++)
+            UNROLLED (j, n_vecs)
                 acc[h][j] = lanes_fma(ph, v[j], acc[h][j]);
         }
     }
@@ -286,21 +273,17 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, stru
     lanes acc[TILE_HEADS][4];
     if (run->begin == 0)
         clear_tile(acc, n_heads, n_vecs);
-#pragma GCC unroll 12
-    for (int h = 0; h < n_heads; h++) {
+    UNROLLED (h, n_heads) {
         if (run->begin == 0)
             continue;
-#pragma GCC unroll 4
-        for (int j = 0; j < n_vecs - 1; j++)
+        UNROLLED (j, n_vecs - 1)
             acc[h][j] = lanes_load(out + (size_t)h * a->stride + j * KERNEL_LANES);
         acc[h][n_vecs - 1] = lanes_load_upto(out + (size_t)h * a->stride + tail, left);
     }
     value_rows(a, storage, run, a->scores + (size_t)head * KERNEL_CHUNK, first, n_heads, n_vecs,
                acc);
-#pragma GCC unroll 12
-    for (int h = 0; h < n_heads; h++) {
-#pragma GCC unroll 4
-        for (int j = 0; j < n_vecs - 1; j++)
+    UNROLLED (h, n_heads) {
+        UNROLLED (j, n_vecs - 1)
             lanes_store(out + (size_t)h * a->stride + j * KERNEL_LANES, acc[h][j]);
         lanes_store_upto(out + (size_t)h * a->stride + tail, acc[h][n_vecs - 1], left);
     }

@@ -113,15 +113,12 @@ ALWAYS_INLINE void latent_run_sums(const struct latent_run *run, enum storage st
 {
     for (int panel = 0; panel < run->n; panel++, p += KERNEL_LANES) {
         lanes c[4];
-#pragma GCC unroll 4
-        for (int d = 0; d < n_dims; d++)
+        UNROLLED (d, n_dims)
             c[d] = latent_element(run->keys, run->scales, storage, (size_t)panel, dim,
                                   first + (size_t)d);
-#pragma GCC unroll 12
-        for (int h = 0; h < n_heads; h++) {
+        UNROLLED (h, n_heads) {
             const lanes ph = lanes_load(p + h * KERNEL_CHUNK);
-#pragma GCC unroll 4
-            for (int d = 0; d < n_dims; d++)
+            UNROLLED (d, n_dims)
                 acc[h][d] = lanes_fma(ph, c[d], acc[h][d]);
         }
     }
@@ -145,10 +142,8 @@ ALWAYS_INLINE void latent_tile(const struct attend *a, enum storage storage,
             latent_run_sums(run, storage, dim, (size_t)first, p, n_heads, n_dims, acc);
         p += run->n * KERNEL_LANES;
     }
-#pragma GCC unroll 12
-    for (int h = 0; h < n_heads; h++)
-#pragma GCC unroll 4
-        for (int d = 0; d < n_dims; d++)
+    UNROLLED (h, n_heads)
+        UNROLLED (d, n_dims)
             flat[h * n_dims + d] = acc[h][d];
 #pragma GCC unroll 6
     for (int i = 0; i < n_heads * n_dims; i += LANES_FOLDED)
