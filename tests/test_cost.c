@@ -49,6 +49,7 @@ TEST(figures_of_a_shape)
             ck_assert(f.floats == cases[i].floats && f.quants == cases[i].quants);
         ck_assert_uint_eq(f.attention, 2 * 2 * 1280);
         ck_assert_uint_eq(cost_of(&s, STORAGE_F32, 0).flops.attention, 2 * 2 * 128);
+        ck_assert_uint_eq(f.weights, 2 * KERNEL_WEIGHT_FMAS * 10 * 2 * 4);
     }
     struct config no_biases = shape;
     no_biases.no_biases = no_biases.no_norm_biases = true;
@@ -97,6 +98,10 @@ TEST(a_step_of_a_batch)
     ck_assert_str_eq(cost_predict(&c, 10, &near).limited_by, "product flops");
     const struct cost deep = {4000, 1000, {.floats = 100, .quants = 3200, .attention = 50000}};
     ck_assert_str_eq(cost_predict(&deep, 10, &near).limited_by, "attention flops");
+    /* Exponentials are a part of attention: 9 + 10 * (0.5 + 1). */
+    const struct cost steep = {
+        4000, 1000, {.floats = 100, .quants = 3200, .attention = 500, .weights = 1000}};
+    ck_assert_double_eq_tol(cost_predict(&steep, 10, &near).us, 24, 1e-9);
 }
 
 /* Of the golden ones in which types differ, or some biases are zeros beside others. */

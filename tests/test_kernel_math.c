@@ -20,6 +20,18 @@ MATH_TEST(exp_is_accurate)
     ck_assert(isfinite(math_exp(INFINITY)) && isnan(math_exp(NAN)));
 }
 
+MATH_TEST(weight_is_accurate)
+{
+    for (int i = 0; i <= 873000; i++) {
+        const float x = (float)i * -1e-4f;
+        const double exact = exp((double)x), bound = (1.7 - 0.14 * (double)x) * 1e-7;
+        ck_assert_double_lt(fabs((double)math_weight(x) - exact), bound * exact);
+    }
+    ck_assert(math_weight(0.0f) == 1.0f && math_weight(-INFINITY) == 0.0f);
+    ck_assert(math_weight(-88.0f) == 0.0f && math_weight(-1e30f) == 0.0f);
+    ck_assert(isnan(math_weight(NAN)));
+}
+
 MATH_TEST(gelu_is_the_tanh_form)
 {
     for (int i = -12000; i <= 12000; i++) {

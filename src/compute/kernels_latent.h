@@ -113,15 +113,12 @@ ALWAYS_INLINE void latent_run_sums(const struct latent_run *run, enum storage st
 {
     for (int panel = 0; panel < run->n; panel++, p += KERNEL_LANES) {
         lanes c[4];
-#pragma GCC unroll 4
-        for (int d = 0; d < n_dims; d++)
+        UNROLLED (d, n_dims)
             c[d] = latent_element(run->keys, run->scales, storage, (size_t)panel, dim,
                                   first + (size_t)d);
-#pragma GCC unroll 12
-        for (int h = 0; h < n_heads; h++) {
+        UNROLLED (h, n_heads) {
             const lanes ph = lanes_load(p + h * KERNEL_CHUNK);
-#pragma GCC unroll 4
-            for (int d = 0; d < n_dims; d++)
+            UNROLLED (d, n_dims)
                 acc[h][d] = lanes_fma(ph, c[d], acc[h][d]);
         }
     }
@@ -145,10 +142,8 @@ ALWAYS_INLINE void latent_tile(const struct attend *a, enum storage storage,
             latent_run_sums(run, storage, dim, (size_t)first, p, n_heads, n_dims, acc);
         p += run->n * KERNEL_LANES;
     }
-#pragma GCC unroll 12
-    for (int h = 0; h < n_heads; h++)
-#pragma GCC unroll 4
-        for (int d = 0; d < n_dims; d++)
+    UNROLLED (h, n_heads)
+        UNROLLED (d, n_dims)
             flat[h * n_dims + d] = acc[h][d];
 #pragma GCC unroll 6
     for (int i = 0; i < n_heads * n_dims; i += LANES_FOLDED)
@@ -173,13 +168,7 @@ ALWAYS_INLINE void latent_heads(const struct attend *a, enum storage storage,
 ALWAYS_INLINE void latent_storage(const struct attend *a, enum storage storage)
 {
     const struct latent_panels panels = latent_find_panels(&a->kv, storage, a->patches);
-    int h = 0;
-    HEADS_LOOP(12, latent_heads(a, storage, &panels, h, 12));
-    HEADS_LOOP(6, latent_heads(a, storage, &panels, h, 6));
-    HEADS_LOOP(4, latent_heads(a, storage, &panels, h, 4));
-    HEADS_LOOP(3, latent_heads(a, storage, &panels, h, 3));
-    HEADS_LOOP(2, latent_heads(a, storage, &panels, h, 2));
-    HEADS_LOOP(1, latent_heads(a, storage, &panels, h, 1));
+    ALL_HEADS(latent_heads, a, storage, &panels);
 }
 
 EACH_CACHE_STORAGE(vector_averages, latent_storage)

@@ -193,7 +193,7 @@ static const float *weigh_chunk(const struct attend *a, int h)
     }
     float lanes[KERNEL_LANES] = {0};
     for (int t = 0; t < kv->n_positions; t++) {
-        p[t] = math_exp(p[t] - max);
+        p[t] = math_weight(p[t] - max);
         lanes[t % KERNEL_LANES] += p[t];
     }
     a->max[h * a->stride] = max;
@@ -248,7 +248,7 @@ static void scalar_merge(float *out, const float *parts, const float *max, const
     for (int i = 0; i < n; i++)
         out[i] = 0;
     for (int c = 0; c < n_chunks; c++) {
-        const float weight = math_exp(max[c * stride] - largest);
+        const float weight = math_weight(max[c * stride] - largest);
         total = fmaf(weight, sum[c * stride], total);
         for (int i = 0; i < n; i++)
             out[i] = fmaf(weight, parts[c * stride + i], out[i]);

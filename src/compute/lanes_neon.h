@@ -118,11 +118,10 @@ LANES_2(lanes_min, quarter_min)
 
 static inline float32x4_t quarter_power_of_two(float32x4_t z)
 {
-    const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(z), 23);
-    return vreinterpretq_f32_u32(vaddq_u32(n, vdupq_n_u32(127u << 23)));
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(z), 23));
 }
 
-/* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
+/* See math_power_of_two. */
 LANES_1(lanes_power_of_two, quarter_power_of_two)
 
 static inline float32x4_t quarter_zero_below(float32x4_t a, float32x4_t x, float32x4_t limit)

@@ -89,19 +89,10 @@ static inline lanes lanes_swap(lanes a)
     EACH_LANE(a.lane[l ^ 1]);
 }
 
-static inline float power_of_two(float z)
-{
-    uint32_t bits;
-    memcpy(&bits, &z, sizeof bits);
-    bits = (bits << 23) + (127u << 23);
-    memcpy(&z, &bits, sizeof z);
-    return z;
-}
-
-/* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
+/* See math_power_of_two. */
 static inline lanes lanes_power_of_two(lanes z)
 {
-    EACH_LANE(power_of_two(z.lane[l]));
+    EACH_LANE(math_power_of_two(z.lane[l]));
 }
 
 /* 0 where x < limit, else a. */

@@ -107,11 +107,10 @@ static inline lanes lanes_swap(lanes a)
 /* a < b ? a : b, which is b if either is NaN. */
 LANES_2(lanes_min, _mm512_min_ps)
 
-/* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
+/* See math_power_of_two. */
 static inline lanes lanes_power_of_two(lanes z)
 {
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(z), 23),
-                                                _mm512_set1_epi32(127 << 23)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(z), 23));
 }
 
 /* 0 where x < limit, else a. */
@@ -333,11 +332,10 @@ LANES_2(lanes_min, _mm256_min_ps)
 
 static inline __m256 half_power_of_two(__m256 z)
 {
-    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(z), 23),
-                                                _mm256_set1_epi32(127 << 23)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23));
 }
 
-/* 2^n, where the low mantissa bits of z hold n as after adding EXP_ROUND. */
+/* See math_power_of_two. */
 LANES_1(lanes_power_of_two, half_power_of_two)
 
 static inline __m256 half_zero_below(__m256 a, __m256 x, float limit)

@@ -493,10 +493,11 @@ void bench_predict(struct bench *b)
         const uint64_t bytes = row_bytes(row);
         const struct cost_flops *f = &row->step.cost.flops;
         const double steps_per_s = 1e6 / row->p50_us, rows_per_s = row->step.batch * steps_per_s;
-        machine_raise(m, bytes,
-                      &(struct roofline){(double)bytes * steps_per_s,
-                                         (double)(f->floats + f->attention) * rows_per_s,
-                                         (double)f->quants * rows_per_s});
+        machine_raise(
+            m, bytes,
+            &(struct roofline){(double)bytes * steps_per_s,
+                               (double)(f->floats + f->attention + f->weights) * rows_per_s,
+                               (double)f->quants * rows_per_s});
         /* Products and attention may still take longer, one after the other. */
         const struct roofline l = machine_limits(m, bytes);
         const double over = cost_predict(&row->step.cost, row->step.batch, &l).us / row->p50_us;
