@@ -66,27 +66,20 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 
 /* --- results --------------------------------------------------------------------------------- */
 
-/* f of sums of a feed-forward network: each is a long chain, of which a loop has several at once.
- */
+/* f of sums of a feed-forward network: a long chain each, of which a loop has several under way. */
+#define ACTIVATION(epilogue, f)                                                                    \
+    case epilogue:                                                                                 \
+        for (int i = 0; i < n; i++)                                                                \
+            sums[i] = f(sums[i]);                                                                  \
+        break
+
 static inline void tile_activate(enum epilogue epilogue, lanes *sums, int n)
 {
     switch (epilogue) {
-    case EPILOGUE_GELU:
-        for (int i = 0; i < n; i++)
-            sums[i] = lanes_gelu(sums[i]);
-        break;
-    case EPILOGUE_GELU_ERF:
-        for (int i = 0; i < n; i++)
-            sums[i] = lanes_gelu_erf(sums[i]);
-        break;
-    case EPILOGUE_RELU:
-        for (int i = 0; i < n; i++)
-            sums[i] = lanes_relu(sums[i]);
-        break;
-    case EPILOGUE_SILU:
-        for (int i = 0; i < n; i++)
-            sums[i] = lanes_silu(sums[i]);
-        break;
+        ACTIVATION(EPILOGUE_GELU, lanes_gelu);
+        ACTIVATION(EPILOGUE_GELU_ERF, lanes_gelu_erf);
+        ACTIVATION(EPILOGUE_RELU, lanes_relu);
+        ACTIVATION(EPILOGUE_SILU, lanes_silu);
     default:
         break;
     }

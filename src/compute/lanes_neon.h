@@ -207,13 +207,6 @@ static inline int32x4_t quarter_dot(int32x4_t acc, int8x16_t w, int8x16_t x)
 #endif
 }
 
-/* Where sums of ints_dot_halves over a block begin, when the x of the block add up to sum_x: for w
- * from -8 to 7. */
-static inline ints ints_start_halves(int32_t sum_x)
-{
-    return ints_all(-8 * sum_x);
-}
-
 /* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
@@ -222,19 +215,6 @@ static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
                   quarter_dot(acc.q1, vreinterpretq_s8_u8(w.q1), x),
                   quarter_dot(acc.q2, vreinterpretq_s8_u8(w.q2), x),
                   quarter_dot(acc.q3, vreinterpretq_s8_u8(w.q3), x)};
-}
-
-/* What sums of ints_dot_halves over a block are in the end. */
-static inline ints ints_end_halves(ints acc)
-{
-    return acc;
-}
-
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
-{
-    (void)sum_x;
-    return ints_all(0);
 }
 
 static inline int8x16_t quarter_signed(uint8x16_t w)

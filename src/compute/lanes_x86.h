@@ -157,29 +157,12 @@ static inline bytes bytes_high_halves(bytes a)
 
 #if defined(__AVX512VNNI__)
 
-/* Where sums of ints_dot_halves over a block begin, when the x of the block add up to sum_x: for w
- * from -8 to 7. */
-static inline ints ints_start_halves(int32_t sum_x)
-{
-    return _mm512_set1_epi32(-8 * sum_x);
-}
+#define OFFSET_START (-128)
 
 /* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
-}
-
-/* What sums of ints_dot_halves over a block are in the end. */
-static inline ints ints_end_halves(ints acc)
-{
-    return acc;
-}
-
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
-{
-    return _mm512_set1_epi32(-128 * sum_x);
 }
 
 /* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
@@ -190,31 +173,15 @@ static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 
 #else
 
-/* Where sums of ints_dot_halves over a block begin, when the x of the block add up to sum_x: for w
- * from -8 to 7. Until the block ends each lane is two of 16 bits that add up to it: 16 products of
- * at most 11 and 127, and 16 of 4 and 127. */
-static inline ints ints_start_halves(int32_t sum_x)
+static inline ints ints_add_pairs(ints acc, __m512i pairs)
 {
-    return _mm512_set1_epi16((int16_t)(-4 * sum_x));
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 
 /* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
-    return _mm512_add_epi16(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
-}
-
-/* What sums of ints_dot_halves over a block are in the end. */
-static inline ints ints_end_halves(ints acc)
-{
-    return _mm512_madd_epi16(acc, _mm512_set1_epi16(1));
-}
-
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
-{
-    (void)sum_x;
-    return _mm512_setzero_si512();
+    return ints_add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
 }
 
 /* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. The sign goes over to x, because the sum of
@@ -225,8 +192,7 @@ static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
     const __m512i is = _mm512_xor_si512(w, _mm512_set1_epi8(-128));
     const __m512i signed_x =
         _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(is), _mm512_setzero_si512(), x);
-    const __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(is), signed_x);
-    return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+    return ints_add_pairs(acc, _mm512_maddubs_epi16(_mm512_abs_epi8(is), signed_x));
 }
 
 #endif
@@ -426,9 +392,10 @@ static inline __m256i half_made(__m256i sum)
     return sum;
 }
 
-/* Where sums of ints_dot_halves over a block begin, when the x of the block add up to sum_x: for w
- * from -8 to 7. Until the block ends each lane is two of 16 bits that add up to it: 16 products of
- * at most 11 and 127, and 16 of 4 and 127. */
+#define LANES_OF_PAIRS
+
+/* -8 * sum_x: until the block ends each lane is two of 16 bits that add up to it, which hold 16
+ * products of at most 11 and 127, and 16 of 4 and 127. */
 static inline ints ints_start_halves(int32_t sum_x)
 {
     const __m256i start = _mm256_set1_epi16((int16_t)(-4 * sum_x));
@@ -443,18 +410,10 @@ static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
                   half_made(_mm256_add_epi16(acc.high, _mm256_maddubs_epi16(w.high, x)))};
 }
 
-/* What sums of ints_dot_halves over a block are in the end. */
 static inline ints ints_end_halves(ints acc)
 {
     const __m256i one = _mm256_set1_epi16(1);
     return (ints){_mm256_madd_epi16(acc.low, one), _mm256_madd_epi16(acc.high, one)};
-}
-
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
-{
-    (void)sum_x;
-    return ints_all(0);
 }
 
 /* The sign goes over to x, because the sum of two products of 255 and 127 would not fit 16 bits. */
