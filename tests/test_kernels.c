@@ -153,6 +153,34 @@ KERNEL_TEST(quantised_matmul_is_a_product, .loops = 2)
     }
 }
 
+/* The largest sums that a block can have, of halves of it, too. */
+KERNEL_TEST(extreme_blocks_equal_scalar, .loops = 2)
+{
+    enum { OUT = 16, IN = 64, TOKENS = 4 };
+    static const unsigned char fills[] = {0x00, 0x01, 0x0f, 0xf0, 0xff};
+    const enum storage storage = _i ? STORAGE_Q4_0 : STORAGE_Q8_0;
+    const size_t bytes = (size_t)matrix_bytes(OUT, IN, storage), scales = matrix_scales_bytes(IN);
+    unsigned char *panel = random_panels(OUT, IN, storage);
+    float x[TOKENS * IN], a[TOKENS * OUT], b[TOKENS * OUT];
+    static const int runs[TOKENS] = {IN, 1, 2, 16}; /* of one sign */
+    for (int i = 0; i < TOKENS * IN; i++)
+        x[i] = i % IN / runs[i / IN] % 2 ? -127.0f : 127.0f;
+    const struct matrix w = {OUT, IN, storage, panel, NULL};
+    for (size_t k = 0; k < COUNT(fills) * COUNT(fills); k++) {
+        for (size_t i = scales; i < bytes; i++)
+            panel[i] = fills[i / 2 % 2 ? k % COUNT(fills) : k / COUNT(fills)];
+        void *rows = quantised(&kernels_scalar, x, IN, TOKENS, IN);
+        const struct matmul of_a = {&w, x, IN, rows, TOKENS, a, OUT, EPILOGUE_STORE};
+        struct matmul of_b = of_a;
+        of_b.y = b;
+        kernels_scalar.matmul(&of_a, 0, 1);
+        for (const struct kernels *t = NULL; (t = next_vector(t));) {
+            t->matmul(&of_b, 0, 1);
+            assert_same_bits(a, b, TOKENS * OUT, t->name);
+        }
+    }
+}
+
 /* Blocks of zeros, of tiny numbers, of one huge one, with infinities and NaNs: every table as the
  * scalar one. */
 KERNEL_TEST(quantize_equals_scalar)

@@ -66,47 +66,51 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 
 /* --- results --------------------------------------------------------------------------------- */
 
-/* f of the sums of a feed-forward network. A call, because of the code that it would be in every
- * tile. */
-static __attribute__((noinline)) lanes tile_activate(enum epilogue epilogue, lanes s)
+/* f of sums of a feed-forward network: a long chain each, of which a loop has several under way. */
+#define ACTIVATION(epilogue, f)                                                                    \
+    case epilogue:                                                                                 \
+        for (int i = 0; i < n; i++)                                                                \
+            sums[i] = f(sums[i]);                                                                  \
+        break
+
+static inline void tile_activate(enum epilogue epilogue, lanes *sums, int n)
 {
     switch (epilogue) {
-    case EPILOGUE_GELU:
-        return lanes_gelu(s);
-    case EPILOGUE_GELU_ERF:
-        return lanes_gelu_erf(s);
-    case EPILOGUE_RELU:
-        return lanes_relu(s);
+        ACTIVATION(EPILOGUE_GELU, lanes_gelu);
+        ACTIVATION(EPILOGUE_GELU_ERF, lanes_gelu_erf);
+        ACTIVATION(EPILOGUE_RELU, lanes_relu);
+        ACTIVATION(EPILOGUE_SILU, lanes_silu);
     default:
-        return lanes_silu(s);
+        break;
     }
 }
 
-/* Bias, epilogue and store of one vector of outputs: rows of `panel`, token t. */
-ALWAYS_INLINE void tile_finish(const struct matmul *m, int panel, int t, lanes s)
+/* Bias, epilogue and store of sums [n_panels, n_tokens], rows of `panel` and token t on. A call,
+ * because it would be most of a tile's code. */
+static __attribute__((noinline)) void tile_finish(const struct matmul *m, int panel, int t,
+                                                  int n_panels, int n_tokens, lanes *sums)
 {
     const struct matrix *w = m->w;
-    const int row = panel * KERNEL_LANES;
-    const int n = w->n_out - row;
-    float *y = m->y + (size_t)t * m->y_stride + row;
-    if (w->bias)
-        s = lanes_add(s, lanes_load_upto(w->bias + row, n));
-    if (m->epilogue == EPILOGUE_ADD)
-        s = lanes_add(lanes_load_upto(y, n), s);
-    else if (m->epilogue == EPILOGUE_MUL)
-        s = lanes_mul(lanes_load_upto(y, n), s);
-    else if (m->epilogue != EPILOGUE_STORE)
-        s = tile_activate(m->epilogue, s);
-    lanes_store_upto(y, s, n);
-}
-
-/* The epilogue of sums [n_panels, n_tokens]. A call, because it would be most of a tile's code. */
-static __attribute__((noinline)) void tile_finish_all(const struct matmul *m, int panel, int t,
-                                                      int n_panels, int n_tokens, const lanes *sums)
-{
-    for (int p = 0; p < n_panels; p++)
-        for (int j = 0; j < n_tokens; j++)
-            tile_finish(m, panel + p, t + j, *sums++);
+    if (w->bias) {
+        for (int p = 0; p < n_panels; p++) {
+            const int row = (panel + p) * KERNEL_LANES;
+            const lanes bias = lanes_load_upto(w->bias + row, w->n_out - row);
+            for (int j = 0; j < n_tokens; j++)
+                sums[p * n_tokens + j] = lanes_add(sums[p * n_tokens + j], bias);
+        }
+    }
+    tile_activate(m->epilogue, sums, n_panels * n_tokens);
+    for (int p = 0; p < n_panels; p++) {
+        const int row = (panel + p) * KERNEL_LANES, n = w->n_out - row;
+        float *y = m->y + (size_t)t * m->y_stride + row;
+        for (int j = 0; j < n_tokens; j++, y += m->y_stride, sums++) {
+            if (m->epilogue == EPILOGUE_ADD)
+                *sums = lanes_add(lanes_load_upto(y, n), *sums);
+            else if (m->epilogue == EPILOGUE_MUL)
+                *sums = lanes_mul(lanes_load_upto(y, n), *sums);
+            lanes_store_upto(y, *sums, n);
+        }
+    }
 }
 
 /* --- passes ---------------------------------------------------------------------------------- */
@@ -188,7 +192,7 @@ ALWAYS_INLINE void product_part(const struct matmul_block *p, enum storage stora
             part.ahead[q] = q % p->n_passes == pass ? next : 0;
         product_tile(p->m, storage, &part, n, n_panels, most);
         if (i + 1 == p->n_parts)
-            tile_finish_all(p->m, p->panel, part.token, n_panels, n, part.sums);
+            tile_finish(p->m, p->panel, part.token, n_panels, n, part.sums);
         t += n;
     }
 }
@@ -222,9 +226,7 @@ ALWAYS_INLINE int token_panels(const struct matmul *m, enum storage storage, int
         lanes sums[MAX_PANELS];
         const struct matmul_part part = {.panel = panel, .end = m->w->n_in, .sums = sums};
         product_tile(m, storage, &part, 1, n_panels, 1);
-#pragma GCC unroll 4
-        for (int p = 0; p < n_panels; p++)
-            tile_finish(m, panel + p, 0, sums[p]);
+        tile_finish(m, panel, 0, n_panels, 1, sums);
     }
     return panel;
 }

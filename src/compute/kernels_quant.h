@@ -59,7 +59,8 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
         const int32_t sum_x = quant_sum(x, t + j, block);
 #pragma GCC unroll 12
         for (int p = 0; p < n_panels; p++)
-            sums[p][j] = storage == STORAGE_Q8_0 ? ints_start_offset(sum_x) : ints_all(-8 * sum_x);
+            sums[p][j] =
+                storage == STORAGE_Q8_0 ? ints_start_offset(sum_x) : ints_start_halves(sum_x);
     }
     const int n_quads = storage == STORAGE_Q8_0 ? 8 : 4;
 #pragma GCC unroll 8
@@ -121,7 +122,8 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
 #pragma GCC unroll 12
             for (int j = 0; j < n_tokens; j++) {
                 const lanes scale = lanes_mul(scales, lanes_all(quant_scale(&x, t + j, block)));
-                acc[p][j] = lanes_fma(ints_to_lanes(sums[p][j]), scale, acc[p][j]);
+                const ints sum = storage == STORAGE_Q8_0 ? sums[p][j] : ints_end_halves(sums[p][j]);
+                acc[p][j] = lanes_fma(ints_to_lanes(sum), scale, acc[p][j]);
             }
         }
     }

@@ -32,6 +32,33 @@
 #include "compute/lanes_x86.h"
 #endif
 
+#ifndef LANES_SCALAR
+
+/* Sums over a block whose x add up to sum_x begin with what takes the offset from the weights, if
+ * the products do not: for ints_dot_offset 128. */
+#ifndef OFFSET_START
+#define OFFSET_START 0
+#endif
+static inline ints ints_start_offset(int32_t sum_x)
+{
+    return ints_all(OFFSET_START * sum_x);
+}
+
+/* For ints_dot_halves 8. Their sums may be of another form until the block ends. */
+#ifndef LANES_OF_PAIRS
+static inline ints ints_start_halves(int32_t sum_x)
+{
+    return ints_all(-8 * sum_x);
+}
+
+static inline ints ints_end_halves(ints acc)
+{
+    return acc;
+}
+#endif
+
+#endif
+
 #ifndef LANES_MASKED
 
 static inline lanes lanes_load_n(const float *p, int n)

@@ -216,13 +216,6 @@ static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
                   quarter_dot(acc.q3, vreinterpretq_s8_u8(w.q3), x)};
 }
 
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
-{
-    (void)sum_x;
-    return ints_all(0);
-}
-
 static inline int8x16_t quarter_signed(uint8x16_t w)
 {
     return vreinterpretq_s8_u8(veorq_u8(w, vdupq_n_u8(128)));

@@ -156,16 +156,12 @@ static inline bytes bytes_high_halves(bytes a)
 
 #if defined(__AVX512VNNI__)
 
+#define OFFSET_START (-128)
+
 /* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
-}
-
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
-{
-    return _mm512_set1_epi32(-128 * sum_x);
 }
 
 /* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
@@ -185,13 +181,6 @@ static inline ints ints_add_pairs(ints acc, __m512i pairs)
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     return ints_add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
-}
-
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
-{
-    (void)sum_x;
-    return _mm512_setzero_si512();
 }
 
 /* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. The sign goes over to x, because the sum of
@@ -393,31 +382,44 @@ static inline bytes bytes_high_halves(bytes a)
     return bytes_low_halves((bytes){_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
 }
 
-static inline __m256i half_dot(__m256i acc, __m256i w, __m256i x)
+/* The sum is made here: compilers would put all of a block's below its products, for which the
+ * registers do not suffice. */
+static inline __m256i half_made(__m256i sum)
 {
-    return _mm256_add_epi32(acc,
-                            _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)));
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
+#define LANES_OF_PAIRS
+
+/* -8 * sum_x: until the block ends each lane is two of 16 bits that add up to it, which hold 16
+ * products of at most 11 and 127, and 16 of 4 and 127. */
+static inline ints ints_start_halves(int32_t sum_x)
+{
+    const __m256i start = _mm256_set1_epi16((int16_t)(-4 * sum_x));
+    return (ints){start, start};
 }
 
 /* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     const __m256i x = _mm256_set1_epi32(quad);
-    return (ints){half_dot(acc.low, w.low, x), half_dot(acc.high, w.high, x)};
+    return (ints){half_made(_mm256_add_epi16(acc.low, _mm256_maddubs_epi16(w.low, x))),
+                  half_made(_mm256_add_epi16(acc.high, _mm256_maddubs_epi16(w.high, x)))};
 }
 
-/* Where sums of ints_dot_offset over a block begin, when the x of the block add up to sum_x. */
-static inline ints ints_start_offset(int32_t sum_x)
+static inline ints ints_end_halves(ints acc)
 {
-    (void)sum_x;
-    return ints_all(0);
+    const __m256i one = _mm256_set1_epi16(1);
+    return (ints){_mm256_madd_epi16(acc.low, one), _mm256_madd_epi16(acc.high, one)};
 }
 
 /* The sign goes over to x, because the sum of two products of 255 and 127 would not fit 16 bits. */
 static inline __m256i half_dot_offset(__m256i acc, __m256i w, __m256i x)
 {
     const __m256i is = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
-    return half_dot(acc, _mm256_abs_epi8(is), _mm256_sign_epi8(x, is));
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(is), _mm256_sign_epi8(x, is));
+    return half_made(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 
 /* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
