@@ -9,7 +9,6 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 static inline bool u64_add(uint64_t a, uint64_t b, uint64_t *out)

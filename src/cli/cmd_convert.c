@@ -10,7 +10,6 @@
 
 #include "base/figures.h"
 #include "cli/job.h"
-#include "cli/signals.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
 

@@ -1,7 +1,6 @@
 /*
  * cmd_tokenize - decode tokenize: token ids of a text, and back.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"

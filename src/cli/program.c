@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include "cli/job.h"
 #include "cli/signals.h"
 #include "compute/kernels.h"
-#include "show/paragraph.h"
 
 static enum status print_version(struct output *out, struct err *e)
 {

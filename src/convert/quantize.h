@@ -13,7 +13,6 @@
 #define DECODE_CONVERT_QUANTIZE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/file.h"

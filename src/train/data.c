@@ -1,5 +1,4 @@
 /* What a run is made from: the texts as tokens, and what OUT holds besides tensors. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
