@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 #include "vocab_import.h"
 
 TEST(test_folders_of_transformers)

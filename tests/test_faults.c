@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "scenarios.h"
 #include "support.h"
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 
 static atomic_long *met; /* how many faults were; shared with the processes of the tests */
 

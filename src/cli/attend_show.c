@@ -9,7 +9,7 @@
 #include "base/figures.h"
 #include "cli/attend.h"
 #include "cli/terminal.h"
-#include "show/heatmap.h"
+#include "show/plot.h"
 #include "text/tokenizer.h"
 
 /* Columns of a token in a cell of a table, and beside a large map. */

@@ -12,7 +12,7 @@
 #include "cli/attend.h"
 #include "cli/terminal.h"
 #include "formats/npy.h"
-#include "show/heatmap.h"
+#include "show/plot.h"
 #include "text/pretokenize.h"
 #include "text/tokenizer.h"
 

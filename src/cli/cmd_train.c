@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "cli/input.h"
 #include "cli/job.h"
-#include "cli/train_options.h"
+#include "cli/shape.h"
 #include "model/model.h"
 #include "train/train.h"
 

@@ -19,7 +19,7 @@
 #include "cli/terminal.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"
-#include "convert/quantize.h"
+#include "convert/convert.h"
 #include "engine/session.h"
 #include "model/model.h"
 #include "show/report.h"

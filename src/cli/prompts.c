@@ -1,4 +1,4 @@
-#include "cli/prompts.h"
+#include "cli/generate.h"
 
 #include <inttypes.h>
 #include <limits.h>

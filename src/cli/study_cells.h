@@ -6,7 +6,7 @@
 #define DECODE_CLI_STUDY_CELLS_H
 
 #include "cli/job.h"
-#include "cli/train_options.h"
+#include "cli/shape.h"
 #include "study/study.h"
 
 /* What --match makes equal. */

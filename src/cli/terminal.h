@@ -10,7 +10,7 @@
 
 #include "base/output.h"
 #include "base/status.h"
-#include "show/heatmap.h"
+#include "show/plot.h"
 
 struct common_options;
 

@@ -1,7 +1,6 @@
 /*
  * The options of a training, of every command that trains, and what follows from them.
  */
-#include "cli/train_options.h"
 
 #include <limits.h>
 #include <math.h>

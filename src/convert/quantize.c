@@ -3,7 +3,7 @@
  * A chunk is decoded to floats, encoded, and decoded again to see what was lost. Sums of errors
  * are stored by chunk and added in order, so they are the same for any number of threads.
  */
-#include "convert/quantize.h"
+#include "convert/convert.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -18,7 +18,6 @@
 #include "compute/kernels.h"
 #include "compute/pool.h"
 #include "model/model.h"
-#include "model/positions.h"
 
 struct batch_row {
     int32_t token;

@@ -1,4 +1,4 @@
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-#include "train/backprop.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/model.h"
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 #include "train/private.h"
 
 /* --- texts ----------------------------------------------------------------------------------- */
