@@ -7,9 +7,7 @@
 
 #include <stdbool.h>
 
-#include "base/status.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "measure/attend.h"
 
 /* Columns of a token's text on a terminal, and cells of a drawing, however wide that is. */

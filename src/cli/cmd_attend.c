@@ -8,13 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "cli/attend.h"
-#include "cli/terminal.h"
 #include "formats/npy.h"
-#include "show/plot.h"
 #include "text/pretokenize.h"
-#include "text/tokenizer.h"
 
 /* In the order of false and true of attend_spec.by_norm. */
 static const char *const weighings[] = {"weight", "norm", NULL};

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "cli/job.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 
 #include "cli/job.h"
-#include "convert/convert.h"
 #include "measure/attend.h"
-#include "show/plot.h"
 
 /* The options; the run; and the row that is printed. */
 struct heads_view {

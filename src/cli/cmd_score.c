@@ -12,7 +12,6 @@
 #include "engine/sampler.h"
 #include "formats/npy.h"
 #include "measure/eval.h"
-#include "show/report.h"
 
 struct score_options {
     struct common_options common;

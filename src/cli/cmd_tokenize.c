@@ -3,10 +3,7 @@
  */
 #include <string.h>
 
-#include "base/file.h"
-#include "base/text.h"
 #include "cli/job.h"
-#include "show/paragraph.h"
 
 struct tokenize_options {
     struct common_options common;

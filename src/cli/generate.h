@@ -15,15 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file.h"
-#include "base/output.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "cli/job.h"
 #include "engine/schedule.h"
-#include "formats/json.h"
 #include "measure/eval.h"
-#include "show/plot.h"
 #include "text/vocab.h"
 
 /* --- prompts.c -------------------------------------------------------------------------------- */

@@ -10,7 +10,6 @@
 
 #include "base/limits.h"
 #include "cli/info.h"
-#include "show/paragraph.h"
 
 /* For which this machine is measured. */
 #define MEASURE_SECONDS 2.0

@@ -8,9 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "cli/options.h"
-#include "text/tokenizer.h"
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a
  * pipe (which may end with nothing: an empty text), a socket or a file that has something. Says

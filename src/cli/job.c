@@ -6,14 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "base/limits.h"
-#include "base/text.h"
 #include "cli/signals.h"
 #include "exchange/exchange.h"
-#include "formats/gguf.h"
 #include "model/kv_cache.h"
-#include "show/paragraph.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */
 #define AVAILABLE_SHARE 0.9

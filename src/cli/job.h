@@ -11,17 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/output.h"
-#include "base/status.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
-#include "convert/convert.h"
 #include "engine/session.h"
-#include "model/model.h"
 #include "show/report.h"
 
 /* In the order in which the help lists them. */

@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include "base/output.h"
-#include "base/status.h"
 #include "convert/convert.h"
 
 enum option_kind {

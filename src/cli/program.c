@@ -6,12 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "base/limits.h"
-#include "base/output.h"
 #include "cli/job.h"
 #include "cli/signals.h"
-#include "compute/kernels.h"
 
 static enum status print_version(struct output *out, struct err *e)
 {

@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <limits.h>
 
-#include "base/rng.h"
-
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};
 

@@ -6,10 +6,7 @@
 
 #include <stdbool.h>
 
-#include "base/status.h"
 #include "cli/options.h"
-#include "model/config.h"
-#include "model/model.h"
 #include "train/train.h"
 
 /* What a new model can be made as, of arch_preset; first the usual one. */

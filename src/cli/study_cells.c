@@ -11,12 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/figures.h"
-#include "base/file.h"
 #include "cli/study_cells.h"
 #include "measure/eval.h"
 #include "model/kv_cache.h"
-#include "train/train.h"
 
 /* The part of the text that is not held out, as a file in DIR: what conversions are calibrated on.
  */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "cli/shape.h"
 
 #define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "convert/private.h"
-#include "formats/gguf.h"
 
 const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
 const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};

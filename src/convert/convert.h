@@ -40,12 +40,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file.h"
-#include "base/mem.h"
-#include "base/status.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
-#include "formats/gguf.h"
 #include "model/model.h"
 
 /* --- what is wanted -------------------------------------------------------------------------- */

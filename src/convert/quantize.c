@@ -10,9 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/gguf.h"
-#include "model/layout.h"
-
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
 #define CHUNK_ELEMENTS 8192
 #define PIECE_CHUNKS   128

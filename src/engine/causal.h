@@ -9,7 +9,6 @@
 #include <stddef.h>
 
 #include "compute/grad_kernels.h"
-#include "model/config.h"
 #include "model/model.h"
 
 /* All is the caller's; rows are positions 0 to length - 1 and floats unless it says otherwise. */

@@ -5,9 +5,7 @@
 #ifndef DECODE_ENGINE_OWN_TEXT_H
 #define DECODE_ENGINE_OWN_TEXT_H
 
-#include "compute/pool.h"
 #include "engine/session.h"
-#include "text/tokenizer.h"
 
 struct own_text {
     const struct model *model;

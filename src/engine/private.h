@@ -12,7 +12,6 @@
 #ifndef DECODE_ENGINE_PRIVATE_H
 #define DECODE_ENGINE_PRIVATE_H
 
-#include "base/mem.h"
 #include "engine/session.h"
 #include "model/kv_cache.h"
 

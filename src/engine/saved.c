@@ -18,10 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "engine/private.h"
 #include "engine/schedule.h"
-#include "model/model.h"
 #include "model/pack.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "texts are written as they are");

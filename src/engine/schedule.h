@@ -23,13 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
-#include "base/text.h"
-#include "compute/pool.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
-#include "text/tokenizer.h"
 
 /* --- draft.c: what is guessed ----------------------------------------------------------------- */
 

@@ -14,9 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
 #include "model/model.h"
 
 struct batch_row {

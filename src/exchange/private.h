@@ -9,16 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "exchange/exchange.h"
-#include "formats/gguf.h"
 #include "formats/json.h"
 #include "model/layout.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
-#include "text/vocab.h"
 
 /* --- files that are read --------------------------------------------------------------------- */
 

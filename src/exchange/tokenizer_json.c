@@ -4,7 +4,6 @@
  */
 
 #include "exchange/private.h"
-#include "text/bpe.h"
 
 /* --- what a text goes through ---------------------------------------------------------------- */
 

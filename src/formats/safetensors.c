@@ -14,9 +14,7 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
-#include "base/half.h"
 #include "formats/gguf_private.h"
-#include "formats/json.h"
 
 #define LENGTH_BYTES 8
 #define HEADER_ALIGN 8

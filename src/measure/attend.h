@@ -16,12 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
-#include "compute/pool.h"
-#include "engine/session.h"
 #include "measure/eval.h"
-#include "model/model.h"
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */
 struct attend_head {

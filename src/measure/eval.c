@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/figures.h"
-#include "base/mem.h"
 #include "engine/sampler.h"
 #include "text/pretokenize.h"
 

@@ -16,11 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
-#include "compute/pool.h"
 #include "engine/session.h"
-#include "model/model.h"
-#include "text/tokenizer.h"
 
 /* Where windows enter the model, if not as embeddings. */
 struct eval_entry {

@@ -13,10 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "compute/kernels.h"
 #include "compute/roofline.h"
-#include "model/config.h"
-#include "model/layout.h"
 #include "model/model.h"
 
 /* A shape with n_kv_heads K/V heads (as c, or a variant of it). Which tensors there are follows

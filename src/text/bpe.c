@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/text.h"
 #include "text/pretokenize.h"
 
 /* --- the table of pairs ---------------------------------------------------------------------- */

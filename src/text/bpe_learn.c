@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "text/pretokenize.h"
-#include "text/vocab.h"
 
 #define N_BYTES     256
 #define END_OF_TEXT "<|endoftext|>"

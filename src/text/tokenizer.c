@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
-#include "text/vocab.h"
 
 /* What a value of tokenizer.ggml.model says. */
 struct kind {

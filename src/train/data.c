@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
 #include "text/bpe.h"
 #include "train/private.h"
 

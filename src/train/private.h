@@ -9,16 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/file.h"
-#include "base/mem.h"
 #include "base/rng.h"
-#include "base/status.h"
 #include "compute/grad_kernels.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
 #include "model/model.h"
 #include "model/pack.h"
-#include "text/tokenizer.h"
 #include "train/train.h"
 
 /* --- backprop.c: loss and gradient ------------------------------------------------------------ */
