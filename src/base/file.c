@@ -217,10 +217,6 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
-
-#define _FILE_OFFSET_BITS 64
-
 #define PIECE           ((size_t)64 << 10)
 #define MOST_AT_ONCE    ((size_t)1 << 20)
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"

@@ -294,8 +294,10 @@ static enum status convert_blocks(struct converter *c, struct err *e)
             lost.score = c->out->layers[b].score;
         else
             TRY(convert_block(c, &lost, e));
-        for (int l = b; l < c->end; l++)
+        for (int l = b; l < c->end; l++) {
             c->out->layers[l] = lost;
+            c->out->layers[l].layer = l;
+        }
         if (spec->n_tokens)
             TRY(convert_advance(c, e));
         c->block = b + 1; /* are done */

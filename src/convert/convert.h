@@ -114,6 +114,7 @@ struct convert_spec {
 /* Shares of energy lost on the calibration text (or what stands in for it): squared errors over
  * squares. */
 struct convert_layer {
+    int layer;
     double score;  /* of the heads' scores; of all layers that share a block */
     double output; /* of what attention adds to the residual stream: with text all that is lost up
                       to there, without head by head */

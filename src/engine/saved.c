@@ -4,7 +4,7 @@
  *     magic [8] "DECSAVED", u64 version
  *     u64 model                      the hash of the model that made it
  *     u64 cache type                 an enum tensor_type: F32, F16, Q8_0
- *     u64 bytes of a position        see kv_cache_read
+ *     u64 bytes of a position        see kv_cache_copy
  *     u64 n_text, n_cached, n_recent
  *     u64 rng state, rng increment, seed
  *     u64 at_end                     1: the model has ended the text; 0
@@ -54,7 +54,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
     struct header h = {.version = SAVED_VERSION,
                        .model = marks->model,
                        .cache_type = pack_type(s->session->shape.storage),
-                       .position_bytes = kv_cache_position_bytes(kv),
+                       .position_bytes = kv_cache_copy(kv, slot, 0, NULL, NULL),
                        .n_text = p->len,
                        .n_cached = n_cached,
                        .n_recent = sampler_recent(s->sampler, slot, NULL),
@@ -78,7 +78,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
         file_writer_put(writer, p->text, text);
         file_writer_put(writer, room, recent);
         for (int i = 0; i < n_cached; i++) {
-            kv_cache_read(kv, slot, i, room);
+            kv_cache_copy(kv, slot, i, room, NULL);
             hash = hash_part(hash, room, h.position_bytes);
             file_writer_put(writer, room, h.position_bytes);
         }
@@ -104,7 +104,7 @@ static enum status check_header(const struct header *h, const struct schedule *s
         return err_set(e, STATUS_USAGE,
                        "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
                        tensor_type_find(type)->name, was ? was->name : "an unknown one");
-    if (h->position_bytes != kv_cache_position_bytes(&s->session->f.kv) || h->n_text < 1 ||
+    if (h->position_bytes != kv_cache_copy(&s->session->f.kv, 0, 0, NULL, NULL) || h->n_text < 1 ||
         h->n_text > CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text || h->n_recent > CONFIG_MAX_CTX ||
         !(h->stream.increment & 1) || h->at_end > 1)
         return err_bad_file(e,
@@ -166,8 +166,8 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     session_rewind(s->session, slot, 0);
     assert(session_len(s->session, slot) == 0);
     for (uint64_t i = 0; i < h.n_cached; i++)
-        kv_cache_write(&s->session->f.kv, slot, s->session->len[slot]++,
-                       positions + i * h.position_bytes);
+        kv_cache_copy(&s->session->f.kv, slot, s->session->len[slot]++, NULL,
+                      positions + i * h.position_bytes);
     /* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
      * that are remembered push them out, or are the same. */
     sampler_reset(s->sampler, slot, h.seed, 0);

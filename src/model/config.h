@@ -212,10 +212,9 @@ static inline bool config_is_latent(const struct config *c)
     return c->latent[0] > 0;
 }
 
-/* The largest of all layers; whether all have the same; and the largest that there can be: a cached
- * vector is a product of the d_model numbers of its position. */
+/* The largest of all layers; and the largest that there can be: a cached vector is a product of the
+ * d_model numbers of its position. */
 int config_most_latent(const struct config *c);
-bool config_same_latent(const struct config *c);
 int config_largest_rank(const struct config *c);
 
 /* Elements of what a head scores with: of a cached key, and of what it averages. */
