@@ -1,8 +1,7 @@
 /*
  * file - read a file as bytes, replace a file or a folder atomically.
  */
-#ifndef DECODE_BASE_FILE_H
-#define DECODE_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,5 +176,3 @@ enum status lines_left(struct lines *l, int most, int *n, struct err *e);
 
 /* How much of the file the lines given so far are, 0 to 1; negative where that is not known. */
 double lines_share(const struct lines *l);
-
-#endif

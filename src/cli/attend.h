@@ -2,8 +2,7 @@
  * attend - one run of decode attend, and what is shown and written of it. Private to the files of
  * this command.
  */
-#ifndef DECODE_CLI_ATTEND_H
-#define DECODE_CLI_ATTEND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -52,5 +51,3 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
 
 /* The head that is shown. */
 void attend_draw(const struct attend_view *v);
-
-#endif

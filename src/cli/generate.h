@@ -8,8 +8,7 @@
  * unless a shift is to change it. Memory does not grow with the number of --prompts: lines are read
  * as slots become vacant, and a slot waits when too much waits for an earlier line.
  */
-#ifndef DECODE_CLI_GENERATE_H
-#define DECODE_CLI_GENERATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -228,5 +227,3 @@ enum status generation_add(struct generation *g, struct err *e);
  * also when the output fails (which it knows itself); STATUS_INTERRUPTED, STATUS_NO_MEMORY;
  * STATUS_FAILED for logits that are not finite. */
 enum status talk_run(struct generation *g, bool begins, struct err *e);
-
-#endif

@@ -2,8 +2,7 @@
  * info - what decode info's two halves share: what there is (cmd_info), and what it costs
  * (info_cost).
  */
-#ifndef DECODE_CLI_INFO_H
-#define DECODE_CLI_INFO_H
+#pragma once
 
 #include <string.h>
 
@@ -104,5 +103,3 @@ void info_explain_steps(const struct info *info, struct output *out);
 
 /* Prints the shapes that have names. */
 enum status info_list_shapes(struct job *j, struct err *e);
-
-#endif

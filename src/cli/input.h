@@ -1,8 +1,7 @@
 /*
  * input - the texts that commands read, their tokens, and which files may be written: paths.c.
  */
-#ifndef DECODE_CLI_INPUT_H
-#define DECODE_CLI_INPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ enum status path_new(const char *path, bool force, struct err *e);
 
 /* Whether one file can be written, which is tried; NULL: none. */
 enum status path_writable(const char *path, struct err *e);
-
-#endif

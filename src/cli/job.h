@@ -4,8 +4,7 @@
  * A command is a file cmd_NAME.c that defines `const struct command command_NAME`, and a row in
  * COMMANDS. Of the environment DECODE_THREADS is the default of -t, DECODE_ISA forces kernels.
  */
-#ifndef DECODE_CLI_JOB_H
-#define DECODE_CLI_JOB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -241,5 +240,3 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
 enum status job_create_session(struct job *j, const char *name, const struct model *m,
                                const struct session_params *p, const char *option,
                                struct session **out, struct err *e);
-
-#endif

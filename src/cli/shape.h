@@ -1,8 +1,7 @@
 /*
  * shape - a transformer's shape written on the command line, instead of a checkpoint.
  */
-#ifndef DECODE_CLI_SHAPE_H
-#define DECODE_CLI_SHAPE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -90,5 +89,3 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
  * *teacher and failures are as above. */
 enum status train_spec_complete(struct train_spec *spec, const struct train_shape *shape,
                                 struct checkpoint *from, struct checkpoint *teacher, struct err *e);
-
-#endif

@@ -33,8 +33,7 @@
  * The new file has the old one's tensors, and no bias that it had not, unless its cache is latent.
  * (Means of values in new biases brought 0.005 nats a token of 0.18 on a trained llama.)
  */
-#ifndef DECODE_CONVERT_CONVERT_H
-#define DECODE_CONVERT_CONVERT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -291,5 +290,3 @@ struct quantize {
 enum status quantize_plan(const struct quantize_params *params, struct quantize *q, struct err *e);
 
 void quantize_free(struct quantize *q); /* legal on a zeroed struct and twice */
-
-#endif

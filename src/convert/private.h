@@ -11,8 +11,7 @@
  * and then converted: for each of its refits, and for the layers behind it. Layers that share a
  * block run as they were each time, as the stream after attention is stored for one layer only.
  */
-#ifndef DECODE_CONVERT_PRIVATE_H
-#define DECODE_CONVERT_PRIVATE_H
+#pragma once
 
 #include <string.h>
 
@@ -523,5 +522,3 @@ void convert_ridge_add(struct converter *c, float *f, float *t, const struct con
  * identity), as much as does best on the windows kept aside. Destroys the sums. False, with nothing
  * solved, if the features are constant. */
 bool convert_ridge_solve(struct converter *c, const double *prior, bool centred);
-
-#endif

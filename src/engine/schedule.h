@@ -16,8 +16,7 @@
  *         ...
  *     }
  */
-#ifndef DECODE_ENGINE_SCHEDULE_H
-#define DECODE_ENGINE_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -369,5 +368,3 @@ enum status saved_read(const char *path, struct schedule *s, int slot, uint64_t 
 /* The same of bytes, which are called `path` in messages. */
 enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
                        int slot, uint64_t model, uint64_t *seed, struct err *e);
-
-#endif

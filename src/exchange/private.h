@@ -3,8 +3,7 @@
  * while they are put together, views of other files' tensors, and how Hugging Face's models are
  * described.
  */
-#ifndef DECODE_EXCHANGE_PRIVATE_H
-#define DECODE_EXCHANGE_PRIVATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -370,5 +369,3 @@ void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float 
 enum status export_json(const char *dir, const char *name,
                         void (*put)(struct json *j, const void *arg), const void *arg,
                         struct err *e);
-
-#endif

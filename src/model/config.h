@@ -5,8 +5,7 @@
  * What differs between architectures is a value in its row, never a fork through the program. The
  * rows are constant: any threads may read them.
  */
-#ifndef DECODE_MODEL_CONFIG_H
-#define DECODE_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -272,5 +271,3 @@ static inline int config_block(const struct config *c, int layer)
 {
     return c->shared ? 0 : layer;
 }
-
-#endif

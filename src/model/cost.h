@@ -7,8 +7,7 @@
  * Bytes are counted as the kernels lay them out: weight matrices in whole panels, V rows padded to
  * whole lanes.
  */
-#ifndef DECODE_MODEL_COST_H
-#define DECODE_MODEL_COST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ struct cost_time {
                                "attention flops" */
 };
 struct cost_time cost_predict(const struct cost *c, int batch, const struct roofline *limits);
-
-#endif

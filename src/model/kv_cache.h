@@ -12,8 +12,7 @@
  * others read it there, and their regions start at the panel that has the first position of their
  * own. It is copied by none.
  */
-#ifndef DECODE_MODEL_KV_CACHE_H
-#define DECODE_MODEL_KV_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,5 +93,3 @@ static inline int kv_cache_chunks(int n_positions)
 /* The view of positions [first, first + n) of one head, shared ones included; first is a multiple
  * of KERNEL_CHUNK, n at most one (asserted). */
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A loaded model is immutable: any number of sessions and threads may read it.
  */
-#ifndef DECODE_MODEL_MODEL_H
-#define DECODE_MODEL_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -188,5 +187,3 @@ enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint 
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
                             struct checkpoint *c, struct err *e);
 void checkpoint_close(struct checkpoint *c); /* legal on a zeroed struct and twice */
-
-#endif

@@ -5,8 +5,7 @@
  * `high`, and `predicted` as a thin dashed line behind. A legend says which is which. Where all
  * points share one x, the series stand side by side.
  */
-#ifndef DECODE_SHOW_PLOT_H
-#define DECODE_SHOW_PLOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -144,5 +143,3 @@ void heatmap_put_cells(struct output *out, enum heatmap_ink ink, const unsigned 
 /* A line "weight 0  .:-=+*#%@ 1". */
 void heatmap_put_legend(struct output *out, enum heatmap_ink ink, const struct heatmap_scale *s,
                         const char *what);
-
-#endif

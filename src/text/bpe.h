@@ -5,8 +5,7 @@
  * neighbours are a pair of the table, the pair of the lowest rank is merged, the leftmost of
  * equals. Symbols are numbers here; what text they stand for is the kind's.
  */
-#ifndef DECODE_TEXT_BPE_H
-#define DECODE_TEXT_BPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -224,5 +223,3 @@ void bpe_learned_free(struct bpe_learned *v); /* legal on a zeroed struct and tw
  * they are absent. Fails with STATUS_NO_MEMORY; what w itself refuses is found by gguf_write.
  */
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e);
-
-#endif

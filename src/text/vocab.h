@@ -5,8 +5,7 @@
  * A vocabulary is immutable after creation. What vocab_find needs takes more memory than the tokens
  * and is for most vocabularies only of use while the merges are read; vocab_end_finding drops it.
  */
-#ifndef DECODE_TEXT_VOCAB_H
-#define DECODE_TEXT_VOCAB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -120,5 +119,3 @@ struct vocab_keys {
 /* Adds tokenizer.ggml.*, as tokenizer_create and llama.cpp read them. What w itself refuses is
  * found by gguf_write. */
 void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w);
-
-#endif

@@ -2,8 +2,7 @@
  * private - what a training run holds, and the steps that it is made of; behind that what a pass of
  * backpropagation holds.
  */
-#ifndef DECODE_TRAIN_PRIVATE_H
-#define DECODE_TRAIN_PRIVATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -497,5 +496,3 @@ void backprop_drop(const struct pass *p, int site, float *x, const float *start,
  * calls these; they meet inside. */
 void backprop_block(const struct pass *p, int l, int thread);
 void backprop_block_backward(const struct pass *p, int l, int thread);
-
-#endif
