@@ -67,13 +67,6 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
 /* "folder/name", malloc'd: *path is NULL on failure. STATUS_NO_MEMORY. */
 enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e);
 
-/* Opens a file of any kind for reading, or standard input for "-": *fd, which the caller closes
- * unless it is that. STATUS_BAD_FILE, or STATUS_FAILED where no more files can be open. */
-enum status file_open_input(const char *path, int *fd, struct err *e);
-
-/* The message of a read from it that failed with this errno: STATUS_BAD_FILE. */
-enum status file_read_failure(const char *path, int error, struct err *e);
-
 /* --- writing -------------------------------------------------------------------------------- */
 
 /*

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli/job.h"
-#include "measure/eval.h"
 #include "model/kv_cache.h"
 
 #define NOTICEABLE_BITS 0.1               /* a rise of bits per byte that is worth a warning */
@@ -191,15 +190,8 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
     enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
     if (s != STATUS_OK) /* what was just written is no bad input */
         return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
-    const struct eval_spec spec = {.model = k.model,
-                                   .params = {.kernels = j->kernels},
-                                   .pool = j->pool,
-                                   .tokens = j->tokens,
-                                   .n_tokens = j->n_tokens,
-                                   .tokenizer = k.tokenizer,
-                                   .stop = progress_stop,
-                                   .progress = progress_show,
-                                   .arg = job_progress(j, "tokens")};
+    struct eval_spec spec = job_eval_spec(j, &k);
+    spec.arg = job_progress(j, "tokens");
     s = err_in(e, eval_run(&spec, &result, e), "--eval");
     if (s == STATUS_OK)
         *out = result.bits_per_byte;

@@ -16,7 +16,6 @@
 
 #include "cli/job.h"
 #include "engine/schedule.h"
-#include "measure/eval.h"
 #include "text/vocab.h"
 
 /* --- prompts.c -------------------------------------------------------------------------------- */

@@ -349,6 +349,18 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
     return STATUS_OK;
 }
 
+struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
+{
+    return (struct eval_spec){.model = k->model,
+                              .params = job_session_params(j),
+                              .pool = j->pool,
+                              .tokens = j->tokens,
+                              .n_tokens = j->n_tokens,
+                              .tokenizer = k->tokenizer,
+                              .stop = progress_stop,
+                              .progress = progress_show};
+}
+
 enum status job_seed(struct job *j, struct err *e)
 {
     if (j->common->seed.given)

@@ -14,7 +14,7 @@
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "engine/session.h"
+#include "measure/eval.h"
 #include "show/report.h"
 
 /* In the order in which the help lists them. */
@@ -162,6 +162,10 @@ enum status job_tokenize(struct job *j, struct err *e);
 /* The same, or those of --tokens. STATUS_USAGE for more than the context, and for none, with which
  * there is nothing to `purpose` ("score"). */
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
+
+/* An evaluation of job.tokens by a checkpoint of this vocabulary, with what the options say of any
+ * session; `arg` is to be a struct progress. */
+struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
 
 /* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
 enum status job_seed(struct job *j, struct err *e);

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "cli/study_cells.h"
-#include "measure/eval.h"
 #include "model/kv_cache.h"
 
 /* The part of the text that is not held out, as a file in DIR: what conversions are calibrated on.
@@ -279,13 +278,8 @@ static enum status evaluate(const struct study_job *job, struct study_cell *cell
                  e));
     enum status s = tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer),
                                    &run->tokens, &run->n_tokens, e);
-    const struct eval_spec spec = {.model = c->model,
-                                   .params = {.kernels = run->kernels},
-                                   .pool = run->pool,
-                                   .tokens = run->tokens,
-                                   .n_tokens = run->n_tokens,
-                                   .tokenizer = c->tokenizer,
-                                   .stop = progress_stop};
+    struct eval_spec spec = job_eval_spec(run, c);
+    spec.progress = NULL; /* it is of cells */
     if (s == STATUS_OK)
         s = eval_run(&spec, &result, e);
     if (s == STATUS_OK) {
