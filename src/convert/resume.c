@@ -38,7 +38,7 @@ struct header {
 
 static uint64_t hash_text(uint64_t hash, struct text t)
 {
-    return t.len ? fingerprint_of(hash, t.data, t.len) : hash;
+    return fingerprint_of(hash, t.data, t.len);
 }
 
 static uint64_t hash_file(const struct gguf *g)

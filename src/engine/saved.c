@@ -36,12 +36,6 @@ struct header {
 
 static const char magic[8] = {'D', 'E', 'C', 'S', 'A', 'V', 'E', 'D'};
 
-/* A part without bytes has no share in the hash. */
-static uint64_t hash_part(uint64_t hash, const void *bytes, size_t len)
-{
-    return len > 0 ? fingerprint_of(hash, bytes, len) : hash;
-}
-
 /* --- writing --------------------------------------------------------------------------------- */
 
 enum status saved_write(const char *path, const struct schedule *s, int slot,
@@ -72,14 +66,14 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
     enum status status = file_writer_open(&writer, path, e);
     if (status == STATUS_OK) {
         sampler_recent(s->sampler, slot, room);
-        uint64_t hash =
-            hash_part(hash_part(hash_part(0, &h, sizeof h), p->text, text), room, recent);
+        uint64_t hash = fingerprint_of(
+            fingerprint_of(fingerprint_of(0, &h, sizeof h), p->text, text), room, recent);
         file_writer_put(writer, &h, sizeof h);
         file_writer_put(writer, p->text, text);
         file_writer_put(writer, room, recent);
         for (int i = 0; i < n_cached; i++) {
             kv_cache_copy(kv, slot, i, room, NULL);
-            hash = hash_part(hash, room, h.position_bytes);
+            hash = fingerprint_of(hash, room, h.position_bytes);
             file_writer_put(writer, room, h.position_bytes);
         }
         file_writer_put(writer, &hash, sizeof hash);
@@ -150,10 +144,10 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     const unsigned char *text = (const unsigned char *)bytes + sizeof h;
     const unsigned char *recent = text + 4 * h.n_text, *positions = recent + 4 * h.n_recent;
     const uint64_t n_tokens = h.n_text + h.n_recent;
-    uint64_t stored, hash = hash_part(0, &h, sizeof h);
-    hash = hash_part(hash_part(hash, text, 4 * h.n_text), recent, 4 * h.n_recent);
+    uint64_t stored, hash = fingerprint_of(0, &h, sizeof h);
+    hash = fingerprint_of(fingerprint_of(hash, text, 4 * h.n_text), recent, 4 * h.n_recent);
     for (uint64_t i = 0; i < h.n_cached; i++)
-        hash = hash_part(hash, positions + i * h.position_bytes, h.position_bytes);
+        hash = fingerprint_of(hash, positions + i * h.position_bytes, h.position_bytes);
     memcpy(&stored, positions + h.n_cached * h.position_bytes, sizeof stored);
     if (hash != stored)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);

@@ -161,7 +161,7 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
  * another type. */
 uint64_t model_fingerprint(const struct model *m);
 
-/* The hash, continued over so many bytes. */
+/* The hash, continued over so many bytes; of none it stays as it is. */
 uint64_t fingerprint_of(uint64_t hash, const void *bytes, size_t len);
 
 /* --- checkpoint ------------------------------------------------------------------------------- */

@@ -242,12 +242,6 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
     return STATUS_OK;
 }
 
-void bpe_free(struct bpe *b)
-{
-    merging_free(&b->merging);
-    *b = (struct bpe){.lacks_bytes = false};
-}
-
 enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piece, struct err *e)
 {
     const size_t n = piece.len;

@@ -88,10 +88,9 @@ struct bpe {
  * happens, or its result is none. Fails with STATUS_BAD_FILE: an element that is not two parts in
  * the byte alphabet with a space between, a byte, part or result that is two normal tokens, a pair
  * listed twice (its rank would be the first in some programs, the last in others). Or
- * STATUS_NO_MEMORY. b may be freed then too.
+ * STATUS_NO_MEMORY. merging_free of b->merging is due in every case.
  */
 enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g, struct err *e);
-void bpe_free(struct bpe *b); /* legal on a zeroed struct and twice */
 
 /*
  * Appends the tokens of one piece of c's text, which is not empty (asserted). Time O(n log n) in

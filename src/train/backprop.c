@@ -147,11 +147,6 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
     return STATUS_OK;
 }
 
-size_t backprop_bytes(const struct backprop *b)
-{
-    return b->arena.used;
-}
-
 enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e)
 {
     TRY(arena_allocate(&b->arena, "the activations of a batch", e));

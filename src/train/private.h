@@ -50,11 +50,10 @@ struct dropout {
 
 struct backprop;
 
-/* Counts what backprop_start will take, backprop_bytes of memory. `pool` (NULL: one thread) is
- * borrowed and outlives *out. STATUS_NO_MEMORY. */
+/* Counts what backprop_start will take, in the arena. `pool` (NULL: one thread) is borrowed and
+ * outlives *out. STATUS_NO_MEMORY. */
 enum status backprop_create(const struct backprop_params *p, struct pool *pool,
                             struct backprop **out, struct err *e);
-size_t backprop_bytes(const struct backprop *b);
 
 /* Takes the memory, before the first pass. rope_factors divide the frequencies of rotary pairs
  * (NULL: none) and are needed here only. STATUS_NO_MEMORY. */
