@@ -143,12 +143,9 @@ static enum status take_lock(const struct study_job *job, const char *name, stru
 static enum status keep_file(struct study_path path, const void *data, size_t len, struct err *e)
 {
     struct stat st;
-    struct file_writer *w;
-    if (stat(path.text, &st) == 0 && (uint64_t)st.st_size == len)
-        return STATUS_OK;
-    TRY(file_writer_open(&w, path.text, e));
-    file_writer_put(w, data, len);
-    return file_writer_commit(w, e);
+    return stat(path.text, &st) == 0 && (uint64_t)st.st_size == len
+               ? STATUS_OK
+               : file_replace(path.text, data, len, e);
 }
 
 /* What a run needs in its folder beside the cells: its settings, which are what all cells have in

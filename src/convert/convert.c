@@ -1,7 +1,6 @@
 #include "convert/convert.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "convert/private.h"
 

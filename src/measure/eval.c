@@ -10,7 +10,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/figures.h"

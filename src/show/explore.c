@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdint.h>
 
 #include "base/checked.h"
 #include "base/output.h"

@@ -174,10 +174,7 @@ enum bpe_learn_phase {
 };
 
 struct bpe_learn_spec {
-    int n_tokens; /* wanted, all kinds together: at least 256, or 257 with end_of_text */
-    /* One more token, "<|endoftext|>" of type control, BOS and EOS as in GPT-2. Where it is
-     * written out in a text, it ends a document: no word crosses it or has a part of it. */
-    bool end_of_text;
+    int n_tokens; /* wanted, one for every byte among them: at least 256 */
     /* Called now and then from the calling thread; `arg` goes to both. May be NULL. */
     bool (*stop)(void *arg); /* true: give up */
     void (*progress)(void *arg, enum bpe_learn_phase phase, uint64_t done, uint64_t all);
@@ -189,10 +186,8 @@ struct bpe_merge {
 };
 
 struct bpe_learned {
-    int n_tokens; /* 256 + n_merges, + 1 with end_of_text; fewer than wanted if no pair that
-                     occurs twice was left */
+    int n_tokens; /* 256 + n_merges; fewer than wanted if no pair that occurs twice was left */
     int n_merges;
-    int end_of_text;          /* n_tokens - 1, or -1: none */
     struct text *tokens;      /* [n_tokens] the bytes of each; all different */
     struct bpe_merge *merges; /* [n_merges] in order; no pair twice */
     char *bytes;              /* private: of the tokens */
@@ -200,7 +195,7 @@ struct bpe_learned {
 
 /*
  * Learns from n texts, which need not be UTF-8; pieces do not go across texts. With 256 tokens
- * (257 with end_of_text) the texts are not read. *out is for bpe_learned_free; zeroed on failure.
+ * the texts are not read. *out is for bpe_learned_free; zeroed on failure.
  *
  * Time is linear in the texts' length, and n log n in that of their distinct words, also where one
  * word is all of a text. Memory beyond the result, in bytes: while reading, some 35 to 100 a
