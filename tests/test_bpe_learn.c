@@ -1,4 +1,4 @@
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@ static void free_learned(void *v)
 }
 
 /* Freed when the test ends. */
-static struct bpe_learned *learn(const struct text *texts, size_t n, int n_tokens, bool end_of_text)
+static struct bpe_learned *learn(const struct text *texts, size_t n, int n_tokens)
 {
-    const struct bpe_learn_spec spec = {.n_tokens = n_tokens, .end_of_text = end_of_text};
+    const struct bpe_learn_spec spec = {.n_tokens = n_tokens};
     struct bpe_learned *v = allocated(sizeof *v);
     expect_ok(bpe_learn(&spec, texts, n, v, &err));
     return released_by(free_learned, v);
@@ -96,7 +96,7 @@ static struct plain plain_learn(const struct text *texts, size_t n, int n_tokens
 /* What holds for every vocabulary. */
 static void check_consistent(const struct bpe_learned *v)
 {
-    ck_assert_int_eq(v->n_tokens, 256 + v->n_merges + (v->end_of_text >= 0));
+    ck_assert_int_eq(v->n_tokens, 256 + v->n_merges);
     for (int i = 0; i < 256; i++) {
         ck_assert(v->tokens[i].len == 1 && (unsigned char)v->tokens[i].data[0] == i);
     }
@@ -171,7 +171,7 @@ static size_t check_encoding(const struct tokenizer *t, struct text text, const 
 /* Learning gives what the plain way gives, and the tokenizer what learning left. */
 static void check_against_plain(const struct text *texts, size_t n, int n_tokens)
 {
-    const struct bpe_learned *v = learn(texts, n, n_tokens, false);
+    const struct bpe_learned *v = learn(texts, n, n_tokens);
     const struct plain p = plain_learn(texts, n, n_tokens);
     check_merges(v, p.merges, p.n_merges);
     check_consistent(v);
@@ -258,7 +258,7 @@ TEST(a_word_of_a_megabyte)
     rng_seed(&r, 3, 4);
     random_text(&r, text, LEN, "abcdefghijklmnopqrst");
     const struct text whole = {text, LEN};
-    struct bpe_learned *v = learn(&whole, 1, 256 + 8000, false);
+    struct bpe_learned *v = learn(&whole, 1, 256 + 8000);
     check_consistent(v);
     ck_assert_int_eq(v->n_merges, 8000);
     v->n_merges = 24;
@@ -286,8 +286,7 @@ TEST(reference_cases)
         case_numbers(&t, &rest);
         for (size_t i = 0; i < t.n; i += 2)
             merges[i / 2] = (struct bpe_merge){t.numbers[i], t.numbers[i + 1]};
-        check_merges(learn(&(struct text){t.text, t.len}, 1, atoi(wanted), false), merges,
-                     (int)t.n / 2);
+        check_merges(learn(&(struct text){t.text, t.len}, 1, atoi(wanted)), merges, (int)t.n / 2);
     }
     ck_assert_int_eq(n, 3);
 }
@@ -295,8 +294,8 @@ TEST(reference_cases)
 TEST(texts_are_not_joined)
 {
     const struct text texts[] = {text_of("a"), text_of("b"), text_of("a"), text_of("b")};
-    ck_assert_int_eq(learn(texts, 4, 300, false)->n_merges, 0);
-    struct bpe_learned *v = learn(NULL, 0, 300, false);
+    ck_assert_int_eq(learn(texts, 4, 300)->n_merges, 0);
+    struct bpe_learned *v = learn(NULL, 0, 300);
     ck_assert(v->n_tokens == 256 && v->n_merges == 0);
     bpe_learned_free(v); /* legal twice */
 }
@@ -317,55 +316,25 @@ static void check_written(const struct bpe_learned *v)
     expect_ok(gguf_get_u64(f.g, "tokenizer.ggml.bos_token_id", 0, 999, &bos, NULL, &err));
     expect_ok(gguf_get_u64(f.g, "tokenizer.ggml.eos_token_id", 0, 999, &eos, NULL, &err));
     expect_ok(gguf_get_bool(f.g, "tokenizer.ggml.add_bos_token", &adds_bos, NULL, &err));
-    ck_assert_uint_eq(bos, (uint64_t)(v->end_of_text < 0 ? '\n' : v->end_of_text));
-    ck_assert_uint_eq(eos, (uint64_t)(v->end_of_text < 0 ? 0 : v->end_of_text));
+    ck_assert_uint_eq(bos, '\n');
+    ck_assert_uint_eq(eos, 0);
     ck_assert(!adds_bos);
     expect_ok(gguf_get_array(f.g, "tokenizer.ggml.token_type", GGUF_I32, &types, NULL, &err));
     ck_assert_uint_eq(types->count, (uint64_t)v->n_tokens);
     for (uint64_t i = 0; i < types->count; i++)
-        ck_assert_int_eq(gguf_int_at(types, i), (int)i == v->end_of_text ? 3 : 1);
+        ck_assert_int_eq(gguf_int_at(types, i), 1);
     free_gguf(&f);
 }
 
-static const char documents[] = "<|endoftext|>one text, one word<|endoftext|><|endoftext|> one "
-                                "more<|endoftext|>no more: <|endoftext <|endoftext <|endoftext|>";
-
-TEST(end_of_text_is_the_last_token)
+TEST(written_with_and_without_merges)
 {
-    const struct text whole = text_of(documents);
-    const struct text parts[] = {text_of("one text, one word"), text_of(" one more"),
-                                 text_of("no more: <|endoftext <|endoftext ")};
-    const struct bpe_learned *v = learn(&whole, 1, 320, true);
-    const struct plain p = plain_learn(parts, 3, 319);
-    check_merges(v, p.merges, p.n_merges);
+    const struct text text = text_of("<|endoftext|> is text as any other, <|endoftext|>");
+    const struct bpe_learned *v = learn(&text, 1, 320);
+    ck_assert_int_gt(v->n_merges, 0);
     check_consistent(v);
-    ck_assert_int_eq(v->end_of_text, v->n_tokens - 1);
-    ck_assert(text_is(v->tokens[v->end_of_text], "<|endoftext|>"));
     check_written(v);
-
-    const struct tokenizer *t = tokenizer_of(v);
-    ck_assert_int_eq(tokenizer_eos(t), v->end_of_text);
-    ck_assert(tokenizer_is_special(t, v->end_of_text));
-    int32_t *ids;
-    size_t n, found = 0;
-    expect_ok(tokenizer_encode(t, whole, &ids, &n, &err));
-    for (size_t i = 0; i < n; i++)
-        found += ids[i] == v->end_of_text;
-    ck_assert_uint_eq(found, 5);
-    free(ids);
-
-    /* Without the option its text is text; with it and no room for merges there is only it. */
-    v = learn(&whole, 1, 320, false);
-    ck_assert_int_eq(v->end_of_text, -1);
-    bool learned = false;
-    for (int i = 0; i < v->n_tokens; i++)
-        learned = learned || text_is(v->tokens[i], "endoftext");
-    ck_assert(learned);
-    v = learn(NULL, 0, 257, true);
-    ck_assert(v->n_tokens == 257 && v->end_of_text == 256);
-    check_consistent(v);
-    v = learn(&whole, 1, 256, false);
-    ck_assert(v->n_tokens == 256 && v->end_of_text == -1);
+    v = learn(&text, 1, 256);
+    ck_assert_int_eq(v->n_tokens, 256);
     check_consistent(v);
     check_written(v);
 }
@@ -376,15 +345,11 @@ TEST(too_few_tokens)
 {
     static const struct {
         int n_tokens;
-        bool end_of_text;
         const char *says;
-    } cases[] = {{255, false, "at least 256 tokens"},
-                 {-1, false, "found -1"},
-                 {256, true, "at least 257 tokens, one for every byte and <|endoftext|>"}};
+    } cases[] = {{255, "at least 256 tokens, one for every byte; found 255"}, {-1, "found -1"}};
     const struct text text = text_of("abab");
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const struct bpe_learn_spec spec = {.n_tokens = cases[i].n_tokens,
-                                            .end_of_text = cases[i].end_of_text};
+        const struct bpe_learn_spec spec = {.n_tokens = cases[i].n_tokens};
         struct bpe_learned v;
         expect_status(bpe_learn(&spec, &text, 1, &v, &err), STATUS_USAGE, cases[i].says);
         ck_assert_ptr_null(v.tokens);

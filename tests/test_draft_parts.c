@@ -5,8 +5,8 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "engine/draft.h"
 #include "engine/sampler.h"
+#include "engine/schedule.h"
 #include "formats/gguf.h"
 #include "model/cost.h"
 #include "model/model.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 #include "vocab_import.h"
 
 TEST(test_folders_of_transformers)
@@ -288,21 +288,25 @@ static void check_texts(const struct gguf_value *expected, const struct text *fo
 TEST(test_llmc)
 {
     const struct text source = text_of(file_text("tests/data/bpe-learn.txt", NULL));
-    const struct bpe_learn_spec spec = {.n_tokens = 700, .end_of_text = true};
+    const struct bpe_learn_spec spec = {.n_tokens = 700};
     const struct vocab_keys *k = &imported.keys;
+    struct text tokens[701];
     struct bpe_learned learned;
     struct gguf_writer *w;
     expect_ok(bpe_learn(&spec, &source, 1, &learned, &err));
     ck_assert_int_gt(learned.n_merges, 100);
-    const int end = (int)learned.end_of_text;
-    write_llmc(learned.tokens, (int)learned.n_tokens, 2, end, 0);
-    must_import(LLMC, (int)learned.n_tokens);
+    const int end = learned.n_tokens;
+    memcpy(tokens, learned.tokens, (size_t)end * sizeof *tokens);
+    tokens[end] = text_of("<|endoftext|>");
+    write_llmc(tokens, end + 1, 2, end, 0);
+    must_import(LLMC, end + 1);
 
     expect_ok(gguf_writer_create(&w, &err));
     expect_ok(bpe_learned_write(&learned, w, &err));
     struct gguf_file f = written_gguf(w);
     check_texts(gguf_find(f.g, "tokenizer.ggml.merges"), k->merges, k->n_merges);
-    check_texts(gguf_find(f.g, "tokenizer.ggml.tokens"), k->tokens, (size_t)k->n);
+    check_texts(gguf_find(f.g, "tokenizer.ggml.tokens"), k->tokens, (size_t)end);
+    ck_assert(k->n == end + 1 && text_is(k->tokens[end], "<|endoftext|>"));
     ck_assert(k->bos == end && k->eos == end && k->types[end] == TOKEN_CONTROL);
     ck_assert_str_eq(k->pre, "gpt-2");
     free_gguf(&f);

@@ -1,6 +1,6 @@
 /* The page to explore: its parts, its weights by hand, and texts that would break out of it. What
  * its script makes of it is tests/page.sh's. */
-#include "show/heatmap.h"
+#include "show/plot.h"
 
 #include "base/checked.h"
 #include "xml.h"

@@ -24,7 +24,7 @@
 #include "base/status.h"
 #include "scenarios.h"
 #include "support.h"
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 
 static atomic_long *met; /* how many faults were; shared with the processes of the tests */
 
@@ -232,7 +232,7 @@ static char words[N_WORDS * 8 + 1];
 
 static enum status learn_and_write(struct gguf_writer *w, struct err *e)
 {
-    const struct bpe_learn_spec spec = {.n_tokens = 2000, .end_of_text = true};
+    const struct bpe_learn_spec spec = {.n_tokens = 2000};
     const struct text text = text_of(words);
     struct bpe_learned v;
     unsigned char *bytes = NULL;

@@ -1,5 +1,5 @@
 /* Whole checkpoints in other types: the bytes llama-quantize gives, metadata kept, refusals. */
-#include "convert/quantize.h"
+#include "convert/convert.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,12 +4,10 @@
  * Every size that a file or a flag can influence goes through these: on overflow they return
  * false and leave *out as it was.
  */
-#ifndef DECODE_BASE_CHECKED_H
-#define DECODE_BASE_CHECKED_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 static inline bool u64_add(uint64_t a, uint64_t b, uint64_t *out)
@@ -53,5 +51,3 @@ static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
     *out = r & ~(align - 1);
     return true;
 }
-
-#endif

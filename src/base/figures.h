@@ -2,8 +2,7 @@
  * figures - times that are measured, and numbers as short texts: with a unit for people, exact for
  * programs.
  */
-#ifndef DECODE_BASE_FIGURES_H
-#define DECODE_BASE_FIGURES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ static inline uint64_t clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
-
-#endif

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,15 +73,12 @@ static const char *input_name(const char *path)
     return is_standard(path) ? "standard input" : path;
 }
 
-enum status file_open_input(const char *path, int *fd, struct err *e)
+/* Opens a file of any kind for reading, or standard input for "-": *fd, which the caller closes
+ * unless it is that. STATUS_BAD_FILE, or STATUS_FAILED where no more files can be open. */
+static enum status open_named(const char *path, int *fd, struct err *e)
 {
     *fd = STDIN_FILENO;
     return is_standard(path) ? STATUS_OK : open_input(path, 0, fd, e);
-}
-
-enum status file_read_failure(const char *path, int error, struct err *e)
-{
-    return file_failure(e, STATUS_BAD_FILE, input_name(path), "read", error);
 }
 
 enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e)
@@ -203,7 +199,7 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
     int fd;
     *out = NULL;
     *len = 0;
-    TRY(file_open_input(path, &fd, e));
+    TRY(open_named(path, &fd, e));
     const enum status s = read_to_end(fd, input_name(path), max, out, len, e);
     if (!is_standard(path))
         close(fd);
@@ -217,10 +213,6 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
-
-#define _FILE_OFFSET_BITS 64
-
 #define PIECE           ((size_t)64 << 10)
 #define MOST_AT_ONCE    ((size_t)1 << 20)
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
@@ -229,7 +221,7 @@ enum status lines_open(struct lines *l, const char *path, size_t max, struct err
 {
     struct stat st;
     *l = (struct lines){.path = path, .fd = -1, .max = max};
-    TRY(file_open_input(path, &l->fd, e));
+    TRY(open_named(path, &l->fd, e));
     if (fstat(l->fd, &st) == 0 && S_ISREG(st.st_mode))
         l->file_bytes = (uint64_t)st.st_size;
     return STATUS_OK;
@@ -264,7 +256,7 @@ static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct e
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) /* another process may have emptied it */
         return STATUS_OK;
     if (n < 0)
-        return file_read_failure(l->path, errno, e);
+        return file_failure(e, STATUS_BAD_FILE, input_name(l->path), "read", errno);
     l->ended = n == 0;
     l->read.len += (size_t)n;
     if (l->n_bytes == 0 && text_starts_with(bytes_text(&l->read), BYTE_ORDER_MARK))

@@ -1,8 +1,7 @@
 /*
  * file - read a file as bytes, replace a file or a folder atomically.
  */
-#ifndef DECODE_BASE_FILE_H
-#define DECODE_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,13 +67,6 @@ enum status file_read_all(const char *path, size_t max, char **out, size_t *len,
 /* "folder/name", malloc'd: *path is NULL on failure. STATUS_NO_MEMORY. */
 enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e);
 
-/* Opens a file of any kind for reading, or standard input for "-": *fd, which the caller closes
- * unless it is that. STATUS_BAD_FILE, or STATUS_FAILED where no more files can be open. */
-enum status file_open_input(const char *path, int *fd, struct err *e);
-
-/* The message of a read from it that failed with this errno: STATUS_BAD_FILE. */
-enum status file_read_failure(const char *path, int error, struct err *e);
-
 /* --- writing -------------------------------------------------------------------------------- */
 
 /*
@@ -105,6 +97,9 @@ void file_writer_put(struct file_writer *w, const void *data, size_t len);
 /* Frees w in any case. */
 enum status file_writer_commit(struct file_writer *w, struct err *e);
 void file_writer_abandon(struct file_writer *w); /* NULL is legal */
+
+/* The same of all that goes into the file, at once. */
+enum status file_replace(const char *path, const void *data, size_t len, struct err *e);
 
 /*
  * A folder whose files are made or replaced together: they grow in one of a temporary name beside
@@ -177,5 +172,3 @@ enum status lines_left(struct lines *l, int most, int *n, struct err *e);
 
 /* How much of the file the lines given so far are, 0 to 1; negative where that is not known. */
 double lines_share(const struct lines *l);
-
-#endif

@@ -5,8 +5,7 @@
  * Static, so that each kernel object has a copy compiled for its own instruction set. Pure
  * functions of their arguments.
  */
-#ifndef DECODE_BASE_HALF_H
-#define DECODE_BASE_HALF_H
+#pragma once
 
 #include <assert.h>
 #include <stddef.h>
@@ -96,5 +95,3 @@ static inline void little_store(void *to, uint64_t value, size_t bytes)
     for (size_t i = 0; i < bytes; i++)
         raw[i] = (unsigned char)(value >> (8 * i));
 }
-
-#endif

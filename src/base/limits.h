@@ -3,8 +3,7 @@
  *
  * Everything is read from the system each time.
  */
-#ifndef DECODE_BASE_LIMITS_H
-#define DECODE_BASE_LIMITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -43,5 +42,3 @@ uint64_t available_memory(void);
 int cpus_quota(const char *cgroup_mount, const char *self_cgroup);
 uint64_t available_in_cgroups(const char *cgroup_mount, const char *self_cgroup);
 uint64_t available_in_system(const char *meminfo);
-
-#endif

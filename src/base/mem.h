@@ -11,8 +11,7 @@
  *     status = arena_allocate(&a, "the buffers", e);
  *     take_buffers(&a, s);                          // takes
  */
-#ifndef DECODE_BASE_MEM_H
-#define DECODE_BASE_MEM_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -96,5 +95,3 @@ struct int_list {
     int items[LIST_MAX];
     int n;
 };
-
-#endif

@@ -1,6 +1,5 @@
 #include "base/name_index.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"

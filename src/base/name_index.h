@@ -5,8 +5,7 @@
  * key makes runs differ. The first eight bytes as a number settle most comparisons without a look
  * at the text.
  */
-#ifndef DECODE_BASE_NAME_INDEX_H
-#define DECODE_BASE_NAME_INDEX_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -43,5 +42,3 @@ const struct indexed *name_index_find(const struct name_index *x, struct text te
  * O(log n) comparisons. */
 const struct indexed *name_index_longest(const struct name_index *x, struct text text);
 void name_index_free(struct name_index *x); /* legal on a zeroed struct and twice */
-
-#endif

@@ -4,8 +4,7 @@
  * Everything that shows something writes here. The first failure is kept and later bytes are
  * dropped: output_flush tells, so a full disk or a closed pipe never passes for success.
  */
-#ifndef DECODE_BASE_OUTPUT_H
-#define DECODE_BASE_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ void file_output_init(struct file_output *f);
  * of file_writer_open and file_writer_commit. */
 enum status file_output_open(struct file_output *f, const char *path, struct err *e);
 enum status file_output_commit(struct file_output *f, struct err *e);
-
-#endif

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/figures.h"
@@ -327,6 +326,14 @@ void file_writer_abandon(struct file_writer *w)
     free(w->temp);
     free(w->buffer);
     free(w);
+}
+
+enum status file_replace(const char *path, const void *data, size_t len, struct err *e)
+{
+    struct file_writer *w;
+    TRY(file_writer_open(&w, path, e));
+    file_writer_put(w, data, len);
+    return file_writer_commit(w, e);
 }
 
 /* --- a folder -------------------------------------------------------------------------------- */

@@ -6,8 +6,7 @@
  * to one thread at a time. Seeds are mixed by SplitMix64's finalizer (G. Steele, D. Lea, C. Flood,
  * "Fast Splittable Pseudorandom Number Generators", 2014).
  */
-#ifndef DECODE_BASE_RNG_H
-#define DECODE_BASE_RNG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ uint32_t rng_u32(struct rng *r);
 
 /* Uniform in [0, 1), a multiple of 2^-53; takes two 32-bit numbers, the high part first. */
 double rng_unit(struct rng *r);
-
-#endif

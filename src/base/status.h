@@ -4,8 +4,7 @@
  * Fallible calls return enum status and fill a caller-owned struct err with one sentence that
  * says what is wrong, where, what was expected and what was found. Nothing here prints.
  */
-#ifndef DECODE_BASE_STATUS_H
-#define DECODE_BASE_STATUS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -65,5 +64,3 @@ static inline enum status err_no_memory(struct err *e, const char *what, size_t 
         if (try_status != STATUS_OK)                                                               \
             return try_status;                                                                     \
     } while (0)
-
-#endif

@@ -3,8 +3,7 @@
  *
  * What takes no struct bytes is a pure function of its arguments, but for utf8_strip.
  */
-#ifndef DECODE_BASE_TEXT_H
-#define DECODE_BASE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -139,5 +138,3 @@ void utf8_strip(char *text);
  * of input and three at the end, as hash tables use it.
  */
 uint64_t siphash(const uint64_t key[2], struct text s);
-
-#endif

@@ -2,14 +2,11 @@
  * attend - one run of decode attend, and what is shown and written of it. Private to the files of
  * this command.
  */
-#ifndef DECODE_CLI_ATTEND_H
-#define DECODE_CLI_ATTEND_H
+#pragma once
 
 #include <stdbool.h>
 
-#include "base/status.h"
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "measure/attend.h"
 
 /* Columns of a token's text on a terminal, and cells of a drawing, however wide that is. */
@@ -54,5 +51,3 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
 
 /* The head that is shown. */
 void attend_draw(const struct attend_view *v);
-
-#endif

@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/figures.h"
 #include "cli/attend.h"
-#include "cli/terminal.h"
-#include "show/heatmap.h"
-#include "text/tokenizer.h"
 
 /* Columns of a token in a cell of a table, and beside a large map. */
 #define LABEL_COLUMNS 10

@@ -37,7 +37,7 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* Of a variant of the checkpoint, which is closed again: job_bits_per_byte's. */
+/* Bits per byte of a variant of the checkpoint, whose model is closed again. */
 static enum status measure_variant(struct bench_run *r, int variant, double *out, struct err *e)
 {
     struct job *j = r->job;
@@ -54,8 +54,13 @@ static enum status measure_variant(struct bench_run *r, int variant, double *out
         variant_is_wanted(o)
             ? variant_load(j, e)
             : model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &j->checkpoint.model, e);
-    if (s == STATUS_OK)
-        s = job_bits_per_byte(j, j->checkpoint.model, out, e);
+    if (s == STATUS_OK) {
+        struct eval_result result;
+        struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
+        spec.arg = job_progress(j, "tokens");
+        s = eval_run(&spec, &result, e);
+        *out = result.bits_per_byte;
+    }
     model_free(j->checkpoint.model);
     j->checkpoint.model = NULL;
     return s;

@@ -2,20 +2,15 @@
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
 #include <ctype.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "cli/attend.h"
-#include "cli/terminal.h"
 #include "formats/npy.h"
-#include "show/heatmap.h"
 #include "text/pretokenize.h"
-#include "text/tokenizer.h"
 
 /* In the order of false and true of attend_spec.by_norm. */
 static const char *const weighings[] = {"weight", "norm", NULL};

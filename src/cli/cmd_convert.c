@@ -8,10 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "cli/job.h"
-#include "cli/signals.h"
-#include "measure/eval.h"
 #include "model/kv_cache.h"
 
 #define NOTICEABLE_BITS 0.1               /* a rise of bits per byte that is worth a warning */
@@ -108,22 +105,17 @@ static const struct report_field figure_fields[] = {
 };
 #define N_FIGURES REPORT_LENGTH(figure_fields)
 
-struct layer_row {
-    int layer;
-    struct convert_layer lost;
-};
-
 static const struct report_field layer_fields[] = {
-    {"layer", "layer", MEMBER(layer_row, layer)},
-    {"score_lost", "score_lost", MEMBER(layer_row, lost.score), "%.5f"},
-    {"output_lost", "output_lost", MEMBER(layer_row, lost.output), "%.5f"},
-    {"own_lost", "own_lost", MEMBER(layer_row, lost.own), "%.5f"},
-    {"own_first", "own_first", MEMBER(layer_row, lost.own_first), "%.5f"},
-    {"gathered", "gathered", MEMBER(layer_row, lost.gathered), "%.5f"},
+    {"layer", "layer", MEMBER(convert_layer, layer)},
+    {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
+    {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
+    {"own_lost", "own_lost", MEMBER(convert_layer, own), "%.5f"},
+    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.5f"},
+    {"gathered", "gathered", MEMBER(convert_layer, gathered), "%.5f"},
 };
 
 /* One object, over several lines or (JSON lines) on one. */
-static void print_json(const struct conversion *c, const struct layer_row *rows)
+static void print_json(const struct conversion *c)
 {
     const bool latent = config_is_latent(&c->converted.config);
     struct output *out = c->job->out;
@@ -137,7 +129,8 @@ static void print_json(const struct conversion *c, const struct layer_row *rows)
     json_u64(&j, "calibration_tokens", c->spec.n_tokens);
     json_begin_array(&j, "layers");
     for (int l = 0; l < c->converted.n_layers; l++)
-        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1, &rows[l]);
+        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1,
+                      &c->converted.layers[l]);
     json_end(&j);
     report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
     report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
@@ -156,15 +149,12 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         {NULL, "change", REPORT_DOUBLE, .format = "%+.4f"}};
     const enum table_format format = c->job->common->format;
     const bool people = table_is_for_people(format);
-    struct layer_row rows[CONFIG_MAX_LAYERS];
+    struct table layers = TABLE_OF(layer_fields, c->converted.layers, c->converted.n_layers);
     struct report t;
-    for (int l = 0; l < c->converted.n_layers; l++)
-        rows[l] = (struct layer_row){l, c->converted.layers[l]};
     if (table_is_json(format)) {
-        print_json(c, rows);
+        print_json(c);
         return STATUS_OK;
     }
-    struct table layers = TABLE_OF(layer_fields, rows, c->converted.n_layers);
     if (people && c->spec.n_tokens == 0) /* what only a text tells */
         layers.n -= 3;
     TRY(table_print(&layers, format, c->job->out, e));
@@ -193,13 +183,18 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
 static enum status measure_bits(struct job *j, const char *path, double *out, struct err *e)
 {
     struct checkpoint k;
+    struct eval_result result;
     *out = (double)NAN;
     if (!j->tokens)
         return STATUS_OK;
-    enum status s = job_open(path, CHECKPOINT_MODEL, &k, e);
+    enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
     if (s != STATUS_OK) /* what was just written is no bad input */
         return s == STATUS_BAD_FILE && path != j->path ? STATUS_FAILED : s;
-    s = err_in(e, job_bits_per_byte(j, k.model, out, e), "--eval");
+    struct eval_spec spec = job_eval_spec(j, &k);
+    spec.arg = job_progress(j, "tokens");
+    s = err_in(e, eval_run(&spec, &result, e), "--eval");
+    if (s == STATUS_OK)
+        *out = result.bits_per_byte;
     checkpoint_close(&k);
     return s;
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "cli/job.h"
-#include "measure/eval.h"
 
 struct eval_options {
     struct common_options common;
@@ -69,18 +68,11 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
     }
     TRY(job_tokenize(j, e));
     TRY(job_start_threads(j, e));
-    struct eval_spec spec = {.model = c->model,
-                             .other = j->other.model,
-                             .params = job_session_params(j),
-                             .pool = j->pool,
-                             .tokens = j->tokens,
-                             .n_tokens = j->n_tokens,
-                             .tokenizer = c->tokenizer,
-                             .text = j->text,
-                             .ctx = o->ctx,
-                             .stride = o->stride,
-                             .stop = progress_stop,
-                             .progress = progress_show};
+    struct eval_spec spec = job_eval_spec(j, c);
+    spec.other = j->other.model;
+    spec.text = j->text;
+    spec.ctx = o->ctx;
+    spec.stride = o->stride;
     TRY(eval_make_plan(&spec, &plan, e));
     say_verbose(
         j->common,

@@ -7,10 +7,7 @@
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "cli/input.h"
-#include "cli/numbers.h"
 #include "cli/signals.h"
-#include "cli/terminal.h"
 #include "model/cost.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 
 #include "cli/job.h"
-#include "convert/convert.h"
 #include "measure/attend.h"
-#include "show/heatmap.h"
 
 /* The options; the run; and the row that is printed. */
 struct heads_view {
@@ -216,14 +214,7 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     const size_t bytes = v->config->n_layers * n_heads * n_heads * sizeof *v->likeness;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
-    struct heads_spec spec = {.eval = {.model = k->model,
-                                       .params = {.kernels = j->kernels},
-                                       .pool = j->pool,
-                                       .tokens = j->tokens,
-                                       .n_tokens = j->n_tokens,
-                                       .tokenizer = k->tokenizer,
-                                       .stop = progress_stop,
-                                       .progress = progress_show},
+    struct heads_spec spec = {.eval = job_eval_spec(j, k),
                               .ablation = (enum heads_ablation)v->ablation,
                               .curve = v->curve};
     struct convert_spec likeness = {.gguf = k->gguf,

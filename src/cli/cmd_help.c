@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "cli/job.h"
-#include "show/paragraph.h"
 
 #define SUMMARY "continue texts with transformers, and see what their attention costs"
 

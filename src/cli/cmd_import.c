@@ -1,7 +1,6 @@
 /*
  * cmd_import - decode import: a checkpoint of another format to GGUF.
  */
-#include "base/file.h"
 #include "cli/job.h"
 #include "cli/signals.h"
 #include "exchange/exchange.h"

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/info.h"
 
@@ -110,7 +109,7 @@ static const struct report_field check_fields[] = {
  * its own; the second with steps. */
 static const struct report_field cost_fields[] = {
     {"attention_4_d_model_squared", NULL, MEMBER(info, attention_4_d_model_squared)},
-    {"memory_available_bytes", NULL, MEMBER(info, memory_available_bytes)}};
+    {"memory_available_bytes", NULL, MEMBER(info, available)}};
 
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
  * architecture that does not run here its own. */

@@ -3,9 +3,7 @@
  */
 #include <math.h>
 
-#include "base/file.h"
 #include "cli/job.h"
-#include "formats/gguf.h"
 
 struct quantize_options {
     struct common_options common;

@@ -11,8 +11,6 @@
 #include "cli/signals.h"
 #include "engine/sampler.h"
 #include "formats/npy.h"
-#include "measure/eval.h"
-#include "show/report.h"
 
 struct score_options {
     struct common_options common;

@@ -11,7 +11,6 @@
 
 #include "cli/study_cells.h"
 #include "model/cost.h"
-#include "show/plot.h"
 
 _Static_assert(STUDY_FIT - STUDY_MEAN == CONVERT_FIT, "methods are in the order of convert's");
 

@@ -1,13 +1,9 @@
 /*
  * cmd_tokenize - decode tokenize: token ids of a text, and back.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/text.h"
 #include "cli/job.h"
-#include "show/paragraph.h"
 
 struct tokenize_options {
     struct common_options common;

@@ -11,12 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
-#include "base/file.h"
-#include "cli/input.h"
 #include "cli/job.h"
-#include "cli/train_options.h"
-#include "model/model.h"
+#include "cli/shape.h"
 #include "train/train.h"
 
 #define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */

@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "base/figures.h"
-#include "cli/input.h"
 #include "cli/signals.h"
-#include "formats/json.h"
-#include "show/report.h"
 
 /* --- texts in turn --------------------------------------------------------------------------- */
 

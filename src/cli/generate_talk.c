@@ -5,11 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/figures.h"
-#include "base/file.h"
 #include "cli/generate.h"
-#include "cli/input.h"
-#include "cli/numbers.h"
 #include "cli/signals.h"
 
 /* --- saved texts ----------------------------------------------------------------------------- */

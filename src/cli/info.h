@@ -2,8 +2,7 @@
  * info - what decode info's two halves share: what there is (cmd_info), and what it costs
  * (info_cost).
  */
-#ifndef DECODE_CLI_INFO_H
-#define DECODE_CLI_INFO_H
+#pragma once
 
 #include <string.h>
 
@@ -49,7 +48,7 @@ struct info {
     struct inspect_sum parts[INSPECT_PARTS + 1]; /* the last one is the total */
     struct inspect_variants variants;
     struct roofline limits; /* given; 0 bytes_per_s: not; infinite flops: not counted */
-    uint64_t available;     /* bytes of memory */
+    int64_t available;      /* bytes of memory; negative: not known */
     struct info_step {
         const char *shape; /* as it was given; NULL: of a checkpoint */
         char variant[16];
@@ -74,7 +73,7 @@ struct info {
     const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
     struct text architecture, name, token_kind;
     int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos;
-    int64_t attention_4_d_model_squared, memory_available_bytes;
+    int64_t attention_4_d_model_squared;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */
     char variant[16], heads_by_layer[CONFIG_MAX_LAYERS * 8],
         kv_heads_by_layer[CONFIG_MAX_LAYERS * 8], latent[CONFIG_MAX_LAYERS * 8];
@@ -104,5 +103,3 @@ void info_explain_steps(const struct info *info, struct output *out);
 
 /* Prints the shapes that have names. */
 enum status info_list_shapes(struct job *j, struct err *e);
-
-#endif

@@ -7,11 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/limits.h"
 #include "cli/info.h"
-#include "show/paragraph.h"
 
 /* For which this machine is measured. */
 #define MEASURE_SECONDS 2.0
@@ -69,8 +67,7 @@ enum status info_plan_steps(struct info *info, struct err *e)
     const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
     if (n == 0)
         return STATUS_OK;
-    info->available = available_memory();
-    info->memory_available_bytes = (int64_t)info->available; /* negative where it is not known */
+    info->available = (int64_t)available_memory();
     const size_t bytes = ((size_t)info->n_steps + (size_t)n) * sizeof *info->steps;
     struct info_step *const grown = realloc(info->steps, bytes), *step = grown + info->n_steps;
     if (!grown)
@@ -83,7 +80,7 @@ enum status info_plan_steps(struct info *info, struct err *e)
         const struct inspect_step s =
             inspect_step(v, kv_type, depths.items[row / batches.n], batches.items[row % batches.n]);
         const uint64_t weights = v->weights.memory_bytes;
-        const bool fits = s.memory_bytes <= info->available;
+        const bool fits = s.memory_bytes <= (uint64_t)info->available;
         *step = (struct info_step){.shape = info->subject,
                                    .of = s,
                                    .weight_bytes = weights,
@@ -217,7 +214,7 @@ void info_explain_steps(const struct info *info, struct output *out)
                          "layer and the\vvocabulary, and the K/V heads that its query heads use: "
                          "where these are fewer than shards,\vseveral shards have copies.",
                          info->o->shards);
-    if (info->available != AVAILABLE_UNKNOWN)
+    if (info->available >= 0)
         paragraph_printf(&p, " Free: %s.", figure_bytes((double)info->available).text);
     paragraph_puts(&p, "\n\n");
     paragraph_end(&p);

@@ -6,12 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/text.h"
 #include "cli/numbers.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
-#include "text/tokenizer.h"
 
 /* More text than this is refused before it is read: no context holds it. */
 #define INPUT_MAX ((size_t)256 << 20)

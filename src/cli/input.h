@@ -1,16 +1,13 @@
 /*
  * input - the texts that commands read, their tokens, and which files may be written: paths.c.
  */
-#ifndef DECODE_CLI_INPUT_H
-#define DECODE_CLI_INPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "cli/options.h"
-#include "text/tokenizer.h"
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a
  * pipe (which may end with nothing: an empty text), a socket or a file that has something. Says
@@ -79,5 +76,3 @@ enum status path_new(const char *path, bool force, struct err *e);
 
 /* Whether one file can be written, which is tried; NULL: none. */
 enum status path_writable(const char *path, struct err *e);
-
-#endif

@@ -6,14 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "base/limits.h"
-#include "base/text.h"
 #include "cli/signals.h"
 #include "exchange/exchange.h"
-#include "formats/gguf.h"
 #include "model/kv_cache.h"
-#include "show/paragraph.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */
 #define AVAILABLE_SHARE 0.9
@@ -351,6 +347,18 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
                        j->n_tokens, c->n_ctx);
     return STATUS_OK;
+}
+
+struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k)
+{
+    return (struct eval_spec){.model = k->model,
+                              .params = job_session_params(j),
+                              .pool = j->pool,
+                              .tokens = j->tokens,
+                              .n_tokens = j->n_tokens,
+                              .tokenizer = k->tokenizer,
+                              .stop = progress_stop,
+                              .progress = progress_show};
 }
 
 enum status job_seed(struct job *j, struct err *e)

@@ -4,24 +4,17 @@
  * A command is a file cmd_NAME.c that defines `const struct command command_NAME`, and a row in
  * COMMANDS. Of the environment DECODE_THREADS is the default of -t, DECODE_ISA forces kernels.
  */
-#ifndef DECODE_CLI_JOB_H
-#define DECODE_CLI_JOB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/output.h"
-#include "base/status.h"
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
-#include "convert/quantize.h"
-#include "engine/session.h"
-#include "model/model.h"
+#include "measure/eval.h"
 #include "show/report.h"
 
 /* In the order in which the help lists them. */
@@ -170,6 +163,10 @@ enum status job_tokenize(struct job *j, struct err *e);
  * there is nothing to `purpose` ("score"). */
 enum status job_tokenize_for_context(struct job *j, const char *purpose, struct err *e);
 
+/* An evaluation of job.tokens by a checkpoint of this vocabulary, with what the options say of any
+ * session; `arg` is to be a struct progress. */
+struct eval_spec job_eval_spec(const struct job *j, const struct checkpoint *k);
+
 /* job.seed: that of --seed, or a random one, the same at every call. STATUS_FAILED. */
 enum status job_seed(struct job *j, struct err *e);
 
@@ -201,9 +198,6 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
 /* Makes the model of job.checkpoint with its K/V heads converted, in memory; unchanged if it has as
  * many. The failures of variant_convert and model_create. */
 enum status variant_load(struct job *j, struct err *e);
-
-/* Bits per byte of a model of job.checkpoint's vocabulary on job.tokens. The failures of eval_run. */
-enum status job_bits_per_byte(struct job *j, const struct model *m, double *out, struct err *e);
 
 /* --- memory and sessions --------------------------------------------------------------------- */
 
@@ -250,5 +244,3 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
 enum status job_create_session(struct job *j, const char *name, const struct model *m,
                                const struct session_params *p, const char *option,
                                struct session **out, struct err *e);
-
-#endif

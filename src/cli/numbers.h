@@ -5,8 +5,7 @@
  * A number is the whole string: decimal digits, '-' only where negative values are allowed.
  * STATUS_USAGE names the option, what was expected and what was found.
  */
-#ifndef DECODE_CLI_NUMBERS_H
-#define DECODE_CLI_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ enum status head_of_option(const char *option, const char *text, const struct co
  * once, as malloc'd memory of the caller, also on failure. STATUS_NO_MEMORY. */
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e);
-
-#endif

@@ -6,15 +6,13 @@
  * options. A value is taken as it stands, even if it begins with '-'. Of an option given twice the
  * last one counts, but OPTION_STRINGS takes all.
  */
-#ifndef DECODE_CLI_OPTIONS_H
-#define DECODE_CLI_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/output.h"
-#include "base/status.h"
 #include "convert/convert.h"
 
 enum option_kind {
@@ -244,5 +242,3 @@ extern const struct option general_options[], input_options[], engine_options[];
 /* What a cache can be stored as, the largest first, NULL after the last. */
 extern const char *const kv_type_names[];
 extern const enum storage kv_type_storage[];
-
-#endif

@@ -1,8 +1,6 @@
 #include "cli/input.h"
 
 #include <dirent.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -3,17 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/figures.h"
 #include "base/limits.h"
-#include "base/output.h"
 #include "cli/job.h"
 #include "cli/signals.h"
-#include "compute/kernels.h"
-#include "show/paragraph.h"
 
 static enum status print_version(struct output *out, struct err *e)
 {

@@ -2,8 +2,7 @@
  * program - the whole program but for main, so that the tests can run it in a process of their own
  * making.
  */
-#ifndef DECODE_CLI_PROGRAM_H
-#define DECODE_CLI_PROGRAM_H
+#pragma once
 
 /* Finds the command, runs it, and prints what it fails with; argv as main gets it. Returns the exit
  * code. Once a process: it installs signal handlers and may fill closed standard descriptors. */
@@ -14,6 +13,4 @@ int program_run(int argc, char **argv);
 #define COMPILER_NAME "clang " __clang_version__
 #else
 #define COMPILER_NAME "gcc " __VERSION__
-#endif
-
 #endif

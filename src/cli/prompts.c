@@ -1,9 +1,7 @@
-#include "cli/prompts.h"
+#include "cli/generate.h"
 
 #include <inttypes.h>
 #include <limits.h>
-
-#include "base/rng.h"
 
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};

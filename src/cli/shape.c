@@ -1,6 +1,5 @@
 #include "cli/shape.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/numbers.h"

@@ -10,8 +10,7 @@
  *
  * The state is global, because signal handlers take no argument.
  */
-#ifndef DECODE_CLI_SIGNALS_H
-#define DECODE_CLI_SIGNALS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ bool signals_end_at_once(void);
 
 /* Ends the process as SIGPIPE ends one that does not ignore it: 141 in a shell. */
 void signals_end_by_pipe(void);
-
-#endif

@@ -11,12 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/figures.h"
-#include "base/file.h"
 #include "cli/study_cells.h"
-#include "measure/eval.h"
 #include "model/kv_cache.h"
-#include "train/train.h"
 
 /* The part of the text that is not held out, as a file in DIR: what conversions are calibrated on.
  */
@@ -147,12 +143,9 @@ static enum status take_lock(const struct study_job *job, const char *name, stru
 static enum status keep_file(struct study_path path, const void *data, size_t len, struct err *e)
 {
     struct stat st;
-    struct file_writer *w;
-    if (stat(path.text, &st) == 0 && (uint64_t)st.st_size == len)
-        return STATUS_OK;
-    TRY(file_writer_open(&w, path.text, e));
-    file_writer_put(w, data, len);
-    return file_writer_commit(w, e);
+    return stat(path.text, &st) == 0 && (uint64_t)st.st_size == len
+               ? STATUS_OK
+               : file_replace(path.text, data, len, e);
 }
 
 /* What a run needs in its folder beside the cells: its settings, which are what all cells have in
@@ -282,13 +275,8 @@ static enum status evaluate(const struct study_job *job, struct study_cell *cell
                  e));
     enum status s = tokens_of_text(c->tokenizer, held_out, tokenizer_adds_bos(c->tokenizer),
                                    &run->tokens, &run->n_tokens, e);
-    const struct eval_spec spec = {.model = c->model,
-                                   .params = {.kernels = run->kernels},
-                                   .pool = run->pool,
-                                   .tokens = run->tokens,
-                                   .n_tokens = run->n_tokens,
-                                   .tokenizer = c->tokenizer,
-                                   .stop = progress_stop};
+    struct eval_spec spec = job_eval_spec(run, c);
+    spec.progress = NULL; /* it is of cells */
     if (s == STATUS_OK)
         s = eval_run(&spec, &result, e);
     if (s == STATUS_OK) {

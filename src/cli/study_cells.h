@@ -2,11 +2,10 @@
  * study_cells - how decode study makes its cells: their commands, the folder, the trial that tells
  * how long they will take. What is compared, and what is printed, is cmd_study's.
  */
-#ifndef DECODE_CLI_STUDY_CELLS_H
-#define DECODE_CLI_STUDY_CELLS_H
+#pragma once
 
 #include "cli/job.h"
-#include "cli/train_options.h"
+#include "cli/shape.h"
 #include "study/study.h"
 
 /* What --match makes equal. */
@@ -39,5 +38,3 @@ enum status study_prepare(struct study_job *job, const struct file_map *from, st
 /* Makes all cells of the shard, and those that they are made from, which come before them. Fails
  * with the cell's name. */
 enum status study_make_cells(const struct study_job *job, struct err *e);
-
-#endif

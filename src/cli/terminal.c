@@ -12,11 +12,9 @@
 #include <unistd.h>
 
 #include "base/figures.h"
-#include "base/text.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
 #include "cli/signals.h"
-#include "show/paragraph.h"
 
 const char *environment(const char *name)
 {

@@ -2,15 +2,14 @@
  * terminal - what people see: standard output, and on standard error lines that -q and -v forbid or
  * ask for, the summary at a command's end, and one line about long work, if it is a terminal.
  */
-#ifndef DECODE_CLI_TERMINAL_H
-#define DECODE_CLI_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/output.h"
 #include "base/status.h"
-#include "show/heatmap.h"
+#include "show/plot.h"
 
 struct common_options;
 
@@ -96,5 +95,3 @@ void progress_end(const struct progress *p);
 
 /* For the tools' `stop`: whether the first Ctrl-C has come. */
 bool progress_stop(void *arg);
-
-#endif

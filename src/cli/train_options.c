@@ -1,15 +1,12 @@
 /*
  * The options of a training, of every command that trains, and what follows from them.
  */
-#include "cli/train_options.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/job.h"
-#include "cli/numbers.h"
 #include "cli/shape.h"
 
 #define TRAIN_CTX 256      /* tokens of a window, and of the context of a new model, by default */

@@ -9,7 +9,6 @@
 #include "base/figures.h"
 #include "cli/job.h"
 #include "engine/own_text.h"
-#include "measure/eval.h"
 
 #define CALIB_MAX          ((size_t)1 << 30) /* more text is refused before it is read */
 #define CALIB_TOKENS       65536
@@ -320,21 +319,4 @@ enum status variant_load(struct job *j, struct err *e)
     gguf_free(gguf);
     free(bytes);
     return s;
-}
-
-enum status job_bits_per_byte(struct job *j, const struct model *m, double *out, struct err *e)
-{
-    struct eval_result result;
-    const struct eval_spec spec = {.model = m,
-                                   .params = {.kernels = j->kernels},
-                                   .pool = j->pool,
-                                   .tokens = j->tokens,
-                                   .n_tokens = j->n_tokens,
-                                   .tokenizer = j->checkpoint.tokenizer,
-                                   .stop = progress_stop,
-                                   .progress = progress_show,
-                                   .arg = job_progress(j, "tokens")};
-    TRY(eval_run(&spec, &result, e));
-    *out = result.bits_per_byte;
-    return STATUS_OK;
 }

@@ -4,7 +4,6 @@
  */
 #include <math.h>
 
-#include "base/rng.h"
 #include "convert/private.h"
 
 /* Added to the metric's diagonal, relative to its mean: it only has to make it invertible. */

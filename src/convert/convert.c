@@ -1,11 +1,8 @@
 #include "convert/convert.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "convert/private.h"
-#include "formats/gguf.h"
 
 const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
 const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
@@ -152,8 +149,6 @@ static void take_all(struct converter *c)
         convert_group_take(c);
     if (!convert_is_latent(c) && convert_refits_block(c))
         convert_rebuild_take(c);
-    if (c->choice)
-        convert_choice_take(c);
     if (c->out) {
         c->out->layers = arena_take(&c->out->arena, c->config.n_layers, sizeof *c->out->layers);
         convert_tensors_take(c);
@@ -204,17 +199,15 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
 {
     struct convert_spec one = *spec;
     struct converter c;
-    struct convert_choice choice;
+    struct convert_budget budget;
     struct convert result = {.n_layers = 0}, other = {.n_layers = 0};
     struct arena choosing = {.used = 0};
-    struct convert_heads heads;
-    struct config config;
-    if (spec->heads_by_bytes) {
-        TRY(convert_heads_describe(&heads, spec, &config, e));
-        one.layer_kv_heads = heads.equal;
-    } else if (spec->cache_bytes) {
-        TRY(convert_choice_describe(&c, &choice, spec, &other, e));
-        one.latent = choice.equal;
+    if (spec->cache_bytes) {
+        TRY(convert_budget_plan(&budget, spec, e));
+        *(spec->heads_by_bytes ? &one.layer_kv_heads : &one.latent) = budget.equal;
+    }
+    if (spec->cache_bytes && !spec->heads_by_bytes) {
+        TRY(convert_describe(&c, &budget.spec, &other, e));
         if (!c.config.shared)
             take_all(&c);
         choosing = c.arena;
@@ -302,8 +295,10 @@ static enum status convert_blocks(struct converter *c, struct err *e)
             lost.score = c->out->layers[b].score;
         else
             TRY(convert_block(c, &lost, e));
-        for (int l = b; l < c->end; l++)
+        for (int l = b; l < c->end; l++) {
             c->out->layers[l] = lost;
+            c->out->layers[l].layer = l;
+        }
         if (spec->n_tokens)
             TRY(convert_advance(c, e));
         c->block = b + 1; /* are done */
@@ -367,25 +362,13 @@ static enum status run_better(struct convert_spec spec, const int *equal, const 
 /* For so many bytes with the ranks or K/V heads that do best layer by layer, or equal ones. */
 enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    struct converter c;
-    struct config config;
-    struct convert_choice choice;
-    struct convert_heads heads;
-    struct convert measured = {.n_layers = 0};
-    *out = measured;
+    struct convert_budget budget;
+    *out = (struct convert){.n_layers = 0};
     if (!spec->cache_bytes)
         return run_once(spec, out, e);
-    if (spec->heads_by_bytes) {
-        TRY(convert_heads_describe(&heads, spec, &config, e));
-        TRY(convert_heads_choose(&heads, &config, e));
-        return run_better(*spec, heads.equal, heads.chosen, out, e);
-    }
-    TRY(convert_choice_describe(&c, &choice, spec, &measured, e));
-    const bool shared = c.config.shared;
-    const enum status s = shared ? STATUS_OK : convert_work(&c, convert_choose, e);
-    convert_free(&measured);
-    TRY(s);
-    return run_better(*spec, choice.equal, shared ? choice.equal : choice.ranks, out, e);
+    TRY(convert_budget_plan(&budget, spec, e));
+    TRY(convert_budget_choose(&budget, e));
+    return run_better(*spec, budget.equal, budget.chosen, out, e);
 }
 
 void convert_free(struct convert *c)

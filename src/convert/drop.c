@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "convert/convert.h"
-#include "model/layout.h"
 
 #define DROPPED_KEY "decode.convert.dropped_heads"
 #define VERSION_KEY "decode.convert.version"

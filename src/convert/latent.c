@@ -1,6 +1,5 @@
 /*
- * A cache of one vector a position, which all heads of the block in work take as key and as value;
- * and which ranks the layers' have, for so many bytes in all.
+ * A cache of one vector a position, which all heads of the block in work take as key and as value.
  *
  * c = x B of R numbers takes the place of all keys and values. What a head's queries can tell of
  * its keys, and its rows of the output matrix of its values, is a positive form on inputs; B keeps
@@ -106,106 +105,6 @@ enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, 
         const int rank = config_latent(&c->converted, c->block);
         lost->score = lost_of(&c->qk, c->n_heads, l->k_b, rank);
         lost->output = lost_of(&c->ov, c->n_heads, l->v_b, rank);
-    }
-    return STATUS_OK;
-}
-
-/* --- ranks for so many bytes ------------------------------------------------------------------ */
-
-/* Ranks are multiples of it. */
-#define RANK_STEP 16
-/* Times the equal rank that a layer's may be. */
-#define MOST_TIMES 3
-
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-/* Blocks are measured at their largest rank, whose numbers are then taken away. */
-enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
-                                    const struct convert_spec *spec, struct convert *out,
-                                    struct err *e)
-{
-    struct config f;
-    TRY(config_read(spec->gguf, &f, e));
-    const int n_layers = f.n_layers, width = f.d_model / RANK_STEP;
-    const size_t n = spec->cache_bytes / sizeof(float) / RANK_STEP;
-    const int all = n < (size_t)n_layers * width ? (int)n : n_layers * width;
-    const int equal = all / n_layers;
-    if (equal < 1)
-        return err_set(e, STATUS_USAGE,
-                       "%zu cache bytes a token: expected at least %zu, for rank %d in each of %d "
-                       "layers of width %d",
-                       spec->cache_bytes, n_layers * RANK_STEP * sizeof(float), RANK_STEP, n_layers,
-                       f.d_model);
-    m->most = smaller(smaller(all - (n_layers - 1), MOST_TIMES * equal), width);
-    m->all = smaller(all, n_layers * m->most);
-    for (int l = 0; l < n_layers; l++) {
-        m->equal[l] = equal * RANK_STEP;
-        m->ranks[l] = m->most * RANK_STEP;
-    }
-    m->spec = *spec;
-    m->spec.latent = m->ranks;
-    m->spec.refit = CONVERT_REFIT_NONE;
-    TRY(convert_describe(c, &m->spec, out, e));
-    c->choice = m;
-    return STATUS_OK;
-}
-
-void convert_choice_take(struct converter *c)
-{
-    struct convert_choice *m = c->choice;
-    const uint64_t n_layers = c->config.n_layers;
-    m->lost = convert_doubles(c, n_layers, m->most);
-    m->best = convert_doubles(c, n_layers + 1, m->all + 1);
-    m->chosen = arena_take(&c->arena, (n_layers + 1) * (m->all + 1), sizeof *m->chosen);
-}
-
-enum status convert_choose(struct converter *c, struct err *e)
-{
-    struct convert_choice *m = c->choice;
-    const int n_layers = c->config.n_layers, width = m->all + 1;
-    c->all = n_layers * (uint64_t)(c->n_windows + c->n_measured * m->most);
-    /* Divergences of each block for every rank. */
-    for (int l = 0; l < n_layers; l++) {
-        convert_begin(c, l);
-        TRY(convert_calibrate(c));
-        convert_measure(c);
-        TRY(convert_latent_fit(c, NULL, e));
-        TRY(convert_store(c, PART_O, PART_UP, e));
-        for (int i = 0; i < c->n_measured; i++) {
-            const struct convert_window win = convert_window_at(c, c->measured[i]);
-            TRY(convert_distance_add(c, l + 1, win.n, win.original, NULL, e));
-            for (int step = m->most; step > 0; step--) {
-                TRY(convert_store_latent(c, step * RANK_STEP, e));
-                convert_use(c);
-                convert_run_layer(c, l, &win, (struct block_taps){.at = {[TAP_OUT] = c->rows3}});
-                TRY(convert_distance_add(c, l + 1, win.n, c->rows3,
-                                         &m->lost[l * m->most + step - 1], e));
-                TRY(convert_windows_done(c, 1));
-            }
-        }
-        memcpy(c->stream2, c->stream, c->spec->n_tokens * c->d * sizeof *c->stream);
-    }
-    /* best[l + 1][n] from best[l], which is 0 before the first: layer l takes 1 to `most` of n
-     * steps. */
-    for (int l = 0; l < n_layers; l++)
-        for (int n = 0; n < width; n++) {
-            double *best = &m->best[(l + 1) * width + n];
-            *best = HUGE_VAL;
-            for (int i = 1; i <= m->most && i <= n; i++) {
-                const double sum = m->best[l * width + n - i] + m->lost[l * m->most + i - 1];
-                if (sum < *best) {
-                    *best = sum;
-                    m->chosen[(l + 1) * width + n] = i;
-                }
-            }
-        }
-    for (int l = n_layers - 1, n = m->all; l >= 0; l--) {
-        const int i = m->chosen[(l + 1) * width + n];
-        m->ranks[l] = i * RANK_STEP;
-        n -= i;
     }
     return STATUS_OK;
 }

@@ -11,8 +11,7 @@
  * and then converted: for each of its refits, and for the layers behind it. Layers that share a
  * block run as they were each time, as the stream after attention is stored for one layer only.
  */
-#ifndef DECODE_CONVERT_PRIVATE_H
-#define DECODE_CONVERT_PRIVATE_H
+#pragma once
 
 #include <string.h>
 
@@ -166,8 +165,7 @@ struct converter {
     int *sets;                        /* [the same, heads] the sets that the costs are of */
     struct convert_placing *placings; /* [2^heads] of so few that all are tried */
     struct convert_latent latent;     /* if convert_is_latent */
-    struct convert_choice *choice;    /* of ranks; NULL: none */
-    struct convert_heads *heads;      /* whose losses are measured; NULL: none */
+    struct convert_budget *budget;    /* whose losses are measured; NULL: none */
     struct convert_rebuild *rebuild;  /* if convert_refits_block */
     /* With text, as all from here on. The block as a model would load what was stored of it. */
     struct block used;
@@ -346,24 +344,6 @@ enum status convert_group(struct converter *c, struct err *e);
 double convert_kept(const struct convert_circuit *s, const int *heads, size_t n,
                     struct convert_eigen *scratch);
 
-/* K/V heads of each layer for so many bytes: each layer's loss is measured with all others as they
- * are, then what brings most a head is raised, from the fewest on. */
-struct convert_heads {
-    struct convert_spec spec;     /* of the conversions that are measured, to `chosen` */
-    int most;                     /* of all layers together */
-    int equal[CONFIG_MAX_LAYERS]; /* as many in every layer as `most` allows, or its own */
-    int chosen[CONFIG_MAX_LAYERS];
-    double *lost; /* [n_layers, n_heads + 1] divergences; HUGE_VAL: not possible */
-};
-
-/* Fills in `config`, too. STATUS_USAGE if the bytes allow no K/V head a layer, or all there are. */
-enum status convert_heads_describe(struct convert_heads *h, const struct convert_spec *spec,
-                                   struct config *config, struct err *e);
-/* Fills in `chosen`: that or `equal` may do better. STATUS_NO_MEMORY and the failures of
- * convert_work. */
-enum status convert_heads_choose(struct convert_heads *h, const struct config *config,
-                                 struct err *e);
-
 /* --- latent.c -------------------------------------------------------------------------------- */
 
 void convert_latent_take(struct converter *c);
@@ -372,25 +352,23 @@ void convert_latent_take(struct converter *c);
  * of heads' outputs in *lost (may be NULL). STATUS_FAILED if the eigenproblem diverged. */
 enum status convert_latent_fit(struct converter *c, struct convert_layer *lost, struct err *e);
 
-/* The ranks whose sum of divergences is least, each measured with all other layers as they are:
- * dynamic programming over the sum of ranks. */
-struct convert_choice {
-    struct convert_spec spec;     /* of a conversion to the largest rank */
-    int equal[CONFIG_MAX_LAYERS]; /* the same in every layer, as large as spec->cache_bytes allow */
-    int ranks[CONFIG_MAX_LAYERS]; /* the largest, then those chosen */
-    int all, most;                /* steps of 16: of all layers together, of one */
-    double *lost;                 /* [n_layers, most] divergences */
-    double *best; /* [n_layers + 1, all + 1] the least sum for that many layers and steps */
-    int *chosen;  /* the same: steps of the last layer among them */
+/* --- budget.c: numbers by layer for so many bytes --------------------------------------------- */
+
+struct convert_budget {
+    struct config config;          /* of the checkpoint */
+    struct convert_spec spec;      /* of the conversions that are measured, to `chosen` */
+    int equal[CONFIG_MAX_LAYERS];  /* K/V heads or ranks, the same in every layer, as many as the
+                                      bytes allow */
+    int chosen[CONFIG_MAX_LAYERS]; /* the most; in the end those that may do better */
+    int all, most; /* steps, of a K/V head or 16 ranks: of all layers together, of one */
+    double *lost;  /* [n_layers, most + 1] divergences by steps; HUGE_VAL: not possible */
 };
 
-/* A converter that chooses ranks, for layers with a block each: STATUS_USAGE if the bytes allow
- * none. Its memory; and its work. */
-enum status convert_choice_describe(struct converter *c, struct convert_choice *m,
-                                    const struct convert_spec *spec, struct convert *out,
-                                    struct err *e);
-void convert_choice_take(struct converter *c);
-enum status convert_choose(struct converter *c, struct err *e);
+/* All but what is chosen. STATUS_USAGE if the bytes allow none, or all K/V heads that there are. */
+enum status convert_budget_plan(struct convert_budget *b, const struct convert_spec *spec,
+                                struct err *e);
+/* Fills in `chosen`. STATUS_NO_MEMORY and the failures of convert_work. */
+enum status convert_budget_choose(struct convert_budget *b, struct err *e);
 
 /* --- calibrate.c: windows of text ------------------------------------------------------------- */
 
@@ -545,5 +523,3 @@ void convert_ridge_add(struct converter *c, float *f, float *t, const struct con
  * identity), as much as does best on the windows kept aside. Destroys the sums. False, with nothing
  * solved, if the features are constant. */
 bool convert_ridge_solve(struct converter *c, const double *prior, bool centred);
-
-#endif

@@ -3,15 +3,12 @@
  * A chunk is decoded to floats, encoded, and decoded again to see what was lost. Sums of errors
  * are stored by chunk and added in order, so they are the same for any number of threads.
  */
-#include "convert/quantize.h"
+#include "convert/convert.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-#include "formats/gguf.h"
-#include "model/layout.h"
 
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
 #define CHUNK_ELEMENTS 8192

@@ -38,7 +38,7 @@ struct header {
 
 static uint64_t hash_text(uint64_t hash, struct text t)
 {
-    return t.len ? fingerprint_of(hash, t.data, t.len) : hash;
+    return fingerprint_of(hash, t.data, t.len);
 }
 
 static uint64_t hash_file(const struct gguf *g)
@@ -142,21 +142,6 @@ static void pass_blocks(const struct converter *c, int n, struct pieces *s)
     }
 }
 
-static enum status write_state(struct converter *c, struct err *e)
-{
-    struct header h = describe(c);
-    struct pieces s = {.hash = 0};
-    TRY(file_writer_open(&s.writer, c->spec->state, e));
-    pass(&s, &h, sizeof h);
-    pass_blocks(c, c->block, &s);
-    uint64_t hash = s.hash;
-    pass(&s, &hash, sizeof hash);
-    TRY(file_writer_commit(s.writer, e));
-    *c->spec->n_kept = c->block;
-    c->kept_ns = clock_ns();
-    return STATUS_OK;
-}
-
 static enum status take_state(struct converter *c, const struct file_map *f, struct err *e)
 {
     const char *path = c->spec->state;
@@ -207,7 +192,17 @@ enum status convert_keep_state(struct converter *c, bool now, struct err *e)
 {
     const struct convert_spec *spec = c->spec;
     const bool is_time = now || clock_ns() - c->kept_ns >= STATE_SECONDS * UINT64_C(1000000000);
+    struct pieces s = {.hash = 0};
     if (!spec->state || !spec->n_tokens || c->block <= *spec->n_kept || !is_time)
         return STATUS_OK;
-    return write_state(c, e); /* what it replaces stays, if it fails */
+    TRY(file_writer_open(&s.writer, spec->state, e)); /* what it replaces stays, if it fails */
+    struct header h = describe(c);
+    pass(&s, &h, sizeof h);
+    pass_blocks(c, c->block, &s);
+    uint64_t hash = s.hash;
+    pass(&s, &hash, sizeof hash);
+    TRY(file_writer_commit(s.writer, e));
+    *spec->n_kept = c->block;
+    c->kept_ns = clock_ns();
+    return STATUS_OK;
 }

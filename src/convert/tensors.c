@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "convert/private.h"
-#include "formats/gguf.h"
 
 /* Elements decoded or encoded at a time: a multiple of every type's block. */
 #define PIECE 256

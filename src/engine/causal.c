@@ -93,56 +93,47 @@ static void transpose(float *out, struct rows rows, int n, float scale)
             out[i * CAUSAL_WIDTH + q] = scale * rows.at[q * rows.stride + i];
 }
 
-/* out [n_keys, CAUSAL_WIDTH] = keys * columns. */
-static void scores(const struct item *it, int n_keys, struct rows keys, const float *columns,
-                   float *out)
+/* out = p.a * b, behind p.start. */
+static void multiply(const struct item *it, struct product p, struct rows b, struct rows out)
 {
-    it->w->grad->product(&(struct product){.m = n_keys,
-                                           .n = CAUSAL_WIDTH,
-                                           .k = keys.dim,
-                                           .a = keys.at,
-                                           .a_row = keys.stride,
-                                           .a_col = 1,
-                                           .b = columns,
-                                           .b_row = CAUSAL_WIDTH,
-                                           .b_panel = KERNEL_LANES,
-                                           .c = out,
-                                           .c_row = CAUSAL_WIDTH});
+    p.n = b.dim;
+    p.b = b.at;
+    p.b_row = b.stride;
+    p.b_panel = KERNEL_LANES;
+    p.c = out.at;
+    p.c_row = out.stride;
+    it->w->grad->product(&p);
+}
+
+/* out [n_keys, CAUSAL_WIDTH] = keys * columns. */
+static void scores(const struct item *it, int n_keys, struct rows keys, float *columns, float *out)
+{
+    const struct rows b = {columns, CAUSAL_WIDTH, CAUSAL_WIDTH}, c = {out, b.dim, b.stride};
+    const struct product p = {
+        .m = n_keys, .k = keys.dim, .a = keys.at, .a_row = keys.stride, .a_col = 1};
+    multiply(it, p, b, c);
 }
 
 /* out [n] = columns^T * values: a sum over the keys that each query sees. */
 static void gather(const struct item *it, const struct query_block *at, const float *columns,
                    struct rows values, struct rows out)
 {
-    it->w->grad->product(&(struct product){.m = at->n,
-                                           .n = values.dim,
-                                           .k = at->n_keys,
-                                           .a = columns,
-                                           .a_row = 1,
-                                           .a_col = CAUSAL_WIDTH,
-                                           .b = values.at,
-                                           .b_row = values.stride,
-                                           .b_panel = KERNEL_LANES,
-                                           .c = out.at,
-                                           .c_row = out.stride});
+    const struct product p = {
+        .m = at->n, .k = at->n_keys, .a = columns, .a_row = 1, .a_col = CAUSAL_WIDTH};
+    multiply(it, p, values, out);
 }
 
 /* out [n_keys] += columns * rows: a sum over the block's queries. */
 static void scatter(const struct item *it, const struct query_block *at, const float *columns,
                     struct rows rows, struct rows out)
 {
-    it->w->grad->product(&(struct product){.m = at->n_keys,
-                                           .n = rows.dim,
-                                           .k = at->n,
-                                           .a = columns,
-                                           .a_row = CAUSAL_WIDTH,
-                                           .a_col = 1,
-                                           .b = rows.at,
-                                           .b_row = rows.stride,
-                                           .b_panel = KERNEL_LANES,
-                                           .c = out.at,
-                                           .c_row = out.stride,
-                                           .start = out.at});
+    const struct product p = {.m = at->n_keys,
+                              .k = at->n,
+                              .a = columns,
+                              .a_row = CAUSAL_WIDTH,
+                              .a_col = 1,
+                              .start = out.at};
+    multiply(it, p, rows, out);
 }
 
 static struct causal causal_of(const struct item *it, const struct query_block *at)

@@ -2,15 +2,13 @@
  * causal - attention over a whole window, forwards and backwards, of one K/V head and the query
  * heads that share it: for training, and for tools that fit a block to what it should compute.
  */
-#ifndef DECODE_ENGINE_CAUSAL_H
-#define DECODE_ENGINE_CAUSAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "compute/grad_kernels.h"
-#include "model/config.h"
-#include "model/positions.h"
+#include "model/model.h"
 
 /* All is the caller's; rows are positions 0 to length - 1 and floats unless it says otherwise. */
 struct causal_window {
@@ -51,5 +49,3 @@ size_t causal_scratch(const struct config *c, int length);
 
 void causal_forward(const struct causal_window *w);
 void causal_backward(const struct causal_window *w);
-
-#endif

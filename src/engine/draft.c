@@ -1,4 +1,4 @@
-#include "engine/draft.h"
+#include "engine/schedule.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "engine/private.h"
-#include "model/layout.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

@@ -2,12 +2,9 @@
  * own_text - what a model writes by itself: a sample of the texts that it knows, for those who have
  * none at hand.
  */
-#ifndef DECODE_ENGINE_OWN_TEXT_H
-#define DECODE_ENGINE_OWN_TEXT_H
+#pragma once
 
-#include "compute/pool.h"
 #include "engine/session.h"
-#include "text/tokenizer.h"
 
 struct own_text {
     const struct model *model;
@@ -30,5 +27,3 @@ struct own_text {
  * STATUS_INTERRUPTED; STATUS_FAILED if logits are not finite.
  */
 enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e);
-
-#endif

@@ -9,10 +9,8 @@
  * rows and (if batch->stores_first) the new keys and values. Before each product they meet over
  * rows that they share.
  */
-#ifndef DECODE_ENGINE_PRIVATE_H
-#define DECODE_ENGINE_PRIVATE_H
+#pragma once
 
-#include "base/mem.h"
 #include "engine/session.h"
 #include "model/kv_cache.h"
 
@@ -171,5 +169,3 @@ void forward_tap(const struct worker *k, enum block_tap tap, const float *rows, 
 
 /* The attention of a layer, from its norm to the end of its residual. */
 void block_attention(const struct worker *k, const struct block *b, int layer);
-
-#endif

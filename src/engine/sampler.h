@@ -18,8 +18,7 @@
  * sequences, each with its random stream and recent tokens; what a pick works with belongs to a
  * thread, so different sequences may be picked for at once. Picking allocates nothing.
  */
-#ifndef DECODE_ENGINE_SAMPLER_H
-#define DECODE_ENGINE_SAMPLER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -119,5 +118,3 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
  * their probabilities adding up to 1. Valid until its next pick. */
 int sampler_choices(const struct sampler *s, int thread, const int **tokens,
                     const double **probabilities);
-
-#endif

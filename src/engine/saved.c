@@ -4,7 +4,7 @@
  *     magic [8] "DECSAVED", u64 version
  *     u64 model                      the hash of the model that made it
  *     u64 cache type                 an enum tensor_type: F32, F16, Q8_0
- *     u64 bytes of a position        see kv_cache_read
+ *     u64 bytes of a position        see kv_cache_copy
  *     u64 n_text, n_cached, n_recent
  *     u64 rng state, rng increment, seed
  *     u64 at_end                     1: the model has ended the text; 0
@@ -18,10 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "engine/private.h"
 #include "engine/schedule.h"
-#include "model/model.h"
 #include "model/pack.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "texts are written as they are");
@@ -38,12 +36,6 @@ struct header {
 
 static const char magic[8] = {'D', 'E', 'C', 'S', 'A', 'V', 'E', 'D'};
 
-/* A part without bytes has no share in the hash. */
-static uint64_t hash_part(uint64_t hash, const void *bytes, size_t len)
-{
-    return len > 0 ? fingerprint_of(hash, bytes, len) : hash;
-}
-
 /* --- writing --------------------------------------------------------------------------------- */
 
 enum status saved_write(const char *path, const struct schedule *s, int slot,
@@ -56,7 +48,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
     struct header h = {.version = SAVED_VERSION,
                        .model = marks->model,
                        .cache_type = pack_type(s->session->shape.storage),
-                       .position_bytes = kv_cache_position_bytes(kv),
+                       .position_bytes = kv_cache_copy(kv, slot, 0, NULL, NULL),
                        .n_text = p->len,
                        .n_cached = n_cached,
                        .n_recent = sampler_recent(s->sampler, slot, NULL),
@@ -74,14 +66,14 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
     enum status status = file_writer_open(&writer, path, e);
     if (status == STATUS_OK) {
         sampler_recent(s->sampler, slot, room);
-        uint64_t hash =
-            hash_part(hash_part(hash_part(0, &h, sizeof h), p->text, text), room, recent);
+        uint64_t hash = fingerprint_of(
+            fingerprint_of(fingerprint_of(0, &h, sizeof h), p->text, text), room, recent);
         file_writer_put(writer, &h, sizeof h);
         file_writer_put(writer, p->text, text);
         file_writer_put(writer, room, recent);
         for (int i = 0; i < n_cached; i++) {
-            kv_cache_read(kv, slot, i, room);
-            hash = hash_part(hash, room, h.position_bytes);
+            kv_cache_copy(kv, slot, i, room, NULL);
+            hash = fingerprint_of(hash, room, h.position_bytes);
             file_writer_put(writer, room, h.position_bytes);
         }
         file_writer_put(writer, &hash, sizeof hash);
@@ -106,7 +98,7 @@ static enum status check_header(const struct header *h, const struct schedule *s
         return err_set(e, STATUS_USAGE,
                        "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
                        tensor_type_find(type)->name, was ? was->name : "an unknown one");
-    if (h->position_bytes != kv_cache_position_bytes(&s->session->f.kv) || h->n_text < 1 ||
+    if (h->position_bytes != kv_cache_copy(&s->session->f.kv, 0, 0, NULL, NULL) || h->n_text < 1 ||
         h->n_text > CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text || h->n_recent > CONFIG_MAX_CTX ||
         !(h->stream.increment & 1) || h->at_end > 1)
         return err_bad_file(e,
@@ -152,10 +144,10 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     const unsigned char *text = (const unsigned char *)bytes + sizeof h;
     const unsigned char *recent = text + 4 * h.n_text, *positions = recent + 4 * h.n_recent;
     const uint64_t n_tokens = h.n_text + h.n_recent;
-    uint64_t stored, hash = hash_part(0, &h, sizeof h);
-    hash = hash_part(hash_part(hash, text, 4 * h.n_text), recent, 4 * h.n_recent);
+    uint64_t stored, hash = fingerprint_of(0, &h, sizeof h);
+    hash = fingerprint_of(fingerprint_of(hash, text, 4 * h.n_text), recent, 4 * h.n_recent);
     for (uint64_t i = 0; i < h.n_cached; i++)
-        hash = hash_part(hash, positions + i * h.position_bytes, h.position_bytes);
+        hash = fingerprint_of(hash, positions + i * h.position_bytes, h.position_bytes);
     memcpy(&stored, positions + h.n_cached * h.position_bytes, sizeof stored);
     if (hash != stored)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
@@ -168,8 +160,8 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
     session_rewind(s->session, slot, 0);
     assert(session_len(s->session, slot) == 0);
     for (uint64_t i = 0; i < h.n_cached; i++)
-        kv_cache_write(&s->session->f.kv, slot, s->session->len[slot]++,
-                       positions + i * h.position_bytes);
+        kv_cache_copy(&s->session->f.kv, slot, s->session->len[slot]++, NULL,
+                      positions + i * h.position_bytes);
     /* The text's tokens are the recent ones if a penalty began to ask for them just now; else those
      * that are remembered push them out, or are the same. */
     sampler_reset(s->sampler, slot, h.seed, 0);

@@ -7,18 +7,13 @@
  * other rows of a step, or on the number of threads: the same bits. Sessions may share a model; a
  * session belongs to one caller at a time.
  */
-#ifndef DECODE_ENGINE_SESSION_H
-#define DECODE_ENGINE_SESSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
-#include "compute/kernels.h"
-#include "compute/pool.h"
 #include "model/model.h"
-#include "model/positions.h"
 
 struct batch_row {
     int32_t token;
@@ -179,5 +174,3 @@ const struct positions *probe_positions(const struct probe *p);
  * of TAP_OUT may be `in`, and without it the block ends after attention. */
 void probe_run(struct probe *p, const struct block *b, int layer, const float *in, int n,
                const struct block_taps *taps);
-
-#endif

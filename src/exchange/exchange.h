@@ -1,8 +1,7 @@
 /*
  * exchange - checkpoints and vocabularies of other formats: in, as GGUF, and out.
  */
-#ifndef DECODE_EXCHANGE_EXCHANGE_H
-#define DECODE_EXCHANGE_EXCHANGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -159,5 +158,3 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
 enum status export_vocab(const struct gguf *g, const char *dir,
                          const struct vocabulary_notes *notes, unsigned *others, struct err *e);
 enum status export_vocab_remove(const char *dir, unsigned others, struct err *e);
-
-#endif

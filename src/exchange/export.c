@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "exchange/private.h"
-#include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "model/model.h"
 

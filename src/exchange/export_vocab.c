@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "exchange/private.h"
-#include "text/bpe.h"
-#include "text/pretokenize.h"
 #include "text/tokenizer.h"
 
 /* A merge, with what it is sorted by: the ways to make one token, or tokens of one score, have one

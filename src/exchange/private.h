@@ -3,22 +3,16 @@
  * while they are put together, views of other files' tensors, and how Hugging Face's models are
  * described.
  */
-#ifndef DECODE_EXCHANGE_PRIVATE_H
-#define DECODE_EXCHANGE_PRIVATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "exchange/exchange.h"
-#include "formats/gguf.h"
 #include "formats/json.h"
 #include "model/layout.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
-#include "text/vocab.h"
 
 /* --- files that are read --------------------------------------------------------------------- */
 
@@ -375,5 +369,3 @@ void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float 
 enum status export_json(const char *dir, const char *name,
                         void (*put)(struct json *j, const void *arg), const void *arg,
                         struct err *e);
-
-#endif

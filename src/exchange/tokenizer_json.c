@@ -2,10 +2,8 @@
  * tokenizer.json: what it does with a text before, in and after its merges, and the tokens. And
  * vocab.json with merges.txt, which are a part of one.
  */
-#include <stdlib.h>
 
 #include "exchange/private.h"
-#include "text/bpe.h"
 
 /* --- what a text goes through ---------------------------------------------------------------- */
 

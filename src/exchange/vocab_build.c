@@ -8,7 +8,6 @@
 
 #include "base/mem.h"
 #include "exchange/private.h"
-#include "text/bpe.h"
 #include "text/tokenizer.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */

@@ -6,7 +6,6 @@
 
 #include "base/half.h"
 #include "exchange/private.h"
-#include "text/pretokenize.h"
 
 enum status vocab_bytes_fill(struct vocabulary *v, struct err *e)
 {

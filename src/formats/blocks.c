@@ -4,7 +4,6 @@
  * The loops over a block have fixed lengths, no calls and no branches, so that compilers turn
  * them into vector code for any processor.
  */
-#include "formats/gguf.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -12,7 +11,6 @@
 #include <strings.h>
 
 #include "base/checked.h"
-#include "base/half.h"
 #include "formats/gguf_private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

@@ -4,7 +4,6 @@
  *
  * Source: the dequantize_row functions of the ggml project, which define what is in a file.
  */
-#include "base/half.h"
 #include "formats/gguf_private.h"
 
 #define MOST_ELEMENTS 256

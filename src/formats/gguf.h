@@ -9,8 +9,7 @@
  * Source: the GGUF specification of the ggml project; where llama.cpp's loader differs, see
  * read.c.
  */
-#ifndef DECODE_FORMATS_GGUF_H
-#define DECODE_FORMATS_GGUF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -284,5 +283,3 @@ void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n);
 /* Makes the elements first to first + n - 1 of encoded data 0; the others, also those of their
  * blocks, decode to what they did. */
 void blocks_zero(uint32_t type, void *data, uint64_t first, uint64_t n);
-
-#endif

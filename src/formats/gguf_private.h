@@ -1,8 +1,7 @@
 /*
  * private - what the reader and the writer of GGUF share, and the writer of safetensors.
  */
-#ifndef DECODE_FORMATS_GGUF_PRIVATE_H
-#define DECODE_FORMATS_GGUF_PRIVATE_H
+#pragma once
 
 #include "base/half.h"
 #include "formats/gguf.h"
@@ -57,5 +56,3 @@ void sink_put(struct sink *sink, const void *data, size_t len);
 /* All n_bytes of a tensor. */
 enum status sink_put_source(struct sink *sink, const struct gguf_source *source, uint64_t n_bytes,
                             struct err *e);
-
-#endif

@@ -9,7 +9,6 @@
  * tensors that share bytes, alignments that would misalign numbers.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"

@@ -8,7 +8,6 @@
 
 #include "base/checked.h"
 #include "base/mem.h"
-#include "base/text.h"
 #include "formats/gguf_private.h"
 
 /* Bytes of the header as they are made. After the first failure, which stays, nothing is added. */

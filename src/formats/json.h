@@ -6,8 +6,7 @@
  * that are not a pair, numbers of more than JSON_NUMBER_MAX bytes. A reader's memory serves one
  * text after another: once it has grown, reading allocates nothing.
  */
-#ifndef DECODE_FORMATS_JSON_H
-#define DECODE_FORMATS_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -144,5 +143,3 @@ void json_u64(struct json *j, const char *key, uint64_t x);
 void json_double(struct json *j, const char *key, double x);
 void json_bool(struct json *j, const char *key, bool x);
 void json_null(struct json *j, const char *key);
-
-#endif

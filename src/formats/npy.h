@@ -6,8 +6,7 @@
  *
  * Source: NumPy's format description (numpy.lib.format).
  */
-#ifndef DECODE_FORMATS_NPY_H
-#define DECODE_FORMATS_NPY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ enum status npy_open(struct file_writer **out, const char *path, const uint64_t 
 
 /* The next n values. */
 void npy_put(struct file_writer *w, const float *values, size_t n);
-
-#endif

@@ -14,9 +14,7 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
-#include "base/half.h"
 #include "formats/gguf_private.h"
-#include "formats/json.h"
 
 #define LENGTH_BYTES 8
 #define HEADER_ALIGN 8
@@ -473,7 +471,7 @@ static enum status refuse_folder(const char *path, struct err *e)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return file_read_failure(path, errno, e);
+        return file_failure(e, STATUS_BAD_FILE, path, "read", errno);
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++)
         if (has_file(path, pickles[i]))
             return err_in(

@@ -8,8 +8,7 @@
  * than 2^20 JSON values or 16 containers in one another. (That refuses a -0 as a whole number.)
  * What has been read is immutable: any threads may read it.
  */
-#ifndef DECODE_FORMATS_SAFETENSORS_H
-#define DECODE_FORMATS_SAFETENSORS_H
+#pragma once
 
 #include "base/file.h"
 #include "base/name_index.h"
@@ -125,5 +124,3 @@ enum status safetensors_head(struct safetensors_written *tensors, size_t n, stru
  * one after the other, in the order above. Also what a source fails with, STATUS_FAILED. */
 enum status safetensors_write(const char *path, struct safetensors_written *tensors, size_t n,
                               struct err *e);
-
-#endif

@@ -9,19 +9,13 @@
  * product with the head's columns of the output matrix, and a query's divided by their sum.
  * (Kobayashi et al. 2020, "Attention is Not Only a Weight", ||alpha f(x)||.)
  */
-#ifndef DECODE_MEASURE_ATTEND_H
-#define DECODE_MEASURE_ATTEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
-#include "compute/pool.h"
-#include "engine/session.h"
 #include "measure/eval.h"
-#include "model/model.h"
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */
 struct attend_head {
@@ -170,5 +164,3 @@ enum status heads_plan(const struct heads_spec *spec, uint64_t *bytes, struct er
  * same bits for any number of threads. */
 enum status heads_run(const struct heads_spec *spec, struct heads_result *result, struct err *e);
 void heads_free(struct heads_result *r); /* legal on a zeroed struct and twice */
-
-#endif

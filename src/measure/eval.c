@@ -10,11 +10,9 @@
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/figures.h"
-#include "base/mem.h"
 #include "engine/sampler.h"
 #include "text/pretokenize.h"
 

@@ -9,18 +9,13 @@
  * Log-probabilities are in double. They are stored by token and added in the order of the sequence,
  * so that every figure but the time has the same bits for any number of threads and any block.
  */
-#ifndef DECODE_MEASURE_EVAL_H
-#define DECODE_MEASURE_EVAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
-#include "compute/pool.h"
 #include "engine/session.h"
-#include "model/model.h"
-#include "text/tokenizer.h"
 
 /* Where windows enter the model, if not as embeddings. */
 struct eval_entry {
@@ -114,5 +109,3 @@ struct token_score {
 /* The k <= n most likely tokens to out [k], the most likely first, equal ones by ascending id;
  * log_sum is what logits_log_sum gives. Or the largest of any numbers, with 0. O(n log k). */
 void score_top(const float *logits, int n, double log_sum, int k, struct token_score *out);
-
-#endif

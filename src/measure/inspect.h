@@ -1,8 +1,7 @@
 /*
  * inspect - what a checkpoint or a shape holds, what its cache and its steps cost.
  */
-#ifndef DECODE_MEASURE_INSPECT_H
-#define DECODE_MEASURE_INSPECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -103,5 +102,3 @@ struct inspect_check {
 
 /* Reads F32, F16 and BF16 values, and the scales of Q8_0 and Q4_0. */
 struct inspect_check inspect_check_tensor(const struct gguf_tensor *t);
-
-#endif

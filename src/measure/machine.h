@@ -6,8 +6,7 @@
  * measured once at powers of two; neighbours of nearly the same rate are a class and have one, the
  * best of theirs. From one class to the next the time of a step grows evenly with its bytes.
  */
-#ifndef DECODE_MEASURE_MACHINE_H
-#define DECODE_MEASURE_MACHINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ void machine_raise(struct machine *m, uint64_t bytes, const struct roofline *to)
 
 /* Gives every class its one rate; due before the limits are used, after the last machine_raise. */
 void machine_settle(struct machine *m);
-
-#endif

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* --- architectures --------------------------------------------------------------------------- */
 
@@ -166,14 +165,6 @@ int config_most_latent(const struct config *c)
     return most;
 }
 
-bool config_same_latent(const struct config *c)
-{
-    for (int l = 1; l < c->n_layers; l++)
-        if (c->latent[l] != c->latent[0])
-            return false;
-    return true;
-}
-
 void config_set_latent(struct config *c, int rank)
 {
     c->arch = arch_find(text_of("decode"));
@@ -209,14 +200,15 @@ enum status config_check_rank(const struct config *c, int rank, struct err *e)
 
 void config_variant_name(const struct config *c, int n_kv_heads, char *name)
 {
+    const bool latent = config_is_latent(c);
     bool is_mixed = false, is_mha = n_kv_heads == c->n_heads;
     for (int l = 0; l < c->n_layers; l++) {
         const int own = config_variant_heads(c, n_kv_heads, l);
-        is_mixed |= own != n_kv_heads;
+        is_mixed |= latent ? c->latent[l] != c->latent[0] : own != n_kv_heads;
         is_mha &= own == config_heads(c, l);
     }
-    if (config_is_latent(c))
-        snprintf(name, 16, "MLA-%.6s%u", config_same_latent(c) ? "" : "mixed-",
+    if (latent)
+        snprintf(name, 16, "MLA-%.6s%u", is_mixed ? "mixed-" : "",
                  (unsigned)config_most_latent(c) % (CONFIG_MAX_WIDTH + 1u));
     else if (is_mha)
         snprintf(name, 16, "MHA");

@@ -5,8 +5,7 @@
  * What differs between architectures is a value in its row, never a fork through the program. The
  * rows are constant: any threads may read them.
  */
-#ifndef DECODE_MODEL_CONFIG_H
-#define DECODE_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -212,10 +211,9 @@ static inline bool config_is_latent(const struct config *c)
     return c->latent[0] > 0;
 }
 
-/* The largest of all layers; whether all have the same; and the largest that there can be: a cached
- * vector is a product of the d_model numbers of its position. */
+/* The largest of all layers; and the largest that there can be: a cached vector is a product of the
+ * d_model numbers of its position. */
 int config_most_latent(const struct config *c);
-bool config_same_latent(const struct config *c);
 int config_largest_rank(const struct config *c);
 
 /* Elements of what a head scores with: of a cached key, and of what it averages. */
@@ -273,5 +271,3 @@ static inline int config_block(const struct config *c, int layer)
 {
     return c->shared ? 0 : layer;
 }
-
-#endif

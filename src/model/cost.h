@@ -7,16 +7,12 @@
  * Bytes are counted as the kernels lay them out: weight matrices in whole panels, V rows padded to
  * whole lanes.
  */
-#ifndef DECODE_MODEL_COST_H
-#define DECODE_MODEL_COST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "compute/kernels.h"
 #include "compute/roofline.h"
-#include "model/config.h"
-#include "model/layout.h"
 #include "model/model.h"
 
 /* A shape with n_kv_heads K/V heads (as c, or a variant of it). Which tensors there are follows
@@ -84,5 +80,3 @@ struct cost_time {
                                "attention flops" */
 };
 struct cost_time cost_predict(const struct cost *c, int batch, const struct roofline *limits);
-
-#endif

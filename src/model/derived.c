@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "model/model.h"
 #include "model/pack.h"
 
@@ -133,7 +132,7 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
 uint64_t fingerprint_of(uint64_t hash, const void *bytes, size_t len)
 {
     const uint64_t key[2] = {hash, FINGERPRINT_KEY};
-    return siphash(key, (struct text){bytes, len});
+    return len ? siphash(key, (struct text){bytes, len}) : hash;
 }
 
 /* Floats, of which there may be none. */

@@ -192,10 +192,9 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
 
 /* --- positions as bytes ---------------------------------------------------------------------- */
 
-/* Copies all numbers of a position `out` of the cache or from `in` into it, or does neither (NULL);
- * gives their bytes. The lanes that pad a value are left out. */
-static size_t copy_position(const struct kv_cache *kv, int sequence, int position,
-                            unsigned char *out, const unsigned char *in)
+/* The lanes that pad a value are left out. */
+size_t kv_cache_copy(const struct kv_cache *kv, int sequence, int position, unsigned char *out,
+                     const unsigned char *in)
 {
     const struct config *c = &kv->config;
     size_t done = 0;
@@ -218,19 +217,4 @@ static size_t copy_position(const struct kv_cache *kv, int sequence, int positio
         }
     }
     return done;
-}
-
-size_t kv_cache_position_bytes(const struct kv_cache *kv)
-{
-    return copy_position(kv, 0, 0, NULL, NULL);
-}
-
-void kv_cache_read(const struct kv_cache *kv, int sequence, int position, void *bytes)
-{
-    copy_position(kv, sequence, position, bytes, NULL);
-}
-
-void kv_cache_write(struct kv_cache *kv, int sequence, int position, const void *bytes)
-{
-    copy_position(kv, sequence, position, NULL, bytes);
 }

@@ -12,8 +12,7 @@
  * others read it there, and their regions start at the panel that has the first position of their
  * own. It is copied by none.
  */
-#ifndef DECODE_MODEL_KV_CACHE_H
-#define DECODE_MODEL_KV_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,12 +78,11 @@ struct kv_place {
 void kv_cache_put(struct kv_cache *kv, const struct kernels *kernels, struct kv_place place,
                   int position, const float *k, const float *v);
 
-/* The bytes of one position of a sequence as they are stored, layer by layer, head by head: key,
- * value, and their scales. How many; a copy of those of a position that the sequence holds itself
- * (asserted); and the same back. */
-size_t kv_cache_position_bytes(const struct kv_cache *kv);
-void kv_cache_read(const struct kv_cache *kv, int sequence, int position, void *bytes);
-void kv_cache_write(struct kv_cache *kv, int sequence, int position, const void *bytes);
+/* How many bytes one position of a sequence has as they are stored, layer by layer, head by head:
+ * key, value, and their scales. Those of a position that the sequence holds itself (asserted) are
+ * copied to `out`, or from `in` into the cache; or neither (NULL). */
+size_t kv_cache_copy(const struct kv_cache *kv, int sequence, int position, unsigned char *out,
+                     const unsigned char *in);
 
 /* Chunks that n positions are cut into. */
 static inline int kv_cache_chunks(int n_positions)
@@ -95,5 +93,3 @@ static inline int kv_cache_chunks(int n_positions)
 /* The view of positions [first, first + n) of one head, shared ones included; first is a multiple
  * of KERNEL_CHUNK, n at most one (asserted). */
 struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place, int first, int n);
-
-#endif

@@ -5,8 +5,7 @@
  * Whatever checks, counts, loads, writes, converts, quantises or optimises tensors loops over this
  * list. It is a pure function of a config; all numbers of elements fit an int64.
  */
-#ifndef DECODE_MODEL_LAYOUT_H
-#define DECODE_MODEL_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -154,5 +153,3 @@ static inline struct spec_dims spec_dims(const struct tensor_spec *s)
  * if its rows are no whole blocks of the type.
  */
 uint32_t layout_type(const struct tensor_spec *s, uint32_t type);
-
-#endif

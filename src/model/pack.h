@@ -6,8 +6,7 @@
  * panels as struct matrix describes them, zeroed before, of n_out, n_in and storage of `w` (its
  * panels are not read); each function fills whole rows.
  */
-#ifndef DECODE_MODEL_PACK_H
-#define DECODE_MODEL_PACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -134,5 +133,3 @@ struct param_view {
 /* Takes a flat run and its view from an arena, or counts them (see base/mem.h). */
 struct param_view param_view_take(struct arena *arena, const struct param_list *list,
                                   const struct config *c);
-
-#endif

@@ -1,4 +1,4 @@
-#include "model/positions.h"
+#include "model/model.h"
 
 #include <assert.h>
 

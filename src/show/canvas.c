@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "show/paragraph.h"
 
 #define FONT_SIZE      12

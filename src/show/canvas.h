@@ -6,8 +6,7 @@
  * scheme. Texts may hold any bytes: control characters are dropped, what is not UTF-8 becomes
  * U+FFFD. Their widths are estimates for a wide sans-serif face.
  */
-#ifndef DECODE_SHOW_CANVAS_H
-#define DECODE_SHOW_CANVAS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ struct figure scale_label(const struct scale_ticks *t, int i);
 /* A finite value: an integer as it is, others to four digits or the integer: "1,024", "31.20",
  * "2.5e-09". */
 struct figure scale_value(double x);
-
-#endif

@@ -1,4 +1,4 @@
-#include "show/heatmap.h"
+#include "show/plot.h"
 
 #include <assert.h>
 #include <math.h>

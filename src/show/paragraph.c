@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/pretokenize.h"
-
 #define ELLIPSIS "\xe2\x80\xa6"
 
 /* --- characters ----------------------------------------------------------------------------- */

@@ -2,8 +2,7 @@
  * paragraph - text made fit for table cells and terminals: what must not be shown as it is escaped,
  * widths in columns, lines broken between words.
  */
-#ifndef DECODE_SHOW_PARAGRAPH_H
-#define DECODE_SHOW_PARAGRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ void paragraph_end(struct paragraph *p);
  * out's columns goes on below its last column (what stands behind two spaces), and takes the lines
  * after it along that begin there. */
 void paragraph_reflow(struct output *out, const char *text, size_t indent);
-
-#endif

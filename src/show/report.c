@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "show/paragraph.h"
-#include "text/pretokenize.h"
 
 const char *const table_formats[] = {"table", "md", "csv", "json", "jsonl", NULL};
 

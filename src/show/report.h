@@ -5,8 +5,7 @@
  * Programs get numbers exactly and row by row; a table for people is stored until report_end. One
  * that is wider than its terminal is printed without its least important columns, and says which.
  */
-#ifndef DECODE_SHOW_REPORT_H
-#define DECODE_SHOW_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -135,5 +134,3 @@ void report_object(struct json *j, const char *key, const struct report_field *f
                    const void *row);
 /* One field as a member of any name. */
 void report_member(struct json *j, const char *key, const struct report_field *f, const void *row);
-
-#endif

@@ -102,18 +102,10 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
     return STATUS_OK;
 }
 
-/* Replaces the file by this text. */
-static enum status write_text(struct study_path path, const char *text, struct err *e)
-{
-    struct file_writer *w;
-    TRY(file_writer_open(&w, path.text, e));
-    file_writer_put(w, text, strlen(text));
-    return file_writer_commit(w, e);
-}
-
 enum status study_record_write(const char *dir, const struct study_cell *cell, struct err *e)
 {
-    return write_text(study_path(dir, cell->name, RECORD), record_of(cell, true).text, e);
+    const struct record r = record_of(cell, true);
+    return file_replace(study_path(dir, cell->name, RECORD).text, r.text, strlen(r.text), e);
 }
 
 /* All records of the folder; *cells [*n] is malloc'd, and the caller's also on failure. */
@@ -182,7 +174,7 @@ enum status study_settings_keep(const char *dir, const char *settings, struct er
     struct file_map file;
     snprintf(line, sizeof line, "{\"settings\": \"%s\"}\n", settings);
     if (access(path.text, F_OK) != 0)
-        return write_text(path, line, e);
+        return file_replace(path.text, line, strlen(line), e);
     TRY(file_map_open(&file, path.text, e));
     const struct text found = {(const char *)file.data, file.len};
     const enum status s =

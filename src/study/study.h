@@ -5,14 +5,12 @@
  * A folder has NAME.json of each cell that is done, results.jsonl of all of them, study.json of
  * what they have in common and study.lock. Each is read strictly, and refused by name.
  */
-#ifndef DECODE_STUDY_STUDY_H
-#define DECODE_STUDY_STUDY_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
 #include "model/config.h"
 #include "show/report.h"
 
@@ -143,5 +141,3 @@ enum status study_lock_open(const char *dir, int *fd, struct err *e);
 /* *taken is false while another run has it. STATUS_FAILED where files cannot be locked. */
 enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e);
 void study_unlock(int fd, const char *name);
-
-#endif

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/text.h"
 #include "text/pretokenize.h"
 
 /* --- the table of pairs ---------------------------------------------------------------------- */
@@ -241,12 +240,6 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
                            MERGES_KEY, p->rank, p[-1].rank);
     }
     return STATUS_OK;
-}
-
-void bpe_free(struct bpe *b)
-{
-    merging_free(&b->merging);
-    *b = (struct bpe){.lacks_bytes = false};
 }
 
 enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piece, struct err *e)

@@ -1,14 +1,12 @@
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "text/pretokenize.h"
-#include "text/vocab.h"
 
-#define N_BYTES     256
-#define END_OF_TEXT "<|endoftext|>"
+#define N_BYTES 256
 
 /* How often progress is told: bytes read, and places merged. */
 #define READ_STEP  ((uint64_t)1 << 20)
@@ -140,23 +138,14 @@ static enum status count_texts(struct learner *l, const struct text *texts, size
     TRY(report_progress(l->spec, BPE_LEARN_READING, 0, all, e));
     for (size_t i = 0; i < n; i++)
         for (struct text rest = texts[i]; rest.len > 0;) {
-            const size_t mark = sizeof END_OF_TEXT - 1;
-            const char *end =
-                l->spec->end_of_text ? memmem(rest.data, rest.len, END_OF_TEXT, mark) : NULL;
-            struct text document = text_cut(&rest, end ? (size_t)(end - rest.data) : rest.len);
-            while (document.len > 0) {
-                const struct text word =
-                    text_cut(&document, pretokenize_next(PRETOKENIZE_GPT2, document));
-                if (word.len > 1) /* a single byte has no pair */
-                    TRY(count_word(l, word, e));
-                done += word.len;
-                if (done >= next) {
-                    TRY(report_progress(l->spec, BPE_LEARN_READING, done, all, e));
-                    next = done + READ_STEP;
-                }
+            const struct text word = text_cut(&rest, pretokenize_next(PRETOKENIZE_GPT2, rest));
+            if (word.len > 1) /* a single byte has no pair */
+                TRY(count_word(l, word, e));
+            done += word.len;
+            if (done >= next) {
+                TRY(report_progress(l->spec, BPE_LEARN_READING, done, all, e));
+                next = done + READ_STEP;
             }
-            if (end)
-                done += text_cut(&rest, mark).len;
         }
     if (l->bytes > INT32_MAX - 2)
         return err_set(e, STATUS_NO_MEMORY,
@@ -404,10 +393,10 @@ static enum status merge_all(struct learner *l, struct err *e)
 /* --- the result ------------------------------------------------------------------------------ */
 
 /* The tokens of the merges, which are there. */
-static enum status spell_tokens(struct bpe_learned *out, bool end_of_text, struct err *e)
+static enum status spell_tokens(struct bpe_learned *out, struct err *e)
 {
     const int n = N_BYTES + out->n_merges;
-    struct text *tokens = out->tokens = calloc((size_t)n + 1, sizeof *tokens);
+    struct text *tokens = out->tokens = calloc((size_t)n, sizeof *tokens);
     size_t total = 0; /* at most 2^31 more than the bytes alone */
     if (!tokens)
         return err_no_memory(e, "the learned vocabulary", (size_t)n * sizeof *tokens);
@@ -428,10 +417,7 @@ static enum status spell_tokens(struct bpe_learned *out, bool end_of_text, struc
             memcpy(at + tokens[m.left].len, tokens[m.right].data, tokens[m.right].len);
         }
     }
-    out->n_tokens = n + end_of_text;
-    out->end_of_text = end_of_text ? n : -1;
-    if (end_of_text)
-        tokens[n] = text_of(END_OF_TEXT);
+    out->n_tokens = n;
     return STATUS_OK;
 }
 
@@ -440,12 +426,11 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
 {
     assert(texts || n == 0);
     *out = (struct bpe_learned){0};
-    const int least = N_BYTES + spec->end_of_text;
-    if (spec->n_tokens < least)
+    if (spec->n_tokens < N_BYTES)
         return err_set(e, STATUS_USAGE,
-                       "a vocabulary needs at least %d tokens, one for every byte%s; found %d",
-                       least, spec->end_of_text ? " and " END_OF_TEXT : "", spec->n_tokens);
-    struct learner l = {.spec = spec, .max_merges = spec->n_tokens - least};
+                       "a vocabulary needs at least %d tokens, one for every byte; found %d",
+                       N_BYTES, spec->n_tokens);
+    struct learner l = {.spec = spec, .max_merges = spec->n_tokens - N_BYTES};
     enum status s = STATUS_OK;
     if (l.max_merges > 0) /* without any the texts are not read */
         s = count_texts(&l, texts, n, e);
@@ -461,7 +446,7 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
     free(l.pairs);
     free(l.queue);
     if (!s)
-        s = spell_tokens(out, spec->end_of_text, e);
+        s = spell_tokens(out, e);
     if (s)
         bpe_learned_free(out);
     return s;
@@ -500,7 +485,7 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
         for (size_t i = 0; i < n; i++, at = end) {
             end = spell(v->tokens[i], at);
             tokens[i] = (struct text){at, (size_t)(end - at)};
-            types[i] = (int)i == v->end_of_text ? TOKEN_CONTROL : TOKEN_NORMAL;
+            types[i] = TOKEN_NORMAL;
         }
         for (size_t i = 0; i < n_merges; i++, at = end) { /* "left right" */
             end = spell(v->tokens[v->merges[i].left], at);
@@ -508,7 +493,6 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
             end = spell(v->tokens[v->merges[i].right], end);
             tokens[n + i] = (struct text){at, (size_t)(end - at)};
         }
-        const bool has_special = v->end_of_text >= 0;
         const struct vocab_keys keys = {
             .model = "gpt2",
             .pre = "gpt-2",
@@ -517,8 +501,8 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
             .types = types,
             .n_merges = n_merges,
             .merges = tokens + n,
-            .bos = has_special ? v->end_of_text : '\n',
-            .eos = has_special ? v->end_of_text : 0,
+            .bos = '\n',
+            .eos = 0,
             .unk = -1,
             .pad = -1,
             .add_space_prefix = -1,

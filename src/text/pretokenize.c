@@ -169,9 +169,7 @@ size_t pretokenize_next(enum pretokenize_rule rule, struct text s)
     return spaces_end(rule, s);
 }
 
-/* --- characters ------------------------------------------------------------------------------- */
-
-/* --- classes --------------------------------------------------------------------------------- */
+/* --- classes of characters -------------------------------------------------------------------- */
 
 enum char_class unicode_class(uint32_t code)
 {

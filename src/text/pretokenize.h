@@ -12,8 +12,7 @@
  * that is not part of well-formed UTF-8 counts as one character that is no letter, number or space;
  * so pieces never cut a well-formed character.
  */
-#ifndef DECODE_TEXT_PRETOKENIZE_H
-#define DECODE_TEXT_PRETOKENIZE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ size_t byte_alphabet_write(unsigned char byte, char out[2]);
  * character is not in the alphabet.
  */
 bool byte_alphabet_decode(struct text s, char *out, size_t *len);
-
-#endif

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/text.h"
 #include "text/bpe.h"
 
 #define TOKENS_KEY "tokenizer.ggml.tokens"

@@ -4,11 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/text.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
-#include "text/vocab.h"
 
 /* What a value of tokenizer.ggml.model says. */
 struct kind {
@@ -58,7 +55,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
     t->adds_bos = t->pre && t->pre->adds_bos;
     if (!t->pre || !t->pre->whole_pieces)
-        vocab_end_finding(&t->vocab);
+        name_index_free(&t->vocab.names);
     return STATUS_OK;
 }
 
@@ -82,7 +79,7 @@ static enum status init_spm(struct tokenizer *t, const struct gguf *g, struct er
     t->adds_space = true;
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &t->adds_space, &found, e));
     TRY(spm_init(&t->spm, &t->vocab, g, e));
-    vocab_end_finding(&t->vocab);
+    name_index_free(&t->vocab.names);
     return STATUS_OK;
 }
 
@@ -172,7 +169,7 @@ void tokenizer_free(struct tokenizer *t)
     if (!t)
         return;
     vocab_free(&t->vocab);
-    bpe_free(&t->bpe);
+    merging_free(&t->bpe.merging);
     spm_free(&t->spm);
     name_index_free(&t->specials);
     free(t);
@@ -245,7 +242,8 @@ size_t tokenizer_longest(const struct tokenizer *t)
 static enum status encode_all(const struct tokenizer *t, struct encoding *c, struct err *e)
 {
     struct text rest = c->text, part = {rest.data, 0}; /* without special tokens, before the rest */
-    TRY(id_list_start(&c->list, e));
+    TRY(id_list_add(&c->list, 0, e)); /* ids are not NULL where there are none either */
+    c->list.len = 0;
     while (rest.len > 0) {
         const struct indexed *special = NULL; /* the longest that starts here */
         if (t->starts_special[(unsigned char)*rest.data])

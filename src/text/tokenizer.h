@@ -16,8 +16,7 @@
  * Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019; of the
  * behaviour in every detail, llama.cpp.
  */
-#ifndef DECODE_TEXT_TOKENIZER_H
-#define DECODE_TEXT_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -133,5 +132,3 @@ struct text stream_finish(struct stream *s);
 
 /* How many bytes at the end of `bytes` are a UTF-8 character cut short: 0 to 3. */
 size_t utf8_cut_short(struct text bytes);
-
-#endif

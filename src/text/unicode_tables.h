@@ -3,8 +3,7 @@
  *
  * Made by scripts/make_unicode.py from Unicode 18.0.0; not edited by hand.
  */
-#ifndef DECODE_TEXT_UNICODE_TABLES_H
-#define DECODE_TEXT_UNICODE_TABLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -183,5 +182,3 @@ static const uint64_t unicode_runs[] = {
     0x02b82002cead01, 0x02ceb002ebe001, 0x02ebf002ee5d01, 0x02f80002fa1d01, 0x03000003134a01,
     0x03135003347901, 0x03d00003fc3f01,
 };
-
-#endif

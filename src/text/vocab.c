@@ -115,7 +115,7 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
 
 void vocab_free(struct vocab *v)
 {
-    vocab_end_finding(v);
+    name_index_free(&v->names);
     free(v->bytes);
     free(v->start);
     free(v->type);
@@ -136,11 +136,6 @@ int vocab_find(const struct vocab *v, struct text bytes, int *twin)
         text_equal(second->text, bytes))
         *twin = second->id;
     return first->id;
-}
-
-void vocab_end_finding(struct vocab *v)
-{
-    name_index_free(&v->names);
 }
 
 enum status lacks_token(struct text text, size_t at, struct err *e)
@@ -173,13 +168,6 @@ enum status id_list_add(struct id_list *list, int32_t id, struct err *e)
         return err_no_memory(e, "token ids", (list->len + 1) * sizeof *ids);
     list->ids = ids;
     ids[list->len++] = id;
-    return STATUS_OK;
-}
-
-enum status id_list_start(struct id_list *list, struct err *e)
-{
-    TRY(id_list_add(list, 0, e));
-    list->len = 0;
     return STATUS_OK;
 }
 

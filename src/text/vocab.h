@@ -3,10 +3,9 @@
  * the keys of a GGUF file, before they are in one.
  *
  * A vocabulary is immutable after creation. What vocab_find needs takes more memory than the tokens
- * and is for most vocabularies only of use while the merges are read; vocab_end_finding drops it.
+ * and is for most vocabularies only of use while the merges are read: then `names` may be freed.
  */
-#ifndef DECODE_TEXT_VOCAB_H
-#define DECODE_TEXT_VOCAB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,7 +46,7 @@ struct vocab {
     char *bytes;             /* of all tokens, one after another */
     size_t *start;           /* [n + 1] token id is bytes[start[id]] up to bytes[start[id + 1]] */
     unsigned char *type;     /* [n] enum token_type */
-    struct name_index names; /* private to vocab_find; empty after vocab_end_finding */
+    struct name_index names; /* of vocab_find */
 };
 
 /*
@@ -77,13 +76,12 @@ int vocab_hex_byte(struct text name, enum token_type type);
 
 /*
  * The token that merging may use for these bytes, of which there are some, or -1; of VOCAB_BYTES
- * alone, and not after vocab_end_finding (both asserted). Normal tokens come before byte tokens,
- * those before control and user-defined ones, then lower ids before higher; raw normal, unknown
- * and unused tokens are never found. *twin is -1, or a second normal token with the same bytes:
- * which of the two is meant cannot be told. Time O(log n) comparisons.
+ * alone, while `names` are there. Normal tokens come before byte tokens, those before control and
+ * user-defined ones, then lower ids before higher; raw normal, unknown and unused tokens are never
+ * found. *twin is -1, or a second normal token with the same bytes: which of the two is meant
+ * cannot be told. Time O(log n) comparisons.
  */
 int vocab_find(const struct vocab *v, struct text bytes, int *twin);
-void vocab_end_finding(struct vocab *v);
 
 /* STATUS_USAGE, about a text that a vocabulary cannot write: names the character that starts at
  * byte `at` of the text (asserted to be in it), as U+00E9 and, if it is a letter, a number or in
@@ -98,9 +96,6 @@ struct id_list {
 
 /* id >= 0 (asserted). STATUS_NO_MEMORY; the list is as it was then. */
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e);
-
-/* For lists that may stay empty: ids is not NULL then either. */
-enum status id_list_start(struct id_list *list, struct err *e);
 
 /* A tokenizer as keys. Everything is borrowed. */
 struct vocab_keys {
@@ -120,5 +115,3 @@ struct vocab_keys {
 /* Adds tokenizer.ggml.*, as tokenizer_create and llama.cpp read them. What w itself refuses is
  * found by gguf_write. */
 void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w);
-
-#endif

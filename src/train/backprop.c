@@ -1,4 +1,3 @@
-#include "train/backprop.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -146,11 +145,6 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
     take_passes(b, NULL);
     *out = b;
     return STATUS_OK;
-}
-
-size_t backprop_bytes(const struct backprop *b)
-{
-    return b->arena.used;
 }
 
 enum status backprop_start(struct backprop *b, const float *rope_factors, struct err *e)

@@ -1,12 +1,10 @@
 /* What a run is made from: the texts as tokens, and what OUT holds besides tensors. */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
-#include "text/bpe_learn.h"
+#include "text/bpe.h"
 #include "train/private.h"
 
 /* --- texts ----------------------------------------------------------------------------------- */

@@ -9,7 +9,6 @@
  * All threads work on one matrix: rows of each product are cut between them, no sum is.
  */
 #include <math.h>
-#include <string.h>
 
 #include "train/private.h"
 

@@ -83,7 +83,7 @@ static enum status make_plan(struct trainer *t, struct err *e)
                                                .kernels = t->spec.kernels};
         struct backprop **engine = teaches ? &t->teacher : &t->engine;
         TRY(backprop_create(&params, t->spec.pool, engine, e));
-        *(teaches ? &p->teacher_bytes : &p->activation_bytes) = backprop_bytes(*engine);
+        *(teaches ? &p->teacher_bytes : &p->activation_bytes) = (*engine)->arena.used;
     }
     return STATUS_OK;
 }

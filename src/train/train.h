@@ -13,8 +13,7 @@
  * Sources: Radford et al. 2019 (initialisation, decay on matrices only as in nanoGPT); Loshchilov
  * and Hutter 2019 (AdamW); Ainslie et al. 2023 (uptraining); Hinton et al. 2015 (teacher).
  */
-#ifndef DECODE_TRAIN_TRAIN_H
-#define DECODE_TRAIN_TRAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -154,5 +153,3 @@ static inline uint64_t train_hash(uint64_t hash, const void *data, size_t len)
         hash = (hash ^ bytes[i]) * 0x100000001b3u;
     return hash;
 }
-
-#endif

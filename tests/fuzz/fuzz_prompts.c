@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/prompts.h"
+#include "cli/generate.h"
 #include "show/paragraph.h"
 #include "target.h"
 

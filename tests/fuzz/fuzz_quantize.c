@@ -3,7 +3,7 @@
  * again, with the planned types and sizes, and load as a model if the input does; quantizing that
  * to its own type must change nothing, and to F32 it must go.
  */
-#include "convert/quantize.h"
+#include "convert/convert.h"
 #include "model/model.h"
 #include "target.h"
 

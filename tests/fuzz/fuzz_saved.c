@@ -134,7 +134,7 @@ static size_t position_bytes(const struct schedule_texts *t)
     const struct session_params p = {.kv_storage = t->kv_storage};
     struct session *s;
     require(session_create(t->model, &p, NULL, &s, NULL) == STATUS_OK);
-    const size_t bytes = kv_cache_position_bytes(&s->f.kv);
+    const size_t bytes = kv_cache_copy(&s->f.kv, 0, 0, NULL, NULL);
     session_free(s);
     return bytes;
 }
