@@ -8,6 +8,8 @@
 #   --llama2c PATH              `run` of karpathy/llama2.c, built from its run.c:
 #                               gcc -Ofast -fopenmp -march=native run.c -lm -o run
 #   --llama-quantize PATH       makes the F16, Q8_0 and Q4_0 files, instead of `decode quantize`
+#   --flash on|off|both         llama.cpp's flash attention; by default both, each of its cells the
+#                               better of the two
 #   --decode PATH               our program; by default ./decode, which is built
 #   --rows LIST                 of toy,small,124m,depth,batch,prefill,llama; by default all
 #   --threads T                 for all programs; by default as many as there are processors
@@ -42,7 +44,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 arch=gpt2 decode='' llama_bench='' llama_batched='' llama_quantize='' llama2c=''
 selected=toy,small,124m,depth,batch,prefill,llama
-threads='' rounds=5 quick=no keep=no
+threads='' rounds=5 quick=no keep=no flash='on off'
 work='' failed=no
 
 say() { printf 'bench_peers.sh: %s\n' "$*" >&2; }
@@ -90,7 +92,7 @@ read_options() {
         esac
         case $option in
         --llama-bench | --llama-batched-bench | --llama-quantize | --llama2c | --decode | --rows | \
-            --threads | --rounds)
+            --threads | --rounds | --flash)
             [ $# -gt 0 ] || die "$option: a value is missing; see --help"
             ;;
         --quick | --keep | -h | --help) ;;
@@ -105,6 +107,13 @@ read_options() {
         --rows) selected=$1 ;;
         --threads) positive "$option" "$1" && threads=$1 ;;
         --rounds) positive "$option" "$1" && rounds=$1 ;;
+        --flash)
+            case $1 in
+            on | off) flash=$1 ;;
+            both) ;;
+            *) die "--flash: expected on, off or both, found '$1'" ;;
+            esac
+            ;;
         --quick) quick=yes ;;
         --keep) keep=yes ;;
         -h | --help)
@@ -158,20 +167,32 @@ run_llama_bench() {
     value build_commit "$work/out" >"$work/llama-commit"
 }
 
-llama_steps() {
-    run_llama_bench -p 0 -n "$n" -r "$repeats" || return
+# better FUNCTION - the rate that it prints, the higher of those with and without flash attention
+better() {
+    local fa
+    for fa in $flash; do
+        "$1" -fa "$fa" || return
+    done | sort -g | tail -n 1
+}
+
+llama_steps() { better llama_steps_of; }
+llama_prefill() { better llama_prefill_of; }
+llama_at_depth() { better llama_at_depth_of; }
+
+llama_steps_of() {
+    run_llama_bench "$@" -p 0 -n "$n" -r "$repeats" || return
     value avg_ts "$work/out"
 }
 
-llama_prefill() {
-    run_llama_bench -p "$prompt" -n 0 -r 2 || return
+llama_prefill_of() {
+    run_llama_bench "$@" -p "$prompt" -n 0 -r 2 || return
     sed -n 's/.*"samples_ts": *\[\([^]]*\)\].*/\1/p' "$work/out" |
         awk -F, '{ for (i = 1; i <= NF; i++) if ($i + 0 > best) best = $i + 0 }
                  END { if (best) print best }'
 }
 
-llama_at_depth() {
-    "$llama_batched" -m "$model" -t "$threads" -c $((batch * (prefix + n))) -b 2048 -ub 512 \
+llama_at_depth_of() {
+    "$llama_batched" "$@" -m "$model" -t "$threads" -c $((batch * (prefix + n))) -b 2048 -ub 512 \
         -npp "$prefix" -ntg "$n" -npl "$batch" -ctk "$kv_type" -ctv "$kv_type" \
         --output-format jsonl >"$work/out" 2>"$work/err" || return
     value speed_tg "$work/out" "$work/err"
@@ -455,7 +476,8 @@ of two passes.
 END
     if [ -n "$llama_bench$llama_batched$llama2c" ]; then
         cat <<END
-llama.cpp reads the same file as decode; its default cache is F16, the others' F32. llama2.c runs
+llama.cpp reads the same file as decode; its default cache is F16, the others' F32, its flash attention
+${flash/ off/ or off, what is better}. llama2.c runs
 its own architecture in the same shape, with a feed-forward layer of as many weights (three
 matrices of 2/3 the size), and its time includes greedy sampling.
 END

@@ -529,12 +529,12 @@ $ is_sanitized || [ $code = 0 -a "$(cut -d , -f 1 "$out" | xargs)" = "variant MH
 $ is_sanitized || { run_in 200000 $big; [ $code = 4 ] && has "$err" "a row and its MHA need"; }
 
 # A former result: the same settings side by side; what cannot be compared is named.
-0 $b --kv-heads 4,1 --format json -q | > old.json
-0 $b --kv-heads 4,2 --against old.json --format csv
+0 $b -t 1 --kv-heads 4,1 --format json -q | > old.json
+0 $b -t 1 --kv-heads 4,2 --against old.json --format csv
     | 2> --against has no row of GQA-2, f32 weights, f32 KV, | 2> only --against has MQA, f32 weights,
 $ columns_are "$compared"
 $ grep '^MHA' "$out" | sed 's/"[^"]*"$//' | awk -F , '{ n = NF; exit !($(n - 3) > 0 && $(n - 2) <= $(n - 3) && $(n - 3) <= $(n - 1) && $(n - 4) * $(n - 3) / $12 < 1.0001) }'
-0 $b --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
+0 $b -t 1 --kv-heads 4,1 --against old.json -q | old p50 µs | new/old | prefill tok/s | interval | quiet
 0 bench $model --kv-heads 8 $quick --prompt 0 --against old.json | 2> its rows are of $shape, these of $model
 0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --format json -q | > old-long.json
 0 bench --shape $shape$contexts --kv-heads 1 $quickest -t 1 --against old-long.json | new/old

@@ -2,8 +2,7 @@
  * bench_report - what decode bench prints: the table, what stands around it, the plot, every
  * sample; beside the rows of a former benchmark.
  */
-#ifndef DECODE_CLI_BENCH_REPORT_H
-#define DECODE_CLI_BENCH_REPORT_H
+#pragma once
 
 #include "cli/job.h"
 #include "cli/shape.h"
@@ -77,5 +76,3 @@ enum status advice_measure(struct bench_run *r, struct err *e);
 
 /* Prints what was measured, and writes the files. The failures of the table and of files. */
 enum status bench_report(struct bench_run *r, struct err *e);
-
-#endif

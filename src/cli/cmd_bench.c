@@ -77,8 +77,8 @@ static const struct option result_options[] = {
 };
 
 static const struct option advice_options[] = {
-    OPT_TEXT("also what each variant, converted by fit on the text's first nine tenths, loses on "
-             "the last; latent caches as large as the K/V heads, too, unless --latent says which",
+    OPT_TEXT("also what each variant loses on the last tenth of this text, converted by fit on the "
+             "rest; latent caches as large, too, unless --latent names some",
              .excludes = "shape"),
     OPT_DOUBLE("max-loss", max_loss, "X", 0, HUGE_VAL, "bits per byte that may be lost at most",
                .above_min = true, .otherwise = "any", .needs = "text"),
@@ -389,7 +389,7 @@ const struct command command_bench = {
     .usage = "(MODEL | --shape SHAPE) [options]",
     .examples = "./decode bench models/shakespeare-mha.gguf --depth 0,255 -n 16\n"
                 "./decode bench models/shakespeare-mha.gguf --type f32,q8_0\n"
-                "./decode bench models/shakespeare-mha.gguf --text README.md --max-loss 0.05\n",
+                "./decode bench models/shakespeare-mha.gguf --text README.md -n 8\n",
     .notes =
         "A timed step takes one token of each of the batch's sequences in and gives their\n"
         "logits; sampling and tokenization are left out. Every timed token is taken at exactly\n"
@@ -408,8 +408,7 @@ const struct command command_bench = {
                         {"Which variant to choose", advice_options, 0},
                         {"Results", result_options, 0},
                         GENERAL_GROUP},
-             .everyday = "shape kv-heads depth batch type n format against "
-                         "text max-loss max-us max-cache",
+             .everyday = "shape kv-heads depth batch n format text max-loss",
              .positionals = {MODEL_POSITIONAL}},
     .values_size = sizeof(VALUES),
     .needs = JOB_PATH | JOB_STOPS,

@@ -4,8 +4,7 @@
  * Each is one fixed chain of additions, multiplications and divisions, so that tables have the same
  * bits whatever the compiler, the instruction set and the C library.
  */
-#ifndef DECODE_COMPUTE_ANGLES_H
-#define DECODE_COMPUTE_ANGLES_H
+#pragma once
 
 /* base^exponent, off by at most 4e-16 (1 + |exponent log base|) of it; 0 or infinity where that is
  * out of a double's range. NaN unless base > 0 and both are finite. */
@@ -17,5 +16,3 @@ double angles_power(double base, double exponent);
 /* Sine and cosine of an angle in radians, each to 1e-15. Both NaN if |angle| > ANGLES_MOST, or
  * angle is NaN. */
 void angles_sine(double angle, double *sine, double *cosine);
-
-#endif

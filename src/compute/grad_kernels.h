@@ -10,8 +10,7 @@
  * then nothing is done (a sum is 0), and pointers are not looked at. softmax and the norms need at
  * least one element. Any threads may run kernels at once on outputs that do not overlap.
  */
-#ifndef DECODE_COMPUTE_GRAD_KERNELS_H
-#define DECODE_COMPUTE_GRAD_KERNELS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -132,6 +131,4 @@ extern const struct grad_kernels grad_scalar;
 extern const struct grad_kernels grad_avx2, grad_avx512;
 #elif defined(__aarch64__)
 extern const struct grad_kernels grad_neon;
-#endif
-
 #endif

@@ -22,8 +22,7 @@
  *
  * Shapes are written [rows, columns], the last index adjacent in memory.
  */
-#ifndef DECODE_COMPUTE_KERNELS_H
-#define DECODE_COMPUTE_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -335,6 +334,4 @@ extern const struct kernels kernels_scalar;
 extern const struct kernels kernels_avx2, kernels_avx512_base, kernels_avx512;
 #elif defined(__aarch64__)
 extern const struct kernels kernels_neon_base, kernels_neon;
-#endif
-
 #endif

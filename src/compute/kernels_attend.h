@@ -7,8 +7,7 @@
  * the chains of multiply-adds in flight, which have to cover the latency of one. So a pass serves
  * as many heads as it can, up to TILE_HEADS, and TILE_ACC says how many accumulators it may have.
  */
-#ifndef DECODE_COMPUTE_KERNELS_ATTEND_H
-#define DECODE_COMPUTE_KERNELS_ATTEND_H
+#pragma once
 
 #include "compute/kernels_check.h"
 #include "compute/kernels_tile.h"
@@ -370,5 +369,3 @@ void OF_SET(attend)(const struct attend *a)
     vector_weights(a);
     vector_values(a);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * Pointers of those that run for every head or row are looked at only in builds that check at a
  * cost: a NULL shows itself.
  */
-#ifndef DECODE_COMPUTE_KERNELS_CHECK_H
-#define DECODE_COMPUTE_KERNELS_CHECK_H
+#pragma once
 
 #include "base/mem.h"
 #include "compute/kernels.h"
@@ -101,5 +100,3 @@ KERNEL_CHECK merge_check(const float *out, const float *parts, const float *max,
     assert_costly(out && parts && max && sum);
     assert_costly(are_disjoint(out, span_bytes(1, 0, n), parts, span_bytes(n_chunks, stride, n)));
 }
-
-#endif

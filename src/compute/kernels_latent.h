@@ -7,8 +7,7 @@
  * lane by lane, panel after panel, and the lanes at the end of the chunk. So an element is loaded,
  * and widened, once for all of a tile's heads.
  */
-#ifndef DECODE_COMPUTE_KERNELS_LATENT_H
-#define DECODE_COMPUTE_KERNELS_LATENT_H
+#pragma once
 
 #include "compute/kernels_attend.h"
 
@@ -179,5 +178,3 @@ void OF_SET(attend_latent)(const struct attend *a)
     vector_weights(a);
     vector_averages(a);
 }
-
-#endif

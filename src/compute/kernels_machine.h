@@ -2,8 +2,7 @@
  * kernels_machine - loops that do nothing but load the machine, to measure it, in vector form
  * (private to the vector kernel objects).
  */
-#ifndef DECODE_COMPUTE_KERNELS_MACHINE_H
-#define DECODE_COMPUTE_KERNELS_MACHINE_H
+#pragma once
 
 #include "compute/kernels_quant.h"
 
@@ -84,5 +83,3 @@ static inline float vector_dot(long rounds)
     }
     return lanes_sum(total);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * Everything is static: each object gets its own copy, compiled for its own instruction set, and
  * the linker cannot hand one object's copy to another.
  */
-#ifndef DECODE_COMPUTE_KERNELS_MATH_H
-#define DECODE_COMPUTE_KERNELS_MATH_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -236,5 +235,3 @@ static inline void math_store(void *base, enum storage storage, size_t i, float 
         ((float *)base)[i] = x;
     }
 }
-
-#endif

@@ -6,8 +6,7 @@
  * than the one before it. With several passes the columns are cut, too: into parts that stay in
  * the cache until all passes are over them. So each weight comes from memory once.
  */
-#ifndef DECODE_COMPUTE_KERNELS_MATMUL_H
-#define DECODE_COMPUTE_KERNELS_MATMUL_H
+#pragma once
 
 #include "compute/kernels_check.h"
 #include "compute/kernels_quant.h"
@@ -260,5 +259,3 @@ ALWAYS_INLINE void matmul_storage(const struct matmul *m, enum storage storage, 
     {                                                                                              \
         matmul_storage(m, storage, begin, end);                                                    \
     }
-
-#endif

@@ -5,8 +5,7 @@
  * Within a block all is integer arithmetic, which is exact in any order; across blocks each
  * output is one chain of fused multiply-adds, as in kernels_scalar.c.
  */
-#ifndef DECODE_COMPUTE_KERNELS_QUANT_H
-#define DECODE_COMPUTE_KERNELS_QUANT_H
+#pragma once
 
 #include "compute/kernels_check.h"
 #include "compute/kernels_tile.h"
@@ -161,5 +160,3 @@ static inline void vector_quantize(void *rows, const float *x, size_t x_stride, 
         }
     }
 }
-
-#endif

@@ -11,8 +11,7 @@
  *   QUANT_ACC, QUANT_TOKENS  the first two for quantised weights, whose tiles need integer
  *                 accumulators, too
  */
-#ifndef DECODE_COMPUTE_KERNELS_TILE_H
-#define DECODE_COMPUTE_KERNELS_TILE_H
+#pragma once
 
 #include "compute/lanes.h"
 
@@ -128,5 +127,3 @@ ALWAYS_INLINE void tile_end(const struct matmul_part *part, const int n_panels, 
         for (int j = 0; j < n_tokens; j++)
             part->sums[p * n_tokens + j] = acc[p][j];
 }
-
-#endif

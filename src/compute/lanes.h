@@ -6,8 +6,7 @@
  * gives the same bits everywhere. A function that takes n touches only the first n lanes in
  * memory, 0 <= n <= KERNEL_LANES.
  */
-#ifndef DECODE_COMPUTE_LANES_H
-#define DECODE_COMPUTE_LANES_H
+#pragma once
 
 #include <string.h>
 
@@ -213,5 +212,3 @@ static inline lanes lanes_silu(lanes x)
     x = lanes_max(lanes_all(-EXP_MAX), x);
     return lanes_div(x, lanes_add(lanes_all(1.0f), lanes_exp(lanes_sub(lanes_zero(), x))));
 }
-
-#endif

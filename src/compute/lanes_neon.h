@@ -1,8 +1,7 @@
 /*
  * lanes_neon - lanes for AArch64 with NEON (included by lanes.h).
  */
-#ifndef DECODE_COMPUTE_LANES_NEON_H
-#define DECODE_COMPUTE_LANES_NEON_H
+#pragma once
 
 #include <arm_neon.h>
 #include <stdint.h>
@@ -305,5 +304,3 @@ static inline float lanes_largest(lanes a)
     const float32x4_t two = quarter_max(four, vextq_f32(four, four, 2));
     return vgetq_lane_f32(quarter_max(two, vextq_f32(two, two, 1)), 0);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * lanes_scalar - lanes in plain C: what each operation means, lane by lane (included by
  * lanes.h where LANES_SCALAR is defined).
  */
-#ifndef DECODE_COMPUTE_LANES_SCALAR_H
-#define DECODE_COMPUTE_LANES_SCALAR_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ static inline float lanes_largest(lanes a)
 }
 
 #undef EACH_LANE
-
-#endif

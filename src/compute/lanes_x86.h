@@ -1,8 +1,7 @@
 /*
  * lanes_x86 - lanes for AVX-512, and for AVX2 with FMA and F16C (included by lanes.h).
  */
-#ifndef DECODE_COMPUTE_LANES_X86_H
-#define DECODE_COMPUTE_LANES_X86_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -556,5 +555,3 @@ static inline float lanes_largest(lanes a)
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-
-#endif

@@ -9,8 +9,7 @@
  * unless it says that they may. Numbers may be anything. Any threads may run these at once on
  * different outputs.
  */
-#ifndef DECODE_COMPUTE_LINALG_H
-#define DECODE_COMPUTE_LINALG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -135,5 +134,3 @@ size_t lbfgs_scratch(size_t n, size_t memory);
  * lower the value enough (Armijo). One fixed chain of operations.
  */
 double lbfgs_minimise(const struct lbfgs *p, double *x, double *scratch);
-
-#endif

@@ -5,8 +5,7 @@
  * meet at barriers inside it. A waiting member spins for a bounded time, then sleeps, so more
  * threads than cores stay usable. One caller at a time per pool.
  */
-#ifndef DECODE_COMPUTE_POOL_H
-#define DECODE_COMPUTE_POOL_H
+#pragma once
 
 #include "base/status.h"
 
@@ -46,5 +45,3 @@ void pool_barrier(struct pool *p, int thread);
 /* The part [*begin, *end) of n >= 0 items that belongs to `thread` of n_threads (0 <= thread <
  * n_threads): contiguous, in order, sizes differing by at most one. */
 void pool_share(int n, int thread, int n_threads, int *begin, int *end);
-
-#endif

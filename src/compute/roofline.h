@@ -1,8 +1,7 @@
 /*
  * roofline - how fast this machine reads memory and multiplies, measured.
  */
-#ifndef DECODE_COMPUTE_ROOFLINE_H
-#define DECODE_COMPUTE_ROOFLINE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ enum status roofline_read(const struct kernels *k, struct pool *pool, size_t byt
 /* The best rates of operations per second (two a multiply-add) in registers. */
 double roofline_fma(const struct kernels *k, struct pool *pool, double seconds);
 double roofline_dot(const struct kernels *k, struct pool *pool, double seconds);
-
-#endif

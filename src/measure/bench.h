@@ -7,8 +7,7 @@
  * row's depth. Caches have synthetic content, which does not change how long a step takes. Rows
  * take turns, repeat by repeat, so that a drift of the machine hits all alike.
  */
-#ifndef DECODE_MEASURE_BENCH_H
-#define DECODE_MEASURE_BENCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -156,5 +155,3 @@ void bench_predict(struct bench *b);
 /* Fills in the speed-ups of all rows, which have their predictions, over MHA, which has n_heads K/V
  * heads: those measured over MHA of the same group. */
 void bench_compare(struct bench *b, int n_heads);
-
-#endif
