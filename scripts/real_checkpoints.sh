@@ -80,6 +80,7 @@ row fit "its own, 16,384" none out.gguf --calib self
 row fit "its own, 16,384" wo out.gguf --calib self
 row fit "text, 65,536" none out.gguf --calib "$dir/calib.txt"
 row fit "text, 65,536" wo wo.gguf --calib "$dir/calib.txt"
+row fit "text, 131,072" wo wo131.gguf --calib "$dir/calib.txt" --calib-tokens 131072
 row fit "text, 65,536" all all.gguf --calib "$dir/calib.txt"
 [ $train = yes ] || exit 0
 
