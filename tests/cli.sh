@@ -561,7 +561,7 @@ $ head -c 967 LICENSE >calibrated.txt; tail -c +968 LICENSE >measured.txt
 $ advised="bench $model --text LICENSE --kv-heads 8,2 $quickest --depth 200 --batch 2 -q"
 0 $advised --format jsonl | > advised
 $ [ "$(variants)" = "GQA-2 MLA-64 MHA" ]
-$ grep -q '"cache_bytes": 1675264, "bits_per_byte": [0-9.]*, "lost_bits_per_byte": 0, "beyond": ""' advised
+$ grep -q '"cache_bytes": 1675264, "bits_per_byte": [0-9.]*, "lost_bits_per_byte": 0, "lost_stderr": 0, "beyond": ""' advised
 0 convert $model -o advised.gguf --kv-heads 2 --calib calibrated.txt -q
 0 eval advised.gguf measured.txt --format jsonl -q
 $ grep '"variant": "GQA-2"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
@@ -570,7 +570,8 @@ $ grep '"variant": "GQA-2"' advised | grep -q "\"bits_per_byte\": $(bits_of "$ou
 $ grep '"variant": "MLA-64"' advised | grep -q "\"bits_per_byte\": $(bits_of "$out"),"
 0 $advised --format jsonl --max-loss 1e-9 --max-cache 1MiB --max-us 1e9
 $ [ "$(variants)" = "GQA-2 MLA-64 MHA cache" ]
-0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2 | the smallest cache within the limits
+0 $advised --max-cache 1MiB | lost | beyond | predicted µs | GQA-2 | the smallest cache within the limits | decode convert $model -o OUT --kv-heads 2 --calib TEXT
+0 $advised --max-cache 1 | no row is within the limits
 2 bench --shape $shape --text LICENSE | --shape
 2 bench $model --max-loss 1 | --text
 2 bench $model --text LICENSE --max-cache x | --max-cache: expected a number of bytes, as 8192 or 8MiB, found 'x'

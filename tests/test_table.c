@@ -172,11 +172,13 @@ static const struct wide_row wide_rows[] = {
     {"*", "one", "", 1, 2, 3},
     {"", "two", "", 4, 5, 6},
     {"", "three", "odd", 7, 8, 9},
-    {"", "some words that are more than a line can take", "", 1, 2, 3}};
+    {"", "some words that are more than a line can take", "", 1, 2, 3},
+    {"", "four", "", 1, 5, 6},
+    {"", "five", "", 1, 7, 8}};
 
-/* Of the highest rank the last column goes first, an empty one before all others, without a word. A
- * single row goes downwards. */
-TEST(columns_that_fit, .loops = 11)
+/* Of the highest rank the last column goes first; before it one that is the same in all rows, and
+ * an empty one before all others, without a word. A single row goes downwards. */
+TEST(columns_that_fit, .loops = 12)
 {
     static const char all[] = "   name   first  second  third  note\n"
                               "*  one        1       2      3\n"
@@ -196,6 +198,12 @@ TEST(columns_that_fit, .loops = 11)
          "   three      7       8  odd\n"
          "Too wide, left out: third; -v shows\n"
          "  all.\n"},
+        {TABLE_ALIGNED, 22, 4, 2,
+         "name  second  third\n"
+         "four       5      6\n"
+         "five       7      8\n"
+         "Too wide, left out:\n"
+         "  first; -v shows all.\n"},
         {TABLE_ALIGNED, 29, 0, 2,
          "   name  first  second  third\n"
          "*  one       1       2      3\n"

@@ -37,8 +37,9 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     return STATUS_OK;
 }
 
-/* Bits per byte of a variant of the checkpoint, whose model is closed again. */
-static enum status measure_variant(struct bench_run *r, int variant, double *out, struct err *e)
+/* A variant of the checkpoint, whose model is closed again, and what each token costs it: nll. */
+static enum status measure_variant(struct bench_run *r, int variant, double *nll,
+                                   struct eval_result *out, struct err *e)
 {
     struct job *j = r->job;
     struct variant_options *o = &r->common.variant;
@@ -55,11 +56,10 @@ static enum status measure_variant(struct bench_run *r, int variant, double *out
             ? variant_load(j, e)
             : model_create(j->checkpoint.gguf, NULL, &j->checkpoint.file, &j->checkpoint.model, e);
     if (s == STATUS_OK) {
-        struct eval_result result;
         struct eval_spec spec = job_eval_spec(j, &j->checkpoint);
+        spec.nll = nll;
         spec.arg = job_progress(j, "tokens");
-        s = eval_run(&spec, &result, e);
-        *out = result.bits_per_byte;
+        s = eval_run(&spec, out, e);
     }
     model_free(j->checkpoint.model);
     j->checkpoint.model = NULL;
@@ -78,21 +78,50 @@ static int compare(const void *a, const void *b)
     return (x->row->p50_us > y->row->p50_us) - (x->row->p50_us < y->row->p50_us);
 }
 
+/* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
+struct loss {
+    double bits_per_byte, lost, error;
+};
+
+static enum status measure_losses(struct bench_run *r, double *nll, struct loss *losses,
+                                  struct err *e)
+{
+    const int n = r->spec.axes[BENCH_VARIANTS].n, *variants = r->spec.axes[BENCH_VARIANTS].items;
+    const size_t n_scored = r->job->n_tokens - 1;
+    double *whole = nll, *own = nll + n_scored;
+    struct eval_result before, after;
+    TRY(measure_variant(r, r->spec.config.n_kv_heads, whole, &before, e));
+    for (int i = 0; i < n; i++) {
+        losses[i] = (struct loss){before.bits_per_byte, 0, 0};
+        if (variants[i] == r->spec.config.n_kv_heads)
+            continue;
+        say(&r->common, "variant %d of %d: %s", i + 1, n, r->bench.models[i].variant.name);
+        TRY(measure_variant(r, variants[i], own, &after, e));
+        for (size_t t = 0; t < n_scored; t++)
+            own[t] -= whole[t];
+        losses[i].bits_per_byte = after.bits_per_byte;
+        losses[i].lost = after.bits_per_byte - before.bits_per_byte;
+        losses[i].error = eval_mean_error(own, n_scored, after.nll - before.nll) *
+                          (double)after.tokens / log(2) / (double)after.bytes;
+    }
+    return STATUS_OK;
+}
+
 enum status advice_measure(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
     const struct bench *b = &r->bench;
-    const struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
-    double bits[LIST_MAX], whole;
+    struct loss losses[LIST_MAX];
+    double *nll = calloc(2 * j->n_tokens, sizeof *nll);
+    if (!nll)
+        return err_no_memory(e, "what each token costs", 2 * j->n_tokens * sizeof *nll);
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
-    TRY(job_start_threads(j, e));
-    TRY(measure_variant(r, r->spec.config.n_kv_heads, &whole, e));
-    for (int i = 0; i < variants->n; i++) {
-        bits[i] = whole;
-        if (variants->items[i] != r->spec.config.n_kv_heads)
-            TRY(measure_variant(r, variants->items[i], &bits[i], e));
-    }
+    enum status s = job_start_threads(j, e);
+    if (s == STATUS_OK)
+        s = measure_losses(r, nll, losses, e);
+    free(nll);
+    TRY(s);
     r->advice = calloc((size_t)b->n_rows, sizeof *r->advice);
     if (!r->advice)
         return err_no_memory(e, "the advice", (size_t)b->n_rows * sizeof *r->advice);
@@ -100,8 +129,10 @@ enum status advice_measure(struct bench_run *r, struct err *e)
         const struct bench_row *row = &b->rows[i];
         struct bench_advice *a = &r->advice[i];
         a->row = row;
-        a->bits_per_byte = bits[row->at[BENCH_VARIANTS]];
-        a->lost = a->bits_per_byte - whole;
+        const struct loss *loss = &losses[row->at[BENCH_VARIANTS]];
+        a->bits_per_byte = loss->bits_per_byte;
+        a->lost = loss->lost;
+        a->lost_error = loss->error;
         const bool beyond[] = {
             r->max_loss > 0 && !(a->lost <= r->max_loss),
             r->max_us > 0 && row->p50_us > r->max_us,

@@ -142,6 +142,7 @@ static const struct report_field bench_fields[] = {
     {"cache_bytes", "cache", ROW(step.allocated_bytes), .figure = figure_bytes},
     {"bits_per_byte", "bits/byte", RUN(advised.bits_per_byte), "%.4f", .rank = 3},
     {"lost_bits_per_byte", "lost", RUN(advised.lost), "%+.4f"},
+    {"lost_stderr", "stderr", RUN(advised.lost_error), "%.4f", .rank = 2},
     {"beyond", "beyond", RUN(advised.beyond)},
     /* With --against. */
     {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
@@ -154,7 +155,7 @@ static const struct report_field bench_fields[] = {
 #define N_FIELDS REPORT_LENGTH(bench_fields)
 /* Before the last. */
 #define N_AGAINST 5
-#define N_ADVICE  4
+#define N_ADVICE  5
 
 static bool is_noisy(const struct bench_row *row)
 {
@@ -237,9 +238,6 @@ static enum status print_table(struct bench_run *r, struct err *e)
         [ADVICE] = {"µs/token", "p99 µs", "tokens/s", "prefill tok/s", "interval", "by bytes",
                     "predicted", "weights read", "KV read", "attention Mflop", "GB/s", "of limit",
                     "limited by", "peak RSS"}};
-    /* What is the same in all rows is left out early. */
-    static const char *const of_axes[] = {"type", "KV", "threads", NULL};
-    static const enum bench_axis axes[] = {BENCH_TYPES, BENCH_KV_TYPES, BENCH_THREADS};
     static const char *const in_us[] = {"p50 µs",     "p99 µs",       "µs/token",
                                         "old p50 µs", "predicted µs", NULL};
     static const char *const in_ms[] = {"p50 ms", "p99 ms", "ms/token", "old p50 ms",
@@ -267,10 +265,7 @@ static enum status print_table(struct bench_run *r, struct err *e)
         n++;
         if (field->heading && names_find(hidden[of], field->heading) >= 0)
             field->heading = NULL;
-        const int axis = field->heading ? names_find(of_axes, field->heading) : -1;
         const int time = is_long && field->heading ? names_find(in_us, field->heading) : -1;
-        if (axis >= 0 && r->spec.axes[axes[axis]].n == 1)
-            field->rank = 6;
         if (time >= 0) {
             field->heading = in_ms[time];
             field->figure = figure_ms;
@@ -299,7 +294,7 @@ static void print_header(const struct bench_run *r)
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
     paragraph_printf(&p,
-                     "%s: layers %d, d_model %d, heads %d of %d, d_ff %d, vocabulary %d, "
+                     "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, "
                      "context %d\n%s\n",
                      subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
                      c->n_ctx, r->machine);
@@ -343,6 +338,16 @@ static void print_footer(const struct bench_run *r)
         uneven |= is_uneven(&b->rows[i]);
     }
     if (r->advice) {
+        const struct inspect_step *step = &r->advice->row->step;
+        const int variant = r->spec.axes[BENCH_VARIANTS].items[r->advice->row->at[BENCH_VARIANTS]];
+        if (r->advice->beyond[0])
+            paragraph_puts(&p, "\nno row is within the limits\n");
+        else if (variant == r->spec.config.n_kv_heads)
+            paragraph_printf(&p, "\n%s, the checkpoint as it is\n", step->variant);
+        else
+            paragraph_printf(&p, "\n%s: decode convert %s -o OUT --%s %d --calib TEXT\n",
+                             step->variant, r->subject, variant > 0 ? "kv-heads" : "latent",
+                             abs(variant));
         paragraph_puts(&p,
                        "\n* the smallest cache within the limits; beyond: the limits that a row "
                        "exceeds; cache: of all sequences\n");

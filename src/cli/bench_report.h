@@ -27,7 +27,8 @@ struct former {
 /* A row's variant on the text of --text, converted by fit on its first nine tenths. */
 struct bench_advice {
     const struct bench_row *row;
-    double bits_per_byte, lost; /* on the last tenth; and more than the checkpoint's */
+    double bits_per_byte, lost; /* on the last tenth; and more than the checkpoint's, */
+    double lost_error;          /* with its standard error */
     char beyond[24];            /* the limits that it exceeds: "loss, time"; "": none */
 };
 

@@ -37,6 +37,7 @@ struct column {
     bool breaks;   /* what is too wide goes on in further lines, if it is the last one */
     bool left_out; /* of the table, as it is too wide */
     bool filled;   /* it has a cell that is not empty, below its heading */
+    bool differs;  /* it has two that are not the same */
 };
 
 struct table {
@@ -75,6 +76,13 @@ static size_t width_behind(const struct table *t, size_t before)
     return all > before + NARROWEST ? all - before : NARROWEST;
 }
 
+/* What is left out first: what is the same in all rows, then by the field's rank; 0: never. */
+static int rank_of(const struct column *c)
+{
+    const int rank = c->field->rank;
+    return rank > 0 && !c->differs ? INT_MAX : rank;
+}
+
 /* Leaves out columns until the others fit: empty ones first, but for a table that is only headings;
  * then those of the highest rank, of several the last. */
 static void fit_columns(struct table *t)
@@ -87,7 +95,7 @@ static void fit_columns(struct table *t)
         while (t->last > 0 && t->columns[t->last].left_out)
             t->last--;
         for (struct column *c = t->columns; c < t->columns + t->n; c++)
-            if (!c->left_out && c->field->rank >= (least ? least->field->rank : 1))
+            if (!c->left_out && rank_of(c) >= (least ? rank_of(least) : 1))
                 least = c;
         if (!least || table_fits(t))
             break;
@@ -193,6 +201,7 @@ static void print_table(const struct report *r, struct table *t)
         t->cells[i] = at;
         c->width = width > c->width ? width : c->width;
         c->filled |= i >= t->n && width > 0;
+        c->differs |= i >= 2 * t->n && strcmp(at, t->cells[i - t->n]) != 0;
     }
     if (fitted && t->n_rows == 2 && !table_fits(t))
         return print_downwards(t);
