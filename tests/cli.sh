@@ -965,7 +965,7 @@ checks <<'EOF'
 2 train lines -o lines | the text itself
 2 train lines -o toy.gguf --from toy.gguf | the checkpoint itself
 2 $x --from toy.gguf --layers 2 | --layers and --from
-2 train lines -o toy.gguf $toy --steps 41 --resume | with --steps 40, not 41
+2 train lines -o toy.gguf $toy --steps 41 --resume | with --steps 40, not 41 | --from trains a checkpoint further
 3 train none.txt -o x.gguf | none.txt
 3 $x --from lines | lines
 1 train lines -o no/such/x.gguf | no/such

@@ -118,7 +118,7 @@ static const struct {
 } commands[] = {
     [RESET] = {"reset", "", "forget the text so far; the random numbers begin again",
                "nothing behind it"},
-    [SHIFT] = {"shift", "on|off", "a full context goes on with its last half, or ends the answer",
+    [SHIFT] = {"shift", "on|off", "a full context goes on with its last half, or ends answers",
                "on or off"},
     [COUNT] = {"n", "N", "tokens of an answer from now on, at most", "an integer from 0 on"},
     [SAVE] = {"save", "FILE", "save the text and its cache; asks before it replaces", "FILE"},

@@ -155,8 +155,8 @@ enum status state_compare(const struct trainer *t, struct err *e)
             snprintf(values[now], sizeof *values, "%" PRIu64, value);
     }
     return err_set(e, STATUS_USAGE,
-                   "%s belongs to a run with %s %s, not %s; --resume needs the same options, "
-                   "without it the run begins anew",
+                   "%s belongs to a run with %s %s, not %s; --resume needs the same options; "
+                   "without it the run begins anew, and --from trains a checkpoint further",
                    t->state_path, f->name, values[0], values[1]);
 }
 
