@@ -576,6 +576,8 @@ $ [ "$(variants)" = "GQA-2 MLA-64 MHA cache" ]
 2 bench $model --max-loss 1 | --text
 2 bench $model --text LICENSE --max-cache x | --max-cache: expected a number of bytes, as 8192 or 8MiB, found 'x'
 2 bench $model --text /dev/null | --text
+$ head -c 100 LICENSE >short.txt
+2 bench $model --text short.txt | --text: expected at least 128 tokens in the first nine tenths of 'short.txt'
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257
 2 bench $model --depth 1,,2 | --depth: expected integers

@@ -26,6 +26,17 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
                        r->max_cache);
     r->calibration = (struct text){j->text.data, len};
     j->text = (struct text){j->text.data + len, j->text.len - len};
+    int32_t *ids = NULL;
+    size_t n_ids;
+    const enum status s =
+        tokens_of_text(j->checkpoint.tokenizer, r->calibration, false, &ids, &n_ids, e);
+    free(ids);
+    TRY(err_in(e, s, "--text"));
+    if (n_ids < CONVERT_MIN_TOKENS)
+        return err_set(e, STATUS_USAGE,
+                       "--text: expected at least %d tokens in the first nine tenths of '%.200s', "
+                       "to calibrate on, found %zu",
+                       CONVERT_MIN_TOKENS, r->common.file, n_ids);
     TRY(err_in(e, job_tokenize(j, e), "--text"));
     TRY(err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth"));
     /* Beside the K/V heads latent caches of as many bytes, where the architecture can have them. */

@@ -339,6 +339,9 @@ static void print_footer(const struct bench_run *r)
     }
     if (r->advice) {
         const struct inspect_step *step = &r->advice->row->step;
+        char subject[512]; /* a file's name may have control characters */
+        snprintf(subject, sizeof subject, "%s", r->subject);
+        utf8_strip(subject);
         const int variant = r->spec.axes[BENCH_VARIANTS].items[r->advice->row->at[BENCH_VARIANTS]];
         if (r->advice->beyond[0])
             paragraph_puts(&p, "\nno row is within the limits\n");
@@ -346,7 +349,7 @@ static void print_footer(const struct bench_run *r)
             paragraph_printf(&p, "\n%s, the checkpoint as it is\n", step->variant);
         else
             paragraph_printf(&p, "\n%s: decode convert %s -o OUT --%s %d --calib TEXT\n",
-                             step->variant, r->subject, variant > 0 ? "kv-heads" : "latent",
+                             step->variant, subject, variant > 0 ? "kv-heads" : "latent",
                              abs(variant));
         paragraph_puts(&p,
                        "\n* the smallest cache within the limits; beyond: the limits that a row "

@@ -39,10 +39,10 @@ struct bench_run {
     const char *kv_heads, *latent, *depths, *batches, *types, *kv_types;
     struct bench_spec spec; /* its numbers; specify_bench adds the rest */
     const char *plot, *trace, *against;
-    double max_loss, max_us; /* 0: any */
-    const char *max_cache;   /* the same, NULL, */
-    size_t max_cache_bytes;  /* as a number */
-    struct text calibration; /* of the text */
+    double max_loss, max_us; /* bits per byte, microseconds of a step; 0: any */
+    const char *max_cache;   /* bytes of all caches, as the option has them; NULL: any */
+    size_t max_cache_bytes;  /* the same as a number */
+    struct text calibration; /* the job's text but for its last tenth */
 
     struct job *job;
     struct bench bench;
@@ -61,16 +61,18 @@ struct bench_run {
     double old_p50_us, ratio, ratio_low, ratio_high; /* its median, and this one's over it */
     char ratio_range[32];
     struct bench_advice *advice; /* malloc'd [rows] in the order to print them; NULL: no text */
-    struct bench_advice advised; /* the row's; numbers are NaN without */
+    struct bench_advice advised; /* that of the row in print; only with a text */
 };
 
 /* --- bench_advice.c -------------------------------------------------------------------------- */
 
-/* Takes the job's text, of which it leaves what is measured, and its tokens; adds latent variants.
- * STATUS_USAGE. */
+/* Leaves of the job's text its last tenth, with its tokens, as what is measured, and adds latent
+ * variants to the axis. STATUS_USAGE for a text too short and a --max-cache that is no number; the
+ * failures of job_tokenize. */
 enum status advice_prepare(struct bench_run *r, struct err *e);
-/* Converts each variant and measures it, once rows are measured. The failures of variant_load and
- * eval_run. */
+/* Sets r->advice, which the caller frees, once rows are measured: each variant is converted and
+ * evaluated, one after the other, on the first number of threads. The failures of variant_load and
+ * eval_run; then there is none. */
 enum status advice_measure(struct bench_run *r, struct err *e);
 
 /* --- bench_report.c -------------------------------------------------------------------------- */

@@ -352,10 +352,10 @@ static enum status measure(struct bench_run *r, struct err *e)
     job_progress(j, "turns");
     s = bench_run(b, e);
     progress_end(&j->progress);
-    if (s == STATUS_OK && r->common.file)
-        s = advice_measure(r, e);
     if (s != STATUS_OK && (s != STATUS_INTERRUPTED || b->n_rows == 0))
         return s;
+    if (s == STATUS_OK && r->common.file) /* whatever comes of it, the times are shown */
+        s = advice_measure(r, e);
     TRY(bench_report(r, e));
     return s;
 }
