@@ -273,9 +273,10 @@ $ ids=$("$decode" tokenize $model -f prompt | tr ' ' ,)
 0 attend $model -p "$line" --format $form --query 4 --top 2 | for form in table md json
 0 attend $model -p "$line" --format jsonl --query 4 --top 2 | "query": 4, "top": [{"position": 
 0 attend $model -p "$line" --query 4 --layer 0 --head 1 | layer  head  O: (token 4)
+0 attend $model -p "the lords" --query lords --layer 0 --head 0 | lords: (token 
 0 attend $model -p x --format json | "self": 1, "induction": null
 0 attend $model -p x --format csv | ! –
-0 attend $model -p aab --query 2 --top 3 | a@1 | ! b@
+0 attend $model -p aab --query 2 --top 3 | a[1] | ! b[
 0 attend $model -p x --query 0 --format csv | top1_weight | ! top2_weight
 0 attend $model -p "$line" --npy a.npy --json a.json --svg a.svg
 $ [ "$(size_of a.npy)" -eq $((128 + 4 * 8 * 27 * 27 * 4)) ]
@@ -311,9 +312,9 @@ $ has a.svg 'class="frame"'
 0 attend $model -p "the cat, the mat" --query the@2 --layer 0 --head 0 | (token 11)
 0 attend $model -p "then 42 the" --query "$word" --layer 0 --head 0 | (token 
     | for word in the then 42@1 'then 42'
-2 attend $model -p "the cat" --query the@2 | which has 'the' 1 time, found 'the@2'
-2 attend $model -p "the cat" --query he | which has 'he' 0 times
-2 attend $model -p "the cat" --query "$word" | --query: expected a word of the text, which has
+2 attend $model -p "the cat" --query the@2 | found 'the@2', and the text has 'the' 1 time 
+2 attend $model -p "the cat" --query he | 'he' 0 times as a word
+2 attend $model -p "the cat" --query "$word" | --query: expected a word of the text, found
     | for word in '' a@0
 0 attend $model -p "$line" --format csv | ,separator,content,score_sd,max_weight,role,role_share
 0 attend $model -p "ROMEO:" | score_sd | role
@@ -581,7 +582,7 @@ $ head -c 100 LICENSE >short.txt
 2 bench $model --kv-heads 3 | expected a divisor of 8
 2 bench $model --depth 0,257 | depth 257
 2 bench $model --depth 1,,2 | --depth: expected integers
-2 bench $model --batch=$batch | --batch: expected integers from 1 to 2147483647
+2 bench $model --batch=$batch | --batch: expected integers from 1 to 2147483647, separated by commas
     | for batch in 0 -1 1,,2 2147483648 x
 2 bench $model $list | an item is given twice | for list in "--batch 4,4" "--kv-heads 4,4"
 4 bench $model --batch 1,2147483647 --depth 200 | fewer or smaller --batch

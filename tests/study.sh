@@ -199,7 +199,7 @@ $ apart="$heads --ff 32 --head-dim 4 --heads 2,1,3"
 3 study "$dir/missing" -o "$dir/x" | missing
 2 $s/x $small --kv-heads 2 | expected divisors of the 2 query heads below them, found 2
 2 $s/x $small --method $method | --method | for method in fitt latent
-2 $s/x $small --latent 9 | --latent: expected integers from 1 to 8, found '9'
+2 $s/x $small --latent 9 | --latent: expected integers from 1 to 8, separated by commas, found '9'
 2 $s/x $small --latent 4,4 | --latent
 2 $s/x $small --latent 4 --arch llama | than rope
 2 $s/x $small --alpha "$shares" | --alpha | for shares in "" 1, 1,,2 -1 1,1 10001 x "1;2"
@@ -212,7 +212,7 @@ $ apart="$heads --ff 32 --head-dim 4 --heads 2,1,3"
 2 $s/x $small --heads 1 --match flops | --match: there is nothing to be made equal
 2 $s/x $small --val-fraction 0 | --val-fraction
 2 $s/x $small --plot "$text" | --plot
-2 $s/plain $small --batch 2 | of another study
+2 $s/plain $small --batch 2 | of another study: expected ' | --batch 2, found '
 $ [ ! -e "$dir/x" ]
 $ cp -r "$dir/plain" "$dir/bent"
 $ echo '{"cell": 5}' >"$dir/bent/s1-mha-a5.json"

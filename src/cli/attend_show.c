@@ -1,6 +1,7 @@
 /*
  * The second half of decode attend: the table, the JSON file, pictures and the page.
  */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,12 +142,12 @@ static const void *next_looks(void *arg, int at)
     r->row = figures_of(v, at);
     if (r->n_top > 0)
         score_top(v->found.query + (size_t)at * n_keys, n_keys, 0, r->n_top, r->top);
-    for (int k = 0; k < r->n_top; k++) { /* "cat@4 .61" where there are several cats */
+    for (int k = 0; k < r->n_top; k++) { /* "cat[4] .61" where there are several cats */
         const int position = r->top[k].id;
         char place[16] = "";
         for (int i = 0; i < n_keys; i++)
             if (i != position && v->spec.tokens[i] == v->spec.tokens[position])
-                snprintf(place, sizeof place, "@%d", position);
+                snprintf(place, sizeof place, "[%d]", position);
         r->keys[k] = key_row(v, position, r->top[k].logprob);
         used += snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
                          label_of(v, position, LABEL_COLUMNS, false).text, place,
@@ -165,7 +166,7 @@ enum status attend_print(const struct attend_view *v, struct err *e)
     struct report_field own[N_FIELDS];
     struct head_rows rows = {.v = v};
     struct table table = {own, N_FIELDS, .row = next_looks, .arg = &rows};
-    char name[96];
+    char name[192];
     bool shared = false;
     memcpy(own, fields, sizeof fields);
     for (int l = 0; l < v->layers.n; l++)
@@ -174,8 +175,12 @@ enum status attend_print(const struct attend_view *v, struct err *e)
         own[FIELD_KV_HEAD].heading = NULL;
     if (query >= 0) {
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
-        snprintf(name, sizeof name, "%s: (token %d)", label_of(v, query, LABEL_COLUMNS, true).text,
-                 query);
+        const struct text_label token = label_of(v, query, LABEL_COLUMNS, true);
+        const struct text_label word = text_label(text_of(o->query), LABEL_COLUMNS, true);
+        if (isdigit((unsigned char)o->query[0]) || strcmp(word.text, token.text) == 0)
+            snprintf(name, sizeof name, "%s: (token %d)", token.text, query);
+        else
+            snprintf(name, sizeof name, "%s: (token %d, %s)", word.text, query, token.text);
         memcpy(own + FIELD_QUERY, query_fields, sizeof query_fields);
         if (o->common.format == TABLE_CSV)
             own[FIELD_QUERY].key = NULL;

@@ -33,7 +33,7 @@ static const struct option head_options[] = {
 static const struct option result_options[] = {
     OPT_STRING("query", query, "POS|WORD[@N]",
                "instead of the figures the keys that the token at POS, from 0, looks at most, or "
-               "the last token of a word of the text, the N-th such; at@3 in a row is the one at "
+               "the last token of a word of the text, the N-th such; at[3] in a row is the one at "
                "position 3 of several"),
     OPT_INT("top", top, "K", 1, MOST_TOP, "how many keys", .fallback = "4", .needs = "query"),
     OPT_FORMAT,
@@ -233,10 +233,10 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     bytes_free(&all);
     if (end == 0)
         return err_set(e, STATUS_USAGE,
-                       "--query: expected a word of the text, which has '%.*s' %llu "
-                       "time%s, found '%.60s'",
-                       text_width(word), word.data, (unsigned long long)found, plural((int)found),
-                       query);
+                       "--query: expected a word of the text, found '%.60s', and the text has "
+                       "'%.*s' %llu time%s as a word",
+                       query, text_width(word), word.data, (unsigned long long)found,
+                       plural(found));
     for (size_t i = 0, len = 0; len < end; i++) {
         len += tokenizer_bytes(t, j->tokens[i]).len;
         *out = (int)i;

@@ -23,9 +23,10 @@ static enum status take_limits(struct info *info, struct err *e)
     if (info_is_auto(o))
         return job_start_threads(info->job, e);
     if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
-        return err_set(e, STATUS_USAGE,
-                       "--bandwidth: expected auto or GB/s above 0, at most %g, found '%.60s'",
-                       MOST_GB_PER_S, o->bandwidth);
+        return err_set(
+            e, STATUS_USAGE,
+            "--bandwidth: expected auto or a number of GB/s above 0, at most %g, found '%.60s'",
+            MOST_GB_PER_S, o->bandwidth);
     info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
     return STATUS_OK;
 }
@@ -130,8 +131,8 @@ static const struct report_field step_fields[] = {
     {"shape", "shape", STEP(shape)},
     {"variant", "a step of", STEP(variant)},
     {"n_kv_heads", NULL, STEP(of.n_kv_heads)},
-    {"depth", "depth", STEP(of.depth)},
-    {"batch", "batch", STEP(of.batch)},
+    {"depth", "depth", STEP(of.depth), .rank = 1},
+    {"batch", "batch", STEP(of.batch), .rank = 1},
     {"kv_type", "KV", STEP(of.kv_type), .rank = 6},
     {"cache_bytes", "cache", STEP(of.cache_bytes), .figure = figure_bytes, .rank = 5},
     {"memory_bytes", "with weights", STEP(of.memory_bytes), .figure = figure_bytes, .rank = 3},
@@ -139,12 +140,12 @@ static const struct report_field step_fields[] = {
     {"fits", NULL, STEP(fits)},
     {"step_bytes", "read", STEP(of.step_bytes), .figure = figure_bytes, .rank = 4},
     {"step_flops", "Mflop", STEP(of.flops), .figure = figure_millions, .rank = 9},
-    {"weight_bytes", "weights", STEP(weight_bytes), .figure = figure_bytes},
-    {"cache_over_weights", "cache/weights", STEP(cache_over_weights), "%.3f"},
+    {"weight_bytes", "weights", STEP(weight_bytes), .figure = figure_bytes, .rank = 2},
+    {"cache_over_weights", "cache/weights", STEP(cache_over_weights), "%.3f", .rank = 1},
     {"shard_weight_bytes", "a shard's weights", STEP(shard.weight_bytes), .figure = figure_bytes},
     {"shard_cache_bytes", "its cache", STEP(shard.cache_bytes), .figure = figure_bytes},
     {"shard_kv_heads", "its K/V heads", STEP(shard.n_kv_heads)},
-    {"kv_copies", "copies", STEP(shard.copies), "%g"},
+    {"kv_copies", "copies", STEP(shard.copies), "%.3g"},
     {"predicted_us", "µs", STEP(of.predicted.us), "%.1f", .rank = 1},
     {"limit_tokens_per_s", "tokens/s", STEP(of.predicted.tokens_per_s), .figure = figure_rate},
     {"bandwidth_gb_per_s", "GB/s", STEP(of.bandwidth_gb_per_s), "%.1f", .rank = 8},
@@ -245,10 +246,10 @@ struct listed_shape {
 };
 static const struct report_field named_fields[] = {
     {"shape", "shape", NAMED(of.name)},
-    {"architecture", "architecture", NAMED(of.arch)},
+    {"architecture", "architecture", NAMED(of.arch), .rank = 1},
     {"sizes", "sizes", NAMED(of.sizes)},
     {"parameters", "parameters", NAMED(parameters), .grouped = true},
-    {"paper", "paper", NAMED(of.paper), .rank = 1},
+    {"paper", "paper", NAMED(of.paper), .rank = 2},
 };
 
 static const void *listed_shape_at(void *arg, int i)

@@ -150,7 +150,8 @@ static enum status list_items(const char *option, const char *text, const struct
     if (kind->names)
         snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names, ", ").text);
     else if (kind->n_heads == 0)
-        snprintf(expected, sizeof expected, "integers from %d to %d", kind->min, kind->max);
+        snprintf(expected, sizeof expected, "integers from %d to %d, separated by commas",
+                 kind->min, kind->max);
     for (char end = ','; end;) {
         char item[32];
         int value;

@@ -177,13 +177,16 @@ enum status study_settings_keep(const char *dir, const char *settings, struct er
         return file_replace(path.text, line, strlen(line), e);
     TRY(file_map_open(&file, path.text, e));
     const struct text found = {(const char *)file.data, file.len};
+    const size_t around = strlen(line) - strlen(settings), before = around - strlen("\"}\n");
+    const struct text said =
+        found.len < around ? found : (struct text){found.data + before, found.len - around};
     const enum status s =
         text_is(found, line)
             ? STATUS_OK
             : err_set(e, STATUS_USAGE,
-                      "the cells there are of another study: expected '%.200s', found '%.*s'; the "
-                      "same options go on with it, another -o begins anew",
-                      line, text_width(found), found.data);
+                      "the cells in %s are of another study: expected %.200s, found %.*s; the same "
+                      "options go on with it, another -o begins anew",
+                      dir, settings, text_width(said), said.data);
     file_map_close(&file);
     return s;
 }
