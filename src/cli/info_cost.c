@@ -186,8 +186,8 @@ void info_explain_caches(const struct config *c, struct output *out)
                      latent ? "the numbers that all heads share in" : "K/V heads of", all,
                      c->n_layers);
     if (!latent)
-        paragraph_printf(&p, ") x numbers of a key and a value (%d + %d", c->head_dim,
-                         config_value_dim(c));
+        paragraph_printf(&p, ") x numbers of a key and of a value's room (%d + %d", c->head_dim,
+                         kernel_padded(config_value_dim(c)));
     paragraph_puts(&p, ")\vx bytes of a number (f32 4, f16 2, q8_0 34/32); the cache is that x "
                        "tokens x sequences.\n\n");
     paragraph_end(&p);

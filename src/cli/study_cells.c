@@ -296,7 +296,7 @@ static enum status evaluate(const struct study_job *job, struct study_cell *cell
 #define TRIAL_STEPS 16    /* and one before, whose start is known then; a quarter of slow ones */
 #define TRIAL_SLOW  2.0   /* seconds of that one */
 #define FIT_TOKENS  65536 /* that conversions are fitted on by default, at about ... */
-#define FIT_COST    11.0  /* ... so many times what evaluating a token takes */
+#define FIT_COST    25.0  /* ... so many times what evaluating a token takes */
 #define FORWARD     0.33  /* of a step's time: what a loss takes, or a teacher's predictions */
 
 /* Seconds: of a step of training, of starting one, of evaluating a cell, of fitting one. */
