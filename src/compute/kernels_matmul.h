@@ -31,8 +31,9 @@ ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, s
     }
 }
 
-/* F32 panels are long streams that the processor finds by itself: up to so many tokens lose up to a
- * tenth by asking for them, more gain as much. */
+/* F32 panels are long streams that the processor finds by itself: a single pass of up to so many
+ * tokens loses up to a tenth by asking for them. Several passes, which stop and start, gain a
+ * quarter. */
 #define F32_ALONE 4
 
 /* A tile of weights that are not quantised. */
@@ -46,13 +47,15 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
     const int columns = storage == STORAGE_F32 ? 1 : 2; /* to a line of the cache */
     const unsigned char *w = (const unsigned char *)m->w->panels +
                              (size_t)part->panel * panel_bytes + (size_t)part->begin * column_bytes;
+    const unsigned char *ask = w + part->ahead;
     const float *x = m->x + (size_t)part->token * stride + part->begin;
     lanes acc[MAX_PANELS][MAX_TOKENS];
     tile_begin(part, n_panels, n_tokens, acc);
     int left = part->end - part->begin;
-    if (n_tokens > F32_ALONE || storage != STORAGE_F32) {
+    if (n_tokens > F32_ALONE || part->stride < 64 || storage != STORAGE_F32) {
         for (; left >= columns; left -= columns) {
-            tile_prefetch(part, w, panel_bytes, (size_t)left * column_bytes, n_panels, n_tokens);
+            tile_prefetch(part, w, &ask, panel_bytes, (size_t)left * column_bytes, n_panels,
+                          n_tokens);
 #pragma GCC unroll 2
             for (int c = 0; c < columns; c++, w += column_bytes, x++)
                 matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
@@ -163,32 +166,27 @@ ALWAYS_INLINE int part_begin(const struct matmul_block *p, int i)
                            : (int)((int64_t)n_in * i / p->n_parts) / QUANT_BLOCK * QUANT_BLOCK;
 }
 
-/* Bytes from the elements of part i to those of the next one, which may be of the next panels. */
-ALWAYS_INLINE size_t next_part(const struct matmul_block *p, enum storage storage, int i,
-                               const int n_panels)
-{
-    const int n_in = p->m->w->n_in;
-    const size_t block_bytes = storage_block_bytes(storage) * KERNEL_LANES;
-    const size_t begin = (size_t)(part_begin(p, i) / QUANT_BLOCK) * block_bytes;
-    if (i + 1 == p->n_parts)
-        return (size_t)n_panels * matrix_panel_bytes(n_in, storage) - begin;
-    return (size_t)(part_begin(p, i + 1) / QUANT_BLOCK) * block_bytes - begin;
-}
-
-/* Pass by pass over part i of the columns. While they do so they ask for the next one, each for
- * some of its panels. */
+/* Pass by pass over part i of the columns. Each asks for its share of the next part, evenly, so
+ * that memory is busy all the time that the arithmetic takes. */
 ALWAYS_INLINE void product_part(const struct matmul_block *p, enum storage storage, int i,
                                 const int n_panels, const int most)
 {
-    const size_t next = next_part(p, storage, i, n_panels);
-    struct matmul_part part = {
-        .panel = p->panel, .begin = part_begin(p, i), .end = part_begin(p, i + 1)};
+    const int begin = part_begin(p, i), end = part_begin(p, i + 1);
+    const size_t block_bytes = storage_block_bytes(storage) * KERNEL_LANES;
+    const size_t length = (size_t)((end - begin) / QUANT_BLOCK) * block_bytes;
+    size_t next = length; /* bytes to the next part, which may be of the next panels */
+    if (i + 1 == p->n_parts)
+        next = (size_t)n_panels * matrix_panel_bytes(p->m->w->n_in, storage) -
+               (size_t)(begin / QUANT_BLOCK) * block_bytes;
+    struct matmul_part part = {.panel = p->panel,
+                               .begin = begin,
+                               .end = end,
+                               .stride = (64 + (size_t)p->n_passes - 1) / (size_t)p->n_passes};
     for (int pass = 0, t = 0; pass < p->n_passes; pass++) {
         const int n = (p->n_tokens - t) / (p->n_passes - pass);
         part.token = p->token + t;
         part.sums = p->sums + t * n_panels;
-        for (int q = 0; q < n_panels; q++)
-            part.ahead[q] = q % p->n_passes == pass ? next : 0;
+        part.ahead = next + length * (size_t)pass / (size_t)p->n_passes;
         product_tile(p->m, storage, &part, n, n_panels, most);
         if (i + 1 == p->n_parts)
             tile_finish(p->m, p->panel, part.token, n_panels, n, part.sums);

@@ -102,6 +102,8 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
     const struct quant_rows x = {m->quants, quant_row_bytes(n_in), n_in};
     const int t = part->token, end = part->end / QUANT_BLOCK;
     lanes acc[MAX_PANELS][MAX_TOKENS];
+    const unsigned char *ask =
+        elements + (size_t)(part->begin / QUANT_BLOCK) * block_bytes + part->ahead;
     tile_begin(part, n_panels, n_tokens, acc);
     for (int block = part->begin / QUANT_BLOCK; block < end; block++) {
         const uint8_t *elements_of = elements + (size_t)block * block_bytes;
@@ -110,7 +112,8 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
             const size_t left = (size_t)(end - block) * block_bytes;
 #pragma GCC unroll 8
             for (size_t line = 0; line < block_bytes; line += 64)
-                tile_prefetch(part, elements_of + line, panel_bytes, left, n_panels, n_tokens);
+                tile_prefetch(part, elements_of + line, &ask, panel_bytes, left, n_panels,
+                              n_tokens);
         }
         quant_block(&x, storage, elements_of, panel_bytes, block, t, n_panels, n_tokens, sums);
 #pragma GCC unroll 12

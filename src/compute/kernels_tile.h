@@ -78,7 +78,9 @@ ALWAYS_INLINE lanes load_element(const void *base, enum storage storage, size_t 
 struct matmul_part {
     int panel, token;
     int begin, end;
-    size_t ahead[MAX_PANELS]; /* bytes from each panel's line to the one asked for */
+    /* Bytes from a panel's first line of the part to the first line that this pass asks for, and
+     * from one to the next while 64 are read. */
+    size_t ahead, stride;
     lanes
         *sums; /* [n_panels, n_tokens] of the columns before `begin`; then of those before `end` */
 };
@@ -86,18 +88,21 @@ struct matmul_part {
 /* How far ahead one token asks, which gains nothing by asking farther. */
 #define AHEAD_BYTES 2048
 
-/* Asks for the lines ahead of the panels', of which `line` is the first panel's, `left` bytes
- * before the end. */
+/* Asks for the lines ahead of the panels': for one token of those behind `line`, the first panel's,
+ * `left` bytes before the end; for more of those at *ask, which moves on. */
 ALWAYS_INLINE void tile_prefetch(const struct matmul_part *part, const unsigned char *line,
-                                 size_t panel_bytes, size_t left, const int n_panels,
-                                 const int n_tokens)
+                                 const unsigned char **ask, size_t panel_bytes, size_t left,
+                                 const int n_panels, const int n_tokens)
 {
-    if (n_tokens == 1)
+    if (n_tokens > 1)
+        line = *ask;
+    else
         line +=
             left <= AHEAD_BYTES ? (size_t)(n_panels - 1) * panel_bytes + AHEAD_BYTES : AHEAD_BYTES;
 #pragma GCC unroll 4
     for (int p = 0; p < n_panels; p++)
-        __builtin_prefetch(line + (size_t)p * panel_bytes + (n_tokens == 1 ? 0 : part->ahead[p]));
+        __builtin_prefetch(line + (size_t)p * panel_bytes);
+    *ask += part->stride;
 }
 
 ALWAYS_INLINE void tile_begin(const struct matmul_part *part, const int n_panels,
