@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/program.h"
+#include "cli/job.h"
 #include "support.h"
 
 #define CLOCK_STEP_NS  20000000

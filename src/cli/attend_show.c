@@ -1,11 +1,6 @@
 /*
  * The second half of decode attend: the table, the JSON file, pictures and the page.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/attend.h"
 
 /* Columns of a token in a cell of a table, and beside a large map. */

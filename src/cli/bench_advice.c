@@ -2,13 +2,7 @@
  * bench_advice - what each variant of a checkpoint would lose on a text, and which are within the
  * limits that were asked for.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/bench_report.h"
-#include "measure/eval.h"
 
 /* Of the text so much is for calibration; the rest is measured. */
 #define CALIBRATED 0.9

@@ -1,17 +1,5 @@
 #include "cli/bench_report.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/file.h"
-#include "cli/program.h"
-#include "show/paragraph.h"
-#include "show/plot.h"
-
 /* Repeats whose medians differ by more than this say that the machine was busy. */
 #define NOISY 0.15
 /* Of its threads' time a row gets less only where other work has the processors, too. */

@@ -2,22 +2,14 @@
  * cmd_bench - decode bench: per-token latency across attention variants.
  */
 #include <errno.h>
-#include <limits.h>
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/limits.h"
 #include "cli/bench_report.h"
-#include "cli/signals.h"
-#include "formats/json.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0

@@ -1,10 +1,6 @@
 /*
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

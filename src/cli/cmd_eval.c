@@ -1,10 +1,6 @@
 /*
  * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint.
  */
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-
 #include "cli/job.h"
 
 struct eval_options {

@@ -1,13 +1,9 @@
 /*
  * cmd_generate - decode generate: continue a text from a checkpoint.
  */
-#include <inttypes.h>
-#include <limits.h>
-#include <math.h>
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "cli/signals.h"
 #include "model/cost.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};

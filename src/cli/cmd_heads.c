@@ -1,11 +1,6 @@
 /*
  * cmd_heads - decode heads: what each head is worth, and which it is like.
  */
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "cli/job.h"
 #include "measure/attend.h"
 

@@ -2,9 +2,6 @@
  * cmd_help - decode help: the commands, a command's options, the manual page, completion in
  * bash.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "cli/job.h"
 
 #define SUMMARY "continue texts with transformers, and see what their attention costs"

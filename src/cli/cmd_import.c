@@ -2,7 +2,6 @@
  * cmd_import - decode import: a checkpoint of another format to GGUF.
  */
 #include "cli/job.h"
-#include "cli/signals.h"
 #include "exchange/exchange.h"
 
 struct import_command {

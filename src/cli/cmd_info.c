@@ -1,11 +1,6 @@
 /*
  * cmd_info - decode info: what a checkpoint holds; what it or a shape costs is in info_cost.
  */
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "cli/info.h"
 
 #define VALUES struct info_options

@@ -1,8 +1,6 @@
 /*
  * cmd_quantize - decode quantize: a checkpoint in another weight type.
  */
-#include <math.h>
-
 #include "cli/job.h"
 
 struct quantize_options {

@@ -1,14 +1,7 @@
 /*
  * cmd_score - decode score: the log-probability of each token of a text.
  */
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/job.h"
-#include "cli/signals.h"
 #include "engine/sampler.h"
 #include "formats/npy.h"
 

@@ -2,10 +2,6 @@
  * cmd_study - decode study: the GQA paper's experiment on one text, and how many query heads are
  * best: what is compared, and what is printed. study_cells makes the cells.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,8 +1,6 @@
 /*
  * cmd_tokenize - decode tokenize: token ids of a text, and back.
  */
-#include <string.h>
-
 #include "cli/job.h"
 
 struct tokenize_options {

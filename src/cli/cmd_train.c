@@ -3,17 +3,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/job.h"
 #include "cli/shape.h"
-#include "train/train.h"
 
 #define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
 #define SMOOTHING 0.05              /* weight of a step in the smoothed loss */

@@ -1,8 +1,6 @@
 /*
  * common - the options that several commands have.
  */
-#include <limits.h>
-
 #include "cli/numbers.h"
 #include "cli/options.h"
 

@@ -1,12 +1,6 @@
 #include "cli/generate.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
-
-#include "cli/signals.h"
 
 /* --- texts in turn --------------------------------------------------------------------------- */
 

@@ -1,12 +1,6 @@
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "cli/signals.h"
 
 /* --- saved texts ----------------------------------------------------------------------------- */
 

@@ -4,8 +4,6 @@
  */
 #pragma once
 
-#include <string.h>
-
 #include "cli/job.h"
 #include "cli/shape.h"
 #include "measure/inspect.h"

@@ -2,12 +2,6 @@
  * The second half of decode info: what a checkpoint's or a shape's caches and steps cost, by
  * variant; several shapes side by side; shards.
  */
-#include <inttypes.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/limits.h"
 #include "cli/info.h"
 

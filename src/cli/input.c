@@ -1,13 +1,10 @@
 #include "cli/input.h"
 
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/numbers.h"
-#include "cli/signals.h"
 #include "cli/terminal.h"
 
 /* More text than this is refused before it is read: no context holds it. */

@@ -1,13 +1,9 @@
 #include "cli/job.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/signals.h"
 #include "exchange/exchange.h"
 #include "model/kv_cache.h"
 

@@ -1,12 +1,5 @@
 #include "cli/options.h"
 
-#include <assert.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/numbers.h"
 #include "show/paragraph.h"
 

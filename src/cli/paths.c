@@ -1,12 +1,7 @@
 #include "cli/input.h"
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include "base/file.h"
-#include "base/text.h"
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {

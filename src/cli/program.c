@@ -1,14 +1,10 @@
-#include "cli/program.h"
+#include "cli/job.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/job.h"
-#include "cli/signals.h"
 
 static enum status print_version(struct output *out, struct err *e)
 {

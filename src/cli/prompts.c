@@ -1,8 +1,5 @@
 #include "cli/generate.h"
 
-#include <inttypes.h>
-#include <limits.h>
-
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};
 

@@ -1,7 +1,5 @@
 #include "cli/shape.h"
 
-#include <string.h>
-
 #include "cli/numbers.h"
 
 /* What the papers say. T5 1.1 stands as a llama: relative positions, which are a few numbers, and

@@ -1,15 +1,10 @@
-#include "cli/signals.h"
+#include "cli/terminal.h"
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "base/status.h"
 
 /* Descriptors looked at for temporary files, at most: many may have been inherited. */
 #define MAX_FDS 65536

@@ -2,13 +2,7 @@
  * How decode study makes its cells, by the commands that -v shows.
  */
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/study_cells.h"

@@ -1,20 +1,14 @@
 #include "cli/terminal.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/figures.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
-#include "cli/signals.h"
 
 const char *environment(const char *name)
 {

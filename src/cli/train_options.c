@@ -1,11 +1,6 @@
 /*
  * The options of a training, of every command that trains, and what follows from them.
  */
-
-#include <limits.h>
-#include <math.h>
-#include <string.h>
-
 #include "cli/job.h"
 #include "cli/shape.h"
 

@@ -2,11 +2,6 @@
  * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options,
  * calibration text, memory plan, progress.
  */
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/figures.h"
 #include "cli/job.h"
 #include "engine/own_text.h"
 
