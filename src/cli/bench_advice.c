@@ -15,9 +15,8 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     const size_t len = (size_t)((double)j->text.len * CALIBRATED);
     struct err no_rank;
     if (r->max_cache && !parse_bytes(r->max_cache, &r->max_cache_bytes))
-        return err_set(e, STATUS_USAGE,
-                       "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
-                       r->max_cache);
+        return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
+                         r->max_cache);
     r->calibration = (struct text){j->text.data, len};
     j->text = (struct text){j->text.data + len, j->text.len - len};
     int32_t *ids = NULL;
@@ -27,10 +26,10 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     free(ids);
     TRY(err_in(e, s, "--text"));
     if (n_ids < CONVERT_MIN_TOKENS)
-        return err_set(e, STATUS_USAGE,
-                       "--text: expected at least %d tokens in the first nine tenths of '%.200s', "
-                       "to calibrate on, found %zu",
-                       CONVERT_MIN_TOKENS, r->common.file, n_ids);
+        return err_usage(e,
+                         "--text: expected at least %d tokens in the first nine tenths of "
+                         "'%.200s', to calibrate on, found %zu",
+                         CONVERT_MIN_TOKENS, r->common.file, n_ids);
     TRY(err_in(e, job_tokenize(j, e), "--text"));
     TRY(err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth"));
     /* Beside the K/V heads latent caches of as many bytes, where the architecture can have them. */

@@ -281,11 +281,11 @@ static void print_header(const struct bench_run *r)
     char subject[512]; /* a file's name may have control characters */
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
-    paragraph_printf(&p,
-                     "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, "
-                     "context %d\n%s\n",
-                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
-                     c->n_ctx, r->machine);
+    paragraph_printf(
+        &p,
+        "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, context %d\n%s\n",
+        subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab, c->n_ctx,
+        r->machine);
     /* The limits of each number of threads: a bandwidth for each class of working sets. */
     for (int i = 0; i < r->bench.n_machines; i++) {
         const struct machine *m = &r->bench.machines[i];
@@ -307,10 +307,10 @@ static void print_header(const struct bench_run *r)
         paragraph_printf(&p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
                          m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
     }
-    paragraph_printf(&p,
-                     "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take "
-                     "turns\n\n",
-                     spec->repeats, spec->n, spec->warmup);
+    paragraph_printf(
+        &p,
+        "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take turns\n\n",
+        spec->repeats, spec->n, spec->warmup);
     paragraph_end(&p);
 }
 
@@ -339,23 +339,21 @@ static void print_footer(const struct bench_run *r)
             paragraph_printf(&p, "\n%s: decode convert %s -o OUT --%s %d --calib TEXT\n",
                              step->variant, subject, variant > 0 ? "kv-heads" : "latent",
                              abs(variant));
-        paragraph_puts(&p,
-                       "\n* the smallest cache within the limits; beyond: the limits that a row "
-                       "exceeds; cache: of all sequences\n");
+        paragraph_puts(&p, "\n* the smallest cache within the limits; beyond: the limits that a "
+                           "row exceeds; cache: of all sequences\n");
         paragraph_puts(&p, "lost: bits per byte more than the checkpoint on the text's last tenth, "
                            "converted by fit on the others\n");
     } else {
-        paragraph_puts(&p,
-                       "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
-                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted; "
-                       "its interval is that of the repeats\n");
+        paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a "
+                           "step, KV read of each sequence;\vspeed-up over MHA, measured and "
+                           "predicted; its interval is that of the repeats\n");
         paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, "
                            "over the median\n");
     }
     if (noisy)
-        paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
-                           "processors' time was left\vfor the row by other work; a quieter "
-                           "machine says more\n");
+        paragraph_puts(
+            &p, "noisy: the repeats' medians differ by so much; busy: so much of the processors' "
+                "time was left\vfor the row by other work; a quieter machine says more\n");
     if (uneven)
         paragraph_puts(&p, "mean of p50: a few steps took much longer than the others; tokens/s "
                            "goes by the mean of all,\vspeed-up and the limit by the median\n");

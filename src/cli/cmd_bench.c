@@ -313,8 +313,8 @@ static enum status measure(struct bench_run *r, struct err *e)
                        advice);
     if (b->n_groups > 1)
         say(o,
-            "memory: the rows take turns in %d groups, each variant beside its MHA, as not all "
-            "fit together",
+            "memory: the rows take turns in %d groups, each variant beside its MHA, as not all fit "
+            "together",
             b->n_groups);
     if (o->verbose || b->bytes > (uint64_t)1 << 30)
         say(o, "memory: %d rows take %s%s; %s", b->n_rows, figure_bytes((double)b->bytes).text,

@@ -69,13 +69,12 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
     (void)j;
     const bool converts = variant_is_wanted(&o->common.variant);
     if (o->drop_heads && !converts && (o->eval || o->resume))
-        return err_set(e, STATUS_USAGE,
-                       o->eval ? "--drop-heads and --eval are both given; decode eval measures OUT"
-                               : "--resume: --drop-heads alone takes seconds and keeps nothing");
+        return err_usage(e, o->eval
+                                ? "--drop-heads and --eval are both given; decode eval measures OUT"
+                                : "--resume: --drop-heads alone takes seconds and keeps nothing");
     if (!o->drop_heads && !converts)
-        return err_set(e, STATUS_USAGE,
-                       "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
-                       "--cache-bytes B");
+        return err_usage(e, "no number of K/V heads is named; expected --kv-heads G, or --latent R "
+                            "or --cache-bytes B");
     return STATUS_OK;
 }
 
@@ -261,8 +260,7 @@ static void tell_dropped(const struct job *j, const struct drop *d)
             d->n_zero == 1 ? "s" : "",
             c->position == POSITION_ALIBI ? "the slopes of ALiBi follow the number of heads"
             : config_is_latent(c)         ? "all heads share a latent cache"
-                                          : "the groups of a layer need equally many heads, one at "
-                                            "least");
+                                  : "the groups of a layer need equally many heads, one at least");
     if (d->n_gone)
         say(j->common,
             "%d head%s removed%s%s; parameters %llu to %llu, cache a token, f32, %s to %s",
@@ -309,17 +307,16 @@ static enum status name_state(struct conversion *c, const struct convert_options
 {
     struct stat st;
     if (snprintf(c->state, sizeof c->state, "%s.state", o->common.out) >= (int)sizeof c->state)
-        return err_set(e, STATUS_USAGE, "-o: '%.200s...': no room for '.state' behind it",
-                       c->state);
+        return err_usage(e, "-o: '%.200s...': no room for '.state' behind it", c->state);
     TRY(path_spares(&command_convert.spec, o, "--output", c->state, e));
     const bool is_there = lstat(c->state, &st) == 0;
     if (o->resume && !is_there)
-        return err_set(e, STATUS_USAGE, "--resume: there is no %.200s to go on with", c->state);
+        return err_usage(e, "--resume: there is no %.200s to go on with", c->state);
     if (is_there && !o->resume && !o->common.force)
-        return err_set(e, STATUS_USAGE,
-                       "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "
-                       "--force replaces it",
-                       c->state);
+        return err_usage(e,
+                         "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "
+                         "--force replaces it",
+                         c->state);
     TRY(path_writable(c->state, e));
     c->spec.state = c->state;
     c->spec.resume = o->resume;
@@ -352,10 +349,10 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors && !o->requantize;
          t++)
         if (t->type->block_elements > 1)
-            return err_set(e, STATUS_USAGE,
-                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
-                           "the same, but better convert first and quantize then",
-                           j->path, text_width(t->name), t->name.data, t->type->name);
+            return err_usage(e,
+                             "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
+                             "the same, but better convert first and quantize then",
+                             j->path, text_width(t->name), t->name.data, t->type->name);
     TRY(job_seed(j, e));
     if (o->eval) { /* found out before the work: whether its text can be measured at all */
         TRY(input_await(o->eval, EVAL_MAX, &j->text_bytes, &j->text.len, e));

@@ -248,9 +248,8 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     if (j->n_tokens > (size_t)v->tokens + 1)
         j->n_tokens = v->tokens + 1;
     if (v->svg && most > HEATMAP_LARGE)
-        return err_set(e, STATUS_USAGE,
-                       "--svg: expected at most %d layers, and heads in each, found %d",
-                       HEATMAP_LARGE, most);
+        return err_usage(e, "--svg: expected at most %d layers, and heads in each, found %d",
+                         HEATMAP_LARGE, most);
     TRY(job_start_threads(j, e));
     enum status s = measure_heads(v, e);
     if (s == STATUS_INTERRUPTED)

@@ -223,11 +223,10 @@ static enum status run_help(struct job *j, void *values, struct err *e)
     if (o->command)
         TRY(command_named(o->command, &c, e));
     if (o->command && o->format != HELP_TEXT)
-        return err_set(e, STATUS_USAGE,
-                       "--format %s is of all commands; expected none named, found '%.60s'",
-                       format_names[o->format], o->command);
+        return err_usage(e, "--format %s is of all commands; expected none named, found '%.60s'",
+                         format_names[o->format], o->command);
     if (o->all && !o->command)
-        return err_set(e, STATUS_USAGE, "--all is of a command; expected one named");
+        return err_usage(e, "--all is of a command; expected one named");
     if (o->format == HELP_MAN)
         manual_print(j->out);
     else if (o->format == HELP_BASH)

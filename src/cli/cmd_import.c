@@ -65,10 +65,9 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     const bool is_gguf = text_starts_with((struct text){(const char *)file.data, file.len}, "GGUF");
     file_map_close(&file);
     if (is_gguf)
-        return err_set(e, STATUS_USAGE,
-                       "'%.200s' is a GGUF file already; decode quantize changes the type of its "
-                       "weights",
-                       j->path);
+        return err_usage(
+            e, "'%.200s' is a GGUF file already; decode quantize changes the type of its weights",
+            j->path);
     TRY(import_open(j->path, &options, &im, e));
     enum status s;
     if (!o->type) {

@@ -34,11 +34,10 @@ static const struct option step_options[] = {
             "what each of N partitions of the heads (tensor parallel) holds; a divisor of the "
             "query heads",
             .otherwise = "none"),
-    OPT_STRING(
-        "bandwidth", bandwidth, "GB/s|auto",
-        "predict a step's time on a machine that reads so fast; auto: this one, measured with "
-        "DECODE_THREADS threads",
-        .otherwise = "no prediction"),
+    OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
+               "predict a step's time on a machine that reads so fast; auto: this one, measured "
+               "with DECODE_THREADS threads",
+               .otherwise = "no prediction"),
     OPT_DOUBLE("flops", gflops, "GFLOP/s", 0, MOST_GB_PER_S,
                "and computes so fast, two operations a multiply-add", .above_min = true,
                .otherwise = "arithmetic is not counted", .needs = "bandwidth"),
@@ -210,8 +209,8 @@ static enum status take_tensors(struct info *info, struct err *e)
         info->inf += is_read ? t->check.inf : 0;
         if (n_bad > 0 && !info->not_finite.text[0])
             err_format(&info->not_finite,
-                       "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
-                       "first%s at element %" PRIu64,
+                       "%.200s: tensor '%.*s' has %" PRId64
+                       " values that are not finite, the first%s at element %" PRIu64,
                        info->subject, text_width(from->name), from->name.data, n_bad,
                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
     }
@@ -438,14 +437,12 @@ static enum status check_info(struct job *j, void *values, struct err *e)
     const struct info_options *o = values;
     if (lists_shapes(o) && (j->path || o->latent || o->depths || o->batches || o->bandwidth ||
                             o->shards || o->type || o->shape.arch))
-        return err_set(e, STATUS_USAGE,
-                       "--shape help lists names; expected nothing else but --format");
+        return err_usage(e, "--shape help lists names; expected nothing else but --format");
     if (o->shapes.n > 0 && (o->tensors || o->check))
-        return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
-                       o->tensors ? "--tensors" : "--check");
+        return err_usage(e, "%s is for a checkpoint; --shape has no file",
+                         o->tensors ? "--tensors" : "--check");
     if (info_is_auto(o) && o->gflops > 0)
-        return err_set(e, STATUS_USAGE,
-                       "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
+        return err_usage(e, "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
     if (o->shapes.n > 0)
         j->needs &= ~(unsigned)JOB_PATH;
     if (info_is_auto(o))

@@ -103,7 +103,7 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
     struct quantize_options *o = values;
     struct file_map file;
     if (!o->type)
-        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type TYPE");
+        return err_usage(e, "no weight type is named; expected --type TYPE");
     o->params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(job_map(j->path, &file, e));
     const enum status s = job_quantize(j, &file, &o->params, true, e);

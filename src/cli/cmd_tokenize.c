@@ -49,9 +49,9 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
         TRY(file_read_all(given, IDS_MAX, &j->text_bytes, &len, e));
         given = j->text_bytes;
         if (strlen(given) < len)
-            return err_set(e, STATUS_USAGE,
-                           "--decode -: expected token ids, found a zero byte behind %zu others",
-                           strlen(given));
+            return err_usage(e,
+                             "--decode -: expected token ids, found a zero byte behind %zu others",
+                             strlen(given));
     }
     TRY(parse_ids("--decode", given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens && kept; i++)

@@ -226,19 +226,19 @@ static enum status prepare(struct training *t, struct job *j, struct text *texts
     char state[PATH_MAX];
     const char *const written[] = {spec->out, state};
     if (t->texts.n == 0)
-        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
+        return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY(path_new(spec->out, true, e));
     snprintf(state, sizeof state, "%s.state", spec->out);
     TRY(path_spares(&command_train.spec, t, "--output", state, e));
     if (t->log_path && path_same(t->log_path, state))
-        return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
-                       t->log_path);
+        return err_usage(e, "--log: '%.200s' is OUT.state; expected a file of its own",
+                         t->log_path);
     for (int i = 0; i < 2; i++) {
         if (!spec->resume && !t->common.force && lstat(written[i], &st) == 0)
-            return err_set(e, STATUS_USAGE,
-                           "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
-                           "replaces it",
-                           written[i]);
+            return err_usage(
+                e,
+                "-o: '%.200s' exists; --resume goes on with an unfinished run, --force replaces it",
+                written[i]);
         TRY(path_writable(written[i], e));
     }
     for (; spec->n_texts < t->texts.n; spec->n_texts++) {

@@ -29,7 +29,7 @@ enum status generation_save(struct generation *g, const char *option, const char
                             struct err *e)
 {
     if (g->schedule.slots[0].len == 0)
-        return err_set(e, STATUS_USAGE, "there is no text yet to save in %.200s", path);
+        return err_usage(e, "there is no text yet to save in %.200s", path);
     TRY(path_spares(&command_generate.spec, g->o, option, path, e));
     const struct saved_marks marks = {hash_of(g), g->job->seed};
     return saved_write(path, &g->schedule, 0, &marks, e);
@@ -61,13 +61,12 @@ enum status generation_add(struct generation *g, struct err *e)
         return STATUS_OK;
     if (job->n_tokens > 0)
         snprintf(added, sizeof added, "%zu ", job->n_tokens);
-    return err_set(e, STATUS_USAGE,
-                   "the text has %d tokens, the context %d: no room for %smore; shorten what is "
-                   "added%s",
-                   len, cap, added,
-                   s->shifts     ? ""
-                   : g->o->talks ? ", raise -c, or go on with /shift"
-                                 : ", raise -c, or go on with --shift");
+    return err_usage(
+        e, "the text has %d tokens, the context %d: no room for %smore; shorten what is added%s",
+        len, cap, added,
+        s->shifts     ? ""
+        : g->o->talks ? ", raise -c, or go on with /shift"
+                      : ", raise -c, or go on with --shift");
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -178,7 +177,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     while (which < N_COMMANDS && !text_is((struct text){line, len}, commands[which].name))
         which++;
     if (which == N_COMMANDS)
-        return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
+        return err_usage(e, "unknown command '/%.60s'; /help lists them", line);
     const struct common_options *o = &g->o->common;
     bool right = !*commands[which].argument == !*argument;
     if (which == SHIFT)
@@ -190,8 +189,8 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     else if (which == TEMP)
         right = parse_double(argument, &x) && x >= 0;
     if (!right)
-        return err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", commands[which].name,
-                       commands[which].expected, argument);
+        return err_usage(e, "/%s: expected %s, found '%.60s'", commands[which].name,
+                         commands[which].expected, argument);
     switch (which) {
     case RESET:
         g->schedule.slots[0].len = 0;
@@ -257,7 +256,7 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     struct text line = {t->line.data, t->line.len - !t->joined};
     enum status s = STATUS_OK;
     if (too_long || line.len > PROMPTS_MAX_LINE) {
-        s = err_set(e, STATUS_USAGE, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
+        s = err_usage(e, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
         t->joined = false;
     } else if (t->joined || take_answer(t, line, &s, e)) {
         /* There is nothing more to do. */

@@ -36,9 +36,8 @@ enum status command_named(const char *name, const struct command **out, struct e
     }
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
-    return near.best ? err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what,
-                               name, near.best)
-                     : err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+    return near.best ? err_usage(e, "unknown %s '%.60s'; did you mean '%s'?", what, name, near.best)
+                     : err_usage(e, "unknown %s '%.60s'", what, name);
 }
 
 void help_set_width(struct output *out)
@@ -130,10 +129,10 @@ enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoi
 {
     const int n = mine->model->config.n_vocab, n_other = other->model->config.n_vocab;
     if (n_other != n)
-        return err_set(e, failure,
-                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
-                       "found %d",
-                       path, n, n_other);
+        return err_set(
+            e, failure,
+            "%.200s: another vocabulary than the checkpoint's: expected %d tokens, found %d", path,
+            n, n_other);
     if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
         return STATUS_OK;
     for (int id = 0; id < tokenizer_n_tokens(mine->tokenizer); id++) {
@@ -141,8 +140,8 @@ enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoi
         const struct text found = tokenizer_bytes(other->tokenizer, id);
         if (!text_equal(expected, found))
             return err_set(e, failure,
-                           "%.200s: another vocabulary than the checkpoint's: token %d is "
-                           "expected to be '%.*s', found '%.*s'",
+                           "%.200s: another vocabulary than the checkpoint's: token %d is expected "
+                           "to be '%.*s', found '%.*s'",
                            path, id, text_width(expected), expected.data, text_width(found),
                            found.data);
     }
@@ -167,9 +166,8 @@ static enum status choose_threads(struct job *j, struct err *e)
     int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
     j->threads_are_auto = !text || strcmp(text, "auto") == 0;
     if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
-        return err_set(e, STATUS_USAGE,
-                       "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
-                       POOL_MAX_THREADS, text);
+        return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                         POOL_MAX_THREADS, text);
     j->n_threads = wanted < usable ? wanted : usable;
     if (j->n_threads < wanted)
         say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
@@ -221,20 +219,19 @@ static enum status prepare(struct job *j, void *values, struct err *e)
                  {"texts", o->positional_text, "-p", o->prompt}};
     for (int i = 0; i < 3; i++)
         if (twice[i].word && twice[i].value)
-            return err_set(e, STATUS_USAGE,
-                           "two %s are named, '%.60s' and (with %s) '%.60s'; expected one",
-                           twice[i].what, twice[i].word, twice[i].option, twice[i].value);
+            return err_usage(e, "two %s are named, '%.60s' and (with %s) '%.60s'; expected one",
+                             twice[i].what, twice[i].word, twice[i].option, twice[i].value);
     o->file = o->file ? o->file : o->positional_text;
     j->path = o->positional ? o->positional : o->model;
     if (c->check)
         TRY(c->check(j, values, e));
     if ((j->needs & JOB_PATH) && !j->path)
-        return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
+        return err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
     if (j->needs & JOB_TEXT) {
         if (j->needs & JOB_PIPED)
             input_take_piped(o);
         if (c->no_text && !o->prompt && !o->file && !o->ids)
-            return err_set(e, STATUS_USAGE, "%s", c->no_text);
+            return err_usage(e, "%s", c->no_text);
         if (o->ids)
             j->parts &= ~(unsigned)JOB_TOKENIZES;
         TRY(input_read(o, &j->text_bytes, &j->text, e));
@@ -338,10 +335,10 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t), c->n_ctx, &j->tokens,
                             &j->n_tokens, e));
     if (j->n_tokens == 0)
-        return err_set(e, STATUS_USAGE, "there is no token to %s: the text is empty", purpose);
+        return err_usage(e, "there is no token to %s: the text is empty", purpose);
     if (j->n_tokens > (size_t)c->n_ctx)
-        return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
-                       j->n_tokens, c->n_ctx);
+        return err_usage(e, "the text has %zu tokens, the checkpoint's context only %d",
+                         j->n_tokens, c->n_ctx);
     return STATUS_OK;
 }
 

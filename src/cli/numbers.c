@@ -98,10 +98,9 @@ enum status parse_score_scale(const char *text, float *scale, struct err *e)
     double x = 1;
     if (strcmp(text, "none") != 0 &&
         (!parse_double(text, &x) || !((float)x > 0) || x >= CONFIG_MOST_SCORE_SCALE))
-        return err_set(e, STATUS_USAGE,
-                       "--score-scale: expected a number above 0 and below %g, or none, found "
-                       "'%.60s'",
-                       CONFIG_MOST_SCORE_SCALE, text);
+        return err_usage(
+            e, "--score-scale: expected a number above 0 and below %g, or none, found '%.60s'",
+            CONFIG_MOST_SCORE_SCALE, text);
     *scale = (float)x;
     return STATUS_OK;
 }
@@ -109,10 +108,10 @@ enum status parse_score_scale(const char *text, float *scale, struct err *e)
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e)
 {
     if (list->n == LIST_MAX)
-        return err_set(e, STATUS_USAGE, "%s: expected at most %d items", option, LIST_MAX);
+        return err_usage(e, "%s: expected at most %d items", option, LIST_MAX);
     for (int i = 0; i < list->n; i++)
         if (list->items[i] == item)
-            return err_set(e, STATUS_USAGE, "%s: an item is given twice", option);
+            return err_usage(e, "%s: an item is given twice", option);
     list->items[list->n++] = item;
     return STATUS_OK;
 }
@@ -158,7 +157,7 @@ static enum status list_items(const char *option, const char *text, const struct
                            : kind->n_heads > 0 ? parse_heads(item, kind->n_heads, &value)
                                                : parse_int(item, kind->min, kind->max, &value);
         if (!found)
-            return err_set(e, STATUS_USAGE, "%s: expected %s, found '%s'", option, expected, item);
+            return err_usage(e, "%s: expected %s, found '%s'", option, expected, item);
         TRY(list_add(option, value, list, e));
     }
     return STATUS_OK;
@@ -207,11 +206,11 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
         const char *end = text + strcspn(text, ID_SPACE ",[]");
         uint64_t id;
         if (!read_digits(text, end, &id) || id >= (uint64_t)n_ids)
-            return err_set(e, STATUS_USAGE,
-                           "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
-                           "vocabulary has %d), separated by commas or spaces",
-                           option, *n + 1, end - text < 40 ? (int)(end - text) : 40, text,
-                           n_ids - 1, n_ids);
+            return err_usage(e,
+                             "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
+                             "vocabulary has %d), separated by commas or spaces",
+                             option, *n + 1, end - text < 40 ? (int)(end - text) : 40, text,
+                             n_ids - 1, n_ids);
         (*ids)[(*n)++] = (int32_t)id;
         text = end + strspn(end, ID_SPACE);
         after_comma = *text == ',';
@@ -234,10 +233,10 @@ enum status choice_of(const char *option, const char *text, int n_all, struct ch
         int value;
         end = list_next(&text, ",", item, sizeof item);
         if (!parse_int(item, 0, n_all - 1, &value) || items[value])
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected all or %ss from 0 to %d, separated by commas, each once "
-                           "(the model has %d), found '%.40s'",
-                           option, option + 2, n_all - 1, n_all, item);
+            return err_usage(e,
+                             "%s: expected all or %ss from 0 to %d, separated by commas, each once "
+                             "(the model has %d), found '%.40s'",
+                             option, option + 2, n_all - 1, n_all, item);
         items[value] = 1;
     }
     for (int i = 0; i < n_all; i++)
@@ -261,9 +260,9 @@ enum status head_of_option(const char *option, const char *text, const struct co
         parse_int(item, 0, c->n_layers - 1, layer) &&
         parse_int(rest, 0, config_heads(c, *layer) - 1, head))
         return STATUS_OK;
-    return err_set(e, STATUS_USAGE,
-                   "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'",
-                   option, c->n_layers - 1, c->n_heads - 1, text);
+    return err_usage(
+        e, "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'", option,
+        c->n_layers - 1, c->n_heads - 1, text);
 }
 
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
@@ -280,7 +279,7 @@ enum status heads_of_option(const char *option, const char *text, const struct c
         TRY(head_of_option(option, item, c, &layer, &head, e));
         unsigned char *mark = *heads + (size_t)layer * (size_t)c->n_heads + (size_t)head;
         if (*mark)
-            return err_set(e, STATUS_USAGE, "%s: head %s is given twice", option, item);
+            return err_usage(e, "%s: head %s is given twice", option, item);
         *mark = 1;
     }
     return STATUS_OK;

@@ -144,10 +144,10 @@ static enum status store_value(const struct option_row *row, void *values, const
         *(const char **)value = text;
         if (dot && o->value && strcmp(o->value, "FILE.svg") == 0 &&
             names_find(other_pictures, dot) >= 0)
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected a name that ends in .svg, the only form of pictures, "
-                           "found '%.60s'",
-                           as, text);
+            return err_usage(
+                e,
+                "%s: expected a name that ends in .svg, the only form of pictures, found '%.60s'",
+                as, text);
         break;
     }
     case OPTION_STRINGS: {
@@ -170,8 +170,7 @@ static enum status store_value(const struct option_row *row, void *values, const
         break;
     }
     return ok ? STATUS_OK
-              : err_set(e, STATUS_USAGE, "%s: expected %s, found '%.60s'", as,
-                        range_of(o, true).text, text);
+              : err_usage(e, "%s: expected %s, found '%.60s'", as, range_of(o, true).text, text);
 }
 
 /* What was probably meant by an option that the command does not have. */
@@ -190,9 +189,8 @@ static enum status refuse_option(struct option_rows *rows, const char *as, struc
         known = strcmp(option_synonyms[i][0], name) == 0 && find_named(rows, ours, strlen(ours));
         near.best = known ? ours : near.best;
     }
-    return near.best ? err_set(e, STATUS_USAGE, "unknown option '%s'; did you mean '--%s'?", as,
-                               near.best)
-                     : err_set(e, STATUS_USAGE, "unknown option '%s'", as);
+    return near.best ? err_usage(e, "unknown option '%s'; did you mean '--%s'?", as, near.best)
+                     : err_usage(e, "unknown option '%s'", as);
 }
 
 /* Takes the option at *at, and its value; leaves *at at the last argument used. */
@@ -212,11 +210,11 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     row->given = true;
     const bool is_flag = row->option->kind == OPTION_FLAG;
     if (is_flag && value)
-        return err_set(e, STATUS_USAGE, "%s takes no value, found '%.60s'", as, value);
+        return err_usage(e, "%s takes no value, found '%.60s'", as, value);
     if (!is_flag && !value && !(value = *++*at)) {
         const struct description expected = range_of(row->option, false);
-        return err_set(e, STATUS_USAGE, "%s needs a value%s%s", as, expected.text[0] ? ": " : "",
-                       expected.text);
+        return err_usage(e, "%s needs a value%s%s", as, expected.text[0] ? ": " : "",
+                         expected.text);
     }
     return store_value(row, values, as, value, e);
 }
@@ -250,10 +248,10 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         const char *word = *argv;
         if (options_ended || word[0] != '-' || word[1] == 0) {
             if (positional == rows.items + rows.n)
-                return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'%s", word,
-                               find_named(&rows, "prompt", 6)
-                                   ? "; expected a text with -p, or its file with -f"
-                                   : "");
+                return err_usage(e, "unexpected argument '%.60s'%s", word,
+                                 find_named(&rows, "prompt", 6)
+                                     ? "; expected a text with -p, or its file with -f"
+                                     : "");
             TRY(store_value(positional, values, word, word, e));
             positional->given = true;
             positional += positional->option->kind == OPTION_STRING;
@@ -271,17 +269,17 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         const struct option *o = row->option;
         const char *other = given_of(&rows, o->excludes);
         if (row->given && o->needs && !given_of(&rows, o->needs))
-            return err_set(e, STATUS_USAGE, "--%s is for --%.*s, which is not given", o->name,
-                           (int)strcspn(o->needs, "|"), o->needs);
+            return err_usage(e, "--%s is for --%.*s, which is not given", o->name,
+                             (int)strcspn(o->needs, "|"), o->needs);
         if (row->given && other)
-            return err_set(e, STATUS_USAGE, "--%s and --%s are both given; expected one of them",
-                           o->name, other);
+            return err_usage(e, "--%s and --%s are both given; expected one of them", o->name,
+                             other);
         for (positional = rows.items + rows.n_options; positional < rows.items + rows.n;
              positional++)
             if (row->given && positional->given && positional->offset == row->offset)
-                return err_set(e, STATUS_USAGE,
-                               "%s and --%s are both given, for the same; expected one of them",
-                               positional->option->name, o->name);
+                return err_usage(e,
+                                 "%s and --%s are both given, for the same; expected one of them",
+                                 positional->option->name, o->name);
     }
     return STATUS_OK;
 }

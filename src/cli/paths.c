@@ -75,20 +75,18 @@ static enum status spare_all(const struct option_rows *rows, const void *values,
             const char *other = others[i];
             const bool same = other && path_same(path, other);
             if (same && o->reads)
-                return err_set(e, STATUS_USAGE, "'%.200s' is %s itself, which would be overwritten",
-                               path, o->reads);
+                return err_usage(e, "'%.200s' is %s itself, which would be overwritten", path,
+                                 o->reads);
             if (same)
-                return err_set(e, STATUS_USAGE,
-                               "'%.200s' is what --%s names, too; expected a file for each", path,
-                               o->name);
+                return err_usage(e, "'%.200s' is what --%s names, too; expected a file for each",
+                                 path, o->name);
             /* Or one of the two is a folder of which the other is a part. */
             if (other && o->reads && stat(path, &out) == 0 && stat(other, &in) == 0 &&
                 ((S_ISDIR(in.st_mode) && folder_has(other, &out)) ||
                  (S_ISDIR(out.st_mode) && folder_has(path, &in))))
-                return err_set(e, STATUS_USAGE,
-                               "'%.200s' is one of %s's own files, or has them, which would be "
-                               "overwritten",
-                               path, o->reads);
+                return err_usage(
+                    e, "'%.200s' is one of %s's own files, or has them, which would be overwritten",
+                    path, o->reads);
         }
     }
     return STATUS_OK;
@@ -122,9 +120,9 @@ enum status path_new(const char *path, bool force, struct err *e)
 {
     struct stat st;
     if (!path || !path[0])
-        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
+        return err_usage(e, "no output is named; expected -o OUT");
     if (!force && lstat(path, &st) == 0)
-        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
+        return err_usage(e, "-o: '%.200s' exists; --force replaces it", path);
     return STATUS_OK;
 }
 

@@ -61,7 +61,7 @@ int program_run(int argc, char **argv)
     enum status s;
     if (strcmp(argv[1], "--version") == 0) {
         s = argc == 2 ? print_version(&out.out, &e)
-                      : err_set(&e, STATUS_USAGE, "unexpected argument '%.60s'", argv[2]);
+                      : err_usage(&e, "unexpected argument '%.60s'", argv[2]);
     } else {
         s = command_named(help ? "help" : argv[1], &command, &e);
         if (s == STATUS_OK)

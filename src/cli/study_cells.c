@@ -157,17 +157,17 @@ enum status study_prepare(struct study_job *job, const struct file_map *from, st
     if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
         return file_failure(e, STATUS_FAILED, o->dir, "make", errno);
     if (!S_ISDIR(st.st_mode))
-        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", o->dir);
+        return err_usage(e, "-o: expected a folder, found the file '%.200s'", o->dir);
     TRY(study_lock_open(o->dir, &job->lock, e));
     TRY(take_lock(job, "", e));
     const bool is_new = !is_there(study_path(o->dir, "study.json", ""));
     for (int i = 0; i < 2; i++) {
         const struct text t = contents[i];
         if (is_new && is_there(study_path(o->dir, own[i], "")))
-            return err_set(e, STATUS_USAGE,
-                           "-o: '%.200s' has a %s that no study has made, which would be "
-                           "overwritten; expected a new folder, or a study's",
-                           o->dir, own[i]);
+            return err_usage(e,
+                             "-o: '%.200s' has a %s that no study has made, which would be "
+                             "overwritten; expected a new folder, or a study's",
+                             o->dir, own[i]);
         snprintf(items[i], sizeof *items, "%s %zu bytes %016" PRIx64, hashed[i], t.len,
                  train_hash(TRAIN_HASH_START, t.data, t.len));
         add(&line, NULL, i == 0 || o->from ? items[i] : NULL);

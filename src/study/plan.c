@@ -70,8 +70,7 @@ enum status study_plan_add(struct study_plan *plan, struct study_cell cell, cons
         /* At least one step, but for 0. */
         double steps = shares[a] > 0 ? fmax(1, floor(shares[a] / 100 * plan->n_steps + 0.5)) : 0;
         if (plan->n_steps + steps > INT_MAX)
-            return err_set(e, STATUS_USAGE, "%g%% more than %d steps are too many", shares[a],
-                           plan->n_steps);
+            return err_usage(e, "%g%% more than %d steps are too many", shares[a], plan->n_steps);
         if (cell.method == STUDY_SCRATCH || (cell.method == STUDY_MHA && shares[a] == 0))
             steps += plan->n_steps;
         cell.alpha = shares[a];

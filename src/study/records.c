@@ -48,9 +48,9 @@ static struct record record_of(const struct study_cell *c, bool timed)
     struct record r;
     snprintf(r.text, sizeof r.text,
              "{\"cell\": \"%s\", \"seed\": %" PRIu64
-             ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, "
-             "\"method\": \"%s\", \"taught\": %s, \"alpha\": %s, \"steps\": %d, "
-             "\"bits_per_byte\": %s, \"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
+             ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": \"%s\", "
+             "\"taught\": %s, \"alpha\": %s, \"steps\": %d, \"bits_per_byte\": %s, "
+             "\"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
              c->name, c->seed, c->heads, c->d_ff, c->kv_heads, c->latent, c->method_name,
              c->taught ? "true" : "false", figure_exact(c->alpha).text, c->steps,
              figure_exact(c->bits_per_byte).text, c->cache_bytes_per_token,
@@ -71,15 +71,15 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
     if (!cell->done)
         return STATUS_OK;
     TRY(file_read_all(path.text, 65536, &text, &len, e));
-    const int n = sscanf(text,
-                         "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
-                         ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, "
-                         "\"method\": \"%15[^\"]\", \"taught\": "
-                         "%7[a-z], \"alpha\": %lf, \"steps\": %d, \"bits_per_byte\": %lf, "
-                         "\"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
-                         &found.seed, &found.heads, &found.d_ff, &found.kv_heads, &found.latent,
-                         method, taught, &found.alpha, &found.steps, &found.bits_per_byte,
-                         &found.cache_bytes_per_token, &found.seconds);
+    const int n =
+        sscanf(text,
+               "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
+               ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": "
+               "\"%15[^\"]\", \"taught\": %7[a-z], \"alpha\": %lf, \"steps\": %d, "
+               "\"bits_per_byte\": %lf, \"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
+               &found.seed, &found.heads, &found.d_ff, &found.kv_heads, &found.latent, method,
+               taught, &found.alpha, &found.steps, &found.bits_per_byte,
+               &found.cache_bytes_per_token, &found.seconds);
     while (n == 12 && m < STUDY_N_METHODS && strcmp(method, study_methods[m]) != 0)
         m++;
     found.done = n == 12 && m < STUDY_N_METHODS;
@@ -178,10 +178,10 @@ enum status study_settings_keep(const char *dir, const char *settings, struct er
     const enum status s =
         text_is(found, line)
             ? STATUS_OK
-            : err_set(e, STATUS_USAGE,
-                      "the cells there are of another study: expected '%.200s', found '%.*s'; the "
-                      "same options go on with it, another -o begins anew",
-                      line, text_width(found), found.data);
+            : err_usage(e,
+                        "the cells there are of another study: expected '%.200s', found '%.*s'; "
+                        "the same options go on with it, another -o begins anew",
+                        line, text_width(found), found.data);
     file_map_close(&file);
     return s;
 }
