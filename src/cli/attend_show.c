@@ -106,9 +106,8 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
         .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
     if (h->query >= 0)
         snprintf(row.pair, sizeof row.pair, "%s: %s %s",
-                 label_of(v, (int)h->query, LABEL_COLUMNS, false).text,
-                 label_of(v, (int)h->key, LABEL_COLUMNS, false).text,
-                 weight_figure(h->strongest).text);
+                 label_of(v, h->query, LABEL_COLUMNS, false).text,
+                 label_of(v, h->key, LABEL_COLUMNS, false).text, weight_figure(h->strongest).text);
     row.role = attend_role(h, &row.role_share);
     snprintf(row.role_text, sizeof row.role_text, "%s %s", row.role,
              weight_figure(row.role_share).text);

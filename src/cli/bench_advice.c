@@ -12,7 +12,7 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct config *c = &r->spec.config;
     struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
-    const size_t len = (size_t)((double)j->text.len * CALIBRATED);
+    const size_t len = j->text.len * CALIBRATED;
     struct err no_rank;
     if (r->max_cache && !parse_bytes(r->max_cache, &r->max_cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
@@ -105,8 +105,8 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct loss 
             own[t] -= whole[t];
         losses[i].bits_per_byte = after.bits_per_byte;
         losses[i].lost = after.bits_per_byte - before.bits_per_byte;
-        losses[i].error = eval_mean_error(own, n_scored, after.nll - before.nll) *
-                          (double)after.tokens / log(2) / (double)after.bytes;
+        losses[i].error = eval_mean_error(own, n_scored, after.nll - before.nll) * after.tokens /
+                          log(2) / after.bytes;
     }
     return STATUS_OK;
 }
@@ -126,9 +126,9 @@ enum status advice_measure(struct bench_run *r, struct err *e)
         s = measure_losses(r, nll, losses, e);
     free(nll);
     TRY(s);
-    r->advice = calloc((size_t)b->n_rows, sizeof *r->advice);
+    r->advice = calloc(b->n_rows, sizeof *r->advice);
     if (!r->advice)
-        return err_no_memory(e, "the advice", (size_t)b->n_rows * sizeof *r->advice);
+        return err_no_memory(e, "the advice", b->n_rows * sizeof *r->advice);
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         struct bench_advice *a = &r->advice[i];
@@ -148,6 +148,6 @@ enum status advice_measure(struct bench_run *r, struct err *e)
                 snprintf(a->beyond + strlen(a->beyond), sizeof a->beyond - strlen(a->beyond),
                          "%s%s", a->beyond[0] ? ", " : "", limits[k]);
     }
-    qsort(r->advice, (size_t)b->n_rows, sizeof *r->advice, compare);
+    qsort(r->advice, b->n_rows, sizeof *r->advice, compare);
     return STATUS_OK;
 }

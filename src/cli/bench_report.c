@@ -175,17 +175,17 @@ static void write_note(struct bench_run *r)
     if (row->repeats < r->spec.repeats)
         n = snprintf(note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
     if (is_noisy(row))
-        n += snprintf(note + n, size - (size_t)n, "%s%s: %.0f%%", n ? ", " : "",
-                      busy ? "busy" : "noisy", (busy ? row->cpu_share : row->spread) * 100);
+        n += snprintf(note + n, size - n, "%s%s: %.0f%%", n ? ", " : "", busy ? "busy" : "noisy",
+                      (busy ? row->cpu_share : row->spread) * 100);
     if (is_uneven(row))
-        snprintf(note + n, size - (size_t)n, "%smean %.2f of p50", n ? ", " : "",
+        snprintf(note + n, size - n, "%smean %.2f of p50", n ? ", " : "",
                  row->mean_us / row->p50_us);
 }
 
 static const void *next_row(void *arg, int i)
 {
     static const struct former_row none = {
-        .p50_us = (double)NAN, .p50_low_us = (double)NAN, .p50_high_us = (double)NAN};
+        .p50_us = NO_FIGURE, .p50_low_us = NO_FIGURE, .p50_high_us = NO_FIGURE};
     struct bench_run *r = arg;
     const struct bench *b = &r->bench;
     if (i >= b->n_rows)
@@ -294,7 +294,7 @@ static void print_header(const struct bench_run *r)
         double before = 0;
         paragraph_puts(&p, "roofline");
         if (r->bench.n_machines > 1)
-            paragraph_printf(&p, " of %d thread%s", threads, plural((uint64_t)threads));
+            paragraph_printf(&p, " of %d thread%s", threads, plural(threads));
         for (int power = 0; power < MACHINE_POWERS; power++) {
             const double rate = m->bytes_per_s[power];
             if (rate <= 0 || rate == before)
@@ -379,7 +379,7 @@ static enum status write_trace(const struct bench *b, const char *path, struct e
                 snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->variant,
                          storage_name(r->type), s->kv_type, r->threads, s->depth, s->batch,
                          k / b->spec->n, k % b->spec->n, r->times_ns[k]);
-            file_writer_put(w, line, (size_t)len);
+            file_writer_put(w, line, len);
         }
     }
     return file_writer_commit(w, e);
@@ -407,7 +407,7 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
 {
     const struct bench *b = &r->bench;
     const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
-    const size_t n_rows = (size_t)b->n_rows, n_lines = (size_t)b->n_lines;
+    const size_t n_rows = b->n_rows, n_lines = b->n_lines;
     char label[64] = "depth (tokens in the KV cache)";
     struct plot_point *points = calloc(n_rows, sizeof *points), *p = points;
     struct plot_series *series = calloc(n_lines, sizeof *series);

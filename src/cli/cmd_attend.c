@@ -206,7 +206,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     uint64_t n = 1, found = 0;
     size_t end = 0; /* of the nth such word */
     if (parse_u64(query, &n)) {
-        *out = (int)n;
+        *out = n;
         return n < j->n_tokens ? STATUS_OK
                                : err_set(e, STATUS_USAGE,
                                          "--query: expected 0 to %zu, a token of the text, or a "
@@ -214,7 +214,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
                                          j->n_tokens - 1, query);
     }
     if (at && at > query && parse_u64(at + 1, &n))
-        word.len = (size_t)(at - query);
+        word.len = at - query;
     TRY(input_needs_tokenizer(t, j->path, "--query WORD", e));
     for (size_t i = 0; i < j->n_tokens; i++)
         if (!bytes_put(&all, tokenizer_bytes(t, j->tokens[i]))) {
@@ -235,7 +235,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
                        query);
     for (size_t i = 0, len = 0; len < end; i++) {
         len += tokenizer_bytes(t, j->tokens[i]).len;
-        *out = (int)i;
+        *out = i;
     }
     return STATUS_OK;
 }
@@ -262,7 +262,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .params = job_session_params(j),
                                         .pool = j->pool,
                                         .tokens = j->tokens,
-                                        .n_tokens = (int)j->n_tokens,
+                                        .n_tokens = j->n_tokens,
                                         .separators = separators,
                                         .by_norm = o->weigh,
                                         .query = query,

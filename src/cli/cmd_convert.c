@@ -156,7 +156,7 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     output_puts(c->job->out, "\n");
     report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);
     for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {
-        double before = (double)NAN, after = (double)NAN;
+        double before = NO_FIGURE, after = NO_FIGURE;
         if (f->format) {
             before = *(const double *)((const char *)&c->before + f->offset);
             after = *(const double *)((const char *)&c->after + f->offset);
@@ -179,7 +179,7 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
 {
     struct checkpoint k;
     struct eval_result result;
-    *out = (double)NAN;
+    *out = NO_FIGURE;
     if (!j->tokens)
         return STATUS_OK;
     enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
@@ -222,13 +222,13 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     before->parameters = converted->n_params_before + c->n_dropped;
     after->parameters = converted->n_params_after;
     after->file_bytes = job_out_bytes(j);
-    before->divergence = c->spec.n_tokens ? 0 : (double)NAN;
+    before->divergence = c->spec.n_tokens ? 0 : NO_FIGURE;
     after->divergence = converted->divergence;
-    before->seconds = (double)NAN;
+    before->seconds = NO_FIGURE;
     after->seconds = (clock_ns() - started_ns) * 1e-9;
     s = measure_bits(j, out, &after->bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
-        j->needs &= ~(unsigned)JOB_OUT;
+        j->needs &= ~JOB_OUT;
         say(j->common, "interrupted; %s is written", out);
     } else if (s != STATUS_OK) {
         return s;
@@ -329,7 +329,7 @@ static void tell_kept(const struct conversion *c)
 {
     struct job *j = c->job;
     char seed[48] = "";
-    j->needs &= ~(unsigned)JOB_OUT;
+    j->needs &= ~JOB_OUT;
     if (c->spec.method == CONVERT_RANDOM && !j->common->seed.given)
         snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
     say(j->common, "interrupted; %s has %d layer%s, and the same command with --resume%s goes on",

@@ -140,7 +140,7 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
                              names_joined(storage_names, ", ").text, draft + strlen(self));
     }
     if (o->talks || o->prompts)
-        j->needs &= ~(unsigned)JOB_PIPED;
+        j->needs &= ~JOB_PIPED;
     if (o->prompts)
         j->parts |= JOB_TOKENIZES;
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */

@@ -81,7 +81,7 @@ static const void *next_head(void *arg, int i)
         return NULL;
     v->worth = v->result.heads[i];
     v->like = -1;
-    v->kept = (struct head_likeness){(double)NAN, (double)NAN};
+    v->kept = (struct head_likeness){NO_FIGURE, NO_FIGURE};
     const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
     for (int h = 0; !v->curve && h < config_heads(v->config, v->worth.layer); h++)
         if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
@@ -155,7 +155,7 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
     for (int i = 0; i < r->n_done; i++) {
         const struct head_worth *w = &r->heads[i];
         n_rows += w->head == 0;
-        cells[(n_rows - 1) * n_heads + w->head] = (float)fmax(w->delta_nll, 0);
+        cells[(n_rows - 1) * n_heads + w->head] = fmax(w->delta_nll, 0);
         most = fmax(most, w->delta_nll);
         snprintf(layers[n_rows - 1].text, sizeof layers->text, "layer %d", w->layer);
     }
@@ -209,9 +209,8 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     const size_t bytes = v->config->n_layers * n_heads * n_heads * sizeof *v->likeness;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
-    struct heads_spec spec = {.eval = job_eval_spec(j, k),
-                              .ablation = (enum heads_ablation)v->ablation,
-                              .curve = v->curve};
+    struct heads_spec spec = {
+        .eval = job_eval_spec(j, k), .ablation = v->ablation, .curve = v->curve};
     struct convert_spec likeness = {.gguf = k->gguf,
                                     .source = &k->file,
                                     .tokens = j->tokens,

@@ -52,7 +52,7 @@ static const struct option step_options[] = {
 
 static const struct report_field file_fields[] = {
     {"file", "file", MEMBER(info, subject)},
-    {"file_bytes", "file_bytes", MEMBER(info, file.len)},
+    {SAME(file_bytes)},
     {SAME(gguf_version)},
     {SAME(n_keys)},
     {SAME(n_tensors)},
@@ -123,9 +123,8 @@ static void print_other_keys(struct report *r, const struct info *info)
             f = figure_exact(gguf_float_at(v, 0));
         else if (v->kind != GGUF_STRING)
             snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
-        report_text(r, v->kind == GGUF_STRING
-                           ? (struct text){v->bytes.data, (size_t)text_width(v->bytes)}
-                           : text_of(f.text));
+        report_text(r, v->kind == GGUF_STRING ? (struct text){v->bytes.data, text_width(v->bytes)}
+                                              : text_of(f.text));
     }
 }
 
@@ -184,7 +183,7 @@ static enum status take_tensors(struct info *info, struct err *e)
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
                                   .shape = pack_shape_text(from->n_dims, from->dims),
-                                  .offset = (uint64_t)(from->data - info->file.data)};
+                                  .offset = from->data - info->file.data};
         int at = 0;
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
@@ -227,9 +226,10 @@ static enum status read_file(struct info *info, struct err *e)
     TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->token_kind, &found, e));
     info->subject = info->job->path;
+    info->file_bytes = info->file.len;
     info->gguf_version = g->version;
-    info->n_keys = (int64_t)g->n_pairs;
-    info->n_tensors = (int64_t)g->n_tensors;
+    info->n_keys = g->n_pairs;
+    info->n_tensors = g->n_tensors;
     info->cost = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
@@ -306,7 +306,7 @@ static void print_info_json(struct json *j, int table, const struct table *t)
     f += table == TABLE_TENSORS ? N_OWN : 0;
     json_begin_array(j, keys[table]);
     for (int i = 0; i < t->n_rows; i++) {
-        const void *row = (const char *)t->rows + (size_t)i * t->row_bytes;
+        const void *row = (const char *)t->rows + i * t->row_bytes;
         const struct gguf_tensor *tensor = row; /* if it is one */
         json_begin_object(j, NULL);
         if (table == TABLE_TENSORS) {
@@ -316,7 +316,7 @@ static void print_info_json(struct json *j, int table, const struct table *t)
                 json_u64(j, NULL, tensor->dims[d]);
             json_end(j);
         }
-        report_members(j, f, (int)(end - f), row);
+        report_members(j, f, end - f, row);
         json_end(j);
     }
     json_end(j);
@@ -403,18 +403,18 @@ static enum status show_info(struct info *info, struct err *e)
         /* "6, 2, 1": heads, K/V heads or ranks by layer, where one number does not say it. */
         list = info->heads_by_layer;
         for (int l = 0; l < c->n_layers && !config_same_heads(c); l++)
-            queries += (size_t)snprintf(list + queries, sizeof info->latent - queries, "%s%d",
-                                        l ? ", " : "", config_heads(c, l));
+            queries += snprintf(list + queries, sizeof info->latent - queries, "%s%d",
+                                l ? ", " : "", config_heads(c, l));
         list = latent ? info->latent : info->kv_heads_by_layer;
         for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
-            used += (size_t)snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
-                                     latent ? config_latent(c, l) : config_kv_heads(c, l));
+            used += snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
+                             latent ? config_latent(c, l) : config_kv_heads(c, l));
         info->norm = arch_norm_names[c->norm];
         info->placement = arch_placement_names[c->placement];
         info->position = arch_position_names[c->position];
         info->ffn = arch_ffn_names[c->ffn];
         info->norm_eps = (double)c->norm_eps;
-        info->score_scale = c->score_scale != 0 ? (double)c->score_scale : (double)NAN;
+        info->score_scale = c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE;
         info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
     }
     inspect_parts(&info->cost, info->parts);
@@ -444,7 +444,7 @@ static enum status check_info(struct job *j, void *values, struct err *e)
     if (info_is_auto(o) && o->gflops > 0)
         return err_usage(e, "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
     if (o->shapes.n > 0)
-        j->needs &= ~(unsigned)JOB_PATH;
+        j->needs &= ~JOB_PATH;
     if (info_is_auto(o))
         j->needs |= JOB_WORKERS;
     return STATUS_OK;

@@ -47,7 +47,7 @@ static const struct report_field fields[] = {
 static enum status write_and_print(struct job *j, struct quantize *q, struct err *e)
 {
     const struct common_options *o = j->common;
-    const struct quantize_error none = {(double)NAN, (double)NAN, (double)NAN};
+    const struct quantize_error none = {NO_FIGURE, NO_FIGURE, NO_FIGURE};
     const size_t n = q->params.gguf->n_tensors;
     size_t n_changed = 0;
     for (const struct quantize_tensor *t = q->tensors; t < q->tensors + n; t++) {
@@ -64,7 +64,7 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     TRY(gguf_write(q->writer, o->out, e));
     progress_end(&j->progress);
     struct report r;
-    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), j->out);
+    report_begin(&r, o->format, fields, REPORT_LENGTH(fields), j->out);
     for (const struct quantize_tensor *t = q->tensors; o->verbose && t < q->tensors + n; t++)
         report_row(&r, &(struct quantize_row){t->from->name, t->from->type->name, t->to->name,
                                               t->from->n_bytes, t->bytes,

@@ -74,8 +74,8 @@ static struct scored_row scored_of(const struct scoring *s, int position, int id
 static enum status score_tokens(struct scoring *s, struct err *e)
 {
     const struct job *j = s->job;
-    const int n = (int)j->n_tokens, block = session_block(j->session);
-    double logprob = (double)NAN, log_sum;
+    const int n = j->n_tokens, block = session_block(j->session);
+    double logprob = NO_FIGURE, log_sum;
     for (int i = 0; i < n; i++) {
         const float *logits = s->logits + (size_t)(i % block) * s->n_vocab;
         const int n_top = i > 0 ? s->n_top : 0;
@@ -119,7 +119,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     struct report_field own[N_FIELDS];
     TRY(job_tokenize_for_context(j, "score", e));
     struct session_params params = job_session_params(j);
-    params.n_ctx = (int)j->n_tokens;
+    params.n_ctx = j->n_tokens;
     TRY(job_start_session(j, &params, NULL, e));
     const size_t block = session_block(j->session);
     const size_t bytes = s.n_top * (sizeof *s.top + sizeof *s.scores) +
@@ -135,8 +135,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     if (o->logits)
         status = npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, n_vocab}, 2, e);
     if (status == STATUS_OK) {
-        report_begin(&s.report, (enum table_format)j->common->format, own,
-                     s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
+        report_begin(&s.report, j->common->format, own, s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
         status = score_tokens(&s, e);
         const enum status printed = report_end(&s.report, status == STATUS_OK ? e : NULL);
         status = status == STATUS_OK ? printed : status;

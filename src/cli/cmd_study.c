@@ -118,8 +118,7 @@ static double amount_of(const struct study_options *o, const struct config *c)
     const struct cost_shape shape = {
         .config = c, .n_kv_heads = c->n_kv_heads, .tied = !c->arch->own_output};
     const struct cost_flops flops = cost_of(&shape, STORAGE_F32, c->n_ctx / 2).flops;
-    return o->match == 1 ? (double)cost_weights(&shape).parameters
-                         : (double)(flops.floats + flops.attention);
+    return o->match == 1 ? cost_weights(&shape).parameters : flops.floats + flops.attention;
 }
 
 /* With --match, widens or narrows the feed-forward layer of c until it has as much as `like`; every
@@ -139,7 +138,7 @@ static enum status match_ff(const struct study_options *o, const struct config *
             "--match: %d heads (%d K/V heads) would need a feed-forward layer %.0f wide; "
             "expected 1 to %d",
             c->n_heads, c->n_kv_heads, width, CONFIG_MAX_FF);
-    c->d_ff = (int)width;
+    c->d_ff = width;
     return STATUS_OK;
 }
 
@@ -222,7 +221,7 @@ static enum status plan_heads(struct study_job *job, struct config mha, const st
         TRY(study_plan_add(plan, cell, l->scratch.items, l->scratch.n, e));
         plan->config = &mha;
         for (int m = 0; m < l->methods.n; m++) {
-            cell.method = (enum study_method)(STUDY_MEAN + l->methods.items[m]);
+            cell.method = STUDY_MEAN + l->methods.items[m];
             TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
         }
     }
@@ -306,12 +305,12 @@ static enum status draw_means(const struct study_job *job, struct err *e)
     snprintf(subtitle, sizeof subtitle,
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", p->n_steps, p->n_seeds,
-             plural((uint64_t)p->n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
+             plural(p->n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
     /* A series for each mean at most: one block, which no request for nothing may leave NULL. */
     struct plot_series *series =
         calloc((size_t)p->n_means + 1, sizeof *series + sizeof(struct plot_point));
     if (!series)
-        return err_no_memory(e, "the plot", (size_t)p->n_means * sizeof *series);
+        return err_no_memory(e, "the plot", p->n_means * sizeof *series);
     struct plot_point *points = (struct plot_point *)(series + p->n_means);
     struct plot plot = {.title = by_heads ? "Query heads at the same width"
                                           : "Uptraining after conversion",
@@ -349,8 +348,8 @@ static enum status draw_means(const struct study_job *job, struct err *e)
                 continue;
             line->n_points++;
             *points++ = (struct plot_point){by_heads ? m->of.heads : m->of.alpha,
-                                            band ? m->least : (double)NAN, m->of.bits_per_byte,
-                                            band ? m->most : (double)NAN, (double)NAN};
+                                            band ? m->least : NO_FIGURE, m->of.bits_per_byte,
+                                            band ? m->most : NO_FIGURE, NO_FIGURE};
         }
     }
     const enum status s = plot_write(&plot, o->plot, e);
@@ -363,7 +362,7 @@ static enum status draw_means(const struct study_job *job, struct err *e)
 static enum status report_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    const enum table_format format = (enum table_format)o->common.format;
+    const enum table_format format = o->common.format;
     const bool json = format == TABLE_JSON;
     struct output *out = job->run->out;
     struct study_cell *cells = job->plan.cells;

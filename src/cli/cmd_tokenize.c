@@ -30,7 +30,7 @@ static enum status check_tokenize(struct job *j, void *values, struct err *e)
     const struct tokenize_options *o = values;
     (void)e;
     if (o->decode) {
-        j->needs &= ~(unsigned)JOB_TEXT;
+        j->needs &= ~JOB_TEXT;
         j->parts = CHECKPOINT_TOKENIZER;
     }
     return STATUS_OK;
@@ -75,7 +75,7 @@ static enum status run_tokenize(struct job *j, void *values, struct err *e)
     TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
     output_puts(j->out, json ? "[" : "");
     for (size_t i = 0; i < j->n_tokens; i++)
-        output_printf(j->out, "%s%d", i == 0 ? "" : json ? ", " : " ", (int)j->tokens[i]);
+        output_printf(j->out, "%s%d", i == 0 ? "" : json ? ", " : " ", j->tokens[i]);
     output_puts(j->out, json ? "]\n" : "\n");
     return STATUS_OK;
 }

@@ -295,7 +295,7 @@ static enum status train(struct training *t, struct trainer *trainer, struct err
     char best[128] = "";
     announce(t, p);
     t->first_step = t->step = p->resumed_step;
-    t->loss = t->val_loss = (double)NAN;
+    t->loss = t->val_loss = NO_FIGURE;
     if (t->log_path)
         TRY(open_log(t, e));
     const enum status s = trainer_run(trainer, e);

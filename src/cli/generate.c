@@ -345,7 +345,7 @@ static enum status go_on(struct generation *g, const struct event *event, struct
                 const struct heatmap_scale scale = heatmap_scale(1, false);
                 const double logprob = (double)event->logits[event->token] - event->log_sum;
                 unsigned char level;
-                heatmap_levels(&scale, &(float){(float)exp(logprob)}, 1, &level);
+                heatmap_levels(&scale, &(float){exp(logprob)}, 1, &level);
                 text->level = level > 0 ? level : 1;
             }
             put_shaded(output_of(g, number), g->ink, text->level, ready);

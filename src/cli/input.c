@@ -49,7 +49,7 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
         if (code == UNICODE_INVALID || (utf8_is_control(code) && (code < '\t' || code > '\r')))
             odd += c.len;
     }
-    const double share = (double)odd / (double)judged.len;
+    const double share = (double)odd / judged.len;
     if (strcmp(path, "-") == 0 || judged.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
     free(*text);
@@ -82,8 +82,8 @@ enum status input_read(const struct common_options *o, char **bytes, struct text
         if (!*bytes)
             return err_no_memory(e, "the text", len + 1);
     }
-    const size_t first = (size_t)(from * (double)len);
-    *text = (struct text){*bytes + first, (size_t)(to * (double)len) - first};
+    const size_t first = from * len;
+    *text = (struct text){*bytes + first, (size_t)(to * len) - first};
     return STATUS_OK;
 }
 

@@ -111,7 +111,7 @@ enum status job_map(const char *path, struct file_map *out, struct err *e)
 
 enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
 {
-    const unsigned texts = JOB_TOKENIZES & ~(unsigned)CHECKPOINT_TOKENIZER;
+    const unsigned texts = JOB_TOKENIZES & ~CHECKPOINT_TOKENIZER;
     struct file_map file;
     *c = (struct checkpoint){0};
     TRY(job_map(path, &file, e));
@@ -233,7 +233,7 @@ static enum status prepare(struct job *j, void *values, struct err *e)
         if (c->no_text && !o->prompt && !o->file && !o->ids)
             return err_usage(e, "%s", c->no_text);
         if (o->ids)
-            j->parts &= ~(unsigned)JOB_TOKENIZES;
+            j->parts &= ~JOB_TOKENIZES;
         TRY(input_read(o, &j->text_bytes, &j->text, e));
     }
     if (j->needs & JOB_STOPS)
@@ -309,14 +309,14 @@ enum status table_print(const struct table *t, enum table_format format, struct 
     for (int i = 0; t->row && (row = t->row(t->arg, i)) != NULL; i++)
         report_row(&r, row);
     for (int i = 0; i < t->n_rows; i++)
-        report_row(&r, (const char *)t->rows + (size_t)i * t->row_bytes);
+        report_row(&r, (const char *)t->rows + i * t->row_bytes);
     return report_end(&r, e);
 }
 
 enum status job_print(struct job *j, const struct table *t, struct err *e)
 {
     progress_end(&j->progress);
-    return table_print(t, (enum table_format)j->common->format, j->out, e);
+    return table_print(t, j->common->format, j->out, e);
 }
 
 enum status job_tokenize(struct job *j, struct err *e)
@@ -367,7 +367,7 @@ enum status job_seed(struct job *j, struct err *e)
 uint64_t job_out_bytes(const struct job *j)
 {
     struct stat st;
-    return stat(j->common->out, &st) == 0 ? (uint64_t)st.st_size : 0;
+    return stat(j->common->out, &st) == 0 ? st.st_size : 0;
 }
 
 void job_say_note(void *arg, const char *text)

@@ -65,7 +65,7 @@ bool parse_bytes(const char *text, size_t *out)
     uint64_t bytes;
     if (!read_units(text, N_UNITS, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
         return false;
-    *out = (size_t)bytes;
+    *out = bytes;
     return true;
 }
 
@@ -101,7 +101,7 @@ enum status parse_score_scale(const char *text, float *scale, struct err *e)
         return err_usage(
             e, "--score-scale: expected a number above 0 and below %g, or none, found '%.60s'",
             CONFIG_MOST_SCORE_SCALE, text);
-    *scale = (float)x;
+    *scale = x;
     return STATUS_OK;
 }
 
@@ -224,10 +224,10 @@ enum status choice_of(const char *option, const char *text, int n_all, struct ch
                       struct err *e)
 {
     const bool all = !text || strcmp(text, "all") == 0;
-    int *items = calloc((size_t)n_all, sizeof *items); /* 1 for what is named; then their numbers */
+    int *items = calloc(n_all, sizeof *items); /* 1 for what is named; then their numbers */
     *out = (struct choice){items, 0};
     if (!items)
-        return err_no_memory(e, "the list of heads", (size_t)n_all * sizeof *items);
+        return err_no_memory(e, "the list of heads", n_all * sizeof *items);
     for (char end = all ? 0 : ','; end;) {
         char item[32];
         int value;
@@ -268,7 +268,7 @@ enum status head_of_option(const char *option, const char *text, const struct co
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e)
 {
-    const size_t n = (size_t)c->n_layers * (size_t)c->n_heads;
+    const size_t n = (size_t)c->n_layers * c->n_heads;
     *heads = calloc(n, 1);
     if (!*heads)
         return err_no_memory(e, "the list of heads", n);
@@ -277,7 +277,7 @@ enum status heads_of_option(const char *option, const char *text, const struct c
         int layer, head;
         end = list_next(&text, ",", item, sizeof item);
         TRY(head_of_option(option, item, c, &layer, &head, e));
-        unsigned char *mark = *heads + (size_t)layer * (size_t)c->n_heads + (size_t)head;
+        unsigned char *mark = *heads + (size_t)layer * c->n_heads + head;
         if (*mark)
             return err_usage(e, "%s: head %s is given twice", option, item);
         *mark = 1;

@@ -20,7 +20,7 @@ int edit_distance(const char *a, const char *b)
     int d[LONGEST + 1][LONGEST + 1]; /* between the first i and the first j letters */
     for (size_t i = 0; i <= a_len; i++)
         for (size_t j = 0; j <= b_len; j++) {
-            d[i][j] = (int)(i + j);
+            d[i][j] = i + j;
             if (i == 0 || j == 0)
                 continue;
             d[i][j] = lesser(d[i - 1][j], d[i][j - 1]) + 1;
@@ -103,7 +103,7 @@ static struct description range_of(const struct option *o, bool message)
         const int n =
             snprintf(d.text, sizeof d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);
         if (o->max < (o->kind == OPTION_INT && !message ? INT_MAX : HUGE_VAL))
-            snprintf(d.text + n, sizeof d.text - (size_t)n, " to %.10g", o->max);
+            snprintf(d.text + n, sizeof d.text - n, " to %.10g", o->max);
         else if (!o->above_min)
             strcpy(d.text + n, " or more");
     }
@@ -130,7 +130,7 @@ static enum status store_value(const struct option_row *row, void *values, const
         break;
     }
     case OPTION_INT:
-        ok = parse_int(text, (int)o->min, (int)o->max, value);
+        ok = parse_int(text, o->min, o->max, value);
         break;
     case OPTION_DOUBLE: {
         double x;
@@ -333,7 +333,7 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
         out->columns = LINE_WIDTH;
     /* What is said of the options stands beside them where half a line is left for it. */
     const int beside = width + 4;
-    struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? (size_t)beside : 10);
+    struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? beside : 10);
     for (int i = 0; i < n; i++) {
         const struct option_row *row = &shown.items[i];
         const struct option *o = row->option;

@@ -32,8 +32,8 @@ static void print_error(const struct command *command, enum status s, const stru
     const int len =
         snprintf(line, sizeof line, "decode: %s%s%s", name, command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
-        snprintf(line + len, sizeof line - (size_t)len, " (see 'decode help%s%s')",
-                 command ? " " : "", name);
+        snprintf(line + len, sizeof line - len, " (see 'decode help%s%s')", command ? " " : "",
+                 name);
     notice_put(line, NOTICE_INDENT);
 }
 

@@ -20,7 +20,7 @@ static char *put_number(char *to, unsigned long n)
     char digits[24];
     int len = 0;
     do
-        digits[len++] = (char)('0' + n % 10);
+        digits[len++] = '0' + n % 10;
     while (n /= 10);
     while (len > 0)
         *to++ = digits[--len];

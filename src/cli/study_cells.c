@@ -217,7 +217,7 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     if (converts) {
         const bool latent = cell->latent > 0;
         add_number(&line, latent ? "--latent" : "--kv-heads",
-                   (uint64_t)(latent ? cell->latent : cell->kv_heads));
+                   latent ? cell->latent : cell->kv_heads);
         add(&line, "--method", latent ? NULL : cell->method_name);
         add(&line, "--calib", is_fitted(cell) ? calib.text : NULL);
         if (cell->method == STUDY_RANDOM)
@@ -227,10 +227,10 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     add(&line, "--from", origin ? from.text : NULL);
     add(&line, "--teacher", cell->taught ? base.text : NULL);
     if (cell->method == STUDY_SCRATCH)
-        add_number(&line, "--kv-heads", (uint64_t)cell->kv_heads);
+        add_number(&line, "--kv-heads", cell->kv_heads);
     add_number(&line, "--seed", cell->seed);
     if (job->heads.n > 0 && !origin)
-        add_number(&line, "--heads", (uint64_t)cell->heads);
+        add_number(&line, "--heads", cell->heads);
     add(&line, "--eval-every", "-1");
     struct train_shape shape = o->shape;
     struct train_spec steps = o->steps;
@@ -316,14 +316,13 @@ static enum status try_rates(const struct study_job *job, struct rates *r, struc
         const uint64_t before = clock_ns();
         cell.steps = 1 + n;
         s = i < 2 ? make_checkpoint(job, &cell, e) : evaluate(job, &cell, &token, e);
-        seconds[i] = (double)(clock_ns() - before) * 1e-9;
+        seconds[i] = (clock_ns() - before) * 1e-9;
         n = seconds[0] > TRIAL_SLOW ? TRIAL_STEPS / 4 : TRIAL_STEPS;
     }
     r->step = fmax(0, seconds[1] - seconds[0]) / n;
     r->start = fmax(0, seconds[0] - r->step);
     r->eval = seconds[2];
-    r->fit =
-        FIT_COST * token * fmin(FIT_TOKENS, (double)job->run->n_tokens * (1 - held_out) / held_out);
+    r->fit = FIT_COST * token * fmin(FIT_TOKENS, job->run->n_tokens * (1 - held_out) / held_out);
     for (int i = 0; i < 3; i++)
         unlink(study_path(job->options->dir, cell.name, suffixes[i]).text);
     return s;
@@ -365,8 +364,7 @@ static enum status say_how_long(const struct study_job *job, int n_wanted, struc
         seconds += r.start + steps * r.step * (c->taught ? 1 + FORWARD : 1);
     }
     say(&job->options->common, "%d cell%s to make, %d of them trained, %.0f steps in all: about %s",
-        n_wanted, plural((uint64_t)n_wanted), n_trained, n_steps,
-        figure_duration(seconds * 1e9).text);
+        n_wanted, plural(n_wanted), n_trained, n_steps, figure_duration(seconds * 1e9).text);
     return STATUS_OK;
 }
 
@@ -385,7 +383,7 @@ static enum status make_cell(const struct study_job *job, struct study_cell *cel
     if (!is_there(study_path(dir, cell->name, ".gguf"))) {
         const uint64_t before = clock_ns();
         TRY(make_checkpoint(job, cell, e));
-        cell->seconds = (double)(clock_ns() - before) * 1e-9;
+        cell->seconds = (clock_ns() - before) * 1e-9;
         cell->done = false;
     }
     if (!cell->done) {
@@ -424,7 +422,7 @@ enum status study_make_cells(const struct study_job *job, struct err *e)
         return STATUS_OK;
     TRY(job_start_threads(job->run, e));
     if (!job->options->common.quiet)
-        TRY(say_how_long(job, (int)n_wanted, e));
+        TRY(say_how_long(job, n_wanted, e));
     job_progress(job->run, "cells")->all = n_wanted;
     for (int i = 0; i < plan->n; i++)
         if (plan->cells[i].wanted)

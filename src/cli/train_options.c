@@ -129,7 +129,7 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     for (int i = 0; i < TRAIN_KINDS; i++)
         if (s->kinds[i] != 0 && (unsigned)s->kinds[i] - 1 != *kinds[i]) {
             option = train_kind_options[1 + i].name;
-            *kinds[i] = (unsigned)s->kinds[i] - 1;
+            *kinds[i] = s->kinds[i] - 1;
         }
     if (option && strcmp(preset, FREE_ARCH) != 0)
         return err_usage(
@@ -141,7 +141,7 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     if (s->score_scale)
         TRY(parse_score_scale(s->score_scale, &c->score_scale, e));
     if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */
-        c->embedding_scale = sqrtf((float)c->d_model);
+        c->embedding_scale = sqrtf(c->d_model);
     return STATUS_OK;
 }
 
@@ -159,7 +159,7 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
                          .n_heads = s->n_heads ? s->n_heads : 8,
                          .head_dim = s->head_dim,
                          .value_dim = s->value_dim,
-                         .norm_eps = (float)s->eps,
+                         .norm_eps = s->eps,
                          .d_model = s->d_model ? s->d_model : 128,
                          .d_ff = s->d_ff,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,

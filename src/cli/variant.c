@@ -184,10 +184,9 @@ struct foretold {
 static void show_and_foretell(void *arg, uint64_t done, uint64_t all)
 {
     struct foretold *f = arg;
-    const double ns = (double)(clock_ns() - f->progress.started_ns);
+    const double ns = clock_ns() - f->progress.started_ns;
     if (f->common && done > 0 && done >= all / 100) {
-        say(f->common, "--refit block: about %s in all",
-            figure_duration(ns * (double)all / (double)done).text);
+        say(f->common, "--refit block: about %s in all", figure_duration(ns * all / done).text);
         f->common = NULL;
     }
     progress_show(&f->progress, done, all);

@@ -77,6 +77,9 @@ struct report_field {
     size_t item_size;
 };
 
+/* Of a REPORT_DOUBLE that is not known: NaN. */
+#define NO_FIGURE ((double)NAN)
+
 /* A field's type and offset: those of a member of struct `tag`. */
 #define MEMBER(tag, member)                                                                        \
     .type = _Generic(((struct tag *)0)->member,                                                    \

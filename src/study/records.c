@@ -84,7 +84,7 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
         m++;
     found.done = n == 12 && m < STUDY_N_METHODS;
     if (found.done) {
-        found.method = (enum study_method)m;
+        found.method = m;
         found.method_name = study_methods[m];
         found.taught = strcmp(taught, "true") == 0;
         found.done = text_is((struct text){text, len}, record_of(&found, true).text);
@@ -199,8 +199,7 @@ static struct flock lock_of(const char *name, short type)
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     for (; *name; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-    return (struct flock){
-        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)(hash >> 34), .l_len = 1};
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = hash >> 34, .l_len = 1};
 }
 
 enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e)
