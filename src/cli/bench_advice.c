@@ -83,11 +83,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
-struct loss {
-    double bits_per_byte, lost, error;
-};
-
-static enum status measure_losses(struct bench_run *r, double *nll, struct loss *losses,
+static enum status measure_losses(struct bench_run *r, double *nll, struct bench_advice *losses,
                                   struct err *e)
 {
     const int n = r->spec.axes[BENCH_VARIANTS].n, *variants = r->spec.axes[BENCH_VARIANTS].items;
@@ -96,7 +92,7 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct loss 
     struct eval_result before, after;
     TRY(measure_variant(r, r->spec.config.n_kv_heads, whole, &before, e));
     for (int i = 0; i < n; i++) {
-        losses[i] = (struct loss){before.bits_per_byte, 0, 0};
+        losses[i] = (struct bench_advice){.bits_per_byte = before.bits_per_byte};
         if (variants[i] == r->spec.config.n_kv_heads)
             continue;
         say(&r->common, "variant %d of %d: %s", i + 1, n, r->bench.models[i].variant.name);
@@ -105,8 +101,8 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct loss 
             own[t] -= whole[t];
         losses[i].bits_per_byte = after.bits_per_byte;
         losses[i].lost = after.bits_per_byte - before.bits_per_byte;
-        losses[i].error = eval_mean_error(own, n_scored, after.nll - before.nll) * after.tokens /
-                          log(2) / after.bytes;
+        losses[i].lost_error = eval_mean_error(own, n_scored, after.nll - before.nll) *
+                               after.tokens / log(2) / after.bytes;
     }
     return STATUS_OK;
 }
@@ -115,7 +111,7 @@ enum status advice_measure(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
     const struct bench *b = &r->bench;
-    struct loss losses[LIST_MAX];
+    struct bench_advice losses[LIST_MAX];
     double *nll = calloc(2 * j->n_tokens, sizeof *nll);
     if (!nll)
         return err_no_memory(e, "what each token costs", 2 * j->n_tokens * sizeof *nll);
@@ -132,11 +128,8 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         struct bench_advice *a = &r->advice[i];
+        *a = losses[row->at[BENCH_VARIANTS]];
         a->row = row;
-        const struct loss *loss = &losses[row->at[BENCH_VARIANTS]];
-        a->bits_per_byte = loss->bits_per_byte;
-        a->lost = loss->lost;
-        a->lost_error = loss->error;
         const bool beyond[] = {
             r->max_loss > 0 && !(a->lost <= r->max_loss),
             r->max_us > 0 && row->p50_us > r->max_us,

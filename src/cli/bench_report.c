@@ -163,25 +163,6 @@ static void write_range(char *out, size_t size, double low, double high)
         snprintf(out, size, "%.2f to %.2f", low, high);
 }
 
-/* Why the row's figures may not be taken at their word, or not together. */
-static void write_note(struct bench_run *r)
-{
-    const struct bench_row *row = &r->row;
-    const bool busy = row->cpu_share < LEAST_SHARE;
-    char *note = r->note;
-    const size_t size = sizeof r->note;
-    int n = 0; /* less than size: figures have two dozen digits at most */
-    note[0] = 0;
-    if (row->repeats < r->spec.repeats)
-        n = snprintf(note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
-    if (is_noisy(row))
-        n += snprintf(note + n, size - n, "%s%s: %.0f%%", n ? ", " : "", busy ? "busy" : "noisy",
-                      (busy ? row->cpu_share : row->spread) * 100);
-    if (is_uneven(row))
-        snprintf(note + n, size - n, "%smean %.2f of p50", n ? ", " : "",
-                 row->mean_us / row->p50_us);
-}
-
 static const void *next_row(void *arg, int i)
 {
     static const struct former_row none = {
@@ -193,6 +174,9 @@ static const void *next_row(void *arg, int i)
     if (r->advice)
         r->advised = r->advice[i];
     const struct bench_row *row = r->advice ? r->advised.row : &b->rows[i];
+    const bool busy = row->cpu_share < LEAST_SHARE;
+    const size_t size = sizeof r->note;
+    int n = 0; /* less than size: figures have two dozen digits at most */
     r->row = *row;
     r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
     for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows && !r->advice;
@@ -203,7 +187,16 @@ static const void *next_row(void *arg, int i)
     r->type = storage_name(row->type);
     r->noisy = is_noisy(row);
     snprintf(r->hash, sizeof r->hash, "%016" PRIx64, row->logits_hash);
-    write_note(r);
+    /* Why the row's figures may not be taken at their word, or not together. */
+    r->note[0] = 0;
+    if (row->repeats < r->spec.repeats)
+        n = snprintf(r->note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
+    if (r->noisy)
+        n += snprintf(r->note + n, size - n, "%s%s: %.0f%%", n ? ", " : "", busy ? "busy" : "noisy",
+                      (busy ? row->cpu_share : row->spread) * 100);
+    if (is_uneven(row))
+        snprintf(r->note + n, size - n, "%smean %.2f of p50", n ? ", " : "",
+                 row->mean_us / row->p50_us);
     write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
     const struct former_row *found = find_former(&r->former, row), *old = found ? found : &none;
     r->old_p50_us = old->p50_us;
@@ -278,13 +271,10 @@ static void print_header(const struct bench_run *r)
     const struct bench_spec *spec = &r->spec;
     const struct config *c = &spec->config;
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
-    char subject[512]; /* a file's name may have control characters */
-    snprintf(subject, sizeof subject, "%s", r->subject);
-    utf8_strip(subject);
     paragraph_printf(
         &p,
         "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, context %d\n%s\n",
-        subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab, c->n_ctx,
+        r->title, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab, c->n_ctx,
         r->machine);
     /* The limits of each number of threads: a bandwidth for each class of working sets. */
     for (int i = 0; i < r->bench.n_machines; i++) {
@@ -327,9 +317,6 @@ static void print_footer(const struct bench_run *r)
     }
     if (r->advice) {
         const struct inspect_step *step = &r->advice->row->step;
-        char subject[512]; /* a file's name may have control characters */
-        snprintf(subject, sizeof subject, "%s", r->subject);
-        utf8_strip(subject);
         const int variant = r->spec.axes[BENCH_VARIANTS].items[r->advice->row->at[BENCH_VARIANTS]];
         if (r->advice->beyond[0])
             paragraph_puts(&p, "\nno row is within the limits\n");
@@ -337,7 +324,7 @@ static void print_footer(const struct bench_run *r)
             paragraph_printf(&p, "\n%s, the checkpoint as it is\n", step->variant);
         else
             paragraph_printf(&p, "\n%s: decode convert %s -o OUT --%s %d --calib TEXT\n",
-                             step->variant, subject, variant > 0 ? "kv-heads" : "latent",
+                             step->variant, r->title, variant > 0 ? "kv-heads" : "latent",
                              abs(variant));
         paragraph_puts(&p, "\n* the smallest cache within the limits; beyond: the limits that a "
                            "row exceeds; cache: of all sequences\n");
@@ -385,22 +372,6 @@ static enum status write_trace(const struct bench *b, const char *path, struct e
     return file_writer_commit(w, e);
 }
 
-/* A line of the plot: "MHA", and what else tells the lines of this run apart. */
-static void name_line(const struct bench_spec *spec, const struct bench_row *row, char *name,
-                      size_t size)
-{
-    char part[BENCH_AXES][24] = {""};
-    snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
-    snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
-    snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
-    snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
-    for (int a = 0; a < BENCH_AXES; a++)
-        if (spec->axes[a].n == 1 || a == (int)bench_x_axis(spec))
-            part[a][0] = 0;
-    snprintf(name, size, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES], part[BENCH_KV_TYPES],
-             part[BENCH_THREADS], part[BENCH_BATCHES]);
-}
-
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
  * (bench_x_axis). A series is a line of which something was measured. */
 static enum status write_plot(const struct bench_run *r, struct err *e)
@@ -434,8 +405,18 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
             const double batch = row->step.batch;
             if (row->line != line)
                 continue;
-            if (of->n_points++ == 0)
-                name_line(b->spec, row, names[line], sizeof names[line]);
+            of->n_points++;
+            /* "MHA", and what else tells the lines of this run apart. */
+            char part[BENCH_AXES][24] = {""};
+            snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
+            snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
+            snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
+            snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
+            for (int a = 0; a < BENCH_AXES; a++)
+                if (b->spec->axes[a].n == 1 || a == (int)bench_x_axis(b->spec))
+                    part[a][0] = 0;
+            snprintf(names[line], sizeof *names, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES],
+                     part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
             *p++ = (struct plot_point){over_batch ? batch : row->step.depth, row->p10_us / batch,
                                        row->us_per_token, row->p90_us / batch,
                                        row->step.predicted.us / batch};
@@ -457,6 +438,8 @@ enum status bench_report(struct bench_run *r, struct err *e)
     const bool people = table_is_for_people(r->common.format);
     const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
     char line[256];
+    snprintf(r->title, sizeof r->title, "%s", r->subject);
+    utf8_strip(r->title);
     snprintf(r->cpu, sizeof r->cpu, "unknown processor");
     FILE *f = fopen("/proc/cpuinfo", "r");
     while (f && fgets(line, sizeof line, f))

@@ -324,18 +324,6 @@ static enum status name_state(struct conversion *c, const struct convert_options
     return STATUS_OK;
 }
 
-/* Of a conversion that was interrupted. */
-static void tell_kept(const struct conversion *c)
-{
-    struct job *j = c->job;
-    char seed[48] = "";
-    j->needs &= ~JOB_OUT;
-    if (c->spec.method == CONVERT_RANDOM && !j->common->seed.given)
-        snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
-    say(j->common, "interrupted; %s has %d layer%s, and the same command with --resume%s goes on",
-        c->state, c->n_kept, plural(c->n_kept), seed);
-}
-
 static enum status run_convert(struct job *j, void *values, struct err *e)
 {
     const struct convert_options *o = values;
@@ -373,8 +361,15 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         say(&o->common, "seed %llu", (unsigned long long)j->seed);
     if (s == STATUS_OK)
         s = write_and_report(&c, started_ns, e);
-    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept)
-        tell_kept(&c);
+    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept) {
+        char seed[48] = "";
+        j->needs &= ~JOB_OUT;
+        if (c.spec.method == CONVERT_RANDOM && !o->common.seed.given)
+            snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
+        say(j->common,
+            "interrupted; %s has %d layer%s, and the same command with --resume%s goes on", c.state,
+            c.n_kept, plural(c.n_kept), seed);
+    }
     convert_free(&c.converted);
     return s;
 }

@@ -89,11 +89,9 @@ struct share_list {
 static enum status list_shares(const char *option, const char *text, struct share_list *list,
                                struct err *e)
 {
-    char end;
-    do {
-        char item[48], name[32];
+    for (char item[48]; list_item(&text, item, sizeof item);) {
+        char name[32];
         double x = 0, named;
-        end = list_next(&text, ",", item, sizeof item);
         const bool is_number = parse_double(item, &x);
         snprintf(name, sizeof name, "%g", x);
         if (!is_number || x < 0 || x > MOST_ALPHA || !parse_double(name, &named) || named != x)
@@ -107,7 +105,7 @@ static enum status list_shares(const char *option, const char *text, struct shar
         if (list->n == LIST_MAX)
             return err_set(e, STATUS_USAGE, "%s: expected at most %d percents", option, LIST_MAX);
         list->items[list->n++] = x;
-    } while (end);
+    }
     return STATUS_OK;
 }
 

@@ -125,6 +125,14 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     return end;
 }
 
+bool list_item(const char **rest, char *item, size_t size)
+{
+    const bool found = *rest;
+    if (found && !list_next(rest, ",", item, size))
+        *rest = NULL;
+    return found;
+}
+
 int names_find(const char *const *names, const char *text)
 {
     int at = 0;
@@ -149,10 +157,8 @@ static enum status list_items(const char *option, const char *text, const struct
         snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names, ", ").text);
     else if (kind->n_heads == 0)
         snprintf(expected, sizeof expected, "integers from %d to %d", kind->min, kind->max);
-    for (char end = ','; end;) {
-        char item[32];
+    for (char item[32]; list_item(&text, item, sizeof item);) {
         int value;
-        end = list_next(&text, ",", item, sizeof item);
         const bool found = kind->names         ? (value = names_find(kind->names, item)) >= 0
                            : kind->n_heads > 0 ? parse_heads(item, kind->n_heads, &value)
                                                : parse_int(item, kind->min, kind->max, &value);
@@ -228,10 +234,8 @@ enum status choice_of(const char *option, const char *text, int n_all, struct ch
     *out = (struct choice){items, 0};
     if (!items)
         return err_no_memory(e, "the list of heads", n_all * sizeof *items);
-    for (char end = all ? 0 : ','; end;) {
-        char item[32];
+    for (char item[32]; !all && list_item(&text, item, sizeof item);) {
         int value;
-        end = list_next(&text, ",", item, sizeof item);
         if (!parse_int(item, 0, n_all - 1, &value) || items[value])
             return err_usage(e,
                              "%s: expected all or %ss from 0 to %d, separated by commas, each once "
@@ -272,10 +276,8 @@ enum status heads_of_option(const char *option, const char *text, const struct c
     *heads = calloc(n, 1);
     if (!*heads)
         return err_no_memory(e, "the list of heads", n);
-    for (char end = ','; end;) {
-        char item[32];
+    for (char item[32]; list_item(&text, item, sizeof item);) {
         int layer, head;
-        end = list_next(&text, ",", item, sizeof item);
         TRY(head_of_option(option, item, c, &layer, &head, e));
         unsigned char *mark = *heads + (size_t)layer * c->n_heads + head;
         if (*mark)

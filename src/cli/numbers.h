@@ -24,6 +24,10 @@ bool parse_double(const char *text, double *out);          /* with '.' and expon
  * it does not fit; *rest moves behind it. Returns that byte, 0 at the end of the text. */
 char list_next(const char **rest, const char *ends, char *item, size_t size);
 
+/* The next of items that commas separate, likewise: false if *rest, which is NULL behind the last,
+ * has none. */
+bool list_item(const char **rest, char *item, size_t size);
+
 /* Append integers, each from min to max; K/V heads as parse_heads has them; the indices of items in
  * `names` (ends with NULL); one number. STATUS_USAGE also for more than LIST_MAX items, an empty
  * one or one twice. */

@@ -328,15 +328,6 @@ static enum status try_rates(const struct study_job *job, struct rates *r, struc
     return s;
 }
 
-/* The steps of a cell's training, and about as many as finding a rate takes: four trials of a tenth
- * of the steps, 10 to 20, and the loss of 64 windows before and after each. */
-static double steps_of(const struct study_job *job, const struct study_cell *c)
-{
-    const double trial = fmin(c->steps, fmin(fmax(10, c->steps / 10), 20));
-    const double windows = 5.0 * 64 / job->options->steps.batch;
-    return c->steps + (study_origin(&job->plan, c) ? ceil(4 * trial + FORWARD * windows) : 0);
-}
-
 /* Says what is to be made, and about how long it takes. A study that cannot be tried says what is
  * wrong later. */
 static enum status say_how_long(const struct study_job *job, int n_wanted, struct err *e)
@@ -358,7 +349,11 @@ static enum status say_how_long(const struct study_job *job, int n_wanted, struc
             seconds += is_fitted(c) ? r.fit : 0;
             continue;
         }
-        const double steps = steps_of(job, c);
+        /* About as many steps as finding a rate takes: four trials of a tenth of the steps, 10 to
+         * 20, and the loss of 64 windows before and after each. */
+        const double trial = fmin(c->steps, fmin(fmax(10, c->steps / 10), 20));
+        const double rate = ceil(4 * trial + FORWARD * (5.0 * 64 / job->options->steps.batch));
+        const double steps = c->steps + (study_origin(p, c) ? rate : 0);
         n_trained++;
         n_steps += steps;
         seconds += r.start + steps * r.step * (c->taught ? 1 + FORWARD : 1);

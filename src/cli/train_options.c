@@ -165,10 +165,8 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
     TRY(set_kinds(s, c, e));
-    for (char end = ','; rest && end; n++) {
-        char item[48];
+    for (char item[48]; list_item(&rest, item, sizeof item); n++) {
         int heads;
-        end = list_next(&rest, ",", item, sizeof item);
         if (!parse_heads(item, c->n_heads, &heads) || c->n_heads % heads != 0)
             return err_usage(e, "--kv-heads %s: expected a divisor of --heads %d", item,
                              c->n_heads);

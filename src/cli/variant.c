@@ -44,10 +44,8 @@ static enum status read_target(const struct variant_options *o, const struct con
                          e,
                          "--cache-bytes: expected a number of bytes, as 8192 or 8KiB, found '%s'",
                          o->cache_bytes);
-    for (char end = ','; end; n++) {
-        char item[48];
+    for (char item[48]; list_item(&rest, item, sizeof item); n++) {
         int x;
-        end = list_next(&rest, ",", item, sizeof item);
         if (o->latent ? !parse_int(item, 1, INT_MAX, &x) : !parse_heads(item, c->n_heads, &x))
             return err_usage(e, "--%s: expected an integer from 1 on%s, found '%s'", what,
                              o->latent ? "" : ", or MHA, GQA-G, MQA", item);
