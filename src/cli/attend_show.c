@@ -17,10 +17,10 @@ struct key_row {
 };
 
 static const struct report_field key_fields[] = {
-    {"position", NULL, MEMBER(key_row, position)},
-    {"id", NULL, MEMBER(key_row, id)},
-    {"text", NULL, MEMBER(key_row, text), .bytes = true},
-    {"weight", NULL, MEMBER(key_row, weight)},
+    {KEY(key_row, position)},
+    {KEY(key_row, id)},
+    {KEY(key_row, text), .bytes = true},
+    {KEY(key_row, weight)},
 };
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
@@ -69,7 +69,7 @@ struct attend_row {
 static const struct report_field fields[] = {
     {"layer", "layer", FIGURE(layer)},
     {"head", "head", FIGURE(head)},
-    {"variant", NULL, MEMBER(attend_row, variant)},
+    {KEY(attend_row, variant)},
     {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
     {"entropy", "entropy", FIGURE(entropy), "%.2f", .rank = 2},
     {"distance", "distance", FIGURE(distance), "%.1f", .rank = 5},
@@ -85,16 +85,16 @@ static const struct report_field fields[] = {
     {"content", NULL, FIGURE(content)},
     {"score_sd", "score_sd", FIGURE(score_sd), "%.2f", .rank = 4},
     {"max_weight", "max", FIGURE(max_weight), "%.2f", .rank = 4},
-    {"role", NULL, MEMBER(attend_row, role)},
-    {"role_share", NULL, MEMBER(attend_row, role_share)},
+    {KEY(attend_row, role)},
+    {KEY(attend_row, role_share)},
     {NULL, "role", MEMBER(attend_row, role_text)},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 /* Of a query, behind the first four of these. */
 static const struct report_field query_fields[] = {
-    {"query", NULL, MEMBER(attend_row, query)},
-    {"top", NULL, MEMBER(attend_row, top), .items = key_fields,
-     .n_items = REPORT_LENGTH(key_fields), .item_size = sizeof(struct key_row)},
+    {KEY(attend_row, query)},
+    {KEY(attend_row, top), .items = key_fields, .n_items = REPORT_LENGTH(key_fields),
+     .item_size = sizeof(struct key_row)},
     {NULL, "", MEMBER(attend_row, joined), .list = true},
 };
 enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };

@@ -65,8 +65,10 @@ static struct figure figure_ms(double us)
     return f;
 }
 
-#define RUN(member) MEMBER(bench_run, member)
-#define ROW(member) MEMBER(bench_run, row.member)
+#define RUN(member)     MEMBER(bench_run, member)
+#define ROW(member)     MEMBER(bench_run, row.member)
+#define RUN_KEY(member) KEY(bench_run, member)
+#define ROW_KEY(member) #member, NULL, ROW(member)
 static const struct report_field bench_fields[] = {
     {NULL, "", RUN(best), .accent = ACCENT_ROW},
     {"variant", "variant", ROW(step.variant)},
@@ -77,23 +79,23 @@ static const struct report_field bench_fields[] = {
     {"depth", "depth", ROW(step.depth)},
     {"batch", "batch", ROW(step.batch)},
     {"n", NULL, RUN(spec.n)},
-    {"repeats", NULL, ROW(repeats)},
+    {ROW_KEY(repeats)},
     {"warmup", NULL, RUN(spec.warmup)},
-    {"p10_us", NULL, ROW(p10_us)},
+    {ROW_KEY(p10_us)},
     {"p50_us", "p50 µs", ROW(p50_us), "%.1f"},
-    {"p50_low_us", NULL, ROW(p50_low_us)},
-    {"p50_high_us", NULL, ROW(p50_high_us)},
-    {"p90_us", NULL, ROW(p90_us)},
+    {ROW_KEY(p50_low_us)},
+    {ROW_KEY(p50_high_us)},
+    {ROW_KEY(p90_us)},
     {"p99_us", "p99 µs", ROW(p99_us), "%.1f", .rank = 8},
-    {"max_us", NULL, ROW(max_us)},
-    {"mean_us", NULL, ROW(mean_us)},
+    {ROW_KEY(max_us)},
+    {ROW_KEY(mean_us)},
     {"us_per_token", "µs/token", ROW(us_per_token), "%.1f", .rank = 4},
     {"tokens_per_s", "tokens/s", ROW(tokens_per_s), .figure = figure_rate, .rank = 3},
     {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
      .rank = 2},
     {"speedup", "speed-up", ROW(speedup), "%.2fx"},
-    {"speedup_low", NULL, ROW(speedup_low)},
-    {"speedup_high", NULL, ROW(speedup_high)},
+    {ROW_KEY(speedup_low)},
+    {ROW_KEY(speedup_high)},
     {NULL, "interval", RUN(speedup_range), .right = true, .rank = 3},
     {"predicted_speedup", "by bytes", ROW(predicted_speedup), "%.2fx", .rank = 4},
     {NULL, "predicted", ROW(predicted_speedup), "%.2fx", .rank = 4},
@@ -108,24 +110,24 @@ static const struct report_field bench_fields[] = {
     {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
     {"share_of_limit", "of limit", ROW(share_of_limit), .figure = figure_percent, .rank = 2},
     {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
-    {"load_ms", NULL, ROW(load_ms)},
+    {ROW_KEY(load_ms)},
     {"peak_rss_bytes", "peak RSS", ROW(peak_rss_bytes), .figure = figure_bytes, .rank = 10},
     {"logits_hash", NULL, RUN(hash)},
-    {"isa", NULL, RUN(isa)},
-    {"noisy", NULL, RUN(noisy)},
-    {"cpu_share", NULL, ROW(cpu_share)},
+    {RUN_KEY(isa)},
+    {RUN_KEY(noisy)},
+    {ROW_KEY(cpu_share)},
     /* What predicted_us was made of. */
     {"bandwidth_gb_per_s", NULL, ROW(step.bandwidth_gb_per_s)},
     {"flops_per_s", NULL, ROW(step.limits.fma_flops_per_s)},
     {"dot_flops_per_s", NULL, ROW(step.limits.dot_flops_per_s)},
     /* What joins two runs. */
-    {"model", NULL, RUN(model)},
+    {RUN_KEY(model)},
     {"shape", NULL, RUN(shape.shape)},
-    {"architecture", NULL, RUN(architecture)},
-    {"cpu", NULL, RUN(cpu)},
-    {"version", NULL, RUN(version)},
-    {"compiler", NULL, RUN(compiler)},
-    {"date", NULL, RUN(date)},
+    {RUN_KEY(architecture)},
+    {RUN_KEY(cpu)},
+    {RUN_KEY(version)},
+    {RUN_KEY(compiler)},
+    {RUN_KEY(date)},
     /* With --text. */
     {"cache_bytes", "cache", ROW(step.allocated_bytes), .figure = figure_bytes},
     {"bits_per_byte", "bits/byte", RUN(advised.bits_per_byte), "%.4f", .rank = 3},
@@ -135,8 +137,8 @@ static const struct report_field bench_fields[] = {
     /* With --against. */
     {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
     {"ratio", "new/old", RUN(ratio), "%.3f"},
-    {"ratio_low", NULL, RUN(ratio_low)},
-    {"ratio_high", NULL, RUN(ratio_high)},
+    {RUN_KEY(ratio_low)},
+    {RUN_KEY(ratio_high)},
     {NULL, "its interval", RUN(ratio_range), .right = true},
     {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
 };

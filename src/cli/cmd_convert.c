@@ -87,26 +87,26 @@ static struct figure figure_of_seconds(double seconds)
 
 /* Of the checkpoint before, and after; in JSON without the last. */
 static const struct report_field figure_fields[] = {
-    {"variant", "variant", MEMBER(convert_figures, variant)},
+    {COLUMN(convert_figures, variant)},
     {"kv_bytes_per_token_f32", "cache a token, f32",
      MEMBER(convert_figures, kv_bytes_per_token_f32), .figure = figure_bytes},
     {"kv_bytes_per_token_f16", "cache a token, f16",
      MEMBER(convert_figures, kv_bytes_per_token_f16), .figure = figure_bytes},
-    {"parameters", "parameters", MEMBER(convert_figures, parameters)},
+    {COLUMN(convert_figures, parameters)},
     {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
-    {"divergence", "divergence", MEMBER(convert_figures, divergence), "%.4f"},
+    {COLUMN(convert_figures, divergence), "%.4f"},
     {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
-    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds},
+    {COLUMN(convert_figures, seconds), .figure = figure_of_seconds},
 };
 #define N_FIGURES REPORT_LENGTH(figure_fields)
 
 static const struct report_field layer_fields[] = {
-    {"layer", "layer", MEMBER(convert_layer, layer)},
+    {COLUMN(convert_layer, layer)},
     {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
     {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
     {"own_lost", "own_lost", MEMBER(convert_layer, own), "%.5f"},
-    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.5f"},
-    {"gathered", "gathered", MEMBER(convert_layer, gathered), "%.5f"},
+    {COLUMN(convert_layer, own_first), "%.5f"},
+    {COLUMN(convert_layer, gathered), "%.5f"},
 };
 
 /* One object, over several lines or (JSON lines) on one. */

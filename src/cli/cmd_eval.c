@@ -31,7 +31,7 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-#define FIGURE(member) #member, #member, MEMBER(eval_result, member)
+#define FIGURE(member) COLUMN(eval_result, member)
 
 static const struct report_field fields[] = {
     {FIGURE(tokens), .rank = 4},

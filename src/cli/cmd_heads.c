@@ -58,17 +58,18 @@ static const struct option result_options[] = {
 
 /* --- what is shown --------------------------------------------------------------------------- */
 
-#define WORTH(member) MEMBER(heads_view, worth.member)
+#define WORTH(member)        MEMBER(heads_view, worth.member)
+#define WORTH_COLUMN(member) #member, #member, WORTH(member)
 
 static const struct report_field fields[] = {
-    {"layer", "layer", WORTH(layer)},
-    {"head", "head", WORTH(head)},
-    {"delta_nll", "delta_nll", WORTH(delta_nll), "%.5f"},
+    {WORTH_COLUMN(layer)},
+    {WORTH_COLUMN(head)},
+    {WORTH_COLUMN(delta_nll), "%.5f"},
     {"delta_nll_stderr", "stderr", WORTH(delta_nll_stderr), "%.5f", .rank = 2},
     {"delta_bits_per_byte", "bits/byte", WORTH(delta_bits_per_byte), "%.5f", .rank = 5},
-    {"written", "written", WORTH(written), "%.3f", .rank = 3},
-    {"stream", "stream", WORTH(stream), "%.3f", .rank = 6},
-    {"like", "like", MEMBER(heads_view, like), .rank = 4},
+    {WORTH_COLUMN(written), "%.3f", .rank = 3},
+    {WORTH_COLUMN(stream), "%.3f", .rank = 6},
+    {COLUMN(heads_view, like), .rank = 4},
     {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .rank = 4},
     {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .rank = 7},
 };
@@ -98,7 +99,7 @@ static const struct report_field curve_fields[] = {
     {"nll", "nll", POINT(nll), "%.4f"},
     {"delta_nll", "delta_nll", POINT(delta_nll), "%.4f"},
     {"bits_per_byte", "bits/byte", POINT(bits_per_byte), "%.4f"},
-    {"added", "added", MEMBER(heads_view, added), .list = true},
+    {COLUMN(heads_view, added), .list = true},
 };
 
 /* Which heads a point of the curve leaves out beyond those of the one before it. */

@@ -39,15 +39,15 @@ struct import_row {
 
 static const struct report_field fields[] = {
     {"format", "from", MEMBER(import_row, format), .rank = 2},
-    {"architecture", "architecture", MEMBER(import_row, architecture)},
-    {"variant", "variant", MEMBER(import_row, variant)},
+    {COLUMN(import_row, architecture)},
+    {COLUMN(import_row, variant)},
     {"n_layers", "layers", MEMBER(import_row, config.n_layers), .rank = 3},
     {"d_model", "d_model", MEMBER(import_row, config.d_model), .rank = 3},
     {"n_heads", "heads", MEMBER(import_row, config.n_heads), .rank = 4},
     {"n_kv_heads", "kv_heads", MEMBER(import_row, config.n_kv_heads), .rank = 4},
     {"n_ctx", "context", MEMBER(import_row, config.n_ctx), .rank = 5},
     {"n_vocab", "vocab", MEMBER(import_row, config.n_vocab), .rank = 5},
-    {"bytes", "bytes", MEMBER(import_row, bytes)},
+    {COLUMN(import_row, bytes)},
 };
 
 static enum status run_import(struct job *j, void *values, struct err *e)

@@ -47,7 +47,7 @@ static const struct option step_options[] = {
 /* --- properties ------------------------------------------------------------------------------ */
 
 /* What programs and people call the same. */
-#define SAME(name) #name, #name, MEMBER(info, name)
+#define SAME(name) COLUMN(info, name)
 #define SIZE(name) #name, #name, MEMBER(info, config.name)
 
 static const struct report_field file_fields[] = {
@@ -102,7 +102,7 @@ static const struct report_field check_fields[] = {
 /* For programs. The first: a layer's Q, K, V and output have so many weights where every head has
  * its own; the second with steps. */
 static const struct report_field cost_fields[] = {
-    {"attention_4_d_model_squared", NULL, MEMBER(info, attention_4_d_model_squared)},
+    {KEY(info, attention_4_d_model_squared)},
     {"memory_available_bytes", NULL, MEMBER(info, available)}};
 
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an

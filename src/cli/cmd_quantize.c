@@ -33,11 +33,11 @@ struct quantize_row {
 };
 
 static const struct report_field fields[] = {
-    {"name", "name", MEMBER(quantize_row, name)},
-    {"from", "from", MEMBER(quantize_row, from)},
-    {"to", "to", MEMBER(quantize_row, to)},
-    {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
-    {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
+    {COLUMN(quantize_row, name)},
+    {COLUMN(quantize_row, from)},
+    {COLUMN(quantize_row, to)},
+    {COLUMN(quantize_row, bytes_before)},
+    {COLUMN(quantize_row, bytes_after)},
     {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f", .rank = 2},
     {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f", .rank = 1},
     {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},

@@ -115,9 +115,9 @@ struct likely_token {
 static void put_token(const struct generation *g, struct json *j, int id, double logprob)
 {
     static const struct report_field fields[] = {
-        {"id", NULL, MEMBER(likely_token, id)},
-        {"text", NULL, MEMBER(likely_token, text), .bytes = true},
-        {"logprob", NULL, MEMBER(likely_token, logprob)},
+        {KEY(likely_token, id)},
+        {KEY(likely_token, text), .bytes = true},
+        {KEY(likely_token, logprob)},
     };
     const struct likely_token token = {id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
     report_members(j, fields, REPORT_LENGTH(fields), &token);

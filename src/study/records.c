@@ -15,19 +15,19 @@
 
 const struct report_field study_fields[STUDY_N_FIELDS] = {
     {"cell", "cell", MEMBER(study_cell, name)},
-    {"seed", "seed", MEMBER(study_cell, seed), .rank = 6},
-    {"heads", "heads", MEMBER(study_cell, heads), .rank = 5},
-    {"d_ff", "d_ff", MEMBER(study_cell, d_ff), .rank = 8},
+    {COLUMN(study_cell, seed), .rank = 6},
+    {COLUMN(study_cell, heads), .rank = 5},
+    {COLUMN(study_cell, d_ff), .rank = 8},
     {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads), .rank = 5},
-    {"latent", NULL, MEMBER(study_cell, latent)},
+    {KEY(study_cell, latent)},
     {"method", "method", MEMBER(study_cell, method_name), .rank = 4},
-    {"taught", NULL, MEMBER(study_cell, taught)},
+    {KEY(study_cell, taught)},
     {"alpha", "% of steps", MEMBER(study_cell, alpha), "%g", .rank = 4},
-    {"steps", "steps", MEMBER(study_cell, steps), .rank = 7},
+    {COLUMN(study_cell, steps), .rank = 7},
     {"bits_per_byte", "bits/byte", MEMBER(study_cell, bits_per_byte), "%.4f"},
     {"cache_bytes_per_token", "cache bytes/token", MEMBER(study_cell, cache_bytes_per_token),
      .grouped = true, .rank = 3},
-    {"seconds", "seconds", MEMBER(study_cell, seconds), "%.1f", .rank = 8},
+    {COLUMN(study_cell, seconds), "%.1f", .rank = 8},
 };
 
 struct study_path study_path(const char *dir, const char *name, const char *suffix)
