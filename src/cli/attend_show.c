@@ -267,11 +267,10 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
     const size_t n_names = (size_t)cells + v->layers.n;
     const double side = (double)n / cells; /* tokens */
     char title[256], subtitle[512], size[80] = "";
-    struct heatmap_map *maps;
-    const size_t bytes = n_heads * sizeof *maps + n_names * sizeof(struct text_label);
-    maps = calloc(bytes, 1);
+    struct heatmap_map *maps = array_zeroed(
+        1, n_heads * sizeof *maps + n_names * sizeof(struct text_label), "the picture", e);
     if (!maps)
-        return err_no_memory(e, "the picture", bytes);
+        return STATUS_NO_MEMORY;
     struct text_label *names = (void *)(maps + n_heads); /* of cells, then of layers */
     for (int at = 0; at < n_heads; at++) {
         const struct attend_head *h = &v->spec.heads[at];

@@ -112,9 +112,9 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct bench *b = &r->bench;
     struct bench_advice losses[LIST_MAX];
-    double *nll = calloc(2 * j->n_tokens, sizeof *nll);
+    double *nll = array_zeroed(2 * j->n_tokens, sizeof *nll, "what each token costs", e);
     if (!nll)
-        return err_no_memory(e, "what each token costs", 2 * j->n_tokens * sizeof *nll);
+        return STATUS_NO_MEMORY;
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
@@ -122,9 +122,9 @@ enum status advice_measure(struct bench_run *r, struct err *e)
         s = measure_losses(r, nll, losses, e);
     free(nll);
     TRY(s);
-    r->advice = calloc(b->n_rows, sizeof *r->advice);
+    r->advice = array_zeroed(b->n_rows, sizeof *r->advice, "the advice", e);
     if (!r->advice)
-        return err_no_memory(e, "the advice", b->n_rows * sizeof *r->advice);
+        return STATUS_NO_MEMORY;
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         struct bench_advice *a = &r->advice[i];

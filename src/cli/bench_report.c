@@ -17,8 +17,8 @@ static const struct former_row *find_former(struct former *f, const struct bench
     const struct inspect_step *s = &row->step;
     for (int i = 0; i < f->n; i++) {
         struct former_row *old = &f->rows[i];
-        if (strcmp(old->variant, s->variant) == 0 && strcmp(old->kv_type, s->kv_type) == 0 &&
-            strcmp(old->type, storage_name(row->type)) == 0 && old->threads == row->threads &&
+        if (str_is(old->variant, s->variant) && str_is(old->kv_type, s->kv_type) &&
+            str_is(old->type, storage_name(row->type)) && old->threads == row->threads &&
             old->depth == s->depth && old->batch == s->batch) {
             old->found = true;
             return old;
@@ -36,7 +36,7 @@ static void say_what_differs(struct bench_run *r)
     char subject[sizeof f->subject];
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
-    if (f->subject[0] && strcmp(f->subject, subject) != 0)
+    if (f->subject[0] && !str_is(f->subject, subject))
         say(&r->common, "--against: its rows are of %s, these of %s", f->subject, subject);
     for (const struct bench_row *row = b->rows; row < b->rows + b->n_rows; row++)
         if (!find_former(f, row))

@@ -93,10 +93,10 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
     TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
     const size_t n = (size_t)v->layers.n * v->heads.n;
-    const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
-    spec->heads = calloc(bytes, 1);
+    spec->heads = array_zeroed(1, n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps,
+                               "the list of heads", e);
     if (!spec->heads)
-        return err_no_memory(e, "the list of heads", bytes);
+        return STATUS_NO_MEMORY;
     spec->maps = (void *)(spec->heads + n);
     for (size_t i = 0; i < n; i++) {
         const int layer = v->layers.items[i / v->heads.n], head = v->heads.items[i % v->heads.n];
@@ -250,9 +250,9 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     if (o->query)
         TRY(find_query(j, o->query, &query, e));
     TRY(job_start_threads(j, e));
-    bool *separators = calloc(j->n_tokens, sizeof *separators);
+    bool *separators = array_zeroed(j->n_tokens, sizeof *separators, "the tokens", e);
     if (!separators)
-        return err_no_memory(e, "the tokens", j->n_tokens);
+        return STATUS_NO_MEMORY;
     for (size_t i = 0; i < j->n_tokens && t; i++)
         separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,

@@ -134,9 +134,9 @@ static enum status read_rows(const struct json_node *root, struct former *f, str
     TRY(json_expect(root, JSON_ARRAY, e));
     if (root->n == 0)
         return err_bad_file(e, "expected the rows of bench --format json, found none");
-    f->rows = calloc(root->n, sizeof *f->rows);
+    f->rows = array_zeroed(root->n, sizeof *f->rows, "the former rows", e);
     if (!f->rows)
-        return err_no_memory(e, "the former rows", root->n * sizeof *f->rows);
+        return STATUS_NO_MEMORY;
     for (const struct json_node *c = NULL; (c = json_child(root, c)); f->n++) {
         TRY(read_row(c, &f->rows[f->n], e));
         const struct json_node *of = json_member(c, "model");
@@ -177,7 +177,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
     struct int_list asked = {.n = 0}, *threads = &r->spec.axes[BENCH_THREADS];
     bool has_most = false;
-    r->job->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    r->job->threads_are_auto = !text || str_is(text, "auto");
     if (r->job->threads_are_auto)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
@@ -199,7 +199,7 @@ static enum status read_axes(struct bench_run *r, struct err *e)
     const struct config *c = &r->spec.config;
     struct int_list *axes = r->spec.axes, *variants = &axes[BENCH_VARIANTS], ranks = {.n = 0},
                     depths = {.n = 0};
-    const bool all = strcmp(r->kv_heads, "all") == 0;
+    const bool all = str_is(r->kv_heads, "all");
     if (!all)
         TRY(list_heads("--kv-heads", r->kv_heads, c->n_heads, variants, e));
     for (int g = c->n_kv_heads; g >= 1 && all; g--)

@@ -114,7 +114,7 @@ static const struct option draft_options[] = {
 static enum status parse_auto(const char *option, const char *text, int most, int *n, struct err *e)
 {
     *n = 0;
-    if (!text || strcmp(text, "auto") == 0 || parse_int(text, 1, most, n))
+    if (!text || str_is(text, "auto") || parse_int(text, 1, most, n))
         return STATUS_OK;
     return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", option, most,
                      text);

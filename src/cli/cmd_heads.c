@@ -145,14 +145,13 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
     const int n_heads = v->config->n_heads; /* a row has */
-    const size_t bytes = (size_t)v->config->n_layers * n_heads * sizeof(float);
     struct text_label layers[HEATMAP_LARGE], heads[HEATMAP_LARGE];
     char title[256], subtitle[256];
     double most = 0;
     int n_rows = 0;
-    float *cells = calloc(bytes, 1);
+    float *cells = array_zeroed(v->config->n_layers, n_heads * sizeof *cells, "the picture", e);
     if (!cells)
-        return err_no_memory(e, "the picture", bytes);
+        return STATUS_NO_MEMORY;
     for (int i = 0; i < r->n_done; i++) {
         const struct head_worth *w = &r->heads[i];
         n_rows += w->head == 0;

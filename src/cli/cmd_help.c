@@ -182,8 +182,7 @@ static void completion_bash(struct output *out)
         for (int r = 0; r < rows.n_options; r++) {
             const struct option *o = rows.items[r].option;
             const char letter[] = {' ', '-', o->letter, 0};
-            const bool is_file =
-                o->reads || o->writes || (o->value && strcmp(o->value, "FILE") == 0);
+            const bool is_file = o->reads || o->writes || (o->value && str_is(o->value, "FILE"));
             const char *kind = o->kind == OPTION_FLAG ? "flag" : is_file ? "file" : "other";
             output_printf(out, "        _decode_option %s '", kind);
             put_choices(out, o->choices);

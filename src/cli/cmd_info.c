@@ -174,10 +174,9 @@ static enum status take_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
     const struct info_options *o = info->o;
-    const size_t bytes = (g->n_tensors + 1) * sizeof *info->tensors;
-    info->tensors = calloc(1, bytes);
+    info->tensors = array_zeroed(g->n_tensors + 1, sizeof *info->tensors, "the list of tensors", e);
     if (!info->tensors)
-        return err_no_memory(e, "the list of tensors", bytes);
+        return STATUS_NO_MEMORY;
     for (const struct gguf_tensor *from = g->tensors; from < g->tensors + g->n_tensors; from++) {
         struct info_tensor *t = &info->tensors[info->n_listed];
         *t = (struct info_tensor){.of = *from,
@@ -429,7 +428,7 @@ static enum status show_info(struct info *info, struct err *e)
 /* Instead of a shape: which have names. */
 static bool lists_shapes(const struct info_options *o)
 {
-    return o->shapes.n == 1 && strcmp(o->shapes.items[0], "help") == 0;
+    return o->shapes.n == 1 && str_is(o->shapes.items[0], "help");
 }
 
 static enum status check_info(struct job *j, void *values, struct err *e)

@@ -185,7 +185,7 @@ static enum status read_lists(const struct study_job *job, const struct config *
         l->alphas = (struct share_list){.n = 1};
     if (!o->scratch)
         l->scratch.n = !o->from;
-    else if (strcmp(o->scratch, "none") != 0)
+    else if (!str_is(o->scratch, "none"))
         TRY(list_shares("--scratch", o->scratch, &l->scratch, e));
     if (o->teacher && l->alphas.n == 1)
         return err_set(e, STATUS_USAGE,
@@ -287,7 +287,7 @@ static const struct report_field mean_fields[] = {
  * heads, of the same share. */
 static bool same_line(const struct study_mean *a, const struct study_mean *b)
 {
-    return strcmp(a->line, b->line) == 0 && (!a->of.by_heads || a->of.alpha == b->of.alpha);
+    return str_is(a->line, b->line) && (!a->of.by_heads || a->of.alpha == b->of.alpha);
 }
 
 /* Bits per byte over alpha, or over the query heads, a line for K/V heads and method, a band from
@@ -330,7 +330,7 @@ static enum status draw_means(const struct study_job *job, struct err *e)
             m++;
         if (m < first) /* drawn */
             continue;
-        while (other < line && strcmp(other->marker_name, first->of.variant) != 0)
+        while (other < line && !str_is(other->marker_name, first->of.variant))
             other++;
         *line = (struct plot_series){.name = first->line,
                                      .points = points,
@@ -395,7 +395,7 @@ static enum status check_study(struct job *j, void *values, struct err *e)
         return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
     if (strlen(o->dir) > STUDY_DIR_MAX)
         return err_set(e, STATUS_USAGE, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
-    if (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
+    if (str_is(text, "-") || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
         return err_set(e, STATUS_USAGE,
                        "'%.200s': every cell reads the text again; expected a file", text);
     if (o->steps.val_fraction <= 0)

@@ -44,7 +44,7 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
     bool kept = true;
     if (tokenizer_n_tokens(t) == 0)
         return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
-    if (strcmp(given, "-") == 0) {
+    if (str_is(given, "-")) {
         size_t len;
         TRY(file_read_all(given, IDS_MAX, &j->text_bytes, &len, e));
         given = j->text_bytes;

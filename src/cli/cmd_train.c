@@ -179,7 +179,7 @@ static void announce(const struct training *t, const struct train_plan *p)
                  : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
                                                             : ", no biases but the norms'",
                  c->shared ? ", one block for all layers" : "");
-    else if (strcmp(c->arch->name, arch_names[0]) != 0) /* not gpt2 */
+    else if (!str_is(c->arch->name, arch_names[0])) /* not gpt2 */
         snprintf(what, sizeof what, "%s, ", c->arch->name);
     if (c->n_heads * c->head_dim != c->d_model || config_value_dim(c) != c->head_dim)
         snprintf(sizes, sizeof sizes, " of %d and %d", c->head_dim, config_value_dim(c));
@@ -244,7 +244,7 @@ static enum status prepare(struct training *t, struct job *j, struct text *texts
     for (; spec->n_texts < t->texts.n; spec->n_texts++) {
         const char *path = t->texts.items[spec->n_texts];
         struct text *text = &texts[spec->n_texts];
-        const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        const bool is_file = !str_is(path, "-") && stat(path, &st) == 0 && S_ISREG(st.st_mode);
         char *bytes = NULL;
         TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
         text->data = bytes;

@@ -181,7 +181,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     const struct common_options *o = &g->o->common;
     bool right = !*commands[which].argument == !*argument;
     if (which == SHIFT)
-        right = !*argument || strcmp(argument, "on") == 0 || strcmp(argument, "off") == 0;
+        right = !*argument || str_is(argument, "on") || str_is(argument, "off");
     else if (which == COUNT || which == LOGPROBS)
         right = parse_int(argument, 0, INT_MAX, &n);
     else if (which == SEED)
@@ -199,7 +199,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         say(o, "the next line begins a text");
         break;
     case SHIFT:
-        g->schedule.shifts = strcmp(argument, "off") != 0;
+        g->schedule.shifts = !str_is(argument, "off");
         say(o, g->schedule.shifts ? "a full context shifts" : "a full context ends the answer");
         break;
     case COUNT:

@@ -26,7 +26,7 @@ struct info_options {
 
 static inline bool info_is_auto(const struct info_options *o)
 {
-    return o->bandwidth && strcmp(o->bandwidth, "auto") == 0;
+    return o->bandwidth && str_is(o->bandwidth, "auto");
 }
 
 /* More than the format has. */

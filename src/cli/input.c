@@ -50,7 +50,7 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
             odd += c.len;
     }
     const double share = (double)odd / judged.len;
-    if (strcmp(path, "-") == 0 || judged.len < JUDGED_MIN || share <= ODD_SHARE)
+    if (str_is(path, "-") || judged.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
     free(*text);
     *text = NULL;

@@ -28,7 +28,7 @@ enum status command_named(const char *name, const struct command **out, struct e
     const char *what = name[0] == '-' ? "option" : "command";
     struct nearest near = {.word = name};
     for (int i = 0; commands[i]; i++) {
-        if (strcmp(commands[i]->name, name) == 0) {
+        if (str_is(commands[i]->name, name)) {
             *out = commands[i];
             return STATUS_OK;
         }
@@ -164,7 +164,7 @@ static enum status choose_threads(struct job *j, struct err *e)
     const char *text = flag ? flag : environment("DECODE_THREADS");
     const int usable = cpus_usable();
     int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
-    j->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    j->threads_are_auto = !text || str_is(text, "auto");
     if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
         return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
                          POOL_MAX_THREADS, text);
@@ -256,15 +256,15 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     struct job j = {
         .command = c, .out = out, .start_ns = start_ns, .needs = c->needs, .parts = c->parts};
     bool help;
-    void *values = calloc(1, c->values_size);
+    void *values = array_zeroed(1, c->values_size, "the options", e);
     if (!values)
-        return err_no_memory(e, "the options", c->values_size);
+        return STATUS_NO_MEMORY;
     const struct common_options *o = j.common = values;
     enum status s = options_parse(&c->spec, argv, values, &help, e);
     if (s == STATUS_OK && help) {
         bool all = false;
         for (char **word = argv; *word; word++)
-            all |= strcmp(*word, "--all") == 0;
+            all |= str_is(*word, "--all");
         command_print_help(c, all, out);
     } else if (s == STATUS_OK) {
         if (o->verbose)

@@ -43,7 +43,7 @@ static bool read_units(const char *text, size_t n_units, uint64_t *out)
     const char *end = text + strspn(text, DIGITS);
     uint64_t value;
     for (size_t i = 0; read_digits(text, end, &value) && i < n_units; i++)
-        if (strcmp(units[i].name, end) == 0)
+        if (str_is(units[i].name, end))
             return !__builtin_mul_overflow(value, units[i].times, out);
     return false;
 }
@@ -96,7 +96,7 @@ bool parse_double(const char *text, double *out)
 enum status parse_score_scale(const char *text, float *scale, struct err *e)
 {
     double x = 1;
-    if (strcmp(text, "none") != 0 &&
+    if (!str_is(text, "none") &&
         (!parse_double(text, &x) || !((float)x > 0) || x >= CONFIG_MOST_SCORE_SCALE))
         return err_usage(
             e, "--score-scale: expected a number above 0 and below %g, or none, found '%.60s'",
@@ -229,11 +229,12 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
 enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
                       struct err *e)
 {
-    const bool all = !text || strcmp(text, "all") == 0;
-    int *items = calloc(n_all, sizeof *items); /* 1 for what is named; then their numbers */
+    const bool all = !text || str_is(text, "all");
+    /* 1 for what is named; then their numbers. */
+    int *items = array_zeroed(n_all, sizeof *items, "the list of heads", e);
     *out = (struct choice){items, 0};
     if (!items)
-        return err_no_memory(e, "the list of heads", n_all * sizeof *items);
+        return STATUS_NO_MEMORY;
     for (char item[32]; !all && list_item(&text, item, sizeof item);) {
         int value;
         if (!parse_int(item, 0, n_all - 1, &value) || items[value])
@@ -272,10 +273,9 @@ enum status head_of_option(const char *option, const char *text, const struct co
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e)
 {
-    const size_t n = (size_t)c->n_layers * c->n_heads;
-    *heads = calloc(n, 1);
+    *heads = array_zeroed(c->n_layers, c->n_heads, "the list of heads", e);
     if (!*heads)
-        return err_no_memory(e, "the list of heads", n);
+        return STATUS_NO_MEMORY;
     for (char item[32]; list_item(&text, item, sizeof item);) {
         int layer, head;
         TRY(head_of_option(option, item, c, &layer, &head, e));

@@ -142,8 +142,7 @@ static enum status store_value(const struct option_row *row, void *values, const
     case OPTION_STRING: {
         const char *dot = strrchr(text, '.');
         *(const char **)value = text;
-        if (dot && o->value && strcmp(o->value, "FILE.svg") == 0 &&
-            names_find(other_pictures, dot) >= 0)
+        if (dot && o->value && str_is(o->value, "FILE.svg") && names_find(other_pictures, dot) >= 0)
             return err_usage(
                 e,
                 "%s: expected a name that ends in .svg, the only form of pictures, found '%.60s'",
@@ -186,7 +185,7 @@ static enum status refuse_option(struct option_rows *rows, const char *as, struc
     bool known = false;
     for (int i = 0; option_synonyms[i][0] && !known; i++) {
         const char *ours = option_synonyms[i][1];
-        known = strcmp(option_synonyms[i][0], name) == 0 && find_named(rows, ours, strlen(ours));
+        known = str_is(option_synonyms[i][0], name) && find_named(rows, ours, strlen(ours));
         near.best = known ? ours : near.best;
     }
     return near.best ? err_usage(e, "unknown option '%s'; did you mean '--%s'?", as, near.best)
@@ -255,9 +254,9 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
             TRY(store_value(positional, values, word, word, e));
             positional->given = true;
             positional += positional->option->kind == OPTION_STRING;
-        } else if (strcmp(word, "--") == 0) {
+        } else if (str_is(word, "--")) {
             options_ended = true;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        } else if (str_is(word, "--help") || str_is(word, "-h")) {
             *help = true;
             return STATUS_OK;
         } else {

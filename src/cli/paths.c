@@ -31,7 +31,7 @@ bool path_same(const char *a, const char *b)
     if (same) {
         char *a_slash = strrchr(a_end, '/'), *b_slash = strrchr(b_end, '/');
         char *a_name = a_slash ? a_slash + 1 : a_end, *b_name = b_slash ? b_slash + 1 : b_end;
-        same = strcmp(a_name, b_name) == 0;
+        same = str_is(a_name, b_name);
         *a_name = *b_name = 0; /* the folders are left */
         same = same && stat(*a_end ? a_end : ".", &x) == 0 && stat(*b_end ? b_end : ".", &y) == 0 &&
                same_file(&x, &y);

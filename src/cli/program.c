@@ -57,9 +57,9 @@ int program_run(int argc, char **argv)
     }
     descriptor_init(&out, STDOUT_FILENO);
     terminal_describe(&out.out);
-    const bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
+    const bool help = str_is(argv[1], "--help") || str_is(argv[1], "-h");
     enum status s;
-    if (strcmp(argv[1], "--version") == 0) {
+    if (str_is(argv[1], "--version")) {
         s = argc == 2 ? print_version(&out.out, &e)
                       : err_usage(&e, "unexpected argument '%.60s'", argv[2]);
     } else {

@@ -67,7 +67,7 @@ static void add_given(struct line *line, const struct train_shape *shape,
                 *number = figure_exact(x);
                 text = x == 0 && !o->fallback ? NULL : text;
             }
-            if (!text || (o->fallback && strcmp(text, o->fallback) == 0))
+            if (!text || (o->fallback && str_is(text, o->fallback)))
                 continue;
             line->n_own += 2;
             snprintf(name->text, sizeof name->text, "--%s", o->name);

@@ -43,13 +43,13 @@ enum heatmap_ink terminal_ink(bool always)
     bool coloured = environment("COLORTERM") != NULL;
     for (size_t i = 0; term && i < sizeof names / sizeof *names; i++)
         coloured |= strstr(term, names[i]) != NULL;
-    coloured &= term && strcmp(term, "dumb") != 0;
+    coloured &= term && !str_is(term, "dumb");
     if (!always && (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR")))
         return HEATMAP_PLAIN;
     /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
     const char *colours = environment("COLORFGBG");
     const char *last = colours ? strrchr(colours, ';') : NULL;
-    const bool is_light = last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
+    const bool is_light = last && (str_is(last, ";7") || str_is(last, ";15"));
     return is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
 }
 

@@ -131,7 +131,7 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
             option = train_kind_options[1 + i].name;
             *kinds[i] = s->kinds[i] - 1;
         }
-    if (option && strcmp(preset, FREE_ARCH) != 0)
+    if (option && !str_is(preset, FREE_ARCH))
         return err_usage(
             e, "--%s: --arch %s has no such choice; --arch " FREE_ARCH " has what is asked for",
             option, preset);

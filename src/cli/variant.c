@@ -23,7 +23,7 @@ static enum status read_target(const struct variant_options *o, const struct con
 {
     const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
     const char *rest = o->kv_heads ? o->kv_heads : o->latent;
-    const bool is_auto = rest && strcmp(rest, "auto") == 0;
+    const bool is_auto = rest && str_is(rest, "auto");
     int n = 0;
     if (is_auto != (rest && o->cache_bytes))
         return err_usage(
@@ -225,7 +225,7 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     *out = (struct convert){.n_layers = 0};
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     const bool heads = wants_heads(o, &config);
-    const bool none = o->calib && strcmp(o->calib, "none") == 0;
+    const bool none = o->calib && str_is(o->calib, "none");
     const bool self =
         o->calib ? parse_self(o->calib, &n_self)
                  : heads && fits && j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "study/study.h"
 
 const char *const study_methods[] = {"mha", "mean",   "first",   "random", "procrustes",
@@ -123,9 +124,9 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 enum status study_means(struct study_plan *plan, struct err *e)
 {
     const struct study_cell *end = plan->cells + plan->n;
-    plan->means = calloc(plan->n, sizeof *plan->means);
+    plan->means = array_zeroed(plan->n, sizeof *plan->means, "the study's means", e);
     if (!plan->means)
-        return err_no_memory(e, "the study's means", plan->n * sizeof *plan->means);
+        return STATUS_NO_MEMORY;
     for (const struct study_cell *first = plan->cells, *next = first; first < end; first = next) {
         struct study_mean m = {.of = *first, .least = HUGE_VAL, .most = -HUGE_VAL};
         struct study_cell *of = &m.of;

@@ -80,13 +80,13 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
                &found.seed, &found.heads, &found.d_ff, &found.kv_heads, &found.latent, method,
                taught, &found.alpha, &found.steps, &found.bits_per_byte,
                &found.cache_bytes_per_token, &found.seconds);
-    while (n == 12 && m < STUDY_N_METHODS && strcmp(method, study_methods[m]) != 0)
+    while (n == 12 && m < STUDY_N_METHODS && !str_is(method, study_methods[m]))
         m++;
     found.done = n == 12 && m < STUDY_N_METHODS;
     if (found.done) {
         found.method = m;
         found.method_name = study_methods[m];
-        found.taught = strcmp(taught, "true") == 0;
+        found.taught = str_is(taught, "true");
         found.done = text_is((struct text){text, len}, record_of(&found, true).text);
     }
     free(text);
