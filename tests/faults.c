@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/rng.h"
-#include "cli/program.h"
+#include "cli/job.h"
 #include "support.h"
 
 #define CLOCK_STEP_NS  20000000
@@ -40,7 +40,7 @@ static pid_t program;    /* the process of the whole run */
 static long seed, share; /* which faults are made: see faults_next */
 
 /* Of this process alone: a child has its parent's blocks, too. */
-static atomic_long blocks, mapped_bytes, threads, clock_ns;
+static atomic_long blocks, mapped_bytes, threads, faked_ns;
 static bool was_open[MAX_DESCRIPTOR];
 
 /* Every wrapped function: the library's own, and what takes its place. */
@@ -290,7 +290,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
     if (!armed)
         return __real_clock_gettime(clock, now);
-    const long ns = atomic_fetch_add(&clock_ns, CLOCK_STEP_NS);
+    const long ns = atomic_fetch_add(&faked_ns, CLOCK_STEP_NS);
     *now = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
     return 0;
 }

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/program.h"
+#include "cli/job.h"
 #include "support.h"
 
 static size_t read_back(FILE *f, char *to, size_t size)

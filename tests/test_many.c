@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "checkpoints.h"
-#include "cli/program.h"
+#include "cli/job.h"
 #include "hostile.h"
 #include "support.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "cli/signals.h"
+#include "cli/terminal.h"
 #include "compute/pool.h"
 #include "support.h"
 

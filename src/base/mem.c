@@ -85,6 +85,14 @@ void arena_free(struct arena *a)
     *a = (struct arena){0};
 }
 
+void *array_zeroed(size_t n, size_t size, const char *what, struct err *e)
+{
+    void *array = calloc(n, size);
+    if (!array)
+        err_no_memory(e, what, n * size);
+    return array;
+}
+
 void *array_grow(void *array, size_t n, size_t *cap, size_t size)
 {
     if (n <= *cap)

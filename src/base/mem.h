@@ -57,6 +57,10 @@ void arena_free(struct arena *a);
  */
 void *array_grow(void *array, size_t n, size_t *cap, size_t size);
 
+/* n elements of `size` bytes, zeroed, the caller's to free; NULL where there is no memory for them,
+ * with the message of that, which names `what`. */
+void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
+
 /* --- assertions ------------------------------------------------------------------------------- */
 
 /*

@@ -38,8 +38,9 @@ static inline enum status err_status(enum status s)
     return s;
 }
 
-/* The commonest of them: the file is to blame. */
+/* The commonest of them: the file is to blame, or what was asked for. */
 #define err_bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
+#define err_usage(e, ...)    err_set(e, STATUS_USAGE, __VA_ARGS__)
 
 /* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
 void err_prefix(struct err *e, const char *prefix);

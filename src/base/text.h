@@ -41,6 +41,11 @@ static inline bool text_is(struct text a, const char *s)
     return text_equal(a, text_of(s));
 }
 
+static inline bool str_is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
+
 static inline bool text_starts_with(struct text a, const char *start)
 {
     const size_t len = strlen(start);

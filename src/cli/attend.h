@@ -4,8 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "cli/job.h"
 #include "measure/attend.h"
 

@@ -2,10 +2,6 @@
  * The second half of decode attend: the table, the JSON file, pictures and the page.
  */
 #include <ctype.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/attend.h"
 
@@ -23,10 +19,10 @@ struct key_row {
 };
 
 static const struct report_field key_fields[] = {
-    {"position", NULL, MEMBER(key_row, position)},
-    {"id", NULL, MEMBER(key_row, id)},
-    {"text", NULL, MEMBER(key_row, text), .bytes = true},
-    {"weight", NULL, MEMBER(key_row, weight)},
+    {KEY(key_row, position)},
+    {KEY(key_row, id)},
+    {KEY(key_row, text), .bytes = true},
+    {KEY(key_row, weight)},
 };
 
 static struct key_row key_row(const struct attend_view *v, int position, double weight)
@@ -75,7 +71,7 @@ struct attend_row {
 static const struct report_field fields[] = {
     {"layer", "layer", FIGURE(layer)},
     {"head", "head", FIGURE(head)},
-    {"variant", NULL, MEMBER(attend_row, variant)},
+    {KEY(attend_row, variant)},
     {"kv_head", "K/V", MEMBER(attend_row, kv_head), .rank = 3},
     {"entropy", "entropy", FIGURE(entropy), "%.2f", .rank = 2},
     {"distance", "distance", FIGURE(distance), "%.1f", .rank = 5},
@@ -91,16 +87,16 @@ static const struct report_field fields[] = {
     {"content", NULL, FIGURE(content)},
     {"score_sd", "score_sd", FIGURE(score_sd), "%.2f", .rank = 4},
     {"max_weight", "max", FIGURE(max_weight), "%.2f", .rank = 4},
-    {"role", NULL, MEMBER(attend_row, role)},
-    {"role_share", NULL, MEMBER(attend_row, role_share)},
+    {KEY(attend_row, role)},
+    {KEY(attend_row, role_share)},
     {NULL, "role", MEMBER(attend_row, role_text)},
 };
 #define N_FIELDS REPORT_LENGTH(fields)
 /* Of a query, behind the first four of these. */
 static const struct report_field query_fields[] = {
-    {"query", NULL, MEMBER(attend_row, query)},
-    {"top", NULL, MEMBER(attend_row, top), .items = key_fields,
-     .n_items = REPORT_LENGTH(key_fields), .item_size = sizeof(struct key_row)},
+    {KEY(attend_row, query)},
+    {KEY(attend_row, top), .items = key_fields, .n_items = REPORT_LENGTH(key_fields),
+     .item_size = sizeof(struct key_row)},
     {NULL, "", MEMBER(attend_row, joined), .list = true},
 };
 enum { FIELD_KV_HEAD = 3, FIELD_QUERY, FIELD_TOP, FIELD_JOINED, N_QUERY_FIELDS };
@@ -112,9 +108,8 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
         .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
     if (h->query >= 0)
         snprintf(row.pair, sizeof row.pair, "%s: %s %s",
-                 label_of(v, (int)h->query, LABEL_COLUMNS, false).text,
-                 label_of(v, (int)h->key, LABEL_COLUMNS, false).text,
-                 weight_figure(h->strongest).text);
+                 label_of(v, h->query, LABEL_COLUMNS, false).text,
+                 label_of(v, h->key, LABEL_COLUMNS, false).text, weight_figure(h->strongest).text);
     row.role = attend_role(h, &row.role_share);
     snprintf(row.role_text, sizeof row.role_text, "%s %s", row.role,
              weight_figure(row.role_share).text);
@@ -278,11 +273,10 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
     const size_t n_names = (size_t)cells + v->layers.n;
     const double side = (double)n / cells; /* tokens */
     char title[256], subtitle[512], size[80] = "";
-    struct heatmap_map *maps;
-    const size_t bytes = n_heads * sizeof *maps + n_names * sizeof(struct text_label);
-    maps = calloc(bytes, 1);
+    struct heatmap_map *maps = array_zeroed(
+        1, n_heads * sizeof *maps + n_names * sizeof(struct text_label), "the picture", e);
     if (!maps)
-        return err_no_memory(e, "the picture", bytes);
+        return STATUS_NO_MEMORY;
     struct text_label *names = (void *)(maps + n_heads); /* of cells, then of layers */
     for (int at = 0; at < n_heads; at++) {
         const struct attend_head *h = &v->spec.heads[at];

@@ -2,13 +2,7 @@
  * bench_advice - what each variant of a checkpoint would lose on a text, and which are within the
  * limits that were asked for.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/bench_report.h"
-#include "measure/eval.h"
 
 /* Of the text so much is for calibration; the rest is measured. */
 #define CALIBRATED 0.9
@@ -18,12 +12,11 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct config *c = &r->spec.config;
     struct int_list *variants = &r->spec.axes[BENCH_VARIANTS];
-    const size_t len = (size_t)((double)j->text.len * CALIBRATED);
+    const size_t len = j->text.len * CALIBRATED;
     struct err no_rank;
     if (r->max_cache && !parse_bytes(r->max_cache, &r->max_cache_bytes))
-        return err_set(e, STATUS_USAGE,
-                       "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
-                       r->max_cache);
+        return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
+                         r->max_cache);
     r->calibration = (struct text){j->text.data, len};
     j->text = (struct text){j->text.data + len, j->text.len - len};
     int32_t *ids = NULL;
@@ -33,10 +26,10 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     free(ids);
     TRY(err_in(e, s, "--text"));
     if (n_ids < CONVERT_MIN_TOKENS)
-        return err_set(e, STATUS_USAGE,
-                       "--text: expected at least %d tokens in the first nine tenths of '%.200s', "
-                       "to calibrate on, found %zu",
-                       CONVERT_MIN_TOKENS, r->common.file, n_ids);
+        return err_usage(e,
+                         "--text: expected at least %d tokens in the first nine tenths of "
+                         "'%.200s', to calibrate on, found %zu",
+                         CONVERT_MIN_TOKENS, r->common.file, n_ids);
     TRY(err_in(e, job_tokenize(j, e), "--text"));
     TRY(err_in(e, eval_check_length(j->n_tokens, e), "--text, its last tenth"));
     /* Beside the K/V heads latent caches of as many bytes, where the architecture can have them. */
@@ -90,11 +83,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* What the variants lose, [variants], with its standard error: that of neighbours' differences. */
-struct loss {
-    double bits_per_byte, lost, error;
-};
-
-static enum status measure_losses(struct bench_run *r, double *nll, struct loss *losses,
+static enum status measure_losses(struct bench_run *r, double *nll, struct bench_advice *losses,
                                   struct err *e)
 {
     const int n = r->spec.axes[BENCH_VARIANTS].n, *variants = r->spec.axes[BENCH_VARIANTS].items;
@@ -103,7 +92,7 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct loss 
     struct eval_result before, after;
     TRY(measure_variant(r, r->spec.config.n_kv_heads, whole, &before, e));
     for (int i = 0; i < n; i++) {
-        losses[i] = (struct loss){before.bits_per_byte, 0, 0};
+        losses[i] = (struct bench_advice){.bits_per_byte = before.bits_per_byte};
         if (variants[i] == r->spec.config.n_kv_heads)
             continue;
         say(&r->common, "variant %d of %d: %s", i + 1, n, r->bench.models[i].variant.name);
@@ -112,8 +101,8 @@ static enum status measure_losses(struct bench_run *r, double *nll, struct loss 
             own[t] -= whole[t];
         losses[i].bits_per_byte = after.bits_per_byte;
         losses[i].lost = after.bits_per_byte - before.bits_per_byte;
-        losses[i].error = eval_mean_error(own, n_scored, after.nll - before.nll) *
-                          (double)after.tokens / log(2) / (double)after.bytes;
+        losses[i].lost_error = eval_mean_error(own, n_scored, after.nll - before.nll) *
+                               after.tokens / log(2) / after.bytes;
     }
     return STATUS_OK;
 }
@@ -122,10 +111,10 @@ enum status advice_measure(struct bench_run *r, struct err *e)
 {
     struct job *j = r->job;
     const struct bench *b = &r->bench;
-    struct loss losses[LIST_MAX];
-    double *nll = calloc(2 * j->n_tokens, sizeof *nll);
+    struct bench_advice losses[LIST_MAX];
+    double *nll = array_zeroed(2 * j->n_tokens, sizeof *nll, "what each token costs", e);
     if (!nll)
-        return err_no_memory(e, "what each token costs", 2 * j->n_tokens * sizeof *nll);
+        return STATUS_NO_MEMORY;
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
@@ -133,17 +122,14 @@ enum status advice_measure(struct bench_run *r, struct err *e)
         s = measure_losses(r, nll, losses, e);
     free(nll);
     TRY(s);
-    r->advice = calloc((size_t)b->n_rows, sizeof *r->advice);
+    r->advice = array_zeroed(b->n_rows, sizeof *r->advice, "the advice", e);
     if (!r->advice)
-        return err_no_memory(e, "the advice", (size_t)b->n_rows * sizeof *r->advice);
+        return STATUS_NO_MEMORY;
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         struct bench_advice *a = &r->advice[i];
+        *a = losses[row->at[BENCH_VARIANTS]];
         a->row = row;
-        const struct loss *loss = &losses[row->at[BENCH_VARIANTS]];
-        a->bits_per_byte = loss->bits_per_byte;
-        a->lost = loss->lost;
-        a->lost_error = loss->error;
         const bool beyond[] = {
             r->max_loss > 0 && !(a->lost <= r->max_loss),
             r->max_us > 0 && row->p50_us > r->max_us,
@@ -155,6 +141,6 @@ enum status advice_measure(struct bench_run *r, struct err *e)
                 snprintf(a->beyond + strlen(a->beyond), sizeof a->beyond - strlen(a->beyond),
                          "%s%s", a->beyond[0] ? ", " : "", limits[k]);
     }
-    qsort(r->advice, (size_t)b->n_rows, sizeof *r->advice, compare);
+    qsort(r->advice, b->n_rows, sizeof *r->advice, compare);
     return STATUS_OK;
 }

@@ -1,17 +1,5 @@
 #include "cli/bench_report.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "base/file.h"
-#include "cli/program.h"
-#include "show/paragraph.h"
-#include "show/plot.h"
-
 /* Repeats whose medians differ by more than this say that the machine was busy. */
 #define NOISY 0.15
 /* Of its threads' time a row gets less only where other work has the processors, too. */
@@ -29,8 +17,8 @@ static const struct former_row *find_former(struct former *f, const struct bench
     const struct inspect_step *s = &row->step;
     for (int i = 0; i < f->n; i++) {
         struct former_row *old = &f->rows[i];
-        if (strcmp(old->variant, s->variant) == 0 && strcmp(old->kv_type, s->kv_type) == 0 &&
-            strcmp(old->type, storage_name(row->type)) == 0 && old->threads == row->threads &&
+        if (str_is(old->variant, s->variant) && str_is(old->kv_type, s->kv_type) &&
+            str_is(old->type, storage_name(row->type)) && old->threads == row->threads &&
             old->depth == s->depth && old->batch == s->batch) {
             old->found = true;
             return old;
@@ -48,7 +36,7 @@ static void say_what_differs(struct bench_run *r)
     char subject[sizeof f->subject];
     snprintf(subject, sizeof subject, "%s", r->subject);
     utf8_strip(subject);
-    if (f->subject[0] && strcmp(f->subject, subject) != 0)
+    if (f->subject[0] && !str_is(f->subject, subject))
         say(&r->common, "--against: its rows are of %s, these of %s", f->subject, subject);
     for (const struct bench_row *row = b->rows; row < b->rows + b->n_rows; row++)
         if (!find_former(f, row))
@@ -77,8 +65,10 @@ static struct figure figure_ms(double us)
     return f;
 }
 
-#define RUN(member) MEMBER(bench_run, member)
-#define ROW(member) MEMBER(bench_run, row.member)
+#define RUN(member)     MEMBER(bench_run, member)
+#define ROW(member)     MEMBER(bench_run, row.member)
+#define RUN_KEY(member) KEY(bench_run, member)
+#define ROW_KEY(member) #member, NULL, ROW(member)
 static const struct report_field bench_fields[] = {
     {NULL, "", RUN(best), .accent = ACCENT_ROW},
     {"variant", "variant", ROW(step.variant)},
@@ -89,23 +79,23 @@ static const struct report_field bench_fields[] = {
     {"depth", "depth", ROW(step.depth)},
     {"batch", "batch", ROW(step.batch)},
     {"n", NULL, RUN(spec.n)},
-    {"repeats", NULL, ROW(repeats)},
+    {ROW_KEY(repeats)},
     {"warmup", NULL, RUN(spec.warmup)},
-    {"p10_us", NULL, ROW(p10_us)},
+    {ROW_KEY(p10_us)},
     {"p50_us", "p50 µs", ROW(p50_us), "%.1f"},
-    {"p50_low_us", NULL, ROW(p50_low_us)},
-    {"p50_high_us", NULL, ROW(p50_high_us)},
-    {"p90_us", NULL, ROW(p90_us)},
+    {ROW_KEY(p50_low_us)},
+    {ROW_KEY(p50_high_us)},
+    {ROW_KEY(p90_us)},
     {"p99_us", "p99 µs", ROW(p99_us), "%.1f", .rank = 8},
-    {"max_us", NULL, ROW(max_us)},
-    {"mean_us", NULL, ROW(mean_us)},
+    {ROW_KEY(max_us)},
+    {ROW_KEY(mean_us)},
     {"us_per_token", "µs/token", ROW(us_per_token), "%.1f", .rank = 4},
     {"tokens_per_s", "tokens/s", ROW(tokens_per_s), .figure = figure_rate, .rank = 3},
     {"prefill_tokens_per_s", "prefill tok/s", ROW(prefill_tokens_per_s), .figure = figure_rate,
      .rank = 2},
     {"speedup", "speed-up", ROW(speedup), "%.2fx"},
-    {"speedup_low", NULL, ROW(speedup_low)},
-    {"speedup_high", NULL, ROW(speedup_high)},
+    {ROW_KEY(speedup_low)},
+    {ROW_KEY(speedup_high)},
     {NULL, "interval", RUN(speedup_range), .right = true, .rank = 3},
     {"predicted_speedup", "by bytes", ROW(predicted_speedup), "%.2fx", .rank = 4},
     {NULL, "predicted", ROW(predicted_speedup), "%.2fx", .rank = 4},
@@ -120,24 +110,24 @@ static const struct report_field bench_fields[] = {
     {"limit_tokens_per_s", NULL, ROW(step.predicted.tokens_per_s)},
     {"share_of_limit", "of limit", ROW(share_of_limit), .figure = figure_percent, .rank = 2},
     {"limited_by", "limited by", ROW(step.predicted.limited_by), .rank = 6},
-    {"load_ms", NULL, ROW(load_ms)},
+    {ROW_KEY(load_ms)},
     {"peak_rss_bytes", "peak RSS", ROW(peak_rss_bytes), .figure = figure_bytes, .rank = 10},
     {"logits_hash", NULL, RUN(hash)},
-    {"isa", NULL, RUN(isa)},
-    {"noisy", NULL, RUN(noisy)},
-    {"cpu_share", NULL, ROW(cpu_share)},
+    {RUN_KEY(isa)},
+    {RUN_KEY(noisy)},
+    {ROW_KEY(cpu_share)},
     /* What predicted_us was made of. */
     {"bandwidth_gb_per_s", NULL, ROW(step.bandwidth_gb_per_s)},
     {"flops_per_s", NULL, ROW(step.limits.fma_flops_per_s)},
     {"dot_flops_per_s", NULL, ROW(step.limits.dot_flops_per_s)},
     /* What joins two runs. */
-    {"model", NULL, RUN(model)},
+    {RUN_KEY(model)},
     {"shape", NULL, RUN(shape.shape)},
-    {"architecture", NULL, RUN(architecture)},
-    {"cpu", NULL, RUN(cpu)},
-    {"version", NULL, RUN(version)},
-    {"compiler", NULL, RUN(compiler)},
-    {"date", NULL, RUN(date)},
+    {RUN_KEY(architecture)},
+    {RUN_KEY(cpu)},
+    {RUN_KEY(version)},
+    {RUN_KEY(compiler)},
+    {RUN_KEY(date)},
     /* With --text. */
     {"cache_bytes", "cache", ROW(step.allocated_bytes), .figure = figure_bytes},
     {"bits_per_byte", "bits/byte", RUN(advised.bits_per_byte), "%.4f", .rank = 3},
@@ -147,8 +137,8 @@ static const struct report_field bench_fields[] = {
     /* With --against. */
     {"old_p50_us", "old p50 µs", RUN(old_p50_us), "%.1f"},
     {"ratio", "new/old", RUN(ratio), "%.3f"},
-    {"ratio_low", NULL, RUN(ratio_low)},
-    {"ratio_high", NULL, RUN(ratio_high)},
+    {RUN_KEY(ratio_low)},
+    {RUN_KEY(ratio_high)},
     {NULL, "its interval", RUN(ratio_range), .right = true},
     {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
 };
@@ -175,29 +165,10 @@ static void write_range(char *out, size_t size, double low, double high)
         snprintf(out, size, "%.2f to %.2f", low, high);
 }
 
-/* Why the row's figures may not be taken at their word, or not together. */
-static void write_note(struct bench_run *r)
-{
-    const struct bench_row *row = &r->row;
-    const bool busy = row->cpu_share < LEAST_SHARE;
-    char *note = r->note;
-    const size_t size = sizeof r->note;
-    int n = 0; /* less than size: figures have two dozen digits at most */
-    note[0] = 0;
-    if (row->repeats < r->spec.repeats)
-        n = snprintf(note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
-    if (is_noisy(row))
-        n += snprintf(note + n, size - (size_t)n, "%s%s: %.0f%%", n ? ", " : "",
-                      busy ? "busy" : "noisy", (busy ? row->cpu_share : row->spread) * 100);
-    if (is_uneven(row))
-        snprintf(note + n, size - (size_t)n, "%smean %.2f of p50", n ? ", " : "",
-                 row->mean_us / row->p50_us);
-}
-
 static const void *next_row(void *arg, int i)
 {
     static const struct former_row none = {
-        .p50_us = (double)NAN, .p50_low_us = (double)NAN, .p50_high_us = (double)NAN};
+        .p50_us = NO_FIGURE, .p50_low_us = NO_FIGURE, .p50_high_us = NO_FIGURE};
     struct bench_run *r = arg;
     const struct bench *b = &r->bench;
     if (i >= b->n_rows)
@@ -205,6 +176,9 @@ static const void *next_row(void *arg, int i)
     if (r->advice)
         r->advised = r->advice[i];
     const struct bench_row *row = r->advice ? r->advised.row : &b->rows[i];
+    const bool busy = row->cpu_share < LEAST_SHARE;
+    const size_t size = sizeof r->note;
+    int n = 0; /* less than size: figures have two dozen digits at most */
     r->row = *row;
     r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
     for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows && !r->advice;
@@ -215,7 +189,16 @@ static const void *next_row(void *arg, int i)
     r->type = storage_name(row->type);
     r->noisy = is_noisy(row);
     snprintf(r->hash, sizeof r->hash, "%016" PRIx64, row->logits_hash);
-    write_note(r);
+    /* Why the row's figures may not be taken at their word, or not together. */
+    r->note[0] = 0;
+    if (row->repeats < r->spec.repeats)
+        n = snprintf(r->note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
+    if (r->noisy)
+        n += snprintf(r->note + n, size - n, "%s%s: %.0f%%", n ? ", " : "", busy ? "busy" : "noisy",
+                      (busy ? row->cpu_share : row->spread) * 100);
+    if (is_uneven(row))
+        snprintf(r->note + n, size - n, "%smean %.2f of p50", n ? ", " : "",
+                 row->mean_us / row->p50_us);
     write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
     const struct former_row *found = find_former(&r->former, row), *old = found ? found : &none;
     r->old_p50_us = old->p50_us;
@@ -290,14 +273,11 @@ static void print_header(const struct bench_run *r)
     const struct bench_spec *spec = &r->spec;
     const struct config *c = &spec->config;
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
-    char subject[512]; /* a file's name may have control characters */
-    snprintf(subject, sizeof subject, "%s", r->subject);
-    utf8_strip(subject);
-    paragraph_printf(&p,
-                     "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, "
-                     "context %d\n%s\n",
-                     subject, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab,
-                     c->n_ctx, r->machine);
+    paragraph_printf(
+        &p,
+        "%s: layers %d, d_model %d, heads %d of size %d, d_ff %d, vocabulary %d, context %d\n%s\n",
+        r->title, c->n_layers, c->d_model, c->n_heads, c->head_dim, c->d_ff, c->n_vocab, c->n_ctx,
+        r->machine);
     /* The limits of each number of threads: a bandwidth for each class of working sets. */
     for (int i = 0; i < r->bench.n_machines; i++) {
         const struct machine *m = &r->bench.machines[i];
@@ -306,7 +286,7 @@ static void print_header(const struct bench_run *r)
         double before = 0;
         paragraph_puts(&p, "roofline");
         if (r->bench.n_machines > 1)
-            paragraph_printf(&p, " of %d thread%s", threads, plural((uint64_t)threads));
+            paragraph_printf(&p, " of %d thread%s", threads, plural(threads));
         for (int power = 0; power < MACHINE_POWERS; power++) {
             const double rate = m->bytes_per_s[power];
             if (rate <= 0 || rate == before)
@@ -319,10 +299,10 @@ static void print_header(const struct bench_run *r)
         paragraph_printf(&p, "; multiplies %.0f GFLOP/s, with quantised weights %.0f\n",
                          m->fma_flops_per_s / 1e9, m->dot_flops_per_s / 1e9);
     }
-    paragraph_printf(&p,
-                     "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take "
-                     "turns\n\n",
-                     spec->repeats, spec->n, spec->warmup);
+    paragraph_printf(
+        &p,
+        "%d x %d steps, each at exactly its depth, after %d to warm up; the rows take turns\n\n",
+        spec->repeats, spec->n, spec->warmup);
     paragraph_end(&p);
 }
 
@@ -339,9 +319,6 @@ static void print_footer(const struct bench_run *r)
     }
     if (r->advice) {
         const struct inspect_step *step = &r->advice->row->step;
-        char subject[512]; /* a file's name may have control characters */
-        snprintf(subject, sizeof subject, "%s", r->subject);
-        utf8_strip(subject);
         const int variant = r->spec.axes[BENCH_VARIANTS].items[r->advice->row->at[BENCH_VARIANTS]];
         if (r->advice->beyond[0])
             paragraph_puts(&p, "\nno row is within the limits\n");
@@ -349,25 +326,23 @@ static void print_footer(const struct bench_run *r)
             paragraph_printf(&p, "\n%s, the checkpoint as it is\n", step->variant);
         else
             paragraph_printf(&p, "\n%s: decode convert %s -o OUT --%s %d --calib TEXT\n",
-                             step->variant, subject, variant > 0 ? "kv-heads" : "latent",
+                             step->variant, r->title, variant > 0 ? "kv-heads" : "latent",
                              abs(variant));
-        paragraph_puts(&p,
-                       "\n* the smallest cache within the limits; beyond: the limits that a row "
-                       "exceeds; cache: of all sequences\n");
+        paragraph_puts(&p, "\n* the smallest cache within the limits; beyond: the limits that a "
+                           "row exceeds; cache: of all sequences\n");
         paragraph_puts(&p, "lost: bits per byte more than the checkpoint on the text's last tenth, "
                            "converted by fit on the others\n");
     } else {
-        paragraph_puts(&p,
-                       "\n* fastest at its depth and number of sequences; p50 and p99 of a step, "
-                       "KV read of each sequence;\vspeed-up over MHA, measured and predicted; "
-                       "its interval is that of the repeats\n");
+        paragraph_puts(&p, "\n* fastest at its depth and number of sequences; p50 and p99 of a "
+                           "step, KV read of each sequence;\vspeed-up over MHA, measured and "
+                           "predicted; its interval is that of the repeats\n");
         paragraph_puts(&p, "of limit: the time at the roofline of a step's bytes and operations, "
                            "over the median\n");
     }
     if (noisy)
-        paragraph_puts(&p, "noisy: the repeats' medians differ by so much; busy: so much of the "
-                           "processors' time was left\vfor the row by other work; a quieter "
-                           "machine says more\n");
+        paragraph_puts(
+            &p, "noisy: the repeats' medians differ by so much; busy: so much of the processors' "
+                "time was left\vfor the row by other work; a quieter machine says more\n");
     if (uneven)
         paragraph_puts(&p, "mean of p50: a few steps took much longer than the others; tokens/s "
                            "goes by the mean of all,\vspeed-up and the limit by the median\n");
@@ -393,26 +368,10 @@ static enum status write_trace(const struct bench *b, const char *path, struct e
                 snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->variant,
                          storage_name(r->type), s->kv_type, r->threads, s->depth, s->batch,
                          k / b->spec->n, k % b->spec->n, r->times_ns[k]);
-            file_writer_put(w, line, (size_t)len);
+            file_writer_put(w, line, len);
         }
     }
     return file_writer_commit(w, e);
-}
-
-/* A line of the plot: "MHA", and what else tells the lines of this run apart. */
-static void name_line(const struct bench_spec *spec, const struct bench_row *row, char *name,
-                      size_t size)
-{
-    char part[BENCH_AXES][24] = {""};
-    snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
-    snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
-    snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
-    snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
-    for (int a = 0; a < BENCH_AXES; a++)
-        if (spec->axes[a].n == 1 || a == (int)bench_x_axis(spec))
-            part[a][0] = 0;
-    snprintf(name, size, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES], part[BENCH_KV_TYPES],
-             part[BENCH_THREADS], part[BENCH_BATCHES]);
 }
 
 /* Median microseconds a token, a step's divided by its tokens, against depth or batch
@@ -421,7 +380,7 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
 {
     const struct bench *b = &r->bench;
     const bool over_batch = bench_x_axis(b->spec) == BENCH_BATCHES;
-    const size_t n_rows = (size_t)b->n_rows, n_lines = (size_t)b->n_lines;
+    const size_t n_rows = b->n_rows, n_lines = b->n_lines;
     char label[64] = "depth (tokens in the KV cache)";
     struct plot_point *points = calloc(n_rows, sizeof *points), *p = points;
     struct plot_series *series = calloc(n_lines, sizeof *series);
@@ -448,8 +407,18 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
             const double batch = row->step.batch;
             if (row->line != line)
                 continue;
-            if (of->n_points++ == 0)
-                name_line(b->spec, row, names[line], sizeof names[line]);
+            of->n_points++;
+            /* "MHA", and what else tells the lines of this run apart. */
+            char part[BENCH_AXES][24] = {""};
+            snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
+            snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
+            snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
+            snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
+            for (int a = 0; a < BENCH_AXES; a++)
+                if (b->spec->axes[a].n == 1 || a == (int)bench_x_axis(b->spec))
+                    part[a][0] = 0;
+            snprintf(names[line], sizeof *names, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES],
+                     part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
             *p++ = (struct plot_point){over_batch ? batch : row->step.depth, row->p10_us / batch,
                                        row->us_per_token, row->p90_us / batch,
                                        row->step.predicted.us / batch};
@@ -471,6 +440,8 @@ enum status bench_report(struct bench_run *r, struct err *e)
     const bool people = table_is_for_people(r->common.format);
     const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
     char line[256];
+    snprintf(r->title, sizeof r->title, "%s", r->subject);
+    utf8_strip(r->title);
     snprintf(r->cpu, sizeof r->cpu, "unknown processor");
     FILE *f = fopen("/proc/cpuinfo", "r");
     while (f && fgets(line, sizeof line, f))

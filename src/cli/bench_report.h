@@ -47,6 +47,7 @@ struct bench_run {
     struct job *job;
     struct bench bench;
     const char *subject;         /* the checkpoint's path, or the shape as given */
+    char title[512];             /* the same for people: a path may have control characters */
     const char *model;           /* the path; NULL: a shape */
     char cpu[128], machine[512]; /* the processor's name; it, threads and what they run */
     const char *isa, *architecture, *version, *compiler;

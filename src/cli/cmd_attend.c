@@ -2,10 +2,6 @@
  * cmd_attend - decode attend: what each head looks at, as figures, pictures and arrays.
  */
 #include <ctype.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/attend.h"
@@ -97,10 +93,10 @@ static enum status place_heads(struct attend_view *v, struct err *e)
     TRY(choice_of("--layer", o->layers, v->config->n_layers, &v->layers, e));
     TRY(choice_of("--head", o->heads, v->config->n_heads, &v->heads, e));
     const size_t n = (size_t)v->layers.n * v->heads.n;
-    const size_t bytes = n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps;
-    spec->heads = calloc(bytes, 1);
+    spec->heads = array_zeroed(1, n * sizeof *spec->heads + (2 * n + 1) * sizeof *spec->maps,
+                               "the list of heads", e);
     if (!spec->heads)
-        return err_no_memory(e, "the list of heads", bytes);
+        return STATUS_NO_MEMORY;
     spec->maps = (void *)(spec->heads + n);
     for (size_t i = 0; i < n; i++) {
         const int layer = v->layers.items[i / v->heads.n], head = v->heads.items[i % v->heads.n];
@@ -210,7 +206,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     uint64_t n = 1, found = 0;
     size_t end = 0; /* of the nth such word */
     if (parse_u64(query, &n)) {
-        *out = (int)n;
+        *out = n;
         return n < j->n_tokens ? STATUS_OK
                                : err_set(e, STATUS_USAGE,
                                          "--query: expected 0 to %zu, a token of the text, or a "
@@ -218,7 +214,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
                                          j->n_tokens - 1, query);
     }
     if (at && at > query && parse_u64(at + 1, &n))
-        word.len = (size_t)(at - query);
+        word.len = at - query;
     TRY(input_needs_tokenizer(t, j->path, "--query WORD", e));
     for (size_t i = 0; i < j->n_tokens; i++)
         if (!bytes_put(&all, tokenizer_bytes(t, j->tokens[i]))) {
@@ -239,7 +235,7 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
                        plural(found));
     for (size_t i = 0, len = 0; len < end; i++) {
         len += tokenizer_bytes(t, j->tokens[i]).len;
-        *out = (int)i;
+        *out = i;
     }
     return STATUS_OK;
 }
@@ -254,9 +250,9 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     if (o->query)
         TRY(find_query(j, o->query, &query, e));
     TRY(job_start_threads(j, e));
-    bool *separators = calloc(j->n_tokens, sizeof *separators);
+    bool *separators = array_zeroed(j->n_tokens, sizeof *separators, "the tokens", e);
     if (!separators)
-        return err_no_memory(e, "the tokens", j->n_tokens);
+        return STATUS_NO_MEMORY;
     for (size_t i = 0; i < j->n_tokens && t; i++)
         separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,
@@ -266,7 +262,7 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
                                         .params = job_session_params(j),
                                         .pool = j->pool,
                                         .tokens = j->tokens,
-                                        .n_tokens = (int)j->n_tokens,
+                                        .n_tokens = j->n_tokens,
                                         .separators = separators,
                                         .by_norm = o->weigh,
                                         .query = query,

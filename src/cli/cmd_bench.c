@@ -2,22 +2,14 @@
  * cmd_bench - decode bench: per-token latency across attention variants.
  */
 #include <errno.h>
-#include <limits.h>
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/limits.h"
 #include "cli/bench_report.h"
-#include "cli/signals.h"
-#include "formats/json.h"
 
 #define DEFAULT_PROMPT   128
 #define ROOFLINE_SECONDS 1.0
@@ -121,11 +113,11 @@ static enum status read_row(const struct json_node *object, struct former_row *r
     for (int i = 0; i < 3; i++) {
         TRY(json_require(object, of_counts[i], JSON_NUMBER, &node, e));
         TRY(json_node_i64(node, 0, INT_MAX, &count, e));
-        *counts[i] = (int)count;
+        *counts[i] = count;
     }
     for (int i = 0; i < 3; i++) {
         node = json_member(object, of_times[i]);
-        *times[i] = (double)NAN;
+        *times[i] = NO_FIGURE;
         if (i > 0 && (!node || node->kind == JSON_NULL))
             continue;
         TRY(json_require(object, of_times[i], JSON_NUMBER, &node, e));
@@ -142,9 +134,9 @@ static enum status read_rows(const struct json_node *root, struct former *f, str
     TRY(json_expect(root, JSON_ARRAY, e));
     if (root->n == 0)
         return err_bad_file(e, "expected the rows of bench --format json, found none");
-    f->rows = calloc(root->n, sizeof *f->rows);
+    f->rows = array_zeroed(root->n, sizeof *f->rows, "the former rows", e);
     if (!f->rows)
-        return err_no_memory(e, "the former rows", root->n * sizeof *f->rows);
+        return STATUS_NO_MEMORY;
     for (const struct json_node *c = NULL; (c = json_child(root, c)); f->n++) {
         TRY(read_row(c, &f->rows[f->n], e));
         const struct json_node *of = json_member(c, "model");
@@ -185,7 +177,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
     const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
     struct int_list asked = {.n = 0}, *threads = &r->spec.axes[BENCH_THREADS];
     bool has_most = false;
-    r->job->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    r->job->threads_are_auto = !text || str_is(text, "auto");
     if (r->job->threads_are_auto)
         return list_add(source, most, threads, e);
     TRY(list_ints(source, text, 1, POOL_MAX_THREADS, &asked, e));
@@ -207,7 +199,7 @@ static enum status read_axes(struct bench_run *r, struct err *e)
     const struct config *c = &r->spec.config;
     struct int_list *axes = r->spec.axes, *variants = &axes[BENCH_VARIANTS], ranks = {.n = 0},
                     depths = {.n = 0};
-    const bool all = strcmp(r->kv_heads, "all") == 0;
+    const bool all = str_is(r->kv_heads, "all");
     if (!all)
         TRY(list_heads("--kv-heads", r->kv_heads, c->n_heads, variants, e));
     for (int g = c->n_kv_heads; g >= 1 && all; g--)
@@ -234,7 +226,7 @@ static enum status read_axes(struct bench_run *r, struct err *e)
                             &axes[BENCH_TYPES], e));
     TRY(list_names("--kv-type", r->kv_types, kv_type_names, &axes[BENCH_KV_TYPES], e));
     for (int i = 0; i < axes[BENCH_KV_TYPES].n; i++)
-        axes[BENCH_KV_TYPES].items[i] = (int)kv_type_storage[axes[BENCH_KV_TYPES].items[i]];
+        axes[BENCH_KV_TYPES].items[i] = kv_type_storage[axes[BENCH_KV_TYPES].items[i]];
     return STATUS_OK;
 }
 
@@ -281,7 +273,7 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
         return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
                        strerror(errno));
     if (pid == 0)
-        _exit((int)bench_load_row(b, i, said)); /* nothing of the parent's is closed or flushed */
+        _exit(bench_load_row(b, i, said)); /* nothing of the parent's is closed or flushed */
     while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
         if (signals_interrupted())
             kill(pid, SIGKILL); /* it has nothing to leave behind */
@@ -290,7 +282,7 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
     if (!WIFEXITED(ended))
         return err_set(e, STATUS_FAILED,
                        "the process that measures memory was ended; was it out of memory?");
-    const enum status s = (enum status)WEXITSTATUS(ended);
+    const enum status s = WEXITSTATUS(ended);
     if (s == STATUS_BAD_FILE && !said->text[0])
         _exit(STATUS_BAD_FILE); /* a mapped file was cut short: the child has said which */
     b->rows[i].peak_rss_bytes = (uint64_t)usage.ru_maxrss * 1024;
@@ -309,7 +301,7 @@ static enum status measure(struct bench_run *r, struct err *e)
     int *threads = &spec->axes[BENCH_THREADS].items[0];
     bool prefers_one = false;
     const uint64_t left = available_memory();
-    spec->most_bytes = (uint64_t)((double)left * GROUP_SHARE);
+    spec->most_bytes = left * GROUP_SHARE;
     TRY(bench_plan(spec, b, e));
     /* Before anything is taken: a cache that goes to swap measures a disk, and one that no memory
      * backs ends the process. */
@@ -317,15 +309,14 @@ static enum status measure(struct bench_run *r, struct err *e)
     if (b->bytes > left)
         return err_set(e, STATUS_NO_MEMORY,
                        "out of memory: a row and its MHA need %s together, and %s are free; %s",
-                       figure_bytes((double)b->bytes).text, figure_bytes((double)left).text,
-                       advice);
+                       figure_bytes(b->bytes).text, figure_bytes(left).text, advice);
     if (b->n_groups > 1)
         say(o,
-            "memory: the rows take turns in %d groups, each variant beside its MHA, as not all "
-            "fit together",
+            "memory: the rows take turns in %d groups, each variant beside its MHA, as not all fit "
+            "together",
             b->n_groups);
     if (o->verbose || b->bytes > (uint64_t)1 << 30)
-        say(o, "memory: %d rows take %s%s; %s", b->n_rows, figure_bytes((double)b->bytes).text,
+        say(o, "memory: %d rows take %s%s; %s", b->n_rows, figure_bytes(b->bytes).text,
             b->n_groups > 1 ? " at most" : " together", advice);
     /* As every command does: one thread where the first row's model is faster so. */
     if (j->threads_are_auto && *threads > 1)
@@ -343,7 +334,7 @@ static enum status measure(struct bench_run *r, struct err *e)
         return err_no_memory(e, "what the process that measures memory says", sizeof *said);
     enum status s = STATUS_OK;
     for (int i = 0; i < b->n_rows && s == STATUS_OK; i++) {
-        progress_show(p, (uint64_t)i, (uint64_t)b->n_rows);
+        progress_show(p, i, b->n_rows);
         s = signals_interrupted() ? STATUS_INTERRUPTED : measure_memory(b, i, said, e);
     }
     munmap(said, sizeof *said);
@@ -365,7 +356,7 @@ static enum status check_bench(struct job *j, void *values, struct err *e)
     const struct bench_run *r = values;
     (void)e;
     if (r->shape.shape)
-        j->needs &= ~(unsigned)JOB_PATH;
+        j->needs &= ~JOB_PATH;
     if (r->common.file)
         j->needs |= JOB_TEXT;
     return STATUS_OK;

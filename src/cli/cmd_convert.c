@@ -1,10 +1,6 @@
 /*
  * cmd_convert - decode convert: an MHA checkpoint to GQA or MQA.
  */
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,13 +69,12 @@ static enum status check_convert(struct job *j, void *values, struct err *e)
     (void)j;
     const bool converts = variant_is_wanted(&o->common.variant);
     if (o->drop_heads && !converts && (o->eval || o->resume))
-        return err_set(e, STATUS_USAGE,
-                       o->eval ? "--drop-heads and --eval are both given; decode eval measures OUT"
-                               : "--resume: --drop-heads alone takes seconds and keeps nothing");
+        return err_usage(e, o->eval
+                                ? "--drop-heads and --eval are both given; decode eval measures OUT"
+                                : "--resume: --drop-heads alone takes seconds and keeps nothing");
     if (!o->drop_heads && !converts)
-        return err_set(e, STATUS_USAGE,
-                       "no number of K/V heads is named; expected --kv-heads G, or --latent R or "
-                       "--cache-bytes B");
+        return err_usage(e, "no number of K/V heads is named; expected --kv-heads G, or --latent R "
+                            "or --cache-bytes B");
     return STATUS_OK;
 }
 
@@ -92,26 +87,26 @@ static struct figure figure_of_seconds(double seconds)
 
 /* Of the checkpoint before, and after; in JSON without the last. */
 static const struct report_field figure_fields[] = {
-    {"variant", "variant", MEMBER(convert_figures, variant)},
+    {COLUMN(convert_figures, variant)},
     {"kv_bytes_per_token_f32", "cache a token, f32",
      MEMBER(convert_figures, kv_bytes_per_token_f32), .figure = figure_bytes},
     {"kv_bytes_per_token_f16", "cache a token, f16",
      MEMBER(convert_figures, kv_bytes_per_token_f16), .figure = figure_bytes},
-    {"parameters", "parameters", MEMBER(convert_figures, parameters)},
+    {COLUMN(convert_figures, parameters)},
     {"file_bytes", "file", MEMBER(convert_figures, file_bytes), .figure = figure_bytes},
-    {"divergence", "divergence", MEMBER(convert_figures, divergence), "%.4f"},
+    {COLUMN(convert_figures, divergence), "%.4f"},
     {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
-    {"seconds", "seconds", MEMBER(convert_figures, seconds), .figure = figure_of_seconds},
+    {COLUMN(convert_figures, seconds), .figure = figure_of_seconds},
 };
 #define N_FIGURES REPORT_LENGTH(figure_fields)
 
 static const struct report_field layer_fields[] = {
-    {"layer", "layer", MEMBER(convert_layer, layer)},
+    {COLUMN(convert_layer, layer)},
     {"score_lost", "score_lost", MEMBER(convert_layer, score), "%.5f"},
     {"output_lost", "output_lost", MEMBER(convert_layer, output), "%.5f"},
     {"own_lost", "own_lost", MEMBER(convert_layer, own), "%.5f"},
-    {"own_first", "own_first", MEMBER(convert_layer, own_first), "%.5f"},
-    {"gathered", "gathered", MEMBER(convert_layer, gathered), "%.5f"},
+    {COLUMN(convert_layer, own_first), "%.5f"},
+    {COLUMN(convert_layer, gathered), "%.5f"},
 };
 
 /* One object, over several lines or (JSON lines) on one. */
@@ -161,7 +156,7 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
     output_puts(c->job->out, "\n");
     report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);
     for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {
-        double before = (double)NAN, after = (double)NAN;
+        double before = NO_FIGURE, after = NO_FIGURE;
         if (f->format) {
             before = *(const double *)((const char *)&c->before + f->offset);
             after = *(const double *)((const char *)&c->after + f->offset);
@@ -184,7 +179,7 @@ static enum status measure_bits(struct job *j, const char *path, double *out, st
 {
     struct checkpoint k;
     struct eval_result result;
-    *out = (double)NAN;
+    *out = NO_FIGURE;
     if (!j->tokens)
         return STATUS_OK;
     enum status s = job_open(path, CHECKPOINT_TOKENIZER | CHECKPOINT_MODEL, &k, e);
@@ -227,13 +222,13 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     before->parameters = converted->n_params_before + c->n_dropped;
     after->parameters = converted->n_params_after;
     after->file_bytes = job_out_bytes(j);
-    before->divergence = c->spec.n_tokens ? 0 : (double)NAN;
+    before->divergence = c->spec.n_tokens ? 0 : NO_FIGURE;
     after->divergence = converted->divergence;
-    before->seconds = (double)NAN;
+    before->seconds = NO_FIGURE;
     after->seconds = (clock_ns() - started_ns) * 1e-9;
     s = measure_bits(j, out, &after->bits_per_byte, e);
     if (s == STATUS_INTERRUPTED) {
-        j->needs &= ~(unsigned)JOB_OUT;
+        j->needs &= ~JOB_OUT;
         say(j->common, "interrupted; %s is written", out);
     } else if (s != STATUS_OK) {
         return s;
@@ -265,8 +260,7 @@ static void tell_dropped(const struct job *j, const struct drop *d)
             d->n_zero == 1 ? "s" : "",
             c->position == POSITION_ALIBI ? "the slopes of ALiBi follow the number of heads"
             : config_is_latent(c)         ? "all heads share a latent cache"
-                                          : "the groups of a layer need equally many heads, one at "
-                                            "least");
+                                  : "the groups of a layer need equally many heads, one at least");
     if (d->n_gone)
         say(j->common,
             "%d head%s removed%s%s; parameters %llu to %llu, cache a token, f32, %s to %s",
@@ -313,34 +307,21 @@ static enum status name_state(struct conversion *c, const struct convert_options
 {
     struct stat st;
     if (snprintf(c->state, sizeof c->state, "%s.state", o->common.out) >= (int)sizeof c->state)
-        return err_set(e, STATUS_USAGE, "-o: '%.200s...': no room for '.state' behind it",
-                       c->state);
+        return err_usage(e, "-o: '%.200s...': no room for '.state' behind it", c->state);
     TRY(path_spares(&command_convert.spec, o, "--output", c->state, e));
     const bool is_there = lstat(c->state, &st) == 0;
     if (o->resume && !is_there)
-        return err_set(e, STATUS_USAGE, "--resume: there is no %.200s to go on with", c->state);
+        return err_usage(e, "--resume: there is no %.200s to go on with", c->state);
     if (is_there && !o->resume && !o->common.force)
-        return err_set(e, STATUS_USAGE,
-                       "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "
-                       "--force replaces it",
-                       c->state);
+        return err_usage(e,
+                         "-o: '%.200s' exists; --resume goes on with an unfinished conversion, "
+                         "--force replaces it",
+                         c->state);
     TRY(path_writable(c->state, e));
     c->spec.state = c->state;
     c->spec.resume = o->resume;
     c->spec.n_kept = &c->n_kept;
     return STATUS_OK;
-}
-
-/* Of a conversion that was interrupted. */
-static void tell_kept(const struct conversion *c)
-{
-    struct job *j = c->job;
-    char seed[48] = "";
-    j->needs &= ~(unsigned)JOB_OUT;
-    if (c->spec.method == CONVERT_RANDOM && !j->common->seed.given)
-        snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
-    say(j->common, "interrupted; %s has %d layer%s, and the same command with --resume%s goes on",
-        c->state, c->n_kept, plural(c->n_kept), seed);
 }
 
 static enum status run_convert(struct job *j, void *values, struct err *e)
@@ -356,10 +337,10 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors && !o->requantize;
          t++)
         if (t->type->block_elements > 1)
-            return err_set(e, STATUS_USAGE,
-                           "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
-                           "the same, but better convert first and quantize then",
-                           j->path, text_width(t->name), t->name.data, t->type->name);
+            return err_usage(e,
+                             "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
+                             "the same, but better convert first and quantize then",
+                             j->path, text_width(t->name), t->name.data, t->type->name);
     TRY(job_seed(j, e));
     if (o->eval) { /* found out before the work: whether its text can be measured at all */
         TRY(input_await(o->eval, EVAL_MAX, &j->text_bytes, &j->text.len, e));
@@ -380,8 +361,15 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
         say(&o->common, "seed %llu", (unsigned long long)j->seed);
     if (s == STATUS_OK)
         s = write_and_report(&c, started_ns, e);
-    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept)
-        tell_kept(&c);
+    if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept) {
+        char seed[48] = "";
+        j->needs &= ~JOB_OUT;
+        if (c.spec.method == CONVERT_RANDOM && !o->common.seed.given)
+            snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
+        say(j->common,
+            "interrupted; %s has %d layer%s, and the same command with --resume%s goes on", c.state,
+            c.n_kept, plural(c.n_kept), seed);
+    }
     convert_free(&c.converted);
     return s;
 }

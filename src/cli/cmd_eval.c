@@ -1,10 +1,6 @@
 /*
  * cmd_eval - decode eval: perplexity and bits per byte on a text, distance to another checkpoint.
  */
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-
 #include "cli/job.h"
 
 struct eval_options {
@@ -35,7 +31,7 @@ static const struct option result_options[] = {
     OPT_END,
 };
 
-#define FIGURE(member) #member, #member, MEMBER(eval_result, member)
+#define FIGURE(member) COLUMN(eval_result, member)
 
 static const struct report_field fields[] = {
     {FIGURE(tokens), .rank = 4},

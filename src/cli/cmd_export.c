@@ -22,8 +22,8 @@ static const struct option own_options[] = {
 
 static const struct report_field fields[] = {
     {"class", "class", MEMBER(export_result, model_class)},
-    {"variant", "variant", MEMBER(export_result, variant)},
-    {"dtype", "dtype", MEMBER(export_result, dtype)},
+    {COLUMN(export_result, variant)},
+    {COLUMN(export_result, dtype)},
     {"tensors", "tensors", MEMBER(export_result, n_tensors)},
     {"tensor_bytes", "bytes", MEMBER(export_result, n_bytes)},
 };

@@ -1,13 +1,9 @@
 /*
  * cmd_generate - decode generate: continue a text from a checkpoint.
  */
-#include <inttypes.h>
-#include <limits.h>
-#include <math.h>
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "cli/signals.h"
 #include "model/cost.h"
 
 static const char *const prompts_formats[] = {"auto", "lines", "jsonl", NULL};
@@ -29,11 +25,11 @@ static const struct option text_options[] = {
     OPT_INT("n", n, "N", 0, INT_MAX, "tokens to make", .letter = 'n', .fallback = "256"),
     OPT_INT("ctx", ctx, "CTX", 1, INT_MAX, "positions to preallocate in the KV cache",
             .letter = 'c', .otherwise = "the checkpoint's context"),
-    OPT_FLAG("shift", shift,
-             "go on when the context is full: a begin-of-text token and the last half of the "
-             "context are all that the model then sees, that half fed again at the positions "
-             "behind it",
-             .excludes = "no-shift"),
+    OPT_FLAG(
+        "shift", shift,
+        "go on when the context is full: a begin-of-text token and the last half of the context "
+        "are all that the model then sees, that half fed again at the positions behind it",
+        .excludes = "no-shift"),
     OPT_STRINGS("stop", stops, "TEXT",
                 "end where the continuation has this text, which is not printed"),
     OPT_FLAG("ignore-eos", ignore_eos, "go on after an end-of-text token"),
@@ -60,8 +56,8 @@ static const struct option many_options[] = {
                "file's name",
                .fallback = "auto", .needs = "prompts"),
     OPT_STRING("batch", batch, "N|auto", "sequences that share a step; no text depends on it",
-               .otherwise = "as many as there are prompts or samples, at most 16 and what memory "
-                            "allows",
+               .otherwise =
+                   "as many as there are prompts or samples, at most 16 and what memory allows",
                .needs = "prompts|samples"),
     OPT_END,
 };
@@ -85,12 +81,11 @@ static const struct option sampler_options[] = {
 };
 
 static const struct option state_options[] = {
-    OPT_FLAG(
-        "interactive", talks,
-        "a session: each line that is typed continues the text so far and is answered; a full "
-        "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands; rlwrap "
-        "decode ... edits lines and recalls them",
-        .letter = 'i'),
+    OPT_FLAG("interactive", talks,
+             "a session: each line that is typed continues the text so far and is answered; a full "
+             "context goes on as with --shift; Ctrl-C stops an answer, /help lists commands; "
+             "rlwrap decode ... edits lines and recalls them",
+             .letter = 'i'),
     OPT_FLAG("no-shift", no_shift, "of a session: a full context ends the answer",
              .needs = "interactive"),
     OPT_STRING("load-state", load, "FILE",
@@ -119,10 +114,10 @@ static const struct option draft_options[] = {
 static enum status parse_auto(const char *option, const char *text, int most, int *n, struct err *e)
 {
     *n = 0;
-    if (!text || strcmp(text, "auto") == 0 || parse_int(text, 1, most, n))
+    if (!text || str_is(text, "auto") || parse_int(text, 1, most, n))
         return STATUS_OK;
-    return err_set(e, STATUS_USAGE, "%s: expected auto or an integer from 1 to %d, found '%.60s'",
-                   option, most, text);
+    return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", option, most,
+                     text);
 }
 
 static enum status check_generate(struct job *j, void *values, struct err *e)
@@ -132,20 +127,20 @@ static enum status check_generate(struct job *j, void *values, struct err *e)
     const char *draft = o->draft;
     for (int i = 0; i < o->stops.n; i++)
         if (!o->stops.items[i][0])
-            return err_set(e, STATUS_USAGE, "--stop: the text is empty");
+            return err_usage(e, "--stop: the text is empty");
     TRY(parse_auto("--batch", o->batch, BATCH_MAX, &o->n_batch, e));
     TRY(parse_auto("--draft-n", o->draft_n, DRAFT_MOST, &o->n_draft, e));
     if (draft && !draft[0])
-        return err_set(e, STATUS_USAGE, "--draft: expected a checkpoint, self:TYPE or lookup");
+        return err_usage(e, "--draft: expected a checkpoint, self:TYPE or lookup");
     o->draft_type = -1;
     if (draft && text_starts_with(text_of(draft), self)) {
         o->draft_type = names_find(storage_names, draft + strlen(self));
         if (o->draft_type < 0)
-            return err_set(e, STATUS_USAGE, "--draft self: expected one of %s, found '%.60s'",
-                           names_joined(storage_names, ", ").text, draft + strlen(self));
+            return err_usage(e, "--draft self: expected one of %s, found '%.60s'",
+                             names_joined(storage_names, ", ").text, draft + strlen(self));
     }
     if (o->talks || o->prompts)
-        j->needs &= ~(unsigned)JOB_PIPED;
+        j->needs &= ~JOB_PIPED;
     if (o->prompts)
         j->parts |= JOB_TOKENIZES;
     return job_seed(j, e); /* one for the text and for random heads, so that it replays both */
@@ -231,8 +226,8 @@ static enum status start_schedule(struct generation *g, struct session_params *p
     if (o->greedy)
         sampler.temperature = 0;
     say_verbose(&o->common,
-                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, "
-                "min-p %g, draw",
+                "sampler: repetition penalty %g over %d, temperature %g, top-k %d, top-p %g, min-p "
+                "%g, draw",
                 sampler.repeat_penalty, sampler.repeat_last_n, sampler.temperature, sampler.top_k,
                 sampler.top_p, sampler.min_p);
     const struct sampler_sizes sizes = {.n_vocab = s->n_vocab,
@@ -267,9 +262,8 @@ static enum status open_generation(struct generation *g, struct err *e)
     int n_texts = o->samples;
     params.n_ctx = o->ctx ? o->ctx : c->n_ctx;
     if (params.n_ctx > c->n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
-                       o->ctx);
+        return err_usage(e, "-c: expected at most %d, the checkpoint's context, found %d", c->n_ctx,
+                         o->ctx);
     if (g->prompt.len > 0)
         TRY(input_needs_tokenizer(t, job->path, "generate", e));
     if (o->prompts) {
@@ -329,8 +323,8 @@ static enum status make_texts(struct generation *g, struct err *e)
         s = talk_run(g, has_prompt(o), e);
     } else if (g->goes_on && g->job->n_tokens == 0 && first->at_end && !o->ignore_eos) {
         say(&o->common,
-            "the model has ended the text in '%.200s': -p adds to it, --ignore-eos "
-            "goes on all the same",
+            "the model has ended the text in '%.200s': -p adds to it, --ignore-eos goes on all the "
+            "same",
             o->load);
     } else {
         TRY(generation_run(g, e));

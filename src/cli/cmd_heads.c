@@ -1,11 +1,6 @@
 /*
  * cmd_heads - decode heads: what each head is worth, and which it is like.
  */
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "cli/job.h"
 #include "measure/attend.h"
 
@@ -63,17 +58,18 @@ static const struct option result_options[] = {
 
 /* --- what is shown --------------------------------------------------------------------------- */
 
-#define WORTH(member) MEMBER(heads_view, worth.member)
+#define WORTH(member)        MEMBER(heads_view, worth.member)
+#define WORTH_COLUMN(member) #member, #member, WORTH(member)
 
 static const struct report_field fields[] = {
-    {"layer", "layer", WORTH(layer)},
-    {"head", "head", WORTH(head)},
-    {"delta_nll", "delta_nll", WORTH(delta_nll), "%.5f"},
+    {WORTH_COLUMN(layer)},
+    {WORTH_COLUMN(head)},
+    {WORTH_COLUMN(delta_nll), "%.5f"},
     {"delta_nll_stderr", "stderr", WORTH(delta_nll_stderr), "%.5f", .rank = 2},
     {"delta_bits_per_byte", "bits/byte", WORTH(delta_bits_per_byte), "%.5f", .rank = 5},
-    {"written", "written", WORTH(written), "%.3f", .rank = 3},
-    {"stream", "stream", WORTH(stream), "%.3f", .rank = 6},
-    {"like", "like", MEMBER(heads_view, like), .rank = 4},
+    {WORTH_COLUMN(written), "%.3f", .rank = 3},
+    {WORTH_COLUMN(stream), "%.3f", .rank = 6},
+    {COLUMN(heads_view, like), .rank = 4},
     {"like_score_kept", "score", MEMBER(heads_view, kept.score), "%.5f", .rank = 4},
     {"like_output_kept", "output", MEMBER(heads_view, kept.output), "%.5f", .rank = 7},
 };
@@ -86,7 +82,7 @@ static const void *next_head(void *arg, int i)
         return NULL;
     v->worth = v->result.heads[i];
     v->like = -1;
-    v->kept = (struct head_likeness){(double)NAN, (double)NAN};
+    v->kept = (struct head_likeness){NO_FIGURE, NO_FIGURE};
     const struct head_likeness *with = v->likeness + (v->worth.layer * n + v->worth.head) * n;
     for (int h = 0; !v->curve && h < config_heads(v->config, v->worth.layer); h++)
         if (h != v->worth.head && (v->like < 0 || with[h].score > v->kept.score)) {
@@ -103,7 +99,7 @@ static const struct report_field curve_fields[] = {
     {"nll", "nll", POINT(nll), "%.4f"},
     {"delta_nll", "delta_nll", POINT(delta_nll), "%.4f"},
     {"bits_per_byte", "bits/byte", POINT(bits_per_byte), "%.4f"},
-    {"added", "added", MEMBER(heads_view, added), .list = true},
+    {COLUMN(heads_view, added), .list = true},
 };
 
 /* Which heads a point of the curve leaves out beyond those of the one before it. */
@@ -149,18 +145,17 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
     const int n_heads = v->config->n_heads; /* a row has */
-    const size_t bytes = (size_t)v->config->n_layers * n_heads * sizeof(float);
     struct text_label layers[HEATMAP_LARGE], heads[HEATMAP_LARGE];
     char title[256], subtitle[256];
     double most = 0;
     int n_rows = 0;
-    float *cells = calloc(bytes, 1);
+    float *cells = array_zeroed(v->config->n_layers, n_heads * sizeof *cells, "the picture", e);
     if (!cells)
-        return err_no_memory(e, "the picture", bytes);
+        return STATUS_NO_MEMORY;
     for (int i = 0; i < r->n_done; i++) {
         const struct head_worth *w = &r->heads[i];
         n_rows += w->head == 0;
-        cells[(n_rows - 1) * n_heads + w->head] = (float)fmax(w->delta_nll, 0);
+        cells[(n_rows - 1) * n_heads + w->head] = fmax(w->delta_nll, 0);
         most = fmax(most, w->delta_nll);
         snprintf(layers[n_rows - 1].text, sizeof layers->text, "layer %d", w->layer);
     }
@@ -214,9 +209,8 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     const size_t bytes = v->config->n_layers * n_heads * n_heads * sizeof *v->likeness;
     struct job_memory memory = {.weights = k->model->weights.cap,
                                 .advice = "fewer --tokens and -t 1 take less"};
-    struct heads_spec spec = {.eval = job_eval_spec(j, k),
-                              .ablation = (enum heads_ablation)v->ablation,
-                              .curve = v->curve};
+    struct heads_spec spec = {
+        .eval = job_eval_spec(j, k), .ablation = v->ablation, .curve = v->curve};
     struct convert_spec likeness = {.gguf = k->gguf,
                                     .source = &k->file,
                                     .tokens = j->tokens,
@@ -253,9 +247,8 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
     if (j->n_tokens > (size_t)v->tokens + 1)
         j->n_tokens = v->tokens + 1;
     if (v->svg && most > HEATMAP_LARGE)
-        return err_set(e, STATUS_USAGE,
-                       "--svg: expected at most %d layers, and heads in each, found %d",
-                       HEATMAP_LARGE, most);
+        return err_usage(e, "--svg: expected at most %d layers, and heads in each, found %d",
+                         HEATMAP_LARGE, most);
     TRY(job_start_threads(j, e));
     enum status s = measure_heads(v, e);
     if (s == STATUS_INTERRUPTED)

@@ -2,9 +2,6 @@
  * cmd_help - decode help: the commands, a command's options, the manual page, completion in
  * bash.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "cli/job.h"
 
 #define SUMMARY "continue texts with transformers, and see what their attention costs"
@@ -185,8 +182,7 @@ static void completion_bash(struct output *out)
         for (int r = 0; r < rows.n_options; r++) {
             const struct option *o = rows.items[r].option;
             const char letter[] = {' ', '-', o->letter, 0};
-            const bool is_file =
-                o->reads || o->writes || (o->value && strcmp(o->value, "FILE") == 0);
+            const bool is_file = o->reads || o->writes || (o->value && str_is(o->value, "FILE"));
             const char *kind = o->kind == OPTION_FLAG ? "flag" : is_file ? "file" : "other";
             output_printf(out, "        _decode_option %s '", kind);
             put_choices(out, o->choices);
@@ -226,11 +222,10 @@ static enum status run_help(struct job *j, void *values, struct err *e)
     if (o->command)
         TRY(command_named(o->command, &c, e));
     if (o->command && o->format != HELP_TEXT)
-        return err_set(e, STATUS_USAGE,
-                       "--format %s is of all commands; expected none named, found '%.60s'",
-                       format_names[o->format], o->command);
+        return err_usage(e, "--format %s is of all commands; expected none named, found '%.60s'",
+                         format_names[o->format], o->command);
     if (o->all && !o->command)
-        return err_set(e, STATUS_USAGE, "--all is of a command; expected one named");
+        return err_usage(e, "--all is of a command; expected one named");
     if (o->format == HELP_MAN)
         manual_print(j->out);
     else if (o->format == HELP_BASH)

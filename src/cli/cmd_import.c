@@ -2,7 +2,6 @@
  * cmd_import - decode import: a checkpoint of another format to GGUF.
  */
 #include "cli/job.h"
-#include "cli/signals.h"
 #include "exchange/exchange.h"
 
 struct import_command {
@@ -40,15 +39,15 @@ struct import_row {
 
 static const struct report_field fields[] = {
     {"format", "from", MEMBER(import_row, format), .rank = 2},
-    {"architecture", "architecture", MEMBER(import_row, architecture)},
-    {"variant", "variant", MEMBER(import_row, variant)},
+    {COLUMN(import_row, architecture)},
+    {COLUMN(import_row, variant)},
     {"n_layers", "layers", MEMBER(import_row, config.n_layers), .rank = 3},
     {"d_model", "d_model", MEMBER(import_row, config.d_model), .rank = 3},
     {"n_heads", "heads", MEMBER(import_row, config.n_heads), .rank = 4},
     {"n_kv_heads", "kv_heads", MEMBER(import_row, config.n_kv_heads), .rank = 4},
     {"n_ctx", "context", MEMBER(import_row, config.n_ctx), .rank = 5},
     {"n_vocab", "vocab", MEMBER(import_row, config.n_vocab), .rank = 5},
-    {"bytes", "bytes", MEMBER(import_row, bytes)},
+    {COLUMN(import_row, bytes)},
 };
 
 static enum status run_import(struct job *j, void *values, struct err *e)
@@ -66,10 +65,9 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     const bool is_gguf = text_starts_with((struct text){(const char *)file.data, file.len}, "GGUF");
     file_map_close(&file);
     if (is_gguf)
-        return err_set(e, STATUS_USAGE,
-                       "'%.200s' is a GGUF file already; decode quantize changes the type of its "
-                       "weights",
-                       j->path);
+        return err_usage(
+            e, "'%.200s' is a GGUF file already; decode quantize changes the type of its weights",
+            j->path);
     TRY(import_open(j->path, &options, &im, e));
     enum status s;
     if (!o->type) {

@@ -1,11 +1,6 @@
 /*
  * cmd_info - decode info: what a checkpoint holds; what it or a shape costs is in info_cost.
  */
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "cli/info.h"
 
 #define VALUES struct info_options
@@ -39,11 +34,10 @@ static const struct option step_options[] = {
             "what each of N partitions of the heads (tensor parallel) holds; a divisor of the "
             "query heads",
             .otherwise = "none"),
-    OPT_STRING(
-        "bandwidth", bandwidth, "GB/s|auto",
-        "predict a step's time on a machine that reads so fast; auto: this one, measured with "
-        "DECODE_THREADS threads",
-        .otherwise = "no prediction"),
+    OPT_STRING("bandwidth", bandwidth, "GB/s|auto",
+               "predict a step's time on a machine that reads so fast; auto: this one, measured "
+               "with DECODE_THREADS threads",
+               .otherwise = "no prediction"),
     OPT_DOUBLE("flops", gflops, "GFLOP/s", 0, MOST_GB_PER_S,
                "and computes so fast, two operations a multiply-add", .above_min = true,
                .otherwise = "arithmetic is not counted", .needs = "bandwidth"),
@@ -53,12 +47,12 @@ static const struct option step_options[] = {
 /* --- properties ------------------------------------------------------------------------------ */
 
 /* What programs and people call the same. */
-#define SAME(name) #name, #name, MEMBER(info, name)
+#define SAME(name) COLUMN(info, name)
 #define SIZE(name) #name, #name, MEMBER(info, config.name)
 
 static const struct report_field file_fields[] = {
     {"file", "file", MEMBER(info, subject)},
-    {"file_bytes", "file_bytes", MEMBER(info, file.len)},
+    {SAME(file_bytes)},
     {SAME(gguf_version)},
     {SAME(n_keys)},
     {SAME(n_tensors)},
@@ -108,7 +102,7 @@ static const struct report_field check_fields[] = {
 /* For programs. The first: a layer's Q, K, V and output have so many weights where every head has
  * its own; the second with steps. */
 static const struct report_field cost_fields[] = {
-    {"attention_4_d_model_squared", NULL, MEMBER(info, attention_4_d_model_squared)},
+    {KEY(info, attention_4_d_model_squared)},
     {"memory_available_bytes", NULL, MEMBER(info, available)}};
 
 /* For people the scalar keys that stand nowhere else: what a conversion says of itself, and of an
@@ -129,9 +123,8 @@ static void print_other_keys(struct report *r, const struct info *info)
             f = figure_exact(gguf_float_at(v, 0));
         else if (v->kind != GGUF_STRING)
             snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
-        report_text(r, v->kind == GGUF_STRING
-                           ? (struct text){v->bytes.data, (size_t)text_width(v->bytes)}
-                           : text_of(f.text));
+        report_text(r, v->kind == GGUF_STRING ? (struct text){v->bytes.data, text_width(v->bytes)}
+                                              : text_of(f.text));
     }
 }
 
@@ -181,16 +174,15 @@ static enum status take_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
     const struct info_options *o = info->o;
-    const size_t bytes = (g->n_tensors + 1) * sizeof *info->tensors;
-    info->tensors = calloc(1, bytes);
+    info->tensors = array_zeroed(g->n_tensors + 1, sizeof *info->tensors, "the list of tensors", e);
     if (!info->tensors)
-        return err_no_memory(e, "the list of tensors", bytes);
+        return STATUS_NO_MEMORY;
     for (const struct gguf_tensor *from = g->tensors; from < g->tensors + g->n_tensors; from++) {
         struct info_tensor *t = &info->tensors[info->n_listed];
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
                                   .shape = pack_shape_text(from->n_dims, from->dims),
-                                  .offset = (uint64_t)(from->data - info->file.data)};
+                                  .offset = from->data - info->file.data};
         int at = 0;
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
@@ -215,8 +207,8 @@ static enum status take_tensors(struct info *info, struct err *e)
         info->inf += is_read ? t->check.inf : 0;
         if (n_bad > 0 && !info->not_finite.text[0])
             err_format(&info->not_finite,
-                       "%.200s: tensor '%.*s' has %" PRId64 " values that are not finite, the "
-                       "first%s at element %" PRIu64,
+                       "%.200s: tensor '%.*s' has %" PRId64
+                       " values that are not finite, the first%s at element %" PRIu64,
                        info->subject, text_width(from->name), from->name.data, n_bad,
                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
     }
@@ -233,9 +225,10 @@ static enum status read_file(struct info *info, struct err *e)
     TRY(gguf_get_text(g, "general.name", &info->name, &found, e));
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &info->token_kind, &found, e));
     info->subject = info->job->path;
+    info->file_bytes = info->file.len;
     info->gguf_version = g->version;
-    info->n_keys = (int64_t)g->n_pairs;
-    info->n_tensors = (int64_t)g->n_tensors;
+    info->n_keys = g->n_pairs;
+    info->n_tensors = g->n_tensors;
     info->cost = (struct cost_shape){.tied = layout_output_tied(g), .gguf = g};
     /* Of the architectures that run here the hyperparameters must be readable; of others the keys
      * are shown. */
@@ -312,7 +305,7 @@ static void print_info_json(struct json *j, int table, const struct table *t)
     f += table == TABLE_TENSORS ? N_OWN : 0;
     json_begin_array(j, keys[table]);
     for (int i = 0; i < t->n_rows; i++) {
-        const void *row = (const char *)t->rows + (size_t)i * t->row_bytes;
+        const void *row = (const char *)t->rows + i * t->row_bytes;
         const struct gguf_tensor *tensor = row; /* if it is one */
         json_begin_object(j, NULL);
         if (table == TABLE_TENSORS) {
@@ -322,7 +315,7 @@ static void print_info_json(struct json *j, int table, const struct table *t)
                 json_u64(j, NULL, tensor->dims[d]);
             json_end(j);
         }
-        report_members(j, f, (int)(end - f), row);
+        report_members(j, f, end - f, row);
         json_end(j);
     }
     json_end(j);
@@ -409,18 +402,18 @@ static enum status show_info(struct info *info, struct err *e)
         /* "6, 2, 1": heads, K/V heads or ranks by layer, where one number does not say it. */
         list = info->heads_by_layer;
         for (int l = 0; l < c->n_layers && !config_same_heads(c); l++)
-            queries += (size_t)snprintf(list + queries, sizeof info->latent - queries, "%s%d",
-                                        l ? ", " : "", config_heads(c, l));
+            queries += snprintf(list + queries, sizeof info->latent - queries, "%s%d",
+                                l ? ", " : "", config_heads(c, l));
         list = latent ? info->latent : info->kv_heads_by_layer;
         for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
-            used += (size_t)snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
-                                     latent ? config_latent(c, l) : config_kv_heads(c, l));
+            used += snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
+                             latent ? config_latent(c, l) : config_kv_heads(c, l));
         info->norm = arch_norm_names[c->norm];
         info->placement = arch_placement_names[c->placement];
         info->position = arch_position_names[c->position];
         info->ffn = arch_ffn_names[c->ffn];
         info->norm_eps = (double)c->norm_eps;
-        info->score_scale = c->score_scale != 0 ? (double)c->score_scale : (double)NAN;
+        info->score_scale = c->score_scale != 0 ? (double)c->score_scale : NO_FIGURE;
         info->attention_4_d_model_squared = (int64_t)4 * c->d_model * c->d_model * config_blocks(c);
     }
     inspect_parts(&info->cost, info->parts);
@@ -435,7 +428,7 @@ static enum status show_info(struct info *info, struct err *e)
 /* Instead of a shape: which have names. */
 static bool lists_shapes(const struct info_options *o)
 {
-    return o->shapes.n == 1 && strcmp(o->shapes.items[0], "help") == 0;
+    return o->shapes.n == 1 && str_is(o->shapes.items[0], "help");
 }
 
 static enum status check_info(struct job *j, void *values, struct err *e)
@@ -443,16 +436,14 @@ static enum status check_info(struct job *j, void *values, struct err *e)
     const struct info_options *o = values;
     if (lists_shapes(o) && (j->path || o->latent || o->depths || o->batches || o->bandwidth ||
                             o->shards || o->type || o->shape.arch))
-        return err_set(e, STATUS_USAGE,
-                       "--shape help lists names; expected nothing else but --format");
+        return err_usage(e, "--shape help lists names; expected nothing else but --format");
     if (o->shapes.n > 0 && (o->tensors || o->check))
-        return err_set(e, STATUS_USAGE, "%s is for a checkpoint; --shape has no file",
-                       o->tensors ? "--tensors" : "--check");
+        return err_usage(e, "%s is for a checkpoint; --shape has no file",
+                         o->tensors ? "--tensors" : "--check");
     if (info_is_auto(o) && o->gflops > 0)
-        return err_set(e, STATUS_USAGE,
-                       "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
+        return err_usage(e, "--flops is for a --bandwidth in GB/s; auto measures arithmetic, too");
     if (o->shapes.n > 0)
-        j->needs &= ~(unsigned)JOB_PATH;
+        j->needs &= ~JOB_PATH;
     if (info_is_auto(o))
         j->needs |= JOB_WORKERS;
     return STATUS_OK;

@@ -1,8 +1,6 @@
 /*
  * cmd_quantize - decode quantize: a checkpoint in another weight type.
  */
-#include <math.h>
-
 #include "cli/job.h"
 
 struct quantize_options {
@@ -35,11 +33,11 @@ struct quantize_row {
 };
 
 static const struct report_field fields[] = {
-    {"name", "name", MEMBER(quantize_row, name)},
-    {"from", "from", MEMBER(quantize_row, from)},
-    {"to", "to", MEMBER(quantize_row, to)},
-    {"bytes_before", "bytes_before", MEMBER(quantize_row, bytes_before)},
-    {"bytes_after", "bytes_after", MEMBER(quantize_row, bytes_after)},
+    {COLUMN(quantize_row, name)},
+    {COLUMN(quantize_row, from)},
+    {COLUMN(quantize_row, to)},
+    {COLUMN(quantize_row, bytes_before)},
+    {COLUMN(quantize_row, bytes_after)},
     {"rms_error", "rms_error", MEMBER(quantize_row, error.rms), "%.7f", .rank = 2},
     {"relative_error", "relative_error", MEMBER(quantize_row, error.relative), "%.7f", .rank = 1},
     {"max_error", "max_error", MEMBER(quantize_row, error.max), "%.7f", .rank = 3},
@@ -49,7 +47,7 @@ static const struct report_field fields[] = {
 static enum status write_and_print(struct job *j, struct quantize *q, struct err *e)
 {
     const struct common_options *o = j->common;
-    const struct quantize_error none = {(double)NAN, (double)NAN, (double)NAN};
+    const struct quantize_error none = {NO_FIGURE, NO_FIGURE, NO_FIGURE};
     const size_t n = q->params.gguf->n_tensors;
     size_t n_changed = 0;
     for (const struct quantize_tensor *t = q->tensors; t < q->tensors + n; t++) {
@@ -66,7 +64,7 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     TRY(gguf_write(q->writer, o->out, e));
     progress_end(&j->progress);
     struct report r;
-    report_begin(&r, (enum table_format)o->format, fields, REPORT_LENGTH(fields), j->out);
+    report_begin(&r, o->format, fields, REPORT_LENGTH(fields), j->out);
     for (const struct quantize_tensor *t = q->tensors; o->verbose && t < q->tensors + n; t++)
         report_row(&r, &(struct quantize_row){t->from->name, t->from->type->name, t->to->name,
                                               t->from->n_bytes, t->bytes,
@@ -105,7 +103,7 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
     struct quantize_options *o = values;
     struct file_map file;
     if (!o->type)
-        return err_set(e, STATUS_USAGE, "no weight type is named; expected --type TYPE");
+        return err_usage(e, "no weight type is named; expected --type TYPE");
     o->params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(job_map(j->path, &file, e));
     const enum status s = job_quantize(j, &file, &o->params, true, e);

@@ -1,14 +1,7 @@
 /*
  * cmd_score - decode score: the log-probability of each token of a text.
  */
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/job.h"
-#include "cli/signals.h"
 #include "engine/sampler.h"
 #include "formats/npy.h"
 
@@ -47,11 +40,11 @@ struct scored_row {
 };
 
 static const struct report_field fields[] = {
-    {"position", "position", MEMBER(scored_row, position)},
-    {"id", "id", MEMBER(scored_row, id)},
-    {"text", "text", MEMBER(scored_row, text), .bytes = true},
-    {"logprob", "logprob", MEMBER(scored_row, logprob), "%.4f"},
-    {"top", NULL, MEMBER(scored_row, top), .items = fields + 1, .n_items = 3,
+    {COLUMN(scored_row, position)},
+    {COLUMN(scored_row, id)},
+    {COLUMN(scored_row, text), .bytes = true},
+    {COLUMN(scored_row, logprob), "%.4f"},
+    {KEY(scored_row, top), .items = fields + 1, .n_items = 3,
      .item_size = sizeof(struct scored_row)},
     {NULL, "top", MEMBER(scored_row, joined), .list = true},
 };
@@ -81,8 +74,8 @@ static struct scored_row scored_of(const struct scoring *s, int position, int id
 static enum status score_tokens(struct scoring *s, struct err *e)
 {
     const struct job *j = s->job;
-    const int n = (int)j->n_tokens, block = session_block(j->session);
-    double logprob = (double)NAN, log_sum;
+    const int n = j->n_tokens, block = session_block(j->session);
+    double logprob = NO_FIGURE, log_sum;
     for (int i = 0; i < n; i++) {
         const float *logits = s->logits + (size_t)(i % block) * s->n_vocab;
         const int n_top = i > 0 ? s->n_top : 0;
@@ -126,7 +119,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     struct report_field own[N_FIELDS];
     TRY(job_tokenize_for_context(j, "score", e));
     struct session_params params = job_session_params(j);
-    params.n_ctx = (int)j->n_tokens;
+    params.n_ctx = j->n_tokens;
     TRY(job_start_session(j, &params, NULL, e));
     const size_t block = session_block(j->session);
     const size_t bytes = s.n_top * (sizeof *s.top + sizeof *s.scores) +
@@ -142,8 +135,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     if (o->logits)
         status = npy_open(&s.npy, o->logits, (const uint64_t[]){j->n_tokens, n_vocab}, 2, e);
     if (status == STATUS_OK) {
-        report_begin(&s.report, (enum table_format)j->common->format, own,
-                     s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
+        report_begin(&s.report, j->common->format, own, s.n_top > 0 ? N_FIELDS : FIELD_TOP, j->out);
         status = score_tokens(&s, e);
         const enum status printed = report_end(&s.report, status == STATUS_OK ? e : NULL);
         status = status == STATUS_OK ? printed : status;

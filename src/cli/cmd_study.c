@@ -2,10 +2,6 @@
  * cmd_study - decode study: the GQA paper's experiment on one text, and how many query heads are
  * best: what is compared, and what is printed. study_cells makes the cells.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,11 +89,9 @@ struct share_list {
 static enum status list_shares(const char *option, const char *text, struct share_list *list,
                                struct err *e)
 {
-    char end;
-    do {
-        char item[48], name[32];
+    for (char item[48]; list_item(&text, item, sizeof item);) {
+        char name[32];
         double x = 0, named;
-        end = list_next(&text, ",", item, sizeof item);
         const bool is_number = parse_double(item, &x);
         snprintf(name, sizeof name, "%g", x);
         if (!is_number || x < 0 || x > MOST_ALPHA || !parse_double(name, &named) || named != x)
@@ -111,7 +105,7 @@ static enum status list_shares(const char *option, const char *text, struct shar
         if (list->n == LIST_MAX)
             return err_set(e, STATUS_USAGE, "%s: expected at most %d percents", option, LIST_MAX);
         list->items[list->n++] = x;
-    } while (end);
+    }
     return STATUS_OK;
 }
 
@@ -122,8 +116,7 @@ static double amount_of(const struct study_options *o, const struct config *c)
     const struct cost_shape shape = {
         .config = c, .n_kv_heads = c->n_kv_heads, .tied = !c->arch->own_output};
     const struct cost_flops flops = cost_of(&shape, STORAGE_F32, c->n_ctx / 2).flops;
-    return o->match == 1 ? (double)cost_weights(&shape).parameters
-                         : (double)(flops.floats + flops.attention);
+    return o->match == 1 ? cost_weights(&shape).parameters : flops.floats + flops.attention;
 }
 
 /* With --match, widens or narrows the feed-forward layer of c until it has as much as `like`; every
@@ -143,7 +136,7 @@ static enum status match_ff(const struct study_options *o, const struct config *
             "--match: %d heads (%d K/V heads) would need a feed-forward layer %.0f wide; "
             "expected 1 to %d",
             c->n_heads, c->n_kv_heads, width, CONFIG_MAX_FF);
-    c->d_ff = (int)width;
+    c->d_ff = width;
     return STATUS_OK;
 }
 
@@ -192,7 +185,7 @@ static enum status read_lists(const struct study_job *job, const struct config *
         l->alphas = (struct share_list){.n = 1};
     if (!o->scratch)
         l->scratch.n = !o->from;
-    else if (strcmp(o->scratch, "none") != 0)
+    else if (!str_is(o->scratch, "none"))
         TRY(list_shares("--scratch", o->scratch, &l->scratch, e));
     if (o->teacher && l->alphas.n == 1)
         return err_set(e, STATUS_USAGE,
@@ -226,7 +219,7 @@ static enum status plan_heads(struct study_job *job, struct config mha, const st
         TRY(study_plan_add(plan, cell, l->scratch.items, l->scratch.n, e));
         plan->config = &mha;
         for (int m = 0; m < l->methods.n; m++) {
-            cell.method = (enum study_method)(STUDY_MEAN + l->methods.items[m]);
+            cell.method = STUDY_MEAN + l->methods.items[m];
             TRY(study_plan_add(plan, cell, l->alphas.items, l->alphas.n, e));
         }
     }
@@ -282,9 +275,9 @@ static const struct report_field mean_fields[] = {
     {"alpha", "% of steps", MEMBER(study_mean, of.alpha), "%g"},
     {"seeds", "seeds", MEMBER(study_mean, n_seeds), .rank = 4},
     {"bits_per_byte", "bits/byte", MEMBER(study_mean, of.bits_per_byte), "%.4f"},
-    {"deviation", "deviation", MEMBER(study_mean, deviation), "%.4f"},
-    {"least", "least", MEMBER(study_mean, least), "%.4f", .rank = 3},
-    {"most", "most", MEMBER(study_mean, most), "%.4f", .rank = 3},
+    {COLUMN(study_mean, deviation), "%.4f"},
+    {COLUMN(study_mean, least), "%.4f", .rank = 3},
+    {COLUMN(study_mean, most), "%.4f", .rank = 3},
     {"over_mha", "over MHA", MEMBER(study_mean, over_mha), "%+.4f"},
     {"latent", NULL, MEMBER(study_mean, of.latent)},
     {"cache_bytes_per_token", NULL, MEMBER(study_mean, of.cache_bytes_per_token)},
@@ -294,7 +287,7 @@ static const struct report_field mean_fields[] = {
  * heads, of the same share. */
 static bool same_line(const struct study_mean *a, const struct study_mean *b)
 {
-    return strcmp(a->line, b->line) == 0 && (!a->of.by_heads || a->of.alpha == b->of.alpha);
+    return str_is(a->line, b->line) && (!a->of.by_heads || a->of.alpha == b->of.alpha);
 }
 
 /* Bits per byte over alpha, or over the query heads, a line for K/V heads and method, a band from
@@ -310,12 +303,12 @@ static enum status draw_means(const struct study_job *job, struct err *e)
     snprintf(subtitle, sizeof subtitle,
              "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
              o->from ? path_name(o->from) : "", o->from ? ", " : "", p->n_steps, p->n_seeds,
-             plural((uint64_t)p->n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
+             plural(p->n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
     /* A series for each mean at most: one block, which no request for nothing may leave NULL. */
     struct plot_series *series =
         calloc((size_t)p->n_means + 1, sizeof *series + sizeof(struct plot_point));
     if (!series)
-        return err_no_memory(e, "the plot", (size_t)p->n_means * sizeof *series);
+        return err_no_memory(e, "the plot", p->n_means * sizeof *series);
     struct plot_point *points = (struct plot_point *)(series + p->n_means);
     struct plot plot = {.title = by_heads ? "Query heads at the same width"
                                           : "Uptraining after conversion",
@@ -337,7 +330,7 @@ static enum status draw_means(const struct study_job *job, struct err *e)
             m++;
         if (m < first) /* drawn */
             continue;
-        while (other < line && strcmp(other->marker_name, first->of.variant) != 0)
+        while (other < line && !str_is(other->marker_name, first->of.variant))
             other++;
         *line = (struct plot_series){.name = first->line,
                                      .points = points,
@@ -353,8 +346,8 @@ static enum status draw_means(const struct study_job *job, struct err *e)
                 continue;
             line->n_points++;
             *points++ = (struct plot_point){by_heads ? m->of.heads : m->of.alpha,
-                                            band ? m->least : (double)NAN, m->of.bits_per_byte,
-                                            band ? m->most : (double)NAN, (double)NAN};
+                                            band ? m->least : NO_FIGURE, m->of.bits_per_byte,
+                                            band ? m->most : NO_FIGURE, NO_FIGURE};
         }
     }
     const enum status s = plot_write(&plot, o->plot, e);
@@ -367,7 +360,7 @@ static enum status draw_means(const struct study_job *job, struct err *e)
 static enum status report_study(struct study_job *job, struct err *e)
 {
     const struct study_options *o = job->options;
-    const enum table_format format = (enum table_format)o->common.format;
+    const enum table_format format = o->common.format;
     const bool json = format == TABLE_JSON;
     struct output *out = job->run->out;
     struct study_cell *cells = job->plan.cells;
@@ -402,7 +395,7 @@ static enum status check_study(struct job *j, void *values, struct err *e)
         return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
     if (strlen(o->dir) > STUDY_DIR_MAX)
         return err_set(e, STATUS_USAGE, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
-    if (strcmp(text, "-") == 0 || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
+    if (str_is(text, "-") || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
         return err_set(e, STATUS_USAGE,
                        "'%.200s': every cell reads the text again; expected a file", text);
     if (o->steps.val_fraction <= 0)

@@ -1,8 +1,6 @@
 /*
  * cmd_tokenize - decode tokenize: token ids of a text, and back.
  */
-#include <string.h>
-
 #include "cli/job.h"
 
 struct tokenize_options {
@@ -32,7 +30,7 @@ static enum status check_tokenize(struct job *j, void *values, struct err *e)
     const struct tokenize_options *o = values;
     (void)e;
     if (o->decode) {
-        j->needs &= ~(unsigned)JOB_TEXT;
+        j->needs &= ~JOB_TEXT;
         j->parts = CHECKPOINT_TOKENIZER;
     }
     return STATUS_OK;
@@ -46,14 +44,14 @@ static enum status decode_ids(struct job *j, const char *given, struct err *e)
     bool kept = true;
     if (tokenizer_n_tokens(t) == 0)
         return err_bad_file(e, "tokenizer.ggml.tokens: expected tokens, found none");
-    if (strcmp(given, "-") == 0) {
+    if (str_is(given, "-")) {
         size_t len;
         TRY(file_read_all(given, IDS_MAX, &j->text_bytes, &len, e));
         given = j->text_bytes;
         if (strlen(given) < len)
-            return err_set(e, STATUS_USAGE,
-                           "--decode -: expected token ids, found a zero byte behind %zu others",
-                           strlen(given));
+            return err_usage(e,
+                             "--decode -: expected token ids, found a zero byte behind %zu others",
+                             strlen(given));
     }
     TRY(parse_ids("--decode", given, tokenizer_n_tokens(t), &j->tokens, &j->n_tokens, e));
     for (size_t i = 0; i < j->n_tokens && kept; i++)
@@ -77,7 +75,7 @@ static enum status run_tokenize(struct job *j, void *values, struct err *e)
     TRY(tokenizer_encode(j->checkpoint.tokenizer, j->text, &j->tokens, &j->n_tokens, e));
     output_puts(j->out, json ? "[" : "");
     for (size_t i = 0; i < j->n_tokens; i++)
-        output_printf(j->out, "%s%d", i == 0 ? "" : json ? ", " : " ", (int)j->tokens[i]);
+        output_printf(j->out, "%s%d", i == 0 ? "" : json ? ", " : " ", j->tokens[i]);
     output_puts(j->out, json ? "]\n" : "\n");
     return STATUS_OK;
 }

@@ -3,17 +3,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/job.h"
 #include "cli/shape.h"
-#include "train/train.h"
 
 #define PIPE_MAX  ((size_t)1 << 30) /* more text is not taken from a pipe */
 #define SMOOTHING 0.05              /* weight of a step in the smoothed loss */
@@ -185,7 +179,7 @@ static void announce(const struct training *t, const struct train_plan *p)
                  : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
                                                             : ", no biases but the norms'",
                  c->shared ? ", one block for all layers" : "");
-    else if (strcmp(c->arch->name, arch_names[0]) != 0) /* not gpt2 */
+    else if (!str_is(c->arch->name, arch_names[0])) /* not gpt2 */
         snprintf(what, sizeof what, "%s, ", c->arch->name);
     if (c->n_heads * c->head_dim != c->d_model || config_value_dim(c) != c->head_dim)
         snprintf(sizes, sizeof sizes, " of %d and %d", c->head_dim, config_value_dim(c));
@@ -232,25 +226,25 @@ static enum status prepare(struct training *t, struct job *j, struct text *texts
     char state[PATH_MAX];
     const char *const written[] = {spec->out, state};
     if (t->texts.n == 0)
-        return err_set(e, STATUS_USAGE, "no text is named; expected TEXT, one or several files");
+        return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY(path_new(spec->out, true, e));
     snprintf(state, sizeof state, "%s.state", spec->out);
     TRY(path_spares(&command_train.spec, t, "--output", state, e));
     if (t->log_path && path_same(t->log_path, state))
-        return err_set(e, STATUS_USAGE, "--log: '%.200s' is OUT.state; expected a file of its own",
-                       t->log_path);
+        return err_usage(e, "--log: '%.200s' is OUT.state; expected a file of its own",
+                         t->log_path);
     for (int i = 0; i < 2; i++) {
         if (!spec->resume && !t->common.force && lstat(written[i], &st) == 0)
-            return err_set(e, STATUS_USAGE,
-                           "-o: '%.200s' exists; --resume goes on with an unfinished run, --force "
-                           "replaces it",
-                           written[i]);
+            return err_usage(
+                e,
+                "-o: '%.200s' exists; --resume goes on with an unfinished run, --force replaces it",
+                written[i]);
         TRY(path_writable(written[i], e));
     }
     for (; spec->n_texts < t->texts.n; spec->n_texts++) {
         const char *path = t->texts.items[spec->n_texts];
         struct text *text = &texts[spec->n_texts];
-        const bool is_file = strcmp(path, "-") != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+        const bool is_file = !str_is(path, "-") && stat(path, &st) == 0 && S_ISREG(st.st_mode);
         char *bytes = NULL;
         TRY(input_await(path, is_file ? SIZE_MAX : PIPE_MAX, &bytes, &text->len, e));
         text->data = bytes;
@@ -301,7 +295,7 @@ static enum status train(struct training *t, struct trainer *trainer, struct err
     char best[128] = "";
     announce(t, p);
     t->first_step = t->step = p->resumed_step;
-    t->loss = t->val_loss = (double)NAN;
+    t->loss = t->val_loss = NO_FIGURE;
     if (t->log_path)
         TRY(open_log(t, e));
     const enum status s = trainer_run(trainer, e);

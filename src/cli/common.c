@@ -1,8 +1,6 @@
 /*
  * common - the options that several commands have.
  */
-#include <limits.h>
-
 #include "cli/numbers.h"
 #include "cli/options.h"
 
@@ -53,17 +51,15 @@ const struct option variant_options[] = {
     OPT_STRING("latent", latent, "R|R,R,...",
                "convert to a latent cache instead: one vector of R numbers a position, which all "
                "heads share as key and value, in every layer or layer by layer; needs --calib"),
-    OPT_CHOICE(
-        "method", method, "METHOD", convert_methods,
-        "what the heads of a group come to share: their mean, the first, random numbers (the "
-        "GQA paper's), the mean after alignment, or the best fit",
-        .fallback = "fit", .needs = "kv-heads"),
-    OPT_STRING(
-        "calib", calib, "TEXT|self[:N]|none",
-        "a file of text to calibrate on; or N tokens that the model writes itself (16384); or "
-        "nothing, so that the weights alone decide",
-        .otherwise = "self for fit where there is a vocabulary, else none", .needs = ANY_VARIANT,
-        .reads = "the text of --calib"),
+    OPT_CHOICE("method", method, "METHOD", convert_methods,
+               "what the heads of a group come to share: their mean, the first, random numbers "
+               "(the GQA paper's), the mean after alignment, or the best fit",
+               .fallback = "fit", .needs = "kv-heads"),
+    OPT_STRING("calib", calib, "TEXT|self[:N]|none",
+               "a file of text to calibrate on; or N tokens that the model writes itself (16384); "
+               "or nothing, so that the weights alone decide",
+               .otherwise = "self for fit where there is a vocabulary, else none",
+               .needs = ANY_VARIANT, .reads = "the text of --calib"),
     OPT_END,
 };
 
@@ -79,13 +75,11 @@ const struct option conversion_options[] = {
                "which heads share: neighbours, or those that lose least; auto: cluster for fit and "
                "procrustes, but with ALiBi, whose slopes keep heads in their places",
                .fallback = "auto", .needs = "kv-heads"),
-    OPT_CHOICE(
-        "refit", refit, "WHAT", refits,
-        "what is fitted to the calibration text beyond the shared heads: nothing, the output "
-        "matrix, also values, inputs and the feed-forward part, or also queries and keys "
-        "by gradients (minutes for large models); auto: all for fit, wo for latent caches and on "
-        "the "
-        "model's own text, none for the others",
-        .fallback = "auto", .needs = ANY_VARIANT),
+    OPT_CHOICE("refit", refit, "WHAT", refits,
+               "what is fitted to the calibration text beyond the shared heads: nothing, the "
+               "output matrix, also values, inputs and the feed-forward part, or also queries and "
+               "keys by gradients (minutes for large models); auto: all for fit, wo for latent "
+               "caches and on the model's own text, none for the others",
+               .fallback = "auto", .needs = ANY_VARIANT),
     OPT_END,
 };

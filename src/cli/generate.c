@@ -1,12 +1,6 @@
 #include "cli/generate.h"
 
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
-
-#include "cli/signals.h"
 
 /* --- texts in turn --------------------------------------------------------------------------- */
 
@@ -121,9 +115,9 @@ struct likely_token {
 static void put_token(const struct generation *g, struct json *j, int id, double logprob)
 {
     static const struct report_field fields[] = {
-        {"id", NULL, MEMBER(likely_token, id)},
-        {"text", NULL, MEMBER(likely_token, text), .bytes = true},
-        {"logprob", NULL, MEMBER(likely_token, logprob)},
+        {KEY(likely_token, id)},
+        {KEY(likely_token, text), .bytes = true},
+        {KEY(likely_token, logprob)},
     };
     const struct likely_token token = {id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
     report_members(j, fields, REPORT_LENGTH(fields), &token);
@@ -351,7 +345,7 @@ static enum status go_on(struct generation *g, const struct event *event, struct
                 const struct heatmap_scale scale = heatmap_scale(1, false);
                 const double logprob = (double)event->logits[event->token] - event->log_sum;
                 unsigned char level;
-                heatmap_levels(&scale, &(float){(float)exp(logprob)}, 1, &level);
+                heatmap_levels(&scale, &(float){exp(logprob)}, 1, &level);
                 text->level = level > 0 ? level : 1;
             }
             put_shaded(output_of(g, number), g->ink, text->level, ready);

@@ -10,10 +10,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cli/job.h"
 #include "engine/schedule.h"
 #include "text/vocab.h"

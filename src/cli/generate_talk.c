@@ -1,12 +1,6 @@
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/generate.h"
-#include "cli/signals.h"
 
 /* --- saved texts ----------------------------------------------------------------------------- */
 
@@ -35,7 +29,7 @@ enum status generation_save(struct generation *g, const char *option, const char
                             struct err *e)
 {
     if (g->schedule.slots[0].len == 0)
-        return err_set(e, STATUS_USAGE, "there is no text yet to save in %.200s", path);
+        return err_usage(e, "there is no text yet to save in %.200s", path);
     TRY(path_spares(&command_generate.spec, g->o, option, path, e));
     const struct saved_marks marks = {hash_of(g), g->job->seed};
     return saved_write(path, &g->schedule, 0, &marks, e);
@@ -67,13 +61,12 @@ enum status generation_add(struct generation *g, struct err *e)
         return STATUS_OK;
     if (job->n_tokens > 0)
         snprintf(added, sizeof added, "%zu ", job->n_tokens);
-    return err_set(e, STATUS_USAGE,
-                   "the text has %d tokens, the context %d: no room for %smore; shorten what is "
-                   "added%s",
-                   len, cap, added,
-                   s->shifts     ? ""
-                   : g->o->talks ? ", raise -c, or go on with /shift"
-                                 : ", raise -c, or go on with --shift");
+    return err_usage(
+        e, "the text has %d tokens, the context %d: no room for %smore; shorten what is added%s",
+        len, cap, added,
+        s->shifts     ? ""
+        : g->o->talks ? ", raise -c, or go on with /shift"
+                      : ", raise -c, or go on with --shift");
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -184,11 +177,11 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     while (which < N_COMMANDS && !text_is((struct text){line, len}, commands[which].name))
         which++;
     if (which == N_COMMANDS)
-        return err_set(e, STATUS_USAGE, "unknown command '/%.60s'; /help lists them", line);
+        return err_usage(e, "unknown command '/%.60s'; /help lists them", line);
     const struct common_options *o = &g->o->common;
     bool right = !*commands[which].argument == !*argument;
     if (which == SHIFT)
-        right = !*argument || strcmp(argument, "on") == 0 || strcmp(argument, "off") == 0;
+        right = !*argument || str_is(argument, "on") || str_is(argument, "off");
     else if (which == COUNT || which == LOGPROBS)
         right = parse_int(argument, 0, INT_MAX, &n);
     else if (which == SEED)
@@ -196,8 +189,8 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     else if (which == TEMP)
         right = parse_double(argument, &x) && x >= 0;
     if (!right)
-        return err_set(e, STATUS_USAGE, "/%s: expected %s, found '%.60s'", commands[which].name,
-                       commands[which].expected, argument);
+        return err_usage(e, "/%s: expected %s, found '%.60s'", commands[which].name,
+                         commands[which].expected, argument);
     switch (which) {
     case RESET:
         g->schedule.slots[0].len = 0;
@@ -206,7 +199,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         say(o, "the next line begins a text");
         break;
     case SHIFT:
-        g->schedule.shifts = strcmp(argument, "off") != 0;
+        g->schedule.shifts = !str_is(argument, "off");
         say(o, g->schedule.shifts ? "a full context shifts" : "a full context ends the answer");
         break;
     case COUNT:
@@ -263,7 +256,7 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     struct text line = {t->line.data, t->line.len - !t->joined};
     enum status s = STATUS_OK;
     if (too_long || line.len > PROMPTS_MAX_LINE) {
-        s = err_set(e, STATUS_USAGE, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
+        s = err_usage(e, "a line has more than %zu bytes", PROMPTS_MAX_LINE);
         t->joined = false;
     } else if (t->joined || take_answer(t, line, &s, e)) {
         /* There is nothing more to do. */

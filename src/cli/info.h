@@ -4,8 +4,6 @@
  */
 #pragma once
 
-#include <string.h>
-
 #include "cli/job.h"
 #include "cli/shape.h"
 #include "measure/inspect.h"
@@ -28,7 +26,7 @@ struct info_options {
 
 static inline bool info_is_auto(const struct info_options *o)
 {
-    return o->bandwidth && strcmp(o->bandwidth, "auto") == 0;
+    return o->bandwidth && str_is(o->bandwidth, "auto");
 }
 
 /* More than the format has. */
@@ -72,6 +70,7 @@ struct info {
     /* Properties; of texts and strings NULL is none, and of numbers a negative one. */
     const char *subject, *type, *norm, *placement, *position, *ffn, *does_not_run, *problem;
     struct text architecture, name, token_kind;
+    uint64_t file_bytes;
     int64_t gguf_version, n_keys, n_tensors, value_dim, n_tokens, bos, eos;
     int64_t attention_4_d_model_squared;
     int64_t tensors_checked, tensors_not_checked, nan, inf; /* the last two are values */

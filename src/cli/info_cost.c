@@ -2,12 +2,6 @@
  * The second half of decode info: what a checkpoint's or a shape's caches and steps cost, by
  * variant; several shapes side by side; shards.
  */
-#include <inttypes.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/limits.h"
 #include "cli/info.h"
 
@@ -68,8 +62,8 @@ enum status info_plan_steps(struct info *info, struct err *e)
     const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
     if (n == 0)
         return STATUS_OK;
-    info->available = (int64_t)available_memory();
-    const size_t bytes = ((size_t)info->n_steps + (size_t)n) * sizeof *info->steps;
+    info->available = available_memory();
+    const size_t bytes = ((size_t)info->n_steps + n) * sizeof *info->steps;
     struct info_step *const grown = realloc(info->steps, bytes), *step = grown + info->n_steps;
     if (!grown)
         return err_no_memory(e, "the list of steps", bytes);
@@ -85,7 +79,7 @@ enum status info_plan_steps(struct info *info, struct err *e)
         *step = (struct info_step){.shape = info->subject,
                                    .of = s,
                                    .weight_bytes = weights,
-                                   .cache_over_weights = (double)s.cache_bytes / (double)weights,
+                                   .cache_over_weights = (double)s.cache_bytes / weights,
                                    .fits = fits,
                                    .fits_word = fits ? "yes" : "no"};
         snprintf(step->variant, sizeof step->variant, "%s", s.variant);
@@ -216,7 +210,7 @@ void info_explain_steps(const struct info *info, struct output *out)
                          "where these are fewer than shards,\vseveral shards have copies.",
                          info->o->shards);
     if (info->available >= 0)
-        paragraph_printf(&p, " Free: %s.", figure_bytes((double)info->available).text);
+        paragraph_printf(&p, " Free: %s.", figure_bytes(info->available).text);
     paragraph_puts(&p, "\n\n");
     paragraph_end(&p);
 }
@@ -227,7 +221,7 @@ enum status info_read_shape(struct info *info, int i, struct err *e)
 {
     const struct info_options *o = info->o;
     struct config *c = &info->config;
-    const enum storage type = o->type ? (enum storage)(o->type - 1) : STORAGE_F32;
+    const enum storage type = o->type ? o->type - 1 : STORAGE_F32;
     const struct shape_options of = {.shape = o->shapes.items[i], .arch = o->shape.arch};
     TRY(shape_of_options(&of, &o->common, c, e));
     TRY(model_check_storage(c, type, e));

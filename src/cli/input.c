@@ -1,13 +1,10 @@
 #include "cli/input.h"
 
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/numbers.h"
-#include "cli/signals.h"
 #include "cli/terminal.h"
 
 /* More text than this is refused before it is read: no context holds it. */
@@ -52,15 +49,15 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
         if (code == UNICODE_INVALID || (utf8_is_control(code) && (code < '\t' || code > '\r')))
             odd += c.len;
     }
-    const double share = (double)odd / (double)judged.len;
-    if (strcmp(path, "-") == 0 || judged.len < JUDGED_MIN || share <= ODD_SHARE)
+    const double share = (double)odd / judged.len;
+    if (str_is(path, "-") || judged.len < JUDGED_MIN || share <= ODD_SHARE)
         return STATUS_OK;
     free(*text);
     *text = NULL;
-    return err_set(e, STATUS_USAGE,
-                   "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
-                   "characters or no UTF-8; from standard input (-) it is taken as it is",
-                   path, 100 * share, judged.len);
+    return err_usage(e,
+                     "%.200s: expected text, found %.0f%% of its first %zu bytes to be control "
+                     "characters or no UTF-8; from standard input (-) it is taken as it is",
+                     path, 100 * share, judged.len);
 }
 
 enum status input_read(const struct common_options *o, char **bytes, struct text *text,
@@ -73,9 +70,9 @@ enum status input_read(const struct common_options *o, char **bytes, struct text
     if (o->range &&
         (list_next(&end, ":", begin, sizeof begin) != ':' || o->range[0] == '-' ||
          !parse_double(begin, &from) || !parse_double(end, &to) || to > 1 || from >= to))
-        return err_set(e, STATUS_USAGE,
-                       "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
-                       o->range);
+        return err_usage(
+            e, "--range: expected A:B, two fractions from 0 to 1, A below B, found '%.60s'",
+            o->range);
     if (o->file) {
         TRY(read_text(o->file, INPUT_MAX, bytes, &len, e));
     } else {
@@ -85,8 +82,8 @@ enum status input_read(const struct common_options *o, char **bytes, struct text
         if (!*bytes)
             return err_no_memory(e, "the text", len + 1);
     }
-    const size_t first = (size_t)(from * (double)len);
-    *text = (struct text){*bytes + first, (size_t)(to * (double)len) - first};
+    const size_t first = from * len;
+    *text = (struct text){*bytes + first, (size_t)(to * len) - first};
     return STATUS_OK;
 }
 
@@ -104,8 +101,8 @@ enum status input_needs_tokenizer(const struct tokenizer *t, const char *path, c
                                   struct err *e)
 {
     if (!t)
-        return err_set(e, STATUS_BAD_FILE,
-                       "%.200s: it has no tokenizer, which %s needs for its text", path, option);
+        return err_bad_file(e, "%.200s: it has no tokenizer, which %s needs for its text", path,
+                            option);
     return err_in(e, tokenizer_reads_text(t, e), "%s", path);
 }
 
@@ -133,9 +130,8 @@ enum status tokens_that_fit(const char *what, const struct tokenizer *t, struct 
     const size_t longest = text.len < LONG_TEXT ? SIZE_MAX : tokenizer_longest(t);
     const size_t least = text.len / longest + (text.len % longest != 0);
     if (least > (size_t)n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "%s has at least %zu tokens (%zu bytes), the context only %d", what, least,
-                       text.len, n_ctx);
+        return err_usage(e, "%s has at least %zu tokens (%zu bytes), the context only %d", what,
+                         least, text.len, n_ctx);
     return tokens_of_text(t, text, bos, ids, n, e);
 }
 
@@ -148,16 +144,14 @@ enum status tokens_of_prompt(const struct tokenizer *t, struct text prompt, int 
     const enum status s = tokens_of_text(t, text_of(bos ? "" : "\n"), bos, ids, n, e);
     if (s != STATUS_USAGE && s != STATUS_BAD_FILE)
         return s;
-    return err_set(e, STATUS_USAGE,
-                   "the prompt is empty, and the checkpoint has neither a begin-of-text token nor "
-                   "one for a newline to begin with");
+    return err_usage(e, "the prompt is empty, and the checkpoint has neither a begin-of-text token "
+                        "nor one for a newline to begin with");
 }
 
 enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err *e)
 {
     if (n_tokens > (size_t)n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
-                       n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
+        return err_usage(e, "the prompt has %zu tokens, the context only %d: shorten the prompt%s",
+                         n_tokens, n_ctx, n_ctx < most ? " or raise -c" : "");
     return STATUS_OK;
 }

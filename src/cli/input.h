@@ -3,10 +3,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cli/options.h"
 
 /* Where no text is given, nor --tokens take its place: --file becomes "-" if standard input is a

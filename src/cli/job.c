@@ -1,13 +1,9 @@
 #include "cli/job.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/signals.h"
 #include "exchange/exchange.h"
 #include "model/kv_cache.h"
 
@@ -32,7 +28,7 @@ enum status command_named(const char *name, const struct command **out, struct e
     const char *what = name[0] == '-' ? "option" : "command";
     struct nearest near = {.word = name};
     for (int i = 0; commands[i]; i++) {
-        if (strcmp(commands[i]->name, name) == 0) {
+        if (str_is(commands[i]->name, name)) {
             *out = commands[i];
             return STATUS_OK;
         }
@@ -40,9 +36,8 @@ enum status command_named(const char *name, const struct command **out, struct e
     }
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
-    return near.best ? err_set(e, STATUS_USAGE, "unknown %s '%.60s'; did you mean '%s'?", what,
-                               name, near.best)
-                     : err_set(e, STATUS_USAGE, "unknown %s '%.60s'", what, name);
+    return near.best ? err_usage(e, "unknown %s '%.60s'; did you mean '%s'?", what, name, near.best)
+                     : err_usage(e, "unknown %s '%.60s'", what, name);
 }
 
 void help_set_width(struct output *out)
@@ -116,7 +111,7 @@ enum status job_map(const char *path, struct file_map *out, struct err *e)
 
 enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
 {
-    const unsigned texts = JOB_TOKENIZES & ~(unsigned)CHECKPOINT_TOKENIZER;
+    const unsigned texts = JOB_TOKENIZES & ~CHECKPOINT_TOKENIZER;
     struct file_map file;
     *c = (struct checkpoint){0};
     TRY(job_map(path, &file, e));
@@ -134,10 +129,10 @@ enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoi
 {
     const int n = mine->model->config.n_vocab, n_other = other->model->config.n_vocab;
     if (n_other != n)
-        return err_set(e, failure,
-                       "%.200s: another vocabulary than the checkpoint's: expected %d tokens, "
-                       "found %d",
-                       path, n, n_other);
+        return err_set(
+            e, failure,
+            "%.200s: another vocabulary than the checkpoint's: expected %d tokens, found %d", path,
+            n, n_other);
     if (!other->tokenizer || tokenizer_n_tokens(other->tokenizer) == 0)
         return STATUS_OK;
     for (int id = 0; id < tokenizer_n_tokens(mine->tokenizer); id++) {
@@ -145,8 +140,8 @@ enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoi
         const struct text found = tokenizer_bytes(other->tokenizer, id);
         if (!text_equal(expected, found))
             return err_set(e, failure,
-                           "%.200s: another vocabulary than the checkpoint's: token %d is "
-                           "expected to be '%.*s', found '%.*s'",
+                           "%.200s: another vocabulary than the checkpoint's: token %d is expected "
+                           "to be '%.*s', found '%.*s'",
                            path, id, text_width(expected), expected.data, text_width(found),
                            found.data);
     }
@@ -169,11 +164,10 @@ static enum status choose_threads(struct job *j, struct err *e)
     const char *text = flag ? flag : environment("DECODE_THREADS");
     const int usable = cpus_usable();
     int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
-    j->threads_are_auto = !text || strcmp(text, "auto") == 0;
+    j->threads_are_auto = !text || str_is(text, "auto");
     if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
-        return err_set(e, STATUS_USAGE,
-                       "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
-                       POOL_MAX_THREADS, text);
+        return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
+                         POOL_MAX_THREADS, text);
     j->n_threads = wanted < usable ? wanted : usable;
     if (j->n_threads < wanted)
         say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
@@ -225,22 +219,21 @@ static enum status prepare(struct job *j, void *values, struct err *e)
                  {"texts", o->positional_text, "-p", o->prompt}};
     for (int i = 0; i < 3; i++)
         if (twice[i].word && twice[i].value)
-            return err_set(e, STATUS_USAGE,
-                           "two %s are named, '%.60s' and (with %s) '%.60s'; expected one",
-                           twice[i].what, twice[i].word, twice[i].option, twice[i].value);
+            return err_usage(e, "two %s are named, '%.60s' and (with %s) '%.60s'; expected one",
+                             twice[i].what, twice[i].word, twice[i].option, twice[i].value);
     o->file = o->file ? o->file : o->positional_text;
     j->path = o->positional ? o->positional : o->model;
     if (c->check)
         TRY(c->check(j, values, e));
     if ((j->needs & JOB_PATH) && !j->path)
-        return err_set(e, STATUS_USAGE, "no checkpoint is named; expected MODEL or -m FILE");
+        return err_usage(e, "no checkpoint is named; expected MODEL or -m FILE");
     if (j->needs & JOB_TEXT) {
         if (j->needs & JOB_PIPED)
             input_take_piped(o);
         if (c->no_text && !o->prompt && !o->file && !o->ids)
-            return err_set(e, STATUS_USAGE, "%s", c->no_text);
+            return err_usage(e, "%s", c->no_text);
         if (o->ids)
-            j->parts &= ~(unsigned)JOB_TOKENIZES;
+            j->parts &= ~JOB_TOKENIZES;
         TRY(input_read(o, &j->text_bytes, &j->text, e));
     }
     if (j->needs & JOB_STOPS)
@@ -263,15 +256,15 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
     struct job j = {
         .command = c, .out = out, .start_ns = start_ns, .needs = c->needs, .parts = c->parts};
     bool help;
-    void *values = calloc(1, c->values_size);
+    void *values = array_zeroed(1, c->values_size, "the options", e);
     if (!values)
-        return err_no_memory(e, "the options", c->values_size);
+        return STATUS_NO_MEMORY;
     const struct common_options *o = j.common = values;
     enum status s = options_parse(&c->spec, argv, values, &help, e);
     if (s == STATUS_OK && help) {
         bool all = false;
         for (char **word = argv; *word; word++)
-            all |= strcmp(*word, "--all") == 0;
+            all |= str_is(*word, "--all");
         command_print_help(c, all, out);
     } else if (s == STATUS_OK) {
         if (o->verbose)
@@ -316,14 +309,14 @@ enum status table_print(const struct table *t, enum table_format format, struct 
     for (int i = 0; t->row && (row = t->row(t->arg, i)) != NULL; i++)
         report_row(&r, row);
     for (int i = 0; i < t->n_rows; i++)
-        report_row(&r, (const char *)t->rows + (size_t)i * t->row_bytes);
+        report_row(&r, (const char *)t->rows + i * t->row_bytes);
     return report_end(&r, e);
 }
 
 enum status job_print(struct job *j, const struct table *t, struct err *e)
 {
     progress_end(&j->progress);
-    return table_print(t, (enum table_format)j->common->format, j->out, e);
+    return table_print(t, j->common->format, j->out, e);
 }
 
 enum status job_tokenize(struct job *j, struct err *e)
@@ -342,10 +335,10 @@ enum status job_tokenize_for_context(struct job *j, const char *purpose, struct 
         TRY(tokens_that_fit("the text", t, j->text, tokenizer_adds_bos(t), c->n_ctx, &j->tokens,
                             &j->n_tokens, e));
     if (j->n_tokens == 0)
-        return err_set(e, STATUS_USAGE, "there is no token to %s: the text is empty", purpose);
+        return err_usage(e, "there is no token to %s: the text is empty", purpose);
     if (j->n_tokens > (size_t)c->n_ctx)
-        return err_set(e, STATUS_USAGE, "the text has %zu tokens, the checkpoint's context only %d",
-                       j->n_tokens, c->n_ctx);
+        return err_usage(e, "the text has %zu tokens, the checkpoint's context only %d",
+                         j->n_tokens, c->n_ctx);
     return STATUS_OK;
 }
 
@@ -374,7 +367,7 @@ enum status job_seed(struct job *j, struct err *e)
 uint64_t job_out_bytes(const struct job *j)
 {
     struct stat st;
-    return stat(j->common->out, &st) == 0 ? (uint64_t)st.st_size : 0;
+    return stat(j->common->out, &st) == 0 ? st.st_size : 0;
 }
 
 void job_say_note(void *arg, const char *text)

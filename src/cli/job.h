@@ -6,10 +6,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "cli/input.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
@@ -244,3 +240,16 @@ enum status job_start_session(struct job *j, const struct session_params *p, con
 enum status job_create_session(struct job *j, const char *name, const struct model *m,
                                const struct session_params *p, const char *option,
                                struct session **out, struct err *e);
+
+/* --- the whole program but for main, which tests run, too: program.c ------------------------- */
+
+/* Finds the command, runs it, and prints what it fails with; argv as main gets it. Returns the exit
+ * code. Once a process: it installs signal handlers and may fill closed standard descriptors. */
+int program_run(int argc, char **argv);
+
+/* What built it: "gcc 12.2.0". */
+#if defined(__clang__)
+#define COMPILER_NAME "clang " __clang_version__
+#else
+#define COMPILER_NAME "gcc " __VERSION__
+#endif

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "cli/program.h"
+#include "cli/job.h"
 
 #define STACK_BYTES ((size_t)8 << 20)
 

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #define DIGITS "0123456789"
@@ -44,7 +43,7 @@ static bool read_units(const char *text, size_t n_units, uint64_t *out)
     const char *end = text + strspn(text, DIGITS);
     uint64_t value;
     for (size_t i = 0; read_digits(text, end, &value) && i < n_units; i++)
-        if (strcmp(units[i].name, end) == 0)
+        if (str_is(units[i].name, end))
             return !__builtin_mul_overflow(value, units[i].times, out);
     return false;
 }
@@ -66,7 +65,7 @@ bool parse_bytes(const char *text, size_t *out)
     uint64_t bytes;
     if (!read_units(text, N_UNITS, &bytes) || bytes < 1 || bytes > SIZE_MAX / 2)
         return false;
-    *out = (size_t)bytes;
+    *out = bytes;
     return true;
 }
 
@@ -97,23 +96,22 @@ bool parse_double(const char *text, double *out)
 enum status parse_score_scale(const char *text, float *scale, struct err *e)
 {
     double x = 1;
-    if (strcmp(text, "none") != 0 &&
+    if (!str_is(text, "none") &&
         (!parse_double(text, &x) || !((float)x > 0) || x >= CONFIG_MOST_SCORE_SCALE))
-        return err_set(e, STATUS_USAGE,
-                       "--score-scale: expected a number above 0 and below %g, or none, found "
-                       "'%.60s'",
-                       CONFIG_MOST_SCORE_SCALE, text);
-    *scale = (float)x;
+        return err_usage(
+            e, "--score-scale: expected a number above 0 and below %g, or none, found '%.60s'",
+            CONFIG_MOST_SCORE_SCALE, text);
+    *scale = x;
     return STATUS_OK;
 }
 
 enum status list_add(const char *option, int item, struct int_list *list, struct err *e)
 {
     if (list->n == LIST_MAX)
-        return err_set(e, STATUS_USAGE, "%s: expected at most %d items", option, LIST_MAX);
+        return err_usage(e, "%s: expected at most %d items", option, LIST_MAX);
     for (int i = 0; i < list->n; i++)
         if (list->items[i] == item)
-            return err_set(e, STATUS_USAGE, "%s: an item is given twice", option);
+            return err_usage(e, "%s: an item is given twice", option);
     list->items[list->n++] = item;
     return STATUS_OK;
 }
@@ -125,6 +123,14 @@ char list_next(const char **rest, const char *ends, char *item, size_t size)
     snprintf(item, size, "%.*s", len < size ? (int)len : (int)size - 1, *rest);
     *rest += len + (end != 0);
     return end;
+}
+
+bool list_item(const char **rest, char *item, size_t size)
+{
+    const bool found = *rest;
+    if (found && !list_next(rest, ",", item, size))
+        *rest = NULL;
+    return found;
 }
 
 int names_find(const char *const *names, const char *text)
@@ -152,15 +158,13 @@ static enum status list_items(const char *option, const char *text, const struct
     else if (kind->n_heads == 0)
         snprintf(expected, sizeof expected, "integers from %d to %d, separated by commas",
                  kind->min, kind->max);
-    for (char end = ','; end;) {
-        char item[32];
+    for (char item[32]; list_item(&text, item, sizeof item);) {
         int value;
-        end = list_next(&text, ",", item, sizeof item);
         const bool found = kind->names         ? (value = names_find(kind->names, item)) >= 0
                            : kind->n_heads > 0 ? parse_heads(item, kind->n_heads, &value)
                                                : parse_int(item, kind->min, kind->max, &value);
         if (!found)
-            return err_set(e, STATUS_USAGE, "%s: expected %s, found '%s'", option, expected, item);
+            return err_usage(e, "%s: expected %s, found '%s'", option, expected, item);
         TRY(list_add(option, value, list, e));
     }
     return STATUS_OK;
@@ -209,11 +213,11 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
         const char *end = text + strcspn(text, ID_SPACE ",[]");
         uint64_t id;
         if (!read_digits(text, end, &id) || id >= (uint64_t)n_ids)
-            return err_set(e, STATUS_USAGE,
-                           "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
-                           "vocabulary has %d), separated by commas or spaces",
-                           option, *n + 1, end - text < 40 ? (int)(end - text) : 40, text,
-                           n_ids - 1, n_ids);
+            return err_usage(e,
+                             "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
+                             "vocabulary has %d), separated by commas or spaces",
+                             option, *n + 1, end - text < 40 ? (int)(end - text) : 40, text,
+                             n_ids - 1, n_ids);
         (*ids)[(*n)++] = (int32_t)id;
         text = end + strspn(end, ID_SPACE);
         after_comma = *text == ',';
@@ -226,20 +230,19 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
 enum status choice_of(const char *option, const char *text, int n_all, struct choice *out,
                       struct err *e)
 {
-    const bool all = !text || strcmp(text, "all") == 0;
-    int *items = calloc((size_t)n_all, sizeof *items); /* 1 for what is named; then their numbers */
+    const bool all = !text || str_is(text, "all");
+    /* 1 for what is named; then their numbers. */
+    int *items = array_zeroed(n_all, sizeof *items, "the list of heads", e);
     *out = (struct choice){items, 0};
     if (!items)
-        return err_no_memory(e, "the list of heads", (size_t)n_all * sizeof *items);
-    for (char end = all ? 0 : ','; end;) {
-        char item[32];
+        return STATUS_NO_MEMORY;
+    for (char item[32]; !all && list_item(&text, item, sizeof item);) {
         int value;
-        end = list_next(&text, ",", item, sizeof item);
         if (!parse_int(item, 0, n_all - 1, &value) || items[value])
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected all or %ss from 0 to %d, separated by commas, each once "
-                           "(the model has %d), found '%.40s'",
-                           option, option + 2, n_all - 1, n_all, item);
+            return err_usage(e,
+                             "%s: expected all or %ss from 0 to %d, separated by commas, each once "
+                             "(the model has %d), found '%.40s'",
+                             option, option + 2, n_all - 1, n_all, item);
         items[value] = 1;
     }
     for (int i = 0; i < n_all; i++)
@@ -263,26 +266,23 @@ enum status head_of_option(const char *option, const char *text, const struct co
         parse_int(item, 0, c->n_layers - 1, layer) &&
         parse_int(rest, 0, config_heads(c, *layer) - 1, head))
         return STATUS_OK;
-    return err_set(e, STATUS_USAGE,
-                   "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'",
-                   option, c->n_layers - 1, c->n_heads - 1, text);
+    return err_usage(
+        e, "%s: expected L.H, a layer from 0 to %d and a head from 0 to %d, found '%.40s'", option,
+        c->n_layers - 1, c->n_heads - 1, text);
 }
 
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e)
 {
-    const size_t n = (size_t)c->n_layers * (size_t)c->n_heads;
-    *heads = calloc(n, 1);
+    *heads = array_zeroed(c->n_layers, c->n_heads, "the list of heads", e);
     if (!*heads)
-        return err_no_memory(e, "the list of heads", n);
-    for (char end = ','; end;) {
-        char item[32];
+        return STATUS_NO_MEMORY;
+    for (char item[32]; list_item(&text, item, sizeof item);) {
         int layer, head;
-        end = list_next(&text, ",", item, sizeof item);
         TRY(head_of_option(option, item, c, &layer, &head, e));
-        unsigned char *mark = *heads + (size_t)layer * (size_t)c->n_heads + (size_t)head;
+        unsigned char *mark = *heads + (size_t)layer * c->n_heads + head;
         if (*mark)
-            return err_set(e, STATUS_USAGE, "%s: head %s is given twice", option, item);
+            return err_usage(e, "%s: head %s is given twice", option, item);
         *mark = 1;
     }
     return STATUS_OK;

@@ -7,10 +7,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -27,6 +23,10 @@ bool parse_double(const char *text, double *out);          /* with '.' and expon
 /* Puts the text up to one of the bytes in `ends` into item [size], as a string of its own, cut if
  * it does not fit; *rest moves behind it. Returns that byte, 0 at the end of the text. */
 char list_next(const char **rest, const char *ends, char *item, size_t size);
+
+/* The next of items that commas separate, likewise: false if *rest, which is NULL behind the last,
+ * has none. */
+bool list_item(const char **rest, char *item, size_t size);
 
 /* Append integers, each from min to max; K/V heads as parse_heads has them; the indices of items in
  * `names` (ends with NULL); one number. STATUS_USAGE also for more than LIST_MAX items, an empty

@@ -1,12 +1,5 @@
 #include "cli/options.h"
 
-#include <assert.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/numbers.h"
 #include "show/paragraph.h"
 
@@ -27,7 +20,7 @@ int edit_distance(const char *a, const char *b)
     int d[LONGEST + 1][LONGEST + 1]; /* between the first i and the first j letters */
     for (size_t i = 0; i <= a_len; i++)
         for (size_t j = 0; j <= b_len; j++) {
-            d[i][j] = (int)(i + j);
+            d[i][j] = i + j;
             if (i == 0 || j == 0)
                 continue;
             d[i][j] = lesser(d[i - 1][j], d[i][j - 1]) + 1;
@@ -110,7 +103,7 @@ static struct description range_of(const struct option *o, bool message)
         const int n =
             snprintf(d.text, sizeof d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);
         if (o->max < (o->kind == OPTION_INT && !message ? INT_MAX : HUGE_VAL))
-            snprintf(d.text + n, sizeof d.text - (size_t)n, " to %.10g", o->max);
+            snprintf(d.text + n, sizeof d.text - n, " to %.10g", o->max);
         else if (!o->above_min)
             strcpy(d.text + n, " or more");
     }
@@ -137,7 +130,7 @@ static enum status store_value(const struct option_row *row, void *values, const
         break;
     }
     case OPTION_INT:
-        ok = parse_int(text, (int)o->min, (int)o->max, value);
+        ok = parse_int(text, o->min, o->max, value);
         break;
     case OPTION_DOUBLE: {
         double x;
@@ -149,12 +142,11 @@ static enum status store_value(const struct option_row *row, void *values, const
     case OPTION_STRING: {
         const char *dot = strrchr(text, '.');
         *(const char **)value = text;
-        if (dot && o->value && strcmp(o->value, "FILE.svg") == 0 &&
-            names_find(other_pictures, dot) >= 0)
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected a name that ends in .svg, the only form of pictures, "
-                           "found '%.60s'",
-                           as, text);
+        if (dot && o->value && str_is(o->value, "FILE.svg") && names_find(other_pictures, dot) >= 0)
+            return err_usage(
+                e,
+                "%s: expected a name that ends in .svg, the only form of pictures, found '%.60s'",
+                as, text);
         break;
     }
     case OPTION_STRINGS: {
@@ -177,8 +169,7 @@ static enum status store_value(const struct option_row *row, void *values, const
         break;
     }
     return ok ? STATUS_OK
-              : err_set(e, STATUS_USAGE, "%s: expected %s, found '%.60s'", as,
-                        range_of(o, true).text, text);
+              : err_usage(e, "%s: expected %s, found '%.60s'", as, range_of(o, true).text, text);
 }
 
 /* What was probably meant by an option that the command does not have. */
@@ -194,12 +185,11 @@ static enum status refuse_option(struct option_rows *rows, const char *as, struc
     bool known = false;
     for (int i = 0; option_synonyms[i][0] && !known; i++) {
         const char *ours = option_synonyms[i][1];
-        known = strcmp(option_synonyms[i][0], name) == 0 && find_named(rows, ours, strlen(ours));
+        known = str_is(option_synonyms[i][0], name) && find_named(rows, ours, strlen(ours));
         near.best = known ? ours : near.best;
     }
-    return near.best ? err_set(e, STATUS_USAGE, "unknown option '%s'; did you mean '--%s'?", as,
-                               near.best)
-                     : err_set(e, STATUS_USAGE, "unknown option '%s'", as);
+    return near.best ? err_usage(e, "unknown option '%s'; did you mean '--%s'?", as, near.best)
+                     : err_usage(e, "unknown option '%s'", as);
 }
 
 /* Takes the option at *at, and its value; leaves *at at the last argument used. */
@@ -219,11 +209,11 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     row->given = true;
     const bool is_flag = row->option->kind == OPTION_FLAG;
     if (is_flag && value)
-        return err_set(e, STATUS_USAGE, "%s takes no value, found '%.60s'", as, value);
+        return err_usage(e, "%s takes no value, found '%.60s'", as, value);
     if (!is_flag && !value && !(value = *++*at)) {
         const struct description expected = range_of(row->option, false);
-        return err_set(e, STATUS_USAGE, "%s needs a value%s%s", as, expected.text[0] ? ": " : "",
-                       expected.text);
+        return err_usage(e, "%s needs a value%s%s", as, expected.text[0] ? ": " : "",
+                         expected.text);
     }
     return store_value(row, values, as, value, e);
 }
@@ -257,16 +247,16 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         const char *word = *argv;
         if (options_ended || word[0] != '-' || word[1] == 0) {
             if (positional == rows.items + rows.n)
-                return err_set(e, STATUS_USAGE, "unexpected argument '%.60s'%s", word,
-                               find_named(&rows, "prompt", 6)
-                                   ? "; expected a text with -p, or its file with -f"
-                                   : "");
+                return err_usage(e, "unexpected argument '%.60s'%s", word,
+                                 find_named(&rows, "prompt", 6)
+                                     ? "; expected a text with -p, or its file with -f"
+                                     : "");
             TRY(store_value(positional, values, word, word, e));
             positional->given = true;
             positional += positional->option->kind == OPTION_STRING;
-        } else if (strcmp(word, "--") == 0) {
+        } else if (str_is(word, "--")) {
             options_ended = true;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        } else if (str_is(word, "--help") || str_is(word, "-h")) {
             *help = true;
             return STATUS_OK;
         } else {
@@ -278,17 +268,17 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         const struct option *o = row->option;
         const char *other = given_of(&rows, o->excludes);
         if (row->given && o->needs && !given_of(&rows, o->needs))
-            return err_set(e, STATUS_USAGE, "--%s is for --%.*s, which is not given", o->name,
-                           (int)strcspn(o->needs, "|"), o->needs);
+            return err_usage(e, "--%s is for --%.*s, which is not given", o->name,
+                             (int)strcspn(o->needs, "|"), o->needs);
         if (row->given && other)
-            return err_set(e, STATUS_USAGE, "--%s and --%s are both given; expected one of them",
-                           o->name, other);
+            return err_usage(e, "--%s and --%s are both given; expected one of them", o->name,
+                             other);
         for (positional = rows.items + rows.n_options; positional < rows.items + rows.n;
              positional++)
             if (row->given && positional->given && positional->offset == row->offset)
-                return err_set(e, STATUS_USAGE,
-                               "%s and --%s are both given, for the same; expected one of them",
-                               positional->option->name, o->name);
+                return err_usage(e,
+                                 "%s and --%s are both given, for the same; expected one of them",
+                                 positional->option->name, o->name);
     }
     return STATUS_OK;
 }
@@ -342,7 +332,7 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
         out->columns = LINE_WIDTH;
     /* What is said of the options stands beside them where half a line is left for it. */
     const int beside = width + 4;
-    struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? (size_t)beside : 10);
+    struct paragraph p = paragraph_begin(out, beside <= out->columns / 2 ? beside : 10);
     for (int i = 0; i < n; i++) {
         const struct option_row *row = &shown.items[i];
         const struct option *o = row->option;

@@ -1,12 +1,7 @@
 #include "cli/input.h"
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-
-#include "base/file.h"
-#include "base/text.h"
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
@@ -36,7 +31,7 @@ bool path_same(const char *a, const char *b)
     if (same) {
         char *a_slash = strrchr(a_end, '/'), *b_slash = strrchr(b_end, '/');
         char *a_name = a_slash ? a_slash + 1 : a_end, *b_name = b_slash ? b_slash + 1 : b_end;
-        same = strcmp(a_name, b_name) == 0;
+        same = str_is(a_name, b_name);
         *a_name = *b_name = 0; /* the folders are left */
         same = same && stat(*a_end ? a_end : ".", &x) == 0 && stat(*b_end ? b_end : ".", &y) == 0 &&
                same_file(&x, &y);
@@ -80,20 +75,18 @@ static enum status spare_all(const struct option_rows *rows, const void *values,
             const char *other = others[i];
             const bool same = other && path_same(path, other);
             if (same && o->reads)
-                return err_set(e, STATUS_USAGE, "'%.200s' is %s itself, which would be overwritten",
-                               path, o->reads);
+                return err_usage(e, "'%.200s' is %s itself, which would be overwritten", path,
+                                 o->reads);
             if (same)
-                return err_set(e, STATUS_USAGE,
-                               "'%.200s' is what --%s names, too; expected a file for each", path,
-                               o->name);
+                return err_usage(e, "'%.200s' is what --%s names, too; expected a file for each",
+                                 path, o->name);
             /* Or one of the two is a folder of which the other is a part. */
             if (other && o->reads && stat(path, &out) == 0 && stat(other, &in) == 0 &&
                 ((S_ISDIR(in.st_mode) && folder_has(other, &out)) ||
                  (S_ISDIR(out.st_mode) && folder_has(path, &in))))
-                return err_set(e, STATUS_USAGE,
-                               "'%.200s' is one of %s's own files, or has them, which would be "
-                               "overwritten",
-                               path, o->reads);
+                return err_usage(
+                    e, "'%.200s' is one of %s's own files, or has them, which would be overwritten",
+                    path, o->reads);
         }
     }
     return STATUS_OK;
@@ -127,9 +120,9 @@ enum status path_new(const char *path, bool force, struct err *e)
 {
     struct stat st;
     if (!path || !path[0])
-        return err_set(e, STATUS_USAGE, "no output is named; expected -o OUT");
+        return err_usage(e, "no output is named; expected -o OUT");
     if (!force && lstat(path, &st) == 0)
-        return err_set(e, STATUS_USAGE, "-o: '%.200s' exists; --force replaces it", path);
+        return err_usage(e, "-o: '%.200s' exists; --force replaces it", path);
     return STATUS_OK;
 }
 

@@ -1,14 +1,10 @@
-#include "cli/program.h"
+#include "cli/job.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "cli/job.h"
-#include "cli/signals.h"
 
 static enum status print_version(struct output *out, struct err *e)
 {
@@ -36,8 +32,8 @@ static void print_error(const struct command *command, enum status s, const stru
     const int len =
         snprintf(line, sizeof line, "decode: %s%s%s", name, command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
-        snprintf(line + len, sizeof line - (size_t)len, " (see 'decode help%s%s')",
-                 command ? " " : "", name);
+        snprintf(line + len, sizeof line - len, " (see 'decode help%s%s')", command ? " " : "",
+                 name);
     notice_put(line, NOTICE_INDENT);
 }
 
@@ -61,11 +57,11 @@ int program_run(int argc, char **argv)
     }
     descriptor_init(&out, STDOUT_FILENO);
     terminal_describe(&out.out);
-    const bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
+    const bool help = str_is(argv[1], "--help") || str_is(argv[1], "-h");
     enum status s;
-    if (strcmp(argv[1], "--version") == 0) {
+    if (str_is(argv[1], "--version")) {
         s = argc == 2 ? print_version(&out.out, &e)
-                      : err_set(&e, STATUS_USAGE, "unexpected argument '%.60s'", argv[2]);
+                      : err_usage(&e, "unexpected argument '%.60s'", argv[2]);
     } else {
         s = command_named(help ? "help" : argv[1], &command, &e);
         if (s == STATUS_OK)

@@ -1,8 +1,5 @@
 #include "cli/generate.h"
 
-#include <inttypes.h>
-#include <limits.h>
-
 static const struct json_limits limits = {
     .bytes = PROMPTS_MAX_LINE, .values = PROMPTS_MAX_STOPS + 64, .depth = 4};
 
@@ -151,8 +148,8 @@ enum status prompts_next(struct prompts *p, int wait_ms, enum lines_state *state
             uint32_t code;
             const struct text c = utf8_next(&rest, &code);
             if (code == UNICODE_INVALID)
-                s = err_bad_file(e, "byte %zu: expected UTF-8, found 0x%02x",
-                                 (size_t)(c.data - line.data), (unsigned char)c.data[0]);
+                s = err_bad_file(e, "byte %zu: expected UTF-8, found 0x%02x", c.data - line.data,
+                                 (unsigned char)c.data[0]);
         }
         prompt->has_text = s == STATUS_OK;
         prompt->text = keep(prompt, line);

@@ -1,7 +1,5 @@
 #include "cli/shape.h"
 
-#include <string.h>
-
 #include "cli/numbers.h"
 
 /* What the papers say. T5 1.1 stands as a llama: relative positions, which are a few numbers, and
@@ -40,8 +38,8 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
     /* Gated kinds have three matrices where the others have two. */
     const int step = 32, gated = (8 * c->d_model / 3 + step - 1) / step * step;
     if (!c->head_dim && c->d_model % c->n_heads != 0)
-        return err_set(e, STATUS_USAGE, "%s %d: expected a divisor of %s %d, or %s; found neither",
-                       words->heads, c->n_heads, words->d_model, c->d_model, words->head_dim);
+        return err_usage(e, "%s %d: expected a divisor of %s %d, or %s; found neither",
+                         words->heads, c->n_heads, words->d_model, c->d_model, words->head_dim);
     if (c->n_vocab == 0)
         c->n_vocab = 50257;
     if (c->n_ctx == 0)
@@ -54,13 +52,12 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
     const int most = CONFIG_MAX_WIDTH / c->n_heads,
               dim = c->head_dim > c->value_dim ? c->head_dim : c->value_dim;
     if (dim > most)
-        return err_set(e, STATUS_USAGE, "%s %d: expected heads of at most %d elements, found %d",
-                       words->heads, c->n_heads, most, dim);
+        return err_usage(e, "%s %d: expected heads of at most %d elements, found %d", words->heads,
+                         c->n_heads, most, dim);
     if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
-        return err_set(e, STATUS_USAGE,
-                       "%s %d: rotary positions turn pairs; expected heads of an even size (%s), "
-                       "found %d",
-                       words->heads, c->n_heads, words->head_dim, c->head_dim);
+        return err_usage(
+            e, "%s %d: rotary positions turn pairs; expected heads of an even size (%s), found %d",
+            words->heads, c->n_heads, words->head_dim, c->head_dim);
     if (c->value_dim != c->head_dim ||
         (c->n_heads * c->head_dim != c->d_model && !c->arch->own_head_dim))
         c->arch = arch_find(text_of("decode"));
@@ -93,23 +90,20 @@ static enum status read_sizes(const char *text, int *at, struct config *c, struc
         int i = ordered ? *at : N_ORDERED;
         end = list_next(&text, ordered ? "x," : ",", part, sizeof part);
         if (ordered && (end == 'x') != (*at < N_ORDERED - 1))
-            return err_set(e, STATUS_USAGE,
-                           "--shape: expected " SHAPE_FORM
-                           ", or a name that `decode info --shape help` lists");
+            return err_usage(e, "--shape: expected " SHAPE_FORM
+                                ", or a name that `decode info --shape help` lists");
         if (!ordered) {
             const size_t len = strcspn(part, "=");
             while (i < N_SIZES && !text_is((struct text){part, len}, sizes[i].name))
                 i++;
             if (i == N_SIZES || !part[len])
-                return err_set(e, STATUS_USAGE,
-                               "--shape: expected ff=, vocab=, ctx=, dk=, dv= or kv=, found '%s'",
-                               part);
+                return err_usage(
+                    e, "--shape: expected ff=, vocab=, ctx=, dk=, dv= or kv=, found '%s'", part);
             number = part + len + 1;
         }
         if (!parse_int(number, 1, sizes[i].max, (int *)((char *)c + sizes[i].offset)))
-            return err_set(e, STATUS_USAGE,
-                           "--shape: %s: expected an integer from 1 to %d, found '%s'",
-                           sizes[i].name, sizes[i].max, number);
+            return err_usage(e, "--shape: %s: expected an integer from 1 to %d, found '%s'",
+                             sizes[i].name, sizes[i].max, number);
     }
     return STATUS_OK;
 }
@@ -128,8 +122,8 @@ enum status shape_parse(const char *text, const struct arch *arch, struct config
     if (*text || !named)
         TRY(read_sizes(text + (named != NULL), &n, c, e));
     if (c->n_kv_heads && c->n_heads % c->n_kv_heads != 0)
-        return err_set(e, STATUS_USAGE, "--shape: kv: expected a divisor of heads %d, found %d",
-                       c->n_heads, c->n_kv_heads);
+        return err_usage(e, "--shape: kv: expected a divisor of heads %d, found %d", c->n_heads,
+                         c->n_kv_heads);
     config_set_arch(c, arch);
     return shape_complete(c, &words, e);
 }
@@ -145,11 +139,10 @@ enum status shape_of_options(const struct shape_options *o, const struct common_
                              struct config *c, struct err *e)
 {
     if (common->positional || common->model)
-        return err_set(e, STATUS_USAGE,
-                       "a checkpoint and --shape are both named; expected one of them");
+        return err_usage(e, "a checkpoint and --shape are both named; expected one of them");
     if (o->arch && named_shape_of(o->shape))
-        return err_set(e, STATUS_USAGE, "--arch: --shape %.60s has its own, %s", o->shape,
-                       named_shape_of(o->shape)->arch);
+        return err_usage(e, "--arch: --shape %.60s has its own, %s", o->shape,
+                         named_shape_of(o->shape)->arch);
     const char *arch = shape_archs[o->arch ? o->arch - 1 : 0];
     return shape_parse(o->shape, arch_preset(text_of(arch)), c, e);
 }

@@ -3,8 +3,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "cli/options.h"
 #include "train/train.h"
 

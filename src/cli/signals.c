@@ -1,15 +1,10 @@
-#include "cli/signals.h"
+#include "cli/terminal.h"
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "base/status.h"
 
 /* Descriptors looked at for temporary files, at most: many may have been inherited. */
 #define MAX_FDS 65536
@@ -25,7 +20,7 @@ static char *put_number(char *to, unsigned long n)
     char digits[24];
     int len = 0;
     do
-        digits[len++] = (char)('0' + n % 10);
+        digits[len++] = '0' + n % 10;
     while (n /= 10);
     while (len > 0)
         *to++ = digits[--len];

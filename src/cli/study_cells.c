@@ -2,13 +2,7 @@
  * How decode study makes its cells, by the commands that -v shows.
  */
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/study_cells.h"
@@ -73,7 +67,7 @@ static void add_given(struct line *line, const struct train_shape *shape,
                 *number = figure_exact(x);
                 text = x == 0 && !o->fallback ? NULL : text;
             }
-            if (!text || (o->fallback && strcmp(text, o->fallback) == 0))
+            if (!text || (o->fallback && str_is(text, o->fallback)))
                 continue;
             line->n_own += 2;
             snprintf(name->text, sizeof name->text, "--%s", o->name);
@@ -163,17 +157,17 @@ enum status study_prepare(struct study_job *job, const struct file_map *from, st
     if (mkdir(o->dir, 0777) != 0 && stat(o->dir, &st) != 0)
         return file_failure(e, STATUS_FAILED, o->dir, "make", errno);
     if (!S_ISDIR(st.st_mode))
-        return err_set(e, STATUS_USAGE, "-o: expected a folder, found the file '%.200s'", o->dir);
+        return err_usage(e, "-o: expected a folder, found the file '%.200s'", o->dir);
     TRY(study_lock_open(o->dir, &job->lock, e));
     TRY(take_lock(job, "", e));
     const bool is_new = !is_there(study_path(o->dir, "study.json", ""));
     for (int i = 0; i < 2; i++) {
         const struct text t = contents[i];
         if (is_new && is_there(study_path(o->dir, own[i], "")))
-            return err_set(e, STATUS_USAGE,
-                           "-o: '%.200s' has a %s that no study has made, which would be "
-                           "overwritten; expected a new folder, or a study's",
-                           o->dir, own[i]);
+            return err_usage(e,
+                             "-o: '%.200s' has a %s that no study has made, which would be "
+                             "overwritten; expected a new folder, or a study's",
+                             o->dir, own[i]);
         snprintf(items[i], sizeof *items, "%s %zu bytes %016" PRIx64, hashed[i], t.len,
                  train_hash(TRAIN_HASH_START, t.data, t.len));
         add(&line, NULL, i == 0 || o->from ? items[i] : NULL);
@@ -223,7 +217,7 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     if (converts) {
         const bool latent = cell->latent > 0;
         add_number(&line, latent ? "--latent" : "--kv-heads",
-                   (uint64_t)(latent ? cell->latent : cell->kv_heads));
+                   latent ? cell->latent : cell->kv_heads);
         add(&line, "--method", latent ? NULL : cell->method_name);
         add(&line, "--calib", is_fitted(cell) ? calib.text : NULL);
         if (cell->method == STUDY_RANDOM)
@@ -233,10 +227,10 @@ static enum status make_checkpoint(const struct study_job *job, const struct stu
     add(&line, "--from", origin ? from.text : NULL);
     add(&line, "--teacher", cell->taught ? base.text : NULL);
     if (cell->method == STUDY_SCRATCH)
-        add_number(&line, "--kv-heads", (uint64_t)cell->kv_heads);
+        add_number(&line, "--kv-heads", cell->kv_heads);
     add_number(&line, "--seed", cell->seed);
     if (job->heads.n > 0 && !origin)
-        add_number(&line, "--heads", (uint64_t)cell->heads);
+        add_number(&line, "--heads", cell->heads);
     add(&line, "--eval-every", "-1");
     struct train_shape shape = o->shape;
     struct train_spec steps = o->steps;
@@ -322,26 +316,16 @@ static enum status try_rates(const struct study_job *job, struct rates *r, struc
         const uint64_t before = clock_ns();
         cell.steps = 1 + n;
         s = i < 2 ? make_checkpoint(job, &cell, e) : evaluate(job, &cell, &token, e);
-        seconds[i] = (double)(clock_ns() - before) * 1e-9;
+        seconds[i] = (clock_ns() - before) * 1e-9;
         n = seconds[0] > TRIAL_SLOW ? TRIAL_STEPS / 4 : TRIAL_STEPS;
     }
     r->step = fmax(0, seconds[1] - seconds[0]) / n;
     r->start = fmax(0, seconds[0] - r->step);
     r->eval = seconds[2];
-    r->fit =
-        FIT_COST * token * fmin(FIT_TOKENS, (double)job->run->n_tokens * (1 - held_out) / held_out);
+    r->fit = FIT_COST * token * fmin(FIT_TOKENS, job->run->n_tokens * (1 - held_out) / held_out);
     for (int i = 0; i < 3; i++)
         unlink(study_path(job->options->dir, cell.name, suffixes[i]).text);
     return s;
-}
-
-/* The steps of a cell's training, and about as many as finding a rate takes: four trials of a tenth
- * of the steps, 10 to 20, and the loss of 64 windows before and after each. */
-static double steps_of(const struct study_job *job, const struct study_cell *c)
-{
-    const double trial = fmin(c->steps, fmin(fmax(10, c->steps / 10), 20));
-    const double windows = 5.0 * 64 / job->options->steps.batch;
-    return c->steps + (study_origin(&job->plan, c) ? ceil(4 * trial + FORWARD * windows) : 0);
 }
 
 /* Says what is to be made, and about how long it takes. A study that cannot be tried says what is
@@ -365,14 +349,17 @@ static enum status say_how_long(const struct study_job *job, int n_wanted, struc
             seconds += is_fitted(c) ? r.fit : 0;
             continue;
         }
-        const double steps = steps_of(job, c);
+        /* About as many steps as finding a rate takes: four trials of a tenth of the steps, 10 to
+         * 20, and the loss of 64 windows before and after each. */
+        const double trial = fmin(c->steps, fmin(fmax(10, c->steps / 10), 20));
+        const double rate = ceil(4 * trial + FORWARD * (5.0 * 64 / job->options->steps.batch));
+        const double steps = c->steps + (study_origin(p, c) ? rate : 0);
         n_trained++;
         n_steps += steps;
         seconds += r.start + steps * r.step * (c->taught ? 1 + FORWARD : 1);
     }
     say(&job->options->common, "%d cell%s to make, %d of them trained, %.0f steps in all: about %s",
-        n_wanted, plural((uint64_t)n_wanted), n_trained, n_steps,
-        figure_duration(seconds * 1e9).text);
+        n_wanted, plural(n_wanted), n_trained, n_steps, figure_duration(seconds * 1e9).text);
     return STATUS_OK;
 }
 
@@ -391,7 +378,7 @@ static enum status make_cell(const struct study_job *job, struct study_cell *cel
     if (!is_there(study_path(dir, cell->name, ".gguf"))) {
         const uint64_t before = clock_ns();
         TRY(make_checkpoint(job, cell, e));
-        cell->seconds = (double)(clock_ns() - before) * 1e-9;
+        cell->seconds = (clock_ns() - before) * 1e-9;
         cell->done = false;
     }
     if (!cell->done) {
@@ -430,7 +417,7 @@ enum status study_make_cells(const struct study_job *job, struct err *e)
         return STATUS_OK;
     TRY(job_start_threads(job->run, e));
     if (!job->options->common.quiet)
-        TRY(say_how_long(job, (int)n_wanted, e));
+        TRY(say_how_long(job, n_wanted, e));
     job_progress(job->run, "cells")->all = n_wanted;
     for (int i = 0; i < plan->n; i++)
         if (plan->cells[i].wanted)

@@ -1,20 +1,14 @@
 #include "cli/terminal.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/figures.h"
 #include "cli/numbers.h"
 #include "cli/options.h"
-#include "cli/signals.h"
 
 const char *environment(const char *name)
 {
@@ -49,13 +43,13 @@ enum heatmap_ink terminal_ink(bool always)
     bool coloured = environment("COLORTERM") != NULL;
     for (size_t i = 0; term && i < sizeof names / sizeof *names; i++)
         coloured |= strstr(term, names[i]) != NULL;
-    coloured &= term && strcmp(term, "dumb") != 0;
+    coloured &= term && !str_is(term, "dumb");
     if (!always && (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR")))
         return HEATMAP_PLAIN;
     /* Of "foreground;background" or "foreground;other;background", 7 and 15 are white. */
     const char *colours = environment("COLORFGBG");
     const char *last = colours ? strrchr(colours, ';') : NULL;
-    const bool is_light = last && (strcmp(last, ";7") == 0 || strcmp(last, ";15") == 0);
+    const bool is_light = last && (str_is(last, ";7") || str_is(last, ";15"));
     return is_light ? HEATMAP_LIGHT : HEATMAP_DARK;
 }
 
@@ -82,7 +76,7 @@ static bool send_all(struct output *o, const char *data, size_t len)
         const ssize_t n = write(d->fd, data, piece);
         if (n >= 0) {
             data += n;
-            len -= (size_t)n;
+            len -= n;
         } else if (errno == EAGAIN) { /* the descriptor does not block */
             if (poll(&p, 1, -1) < 0 && errno != EINTR)
                 d->error = errno;
@@ -145,7 +139,7 @@ void notice_put(const char *line, int indent)
     struct text part = paragraph_line(&rest, broken ? most : SIZE_MAX, false);
     fwrite(part.data, 1, part.len, stderr);
     while (rest.len > 0) {
-        part = paragraph_line(&rest, most - (size_t)indent, false);
+        part = paragraph_line(&rest, most - indent, false);
         fprintf(stderr, "\n%*s%.*s", indent, "", text_width(part), part.data);
     }
     fputc('\n', stderr);
@@ -202,7 +196,7 @@ static double seconds_if_due(struct progress *p)
     if (!p->terminal || now - p->shown_ns < PROGRESS_NS)
         return 0;
     p->shown_ns = now;
-    return (double)(now - p->started_ns) / 1e9;
+    return (now - p->started_ns) / 1e9;
 }
 
 /* What is left where a share, above 0, took so long. */
@@ -219,13 +213,13 @@ void progress_show(void *arg, uint64_t done, uint64_t all)
     p->all = all;
     if (seconds == 0)
         return;
-    const double share = (double)done / (double)all, rate = (double)done / seconds;
+    const double share = (double)done / all, rate = done / seconds;
     const struct figure left = figure_left(seconds, share);
     if (p->unit)
         notice_show("%" PRIu64 " of %" PRIu64 " %s, %s %s/s, %s left", done, all, p->unit,
                     figure_rate(rate).text, p->unit, left.text);
     else
-        notice_show("%.0f%% of %s, %s/s, %s left", 100 * share, figure_bytes((double)all).text,
+        notice_show("%.0f%% of %s, %s/s, %s left", 100 * share, figure_bytes(all).text,
                     figure_bytes(rate).text, left.text);
 }
 
@@ -236,10 +230,10 @@ void progress_show_texts(struct progress *p, uint64_t done, uint64_t begun, uint
     p->done = done;
     if (seconds == 0)
         return;
-    const double all = begun ? share * (double)done / (double)begun : 0; /* of the work */
+    const double all = begun ? share * done / begun : 0; /* of the work */
     const bool known = all > 0;
     notice_show("%" PRIu64 " %s done, %s tokens/s%s%s%s", done, p->unit,
-                figure_rate((double)tokens / seconds).text, known ? ", " : "",
+                figure_rate(tokens / seconds).text, known ? ", " : "",
                 known ? figure_left(seconds, all).text : "", known ? " left" : "");
 }
 

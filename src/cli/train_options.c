@@ -1,11 +1,6 @@
 /*
  * The options of a training, of every command that trains, and what follows from them.
  */
-
-#include <limits.h>
-#include <math.h>
-#include <string.h>
-
 #include "cli/job.h"
 #include "cli/shape.h"
 
@@ -49,10 +44,10 @@ const struct option train_head_options[] = {
 };
 
 const struct option train_kind_options[] = {
-    OPT_CHOICE("arch", arch, "ARCH", shape_archs,
-               "architecture; transformer is the original's decoder, decode what the options below "
-               "say",
-               .otherwise = "gpt2, or decode with one of these options", NEW_ONLY),
+    OPT_CHOICE(
+        "arch", arch, "ARCH", shape_archs,
+        "architecture; transformer is the original's decoder, decode what the options below say",
+        .otherwise = "gpt2, or decode with one of these options", NEW_ONLY),
     OPT_CHOICE("norm", kinds[0], "KIND", arch_norm_names, "norms", .otherwise = "layer", NEW_ONLY),
     OPT_CHOICE("placement", kinds[1], "WHERE", arch_placement_names,
                "norms before attention and feed-forward layer, or after their residuals",
@@ -134,20 +129,19 @@ static enum status set_kinds(const struct train_shape *s, struct config *c, stru
     for (int i = 0; i < TRAIN_KINDS; i++)
         if (s->kinds[i] != 0 && (unsigned)s->kinds[i] - 1 != *kinds[i]) {
             option = train_kind_options[1 + i].name;
-            *kinds[i] = (unsigned)s->kinds[i] - 1;
+            *kinds[i] = s->kinds[i] - 1;
         }
-    if (option && strcmp(preset, FREE_ARCH) != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--%s: --arch %s has no such choice; --arch " FREE_ARCH
-                       " has what is asked for",
-                       option, preset);
+    if (option && !str_is(preset, FREE_ARCH))
+        return err_usage(
+            e, "--%s: --arch %s has no such choice; --arch " FREE_ARCH " has what is asked for",
+            option, preset);
     c->no_biases |= s->no_bias;
     c->no_norm_biases = s->no_norm_bias;
     c->shared = s->share_layers;
     if (s->score_scale)
         TRY(parse_score_scale(s->score_scale, &c->score_scale, e));
     if (c->position == POSITION_SINUSOIDAL) /* beside which tokens would be nothing otherwise */
-        c->embedding_scale = sqrtf((float)c->d_model);
+        c->embedding_scale = sqrtf(c->d_model);
     return STATUS_OK;
 }
 
@@ -165,19 +159,17 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
                          .n_heads = s->n_heads ? s->n_heads : 8,
                          .head_dim = s->head_dim,
                          .value_dim = s->value_dim,
-                         .norm_eps = (float)s->eps,
+                         .norm_eps = s->eps,
                          .d_model = s->d_model ? s->d_model : 128,
                          .d_ff = s->d_ff,
                          .n_ctx = s->n_ctx ? s->n_ctx : TRAIN_CTX,
                          .n_vocab = s->n_vocab ? s->n_vocab : 256};
     TRY(set_kinds(s, c, e));
-    for (char end = ','; rest && end; n++) {
-        char item[48];
+    for (char item[48]; list_item(&rest, item, sizeof item); n++) {
         int heads;
-        end = list_next(&rest, ",", item, sizeof item);
         if (!parse_heads(item, c->n_heads, &heads) || c->n_heads % heads != 0)
-            return err_set(e, STATUS_USAGE, "--kv-heads %s: expected a divisor of --heads %d", item,
-                           c->n_heads);
+            return err_usage(e, "--kv-heads %s: expected a divisor of --heads %d", item,
+                             c->n_heads);
         if (n < c->n_layers)
             c->layer_kv_heads[n] = heads;
         c->n_kv_heads = heads > c->n_kv_heads ? heads : c->n_kv_heads;
@@ -185,14 +177,12 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
     if (n == 1)
         c->layer_kv_heads[0] = 0;
     else if (n > 0 && n != c->n_layers)
-        return err_set(e, STATUS_USAGE,
-                       "--kv-heads: expected one number, or one for each layer, %d; found %d",
-                       c->n_layers, n);
+        return err_usage(e, "--kv-heads: expected one number, or one for each layer, %d; found %d",
+                         c->n_layers, n);
     TRY(shape_complete(c, &words, e));
     if (c->shared && !config_same_kv_heads(c))
-        return err_set(e, STATUS_USAGE,
-                       "--kv-heads: layers that share their weights have the same number; expected "
-                       "one with --share-layers");
+        return err_usage(e, "--kv-heads: layers that share their weights have the same number; "
+                            "expected one with --share-layers");
     return STATUS_OK;
 }
 

@@ -2,11 +2,6 @@
  * variant - conversion to fewer K/V heads, or to latent caches, as the commands offer it: options,
  * calibration text, memory plan, progress.
  */
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/figures.h"
 #include "cli/job.h"
 #include "engine/own_text.h"
 
@@ -28,42 +23,39 @@ static enum status read_target(const struct variant_options *o, const struct con
 {
     const char *what = o->kv_heads ? "kv-heads" : o->latent ? "latent" : "cache-bytes";
     const char *rest = o->kv_heads ? o->kv_heads : o->latent;
-    const bool is_auto = rest && strcmp(rest, "auto") == 0;
+    const bool is_auto = rest && str_is(rest, "auto");
     int n = 0;
     if (is_auto != (rest && o->cache_bytes))
-        return err_set(e, STATUS_USAGE,
-                       is_auto ? "--%s auto: expected --cache-bytes too, found none"
-                               : "--cache-bytes and --%s are both given: expected one of them, or "
-                                 "--%s auto",
-                       what, what);
+        return err_usage(
+            e,
+            is_auto ? "--%s auto: expected --cache-bytes too, found none"
+                    : "--cache-bytes and --%s are both given: expected one of them, or --%s auto",
+            what, what);
     if (config_is_latent(c))
-        return err_set(e, STATUS_USAGE,
-                       "--%s: expected a checkpoint with K/V heads, found a latent cache, which "
-                       "all heads share already",
-                       what);
+        return err_usage(e,
+                         "--%s: expected a checkpoint with K/V heads, found a latent cache, which "
+                         "all heads share already",
+                         what);
     spec->heads_by_bytes = o->cache_bytes && wants_heads(o, c);
     if (o->cache_bytes)
         return parse_bytes(o->cache_bytes, &spec->cache_bytes)
                    ? STATUS_OK
-                   : err_set(e, STATUS_USAGE,
-                             "--cache-bytes: expected a number of bytes, as 8192 or 8KiB, found "
-                             "'%s'",
-                             o->cache_bytes);
-    for (char end = ','; end; n++) {
-        char item[48];
+                   : err_usage(
+                         e,
+                         "--cache-bytes: expected a number of bytes, as 8192 or 8KiB, found '%s'",
+                         o->cache_bytes);
+    for (char item[48]; list_item(&rest, item, sizeof item); n++) {
         int x;
-        end = list_next(&rest, ",", item, sizeof item);
         if (o->latent ? !parse_int(item, 1, INT_MAX, &x) : !parse_heads(item, c->n_heads, &x))
-            return err_set(e, STATUS_USAGE, "--%s: expected an integer from 1 on%s, found '%s'",
-                           what, o->latent ? "" : ", or MHA, GQA-G, MQA", item);
+            return err_usage(e, "--%s: expected an integer from 1 on%s, found '%s'", what,
+                             o->latent ? "" : ", or MHA, GQA-G, MQA", item);
         for (int l = n; l < c->n_layers; l++)
             layers[l] = x;
     }
     const bool by_layer = n > 1;
     if (by_layer && n != c->n_layers)
-        return err_set(e, STATUS_USAGE,
-                       "--%s: expected one number, or one for each layer, %d; found %d", what,
-                       c->n_layers, n);
+        return err_usage(e, "--%s: expected one number, or one for each layer, %d; found %d", what,
+                         c->n_layers, n);
     if (o->latent) {
         spec->latent = layers;
         return STATUS_OK;
@@ -73,19 +65,17 @@ static enum status read_target(const struct variant_options *o, const struct con
         const int g = layers[l], own = by_layer ? config_kv_heads(c, l) : c->n_kv_heads;
         const int heads = config_heads(c, l);
         if (heads % (by_layer ? g : config_variant_heads(c, g, l)) != 0)
-            return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected a divisor of the checkpoint's %d query heads%s, "
-                           "found %d",
-                           heads, config_same_heads(c) ? "" : " of a layer", g);
+            return err_usage(
+                e, "--kv-heads: expected a divisor of the checkpoint's %d query heads%s, found %d",
+                heads, config_same_heads(c) ? "" : " of a layer", g);
         if (g > own || (!by_layer && g == own))
-            return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected less than the checkpoint's %d K/V head%s, found "
-                           "%d",
-                           own, plural(own), g);
+            return err_usage(
+                e, "--kv-heads: expected less than the checkpoint's %d K/V head%s, found %d", own,
+                plural(own), g);
         fewer |= g < own;
     }
     if (!fewer)
-        return err_set(e, STATUS_USAGE, "--kv-heads: the checkpoint has these already");
+        return err_usage(e, "--kv-heads: the checkpoint has these already");
     spec->n_kv_heads = layers[0];
     spec->layer_kv_heads = by_layer ? layers : NULL;
     return STATUS_OK;
@@ -163,11 +153,10 @@ static enum status read_calibration(const struct job *j, const struct config *c,
     free(bytes);
     TRY(s);
     if (out->n == 0)
-        return err_set(e, STATUS_USAGE, "--calib: there is no text in '%.200s'", o->calib);
+        return err_usage(e, "--calib: there is no text in '%.200s'", o->calib);
     if (out->n < CONVERT_MIN_TOKENS)
-        return err_set(e, STATUS_USAGE,
-                       "--calib: expected at least %d tokens in '%.200s', found %zu",
-                       CONVERT_MIN_TOKENS, o->calib, out->n);
+        return err_usage(e, "--calib: expected at least %d tokens in '%.200s', found %zu",
+                         CONVERT_MIN_TOKENS, o->calib, out->n);
     const size_t wanted = o->calib_tokens ? o->calib_tokens : CALIB_TOKENS;
     if (out->n > wanted) { /* whole windows, at equal distances */
         const size_t window = convert_window_size(c->n_ctx, wanted);
@@ -193,10 +182,9 @@ struct foretold {
 static void show_and_foretell(void *arg, uint64_t done, uint64_t all)
 {
     struct foretold *f = arg;
-    const double ns = (double)(clock_ns() - f->progress.started_ns);
+    const double ns = clock_ns() - f->progress.started_ns;
     if (f->common && done > 0 && done >= all / 100) {
-        say(f->common, "--refit block: about %s in all",
-            figure_duration(ns * (double)all / (double)done).text);
+        say(f->common, "--refit block: about %s in all", figure_duration(ns * all / done).text);
         f->common = NULL;
     }
     progress_show(&f->progress, done, all);
@@ -214,10 +202,10 @@ static enum status run_shown(struct job *j, struct convert_spec *spec, struct co
     spec->arg = &shown;
     enum status s = convert_plan(spec, &bytes, e);
     if (s == STATUS_OK) {
-        say_verbose(j->common,
-                    "memory: the conversion takes %s beside the model; fewer --calib-tokens take "
-                    "less",
-                    figure_bytes(bytes).text);
+        say_verbose(
+            j->common,
+            "memory: the conversion takes %s beside the model; fewer --calib-tokens take less",
+            figure_bytes(bytes).text);
         s = convert_run(spec, out, e);
     }
     progress_end(&shown.progress);
@@ -237,20 +225,19 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
     *out = (struct convert){.n_layers = 0};
     TRY(job_config(j->path, &j->checkpoint, &config, e));
     const bool heads = wants_heads(o, &config);
-    const bool none = o->calib && strcmp(o->calib, "none") == 0;
+    const bool none = o->calib && str_is(o->calib, "none");
     const bool self =
         o->calib ? parse_self(o->calib, &n_self)
                  : heads && fits && j->checkpoint.tokenizer && config.n_ctx >= LEAST_SELF_CONTEXT;
     const bool has_text = !none && (o->calib || self);
     if (o->calib && !self && strncmp(o->calib, "self:", 5) == 0)
-        return err_set(e, STATUS_USAGE,
-                       "--calib: expected self:N with N from %d on, found '%.200s'",
-                       CONVERT_MIN_TOKENS, o->calib);
+        return err_usage(e, "--calib: expected self:N with N from %d on, found '%.200s'",
+                         CONVERT_MIN_TOKENS, o->calib);
     if (!has_text && (o->cache_bytes || !o->kv_heads || o->refit > 1))
-        return err_set(e, STATUS_USAGE, "--%s needs a text: expected --calib too",
-                       o->cache_bytes ? "cache-bytes"
-                       : o->kv_heads  ? "refit"
-                                      : "latent");
+        return err_usage(e, "--%s needs a text: expected --calib too",
+                         o->cache_bytes ? "cache-bytes"
+                         : o->kv_heads  ? "refit"
+                                        : "latent");
     *spec = (struct convert_spec){
         .gguf = j->checkpoint.gguf,
         .source = &j->checkpoint.file,

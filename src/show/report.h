@@ -77,6 +77,9 @@ struct report_field {
     size_t item_size;
 };
 
+/* Of a REPORT_DOUBLE that is not known: NaN. */
+#define NO_FIGURE ((double)NAN)
+
 /* A field's type and offset: those of a member of struct `tag`. */
 #define MEMBER(tag, member)                                                                        \
     .type = _Generic(((struct tag *)0)->member,                                                    \
@@ -90,6 +93,9 @@ struct report_field {
         char *: REPORT_CHARS,                                                                      \
         struct report_list: REPORT_LIST),                                                          \
         .offset = offsetof(struct tag, member)
+/* The same with the member's name as the key, for programs alone; or for people, too. */
+#define KEY(tag, member)    #member, NULL, MEMBER(tag, member)
+#define COLUMN(tag, member) #member, #member, MEMBER(tag, member)
 
 #define REPORT_LENGTH(fields) ((int)(sizeof(fields) / sizeof *(fields)))
 

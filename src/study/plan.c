@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "study/study.h"
 
 const char *const study_methods[] = {"mha", "mean",   "first",   "random", "procrustes",
@@ -26,7 +27,7 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
     config_variant_name(&cached, cell->kv_heads, cell->variant);
     for (const char *at = cell->variant; *at; at++)
         if (*at != '-')
-            variant[len++] = (char)(*at | 0x20); /* small letters; digits stay */
+            variant[len++] = *at | 0x20; /* small letters; digits stay */
     variant[len] = 0;
     cell->method_name = study_methods[cell->method];
     cell->heads = c->n_heads;
@@ -61,7 +62,7 @@ int study_order(const void *a, const void *b)
 enum status study_plan_add(struct study_plan *plan, struct study_cell cell, const double *shares,
                            int n, struct err *e)
 {
-    const size_t bytes = ((size_t)plan->n + 2 * (size_t)n * (size_t)plan->n_seeds) * sizeof cell;
+    const size_t bytes = (plan->n + 2 * (size_t)n * plan->n_seeds) * sizeof cell;
     struct study_cell *cells = realloc(plan->cells, bytes + 1); /* 0 may give NULL */
     if (!cells)
         return err_no_memory(e, "the study's cells", bytes);
@@ -70,23 +71,22 @@ enum status study_plan_add(struct study_plan *plan, struct study_cell cell, cons
         /* At least one step, but for 0. */
         double steps = shares[a] > 0 ? fmax(1, floor(shares[a] / 100 * plan->n_steps + 0.5)) : 0;
         if (plan->n_steps + steps > INT_MAX)
-            return err_set(e, STATUS_USAGE, "%g%% more than %d steps are too many", shares[a],
-                           plan->n_steps);
+            return err_usage(e, "%g%% more than %d steps are too many", shares[a], plan->n_steps);
         if (cell.method == STUDY_SCRATCH || (cell.method == STUDY_MHA && shares[a] == 0))
             steps += plan->n_steps;
         cell.alpha = shares[a];
-        cell.steps = (int)steps;
+        cell.steps = steps;
         const bool twice = plan->taught && cell.alpha > 0 && study_converts(cell.method);
         for (int taught = 0; taught <= twice; taught++)
             for (int i = 0; i < plan->n_seeds; i++) {
                 cell.taught = taught;
-                cell.seed = plan->first_seed + (uint64_t)i;
+                cell.seed = plan->first_seed + i;
                 study_cell_complete(&cell, plan->config);
                 plan->cells[plan->n++] = cell;
             }
     }
     if (plan->n > 0)
-        qsort(plan->cells, (size_t)plan->n, sizeof cell, study_order);
+        qsort(plan->cells, plan->n, sizeof cell, study_order);
     return STATUS_OK;
 }
 
@@ -99,7 +99,7 @@ void study_plan_free(struct study_plan *plan)
 
 static struct study_cell *find_cell(const struct study_plan *plan, struct study_cell key)
 {
-    return bsearch(&key, plan->cells, (size_t)plan->n, sizeof key, study_order);
+    return bsearch(&key, plan->cells, plan->n, sizeof key, study_order);
 }
 
 struct study_cell *study_base(const struct study_plan *plan, const struct study_cell *cell)
@@ -124,9 +124,9 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 enum status study_means(struct study_plan *plan, struct err *e)
 {
     const struct study_cell *end = plan->cells + plan->n;
-    plan->means = calloc((size_t)plan->n, sizeof *plan->means);
+    plan->means = array_zeroed(plan->n, sizeof *plan->means, "the study's means", e);
     if (!plan->means)
-        return err_no_memory(e, "the study's means", (size_t)plan->n * sizeof *plan->means);
+        return STATUS_NO_MEMORY;
     for (const struct study_cell *first = plan->cells, *next = first; first < end; first = next) {
         struct study_mean m = {.of = *first, .least = HUGE_VAL, .most = -HUGE_VAL};
         struct study_cell *of = &m.of;
@@ -143,8 +143,8 @@ enum status study_means(struct study_plan *plan, struct err *e)
             sum += next->bits_per_byte;
             m.least = fmin(m.least, next->bits_per_byte);
             m.most = fmax(m.most, next->bits_per_byte);
-            m.over_mha += control && control->done ? next->bits_per_byte - control->bits_per_byte
-                                                   : (double)NAN;
+            m.over_mha +=
+                control && control->done ? next->bits_per_byte - control->bits_per_byte : NO_FIGURE;
         }
         if (m.n_seeds == 0)
             continue;
@@ -153,7 +153,7 @@ enum status study_means(struct study_plan *plan, struct err *e)
         for (const struct study_cell *cell = first; cell < next; cell++)
             if (cell->done)
                 squares += pow(cell->bits_per_byte - of->bits_per_byte, 2);
-        m.deviation = m.n_seeds > 1 ? sqrt(squares / (m.n_seeds - 1)) : (double)NAN;
+        m.deviation = m.n_seeds > 1 ? sqrt(squares / (m.n_seeds - 1)) : NO_FIGURE;
         snprintf(m.line, sizeof m.line, "%s, %s%s", of->variant,
                  of->method != STUDY_MHA ? of->method_name
                  : of->by_heads          ? "from scratch"

@@ -7,29 +7,27 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "study/study.h"
 
 #define RECORD ".json"
 
 const struct report_field study_fields[STUDY_N_FIELDS] = {
     {"cell", "cell", MEMBER(study_cell, name)},
-    {"seed", "seed", MEMBER(study_cell, seed), .rank = 6},
-    {"heads", "heads", MEMBER(study_cell, heads), .rank = 5},
-    {"d_ff", "d_ff", MEMBER(study_cell, d_ff), .rank = 8},
+    {COLUMN(study_cell, seed), .rank = 6},
+    {COLUMN(study_cell, heads), .rank = 5},
+    {COLUMN(study_cell, d_ff), .rank = 8},
     {"kv_heads", "K/V heads", MEMBER(study_cell, kv_heads), .rank = 5},
-    {"latent", NULL, MEMBER(study_cell, latent)},
+    {KEY(study_cell, latent)},
     {"method", "method", MEMBER(study_cell, method_name), .rank = 4},
-    {"taught", NULL, MEMBER(study_cell, taught)},
+    {KEY(study_cell, taught)},
     {"alpha", "% of steps", MEMBER(study_cell, alpha), "%g", .rank = 4},
-    {"steps", "steps", MEMBER(study_cell, steps), .rank = 7},
+    {COLUMN(study_cell, steps), .rank = 7},
     {"bits_per_byte", "bits/byte", MEMBER(study_cell, bits_per_byte), "%.4f"},
     {"cache_bytes_per_token", "cache bytes/token", MEMBER(study_cell, cache_bytes_per_token),
      .grouped = true, .rank = 3},
-    {"seconds", "seconds", MEMBER(study_cell, seconds), "%.1f", .rank = 8},
+    {COLUMN(study_cell, seconds), "%.1f", .rank = 8},
 };
 
 struct study_path study_path(const char *dir, const char *name, const char *suffix)
@@ -50,9 +48,9 @@ static struct record record_of(const struct study_cell *c, bool timed)
     struct record r;
     snprintf(r.text, sizeof r.text,
              "{\"cell\": \"%s\", \"seed\": %" PRIu64
-             ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, "
-             "\"method\": \"%s\", \"taught\": %s, \"alpha\": %s, \"steps\": %d, "
-             "\"bits_per_byte\": %s, \"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
+             ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": \"%s\", "
+             "\"taught\": %s, \"alpha\": %s, \"steps\": %d, \"bits_per_byte\": %s, "
+             "\"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
              c->name, c->seed, c->heads, c->d_ff, c->kv_heads, c->latent, c->method_name,
              c->taught ? "true" : "false", figure_exact(c->alpha).text, c->steps,
              figure_exact(c->bits_per_byte).text, c->cache_bytes_per_token,
@@ -73,22 +71,22 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
     if (!cell->done)
         return STATUS_OK;
     TRY(file_read_all(path.text, 65536, &text, &len, e));
-    const int n = sscanf(text,
-                         "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
-                         ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, "
-                         "\"method\": \"%15[^\"]\", \"taught\": "
-                         "%7[a-z], \"alpha\": %lf, \"steps\": %d, \"bits_per_byte\": %lf, "
-                         "\"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
-                         &found.seed, &found.heads, &found.d_ff, &found.kv_heads, &found.latent,
-                         method, taught, &found.alpha, &found.steps, &found.bits_per_byte,
-                         &found.cache_bytes_per_token, &found.seconds);
-    while (n == 12 && m < STUDY_N_METHODS && strcmp(method, study_methods[m]) != 0)
+    const int n =
+        sscanf(text,
+               "{\"cell\": \"%*[^\"]\", \"seed\": %" SCNu64
+               ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": "
+               "\"%15[^\"]\", \"taught\": %7[a-z], \"alpha\": %lf, \"steps\": %d, "
+               "\"bits_per_byte\": %lf, \"cache_bytes_per_token\": %" SCNu64 ", \"seconds\": %lf}",
+               &found.seed, &found.heads, &found.d_ff, &found.kv_heads, &found.latent, method,
+               taught, &found.alpha, &found.steps, &found.bits_per_byte,
+               &found.cache_bytes_per_token, &found.seconds);
+    while (n == 12 && m < STUDY_N_METHODS && !str_is(method, study_methods[m]))
         m++;
     found.done = n == 12 && m < STUDY_N_METHODS;
     if (found.done) {
-        found.method = (enum study_method)m;
+        found.method = m;
         found.method_name = study_methods[m];
-        found.taught = strcmp(taught, "true") == 0;
+        found.taught = str_is(taught, "true");
         found.done = text_is((struct text){text, len}, record_of(&found, true).text);
     }
     free(text);
@@ -183,10 +181,11 @@ enum status study_settings_keep(const char *dir, const char *settings, struct er
     const enum status s =
         text_is(found, line)
             ? STATUS_OK
-            : err_set(e, STATUS_USAGE,
-                      "the cells in %s are of another study: expected %.200s, found %.*s; the same "
-                      "options go on with it, another -o begins anew",
-                      dir, settings, text_width(said), said.data);
+            : err_usage(
+                  e,
+                  "the cells in %s are of another study: expected %.200s, found %.*s; the same "
+                  "options go on with it, another -o begins anew",
+                  dir, settings, text_width(said), said.data);
     file_map_close(&file);
     return s;
 }
@@ -204,8 +203,7 @@ static struct flock lock_of(const char *name, short type)
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     for (; *name; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
-    return (struct flock){
-        .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)(hash >> 34), .l_len = 1};
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = hash >> 34, .l_len = 1};
 }
 
 enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e)

@@ -8,8 +8,6 @@
 #pragma once
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "model/config.h"
 #include "show/report.h"
