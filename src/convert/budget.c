@@ -39,7 +39,7 @@ static enum status plan_heads(struct convert_budget *b, struct err *e)
                        "%zu cache bytes a token: expected at least %zu, for one K/V head in each "
                        "of %d layers, and less than %zu, which MODEL has",
                        b->spec.cache_bytes, n_layers * bytes, n_layers, all * bytes);
-    b->all = (int)n;
+    b->all = n;
     b->most = f->n_kv_heads;
     for (int limit = 1, sum = 0; sum <= b->all; limit++) {
         sum = 0;
@@ -177,7 +177,7 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e)
     if (!b->lost)
         return err_no_memory(e, "what layers lose", bytes);
     double *best = b->lost + n_lost;
-    int *taken = (int *)(void *)(best + n_best);
+    int *taken = (void *)(best + n_best);
     for (size_t i = 0; i < n_lost; i++)
         b->lost[i] = HUGE_VAL;
     const enum status s = measure_all(b, e);

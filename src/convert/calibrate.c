@@ -252,7 +252,7 @@ enum status convert_calibrate(struct converter *c)
         c->input_mean[i] /= n;
     for (size_t l = 0; l < n_layers; l++) {
         const double *sum = c->energy_sum + l * d;
-        c->energy[l] -= linalg_dot(sum, sum, d) / (double)c->spec->n_tokens;
+        c->energy[l] -= linalg_dot(sum, sum, d) / c->spec->n_tokens;
     }
     return STATUS_OK;
 }

@@ -191,7 +191,7 @@ static void randomize(const struct converter *c, enum convert_part part, struct 
 {
     const struct convert_matrix *from = &c->from.at[part], *to = &c->to.at[part];
     const size_t n_from = from->rows * c->d;
-    const double spread = sqrt(3 * linalg_dot(from->w, from->w, n_from) / (double)n_from);
+    const double spread = sqrt(3 * linalg_dot(from->w, from->w, n_from) / n_from);
     for (size_t i = 0; i < to->rows * c->d; i++)
         to->w[i] = spread * (2 * rng_unit(r) - 1);
     convert_zero(to->bias, to->rows);

@@ -121,7 +121,7 @@ static const unsigned char *take_columns(struct drop *d, const struct gguf_tenso
     unsigned char *new = arena_take(&d->arena, s->rows, row_bytes), *to = new;
     float *row = arena_take(&d->arena, n, sizeof *row);
     for (int r = 0; r < s->rows && new; r++, to += row_bytes) {
-        const unsigned char *from = t->data + tensor_type_bytes(t->type, (uint64_t)r * n);
+        const unsigned char *from = t->data + tensor_type_bytes(t->type, r * n);
         int kept = 0; /* columns */
         if (!same)
             blocks_decode(t->type->type, row, from, n);

@@ -302,7 +302,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     linalg_scale(r->gradient, 2 / r->energy, r->n);
 
     /* What the variables have moved is an error, too. */
-    const double rows = (double)r->n_windows * (double)c->window;
+    const double rows = r->n_windows * (double)c->window;
     const double pull = schedules[r->patterns].pull * rows / r->energy;
     for (size_t i = 0; i < varied; i++) {
         const double moved = variables[i] - r->start[r->first + i];
@@ -337,7 +337,7 @@ static void gather_windows(struct converter *c)
             c->x[i] = (double)y[i];
         r->energy += linalg_dot(c->x, c->x, size);
     }
-    const double n = (double)r->n_windows * (double)c->window;
+    const double n = r->n_windows * (double)c->window;
     convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
     for (size_t i = 0; i < d; i++)
         r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
@@ -429,7 +429,7 @@ static void set_variables(struct converter *c)
 {
     const struct convert_rebuild *r = c->rebuild;
     const size_t d = c->d, n = c->ov.width;
-    const double n_rows = (double)r->n_windows * (double)c->window;
+    const double n_rows = r->n_windows * (double)c->window;
     double *to = r->theta, *moments = c->value_moments; /* free by now */
     /* Rows with their bias, over white inputs: w root, b + w mean. */
     for (enum convert_part p = PART_Q; p <= PART_V; p++)

@@ -515,7 +515,7 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
     for (int r = 0; r < made_cols && v->transposes; r++) { /* columns become rows */
         decode_row(v, r, row, n, span);
         for (int i = 0; i < n; i++)
-            m->numbers[i * (size_t)made_cols + r] = span[i];
+            m->numbers[i * made_cols + r] = span[i];
     }
     blocks_encode(v->type, bytes, m->numbers, elements);
     *data = bytes;

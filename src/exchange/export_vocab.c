@@ -257,7 +257,7 @@ static void put(struct json *j, const char *at, const struct text *holes)
                 json_text(j, NULL, string);
         } else if (!strchr(" ,:", *at)) {
             end = at + strcspn(at, ",]}");
-            json_literal(j, NULL, (struct text){at, (end - at)});
+            json_literal(j, NULL, (struct text){at, end - at});
         }
     }
 }

@@ -21,8 +21,7 @@
 #define METADATA_KEY "__metadata__"
 
 /* The library's limit of bytes. That of values is ours, for memory: a tensor has seven or more. */
-static const struct json_limits limits = {
-    .bytes = 100000000, .values = (uint32_t)1 << 20, .depth = 16};
+static const struct json_limits limits = {.bytes = 100000000, .values = 1 << 20, .depth = 16};
 
 /* --- types ----------------------------------------------------------------------------------- */
 
@@ -61,7 +60,7 @@ bool safetensors_measure(const struct safetensors_dtype *dtype, int n_dims, cons
     for (int d = 0; d < n_dims; d++)
         if (!u64_mul(bits, dims[d], &bits))
             return false;
-    if (!u64_mul(bits, (uint64_t)dtype->bits, &bits) || bits % 8 != 0)
+    if (!u64_mul(bits, dtype->bits, &bits) || bits % 8 != 0)
         return false;
     *bytes = bits / 8;
     return true;
@@ -98,7 +97,7 @@ static enum status read_counts(const struct json_node *tensor, const char *key, 
     TRY(json_require(tensor, key, JSON_ARRAY, &list, e));
     if (list->n > most)
         return err_bad_file(e, "\"%s\" at byte %zu: expected at most %u, found %u", key, list->at,
-                            (unsigned)most, (unsigned)list->n);
+                            most, list->n);
     *n = list->n;
     for (const struct json_node *c = NULL; (c = json_child(list, c));)
         TRY(json_node_u64(c, numbers++, e));
@@ -123,7 +122,7 @@ static enum status read_entry(const struct json_node *node, const unsigned char 
     for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
         t->dims[d] = 1;
     TRY(read_counts(node, "shape", SAFETENSORS_MAX_DIMS, t->dims, &n_dims, e));
-    t->n_dims = (int)n_dims;
+    t->n_dims = n_dims;
     TRY(read_counts(node, "data_offsets", 2, offsets, &n_offsets, e));
     if (n_offsets != 2 || offsets[0] > offsets[1] || offsets[1] > len)
         return err_bad_file(
@@ -172,10 +171,10 @@ static enum status read_entries(const struct json_node *header, const unsigned c
             continue;
         }
         t->name = c->key;
-        TRY(in_tensor(read_entry(c, data, (size_t)(end - data), t, e), t, e));
+        TRY(in_tensor(read_entry(c, data, end - data, t, e), t, e));
         t++;
     }
-    s->n_tensors = (size_t)(t - s->tensors);
+    s->n_tensors = t - s->tensors;
     qsort(s->tensors, s->n_tensors, sizeof *t, compare_entries);
     const unsigned char *at = data;
     for (t = s->tensors; t < s->tensors + s->n_tensors; at += t++->n_bytes)
@@ -321,8 +320,7 @@ enum status safetensors_write(const char *path, struct safetensors_written *tens
 #define NAME_CAP    256 /* of a file's name: more than systems allow */
 
 /* Far above those of the largest models; a tensor is one value. */
-static const struct json_limits index_limits = {
-    .bytes = 100000000, .values = (uint32_t)1 << 20, .depth = 16};
+static const struct json_limits index_limits = {.bytes = 100000000, .values = 1 << 20, .depth = 16};
 
 struct safetensors_shard {
     char *path; /* folder, '/', name */
@@ -368,7 +366,7 @@ static const struct safetensors_shard *shard_of(const struct safetensors_folder 
                                                 const struct safetensors_tensor *t)
 {
     const struct safetensors_shard *shard = f->shards;
-    const size_t at = (size_t)(t - f->tensors);
+    const size_t at = t - f->tensors;
     assert(at < f->n_tensors);
     while (at >= shard->first + shard->file.n_tensors)
         shard++;
@@ -424,7 +422,7 @@ static enum status open_shards(struct safetensors_folder *f, const char *path,
     if (f->n_tensors != map->n)
         return err_bad_file(e,
                             "%s: expected the %u tensors of " INDEX_NAME ", found %zu in its files",
-                            path, (unsigned)map->n, f->n_tensors);
+                            path, map->n, f->n_tensors);
     return STATUS_OK;
 }
 

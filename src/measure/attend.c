@@ -79,7 +79,7 @@ static double log_of(float x)
     x = x > FLT_MIN ? x : FLT_MIN;
     memcpy(&bits, &x, sizeof bits);
     const int32_t exponent = (int32_t)(bits - root_half) >> 23;
-    bits -= (uint32_t)exponent << 23;
+    bits -= exponent << 23;
     memcpy(&m, &bits, sizeof m);
     /* x = m 2^exponent, and log m = 2 (z + z^3 / 3 + z^5 / 5 + ...) with |z| < 0.172. */
     const double z = ((double)m - 1) / ((double)m + 1), w = z * z;
@@ -142,7 +142,7 @@ static void weigh(const struct attend_run *run, const struct attention_weights *
                   int i)
 {
     const struct attend_spec *spec = run->spec;
-    const float *length = run->lengths + (size_t)l->layer * l->n_heads * spec->n_tokens;
+    const float *length = run->lengths + l->layer * l->n_heads * spec->n_tokens;
     double all[SUMS];
     for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++) {
         if (h->layer != l->layer)
@@ -253,7 +253,7 @@ static void add_lengths(const struct attend_run *run, const struct attention_wei
                    dim * sizeof *run->z);
         for (size_t i = 0; i < dim && rank > 0; i++) {
             const struct matrix w = model_head_matrix(&m->blocks[l->layer].w[ROLE_ATTN_V_B], h);
-            pack_read_row(&w, (int)i, run->row);
+            pack_read_row(&w, i, run->row);
             for (int r = 0; r < l->n_rows; r++) {
                 double sum = 0;
                 for (int k = 0; k < rank; k++)

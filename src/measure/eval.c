@@ -21,7 +21,7 @@
 /* With fewer turns a thread, too many threads would wait for the last ones. */
 #define TURNS_A_WORKER 8
 /* Sessions for all threads may take as much as the weights, and this. */
-#define WORKERS_BYTES ((uint64_t)64 << 20)
+#define WORKERS_BYTES (64 << 20)
 /* The model and the other. */
 #define EVAL_MODELS 2
 
@@ -140,7 +140,7 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= own->n_vocab)
             return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,
-                           (int)spec->tokens[i], own->n_vocab - 1);
+                           spec->tokens[i], own->n_vocab - 1);
     plan->ctx = spec->ctx ? spec->ctx : limit;
     plan->stride = spec->stride ? spec->stride : plan->ctx;
     if (plan->ctx < 1 || plan->ctx > limit)
@@ -232,7 +232,7 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
             const size_t token = w->window * plan->stride + w->at;
             const bool scored = w->window == 0 || w->at >= plan->ctx - plan->stride;
             w->rows[n++] = (struct batch_row){.token = spec->tokens[token],
-                                              .sequence = (int)(w->window - w->first),
+                                              .sequence = w->window - w->first,
                                               .position = w->at,
                                               .wants_logits = scored};
             w->n_scored += scored;
@@ -338,17 +338,17 @@ static double sum_of(const double *x, uint64_t n)
 /* By means of batches of floor(sqrt(n)) neighbours. A shorter last batch counts by its length. */
 double eval_mean_error(const double *x, uint64_t n, double mean)
 {
-    const uint64_t batch = sqrt((double)n);
+    const uint64_t batch = sqrt(n);
     uint64_t batches = 0;
     double squares = 0;
     for (uint64_t begin = 0; begin < n; begin += batch, batches++) {
         const uint64_t len = n - begin < batch ? n - begin : batch;
-        const double off = sum_of(x + begin, len) - mean * (double)len;
+        const double off = sum_of(x + begin, len) - mean * len;
         squares += off * off;
     }
     if (batches < 2)
         return (double)NAN;
-    return sqrt(squares * (double)batches / (double)(batches - 1)) / (double)n;
+    return sqrt(squares * batches / (batches - 1)) / n;
 }
 
 uint64_t eval_count_words(struct text text)
@@ -367,7 +367,7 @@ uint64_t eval_count_words(struct text text)
 
 static double bits_per_byte(double nll, uint64_t bytes)
 {
-    return bytes ? nll / LOG2 / (double)bytes : (double)NAN;
+    return bytes ? nll / LOG2 / bytes : (double)NAN;
 }
 
 /* The order of the divergences is lost. */
@@ -378,12 +378,12 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     const double nll = sum_of(r->nll[0], n);
     for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
         result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
-    result->nll = nll / (double)n;
+    result->nll = nll / n;
     result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
     result->perplexity = exp(result->nll);
     result->bits_per_byte = bits_per_byte(nll, result->bytes);
     result->word_perplexity =
-        spec->text.data ? exp(nll / (double)eval_count_words(spec->text)) : (double)NAN;
+        spec->text.data ? exp(nll / eval_count_words(spec->text)) : (double)NAN;
     result->kl_mean = result->kl_p99 = (double)NAN;
     result->top1_agreement = result->bits_per_byte_other = (double)NAN;
     if (spec->nll)
@@ -391,7 +391,7 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     if (!spec->other)
         return;
     uint64_t same = 0, *bits = (void *)r->kl; /* of numbers >= 0, which order as these do */
-    result->kl_mean = sum_of(r->kl, n) / (double)n;
+    result->kl_mean = sum_of(r->kl, n) / n;
     for (uint64_t i = 0; i < n; i++) {
         const double value = r->kl[i];
         memcpy(&bits[i], &value, sizeof value);
@@ -400,7 +400,7 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     stats_sort(bits, n);
     const uint64_t found = stats_percentile(bits, n, 0.99);
     memcpy(&result->kl_p99, &found, sizeof found);
-    result->top1_agreement = (double)same / (double)n;
+    result->top1_agreement = same / (double)n;
     result->bits_per_byte_other = bits_per_byte(sum_of(r->nll[1], n), result->bytes);
 }
 

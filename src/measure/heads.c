@@ -59,7 +59,7 @@ static enum status plan_heads(const struct heads_spec *spec, struct heads_run *r
     *r = (struct heads_run){.spec = spec, .config = &spec->eval.model->config, .eval = spec->eval};
     TRY(eval_make_plan(&spec->eval, &r->plan, e));
     if (r->plan.n_scored < (uint64_t)r->plan.ctx)
-        r->plan.ctx = (int)r->plan.n_scored;
+        r->plan.ctx = r->plan.n_scored;
     take_streams(r);
     return STATUS_OK;
 }
@@ -111,7 +111,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     attend_fill_gram(eval->model, layer, r->row, r->gram);
     memset(r->sum, 0, width * sizeof *r->sum);
     for (size_t h = 0; h < n_heads; h++)
-        heads[h] = (struct head_worth){.layer = layer, .head = (int)h};
+        heads[h] = (struct head_worth){.layer = layer, .head = h};
     for (uint64_t first = 0; first < n_scored; first += ctx) {
         const size_t n = n_scored - first < ctx ? n_scored - first : ctx;
         const float *stream = r->stream + first * d;
@@ -119,7 +119,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
         if (eval->stop && eval->stop(eval->arg))
             return STATUS_INTERRUPTED;
-        probe_run(r->probe, &eval->model->blocks[layer], layer, stream, (int)n, &taps);
+        probe_run(r->probe, &eval->model->blocks[layer], layer, stream, n, &taps);
         for (size_t t = 0; t < n; t++) {
             const float *row = r->heads + t * width;
             double squares = 0; /* of the stream */
@@ -135,10 +135,10 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     }
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
-        mean[i] = (float)(r->sum[i] / (double)n_scored);
+        mean[i] = (float)(r->sum[i] / n_scored);
     for (size_t h = 0; h < n_heads; h++) {
-        heads[h].written /= (double)n_scored;
-        heads[h].stream /= (double)n_scored;
+        heads[h].written /= n_scored;
+        heads[h].stream /= n_scored;
     }
     return STATUS_OK;
 }
@@ -211,7 +211,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     r->eval.all = n_runs * r->plan.n_scored;
     TRY(eval_run(&r->eval, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
-        model_embed(m, probe_positions(r->probe), r->eval.tokens[t], (int)(t % r->plan.ctx),
+        model_embed(m, probe_positions(r->probe), r->eval.tokens[t], t % r->plan.ctx,
                     r->stream + t * r->config->d_model);
     for (int layer = 0; layer < end; layer++) {
         /* Figures of a layer that is not wanted are overwritten by the next one's. */

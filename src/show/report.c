@@ -274,8 +274,7 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     if (v->none || f->type >= REPORT_BOOL)
         return;
     if (figure)
-        snprintf(v->digits, sizeof v->digits, "%s",
-                 figure(is_double ? number : (double)integer).text);
+        snprintf(v->digits, sizeof v->digits, "%s", figure(is_double ? number : integer).text);
     else if (is_double)
         snprintf(v->digits, sizeof v->digits, f->format, number);
     else if (people && f->grouped)

@@ -28,7 +28,7 @@ struct spm_char {
 
 static struct text char_at(struct text s)
 {
-    const unsigned char first = (unsigned char)*s.data;
+    const unsigned char first = *s.data;
     const size_t len = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : CHAR_MAX_LEN;
     return (struct text){s.data, len < s.len ? len : s.len};
 }
@@ -96,7 +96,7 @@ struct builder {
 
 static enum status read_scores(struct builder *b, const struct gguf *g, struct err *e)
 {
-    const size_t n = (size_t)b->vocab->n;
+    const size_t n = b->vocab->n;
     bool found;
     TRY(gguf_get_array(g, SCORES_KEY, GGUF_F32, &b->scores, &found, e));
     if (found && b->scores->count != n)
@@ -171,7 +171,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
         struct indexed *kept = &x->list[n];
         const struct indexed now = x->list[i];
         const bool is_token = now.id != NOT_A_TOKEN;
-        const unsigned char byte = (unsigned char)*now.text.data;
+        const unsigned char byte = *now.text.data;
         if (n > 0 && text_equal(kept[-1].text, now.text)) {
             if (is_token)
                 return err_bad_file(
@@ -209,7 +209,7 @@ static enum status find_pairs(struct builder *b, struct err *e)
             continue;
         /* The higher the score, the lower the rank. The bits of floats of one sign are in the order
          * of their magnitudes. */
-        const float score = b->scores ? (float)gguf_float_at(b->scores, (uint64_t)token->id) : 0.0f;
+        const float score = b->scores ? (float)gguf_float_at(b->scores, token->id) : 0.0f;
         const float magnitude = fabsf(score);
         int32_t rank;
         memcpy(&rank, &magnitude, sizeof rank);
@@ -268,7 +268,7 @@ void spm_free(struct spm *s)
 static enum status lacks_char(const struct encoding *c, struct text part, bool adds_space,
                               size_t at, struct err *e)
 {
-    size_t marked = adds_space ? SPACE_LEN : 0, offset = (size_t)(part.data - c->text.data);
+    size_t marked = adds_space ? SPACE_LEN : 0, offset = part.data - c->text.data;
     if (at < marked)
         return err_set(e, STATUS_USAGE,
                        "the vocabulary has no token for the space that tokenizer.ggml."
@@ -317,7 +317,7 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
             for (const char *byte = one.data; byte < one.data + one.len; byte++) {
                 const int32_t id = s->byte_id[(unsigned char)*byte];
                 if (id < 0)
-                    return lacks_char(c, part, adds_space, (size_t)(byte - c->marked.data), e);
+                    return lacks_char(c, part, adds_space, byte - c->marked.data, e);
                 TRY(id_list_add(&c->list, id, e));
             }
         }
