@@ -1,7 +1,6 @@
 /*
  * A vocabulary while it is put together: its memory, tokens and merges, and its end.
  */
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@ void *vocabulary_take(struct vocabulary *v, size_t bytes, struct err *e)
     struct pool_chunk *chunk = v->memory;
     const size_t taken = (bytes / CHUNK_ALIGN + 1) * CHUNK_ALIGN;
     if (!chunk || chunk->cap - chunk->used < taken) {
-        const size_t cap = taken < CHUNK_BYTES ? CHUNK_BYTES : taken;
+        const size_t cap = u64_max(taken, CHUNK_BYTES);
         chunk = calloc(1, sizeof *chunk + cap);
         if (!chunk) {
             err_no_memory(e, "the vocabulary", cap);

@@ -1,7 +1,6 @@
 /*
  * Kinds of metadata values, and typed access to those of a parsed GGUF file.
  */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 

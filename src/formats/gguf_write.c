@@ -2,7 +2,6 @@
  * Writing GGUF. Pairs are stored as the bytes they become; tensors as records, because their
  * offsets depend on the alignment, which a pair added later may still change.
  */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 

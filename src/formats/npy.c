@@ -1,9 +1,7 @@
 #include "formats/npy.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/half.h"
 

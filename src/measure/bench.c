@@ -1,7 +1,6 @@
 #include "measure/bench.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "base/figures.h"
@@ -34,7 +33,7 @@ static struct inspect_step row_step(const struct bench *b, const struct bench_ro
 static int row_context(const struct bench_spec *spec, const struct bench_row *row)
 {
     const int own = row->step.depth + 1;
-    return own > spec->prompt ? own : spec->prompt;
+    return u64_max(own, spec->prompt);
 }
 
 /* *shape is the checkpoint's, or the one of random weights. STATUS_BAD_FILE for a type that does
@@ -124,7 +123,7 @@ static void plan_groups(struct bench *b, uint64_t logits_bytes)
             bytes = logits_bytes;
         }
         bytes = u64_sum(bytes, bytes_in_group(b, row, mha));
-        b->bytes = bytes > b->bytes ? bytes : b->bytes;
+        b->bytes = u64_max(bytes, b->bytes);
         if (mha && mha->group != b->n_groups) {
             struct bench_row *again = &b->rows[b->n_rows + b->n_again++];
             *again = *mha;
@@ -533,7 +532,7 @@ void bench_compare(struct bench *b, int n_heads)
                                              : mha->step.predicted.us / row->step.predicted.us;
             if (mha->group != row->group) /* it did not take turns with this one */
                 continue;
-            const int repeats = row->repeats < mha->repeats ? row->repeats : mha->repeats;
+            const int repeats = u64_min(row->repeats, mha->repeats);
             row->speedup = mha->p50_us / row->p50_us;
             if (repeats > 1)
                 row->speedup_low = row->speedup_high = row->speedup;

@@ -1,6 +1,5 @@
 #include "show/plot.h"
 
-#include <assert.h>
 #include <math.h>
 
 #include "base/checked.h"

@@ -1,6 +1,5 @@
 #include "text/bpe.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "text/pretokenize.h"

@@ -5,7 +5,6 @@
  * two. The ways to start it are known from the order of the spellings, in which each follows those
  * that it starts with; what is left of it is then looked up.
  */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,7 +29,7 @@ static struct text char_at(struct text s)
 {
     const unsigned char first = *s.data;
     const size_t len = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : CHAR_MAX_LEN;
-    return (struct text){s.data, len < s.len ? len : s.len};
+    return (struct text){s.data, u64_min(len, s.len)};
 }
 
 struct text spm_next_char(struct text *rest)

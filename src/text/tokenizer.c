@@ -1,9 +1,8 @@
 #include "text/tokenizer.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/checked.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
 
@@ -231,7 +230,7 @@ size_t tokenizer_longest(const struct tokenizer *t)
     size_t longest = 0;
     for (int id = 0; id < tokenizer_n_tokens(t); id++) {
         const size_t len = tokenizer_bytes(t, id).len;
-        longest = len > longest ? len : longest;
+        longest = u64_max(len, longest);
     }
     const bool marks = t->kind->notation == VOCAB_SPACES; /* a text may have them, too */
     return marks ? longest * (sizeof VOCAB_SPACE - 1) : longest;
@@ -290,7 +289,7 @@ enum status stream_start(struct stream *s, const struct text *stops, int n_stops
 {
     size_t longest = 0;
     for (int i = 0; i < n_stops; i++)
-        longest = stops[i].len > longest ? stops[i].len : longest;
+        longest = u64_max(stops[i].len, longest);
     /* Held back at most: a stop string short of one byte, and three bytes of a character. */
     const size_t cap = longest + 3 + max_piece;
     char *bytes = s->bytes;
@@ -357,10 +356,10 @@ struct text stream_push(struct stream *s, struct text piece)
     }
     for (int k = 0; k < s->n_stops; k++) {
         const struct text stop = s->stops[k];
-        size_t n = stop.len - 1 < s->len ? stop.len - 1 : s->len;
+        size_t n = u64_min(stop.len - 1, s->len);
         while (n > held && memcmp(s->bytes + s->len - n, stop.data, n) != 0)
             n--;
-        held = n > held ? n : held;
+        held = u64_max(n, held);
     }
     s->taken = s->len - held;
     s->taken -= utf8_cut_short((struct text){s->bytes, s->taken});

@@ -1,6 +1,5 @@
 #include "text/vocab.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
