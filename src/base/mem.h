@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "base/status.h"
 
@@ -56,6 +57,27 @@ void arena_free(struct arena *a);
  * memory: then nothing has changed.
  */
 void *array_grow(void *array, size_t n, size_t *cap, size_t size);
+
+/* `pointer` becomes n zeroed elements of its own type, which free() takes; or the function returns
+ * STATUS_NO_MEMORY, and the pointer is NULL. */
+#define TRY_ZEROED(pointer, n, what, e)                                                            \
+    do {                                                                                           \
+        const size_t try_n = (n);                                                                  \
+        (pointer) = calloc(try_n, sizeof *(pointer));                                              \
+        if (!(pointer))                                                                            \
+            return err_no_memory((e), (what), try_n * sizeof *(pointer));                          \
+    } while (0)
+
+/* Makes room for one more than n elements in an array with room for `cap`, or returns from the
+ * function with STATUS_NO_MEMORY; `what` names it in the message. */
+#define TRY_ROOM(array, n, cap, what, e)                                                           \
+    do {                                                                                           \
+        const size_t try_n = (size_t)(n) + 1;                                                      \
+        void *try_array = array_grow((array), try_n, &(cap), sizeof *(array));                     \
+        if (!try_array)                                                                            \
+            return err_no_memory((e), (what), try_n * sizeof *(array));                            \
+        (array) = try_array;                                                                       \
+    } while (0)
 
 /* --- assertions ------------------------------------------------------------------------------- */
 

@@ -167,10 +167,7 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e)
     }
     /* Behind the losses the least sums [n_layers + 1, width] for so many layers and steps, and how
      * many of these the last layer has. */
-    const size_t bytes = n_lost * sizeof *b->lost + n_best * (sizeof *b->lost + sizeof(int));
-    b->lost = calloc(bytes, 1);
-    if (!b->lost)
-        return err_no_memory(e, "what layers lose", bytes);
+    TRY_ZEROED(b->lost, n_lost + 2 * n_best, "what layers lose", e);
     double *best = b->lost + n_lost;
     int *taken = (void *)(best + n_best);
     for (size_t i = 0; i < n_lost; i++)

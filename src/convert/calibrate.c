@@ -44,8 +44,7 @@ void convert_calibration_take(struct converter *c)
     size_t window = u64_min(n_ctx, n);
     if (!c->spec->measures_only)
         window = convert_window_size(n_ctx, n);
-    const size_t layers = c->config.shared ? c->config.n_layers : 1;
-    const size_t vocab = c->config.n_vocab;
+    const size_t layers = c->config.shared ? c->config.n_layers : 1, vocab = c->config.n_vocab;
     c->window = window;
     c->n_windows = (n + window - 1) / window;
     c->stream = convert_floats(c, n, d);

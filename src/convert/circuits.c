@@ -140,8 +140,7 @@ double convert_loss(struct converter *c, struct convert_circuit *s)
     if (!s->centred)
         find_means(c, s->new_mean, to);
     double *xx = c->blocks, *new_old = xx + size, *new_new = new_old + size;
-    double *yy = new_new + size, *turned = yy + size;
-    double lost = 0, all = 0;
+    double *yy = new_new + size, *turned = yy + size, lost = 0, all = 0;
     for (size_t h = 0; h < c->n_heads; h++) {
         const size_t g = c->group_of[h], old = convert_kv_head(c, h);
         const double *out = convert_of_head(s, s->out, h),

@@ -217,9 +217,7 @@ enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct er
                        out->before.n_layers);
     TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
     const size_t n = (size_t)out->before.n_layers * out->before.n_heads;
-    out->fates = calloc(n, 1);
-    if (!out->fates)
-        return err_no_memory(e, "the list of heads", n);
+    TRY_ZEROED(out->fates, n, "the list of heads", e);
     decide_all(out, spec->off);
     add_all(spec, out, before);
     enum status s = arena_allocate(&out->arena, "the new tensors of attention", e);

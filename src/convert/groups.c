@@ -199,8 +199,7 @@ static double bond(const struct converter *c, size_t head, size_t group, size_t 
 {
     double sum = 0;
     for (size_t i = group * c->group; i < (group + 1) * c->group; i++) {
-        const size_t other = c->order[i];
-        const size_t low = u64_min(head, other), high = u64_max(head, other);
+        const size_t other = c->order[i], low = u64_min(head, other), high = u64_max(head, other);
         if (i != except)
             sum += c->costs[low * c->n_heads - low * (low + 1) / 2 + high - low - 1];
     }

@@ -116,12 +116,8 @@ int vocabulary_find(const struct vocabulary *v, struct text name)
 
 enum status vocabulary_merge(struct vocabulary *v, int left, int right, int result, struct err *e)
 {
-    struct symbol_pair *merges =
-        array_grow(v->merges, v->n_merges + 1, &v->merges_cap, sizeof *merges);
-    if (!merges)
-        return err_no_memory(e, "merges", (v->n_merges + 1) * sizeof *merges);
-    v->merges = merges;
-    merges[v->n_merges] = (struct symbol_pair){left, right, v->n_merges, result};
+    TRY_ROOM(v->merges, v->n_merges, v->merges_cap, "merges", e);
+    v->merges[v->n_merges] = (struct symbol_pair){left, right, v->n_merges, result};
     v->n_merges++;
     return STATUS_OK;
 }
@@ -166,20 +162,19 @@ enum status vocabulary_finish(struct vocabulary *v, struct err *e)
     struct gguf_writer *w;
     struct gguf *g = NULL;
     struct tokenizer *t = NULL;
-    unsigned char *bytes = NULL;
-    size_t len = 0;
+    struct file_map file;
     TRY(gguf_writer_create(&w, e));
     vocab_keys_write(k, w);
-    enum status s = gguf_write_memory(w, &bytes, &len, e);
+    enum status s = gguf_write_map(w, &file, e);
     if (s == STATUS_OK)
-        s = gguf_parse(bytes, len, &g, e);
+        s = gguf_parse(file.data, file.len, &g, e);
     if (s == STATUS_OK)
         s = tokenizer_create(g, &t, e);
     if (s == STATUS_OK)
         s = tokenizer_reads_text(t, e);
     tokenizer_free(t);
     gguf_free(g);
-    free(bytes);
+    file_map_close(&file);
     gguf_writer_free(w);
     return s;
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 /* The smallest records: a name of one byte, then a u8; or one dimension, type and offset. */
@@ -284,9 +285,8 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e)
 {
     struct reader r = {.bytes = bytes, .len = len, .e = e};
-    struct gguf *g = *out = calloc(1, sizeof *g);
-    if (!g)
-        return err_no_memory(e, "the GGUF reader", sizeof *g);
+    TRY_ZEROED(*out, 1, "the GGUF reader", e);
+    struct gguf *g = *out;
     read_header(&r, g);
     /* One more of each, so that none are no failure. */
     g->pairs = calloc(g->n_pairs + 1, sizeof *g->pairs);

@@ -32,10 +32,8 @@ struct gguf_writer {
 
 enum status gguf_writer_create(struct gguf_writer **out, struct err *e)
 {
-    struct gguf_writer *w = *out = calloc(1, sizeof *w);
-    if (!w)
-        return err_no_memory(e, "the GGUF writer", sizeof *w);
-    w->alignment = GGUF_ALIGNMENT_DEFAULT;
+    TRY_ZEROED(*out, 1, "the GGUF writer", e);
+    (*out)->alignment = GGUF_ALIGNMENT_DEFAULT;
     return STATUS_OK;
 }
 

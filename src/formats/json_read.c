@@ -238,12 +238,9 @@ static enum status parse_value(struct json_parse *p, bool is_member, int depth)
     skip_space(p);
     if (index == p->limits->values)
         return too_many(p, index, "values");
-    struct json_node *nodes = array_grow(r->nodes, (size_t)index + 1, &r->nodes_cap, sizeof *nodes);
-    if (!nodes)
-        return err_no_memory(p->e, "reading JSON", index * sizeof *nodes);
-    r->nodes = nodes;
+    TRY_ROOM(r->nodes, index, r->nodes_cap, "reading JSON", p->e);
     r->n_nodes++;
-    struct json_node *node = &nodes[index];
+    struct json_node *node = &r->nodes[index];
     *node = (struct json_node){.at = p->at, .span = 1};
     if (is_member) {
         if (peek(p) != '"')

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 #define LENGTH_BYTES 8
@@ -159,9 +160,8 @@ static int compare_entries(const void *a, const void *b)
 static enum status read_entries(const struct json_node *header, const unsigned char *data,
                                 const unsigned char *end, struct safetensors *s, struct err *e)
 {
-    struct safetensors_tensor *t = s->tensors = calloc(header->n + (size_t)1, sizeof *t);
-    if (!t)
-        return err_no_memory(e, "the table of tensors", header->n * sizeof *t);
+    TRY_ZEROED(s->tensors, header->n + (size_t)1, "the table of tensors", e);
+    struct safetensors_tensor *t = s->tensors;
     for (const struct json_node *c = NULL; (c = json_child(header, c));) {
         if (text_is(c->key, METADATA_KEY)) {
             TRY(json_expect(c, JSON_OBJECT, e));
@@ -318,9 +318,6 @@ enum status safetensors_write(const char *path, struct safetensors_written *tens
 #define INDEX_NAME  "model.safetensors.index.json"
 #define NAME_CAP    256 /* of a file's name: more than systems allow */
 
-/* Far above those of the largest models; a tensor is one value. */
-static const struct json_limits index_limits = {.bytes = 100000000, .values = 1 << 20, .depth = 16};
-
 struct safetensors_shard {
     char *path; /* folder, '/', name */
     struct text name;
@@ -334,11 +331,8 @@ static enum status open_shard(struct safetensors_folder *f, const char *path, st
                               struct err *e)
 {
     char plain[NAME_CAP];
-    struct safetensors_shard *shards = realloc(f->shards, (f->n_shards + 1) * sizeof *shards);
-    if (!shards)
-        return err_no_memory(e, "the table of shards", (f->n_shards + 1) * sizeof *shards);
-    f->shards = shards;
-    struct safetensors_shard *shard = &shards[f->n_shards++];
+    TRY_ROOM(f->shards, f->n_shards, f->shards_cap, "the table of shards", e);
+    struct safetensors_shard *shard = &f->shards[f->n_shards++];
     *shard = (struct safetensors_shard){.first = f->n_tensors};
     snprintf(plain, sizeof plain, "%.*s", (int)name.len, name.data);
     TRY(file_in_folder(path, plain, &shard->path, e));
@@ -352,9 +346,7 @@ static enum status open_shard(struct safetensors_folder *f, const char *path, st
 /* The tensors of all files in one table. */
 static enum status list_tensors(struct safetensors_folder *f, struct err *e)
 {
-    f->tensors = calloc(f->n_tensors + 1, sizeof *f->tensors);
-    if (!f->tensors)
-        return err_no_memory(e, "the table of tensors", f->n_tensors * sizeof *f->tensors);
+    TRY_ZEROED(f->tensors, f->n_tensors + 1, "the table of tensors", e);
     for (const struct safetensors_shard *s = f->shards; s < f->shards + f->n_shards; s++)
         if (s->file.n_tensors > 0)
             memcpy(f->tensors + s->first, s->file.tensors, s->file.n_tensors * sizeof *f->tensors);
@@ -380,7 +372,7 @@ static enum status read_weight_map(struct text source, struct json_reader *json,
                                    struct err *e)
 {
     const struct json_node *root = NULL;
-    TRY(json_read(json, source, &index_limits, &root, e));
+    TRY(json_read(json, source, &limits, &root, e));
     TRY(json_expect(root, JSON_OBJECT, e));
     TRY(json_require(root, "weight_map", JSON_OBJECT, map, e));
     for (const struct json_node *c = NULL; (c = json_child(*map, c));) {
@@ -436,7 +428,7 @@ static enum status open_index(struct safetensors_folder *f, const char *path, st
     enum status s = file_map_open(&file, index_path, e);
     const struct text source = {(const char *)file.data, file.len};
     if (!s)
-        s = file_map_make_private(&file, u64_min(source.len, index_limits.bytes), e);
+        s = file_map_make_private(&file, u64_min(source.len, limits.bytes), e);
     if (!s)
         s = err_in(e, read_weight_map(source, &json, &map, &files, e), "%s", index_path);
     if (!s)

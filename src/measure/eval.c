@@ -122,8 +122,7 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
 {
     const struct config *own = &spec->model->config;
     const struct config *other = spec->other ? &spec->other->config : own;
-    const int limit = u64_min(other->n_ctx, own->n_ctx);
-    const int n_threads = pool_n_threads(spec->pool);
+    const int limit = u64_min(other->n_ctx, own->n_ctx), n_threads = pool_n_threads(spec->pool);
     struct eval_plan *plan = &r->plan;
     *r = (struct eval_run){.spec = spec,
                            .models = {spec->model, spec->other},

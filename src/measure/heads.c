@@ -158,13 +158,11 @@ static enum status measure_curve(struct heads_run *r, struct err *e)
 {
     struct heads_result *result = r->result;
     const int n_heads = result->n_heads;
-    const size_t bytes = n_heads * sizeof *result->by_worth;
-    const struct head_worth *next = result->by_worth = malloc(bytes);
     struct eval_result without = result->whole;
-    if (!next)
-        return err_no_memory(e, "the order of the heads", bytes);
-    memcpy(result->by_worth, result->heads, bytes);
-    qsort(result->by_worth, n_heads, sizeof *result->by_worth, compare_worths);
+    TRY_ZEROED(result->by_worth, n_heads, "the order of the heads", e);
+    const struct head_worth *next = result->by_worth;
+    memcpy(result->by_worth, result->heads, n_heads * sizeof *next);
+    qsort(result->by_worth, n_heads, sizeof *next, compare_worths);
     r->eval.entry = (struct eval_entry){0, NULL};
     r->eval.nll = NULL;
     for (int n = 0;; n = n == 0 ? 1 : u64_min(2 * n, n_heads)) {
@@ -195,10 +193,8 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
     /* Behind the heads wanted is room for those of a layer that is not. */
-    const size_t room = (size_t)result->n_heads + r->config->n_heads;
-    result->heads = calloc(room, sizeof *result->heads);
-    if (!result->heads)
-        return err_no_memory(e, "the heads' figures", room * sizeof *result->heads);
+    TRY_ZEROED(result->heads, (size_t)result->n_heads + r->config->n_heads, "the heads' figures",
+               e);
     r->left = (struct head_ablation){r->off, r->spec->ablation == HEADS_MEAN ? r->mean : NULL};
     TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->eval.params.kernels,
                      r->eval.pool, &r->probe, e));

@@ -94,9 +94,8 @@ enum status inspect_list_variants(const struct cost_shape *shape, const int *ran
     size_t n = n_ranks;
     for (int g = most; g > 0; g--)
         n += config_has_variant(shape->config, g);
-    *out = (struct inspect_variants){calloc(n, sizeof *out->items), 0};
-    if (!out->items)
-        return err_no_memory(e, "the list of variants", n * sizeof *out->items);
+    *out = (struct inspect_variants){NULL, 0};
+    TRY_ZEROED(out->items, n, "the list of variants", e);
     for (int g = most; g > 0; g--)
         if (config_has_variant(shape->config, g))
             inspect_variant(shape, g, &out->items[out->n++]);

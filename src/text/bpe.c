@@ -2,14 +2,14 @@
 
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "text/pretokenize.h"
 
 /* --- the table of pairs ---------------------------------------------------------------------- */
 
 static int compare_pairs(const void *left, const void *right)
 {
-    const struct symbol_pair *a = left;
-    const struct symbol_pair *b = right;
+    const struct symbol_pair *a = left, *b = right;
     if (a->left != b->left)
         return a->left < b->left ? -1 : 1;
     if (a->right != b->right)
@@ -21,10 +21,8 @@ enum status merging_init(struct merging *m, struct symbol_pair *pairs, size_t n,
                          struct err *e)
 {
     assert(n <= INT32_MAX && n_symbols >= 0);
-    const size_t n_first = (size_t)n_symbols + 1;
-    *m = (struct merging){n_symbols, calloc(n_first, sizeof *m->first), pairs};
-    if (!m->first)
-        return err_no_memory(e, "merges", n_first * sizeof *m->first);
+    *m = (struct merging){n_symbols, NULL, pairs};
+    TRY_ZEROED(m->first, (size_t)n_symbols + 1, "merges", e);
     if (n > 0)
         qsort(pairs, n, sizeof *pairs, compare_pairs);
     for (size_t i = 0; i < n; i++)
@@ -88,9 +86,7 @@ enum status merge_reserve(struct merge_scratch *s, size_t n, struct err *e)
     size_t cap = 256;
     while (cap < n)
         cap *= 2;
-    s->spans = calloc(3 * cap, sizeof *s->spans);
-    if (!s->spans)
-        return err_no_memory(e, "tokenizing", 3 * cap * sizeof *s->spans);
+    TRY_ZEROED(s->spans, 3 * cap, "tokenizing", e);
     s->tree = s->spans + cap;
     s->cap = cap;
     return STATUS_OK;
@@ -223,10 +219,11 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
         int twin;
         b->byte_id[byte] = vocab_find(v, (struct text){&c, 1}, &twin);
         if (twin >= 0)
-            return err_set(e, STATUS_BAD_FILE,
-                           "tokenizer.ggml.tokens: expected one token for byte 0x%02X, found %d "
-                           "and %d",
-                           byte, b->byte_id[byte], twin);
+            return err_bad_file(
+                e,
+                "tokenizer.ggml.tokens: expected one token for byte 0x%02X, found %d "
+                "and %d",
+                byte, b->byte_id[byte], twin);
         b->lacks_bytes |= b->byte_id[byte] < 0;
     }
     TRY(read_merges(b, v, g, &n, e));
@@ -234,9 +231,9 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
     for (size_t i = 1; i < n; i++) {
         const struct symbol_pair *p = &b->merging.pairs[i];
         if (p[-1].left == p->left && p[-1].right == p->right)
-            return err_set(e, STATUS_BAD_FILE,
-                           "%s element %d: expected each pair once, found that of element %d",
-                           MERGES_KEY, p->rank, p[-1].rank);
+            return err_bad_file(e,
+                                "%s element %d: expected each pair once, found that of element %d",
+                                MERGES_KEY, p->rank, p[-1].rank);
     }
     return STATUS_OK;
 }

@@ -100,9 +100,8 @@ static enum status count_word(struct learner *l, struct text word, struct err *e
 {
     if (2 * (l->n_words + 1) > l->n_slots) {
         const size_t n_slots = l->n_slots ? l->n_slots * 2 : FIRST_SLOTS;
-        uint32_t *slots = calloc(n_slots, sizeof *slots);
-        if (!slots)
-            return err_no_memory(e, "counting words", n_slots * sizeof *slots);
+        uint32_t *slots;
+        TRY_ZEROED(slots, n_slots, "counting words", e);
         free(l->slots);
         l->slots = slots;
         l->n_slots = n_slots;
@@ -115,13 +114,10 @@ static enum status count_word(struct learner *l, struct text word, struct err *e
     }
     uint32_t *slot = find_slot(l, word);
     if (*slot == 0) {
-        struct counted_word *words = NULL;
-        if (l->n_words < (size_t)1 << 31)
-            words = array_grow(l->words, l->n_words + 1, &l->words_cap, sizeof *words);
-        if (!words)
-            return err_no_memory(e, "counting words", (l->n_words + 1) * sizeof *words);
-        l->words = words;
-        words[l->n_words++] = (struct counted_word){.text = word};
+        if (l->n_words == INT32_MAX)
+            return err_no_memory(e, "counting words", l->n_words * sizeof *l->words);
+        TRY_ROOM(l->words, l->n_words, l->words_cap, "counting words", e);
+        l->words[l->n_words++] = (struct counted_word){.text = word};
         *slot = (uint32_t)l->n_words;
         l->bytes += word.len;
     }
@@ -161,8 +157,7 @@ static bool comes_before(const struct learner *l, struct queued a, struct queued
 {
     if (a.count != b.count)
         return a.count > b.count;
-    const struct pair *p = &l->pairs[a.pair];
-    const struct pair *q = &l->pairs[b.pair];
+    const struct pair *p = &l->pairs[a.pair], *q = &l->pairs[b.pair];
     return p->left != q->left ? p->left < q->left : p->right < q->right;
 }
 
@@ -318,9 +313,7 @@ static uint32_t token_before(const struct learner *l, uint32_t i)
 static void merge_node(struct learner *l, uint32_t i)
 {
     const int32_t new = N_BYTES + l->n_merges;
-    const uint32_t right = token_end(l, i);
-    const uint32_t end = token_end(l, right);
-    const uint32_t before = token_before(l, i);
+    const uint32_t right = token_end(l, i), end = token_end(l, right), before = token_before(l, i);
     const bool has_next = l->nodes[right].pair != 0;
     l->places++;
     unlink_node(l, i);
@@ -394,18 +387,16 @@ static enum status merge_all(struct learner *l, struct err *e)
 static enum status spell_tokens(struct bpe_learned *out, struct err *e)
 {
     const int n = N_BYTES + out->n_merges;
-    struct text *tokens = out->tokens = calloc(n, sizeof *tokens);
     size_t total = 0; /* at most 2^31 more than the bytes alone */
-    if (!tokens)
-        return err_no_memory(e, "the learned vocabulary", n * sizeof *tokens);
+    TRY_ZEROED(out->tokens, n, "the learned vocabulary", e);
+    struct text *tokens = out->tokens;
     for (int i = 0; i < n; i++) {
         const struct bpe_merge *m = out->merges + i - N_BYTES;
         tokens[i].len = i < N_BYTES ? 1 : tokens[m->left].len + tokens[m->right].len;
         total += tokens[i].len;
     }
-    char *at = out->bytes = malloc(total);
-    if (!at)
-        return err_no_memory(e, "the learned vocabulary", total);
+    TRY_ZEROED(out->bytes, total, "the learned vocabulary", e);
+    char *at = out->bytes;
     for (int i = 0; i < n; at += tokens[i++].len) {
         tokens[i].data = at;
         *at = (char)i;

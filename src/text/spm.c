@@ -219,13 +219,10 @@ static enum status find_pairs(struct builder *b, struct err *e)
             const struct indexed *right = name_index_find(x, rest);
             if (!right)
                 continue;
-            struct symbol_pair *pairs = NULL;
-            if (b->n_pairs < INT32_MAX)
-                pairs = array_grow(b->pairs, b->n_pairs + 1, &b->cap_pairs, sizeof *pairs);
-            if (!pairs)
-                return err_no_memory(e, "merges", (b->n_pairs + 1) * sizeof *pairs);
-            b->pairs = pairs;
-            pairs[b->n_pairs++] = (struct symbol_pair){left->id, right->id, rank, token->id};
+            if (b->n_pairs == INT32_MAX)
+                return err_no_memory(e, "merges", b->n_pairs * sizeof *b->pairs);
+            TRY_ROOM(b->pairs, b->n_pairs, b->cap_pairs, "merges", e);
+            b->pairs[b->n_pairs++] = (struct symbol_pair){left->id, right->id, rank, token->id};
         }
     }
     return STATUS_OK;

@@ -31,8 +31,7 @@ int vocab_hex_byte(struct text s, enum token_type type)
         return -1;
     if (s.len != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>')
         return -1;
-    const int high = hex_digit(s.data[3]);
-    const int low = hex_digit(s.data[4]);
+    const int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -81,14 +80,10 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
     if (has_types && types->count != names->count)
         return err_bad_file(e, "%s: expected %llu elements, one a token, found %llu", TYPES_KEY,
                             (unsigned long long)names->count, (unsigned long long)types->count);
-    const size_t n = names->count;
-    const size_t most = names->bytes.len; /* the strings and their lengths */
-    v->n = n;
-    v->bytes = malloc(most);
-    v->start = calloc(n + 1, sizeof *v->start);
-    v->type = calloc(n, 1);
-    if (!v->bytes || !v->start || !v->type)
-        return err_no_memory(e, "vocabulary", most + n * (sizeof *v->start + 1));
+    v->n = names->count;
+    TRY_ZEROED(v->bytes, names->bytes.len, "vocabulary", e); /* the strings and their lengths */
+    TRY_ZEROED(v->start, (size_t)v->n + 1, "vocabulary", e);
+    TRY_ZEROED(v->type, v->n, "vocabulary", e);
 
     struct gguf_cursor cursor = {0};
     struct text name;
@@ -162,11 +157,8 @@ enum status lacks_token(struct text text, size_t at, struct err *e)
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e)
 {
     assert(id >= 0 && list->len <= list->cap);
-    int32_t *ids = array_grow(list->ids, list->len + 1, &list->cap, sizeof *ids);
-    if (!ids)
-        return err_no_memory(e, "token ids", (list->len + 1) * sizeof *ids);
-    list->ids = ids;
-    ids[list->len++] = id;
+    TRY_ROOM(list->ids, list->len, list->cap, "token ids", e);
+    list->ids[list->len++] = id;
     return STATUS_OK;
 }
 
