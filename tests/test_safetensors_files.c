@@ -356,7 +356,7 @@ TEST(reading_without_memory, .loops = 2, .before = set_up, .after = tear_down)
         int error;
         enum status status;
         int at_least[2];
-    } faults[] = {{FAULT_MEMORY, ENOMEM, STATUS_NO_MEMORY, {10, 16}},
+    } faults[] = {{FAULT_MEMORY, ENOMEM, STATUS_NO_MEMORY, {10, 15}},
                   {FAULT_MAP, ENOMEM, STATUS_NO_MEMORY, {1, 1}},
                   {FAULT_OPEN, EIO, STATUS_BAD_FILE, {1, 1}},
                   {FAULT_OPEN, EMFILE, STATUS_FAILED, {1, 1}}};

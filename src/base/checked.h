@@ -41,6 +41,16 @@ static inline uint64_t u64_product(uint64_t a, uint64_t b)
     return u64_mul(a, b, &r) ? r : UINT64_MAX;
 }
 
+static inline uint64_t u64_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t u64_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Rounds a up to a multiple of align, which is a power of two (asserted). */
 static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
 {

@@ -2,6 +2,7 @@
 #define _FILE_OFFSET_BITS 64
 
 #include "base/file.h"
+#include "base/mem.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,9 +84,7 @@ static enum status open_named(const char *path, int *fd, struct err *e)
 enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e)
 {
     const size_t size = strlen(folder) + 1 + strlen(name) + 1;
-    *path = malloc(size);
-    if (!*path)
-        return err_no_memory(e, "a path", size);
+    TRY_ZEROED(*path, size, "a path", e);
     snprintf(*path, size, "%s/%s", folder, name);
     return STATUS_OK;
 }

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <assert.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 

@@ -15,8 +15,8 @@
 
 #include <assert.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "base/status.h"
 
@@ -60,6 +60,26 @@ void *array_grow(void *array, size_t n, size_t *cap, size_t size);
 /* n elements of `size` bytes, zeroed, the caller's to free; NULL where there is no memory for them,
  * with the message of that, which names `what`. */
 void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
+
+/* `pointer` becomes n such elements of its own type; or the function returns STATUS_NO_MEMORY, and
+ * the pointer is NULL. */
+#define TRY_ZEROED(pointer, n, what, e)                                                            \
+    do {                                                                                           \
+        (pointer) = array_zeroed((n), sizeof *(pointer), (what), (e));                             \
+        if (!(pointer))                                                                            \
+            return STATUS_NO_MEMORY;                                                               \
+    } while (0)
+
+/* Makes room for one more than n elements in an array with room for `cap`, or returns from the
+ * function with STATUS_NO_MEMORY; `what` names it in the message. */
+#define TRY_ROOM(array, n, cap, what, e)                                                           \
+    do {                                                                                           \
+        const size_t try_n = (size_t)(n) + 1;                                                      \
+        void *try_array = array_grow((array), try_n, &(cap), sizeof *(array));                     \
+        if (!try_array)                                                                            \
+            return err_no_memory((e), (what), try_n * sizeof *(array));                            \
+        (array) = try_array;                                                                       \
+    } while (0)
 
 /* --- assertions ------------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 void output_init(struct output *o, bool (*send)(struct output *, const char *, size_t))
 {

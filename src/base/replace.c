@@ -11,7 +11,6 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 
 #include "base/figures.h"
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/text.h"
 
 #define WRITE_BUFFER ((size_t)256 << 10)
@@ -137,9 +137,8 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
             return fail(e, path, "follow the link");
         to[n] = 0;
         const size_t folder = to[0] == '/' ? 0 : folder_len(*target);
-        char *next = malloc(folder + (size_t)n + 1);
-        if (!next)
-            return err_no_memory(e, path, folder + (size_t)n + 1);
+        char *next;
+        TRY_ZEROED(next, folder + n + 1, path, e);
         memcpy(next, *target, folder);
         strcpy(next + folder, to);
         free(*target);
@@ -161,11 +160,8 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
 static enum status name_temporary(const char *target, char **temp, struct err *e)
 {
     const size_t folder = folder_len(target);
-    *temp = malloc(folder + TEMPORARY_CAP);
-    if (!*temp)
-        return err_no_memory(e, target, folder + TEMPORARY_CAP);
+    TRY_ZEROED(*temp, folder + TEMPORARY_CAP, target, e);
     memcpy(*temp, target, folder);
-    (*temp)[folder] = 0;
     DIR *d = opendir(folder ? *temp : ".");
     if (!d && errno == ENOMEM)
         return err_no_memory(e, "the list of a folder", 0);
@@ -212,9 +208,7 @@ static enum status open_temporary(struct file_writer *w, const char *path, struc
                        path, file_kind(old.st_mode));
     if (replaces && faccessat(AT_FDCWD, w->target, W_OK, AT_EACCESS) != 0)
         return fail(e, path, "replace it");
-    w->buffer = malloc(WRITE_BUFFER);
-    if (!w->buffer)
-        return err_no_memory(e, path, WRITE_BUFFER);
+    TRY_ZEROED(w->buffer, WRITE_BUFFER, path, e);
     TRY(name_temporary(w->target, &w->temp, e));
     /* Not readable by more than the old file's readers at any moment. */
     w->fd =
@@ -237,9 +231,8 @@ enum status file_writer_open(struct file_writer **out, const char *path, struct 
     *out = NULL;
     if (!path[0])
         return err_set(e, STATUS_FAILED, "the output file's name is empty");
-    struct file_writer *w = calloc(1, sizeof *w);
-    if (!w)
-        return err_no_memory(e, path, sizeof *w);
+    struct file_writer *w;
+    TRY_ZEROED(w, 1, path, e);
     w->fd = -1;
     const enum status s = open_temporary(w, path, e);
     if (s == STATUS_OK)

@@ -14,15 +14,10 @@
 /* Times the equal rank that a layer's may be. */
 #define MOST_TIMES 3
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* The most K/V heads that a layer may have, no more than it has and than `limit`. */
 static int most_heads(const struct config *f, int layer, int limit)
 {
-    int g = smaller(config_kv_heads(f, layer), limit);
+    int g = u64_min(config_kv_heads(f, layer), limit);
     while (g > 0 && config_heads(f, layer) % g != 0)
         g--;
     return g;
@@ -39,7 +34,7 @@ static enum status plan_heads(struct convert_budget *b, struct err *e)
                        "%zu cache bytes a token: expected at least %zu, for one K/V head in each "
                        "of %d layers, and less than %zu, which MODEL has",
                        b->spec.cache_bytes, n_layers * bytes, n_layers, all * bytes);
-    b->all = (int)n;
+    b->all = n;
     b->most = f->n_kv_heads;
     for (int limit = 1, sum = 0; sum <= b->all; limit++) {
         sum = 0;
@@ -49,7 +44,7 @@ static enum status plan_heads(struct convert_budget *b, struct err *e)
         }
     }
     b->spec.layer_kv_heads = b->chosen;
-    b->spec.n_tokens = b->spec.n_tokens < HEADS_TOKENS ? b->spec.n_tokens : HEADS_TOKENS;
+    b->spec.n_tokens = u64_min(b->spec.n_tokens, HEADS_TOKENS);
     return STATUS_OK;
 }
 
@@ -66,8 +61,8 @@ static enum status plan_ranks(struct convert_budget *b, struct err *e)
                        "layers of width %d",
                        b->spec.cache_bytes, n_layers * RANK_STEP * sizeof(float), RANK_STEP,
                        n_layers, f->d_model);
-    b->most = smaller(smaller(all - (n_layers - 1), MOST_TIMES * equal), width);
-    b->all = smaller(all, n_layers * b->most);
+    b->most = u64_min(u64_min(all - (n_layers - 1), MOST_TIMES * equal), width);
+    b->all = u64_min(all, n_layers * b->most);
     for (int l = 0; l < n_layers; l++) {
         b->equal[l] = equal * RANK_STEP;
         b->chosen[l] = b->most * RANK_STEP;
@@ -172,12 +167,9 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e)
     }
     /* Behind the losses the least sums [n_layers + 1, width] for so many layers and steps, and how
      * many of these the last layer has. */
-    const size_t bytes = n_lost * sizeof *b->lost + n_best * (sizeof *b->lost + sizeof(int));
-    b->lost = calloc(bytes, 1);
-    if (!b->lost)
-        return err_no_memory(e, "what layers lose", bytes);
+    TRY_ZEROED(b->lost, n_lost + 2 * n_best, "what layers lose", e);
     double *best = b->lost + n_lost;
-    int *taken = (int *)(void *)(best + n_best);
+    int *taken = (void *)(best + n_best);
     for (size_t i = 0; i < n_lost; i++)
         b->lost[i] = HUGE_VAL;
     const enum status s = measure_all(b, e);

@@ -17,7 +17,7 @@ struct convert_window convert_window_at(const struct converter *c, int w)
     const size_t first = w * c->window, at = first * c->d, left = c->spec->n_tokens - first;
     struct convert_window win = {
         .w = w,
-        .n = left < c->window ? left : c->window,
+        .n = u64_min(left, c->window),
         .judged = !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
         .original = c->stream + at,
         .middle = c->middle + at,
@@ -41,11 +41,10 @@ enum status convert_windows_done(struct converter *c, int n)
 void convert_calibration_take(struct converter *c)
 {
     const size_t n = c->spec->n_tokens, n_ctx = c->config.n_ctx, d = c->d;
-    size_t window = n_ctx < n ? n_ctx : n;
+    size_t window = u64_min(n_ctx, n);
     if (!c->spec->measures_only)
         window = convert_window_size(n_ctx, n);
-    const size_t layers = c->config.shared ? c->config.n_layers : 1;
-    const size_t vocab = c->config.n_vocab;
+    const size_t layers = c->config.shared ? c->config.n_layers : 1, vocab = c->config.n_vocab;
     c->window = window;
     c->n_windows = (n + window - 1) / window;
     c->stream = convert_floats(c, n, d);
@@ -252,7 +251,7 @@ enum status convert_calibrate(struct converter *c)
         c->input_mean[i] /= n;
     for (size_t l = 0; l < n_layers; l++) {
         const double *sum = c->energy_sum + l * d;
-        c->energy[l] -= linalg_dot(sum, sum, d) / (double)c->spec->n_tokens;
+        c->energy[l] -= linalg_dot(sum, sum, d) / c->spec->n_tokens;
     }
     return STATUS_OK;
 }

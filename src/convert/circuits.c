@@ -140,8 +140,7 @@ double convert_loss(struct converter *c, struct convert_circuit *s)
     if (!s->centred)
         find_means(c, s->new_mean, to);
     double *xx = c->blocks, *new_old = xx + size, *new_new = new_old + size;
-    double *yy = new_new + size, *turned = yy + size;
-    double lost = 0, all = 0;
+    double *yy = new_new + size, *turned = yy + size, lost = 0, all = 0;
     for (size_t h = 0; h < c->n_heads; h++) {
         const size_t g = c->group_of[h], old = convert_kv_head(c, h);
         const double *out = convert_of_head(s, s->out, h),
@@ -191,7 +190,7 @@ static void randomize(const struct converter *c, enum convert_part part, struct 
 {
     const struct convert_matrix *from = &c->from.at[part], *to = &c->to.at[part];
     const size_t n_from = from->rows * c->d;
-    const double spread = sqrt(3 * linalg_dot(from->w, from->w, n_from) / (double)n_from);
+    const double spread = sqrt(3 * linalg_dot(from->w, from->w, n_from) / n_from);
     for (size_t i = 0; i < to->rows * c->d; i++)
         to->w[i] = spread * (2 * rng_unit(r) - 1);
     convert_zero(to->bias, to->rows);

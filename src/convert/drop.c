@@ -1,7 +1,6 @@
 /* A checkpoint without some heads. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "convert/convert.h"
 
@@ -28,7 +27,7 @@ static void decide(struct drop *d, int layer, const unsigned char *off)
     int most = 0, n_left = 0, n_kv = 0; /* the most that stay of a group */
     for (int first = 0; first < n_heads; first += group) {
         const int stay = count_left(off + first, group);
-        most = stay > most ? stay : most;
+        most = u64_max(stay, most);
     }
     for (int first = 0; first < n_heads; first += group) {
         const int stay = count_left(off + first, group);
@@ -52,8 +51,8 @@ static void decide_all(struct drop *d, const unsigned char *off)
     c->n_heads = c->n_kv_heads = 0;
     for (int l = 0; l < c->n_layers; l++) {
         decide(d, l, off + l * d->before.n_heads);
-        c->n_heads = c->layer_heads[l] > c->n_heads ? c->layer_heads[l] : c->n_heads;
-        c->n_kv_heads = c->layer_kv_heads[l] > c->n_kv_heads ? c->layer_kv_heads[l] : c->n_kv_heads;
+        c->n_heads = u64_max(c->layer_heads[l], c->n_heads);
+        c->n_kv_heads = u64_max(c->layer_kv_heads[l], c->n_kv_heads);
     }
     if (d->n_gone == 0)
         *c = d->before;
@@ -121,7 +120,7 @@ static const unsigned char *take_columns(struct drop *d, const struct gguf_tenso
     unsigned char *new = arena_take(&d->arena, s->rows, row_bytes), *to = new;
     float *row = arena_take(&d->arena, n, sizeof *row);
     for (int r = 0; r < s->rows && new; r++, to += row_bytes) {
-        const unsigned char *from = t->data + tensor_type_bytes(t->type, (uint64_t)r * n);
+        const unsigned char *from = t->data + tensor_type_bytes(t->type, r * n);
         int kept = 0; /* columns */
         if (!same)
             blocks_decode(t->type->type, row, from, n);
@@ -218,9 +217,7 @@ enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct er
                        out->before.n_layers);
     TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
     const size_t n = (size_t)out->before.n_layers * out->before.n_heads;
-    out->fates = calloc(n, 1);
-    if (!out->fates)
-        return err_no_memory(e, "the list of heads", n);
+    TRY_ZEROED(out->fates, n, "the list of heads", e);
     decide_all(out, spec->off);
     add_all(spec, out, before);
     enum status s = arena_allocate(&out->arena, "the new tensors of attention", e);

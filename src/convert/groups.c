@@ -4,7 +4,6 @@
  * Up to EXACT_HEADS heads the best grouping is found: dynamic programming over the sets of heads
  * that are placed. Beyond, swaps lower the sum of the costs of all pairs that share.
  */
-#include <assert.h>
 #include <math.h>
 
 #include "convert/private.h"
@@ -126,8 +125,8 @@ void convert_group_take(struct converter *c)
         size_t n = 1; /* sets of whole groups, or pairs: the binomial coefficient */
         for (size_t i = 1; i <= size; i++)
             n = n * (c->n_heads - size + i) / i;
-        most = n > most ? n : most;
-        group = own > group ? own : group;
+        most = u64_max(n, most);
+        group = u64_max(own, group);
     }
     most += 2 * c->n_groups; /* of the two groupings that are compared at the end */
     c->costs = arena_take(&c->arena, most, sizeof *c->costs);
@@ -200,8 +199,7 @@ static double bond(const struct converter *c, size_t head, size_t group, size_t 
 {
     double sum = 0;
     for (size_t i = group * c->group; i < (group + 1) * c->group; i++) {
-        const size_t other = c->order[i];
-        const size_t low = head < other ? head : other, high = head < other ? other : head;
+        const size_t other = c->order[i], low = u64_min(head, other), high = u64_max(head, other);
         if (i != except)
             sum += c->costs[low * c->n_heads - low * (low + 1) / 2 + high - low - 1];
     }

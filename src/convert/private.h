@@ -13,8 +13,6 @@
  */
 #pragma once
 
-#include <string.h>
-
 #include "compute/grad_kernels.h"
 #include "compute/linalg.h"
 #include "convert/convert.h"

@@ -5,10 +5,8 @@
  */
 #include "convert/convert.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* A chunk's floats, before and after, fit a core's own cache. A multiple of every block. */
 #define CHUNK_ELEMENTS 8192
@@ -57,7 +55,7 @@ static void convert_chunks(void *arg, int thread)
     pool_share(q->n_chunks, thread, pool_n_threads(q->params.pool), &chunk, &end);
     for (; chunk < end; chunk++) {
         const uint64_t begin = (uint64_t)chunk * CHUNK_ELEMENTS, left = q->n - begin;
-        const uint64_t n = left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS;
+        const uint64_t n = u64_min(left, CHUNK_ELEMENTS);
         const unsigned char *in = from->data + tensor_type_bytes(from->type, q->first + begin);
         unsigned char *out = q->out + tensor_type_bytes(to, begin);
         struct quantize_sums *r = &q->chunks[chunk];
@@ -95,7 +93,7 @@ static void convert_chunks(void *arg, int thread)
 static struct quantize_error error_of(const struct quantize_sums *sum)
 {
     return (struct quantize_error){
-        .rms = sum->n > 0 ? sqrt(sum->error / (double)sum->n) : 0,
+        .rms = sum->n > 0 ? sqrt(sum->error / sum->n) : 0,
         .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
         .max = sum->max,
     };
@@ -119,7 +117,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     assert(offset % t->to->block_bytes == 0);
     q->tensor = t;
     q->first = offset / t->to->block_bytes * t->to->block_elements;
-    q->n = from->n_elements - q->first < PIECE ? from->n_elements - q->first : PIECE;
+    q->n = u64_min(from->n_elements - q->first, PIECE);
     q->n_chunks = (q->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS;
     pool_run(p->pool, convert_chunks, q);
     for (const struct quantize_sums *r = q->chunks; r < q->chunks + q->n_chunks; r++) {
@@ -202,8 +200,8 @@ static void take_buffers(struct quantize *q)
     struct arena *arena = &q->arena;
     uint64_t most = 0; /* of a piece */
     for (size_t i = 0; i < g->n_tensors; i++)
-        most = g->tensors[i].n_elements > most ? g->tensors[i].n_elements : most;
-    most = most < PIECE ? most : PIECE;
+        most = u64_max(g->tensors[i].n_elements, most);
+    most = u64_min(most, PIECE);
     q->tensors = arena_take(arena, g->n_tensors, sizeof *q->tensors);
     q->out = arena_take(arena, most, sizeof(float));
     q->scratch =

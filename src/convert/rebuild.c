@@ -103,7 +103,7 @@ void convert_rebuild_take(struct converter *c)
     r = r ? r : &counted;
     /* At most; blocks with fewer K/V heads need less. */
     const size_t qkv = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim), heads = c->ov.width;
-    const size_t widest = qkv > heads ? qkv : heads;
+    const size_t widest = u64_max(qkv, heads);
     const size_t batch = window < BATCH_ROWS ? BATCH_ROWS / window : 1, rows = batch * window;
     const size_t used = n_windows < 2 * CONVERT_JUDGED ? n_windows : n_windows / sparse + 1;
     *r = (struct convert_rebuild){
@@ -283,7 +283,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     for (int first = 0; first < r->n_windows; first += r->batch_windows) {
         const int left = r->n_windows - first;
         r->first_window = first;
-        r->batch_windows = left < r->n_batch ? left : r->n_batch;
+        r->batch_windows = u64_min(left, r->n_batch);
         const size_t rows = r->batch_windows * c->window;
         pool_run(c->pool, run_batch, c);
         for (size_t t = 0; t < rows; t++)
@@ -302,7 +302,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     linalg_scale(r->gradient, 2 / r->energy, r->n);
 
     /* What the variables have moved is an error, too. */
-    const double rows = (double)r->n_windows * (double)c->window;
+    const double rows = r->n_windows * (double)c->window;
     const double pull = schedules[r->patterns].pull * rows / r->energy;
     for (size_t i = 0; i < varied; i++) {
         const double moved = variables[i] - r->start[r->first + i];
@@ -337,7 +337,7 @@ static void gather_windows(struct converter *c)
             c->x[i] = (double)y[i];
         r->energy += linalg_dot(c->x, c->x, size);
     }
-    const double n = (double)r->n_windows * (double)c->window;
+    const double n = r->n_windows * (double)c->window;
     convert_finish_sums(r->root, r->has_biases ? r->mean : NULL, r->mean, n, d, d);
     for (size_t i = 0; i < d; i++)
         r->mean[i] = r->has_biases ? r->mean[i] / n : 0;
@@ -429,7 +429,7 @@ static void set_variables(struct converter *c)
 {
     const struct convert_rebuild *r = c->rebuild;
     const size_t d = c->d, n = c->ov.width;
-    const double n_rows = (double)r->n_windows * (double)c->window;
+    const double n_rows = r->n_windows * (double)c->window;
     double *to = r->theta, *moments = c->value_moments; /* free by now */
     /* Rows with their bias, over white inputs: w root, b + w mean. */
     for (enum convert_part p = PART_Q; p <= PART_V; p++)

@@ -1,7 +1,6 @@
 /*
  * The one-file checkpoints of llama2.c and llm.c.
  */
-#include <assert.h>
 
 #include "base/half.h"
 #include "exchange/private.h"

@@ -3,9 +3,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"

@@ -1,4 +1,3 @@
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,10 +53,10 @@ static enum status plan_rope(struct exporter *x, struct err *e)
         gguf_find_tensor(x->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
     if (!t)
         return STATUS_OK;
-    float *factors = calloc(2 * t->n_elements + 1, sizeof *factors), *made = factors + n;
+    float *factors;
     bool known = false;
-    if (!factors)
-        return err_no_memory(e, "the factors of rotary frequencies", t->n_elements);
+    TRY_ZEROED(factors, 2 * t->n_elements + 1, "the factors of rotary frequencies", e);
+    float *made = factors + n;
     blocks_decode(t->type->type, factors, t->data, t->n_elements);
     for (int context = LLAMA3_CONTEXT0; context <= CONFIG_MAX_CTX && !known; context *= 2) {
         x->hf.llama3 = (struct hf_llama3){(double)factors[n - 1], LLAMA3_LOW, LLAMA3_HIGH, context};
@@ -231,11 +230,9 @@ static enum status make_tensors(struct exporter *x, struct err *e)
     const size_t n = layout_count(c);
     x->type = -1;
     x->alike = true;
-    x->list = calloc(n, sizeof *x->list);
-    x->written = calloc(n, sizeof *x->written);
-    x->zeros = calloc((size_t)c->d_ff + config_qkv_dim(c, 0), sizeof *x->zeros);
-    if (!x->list || !x->written || !x->zeros)
-        return err_no_memory(e, "the list of tensors", n * sizeof *x->list);
+    TRY_ZEROED(x->list, n, "the list of tensors", e);
+    TRY_ZEROED(x->written, n, "the list of tensors", e);
+    TRY_ZEROED(x->zeros, (size_t)c->d_ff + config_qkv_dim(c, 0), "biases", e);
     for (size_t i = 0; i < n; i++) {
         const struct tensor_spec spec = layout_at(c, i);
         add_tensor(x, &spec);
@@ -504,9 +501,7 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
     if (elements > m->cap) {
         free(m->numbers);
         m->cap = 0;
-        m->numbers = malloc(3 * elements * sizeof *m->numbers);
-        if (!m->numbers)
-            return err_no_memory(e, "rows of a tensor", 3 * elements * sizeof *m->numbers);
+        TRY_ZEROED(m->numbers, 3 * elements, "rows of a tensor", e);
         m->cap = elements;
     }
     float *span = m->numbers + m->cap, *bytes = span + m->cap;
@@ -515,7 +510,7 @@ enum status view_piece(void *view, uint64_t offset, const void **data, size_t *l
     for (int r = 0; r < made_cols && v->transposes; r++) { /* columns become rows */
         decode_row(v, r, row, n, span);
         for (int i = 0; i < n; i++)
-            m->numbers[i * (size_t)made_cols + r] = span[i];
+            m->numbers[i * made_cols + r] = span[i];
     }
     blocks_encode(v->type, bytes, m->numbers, elements);
     *data = bytes;

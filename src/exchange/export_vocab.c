@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "exchange/private.h"
 #include "text/tokenizer.h"
 
@@ -150,9 +151,7 @@ static enum status read_key_merges(struct exported *x, const struct merging *m, 
 {
     const size_t most = m->first[m->n_symbols];
     const struct symbol_pair *lost = NULL;
-    x->merges = calloc(most + 1, sizeof *x->merges);
-    if (!x->merges)
-        return err_no_memory(e, "merges", (most + 1) * sizeof *x->merges);
+    TRY_ZEROED(x->merges, most + 1, "merges", e);
     for (size_t i = 0; i < most; i++) {
         const struct symbol_pair *p = &m->pairs[i];
         const int32_t symbols[] = {p->left, p->right, p->result};
@@ -257,7 +256,7 @@ static void put(struct json *j, const char *at, const struct text *holes)
                 json_text(j, NULL, string);
         } else if (!strchr(" ,:", *at)) {
             end = at + strcspn(at, ",]}");
-            json_literal(j, NULL, (struct text){at, (end - at)});
+            json_literal(j, NULL, (struct text){at, end - at});
         }
     }
 }

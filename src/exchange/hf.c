@@ -176,7 +176,7 @@ static enum status read_rows(const struct json_node *object, const struct config
             continue;
         switch (r->kind) {
         case ROW_INT:
-            TRY(json_node_i64(v, 1, (int64_t)r->max, &whole, e));
+            TRY(json_node_i64(v, 1, r->max, &whole, e));
             *(int *)at = (int)whole;
             break;
         case ROW_REAL:

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/half.h"
+#include "base/mem.h"
 #include "exchange/private.h"
 #include "formats/safetensors.h"
 
@@ -111,10 +112,8 @@ static enum status open_folder(struct import *im, const struct import_options *o
     const struct config *c = im->config = &im->hf.c;
     im->n_positions = c->n_ctx;
     TRY(safetensors_folder_open(&im->tensors, im->path, e));
-    im->used = calloc(im->tensors.n_tensors + 1, sizeof *im->used);
-    im->factors = calloc(c->rope.n_dims / 2 + 1, sizeof *im->factors);
-    if (!im->used || !im->factors)
-        return err_no_memory(e, "the list of tensors", im->tensors.n_tensors);
+    TRY_ZEROED(im->used, im->tensors.n_tensors + 1, "the list of tensors", e);
+    TRY_ZEROED(im->factors, c->rope.n_dims / 2 + 1, "the factors of rotary frequencies", e);
     if (im->hf.llama3.factor > 0)
         hf_llama3_factors(&im->hf.llama3, c, im->factors);
     if (im->hf.uncut_ctx)
@@ -227,10 +226,9 @@ static enum status import_vocabulary(struct import *im, const struct import_opti
     const char *slash = strrchr(im->path, '/'), *name = im->bin.format->tokenizer;
     const int folder = slash ? slash + 1 - im->path : 0;
     const size_t size = folder + strlen(name) + 1;
-    char *path = malloc(size);
+    char *path;
     struct stat st;
-    if (!path)
-        return err_no_memory(e, "a path", size);
+    TRY_ZEROED(path, size, "a path", e);
     snprintf(path, size, "%.*s%s", folder, im->path, name);
     const enum status s =
         vocabulary_read(stat(path, &st) == 0 ? path : NULL, &options, &im->vocabulary, e);
@@ -249,9 +247,7 @@ static enum status fill_writer(struct import *im, struct err *e)
     const struct config *c = im->config;
     const size_t n = layout_count(c);
     TRY(gguf_writer_create(&im->writer, e));
-    im->views = calloc(n, sizeof *im->views);
-    if (!im->views)
-        return err_no_memory(e, "the list of tensors", n * sizeof *im->views);
+    TRY_ZEROED(im->views, n, "the list of tensors", e);
     /* Matrices are written in the type that they have, all others in F32, as llama.cpp wants. */
     for (size_t i = 0; i < n; i++) {
         const struct tensor_spec spec = layout_at(c, i);
@@ -334,9 +330,8 @@ static enum status open_all(struct import *im, const struct import_options *o, s
 enum status import_open(const char *path, const struct import_options *o, struct import **out,
                         struct err *e)
 {
-    struct import *im = *out = calloc(1, sizeof *im);
-    if (!im)
-        return err_no_memory(e, "an import", sizeof *im);
+    TRY_ZEROED(*out, 1, "an import", e);
+    struct import *im = *out;
     im->path = path;
     const enum status s = open_all(im, o, e);
     if (s != STATUS_OK) {

@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/checked.h"
 #include "exchange/exchange.h"
 #include "formats/json.h"
 #include "model/layout.h"

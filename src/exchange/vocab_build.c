@@ -1,7 +1,6 @@
 /*
  * A vocabulary while it is put together: its memory, tokens and merges, and its end.
  */
-#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@ void *vocabulary_take(struct vocabulary *v, size_t bytes, struct err *e)
     struct pool_chunk *chunk = v->memory;
     const size_t taken = (bytes / CHUNK_ALIGN + 1) * CHUNK_ALIGN;
     if (!chunk || chunk->cap - chunk->used < taken) {
-        const size_t cap = taken < CHUNK_BYTES ? CHUNK_BYTES : taken;
+        const size_t cap = u64_max(taken, CHUNK_BYTES);
         chunk = calloc(1, sizeof *chunk + cap);
         if (!chunk) {
             err_no_memory(e, "the vocabulary", cap);
@@ -117,12 +116,8 @@ int vocabulary_find(const struct vocabulary *v, struct text name)
 
 enum status vocabulary_merge(struct vocabulary *v, int left, int right, int result, struct err *e)
 {
-    struct symbol_pair *merges =
-        array_grow(v->merges, v->n_merges + 1, &v->merges_cap, sizeof *merges);
-    if (!merges)
-        return err_no_memory(e, "merges", (v->n_merges + 1) * sizeof *merges);
-    v->merges = merges;
-    merges[v->n_merges] = (struct symbol_pair){left, right, v->n_merges, result};
+    TRY_ROOM(v->merges, v->n_merges, v->merges_cap, "merges", e);
+    v->merges[v->n_merges] = (struct symbol_pair){left, right, v->n_merges, result};
     v->n_merges++;
     return STATUS_OK;
 }
@@ -167,20 +162,19 @@ enum status vocabulary_finish(struct vocabulary *v, struct err *e)
     struct gguf_writer *w;
     struct gguf *g = NULL;
     struct tokenizer *t = NULL;
-    unsigned char *bytes = NULL;
-    size_t len = 0;
+    struct file_map file;
     TRY(gguf_writer_create(&w, e));
     vocab_keys_write(k, w);
-    enum status s = gguf_write_memory(w, &bytes, &len, e);
+    enum status s = gguf_write_map(w, &file, e);
     if (s == STATUS_OK)
-        s = gguf_parse(bytes, len, &g, e);
+        s = gguf_parse(file.data, file.len, &g, e);
     if (s == STATUS_OK)
         s = tokenizer_create(g, &t, e);
     if (s == STATUS_OK)
         s = tokenizer_reads_text(t, e);
     tokenizer_free(t);
     gguf_free(g);
-    free(bytes);
+    file_map_close(&file);
     gguf_writer_free(w);
     return s;
 }

@@ -127,7 +127,7 @@ enum status added_tokens_read(const struct json_node *from, bool normalizes, str
         else if (v->types[known] == TOKEN_NORMAL)
             v->types[known] = TOKEN_USER_DEFINED;
         if (json_is_one_of(object, "special", "true"))
-            mark_special(v, (int)number);
+            mark_special(v, number);
         if (json_is_one_of(object, "lstrip", "true") || json_is_one_of(object, "rstrip", "true"))
             strips = name;
         if (normalizes && json_is_one_of(object, "normalized", "true"))
@@ -194,7 +194,7 @@ static enum status read_special_tokens(const struct input *files, const struct h
             mark_special(v, id);
         }
         if (id < 0 && *specials[s].id < 0 && specials[s].of_config < k->n)
-            id = (int)specials[s].of_config;
+            id = specials[s].of_config;
         if (id >= 0)
             *specials[s].id = id;
     }

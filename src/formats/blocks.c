@@ -5,10 +5,8 @@
  * them into vector code for any processor.
  */
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <strings.h>
 
 #include "base/checked.h"
 #include "formats/gguf_private.h"

@@ -11,10 +11,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/file.h"
 #include "base/name_index.h"
 #include "base/status.h"

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 /* The smallest records: a name of one byte, then a u8; or one dimension, type and offset. */
@@ -42,8 +43,8 @@ static struct text take(struct reader *r, uint64_t n, const char *what)
                r->at, n, left);
     if (r->status)
         return text_of("");
-    r->at += (size_t)n;
-    return (struct text){r->bytes + r->at - n, (size_t)n};
+    r->at += n;
+    return (struct text){r->bytes + r->at - n, n};
 }
 
 /* A number of so many bytes. */
@@ -71,7 +72,7 @@ static struct text take_name(struct reader *r, size_t max)
     const char *zero = memchr(name.data, 0, name.len);
     if (zero)
         REFUSE(r, "name at byte %zu: expected no zero byte, found one as byte %zu of %zu", start,
-               (size_t)(zero - name.data), name.len);
+               (zero - name.data), name.len);
     return name.len > max ? text_of("") : name; /* messages show no longer one */
 }
 
@@ -83,7 +84,7 @@ static enum gguf_kind take_kind(struct reader *r, const char *what)
                "%s at byte %zu: expected 0 to %d, found %" PRIu64
                "; the file is corrupt or newer than this program",
                what, r->at - 4, GGUF_LAST_KIND, kind);
-    return r->status ? GGUF_U8 : (enum gguf_kind)kind;
+    return r->status ? GGUF_U8 : kind;
 }
 
 /* A count of records, which must be able to follow behind the next `between` bytes. */
@@ -91,7 +92,7 @@ static uint64_t take_count(struct reader *r, const char *what, size_t between, s
 {
     const uint64_t count = take_int(r, 8, what);
     size_t left = r->len - r->at;
-    left -= between < left ? between : left;
+    left -= u64_min(between, left);
     if (count > left / min_bytes)
         REFUSE(r,
                "%s is %" PRIu64 ", expected at most %zu in the %zu bytes that follow byte "
@@ -121,8 +122,8 @@ static void index_names(struct reader *r, struct name_index *ix, const void *rec
     const struct indexed *twins = r->status ? NULL : name_index_twins(ix);
     if (twins)
         REFUSE(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
-               text_width(twins->text), twins->text.data, (size_t)(twins->text.data - r->bytes),
-               twins[0].id, twins[1].id);
+               text_width(twins->text), twins->text.data, twins->text.data - r->bytes, twins[0].id,
+               twins[1].id);
 }
 
 /* --- header ---------------------------------------------------------------------------------- */
@@ -154,15 +155,15 @@ static void read_header(struct reader *r, struct gguf *g)
         REFUSE(r, "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)", m[0],
                m[1], m[2], m[3], f->hint);
     }
-    g->version = (uint32_t)take_int(r, 4, "version");
+    g->version = take_int(r, 4, "version");
     if (g->version != 2 && g->version != 3)
         REFUSE(r, "version at byte 4: expected 2 or 3, found %" PRIu32 " (%s)", g->version,
                g->version < 2 ? "an early version, or corrupt; convert the model again"
                : g->version & 0xffff
                    ? "the file is newer than this program, or corrupt"
                    : "a byte-swapped (big-endian) file; convert it to little-endian");
-    g->n_tensors = (size_t)take_count(r, "tensor count at byte 8", 8, MIN_TENSOR_BYTES);
-    g->n_pairs = (size_t)take_count(r, "key count at byte 16", 0, MIN_PAIR_BYTES);
+    g->n_tensors = take_count(r, "tensor count at byte 8", 8, MIN_TENSOR_BYTES);
+    g->n_pairs = take_count(r, "key count at byte 16", 0, MIN_PAIR_BYTES);
 }
 
 /* --- metadata -------------------------------------------------------------------------------- */
@@ -202,7 +203,7 @@ static void read_pairs(struct reader *r, struct gguf *g)
     const struct gguf_value *v = r->status ? NULL : gguf_find(g, GGUF_ALIGNMENT_KEY);
     if (!v)
         return;
-    g->alignment = v->kind == GGUF_U32 ? (uint32_t)little_load(v->bytes.data, 4) : 0;
+    g->alignment = v->kind == GGUF_U32 ? little_load(v->bytes.data, 4) : 0;
     if (!gguf_alignment_legal(g->alignment))
         REFUSE(r, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu32,
                GGUF_ALIGNMENT_KEY, gguf_kind_name(v->kind), g->alignment);
@@ -219,10 +220,10 @@ static void read_tensor(struct reader *r, struct gguf_tensor *t)
                GGUF_MAX_DIMS, n_dims);
     if (r->status)
         return;
-    t->n_dims = (int)n_dims;
+    t->n_dims = n_dims;
     for (int d = 0; d < GGUF_MAX_DIMS; d++)
         t->dims[d] = d < t->n_dims ? take_int(r, 8, "dimensions") : 1;
-    const uint32_t type = (uint32_t)take_int(r, 4, "type");
+    const uint32_t type = take_int(r, 4, "type");
     t->offset = take_int(r, 8, "offset");
     if (!r->status)
         r->status = gguf_tensor_measure(t, type, STATUS_BAD_FILE, r->e);
@@ -284,9 +285,8 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
 enum status gguf_parse(const void *bytes, size_t len, struct gguf **out, struct err *e)
 {
     struct reader r = {.bytes = bytes, .len = len, .e = e};
-    struct gguf *g = *out = calloc(1, sizeof *g);
-    if (!g)
-        return err_no_memory(e, "the GGUF reader", sizeof *g);
+    TRY_ZEROED(*out, 1, "the GGUF reader", e);
+    struct gguf *g = *out;
     read_header(&r, g);
     /* One more of each, so that none are no failure. */
     g->pairs = calloc(g->n_pairs + 1, sizeof *g->pairs);

@@ -1,7 +1,6 @@
 /*
  * Kinds of metadata values, and typed access to those of a parsed GGUF file.
  */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -26,7 +25,7 @@ static const struct kind {
 
 static const struct kind *kind_of(enum gguf_kind kind)
 {
-    return &kinds[(unsigned)kind <= GGUF_LAST_KIND ? kind : GGUF_LAST_KIND + 1];
+    return &kinds[kind <= GGUF_LAST_KIND ? kind : GGUF_LAST_KIND + 1];
 }
 
 const char *gguf_kind_name(enum gguf_kind kind)
@@ -67,7 +66,7 @@ int64_t gguf_int_at(const struct gguf_value *v, uint64_t i)
     const struct kind *kind;
     const uint64_t bits = bits_at(v, i, &kind);
     assert(kind->family != FLOAT);
-    return kind->family != SIGNED && bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
+    return kind->family != SIGNED && bits > INT64_MAX ? INT64_MAX : bits;
 }
 
 double gguf_float_at(const struct gguf_value *v, uint64_t i)
@@ -75,9 +74,9 @@ double gguf_float_at(const struct gguf_value *v, uint64_t i)
     const struct kind *kind;
     const uint64_t bits = bits_at(v, i, &kind);
     if (kind->family == SIGNED)
-        return (double)(int64_t)bits;
+        return (int64_t)bits;
     if (kind->family != FLOAT)
-        return (double)bits;
+        return bits;
     float f32;
     double f64;
     memcpy(&f32, &bits, sizeof f32); /* of little-endian bits the first */

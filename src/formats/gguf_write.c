@@ -2,7 +2,6 @@
  * Writing GGUF. Pairs are stored as the bytes they become; tensors as records, because their
  * offsets depend on the alignment, which a pair added later may still change.
  */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -33,10 +32,8 @@ struct gguf_writer {
 
 enum status gguf_writer_create(struct gguf_writer **out, struct err *e)
 {
-    struct gguf_writer *w = *out = calloc(1, sizeof *w);
-    if (!w)
-        return err_no_memory(e, "the GGUF writer", sizeof *w);
-    w->alignment = GGUF_ALIGNMENT_DEFAULT;
+    TRY_ZEROED(*out, 1, "the GGUF writer", e);
+    (*out)->alignment = GGUF_ALIGNMENT_DEFAULT;
     return STATUS_OK;
 }
 
@@ -92,7 +89,7 @@ static void append_key(struct gguf_writer *w, struct text key, enum gguf_kind ki
                             "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu64,
                             GGUF_ALIGNMENT_KEY, gguf_kind_name(kind), bits);
     else if (is_alignment)
-        w->alignment = (uint32_t)bits;
+        w->alignment = bits;
     append_text(h, key);
     append_int(h, kind, 4);
     w->n_pairs++;
@@ -235,7 +232,7 @@ enum status sink_put_source(struct sink *sink, const struct gguf_source *source,
                             struct err *e)
 {
     const void *data = source->data;
-    size_t len = (size_t)n_bytes;
+    size_t len = n_bytes;
     for (uint64_t at = 0; at < n_bytes; at += len) {
         if (source->piece)
             TRY(source->piece(source->arg, at, &data, &len, e));
@@ -248,7 +245,7 @@ enum status sink_put_source(struct sink *sink, const struct gguf_source *source,
 /* Padding bytes after the header or a tensor of so many bytes. */
 static size_t padding_after(const struct gguf_writer *w, uint64_t bytes)
 {
-    return (size_t)((w->alignment - bytes % w->alignment) % w->alignment);
+    return ((w->alignment - bytes % w->alignment) % w->alignment);
 }
 
 /* Places the tensors, and makes (a zeroed) *head what comes before their data, padded; *len is what
@@ -293,9 +290,9 @@ static enum status write_to(struct gguf_writer *w, const char *path, struct file
     if (!s && path)
         s = file_writer_open(&sink.file, path, e);
     if (!s && !path) {
-        sink.memory = malloc((size_t)len);
+        sink.memory = malloc(len);
         *map = (struct file_map){.data = sink.memory, .len = (size_t)len, .own = true};
-        s = sink.memory ? STATUS_OK : err_no_memory(e, "the GGUF file", (size_t)len);
+        s = sink.memory ? STATUS_OK : err_no_memory(e, "the GGUF file", len);
     }
     if (!s)
         sink_put(&sink, head.bytes.data, head.bytes.len);

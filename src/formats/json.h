@@ -8,9 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/name_index.h"
 #include "base/output.h"
 #include "base/status.h"

@@ -1,6 +1,5 @@
 #include "formats/json.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -52,7 +51,7 @@ static enum status unexpected(const struct json_parse *p, const char *expected)
     else if (c >= 0 && p->at == 0 && text_starts_with(p->source, "\xef\xbb\xbf"))
         snprintf(found, sizeof found, "a byte-order mark");
     else if (c >= 0)
-        snprintf(found, sizeof found, "byte 0x%02x", (unsigned)c);
+        snprintf(found, sizeof found, "byte 0x%02x", c);
     return err_bad_file(p->e, "JSON at byte %zu: expected %s, found %s", p->at, expected, found);
 }
 
@@ -198,7 +197,7 @@ static enum status parse_container(struct json_parse *p, uint32_t node_index, in
     const size_t start = p->at;
     uint32_t n = 0;
     if (depth == p->limits->depth)
-        return too_many(p, (size_t)depth, "containers in one another");
+        return too_many(p, depth, "containers in one another");
     p->at++;
     for (skip_space(p); peek(p) != (is_object ? '}' : ']'); skip_space(p), n++) {
         if (n > 0 && peek(p) != ',')
@@ -217,7 +216,7 @@ static enum status parse_container(struct json_parse *p, uint32_t node_index, in
 
     keys->n = 0;
     for (const struct json_node *c = NULL; (c = json_child(node, c));)
-        TRY(name_index_add(keys, c->key, (int32_t)(c - p->r->nodes), 0, p->e));
+        TRY(name_index_add(keys, c->key, c - p->r->nodes, 0, p->e));
     name_index_sort(keys);
     const struct indexed *twins = name_index_twins(keys);
     if (!twins)
@@ -239,12 +238,9 @@ static enum status parse_value(struct json_parse *p, bool is_member, int depth)
     skip_space(p);
     if (index == p->limits->values)
         return too_many(p, index, "values");
-    struct json_node *nodes = array_grow(r->nodes, (size_t)index + 1, &r->nodes_cap, sizeof *nodes);
-    if (!nodes)
-        return err_no_memory(p->e, "reading JSON", index * sizeof *nodes);
-    r->nodes = nodes;
+    TRY_ROOM(r->nodes, index, r->nodes_cap, "reading JSON", p->e);
     r->n_nodes++;
-    struct json_node *node = &nodes[index];
+    struct json_node *node = &r->nodes[index];
     *node = (struct json_node){.at = p->at, .span = 1};
     if (is_member) {
         if (peek(p) != '"')
@@ -333,7 +329,7 @@ static enum status refuse_node(const struct json_node *node, const char *expecte
     const struct text found =
         node->kind <= JSON_NUMBER ? node->text : text_of(kind_names[node->kind]);
     const char *quote = node->key.data ? "\"" : "";
-    const int shown = found.len < NUMBER_SHOWN ? (int)found.len : NUMBER_SHOWN;
+    const int shown = u64_min(found.len, NUMBER_SHOWN);
     return err_bad_file(e, "%s%.*s%s at byte %zu: expected %s, found %.*s%s%s", quote,
                         text_width(name), name.data, quote, node->at, expected, shown, found.data,
                         found.len > NUMBER_SHOWN ? "..." : "", note);
@@ -386,7 +382,7 @@ static enum status whole_number(const struct json_node *node, int64_t min, uint6
         if (!is_digit(digit))
             note = ", which is not whole";
         fits = fits && u64_mul(magnitude, 10, &magnitude) &&
-               u64_add(magnitude, (uint64_t)(digit - '0'), &magnitude);
+               u64_add(magnitude, digit - '0', &magnitude);
     }
     if (!note && (!fits || magnitude > most || (min > 0 && magnitude < (uint64_t)min)))
         note = OUT_OF_RANGE;
@@ -410,7 +406,7 @@ enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max
 {
     uint64_t bits = 0;
     assert(max >= 0);
-    TRY(whole_number(node, min, (uint64_t)max, &bits, e));
+    TRY(whole_number(node, min, max, &bits, e));
     *out = (int64_t)bits;
     return STATUS_OK;
 }

@@ -25,13 +25,13 @@ static void json_put_escaped(struct output *out, struct text s)
     while (s.len > 0) {
         uint32_t code;
         const struct text bytes = utf8_next(&s, &code);
-        const char *escaped = code > 0 && code < 0x80 ? strchr(plain, (int)code) : NULL;
+        const char *escaped = code > 0 && code < 0x80 ? strchr(plain, code) : NULL;
         if (code == UNICODE_INVALID)
             output_puts(out, "\xef\xbf\xbd");
         else if (escaped)
             output_printf(out, "\\%c", names[escaped - plain]);
         else if (utf8_is_control(code))
-            output_printf(out, "\\u%04x", (unsigned)code);
+            output_printf(out, "\\u%04x", code);
         else
             output_put(out, bytes);
     }

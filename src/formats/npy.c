@@ -1,9 +1,7 @@
 #include "formats/npy.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/half.h"
 
@@ -17,12 +15,12 @@ enum status npy_open(struct file_writer **out, const char *path, const uint64_t 
     TRY(file_writer_open(out, path, e));
     memcpy(header, "\x93NUMPY\x01\x00", 8);
     size_t used = 10;
-    used += (size_t)snprintf(header + used, sizeof header - used,
-                             "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    used += snprintf(header + used, sizeof header - used,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (");
     for (int i = 0; i < n_dims; i++)
-        used += (size_t)snprintf(header + used, sizeof header - used, "%s%" PRIu64, i ? ", " : "",
-                                 shape[i]);
-    used += (size_t)snprintf(header + used, sizeof header - used, "), }");
+        used +=
+            snprintf(header + used, sizeof header - used, "%s%" PRIu64, i ? ", " : "", shape[i]);
+    used += snprintf(header + used, sizeof header - used, "), }");
     /* Magic, version, length and text with its newline together end at a multiple of 64. */
     const size_t total = (used + 1 + 63) / 64 * 64;
     memset(header + used, ' ', total - used - 1);

@@ -8,9 +8,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/file.h"
 #include "base/status.h"
 

@@ -5,7 +5,6 @@
  */
 #include "formats/safetensors.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -14,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 #define LENGTH_BYTES 8
@@ -21,8 +21,7 @@
 #define METADATA_KEY "__metadata__"
 
 /* The library's limit of bytes. That of values is ours, for memory: a tensor has seven or more. */
-static const struct json_limits limits = {
-    .bytes = 100000000, .values = (uint32_t)1 << 20, .depth = 16};
+static const struct json_limits limits = {.bytes = 100000000, .values = 1 << 20, .depth = 16};
 
 /* --- types ----------------------------------------------------------------------------------- */
 
@@ -61,7 +60,7 @@ bool safetensors_measure(const struct safetensors_dtype *dtype, int n_dims, cons
     for (int d = 0; d < n_dims; d++)
         if (!u64_mul(bits, dims[d], &bits))
             return false;
-    if (!u64_mul(bits, (uint64_t)dtype->bits, &bits) || bits % 8 != 0)
+    if (!u64_mul(bits, dtype->bits, &bits) || bits % 8 != 0)
         return false;
     *bytes = bits / 8;
     return true;
@@ -80,7 +79,7 @@ static enum status find_header(const unsigned char *bytes, size_t len, struct te
         return err_bad_file(e, "expected a safetensors file, found a Git LFS pointer; fetch the "
                                "file it stands for");
     const uint64_t n = little_load(bytes, LENGTH_BYTES);
-    const size_t left = len - LENGTH_BYTES, most = left < limits.bytes ? left : limits.bytes;
+    const size_t left = len - LENGTH_BYTES, most = u64_min(left, limits.bytes);
     if (n > most)
         return err_bad_file(e,
                             "the header's length at byte 0: expected at most %zu, found %" PRIu64
@@ -98,7 +97,7 @@ static enum status read_counts(const struct json_node *tensor, const char *key, 
     TRY(json_require(tensor, key, JSON_ARRAY, &list, e));
     if (list->n > most)
         return err_bad_file(e, "\"%s\" at byte %zu: expected at most %u, found %u", key, list->at,
-                            (unsigned)most, (unsigned)list->n);
+                            most, list->n);
     *n = list->n;
     for (const struct json_node *c = NULL; (c = json_child(list, c));)
         TRY(json_node_u64(c, numbers++, e));
@@ -123,7 +122,7 @@ static enum status read_entry(const struct json_node *node, const unsigned char 
     for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
         t->dims[d] = 1;
     TRY(read_counts(node, "shape", SAFETENSORS_MAX_DIMS, t->dims, &n_dims, e));
-    t->n_dims = (int)n_dims;
+    t->n_dims = n_dims;
     TRY(read_counts(node, "data_offsets", 2, offsets, &n_offsets, e));
     if (n_offsets != 2 || offsets[0] > offsets[1] || offsets[1] > len)
         return err_bad_file(
@@ -161,9 +160,8 @@ static int compare_entries(const void *a, const void *b)
 static enum status read_entries(const struct json_node *header, const unsigned char *data,
                                 const unsigned char *end, struct safetensors *s, struct err *e)
 {
-    struct safetensors_tensor *t = s->tensors = calloc(header->n + (size_t)1, sizeof *t);
-    if (!t)
-        return err_no_memory(e, "the table of tensors", header->n * sizeof *t);
+    TRY_ZEROED(s->tensors, header->n + (size_t)1, "the table of tensors", e);
+    struct safetensors_tensor *t = s->tensors;
     for (const struct json_node *c = NULL; (c = json_child(header, c));) {
         if (text_is(c->key, METADATA_KEY)) {
             TRY(json_expect(c, JSON_OBJECT, e));
@@ -172,10 +170,10 @@ static enum status read_entries(const struct json_node *header, const unsigned c
             continue;
         }
         t->name = c->key;
-        TRY(in_tensor(read_entry(c, data, (size_t)(end - data), t, e), t, e));
+        TRY(in_tensor(read_entry(c, data, end - data, t, e), t, e));
         t++;
     }
-    s->n_tensors = (size_t)(t - s->tensors);
+    s->n_tensors = t - s->tensors;
     qsort(s->tensors, s->n_tensors, sizeof *t, compare_entries);
     const unsigned char *at = data;
     for (t = s->tensors; t < s->tensors + s->n_tensors; at += t++->n_bytes)
@@ -210,7 +208,7 @@ enum status safetensors_parse_file(const struct file_map *f, struct safetensors 
 {
     struct text header = {NULL, 0};
     *out = (struct safetensors){.n_tensors = 0};
-    TRY(file_map_make_private(f, f->len < LENGTH_BYTES ? f->len : LENGTH_BYTES, e));
+    TRY(file_map_make_private(f, u64_min(f->len, LENGTH_BYTES), e));
     TRY(find_header(f->data, f->len, &header, e));
     TRY(file_map_make_private(f, LENGTH_BYTES + header.len, e));
     return safetensors_parse(f->data, f->len, out, e);
@@ -320,10 +318,6 @@ enum status safetensors_write(const char *path, struct safetensors_written *tens
 #define INDEX_NAME  "model.safetensors.index.json"
 #define NAME_CAP    256 /* of a file's name: more than systems allow */
 
-/* Far above those of the largest models; a tensor is one value. */
-static const struct json_limits index_limits = {
-    .bytes = 100000000, .values = (uint32_t)1 << 20, .depth = 16};
-
 struct safetensors_shard {
     char *path; /* folder, '/', name */
     struct text name;
@@ -337,11 +331,8 @@ static enum status open_shard(struct safetensors_folder *f, const char *path, st
                               struct err *e)
 {
     char plain[NAME_CAP];
-    struct safetensors_shard *shards = realloc(f->shards, (f->n_shards + 1) * sizeof *shards);
-    if (!shards)
-        return err_no_memory(e, "the table of shards", (f->n_shards + 1) * sizeof *shards);
-    f->shards = shards;
-    struct safetensors_shard *shard = &shards[f->n_shards++];
+    TRY_ROOM(f->shards, f->n_shards, f->shards_cap, "the table of shards", e);
+    struct safetensors_shard *shard = &f->shards[f->n_shards++];
     *shard = (struct safetensors_shard){.first = f->n_tensors};
     snprintf(plain, sizeof plain, "%.*s", (int)name.len, name.data);
     TRY(file_in_folder(path, plain, &shard->path, e));
@@ -355,9 +346,7 @@ static enum status open_shard(struct safetensors_folder *f, const char *path, st
 /* The tensors of all files in one table. */
 static enum status list_tensors(struct safetensors_folder *f, struct err *e)
 {
-    f->tensors = calloc(f->n_tensors + 1, sizeof *f->tensors);
-    if (!f->tensors)
-        return err_no_memory(e, "the table of tensors", f->n_tensors * sizeof *f->tensors);
+    TRY_ZEROED(f->tensors, f->n_tensors + 1, "the table of tensors", e);
     for (const struct safetensors_shard *s = f->shards; s < f->shards + f->n_shards; s++)
         if (s->file.n_tensors > 0)
             memcpy(f->tensors + s->first, s->file.tensors, s->file.n_tensors * sizeof *f->tensors);
@@ -368,7 +357,7 @@ static const struct safetensors_shard *shard_of(const struct safetensors_folder 
                                                 const struct safetensors_tensor *t)
 {
     const struct safetensors_shard *shard = f->shards;
-    const size_t at = (size_t)(t - f->tensors);
+    const size_t at = t - f->tensors;
     assert(at < f->n_tensors);
     while (at >= shard->first + shard->file.n_tensors)
         shard++;
@@ -383,7 +372,7 @@ static enum status read_weight_map(struct text source, struct json_reader *json,
                                    struct err *e)
 {
     const struct json_node *root = NULL;
-    TRY(json_read(json, source, &index_limits, &root, e));
+    TRY(json_read(json, source, &limits, &root, e));
     TRY(json_expect(root, JSON_OBJECT, e));
     TRY(json_require(root, "weight_map", JSON_OBJECT, map, e));
     for (const struct json_node *c = NULL; (c = json_child(*map, c));) {
@@ -424,7 +413,7 @@ static enum status open_shards(struct safetensors_folder *f, const char *path,
     if (f->n_tensors != map->n)
         return err_bad_file(e,
                             "%s: expected the %u tensors of " INDEX_NAME ", found %zu in its files",
-                            path, (unsigned)map->n, f->n_tensors);
+                            path, map->n, f->n_tensors);
     return STATUS_OK;
 }
 
@@ -439,8 +428,7 @@ static enum status open_index(struct safetensors_folder *f, const char *path, st
     enum status s = file_map_open(&file, index_path, e);
     const struct text source = {(const char *)file.data, file.len};
     if (!s)
-        s = file_map_make_private(
-            &file, source.len < index_limits.bytes ? source.len : index_limits.bytes, e);
+        s = file_map_make_private(&file, u64_min(source.len, limits.bytes), e);
     if (!s)
         s = err_in(e, read_weight_map(source, &json, &map, &files, e), "%s", index_path);
     if (!s)

@@ -80,7 +80,7 @@ struct safetensors_folder {
     struct safetensors_tensor *tensors; /* shard by shard, each in the order of its data */
     struct name_index by_name;
     struct safetensors_shard *shards; /* private; [n_shards] */
-    size_t n_shards;
+    size_t n_shards, shards_cap;
 };
 
 /*

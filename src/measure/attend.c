@@ -2,7 +2,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "model/pack.h"
@@ -40,7 +39,7 @@ static void take_maps(struct attend_run *run)
         const uint64_t rank = config_most_latent(c);
         run->lengths = arena_take(a, (uint64_t)c->n_layers * c->n_heads,
                                   spec->n_tokens * sizeof *run->lengths);
-        run->row = arena_take(a, width > rank ? width : rank, sizeof *run->row);
+        run->row = arena_take(a, u64_max(width, rank), sizeof *run->row);
         run->z = arena_take(a, spec->n_tokens, dim * sizeof *run->z);
         run->gram = arena_take(a, width, dim * sizeof *run->gram);
     }
@@ -79,7 +78,7 @@ static double log_of(float x)
     x = x > FLT_MIN ? x : FLT_MIN;
     memcpy(&bits, &x, sizeof bits);
     const int32_t exponent = (int32_t)(bits - root_half) >> 23;
-    bits -= (uint32_t)exponent << 23;
+    bits -= exponent << 23;
     memcpy(&m, &bits, sizeof m);
     /* x = m 2^exponent, and log m = 2 (z + z^3 / 3 + z^5 / 5 + ...) with |z| < 0.172. */
     const double z = ((double)m - 1) / ((double)m + 1), w = z * z;
@@ -109,7 +108,7 @@ static void sum_row(const struct attend_run *run, const float *a, int n, double 
     for (int first = 0; first < n; first += PIECE) {
         const float *piece = a + first;
         const double *divides = run->divides + first, *content = run->content + first;
-        const int len = n - first < PIECE ? n - first : PIECE;
+        const int len = u64_min(n - first, PIECE);
         for (int j = 0; j < len; j++)
             logs[j] = log_of(piece[j]);
         for (int j = 0; j < len; j += LANES) {
@@ -142,7 +141,7 @@ static void weigh(const struct attend_run *run, const struct attention_weights *
                   int i)
 {
     const struct attend_spec *spec = run->spec;
-    const float *length = run->lengths + (size_t)l->layer * l->n_heads * spec->n_tokens;
+    const float *length = run->lengths + l->layer * l->n_heads * spec->n_tokens;
     double all[SUMS];
     for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++) {
         if (h->layer != l->layer)
@@ -253,7 +252,7 @@ static void add_lengths(const struct attend_run *run, const struct attention_wei
                    dim * sizeof *run->z);
         for (size_t i = 0; i < dim && rank > 0; i++) {
             const struct matrix w = model_head_matrix(&m->blocks[l->layer].w[ROLE_ATTN_V_B], h);
-            pack_read_row(&w, (int)i, run->row);
+            pack_read_row(&w, i, run->row);
             for (int r = 0; r < l->n_rows; r++) {
                 double sum = 0;
                 for (int k = 0; k < rank; k++)
@@ -334,7 +333,7 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
 
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
     for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
-        len = n - at < session_block(session) ? n - at : session_block(session);
+        len = u64_min(n - at, session_block(session));
         s = spec->stop && spec->stop(spec->arg)
                 ? STATUS_INTERRUPTED
                 : session_feed(session, 0, spec->tokens + at, len, NULL, e);

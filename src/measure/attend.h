@@ -11,10 +11,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "measure/eval.h"
 
 /* A head, and what it looks at on the whole. NaN: there is no such query. */

@@ -1,7 +1,6 @@
 #include "measure/bench.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "base/figures.h"
@@ -26,8 +25,7 @@ static uint64_t row_bytes(const struct bench_row *row)
 static struct inspect_step row_step(const struct bench *b, const struct bench_row *row, int depth)
 {
     const struct bench_spec *spec = b->spec;
-    return inspect_step(&b->models[row->model].variant,
-                        (enum storage)item_of(spec, row, BENCH_KV_TYPES), depth,
+    return inspect_step(&b->models[row->model].variant, item_of(spec, row, BENCH_KV_TYPES), depth,
                         item_of(spec, row, BENCH_BATCHES));
 }
 
@@ -35,7 +33,7 @@ static struct inspect_step row_step(const struct bench *b, const struct bench_ro
 static int row_context(const struct bench_spec *spec, const struct bench_row *row)
 {
     const int own = row->step.depth + 1;
-    return own > spec->prompt ? own : spec->prompt;
+    return u64_max(own, spec->prompt);
 }
 
 /* *shape is the checkpoint's, or the one of random weights. STATUS_BAD_FILE for a type that does
@@ -60,7 +58,7 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
                            depths->items[i], c->n_ctx - 1, c->n_ctx);
     for (int i = 0; i < types->n; i++)
         if (types->items[i] != BENCH_AS_FILE)
-            TRY(model_check_storage(c, (enum storage)types->items[i], e));
+            TRY(model_check_storage(c, types->items[i], e));
     if (spec->prompt < 0 || spec->prompt > c->n_ctx)
         return err_set(e, STATUS_USAGE, "a prompt of %d tokens: expected 0 to the context of %d",
                        spec->prompt, c->n_ctx);
@@ -125,7 +123,7 @@ static void plan_groups(struct bench *b, uint64_t logits_bytes)
             bytes = logits_bytes;
         }
         bytes = u64_sum(bytes, bytes_in_group(b, row, mha));
-        b->bytes = bytes > b->bytes ? bytes : b->bytes;
+        b->bytes = u64_max(bytes, b->bytes);
         if (mha && mha->group != b->n_groups) {
             struct bench_row *again = &b->rows[b->n_rows + b->n_again++];
             *again = *mha;
@@ -151,39 +149,39 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     if (n_rows * spec->n * spec->repeats > MAX_SAMPLES)
         return err_set(e, STATUS_USAGE, "%.0f rows of %d x %d samples: expected at most %d in all",
                        n_rows, spec->repeats, spec->n, MAX_SAMPLES);
-    b->n_rows = (int)n_rows;
+    b->n_rows = n_rows;
     b->n_machines = axes[BENCH_THREADS].n;
     b->n_models = types->n * variants->n;
     b->n_lines = b->n_rows / axes[bench_x_axis(spec)].n;
     for (int i = 0; i < batches->n; i++)
         if (batches->items[i] > b->most_sequences)
             b->most_sequences = batches->items[i];
-    const uint64_t n_times = (uint64_t)spec->n * (uint64_t)spec->repeats;
+    const uint64_t n_times = spec->n * (uint64_t)spec->repeats;
     const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
     for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */
         if (pass > 0)
             TRY(arena_allocate(&b->arena, "the samples", e));
         b->rows = arena_take(&b->arena, n_all, sizeof *b->rows);
         times = arena_take(&b->arena, n_all * n_times, sizeof *times);
-        medians = arena_take(&b->arena, n_all * (uint64_t)spec->repeats, sizeof *medians);
-        b->models = arena_take(&b->arena, (uint64_t)b->n_models, sizeof *b->models);
-        b->machines = arena_take(&b->arena, (uint64_t)b->n_machines, sizeof *b->machines);
-        b->pools = arena_take(&b->arena, (uint64_t)b->n_machines, sizeof(struct pool *));
+        medians = arena_take(&b->arena, n_all * spec->repeats, sizeof *medians);
+        b->models = arena_take(&b->arena, b->n_models, sizeof *b->models);
+        b->machines = arena_take(&b->arena, b->n_machines, sizeof *b->machines);
+        b->pools = arena_take(&b->arena, b->n_machines, sizeof(struct pool *));
     }
     for (int m = 0; m < b->n_models; m++) {
         const int type = types->items[m / variants->n];
         struct inspect_variant *v = &b->models[m].variant;
         struct cost_shape of_type = shape;
         if (type != BENCH_AS_FILE)
-            of_type.storage = (enum storage)type;
+            of_type.storage = type;
         inspect_variant(&of_type, variants->items[m % variants->n], v);
     }
     for (int i = 0; i < b->n_rows; i++)
         plan_row(b, i);
-    plan_groups(b, (uint64_t)b->most_sequences * (uint64_t)spec->config.n_vocab * sizeof(float));
+    plan_groups(b, b->most_sequences * (uint64_t)spec->config.n_vocab * sizeof(float));
     for (uint64_t i = 0; i < n_all; i++) {
         b->rows[i].times_ns = times + i * n_times;
-        b->rows[i].medians_us = medians + i * (uint64_t)spec->repeats;
+        b->rows[i].medians_us = medians + i * spec->repeats;
     }
     return STATUS_OK;
 }
@@ -193,15 +191,15 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
 static enum status need_buffers(struct bench *b, struct err *e)
 {
     const struct bench_spec *spec = b->spec;
-    const uint64_t n = (uint64_t)b->most_sequences;
+    const uint64_t n = b->most_sequences;
     struct arena *a = &b->buffers;
     for (int pass = 0; pass < 2 && !b->logits; pass++) { /* counts, then takes */
         if (pass > 0)
             TRY(arena_allocate(a, "the benchmark", e));
         b->step = arena_take(a, n, sizeof *b->step);
-        b->sorted = arena_take(a, (uint64_t)spec->n * (uint64_t)spec->repeats, sizeof *b->sorted);
-        b->tokens = arena_take(a, (uint64_t)spec->prompt, sizeof *b->tokens);
-        b->logits = arena_take(a, n * (uint64_t)spec->config.n_vocab, sizeof *b->logits);
+        b->sorted = arena_take(a, spec->n * (uint64_t)spec->repeats, sizeof *b->sorted);
+        b->tokens = arena_take(a, spec->prompt, sizeof *b->tokens);
+        b->logits = arena_take(a, n * spec->config.n_vocab, sizeof *b->logits);
     }
     return STATUS_OK;
 }
@@ -239,8 +237,8 @@ void bench_free(struct bench *b)
 static int32_t bench_token(const struct bench_spec *spec, int sequence, int i)
 {
     struct rng r;
-    rng_seed(&r, SEED + (uint64_t)sequence, (uint64_t)i);
-    return (int32_t)(rng_u32(&r) % (uint32_t)spec->config.n_vocab);
+    rng_seed(&r, SEED + (uint64_t)sequence, i);
+    return rng_u32(&r) % spec->config.n_vocab;
 }
 
 /* The threads, unless they are there. With fewer a row would be measured as what it is not. */
@@ -271,7 +269,7 @@ static enum status open_session(const struct bench *b, struct bench_row *row, st
                                     .storage = row->type};
     const struct session_params p = {.n_sequences = row->step.batch,
                                      .n_ctx = row_context(spec, row),
-                                     .kv_storage = (enum storage)item_of(spec, row, BENCH_KV_TYPES),
+                                     .kv_storage = item_of(spec, row, BENCH_KV_TYPES),
                                      .kernels = spec->kernels};
     const uint64_t start = clock_ns();
     if (!m->model) {
@@ -279,7 +277,7 @@ static enum status open_session(const struct bench *b, struct bench_row *row, st
                 ? model_create(spec->gguf, &o, spec->source, &m->model, e)
                 : model_create_random(&m->variant.config, row->type, SEED, &m->model, e));
         m->variant.shape = cost_shape_of_model(m->model); /* each matrix's own type */
-        m->load_ms = (double)(clock_ns() - start) / 1e6;
+        m->load_ms = (clock_ns() - start) / 1e6;
     }
     TRY(need_pool(b, at, e));
     return session_create(m->model, &p, b->pools[at], &row->session, e);
@@ -302,14 +300,14 @@ static enum status set_up_row(const struct bench *b, struct bench_row *row, int 
     for (int pass = 0; pass < 2 && prompt > 0; pass++) { /* the first one also warms up */
         const uint64_t before = clock_ns();
         TRY(session_feed(row->session, 0, b->tokens, prompt, NULL, e));
-        best = fmin(best, (double)(clock_ns() - before));
+        best = fmin(best, clock_ns() - before);
         session_rewind(row->session, 0, 0);
         row->prefill_tokens_per_s = prompt / best * 1e9;
     }
     for (int q = 0; q < row->step.batch; q++) {
         if (is_stopped(b->spec))
             return STATUS_INTERRUPTED;
-        session_fill(row->session, q, row->step.depth, SEED + (uint64_t)q);
+        session_fill(row->session, q, row->step.depth, SEED + q);
     }
     return STATUS_OK;
 }
@@ -368,7 +366,7 @@ static enum status measure_limits(const struct bench *b, struct err *e)
             if (row->at[BENCH_THREADS] != p)
                 continue;
             machine_want(m, row_bytes(row));
-            slow += (double)spec->n * spec->repeats * (double)row_bytes(row);
+            slow += (double)spec->n * spec->repeats * row_bytes(row);
         }
         const double seconds =
             fmin(spec->roofline_seconds / b->n_machines,
@@ -384,7 +382,7 @@ static uint64_t cpu_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * 1000000000u + now.tv_nsec;
 }
 
 static enum status measure_repeat(const struct bench *b, struct bench_row *row, struct err *e)
@@ -403,10 +401,10 @@ static enum status measure_repeat(const struct bench *b, struct bench_row *row, 
         if (nth >= 0)
             row->times_ns[row->samples++] = took;
     }
-    const double share = (double)(cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
+    const double share = (cpu_ns() - worked) / (double)(clock_ns() - start) / row->threads;
     row->repeats++;
     row->cpu_share += (fmin(share, 1) - row->cpu_share) / row->repeats; /* the mean so far */
-    for (size_t i = 0; i < (size_t)spec->config.n_vocab * sizeof *b->logits; i++)
+    for (size_t i = 0; i < spec->config.n_vocab * sizeof *b->logits; i++)
         hash = (hash ^ bytes[i]) * 0x100000001b3u;
     row->logits_hash = hash;
     return STATUS_OK;
@@ -429,7 +427,7 @@ enum status bench_run(struct bench *b, struct err *e)
             if (row->group != group)
                 continue;
             if (spec->progress)
-                spec->progress(spec->arg, (uint64_t)done++, (uint64_t)turns);
+                spec->progress(spec->arg, done++, turns);
             s = turn < n_all ? set_up_row(b, row, spec->prompt, e) : measure_repeat(b, row, e);
         }
         if (s == STATUS_OK || s == STATUS_INTERRUPTED)
@@ -455,8 +453,8 @@ enum status bench_run(struct bench *b, struct err *e)
 
 static void sort_copy(uint64_t *out, const uint64_t *times, int n)
 {
-    memcpy(out, times, (size_t)n * sizeof *out);
-    stats_sort(out, (size_t)n);
+    memcpy(out, times, n * sizeof *out);
+    stats_sort(out, n);
 }
 
 void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
@@ -465,15 +463,15 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
     double sum = 0;
     row->p50_low_us = row->p50_high_us = (double)NAN; /* which fmin and fmax leave out */
     for (int r = 0; r < row->repeats; r++) {
-        sort_copy(sorted, row->times_ns + (size_t)r * (size_t)n, n);
-        row->medians_us[r] = (double)stats_percentile(sorted, (size_t)n, 0.5) / 1e3;
+        sort_copy(sorted, row->times_ns + r * n, n);
+        row->medians_us[r] = stats_percentile(sorted, n, 0.5) / 1e3;
         row->p50_low_us = fmin(row->p50_low_us, row->medians_us[r]);
         row->p50_high_us = fmax(row->p50_high_us, row->medians_us[r]);
     }
     row->spread = row->repeats > 1 ? (row->p50_high_us - row->p50_low_us) / row->p50_low_us : 0;
     sort_copy(sorted, row->times_ns, samples);
     for (int i = 0; i < samples; i++)
-        sum += (double)sorted[i];
+        sum += sorted[i];
     static const double shares[] = {0.1, 0.5, 0.9, 0.99, 1};
     double *const us[] = {&row->p10_us, &row->p50_us, &row->p90_us, &row->p99_us, &row->max_us};
     for (int i = 0; i < 5; i++)
@@ -481,7 +479,7 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
     row->mean_us = sum / samples / 1e3;
     row->us_per_token = row->p50_us / row->step.batch;
     row->tokens_per_s = row->step.batch * 1e6 / row->mean_us;
-    row->gb_per_s = (double)row_bytes(row) / row->p50_us / 1e3;
+    row->gb_per_s = row_bytes(row) / row->p50_us / 1e3;
 }
 
 void bench_predict(struct bench *b)
@@ -493,11 +491,10 @@ void bench_predict(struct bench *b)
         const uint64_t bytes = row_bytes(row);
         const struct cost_flops *f = &row->step.cost.flops;
         const double steps_per_s = 1e6 / row->p50_us, rows_per_s = row->step.batch * steps_per_s;
-        machine_raise(
-            m, bytes,
-            &(struct roofline){(double)bytes * steps_per_s,
-                               (double)(f->floats + f->attention + f->weights) * rows_per_s,
-                               (double)f->quants * rows_per_s});
+        machine_raise(m, bytes,
+                      &(struct roofline){bytes * steps_per_s,
+                                         (f->floats + f->attention + f->weights) * rows_per_s,
+                                         f->quants * rows_per_s});
         /* Products and attention may still take longer, one after the other. */
         const struct roofline l = machine_limits(m, bytes);
         const double over = cost_predict(&row->step.cost, row->step.batch, &l).us / row->p50_us;
@@ -531,11 +528,11 @@ void bench_compare(struct bench *b, int n_heads)
             /* Of one sequence bytes are the limit, and need no measurement. */
             if (mha < end)
                 row->predicted_speedup = row->step.batch == 1
-                                             ? (double)row_bytes(mha) / (double)row_bytes(row)
+                                             ? row_bytes(mha) / (double)row_bytes(row)
                                              : mha->step.predicted.us / row->step.predicted.us;
             if (mha->group != row->group) /* it did not take turns with this one */
                 continue;
-            const int repeats = row->repeats < mha->repeats ? row->repeats : mha->repeats;
+            const int repeats = u64_min(row->repeats, mha->repeats);
             row->speedup = mha->p50_us / row->p50_us;
             if (repeats > 1)
                 row->speedup_low = row->speedup_high = row->speedup;

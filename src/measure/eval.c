@@ -6,12 +6,11 @@
  */
 #include "measure/eval.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <string.h>
 
+#include "base/checked.h"
 #include "base/figures.h"
 #include "engine/sampler.h"
 #include "text/pretokenize.h"
@@ -21,7 +20,7 @@
 /* With fewer turns a thread, too many threads would wait for the last ones. */
 #define TURNS_A_WORKER 8
 /* Sessions for all threads may take as much as the weights, and this. */
-#define WORKERS_BYTES ((uint64_t)64 << 20)
+#define WORKERS_BYTES (64 << 20)
 /* The model and the other. */
 #define EVAL_MODELS 2
 
@@ -82,7 +81,7 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
     *p = r->spec->params;
     p->n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
     p->block = p->block > 0 ? p->block : DEFAULT_BLOCK;
-    const uint64_t fit = p->block / p->n_ctx, wanted = most < fit ? most : fit;
+    const uint64_t fit = p->block / p->n_ctx, wanted = u64_min(most, fit);
     p->n_sequences = plan->n_together = wanted > 1 ? (int)wanted : 1;
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
@@ -123,8 +122,7 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
 {
     const struct config *own = &spec->model->config;
     const struct config *other = spec->other ? &spec->other->config : own;
-    const int limit = other->n_ctx < own->n_ctx ? other->n_ctx : own->n_ctx;
-    const int n_threads = pool_n_threads(spec->pool);
+    const int limit = u64_min(other->n_ctx, own->n_ctx), n_threads = pool_n_threads(spec->pool);
     struct eval_plan *plan = &r->plan;
     *r = (struct eval_run){.spec = spec,
                            .models = {spec->model, spec->other},
@@ -140,7 +138,7 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= own->n_vocab)
             return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,
-                           (int)spec->tokens[i], own->n_vocab - 1);
+                           spec->tokens[i], own->n_vocab - 1);
     plan->ctx = spec->ctx ? spec->ctx : limit;
     plan->stride = spec->stride ? spec->stride : plan->ctx;
     if (plan->ctx < 1 || plan->ctx > limit)
@@ -232,7 +230,7 @@ static enum status run_turn(struct eval_worker *w, struct err *e)
             const size_t token = w->window * plan->stride + w->at;
             const bool scored = w->window == 0 || w->at >= plan->ctx - plan->stride;
             w->rows[n++] = (struct batch_row){.token = spec->tokens[token],
-                                              .sequence = (int)(w->window - w->first),
+                                              .sequence = w->window - w->first,
                                               .position = w->at,
                                               .wants_logits = scored};
             w->n_scored += scored;
@@ -304,7 +302,7 @@ static enum status run_workers(struct eval_run *r, struct err *e)
         for (int m = 0; m < r->n_models; m++) {
             TRY(session_create(r->models[m], &params, w->pool, &w->sessions[m], e));
             const int block = session_block(w->sessions[m]);
-            r->block = block < r->block ? block : r->block;
+            r->block = u64_min(block, r->block);
             params.without = NULL; /* the other has all its heads */
         }
     }
@@ -338,17 +336,17 @@ static double sum_of(const double *x, uint64_t n)
 /* By means of batches of floor(sqrt(n)) neighbours. A shorter last batch counts by its length. */
 double eval_mean_error(const double *x, uint64_t n, double mean)
 {
-    const uint64_t batch = sqrt((double)n);
+    const uint64_t batch = sqrt(n);
     uint64_t batches = 0;
     double squares = 0;
     for (uint64_t begin = 0; begin < n; begin += batch, batches++) {
-        const uint64_t len = n - begin < batch ? n - begin : batch;
-        const double off = sum_of(x + begin, len) - mean * (double)len;
+        const uint64_t len = u64_min(n - begin, batch);
+        const double off = sum_of(x + begin, len) - mean * len;
         squares += off * off;
     }
     if (batches < 2)
         return (double)NAN;
-    return sqrt(squares * (double)batches / (double)(batches - 1)) / (double)n;
+    return sqrt(squares * batches / (batches - 1)) / n;
 }
 
 uint64_t eval_count_words(struct text text)
@@ -367,7 +365,7 @@ uint64_t eval_count_words(struct text text)
 
 static double bits_per_byte(double nll, uint64_t bytes)
 {
-    return bytes ? nll / LOG2 / (double)bytes : (double)NAN;
+    return bytes ? nll / LOG2 / bytes : (double)NAN;
 }
 
 /* The order of the divergences is lost. */
@@ -378,12 +376,12 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     const double nll = sum_of(r->nll[0], n);
     for (size_t i = 1; spec->tokenizer && i < spec->n_tokens; i++)
         result->bytes += tokenizer_bytes(spec->tokenizer, spec->tokens[i]).len;
-    result->nll = nll / (double)n;
+    result->nll = nll / n;
     result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
     result->perplexity = exp(result->nll);
     result->bits_per_byte = bits_per_byte(nll, result->bytes);
     result->word_perplexity =
-        spec->text.data ? exp(nll / (double)eval_count_words(spec->text)) : (double)NAN;
+        spec->text.data ? exp(nll / eval_count_words(spec->text)) : (double)NAN;
     result->kl_mean = result->kl_p99 = (double)NAN;
     result->top1_agreement = result->bits_per_byte_other = (double)NAN;
     if (spec->nll)
@@ -391,7 +389,7 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     if (!spec->other)
         return;
     uint64_t same = 0, *bits = (void *)r->kl; /* of numbers >= 0, which order as these do */
-    result->kl_mean = sum_of(r->kl, n) / (double)n;
+    result->kl_mean = sum_of(r->kl, n) / n;
     for (uint64_t i = 0; i < n; i++) {
         const double value = r->kl[i];
         memcpy(&bits[i], &value, sizeof value);
@@ -400,7 +398,7 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     stats_sort(bits, n);
     const uint64_t found = stats_percentile(bits, n, 0.99);
     memcpy(&result->kl_p99, &found, sizeof found);
-    result->top1_agreement = (double)same / (double)n;
+    result->top1_agreement = same / (double)n;
     result->bits_per_byte_other = bits_per_byte(sum_of(r->nll[1], n), result->bytes);
 }
 

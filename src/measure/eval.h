@@ -11,10 +11,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "engine/session.h"
 
 /* Where windows enter the model, if not as embeddings. */

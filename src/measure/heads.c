@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "engine/session.h"
@@ -59,7 +58,7 @@ static enum status plan_heads(const struct heads_spec *spec, struct heads_run *r
     *r = (struct heads_run){.spec = spec, .config = &spec->eval.model->config, .eval = spec->eval};
     TRY(eval_make_plan(&spec->eval, &r->plan, e));
     if (r->plan.n_scored < (uint64_t)r->plan.ctx)
-        r->plan.ctx = (int)r->plan.n_scored;
+        r->plan.ctx = r->plan.n_scored;
     take_streams(r);
     return STATUS_OK;
 }
@@ -111,15 +110,15 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     attend_fill_gram(eval->model, layer, r->row, r->gram);
     memset(r->sum, 0, width * sizeof *r->sum);
     for (size_t h = 0; h < n_heads; h++)
-        heads[h] = (struct head_worth){.layer = layer, .head = (int)h};
+        heads[h] = (struct head_worth){.layer = layer, .head = h};
     for (uint64_t first = 0; first < n_scored; first += ctx) {
-        const size_t n = n_scored - first < ctx ? n_scored - first : ctx;
+        const size_t n = u64_min(n_scored - first, ctx);
         const float *stream = r->stream + first * d;
         const struct block_taps taps = {
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
         if (eval->stop && eval->stop(eval->arg))
             return STATUS_INTERRUPTED;
-        probe_run(r->probe, &eval->model->blocks[layer], layer, stream, (int)n, &taps);
+        probe_run(r->probe, &eval->model->blocks[layer], layer, stream, n, &taps);
         for (size_t t = 0; t < n; t++) {
             const float *row = r->heads + t * width;
             double squares = 0; /* of the stream */
@@ -135,10 +134,10 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     }
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
-        mean[i] = (float)(r->sum[i] / (double)n_scored);
+        mean[i] = (float)(r->sum[i] / n_scored);
     for (size_t h = 0; h < n_heads; h++) {
-        heads[h].written /= (double)n_scored;
-        heads[h].stream /= (double)n_scored;
+        heads[h].written /= n_scored;
+        heads[h].stream /= n_scored;
     }
     return STATUS_OK;
 }
@@ -159,16 +158,14 @@ static enum status measure_curve(struct heads_run *r, struct err *e)
 {
     struct heads_result *result = r->result;
     const int n_heads = result->n_heads;
-    const size_t bytes = n_heads * sizeof *result->by_worth;
-    const struct head_worth *next = result->by_worth = malloc(bytes);
     struct eval_result without = result->whole;
-    if (!next)
-        return err_no_memory(e, "the order of the heads", bytes);
-    memcpy(result->by_worth, result->heads, bytes);
-    qsort(result->by_worth, n_heads, sizeof *result->by_worth, compare_worths);
+    TRY_ZEROED(result->by_worth, n_heads, "the order of the heads", e);
+    const struct head_worth *next = result->by_worth;
+    memcpy(result->by_worth, result->heads, n_heads * sizeof *next);
+    qsort(result->by_worth, n_heads, sizeof *next, compare_worths);
     r->eval.entry = (struct eval_entry){0, NULL};
     r->eval.nll = NULL;
-    for (int n = 0;; n = n == 0 ? 1 : 2 * n < n_heads ? 2 * n : n_heads) {
+    for (int n = 0;; n = n == 0 ? 1 : u64_min(2 * n, n_heads)) {
         for (; next < result->by_worth + n; next++)
             r->off[next->layer * r->config->n_heads + next->head] = 1;
         if (n > 0) {
@@ -196,10 +193,8 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     TRY(arena_allocate(&r->arena, "the residual streams", e));
     take_streams(r);
     /* Behind the heads wanted is room for those of a layer that is not. */
-    const size_t room = (size_t)result->n_heads + r->config->n_heads;
-    result->heads = calloc(room, sizeof *result->heads);
-    if (!result->heads)
-        return err_no_memory(e, "the heads' figures", room * sizeof *result->heads);
+    TRY_ZEROED(result->heads, (size_t)result->n_heads + r->config->n_heads, "the heads' figures",
+               e);
     r->left = (struct head_ablation){r->off, r->spec->ablation == HEADS_MEAN ? r->mean : NULL};
     TRY(probe_create(r->config, m->w[ROLE_ROPE_FREQS].table, r->plan.ctx, r->eval.params.kernels,
                      r->eval.pool, &r->probe, e));
@@ -211,7 +206,7 @@ static enum status measure_layers(struct heads_run *r, struct err *e)
     r->eval.all = n_runs * r->plan.n_scored;
     TRY(eval_run(&r->eval, &result->whole, e));
     for (uint64_t t = 0; t < r->plan.n_scored; t++)
-        model_embed(m, probe_positions(r->probe), r->eval.tokens[t], (int)(t % r->plan.ctx),
+        model_embed(m, probe_positions(r->probe), r->eval.tokens[t], t % r->plan.ctx,
                     r->stream + t * r->config->d_model);
     for (int layer = 0; layer < end; layer++) {
         /* Figures of a layer that is not wanted are overwritten by the next one's. */

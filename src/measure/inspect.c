@@ -1,7 +1,6 @@
 #include "measure/inspect.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/checked.h"
 #include "base/half.h"
@@ -50,7 +49,7 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
                 continue;
             const struct tensor_type_info *type = tensor_type_find(
                 spec.flags & SPEC_QUANTISES ? layout_type(&spec, pack_type(shape->storage))
-                                            : (uint32_t)TENSOR_F32);
+                                            : TENSOR_F32);
             name = text_of(spec.name.text);
             n_elements = spec_elements(&spec);
             n_bytes = tensor_type_bytes(type, n_elements);
@@ -63,9 +62,9 @@ void inspect_parts(const struct cost_shape *shape, struct inspect_sum parts[INSP
             sums[k]->bytes = u64_sum(sums[k]->bytes, n_bytes);
         }
     }
-    const double all = (double)parts[INSPECT_PARTS].parameters;
+    const double all = parts[INSPECT_PARTS].parameters;
     for (int i = 0; i <= INSPECT_PARTS && all > 0; i++)
-        parts[i].percent = 100.0 * (double)parts[i].parameters / all;
+        parts[i].percent = 100.0 * parts[i].parameters / all;
 }
 
 void inspect_variant(const struct cost_shape *shape, int of, struct inspect_variant *out)
@@ -83,7 +82,7 @@ void inspect_variant(const struct cost_shape *shape, int of, struct inspect_vari
     config_variant_name(c, c->n_kv_heads, out->name);
     for (int i = 0; i < 3; i++) {
         out->token_bytes[i] = kv_cache_bytes_per_token(c, c->n_kv_heads, kinds[i]);
-        out->full_bytes[i] = u64_product((uint64_t)c->n_ctx, out->token_bytes[i]);
+        out->full_bytes[i] = u64_product(c->n_ctx, out->token_bytes[i]);
     }
     out->weights = cost_weights(&out->shape);
 }
@@ -92,12 +91,11 @@ enum status inspect_list_variants(const struct cost_shape *shape, const int *ran
                                   struct inspect_variants *out, struct err *e)
 {
     const int most = config_is_latent(shape->config) ? 1 : shape->config->n_heads;
-    size_t n = (size_t)n_ranks;
+    size_t n = n_ranks;
     for (int g = most; g > 0; g--)
         n += config_has_variant(shape->config, g);
-    *out = (struct inspect_variants){calloc(n, sizeof *out->items), 0};
-    if (!out->items)
-        return err_no_memory(e, "the list of variants", n * sizeof *out->items);
+    *out = (struct inspect_variants){NULL, 0};
+    TRY_ZEROED(out->items, n, "the list of variants", e);
     for (int g = most; g > 0; g--)
         if (config_has_variant(shape->config, g))
             inspect_variant(shape, g, &out->items[out->n++]);
@@ -121,12 +119,12 @@ struct inspect_step inspect_step(const struct inspect_variant *v, enum storage k
                                  .depth = depth,
                                  .batch = batch,
                                  .cost = cost,
-                                 .cache_bytes = u64_product(cost.kv_bytes, (uint64_t)batch),
+                                 .cache_bytes = u64_product(cost.kv_bytes, batch),
                                  .step_bytes = cost_step_bytes(&cost, batch),
                                  .allocated_bytes = allocated,
                                  .memory_bytes = u64_sum(v->weights.memory_bytes, allocated),
                                  .flops = cost_step_flops(&cost, batch),
-                                 .attention_flops = (uint64_t)batch * cost.flops.attention};
+                                 .attention_flops = batch * cost.flops.attention};
 }
 
 struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct inspect_step *step,
@@ -145,19 +143,19 @@ struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct
         int most = 1;
         for (int first = 0; first < v->config.n_heads; first += own) {
             const int used = (first + own - 1) / group - first / group + 1;
-            most = used > most ? used : most;
+            most = u64_max(used, most);
         }
         held += (int64_t)n * most;
         c.layer_kv_heads[l] = most;
-        c.n_kv_heads = most > c.n_kv_heads ? most : c.n_kv_heads;
+        c.n_kv_heads = u64_max(most, c.n_kv_heads);
     }
     shape.config = &c;
     shape.n_kv_heads = c.n_kv_heads;
     return (struct inspect_shard){
         .n_kv_heads = c.n_kv_heads,
-        .copies = (double)held / (double)config_all_kv_heads(&v->config),
+        .copies = held / (double)config_all_kv_heads(&v->config),
         .weight_bytes = cost_weights(&shape).memory_bytes,
-        .cache_bytes = u64_product(u64_product((uint64_t)step->depth, (uint64_t)step->batch),
+        .cache_bytes = u64_product(u64_product(step->depth, step->batch),
                                    kv_cache_bytes_per_token(&c, c.n_kv_heads, kv_type))};
 }
 

@@ -3,9 +3,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "formats/gguf.h"
 #include "model/config.h"

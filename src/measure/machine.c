@@ -66,7 +66,7 @@ enum status machine_measure(struct machine *m, const struct kernels *k, struct p
     m->dot_flops_per_s = roofline_dot(k, pool, seconds * PEAK_SHARE);
     for (int p = 0; p < MACHINE_POWERS; p++)
         if (m->wanted[p])
-            TRY(roofline_read(k, pool, (size_t)bytes_of_power(p), each, &m->bytes_per_s[p], e));
+            TRY(roofline_read(k, pool, bytes_of_power(p), each, &m->bytes_per_s[p], e));
     raise_smaller(m);
     return STATUS_OK;
 }
@@ -87,12 +87,12 @@ static void find_measured(const struct machine *m, uint64_t bytes, int *below, i
  * machine does not have. */
 struct roofline machine_limits(const struct machine *m, uint64_t bytes)
 {
-    const double *rates = m->bytes_per_s, b = (double)bytes;
+    const double *rates = m->bytes_per_s, b = bytes;
     int below, above;
     find_measured(m, bytes, &below, &above);
     double rate = rates[below < 0 ? above : below];
     if (below >= 0 && above >= 0 && rates[below] > rates[above]) {
-        const double b0 = (double)bytes_of_power(below), b1 = (double)bytes_of_power(above);
+        const double b0 = bytes_of_power(below), b1 = bytes_of_power(above);
         const double t0 = b0 / rates[below], t1 = b1 / rates[above];
         rate = b / (t0 + (t1 - t0) * (b - b0) / (b1 - b0));
     }

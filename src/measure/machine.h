@@ -8,9 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"

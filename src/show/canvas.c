@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "show/paragraph.h"
 
@@ -34,9 +33,9 @@ static struct text next_char(struct text *rest, uint32_t *code, double *width)
         *width = 0;
     else if (*code >= 0x80)
         *width = 0.7 * (double)text_columns(bytes);
-    else if (strchr("ijlI .,:;'|!frt-()[]{}/\\\"`*^_", (int)*code))
+    else if (strchr("ijlI .,:;'|!frt-()[]{}/\\\"`*^_", *code))
         *width = 0.42;
-    else if ((*code >= 'A' && *code <= 'Z') || strchr("mw@%+=<>~#&", (int)*code))
+    else if ((*code >= 'A' && *code <= 'Z') || strchr("mw@%+=<>~#&", *code))
         *width = 0.85;
     else
         *width = 0.64;
@@ -273,7 +272,7 @@ struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
 
 double scale_tick(const struct scale_ticks *t, int i)
 {
-    return scaled((double)((t->first + i) * t->mantissa), t->exponent);
+    return scaled(((t->first + i) * t->mantissa), t->exponent);
 }
 
 struct figure scale_label(const struct scale_ticks *t, int i)

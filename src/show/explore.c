@@ -1,6 +1,5 @@
 #include "show/plot.h"
 
-#include <assert.h>
 #include <math.h>
 
 #include "base/checked.h"
@@ -241,7 +240,7 @@ static void put_weights(struct output *out, const struct heatmap_picture *p)
         for (int i = 0; i < p->map_rows; i++)
             for (int j = 0; j <= i; j++) {
                 const double w = (double)p->maps[m].cells[(size_t)i * p->map_columns + j];
-                held = put_byte(out, held, (uint32_t)(sqrt(fmin(fmax(w, 0), 1)) * 255 + 0.5));
+                held = put_byte(out, held, sqrt(fmin(fmax(w, 0), 1)) * 255 + 0.5);
             }
     while (held > 1)
         held = put_byte(out, held, 0);

@@ -30,7 +30,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
         int level = 0;
         while (s->top > 0 && level < HEATMAP_LEVELS && (double)x[i] >= s->from[level])
             level++;
-        levels[i] = (unsigned char)level;
+        levels[i] = level;
     }
 }
 

@@ -1,9 +1,7 @@
 #include "show/paragraph.h"
 
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 #define ELLIPSIS "\xe2\x80\xa6"
 

@@ -7,9 +7,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/output.h"
 #include "base/status.h"
 #include "show/paragraph.h"

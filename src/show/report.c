@@ -1,12 +1,10 @@
 #include "show/report.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "show/paragraph.h"
 
@@ -199,7 +197,7 @@ static void print_table(const struct report *r, struct table *t)
         struct column *c = &t->columns[i % t->n];
         const size_t width = text_columns(text_of(at));
         t->cells[i] = at;
-        c->width = width > c->width ? width : c->width;
+        c->width = u64_max(width, c->width);
         c->filled |= i >= t->n && width > 0;
         c->differs |= i >= 2 * t->n && strcmp(at, t->cells[i - t->n]) != 0;
     }
@@ -274,8 +272,7 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     if (v->none || f->type >= REPORT_BOOL)
         return;
     if (figure)
-        snprintf(v->digits, sizeof v->digits, "%s",
-                 figure(is_double ? number : (double)integer).text);
+        snprintf(v->digits, sizeof v->digits, "%s", figure(is_double ? number : integer).text);
     else if (is_double)
         snprintf(v->digits, sizeof v->digits, f->format, number);
     else if (people && f->grouped)

@@ -1,16 +1,15 @@
 #include "text/bpe.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "text/pretokenize.h"
 
 /* --- the table of pairs ---------------------------------------------------------------------- */
 
 static int compare_pairs(const void *left, const void *right)
 {
-    const struct symbol_pair *a = left;
-    const struct symbol_pair *b = right;
+    const struct symbol_pair *a = left, *b = right;
     if (a->left != b->left)
         return a->left < b->left ? -1 : 1;
     if (a->right != b->right)
@@ -22,10 +21,8 @@ enum status merging_init(struct merging *m, struct symbol_pair *pairs, size_t n,
                          struct err *e)
 {
     assert(n <= INT32_MAX && n_symbols >= 0);
-    const size_t n_first = (size_t)n_symbols + 1;
-    *m = (struct merging){n_symbols, calloc(n_first, sizeof *m->first), pairs};
-    if (!m->first)
-        return err_no_memory(e, "merges", n_first * sizeof *m->first);
+    *m = (struct merging){n_symbols, NULL, pairs};
+    TRY_ZEROED(m->first, (size_t)n_symbols + 1, "merges", e);
     if (n > 0)
         qsort(pairs, n, sizeof *pairs, compare_pairs);
     for (size_t i = 0; i < n; i++)
@@ -89,9 +86,7 @@ enum status merge_reserve(struct merge_scratch *s, size_t n, struct err *e)
     size_t cap = 256;
     while (cap < n)
         cap *= 2;
-    s->spans = calloc(3 * cap, sizeof *s->spans);
-    if (!s->spans)
-        return err_no_memory(e, "tokenizing", 3 * cap * sizeof *s->spans);
+    TRY_ZEROED(s->spans, 3 * cap, "tokenizing", e);
     s->tree = s->spans + cap;
     s->cap = cap;
     return STATUS_OK;
@@ -141,7 +136,7 @@ void merge_run(const struct merging *m, struct merge_scratch *s, size_t n)
         set_rank(tree, leaves + right, NO_RANK);
         set_rank(tree, leaves + at, end < n ? rank_of(m, result, spans[end]) : NO_RANK);
         if (at > 0) {
-            const size_t before = spans[at - 1] >= 0 ? at - 1 : at - (size_t)-spans[at - 1];
+            const size_t before = spans[at - 1] >= 0 ? at - 1 : at + spans[at - 1];
             set_rank(tree, leaves + before, rank_of(m, spans[before], result));
         }
     }
@@ -164,7 +159,7 @@ static enum status read_merge(const struct vocab *v, size_t rank, struct text me
         expected = "two parts with a space between";
     } else {
         const bool decoded =
-            byte_alphabet_decode(text_cut(&rest, (size_t)(space - merge.data)), buffer, &left.len);
+            byte_alphabet_decode(text_cut(&rest, space - merge.data), buffer, &left.len);
         text_cut(&rest, 1);
         right.data = buffer + left.len;
         if (!decoded || !byte_alphabet_decode(rest, buffer + left.len, &right.len))
@@ -198,10 +193,10 @@ static enum status read_merges(struct bpe *b, const struct vocab *v, const struc
         return err_bad_file(e, "%s: expected fewer than %d elements, found %llu", MERGES_KEY,
                             INT32_MAX, (unsigned long long)merges->count);
     char *buffer = malloc(merges->bytes.len); /* more than the longest */
-    struct symbol_pair *pairs = b->merging.pairs = calloc((size_t)merges->count, sizeof *pairs);
+    struct symbol_pair *pairs = b->merging.pairs = calloc(merges->count, sizeof *pairs);
     enum status s = STATUS_OK;
     if (!buffer || !pairs)
-        s = err_no_memory(e, "merges", merges->bytes.len + (size_t)merges->count * sizeof *pairs);
+        s = err_no_memory(e, "merges", merges->bytes.len + merges->count * sizeof *pairs);
     struct gguf_cursor cursor = {0};
     struct text merge;
     for (size_t rank = 0; s == STATUS_OK && gguf_next_text(merges, &cursor, &merge); rank++) {
@@ -220,14 +215,15 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
     *b = (struct bpe){.lacks_bytes = false};
     size_t n = 0;
     for (int byte = 0; byte < 256; byte++) {
-        const char c = (char)byte;
+        const char c = byte;
         int twin;
         b->byte_id[byte] = vocab_find(v, (struct text){&c, 1}, &twin);
         if (twin >= 0)
-            return err_set(e, STATUS_BAD_FILE,
-                           "tokenizer.ggml.tokens: expected one token for byte 0x%02X, found %d "
-                           "and %d",
-                           (unsigned)byte, b->byte_id[byte], twin);
+            return err_bad_file(
+                e,
+                "tokenizer.ggml.tokens: expected one token for byte 0x%02X, found %d "
+                "and %d",
+                byte, b->byte_id[byte], twin);
         b->lacks_bytes |= b->byte_id[byte] < 0;
     }
     TRY(read_merges(b, v, g, &n, e));
@@ -235,9 +231,9 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
     for (size_t i = 1; i < n; i++) {
         const struct symbol_pair *p = &b->merging.pairs[i];
         if (p[-1].left == p->left && p[-1].right == p->right)
-            return err_set(e, STATUS_BAD_FILE,
-                           "%s element %d: expected each pair once, found that of element %d",
-                           MERGES_KEY, p->rank, p[-1].rank);
+            return err_bad_file(e,
+                                "%s element %d: expected each pair once, found that of element %d",
+                                MERGES_KEY, p->rank, p[-1].rank);
     }
     return STATUS_OK;
 }
@@ -251,7 +247,7 @@ enum status bpe_encode(const struct bpe *b, struct encoding *c, struct text piec
         const struct text one = utf8_next(&rest, &code);
         for (size_t i = 0; i < one.len; i++)
             if (b->byte_id[(unsigned char)one.data[i]] < 0)
-                return lacks_token(c->text, (size_t)(one.data - c->text.data), e);
+                return lacks_token(c->text, one.data - c->text.data, e);
     }
     TRY(merge_reserve(&c->merge, n, e));
     int32_t *spans = c->merge.spans;

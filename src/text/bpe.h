@@ -7,10 +7,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/checked.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "formats/gguf.h"

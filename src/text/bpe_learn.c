@@ -1,6 +1,5 @@
 #include "text/bpe.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -9,8 +8,8 @@
 #define N_BYTES 256
 
 /* How often progress is told: bytes read, and places merged. */
-#define READ_STEP  ((uint64_t)1 << 20)
-#define PLACE_STEP ((uint64_t)1 << 16)
+#define READ_STEP  (1 << 20)
+#define PLACE_STEP (1 << 16)
 
 /*
  * The distinct words lie one after another in `nodes`, a node a byte, from 1 on. A token that
@@ -91,7 +90,7 @@ static enum status report_progress(const struct bpe_learn_spec *spec, enum bpe_l
 static uint32_t *find_slot(const struct learner *l, struct text word)
 {
     const size_t mask = l->n_slots - 1;
-    size_t i = (size_t)siphash(l->key, word) & mask;
+    size_t i = siphash(l->key, word) & mask;
     while (l->slots[i] != 0 && !text_equal(l->words[l->slots[i] - 1].text, word))
         i = (i + 1) & mask;
     return &l->slots[i];
@@ -101,9 +100,8 @@ static enum status count_word(struct learner *l, struct text word, struct err *e
 {
     if (2 * (l->n_words + 1) > l->n_slots) {
         const size_t n_slots = l->n_slots ? l->n_slots * 2 : FIRST_SLOTS;
-        uint32_t *slots = calloc(n_slots, sizeof *slots);
-        if (!slots)
-            return err_no_memory(e, "counting words", n_slots * sizeof *slots);
+        uint32_t *slots;
+        TRY_ZEROED(slots, n_slots, "counting words", e);
         free(l->slots);
         l->slots = slots;
         l->n_slots = n_slots;
@@ -116,13 +114,10 @@ static enum status count_word(struct learner *l, struct text word, struct err *e
     }
     uint32_t *slot = find_slot(l, word);
     if (*slot == 0) {
-        struct counted_word *words = NULL;
-        if (l->n_words < (size_t)1 << 31)
-            words = array_grow(l->words, l->n_words + 1, &l->words_cap, sizeof *words);
-        if (!words)
-            return err_no_memory(e, "counting words", (l->n_words + 1) * sizeof *words);
-        l->words = words;
-        words[l->n_words++] = (struct counted_word){.text = word};
+        if (l->n_words == INT32_MAX)
+            return err_no_memory(e, "counting words", l->n_words * sizeof *l->words);
+        TRY_ROOM(l->words, l->n_words, l->words_cap, "counting words", e);
+        l->words[l->n_words++] = (struct counted_word){.text = word};
         *slot = (uint32_t)l->n_words;
         l->bytes += word.len;
     }
@@ -152,7 +147,7 @@ static enum status count_texts(struct learner *l, const struct text *texts, size
                        "learning a vocabulary: the different words have %llu bytes, at most %d fit",
                        (unsigned long long)l->bytes, INT32_MAX - 2);
     if ((uint64_t)l->max_merges > l->bytes) /* each merge makes some word shorter by a token */
-        l->max_merges = (int)l->bytes;
+        l->max_merges = l->bytes;
     return STATUS_OK;
 }
 
@@ -162,8 +157,7 @@ static bool comes_before(const struct learner *l, struct queued a, struct queued
 {
     if (a.count != b.count)
         return a.count > b.count;
-    const struct pair *p = &l->pairs[a.pair];
-    const struct pair *q = &l->pairs[b.pair];
+    const struct pair *p = &l->pairs[a.pair], *q = &l->pairs[b.pair];
     return p->left != q->left ? p->left < q->left : p->right < q->right;
 }
 
@@ -277,15 +271,15 @@ static enum status start_merging(struct learner *l, struct err *e)
             (struct pair){.left = (int32_t)i / N_BYTES, .right = (int32_t)i % N_BYTES};
 
     /* From the last to the first, so that lists start as they lie in memory. */
-    uint32_t at = (uint32_t)l->bytes + 1;
+    uint32_t at = l->bytes + 1;
     for (size_t w = l->n_words; w > 0; w--) {
         const struct counted_word *word = &l->words[w - 1];
         l->weight[w] = word->count;
         for (size_t i = word->text.len; i > 0; i--) {
             const int32_t byte = (unsigned char)word->text.data[i - 1];
-            l->nodes[--at] = (struct node){.token = byte, .word = (uint32_t)w};
+            l->nodes[--at] = (struct node){.token = byte, .word = w};
             if (i < word->text.len)
-                link_node(l, at, 1 + (uint32_t)(byte * N_BYTES + l->nodes[at + 1].token));
+                link_node(l, at, 1 + byte * N_BYTES + l->nodes[at + 1].token);
         }
     }
     free(l->words);
@@ -303,7 +297,7 @@ static enum status start_merging(struct learner *l, struct err *e)
 static uint32_t token_end(const struct learner *l, uint32_t i)
 {
     const struct node *next = &l->nodes[i + 1]; /* another word starts with an id */
-    return next->token < 0 ? i + (uint32_t)-next->token : i + 1;
+    return next->token < 0 ? i - next->token : i + 1;
 }
 
 /* Where the token before the one at node i starts; 0 if that is the word's first. */
@@ -312,16 +306,14 @@ static uint32_t token_before(const struct learner *l, uint32_t i)
     const struct node *last = &l->nodes[i - 1];
     if (last->word != l->nodes[i].word)
         return 0;
-    return last->token < 0 ? i - (uint32_t)-last->token : i - 1;
+    return last->token < 0 ? i + last->token : i - 1;
 }
 
 /* Makes the pair at node i the new token. */
 static void merge_node(struct learner *l, uint32_t i)
 {
     const int32_t new = N_BYTES + l->n_merges;
-    const uint32_t right = token_end(l, i);
-    const uint32_t end = token_end(l, right);
-    const uint32_t before = token_before(l, i);
+    const uint32_t right = token_end(l, i), end = token_end(l, right), before = token_before(l, i);
     const bool has_next = l->nodes[right].pair != 0;
     l->places++;
     unlink_node(l, i);
@@ -331,7 +323,7 @@ static void merge_node(struct learner *l, uint32_t i)
         unlink_node(l, before);
 
     l->nodes[i].token = new;
-    l->nodes[i + 1].token = l->nodes[end - 1].token = -(int32_t)(end - i);
+    l->nodes[i + 1].token = l->nodes[end - 1].token = -(end - i);
     if (has_next)
         link_node(l, i, fresh_pair(l, new, l->nodes[end].token));
     if (before)
@@ -356,7 +348,7 @@ static void merge_pair(struct learner *l, uint32_t pair)
     for (size_t i = first_fresh; i < l->n_pairs; i++) {
         l->fresh[2 * l->pairs[i].left] = 0;
         l->fresh[2 * l->pairs[i].right + 1] = 0;
-        queue_push(l, (uint32_t)i);
+        queue_push(l, i);
     }
     l->merges[l->n_merges++] = m;
 }
@@ -377,8 +369,7 @@ static enum status merge_all(struct learner *l, struct err *e)
     TRY(start_merging(l, e));
     while (l->n_merges < l->max_merges) {
         if (l->places >= next) {
-            TRY(report_progress(l->spec, BPE_LEARN_MERGING, (uint64_t)l->n_merges,
-                                (uint64_t)l->max_merges, e));
+            TRY(report_progress(l->spec, BPE_LEARN_MERGING, l->n_merges, l->max_merges, e));
             next = l->places + PLACE_STEP;
         }
         TRY(reserve_pairs(l, 2 * ((size_t)l->n_merges + N_BYTES + 1), e));
@@ -396,18 +387,16 @@ static enum status merge_all(struct learner *l, struct err *e)
 static enum status spell_tokens(struct bpe_learned *out, struct err *e)
 {
     const int n = N_BYTES + out->n_merges;
-    struct text *tokens = out->tokens = calloc((size_t)n, sizeof *tokens);
     size_t total = 0; /* at most 2^31 more than the bytes alone */
-    if (!tokens)
-        return err_no_memory(e, "the learned vocabulary", (size_t)n * sizeof *tokens);
+    TRY_ZEROED(out->tokens, n, "the learned vocabulary", e);
+    struct text *tokens = out->tokens;
     for (int i = 0; i < n; i++) {
         const struct bpe_merge *m = out->merges + i - N_BYTES;
         tokens[i].len = i < N_BYTES ? 1 : tokens[m->left].len + tokens[m->right].len;
         total += tokens[i].len;
     }
-    char *at = out->bytes = malloc(total);
-    if (!at)
-        return err_no_memory(e, "the learned vocabulary", total);
+    TRY_ZEROED(out->bytes, total, "the learned vocabulary", e);
+    char *at = out->bytes;
     for (int i = 0; i < n; at += tokens[i++].len) {
         tokens[i].data = at;
         *at = (char)i;
@@ -436,7 +425,7 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
         s = count_texts(&l, texts, n, e);
     l.merges = out->merges = s ? NULL : calloc((size_t)l.max_merges + 1, sizeof *l.merges);
     if (!s && !l.merges)
-        s = err_no_memory(e, "the learned vocabulary", (size_t)l.max_merges * sizeof *l.merges);
+        s = err_no_memory(e, "the learned vocabulary", l.max_merges * sizeof *l.merges);
     if (!s && l.max_merges > 0)
         s = merge_all(&l, e);
     out->n_merges = l.n_merges;
@@ -466,13 +455,13 @@ void bpe_learned_free(struct bpe_learned *v)
 static char *spell(struct text token, char *at)
 {
     for (size_t i = 0; i < token.len; i++)
-        at += byte_alphabet_write((unsigned char)token.data[i], at);
+        at += byte_alphabet_write(token.data[i], at);
     return at;
 }
 
 enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w, struct err *e)
 {
-    const size_t n = (size_t)v->n_tokens, n_merges = (size_t)v->n_merges;
+    const size_t n = v->n_tokens, n_merges = v->n_merges;
     size_t total = 0; /* the tokens' bytes are in memory, so this fits */
     for (size_t i = 0; i < n; i++)
         total += v->tokens[i].len;
@@ -484,14 +473,14 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
     if (tokens && types && bytes) {
         for (size_t i = 0; i < n; i++, at = end) {
             end = spell(v->tokens[i], at);
-            tokens[i] = (struct text){at, (size_t)(end - at)};
+            tokens[i] = (struct text){at, end - at};
             types[i] = TOKEN_NORMAL;
         }
         for (size_t i = 0; i < n_merges; i++, at = end) { /* "left right" */
             end = spell(v->tokens[v->merges[i].left], at);
             *end++ = ' ';
             end = spell(v->tokens[v->merges[i].right], end);
-            tokens[n + i] = (struct text){at, (size_t)(end - at)};
+            tokens[n + i] = (struct text){at, end - at};
         }
         const struct vocab_keys keys = {
             .model = "gpt2",

@@ -41,7 +41,7 @@ void pretokenizer_names(char *out, size_t size)
     out[0] = 0;
     for (size_t i = 0; i < N_PRETOKENIZERS; i++)
         for (const char *const *known = pretokenizers[i].names; *known && used < size; known++)
-            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", *known);
+            used += snprintf(out + used, size - used, "%s%s", used ? ", " : "", *known);
 }
 
 /* --- characters and runs --------------------------------------------------------------------- */
@@ -61,7 +61,7 @@ static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t
     if (rule == PRETOKENIZE_STARCODER && c == CHAR_NUMBER)
         return CHAR_END;
     *len = n;
-    return (int)c;
+    return c;
 }
 
 /* Where the run of characters of class c that starts at `at` ends; *last is the length of its
@@ -187,7 +187,7 @@ enum char_class unicode_class(uint32_t code)
         run += run[half] >> 32 <= code ? half : 0;
         n -= half;
     }
-    return code <= (*run >> 8 & 0xffffff) ? (enum char_class)(*run & 3) : CHAR_OTHER;
+    return code <= (*run >> 8 & 0xffffff) ? (*run & 3) : CHAR_OTHER;
 }
 
 /* --- the byte alphabet ----------------------------------------------------------------------- */
@@ -203,11 +203,11 @@ size_t byte_alphabet_write(unsigned char byte, char out[2])
     if (!is_printable(byte)) /* 0-32, 127-160 and 173: 33 + 34 + 1 characters */
         code = 256 + (byte <= 32 ? byte : byte <= 160 ? byte - 127u + 33 : 67);
     if (code < 0x80) {
-        out[0] = (char)code;
+        out[0] = code;
         return 1;
     }
-    out[0] = (char)(0xc0 | code >> 6);
-    out[1] = (char)(0x80 | (code & 0x3f));
+    out[0] = 0xc0 | code >> 6;
+    out[1] = 0x80 | (code & 0x3f);
     return 2;
 }
 
@@ -223,7 +223,7 @@ bool byte_alphabet_decode(struct text s, char *out, size_t *len)
             const uint32_t i = code - 256;
             code = i <= 32 ? i : i < 67 ? i - 33 + 127 : 173;
         }
-        out[(*len)++] = (char)code;
+        out[(*len)++] = code;
     }
     return true;
 }

@@ -5,7 +5,6 @@
  * two. The ways to start it are known from the order of the spellings, in which each follows those
  * that it starts with; what is left of it is then looked up.
  */
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,9 +27,9 @@ struct spm_char {
 
 static struct text char_at(struct text s)
 {
-    const unsigned char first = (unsigned char)*s.data;
+    const unsigned char first = *s.data;
     const size_t len = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : CHAR_MAX_LEN;
-    return (struct text){s.data, len < s.len ? len : s.len};
+    return (struct text){s.data, u64_min(len, s.len)};
 }
 
 struct text spm_next_char(struct text *rest)
@@ -96,7 +95,7 @@ struct builder {
 
 static enum status read_scores(struct builder *b, const struct gguf *g, struct err *e)
 {
-    const size_t n = (size_t)b->vocab->n;
+    const size_t n = b->vocab->n;
     bool found;
     TRY(gguf_get_array(g, SCORES_KEY, GGUF_F32, &b->scores, &found, e));
     if (found && b->scores->count != n)
@@ -171,7 +170,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
         struct indexed *kept = &x->list[n];
         const struct indexed now = x->list[i];
         const bool is_token = now.id != NOT_A_TOKEN;
-        const unsigned char byte = (unsigned char)*now.text.data;
+        const unsigned char byte = *now.text.data;
         if (n > 0 && text_equal(kept[-1].text, now.text)) {
             if (is_token)
                 return err_bad_file(
@@ -209,7 +208,7 @@ static enum status find_pairs(struct builder *b, struct err *e)
             continue;
         /* The higher the score, the lower the rank. The bits of floats of one sign are in the order
          * of their magnitudes. */
-        const float score = b->scores ? (float)gguf_float_at(b->scores, (uint64_t)token->id) : 0.0f;
+        const float score = b->scores ? (float)gguf_float_at(b->scores, token->id) : 0.0f;
         const float magnitude = fabsf(score);
         int32_t rank;
         memcpy(&rank, &magnitude, sizeof rank);
@@ -220,13 +219,10 @@ static enum status find_pairs(struct builder *b, struct err *e)
             const struct indexed *right = name_index_find(x, rest);
             if (!right)
                 continue;
-            struct symbol_pair *pairs = NULL;
-            if (b->n_pairs < INT32_MAX)
-                pairs = array_grow(b->pairs, b->n_pairs + 1, &b->cap_pairs, sizeof *pairs);
-            if (!pairs)
-                return err_no_memory(e, "merges", (b->n_pairs + 1) * sizeof *pairs);
-            b->pairs = pairs;
-            pairs[b->n_pairs++] = (struct symbol_pair){left->id, right->id, rank, token->id};
+            if (b->n_pairs == INT32_MAX)
+                return err_no_memory(e, "merges", b->n_pairs * sizeof *b->pairs);
+            TRY_ROOM(b->pairs, b->n_pairs, b->cap_pairs, "merges", e);
+            b->pairs[b->n_pairs++] = (struct symbol_pair){left->id, right->id, rank, token->id};
         }
     }
     return STATUS_OK;
@@ -268,7 +264,7 @@ void spm_free(struct spm *s)
 static enum status lacks_char(const struct encoding *c, struct text part, bool adds_space,
                               size_t at, struct err *e)
 {
-    size_t marked = adds_space ? SPACE_LEN : 0, offset = (size_t)(part.data - c->text.data);
+    size_t marked = adds_space ? SPACE_LEN : 0, offset = part.data - c->text.data;
     if (at < marked)
         return err_set(e, STATUS_USAGE,
                        "the vocabulary has no token for the space that tokenizer.ggml."
@@ -317,7 +313,7 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
             for (const char *byte = one.data; byte < one.data + one.len; byte++) {
                 const int32_t id = s->byte_id[(unsigned char)*byte];
                 if (id < 0)
-                    return lacks_char(c, part, adds_space, (size_t)(byte - c->marked.data), e);
+                    return lacks_char(c, part, adds_space, byte - c->marked.data, e);
                 TRY(id_list_add(&c->list, id, e));
             }
         }

@@ -1,9 +1,9 @@
 #include "text/tokenizer.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/checked.h"
+#include "base/mem.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
 
@@ -143,9 +143,9 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     bool found;
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->adds_bos, &found, e));
     if (found && t->adds_bos && t->bos < 0)
-        return err_set(e, STATUS_BAD_FILE,
-                       "tokenizer.ggml.bos_token_id: expected an id, because add_bos_token is "
-                       "true, found none");
+        return err_bad_file(e,
+                            "tokenizer.ggml.bos_token_id: expected an id, because add_bos_token is "
+                            "true, found none");
     t->adds_bos = t->adds_bos && t->bos >= 0;
     return STATUS_OK;
 }
@@ -153,9 +153,8 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
 enum status tokenizer_create(const struct gguf *g, struct tokenizer **out, struct err *e)
 {
     *out = NULL;
-    struct tokenizer *t = calloc(1, sizeof *t);
-    if (!t)
-        return err_no_memory(e, "tokenizer", sizeof *t);
+    struct tokenizer *t;
+    TRY_ZEROED(t, 1, "tokenizer", e);
     const enum status s = read_all(t, g, e);
     if (s != STATUS_OK)
         tokenizer_free(t);
@@ -206,7 +205,7 @@ bool tokenizer_is_special(const struct tokenizer *t, int id)
 
 enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
 {
-    return t->unread.text[0] ? err_set(e, STATUS_BAD_FILE, "%s", t->unread.text) : STATUS_OK;
+    return t->unread.text[0] ? err_bad_file(e, "%s", t->unread.text) : STATUS_OK;
 }
 
 struct tokenizer_parts tokenizer_parts(const struct tokenizer *t)
@@ -229,10 +228,8 @@ size_t tokenizer_added(const struct tokenizer *t, struct text text)
 size_t tokenizer_longest(const struct tokenizer *t)
 {
     size_t longest = 0;
-    for (int id = 0; id < tokenizer_n_tokens(t); id++) {
-        const size_t len = tokenizer_bytes(t, id).len;
-        longest = len > longest ? len : longest;
-    }
+    for (int id = 0; id < t->vocab.n; id++)
+        longest = u64_max(longest, tokenizer_bytes(t, id).len);
     const bool marks = t->kind->notation == VOCAB_SPACES; /* a text may have them, too */
     return marks ? longest * (sizeof VOCAB_SPACE - 1) : longest;
 }
@@ -290,7 +287,7 @@ enum status stream_start(struct stream *s, const struct text *stops, int n_stops
 {
     size_t longest = 0;
     for (int i = 0; i < n_stops; i++)
-        longest = stops[i].len > longest ? stops[i].len : longest;
+        longest = u64_max(stops[i].len, longest);
     /* Held back at most: a stop string short of one byte, and three bytes of a character. */
     const size_t cap = longest + 3 + max_piece;
     char *bytes = s->bytes;
@@ -357,10 +354,10 @@ struct text stream_push(struct stream *s, struct text piece)
     }
     for (int k = 0; k < s->n_stops; k++) {
         const struct text stop = s->stops[k];
-        size_t n = stop.len - 1 < s->len ? stop.len - 1 : s->len;
+        size_t n = u64_min(stop.len - 1, s->len);
         while (n > held && memcmp(s->bytes + s->len - n, stop.data, n) != 0)
             n--;
-        held = n > held ? n : held;
+        held = u64_max(n, held);
     }
     s->taken = s->len - held;
     s->taken -= utf8_cut_short((struct text){s->bytes, s->taken});

@@ -1,6 +1,5 @@
 #include "text/vocab.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +31,7 @@ int vocab_hex_byte(struct text s, enum token_type type)
         return -1;
     if (s.len != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>')
         return -1;
-    const int high = hex_digit(s.data[3]);
-    const int low = hex_digit(s.data[4]);
+    const int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -82,19 +80,15 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
     if (has_types && types->count != names->count)
         return err_bad_file(e, "%s: expected %llu elements, one a token, found %llu", TYPES_KEY,
                             (unsigned long long)names->count, (unsigned long long)types->count);
-    const size_t n = (size_t)names->count;
-    const size_t most = names->bytes.len; /* the strings and their lengths */
-    v->n = (int)n;
-    v->bytes = malloc(most);
-    v->start = calloc(n + 1, sizeof *v->start);
-    v->type = calloc(n, 1);
-    if (!v->bytes || !v->start || !v->type)
-        return err_no_memory(e, "vocabulary", most + n * (sizeof *v->start + 1));
+    v->n = names->count;
+    TRY_ZEROED(v->bytes, names->bytes.len, "vocabulary", e); /* the strings and their lengths */
+    TRY_ZEROED(v->start, (size_t)v->n + 1, "vocabulary", e);
+    TRY_ZEROED(v->type, v->n, "vocabulary", e);
 
     struct gguf_cursor cursor = {0};
     struct text name;
     for (int id = 0; gguf_next_text(names, &cursor, &name); id++) {
-        const int64_t type = types ? gguf_int_at(types, (uint64_t)id) : TOKEN_NORMAL;
+        const int64_t type = types ? gguf_int_at(types, id) : TOKEN_NORMAL;
         if (type < TOKEN_UNDEFINED || type > TOKEN_BYTE)
             return err_bad_file(e, "%s of token %d: expected 0 to %d, found %lld", TYPES_KEY, id,
                                 TOKEN_BYTE, (long long)type);
@@ -103,8 +97,8 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
                                 id);
         struct text bytes = {v->bytes + v->start[id], 0};
         const enum find_rank rank =
-            read_token(notation, name, (enum token_type)type, v->bytes + v->start[id], &bytes.len);
-        v->type[id] = (unsigned char)type;
+            read_token(notation, name, type, v->bytes + v->start[id], &bytes.len);
+        v->type[id] = type;
         v->start[id + 1] = v->start[id] + bytes.len;
         if (rank != FIND_NEVER)
             TRY(name_index_add(&v->names, bytes, id, rank, e));
@@ -147,12 +141,12 @@ enum status lacks_token(struct text text, size_t at, struct err *e)
     const struct text bytes = utf8_next(&rest, &code);
     const enum char_class c = unicode_class(code);
     if (code == UNICODE_INVALID)
-        snprintf(name, sizeof name, "byte 0x%02X", (unsigned)(unsigned char)*bytes.data);
+        snprintf(name, sizeof name, "byte 0x%02X", (unsigned char)*bytes.data);
     /* Not all that can be shown, but nothing else: marks and format characters change the line. */
     else if (c == CHAR_LETTER || c == CHAR_NUMBER || (code > ' ' && code < 0x7f))
-        snprintf(name, sizeof name, "U+%04X '%.*s'", (unsigned)code, (int)bytes.len, bytes.data);
+        snprintf(name, sizeof name, "U+%04X '%.*s'", code, (int)bytes.len, bytes.data);
     else
-        snprintf(name, sizeof name, "U+%04X", (unsigned)code);
+        snprintf(name, sizeof name, "U+%04X", code);
     return err_set(e, STATUS_USAGE,
                    "the text has %s at offset %zu, for which the vocabulary has no token", name,
                    at);
@@ -163,11 +157,8 @@ enum status lacks_token(struct text text, size_t at, struct err *e)
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e)
 {
     assert(id >= 0 && list->len <= list->cap);
-    int32_t *ids = array_grow(list->ids, list->len + 1, &list->cap, sizeof *ids);
-    if (!ids)
-        return err_no_memory(e, "token ids", (list->len + 1) * sizeof *ids);
-    list->ids = ids;
-    ids[list->len++] = id;
+    TRY_ROOM(list->ids, list->len, list->cap, "token ids", e);
+    list->ids[list->len++] = id;
     return STATUS_OK;
 }
 
@@ -177,7 +168,7 @@ void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w)
 {
     if (!k->model)
         return;
-    const uint64_t n = (uint64_t)k->n;
+    const uint64_t n = k->n;
     gguf_add_text(w, KEY("model"), text_of(k->model));
     if (k->pre)
         gguf_add_text(w, KEY("pre"), text_of(k->pre));
@@ -189,13 +180,13 @@ void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w)
         gguf_add_texts(w, KEY("merges"), k->merges, k->n_merges);
     /* -1 becomes VOCAB_NO_ID. */
     if (k->bos >= 0 || k->scores)
-        gguf_add_u32(w, KEY("bos_token_id"), (uint32_t)k->bos);
+        gguf_add_u32(w, KEY("bos_token_id"), k->bos);
     if (k->eos >= 0 || k->scores)
-        gguf_add_u32(w, KEY("eos_token_id"), (uint32_t)k->eos);
+        gguf_add_u32(w, KEY("eos_token_id"), k->eos);
     if (k->unk >= 0)
-        gguf_add_u32(w, KEY("unknown_token_id"), (uint32_t)k->unk);
+        gguf_add_u32(w, KEY("unknown_token_id"), k->unk);
     if (k->pad >= 0)
-        gguf_add_u32(w, KEY("padding_token_id"), (uint32_t)k->pad);
+        gguf_add_u32(w, KEY("padding_token_id"), k->pad);
     gguf_add_bool(w, KEY("add_bos_token"), k->add_bos);
     if (k->add_space_prefix >= 0)
         gguf_add_bool(w, KEY("add_space_prefix"), k->add_space_prefix > 0);

@@ -7,9 +7,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/name_index.h"
 #include "base/status.h"
 #include "base/text.h"
