@@ -980,7 +980,6 @@ checks <<'EOF'
     "-o x.gguf --teacher source.state --log source.state" "-o source --teacher source.state"
 2 train tt.state -o x.gguf --log ./x.gguf | names, too
 2 train tt.state -o $name --log $name.state | is OUT.state | for name in x.gguf toy.gguf
-2 $x --teacher-weight 0.3 | --teacher-weight is for --teacher
 $ cmp -s lines tt.state && cmp -s toy.gguf source.state && [ ! -e x.gguf ]
 
 # OUT is the finished run's own, and a finished run is no unfinished one.

@@ -312,10 +312,10 @@ TEST(class_13_training_state, .before = state_set_up)
 TEST(class_13_training_state_of_another_run, .before = state_set_up)
 {
     static const char *const others[] = {
-        "--layers 2",       "--embd 8",           "--heads 2",     "--ff 8",      "--ctx 5",
-        "--steps 3",        "--steps 1",          "--batch 2",     "--lr 0.1",    "--warmup 1",
-        "--beta2 0.5",      "--clip 2",           "--seed 2",      "--vocab 257", "--dropout 0.1",
-        "--weight-decay 0", "--val-fraction 0.2", "--eval-every 2"};
+        "--layers 2",         "--embd 8",      "--heads 2",   "--ff 8",        "--ctx 5",
+        "--steps 3",          "--steps 1",     "--batch 2",   "--lr 0.1",      "--warmup 1",
+        "--clip 2",           "--seed 2",      "--vocab 257", "--dropout 0.1", "--weight-decay 0",
+        "--val-fraction 0.2", "--eval-every 2"};
     char line[600];
     for (size_t i = 0; i < COUNT(others); i++) {
         snprintf(line, sizeof line, "%s --resume %s", TRAIN_NEW, others[i]);

@@ -17,7 +17,8 @@ static const struct option ids_options[] = {OPT_IDS, OPT_END};
 
 static const struct option head_options[] = {
     OPT_LAYER(layers, "only these layers, from 0", .otherwise = "all"),
-    OPT_HEAD(heads, "only these heads of each layer, from 0", .otherwise = "all"),
+    OPT_STRING("head", heads, "H,...|all", "only these heads of each layer, from 0",
+               .otherwise = "all"),
     OPT_SCORE_SCALE,
     OPT_CHOICE("weigh", weigh, "BY", weighings,
                "what is shown, counted and written: attention's weights, or these times the length "

@@ -476,7 +476,7 @@ const struct command command_study = {
         "another DIR. Several runs may share a DIR, shards of one study, too: a cell that one of\n"
         "them makes the others wait for.\n"
         "The options of training are those of the MHA checkpoints and from scratch; further\n"
-        "training takes batch, window, optimizer, clip, weight decay and beta2 of them.\n",
+        "training takes batch, window, optimizer, clip and weight decay of them.\n",
     .spec = {.groups = {{"Study", study_options, 0},
                         {"Results", result_options, 0},
                         {"The model", train_size_options, offsetof(VALUES, shape)},

@@ -54,10 +54,9 @@ static const struct option further_options[] = {
                "train this checkpoint further, with its shape and tokenizer",
                .reads = "the checkpoint"),
     OPT_STRING("teacher", spec.teacher_path, "MODEL",
-               "learn this checkpoint's predictions too (distillation); same vocabulary",
+               "learn this checkpoint's predictions too (distillation), half of the loss; same "
+               "vocabulary",
                .reads = "the checkpoint"),
-    OPT_DOUBLE("teacher-weight", spec.teacher_share, "X", 0, 1, "share of the teacher in the loss",
-               .otherwise = "0.5", .above_min = true, .needs = "teacher"),
     OPT_END,
 };
 

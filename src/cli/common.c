@@ -30,7 +30,8 @@ const struct option engine_options[] = {
                .otherwise = "DECODE_THREADS, else auto"),
     OPT_CHOICE("kv-type", kv_type, "TYPE", kv_type_names, "how keys and values are cached",
                .fallback = "f32"),
-    OPT_STRING("without", without, "L.H,...", WITHOUT_HELP),
+    OPT_STRING("without", without, "L.H,...",
+               "leave out what these heads add: layer and head, from 0, of the model as it runs"),
     OPT_END,
 };
 

@@ -55,7 +55,6 @@ enum status parse_score_scale(const char *text, float *scale, struct err *e);
 
 /* Of the options; a command has them in a table of its own, with its VALUES. */
 #define OPT_LAYER(member, ...) OPT_STRING("layer", member, "L,...|all", __VA_ARGS__)
-#define OPT_HEAD(member, ...)  OPT_STRING("head", member, "H,...|all", __VA_ARGS__)
 
 /* Ascending numbers, each once. */
 struct choice {
@@ -72,10 +71,6 @@ void choice_free(struct choice *c);
 /* One head, "L.H". */
 enum status head_of_option(const char *option, const char *text, const struct config *c, int *layer,
                            int *head, struct err *e);
-
-/* Of --without, which several commands have. */
-#define WITHOUT_HELP                                                                               \
-    "leave out what these heads add: layer and head, from 0, of the model as it runs"
 
 /* A byte for every head of the model, [n_layers, n_heads], 1 for those of a list "0.3,2.1", each
  * once, as malloc'd memory of the caller, also on failure. STATUS_NO_MEMORY. */

@@ -85,8 +85,6 @@ const struct option train_step_options[] = {
     OPT_INT("warmup", warmup, "N", -1, INT_MAX,
             "steps of linear warm-up; -1: a tenth of all, with --from half, at most 100",
             .fallback = "-1"),
-    OPT_DOUBLE("beta2", beta2, "X", 0, 0.999999, "AdamW's decay of the second moment",
-               .fallback = "0.99"),
     OPT_DOUBLE("weight-decay", weight_decay, "X", 0, 10, "AdamW's, of matrices only",
                .fallback = "0.1"),
     OPT_DOUBLE("dropout", dropout, "X", 0, 0.9,
@@ -199,6 +197,7 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
     const bool further = spec->from_path;
     if (spec->n_steps == 0)
         spec->n_steps = TRAIN_STEPS;
+    spec->beta2 = 0.99;
     const int interval = between(spec->n_steps / 20, 25, 250);
     /* Further training starts with AdamW's moments empty beside weights that have something to
      * lose. */
@@ -217,8 +216,7 @@ enum status train_spec_complete(struct train_spec *spec, const struct train_shap
         spec->length = spec->shape.n_ctx;
     if (!spec->teacher_path)
         return STATUS_OK;
-    if (spec->teacher_share == 0)
-        spec->teacher_share = 0.5;
+    spec->teacher_share = 0.5;
     TRY(job_open(spec->teacher_path, CHECKPOINT_TOKENIZER, teacher, e));
     spec->teacher = teacher->gguf;
     return STATUS_OK;
