@@ -21,10 +21,10 @@ ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, s
     lanes wp[MAX_PANELS];
 #pragma GCC unroll 12
     for (int p = 0; p < n_panels; p++)
-        wp[p] = load_element(w + (size_t)p * panel_bytes, storage, 0);
+        wp[p] = load_element(w + p * panel_bytes, storage, 0);
 #pragma GCC unroll 12
     for (int j = 0; j < n_tokens; j++) {
-        const lanes xj = lanes_all(x[(size_t)j * x_stride]);
+        const lanes xj = lanes_all(x[j * x_stride]);
 #pragma GCC unroll 12
         for (int p = 0; p < n_panels; p++)
             acc[p][j] = lanes_fma(wp[p], xj, acc[p][j]);
@@ -42,17 +42,17 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 {
     const size_t element = storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t);
     const size_t column_bytes = KERNEL_LANES * element, stride = m->x_stride;
-    const size_t panel_bytes = (size_t)m->w->n_in * column_bytes;
+    const size_t panel_bytes = m->w->n_in * column_bytes;
     const int columns = storage == STORAGE_F32 ? 1 : 2; /* to a line of the cache */
-    const unsigned char *w = (const unsigned char *)m->w->panels +
-                             (size_t)part->panel * panel_bytes + (size_t)part->begin * column_bytes;
-    const float *x = m->x + (size_t)part->token * stride + part->begin;
+    const unsigned char *w = (const unsigned char *)m->w->panels + part->panel * panel_bytes +
+                             part->begin * column_bytes;
+    const float *x = m->x + part->token * stride + part->begin;
     lanes acc[MAX_PANELS][MAX_TOKENS];
     tile_begin(part, n_panels, n_tokens, acc);
     int left = part->end - part->begin;
     if (n_tokens > F32_ALONE || storage != STORAGE_F32) {
         for (; left >= columns; left -= columns) {
-            tile_prefetch(part, w, panel_bytes, (size_t)left * column_bytes, n_panels, n_tokens);
+            tile_prefetch(part, w, panel_bytes, left * column_bytes, n_panels, n_tokens);
 #pragma GCC unroll 2
             for (int c = 0; c < columns; c++, w += column_bytes, x++)
                 matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
@@ -101,7 +101,7 @@ static __attribute__((noinline)) void tile_finish(const struct matmul *m, int pa
     tile_activate(m->epilogue, sums, n_panels * n_tokens);
     for (int p = 0; p < n_panels; p++) {
         const int row = (panel + p) * KERNEL_LANES, n = w->n_out - row;
-        float *y = m->y + (size_t)t * m->y_stride + row;
+        float *y = m->y + t * m->y_stride + row;
         for (int j = 0; j < n_tokens; j++, y += m->y_stride, sums++) {
             if (m->epilogue == EPILOGUE_ADD)
                 *sums = lanes_add(lanes_load_upto(y, n), *sums);
@@ -169,10 +169,10 @@ ALWAYS_INLINE size_t next_part(const struct matmul_block *p, enum storage storag
 {
     const int n_in = p->m->w->n_in;
     const size_t block_bytes = storage_block_bytes(storage) * KERNEL_LANES;
-    const size_t begin = (size_t)(part_begin(p, i) / QUANT_BLOCK) * block_bytes;
+    const size_t begin = part_begin(p, i) / QUANT_BLOCK * block_bytes;
     if (i + 1 == p->n_parts)
-        return (size_t)n_panels * matrix_panel_bytes(n_in, storage) - begin;
-    return (size_t)(part_begin(p, i + 1) / QUANT_BLOCK) * block_bytes - begin;
+        return n_panels * matrix_panel_bytes(n_in, storage) - begin;
+    return part_begin(p, i + 1) / QUANT_BLOCK * block_bytes - begin;
 }
 
 /* Pass by pass over part i of the columns. While they do so they ask for the next one, each for
@@ -201,7 +201,7 @@ ALWAYS_INLINE void product_part(const struct matmul_block *p, enum storage stora
 ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, int panel, int end,
                                  lanes *sums, const int n_panels, const int most)
 {
-    const size_t group = (size_t)n_panels * matrix_panel_bytes(m->w->n_in, storage);
+    const size_t group = n_panels * matrix_panel_bytes(m->w->n_in, storage);
     for (; panel + n_panels <= end; panel += n_panels) {
         for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
             const int left = m->n_tokens - t;

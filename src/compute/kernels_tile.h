@@ -93,11 +93,10 @@ ALWAYS_INLINE void tile_prefetch(const struct matmul_part *part, const unsigned 
                                  const int n_tokens)
 {
     if (n_tokens == 1)
-        line +=
-            left <= AHEAD_BYTES ? (size_t)(n_panels - 1) * panel_bytes + AHEAD_BYTES : AHEAD_BYTES;
+        line += left <= AHEAD_BYTES ? (n_panels - 1) * panel_bytes + AHEAD_BYTES : AHEAD_BYTES;
 #pragma GCC unroll 4
     for (int p = 0; p < n_panels; p++)
-        __builtin_prefetch(line + (size_t)p * panel_bytes + (n_tokens == 1 ? 0 : part->ahead[p]));
+        __builtin_prefetch(line + p * panel_bytes + (n_tokens == 1 ? 0 : part->ahead[p]));
 }
 
 ALWAYS_INLINE void tile_begin(const struct matmul_part *part, const int n_panels,

@@ -107,7 +107,7 @@ ALWAYS_INLINE void merge_vectors(float *out, const float *parts, const float *ma
     for (int j = 0; j < n_vecs; j++)
         acc[j] = lanes_zero();
     for (int c = 0; c < n_chunks; c++, parts += stride) {
-        const lanes weight = lanes_all(math_weight(max[(size_t)c * stride] - largest));
+        const lanes weight = lanes_all(math_weight(max[c * stride] - largest));
 #pragma GCC unroll 4
         for (int j = 0; j < n_vecs; j++) {
             const int at = i + j * KERNEL_LANES;
@@ -127,11 +127,10 @@ static void vector_merge(float *out, const float *parts, const float *max, const
     merge_check(out, parts, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
-        largest = largest > max[(size_t)c * stride] ? largest : max[(size_t)c * stride];
+        largest = largest > max[c * stride] ? largest : max[c * stride];
     float total = 0;
     for (int c = 0; c < n_chunks; c++)
-        total =
-            fmaf(math_weight(max[(size_t)c * stride] - largest), sum[(size_t)c * stride], total);
+        total = fmaf(math_weight(max[c * stride] - largest), sum[c * stride], total);
     int i = 0;
     for (; i + MERGE_VECTORS * KERNEL_LANES <= n; i += MERGE_VECTORS * KERNEL_LANES)
         merge_vectors(out, parts, max, largest, total, n_chunks, stride, i, n, MERGE_VECTORS);

@@ -63,7 +63,7 @@ static inline ints ints_end_halves(ints acc)
 static inline lanes lanes_load_n(const float *p, int n)
 {
     float full[16] = {0};
-    memcpy(full, p, (size_t)n * sizeof *full);
+    memcpy(full, p, n * sizeof *full);
     return lanes_load(full);
 }
 
@@ -71,7 +71,7 @@ static inline void lanes_store_n(float *p, lanes a, int n)
 {
     float full[16];
     lanes_store(full, a);
-    memcpy(p, full, (size_t)n * sizeof *full);
+    memcpy(p, full, n * sizeof *full);
 }
 
 /* The first n lanes of a, the others from b. */

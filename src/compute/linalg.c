@@ -95,7 +95,7 @@ double linalg_dot(const double *a, const double *b, size_t n)
     size_t i = 0;
     for (; i + DOT_LANES <= n; i += DOT_LANES)
         for (int lane = 0; lane < DOT_LANES; lane++)
-            sums[lane] += a[i + (size_t)lane] * b[i + (size_t)lane];
+            sums[lane] += a[i + lane] * b[i + lane];
     for (int lane = 0; i < n; i++, lane++)
         sums[lane] += a[i] * b[i];
     for (int half = DOT_LANES / 2; half > 0; half /= 2)
