@@ -2,9 +2,17 @@
  * lanes - KERNEL_LANES floats as one value, by the instruction set being compiled for
  * (private to the vector kernel objects).
  *
- * Each operation does to every lane what its scalar counterpart does, so that kernels_vector.h
- * gives the same bits everywhere. A function that takes n touches only the first n lanes in
- * memory, 0 <= n <= KERNEL_LANES.
+ * Each operation does to every lane what lanes_scalar.h, or its scalar counterpart, does, so that
+ * kernels_vector.h gives the same bits everywhere. A function that takes n touches only the first n
+ * lanes in memory, 0 <= n <= KERNEL_LANES. Those that only vectors have:
+ *   lanes_first         the first n lanes of a, the others from b
+ *   lanes_all_f16       a binary16 in every lane
+ *   lanes_round         to the nearest integer, ties to even; |a| < 2^22
+ *   lanes_largest_bits  the largest bit pattern of a magnitude in a and b
+ *   ints, bytes         KERNEL_LANES int32, and as many groups of four bytes
+ *   ints_sum            of all lanes of a and b
+ *   ints_dot_halves     acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`
+ *   ints_dot_offset     acc + sum_j (w[j] - 128) * x[j], w from 0 to 255
  */
 #pragma once
 
@@ -74,7 +82,6 @@ static inline void lanes_store_n(float *p, lanes a, int n)
     memcpy(p, full, n * sizeof *full);
 }
 
-/* The first n lanes of a, the others from b. */
 static inline lanes lanes_first(lanes a, lanes b, int n)
 {
     float mixed[16];
