@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/text.h"
 
 #define NO_LIMIT     UINT64_MAX /* of a group */
@@ -171,7 +172,7 @@ int cpus_usable(void)
 int cpus_current(void)
 {
     const int cpu = sched_getcpu();
-    return cpu < 0 ? 0 : cpu;
+    return MAX(cpu, 0);
 }
 
 void cpus_start_on(int from, int index)

@@ -221,17 +221,3 @@ static inline float math_load(const void *base, enum storage storage, size_t i)
         return ((const float *)base)[i];
     }
 }
-
-static inline void math_store(void *base, enum storage storage, size_t i, float x)
-{
-    switch (storage) {
-    case STORAGE_F16:
-        ((uint16_t *)base)[i] = f16_round(x);
-        break;
-    case STORAGE_BF16:
-        ((uint16_t *)base)[i] = bf16_round(x);
-        break;
-    default:
-        ((float *)base)[i] = x;
-    }
-}

@@ -108,7 +108,7 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     c->kernels = c->spec->kernels;
     if (!c->kernels)
         TRY(kernels_choose(NULL, &c->kernels, e));
-    c->grad = grad_kernels_for(c->kernels);
+    c->grad = c->kernels->grad;
     TRY(probe_create(&c->config, factors, c->window, c->kernels, pool, &c->probe, e));
     TRY(probe_create(&c->converted, factors, c->window, c->kernels, pool, &c->probe2, e));
     TRY(embed_tokens(c));

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <strings.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

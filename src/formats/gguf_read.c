@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 /* The smallest records: a name of one byte, then a u8; or one dimension, type and offset. */

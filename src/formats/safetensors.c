@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 #define LENGTH_BYTES 8

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "model/pack.h"
 
 /* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */

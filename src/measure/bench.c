@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/figures.h"
+#include "base/mem.h"
 #include "base/rng.h"
 
 /* The most samples of one run: 800 MB of times. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "engine/session.h"
 
 struct heads_run {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/half.h"
+#include "base/mem.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "base/output.h"
 #include "show/canvas.h"
 
