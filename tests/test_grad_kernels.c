@@ -10,16 +10,16 @@
 #include "plain_model.h"
 #include "support.h"
 
-#define MAX 8192
+#define MOST 8192
 
-static float numbers[4][MAX];
+static float numbers[4][MOST];
 
 static void fill(uint64_t seed)
 {
     struct rng r;
     rng_seed(&r, seed, 0);
     for (int i = 0; i < 4; i++)
-        for (int j = 0; j < MAX; j++)
+        for (int j = 0; j < MOST; j++)
             numbers[i][j] = (float)(2 * rng_unit(&r) - 1);
 }
 

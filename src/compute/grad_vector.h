@@ -39,31 +39,24 @@ ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int 
     float *c = p->c + at.row * p->c_row + at.column;
     const float *start = p->start ? p->start + (c - p->c) : NULL;
     lanes acc[MAX_VECS][MAX_ROWS];
-#pragma GCC unroll 16
-    for (int j = 0; j < n_rows; j++)
-#pragma GCC unroll 2
-        for (int v = 0; v < n_vecs; v++)
+    UNROLLED (j, n_rows)
+        UNROLLED (v, n_vecs)
             acc[v][j] = start ? tile_load(start + j * p->c_row + v * KERNEL_LANES, at, partial)
                               : lanes_zero();
     for (int k = 0; k < p->k; k++) {
         lanes bk[MAX_VECS];
-#pragma GCC unroll 2
-        for (int v = 0; v < n_vecs; v++)
+        UNROLLED (v, n_vecs)
             bk[v] = tile_load(b + v * p->b_panel, at, partial);
-#pragma GCC unroll 16
-        for (int j = 0; j < n_rows; j++) {
+        UNROLLED (j, n_rows) {
             const lanes aj = lanes_all(columns ? a[j] : a[j * p->a_row]);
-#pragma GCC unroll 2
-            for (int v = 0; v < n_vecs; v++)
+            UNROLLED (v, n_vecs)
                 acc[v][j] = lanes_fma(aj, bk[v], acc[v][j]);
         }
         a += columns ? p->a_col : 1;
         b += p->b_row;
     }
-#pragma GCC unroll 16
-    for (int j = 0; j < n_rows; j++)
-#pragma GCC unroll 2
-        for (int v = 0; v < n_vecs; v++) {
+    UNROLLED (j, n_rows)
+        UNROLLED (v, n_vecs) {
             float *out = c + j * p->c_row + v * KERNEL_LANES;
             lanes s = acc[v][j];
             if (p->bias)
@@ -309,12 +302,10 @@ ALWAYS_INLINE void row_sums(float *out, const float *dy, const float *x, const f
                             size_t stride, int n_rows, const int n_vecs, int width)
 {
     lanes acc[SUM_VECS];
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vecs; v++)
+    UNROLLED (v, n_vecs)
         acc[v] = lanes_zero();
     for (int t = 0; t < n_rows; t++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < n_vecs; v++) {
+        UNROLLED (v, n_vecs) {
             const size_t at = t * stride + (size_t)v * KERNEL_LANES;
             const lanes d = lanes_load_upto(dy + at, width);
             if (stats) {
@@ -326,8 +317,7 @@ ALWAYS_INLINE void row_sums(float *out, const float *dy, const float *x, const f
             }
         }
     }
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vecs; v++)
+    UNROLLED (v, n_vecs)
         lanes_store_upto(out + v * KERNEL_LANES, acc[v], width);
 }
 

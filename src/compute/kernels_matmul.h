@@ -19,14 +19,11 @@ ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, s
                                  const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
 {
     lanes wp[MAX_PANELS];
-#pragma GCC unroll 12
-    for (int p = 0; p < n_panels; p++)
+    UNROLLED (p, n_panels)
         wp[p] = load_element(w + p * panel_bytes, storage, 0);
-#pragma GCC unroll 12
-    for (int j = 0; j < n_tokens; j++) {
+    UNROLLED (j, n_tokens) {
         const lanes xj = lanes_all(x[j * x_stride]);
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
+        UNROLLED (p, n_panels)
             acc[p][j] = lanes_fma(wp[p], xj, acc[p][j]);
     }
 }

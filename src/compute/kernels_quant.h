@@ -50,33 +50,26 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
                                const int n_panels, const int n_tokens,
                                ints sums[MAX_PANELS][MAX_TOKENS])
 {
-#pragma GCC unroll 12
-    for (int j = 0; j < n_tokens; j++) {
+    UNROLLED (j, n_tokens) {
         const int32_t sum_x = quant_sum(x, t + j, block);
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
+        UNROLLED (p, n_panels)
             sums[p][j] =
                 storage == STORAGE_Q8_0 ? ints_start_offset(sum_x) : ints_start_halves(sum_x);
     }
     const int n_quads = storage == STORAGE_Q8_0 ? 8 : 4;
-#pragma GCC unroll 8
-    for (int v = 0; v < n_quads; v++) {
+    UNROLLED (v, n_quads) {
         bytes w[MAX_PANELS];
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
+        UNROLLED (p, n_panels)
             w[p] = bytes_load(elements + p * panel_bytes + (size_t)v * QUAD_BYTES);
-#pragma GCC unroll 12
-        for (int j = 0; j < n_tokens; j++) {
+        UNROLLED (j, n_tokens) {
             const int first = block * QUANT_BLOCK + 4 * v;
             const int32_t quad = quant_quad(x, t + j, first);
             if (storage == STORAGE_Q8_0) {
-#pragma GCC unroll 12
-                for (int p = 0; p < n_panels; p++)
+                UNROLLED (p, n_panels)
                     sums[p][j] = ints_dot_offset(sums[p][j], w[p], quad);
             } else {
                 const int32_t upper = quant_quad(x, t + j, first + QUANT_BLOCK / 2);
-#pragma GCC unroll 12
-                for (int p = 0; p < n_panels; p++) {
+                UNROLLED (p, n_panels) {
                     sums[p][j] = ints_dot_halves(sums[p][j], bytes_low_halves(w[p]), quad);
                     sums[p][j] = ints_dot_halves(sums[p][j], bytes_high_halves(w[p]), upper);
                 }
@@ -109,13 +102,11 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
                 tile_prefetch(part, elements_of + line, panel_bytes, left, n_panels, n_tokens);
         }
         quant_block(&x, storage, elements_of, panel_bytes, block, t, n_panels, n_tokens, sums);
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++) {
+        UNROLLED (p, n_panels) {
             const lanes scales =
                 lanes_load_f16((const uint16_t *)(const void *)(base + p * panel_bytes) +
                                (size_t)block * KERNEL_LANES);
-#pragma GCC unroll 12
-            for (int j = 0; j < n_tokens; j++) {
+            UNROLLED (j, n_tokens) {
                 const lanes scale = lanes_mul(scales, lanes_all(quant_scale(&x, t + j, block)));
                 const ints sum = storage == STORAGE_Q8_0 ? sums[p][j] : ints_end_halves(sums[p][j]);
                 acc[p][j] = lanes_fma(ints_to_lanes(sum), scale, acc[p][j]);

@@ -103,19 +103,16 @@ ALWAYS_INLINE void merge_vectors(float *out, const float *parts, const float *ma
                                  const int n_vecs)
 {
     lanes acc[MERGE_VECTORS];
-#pragma GCC unroll 4
-    for (int j = 0; j < n_vecs; j++)
+    UNROLLED (j, n_vecs)
         acc[j] = lanes_zero();
     for (int c = 0; c < n_chunks; c++, parts += stride) {
         const lanes weight = lanes_all(math_weight(max[c * stride] - largest));
-#pragma GCC unroll 4
-        for (int j = 0; j < n_vecs; j++) {
+        UNROLLED (j, n_vecs) {
             const int at = i + j * KERNEL_LANES;
             acc[j] = lanes_fma(weight, lanes_load_upto(parts + at, n - at), acc[j]);
         }
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < n_vecs; j++) {
+    UNROLLED (j, n_vecs) {
         const int at = i + j * KERNEL_LANES;
         lanes_store_upto(out + at, lanes_div(acc[j], lanes_all(total)), n - at);
     }

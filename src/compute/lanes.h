@@ -28,7 +28,7 @@
 #if defined(__clang__)
 #define UNROLLED(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
 #else
-#define UNROLLED(i, n) _Pragma("GCC unroll 12") for (int i = 0; i < (n); i++)
+#define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 #endif
 
 #if defined(LANES_SCALAR)
@@ -100,8 +100,7 @@ ALWAYS_INLINE void lanes_sums(float *out, const lanes *a, const int n)
 #ifdef LANES_FOLDS
     const lanes zero = lanes_zero();
     lanes all[LANES_FOLDED];
-#pragma GCC unroll 8
-    for (int i = 0; i < LANES_FOLDED; i++)
+    UNROLLED (i, LANES_FOLDED)
         all[i] = i < n ? a[i] : zero;
     lanes_fold(out, all);
 #else
