@@ -230,8 +230,8 @@ FFN_OF(vector_swiglu, FFN_SWIGLU)
 
 /* Whole vectors first, then what is left of n as one partial vector. */
 #define EACH_VECTOR(i, width, n)                                                                   \
-    for (int i = 0, width = (n) < KERNEL_LANES ? (n) : KERNEL_LANES; i < (n);                      \
-         i += KERNEL_LANES, width = (n)-i < KERNEL_LANES ? (n)-i : KERNEL_LANES)
+    for (int i = 0, width = MIN(n, KERNEL_LANES); i < (n);                                         \
+         i += KERNEL_LANES, width = MIN((n)-i, KERNEL_LANES))
 
 /* What the norm of a row takes off, and what it multiplies by. */
 ALWAYS_INLINE void norm_stats(const bool centred, const float *x, int n, float eps, float *stats)

@@ -115,7 +115,7 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, str
     const size_t n_blocks = quant_blocks((int)dim);
     for (size_t b = 0; b < n_blocks; b++) {
         const size_t begin = b * QUANT_BLOCK;
-        const size_t end = begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
+        const size_t end = MIN(begin + QUANT_BLOCK, dim);
         lanes part[TILE_HEADS][4];
         clear_tile(part, n_heads, n_panels);
         score_dims(piece->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads,
@@ -188,7 +188,7 @@ ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
                                 .ahead.share = ahead_share(a, storage)};
         const int n_panels = matrix_panels(run.end);
         for (int panel = run.first, end; panel < n_panels; panel = end) {
-            end = panel + BLOCK_PANELS < n_panels ? panel + BLOCK_PANELS : n_panels;
+            end = MIN(panel + BLOCK_PANELS, n_panels);
             run.ahead.at = next && end == n_panels ? next : keys + (end - run.first) * panel_bytes;
             score_panels(a, storage, &run, panel, end);
         }
@@ -312,7 +312,7 @@ ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
     for (int begin = 0, end; begin < all; begin = end) {
         const int i = begin >= split, piece_end = i ? all : split;
         const int piece_begin = i ? split / KERNEL_LANES * KERNEL_LANES : 0; /* a panel's */
-        end = begin + BLOCK_ROWS < piece_end ? begin + BLOCK_ROWS : piece_end;
+        end = MIN(begin + BLOCK_ROWS, piece_end);
         const unsigned char *next = i || split == all ? a->next : a->kv.piece[1].v;
         struct row_run run = {.piece = &a->kv.piece[i],
                               .row = begin - piece_begin,

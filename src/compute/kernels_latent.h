@@ -93,7 +93,7 @@ ALWAYS_INLINE struct latent_panels latent_find_panels(const struct kv_chunk *kv,
     const int whole = kv->n_positions / KERNEL_LANES, n_panels = matrix_panels(kv->n_positions);
     const int split = kv->split / KERNEL_LANES;
     const bool is_cut = kv->split % KERNEL_LANES != 0 && kv->split < kv->n_positions;
-    latent_add_run(&p, kv, storage, 0, 0, 0, split < whole ? split : whole);
+    latent_add_run(&p, kv, storage, 0, 0, 0, MIN(split, whole));
     if (is_cut)
         latent_add_patch(&p, kv, storage, split, patches);
     if (kv->split < kv->n_positions)

@@ -7,7 +7,7 @@
 #include "compute/kernels_quant.h"
 
 /* As many as the registers hold: 6 or all 12, which cover the latency. */
-#define CHAINS_AT_ONCE (TILE_ACC < KERNEL_CHAINS ? TILE_ACC : KERNEL_CHAINS)
+#define CHAINS_AT_ONCE MIN(TILE_ACC, KERNEL_CHAINS)
 _Static_assert(KERNEL_CHAINS % CHAINS_AT_ONCE == 0 && CHAINS_AT_ONCE % 3 == 0, "whole tiles");
 
 static inline float vector_read(const float *x, size_t n)

@@ -201,10 +201,9 @@ ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, i
     const size_t group = n_panels * matrix_panel_bytes(m->w->n_in, storage);
     for (; panel + n_panels <= end; panel += n_panels) {
         for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
-            const int left = m->n_tokens - t;
             struct matmul_block p = {
                 .m = m, .panel = panel, .token = t, .n_parts = 1, .sums = sums};
-            p.n_tokens = left < WAITING_TOKENS ? left : WAITING_TOKENS;
+            p.n_tokens = MIN(m->n_tokens - t, WAITING_TOKENS);
             p.n_passes = (p.n_tokens + most - 1) / most;
             p.n_parts += (int)(group / PART_BYTES);
             for (int i = 0; i < p.n_parts; i++)

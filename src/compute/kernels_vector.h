@@ -124,7 +124,7 @@ static void vector_merge(float *out, const float *parts, const float *max, const
     merge_check(out, parts, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
-        largest = largest > max[c * stride] ? largest : max[c * stride];
+        largest = MAX(largest, max[c * stride]);
     float total = 0;
     for (int c = 0; c < n_chunks; c++)
         total = fmaf(math_weight(max[c * stride] - largest), sum[c * stride], total);

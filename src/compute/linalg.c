@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 /* --- products -------------------------------------------------------------------------------- */
 
 /* Rows of b that stay in the cache while the rows of a pass. */
@@ -43,7 +45,7 @@ void linalg_add_product(const struct linalg_product *p, size_t first, size_t end
         struct linalg_product part = *p;
         part.a += done * p->a_inner;
         part.b += done * p->b_stride;
-        part.inner = p->inner - done < INNER_BLOCK ? p->inner - done : INNER_BLOCK;
+        part.inner = MIN(p->inner - done, INNER_BLOCK);
         size_t i = first;
         for (; i + 2 <= end; i += 2)
             add_two_rows(&part, i);
