@@ -8,6 +8,16 @@
 #include "model/config.h"
 #include "model/model.h"
 
+/* Opens the parts of a file that are asked for. */
+static inline enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c,
+                                          struct err *e)
+{
+    struct file_map file;
+    *c = (struct checkpoint){0};
+    TRY(file_map_open(&file, path, e));
+    return checkpoint_take(&file, path, parts, c, e);
+}
+
 /* Opens what there is of it (enum checkpoint_part), and closes it when the test ends. */
 struct checkpoint opened_checkpoint(const char *path, unsigned parts);
 

@@ -44,6 +44,16 @@ float *copy_floats(const float *x, size_t n)
     return memcpy(allocated(n * sizeof *x), x, n * sizeof *x);
 }
 
+static void store(void *base, enum storage storage, size_t i, float x)
+{
+    if (storage == STORAGE_F16)
+        ((uint16_t *)base)[i] = f16_round(x);
+    else if (storage == STORAGE_BF16)
+        ((uint16_t *)base)[i] = bf16_round(x);
+    else
+        ((float *)base)[i] = x;
+}
+
 void *as_storage(const float *x, size_t n, enum storage storage)
 {
     if (storage == STORAGE_Q8_0) {
@@ -54,7 +64,7 @@ void *as_storage(const float *x, size_t n, enum storage storage)
     }
     void *out = allocated((size_t)storage_bytes(storage, n));
     for (size_t i = 0; i < n; i++)
-        math_store(out, storage, i, x[i]);
+        store(out, storage, i, x[i]);
     return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "checkpoints.h"
 #include "engine/session.h"
 #include "model/model.h"
 #include "support.h"

@@ -108,13 +108,14 @@ static struct backprop_batch batch_of(const struct fixture *f)
 static double gradient_by(struct fixture *f, const struct kernels *k, int n_threads)
 {
     struct pool *pool = new_pool(n_threads);
-    const struct backprop_params params = {.config = &f->config,
-                                           .n_sequences = f->n_sequences,
-                                           .length = f->length,
-                                           .dropping = f->dropout > 0,
-                                           .kernels = k};
+    const struct backprop params = {.config = f->config,
+                                    .n_sequences = f->n_sequences,
+                                    .length = f->length,
+                                    .dropping = f->dropout > 0,
+                                    .kernels = k,
+                                    .pool = pool};
     struct backprop *b;
-    expect_ok(backprop_create(&params, pool, &b, &err));
+    expect_ok(backprop_create(&params, &b, &err));
     expect_ok(backprop_start(b, f->weights.w[ROLE_ROPE_FREQS].weight, &err));
     const struct backprop_batch batch = batch_of(f);
     const double forward = backprop_run(b, &f->weights, &batch, NULL);
@@ -331,15 +332,15 @@ TEST(teacher_gradient, .tags = ONE_THREAD)
     for (size_t i = 0; i < f.list.n_floats; i++)
         other.flat[i] = 1.5f * f.weights.flat[i];
 
-    struct backprop_params params = {.config = &f.config,
-                                     .n_sequences = 2,
-                                     .length = 7,
-                                     .taught = true,
-                                     .kernels = &kernels_scalar};
+    struct backprop params = {.config = f.config,
+                              .n_sequences = 2,
+                              .length = 7,
+                              .taught = true,
+                              .kernels = &kernels_scalar};
     struct backprop *both[2];
     for (int i = 0; i < 2; i++) {
         params.forward_only = i == 1;
-        expect_ok(backprop_create(&params, NULL, &both[i], &err));
+        expect_ok(backprop_create(&params, &both[i], &err));
         expect_ok(backprop_start(both[i], NULL, &err));
     }
     struct backprop_batch batch = batch_of(&f);
@@ -409,7 +410,7 @@ static void compare_tensor(const struct fixture *f, FILE *in, const char *name)
 static void compare_steps(struct fixture *f, const struct kernels *k, FILE *in)
 {
     struct trainer t = {
-        .spec = golden_steps, .config = f->config, .list = f->list, .grad = grad_kernels_for(k)};
+        .spec = golden_steps, .config = f->config, .list = f->list, .grad = k->grad};
     struct train_event made;
     trainer_take(&t);
     expect_ok(arena_allocate(&t.arena, "test", &err));

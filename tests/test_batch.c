@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 #include "checkpoints.h"
-#include "engine/own_text.h"
+#include "engine/schedule.h"
 #include "engine/session.h"
 #include "golden.h"
 #include "opened.h"
@@ -18,7 +18,7 @@
 static const enum storage caches[] = {STORAGE_F32, STORAGE_F16, STORAGE_Q8_0};
 
 /* What is asked of a session, and what each sequence gives alone. */
-struct schedule {
+struct cut {
     const struct model *m;
     struct session *session;
     struct session_params params;   /* n_sequences, n_shared, kv_storage, block */
@@ -33,14 +33,14 @@ static int below(struct rng *r, int n)
 }
 
 /* Another text for each sequence, but the first n_shared tokens, which are those of sequence 0. */
-static int32_t token_of(const struct schedule *c, int sequence, int position)
+static int32_t token_of(const struct cut *c, int sequence, int position)
 {
     const int text = position < c->params.n_shared ? 0 : sequence;
     return (int32_t)((text * 31 + position * 7 + position * position) % c->m->config.n_vocab);
 }
 
 /* A sequence to be made of so many tokens: alone, stepped. */
-static void add_sequence(struct schedule *c, int sequence, int n)
+static void add_sequence(struct cut *c, int sequence, int n)
 {
     const struct session_params p = {.kv_storage = c->params.kv_storage, .block = 1};
     struct session *s = new_session(c->m, &p, NULL);
@@ -57,7 +57,7 @@ static void add_sequence(struct schedule *c, int sequence, int n)
 
 /* Some rows of some sequences, in any order of the sequences; gives their number, 0 also when
  * *done. */
-static int next_rows(struct schedule *c, struct batch_row *rows, int max, bool *done)
+static int next_rows(struct cut *c, struct batch_row *rows, int max, bool *done)
 {
     const int n_sequences = c->params.n_sequences;
     int order[MAX_SEQUENCES], n = 0;
@@ -81,7 +81,7 @@ static int next_rows(struct schedule *c, struct batch_row *rows, int max, bool *
     return n;
 }
 
-static void run_schedule(struct schedule *c)
+static void run_schedule(struct cut *c)
 {
     enum { MAX_ROWS = 40 };
     struct batch_row rows[MAX_ROWS];
@@ -127,7 +127,7 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
     static const int counts[] = {1, 2, 3, 5, 8, 17};
     const struct model *m =
         _i < N_GOLDEN ? open_golden(golden_names[_i]).checkpoint.model : made(long_ones[0]).model;
-    struct schedule c = {.m = m, .params = {.kv_storage = caches[_i % 3]}};
+    struct cut c = {.m = m, .params = {.kv_storage = caches[_i % 3]}};
     rng_seed(&c.rng, 1, (uint64_t)_i);
     for (int i = 0; i < MAX_SEQUENCES; i++)
         add_sequence(&c, i, 1 + below(&c.rng, m->config.n_ctx));
@@ -145,7 +145,7 @@ TEST(each_sequence_as_if_alone, .loops = N_GOLDEN + 1)
 }
 
 /* Sequence 0 reads the prefix, all go on from it; then the others do once more. */
-static void run_shared(struct schedule *c, int n_threads)
+static void run_shared(struct cut *c, int n_threads)
 {
     const int n_shared = c->params.n_shared;
     struct pool *pool = new_pool(n_threads);
@@ -169,8 +169,8 @@ static void run_shared(struct schedule *c, int n_threads)
 TEST(a_prefix_is_shared, .loops = 9)
 {
     static const int shared[] = {0, 1, 15, 16, 17, 255, 256, 300};
-    struct schedule c = {.m = made(long_ones[_i % 3]).model,
-                         .params = {.n_sequences = 4, .kv_storage = caches[_i / 3]}};
+    struct cut c = {.m = made(long_ones[_i % 3]).model,
+                    .params = {.n_sequences = 4, .kv_storage = caches[_i / 3]}};
     rng_seed(&c.rng, 2, (uint64_t)_i);
     for (size_t s = SANITIZED ? (size_t)_i % 3 : 0; s < COUNT(shared); s += SANITIZED ? 3 : 1) {
         c.params.n_shared = shared[s];

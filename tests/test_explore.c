@@ -2,7 +2,7 @@
  * its script makes of it is tests/page.sh's. */
 #include "show/plot.h"
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "xml.h"
 
 static const float weights[2][9] = {{1, 0, 0, 0.25f, 0.75f, 0, 0, 0.04f, 0.96f},

@@ -35,7 +35,7 @@ static struct trained train(const char *name, const struct kernels *k, int n_thr
                                   .weight_decay = 0.1,
                                   .clip = 0.5,
                                   .pool = new_pool(n_threads)};
-    t->grad = grad_kernels_for(k);
+    t->grad = k->grad;
     expect_ok(config_read(r.file.g, &t->config, &err));
     expect_ok(param_list_create(&t->list, &t->config, r.file.g, &err));
     trainer_take(t);

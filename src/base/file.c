@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mem.h"
+
 #define READ_FIRST ((size_t)64 << 10)
 #define PATH_SHOWN 250 /* the end of a longer path: a message must leave room for the reason */
 
@@ -170,9 +172,9 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
     struct stat st;
     size_t room = READ_FIRST;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
-        room = (uintmax_t)st.st_size < most ? (size_t)st.st_size + 1 : most;
+        room = MIN((uintmax_t)st.st_size, most - 1) + 1;
     for (; *len <= max; room *= 2) {
-        room = room < most ? room : most;
+        room = MIN(room, most);
         char *larger = realloc(*out, room + 1);
         if (!larger)
             return err_no_memory(e, name, room + 1);

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "base/text.h"
 
 #define NO_LIMIT     UINT64_MAX /* of a group */
@@ -93,7 +93,7 @@ static uint64_t tightest_above(const struct controller *c, const char *mount, co
         char folder[PATH_MAX];
         if (snprintf(folder, sizeof folder, "%s%s%.*s", mount, below, (int)group.len, group.data) <
             (int)sizeof folder)
-            limit = u64_min(limit, c->limit(folder));
+            limit = MIN(limit, c->limit(folder));
         if (group.len == 0)
             return limit;
         while (group.len > 0 && group.data[--group.len] != '/')
@@ -113,11 +113,11 @@ static uint64_t tightest(const struct controller *c, const char *mount, const ch
         if (!text_starts_with(group, "/") || group.len > PATH_MAX)
             continue;
         if (controllers.len == 0)
-            limit = u64_min(limit, tightest_above(c, mount, "", group));
+            limit = MIN(limit, tightest_above(c, mount, "", group));
         while (controllers.len > 0)
             if (text_is(cut_field(&controllers, ','), c->name))
                 for (int i = 0; i < 2 && c->mounts[i]; i++)
-                    limit = u64_min(limit, tightest_above(c, mount, c->mounts[i], group));
+                    limit = MIN(limit, tightest_above(c, mount, c->mounts[i], group));
     }
     return limit;
 }
@@ -166,7 +166,7 @@ int cpus_usable(void)
 int cpus_current(void)
 {
     const int cpu = sched_getcpu();
-    return cpu < 0 ? 0 : cpu;
+    return MAX(cpu, 0);
 }
 
 void cpus_start_on(int from, int index)
@@ -205,7 +205,7 @@ static uint64_t memory_limit(const char *folder)
             continue;
         if (read_start(folder, "memory.stat", stat, sizeof stat) &&
             find_number(stat, files[v].idle, &idle))
-            used -= u64_min(idle, used);
+            used -= MIN(idle, used);
         return used < limit ? limit - used : 0;
     }
     return NO_LIMIT;
@@ -236,8 +236,8 @@ uint64_t available_memory(void)
         least = used < limit.rlim_cur ? limit.rlim_cur - used : 0;
     }
     if (read_start("/proc", "meminfo", text, sizeof text))
-        least = u64_min(least, available_in_system(text));
+        least = MIN(least, available_in_system(text));
     if (read_start("/proc/self", "cgroup", text, sizeof text))
-        least = u64_min(least, available_in_cgroups(CGROUP_MOUNT, text));
+        least = MIN(least, available_in_cgroups(CGROUP_MOUNT, text));
     return least;
 }

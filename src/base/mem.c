@@ -4,8 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/checked.h"
-
 /* At and above this size a block is mapped, on a 2 MiB boundary that huge pages can fill. */
 #define HUGE_PAGE ((size_t)2 << 20)
 

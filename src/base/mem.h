@@ -1,6 +1,6 @@
 /*
- * mem - aligned arenas: count first, allocate once, take. And arrays that grow, where nobody can
- * count first.
+ * mem - aligned arenas: count first, allocate once, take. Arrays that grow, where nobody can count
+ * first; sizes; assertions.
  *
  * A component writes down its pieces once, in a function that takes them from an arena. Run on an
  * arena that has no memory yet, the function counts them (each piece is NULL); after
@@ -80,6 +80,44 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
             return err_no_memory((e), (what), try_n * sizeof *(array));                            \
         (array) = try_array;                                                                       \
     } while (0)
+
+/* --- sizes ------------------------------------------------------------------------------------ */
+
+/* Of arguments without side effects. */
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* The one place where sizes are added, multiplied and rounded: every size that a file or a flag can
+ * influence goes through these. On overflow they return false; what *out is then means nothing. */
+static inline bool u64_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+static inline bool u64_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+/* The same, but what does not fit is UINT64_MAX. */
+static inline uint64_t u64_sum(uint64_t a, uint64_t b)
+{
+    return u64_add(a, b, &a) ? a : UINT64_MAX;
+}
+
+static inline uint64_t u64_product(uint64_t a, uint64_t b)
+{
+    return u64_mul(a, b, &a) ? a : UINT64_MAX;
+}
+
+/* Rounds a up to a multiple of align, which is a power of two (asserted). */
+static inline bool u64_align_up(uint64_t a, uint64_t align, uint64_t *out)
+{
+    assert(align > 0 && (align & (align - 1)) == 0);
+    const bool fits = u64_add(a, align - 1, out);
+    *out &= ~(align - 1);
+    return fits;
+}
 
 /* --- assertions ------------------------------------------------------------------------------- */
 

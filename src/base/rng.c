@@ -9,19 +9,11 @@ void rng_seed(struct rng *r, uint64_t seed, uint64_t stream)
     rng_u32(r);
 }
 
-/* A permutation of the 64-bit numbers. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 /* seed + i * odd is another number for each i, so its permutation is, too; the last two terms make
  * that of 0 the seed. */
 uint64_t rng_derive(uint64_t seed, uint64_t i)
 {
-    return mix(seed + i * 0x9e3779b97f4a7c15u) - mix(seed) + seed;
+    return rng_mix(seed + i * 0x9e3779b97f4a7c15u) - rng_mix(seed) + seed;
 }
 
 uint32_t rng_u32(struct rng *r)

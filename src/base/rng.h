@@ -15,6 +15,14 @@ struct rng {
     uint64_t increment; /* odd; selects the stream */
 };
 
+/* A permutation of the 64-bit numbers. */
+static inline uint64_t rng_mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
 /* Starts the stream: equal (seed, stream) pairs give equal numbers for ever; streams of one seed
  * are independent. */
 void rng_seed(struct rng *r, uint64_t seed, uint64_t stream);

@@ -3,7 +3,7 @@
  * calibration text, memory plan, progress.
  */
 #include "cli/job.h"
-#include "engine/own_text.h"
+#include "engine/schedule.h"
 
 #define CALIB_MAX          ((size_t)1 << 30) /* more text is refused before it is read */
 #define CALIB_TOKENS       65536

@@ -119,12 +119,6 @@ struct grad_kernels {
                   size_t n);
 };
 
-/* The table for the instruction set of `k`. */
-static inline const struct grad_kernels *grad_kernels_for(const struct kernels *k)
-{
-    return k->grad;
-}
-
 /* The tables of the target's architecture. */
 extern const struct grad_kernels grad_scalar;
 #if defined(__x86_64__) || defined(__i386__)

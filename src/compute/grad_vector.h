@@ -34,38 +34,30 @@ ALWAYS_INLINE lanes tile_load(const float *p, struct tile at, const bool partial
 ALWAYS_INLINE void grad_tile(const struct product *p, struct tile at, const int n_vecs,
                              const int n_rows, const bool columns, const bool partial)
 {
-    const float *b = p->b + (size_t)(at.column / KERNEL_LANES) * p->b_panel;
-    const float *a = p->a + (size_t)at.row * (columns ? 1 : p->a_row);
-    float *c = p->c + (size_t)at.row * p->c_row + at.column;
+    const float *b = p->b + at.column / KERNEL_LANES * p->b_panel;
+    const float *a = p->a + at.row * (columns ? 1 : p->a_row);
+    float *c = p->c + at.row * p->c_row + at.column;
     const float *start = p->start ? p->start + (c - p->c) : NULL;
     lanes acc[MAX_VECS][MAX_ROWS];
-#pragma GCC unroll 16
-    for (int j = 0; j < n_rows; j++)
-#pragma GCC unroll 2
-        for (int v = 0; v < n_vecs; v++)
-            acc[v][j] =
-                start ? tile_load(start + (size_t)j * p->c_row + v * KERNEL_LANES, at, partial)
-                      : lanes_zero();
+    UNROLLED (j, n_rows)
+        UNROLLED (v, n_vecs)
+            acc[v][j] = start ? tile_load(start + j * p->c_row + v * KERNEL_LANES, at, partial)
+                              : lanes_zero();
     for (int k = 0; k < p->k; k++) {
         lanes bk[MAX_VECS];
-#pragma GCC unroll 2
-        for (int v = 0; v < n_vecs; v++)
-            bk[v] = tile_load(b + (size_t)v * p->b_panel, at, partial);
-#pragma GCC unroll 16
-        for (int j = 0; j < n_rows; j++) {
-            const lanes aj = lanes_all(columns ? a[j] : a[(size_t)j * p->a_row]);
-#pragma GCC unroll 2
-            for (int v = 0; v < n_vecs; v++)
+        UNROLLED (v, n_vecs)
+            bk[v] = tile_load(b + v * p->b_panel, at, partial);
+        UNROLLED (j, n_rows) {
+            const lanes aj = lanes_all(columns ? a[j] : a[j * p->a_row]);
+            UNROLLED (v, n_vecs)
                 acc[v][j] = lanes_fma(aj, bk[v], acc[v][j]);
         }
         a += columns ? p->a_col : 1;
         b += p->b_row;
     }
-#pragma GCC unroll 16
-    for (int j = 0; j < n_rows; j++)
-#pragma GCC unroll 2
-        for (int v = 0; v < n_vecs; v++) {
-            float *out = c + (size_t)j * p->c_row + v * KERNEL_LANES;
+    UNROLLED (j, n_rows)
+        UNROLLED (v, n_vecs) {
+            float *out = c + j * p->c_row + v * KERNEL_LANES;
             lanes s = acc[v][j];
             if (p->bias)
                 s = lanes_add(s, tile_load(p->bias + at.column + v * KERNEL_LANES, at, partial));
@@ -238,8 +230,8 @@ FFN_OF(vector_swiglu, FFN_SWIGLU)
 
 /* Whole vectors first, then what is left of n as one partial vector. */
 #define EACH_VECTOR(i, width, n)                                                                   \
-    for (int i = 0, width = (n) < KERNEL_LANES ? (n) : KERNEL_LANES; i < (n);                      \
-         i += KERNEL_LANES, width = (n)-i < KERNEL_LANES ? (n)-i : KERNEL_LANES)
+    for (int i = 0, width = MIN(n, KERNEL_LANES); i < (n);                                         \
+         i += KERNEL_LANES, width = MIN((n)-i, KERNEL_LANES))
 
 /* What the norm of a row takes off, and what it multiplies by. */
 ALWAYS_INLINE void norm_stats(const bool centred, const float *x, int n, float eps, float *stats)
@@ -310,13 +302,11 @@ ALWAYS_INLINE void row_sums(float *out, const float *dy, const float *x, const f
                             size_t stride, int n_rows, const int n_vecs, int width)
 {
     lanes acc[SUM_VECS];
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vecs; v++)
+    UNROLLED (v, n_vecs)
         acc[v] = lanes_zero();
     for (int t = 0; t < n_rows; t++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < n_vecs; v++) {
-            const size_t at = (size_t)t * stride + (size_t)v * KERNEL_LANES;
+        UNROLLED (v, n_vecs) {
+            const size_t at = t * stride + (size_t)v * KERNEL_LANES;
             const lanes d = lanes_load_upto(dy + at, width);
             if (stats) {
                 const lanes centred =
@@ -327,8 +317,7 @@ ALWAYS_INLINE void row_sums(float *out, const float *dy, const float *x, const f
             }
         }
     }
-#pragma GCC unroll 4
-    for (int v = 0; v < n_vecs; v++)
+    UNROLLED (v, n_vecs)
         lanes_store_upto(out + v * KERNEL_LANES, acc[v], width);
 }
 
@@ -396,7 +385,7 @@ static void vector_causal_softmax(const struct causal *c)
         }
     for (int t = 0; t < c->n_keys; t++)
         for (int v = 0; v < CAUSAL_VECS; v++) {
-            float *at = c->scores + (size_t)t * CAUSAL_WIDTH + v * KERNEL_LANES;
+            float *at = c->scores + (size_t)t * CAUSAL_WIDTH + (size_t)v * KERNEL_LANES;
             const lanes e = lanes_exp(lanes_sub(lanes_load(at), max[v]));
             lanes_store(at, e);
             sum[v] = lanes_add(sum[v], e);

@@ -57,7 +57,7 @@ struct ahead {
 
 ALWAYS_INLINE size_t ahead_share(const struct attend *a, enum storage storage)
 {
-    const size_t n_heads = (size_t)a->n_heads;
+    const size_t n_heads = a->n_heads;
     return (KERNEL_LANES * element_bytes(storage) + n_heads - 1) / n_heads;
 }
 
@@ -69,7 +69,7 @@ ALWAYS_INLINE void ask_ahead(struct ahead *ahead, enum storage storage, const in
         return;
     UNROLLED (i, n_vecs) {
         __builtin_prefetch(ahead->at);
-        ahead->at += ahead->share * (size_t)n_heads;
+        ahead->at += ahead->share * n_heads;
     }
 }
 
@@ -91,9 +91,9 @@ ALWAYS_INLINE void score_dims(const void *keys, enum storage storage, int panel,
         lanes k[4];
         ask_ahead(ahead, storage, n_panels, n_heads);
         UNROLLED (p, n_panels)
-            k[p] = load_element(keys, storage, ((size_t)(panel + p) * dim + i) * KERNEL_LANES);
+            k[p] = load_element(keys, storage, ((panel + p) * dim + i) * KERNEL_LANES);
         UNROLLED (h, n_heads) {
-            const lanes qh = lanes_all(q[(size_t)h * dim + i]);
+            const lanes qh = lanes_all(q[h * dim + i]);
             UNROLLED (p, n_panels)
                 acc[h][p] = lanes_fma(k[p], qh, acc[h][p]);
         }
@@ -112,17 +112,17 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, str
                                     size_t dim, const float *q, const int n_panels,
                                     const int n_heads, lanes acc[TILE_HEADS][4])
 {
-    const size_t n_blocks = (size_t)quant_blocks((int)dim);
+    const size_t n_blocks = quant_blocks((int)dim);
     for (size_t b = 0; b < n_blocks; b++) {
         const size_t begin = b * QUANT_BLOCK;
-        const size_t end = begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
+        const size_t end = MIN(begin + QUANT_BLOCK, dim);
         lanes part[TILE_HEADS][4];
         clear_tile(part, n_heads, n_panels);
         score_dims(piece->k, STORAGE_Q8_0, panel, ahead, dim, q, begin, end, n_panels, n_heads,
                    part);
         UNROLLED (p, n_panels) {
-            const lanes scale = lanes_load_f16(piece->k_scales +
-                                               ((size_t)(panel + p) * n_blocks + b) * KERNEL_LANES);
+            const lanes scale =
+                lanes_load_f16(piece->k_scales + ((panel + p) * n_blocks + b) * KERNEL_LANES);
             UNROLLED (h, n_heads)
                 acc[h][p] = lanes_fma(part[h][p], scale, acc[h][p]);
         }
@@ -133,8 +133,8 @@ ALWAYS_INLINE void score_quant_dims(const struct kv_piece *piece, int panel, str
 ALWAYS_INLINE void score_tile(const struct attend *a, enum storage storage, struct panel_run *run,
                               int panel, int head, const int n_panels, const int n_heads)
 {
-    const size_t dim = (size_t)a->kv.key_dim;
-    const float *q = a->q + (size_t)head * dim;
+    const size_t dim = a->kv.key_dim;
+    const float *q = a->q + head * dim;
     lanes acc[TILE_HEADS][4];
     const struct kv_piece *piece = run->piece;
     const int own = panel - run->first; /* the panel in its piece */
@@ -188,9 +188,8 @@ ALWAYS_INLINE void score_chunk(const struct attend *a, enum storage storage)
                                 .ahead.share = ahead_share(a, storage)};
         const int n_panels = matrix_panels(run.end);
         for (int panel = run.first, end; panel < n_panels; panel = end) {
-            end = panel + BLOCK_PANELS < n_panels ? panel + BLOCK_PANELS : n_panels;
-            run.ahead.at =
-                next && end == n_panels ? next : keys + (size_t)(end - run.first) * panel_bytes;
+            end = MIN(panel + BLOCK_PANELS, n_panels);
+            run.ahead.at = next && end == n_panels ? next : keys + (end - run.first) * panel_bytes;
             score_panels(a, storage, &run, panel, end);
         }
     }
@@ -241,21 +240,21 @@ ALWAYS_INLINE void value_rows(const struct attend *a, enum storage storage, stru
                               const float *p, int first, const int n_heads, const int n_vecs,
                               lanes acc[TILE_HEADS][4])
 {
-    const size_t v_stride = (size_t)kernel_padded(a->kv.value_dim);
-    const size_t n_blocks = (size_t)quant_blocks(a->kv.value_dim);
+    const size_t v_stride = kernel_padded(a->kv.value_dim);
+    const size_t n_blocks = quant_blocks(a->kv.value_dim);
     size_t row = run->row;
     for (int t = run->begin; t < run->end; t++, row++) {
         lanes v[4];
         ask_ahead(&run->ahead, storage, n_vecs, n_heads);
         UNROLLED (j, n_vecs) {
-            const size_t i = (size_t)(first + j * KERNEL_LANES);
+            const size_t i = first + j * KERNEL_LANES;
             v[j] = load_element(run->piece->v, storage, row * v_stride + i);
             if (storage == STORAGE_Q8_0)
                 v[j] = lanes_mul(
                     v[j], lanes_all_f16(run->piece->v_scales[row * n_blocks + i / QUANT_BLOCK]));
         }
         UNROLLED (h, n_heads) {
-            const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + (size_t)t]);
+            const lanes ph = lanes_all(p[(size_t)h * KERNEL_CHUNK + t]);
             UNROLLED (j, n_vecs)
                 acc[h][j] = lanes_fma(ph, v[j], acc[h][j]);
         }
@@ -268,7 +267,7 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, stru
                               int head, int first, const int n_heads, const int n_vecs)
 {
     const int tail = (n_vecs - 1) * KERNEL_LANES, left = a->kv.value_dim - first - tail;
-    float *out = a->out + (size_t)head * a->stride + first;
+    float *out = a->out + head * a->stride + first;
     lanes acc[TILE_HEADS][4];
     if (run->begin == 0)
         clear_tile(acc, n_heads, n_vecs);
@@ -276,15 +275,15 @@ ALWAYS_INLINE void value_tile(const struct attend *a, enum storage storage, stru
         if (run->begin == 0)
             continue;
         UNROLLED (j, n_vecs - 1)
-            acc[h][j] = lanes_load(out + (size_t)h * a->stride + j * KERNEL_LANES);
-        acc[h][n_vecs - 1] = lanes_load_upto(out + (size_t)h * a->stride + tail, left);
+            acc[h][j] = lanes_load(out + h * a->stride + j * KERNEL_LANES);
+        acc[h][n_vecs - 1] = lanes_load_upto(out + h * a->stride + tail, left);
     }
     value_rows(a, storage, run, a->scores + (size_t)head * KERNEL_CHUNK, first, n_heads, n_vecs,
                acc);
     UNROLLED (h, n_heads) {
         UNROLLED (j, n_vecs - 1)
-            lanes_store(out + (size_t)h * a->stride + j * KERNEL_LANES, acc[h][j]);
-        lanes_store_upto(out + (size_t)h * a->stride + tail, acc[h][n_vecs - 1], left);
+            lanes_store(out + h * a->stride + j * KERNEL_LANES, acc[h][j]);
+        lanes_store_upto(out + h * a->stride + tail, acc[h][n_vecs - 1], left);
     }
 }
 
@@ -309,20 +308,20 @@ ALWAYS_INLINE void value_run(const struct attend *a, enum storage storage, struc
 ALWAYS_INLINE void value_chunk(const struct attend *a, enum storage storage)
 {
     const int split = a->kv.split, all = a->kv.n_positions;
-    const size_t row_bytes = (size_t)kernel_padded(a->kv.value_dim) * element_bytes(storage);
+    const size_t row_bytes = kernel_padded(a->kv.value_dim) * element_bytes(storage);
     for (int begin = 0, end; begin < all; begin = end) {
         const int i = begin >= split, piece_end = i ? all : split;
         const int piece_begin = i ? split / KERNEL_LANES * KERNEL_LANES : 0; /* a panel's */
-        end = begin + BLOCK_ROWS < piece_end ? begin + BLOCK_ROWS : piece_end;
+        end = MIN(begin + BLOCK_ROWS, piece_end);
         const unsigned char *next = i || split == all ? a->next : a->kv.piece[1].v;
         struct row_run run = {.piece = &a->kv.piece[i],
-                              .row = (size_t)(begin - piece_begin),
+                              .row = begin - piece_begin,
                               .begin = begin,
                               .end = end,
                               .ahead.share = ahead_share(a, storage)};
-        run.ahead.at = next && end == piece_end ? next
-                                                : (const unsigned char *)run.piece->v +
-                                                      (size_t)(end - piece_begin) * row_bytes;
+        run.ahead.at = next && end == piece_end
+                           ? next
+                           : (const unsigned char *)run.piece->v + (end - piece_begin) * row_bytes;
         value_run(a, storage, &run);
     }
 }
@@ -336,7 +335,7 @@ ALWAYS_INLINE void weigh_storage(const struct attend *a, enum storage storage)
                    &a->bias[h], a->distance);
     for (int h = 0; h < a->n_heads; h++)
         softmax_chunk(a->scores + (size_t)h * KERNEL_CHUNK, a->kv.n_positions,
-                      &a->max[(size_t)h * a->stride], &a->sum[(size_t)h * a->stride]);
+                      &a->max[h * a->stride], &a->sum[h * a->stride]);
 }
 
 /* A function NAME_STORAGE for each storage that a cache has, for the reason in kernels_matmul.h,

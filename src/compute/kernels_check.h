@@ -16,7 +16,7 @@
 /* From the first to the last element of n_rows rows of n floats. */
 static inline size_t span_bytes(int n_rows, size_t stride, int n)
 {
-    return ((size_t)(n_rows - 1) * stride + (size_t)n) * sizeof(float);
+    return ((n_rows - 1) * stride + n) * sizeof(float);
 }
 
 static inline bool rows_are_sound(const void *rows, int n_rows, size_t stride, int n)
@@ -47,8 +47,8 @@ KERNEL_CHECK quantize_check(const void *rows, const float *x, size_t x_stride, i
 {
     assert(n % QUANT_BLOCK == 0 && is_aligned(rows, sizeof(float)));
     assert(rows_are_sound(x, n_tokens, x_stride, n));
-    assert_costly(are_disjoint(rows, (size_t)n_tokens * quant_row_bytes(n), x,
-                               span_bytes(n_tokens, x_stride, n)));
+    assert_costly(
+        are_disjoint(rows, n_tokens * quant_row_bytes(n), x, span_bytes(n_tokens, x_stride, n)));
 }
 
 KERNEL_CHECK norm_check(const float *out, const float *x, const float *gain, int n, float eps)
@@ -64,8 +64,8 @@ KERNEL_CHECK rotate_check(const float *out, const float *x, const float *turn, i
     assert(n >= 1 && n_rot >= 0 && n_rot <= n && n_rot % 2 == 0);
     assert_costly(out && x && (turn || n_rot == 0));
     assert_costly(out == x || are_disjoint(out, span_bytes(1, 0, n), x, span_bytes(1, 0, n)));
-    assert_costly(n_rot == 0 || are_disjoint(out, span_bytes(1, 0, n), turn,
-                                             span_bytes(2, (size_t)n_rot, n_rot)));
+    assert_costly(n_rot == 0 ||
+                  are_disjoint(out, span_bytes(1, 0, n), turn, span_bytes(2, n_rot, n_rot)));
 }
 
 /* A piece that has positions. */
@@ -90,7 +90,7 @@ KERNEL_CHECK attend_check(const struct attend *a, bool latent)
     assert(!a->bias || a->distance >= kv->n_positions - 1);
     assert_costly(a->q && a->scores && a->max && a->sum && a->out && (a->patches || !latent));
     assert_costly(are_disjoint(a->out, span_bytes(a->n_heads, a->stride, kv->value_dim), a->q,
-                               span_bytes(a->n_heads, (size_t)kv->key_dim, kv->key_dim)));
+                               span_bytes(a->n_heads, kv->key_dim, kv->key_dim)));
 }
 
 KERNEL_CHECK merge_check(const float *out, const float *parts, const float *max, const float *sum,

@@ -34,7 +34,7 @@ ALWAYS_INLINE lanes latent_element(const void *keys, const uint16_t *scales, enu
     const lanes c = load_element(keys, storage, (panel * dim + i) * KERNEL_LANES);
     if (storage != STORAGE_Q8_0)
         return c;
-    const size_t block = panel * (size_t)quant_blocks((int)dim) + i / QUANT_BLOCK;
+    const size_t block = panel * quant_blocks((int)dim) + i / QUANT_BLOCK;
     return lanes_mul(c, lanes_load_f16(scales + block * KERNEL_LANES));
 }
 
@@ -42,19 +42,18 @@ ALWAYS_INLINE lanes latent_element(const void *keys, const uint16_t *scales, enu
 ALWAYS_INLINE void latent_patch(const struct kv_chunk *kv, enum storage storage, int panel,
                                 float *out)
 {
-    const size_t dim = (size_t)kv->key_dim;
+    const size_t dim = kv->key_dim;
     const int begin = panel * KERNEL_LANES, before = kv->split - begin; /* lanes of piece 0 */
     const int left = kv->n_positions - begin;
     const struct kv_piece *first = &kv->piece[0], *second = &kv->piece[1];
     for (size_t i = 0; i < dim; i++) {
         lanes c = lanes_zero();
         if (kv->split < kv->n_positions && before < KERNEL_LANES) {
-            const size_t own = (size_t)(panel - kv->split / KERNEL_LANES);
+            const size_t own = panel - kv->split / KERNEL_LANES;
             c = latent_element(second->k, second->k_scales, storage, own, dim, i);
         }
         if (before > 0) {
-            const lanes a =
-                latent_element(first->k, first->k_scales, storage, (size_t)panel, dim, i);
+            const lanes a = latent_element(first->k, first->k_scales, storage, panel, dim, i);
             c = before < KERNEL_LANES ? lanes_first(a, c, before) : a;
         }
         lanes_store(out + i * KERNEL_LANES,
@@ -66,8 +65,8 @@ ALWAYS_INLINE void latent_patch(const struct kv_chunk *kv, enum storage storage,
 ALWAYS_INLINE void latent_add_run(struct latent_panels *p, const struct kv_chunk *kv,
                                   enum storage storage, int i, int piece_first, int begin, int end)
 {
-    const size_t skipped = (size_t)(begin - piece_first);
-    const size_t dim = (size_t)kv->key_dim, n_blocks = (size_t)quant_blocks(kv->key_dim);
+    const size_t skipped = begin - piece_first;
+    const size_t dim = kv->key_dim, n_blocks = quant_blocks(kv->key_dim);
     const struct kv_piece *piece = &kv->piece[i];
     if (begin >= end)
         return;
@@ -94,7 +93,7 @@ ALWAYS_INLINE struct latent_panels latent_find_panels(const struct kv_chunk *kv,
     const int whole = kv->n_positions / KERNEL_LANES, n_panels = matrix_panels(kv->n_positions);
     const int split = kv->split / KERNEL_LANES;
     const bool is_cut = kv->split % KERNEL_LANES != 0 && kv->split < kv->n_positions;
-    latent_add_run(&p, kv, storage, 0, 0, 0, split < whole ? split : whole);
+    latent_add_run(&p, kv, storage, 0, 0, 0, MIN(split, whole));
     if (is_cut)
         latent_add_patch(&p, kv, storage, split, patches);
     if (kv->split < kv->n_positions)
@@ -113,8 +112,7 @@ ALWAYS_INLINE void latent_run_sums(const struct latent_run *run, enum storage st
     for (int panel = 0; panel < run->n; panel++, p += KERNEL_LANES) {
         lanes c[4];
         UNROLLED (d, n_dims)
-            c[d] = latent_element(run->keys, run->scales, storage, (size_t)panel, dim,
-                                  first + (size_t)d);
+            c[d] = latent_element(run->keys, run->scales, storage, panel, dim, first + d);
         UNROLLED (h, n_heads) {
             const lanes ph = lanes_load(p + h * KERNEL_CHUNK);
             UNROLLED (d, n_dims)
@@ -129,16 +127,16 @@ ALWAYS_INLINE void latent_tile(const struct attend *a, enum storage storage,
                                const int n_heads, const int n_dims)
 {
     const float *p = a->scores + (size_t)head * KERNEL_CHUNK;
-    const size_t dim = (size_t)a->kv.key_dim;
+    const size_t dim = a->kv.key_dim;
     lanes acc[TILE_HEADS][4], flat[TILE_HEADS * 4];
     float sums[TILE_HEADS * 4 + LANES_FOLDED];
     clear_tile(acc, n_heads, n_dims);
     for (int r = 0; r < panels->n_runs; r++) {
         const struct latent_run *run = &panels->runs[r];
         if (run->is_float)
-            latent_run_sums(run, STORAGE_F32, dim, (size_t)first, p, n_heads, n_dims, acc);
+            latent_run_sums(run, STORAGE_F32, dim, first, p, n_heads, n_dims, acc);
         else
-            latent_run_sums(run, storage, dim, (size_t)first, p, n_heads, n_dims, acc);
+            latent_run_sums(run, storage, dim, first, p, n_heads, n_dims, acc);
         p += run->n * KERNEL_LANES;
     }
     UNROLLED (h, n_heads)
@@ -148,8 +146,7 @@ ALWAYS_INLINE void latent_tile(const struct attend *a, enum storage storage,
     for (int i = 0; i < n_heads * n_dims; i += LANES_FOLDED)
         lanes_sums(sums + i, flat + i, n_heads * n_dims - i);
     for (int h = 0; h < n_heads; h++)
-        memcpy(a->out + (size_t)(head + h) * a->stride + first, sums + h * n_dims,
-               (size_t)n_dims * sizeof *sums);
+        memcpy(a->out + (head + h) * a->stride + first, sums + h * n_dims, n_dims * sizeof *sums);
 }
 
 /* All elements of n_heads heads; as many at a time as a tile has, the tail one by one. */

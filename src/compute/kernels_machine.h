@@ -7,7 +7,7 @@
 #include "compute/kernels_quant.h"
 
 /* As many as the registers hold: 6 or all 12, which cover the latency. */
-#define CHAINS_AT_ONCE (TILE_ACC < KERNEL_CHAINS ? TILE_ACC : KERNEL_CHAINS)
+#define CHAINS_AT_ONCE MIN(TILE_ACC, KERNEL_CHAINS)
 _Static_assert(KERNEL_CHAINS % CHAINS_AT_ONCE == 0 && CHAINS_AT_ONCE % 3 == 0, "whole tiles");
 
 static inline float vector_read(const float *x, size_t n)
@@ -17,8 +17,7 @@ static inline float vector_read(const float *x, size_t n)
         acc[a] = lanes_zero();
     size_t i = 0;
     for (; i + 8 * KERNEL_LANES <= n; i += 8 * KERNEL_LANES)
-#pragma GCC unroll 8
-        for (int a = 0; a < 8; a++)
+        UNROLLED (a, 8)
             acc[a] = lanes_add(acc[a], lanes_load(x + i + (size_t)a * KERNEL_LANES));
     float rest = 0;
     for (; i < n; i++)
@@ -41,8 +40,7 @@ static inline float vector_fma(long rounds)
         for (int a = 0; a < CHAINS_AT_ONCE; a++)
             acc[a] = lanes_add(lanes_load(start), lanes_all((float)(first + a)));
         for (long r = 0; r < rounds; r++)
-#pragma GCC unroll 12
-            for (int a = 0; a < CHAINS_AT_ONCE; a++)
+            UNROLLED (a, CHAINS_AT_ONCE)
                 acc[a] = lanes_fma(acc[a], half, one);
         for (int a = 0; a < CHAINS_AT_ONCE; a++)
             total = lanes_add(total, acc[a]);
@@ -71,11 +69,9 @@ static inline float vector_dot(long rounds)
 #pragma GCC unroll 2 /* copies of registers between rounds cost gcc's loop a sixth */
         for (long r = 0; r < rounds; r++) {
             bytes w[3];
-#pragma GCC unroll 3
-            for (int p = 0; p < 3; p++)
+            UNROLLED (p, 3)
                 w[p] = bytes_load(weights + (r % 4 * 3 + p) * QUAD_BYTES);
-#pragma GCC unroll 12
-            for (int a = 0; a < CHAINS_AT_ONCE; a++)
+            UNROLLED (a, CHAINS_AT_ONCE)
                 acc[a] = ints_dot_halves(acc[a], w[a % 3], quads[a / 3]);
         }
         for (int a = 0; a < CHAINS_AT_ONCE; a++)

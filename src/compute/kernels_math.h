@@ -184,7 +184,7 @@ static inline void math_quantize(int8_t *q, float *scale, int32_t *sum, const fl
 static inline const unsigned char *math_panel(const struct matrix *w, int row)
 {
     return (const unsigned char *)w->panels +
-           (size_t)(row / KERNEL_LANES) * matrix_panel_bytes(w->n_in, w->storage);
+           row / KERNEL_LANES * matrix_panel_bytes(w->n_in, w->storage);
 }
 
 /* Element i of a row of a panel of w, without its scale; and the scale of one of the row's blocks.
@@ -192,10 +192,10 @@ static inline const unsigned char *math_panel(const struct matrix *w, int row)
 static inline int math_quant(const struct matrix *w, const unsigned char *panel, int row, int i)
 {
     const unsigned char *elements = panel + matrix_scales_bytes(w->n_in);
-    const size_t lane = (size_t)(row % KERNEL_LANES);
+    const size_t lane = row % KERNEL_LANES;
     if (w->storage == STORAGE_Q8_0)
-        return elements[((size_t)(i / 4) * KERNEL_LANES + lane) * 4 + (size_t)(i % 4)] - 128;
-    const size_t block = (size_t)(i / QUANT_BLOCK), in_block = (size_t)(i % QUANT_BLOCK);
+        return elements[((size_t)(i / 4) * KERNEL_LANES + lane) * 4 + i % 4] - 128;
+    const size_t block = i / QUANT_BLOCK, in_block = i % QUANT_BLOCK;
     const size_t quad = block * 4 + in_block % 16 / 4;
     const int both = elements[(quad * KERNEL_LANES + lane) * 4 + in_block % 4];
     return (in_block < 16 ? both & 15 : both >> 4) - 8;
@@ -219,19 +219,5 @@ static inline float math_load(const void *base, enum storage storage, size_t i)
         return (float)((const int8_t *)base)[i];
     default:
         return ((const float *)base)[i];
-    }
-}
-
-static inline void math_store(void *base, enum storage storage, size_t i, float x)
-{
-    switch (storage) {
-    case STORAGE_F16:
-        ((uint16_t *)base)[i] = f16_round(x);
-        break;
-    case STORAGE_BF16:
-        ((uint16_t *)base)[i] = bf16_round(x);
-        break;
-    default:
-        ((float *)base)[i] = x;
     }
 }

@@ -19,14 +19,11 @@ ALWAYS_INLINE void matmul_column(const unsigned char *w, enum storage storage, s
                                  const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
 {
     lanes wp[MAX_PANELS];
-#pragma GCC unroll 12
-    for (int p = 0; p < n_panels; p++)
-        wp[p] = load_element(w + (size_t)p * panel_bytes, storage, 0);
-#pragma GCC unroll 12
-    for (int j = 0; j < n_tokens; j++) {
-        const lanes xj = lanes_all(x[(size_t)j * x_stride]);
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
+    UNROLLED (p, n_panels)
+        wp[p] = load_element(w + p * panel_bytes, storage, 0);
+    UNROLLED (j, n_tokens) {
+        const lanes xj = lanes_all(x[j * x_stride]);
+        UNROLLED (p, n_panels)
             acc[p][j] = lanes_fma(wp[p], xj, acc[p][j]);
     }
 }
@@ -43,19 +40,18 @@ ALWAYS_INLINE void matmul_tile(const struct matmul *m, enum storage storage,
 {
     const size_t element = storage == STORAGE_F32 ? sizeof(float) : sizeof(uint16_t);
     const size_t column_bytes = KERNEL_LANES * element, stride = m->x_stride;
-    const size_t panel_bytes = (size_t)m->w->n_in * column_bytes;
+    const size_t panel_bytes = m->w->n_in * column_bytes;
     const int columns = storage == STORAGE_F32 ? 1 : 2; /* to a line of the cache */
-    const unsigned char *w = (const unsigned char *)m->w->panels +
-                             (size_t)part->panel * panel_bytes + (size_t)part->begin * column_bytes;
+    const unsigned char *w = (const unsigned char *)m->w->panels + part->panel * panel_bytes +
+                             part->begin * column_bytes;
     const unsigned char *ask = w + part->ahead;
-    const float *x = m->x + (size_t)part->token * stride + part->begin;
+    const float *x = m->x + part->token * stride + part->begin;
     lanes acc[MAX_PANELS][MAX_TOKENS];
     tile_begin(part, n_panels, n_tokens, acc);
     int left = part->end - part->begin;
     if (n_tokens > F32_ALONE || part->stride < 64 || storage != STORAGE_F32) {
         for (; left >= columns; left -= columns) {
-            tile_prefetch(part, w, &ask, panel_bytes, (size_t)left * column_bytes, n_panels,
-                          n_tokens);
+            tile_prefetch(part, w, &ask, panel_bytes, left * column_bytes, n_panels, n_tokens);
 #pragma GCC unroll 2
             for (int c = 0; c < columns; c++, w += column_bytes, x++)
                 matmul_column(w, storage, panel_bytes, x, stride, n_panels, n_tokens, acc);
@@ -104,7 +100,7 @@ static __attribute__((noinline)) void tile_finish(const struct matmul *m, int pa
     tile_activate(m->epilogue, sums, n_panels * n_tokens);
     for (int p = 0; p < n_panels; p++) {
         const int row = (panel + p) * KERNEL_LANES, n = w->n_out - row;
-        float *y = m->y + (size_t)t * m->y_stride + row;
+        float *y = m->y + t * m->y_stride + row;
         for (int j = 0; j < n_tokens; j++, y += m->y_stride, sums++) {
             if (m->epilogue == EPILOGUE_ADD)
                 *sums = lanes_add(lanes_load_upto(y, n), *sums);
@@ -199,13 +195,12 @@ ALWAYS_INLINE void product_part(const struct matmul_block *p, enum storage stora
 ALWAYS_INLINE int product_panels(const struct matmul *m, enum storage storage, int panel, int end,
                                  lanes *sums, const int n_panels, const int most)
 {
-    const size_t group = (size_t)n_panels * matrix_panel_bytes(m->w->n_in, storage);
+    const size_t group = n_panels * matrix_panel_bytes(m->w->n_in, storage);
     for (; panel + n_panels <= end; panel += n_panels) {
         for (int t = 0; t < m->n_tokens; t += WAITING_TOKENS) {
-            const int left = m->n_tokens - t;
             struct matmul_block p = {
                 .m = m, .panel = panel, .token = t, .n_parts = 1, .sums = sums};
-            p.n_tokens = left < WAITING_TOKENS ? left : WAITING_TOKENS;
+            p.n_tokens = MIN(m->n_tokens - t, WAITING_TOKENS);
             p.n_passes = (p.n_tokens + most - 1) / most;
             p.n_parts += (int)(group / PART_BYTES);
             for (int i = 0; i < p.n_parts; i++)

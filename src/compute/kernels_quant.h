@@ -20,25 +20,22 @@ struct quant_rows {
 ALWAYS_INLINE int32_t quant_quad(const struct quant_rows *x, int t, int i)
 {
     int32_t quad;
-    memcpy(&quad, x->base + (size_t)t * x->row_bytes + i, sizeof quad);
+    memcpy(&quad, x->base + t * x->row_bytes + i, sizeof quad);
     return quad;
 }
 
 ALWAYS_INLINE float quant_scale(const struct quant_rows *x, int t, int block)
 {
     float scale;
-    memcpy(&scale, x->base + (size_t)t * x->row_bytes + (size_t)x->n + (size_t)block * sizeof scale,
-           sizeof scale);
+    memcpy(&scale, x->base + t * x->row_bytes + x->n + block * sizeof scale, sizeof scale);
     return scale;
 }
 
 ALWAYS_INLINE int32_t quant_sum(const struct quant_rows *x, int t, int block)
 {
     int32_t sum;
-    const size_t scales = (size_t)(x->n / QUANT_BLOCK) * sizeof(float);
-    memcpy(&sum,
-           x->base + (size_t)t * x->row_bytes + (size_t)x->n + scales + (size_t)block * sizeof sum,
-           sizeof sum);
+    const size_t scales = x->n / QUANT_BLOCK * sizeof(float);
+    memcpy(&sum, x->base + t * x->row_bytes + x->n + scales + block * sizeof sum, sizeof sum);
     return sum;
 }
 
@@ -53,33 +50,26 @@ ALWAYS_INLINE void quant_block(const struct quant_rows *x, enum storage storage,
                                const int n_panels, const int n_tokens,
                                ints sums[MAX_PANELS][MAX_TOKENS])
 {
-#pragma GCC unroll 12
-    for (int j = 0; j < n_tokens; j++) {
+    UNROLLED (j, n_tokens) {
         const int32_t sum_x = quant_sum(x, t + j, block);
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
+        UNROLLED (p, n_panels)
             sums[p][j] =
                 storage == STORAGE_Q8_0 ? ints_start_offset(sum_x) : ints_start_halves(sum_x);
     }
     const int n_quads = storage == STORAGE_Q8_0 ? 8 : 4;
-#pragma GCC unroll 8
-    for (int v = 0; v < n_quads; v++) {
+    UNROLLED (v, n_quads) {
         bytes w[MAX_PANELS];
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
-            w[p] = bytes_load(elements + (size_t)p * panel_bytes + (size_t)v * QUAD_BYTES);
-#pragma GCC unroll 12
-        for (int j = 0; j < n_tokens; j++) {
+        UNROLLED (p, n_panels)
+            w[p] = bytes_load(elements + p * panel_bytes + (size_t)v * QUAD_BYTES);
+        UNROLLED (j, n_tokens) {
             const int first = block * QUANT_BLOCK + 4 * v;
             const int32_t quad = quant_quad(x, t + j, first);
             if (storage == STORAGE_Q8_0) {
-#pragma GCC unroll 12
-                for (int p = 0; p < n_panels; p++)
+                UNROLLED (p, n_panels)
                     sums[p][j] = ints_dot_offset(sums[p][j], w[p], quad);
             } else {
                 const int32_t upper = quant_quad(x, t + j, first + QUANT_BLOCK / 2);
-#pragma GCC unroll 12
-                for (int p = 0; p < n_panels; p++) {
+                UNROLLED (p, n_panels) {
                     sums[p][j] = ints_dot_halves(sums[p][j], bytes_low_halves(w[p]), quad);
                     sums[p][j] = ints_dot_halves(sums[p][j], bytes_high_halves(w[p]), upper);
                 }
@@ -96,8 +86,7 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
     const int n_in = m->w->n_in;
     const size_t panel_bytes = matrix_panel_bytes(n_in, storage);
     const size_t block_bytes = storage == STORAGE_Q8_0 ? Q8_BLOCK_BYTES : Q4_BLOCK_BYTES;
-    const unsigned char *base =
-        (const unsigned char *)m->w->panels + (size_t)part->panel * panel_bytes;
+    const unsigned char *base = (const unsigned char *)m->w->panels + part->panel * panel_bytes;
     const uint8_t *elements = base + matrix_scales_bytes(n_in);
     const struct quant_rows x = {m->quants, quant_row_bytes(n_in), n_in};
     const int t = part->token, end = part->end / QUANT_BLOCK;
@@ -106,23 +95,21 @@ ALWAYS_INLINE void quant_tile(const struct matmul *m, enum storage storage,
         elements + (size_t)(part->begin / QUANT_BLOCK) * block_bytes + part->ahead;
     tile_begin(part, n_panels, n_tokens, acc);
     for (int block = part->begin / QUANT_BLOCK; block < end; block++) {
-        const uint8_t *elements_of = elements + (size_t)block * block_bytes;
+        const uint8_t *elements_of = elements + block * block_bytes;
         ints sums[MAX_PANELS][MAX_TOKENS];
         if (n_tokens > 1 || storage == STORAGE_Q4_0) { /* one of Q8_0 loses by it */
-            const size_t left = (size_t)(end - block) * block_bytes;
+            const size_t left = (end - block) * block_bytes;
 #pragma GCC unroll 8
             for (size_t line = 0; line < block_bytes; line += 64)
                 tile_prefetch(part, elements_of + line, &ask, panel_bytes, left, n_panels,
                               n_tokens);
         }
         quant_block(&x, storage, elements_of, panel_bytes, block, t, n_panels, n_tokens, sums);
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++) {
+        UNROLLED (p, n_panels) {
             const lanes scales =
-                lanes_load_f16((const uint16_t *)(const void *)(base + (size_t)p * panel_bytes) +
+                lanes_load_f16((const uint16_t *)(const void *)(base + p * panel_bytes) +
                                (size_t)block * KERNEL_LANES);
-#pragma GCC unroll 12
-            for (int j = 0; j < n_tokens; j++) {
+            UNROLLED (j, n_tokens) {
                 const lanes scale = lanes_mul(scales, lanes_all(quant_scale(&x, t + j, block)));
                 const ints sum = storage == STORAGE_Q8_0 ? sums[p][j] : ints_end_halves(sums[p][j]);
                 acc[p][j] = lanes_fma(ints_to_lanes(sum), scale, acc[p][j]);
@@ -137,7 +124,7 @@ static inline void vector_quantize(void *rows, const float *x, size_t x_stride, 
     quantize_check(rows, x, x_stride, n_tokens, n);
     const int n_blocks = n / QUANT_BLOCK;
     for (int t = 0; t < n_tokens; t++, x += x_stride) {
-        unsigned char *row = (unsigned char *)rows + (size_t)t * quant_row_bytes(n);
+        unsigned char *row = (unsigned char *)rows + t * quant_row_bytes(n);
         int8_t *q = (int8_t *)row;
         float *scales = (float *)(void *)(row + n);
         int32_t *sums = (int32_t *)(void *)(scales + n_blocks);

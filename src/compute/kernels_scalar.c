@@ -57,7 +57,7 @@ static void scalar_matmul(const struct matmul *m, int panel_begin, int panel_end
 {
     matmul_check(m, panel_begin, panel_end);
     const struct matrix *w = m->w;
-    const int all = panel_end * KERNEL_LANES, row_end = all < w->n_out ? all : w->n_out;
+    const int row_end = MIN(panel_end * KERNEL_LANES, w->n_out);
     for (int t = 0; t < m->n_tokens; t++)
         for (int r = panel_begin * KERNEL_LANES; r < row_end; r++) {
             float s =
@@ -159,7 +159,7 @@ static float chunk_score(const struct kv_chunk *kv, const float *q, int t)
     const bool quantised = kv->storage == STORAGE_Q8_0;
     float s = 0, scale;
     for (int begin = 0; begin < dim; begin += quantised ? QUANT_BLOCK : dim) {
-        const int end = quantised && begin + QUANT_BLOCK < dim ? begin + QUANT_BLOCK : dim;
+        const int end = quantised ? MIN(begin + QUANT_BLOCK, dim) : dim;
         float part = 0;
         for (int i = begin; i < end; i++)
             part = fmaf(chunk_key(kv, t, i, &scale), q[i], part);
@@ -189,7 +189,7 @@ static const float *weigh_chunk(const struct attend *a, int h)
         p[t] = chunk_score(kv, q, t);
         if (a->bias)
             p[t] = math_biased(&a->bias[h], (float)a->distance - (float)t, p[t]);
-        max = max > p[t] ? max : p[t];
+        max = MAX(max, p[t]);
     }
     float lanes[KERNEL_LANES] = {0};
     for (int t = 0; t < kv->n_positions; t++) {
@@ -243,7 +243,7 @@ static void scalar_merge(float *out, const float *parts, const float *max, const
     merge_check(out, parts, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
-        largest = largest > max[c * stride] ? largest : max[c * stride];
+        largest = MAX(largest, max[c * stride]);
     float total = 0;
     for (int i = 0; i < n; i++)
         out[i] = 0;

@@ -97,11 +97,9 @@ ALWAYS_INLINE void tile_prefetch(const struct matmul_part *part, const unsigned 
     if (n_tokens > 1)
         line = *ask;
     else
-        line +=
-            left <= AHEAD_BYTES ? (size_t)(n_panels - 1) * panel_bytes + AHEAD_BYTES : AHEAD_BYTES;
-#pragma GCC unroll 4
-    for (int p = 0; p < n_panels; p++)
-        __builtin_prefetch(line + (size_t)p * panel_bytes);
+        line += left <= AHEAD_BYTES ? (n_panels - 1) * panel_bytes + AHEAD_BYTES : AHEAD_BYTES;
+    UNROLLED (p, n_panels)
+        __builtin_prefetch(line + p * panel_bytes);
     *ask += part->stride;
 }
 
@@ -109,16 +107,12 @@ ALWAYS_INLINE void tile_begin(const struct matmul_part *part, const int n_panels
                               const int n_tokens, lanes acc[MAX_PANELS][MAX_TOKENS])
 {
     if (part->begin == 0) {
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 12
-            for (int j = 0; j < n_tokens; j++)
+        UNROLLED (p, n_panels)
+            UNROLLED (j, n_tokens)
                 acc[p][j] = lanes_zero();
     } else {
-#pragma GCC unroll 12
-        for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 12
-            for (int j = 0; j < n_tokens; j++)
+        UNROLLED (p, n_panels)
+            UNROLLED (j, n_tokens)
                 acc[p][j] = part->sums[p * n_tokens + j];
     }
 }
@@ -126,9 +120,7 @@ ALWAYS_INLINE void tile_begin(const struct matmul_part *part, const int n_panels
 ALWAYS_INLINE void tile_end(const struct matmul_part *part, const int n_panels, const int n_tokens,
                             lanes acc[MAX_PANELS][MAX_TOKENS])
 {
-#pragma GCC unroll 12
-    for (int p = 0; p < n_panels; p++)
-#pragma GCC unroll 12
-        for (int j = 0; j < n_tokens; j++)
+    UNROLLED (p, n_panels)
+        UNROLLED (j, n_tokens)
             part->sums[p * n_tokens + j] = acc[p][j];
 }

@@ -103,19 +103,16 @@ ALWAYS_INLINE void merge_vectors(float *out, const float *parts, const float *ma
                                  const int n_vecs)
 {
     lanes acc[MERGE_VECTORS];
-#pragma GCC unroll 4
-    for (int j = 0; j < n_vecs; j++)
+    UNROLLED (j, n_vecs)
         acc[j] = lanes_zero();
     for (int c = 0; c < n_chunks; c++, parts += stride) {
-        const lanes weight = lanes_all(math_weight(max[(size_t)c * stride] - largest));
-#pragma GCC unroll 4
-        for (int j = 0; j < n_vecs; j++) {
+        const lanes weight = lanes_all(math_weight(max[c * stride] - largest));
+        UNROLLED (j, n_vecs) {
             const int at = i + j * KERNEL_LANES;
             acc[j] = lanes_fma(weight, lanes_load_upto(parts + at, n - at), acc[j]);
         }
     }
-#pragma GCC unroll 4
-    for (int j = 0; j < n_vecs; j++) {
+    UNROLLED (j, n_vecs) {
         const int at = i + j * KERNEL_LANES;
         lanes_store_upto(out + at, lanes_div(acc[j], lanes_all(total)), n - at);
     }
@@ -127,11 +124,10 @@ static void vector_merge(float *out, const float *parts, const float *max, const
     merge_check(out, parts, max, sum, n_chunks, stride, n);
     float largest = max[0];
     for (int c = 1; c < n_chunks; c++)
-        largest = largest > max[(size_t)c * stride] ? largest : max[(size_t)c * stride];
+        largest = MAX(largest, max[c * stride]);
     float total = 0;
     for (int c = 0; c < n_chunks; c++)
-        total =
-            fmaf(math_weight(max[(size_t)c * stride] - largest), sum[(size_t)c * stride], total);
+        total = fmaf(math_weight(max[c * stride] - largest), sum[c * stride], total);
     int i = 0;
     for (; i + MERGE_VECTORS * KERNEL_LANES <= n; i += MERGE_VECTORS * KERNEL_LANES)
         merge_vectors(out, parts, max, largest, total, n_chunks, stride, i, n, MERGE_VECTORS);

@@ -2,9 +2,17 @@
  * lanes - KERNEL_LANES floats as one value, by the instruction set being compiled for
  * (private to the vector kernel objects).
  *
- * Each operation does to every lane what its scalar counterpart does, so that kernels_vector.h
- * gives the same bits everywhere. A function that takes n touches only the first n lanes in
- * memory, 0 <= n <= KERNEL_LANES.
+ * Each operation does to every lane what lanes_scalar.h, or its scalar counterpart, does, so that
+ * kernels_vector.h gives the same bits everywhere. A function that takes n touches only the first n
+ * lanes in memory, 0 <= n <= KERNEL_LANES. Those that only vectors have:
+ *   lanes_first         the first n lanes of a, the others from b
+ *   lanes_all_f16       a binary16 in every lane
+ *   lanes_round         to the nearest integer, ties to even; |a| < 2^22
+ *   lanes_largest_bits  the largest bit pattern of a magnitude in a and b
+ *   ints, bytes         KERNEL_LANES int32, and as many groups of four bytes
+ *   ints_sum            of all lanes of a and b
+ *   ints_dot_halves     acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`
+ *   ints_dot_offset     acc + sum_j (w[j] - 128) * x[j], w from 0 to 255
  */
 #pragma once
 
@@ -20,7 +28,7 @@
 #if defined(__clang__)
 #define UNROLLED(i, n) _Pragma("clang loop unroll(full)") for (int i = 0; i < (n); i++)
 #else
-#define UNROLLED(i, n) _Pragma("GCC unroll 12") for (int i = 0; i < (n); i++)
+#define UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 #endif
 
 #if defined(LANES_SCALAR)
@@ -63,7 +71,7 @@ static inline ints ints_end_halves(ints acc)
 static inline lanes lanes_load_n(const float *p, int n)
 {
     float full[16] = {0};
-    memcpy(full, p, (size_t)n * sizeof *full);
+    memcpy(full, p, n * sizeof *full);
     return lanes_load(full);
 }
 
@@ -71,10 +79,9 @@ static inline void lanes_store_n(float *p, lanes a, int n)
 {
     float full[16];
     lanes_store(full, a);
-    memcpy(p, full, (size_t)n * sizeof *full);
+    memcpy(p, full, n * sizeof *full);
 }
 
-/* The first n lanes of a, the others from b. */
 static inline lanes lanes_first(lanes a, lanes b, int n)
 {
     float mixed[16];
@@ -93,8 +100,7 @@ ALWAYS_INLINE void lanes_sums(float *out, const lanes *a, const int n)
 #ifdef LANES_FOLDS
     const lanes zero = lanes_zero();
     lanes all[LANES_FOLDED];
-#pragma GCC unroll 8
-    for (int i = 0; i < LANES_FOLDED; i++)
+    UNROLLED (i, LANES_FOLDED)
         all[i] = i < n ? a[i] : zero;
     lanes_fold(out, all);
 #else

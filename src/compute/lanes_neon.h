@@ -10,55 +10,47 @@ typedef struct {
     float32x4_t q0, q1, q2, q3;
 } lanes;
 
-/* Values made lane by lane of one value, or of two, with what does so for a quarter of the lanes.
- */
-#define LANES_1(name, f)                                                                           \
-    static inline lanes name(lanes a)                                                              \
+/* KERNEL_LANES int32. */
+typedef struct {
+    int32x4_t q0, q1, q2, q3;
+} ints;
+
+/* As many groups of four bytes. */
+typedef struct {
+    uint8x16_t q0, q1, q2, q3;
+} bytes;
+
+/* Functions of whole values from what does the same for a quarter: of one value, or two; of a
+ * number for all lanes; of memory. */
+#define LANES_1(to, name, from, f)                                                                 \
+    static inline to name(from a)                                                                  \
     {                                                                                              \
-        return (lanes){f(a.q0), f(a.q1), f(a.q2), f(a.q3)};                                        \
+        return (to){f(a.q0), f(a.q1), f(a.q2), f(a.q3)};                                           \
     }
 #define LANES_2(name, f)                                                                           \
     static inline lanes name(lanes a, lanes b)                                                     \
     {                                                                                              \
         return (lanes){f(a.q0, b.q0), f(a.q1, b.q1), f(a.q2, b.q2), f(a.q3, b.q3)};                \
     }
-
-static inline lanes lanes_all(float x)
-{
-    const float32x4_t q = vdupq_n_f32(x);
-    return (lanes){q, q, q, q};
-}
-
-static inline lanes lanes_zero(void)
-{
-    return lanes_all(0.0f);
-}
-
-static inline lanes lanes_load(const float *p)
-{
-    return (lanes){vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)};
-}
+#define LANES_ALL(to, name, number, f)                                                             \
+    static inline to name(number x)                                                                \
+    {                                                                                              \
+        return (to){f(x), f(x), f(x), f(x)};                                                       \
+    }
+#define LANES_LOAD(to, name, element, n, f)                                                        \
+    static inline to name(const element *p)                                                        \
+    {                                                                                              \
+        return (to){f(p), f(p + (n)), f(p + 2 * (n)), f(p + 3 * (n))};                             \
+    }
 
 static inline float32x4_t quarter_load_f16(const uint16_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
 
-static inline lanes lanes_load_f16(const uint16_t *p)
-{
-    return (lanes){quarter_load_f16(p), quarter_load_f16(p + 4), quarter_load_f16(p + 8),
-                   quarter_load_f16(p + 12)};
-}
-
 static inline float32x4_t quarter_load_bf16(const uint16_t *p)
 {
     return vreinterpretq_f32_u32(vshlq_n_u32(vmovl_u16(vld1_u16(p)), 16));
-}
-
-static inline lanes lanes_load_bf16(const uint16_t *p)
-{
-    return (lanes){quarter_load_bf16(p), quarter_load_bf16(p + 4), quarter_load_bf16(p + 8),
-                   quarter_load_bf16(p + 12)};
 }
 
 static inline void lanes_store(float *p, lanes a)
@@ -82,53 +74,68 @@ static inline void lanes_store_f16(uint16_t *p, lanes a)
     quarter_store_f16(p + 12, a.q3);
 }
 
-LANES_2(lanes_add, vaddq_f32)
-LANES_2(lanes_sub, vsubq_f32)
-LANES_2(lanes_mul, vmulq_f32)
-LANES_2(lanes_div, vdivq_f32)
-LANES_1(lanes_sqrt, vsqrtq_f32)
-
 /* Not FMAX, which gives the NaN whichever operand it is. */
 static inline float32x4_t quarter_max(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcgtq_f32(a, b), a, b);
 }
 
-/* a > b ? a : b, which is b if either is NaN. */
-LANES_2(lanes_max, quarter_max)
-
-/* a * b + c, rounded once. */
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
 {
     return (lanes){vfmaq_f32(c.q0, a.q0, b.q0), vfmaq_f32(c.q1, a.q1, b.q1),
                    vfmaq_f32(c.q2, a.q2, b.q2), vfmaq_f32(c.q3, a.q3, b.q3)};
 }
 
-/* Neighbours change places: lane l ^ 1. */
-LANES_1(lanes_swap, vrev64q_f32)
-
 static inline float32x4_t quarter_min(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcltq_f32(a, b), a, b);
 }
-
-/* a < b ? a : b, which is b if either is NaN. */
-LANES_2(lanes_min, quarter_min)
 
 static inline float32x4_t quarter_power_of_two(float32x4_t z)
 {
     return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(z), 23));
 }
 
-/* See math_power_of_two. */
-LANES_1(lanes_power_of_two, quarter_power_of_two)
-
 static inline float32x4_t quarter_zero_below(float32x4_t a, float32x4_t x, float32x4_t limit)
 {
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), vcltq_f32(x, limit)));
 }
 
-/* 0 where x < limit, else a. */
+static inline uint8x16_t quarter_low_halves(uint8x16_t a)
+{
+    return vandq_u8(a, vdupq_n_u8(15));
+}
+
+static inline uint8x16_t quarter_high_halves(uint8x16_t a)
+{
+    return vshrq_n_u8(a, 4);
+}
+
+LANES_ALL(lanes, lanes_all, float, vdupq_n_f32)
+LANES_ALL(ints, ints_all, int32_t, vdupq_n_s32)
+LANES_LOAD(lanes, lanes_load, float, 4, vld1q_f32)
+LANES_LOAD(lanes, lanes_load_f16, uint16_t, 4, quarter_load_f16)
+LANES_LOAD(lanes, lanes_load_bf16, uint16_t, 4, quarter_load_bf16)
+LANES_LOAD(bytes, bytes_load, uint8_t, 16, vld1q_u8)
+LANES_2(lanes_add, vaddq_f32)
+LANES_2(lanes_sub, vsubq_f32)
+LANES_2(lanes_mul, vmulq_f32)
+LANES_2(lanes_div, vdivq_f32)
+LANES_2(lanes_max, quarter_max)
+LANES_2(lanes_min, quarter_min)
+LANES_1(lanes, lanes_sqrt, lanes, vsqrtq_f32)
+LANES_1(lanes, lanes_swap, lanes, vrev64q_f32)
+LANES_1(lanes, lanes_power_of_two, lanes, quarter_power_of_two)
+LANES_1(ints, lanes_round, lanes, vcvtnq_s32_f32)
+LANES_1(lanes, ints_to_lanes, ints, vcvtq_f32_s32)
+LANES_1(bytes, bytes_low_halves, bytes, quarter_low_halves)
+LANES_1(bytes, bytes_high_halves, bytes, quarter_high_halves)
+
+static inline lanes lanes_zero(void)
+{
+    return lanes_all(0);
+}
+
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
     const float32x4_t l = vdupq_n_f32(limit);
@@ -146,50 +153,9 @@ static inline lanes lanes_load_i8(const int8_t *p)
                    vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)))};
 }
 
-/* The binary16 `half` in every lane. */
 static inline lanes lanes_all_f16(uint16_t half)
 {
     return lanes_all(vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0));
-}
-
-/* KERNEL_LANES int32. */
-typedef struct {
-    int32x4_t q0, q1, q2, q3;
-} ints;
-
-/* As many groups of four bytes. */
-typedef struct {
-    uint8x16_t q0, q1, q2, q3;
-} bytes;
-
-static inline ints ints_all(int32_t x)
-{
-    const int32x4_t q = vdupq_n_s32(x);
-    return (ints){q, q, q, q};
-}
-
-static inline lanes ints_to_lanes(ints a)
-{
-    return (lanes){vcvtq_f32_s32(a.q0), vcvtq_f32_s32(a.q1), vcvtq_f32_s32(a.q2),
-                   vcvtq_f32_s32(a.q3)};
-}
-
-static inline bytes bytes_load(const uint8_t *p)
-{
-    return (bytes){vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)};
-}
-
-static inline bytes bytes_low_halves(bytes a)
-{
-    const uint8x16_t mask = vdupq_n_u8(15);
-    return (bytes){vandq_u8(a.q0, mask), vandq_u8(a.q1, mask), vandq_u8(a.q2, mask),
-                   vandq_u8(a.q3, mask)};
-}
-
-static inline bytes bytes_high_halves(bytes a)
-{
-    return (bytes){vshrq_n_u8(a.q0, 4), vshrq_n_u8(a.q1, 4), vshrq_n_u8(a.q2, 4),
-                   vshrq_n_u8(a.q3, 4)};
 }
 
 /* acc + sum_j w[j] * x[j] in each group of four, all within -128..127. */
@@ -205,7 +171,6 @@ static inline int32x4_t quarter_dot(int32x4_t acc, int8x16_t w, int8x16_t x)
 #endif
 }
 
-/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
@@ -220,20 +185,12 @@ static inline int8x16_t quarter_signed(uint8x16_t w)
     return vreinterpretq_s8_u8(veorq_u8(w, vdupq_n_u8(128)));
 }
 
-/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
 static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
     const int8x16_t x = vreinterpretq_s8_s32(vdupq_n_s32(quad));
     return (ints){
         quarter_dot(acc.q0, quarter_signed(w.q0), x), quarter_dot(acc.q1, quarter_signed(w.q1), x),
         quarter_dot(acc.q2, quarter_signed(w.q2), x), quarter_dot(acc.q3, quarter_signed(w.q3), x)};
-}
-
-/* To the nearest integer, ties to even; |a| < 2^22. */
-static inline ints lanes_round(lanes a)
-{
-    return (ints){vcvtnq_s32_f32(a.q0), vcvtnq_s32_f32(a.q1), vcvtnq_s32_f32(a.q2),
-                  vcvtnq_s32_f32(a.q3)};
 }
 
 static inline void ints_store_i8(int8_t *p, ints a)
@@ -243,7 +200,6 @@ static inline void ints_store_i8(int8_t *p, ints a)
     vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
 }
 
-/* The sum of all lanes of a and b. */
 static inline int32_t ints_sum(ints a, ints b)
 {
     const int32x4_t of_a = vaddq_s32(vaddq_s32(a.q0, a.q1), vaddq_s32(a.q2, a.q3));
@@ -256,7 +212,6 @@ static inline uint32x4_t quarter_largest_bits(float32x4_t a, float32x4_t b)
     return vmaxq_u32(vreinterpretq_u32_f32(vabsq_f32(a)), vreinterpretq_u32_f32(vabsq_f32(b)));
 }
 
-/* The largest bit pattern of a magnitude in a and b. */
 static inline uint32_t lanes_largest_bits(lanes a, lanes b)
 {
     const uint32x4_t low =
@@ -266,20 +221,19 @@ static inline uint32_t lanes_largest_bits(lanes a, lanes b)
     return vmaxvq_u32(vmaxq_u32(low, high));
 }
 
-/* The tree of the scalar definition: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
+static inline float32x4_t fold_quarters(lanes a)
+{
+    return vaddq_f32(vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3));
+}
+
 static inline float lanes_sum(lanes a)
 {
-    const float32x4_t four = vaddq_f32(vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3));
+    const float32x4_t four = fold_quarters(a);
     const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
     return vget_lane_f32(two, 0) + vget_lane_f32(two, 1);
 }
 
 #define LANES_FOLDS
-
-static inline float32x4_t fold_quarters(lanes a)
-{
-    return vaddq_f32(vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3));
-}
 
 /* Two partial sums each of a and b, of four. */
 static inline float32x4_t fold_pairs(float32x4_t a, float32x4_t b)

@@ -76,7 +76,6 @@ static inline void lanes_store_n(float *p, lanes a, int n)
     _mm512_mask_storeu_ps(p, lanes_mask(n), a);
 }
 
-/* The first n lanes of a, the others from b. */
 static inline lanes lanes_first(lanes a, lanes b, int n)
 {
     return _mm512_mask_blend_ps(lanes_mask(n), b, a);
@@ -88,31 +87,25 @@ LANES_2(lanes_mul, _mm512_mul_ps)
 LANES_2(lanes_div, _mm512_div_ps)
 LANES_1(lanes_sqrt, _mm512_sqrt_ps)
 
-/* a > b ? a : b, which is b if either is NaN. */
 LANES_2(lanes_max, _mm512_max_ps)
 
-/* a * b + c, rounded once. */
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
 
-/* Neighbours change places: lane l ^ 1. */
 static inline lanes lanes_swap(lanes a)
 {
     return _mm512_permute_ps(a, 0xb1);
 }
 
-/* a < b ? a : b, which is b if either is NaN. */
 LANES_2(lanes_min, _mm512_min_ps)
 
-/* See math_power_of_two. */
 static inline lanes lanes_power_of_two(lanes z)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(z), 23));
 }
 
-/* 0 where x < limit, else a. */
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
     const __mmask16 above = _mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ);
@@ -125,8 +118,8 @@ static inline lanes lanes_load_i8(const int8_t *p)
         _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
 }
 
-typedef __m512i ints;  /* KERNEL_LANES int32 */
-typedef __m512i bytes; /* KERNEL_LANES groups of four bytes */
+typedef __m512i ints;
+typedef __m512i bytes;
 
 static inline ints ints_all(int32_t x)
 {
@@ -157,13 +150,11 @@ static inline bytes bytes_high_halves(bytes a)
 
 #define OFFSET_START (-128)
 
-/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(quad));
 }
 
-/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
 static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
     return ints_dot_halves(acc, w, quad);
@@ -176,13 +167,12 @@ static inline ints ints_add_pairs(ints acc, __m512i pairs)
     return _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
 }
 
-/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     return ints_add_pairs(acc, _mm512_maddubs_epi16(w, _mm512_set1_epi32(quad)));
 }
 
-/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. The sign goes over to x, because the sum of
+/* The sign goes over to x, because the sum of
  * two products of 255 and 127 would not fit 16 bits. */
 static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
@@ -195,7 +185,6 @@ static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 
 #endif
 
-/* To the nearest integer, ties to even; |a| < 2^22. */
 static inline ints lanes_round(lanes a)
 {
     return _mm512_cvtps_epi32(a);
@@ -206,13 +195,11 @@ static inline void ints_store_i8(int8_t *p, ints a)
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
 }
 
-/* The sum of all lanes of a and b. */
 static inline int32_t ints_sum(ints a, ints b)
 {
     return _mm512_reduce_add_epi32(_mm512_add_epi32(a, b));
 }
 
-/* The largest bit pattern of a magnitude in a and b. */
 static inline uint32_t lanes_largest_bits(lanes a, lanes b)
 {
     const __m512i mask = _mm512_set1_epi32(0x7fffffff);
@@ -237,37 +224,37 @@ typedef struct {
     __m256 low, high;
 } lanes;
 
-/* Values made lane by lane of one value, or of two, with what does so for half of the lanes. */
-#define LANES_1(name, f)                                                                           \
-    static inline lanes name(lanes a)                                                              \
+typedef struct {
+    __m256i low, high;
+} ints;
+typedef ints bytes;
+
+/* Functions of whole values from what does the same for a half: of one value, or two; of a number
+ * for all lanes; of memory. */
+#define LANES_1(to, name, from, f)                                                                 \
+    static inline to name(from a)                                                                  \
     {                                                                                              \
-        return (lanes){f(a.low), f(a.high)};                                                       \
+        return (to){f(a.low), f(a.high)};                                                          \
     }
 #define LANES_2(name, f)                                                                           \
     static inline lanes name(lanes a, lanes b)                                                     \
     {                                                                                              \
         return (lanes){f(a.low, b.low), f(a.high, b.high)};                                        \
     }
+#define LANES_ALL(to, name, number, f)                                                             \
+    static inline to name(number x)                                                                \
+    {                                                                                              \
+        return (to){f(x), f(x)};                                                                   \
+    }
+#define LANES_LOAD(name, element, f)                                                               \
+    static inline lanes name(const element *p)                                                     \
+    {                                                                                              \
+        return (lanes){f(p), f(p + 8)};                                                            \
+    }
 
-static inline lanes lanes_zero(void)
+static inline __m256 half_load_f16(const uint16_t *p)
 {
-    return (lanes){_mm256_setzero_ps(), _mm256_setzero_ps()};
-}
-
-static inline lanes lanes_all(float x)
-{
-    return (lanes){_mm256_set1_ps(x), _mm256_set1_ps(x)};
-}
-
-static inline lanes lanes_load(const float *p)
-{
-    return (lanes){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
-}
-
-static inline lanes lanes_load_f16(const uint16_t *p)
-{
-    return (lanes){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
-                   _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
 static inline __m256 half_load_bf16(const uint16_t *p)
@@ -276,9 +263,60 @@ static inline __m256 half_load_bf16(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
 
-static inline lanes lanes_load_bf16(const uint16_t *p)
+static inline __m256 half_swap(__m256 a)
 {
-    return (lanes){half_load_bf16(p), half_load_bf16(p + 8)};
+    return _mm256_permute_ps(a, 0xb1);
+}
+
+static inline __m256 half_power_of_two(__m256 z)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23));
+}
+
+static inline __m256 half_zero_below(__m256 a, __m256 x, float limit)
+{
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_LT_OQ), a);
+}
+
+static inline __m256 half_load_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+static inline __m256i half_low_halves(__m256i a)
+{
+    return _mm256_and_si256(a, _mm256_set1_epi8(15));
+}
+
+static inline __m256i half_high_halves(__m256i a)
+{
+    return half_low_halves(_mm256_srli_epi16(a, 4));
+}
+
+LANES_ALL(lanes, lanes_all, float, _mm256_set1_ps)
+LANES_LOAD(lanes_load, float, _mm256_loadu_ps)
+LANES_LOAD(lanes_load_f16, uint16_t, half_load_f16)
+LANES_LOAD(lanes_load_bf16, uint16_t, half_load_bf16)
+LANES_LOAD(lanes_load_i8, int8_t, half_load_i8)
+LANES_2(lanes_add, _mm256_add_ps)
+LANES_2(lanes_sub, _mm256_sub_ps)
+LANES_2(lanes_mul, _mm256_mul_ps)
+LANES_2(lanes_div, _mm256_div_ps)
+LANES_2(lanes_max, _mm256_max_ps)
+LANES_2(lanes_min, _mm256_min_ps)
+LANES_1(lanes, lanes_sqrt, lanes, _mm256_sqrt_ps)
+LANES_1(lanes, lanes_swap, lanes, half_swap)
+LANES_1(lanes, lanes_power_of_two, lanes, half_power_of_two)
+LANES_1(ints, lanes_round, lanes, _mm256_cvtps_epi32)
+LANES_1(lanes, ints_to_lanes, ints, _mm256_cvtepi32_ps)
+LANES_1(bytes, bytes_low_halves, bytes, half_low_halves)
+LANES_1(bytes, bytes_high_halves, bytes, half_high_halves)
+LANES_ALL(ints, ints_all, int32_t, _mm256_set1_epi32)
+
+static inline lanes lanes_zero(void)
+{
+    return (lanes){_mm256_setzero_ps(), _mm256_setzero_ps()};
 }
 
 static inline void lanes_store(float *p, lanes a)
@@ -294,91 +332,20 @@ static inline void lanes_store_f16(uint16_t *p, lanes a)
                      _mm256_cvtps_ph(a.high, _MM_FROUND_TO_NEAREST_INT));
 }
 
-LANES_2(lanes_add, _mm256_add_ps)
-LANES_2(lanes_sub, _mm256_sub_ps)
-LANES_2(lanes_mul, _mm256_mul_ps)
-LANES_2(lanes_div, _mm256_div_ps)
-LANES_1(lanes_sqrt, _mm256_sqrt_ps)
-
-/* a > b ? a : b, which is b if either is NaN. */
-LANES_2(lanes_max, _mm256_max_ps)
-
-/* a * b + c, rounded once. */
 static inline lanes lanes_fma(lanes a, lanes b, lanes c)
 {
     return (lanes){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
 
-/* Neighbours change places: lane l ^ 1. */
-static inline lanes lanes_swap(lanes a)
-{
-    return (lanes){_mm256_permute_ps(a.low, 0xb1), _mm256_permute_ps(a.high, 0xb1)};
-}
-
-/* a < b ? a : b, which is b if either is NaN. */
-LANES_2(lanes_min, _mm256_min_ps)
-
-static inline __m256 half_power_of_two(__m256 z)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23));
-}
-
-/* See math_power_of_two. */
-LANES_1(lanes_power_of_two, half_power_of_two)
-
-static inline __m256 half_zero_below(__m256 a, __m256 x, float limit)
-{
-    return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_LT_OQ), a);
-}
-
-/* 0 where x < limit, else a. */
 static inline lanes lanes_zero_below(lanes a, lanes x, float limit)
 {
     return (lanes){half_zero_below(a.low, x.low, limit), half_zero_below(a.high, x.high, limit)};
-}
-
-static inline __m256 half_load_i8(const int8_t *p)
-{
-    return _mm256_cvtepi32_ps(
-        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
-}
-
-static inline lanes lanes_load_i8(const int8_t *p)
-{
-    return (lanes){half_load_i8(p), half_load_i8(p + 8)};
-}
-
-/* KERNEL_LANES int32, or as many groups of four bytes. */
-typedef struct {
-    __m256i low, high;
-} ints;
-typedef ints bytes;
-
-static inline ints ints_all(int32_t x)
-{
-    return (ints){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
-}
-
-static inline lanes ints_to_lanes(ints a)
-{
-    return (lanes){_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)};
 }
 
 static inline bytes bytes_load(const uint8_t *p)
 {
     return (bytes){_mm256_loadu_si256((const __m256i *)(const void *)p),
                    _mm256_loadu_si256((const __m256i *)(const void *)(p + 32))};
-}
-
-static inline bytes bytes_low_halves(bytes a)
-{
-    const __m256i mask = _mm256_set1_epi8(15);
-    return (bytes){_mm256_and_si256(a.low, mask), _mm256_and_si256(a.high, mask)};
-}
-
-static inline bytes bytes_high_halves(bytes a)
-{
-    return bytes_low_halves((bytes){_mm256_srli_epi16(a.low, 4), _mm256_srli_epi16(a.high, 4)});
 }
 
 /* The sum is made here: compilers would put all of a block's below its products, for which the
@@ -399,7 +366,6 @@ static inline ints ints_start_halves(int32_t sum_x)
     return (ints){start, start};
 }
 
-/* acc + sum_j w[j] * x[j], w from 0 to 15, x the four int8 of `quad`. */
 static inline ints ints_dot_halves(ints acc, bytes w, int32_t quad)
 {
     const __m256i x = _mm256_set1_epi32(quad);
@@ -421,17 +387,10 @@ static inline __m256i half_dot_offset(__m256i acc, __m256i w, __m256i x)
     return half_made(_mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 
-/* acc + sum_j (w[j] - 128) * x[j], w from 0 to 255. */
 static inline ints ints_dot_offset(ints acc, bytes w, int32_t quad)
 {
     const __m256i x = _mm256_set1_epi32(quad);
     return (ints){half_dot_offset(acc.low, w.low, x), half_dot_offset(acc.high, w.high, x)};
-}
-
-/* To the nearest integer, ties to even; |a| < 2^22. */
-static inline ints lanes_round(lanes a)
-{
-    return (ints){_mm256_cvtps_epi32(a.low), _mm256_cvtps_epi32(a.high)};
 }
 
 static inline __m128i half_to_i16(__m256i a)
@@ -445,7 +404,6 @@ static inline void ints_store_i8(int8_t *p, ints a)
                      _mm_packs_epi16(half_to_i16(a.low), half_to_i16(a.high)));
 }
 
-/* The sum of all lanes of a and b. */
 static inline int32_t ints_sum(ints a, ints b)
 {
     const __m256i eight =
@@ -455,7 +413,6 @@ static inline int32_t ints_sum(ints a, ints b)
     return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }
 
-/* The largest bit pattern of a magnitude in a and b. */
 static inline uint32_t lanes_largest_bits(lanes a, lanes b)
 {
     const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
@@ -481,13 +438,11 @@ static inline __m256 lanes_low(lanes a)
 
 #endif
 
-/* The binary16 `half` in every lane. */
 static inline lanes lanes_all_f16(uint16_t half)
 {
     return lanes_all(_cvtsh_ss(half));
 }
 
-/* The tree of the scalar definition: 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
 static inline float lanes_sum(lanes a)
 {
     const __m256 eight = _mm256_add_ps(lanes_low(a), lanes_high(a));

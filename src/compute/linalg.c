@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 /* --- products -------------------------------------------------------------------------------- */
 
 /* Rows of b that stay in the cache while the rows of a pass. */
@@ -43,7 +45,7 @@ void linalg_add_product(const struct linalg_product *p, size_t first, size_t end
         struct linalg_product part = *p;
         part.a += done * p->a_inner;
         part.b += done * p->b_stride;
-        part.inner = p->inner - done < INNER_BLOCK ? p->inner - done : INNER_BLOCK;
+        part.inner = MIN(p->inner - done, INNER_BLOCK);
         size_t i = first;
         for (; i + 2 <= end; i += 2)
             add_two_rows(&part, i);
@@ -95,7 +97,7 @@ double linalg_dot(const double *a, const double *b, size_t n)
     size_t i = 0;
     for (; i + DOT_LANES <= n; i += DOT_LANES)
         for (int lane = 0; lane < DOT_LANES; lane++)
-            sums[lane] += a[i + (size_t)lane] * b[i + (size_t)lane];
+            sums[lane] += a[i + lane] * b[i + lane];
     for (int lane = 0; i < n; i++, lane++)
         sums[lane] += a[i] * b[i];
     for (int half = DOT_LANES / 2; half > 0; half /= 2)

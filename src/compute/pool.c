@@ -255,6 +255,6 @@ void pool_share(int n, int thread, int n_threads, int *begin, int *end)
 {
     assert(n >= 0 && n_threads >= 1 && thread >= 0 && thread < n_threads);
     const int size = n / n_threads, larger = n % n_threads;
-    *begin = thread * size + (thread < larger ? thread : larger);
+    *begin = thread * size + MIN(thread, larger);
     *end = *begin + size + (thread < larger);
 }

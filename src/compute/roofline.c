@@ -54,7 +54,7 @@ static double best_rate(struct measuring *m, pool_work *work, double amount, dou
         pool_run(m->pool, work, m);
         const uint64_t took = clock_ns() - before;
         const double rate = (double)m->rounds * amount / (double)took * 1e9;
-        best = rate > best ? rate : best;
+        best = MAX(rate, best);
         if (took < SAMPLE_NS)
             m->rounds *= 2;
         else

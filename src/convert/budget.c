@@ -17,7 +17,7 @@
 /* The most K/V heads that a layer may have, no more than it has and than `limit`. */
 static int most_heads(const struct config *f, int layer, int limit)
 {
-    int g = u64_min(config_kv_heads(f, layer), limit);
+    int g = MIN(config_kv_heads(f, layer), limit);
     while (g > 0 && config_heads(f, layer) % g != 0)
         g--;
     return g;
@@ -44,7 +44,7 @@ static enum status plan_heads(struct convert_budget *b, struct err *e)
         }
     }
     b->spec.layer_kv_heads = b->chosen;
-    b->spec.n_tokens = u64_min(b->spec.n_tokens, HEADS_TOKENS);
+    b->spec.n_tokens = MIN(b->spec.n_tokens, HEADS_TOKENS);
     return STATUS_OK;
 }
 
@@ -61,8 +61,8 @@ static enum status plan_ranks(struct convert_budget *b, struct err *e)
                        "layers of width %d",
                        b->spec.cache_bytes, n_layers * RANK_STEP * sizeof(float), RANK_STEP,
                        n_layers, f->d_model);
-    b->most = u64_min(u64_min(all - (n_layers - 1), MOST_TIMES * equal), width);
-    b->all = u64_min(all, n_layers * b->most);
+    b->most = MIN(MIN(all - (n_layers - 1), MOST_TIMES * equal), width);
+    b->all = MIN(all, n_layers * b->most);
     for (int l = 0; l < n_layers; l++) {
         b->equal[l] = equal * RANK_STEP;
         b->chosen[l] = b->most * RANK_STEP;

@@ -17,7 +17,7 @@ struct convert_window convert_window_at(const struct converter *c, int w)
     const size_t first = w * c->window, at = first * c->d, left = c->spec->n_tokens - first;
     struct convert_window win = {
         .w = w,
-        .n = u64_min(left, c->window),
+        .n = MIN(left, c->window),
         .judged = !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
         .original = c->stream + at,
         .middle = c->middle + at,
@@ -41,7 +41,7 @@ enum status convert_windows_done(struct converter *c, int n)
 void convert_calibration_take(struct converter *c)
 {
     const size_t n = c->spec->n_tokens, n_ctx = c->config.n_ctx, d = c->d;
-    size_t window = u64_min(n_ctx, n);
+    size_t window = MIN(n_ctx, n);
     if (!c->spec->measures_only)
         window = convert_window_size(n_ctx, n);
     const size_t layers = c->config.shared ? c->config.n_layers : 1, vocab = c->config.n_vocab;
@@ -107,7 +107,7 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     c->kernels = c->spec->kernels;
     if (!c->kernels)
         TRY(kernels_choose(NULL, &c->kernels, e));
-    c->grad = grad_kernels_for(c->kernels);
+    c->grad = c->kernels->grad;
     TRY(probe_create(&c->config, factors, c->window, c->kernels, pool, &c->probe, e));
     TRY(probe_create(&c->converted, factors, c->window, c->kernels, pool, &c->probe2, e));
     TRY(embed_tokens(c));

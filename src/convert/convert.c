@@ -58,7 +58,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         if (numbers && !spec->latent && n > c->converted.n_kv_heads)
             c->converted.n_kv_heads = n;
         const size_t group = config_group(&c->converted, l);
-        c->group = u64_max(group, c->group);
+        c->group = MAX(group, c->group);
     }
     if (spec->cluster && !spec->latent && f.position == POSITION_ALIBI)
         return err_set(e, STATUS_USAGE,
@@ -73,7 +73,7 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
     c->n_groups = c->converted.n_kv_heads;
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         s->width = c->n_heads * s->dim;
-        c->widest = u64_max(s->width, c->widest);
+        c->widest = MAX(s->width, c->widest);
     }
     if (convert_refits_block(c) && (size_t)f.d_ff > c->widest)
         c->widest = f.d_ff;
@@ -101,7 +101,7 @@ static void take_weights(struct converter *c, union convert_weights *w, size_t n
 
 static void take_all(struct converter *c)
 {
-    const size_t dim = u64_max(c->qk.dim, c->ov.dim), d = c->d;
+    const size_t dim = MAX(c->qk.dim, c->ov.dim), d = c->d;
     const enum convert_part end = convert_refits_block(c) ? CONVERT_PARTS : PART_UP;
     take_weights(c, &c->from, c->n_kv_heads, PART_UP);
     take_weights(c, &c->to, c->n_groups, end);
@@ -136,7 +136,7 @@ static void take_all(struct converter *c)
             .matrix = convert_doubles(c, n, n),
             .values = convert_doubles(c, n, 1),
             .vectors = convert_doubles(c, dim, n),
-            .scratch = convert_doubles(c, u64_max(own, least), 1),
+            .scratch = convert_doubles(c, MAX(own, least), 1),
         };
         if (c->eigen)
             c->eigen[i] = eigen;
@@ -217,7 +217,7 @@ enum status convert_plan(const struct convert_spec *spec, size_t *bytes, struct 
     *bytes = c.arena.used + result.arena.used;
     if (choosing.used || spec->heads_by_bytes) { /* and two results are compared */
         const size_t both = *bytes + result.arena.used, first = choosing.used + other.arena.used;
-        *bytes = u64_max(first, both);
+        *bytes = MAX(first, both);
     }
     if (choosing.overflow || other.arena.overflow || c.arena.overflow || result.arena.overflow)
         return err_set(e, STATUS_NO_MEMORY,

@@ -35,7 +35,7 @@
  */
 #pragma once
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "model/model.h"
 
 /* --- what is wanted -------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ extern const char *const convert_refits[];
 /* Tokens of a window, of n calibration tokens: few enough that one is kept aside. */
 static inline int convert_window_size(int n_ctx, size_t n)
 {
-    const int most = u64_min(n_ctx, CONVERT_MAX_WINDOW);
+    const int most = MIN(n_ctx, CONVERT_MAX_WINDOW);
     return (size_t)most < n / CONVERT_JUDGED ? most : (int)(n / CONVERT_JUDGED);
 }
 

@@ -27,7 +27,7 @@ static void decide(struct drop *d, int layer, const unsigned char *off)
     int most = 0, n_left = 0, n_kv = 0; /* the most that stay of a group */
     for (int first = 0; first < n_heads; first += group) {
         const int stay = count_left(off + first, group);
-        most = u64_max(stay, most);
+        most = MAX(stay, most);
     }
     for (int first = 0; first < n_heads; first += group) {
         const int stay = count_left(off + first, group);
@@ -51,8 +51,8 @@ static void decide_all(struct drop *d, const unsigned char *off)
     c->n_heads = c->n_kv_heads = 0;
     for (int l = 0; l < c->n_layers; l++) {
         decide(d, l, off + l * d->before.n_heads);
-        c->n_heads = u64_max(c->layer_heads[l], c->n_heads);
-        c->n_kv_heads = u64_max(c->layer_kv_heads[l], c->n_kv_heads);
+        c->n_heads = MAX(c->layer_heads[l], c->n_heads);
+        c->n_kv_heads = MAX(c->layer_kv_heads[l], c->n_kv_heads);
     }
     if (d->n_gone == 0)
         *c = d->before;

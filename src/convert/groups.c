@@ -125,8 +125,8 @@ void convert_group_take(struct converter *c)
         size_t n = 1; /* sets of whole groups, or pairs: the binomial coefficient */
         for (size_t i = 1; i <= size; i++)
             n = n * (c->n_heads - size + i) / i;
-        most = u64_max(n, most);
-        group = u64_max(own, group);
+        most = MAX(n, most);
+        group = MAX(own, group);
     }
     most += 2 * c->n_groups; /* of the two groupings that are compared at the end */
     c->costs = arena_take(&c->arena, most, sizeof *c->costs);
@@ -199,7 +199,7 @@ static double bond(const struct converter *c, size_t head, size_t group, size_t 
 {
     double sum = 0;
     for (size_t i = group * c->group; i < (group + 1) * c->group; i++) {
-        const size_t other = c->order[i], low = u64_min(head, other), high = u64_max(head, other);
+        const size_t other = c->order[i], low = MIN(head, other), high = MAX(head, other);
         if (i != except)
             sum += c->costs[low * c->n_heads - low * (low + 1) / 2 + high - low - 1];
     }

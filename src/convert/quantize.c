@@ -55,7 +55,7 @@ static void convert_chunks(void *arg, int thread)
     pool_share(q->n_chunks, thread, pool_n_threads(q->params.pool), &chunk, &end);
     for (; chunk < end; chunk++) {
         const uint64_t begin = (uint64_t)chunk * CHUNK_ELEMENTS, left = q->n - begin;
-        const uint64_t n = u64_min(left, CHUNK_ELEMENTS);
+        const uint64_t n = MIN(left, CHUNK_ELEMENTS);
         const unsigned char *in = from->data + tensor_type_bytes(from->type, q->first + begin);
         unsigned char *out = q->out + tensor_type_bytes(to, begin);
         struct quantize_sums *r = &q->chunks[chunk];
@@ -117,7 +117,7 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
     assert(offset % t->to->block_bytes == 0);
     q->tensor = t;
     q->first = offset / t->to->block_bytes * t->to->block_elements;
-    q->n = u64_min(from->n_elements - q->first, PIECE);
+    q->n = MIN(from->n_elements - q->first, PIECE);
     q->n_chunks = (q->n + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS;
     pool_run(p->pool, convert_chunks, q);
     for (const struct quantize_sums *r = q->chunks; r < q->chunks + q->n_chunks; r++) {
@@ -200,8 +200,8 @@ static void take_buffers(struct quantize *q)
     struct arena *arena = &q->arena;
     uint64_t most = 0; /* of a piece */
     for (size_t i = 0; i < g->n_tensors; i++)
-        most = u64_max(g->tensors[i].n_elements, most);
-    most = u64_min(most, PIECE);
+        most = MAX(g->tensors[i].n_elements, most);
+    most = MIN(most, PIECE);
     q->tensors = arena_take(arena, g->n_tensors, sizeof *q->tensors);
     q->out = arena_take(arena, most, sizeof(float));
     q->scratch =

@@ -103,7 +103,7 @@ void convert_rebuild_take(struct converter *c)
     r = r ? r : &counted;
     /* At most; blocks with fewer K/V heads need less. */
     const size_t qkv = c->qk.width + c->n_groups * (c->qk.dim + c->ov.dim), heads = c->ov.width;
-    const size_t widest = u64_max(qkv, heads);
+    const size_t widest = MAX(qkv, heads);
     const size_t batch = window < BATCH_ROWS ? BATCH_ROWS / window : 1, rows = batch * window;
     const size_t used = n_windows < 2 * CONVERT_JUDGED ? n_windows : n_windows / sparse + 1;
     *r = (struct convert_rebuild){
@@ -283,7 +283,7 @@ static bool evaluate(void *arg, const double *variables, double *value, double *
     for (int first = 0; first < r->n_windows; first += r->batch_windows) {
         const int left = r->n_windows - first;
         r->first_window = first;
-        r->batch_windows = u64_min(left, r->n_batch);
+        r->batch_windows = MIN(left, r->n_batch);
         const size_t rows = r->batch_windows * c->window;
         pool_run(c->pool, run_batch, c);
         for (size_t t = 0; t < rows; t++)

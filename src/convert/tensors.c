@@ -58,7 +58,7 @@ static void read_elements(const struct gguf_tensor *t, uint64_t first, uint64_t 
 {
     float piece[PIECE] = {0};
     for (uint64_t done = 0; done < n; done += PIECE) {
-        const uint64_t now = u64_min(n - done, PIECE);
+        const uint64_t now = MIN(n - done, PIECE);
         if (t)
             blocks_decode(t->type->type, piece, t->data + tensor_type_bytes(t->type, first + done),
                           now);
@@ -176,7 +176,7 @@ static enum status write_elements(struct convert_tensor *t, uint64_t first, uint
     t->changed = true;
     for (uint64_t done = 0; done < n; done += PIECE) {
         float piece[PIECE], back[PIECE];
-        const uint64_t now = u64_min(n - done, PIECE);
+        const uint64_t now = MIN(n - done, PIECE);
         unsigned char *bytes = t->bytes + tensor_type_bytes(type, first + done);
         for (uint64_t i = 0; i < now; i++)
             piece[i] = (float)x[done + i];
@@ -263,8 +263,8 @@ void convert_used_take(struct converter *c)
             const uint64_t own = s.rows; /* each head's matrix has panels of its own */
             const uint64_t n =
                 s.n_matrices * matrix_bytes(s.rows / s.n_matrices, s.cols, STORAGE_F32);
-            most = u64_max(n, most);
-            rows = u64_max(own, rows);
+            most = MAX(n, most);
+            rows = MAX(own, rows);
         }
         c->panels[role].panels = arena_take(&c->arena, most, 1);
         c->panels[role].bias = convert_floats(c, rows, 1);

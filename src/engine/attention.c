@@ -17,7 +17,7 @@
 static int item_cost(const struct batch_span *span, int chunk, int row)
 {
     const int n = span->first_position + row + 1 - chunk * KERNEL_CHUNK;
-    return n <= 0 ? 0 : CALL_COST + (n < KERNEL_CHUNK ? n : KERNEL_CHUNK);
+    return n <= 0 ? 0 : CALL_COST + MIN(n, KERNEL_CHUNK);
 }
 
 void batch_cut(struct batch *b, const struct batch_row *rows, int n, int n_shared,
@@ -149,8 +149,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
     if (!a->stores_first && chunk == position / KERNEL_CHUNK)
         store_row(a, group, row);
 
-    int n = position + 1 - chunk_first;
-    n = n < KERNEL_CHUNK ? n : KERNEL_CHUNK;
+    const int n = MIN(position + 1 - chunk_first, KERNEL_CHUNK);
     const size_t dim = a->key_dim, n_heads = a->group;
     const float *q = a->queries + row * a->queries_dim + (size_t)group * n_heads * dim;
     float *scaled = a->scratch;
@@ -286,7 +285,7 @@ static struct attention layer_attention(const struct worker *k, const struct blo
          * heads, because arithmetic takes longer. */
         const int64_t many = (int64_t)LATENT_ITEMS * k->n_threads * KERNEL_CHUNK;
         a.n_groups = f->batch.cost_per_head >= many ? 1 : k->n_threads;
-        a.n_groups = a.n_groups < c->n_heads ? a.n_groups : c->n_heads;
+        a.n_groups = MIN(a.n_groups, c->n_heads);
         while (c->n_heads % a.n_groups != 0)
             a.n_groups++;
         a.stores_first = true; /* threads meet anyway */
@@ -314,7 +313,7 @@ static void show_weights(const struct attention *a)
         float most = part[0];
         double sum = 0;
         for (int c = 1; c < n_chunks; c++)
-            most = part[c * stride] > most ? part[c * stride] : most;
+            most = MAX(part[c * stride], most);
         for (int c = 0; c < n_chunks; c++)
             sum += exp_of((double)part[c * stride] - (double)most) * (double)part[c * stride + 1];
         for (int c = 0; c < n_chunks; c++) {

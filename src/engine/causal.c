@@ -245,7 +245,7 @@ static struct item each_block(const struct causal_window *w, bool back)
         struct attend_bias bias;
         const bool biased = w->bias && w->bias(w->arg, h, &bias);
         for (int first = 0; first < w->length; first += CAUSAL_WIDTH) {
-            const int left = w->length - first, n = left < CAUSAL_WIDTH ? left : CAUSAL_WIDTH;
+            const int n = MIN(w->length - first, CAUSAL_WIDTH);
             const struct query_block at = {h, first, n, first + n, biased ? &bias : NULL};
             (back ? backward_block : forward_block)(&it, &at);
         }

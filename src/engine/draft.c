@@ -20,7 +20,7 @@ int copy_find(const int32_t *text, int n, int *length)
     int found = 0, n_copies = 0;
     *length = COPY_LEAST - 1;
     for (int at = n - 1; at >= COPY_LEAST && n_copies < MOST_COPIES && *length < COPY_MOST; at--) {
-        const int most = at < COPY_MOST ? at : COPY_MOST;
+        const int most = MIN(at, COPY_MOST);
         int same = 0; /* tokens before `at` that are those at the end */
         while (same < most && text[at - 1 - same] == text[n - 1 - same])
             same++;
@@ -143,7 +143,7 @@ int pace_choose(const struct draft_pace *p, int base, const struct draft_level *
         return p->lost_ns <= allowed + LOST_STEPS * step ? best : 0;
     const double cost = few_ns - step + lag * p->feed.ns;
     *trying = fmax(p->lost_ns, 0) + cost <= allowed;
-    return !*trying ? 0 : n < TRY_LEVELS ? n : TRY_LEVELS;
+    return !*trying ? 0 : MIN(n, TRY_LEVELS);
 }
 
 void pace_saw(struct draft_pace *p, int kind, int depth, bool right)
@@ -288,7 +288,7 @@ static void accept_share(void *arg, int thread)
 static enum status feed(struct drafter *d, int slot, int end, bool *done, struct err *e)
 {
     const int seen = session_len(d->session, slot), left = end - seen;
-    const int n = left < d->room ? left : d->room;
+    const int n = MIN(left, d->room);
     *done = left <= n;
     if (n <= 0)
         return STATUS_OK;
@@ -312,12 +312,12 @@ static enum status draft_by_model(struct drafter *d, struct err *e)
         const int room = session_cap(d->session) - p->len + 1; /* the last is not fed */
         const int behind = p->len - session_len(d->session, i);
         p->kind = 0;
-        p->wanted = room < p->wanted ? room : p->wanted;
+        p->wanted = MIN(room, p->wanted);
         if (p->wanted <= 0)
             continue;
         n++;
         lag += behind > STEP_ROWS ? behind : 0;
-        most = p->wanted > most ? p->wanted : most;
+        most = MAX(p->wanted, most);
     }
     for (int i = 0; i < most; i++)
         d->levels[i] = (struct draft_level){pace_share(&d->pace, 0, i), n};
@@ -336,7 +336,7 @@ static enum status draft_by_model(struct drafter *d, struct err *e)
         bool ready = done && p->wanted > 0;
         if (ready && p->len - 1 - session_len(d->session, i) >= STEP_ROWS)
             TRY(feed(d, i, p->len - 1, &ready, e));
-        p->wanted = !ready ? 0 : p->wanted < levels ? p->wanted : levels;
+        p->wanted = !ready ? 0 : MIN(p->wanted, levels);
         if (ready)
             sampler_copy(d->sampler, i, d->n_slots + i);
     }
@@ -371,7 +371,7 @@ enum status drafter_propose(struct drafter *d, struct err *e)
     for (int i = 0; i < d->n_slots; i++) {
         struct draft_slot *p = &d->slots[i];
         d->round.base += p->wanted >= 0;
-        p->wanted = p->wanted < d->pace.most ? p->wanted : d->pace.most;
+        p->wanted = MIN(p->wanted, d->pace.most);
         p->n_drafted = p->n_right = 0;
     }
     if (d->round.base == 0)

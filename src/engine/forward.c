@@ -4,24 +4,19 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static int largest(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap)
 {
     const uint64_t rows = w->max_rows, threads = w->max_threads;
-    const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = rows > own ? rows : own;
+    const uint64_t own = threads * WORKSPACE_OWN_ROWS, read = MAX(rows, own);
     int qkv = 0, group = 0, key = 0, average = 0; /* the largest of the layers' */
     for (int l = 0; l < c->n_layers; l++) {
-        qkv = largest(qkv, config_qkv_dim(c, l));
-        group = largest(group, config_group(c, l));
-        key = largest(key, config_key_dim(c, l));
-        average = largest(average, config_average_dim(c, l));
+        qkv = MAX(qkv, config_qkv_dim(c, l));
+        group = MAX(group, config_group(c, l));
+        key = MAX(key, config_key_dim(c, l));
+        average = MAX(average, config_average_dim(c, l));
     }
-    w->input_dim = largest(c->d_model, c->n_heads * config_value_dim(c));
+    w->input_dim = MAX(c->d_model, c->n_heads * config_value_dim(c));
     w->quants_bytes = quant_row_bytes(layout_longest_row(c));
     /* Scaled queries, scores, a key or the copies of panels. */
     w->attend_floats = (size_t)group * (key + KERNEL_CHUNK) +
@@ -35,7 +30,7 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
         w->weights = arena_take(a, rows * c->n_heads * cap, sizeof(float));
     if (config_is_latent(c)) { /* what products by head write, and read quantised */
         const int rank = config_most_latent(c);
-        w->head_quants_bytes = quant_row_bytes(largest(rank, c->head_dim));
+        w->head_quants_bytes = quant_row_bytes(MAX(rank, c->head_dim));
         w->mapped = arena_take(a, rows * c->n_heads * rank, sizeof(float));
         w->head_quants = arena_take(a, threads * rows, w->head_quants_bytes);
     }

@@ -1,9 +1,7 @@
-#include "engine/own_text.h"
+#include "engine/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/schedule.h"
 
 /* Texts that are written side by side, and bytes of their caches, at most. */
 #define MOST_SLOTS 16
@@ -62,7 +60,7 @@ static enum status write_texts(const struct own_text *t, struct schedule *s, int
 enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err *e)
 {
     const int n_vocab = t->model->config.n_vocab, n_threads = pool_n_threads(t->pool);
-    struct session_params params = {.n_sequences = t->n < MOST_SLOTS ? t->n : MOST_SLOTS,
+    struct session_params params = {.n_sequences = MIN(t->n, MOST_SLOTS),
                                     .n_ctx = t->length,
                                     .kv_storage = STORAGE_F16,
                                     .kernels = t->kernels};

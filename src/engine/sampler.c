@@ -71,12 +71,12 @@ int logits_argmax(const float *logits, int n)
     int i = 0;
     for (; i + FLOATS <= n; i += FLOATS)
         for (int l = 0; l < FLOATS; l++)
-            lanes[l] = logits[i + l] > lanes[l] ? logits[i + l] : lanes[l];
+            lanes[l] = MAX(logits[i + l], lanes[l]);
     float maximum = lanes[0];
     for (int l = 1; l < FLOATS; l++)
-        maximum = lanes[l] > maximum ? lanes[l] : maximum;
+        maximum = MAX(lanes[l], maximum);
     for (; i < n; i++)
-        maximum = logits[i] > maximum ? logits[i] : maximum;
+        maximum = MAX(logits[i], maximum);
     int first = 0;
     while (logits[first] < maximum)
         first++;
@@ -95,7 +95,7 @@ void logits_exp(double *x, int n)
         const int end = n - begin < CHUNK ? n : begin + CHUNK;
         /* In a loop of its own, or the compiler makes it a branch of the other. */
         for (int i = begin; i < end; i++)
-            x[i] = x[i] > EXP_ZERO ? x[i] : EXP_ZERO;
+            x[i] = MAX(x[i], EXP_ZERO);
         for (int i = begin; i < end; i++) {
             const double shifted = x[i] * LOG2E + EXP_ROUND;
             const double e = shifted - EXP_ROUND;
@@ -170,7 +170,7 @@ enum status logits_log_sum(const float *logits, int n, double *log_sum, struct e
     const double max = (double)logits[logits_argmax(logits, n)];
     double lanes[LANES] = {0}, chunk[CHUNK];
     for (int begin = 0; begin < n; begin += CHUNK) {
-        load_chunk(logits + begin, n - begin < CHUNK ? n - begin : CHUNK, max, chunk);
+        load_chunk(logits + begin, MIN(n - begin, CHUNK), max, chunk);
         logits_exp(chunk, CHUNK);
         for (int i = 0; i < CHUNK; i += LANES)
             for (int l = 0; l < LANES; l++)
@@ -185,7 +185,7 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
 {
     double lanes[LANES] = {0}, p[CHUNK], difference[CHUNK];
     for (int begin = 0; begin < n; begin += CHUNK) {
-        const int count = n - begin < CHUNK ? n - begin : CHUNK;
+        const int count = MIN(n - begin, CHUNK);
         load_chunk(p_logits + begin, count, p_log_sum, p);
         for (int i = 0; i < count; i++)
             difference[i] = p[i] - ((double)q_logits[begin + i] - q_log_sum);
@@ -277,7 +277,7 @@ struct rng *sampler_stream(struct sampler *s, int sequence)
 
 int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
 {
-    const uint64_t n = s->histories[sequence].n, cap = s->window_cap, len = n < cap ? n : cap;
+    const uint64_t n = s->histories[sequence].n, cap = s->window_cap, len = MIN(n, cap);
     for (uint64_t i = 0; tokens && i < len; i++)
         tokens[i] = window_of(s, sequence)[(n - len + i) % cap];
     return (int)len;

@@ -43,8 +43,8 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
 {
     const struct slot *p = &s->slots[slot];
     const struct kv_cache *kv = &s->session->f.kv;
-    const int in_cache = session_len(s->session, slot); /* drafted tokens may stand behind */
-    const int n_cached = in_cache < p->len ? in_cache : p->len;
+    /* Drafted tokens may stand behind the text. */
+    const int n_cached = MIN(session_len(s->session, slot), p->len);
     struct header h = {.version = SAVED_VERSION,
                        .model = marks->model,
                        .cache_type = pack_type(s->session->shape.storage),
@@ -56,7 +56,7 @@ enum status saved_write(const char *path, const struct schedule *s, int slot,
                        .seed = marks->seed,
                        .at_end = p->at_end};
     const size_t text = p->len * sizeof *p->text, recent = h.n_recent * sizeof *p->text;
-    const size_t bytes = recent > h.position_bytes ? recent : h.position_bytes;
+    const size_t bytes = MAX(recent, h.position_bytes);
     struct file_writer *writer;
     assert(p->len >= 1 && p->state == SLOT_VACANT);
     memcpy(h.magic, magic, sizeof magic);

@@ -26,13 +26,13 @@ static void take_schedule(struct schedule *s, struct arena *a)
 /* Tokens of a full context that go on behind those that are kept. */
 static int last_half(int n_ctx)
 {
-    return n_ctx > 1 ? n_ctx / 2 : 1;
+    return MAX(n_ctx / 2, 1);
 }
 
 enum status schedule_create(struct schedule *s, struct err *e)
 {
     const int cap = session_cap(s->session), most_kept = cap - last_half(cap);
-    s->n_keep = s->n_keep < most_kept ? s->n_keep : most_kept;
+    s->n_keep = MIN(s->n_keep, most_kept);
     s->longest_token = tokenizer_longest(s->tokenizer);
     s->n_together = 1 + (s->drafter ? s->drafter->pace.most : 0);
     take_schedule(s, &s->arena);
@@ -54,7 +54,7 @@ void schedule_free(struct schedule *s)
 int schedule_room(const struct schedule *s, int slot)
 {
     const int cap = session_cap(s->session), left = cap - s->slots[slot].len;
-    return s->shifts && left < last_half(cap) ? last_half(cap) : left;
+    return s->shifts ? MAX(left, last_half(cap)) : left;
 }
 
 /* The slot's tokens are to be fed, but for those in the cache. */
@@ -142,8 +142,7 @@ static enum status feed_rows(struct schedule *s, struct err *e)
         const uint64_t fed = s->drafter->feed_ns;
         for (int i = 0; i < s->n_slots; i++) {
             const struct slot *p = &s->slots[i];
-            const int wanted = p->request.n - p->n_sampled, room = room_of(s, p);
-            const int left = wanted < room ? wanted : room;
+            const int left = MIN(p->request.n - p->n_sampled, room_of(s, p));
             s->drafter->slots[i].wanted = p->state == SLOT_DECODES && !p->logits ? left - 1 : -1;
         }
         TRY(drafter_propose(s->drafter, e));

@@ -33,13 +33,11 @@ static enum status resolve(struct session *s, const struct model *m, const struc
                        c->n_ctx);
     assert(p->n_shared >= 0 && p->n_shared <= cap && kv_cache_can_store(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
-    int block = p->block > 0 ? p->block : n > DEFAULT_BLOCK ? n : DEFAULT_BLOCK;
+    int block = p->block > 0 ? p->block : MAX(n, DEFAULT_BLOCK);
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
     const int64_t positions = (int64_t)cap * n;
-    if (block > positions)
-        block = (int)positions;
-    if (block > INT_MAX / c->n_heads)
-        block = INT_MAX / c->n_heads;
+    block = (int)MIN(block, positions);
+    block = MIN(block, INT_MAX / c->n_heads);
     *s = (struct session){
         .f = {.kernels = p->kernels,
               .work = {.max_rows = block, .max_threads = n_threads, .watches = p->watch != NULL},
@@ -148,7 +146,7 @@ enum status session_enter(struct session *s, int layer, const float *x,
     const size_t d = c->d_model;
     s->f.first_layer = layer;
     for (int done = 0, now; done < n; done += now) {
-        now = n - done < w->max_rows ? n - done : w->max_rows;
+        now = MIN(n - done, w->max_rows);
         if (x)
             memcpy(w->x, x + done * d, now * d * sizeof *x);
         for (int r = 0; r < now; r++) {
@@ -252,9 +250,8 @@ void session_rewind(struct session *s, int sequence, int len)
     const bool forgets_shared = sequence == 0 && len < s->shape.n_shared;
     for (int i = 1; forgets_shared && i < s->shape.n_sequences; i++)
         s->len[i] = least_len(s, i);
-    len = len > least_len(s, sequence) ? len : least_len(s, sequence);
-    if (len < s->len[sequence])
-        s->len[sequence] = len;
+    len = MAX(len, least_len(s, sequence));
+    s->len[sequence] = MIN(s->len[sequence], len);
 }
 
 /* --- the number of threads ------------------------------------------------------------------- */
@@ -276,9 +273,7 @@ bool session_prefers_one_thread(struct session *s, int n_rows)
     if (!s->f.pool || session_len(s, 0) > 0)
         return false;
     /* As many as are wanted, go through the model at once, and have room. */
-    int n = n_rows < MOST_ROWS ? n_rows : MOST_ROWS;
-    n = n < session_block(s) ? n : session_block(s);
-    n = n < session_cap(s) ? n : session_cap(s);
+    const int room = MIN(session_block(s), session_cap(s)), n = MIN(MIN(n_rows, MOST_ROWS), room);
     /* The first step fetches the weights into the caches, and does not count. */
     for (int i = -1; i < 2 * ROUNDS && (i < 2 || best[0] < LONG_STEP_NS); i++) {
         const bool all = i > 0 && i % 2;
@@ -313,14 +308,13 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
     one.n_layers = 1;
     one.layer_heads[0] = one.layer_kv_heads[0] = 0; /* room for the most of any */
     one.latent[0] = config_most_latent(c);
-    *p = (struct probe){
-        .s = {.f = {.kernels = kernels,
-                    .pool = pool,
-                    .work = {.max_rows = n_ctx < DEFAULT_BLOCK ? n_ctx : DEFAULT_BLOCK,
-                             .max_threads = pool_n_threads(pool)},
-                    .end_layer = 1},
-              .shape = {.n_sequences = 1, .cap = n_ctx}},
-        .model = *c};
+    *p = (struct probe){.s = {.f = {.kernels = kernels,
+                                    .pool = pool,
+                                    .work = {.max_rows = MIN(n_ctx, DEFAULT_BLOCK),
+                                             .max_threads = pool_n_threads(pool)},
+                                    .end_layer = 1},
+                              .shape = {.n_sequences = 1, .cap = n_ctx}},
+                        .model = *c};
     const enum status s = take_session(&p->s, &one, c, rope_factors, e);
     if (s == STATUS_OK) {
         positions_reach(&p->s.f.work.positions, n_ctx);
@@ -355,7 +349,7 @@ void probe_run(struct probe *p, const struct block *b, int layer, const float *i
     f->taps = *taps;
     f->only_attention = !taps->at[TAP_OUT];
     for (int first = 0; first < n; first += f->work.max_rows) {
-        const int left = n - first, now = left < f->work.max_rows ? left : f->work.max_rows;
+        const int now = MIN(n - first, f->work.max_rows);
         for (int r = 0; r < now; r++)
             p->s.rows[r] = (struct batch_row){.position = first + r};
         memcpy(f->work.x, in + first * d, now * d * sizeof *in);

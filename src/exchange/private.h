@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "exchange/exchange.h"
 #include "formats/json.h"
 #include "model/layout.h"

@@ -26,7 +26,7 @@ void *vocabulary_take(struct vocabulary *v, size_t bytes, struct err *e)
     struct pool_chunk *chunk = v->memory;
     const size_t taken = (bytes / CHUNK_ALIGN + 1) * CHUNK_ALIGN;
     if (!chunk || chunk->cap - chunk->used < taken) {
-        const size_t cap = u64_max(taken, CHUNK_BYTES);
+        const size_t cap = MAX(taken, CHUNK_BYTES);
         chunk = calloc(1, sizeof *chunk + cap);
         if (!chunk) {
             err_no_memory(e, "the vocabulary", cap);

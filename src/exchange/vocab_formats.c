@@ -40,7 +40,7 @@ enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct er
     struct vocab_keys *k = &v->keys;
     struct text rest = file;
     int id = 0;
-    (void)text_cut(&rest, u64_min(file.len, 4));
+    (void)text_cut(&rest, MIN(file.len, 4));
     for (; id < k->n && rest.len >= 8; id++) {
         const size_t len = little_load(rest.data + 4, 4);
         if (len > rest.len - 8)

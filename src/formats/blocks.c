@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/mem.h"
 #include "formats/gguf_private.h"
 
@@ -92,7 +91,7 @@ static uint64_t take_count(struct reader *r, const char *what, size_t between, s
 {
     const uint64_t count = take_int(r, 8, what);
     size_t left = r->len - r->at;
-    left -= u64_min(between, left);
+    left -= MIN(between, left);
     if (count > left / min_bytes)
         REFUSE(r,
                "%s is %" PRIu64 ", expected at most %zu in the %zu bytes that follow byte "

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/mem.h"
 
 struct json_parse {
@@ -329,7 +328,7 @@ static enum status refuse_node(const struct json_node *node, const char *expecte
     const struct text found =
         node->kind <= JSON_NUMBER ? node->text : text_of(kind_names[node->kind]);
     const char *quote = node->key.data ? "\"" : "";
-    const int shown = u64_min(found.len, NUMBER_SHOWN);
+    const int shown = MIN(found.len, NUMBER_SHOWN);
     return err_bad_file(e, "%s%.*s%s at byte %zu: expected %s, found %.*s%s%s", quote,
                         text_width(name), name.data, quote, node->at, expected, shown, found.data,
                         found.len > NUMBER_SHOWN ? "..." : "", note);

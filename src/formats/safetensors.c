@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/checked.h"
 #include "base/mem.h"
 #include "formats/gguf_private.h"
 
@@ -79,7 +78,7 @@ static enum status find_header(const unsigned char *bytes, size_t len, struct te
         return err_bad_file(e, "expected a safetensors file, found a Git LFS pointer; fetch the "
                                "file it stands for");
     const uint64_t n = little_load(bytes, LENGTH_BYTES);
-    const size_t left = len - LENGTH_BYTES, most = u64_min(left, limits.bytes);
+    const size_t left = len - LENGTH_BYTES, most = MIN(left, limits.bytes);
     if (n > most)
         return err_bad_file(e,
                             "the header's length at byte 0: expected at most %zu, found %" PRIu64
@@ -208,7 +207,7 @@ enum status safetensors_parse_file(const struct file_map *f, struct safetensors 
 {
     struct text header = {NULL, 0};
     *out = (struct safetensors){.n_tensors = 0};
-    TRY(file_map_make_private(f, u64_min(f->len, LENGTH_BYTES), e));
+    TRY(file_map_make_private(f, MIN(f->len, LENGTH_BYTES), e));
     TRY(find_header(f->data, f->len, &header, e));
     TRY(file_map_make_private(f, LENGTH_BYTES + header.len, e));
     return safetensors_parse(f->data, f->len, out, e);
@@ -428,7 +427,7 @@ static enum status open_index(struct safetensors_folder *f, const char *path, st
     enum status s = file_map_open(&file, index_path, e);
     const struct text source = {(const char *)file.data, file.len};
     if (!s)
-        s = file_map_make_private(&file, u64_min(source.len, limits.bytes), e);
+        s = file_map_make_private(&file, MIN(source.len, limits.bytes), e);
     if (!s)
         s = err_in(e, read_weight_map(source, &json, &map, &files, e), "%s", index_path);
     if (!s)

@@ -3,7 +3,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "model/pack.h"
 
 /* For the vectoriser, sums run in so many interleaved parts, and over pieces of a row. */
@@ -39,7 +39,7 @@ static void take_maps(struct attend_run *run)
         const uint64_t rank = config_most_latent(c);
         run->lengths = arena_take(a, (uint64_t)c->n_layers * c->n_heads,
                                   spec->n_tokens * sizeof *run->lengths);
-        run->row = arena_take(a, u64_max(width, rank), sizeof *run->row);
+        run->row = arena_take(a, MAX(width, rank), sizeof *run->row);
         run->z = arena_take(a, spec->n_tokens, dim * sizeof *run->z);
         run->gram = arena_take(a, width, dim * sizeof *run->gram);
     }
@@ -108,7 +108,7 @@ static void sum_row(const struct attend_run *run, const float *a, int n, double 
     for (int first = 0; first < n; first += PIECE) {
         const float *piece = a + first;
         const double *divides = run->divides + first, *content = run->content + first;
-        const int len = u64_min(n - first, PIECE);
+        const int len = MIN(n - first, PIECE);
         for (int j = 0; j < len; j++)
             logs[j] = log_of(piece[j]);
         for (int j = 0; j < len; j += LANES) {
@@ -333,7 +333,7 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
 
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
     for (int at = 0, len; at < n && s == STATUS_OK; at += len) {
-        len = u64_min(n - at, session_block(session));
+        len = MIN(n - at, session_block(session));
         s = spec->stop && spec->stop(spec->arg)
                 ? STATUS_INTERRUPTED
                 : session_feed(session, 0, spec->tokens + at, len, NULL, e);

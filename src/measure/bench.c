@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "base/checked.h"
 #include "base/figures.h"
+#include "base/mem.h"
 #include "base/rng.h"
 
 /* The most samples of one run: 800 MB of times. */
@@ -33,7 +33,7 @@ static struct inspect_step row_step(const struct bench *b, const struct bench_ro
 static int row_context(const struct bench_spec *spec, const struct bench_row *row)
 {
     const int own = row->step.depth + 1;
-    return u64_max(own, spec->prompt);
+    return MAX(own, spec->prompt);
 }
 
 /* *shape is the checkpoint's, or the one of random weights. STATUS_BAD_FILE for a type that does
@@ -123,7 +123,7 @@ static void plan_groups(struct bench *b, uint64_t logits_bytes)
             bytes = logits_bytes;
         }
         bytes = u64_sum(bytes, bytes_in_group(b, row, mha));
-        b->bytes = u64_max(bytes, b->bytes);
+        b->bytes = MAX(bytes, b->bytes);
         if (mha && mha->group != b->n_groups) {
             struct bench_row *again = &b->rows[b->n_rows + b->n_again++];
             *again = *mha;
@@ -532,7 +532,7 @@ void bench_compare(struct bench *b, int n_heads)
                                              : mha->step.predicted.us / row->step.predicted.us;
             if (mha->group != row->group) /* it did not take turns with this one */
                 continue;
-            const int repeats = u64_min(row->repeats, mha->repeats);
+            const int repeats = MIN(row->repeats, mha->repeats);
             row->speedup = mha->p50_us / row->p50_us;
             if (repeats > 1)
                 row->speedup_low = row->speedup_high = row->speedup;

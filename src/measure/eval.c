@@ -10,8 +10,8 @@
 #include <math.h>
 #include <stdatomic.h>
 
-#include "base/checked.h"
 #include "base/figures.h"
+#include "base/mem.h"
 #include "engine/sampler.h"
 #include "text/pretokenize.h"
 
@@ -81,7 +81,7 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
     *p = r->spec->params;
     p->n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
     p->block = p->block > 0 ? p->block : DEFAULT_BLOCK;
-    const uint64_t fit = p->block / p->n_ctx, wanted = u64_min(most, fit);
+    const uint64_t fit = p->block / p->n_ctx, wanted = MIN(most, fit);
     p->n_sequences = plan->n_together = wanted > 1 ? (int)wanted : 1;
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
@@ -122,7 +122,7 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
 {
     const struct config *own = &spec->model->config;
     const struct config *other = spec->other ? &spec->other->config : own;
-    const int limit = u64_min(other->n_ctx, own->n_ctx), n_threads = pool_n_threads(spec->pool);
+    const int limit = MIN(other->n_ctx, own->n_ctx), n_threads = pool_n_threads(spec->pool);
     struct eval_plan *plan = &r->plan;
     *r = (struct eval_run){.spec = spec,
                            .models = {spec->model, spec->other},
@@ -302,7 +302,7 @@ static enum status run_workers(struct eval_run *r, struct err *e)
         for (int m = 0; m < r->n_models; m++) {
             TRY(session_create(r->models[m], &params, w->pool, &w->sessions[m], e));
             const int block = session_block(w->sessions[m]);
-            r->block = u64_min(block, r->block);
+            r->block = MIN(block, r->block);
             params.without = NULL; /* the other has all its heads */
         }
     }
@@ -340,7 +340,7 @@ double eval_mean_error(const double *x, uint64_t n, double mean)
     uint64_t batches = 0;
     double squares = 0;
     for (uint64_t begin = 0; begin < n; begin += batch, batches++) {
-        const uint64_t len = u64_min(n - begin, batch);
+        const uint64_t len = MIN(n - begin, batch);
         const double off = sum_of(x + begin, len) - mean * len;
         squares += off * off;
     }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "engine/session.h"
 
 struct heads_run {
@@ -112,7 +112,7 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     for (size_t h = 0; h < n_heads; h++)
         heads[h] = (struct head_worth){.layer = layer, .head = h};
     for (uint64_t first = 0; first < n_scored; first += ctx) {
-        const size_t n = u64_min(n_scored - first, ctx);
+        const size_t n = MIN(n_scored - first, ctx);
         const float *stream = r->stream + first * d;
         const struct block_taps taps = {
             .at = {[TAP_HEADS] = r->heads, [TAP_OUT] = r->next + first * d}};
@@ -165,7 +165,7 @@ static enum status measure_curve(struct heads_run *r, struct err *e)
     qsort(result->by_worth, n_heads, sizeof *next, compare_worths);
     r->eval.entry = (struct eval_entry){0, NULL};
     r->eval.nll = NULL;
-    for (int n = 0;; n = n == 0 ? 1 : u64_min(2 * n, n_heads)) {
+    for (int n = 0;; n = n == 0 ? 1 : MIN(2 * n, n_heads)) {
         for (; next < result->by_worth + n; next++)
             r->off[next->layer * r->config->n_heads + next->head] = 1;
         if (n > 0) {

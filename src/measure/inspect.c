@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/half.h"
+#include "base/mem.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
 
@@ -143,11 +143,11 @@ struct inspect_shard inspect_shard(const struct inspect_variant *v, const struct
         int most = 1;
         for (int first = 0; first < v->config.n_heads; first += own) {
             const int used = (first + own - 1) / group - first / group + 1;
-            most = u64_max(used, most);
+            most = MAX(used, most);
         }
         held += (int64_t)n * most;
         c.layer_kv_heads[l] = most;
-        c.n_kv_heads = u64_max(most, c.n_kv_heads);
+        c.n_kv_heads = MAX(most, c.n_kv_heads);
     }
     shape.config = &c;
     shape.n_kv_heads = c.n_kv_heads;

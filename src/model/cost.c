@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
 
@@ -140,10 +140,7 @@ struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)
 
 uint64_t cost_step_bytes(const struct cost *c, int batch)
 {
-    uint64_t bytes;
-    return u64_mul(batch, c->kv_bytes, &bytes) && u64_add(bytes, c->weight_bytes, &bytes)
-               ? bytes
-               : UINT64_MAX;
+    return u64_sum(u64_product(batch, c->kv_bytes), c->weight_bytes);
 }
 
 uint64_t cost_step_flops(const struct cost *c, int batch)

@@ -88,7 +88,7 @@ static void fill_share(void *arg, int thread)
         if (to->matrix.panels == from->matrix.panels)
             continue;
         pool_share(matrix_panels(n_out), thread, p->n_threads, &begin, &end);
-        end = end * KERNEL_LANES < n_out ? end * KERNEL_LANES : n_out;
+        end = MIN(end * KERNEL_LANES, n_out);
         for (int h = 0; h < layout_weight(&p->from->config, role, 0).n_matrices; h++) {
             const struct matrix w = model_head_matrix(to, h), source = model_head_matrix(from, h);
             pack_again((void *)(uintptr_t)w.panels, &w, &source, begin * KERNEL_LANES, end,

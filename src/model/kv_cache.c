@@ -132,7 +132,7 @@ static void put_row(const struct kernels *kernels, enum storage storage, const f
         for (size_t i = 0; i < n; i++)
             floats[i * step] = x[i];
     for (size_t first = 0; first < n && storage != STORAGE_F32; first += at_once) {
-        const size_t now = n - first < at_once ? n - first : at_once;
+        const size_t now = MIN(n - first, at_once);
         if (storage == STORAGE_F16) {
             kernels->to_f16(halves, x + first, now);
             for (size_t i = 0; i < now; i++)
@@ -177,7 +177,7 @@ struct kv_chunk kv_cache_chunk(const struct kv_cache *kv, struct kv_place place,
     assert(first % KERNEL_CHUNK == 0 && n >= 1 && n <= KERNEL_CHUNK && first + n <= kv->shape.cap);
     const struct kv_place holder = {0, place.layer, place.kv_head};
     int split = (place.sequence == 0 ? kv->shape.cap : kv->shape.n_shared) - first;
-    split = split < 0 ? 0 : split < n ? split : n;
+    split = MAX(0, MIN(split, n));
     struct kv_chunk chunk = {.split = split,
                              .n_positions = n,
                              .key_dim = config_key_dim(&kv->config, place.layer),

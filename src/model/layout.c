@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 /* Sizes that a shape is made of. */
 enum extent {
     ONE,
@@ -258,10 +260,10 @@ int layout_longest_row(const struct config *c)
     int longest = 0;
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++) {
         const int cols = layout_weight(c, role, 0).cols;
-        longest = cols > longest ? cols : longest;
+        longest = MAX(cols, longest);
     }
     const int heads = c->n_heads * config_value_dim(c); /* of the layer with the most */
-    return heads > longest ? heads : longest;
+    return MAX(heads, longest);
 }
 
 /* --- by name --------------------------------------------------------------------------------- */

@@ -38,9 +38,6 @@ static const struct gguf_tensor *find_tensor(struct loader *ld, const struct ten
 
 /* --- copying one ----------------------------------------------------------------------------- */
 
-/* Spread of random weights: small enough that no sum overflows, whatever the width. */
-#define RANDOM_SPREAD 0.04f
-
 static void release(const struct loader *ld, const struct gguf_tensor *t)
 {
     if (ld->source)
@@ -59,7 +56,7 @@ static const float *load_floats(struct loader *ld, const struct tensor_spec *spe
         pack_floats(out, t);
         release(ld, t);
     } else if (out) {
-        pack_random_floats(out, n, RANDOM_SPREAD, &ld->rng);
+        pack_random_floats(out, n, &ld->rng);
     }
     return out;
 }
@@ -89,7 +86,7 @@ static struct matrix load_matrix(struct loader *ld, const struct tensor_spec *sp
     w.panels = panels;
     for (uint64_t h = 0; h < n && panels; h++, panels += bytes) {
         if (!t) {
-            pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
+            pack_random(panels, &w, &ld->rng, &ld->scratch);
             continue;
         }
         struct gguf_tensor one = *t; /* the head's */
@@ -132,9 +129,9 @@ static struct matrix load_qkv(struct loader *ld, int layer)
     w.panels = panels;
     w.bias = bias;
     if (!ld->g && panels)
-        pack_random(panels, &w, RANDOM_SPREAD, &ld->rng, &ld->scratch);
+        pack_random(panels, &w, &ld->rng, &ld->scratch);
     if (!ld->g && bias)
-        pack_random_floats(bias, w.n_out, RANDOM_SPREAD, &ld->rng);
+        pack_random_floats(bias, w.n_out, &ld->rng);
     if (!ld->g || !panels)
         return w;
     const int replaced = config_kv_heads(file, layer) / config_kv_heads(c, layer);
@@ -414,14 +411,6 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
         checkpoint_close(c);
     }
     return s;
-}
-
-enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e)
-{
-    struct file_map file;
-    *c = (struct checkpoint){0};
-    TRY(file_map_open(&file, path, e));
-    return checkpoint_take(&file, path, parts, c, e);
 }
 
 void checkpoint_close(struct checkpoint *c)

@@ -179,11 +179,9 @@ enum checkpoint_parts {
     CHECKPOINT_MODEL = 2,
 };
 
-/* Maps and parses `path` and builds the parts asked for (a tokenizer that is present is always
- * built). Messages begin with the path. On failure everything is released. */
-enum status checkpoint_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
-/* The same of a file that is open, or of memory instead; `file` is the checkpoint's from then on,
- * whatever is returned, and zeroed. */
+/* Parses a file that is open, or memory instead, and builds the parts asked for (a tokenizer that
+ * is present is always built). `file` is the checkpoint's from then on, whatever is returned, and
+ * zeroed. Messages begin with the path. On failure everything is released. */
 enum status checkpoint_take(struct file_map *file, const char *path, unsigned parts,
                             struct checkpoint *c, struct err *e);
 void checkpoint_close(struct checkpoint *c); /* legal on a zeroed struct and twice */

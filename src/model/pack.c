@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "compute/kernels_math.h"
 
 /* By enum storage. */
@@ -180,8 +180,7 @@ void pack_matrix(void *panels, const struct matrix *w, int first, const struct g
     const int n_rows = (int)t->dims[1];
     if (t->type->type == pack_type(w->storage)) {
         for (int row = 0, n; row < n_rows; row += n) {
-            const int left = n_rows - row, of_panel = KERNEL_LANES - (first + row) % KERNEL_LANES;
-            n = left < of_panel ? left : of_panel;
+            n = MIN(n_rows - row, KERNEL_LANES - (first + row) % KERNEL_LANES);
             place(panels, w, first + row, n, row_data(t, row));
         }
         return;
@@ -229,17 +228,19 @@ float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from)
     return sum / (float)from.n;
 }
 
-void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r)
+#define RANDOM_SPREAD 0.04f
+
+void pack_random_floats(float *out, uint64_t n, struct rng *r)
 {
     for (uint64_t i = 0; i < n; i++)
-        out[i] = (float)(int32_t)rng_u32(r) * 0x1p-31f * spread;
+        out[i] = (float)(int32_t)rng_u32(r) * 0x1p-31f * RANDOM_SPREAD;
 }
 
-void pack_random(void *panels, const struct matrix *w, float spread, struct rng *r,
+void pack_random(void *panels, const struct matrix *w, struct rng *r,
                  const struct pack_scratch *scratch)
 {
     for (int row = 0; row < w->n_out; row++) {
-        pack_random_floats(scratch->row, w->n_in, spread, r);
+        pack_random_floats(scratch->row, w->n_in, r);
         place_floats(panels, w, row, scratch->row, scratch);
     }
 }

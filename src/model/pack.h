@@ -69,10 +69,10 @@ void pack_mean(void *panels, const struct matrix *w, int row, const struct gguf_
 /* The same for a tensor of one dimension, whose rows are its elements; not for block types. */
 float pack_mean_of_vector(const struct gguf_tensor *t, struct pack_rows from);
 
-/* Uniform numbers from -spread to spread. */
-void pack_random(void *panels, const struct matrix *w, float spread, struct rng *r,
+/* Small uniform numbers: no sum of them overflows, whatever the width. */
+void pack_random(void *panels, const struct matrix *w, struct rng *r,
                  const struct pack_scratch *scratch);
-void pack_random_floats(float *out, uint64_t n, float spread, struct rng *r);
+void pack_random_floats(float *out, uint64_t n, struct rng *r);
 
 /* Row `row` of a filled matrix as n_in floats. */
 void pack_read_row(const struct matrix *w, int row, float *out);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "base/output.h"
 #include "show/canvas.h"
 

@@ -197,7 +197,7 @@ static void print_table(const struct report *r, struct table *t)
         struct column *c = &t->columns[i % t->n];
         const size_t width = text_columns(text_of(at));
         t->cells[i] = at;
-        c->width = u64_max(width, c->width);
+        c->width = MAX(width, c->width);
         c->filled |= i >= t->n && width > 0;
         c->differs |= i >= 2 * t->n && strcmp(at, t->cells[i - t->n]) != 0;
     }

@@ -7,8 +7,8 @@
  */
 #pragma once
 
-#include "base/checked.h"
 #include "base/figures.h"
+#include "base/mem.h"
 #include "base/output.h"
 #include "base/status.h"
 #include "base/text.h"

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "base/checked.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "formats/gguf.h"

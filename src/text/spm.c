@@ -29,7 +29,7 @@ static struct text char_at(struct text s)
 {
     const unsigned char first = *s.data;
     const size_t len = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : CHAR_MAX_LEN;
-    return (struct text){s.data, u64_min(len, s.len)};
+    return (struct text){s.data, MIN(len, s.len)};
 }
 
 struct text spm_next_char(struct text *rest)

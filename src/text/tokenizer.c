@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"
@@ -229,7 +228,7 @@ size_t tokenizer_longest(const struct tokenizer *t)
 {
     size_t longest = 0;
     for (int id = 0; id < t->vocab.n; id++)
-        longest = u64_max(longest, tokenizer_bytes(t, id).len);
+        longest = MAX(longest, tokenizer_bytes(t, id).len);
     const bool marks = t->kind->notation == VOCAB_SPACES; /* a text may have them, too */
     return marks ? longest * (sizeof VOCAB_SPACE - 1) : longest;
 }
@@ -287,7 +286,7 @@ enum status stream_start(struct stream *s, const struct text *stops, int n_stops
 {
     size_t longest = 0;
     for (int i = 0; i < n_stops; i++)
-        longest = u64_max(stops[i].len, longest);
+        longest = MAX(stops[i].len, longest);
     /* Held back at most: a stop string short of one byte, and three bytes of a character. */
     const size_t cap = longest + 3 + max_piece;
     char *bytes = s->bytes;
@@ -354,10 +353,10 @@ struct text stream_push(struct stream *s, struct text piece)
     }
     for (int k = 0; k < s->n_stops; k++) {
         const struct text stop = s->stops[k];
-        size_t n = u64_min(stop.len - 1, s->len);
+        size_t n = MIN(stop.len - 1, s->len);
         while (n > held && memcmp(s->bytes + s->len - n, stop.data, n) != 0)
             n--;
-        held = u64_max(n, held);
+        held = MAX(n, held);
     }
     s->taken = s->len - held;
     s->taken -= utf8_cut_short((struct text){s->bytes, s->taken});

@@ -35,7 +35,7 @@ static float *take_panels(struct backprop *b, enum tensor_role role)
     const uint64_t backward = (uint64_t)kernel_padded(spec.cols) * rows;
     if (spec.form != FORM_MATRIX || !layout_has(&b->config, role))
         return NULL;
-    return arena_take(&b->arena, n * (forward > backward ? forward : backward), sizeof(float));
+    return arena_take(&b->arena, n * MAX(forward, backward), sizeof(float));
 }
 
 /* Takes all buffers, or counts them (see base/mem.h): sizes are bounded by the config, and rows by
@@ -110,16 +110,14 @@ static void take_passes(struct backprop *b, const float *rope_factors)
 /* Floats of logits that exist at once. */
 #define LOGITS_FLOATS ((size_t)4 << 20)
 
-enum status backprop_create(const struct backprop_params *p, struct pool *pool,
-                            struct backprop **out, struct err *e)
+enum status backprop_create(const struct backprop *p, struct backprop **out, struct err *e)
 {
-    const struct config *c = p->config;
+    const struct config *c = &p->config;
     const uint64_t rows = (uint64_t)p->n_sequences * p->length;
-    uint64_t head_rows = LOGITS_FLOATS / c->n_vocab;
-    head_rows = head_rows < ROW_BLOCK ? ROW_BLOCK : head_rows;
+    const uint64_t head_rows = MAX(LOGITS_FLOATS / c->n_vocab, ROW_BLOCK);
     /* For a row block's norm and activations, or for an item of attention. */
     const size_t row_block = ROW_BLOCK * (size_t)(c->d_model + c->d_ff);
-    const size_t item = causal_scratch(c, p->length), most = row_block > item ? row_block : item;
+    const size_t item = causal_scratch(c, p->length), most = MAX(row_block, item);
     assert(p->n_sequences >= 1 && p->length >= 1 && p->length <= c->n_ctx);
     *out = NULL;
     if (rows > INT32_MAX / 2)
@@ -128,20 +126,11 @@ enum status backprop_create(const struct backprop_params *p, struct pool *pool,
     struct backprop *b = malloc(sizeof *b);
     if (!b)
         return err_no_memory(e, "a training engine", sizeof *b);
-    *b = (struct backprop){
-        .config = *c,
-        .n_sequences = p->n_sequences,
-        .length = p->length,
-        .forward_only = p->forward_only,
-        .taught = p->taught,
-        .dropping = p->dropping,
-        .kernels = p->kernels,
-        .grad = grad_kernels_for(p->kernels),
-        .pool = pool,
-        .n_threads = pool_n_threads(pool),
-        .head_rows = rows < head_rows ? rows : head_rows,
-        .scratch_floats = (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES,
-    };
+    *b = *p;
+    b->grad = p->kernels->grad;
+    b->n_threads = pool_n_threads(p->pool);
+    b->head_rows = MIN(rows, head_rows);
+    b->scratch_floats = (most + KERNEL_LANES - 1) / KERNEL_LANES * KERNEL_LANES;
     take_passes(b, NULL);
     *out = b;
     return STATUS_OK;
@@ -283,7 +272,7 @@ static void run_pass(void *arg, int thread)
     /* To b->losses and, if there is a gradient, to b->dx and the gradients of output and last norm.
      * Logits are made for head_rows rows at a time and become their own gradient in place. */
     for (int chunk = 0; chunk < pass_rows(p); chunk += b->head_rows) {
-        const int left = pass_rows(p) - chunk, n = left < b->head_rows ? left : b->head_rows;
+        const int n = MIN(pass_rows(p) - chunk, b->head_rows);
         const struct rows rows = {chunk, chunk + n};
         rows_each(p, rows, chunk, thread, lose_chunk);
         pool_barrier(b->pool, thread);

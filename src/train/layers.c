@@ -28,8 +28,7 @@ void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool back
     pool_share(matrix_panels(n), thread, b->n_threads, &begin, &end);
     for (int h = 0; h < n_matrices; h++) {
         for (int panel = begin; panel < end; panel++) {
-            const int first = panel * KERNEL_LANES, left = n - first;
-            const int width = left < KERNEL_LANES ? left : KERNEL_LANES;
+            const int first = panel * KERNEL_LANES, width = MIN(n - first, KERNEL_LANES);
             float *out = panels + (size_t)first * k;
             for (int i = 0; i < k; i++, out += KERNEL_LANES) {
                 const float *w = matrix + first * step + i * down;
@@ -69,7 +68,7 @@ static void add_rows(const struct grad_kernels *g, float *out, struct view dy, c
     enum { MOST = 128 };
     float sums[MOST];
     for (int first = 0; first < dy.n; first += MOST) {
-        const int n = dy.n - first < MOST ? dy.n - first : MOST;
+        const int n = MIN(dy.n - first, MOST);
         if (stats)
             g->gain_sums(sums, dy.x + first, x + first, stats, dy.stride, dy.n_rows, n);
         else
@@ -87,19 +86,18 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, 
     const struct view own = view_columns(dy, begin, end - begin);
     float *out = gradient.weight + (size_t)begin * x.n;
     for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
-        b->grad->product(
-            &(struct product){.m = own.n,
-                              .n = x.n,
-                              .k = dy.n_rows - row < SUM_BLOCK ? dy.n_rows - row : SUM_BLOCK,
-                              .a = own.x + row * dy.stride,
-                              .a_row = 1,
-                              .a_col = dy.stride,
-                              .b = x.x + row * x.stride,
-                              .b_row = x.stride,
-                              .b_panel = KERNEL_LANES,
-                              .c = out,
-                              .c_row = x.n,
-                              .start = out});
+        b->grad->product(&(struct product){.m = own.n,
+                                           .n = x.n,
+                                           .k = MIN(dy.n_rows - row, SUM_BLOCK),
+                                           .a = own.x + row * dy.stride,
+                                           .a_row = 1,
+                                           .a_col = dy.stride,
+                                           .b = x.x + row * x.stride,
+                                           .b_row = x.stride,
+                                           .b_panel = KERNEL_LANES,
+                                           .c = out,
+                                           .c_row = x.n,
+                                           .start = out});
     if (gradient.bias)
         add_rows(b->grad, gradient.bias + begin, own, NULL, NULL);
 }
@@ -172,23 +170,15 @@ void backprop_norm_sums(const struct pass *p, int point, int thread)
 /* One hash decides for so many neighbours, by 16 bits each. */
 #define NEIGHBOURS 4
 
-/* Steele, Lea and Flood 2014: the finalizer of SplitMix64. */
-static uint64_t mix_bits(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 void dropout_apply(const struct dropout *d, int site, float *x, const float *start, uint64_t first,
                    uint64_t n)
 {
     assert(d->share >= 0 && d->share < 1);
-    const uint64_t key = mix_bits(d->key + site * 0x9e3779b97f4a7c15u);
+    const uint64_t key = rng_mix(d->key + site * 0x9e3779b97f4a7c15u);
     const uint32_t threshold = (uint32_t)(d->share * 65536);
     const float scale = (float)(1 / (1 - d->share));
     for (uint64_t i = 0; i < n;) {
-        const uint64_t bits = mix_bits(key + (first + i) / NEIGHBOURS * 0x9e3779b97f4a7c15u);
+        const uint64_t bits = rng_mix(key + (first + i) / NEIGHBOURS * 0x9e3779b97f4a7c15u);
         for (int j = (int)((first + i) % NEIGHBOURS); j < NEIGHBOURS && i < n; j++, i++) {
             const bool survives = (bits >> 16 * j & 0xffff) >= threshold;
             x[i] = (start ? start[i] : 0) + (survives ? x[i] * scale : 0);

@@ -32,12 +32,11 @@ void muon_take(struct muon *u, struct arena *arena, const struct param_list *lis
     for (int i = 0; i < list->n; i++) {
         const struct tensor_spec *s = &list->items[i].spec;
         const size_t rows = s->rows, cols = s->cols;
-        const size_t across = rows < cols ? rows : cols, down = rows + cols - across;
         if (s->form != FORM_MATRIX || !role_in_block(s->role))
             continue;
-        most = rows * cols > most ? rows * cols : most;
-        longest = down > longest ? down : longest;
-        narrowest = across > narrowest ? across : narrowest;
+        most = MAX(most, rows * cols);
+        longest = MAX(longest, MAX(rows, cols));
+        narrowest = MAX(narrowest, MIN(rows, cols));
     }
     for (int i = 0; i < 2; i++) {
         u->x[i] = arena_take(arena, most, sizeof *u->x[i]);
@@ -71,7 +70,7 @@ static void move_matrix(const struct trainer *t, const struct muon_matrix *a, in
     const struct muon *u = &t->muon;
     struct pool *pool = t->spec.pool;
     const bool wide = a->cols > a->rows;
-    const int n = wide ? a->cols : a->rows, k = wide ? a->rows : a->cols;
+    const int n = MAX(a->rows, a->cols), k = MIN(a->rows, a->cols);
     const size_t down = wide ? 1 : a->cols, across = wide ? a->cols : 1; /* of the tall form */
     const int n_threads = pool_n_threads(pool);
     float *x = u->x[0], *next = u->x[1], *square = u->square[0], *mixed = u->square[1];

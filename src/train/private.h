@@ -29,16 +29,6 @@
  * the batch is one chain in the order of its tokens. One caller at a time.
  */
 
-struct backprop_params {
-    const struct config *config; /* borrowed */
-    int n_sequences;             /* windows in a batch, at most */
-    int length;                  /* tokens of a window, at most the context */
-    bool forward_only;           /* no gradient will be asked for: takes less memory */
-    bool dropping;               /* batches may have dropout: takes room for masked gradients */
-    bool taught;                 /* a teacher may be given: takes room for its logits */
-    const struct kernels *kernels;
-};
-
 /* Which numbers of a training step are left out (Srivastava et al. 2014): a hash of key, site and
  * place decides, so that the backward pass finds them again. Sites are the points of the residual
  * stream, for what is added there (0: the embedding, 2 l + 1 and 2 l + 2: by block l's attention
@@ -50,10 +40,9 @@ struct dropout {
 
 struct backprop;
 
-/* Counts what backprop_start will take, in the arena. `pool` (NULL: one thread) is borrowed and
- * outlives *out. STATUS_NO_MEMORY. */
-enum status backprop_create(const struct backprop_params *p, struct pool *pool,
-                            struct backprop **out, struct err *e);
+/* One with the first members of `p`. Counts what backprop_start will take, in the arena.
+ * STATUS_NO_MEMORY. */
+enum status backprop_create(const struct backprop *p, struct backprop **out, struct err *e);
 
 /* Takes the memory, before the first pass. rope_factors divide the frequencies of rotary pairs
  * (NULL: none) and are needed here only. STATUS_NO_MEMORY. */
@@ -340,12 +329,17 @@ struct saved {
 };
 
 struct backprop {
+    /* The caller's: */
     struct config config;
-    int n_sequences, length;
-    bool forward_only, taught, dropping;
+    int n_sequences;   /* windows in a batch, at most */
+    int length;        /* tokens of a window, at most the context */
+    bool forward_only; /* no gradient will be asked for: takes less memory */
+    bool dropping;     /* batches may have dropout: takes room for masked gradients */
+    bool taught;       /* a teacher may be given: takes room for its logits */
     const struct kernels *kernels;
+    struct pool *pool; /* NULL: one thread; borrowed */
+
     const struct grad_kernels *grad;
-    struct pool *pool;
     int n_threads;
     int head_rows;         /* rows whose logits exist at once */
     size_t scratch_floats; /* of a thread: whole cache lines */
@@ -444,7 +438,7 @@ static inline void rows_each(const struct pass *p, struct rows all, int at, int 
 {
     const struct rows share = rows_share(p, all, thread);
     for (struct rows r = {share.begin, share.begin}; r.begin < share.end; r.begin = r.end) {
-        r.end = share.end - r.begin < ROW_BLOCK ? share.end : r.begin + ROW_BLOCK;
+        r.end = MIN(share.end, r.begin + ROW_BLOCK);
         step(p, at, r, thread);
     }
 }

@@ -121,8 +121,7 @@ static void sum_shards(void *arg, int thread)
     pool_share(train_shards(&t->list), thread, pool_n_threads(t->spec.pool), &begin, &end);
     for (int i = begin; i < end; i++) {
         const size_t first = i * SHARD, left = t->list.n_floats - first;
-        t->partials[i] =
-            (double)t->grad->squares(t->gradient.flat + first, left < SHARD ? left : SHARD);
+        t->partials[i] = (double)t->grad->squares(t->gradient.flat + first, MIN(left, SHARD));
     }
 }
 
@@ -289,12 +288,11 @@ enum status trainer_probe(struct trainer *t, struct err *e)
     const size_t all = (t->data.train.n - 1) / spec->length, share = all / ASIDE_SHARE;
     double losses[N_RATES], best = 0, *rate = &t->progress.rate;
     int n_steps = spec->n_steps / TRIAL_SHARE;
-    n_steps = n_steps < TRIAL_LEAST ? TRIAL_LEAST : n_steps > TRIAL_MOST ? TRIAL_MOST : n_steps;
-    n_steps = n_steps > spec->n_steps ? spec->n_steps : n_steps;
+    n_steps = MIN(MAX(n_steps, TRIAL_LEAST), TRIAL_MOST);
+    n_steps = MIN(n_steps, spec->n_steps);
     *rate = share > 0 ? 0 : RATE_UNTRIED;
     if (share > 0) {
-        t->aside =
-            trainer_windows(&t->data.train, share < ASIDE_MOST ? share : ASIDE_MOST, spec->length);
+        t->aside = trainer_windows(&t->data.train, MIN(share, ASIDE_MOST), spec->length);
         const double start = trainer_loss(t, &t->aside); /* the checkpoint's own */
         if (!isfinite(start))
             return trainer_not_finite(t, "loss", start, e);

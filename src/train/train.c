@@ -46,7 +46,7 @@ static struct windows val_windows(const struct trainer *t)
 {
     const size_t length = t->spec.length, most = VAL_TOKENS / length + 1;
     const size_t all = t->spec.val_fraction > 0 ? (t->data.val.n - 1) / length : 0;
-    return trainer_windows(&t->data.val, all < most ? all : most, t->spec.length);
+    return trainer_windows(&t->data.val, MIN(all, most), t->spec.length);
 }
 
 static enum status make_plan(struct trainer *t, struct err *e)
@@ -74,15 +74,16 @@ static enum status make_plan(struct trainer *t, struct err *e)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     /* The engine that trains, and the teacher's. */
     for (int teaches = 0; teaches <= (t->spec.teacher != NULL); teaches++) {
-        const struct backprop_params params = {.config = teaches ? &t->teacher_config : &t->config,
-                                               .n_sequences = t->spec.batch,
-                                               .length = t->spec.length,
-                                               .forward_only = teaches,
-                                               .dropping = !teaches && t->spec.dropout > 0,
-                                               .taught = !teaches && t->spec.teacher,
-                                               .kernels = t->spec.kernels};
+        const struct backprop params = {.config = teaches ? t->teacher_config : t->config,
+                                        .n_sequences = t->spec.batch,
+                                        .length = t->spec.length,
+                                        .forward_only = teaches,
+                                        .dropping = !teaches && t->spec.dropout > 0,
+                                        .taught = !teaches && t->spec.teacher,
+                                        .kernels = t->spec.kernels,
+                                        .pool = t->spec.pool};
         struct backprop **engine = teaches ? &t->teacher : &t->engine;
-        TRY(backprop_create(&params, t->spec.pool, engine, e));
+        TRY(backprop_create(&params, engine, e));
         *(teaches ? &p->teacher_bytes : &p->activation_bytes) = (*engine)->arena.used;
     }
     return STATUS_OK;
@@ -149,7 +150,7 @@ enum status trainer_open(const struct train_spec *spec, struct trainer **out, st
     }
     snprintf(t->state_path, path_size, "%s.state", spec->out);
     t->spec = *spec;
-    t->grad = grad_kernels_for(spec->kernels);
+    t->grad = spec->kernels->grad;
     t->spec.keep_last = spec->keep_last || spec->val_fraction <= 0;
     t->progress.best = HUGE_VAL;
     const enum status s = open_run(t, e);

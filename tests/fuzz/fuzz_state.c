@@ -186,11 +186,13 @@ static void check_written(const struct train_spec *spec)
     size_t size;
     char *bytes = read_file(state_path, &size);
     struct checkpoint c;
+    struct file_map file;
     struct state s = {.file = {.data = (const unsigned char *)bytes, .len = size}};
     require(state_parse(&s, state_path, NULL) == STATUS_OK);
     require(s.header.progress.step == spec->n_steps);
     free(bytes);
-    require(checkpoint_open(out_path, CHECKPOINT_MODEL, &c, NULL) == STATUS_OK);
+    require(file_map_open(&file, out_path, NULL) == STATUS_OK);
+    require(checkpoint_take(&file, out_path, CHECKPOINT_MODEL, &c, NULL) == STATUS_OK);
     checkpoint_close(&c);
 }
 
