@@ -137,9 +137,9 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
             return fail(e, path, "follow the link");
         to[n] = 0;
         const size_t folder = to[0] == '/' ? 0 : folder_len(*target);
-        char *next = malloc(folder + (size_t)n + 1);
+        char *next = malloc(folder + n + 1);
         if (!next)
-            return err_no_memory(e, path, folder + (size_t)n + 1);
+            return err_no_memory(e, path, folder + n + 1);
         memcpy(next, *target, folder);
         strcpy(next + folder, to);
         free(*target);
@@ -256,7 +256,7 @@ static void write_fully(struct file_writer *w, const char *data, size_t len)
         const ssize_t n = write(w->fd, data, len < (size_t)1 << 30 ? len : (size_t)1 << 30);
         if (n > 0) {
             data += n;
-            len -= (size_t)n;
+            len -= n;
         } else if (n == 0) {
             w->error = EIO;
         } else if (errno != EINTR) {
