@@ -45,7 +45,7 @@ struct figure figure_duration(double ns)
     if (ns < 99.5e9)
         return figure_in_units(ns, 1000, units, sizeof units / sizeof units[0]);
     const double seconds = fmin(ns / 1e9 + 0.5, 1e15); /* within what the integer holds */
-    const uint64_t s = (uint64_t)seconds;
+    const uint64_t s = seconds;
     if (s < 6000)
         snprintf(f.text, sizeof f.text, "%d min %02d s", (int)(s / 60), (int)(s % 60));
     else
@@ -113,6 +113,6 @@ void stats_sort(uint64_t *values, size_t n)
 uint64_t stats_percentile(const uint64_t *sorted, size_t n, double p)
 {
     assert(n >= 1 && p >= 0 && p <= 1);
-    const double rank = fmin(fmax(ceil(p * (double)n), 1), (double)n);
+    const double rank = fmin(fmax(ceil(p * n), 1), n);
     return sorted[(size_t)rank - 1];
 }

@@ -104,7 +104,7 @@ enum status file_map_open(struct file_map *f, const char *path, struct err *e)
     } else if (!S_ISREG(st.st_mode)) {
         s = err_bad_file(e, "%s: expected a regular file, found %s", path, file_kind(st.st_mode));
     } else if (st.st_size > 0) {
-        const size_t len = (uintmax_t)st.st_size < SIZE_MAX ? (size_t)st.st_size : SIZE_MAX;
+        const size_t len = MIN((uintmax_t)st.st_size, SIZE_MAX);
         void *data = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
         /* Of a regular file that is open for reading; all other reasons are want of room. */
         const bool refused = errno == EACCES || errno == EPERM || errno == ENODEV;
@@ -143,7 +143,7 @@ enum status file_map_make_private(const struct file_map *f, size_t len, struct e
     if (mprotect(address_of(f->data), len, PROT_READ | PROT_WRITE) != 0)
         return err_no_memory(e, "a copy of the file's head", len);
     /* The first write to a page of a private mapping copies it. */
-    for (size_t at = 0; at < len; at += (size_t)page)
+    for (size_t at = 0; at < len; at += page)
         bytes[at] = bytes[at];
     mprotect(address_of(f->data), len, PROT_READ);
     return STATUS_OK;
@@ -185,7 +185,7 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
                 poll(&ready, 1, -1); /* another process made our standard input non-blocking */
             else if (n < 0 && errno != EINTR)
                 return file_failure(e, STATUS_BAD_FILE, name, "read", errno);
-            *len += n > 0 ? (size_t)n : 0;
+            *len += MAX(n, 0);
             (*out)[*len] = 0;
             if (n == 0)
                 return STATUS_OK;
@@ -223,7 +223,7 @@ enum status lines_open(struct lines *l, const char *path, size_t max, struct err
     *l = (struct lines){.path = path, .fd = -1, .max = max};
     TRY(open_named(path, &l->fd, e));
     if (fstat(l->fd, &st) == 0 && S_ISREG(st.st_mode))
-        l->file_bytes = (uint64_t)st.st_size;
+        l->file_bytes = st.st_size;
     return STATUS_OK;
 }
 
@@ -258,7 +258,7 @@ static enum status read_piece(struct lines *l, int wait_ms, bool *came, struct e
     if (n < 0)
         return file_failure(e, STATUS_BAD_FILE, input_name(l->path), "read", errno);
     l->ended = n == 0;
-    l->read.len += (size_t)n;
+    l->read.len += n;
     if (l->n_bytes == 0 && text_starts_with(bytes_text(&l->read), BYTE_ORDER_MARK))
         l->n_bytes = l->taken = l->searched = strlen(BYTE_ORDER_MARK);
     *came = true;
@@ -316,7 +316,7 @@ static int count_read(const struct lines *l, int most)
     const char *at = l->read.data + l->taken, *end = l->read.data + l->read.len;
     int n = 0;
     while (n < most && at < end) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *newline = memchr(at, '\n', end - at);
         at = newline ? newline + 1 : end;
         n++;
     }
@@ -334,5 +334,5 @@ enum status lines_left(struct lines *l, int most, int *n, struct err *e)
 
 double lines_share(const struct lines *l)
 {
-    return l->file_bytes ? (double)l->n_bytes / (double)l->file_bytes : -1;
+    return l->file_bytes ? (double)l->n_bytes / l->file_bytes : -1;
 }

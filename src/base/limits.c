@@ -30,7 +30,7 @@ static bool read_start(const char *folder, const char *name, char *text, size_t 
     if (fd < 0)
         return false;
     while (len < cap - 1 && (n = read(fd, text + len, cap - 1 - len)) > 0)
-        len += (size_t)n;
+        len += n;
     close(fd);
     text[len] = 0;
     return len > 0;
@@ -232,7 +232,7 @@ uint64_t available_memory(void)
     uint64_t pages, none, least = AVAILABLE_UNKNOWN;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         read_numbers("/proc/self", "statm", &pages, &none) > 0) {
-        const uint64_t used = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+        const uint64_t used = pages * sysconf(_SC_PAGESIZE);
         least = used < limit.rlim_cur ? limit.rlim_cur - used : 0;
     }
     if (read_start("/proc", "meminfo", text, sizeof text))

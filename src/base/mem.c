@@ -65,7 +65,7 @@ void *arena_take(struct arena *a, uint64_t count, uint64_t size)
     const bool fits = u64_mul(count, size, &bytes) && u64_align_up(bytes, MEM_ALIGN, &bytes) &&
                       u64_add(at, bytes, &total) && total <= PTRDIFF_MAX - HUGE_PAGE;
     if (fits)
-        a->used = (size_t)total;
+        a->used = total;
     if (arena_is_counting(a)) {
         a->overflow |= !fits;
         return NULL;
@@ -98,7 +98,7 @@ void *array_grow(void *array, size_t n, size_t *cap, size_t size)
     const size_t wanted = n + n / 2 + 64;
     uint64_t bytes;
     const bool fits = wanted > n && u64_mul(wanted, size, &bytes) && bytes <= PTRDIFF_MAX;
-    void *larger = fits ? realloc(array, (size_t)bytes) : NULL;
+    void *larger = fits ? realloc(array, bytes) : NULL;
     if (larger)
         *cap = wanted;
     return larger;

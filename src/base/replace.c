@@ -249,7 +249,7 @@ static void write_fully(struct file_writer *w, const char *data, size_t len)
         const ssize_t n = write(w->fd, data, len < (size_t)1 << 30 ? len : (size_t)1 << 30);
         if (n > 0) {
             data += n;
-            len -= (size_t)n;
+            len -= n;
         } else if (n == 0) {
             w->error = EIO;
         } else if (errno != EINTR) {

@@ -29,10 +29,10 @@ double rng_unit(struct rng *r)
 {
     const uint64_t high = rng_u32(r) >> 5;
     const uint64_t low = rng_u32(r) >> 6;
-    return (double)(high << 26 | low) * 0x1p-53;
+    return (high << 26 | low) * 0x1p-53;
 }
 
 double rng_unit_of(uint64_t x)
 {
-    return (double)(x >> 12) * 0x1p-52 + 0x1p-53;
+    return (x >> 12) * 0x1p-52 + 0x1p-53;
 }

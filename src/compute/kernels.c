@@ -109,8 +109,8 @@ enum status kernels_choose(const char *name, const struct kernels **out, struct 
         if (!kernels_supported(k))
             continue;
         if (used < sizeof choices)
-            used += (size_t)snprintf(choices + used, sizeof choices - used, "%s%s",
-                                     used ? ", " : "", k->name);
+            used +=
+                snprintf(choices + used, sizeof choices - used, "%s%s", used ? ", " : "", k->name);
         /* "avx512" asks for "avx512-base" too. */
         if (!name || (strncmp(k->name, name, len) == 0 &&
                       (k->name[len] == '\0' || (len > 0 && k->name[len] == '-'))))

@@ -154,7 +154,7 @@ static inline int kernel_padded(int n)
  */
 static inline size_t quant_row_bytes(int n)
 {
-    const size_t bytes = (size_t)n + (size_t)(n / QUANT_BLOCK) * (sizeof(float) + sizeof(int32_t));
+    const size_t bytes = n + n / QUANT_BLOCK * (sizeof(float) + sizeof(int32_t));
     return (bytes + 63) / 64 * 64;
 }
 

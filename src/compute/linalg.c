@@ -147,7 +147,7 @@ int linalg_cholesky(double *l, const double *a, size_t n, double ridge)
         l[i * n + i] += ridge;
         largest = fmax(largest, l[i * n + i]);
     }
-    const double least = (double)n * DBL_EPSILON * largest;
+    const double least = n * DBL_EPSILON * largest;
     int rank = 0;
     for (size_t k = 0; k < n; k++) {
         double *row = l + k * n;
@@ -220,7 +220,7 @@ static void make_orthonormal(double *w, size_t n)
     for (size_t i = 0; i < n; i++) {
         double *row = w + i * n;
         const double length = linalg_length(row, n);
-        const bool zero = !(length > (double)n * DBL_EPSILON * largest);
+        const bool zero = !(length > n * DBL_EPSILON * largest);
         for (size_t j = 0; j < n; j++)
             row[j] = zero ? 0 : row[j] / length;
     }

@@ -53,13 +53,13 @@ static double best_rate(struct measuring *m, pool_work *work, double amount, dou
         const uint64_t before = clock_ns();
         pool_run(m->pool, work, m);
         const uint64_t took = clock_ns() - before;
-        const double rate = (double)m->rounds * amount / (double)took * 1e9;
+        const double rate = m->rounds * amount / took * 1e9;
         best = MAX(rate, best);
         if (took < SAMPLE_NS)
             m->rounds *= 2;
         else
             n_samples++;
-    } while (n_samples < LEAST_SAMPLES || (double)(clock_ns() - start) < seconds * 1e9);
+    } while (n_samples < LEAST_SAMPLES || clock_ns() - start < seconds * 1e9);
     return best;
 }
 
@@ -75,7 +75,7 @@ enum status roofline_read(const struct kernels *k, struct pool *pool, size_t byt
         .k = k, .pool = pool, .data = arena_take(&arena, n_lines, line), .n_lines = (int)n_lines};
     pool_run(pool, read_part, &m);
     m.rounds = 1;
-    *bytes_per_s = best_rate(&m, read_part, (double)(n_lines * line), seconds);
+    *bytes_per_s = best_rate(&m, read_part, n_lines * line, seconds);
     arena_free(&arena);
     return STATUS_OK;
 }

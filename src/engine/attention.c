@@ -151,7 +151,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
 
     const int n = MIN(position + 1 - chunk_first, KERNEL_CHUNK);
     const size_t dim = a->key_dim, n_heads = a->group;
-    const float *q = a->queries + row * a->queries_dim + (size_t)group * n_heads * dim;
+    const float *q = a->queries + row * a->queries_dim + group * n_heads * dim;
     float *scaled = a->scratch;
     for (size_t h = 0; h < n_heads; h++)
         place_row(a, position, q + h * dim, a->scale, scaled + h * dim);
@@ -177,7 +177,7 @@ static void attend_chunk(const struct attention *a, const struct batch_span *spa
         .max = part + a->average_dim,
         .sum = part + a->average_dim + 1,
         .stride = kv_cache_chunks(a->f->kv.shape.cap) * a->part_size,
-        .bias = a->bias ? a->bias + (size_t)group * n_heads : NULL,
+        .bias = a->bias ? a->bias + group * n_heads : NULL,
         .distance = position - chunk_first,
         .next = next_keys,
         .patches = scaled + n_heads * (dim + KERNEL_CHUNK),
@@ -272,7 +272,7 @@ static struct attention layer_attention(const struct worker *k, const struct blo
         .stores_first = f->batch.stores_first,
         .key_dim = config_key_dim(c, layer),
         .average_dim = config_average_dim(c, layer),
-        .part_size = (size_t)config_average_dim(c, layer) + 2,
+        .part_size = config_average_dim(c, layer) + 2,
         .qkv_dim = config_qkv_dim(c, layer),
         .latent = config_is_latent(c),
         .scale = config_score_scale(c),

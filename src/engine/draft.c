@@ -60,7 +60,7 @@ int copy_find(const int32_t *text, int n, int *length)
 void pace_take(struct draft_pace *p, struct arena *a, int n_rows)
 {
     p->n_rows = n_rows;
-    p->steps = arena_take(a, (uint64_t)n_rows + 1, sizeof *p->steps);
+    p->steps = arena_take(a, n_rows + 1, sizeof *p->steps);
 }
 
 double pace_share(const struct draft_pace *p, int kind, int depth)
@@ -297,7 +297,7 @@ static enum status feed(struct drafter *d, int slot, int end, bool *done, struct
     const uint64_t ns = clock_ns() - start;
     blend(&d->pace.feed, (double)ns / n);
     if (d->trying)
-        d->pace.lost_ns += (double)ns;
+        d->pace.lost_ns += ns;
     else
         d->feed_ns += ns;
     d->room -= n;
@@ -383,7 +383,7 @@ enum status drafter_propose(struct drafter *d, struct err *e)
     for (int i = 0; i < d->n_slots; i++)
         d->n_drafted += d->slots[i].n_drafted;
     const uint64_t ns = clock_ns() - start - (d->feed_ns - fed);
-    d->round.draft_ns = (double)ns;
+    d->round.draft_ns = ns;
     d->draft_ns += ns;
     return STATUS_OK;
 }
@@ -392,6 +392,6 @@ void drafter_measured(struct drafter *d, int rows, int tokens, uint64_t ns)
 {
     d->round.rows = rows;
     d->round.tokens = tokens;
-    d->round.ns = (double)ns - d->round.draft_ns;
+    d->round.ns = ns - d->round.draft_ns;
     pace_round(&d->pace, &d->round);
 }

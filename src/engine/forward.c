@@ -70,7 +70,7 @@ void forward_end_residual(const struct worker *k, const struct norm *norm, float
     pool_barrier(f->pool, k->thread);
     if (sums && rows.begin < rows.end)
         memcpy(sums + rows.begin * d, f->work.x + rows.begin * d,
-               (size_t)(rows.end - rows.begin) * d * sizeof *sums);
+               (rows.end - rows.begin) * d * sizeof *sums);
     if (f->kv.config.placement != PLACEMENT_AFTER)
         return;
     for (int r = rows.begin; r < rows.end; r++)

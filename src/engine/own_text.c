@@ -24,7 +24,7 @@ static enum status first_token(const struct tokenizer *t, int32_t *first, struct
 static enum status write_texts(const struct own_text *t, struct schedule *s, int32_t *tokens,
                                struct err *e)
 {
-    const uint64_t all = (uint64_t)t->n * (uint64_t)t->length;
+    const uint64_t all = (uint64_t)t->n * t->length;
     int32_t first;
     int begun = 0;
     struct event event;

@@ -470,7 +470,7 @@ enum status sampler_pick(struct sampler *s, int sequence, int thread, const floa
     double fastest = 0; /* weight over E of the first so far */
     *token = d->tokens[0];
     for (int i = 0; i < d->n_choices; i++) {
-        const double u = rng_unit_of(rng_derive(number, (uint64_t)d->tokens[i]));
+        const double u = rng_unit_of(rng_derive(number, d->tokens[i]));
         if (d->weights[i] <= fastest * (1 - u))
             continue;
         const double speed = d->weights[i] / logits_minus_log(u);

@@ -9,7 +9,7 @@
 
 static void take_schedule(struct schedule *s, struct arena *a)
 {
-    const uint64_t n = s->n_slots, n_text = (uint64_t)session_cap(s->session) + 1;
+    const uint64_t n = s->n_slots, n_text = session_cap(s->session) + 1;
     const uint64_t decoding = n * s->n_together;
     s->slots = arena_take(a, n, sizeof *s->slots);
     int32_t *texts = arena_take(a, n * n_text, sizeof *texts);

@@ -183,7 +183,7 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
                                         .wants_logits = all || r == n - 1};
     TRY(session_step(s, s->rows, n, all ? all : s->logits, e));
     if (all)
-        memcpy(s->logits, all + (size_t)(n - 1) * n_vocab, n_vocab * sizeof *all);
+        memcpy(s->logits, all + (n - 1) * n_vocab, n_vocab * sizeof *all);
     return STATUS_OK;
 }
 
@@ -193,7 +193,7 @@ void session_fill(struct session *s, int sequence, int n, uint64_t seed)
     assert(n <= s->shape.cap);
     for (; s->len[sequence] < n; s->len[sequence]++) {
         struct rng r;
-        rng_seed(&r, seed, (uint64_t)s->len[sequence]);
+        rng_seed(&r, seed, s->len[sequence]);
         for (int l = 0; l < c->n_layers; l++) {
             const int k_dim = config_key_dim(c, l), v_dim = config_cached_value_dim(c);
             float *k = s->f.work.qkv, *v = k + k_dim; /* free between steps */
@@ -287,7 +287,7 @@ bool session_prefers_one_thread(struct session *s, int n_rows)
         session_rewind(s, 0, 0);
     }
     s->f.pool = pools[1];
-    return best[0] < LONG_STEP_NS && (double)best[0] < WIN_SHARE * (double)best[1];
+    return best[0] < LONG_STEP_NS && best[0] < WIN_SHARE * best[1];
 }
 
 /* --- probes ---------------------------------------------------------------------------------- */

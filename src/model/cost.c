@@ -125,11 +125,11 @@ struct cost cost_of(const struct cost_shape *s, enum storage kv, int depth)
     const struct cost_weights weights = cost_weights(s);
     uint64_t of_position = 0, heads = 0; /* elements of keys and values, for every head */
     for (int l = 0; l < c->n_layers; l++) {
-        heads += (uint64_t)config_heads(c, l);
-        of_position += (uint64_t)config_heads(c, l) *
-                       (uint64_t)(config_key_dim(c, l) + config_average_dim(c, l));
+        heads += config_heads(c, l);
+        of_position +=
+            (uint64_t)config_heads(c, l) * (config_key_dim(c, l) + config_average_dim(c, l));
     }
-    const uint64_t positions = (uint64_t)depth + 1;
+    const uint64_t positions = depth + 1;
     return (struct cost){.weight_bytes = weights.step_bytes,
                          .kv_bytes = kv_cache_bytes_per_token(c, s->n_kv_heads, kv) * depth,
                          .flops = {.floats = weights.floats,
@@ -155,9 +155,9 @@ struct cost_time cost_predict(const struct cost *c, int batch, const struct roof
         double seconds;
         const char *name;
     } parts[] = {
-        {(double)c->weight_bytes / limits->bytes_per_s, "weight bytes"},
-        {batch * ((double)c->flops.floats / limits->fma_flops_per_s +
-                  (double)c->flops.quants / limits->dot_flops_per_s),
+        {c->weight_bytes / limits->bytes_per_s, "weight bytes"},
+        {batch * (c->flops.floats / limits->fma_flops_per_s +
+                  c->flops.quants / limits->dot_flops_per_s),
          "product flops"},
         {batch * (double)c->kv_bytes / limits->bytes_per_s, "cache bytes"},
         {batch * (double)(c->flops.attention + c->flops.weights) / limits->fma_flops_per_s,

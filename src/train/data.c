@@ -11,7 +11,7 @@
 
 size_t train_part(double val_fraction, size_t len)
 {
-    return (size_t)((1 - val_fraction) * (double)len);
+    return (1 - val_fraction) * len;
 }
 
 /* Appends the ids of a text. */
@@ -64,8 +64,8 @@ enum status train_data_read(struct trainer *t, struct err *e)
                    "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
                    "%zu; expected at least some %.0f bytes, found %zu",
                    short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
-                   spec->length, window,
-                   ceil((double)window * (n ? (double)bytes / (double)n : 1) / smaller), bytes);
+                   spec->length, window, ceil(window * (n ? (double)bytes / n : 1) / smaller),
+                   bytes);
 }
 
 /* --- a new model's metadata ------------------------------------------------------------------ */

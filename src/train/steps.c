@@ -62,8 +62,7 @@ struct windows trainer_windows(const struct tokens *tokens, size_t n, int length
 
 static size_t window_start(const struct windows *w, size_t index, size_t length)
 {
-    return w->last ? (size_t)((double)index / (double)(w->n - 1) * (double)w->last)
-                   : index * length;
+    return w->last ? (size_t)((double)index / (w->n - 1) * w->last) : index * length;
 }
 
 /* Whether the window at `start` has a token, or a token's successor, of these. */
@@ -99,7 +98,7 @@ double trainer_loss(struct trainer *t, const struct windows *w)
         sum += rows * backprop_run(t->engine, &t->weights, &batch, NULL);
         done += rows;
     }
-    return sum / (double)w->n;
+    return sum / w->n;
 }
 
 /* --- a step ---------------------------------------------------------------------------------- */
@@ -201,7 +200,7 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
     const size_t length = spec->length, n_starts = t->data.train.n - length;
     const int step = t->progress.step;
     struct rng r; /* of this step, whatever came before */
-    rng_seed(&r, spec->seed, STREAM_DROPOUT + (uint64_t)step);
+    rng_seed(&r, spec->seed, STREAM_DROPOUT + step);
     const uint64_t high = rng_u32(&r);
     const struct backprop_batch batch = {.inputs = t->inputs,
                                          .targets = t->targets,
@@ -215,7 +214,7 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
     for (int row = 0; row < spec->batch; row++) {
         size_t start;
         do
-            start = (size_t)(rng_unit(&t->progress.rng) * (double)n_starts);
+            start = rng_unit(&t->progress.rng) * n_starts;
         while (meets(&t->aside, start, length));
         put_window(t, &t->data.train, start, row);
     }
