@@ -62,14 +62,15 @@ echo "| K/V heads | method | calibration | refit | perplexity | over the origina
 echo "| ---: | --- | --- | --- | ---: | ---: | ---: |"
 printf '| 3 | as it is, F16 | | | %.2f | 1.00 | |\n' "$original"
 
-# row METHOD CALIBRATION REFIT OUT ARGS... - one conversion to MQA
+# row METHOD CALIBRATION REFIT OUT ARGS... - one conversion, to $heads K/V heads
+heads=1
 row() {
     method=$1 calibration=$2 refit=$3 out=$dir/$4
     shift 4
-    seconds=$(./decode convert "$dir/f16.gguf" -o "$out" --force --kv-heads 1 --method "$method" \
+    seconds=$(./decode convert "$dir/f16.gguf" -o "$out" --force --kv-heads "$heads" --method "$method" \
         --refit "$refit" --seed 1 -q --format jsonl "$@" | sed 's/.*"seconds": *\([0-9.]*\).*/\1/')
     found=$(perplexity "$out")
-    printf '| 1 | %s | %s | %s | %.2f | %.2f | %.0f |\n' "$method" "$calibration" "$refit" "$found" \
+    printf '| %s | %s | %s | %s | %.2f | %.2f | %.0f |\n' "$heads" "$method" "$calibration" "$refit" "$found" \
         "$(awk -v a="$found" -v b="$original" 'BEGIN { print a / b }')" "$seconds"
 }
 
@@ -82,6 +83,9 @@ row fit "text, 65,536" none out.gguf --calib "$dir/calib.txt"
 row fit "text, 65,536" wo wo.gguf --calib "$dir/calib.txt"
 row fit "text, 131,072" wo wo131.gguf --calib "$dir/calib.txt" --calib-tokens 131072
 row fit "text, 65,536" all all.gguf --calib "$dir/calib.txt"
+heads=auto
+row fit "text, 32,768, two thirds of the cache" wo mixed.gguf --calib "$dir/calib.txt" \
+    --calib-tokens 32768 --cache-bytes 30720
 [ $train = yes ] || exit 0
 
 ./decode train "$dir/calib.txt" --from "$dir/wo.gguf" --teacher "$dir/f16.gguf" --steps 100 \
