@@ -1,7 +1,5 @@
 #include "base/name_index.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 
 static uint64_t head_of(struct text text)

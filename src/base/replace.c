@@ -8,12 +8,10 @@
 /* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
 #define _FILE_OFFSET_BITS 64
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>

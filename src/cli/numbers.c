@@ -3,7 +3,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <strings.h>
 
 #define DIGITS "0123456789"

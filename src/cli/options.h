@@ -13,7 +13,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/output.h"
 #include "convert/convert.h"

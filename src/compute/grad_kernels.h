@@ -12,8 +12,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-
 #include "compute/kernels.h"
 
 /* --- matrix products ------------------------------------------------------------------------- */

@@ -7,8 +7,6 @@
  *   1 x NARROW_ROWS        where a single vector is left
  */
 #include <float.h>
-#include <math.h>
-#include <stdbool.h>
 
 #include "base/mem.h"
 #include "compute/grad_kernels.h"

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "base/half.h"
 #include "compute/kernels.h"

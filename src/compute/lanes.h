@@ -16,8 +16,6 @@
  */
 #pragma once
 
-#include <string.h>
-
 #include "compute/kernels_math.h"
 
 /* For functions whose constant arguments (numbers of registers, a storage) must be constants. */

@@ -1,6 +1,5 @@
 #include "compute/linalg.h"
 
-#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>

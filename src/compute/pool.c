@@ -5,13 +5,10 @@
  */
 #include "compute/pool.h"
 
-#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/figures.h"
 #include "base/limits.h"

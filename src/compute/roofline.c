@@ -1,7 +1,5 @@
 #include "compute/roofline.h"
 
-#include <stdint.h>
-
 #include "base/figures.h"
 #include "base/mem.h"
 

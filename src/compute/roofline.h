@@ -3,8 +3,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/status.h"
 #include "compute/kernels.h"
 #include "compute/pool.h"

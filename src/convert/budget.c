@@ -3,7 +3,6 @@
  * that it can have is measured, all others as they are, and those are taken whose sum is least.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "convert/private.h"
 

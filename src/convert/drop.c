@@ -1,6 +1,5 @@
 /* A checkpoint without some heads. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "convert/convert.h"
 

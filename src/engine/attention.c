@@ -1,5 +1,3 @@
-#include <assert.h>
-#include <string.h>
 
 #include "compute/angles.h"
 #include "engine/private.h"

@@ -5,8 +5,6 @@
  */
 #include "engine/causal.h"
 
-#include <string.h>
-
 /* A head's rows: elements, and floats from row to row. */
 struct rows {
     float *at;

@@ -4,9 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "compute/grad_kernels.h"
 #include "model/model.h"
 

@@ -1,8 +1,6 @@
 #include "engine/schedule.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/figures.h"
 

@@ -1,8 +1,5 @@
 #include "engine/schedule.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Texts that are written side by side, and bytes of their caches, at most. */
 #define MOST_SLOTS 16
 #define MOST_CACHE ((size_t)1 << 30)

@@ -5,11 +5,8 @@
  */
 #include "engine/sampler.h"
 
-#include <assert.h>
 #include <float.h>
 #include <math.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -20,8 +20,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/rng.h"
 #include "base/status.h"
 

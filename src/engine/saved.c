@@ -13,10 +13,7 @@
  *     n_cached positions
  *     u64 hash of all before, part by part and position by position: see model/model.h
  */
-#include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "engine/private.h"
 #include "engine/schedule.h"

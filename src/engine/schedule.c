@@ -1,8 +1,5 @@
 #include "engine/schedule.h"
 
-#include <assert.h>
-#include <string.h>
-
 #include "base/figures.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */

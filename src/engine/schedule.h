@@ -18,10 +18,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "engine/sampler.h"
 #include "engine/session.h"
 

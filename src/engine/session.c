@@ -1,9 +1,6 @@
 #include "engine/session.h"
 
-#include <assert.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/figures.h"
 #include "base/rng.h"

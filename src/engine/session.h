@@ -9,10 +9,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "model/model.h"
 
 struct batch_row {

@@ -1,6 +1,5 @@
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "exchange/private.h"
 #include "formats/safetensors.h"

@@ -2,7 +2,6 @@
  * The models of Hugging Face's transformers: their tensors' names and their config.json.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "compute/angles.h"
 #include "exchange/private.h"

@@ -3,7 +3,6 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "exchange/private.h"

@@ -2,7 +2,6 @@
  * The vocabulary of a folder or of one file, of whichever format it is, with what the files beside
  * it say of added and special tokens.
  */
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "exchange/private.h"

@@ -9,7 +9,6 @@
  * tensors that share bytes, alignments that would misalign numbers.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "formats/gguf_private.h"

@@ -3,7 +3,6 @@
  * offsets depend on the alignment, which a pair added later may still change.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "formats/gguf_private.h"

@@ -1,7 +1,6 @@
 #include "measure/attend.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "engine/session.h"

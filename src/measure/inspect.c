@@ -1,7 +1,5 @@
 #include "measure/inspect.h"
 
-#include <stdlib.h>
-
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/kv_cache.h"

@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "compute/kernels.h"

@@ -1,7 +1,6 @@
 /* A config as a file's keys say it: read, checked, written. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "model/config.h"
 

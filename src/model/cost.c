@@ -1,6 +1,5 @@
 #include "model/cost.h"
 
-#include <assert.h>
 #include <math.h>
 
 #include "base/mem.h"

@@ -9,9 +9,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "compute/roofline.h"
 #include "model/model.h"
 

@@ -4,8 +4,6 @@
  * Packing runs the same loop over all matrices three times: it counts their memory, takes it, and
  * fills it, each thread its share of every matrix's panels.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "model/model.h"
 #include "model/pack.h"

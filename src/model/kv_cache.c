@@ -1,8 +1,5 @@
 #include "model/kv_cache.h"
 
-#include <assert.h>
-#include <string.h>
-
 bool kv_cache_can_store(enum storage storage)
 {
     return storage == STORAGE_F32 || storage == STORAGE_F16 || storage == STORAGE_Q8_0;

@@ -14,9 +14,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/mem.h"
 #include "base/status.h"
 #include "compute/kernels.h"

@@ -1,8 +1,6 @@
 #include "model/layout.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/mem.h"
 

@@ -7,9 +7,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "formats/gguf.h"
 #include "model/config.h"
 

@@ -5,7 +5,6 @@
 #include "model/model.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/rng.h"
 #include "model/pack.h"

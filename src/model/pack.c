@@ -1,8 +1,6 @@
 #include "model/pack.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "compute/kernels_math.h"

@@ -8,9 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/mem.h"
 #include "base/rng.h"
 #include "compute/kernels.h"

@@ -1,7 +1,5 @@
 #include "model/model.h"
 
-#include <assert.h>
-
 #include "compute/angles.h"
 
 #define SINUSOID_BASE 10000.0

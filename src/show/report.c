@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "show/paragraph.h"
 

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "study/study.h"

@@ -1,7 +1,5 @@
 #include "text/bpe.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "text/pretokenize.h"
 

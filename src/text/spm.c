@@ -6,7 +6,6 @@
  * that it starts with; what is left of it is then looked up.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "text/bpe.h"

@@ -1,7 +1,5 @@
 #include "text/tokenizer.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/pretokenize.h"

@@ -2,7 +2,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "text/pretokenize.h"

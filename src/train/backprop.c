@@ -1,6 +1,4 @@
 
-#include <assert.h>
-#include <stdlib.h>
 
 #include "engine/causal.h"
 #include "train/private.h"

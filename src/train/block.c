@@ -7,8 +7,6 @@
  * windows heads of their own size attend with fewer operations than heads of the rank's. To
  * attention a block is then one with a K/V head for each query head.
  */
-#include <assert.h>
-#include <string.h>
 
 #include "engine/causal.h"
 #include "train/private.h"

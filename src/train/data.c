@@ -1,8 +1,6 @@
 /* What a run is made from: the texts as tokens, and what OUT holds besides tensors. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "text/bpe.h"
 #include "train/private.h"

@@ -1,7 +1,5 @@
 /* The layers that a block is made of but for attention, forwards and backwards: affine maps, norms
  * and dropout. */
-#include <assert.h>
-#include <string.h>
 
 #include "train/private.h"
 

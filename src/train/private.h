@@ -4,10 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/rng.h"
 #include "compute/grad_kernels.h"
 #include "model/model.h"

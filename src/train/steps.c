@@ -2,10 +2,8 @@
  * What a run is made of: the first weights, a step (a batch of windows, its gradient, clipping and
  * AdamW), the mean loss on windows, and the rate to step with where none is given.
  */
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "train/private.h"
 

@@ -15,10 +15,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/status.h"
 #include "base/text.h"
 #include "compute/kernels.h"
