@@ -12,25 +12,25 @@ cd "$root"
 
 # room, lexemes at most
 ceilings='
-cli           84900
-compute       41000
-convert       40100
-exchange      28900
-engine        27500
-train         23000
-model         23400
-formats       22100
-text          18900
-measure       20300
-show          16600
-base          15400
-study          3900
+cli           82800
+compute       39450
+convert       38600
+exchange      28500
+engine        26950
+train         22600
+model         22850
+formats       21600
+text          17900
+measure       19650
+show          16300
+base          15300
+study          3850
 '
-most_lines=49800
-most_files=233
-most_headers=90
-most_cli_lines=11200
-most_options=263
+most_lines=48400
+most_files=222
+most_headers=78
+most_cli_lines=10950
+most_options=260
 most_function=77
 
 options=0
