@@ -78,7 +78,7 @@ static double log_of(float x)
     x = x > FLT_MIN ? x : FLT_MIN;
     memcpy(&bits, &x, sizeof bits);
     const int32_t exponent = (int32_t)(bits - root_half) >> 23;
-    bits -= exponent << 23;
+    bits -= (uint32_t)exponent << 23;
     memcpy(&m, &bits, sizeof m);
     /* x = m 2^exponent, and log m = 2 (z + z^3 / 3 + z^5 / 5 + ...) with |z| < 0.172. */
     const double z = ((double)m - 1) / ((double)m + 1), w = z * z;
