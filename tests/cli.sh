@@ -308,8 +308,8 @@ $ has a.svg 'class="frame"'
 2 attend $model -p x "--show=$head" | --show: expected L.H, a layer from 0 to 3 and a head from 0 to 7
     | for head in 4.0 0.8 1 '' a.b 0.1.2 -1.0
 2 attend $model -p abc --query 3 | --query: expected 0 to 2
-0 attend $model -p "the cat, the mat" --query the --layer 0 --head 0 | (token 2)
-0 attend $model -p "the cat, the mat" --query the@2 --layer 0 --head 0 | (token 11)
+0 attend $model -p "the cat, the mat" --query the --layer 0 --head 0 | the: (token 2, e)
+0 attend $model -p "the cat, the mat" --query the@2 --layer 0 --head 0 | the@2: (token 11, e)
 0 attend $model -p "then 42 the" --query "$word" --layer 0 --head 0 | (token 
     | for word in the then 42@1 'then 42'
 2 attend $model -p "the cat" --query the@2 | found 'the@2', and the text has 'the' 1 time 
