@@ -16,6 +16,12 @@
 #define CGROUP_MOUNT "/sys/fs/cgroup"
 #define SELF_CAP     8192 /* room for /proc/self/cgroup */
 
+/* A function, as what it takes are readings of files. */
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return MIN(a, b);
+}
+
 /* --- the system's small files ---------------------------------------------------------------- */
 
 /* Reads the start of folder/name into text[cap], terminated. False when there is no such file. */
@@ -93,7 +99,7 @@ static uint64_t tightest_above(const struct controller *c, const char *mount, co
         char folder[PATH_MAX];
         if (snprintf(folder, sizeof folder, "%s%s%.*s", mount, below, (int)group.len, group.data) <
             (int)sizeof folder)
-            limit = MIN(limit, c->limit(folder));
+            limit = lesser(limit, c->limit(folder));
         if (group.len == 0)
             return limit;
         while (group.len > 0 && group.data[--group.len] != '/')
@@ -113,11 +119,11 @@ static uint64_t tightest(const struct controller *c, const char *mount, const ch
         if (!text_starts_with(group, "/") || group.len > PATH_MAX)
             continue;
         if (controllers.len == 0)
-            limit = MIN(limit, tightest_above(c, mount, "", group));
+            limit = lesser(limit, tightest_above(c, mount, "", group));
         while (controllers.len > 0)
             if (text_is(cut_field(&controllers, ','), c->name))
                 for (int i = 0; i < 2 && c->mounts[i]; i++)
-                    limit = MIN(limit, tightest_above(c, mount, c->mounts[i], group));
+                    limit = lesser(limit, tightest_above(c, mount, c->mounts[i], group));
     }
     return limit;
 }
@@ -236,8 +242,8 @@ uint64_t available_memory(void)
         least = used < limit.rlim_cur ? limit.rlim_cur - used : 0;
     }
     if (read_start("/proc", "meminfo", text, sizeof text))
-        least = MIN(least, available_in_system(text));
+        least = lesser(least, available_in_system(text));
     if (read_start("/proc/self", "cgroup", text, sizeof text))
-        least = MIN(least, available_in_cgroups(CGROUP_MOUNT, text));
+        least = lesser(least, available_in_cgroups(CGROUP_MOUNT, text));
     return least;
 }
