@@ -241,7 +241,7 @@ static enum status add_line(struct vocabulary *v, struct text line, struct err *
 {
     const char *space = line.len > 0 ? memchr(line.data, ' ', line.len) : NULL;
     struct text right = line;
-    const struct text left = text_cut(&right, space ? (space - line.data) : 0);
+    const struct text left = text_cut(&right, space ? space - line.data : 0);
     (void)text_cut(&right, space ? 1 : 0);
     if (left.len == 0 || right.len == 0 || memchr(right.data, ' ', right.len))
         return bad_file(e, "merge %zu: expected two tokens with a space between, found \"%.*s\"",

@@ -27,7 +27,7 @@ static void nibbles(int8_t *q, const uint8_t *in, const uint8_t *fifth, int minu
     for (int j = 0; j < 32; j++) {
         const int low = j < 16 ? in[j] & 15 : in[j - 16] >> 4;
         const int high = fifth ? fifth[j / 8] >> j % 8 & 1 : 0;
-        q[j] = ((low | high << 4) - minus);
+        q[j] = (low | high << 4) - minus;
     }
 }
 
@@ -86,7 +86,7 @@ static void unpack_q3_k(struct unpacked *u, const uint8_t *in)
     const uint8_t *third = in, *low = in + 32, *scales = in + 96;
     const float d = half_at(in + 108);
     for (int j = 0; j < 256; j++)
-        u->q[j] = (bits2(low, j) - (third[j % 32] >> j / 32 & 1 ? 0 : 4));
+        u->q[j] = bits2(low, j) - (third[j % 32] >> j / 32 & 1 ? 0 : 4);
     for (int g = 0; g < 16; g++) { /* of six bits, the upper two apart */
         const int lower = scales[g % 8] >> g / 8 * 4 & 15, upper = scales[8 + g % 4] >> g / 4 * 2;
         u->scale[g] = d * (float)((lower | (upper & 3) << 4) - 32);
@@ -103,7 +103,7 @@ static void unpack_q45_k(struct unpacked *u, const uint8_t *in, const uint8_t *f
     const uint8_t *six = in + 4;
     for (int j = 0; j < 256; j++) {
         const int byte = low[j / 64 * 32 + j % 32], high = fifth ? fifth[j % 32] >> j / 32 & 1 : 0;
-        u->q[j] = ((byte >> j % 64 / 32 * 4 & 15) | high << 4);
+        u->q[j] = (byte >> j % 64 / 32 * 4 & 15) | high << 4;
     }
     for (int g = 0; g < 8; g++) {
         int scale = six[g % 4] & 63, min = six[4 + g % 4] & 63;
@@ -131,7 +131,7 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *in)
     const float d = half_at(in + 208);
     for (int j = 0; j < 256; j++) {
         const int low = in[j / 128 * 64 + j % 64] >> j % 128 / 64 * 4 & 15;
-        u->q[j] = ((low | bits2(in + 128, j) << 4) - 32);
+        u->q[j] = (low | bits2(in + 128, j) << 4) - 32;
     }
     for (int g = 0; g < 16; g++) {
         const int scale = in[192 + g];

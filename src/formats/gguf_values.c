@@ -25,7 +25,7 @@ static const struct kind {
 
 static const struct kind *kind_of(enum gguf_kind kind)
 {
-    return &kinds[kind <= GGUF_LAST_KIND ? kind : GGUF_LAST_KIND + 1];
+    return &kinds[(unsigned)kind <= GGUF_LAST_KIND ? kind : GGUF_LAST_KIND + 1];
 }
 
 const char *gguf_kind_name(enum gguf_kind kind)

@@ -243,7 +243,7 @@ enum status sink_put_source(struct sink *sink, const struct gguf_source *source,
 /* Padding bytes after the header or a tensor of so many bytes. */
 static size_t padding_after(const struct gguf_writer *w, uint64_t bytes)
 {
-    return ((w->alignment - bytes % w->alignment) % w->alignment);
+    return (w->alignment - bytes % w->alignment) % w->alignment;
 }
 
 /* Places the tensors, and makes (a zeroed) *head what comes before their data, padded; *len is what

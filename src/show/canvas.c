@@ -272,7 +272,7 @@ struct scale_ticks scale_ticks(double lo, double hi, int max_steps, bool around)
 
 double scale_tick(const struct scale_ticks *t, int i)
 {
-    return scaled(((t->first + i) * t->mantissa), t->exponent);
+    return scaled((t->first + i) * t->mantissa, t->exponent);
 }
 
 struct figure scale_label(const struct scale_ticks *t, int i)
