@@ -97,14 +97,49 @@ ALWAYS_INLINE void grad_product_form(const struct product *p, const bool columns
         grad_tile_rows(p, i, 1, NARROW_ROWS, columns, true);
 }
 
+/* Rows of B at once whose columns of one tile are copied side by side, and the least rows of C for
+ * which that pays. */
+#define PACK_ROWS  128
+#define PACK_LEAST 24
+
+/* B's rows lie a whole matrix's width apart, as activations' do: each would be another line of few
+ * sets of the cache, for every tile of rows again. */
+ALWAYS_INLINE void grad_product_packed(const struct product *p, const bool columns)
+{
+    enum { WIDTH = TILE_VECS * KERNEL_LANES };
+    float packed[PACK_ROWS * WIDTH];
+    for (int i = 0; i < p->n; i += WIDTH)
+        for (int k = 0; k < p->k; k += PACK_ROWS) {
+            struct product part = *p;
+            part.n = MIN(p->n - i, WIDTH);
+            part.k = MIN(p->k - k, PACK_ROWS);
+            part.a += k * p->a_col;
+            part.b = packed;
+            part.b_row = WIDTH;
+            part.c += i;
+            part.start = k > 0 ? part.c : p->start ? p->start + i : NULL;
+            part.bias = p->bias && k + part.k == p->k ? p->bias + i : NULL;
+            for (int row = 0; row < part.k; row++)
+                memcpy(packed + row * WIDTH, p->b + (k + row) * p->b_row + i,
+                       part.n * sizeof *packed);
+            grad_product_form(&part, columns);
+        }
+}
+
 static void vector_product(const struct product *p)
 {
     assert(p->m >= 0 && p->n >= 0 && p->k >= 0 && (p->a_row == 1 || p->a_col == 1));
     assert(p->m <= 1 || p->c_row >= (size_t)p->n);
     assert(p->m == 0 || p->n == 0 || (p->c && p->c != p->a && p->c != p->b));
     assert(p->m == 0 || p->n == 0 || p->k == 0 || (p->a && p->b));
-    if (p->a_col == 1)
+    const bool packed = p->b_panel == KERNEL_LANES && p->b_row > TILE_VECS * KERNEL_LANES &&
+                        p->m >= PACK_LEAST && p->k > 0;
+    if (p->a_col == 1 && packed)
+        grad_product_packed(p, false);
+    else if (p->a_col == 1)
         grad_product_form(p, false);
+    else if (packed)
+        grad_product_packed(p, true);
     else
         grad_product_form(p, true);
 }
