@@ -2,9 +2,10 @@
 # make_models.sh TEXT [FOLDER] - the recipe of the checkpoints in models/: trains the MHA checkpoint
 # on the first nine tenths of TEXT (Tiny Shakespeare, 1,115,394 bytes), converts it to 2 K/V heads
 # and to MQA by `fit`, uptrains those for 5% of its steps with the MHA checkpoint as the teacher, and
-# trains a llama on the same text. Stores the trained ones in F16, the converted ones, from that, in
-# Q8_0. Writes them, the training curves and the scores on the held-out last tenth to FOLDER
-# (build/models). Takes about three quarters of an hour on two cores.
+# trains a llama on the same text, then a second one of the same shape with the first as its teacher.
+# Stores the trained ones in F16, the converted ones, from that, in Q8_0. Writes them, the training
+# curves and the scores on the held-out last tenth to FOLDER (build/models). Takes about an hour on
+# two cores.
 set -eu
 
 text=$1
@@ -29,9 +30,17 @@ for g in 2 1; do
         --log "$out/$g.csv"
 done
 
-./decode train "$text" -o "$out/f32/llama.gguf" --force --arch llama --layers 4 --embd 192 --heads 6 \
-    --kv-heads 2 --vocab 512 --ctx 256 --batch 16 --steps $steps --lr 1.5e-3 --dropout 0.1 --seed 1 \
-    --eval-every 150 --save-every 300 --log "$out/llama.csv"
+# llama NAME OPTION... - the llama, of one shape
+llama() {
+    name=$1
+    shift
+    ./decode train "$text" -o "$out/f32/$name.gguf" --force --arch llama --layers 4 --embd 192 \
+        --heads 6 --kv-heads 2 --vocab 512 --ctx 256 --batch 16 --dropout 0.1 --seed 1 \
+        --eval-every 150 --log "$out/$name.csv" "$@"
+}
+llama teacher --steps $steps --lr 1.5e-3
+./decode quantize "$out/f32/teacher.gguf" -o "$out/f32/teacher-f16.gguf" --type f16 --force
+llama llama --steps 3000 --lr 2e-3 --teacher "$out/f32/teacher-f16.gguf"
 
 # store NAME SHIPPED TYPE
 store() {
