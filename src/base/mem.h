@@ -47,6 +47,9 @@ enum status arena_allocate(struct arena *a, const char *what, struct err *e);
  * taken (asserted). */
 void *arena_take(struct arena *a, uint64_t count, uint64_t size);
 
+/* The same for n elements of the pointer's own type, which it becomes. */
+#define ARENA_TAKE(pointer, a, n) ((pointer) = arena_take((a), (n), sizeof *(pointer)))
+
 /* Legal on a zeroed struct and twice. */
 void arena_free(struct arena *a);
 
@@ -80,6 +83,10 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
             return err_no_memory((e), (what), try_n * sizeof *(array));                            \
         (array) = try_array;                                                                       \
     } while (0)
+
+/* How many elements an array has, and what stands behind the last. */
+#define COUNT(array)  (sizeof(array) / sizeof *(array))
+#define END_OF(array) ((array) + COUNT(array))
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 

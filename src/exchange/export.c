@@ -40,7 +40,7 @@ struct exporter {
 
 static enum status refuse(struct err *e, const char *what)
 {
-    return err_set(e, STATUS_USAGE, "transformers has no model with %s", what);
+    return err_usage(e, "transformers has no model with %s", what);
 }
 
 /* Only the factors are in a file: what they follow from is found by trying. */
@@ -102,25 +102,24 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
         {is_llama && c->rope.n_dims != c->head_dim, "RMS norms and a part of each head turned"},
         {(is_gpt2 || is_llama) && x->hf.bias[HF_NOWHERE], "a bias of the embedding or the output"},
     };
-    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+    for (size_t i = 0; i < COUNT(lacking); i++)
         if (lacking[i].is)
             return refuse(e, lacking[i].what);
     if (!is_gpt2 && !is_llama)
-        return err_set(
-            e, STATUS_USAGE,
-            "transformers' GPT-2 has layer norms, learned positions and GELU or ReLU, its "
-            "Llama RMS norms, rotary positions and SwiGLU; found norm %s, positions %s, "
-            "feed-forward %s",
+        return err_usage(
+            e,
+            "transformers' GPT-2 has layer norms, learned positions and GELU or ReLU, its Llama "
+            "RMS norms, rotary positions and SwiGLU; found norm %s, positions %s, feed-forward %s",
             arch_norm_names[c->norm], arch_position_names[c->position], arch_ffn_names[c->ffn]);
     const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
     const bool mqa = config_all_kv_heads(c) == c->n_layers;
     const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
     config_variant_name(c, c->n_kv_heads, variant);
     if (!expand && (is_gpt2 ? !mha && !mqa : !config_same_kv_heads(c)))
-        return err_set(e, STATUS_USAGE,
-                       "transformers has no %s of variant %s; --expand repeats its K/V heads, "
-                       "which makes the same MHA of it",
-                       is_gpt2 ? "GPT-2" : "Llama", variant);
+        return err_usage(e,
+                         "transformers has no %s of variant %s; --expand repeats its K/V heads, "
+                         "which makes the same MHA of it",
+                         is_gpt2 ? "GPT-2" : "Llama", variant);
     if (is_llama)
         TRY(plan_rope(x, e));
     else
@@ -345,15 +344,11 @@ static enum status write_folder(struct exporter *x, const struct export_options 
     TRY(folder_writer_open(&folder, dir, e));
     const char *made = folder_writer_path(folder);
     enum status s = file_in_folder(made, "model.safetensors", &path, e);
-    if (s == STATUS_OK)
-        s = safetensors_write(path, x->written, x->n, e);
+    THEN(s, safetensors_write(path, x->written, x->n, e));
     free(path);
-    if (s == STATUS_OK)
-        s = export_vocab(x->gguf, made, &o->notes, &others, e);
-    if (s == STATUS_OK)
-        s = export_json(made, "generation_config.json", put_generation_config, x, e);
-    if (s == STATUS_OK)
-        s = export_json(made, "config.json", put_config, x, e);
+    THEN(s, export_vocab(x->gguf, made, &o->notes, &others, e));
+    THEN(s, export_json(made, "generation_config.json", put_generation_config, x, e));
+    THEN(s, export_json(made, "config.json", put_config, x, e));
     if (s == STATUS_OK) {
         TRY(folder_writer_commit(folder, e));
         return export_vocab_remove(dir, others, e);
@@ -374,10 +369,8 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
 {
     struct exporter x = {.gguf = g};
     enum status s = plan(&x, o->expand, e);
-    if (s == STATUS_OK)
-        s = make_tensors(&x, e);
-    if (s == STATUS_OK)
-        s = write_folder(&x, o, dir, e);
+    THEN(s, make_tensors(&x, e));
+    THEN(s, write_folder(&x, o, dir, e));
     if (s == STATUS_OK) {
         *out = (struct export_result){
             .model_class = x.hf.family->model_class, .dtype = dtype_name(&x), .n_tensors = x.n};

@@ -14,15 +14,6 @@
 
 /* --- files that are read --------------------------------------------------------------------- */
 
-/* A refusal of what a file has. */
-#define bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
-
-/* A text for "%.*s". */
-#define SHOWN(text) text_width(text), (text).data
-
-/* Behind the last element of an array. */
-#define END_OF(array) ((array) + sizeof(array) / sizeof *(array))
-
 static inline float float_of_bits(uint32_t bits)
 {
     float x;
