@@ -36,21 +36,19 @@ static const struct tensor_type_info types[] = {
     {"Q1_0", 41, 128, 18},
 };
 
-#define N_TYPES (sizeof types / sizeof types[0])
-
 const struct tensor_type_info *tensor_type_find(uint32_t type)
 {
-    for (size_t i = 0; i < N_TYPES; i++)
-        if (types[i].type == type)
-            return &types[i];
+    for (const struct tensor_type_info *t = types; t < END_OF(types); t++)
+        if (t->type == type)
+            return t;
     return NULL;
 }
 
 const struct tensor_type_info *tensor_type_named(struct text name)
 {
-    for (size_t i = 0; i < N_TYPES; i++)
-        if (strlen(types[i].name) == name.len && !strncasecmp(types[i].name, name.data, name.len))
-            return &types[i];
+    for (const struct tensor_type_info *t = types; t < END_OF(types); t++)
+        if (strlen(t->name) == name.len && !strncasecmp(t->name, name.data, name.len))
+            return t;
     return NULL;
 }
 
@@ -60,10 +58,11 @@ enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum statu
     assert(t->n_dims >= 1 && t->n_dims <= GGUF_MAX_DIMS);
     t->type = tensor_type_find(type);
     if (!t->type)
-        return err_set(e, bad,
-                       "type %" PRIu32 " is unknown or was removed from GGUF: convert the model "
-                       "again with current tools",
-                       type);
+        return err_set(
+            e, bad,
+            "type %" PRIu32
+            " is unknown or was removed from GGUF: convert the model again with current tools",
+            type);
     t->n_elements = 1;
     for (int d = 0; d < t->n_dims; d++) {
         if (t->dims[d] == 0)
@@ -246,9 +245,9 @@ static const struct codec {
 
 static const struct codec *codec_of(uint32_t type)
 {
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
-        if (codecs[i].type == type)
-            return &codecs[i];
+    for (const struct codec *c = codecs; c < END_OF(codecs); c++)
+        if (c->type == type)
+            return c;
     return NULL;
 }
 

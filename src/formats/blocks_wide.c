@@ -4,6 +4,7 @@
  *
  * Source: the dequantize_row functions of the ggml project, which define what is in a file.
  */
+#include "base/mem.h"
 #include "formats/gguf_private.h"
 
 #define MOST_ELEMENTS 256
@@ -154,9 +155,9 @@ static const struct wide {
 
 static const struct wide *wide_of(uint32_t type)
 {
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-        if (wide[i].type == type)
-            return &wide[i];
+    for (const struct wide *w = wide; w < END_OF(wide); w++)
+        if (w->type == type)
+            return w;
     return NULL;
 }
 
