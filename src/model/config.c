@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/mem.h"
+
 /* --- architectures --------------------------------------------------------------------------- */
 
 const char *const arch_norm_names[NORM_KINDS + 1] = {
@@ -71,11 +73,10 @@ static const struct arch archs[] = {
         .is_closed = true,
     },
 };
-#define N_ARCHS ((int)(sizeof archs / sizeof *archs))
 
 const struct arch *arch_find(struct text name)
 {
-    for (const struct arch *a = archs; a < archs + N_ARCHS; a++)
+    for (const struct arch *a = archs; a < END_OF(archs); a++)
         if (text_is(name, a->name))
             return a;
     return NULL;
@@ -83,7 +84,7 @@ const struct arch *arch_find(struct text name)
 
 const struct arch *arch_preset(struct text name)
 {
-    for (const struct arch *a = archs; a < archs + N_ARCHS; a++)
+    for (const struct arch *a = archs; a < END_OF(archs); a++)
         if (a->preset && text_is(name, a->preset))
             return a;
     return NULL;
@@ -184,17 +185,16 @@ int config_largest_rank(const struct config *c)
 enum status config_check_rank(const struct config *c, int rank, struct err *e)
 {
     if (c->position == POSITION_ROPE)
-        return err_set(e, STATUS_USAGE,
-                       "a latent cache of rank %d: expected positions that do not turn keys, found "
-                       "rotary ones, for which only K/V heads can be fewer",
-                       rank);
+        return err_usage(e,
+                         "a latent cache of rank %d: expected positions that do not turn keys, "
+                         "found rotary ones, for which only K/V heads can be fewer",
+                         rank);
     if (!config_same_heads(c))
-        return err_set(e, STATUS_USAGE,
-                       "a latent cache of rank %d: expected as many query heads in every layer",
-                       rank);
+        return err_usage(
+            e, "a latent cache of rank %d: expected as many query heads in every layer", rank);
     if (rank < 1 || rank > config_largest_rank(c))
-        return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected a rank from 1 to %d",
-                       rank, config_largest_rank(c));
+        return err_usage(e, "a latent cache of rank %d: expected a rank from 1 to %d", rank,
+                         config_largest_rank(c));
     return STATUS_OK;
 }
 

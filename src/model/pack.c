@@ -292,10 +292,8 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     const size_t n = layout_count(c);
     /* Each is a tensor of g, whatever number of layers it claims. */
     const size_t max = g && g->n_tensors < n ? g->n_tensors + 1 : n;
-    *list = (struct param_list){.items = calloc(max, sizeof *list->items),
-                                .tied = !g || layout_output_tied(g)};
-    if (!list->items)
-        return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
+    *list = (struct param_list){.tied = !g || layout_output_tied(g)};
+    TRY_ZEROED(list->items, max, "the list of parameters", e);
     const enum status s = list_params(list, c, g, e);
     if (s != STATUS_OK)
         param_list_free(list);
@@ -329,7 +327,7 @@ struct param_view param_view_take(struct arena *arena, const struct param_list *
                                   const struct config *c)
 {
     struct param_view v = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
-    v.blocks = arena_take(arena, c->n_layers, sizeof *v.blocks);
+    ARENA_TAKE(v.blocks, arena, c->n_layers);
     for (int i = 0; i < list->n && v.blocks; i++) {
         const struct tensor_spec *spec = &list->items[i].spec;
         struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;
