@@ -320,7 +320,7 @@ static void show_weights(const struct attention *a)
                 weights[t] = (float)((double)weights[t] * factor);
         }
     }
-    pool_barrier(f->pool, a->k->thread);
+    worker_meet(a->k);
     /* Where values are in a row: behind queries and keys, but those of a latent cache are its keys.
      */
     const int before =
@@ -374,7 +374,7 @@ static float *join_heads(const struct attention *a, const struct block *b)
         for (int r = 0; r < n_rows; r++)
             end_head(a, h, results + r * row_dim);
     }
-    pool_barrier(f->pool, a->k->thread);
+    worker_meet(a->k);
     return heads;
 }
 
@@ -405,7 +405,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         f->kernels->matmul(&m, values + first * v_panels, values + (first + n_heads) * v_panels);
     } else {
         forward_multiply(k, qkv, input, w->qkv, EPILOGUE_STORE);
-        pool_barrier(f->pool, k->thread);
+        worker_meet(k);
     }
     forward_tap(k, TAP_NORMED, input, c->d_model);
 
@@ -425,12 +425,12 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         for (int i = items.begin; i < items.end; i++)
             store_row(&a, i / k->n_rows, i % k->n_rows);
         if (!whole_heads)
-            pool_barrier(f->pool, k->thread);
+            worker_meet(k);
     }
 
     /* Scores, softmax and weighted values, chunk by chunk. */
     attend_share(&a);
-    pool_barrier(f->pool, k->thread);
+    worker_meet(k);
     if (f->watch)
         show_weights(&a);
 

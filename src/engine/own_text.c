@@ -74,10 +74,8 @@ enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err
                          .n_vocab = n_vocab,
                          .ignore_eos = true};
     enum status status = session_create(t->model, &params, t->pool, &s.session, e);
-    if (status == STATUS_OK)
-        status = sampler_create(&plain, &sizes, &s.sampler, e);
-    if (status == STATUS_OK)
-        status = write_texts(t, &s, tokens, e);
+    THEN(status, sampler_create(&plain, &sizes, &s.sampler, e));
+    THEN(status, write_texts(t, &s, tokens, e));
     schedule_free(&s);
     sampler_free(s.sampler);
     session_free(s.session);
