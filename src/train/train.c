@@ -28,15 +28,15 @@ void trainer_take(struct trainer *t)
     const uint64_t rows = (uint64_t)t->spec.batch * t->spec.length;
     t->weights = param_view_take(arena, &t->list, &t->config);
     t->gradient = param_view_take(arena, &t->list, &t->config);
-    t->m = arena_take(arena, t->list.n_floats, sizeof *t->m);
-    t->v = arena_take(arena, t->list.n_floats, sizeof *t->v);
-    t->partials = arena_take(arena, train_shards(&t->list), sizeof *t->partials);
+    ARENA_TAKE(t->m, arena, t->list.n_floats);
+    ARENA_TAKE(t->v, arena, t->list.n_floats);
+    ARENA_TAKE(t->partials, arena, train_shards(&t->list));
     if (t->spec.optimizer == OPTIMIZER_MUON)
         muon_take(&t->muon, arena, &t->list);
     if (t->spec.teacher)
         t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
-    t->inputs = arena_take(arena, rows, sizeof *t->inputs);
-    t->targets = arena_take(arena, rows, sizeof *t->targets);
+    ARENA_TAKE(t->inputs, arena, rows);
+    ARENA_TAKE(t->targets, arena, rows);
 }
 
 /* The held-out windows that an evaluation scores. */
@@ -94,7 +94,7 @@ static enum status open_run(struct trainer *t, struct err *e)
     const struct progress *found = &t->state.header.progress, *p = &t->progress;
     enum status s;
     if (spec->resume && access(t->state_path, F_OK) != 0)
-        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
+        return err_usage(e, "--resume: there is no %s to go on with", t->state_path);
     if (spec->resume) {
         TRY(file_map_open(&t->state.file, t->state_path, e));
         TRY(state_parse(&t->state, t->state_path, e));
@@ -103,16 +103,15 @@ static enum status open_run(struct trainer *t, struct err *e)
     }
     TRY(in_file(train_template_make(t, e), spec->from_path, e));
     if (spec->length > c->n_ctx)
-        return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
-                       spec->length, c->n_ctx);
+        return err_usage(e, "--ctx %d: the checkpoint's context has %d tokens", spec->length,
+                         c->n_ctx);
     if (spec->warmup >= spec->n_steps)
-        return err_set(e, STATUS_USAGE, "--warmup %d: expected fewer than the %d steps of --steps",
-                       spec->warmup, spec->n_steps);
+        return err_usage(e, "--warmup %d: expected fewer than the %d steps of --steps",
+                         spec->warmup, spec->n_steps);
     TRY(in_file(param_list_create(&t->list, c, spec->from, e), spec->from_path, e));
     if (spec->teacher) {
         s = train_teacher_check(t, e);
-        if (s == STATUS_OK)
-            s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
+        THEN(s, param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e));
         TRY(in_file(s, spec->teacher_path, e));
     }
     TRY(train_data_read(t, e));
@@ -128,10 +127,10 @@ static enum status open_run(struct trainer *t, struct err *e)
                             (int)p->step, spec->n_steps, unrated ? " without a rate" : "");
     t->out_written = !spec->keep_last && isfinite(p->best);
     if (t->out_written && access(spec->out, F_OK) != 0)
-        return err_set(e, STATUS_FAILED,
-                       "%s is missing, which had the best checkpoint so far (of step %d); bring it "
-                       "back, or begin anew without --resume",
-                       spec->out, (int)p->best_step);
+        return err_failed(e,
+                          "%s is missing, which had the best checkpoint so far (of step %d); bring "
+                          "it back, or begin anew without --resume",
+                          spec->out, (int)p->best_step);
     return make_plan(t, e);
 }
 
@@ -361,10 +360,10 @@ static enum status run_to_the_end(struct trainer *t, struct err *e)
     TRY(look_at_out(t, &is_own, e));
     if (is_own)
         return STATUS_OK;
-    return err_set(e, STATUS_FAILED,
-                   "%s is not the best checkpoint of this run (of step %d), but another file; "
-                   "bring it back, or begin anew without --resume",
-                   spec->out, (int)p->best_step);
+    return err_failed(e,
+                      "%s is not the best checkpoint of this run (of step %d), but another file; "
+                      "bring it back, or begin anew without --resume",
+                      spec->out, (int)p->best_step);
 }
 
 enum status trainer_run(struct trainer *t, struct err *e)
