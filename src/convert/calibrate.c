@@ -59,7 +59,7 @@ void convert_calibration_take(struct converter *c)
     c->energy = convert_doubles(c, layers, 1);
     c->energy_sum = convert_doubles(c, layers, d);
     c->lost = convert_doubles(c, layers, 1);
-    c->own = arena_take(&c->arena, layers, sizeof *c->own);
+    ARENA_TAKE(c->own, &c->arena, layers);
     c->ridge.sums[0] =
         (struct convert_sums){c->value_moments, c->key_moments, c->x_sum, c->y_sum, 0};
     if (c->spec->refit) {
@@ -83,7 +83,7 @@ void convert_calibration_take(struct converter *c)
     c->logits = convert_floats(c, rows, vocab);
     c->changed = convert_floats(c, rows, vocab);
     c->log_sums = convert_doubles(c, rows, 1);
-    c->batch = arena_take(&c->arena, window, sizeof *c->batch);
+    ARENA_TAKE(c->batch, &c->arena, window);
 }
 
 /* Both streams begin as the embeddings. The first touch of so much memory may take long. */
@@ -306,10 +306,10 @@ enum status convert_advance(struct converter *c, struct err *e)
         layer->own_first = share_of(own->first);
         layer->gathered = share_of(own->stream);
         if (!isfinite(c->lost[i]) || !isfinite(c->energy[i]))
-            return err_set(e, STATUS_FAILED,
-                           "layer %d: what attention adds to the calibration text is too large for "
-                           "float; without a text the weights alone decide",
-                           c->block + i);
+            return err_failed(e,
+                              "layer %d: what attention adds to the calibration text is too large "
+                              "for float; without a text the weights alone decide",
+                              c->block + i);
         layer->output = c->energy[i] > 0 ? c->lost[i] / c->energy[i] : 0;
     }
     return STATUS_OK;

@@ -44,13 +44,12 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         if (spec->latent)
             TRY(config_check_rank(&f, n, e));
         else if (n < 1 || n > own || heads % (numbers ? n : config_variant_heads(&f, n, l)) != 0)
-            return err_set(e, STATUS_USAGE,
-                           "%d K/V heads: expected a divisor of the %d query heads, and no more "
-                           "than there are, %d",
-                           n, heads, own);
+            return err_usage(e,
+                             "%d K/V heads: expected a divisor of the %d query heads, and no more "
+                             "than there are, %d",
+                             n, heads, own);
         if (f.shared && numbers && n != numbers[0])
-            return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
-                           f.n_layers);
+            return err_usage(e, "all %d layers share one block: expected one number", f.n_layers);
         if (spec->latent && l == 0)
             config_set_latent(&c->converted, n);
         if (numbers)
@@ -61,15 +60,14 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         c->group = MAX(group, c->group);
     }
     if (spec->cluster && !spec->latent && f.position == POSITION_ALIBI)
-        return err_set(e, STATUS_USAGE,
-                       "heads cannot change places, because each has a slope of its own (ALiBi); "
-                       "expected neighbours to share");
+        return err_usage(e, "heads cannot change places, because each has a slope of its own "
+                            "(ALiBi); expected neighbours to share");
     if (!spec->measures_only && (spec->n_tokens || spec->latent || spec->refit) &&
         spec->n_tokens < CONVERT_MIN_TOKENS)
-        return err_set(e, STATUS_USAGE,
-                       "calibration text: expected at least %d tokens, %d windows of which one is "
-                       "kept aside, found %zu",
-                       CONVERT_MIN_TOKENS, CONVERT_JUDGED, spec->n_tokens);
+        return err_usage(e,
+                         "calibration text: expected at least %d tokens, %d windows of which one "
+                         "is kept aside, found %zu",
+                         CONVERT_MIN_TOKENS, CONVERT_JUDGED, spec->n_tokens);
     c->n_groups = c->converted.n_kv_heads;
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         s->width = c->n_heads * s->dim;
@@ -126,10 +124,9 @@ static void take_all(struct converter *c)
     c->square = convert_doubles(c, c->widest, d);
     c->square2 = convert_doubles(c, c->widest, d);
     c->blocks = convert_doubles(c, 5 * dim, dim);
-    c->orders = c->order =
-        arena_take(&c->arena, config_blocks(&c->config) * c->n_heads, sizeof *c->order);
-    c->group_of = arena_take(&c->arena, c->n_heads, sizeof *c->group_of);
-    c->eigen = arena_take(&c->arena, c->n_threads, sizeof *c->eigen);
+    c->order = ARENA_TAKE(c->orders, &c->arena, config_blocks(&c->config) * c->n_heads);
+    ARENA_TAKE(c->group_of, &c->arena, c->n_heads);
+    ARENA_TAKE(c->eigen, &c->arena, c->n_threads);
     for (int i = 0; i < c->n_threads; i++) {
         const size_t n = dim * c->group, own = linalg_eigen_scratch(n, true), least = 2 * dim * dim;
         const struct convert_eigen eigen = {
@@ -150,7 +147,7 @@ static void take_all(struct converter *c)
     if (!convert_is_latent(c) && convert_refits_block(c))
         convert_rebuild_take(c);
     if (c->out) {
-        c->out->layers = arena_take(&c->out->arena, c->config.n_layers, sizeof *c->out->layers);
+        ARENA_TAKE(c->out->layers, &c->out->arena, c->config.n_layers);
         convert_tensors_take(c);
     }
 }
@@ -188,10 +185,10 @@ enum status convert_check_eigen(const struct converter *c, const char *advice, s
 {
     for (int thread = 0; thread < c->n_threads; thread++)
         if (c->eigen[thread].diverged)
-            return err_set(e, STATUS_FAILED,
-                           "layer %d: the eigenvalues of its attention cannot be computed: weights "
-                           "of attention or its norm are not finite or too large%s",
-                           c->block, advice);
+            return err_failed(e,
+                              "layer %d: the eigenvalues of its attention cannot be computed: "
+                              "weights of attention or its norm are not finite or too large%s",
+                              c->block, advice);
     return STATUS_OK;
 }
 
@@ -425,7 +422,7 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
     all_share.measures_only = true;
     struct converter c;
     if (spec->n_tokens == 0)
-        return err_set(e, STATUS_USAGE, "heads can only be compared on text");
+        return err_usage(e, "heads can only be compared on text");
     TRY(convert_describe(&c, &all_share, NULL, e));
     c.model = model;
     c.likeness = kept;

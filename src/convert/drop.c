@@ -210,18 +210,17 @@ enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct er
     TRY(config_read(spec->gguf, &out->before, e));
     out->config = out->before;
     if (out->before.shared)
-        return err_set(e, STATUS_USAGE,
-                       "all %d layers share one block, and a head dropped in one would be in all; "
-                       "--without leaves heads of single layers out",
-                       out->before.n_layers);
+        return err_usage(e,
+                         "all %d layers share one block, and a head dropped in one would be in "
+                         "all; --without leaves heads of single layers out",
+                         out->before.n_layers);
     TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
     const size_t n = (size_t)out->before.n_layers * out->before.n_heads;
     TRY_ZEROED(out->fates, n, "the list of heads", e);
     decide_all(out, spec->off);
     add_all(spec, out, before);
     enum status s = arena_allocate(&out->arena, "the new tensors of attention", e);
-    if (s == STATUS_OK)
-        s = gguf_writer_create(&out->writer, e);
+    THEN(s, gguf_writer_create(&out->writer, e));
     if (s == STATUS_OK)
         add_all(spec, out, before);
     else

@@ -232,7 +232,7 @@ bool convert_ridge_solve(struct converter *c, const double *prior, bool centred)
         return false;
     for (size_t j = 0; j < columns; j++)
         r->error[j] = HUGE_VAL;
-    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++)
+    for (size_t i = 0; i < COUNT(ridges); i++)
         try_ridge(c, prior, ridges[i]);
     for (size_t j = 0; j < columns; j++) {
         r->b[j] = centred ? s->t_sum[j] / s->n : 0;
