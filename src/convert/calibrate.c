@@ -123,13 +123,6 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     return session_create(c->model, &params, pool, &c->session, e);
 }
 
-void convert_calibration_end(struct converter *c)
-{
-    probe_free(c->probe);
-    probe_free(c->probe2);
-    session_free(c->session);
-}
-
 /* --- layers ---------------------------------------------------------------------------------- */
 
 void convert_run_layer(const struct converter *c, int layer, const struct convert_window *win,

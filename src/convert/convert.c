@@ -175,7 +175,9 @@ enum status convert_work(struct converter *c,
 {
     struct model *model = NULL;
     const enum status s = work_in_memory(c, &model, work, e);
-    convert_calibration_end(c);
+    probe_free(c->probe);
+    probe_free(c->probe2);
+    session_free(c->session);
     model_free(model);
     arena_free(&c->arena);
     return s;
@@ -332,19 +334,26 @@ static enum status run_once(const struct convert_spec *spec, struct convert *out
     return s;
 }
 
-/* With both of these by layer, of which the one nearer to the checkpoint's predictions is kept. */
-static enum status run_better(struct convert_spec spec, const int *equal, const int *chosen,
-                              struct convert *out, struct err *e)
+/* For so many bytes with the ranks or K/V heads that do best layer by layer, and with equal ones,
+ * of which the result nearer to the checkpoint's predictions is kept. */
+enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    const int **numbers = spec.heads_by_bytes ? &spec.layer_kv_heads : &spec.latent;
+    struct convert_spec one = *spec;
+    const int **numbers = one.heads_by_bytes ? &one.layer_kv_heads : &one.latent;
+    struct convert_budget budget;
     struct convert other = {.n_layers = 0};
-    spec.state = NULL;
-    *numbers = equal;
-    TRY(run_once(&spec, out, e));
-    if (memcmp(equal, chosen, out->n_layers * sizeof *equal) == 0)
+    *out = other;
+    if (!spec->cache_bytes)
+        return run_once(spec, out, e);
+    TRY(convert_budget_plan(&budget, spec, e));
+    TRY(convert_budget_choose(&budget, e));
+    one.state = NULL;
+    *numbers = budget.equal;
+    TRY(run_once(&one, out, e));
+    if (memcmp(budget.equal, budget.chosen, out->n_layers * sizeof *budget.equal) == 0)
         return STATUS_OK;
-    *numbers = chosen;
-    const enum status s = run_once(&spec, &other, e);
+    *numbers = budget.chosen;
+    const enum status s = run_once(&one, &other, e);
     if (s == STATUS_OK && other.divergence < out->divergence) {
         const struct convert worse = *out;
         *out = other;
@@ -354,18 +363,6 @@ static enum status run_better(struct convert_spec spec, const int *equal, const 
     if (s != STATUS_OK)
         convert_free(out);
     return s;
-}
-
-/* For so many bytes with the ranks or K/V heads that do best layer by layer, or equal ones. */
-enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
-{
-    struct convert_budget budget;
-    *out = (struct convert){.n_layers = 0};
-    if (!spec->cache_bytes)
-        return run_once(spec, out, e);
-    TRY(convert_budget_plan(&budget, spec, e));
-    TRY(convert_budget_choose(&budget, e));
-    return run_better(*spec, budget.equal, budget.chosen, out, e);
 }
 
 void convert_free(struct convert *c)

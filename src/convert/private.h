@@ -372,7 +372,6 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e);
 
 void convert_calibration_take(struct converter *c);
 enum status convert_calibration_start(struct converter *c, struct err *e);
-void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
 
 /* Window w of the text, n tokens (fewer in the last), and the rows [n, d] of the streams there. */
 struct convert_window {

@@ -165,7 +165,7 @@ static enum status take_state(struct converter *c, const struct file_map *f, str
     pass(&s, &stored, sizeof stored);
     if (s.damaged || s.left || stored != hash)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
-    *c->spec->n_kept = (int)h.n_blocks;
+    *c->spec->n_kept = h.n_blocks;
     return STATUS_OK;
 }
 

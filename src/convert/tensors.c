@@ -12,7 +12,7 @@
 static const struct gguf_tensor *find_old(const struct converter *c, enum tensor_role role,
                                           bool is_bias)
 {
-    return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, c->block, is_bias).text);
+    return layout_find(c->spec->gguf, role, c->block, is_bias);
 }
 
 /* --- where a part of a block is -------------------------------------------------------------- */
@@ -141,8 +141,7 @@ void convert_tensors_take(struct converter *c)
         const struct tensor_type_info *type = old ? written_type(old) : NULL;
         if (!old && convert_is_latent(c) && spec.role != ROLE_ATTN_REL) {
             layout_qkv(&c->config, spec.layer, parts);
-            old = gguf_find_tensor(c->spec->gguf,
-                                   arch_tensor_name(parts[0].role, spec.layer, false).text);
+            old = layout_find(c->spec->gguf, parts[0].role, spec.layer, false);
             type = tensor_type_find(
                 layout_type(&spec, old && !spec.is_bias ? written_type(old)->type : TENSOR_F32));
         }
@@ -400,8 +399,7 @@ enum status convert_write(struct converter *c, struct err *e)
     gguf_add_text(w, OWN_KEYS "version", text_of(spec->version));
 
     /* An output matrix that is the embedding once more counts once. */
-    const struct gguf_tensor *output =
-        gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
     const uint64_t twice = output && layout_output_tied(g) ? output->n_elements : 0;
     c->out->n_params_before = c->out->n_params_after = -twice;
     for (size_t i = 0; i < g->n_tensors; i++) {

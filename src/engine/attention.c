@@ -199,7 +199,7 @@ static void attend_share(const struct attention *a)
     const int thread = a->k->thread, n_threads = a->k->n_threads;
     const int64_t per_head = b->cost_per_head, all = a->n_groups * per_head;
     const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
-    for (int group = (int)(begin / per_head); group * per_head < end; group++) {
+    for (int group = begin / per_head; group * per_head < end; group++) {
         int64_t at = group * per_head;
         for (int i = 0; i < b->n_spans && at < end; i++) {
             const struct batch_span *span = &b->spans[i];

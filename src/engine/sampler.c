@@ -276,7 +276,7 @@ int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
     const uint64_t n = s->histories[sequence].n, cap = s->window_cap, len = MIN(n, cap);
     for (uint64_t i = 0; tokens && i < len; i++)
         tokens[i] = window_of(s, sequence)[(n - len + i) % cap];
-    return (int)len;
+    return len;
 }
 
 void sampler_set_temperature(struct sampler *s, double temperature)

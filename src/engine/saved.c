@@ -163,7 +163,7 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
         sampler_accept(s->sampler, slot, token_at(text, i));
     *sampler_stream(s->sampler, slot) = h.stream;
     memcpy(p->text, text, h.n_text * sizeof *p->text);
-    p->len = (int)h.n_text;
+    p->len = h.n_text;
     p->at_end = h.at_end;
     if (s->drafter) /* what it has seen is another text */
         drafter_begin(s->drafter, slot, p->text, p->len, 0);

@@ -32,7 +32,7 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     int block = p->block > 0 ? p->block : MAX(n, DEFAULT_BLOCK);
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
     const int64_t positions = (int64_t)cap * n;
-    block = (int)MIN(block, positions);
+    block = MIN(block, positions);
     block = MIN(block, INT_MAX / c->n_heads);
     *s = (struct session){
         .f = {.kernels = p->kernels,

@@ -48,8 +48,7 @@ static enum status plan_rope(struct exporter *x, struct err *e)
 {
     const struct config *c = &x->from;
     const int n = c->rope.n_dims / 2;
-    const struct gguf_tensor *t =
-        gguf_find_tensor(x->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
+    const struct gguf_tensor *t = layout_find(x->gguf, ROLE_ROPE_FREQS, 0, false);
     if (!t)
         return STATUS_OK;
     float *factors;
@@ -80,7 +79,7 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
     TRY(model_check(x->gguf, e));
     TRY(config_read(x->gguf, &x->from, e));
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        if (gguf_find_tensor(x->gguf, arch_tensor_name(role, 0, true).text))
+        if (layout_find(x->gguf, role, 0, true))
             x->hf.bias[hf_bias_of(role)] = true;
     const bool is_gpt2 =
         c->norm == NORM_LAYER && c->position == POSITION_LEARNED && c->ffn != FFN_SWIGLU;
@@ -113,7 +112,7 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
             arch_norm_names[c->norm], arch_position_names[c->position], arch_ffn_names[c->ffn]);
     const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
     const bool mqa = config_all_kv_heads(c) == c->n_layers;
-    const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
+    const bool is_starcoder = str_is(c->arch->name, "starcoder");
     config_variant_name(c, c->n_kv_heads, variant);
     if (!expand && (is_gpt2 ? !mha && !mqa : !config_same_kv_heads(c)))
         return err_usage(e,
@@ -162,8 +161,8 @@ static void add_part(const struct exporter *x, const struct tensor_spec *spec,
         (spec->is_bias ? layout_bias : layout_weight)(c, role, spec->layer);
     const bool is_kv = role == ROLE_ATTN_K || role == ROLE_ATTN_V;
     const bool joined = (is_kv || role == ROLE_ATTN_Q) && !c->split_qkv;
-    const struct gguf_tensor *t = gguf_find_tensor(
-        x->gguf, arch_tensor_name(joined ? ROLE_ATTN_QKV : role, own.layer, spec->is_bias).text);
+    const struct gguf_tensor *t =
+        layout_find(x->gguf, joined ? ROLE_ATTN_QKV : role, own.layer, spec->is_bias);
     struct view_part *p = &v->parts[v->n_parts++];
     assert(t || spec->is_bias); /* a model that runs has all weights */
     p->rows = p->source_rows = own.n_dims == 1 ? own.cols : own.rows;
@@ -272,15 +271,21 @@ static const char *dtype_name(const struct exporter *x)
     return x->type == TENSOR_F16 ? "float16" : x->type == TENSOR_BF16 ? "bfloat16" : "float32";
 }
 
+int export_id(const struct gguf *g, const char *key, uint64_t most)
+{
+    uint64_t id = 0;
+    bool found = false;
+    return gguf_get_u64(g, key, 0, most, &id, &found, NULL) == STATUS_OK && found ? (int)id : -1;
+}
+
 static void put_ids(struct json *j, const struct gguf *g)
 {
     static const char *const keys[][2] = {{"bos_token_id", "tokenizer.ggml.bos_token_id"},
                                           {"eos_token_id", "tokenizer.ggml.eos_token_id"}};
     for (int i = 0; i < 2; i++) {
-        uint64_t id = 0;
-        bool found = false;
-        if (gguf_get_u64(g, keys[i][1], 0, INT32_MAX, &id, &found, NULL) == STATUS_OK && found)
-            json_u64(j, keys[i][0], id);
+        const int id = export_id(g, keys[i][1], INT32_MAX);
+        if (id >= 0)
+            json_int(j, keys[i][0], id);
         else
             json_null(j, keys[i][0]);
     }

@@ -210,18 +210,9 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
     k->add_space_prefix = parts.adds_space;
     k->bos = tokenizer_bos(x->tokenizer);
     k->eos = tokenizer_eos(x->tokenizer);
-    const struct {
-        const char *key;
-        int *id;
-    } ids[] = {{"tokenizer.ggml.unknown_token_id", &k->unk},
-               {"tokenizer.ggml.padding_token_id", &k->pad}};
-    for (int i = 0; i < 2; i++) { /* tokenizer_create does not need them: others are none */
-        uint64_t id = 0;
-        bool found = false;
-        if (gguf_get_u64(x->gguf, ids[i].key, 0, x->vocab->n - 1, &id, &found, NULL) == STATUS_OK &&
-            found)
-            *ids[i].id = (int)id;
-    }
+    /* tokenizer_create does not need these: others are none. */
+    k->unk = export_id(x->gguf, "tokenizer.ggml.unknown_token_id", x->vocab->n - 1);
+    k->pad = export_id(x->gguf, "tokenizer.ggml.padding_token_id", x->vocab->n - 1);
     return read_key_merges(x, parts.merging, e);
 }
 

@@ -176,7 +176,7 @@ static enum status read_rows(const struct json_node *object, const struct config
         switch (r->kind) {
         case ROW_INT:
             TRY(json_node_i64(v, 1, r->max, &whole, e));
-            *(int *)at = (int)whole;
+            *(int *)at = whole;
             break;
         case ROW_REAL:
             TRY(json_node_double(v, at, e));
@@ -234,7 +234,7 @@ static void put_rows(struct json *j, const struct config_row *r, const struct co
             json_text(j, key, *(const struct text *)at);
             break;
         case ROW_ROPE:
-            if (strcmp(key, "rope_scaling") == 0)
+            if (str_is(key, "rope_scaling"))
                 rope.theta = 0;
             if (rope.theta == 0 && text_is(h->rope_type, "default")) {
                 json_null(j, key);

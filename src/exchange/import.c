@@ -176,26 +176,6 @@ enum status import_is_for(const char *path, bool *is, struct err *e)
     return STATUS_OK;
 }
 
-static enum status refuse_file(const char *path, struct text file, struct err *e)
-{
-    /* What a file that is none of these might be, and what to do with it. */
-    return err_bad_file(
-        e, "%s: %s", path,
-        is_archive(file)
-            ? "expected a checkpoint, found a zip archive as torch.save writes them, which may run "
-              "any program when it is read; save its tensors instead, a transformers model's with "
-              "model.save_pretrained('FOLDER'), nanoGPT's with python3 -c \"import json, torch; "
-              "from safetensors.torch import save_file as s; c = torch.load('ckpt.pt', "
-              "map_location='cpu'); s({k.removeprefix('_orig_mod.'): v.clone() for k, v in "
-              "c['model'].items()}, 'model.safetensors'); json.dump(c['model_args'], "
-              "open('config.json', 'w'))\", and import the folder"
-        : is_safetensors(file)
-            ? "expected a checkpoint, found the weights of one (safetensors); name the folder that "
-              "they are in, with its config.json"
-            : "expected a GGUF file, a folder with config.json and model.safetensors, or a .bin of "
-              "llama2.c or llm.c; found a file that is none of these");
-}
-
 /* --- vocabulary ------------------------------------------------------------------------------ */
 
 static int64_t id_of_key(const struct json_node *object, const char *key)
@@ -219,7 +199,7 @@ static enum status import_vocabulary(struct import *im, const struct import_opti
         .notes = &o->notes,
     };
     if (o->tokenizer)
-        return strcmp(o->tokenizer, "none") == 0
+        return str_is(o->tokenizer, "none")
                    ? STATUS_OK
                    : vocabulary_read(o->tokenizer, &options, &im->vocabulary, e);
     if (config)
@@ -312,7 +292,26 @@ static enum status open_all(struct import *im, const struct import_options *o, s
         const struct bin_format *format = bin_format_of(file);
         im->config = &im->bin.config;
         if (!format)
-            return refuse_file(im->path, file, e);
+            /* What a file that is none of these might be, and what to do with it. */
+            return err_bad_file(
+                e, "%s: %s", im->path,
+                is_archive(file)
+                    ? "expected a checkpoint, found a zip archive as torch.save writes them, which "
+                      "may run "
+                      "any program when it is read; save its tensors instead, a transformers "
+                      "model's with "
+                      "model.save_pretrained('FOLDER'), nanoGPT's with python3 -c \"import json, "
+                      "torch; "
+                      "from safetensors.torch import save_file as s; c = torch.load('ckpt.pt', "
+                      "map_location='cpu'); s({k.removeprefix('_orig_mod.'): v.clone() for k, v in "
+                      "c['model'].items()}, 'model.safetensors'); json.dump(c['model_args'], "
+                      "open('config.json', 'w'))\", and import the folder"
+                : is_safetensors(file) ? "expected a checkpoint, found the weights of one "
+                                         "(safetensors); name the folder that "
+                                         "they are in, with its config.json"
+                                       : "expected a GGUF file, a folder with config.json and "
+                                         "model.safetensors, or a .bin of "
+                                         "llama2.c or llm.c; found a file that is none of these");
         TRY(status_in(bin_open(format, file, &im->bin, e), im->path, e));
     }
     struct config *c = im->config;

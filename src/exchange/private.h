@@ -353,6 +353,9 @@ void hf_config_put(struct json *j, const struct hf_config *h);
  */
 void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float *out);
 
+/* What a key of a GGUF file says, if it is a number up to `most`; else -1. */
+int export_id(const struct gguf *g, const char *key, uint64_t most);
+
 /* Replaces the file `name` of a folder atomically by what `put` writes: one value, members in lines
  * of their own. STATUS_FAILED, STATUS_NO_MEMORY. */
 enum status export_json(const char *dir, const char *name,

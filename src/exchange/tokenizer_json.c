@@ -140,7 +140,7 @@ static enum status read_pipeline(const struct json_node *root, const struct voca
     TRY(read_steps(root, "normalizer", v, f, e));
     TRY(read_steps(root, "pre_tokenizer", v, f, e));
     for (const struct pipeline *p = pipelines; p < END_OF(pipelines); p++)
-        if (strcmp(f->steps, p->steps) == 0 && (!p->regex || text_is(f->regex, p->regex)))
+        if (str_is(f->steps, p->steps) && (!p->regex || text_is(f->regex, p->regex)))
             f->pipeline = p;
     if (strpbrk(f->steps, "rmaf") && !f->steps[strspn(f->steps, marked_spaces.steps)])
         f->pipeline = &marked_spaces;
@@ -181,7 +181,7 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
                     ids = json_present(s, "ids");
             fits = *id < 0 && ids && ids->n == 1 &&
                    json_node_i64(json_child(ids, NULL), 0, v->keys.n - 1, &value, e) == STATUS_OK;
-            *id = (int)value;
+            *id = value;
         }
         if (!fits)
             return err_bad_file(

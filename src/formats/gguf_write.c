@@ -288,7 +288,7 @@ static enum status write_to(struct gguf_writer *w, const char *path, struct file
         s = file_writer_open(&sink.file, path, e);
     if (!s && !path) {
         sink.memory = malloc(len);
-        *map = (struct file_map){.data = sink.memory, .len = (size_t)len, .own = true};
+        *map = (struct file_map){.data = sink.memory, .len = len, .own = true};
         s = sink.memory ? STATUS_OK : err_no_memory(e, "the GGUF file", len);
     }
     if (!s)

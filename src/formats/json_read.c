@@ -405,7 +405,7 @@ enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max
     uint64_t bits = 0;
     assert(max >= 0);
     TRY(whole_number(node, min, max, &bits, e));
-    *out = (int64_t)bits;
+    *out = bits;
     return STATUS_OK;
 }
 

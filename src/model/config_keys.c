@@ -94,7 +94,7 @@ static enum status read_row_count(const struct reader *r, const char *tensor, in
                             "tensor %s: expected 2 dimensions and at most %d rows, found %d "
                             "dimensions and %llu rows",
                             tensor, max, t->n_dims, (unsigned long long)t->dims[1]);
-    *out = (int)t->dims[1];
+    *out = t->dims[1];
     return STATUS_OK;
 }
 
@@ -138,7 +138,7 @@ static enum status read_by_layer(const struct reader *r, const char *suffix, int
                                       "none in all; found %lld"
                                     : "%s: expected from 1 to %d in every layer, found %lld",
                                 key.text, end, (long long)number);
-        numbers[l] = (int32_t)number;
+        numbers[l] = number;
         if (r->c->shared && numbers[l] != numbers[0])
             return err_bad_file(
                 r->e,
@@ -165,7 +165,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
     if (k->type == SIZE) {
         uint64_t size = 0;
         TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
-        *(int *)member = (int)size;
+        *(int *)member = size;
     } else if (k->type == NUMBER) {
         double number = (double)*(float *)member;
         TRY(read_number(r, suffix, k->above, k->most, &number, k->optional));
@@ -233,7 +233,7 @@ static enum status read_rope(const struct reader *r)
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
         return err_bad_file(r->e, "%s: expected an even number of a head's %d elements, found %llu",
                             key.text, c->head_dim, (unsigned long long)n_dims);
-    c->rope.n_dims = (int)n_dims;
+    c->rope.n_dims = n_dims;
     TRY(read_number(r, "rope.freq_base", ROPE_LEAST_BASE, ROPE_MOST_BASE, &c->rope.base, true));
     /* "linear" divides positions by a factor; older files have that factor alone. */
     struct text type = text_of("linear");

@@ -57,6 +57,10 @@ struct tensor_name {
 /* "blk.3.attn_qkv.weight" or "output_norm.bias"; `layer` says nothing outside of the blocks. */
 struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bias);
 
+/* The file's tensor of that name; NULL: there is none. */
+const struct gguf_tensor *layout_find(const struct gguf *g, enum tensor_role role, int layer,
+                                      bool is_bias);
+
 /* How a tensor is read. */
 enum tensor_form {
     FORM_MATRIX, /* an affine map's weight [n_out, n_in], or a table whose rows may be quantised */

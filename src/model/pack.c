@@ -175,7 +175,7 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch)
 {
-    const int n_rows = (int)t->dims[1];
+    const int n_rows = t->dims[1];
     if (t->type->type == pack_type(w->storage)) {
         for (int row = 0, n; row < n_rows; row += n) {
             n = MIN(n_rows - row, KERNEL_LANES - (first + row) % KERNEL_LANES);
