@@ -15,14 +15,13 @@
 struct convert_window convert_window_at(const struct converter *c, int w)
 {
     const size_t first = w * c->window, at = first * c->d, left = c->spec->n_tokens - first;
-    struct convert_window win = {
-        .w = w,
-        .n = MIN(left, c->window),
-        .judged = !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
-        .original = c->stream + at,
-        .middle = c->middle + at,
-        .converted = c->stream2 + at,
-    };
+    struct convert_window win = {.w = w,
+                                 .n = MIN(left, c->window),
+                                 .judged = !c->spec->measures_only &&
+                                           w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
+                                 .original = c->stream + at,
+                                 .middle = c->middle + at,
+                                 .converted = c->stream2 + at};
     win.from = c->config.shared ? win.original : win.converted;
     return win;
 }

@@ -7,8 +7,6 @@
 const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
 const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
 
-/* --- what can be done ------------------------------------------------------------------------ */
-
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e)
 {
@@ -20,21 +18,19 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
                             "%s.attention.latent: expected none, because all heads share what such "
                             "a cache has already; found %d",
                             f.arch->name, config_latent(&f, 0));
-    *c = (struct converter){
-        .spec = spec,
-        .pool = spec->pool,
-        .n_threads = pool_n_threads(spec->pool),
-        .out = out,
-        .config = f,
-        .converted = f,
-        .d = f.d_model,
-        .widest = f.d_model,
-        .n_heads = f.n_heads,
-        .n_kv_heads = config_is_latent(&f) ? f.n_heads : f.n_kv_heads,
-        .group = 1,
-        .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
-        .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)},
-    };
+    *c = (struct converter){.spec = spec,
+                            .pool = spec->pool,
+                            .n_threads = pool_n_threads(spec->pool),
+                            .out = out,
+                            .config = f,
+                            .converted = f,
+                            .d = f.d_model,
+                            .widest = f.d_model,
+                            .n_heads = f.n_heads,
+                            .n_kv_heads = config_is_latent(&f) ? f.n_heads : f.n_kv_heads,
+                            .group = 1,
+                            .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
+                            .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)}};
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     memset(c->converted.latent, 0, sizeof c->converted.latent);
     for (int l = 0; l < f.n_layers; l++) {
@@ -129,12 +125,10 @@ static void take_all(struct converter *c)
     ARENA_TAKE(c->eigen, &c->arena, c->n_threads);
     for (int i = 0; i < c->n_threads; i++) {
         const size_t n = dim * c->group, own = linalg_eigen_scratch(n, true), least = 2 * dim * dim;
-        const struct convert_eigen eigen = {
-            .matrix = convert_doubles(c, n, n),
-            .values = convert_doubles(c, n, 1),
-            .vectors = convert_doubles(c, dim, n),
-            .scratch = convert_doubles(c, MAX(own, least), 1),
-        };
+        const struct convert_eigen eigen = {.matrix = convert_doubles(c, n, n),
+                                            .values = convert_doubles(c, n, 1),
+                                            .vectors = convert_doubles(c, dim, n),
+                                            .scratch = convert_doubles(c, MAX(own, least), 1)};
         if (c->eigen)
             c->eigen[i] = eigen;
     }

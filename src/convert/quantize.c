@@ -92,11 +92,9 @@ static void convert_chunks(void *arg, int thread)
 
 static struct quantize_error error_of(const struct quantize_sums *sum)
 {
-    return (struct quantize_error){
-        .rms = sum->n > 0 ? sqrt(sum->error / sum->n) : 0,
-        .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
-        .max = sum->max,
-    };
+    return (struct quantize_error){.rms = sum->n > 0 ? sqrt(sum->error / sum->n) : 0,
+                                   .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
+                                   .max = sum->max};
 }
 
 /* The writer's callback: converts the elements that start at `offset` bytes of the new tensor. */

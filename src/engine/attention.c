@@ -260,24 +260,22 @@ static struct attention layer_attention(const struct worker *k, const struct blo
 {
     struct forward *f = k->f;
     const struct config *c = &f->kv.config;
-    struct attention a = {
-        .k = k,
-        .f = f,
-        .scratch = f->work.attend + k->thread * f->work.attend_floats,
-        .layer = layer,
-        .n_kv_heads = config_kv_heads(c, layer),
-        .n_groups = config_kv_heads(c, layer),
-        .stores_first = f->batch.stores_first,
-        .key_dim = config_key_dim(c, layer),
-        .average_dim = config_average_dim(c, layer),
-        .part_size = config_average_dim(c, layer) + 2,
-        .qkv_dim = config_qkv_dim(c, layer),
-        .latent = config_is_latent(c),
-        .scale = config_score_scale(c),
-        .bias = b->bias,
-        .queries = f->work.qkv,
-        .queries_dim = config_qkv_dim(c, layer),
-    };
+    struct attention a = {.k = k,
+                          .f = f,
+                          .scratch = f->work.attend + k->thread * f->work.attend_floats,
+                          .layer = layer,
+                          .n_kv_heads = config_kv_heads(c, layer),
+                          .n_groups = config_kv_heads(c, layer),
+                          .stores_first = f->batch.stores_first,
+                          .key_dim = config_key_dim(c, layer),
+                          .average_dim = config_average_dim(c, layer),
+                          .part_size = config_average_dim(c, layer) + 2,
+                          .qkv_dim = config_qkv_dim(c, layer),
+                          .latent = config_is_latent(c),
+                          .scale = config_score_scale(c),
+                          .bias = b->bias,
+                          .queries = f->work.qkv,
+                          .queries_dim = config_qkv_dim(c, layer)};
     if (a.latent) {
         /* One group would read the cache once; but of a short one each thread reads all for some
          * heads, because arithmetic takes longer. */

@@ -1,8 +1,6 @@
 
 #include "engine/private.h"
 
-/* --- memory ---------------------------------------------------------------------------------- */
-
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap)
 {

@@ -217,8 +217,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
         .name = t->name.text,
         .n_dims = spec->n_dims,
         .dims = {v->transposes ? cols : rows, v->transposes ? rows : cols},
-        .source = {.piece = view_piece, .arg = v},
-    };
+        .source = {.piece = view_piece, .arg = v}};
 }
 
 static enum status make_tensors(struct exporter *x, struct err *e)

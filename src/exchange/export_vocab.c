@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "exchange/private.h"
 #include "text/tokenizer.h"
 

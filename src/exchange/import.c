@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "base/half.h"
-#include "base/mem.h"
 #include "exchange/private.h"
 #include "formats/safetensors.h"
 
@@ -192,12 +191,11 @@ static enum status import_vocabulary(struct import *im, const struct import_opti
                                      struct err *e)
 {
     const struct json_node *config = im->json.root;
-    const struct vocabulary_options options = {
-        .ids = {id_of_key(config, "bos_token_id"), id_of_key(config, "eos_token_id"),
-                id_of_key(config, "pad_token_id")},
-        .n_vocab = im->config->n_vocab,
-        .notes = &o->notes,
-    };
+    const struct vocabulary_options options = {.ids = {id_of_key(config, "bos_token_id"),
+                                                       id_of_key(config, "eos_token_id"),
+                                                       id_of_key(config, "pad_token_id")},
+                                               .n_vocab = im->config->n_vocab,
+                                               .notes = &o->notes};
     if (o->tokenizer)
         return str_is(o->tokenizer, "none")
                    ? STATUS_OK

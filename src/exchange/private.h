@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "base/mem.h"
 #include "exchange/exchange.h"
 #include "formats/json.h"
 #include "model/layout.h"

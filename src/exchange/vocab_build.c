@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "exchange/private.h"
 #include "text/tokenizer.h"
 

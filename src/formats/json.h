@@ -10,8 +10,6 @@
 
 #include "base/name_index.h"
 #include "base/output.h"
-#include "base/status.h"
-#include "base/text.h"
 
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 

@@ -7,15 +7,10 @@
 
 /* --- architectures --------------------------------------------------------------------------- */
 
-const char *const arch_norm_names[NORM_KINDS + 1] = {
-    [NORM_LAYER] = "layer",
-    [NORM_RMS] = "rms",
-};
+const char *const arch_norm_names[NORM_KINDS + 1] = {[NORM_LAYER] = "layer", [NORM_RMS] = "rms"};
 
 const char *const arch_placement_names[PLACEMENTS + 1] = {
-    [PLACEMENT_BEFORE] = "before",
-    [PLACEMENT_AFTER] = "after",
-};
+    [PLACEMENT_BEFORE] = "before", [PLACEMENT_AFTER] = "after"};
 
 const char *const arch_position_names[POSITION_KINDS + 1] = {
     [POSITION_LEARNED] = "learned", [POSITION_SINUSOIDAL] = "sinusoidal", [POSITION_ROPE] = "rope",
@@ -32,15 +27,8 @@ const char *const arch_ffn_names[FFN_KINDS + 1] = {
 const char *const arch_names[] = {"gpt2", "starcoder", "llama", "decode", NULL};
 
 static const struct arch archs[] = {
-    {
-        .name = "gpt2",
-        .preset = "gpt2",
-        .norm_eps_key = "attention.layer_norm_epsilon",
-    },
-    {
-        .name = "starcoder",
-        .norm_eps_key = "attention.layer_norm_epsilon",
-    },
+    {.name = "gpt2", .preset = "gpt2", .norm_eps_key = "attention.layer_norm_epsilon"},
+    {.name = "starcoder", .norm_eps_key = "attention.layer_norm_epsilon"},
     {
         .name = "llama",
         .preset = "llama",

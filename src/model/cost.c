@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "base/mem.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
 

@@ -7,7 +7,6 @@
  */
 #pragma once
 
-#include "formats/gguf.h"
 #include "model/config.h"
 
 /* What a tensor is for, in the order of a file: those of each block stand between the others. */

@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "base/rng.h"
 #include "model/pack.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

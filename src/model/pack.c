@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "compute/kernels_math.h"
 
 /* By enum storage. */

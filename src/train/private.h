@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "base/rng.h"
 #include "compute/grad_kernels.h"
 #include "model/model.h"
 #include "model/pack.h"

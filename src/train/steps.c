@@ -15,8 +15,6 @@
 
 const char *const train_optimizers[] = {"adamw", "muon", NULL};
 
-/* --- initialisation -------------------------------------------------------------------------- */
-
 void trainer_initialise(struct trainer *t)
 {
     const struct config *c = &t->config;

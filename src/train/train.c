@@ -10,8 +10,6 @@
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
 #define VAL_TOKENS 131072
 
-/* --- opening --------------------------------------------------------------------------------- */
-
 /* The status of reading the file at `path`, which the message names. */
 static enum status in_file(enum status s, const char *path, struct err *e)
 {
@@ -53,21 +51,20 @@ static enum status make_plan(struct trainer *t, struct err *e)
     const size_t n = train->n + val->n;
     trainer_take(t);
     struct train_plan *p = &t->plan;
-    *p = (struct train_plan){
-        .config = t->config,
-        .n_params = t->list.n_params,
-        .train_tokens = train->n,
-        .val_tokens = val->n,
-        .val_scored = val_windows(t).n * t->spec.length,
-        .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
-        .bits_per_nat = val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
-        .seed = t->spec.seed,
-        .resumed_step = t->progress.step,
-        .best_loss = t->progress.best,
-        .best_step = t->progress.best_step,
-        .parameter_bytes = t->arena.used,
-        .token_bytes = n * sizeof(int32_t),
-    };
+    *p = (struct train_plan){.config = t->config,
+                             .n_params = t->list.n_params,
+                             .train_tokens = train->n,
+                             .val_tokens = val->n,
+                             .val_scored = val_windows(t).n * t->spec.length,
+                             .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
+                             .bits_per_nat =
+                                 val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
+                             .seed = t->spec.seed,
+                             .resumed_step = t->progress.step,
+                             .best_loss = t->progress.best,
+                             .best_step = t->progress.best_step,
+                             .parameter_bytes = t->arena.used,
+                             .token_bytes = n * sizeof(int32_t)};
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     /* The engine that trains, and the teacher's. */
@@ -278,14 +275,13 @@ static enum status after_step(struct trainer *t, struct err *e)
         if (!isfinite(loss))
             return trainer_not_finite(t, "held-out loss", loss, e);
         const bool best = loss < p->best;
-        report_event(t, (struct train_event){
-                            .kind = TRAIN_EVALUATED,
-                            .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
-                            .val_loss = loss,
-                            .val_bits = loss * t->plan.bits_per_nat,
-                            .best = best,
-                            .ns = clock_ns() - before,
-                        });
+        report_event(t, (struct train_event){.kind = TRAIN_EVALUATED,
+                                             .loss = t->loss_steps ? t->loss_sum / t->loss_steps
+                                                                   : (double)NAN,
+                                             .val_loss = loss,
+                                             .val_bits = loss * t->plan.bits_per_nat,
+                                             .best = best,
+                                             .ns = clock_ns() - before});
         t->loss_sum = 0;
         t->loss_steps = 0;
         if (best) {
