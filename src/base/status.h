@@ -31,7 +31,7 @@ void err_format(struct err *e, const char *format, ...) __attribute__((format(pr
 
 /* The same, as an expression with the value s, so that a failing path reads
  * `return err_set(e, STATUS_BAD_FILE, "...")` and the compiler sees that it does not succeed. */
-#define err_set(e, s, ...) (err_format((e), __VA_ARGS__), err_status(s))
+#define err_set(e, s, ...) (err_format(e, __VA_ARGS__), err_status(s))
 
 static inline enum status err_status(enum status s)
 {
@@ -69,8 +69,4 @@ static inline enum status err_no_memory(struct err *e, const char *what, size_t 
 
 /* The next step of several behind which there is something to free: s, the status so far, becomes
  * that of `call`, which is only made if all is well. */
-#define THEN(s, call)                                                                              \
-    do {                                                                                           \
-        if ((s) == STATUS_OK)                                                                      \
-            (s) = (call);                                                                          \
-    } while (0)
+#define THEN(s, call) ((s) = (s) == STATUS_OK ? (call) : (s))

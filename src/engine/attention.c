@@ -1,4 +1,3 @@
-
 #include "compute/angles.h"
 #include "engine/private.h"
 

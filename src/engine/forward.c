@@ -1,4 +1,3 @@
-
 #include "engine/private.h"
 
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,

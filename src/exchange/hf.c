@@ -112,14 +112,8 @@ struct config_row {
     enum { ROW_INT, ROW_REAL, ROW_BOOL, ROW_NAME, ROW_ROPE } kind;
     size_t offset;
     double min, max; /* of ints; reals are between */
-    enum {
-        IN = 1,
-        OUT = 2,
-        BOTH = 3,
-        REQUIRED = 7,
-        JOINED = 11
-    } how; /* JOINED: written of a
-              family that joins by head */
+    /* JOINED: written of a family that joins by head. */
+    enum { IN = 1, OUT = 2, BOTH = 3, REQUIRED = 7, JOINED = 11 } how;
 };
 #define ROW(kind, member, min, max) kind, offsetof(struct hf_config, member), min, max
 #define INT(member, max)            ROW(ROW_INT, member, 1, max)

@@ -229,8 +229,7 @@ static void decode_q4_0(float *out, const unsigned char *in, uint64_t n)
     }
 }
 
-/* --- types that are only read ------------------------------------------------------------------
- */
+/* --- types that are only read ----------------------------------------------------------------- */
 
 /*
  * Block types that are read but not computed with: each element is scale * q + offset, with a scale

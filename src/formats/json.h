@@ -71,7 +71,7 @@ void json_reader_free(struct json_reader *r); /* legal on a zeroed struct and tw
  * no container. And a loop over all of them, in order. */
 const struct json_node *json_child(const struct json_node *parent, const struct json_node *child);
 #define JSON_EACH(child, parent)                                                                   \
-    for (const struct json_node *child = NULL; (child = json_child((parent), child));)
+    for (const struct json_node *child = NULL; (child = json_child(parent, child));)
 
 /* The member of an object (asserted) with this key, or NULL. Time by the members before it. */
 const struct json_node *json_member(const struct json_node *object, const char *key);

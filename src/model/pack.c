@@ -92,8 +92,7 @@ void pack_floats(float *out, const struct gguf_tensor *t)
     blocks_decode(t->type->type, out, t->data, t->n_elements);
 }
 
-/* --- from the file's layout to the panels' -----------------------------------------------------
- */
+/* --- from the file's layout to the panels' ---------------------------------------------------- */
 
 /*
  * Up to KERNEL_LANES rows, `row_bytes` apart, into one panel: panels are a transposition, so rows
@@ -163,8 +162,7 @@ static void place_floats(void *panels, const struct matrix *w, int row, const fl
     place(panels, w, row, 1, scratch->encoded);
 }
 
-/* --- tensors -----------------------------------------------------------------------------------
- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 {

@@ -1,5 +1,3 @@
-
-
 #include "engine/causal.h"
 #include "train/private.h"
 

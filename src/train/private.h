@@ -206,8 +206,7 @@ struct trainer {
 /* What is in t->arena. */
 void trainer_take(struct trainer *t);
 
-/* --- steps.c: first weights, a step, the mean loss on windows, and the rate to step with -------
- */
+/* --- steps.c: first weights, a step, the mean loss on windows, and the rate to step with ------ */
 
 /* Floats whose squares are summed by one kernel call. */
 #define SHARD ((size_t)4096)

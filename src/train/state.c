@@ -25,14 +25,8 @@ static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
  * trainer, and what messages call them. */
 static const struct field {
     const char *name;
-    enum {
-        FIELD_INT,
-        FIELD_U64,
-        FIELD_REAL,
-        FIELD_FLAG,
-        FIELD_HASH
-    } kind; /* the last two are
-               told without values */
+    /* The last two are told without values. */
+    enum { FIELD_INT, FIELD_U64, FIELD_REAL, FIELD_FLAG, FIELD_HASH } kind;
     size_t offset;
     const char *const *choices; /* names of an int's values; NULL: numbers */
 } fields[STATE_FIELDS] = {
