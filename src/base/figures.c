@@ -1,10 +1,10 @@
 #include "base/figures.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "base/mem.h"
 
 /* Of a number's three digits, or of the whole number. */
 static int decimals(double value)
@@ -35,7 +35,7 @@ const char *plural(uint64_t n)
 struct figure figure_bytes(double bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    return figure_in_units(bytes, 1024, units, sizeof units / sizeof units[0]);
+    return figure_in_units(bytes, 1024, units, COUNT(units));
 }
 
 struct figure figure_duration(double ns)
@@ -43,7 +43,7 @@ struct figure figure_duration(double ns)
     static const char *const units[] = {"ns", "µs", "ms", "s"};
     struct figure f;
     if (ns < 99.5e9)
-        return figure_in_units(ns, 1000, units, sizeof units / sizeof units[0]);
+        return figure_in_units(ns, 1000, units, COUNT(units));
     const double seconds = fmin(ns / 1e9 + 0.5, 1e15); /* within what the integer holds */
     const uint64_t s = seconds;
     if (s < 6000)

@@ -65,7 +65,7 @@ static enum status open_input(const char *path, int flags, int *fd, struct err *
 
 static bool is_standard(const char *path)
 {
-    return strcmp(path, "-") == 0;
+    return str_is(path, "-");
 }
 
 static const char *input_name(const char *path)
@@ -189,7 +189,7 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
                 return STATUS_OK;
         }
     }
-    return err_set(e, STATUS_USAGE, "%s: more than the %zu bytes allowed", name, max);
+    return err_usage(e, "%s: more than the %zu bytes allowed", name, max);
 }
 
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e)

@@ -153,7 +153,7 @@ int cpus_quota(const char *cgroup_mount, const char *self_cgroup)
 {
     static const struct controller cpu = {"cpu", {"/cpu", "/cpu,cpuacct"}, cpu_limit};
     const uint64_t limit = tightest(&cpu, cgroup_mount, self_cgroup);
-    return limit == NO_LIMIT ? 0 : (int)limit;
+    return limit == NO_LIMIT ? 0 : limit;
 }
 
 int cpus_usable(void)
@@ -162,7 +162,7 @@ int cpus_usable(void)
     cpu_set_t mask[16]; /* a kernel built for more processors refuses one that is too small */
     const bool known = sched_getaffinity(0, sizeof mask, mask) == 0;
     const long online = known ? CPU_COUNT_S(sizeof mask, mask) : sysconf(_SC_NPROCESSORS_ONLN);
-    const int allowed = online > 0 && online < INT_MAX ? (int)online : 1;
+    const int allowed = online > 0 && online < INT_MAX ? online : 1;
     const int quota = read_start("/proc/self", "cgroup", self_cgroup, sizeof self_cgroup)
                           ? cpus_quota(CGROUP_MOUNT, self_cgroup)
                           : 0;

@@ -47,6 +47,9 @@ enum status arena_allocate(struct arena *a, const char *what, struct err *e);
  * taken (asserted). */
 void *arena_take(struct arena *a, uint64_t count, uint64_t size);
 
+/* The same for n elements of the pointer's own type, which it becomes. */
+#define ARENA_TAKE(pointer, a, n) ((pointer) = arena_take(a, n, sizeof *(pointer)))
+
 /* Legal on a zeroed struct and twice. */
 void arena_free(struct arena *a);
 
@@ -65,7 +68,7 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
  * the pointer is NULL. */
 #define TRY_ZEROED(pointer, n, what, e)                                                            \
     do {                                                                                           \
-        (pointer) = array_zeroed((n), sizeof *(pointer), (what), (e));                             \
+        (pointer) = array_zeroed(n, sizeof *(pointer), what, e);                                   \
         if (!(pointer))                                                                            \
             return STATUS_NO_MEMORY;                                                               \
     } while (0)
@@ -75,11 +78,15 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
 #define TRY_ROOM(array, n, cap, what, e)                                                           \
     do {                                                                                           \
         const size_t try_n = (size_t)(n) + 1;                                                      \
-        void *try_array = array_grow((array), try_n, &(cap), sizeof *(array));                     \
+        void *try_array = array_grow(array, try_n, &(cap), sizeof *(array));                       \
         if (!try_array)                                                                            \
-            return err_no_memory((e), (what), try_n * sizeof *(array));                            \
+            return err_no_memory(e, what, try_n * sizeof *(array));                                \
         (array) = try_array;                                                                       \
     } while (0)
+
+/* How many elements an array has, and what stands behind the last. */
+#define COUNT(array)  (sizeof(array) / sizeof *(array))
+#define END_OF(array) ((array) + COUNT(array))
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 

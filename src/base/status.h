@@ -31,16 +31,17 @@ void err_format(struct err *e, const char *format, ...) __attribute__((format(pr
 
 /* The same, as an expression with the value s, so that a failing path reads
  * `return err_set(e, STATUS_BAD_FILE, "...")` and the compiler sees that it does not succeed. */
-#define err_set(e, s, ...) (err_format((e), __VA_ARGS__), err_status(s))
+#define err_set(e, s, ...) (err_format(e, __VA_ARGS__), err_status(s))
 
 static inline enum status err_status(enum status s)
 {
     return s;
 }
 
-/* The commonest of them: the file is to blame, or what was asked for. */
+/* The commonest of them: the file is to blame, or what was asked for, or what came of it. */
 #define err_bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
 #define err_usage(e, ...)    err_set(e, STATUS_USAGE, __VA_ARGS__)
+#define err_failed(e, ...)   err_set(e, STATUS_FAILED, __VA_ARGS__)
 
 /* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
 void err_prefix(struct err *e, const char *prefix);
@@ -65,3 +66,7 @@ static inline enum status err_no_memory(struct err *e, const char *what, size_t 
         if (try_status != STATUS_OK)                                                               \
             return try_status;                                                                     \
     } while (0)
+
+/* The next step of several behind which there is something to free: s, the status so far, becomes
+ * that of `call`, which is only made if all is well. */
+#define THEN(s, call) ((s) = (s) == STATUS_OK ? (call) : (s))

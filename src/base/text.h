@@ -72,6 +72,9 @@ static inline int text_width(struct text a)
     return a.len < 200 ? (int)a.len : 200;
 }
 
+/* Both arguments of "%.*s" for a text, which is evaluated twice. */
+#define SHOWN(text) text_width(text), (text).data
+
 /* "a, b or c": names that end with NULL, `last` before the last of several. */
 struct joined {
     char text[128];

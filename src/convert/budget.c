@@ -29,10 +29,10 @@ static enum status plan_heads(struct convert_budget *b, struct err *e)
     const size_t bytes = (f->head_dim + config_value_dim(f)) * sizeof(float);
     const size_t n = b->spec.cache_bytes / bytes, all = config_all_kv_heads(f);
     if (n < (size_t)n_layers || n >= all)
-        return err_set(e, STATUS_USAGE,
-                       "%zu cache bytes a token: expected at least %zu, for one K/V head in each "
-                       "of %d layers, and less than %zu, which MODEL has",
-                       b->spec.cache_bytes, n_layers * bytes, n_layers, all * bytes);
+        return err_usage(e,
+                         "%zu cache bytes a token: expected at least %zu, for one K/V head in each "
+                         "of %d layers, and less than %zu, which MODEL has",
+                         b->spec.cache_bytes, n_layers * bytes, n_layers, all * bytes);
     b->all = n;
     b->most = f->n_kv_heads;
     for (int limit = 1, sum = 0; sum <= b->all; limit++) {
@@ -55,11 +55,11 @@ static enum status plan_ranks(struct convert_budget *b, struct err *e)
     const int all = n < (size_t)n_layers * width ? (int)n : n_layers * width;
     const int equal = all / n_layers;
     if (equal < 1)
-        return err_set(e, STATUS_USAGE,
-                       "%zu cache bytes a token: expected at least %zu, for rank %d in each of %d "
-                       "layers of width %d",
-                       b->spec.cache_bytes, n_layers * RANK_STEP * sizeof(float), RANK_STEP,
-                       n_layers, f->d_model);
+        return err_usage(e,
+                         "%zu cache bytes a token: expected at least %zu, for rank %d in each of "
+                         "%d layers of width %d",
+                         b->spec.cache_bytes, n_layers * RANK_STEP * sizeof(float), RANK_STEP,
+                         n_layers, f->d_model);
     b->most = MIN(MIN(all - (n_layers - 1), MOST_TIMES * equal), width);
     b->all = MIN(all, n_layers * b->most);
     for (int l = 0; l < n_layers; l++) {
@@ -130,8 +130,7 @@ static enum status measure(struct convert_budget *b, struct err *e)
     struct convert out = {.n_layers = 0};
     enum status s = convert_describe(&c, &b->spec, &out, e);
     c.budget = b;
-    if (s == STATUS_OK)
-        s = convert_work(&c, measure_losses, e);
+    THEN(s, convert_work(&c, measure_losses, e));
     convert_free(&out);
     return s;
 }

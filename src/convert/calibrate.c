@@ -15,14 +15,13 @@
 struct convert_window convert_window_at(const struct converter *c, int w)
 {
     const size_t first = w * c->window, at = first * c->d, left = c->spec->n_tokens - first;
-    struct convert_window win = {
-        .w = w,
-        .n = MIN(left, c->window),
-        .judged = !c->spec->measures_only && w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
-        .original = c->stream + at,
-        .middle = c->middle + at,
-        .converted = c->stream2 + at,
-    };
+    struct convert_window win = {.w = w,
+                                 .n = MIN(left, c->window),
+                                 .judged = !c->spec->measures_only &&
+                                           w % CONVERT_JUDGED == CONVERT_JUDGED - 1,
+                                 .original = c->stream + at,
+                                 .middle = c->middle + at,
+                                 .converted = c->stream2 + at};
     win.from = c->config.shared ? win.original : win.converted;
     return win;
 }
@@ -59,7 +58,7 @@ void convert_calibration_take(struct converter *c)
     c->energy = convert_doubles(c, layers, 1);
     c->energy_sum = convert_doubles(c, layers, d);
     c->lost = convert_doubles(c, layers, 1);
-    c->own = arena_take(&c->arena, layers, sizeof *c->own);
+    ARENA_TAKE(c->own, &c->arena, layers);
     c->ridge.sums[0] =
         (struct convert_sums){c->value_moments, c->key_moments, c->x_sum, c->y_sum, 0};
     if (c->spec->refit) {
@@ -83,7 +82,7 @@ void convert_calibration_take(struct converter *c)
     c->logits = convert_floats(c, rows, vocab);
     c->changed = convert_floats(c, rows, vocab);
     c->log_sums = convert_doubles(c, rows, 1);
-    c->batch = arena_take(&c->arena, window, sizeof *c->batch);
+    ARENA_TAKE(c->batch, &c->arena, window);
 }
 
 /* Both streams begin as the embeddings. The first touch of so much memory may take long. */
@@ -121,13 +120,6 @@ enum status convert_calibration_start(struct converter *c, struct err *e)
     for (size_t t = 0; t < c->window; t++)
         c->batch[t] = (struct batch_row){.position = t, .wants_logits = t % c->step == 0};
     return session_create(c->model, &params, pool, &c->session, e);
-}
-
-void convert_calibration_end(struct converter *c)
-{
-    probe_free(c->probe);
-    probe_free(c->probe2);
-    session_free(c->session);
 }
 
 /* --- layers ---------------------------------------------------------------------------------- */
@@ -306,10 +298,10 @@ enum status convert_advance(struct converter *c, struct err *e)
         layer->own_first = share_of(own->first);
         layer->gathered = share_of(own->stream);
         if (!isfinite(c->lost[i]) || !isfinite(c->energy[i]))
-            return err_set(e, STATUS_FAILED,
-                           "layer %d: what attention adds to the calibration text is too large for "
-                           "float; without a text the weights alone decide",
-                           c->block + i);
+            return err_failed(e,
+                              "layer %d: what attention adds to the calibration text is too large "
+                              "for float; without a text the weights alone decide",
+                              c->block + i);
         layer->output = c->energy[i] > 0 ? c->lost[i] / c->energy[i] : 0;
     }
     return STATUS_OK;

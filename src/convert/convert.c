@@ -7,8 +7,6 @@
 const char *const convert_methods[] = {"mean", "first", "random", "procrustes", "fit", NULL};
 const char *const convert_refits[] = {"none", "wo", "all", "block", NULL};
 
-/* --- what can be done ------------------------------------------------------------------------ */
-
 enum status convert_describe(struct converter *c, const struct convert_spec *spec,
                              struct convert *out, struct err *e)
 {
@@ -20,21 +18,19 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
                             "%s.attention.latent: expected none, because all heads share what such "
                             "a cache has already; found %d",
                             f.arch->name, config_latent(&f, 0));
-    *c = (struct converter){
-        .spec = spec,
-        .pool = spec->pool,
-        .n_threads = pool_n_threads(spec->pool),
-        .out = out,
-        .config = f,
-        .converted = f,
-        .d = f.d_model,
-        .widest = f.d_model,
-        .n_heads = f.n_heads,
-        .n_kv_heads = config_is_latent(&f) ? f.n_heads : f.n_kv_heads,
-        .group = 1,
-        .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
-        .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)},
-    };
+    *c = (struct converter){.spec = spec,
+                            .pool = spec->pool,
+                            .n_threads = pool_n_threads(spec->pool),
+                            .out = out,
+                            .config = f,
+                            .converted = f,
+                            .d = f.d_model,
+                            .widest = f.d_model,
+                            .n_heads = f.n_heads,
+                            .n_kv_heads = config_is_latent(&f) ? f.n_heads : f.n_kv_heads,
+                            .group = 1,
+                            .qk = {.own = PART_Q, .cached = PART_K, .dim = f.head_dim},
+                            .ov = {.own = PART_O, .cached = PART_V, .dim = config_value_dim(&f)}};
     c->converted.n_kv_heads = numbers ? 0 : spec->n_kv_heads;
     memset(c->converted.latent, 0, sizeof c->converted.latent);
     for (int l = 0; l < f.n_layers; l++) {
@@ -44,13 +40,12 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         if (spec->latent)
             TRY(config_check_rank(&f, n, e));
         else if (n < 1 || n > own || heads % (numbers ? n : config_variant_heads(&f, n, l)) != 0)
-            return err_set(e, STATUS_USAGE,
-                           "%d K/V heads: expected a divisor of the %d query heads, and no more "
-                           "than there are, %d",
-                           n, heads, own);
+            return err_usage(e,
+                             "%d K/V heads: expected a divisor of the %d query heads, and no more "
+                             "than there are, %d",
+                             n, heads, own);
         if (f.shared && numbers && n != numbers[0])
-            return err_set(e, STATUS_USAGE, "all %d layers share one block: expected one number",
-                           f.n_layers);
+            return err_usage(e, "all %d layers share one block: expected one number", f.n_layers);
         if (spec->latent && l == 0)
             config_set_latent(&c->converted, n);
         if (numbers)
@@ -61,15 +56,14 @@ enum status convert_describe(struct converter *c, const struct convert_spec *spe
         c->group = MAX(group, c->group);
     }
     if (spec->cluster && !spec->latent && f.position == POSITION_ALIBI)
-        return err_set(e, STATUS_USAGE,
-                       "heads cannot change places, because each has a slope of its own (ALiBi); "
-                       "expected neighbours to share");
+        return err_usage(e, "heads cannot change places, because each has a slope of its own "
+                            "(ALiBi); expected neighbours to share");
     if (!spec->measures_only && (spec->n_tokens || spec->latent || spec->refit) &&
         spec->n_tokens < CONVERT_MIN_TOKENS)
-        return err_set(e, STATUS_USAGE,
-                       "calibration text: expected at least %d tokens, %d windows of which one is "
-                       "kept aside, found %zu",
-                       CONVERT_MIN_TOKENS, CONVERT_JUDGED, spec->n_tokens);
+        return err_usage(e,
+                         "calibration text: expected at least %d tokens, %d windows of which one "
+                         "is kept aside, found %zu",
+                         CONVERT_MIN_TOKENS, CONVERT_JUDGED, spec->n_tokens);
     c->n_groups = c->converted.n_kv_heads;
     for (struct convert_circuit *s = c->circuits; s < c->circuits + 2; s++) {
         s->width = c->n_heads * s->dim;
@@ -126,18 +120,15 @@ static void take_all(struct converter *c)
     c->square = convert_doubles(c, c->widest, d);
     c->square2 = convert_doubles(c, c->widest, d);
     c->blocks = convert_doubles(c, 5 * dim, dim);
-    c->orders = c->order =
-        arena_take(&c->arena, config_blocks(&c->config) * c->n_heads, sizeof *c->order);
-    c->group_of = arena_take(&c->arena, c->n_heads, sizeof *c->group_of);
-    c->eigen = arena_take(&c->arena, c->n_threads, sizeof *c->eigen);
+    c->order = ARENA_TAKE(c->orders, &c->arena, config_blocks(&c->config) * c->n_heads);
+    ARENA_TAKE(c->group_of, &c->arena, c->n_heads);
+    ARENA_TAKE(c->eigen, &c->arena, c->n_threads);
     for (int i = 0; i < c->n_threads; i++) {
         const size_t n = dim * c->group, own = linalg_eigen_scratch(n, true), least = 2 * dim * dim;
-        const struct convert_eigen eigen = {
-            .matrix = convert_doubles(c, n, n),
-            .values = convert_doubles(c, n, 1),
-            .vectors = convert_doubles(c, dim, n),
-            .scratch = convert_doubles(c, MAX(own, least), 1),
-        };
+        const struct convert_eigen eigen = {.matrix = convert_doubles(c, n, n),
+                                            .values = convert_doubles(c, n, 1),
+                                            .vectors = convert_doubles(c, dim, n),
+                                            .scratch = convert_doubles(c, MAX(own, least), 1)};
         if (c->eigen)
             c->eigen[i] = eigen;
     }
@@ -150,7 +141,7 @@ static void take_all(struct converter *c)
     if (!convert_is_latent(c) && convert_refits_block(c))
         convert_rebuild_take(c);
     if (c->out) {
-        c->out->layers = arena_take(&c->out->arena, c->config.n_layers, sizeof *c->out->layers);
+        ARENA_TAKE(c->out->layers, &c->out->arena, c->config.n_layers);
         convert_tensors_take(c);
     }
 }
@@ -178,7 +169,9 @@ enum status convert_work(struct converter *c,
 {
     struct model *model = NULL;
     const enum status s = work_in_memory(c, &model, work, e);
-    convert_calibration_end(c);
+    probe_free(c->probe);
+    probe_free(c->probe2);
+    session_free(c->session);
     model_free(model);
     arena_free(&c->arena);
     return s;
@@ -188,10 +181,10 @@ enum status convert_check_eigen(const struct converter *c, const char *advice, s
 {
     for (int thread = 0; thread < c->n_threads; thread++)
         if (c->eigen[thread].diverged)
-            return err_set(e, STATUS_FAILED,
-                           "layer %d: the eigenvalues of its attention cannot be computed: weights "
-                           "of attention or its norm are not finite or too large%s",
-                           c->block, advice);
+            return err_failed(e,
+                              "layer %d: the eigenvalues of its attention cannot be computed: "
+                              "weights of attention or its norm are not finite or too large%s",
+                              c->block, advice);
     return STATUS_OK;
 }
 
@@ -335,19 +328,26 @@ static enum status run_once(const struct convert_spec *spec, struct convert *out
     return s;
 }
 
-/* With both of these by layer, of which the one nearer to the checkpoint's predictions is kept. */
-static enum status run_better(struct convert_spec spec, const int *equal, const int *chosen,
-                              struct convert *out, struct err *e)
+/* For so many bytes with the ranks or K/V heads that do best layer by layer, and with equal ones,
+ * of which the result nearer to the checkpoint's predictions is kept. */
+enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
 {
-    const int **numbers = spec.heads_by_bytes ? &spec.layer_kv_heads : &spec.latent;
+    struct convert_spec one = *spec;
+    const int **numbers = one.heads_by_bytes ? &one.layer_kv_heads : &one.latent;
+    struct convert_budget budget;
     struct convert other = {.n_layers = 0};
-    spec.state = NULL;
-    *numbers = equal;
-    TRY(run_once(&spec, out, e));
-    if (memcmp(equal, chosen, out->n_layers * sizeof *equal) == 0)
+    *out = other;
+    if (!spec->cache_bytes)
+        return run_once(spec, out, e);
+    TRY(convert_budget_plan(&budget, spec, e));
+    TRY(convert_budget_choose(&budget, e));
+    one.state = NULL;
+    *numbers = budget.equal;
+    TRY(run_once(&one, out, e));
+    if (memcmp(budget.equal, budget.chosen, out->n_layers * sizeof *budget.equal) == 0)
         return STATUS_OK;
-    *numbers = chosen;
-    const enum status s = run_once(&spec, &other, e);
+    *numbers = budget.chosen;
+    const enum status s = run_once(&one, &other, e);
     if (s == STATUS_OK && other.divergence < out->divergence) {
         const struct convert worse = *out;
         *out = other;
@@ -357,18 +357,6 @@ static enum status run_better(struct convert_spec spec, const int *equal, const 
     if (s != STATUS_OK)
         convert_free(out);
     return s;
-}
-
-/* For so many bytes with the ranks or K/V heads that do best layer by layer, or equal ones. */
-enum status convert_run(const struct convert_spec *spec, struct convert *out, struct err *e)
-{
-    struct convert_budget budget;
-    *out = (struct convert){.n_layers = 0};
-    if (!spec->cache_bytes)
-        return run_once(spec, out, e);
-    TRY(convert_budget_plan(&budget, spec, e));
-    TRY(convert_budget_choose(&budget, e));
-    return run_better(*spec, budget.equal, budget.chosen, out, e);
 }
 
 void convert_free(struct convert *c)
@@ -425,7 +413,7 @@ enum status convert_likeness(const struct convert_spec *spec, const struct model
     all_share.measures_only = true;
     struct converter c;
     if (spec->n_tokens == 0)
-        return err_set(e, STATUS_USAGE, "heads can only be compared on text");
+        return err_usage(e, "heads can only be compared on text");
     TRY(convert_describe(&c, &all_share, NULL, e));
     c.model = model;
     c.likeness = kept;

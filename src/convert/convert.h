@@ -35,7 +35,6 @@
  */
 #pragma once
 
-#include "base/mem.h"
 #include "model/model.h"
 
 /* --- what is wanted -------------------------------------------------------------------------- */

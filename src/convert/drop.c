@@ -168,14 +168,16 @@ static void add_tensor(struct drop *d, const struct gguf_tensor *t)
     gguf_add_tensor(d->writer, t->name, new.type->type, t->n_dims, new.dims, new.data);
 }
 
-/* The names of the heads follow those of heads that were dropped before; names [room]. */
-static void add_pairs(const struct drop_spec *spec, struct drop *d, struct text before, char *names,
-                      size_t room)
+/* Counts what is new, or, with a writer, makes it and adds all to that. The names of the heads
+ * follow those of heads that were dropped before. */
+static void add_all(const struct drop_spec *spec, struct drop *d, struct text before)
 {
     const char *arch = d->before.arch->name;
-    if (d->n_gone)
+    const size_t room = before.len + strlen(spec->names) + 2;
+    char *names = arena_take(&d->arena, room, 1);
+    if (d->writer && d->n_gone)
         gguf_add_text(d->writer, "general.architecture", text_of(d->config.arch->name));
-    for (size_t i = 0; i < spec->gguf->n_pairs; i++) {
+    for (size_t i = 0; i < spec->gguf->n_pairs && d->writer; i++) {
         const struct gguf_pair *p = &spec->gguf->pairs[i];
         const bool own = text_is(p->key, "general.architecture") ||
                          (text_starts_with(p->key, arch) && p->key.data[strlen(arch)] == '.');
@@ -183,21 +185,14 @@ static void add_pairs(const struct drop_spec *spec, struct drop *d, struct text 
             !text_is(p->key, DROPPED_KEY) && !text_is(p->key, VERSION_KEY))
             gguf_add_value(d->writer, p->key, &p->value);
     }
-    if (d->n_gone)
+    if (d->writer && d->n_gone)
         config_write(&d->config, d->writer);
-    snprintf(names, room, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
-             spec->names);
-    gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
-    gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
-}
-
-/* Counts what is new, or, with a writer, makes it and adds all to that. */
-static void add_all(const struct drop_spec *spec, struct drop *d, struct text before)
-{
-    const size_t room = before.len + strlen(spec->names) + 2;
-    char *names = arena_take(&d->arena, room, 1);
-    if (d->writer)
-        add_pairs(spec, d, before, names, room);
+    if (d->writer) {
+        snprintf(names, room, "%.*s%s%s", (int)before.len, before.data, before.len ? "," : "",
+                 spec->names);
+        gguf_add_text(d->writer, DROPPED_KEY, text_of(names));
+        gguf_add_text(d->writer, VERSION_KEY, text_of(spec->version));
+    }
     for (size_t i = 0; i < spec->gguf->n_tensors; i++)
         add_tensor(d, &spec->gguf->tensors[i]);
 }
@@ -210,18 +205,17 @@ enum status drop_heads(const struct drop_spec *spec, struct drop *out, struct er
     TRY(config_read(spec->gguf, &out->before, e));
     out->config = out->before;
     if (out->before.shared)
-        return err_set(e, STATUS_USAGE,
-                       "all %d layers share one block, and a head dropped in one would be in all; "
-                       "--without leaves heads of single layers out",
-                       out->before.n_layers);
+        return err_usage(e,
+                         "all %d layers share one block, and a head dropped in one would be in "
+                         "all; --without leaves heads of single layers out",
+                         out->before.n_layers);
     TRY(gguf_get_text(spec->gguf, DROPPED_KEY, &before, &(bool){false}, e));
     const size_t n = (size_t)out->before.n_layers * out->before.n_heads;
     TRY_ZEROED(out->fates, n, "the list of heads", e);
     decide_all(out, spec->off);
     add_all(spec, out, before);
     enum status s = arena_allocate(&out->arena, "the new tensors of attention", e);
-    if (s == STATUS_OK)
-        s = gguf_writer_create(&out->writer, e);
+    THEN(s, gguf_writer_create(&out->writer, e));
     if (s == STATUS_OK)
         add_all(spec, out, before);
     else

@@ -129,10 +129,10 @@ void convert_group_take(struct converter *c)
         group = MAX(own, group);
     }
     most += 2 * c->n_groups; /* of the two groupings that are compared at the end */
-    c->costs = arena_take(&c->arena, most, sizeof *c->costs);
-    c->sets = arena_take(&c->arena, most * group, sizeof *c->sets);
+    ARENA_TAKE(c->costs, &c->arena, most);
+    ARENA_TAKE(c->sets, &c->arena, most * group);
     if (exact)
-        c->placings = arena_take(&c->arena, UINT64_C(1) << c->n_heads, sizeof *c->placings);
+        ARENA_TAKE(c->placings, &c->arena, UINT64_C(1) << c->n_heads);
 }
 
 /* All sets of `size` heads in lexicographic order, with their costs; returns how many. */

@@ -21,17 +21,16 @@
 void convert_latent_take(struct converter *c)
 {
     const size_t d = c->d;
-    c->latent = (struct convert_latent){
-        .basis = convert_doubles(c, d, d),
-        .shift = convert_doubles(c, d, 1),
-        .k_b = convert_doubles(c, d, c->qk.width),
-        .v_b = convert_doubles(c, d, c->ov.width),
-        .values = convert_doubles(c, d, 1),
-        .root = convert_doubles(c, d, d),
-        .form = convert_doubles(c, d, d),
-        .product = convert_doubles(c, c->widest, c->widest),
-        .scratch = convert_doubles(c, linalg_eigen_scratch(d, true), 1),
-    };
+    c->latent =
+        (struct convert_latent){.basis = convert_doubles(c, d, d),
+                                .shift = convert_doubles(c, d, 1),
+                                .k_b = convert_doubles(c, d, c->qk.width),
+                                .v_b = convert_doubles(c, d, c->ov.width),
+                                .values = convert_doubles(c, d, 1),
+                                .root = convert_doubles(c, d, d),
+                                .form = convert_doubles(c, d, d),
+                                .product = convert_doubles(c, c->widest, c->widest),
+                                .scratch = convert_doubles(c, linalg_eigen_scratch(d, true), 1)};
 }
 
 /* Of a circuit's energy what its maps' first rows do not keep. */

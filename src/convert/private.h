@@ -372,7 +372,6 @@ enum status convert_budget_choose(struct convert_budget *b, struct err *e);
 
 void convert_calibration_take(struct converter *c);
 enum status convert_calibration_start(struct converter *c, struct err *e);
-void convert_calibration_end(struct converter *c); /* legal before the start, and without text */
 
 /* Window w of the text, n tokens (fewer in the last), and the rows [n, d] of the streams there. */
 struct convert_window {
@@ -438,8 +437,7 @@ void convert_rebuild_take(struct converter *c);
 uint64_t convert_rebuild_windows(const struct converter *c, bool patterns);
 enum status convert_rebuild_run(struct converter *c, bool patterns);
 
-/* --- resume.c: spec->state ---------------------------------------------------------------------
- */
+/* --- resume.c: spec->state -------------------------------------------------------------------- */
 
 /* With spec->resume the first blocks, *spec->n_kept of them, as they were stored. STATUS_USAGE if
  * they are of another conversion; STATUS_BAD_FILE; STATUS_NO_MEMORY. */
@@ -449,8 +447,7 @@ enum status convert_resume(struct converter *c, struct err *e);
  * does, or if it is time to. */
 enum status convert_keep_state(struct converter *c, bool now, struct err *e);
 
-/* --- products.c: matrix products and sums in double, on all threads ----------------------------
- */
+/* --- products.c: matrix products and sums in double, on all threads --------------------------- */
 
 /* So many rows of a product: added to p.c, or in its place; or of a p.b [columns, inner] that is
  * transposed, to c->square2. */

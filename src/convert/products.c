@@ -163,19 +163,14 @@ void convert_ridge_add(struct converter *c, float *f, float *t, const struct con
     convert_add_outer_floats(c, s->targets, convert_product_turned(c->part, f, t, m, n, columns));
 }
 
-struct solving {
-    struct converter *c;
-    double *w;
-};
-
-/* A thread's share of the columns of w, by way of c->square2. */
+/* A thread's share of the columns of c->square, by way of c->square2. */
 static void solve_columns(void *arg, int thread)
 {
-    const struct solving *job = arg;
-    const struct convert_ridge *r = &job->c->ridge;
+    const struct converter *c = arg;
+    const struct convert_ridge *r = &c->ridge;
     int begin, end;
-    pool_share(r->columns, thread, job->c->n_threads, &begin, &end);
-    double *own = job->c->square2 + begin * r->m, *w = job->w + begin;
+    pool_share(r->columns, thread, c->n_threads, &begin, &end);
+    double *own = c->square2 + begin * r->m, *w = c->square + begin;
     const size_t n = end - begin;
     if (n == 0)
         return;
@@ -203,7 +198,7 @@ static void try_ridge(struct converter *c, const double *prior, double ridge)
                 fitted->targets[i * columns + j] + pull * (prior ? prior[i * columns + j] : i == j);
     }
     linalg_cholesky(r->root, r->root, m, 0);
-    pool_run(c->pool, solve_columns, &(struct solving){c, w});
+    pool_run(c->pool, solve_columns, c);
 
     convert_multiply(c, linalg_product(product, aside->features, w, m, columns), m);
     convert_zero(error, columns);
@@ -232,7 +227,7 @@ bool convert_ridge_solve(struct converter *c, const double *prior, bool centred)
         return false;
     for (size_t j = 0; j < columns; j++)
         r->error[j] = HUGE_VAL;
-    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++)
+    for (size_t i = 0; i < COUNT(ridges); i++)
         try_ridge(c, prior, ridges[i]);
     for (size_t j = 0; j < columns; j++) {
         r->b[j] = centred ? s->t_sum[j] / s->n : 0;

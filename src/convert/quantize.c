@@ -92,11 +92,9 @@ static void convert_chunks(void *arg, int thread)
 
 static struct quantize_error error_of(const struct quantize_sums *sum)
 {
-    return (struct quantize_error){
-        .rms = sum->n > 0 ? sqrt(sum->error / sum->n) : 0,
-        .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
-        .max = sum->max,
-    };
+    return (struct quantize_error){.rms = sum->n > 0 ? sqrt(sum->error / sum->n) : 0,
+                                   .relative = sum->error > 0 ? sqrt(sum->error / sum->size) : 0,
+                                   .max = sum->max};
 }
 
 /* The writer's callback: converts the elements that start at `offset` bytes of the new tensor. */
@@ -133,12 +131,11 @@ static enum status next_piece(void *arg, uint64_t offset, const void **data, siz
         if (!isfinite(value))
             return err_bad_file(e,
                                 "tensor %.*s: element %" PRIu64 " is %g, expected a finite number",
-                                text_width(from->name), from->name.data, r->bad, value);
-        return err_set(e, STATUS_FAILED,
-                       "tensor %.*s: element %" PRIu64 ", %g, or its block is too large for %s; "
-                       "choose %s",
-                       text_width(from->name), from->name.data, r->bad, value, t->to->name,
-                       t->to->type == TENSOR_BF16 ? "f32" : "bf16 or f32");
+                                SHOWN(from->name), r->bad, value);
+        return err_failed(
+            e, "tensor %.*s: element %" PRIu64 ", %g, or its block is too large for %s; choose %s",
+            SHOWN(from->name), r->bad, value, t->to->name,
+            t->to->type == TENSOR_BF16 ? "f32" : "bf16 or f32");
     }
     const uint64_t begin = tensor_type_bytes(type, q->first), read = tensor_type_bytes(type, q->n);
     if (p->source)
@@ -172,9 +169,8 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
     if (!blocks_runs(blocks_in_memory(from->type->type)))
         return err_bad_file(e,
                             "tensor %.*s: expected type " BLOCKS_READ
-                            ", found %s; start from a file "
-                            "in one of those",
-                            text_width(from->name), from->name.data, from->type->name);
+                            ", found %s; start from a file in one of those",
+                            SHOWN(from->name), from->type->name);
     /* What has one row does not take the type asked for. */
     if ((spec.flags & SPEC_QUANTISES) && from->n_elements != from->dims[0]) {
         const struct tensor_type_info *wanted =
@@ -186,10 +182,10 @@ static enum status plan_tensor(const struct quantize_params *p, const struct con
             t->to = tensor_type_find(TENSOR_F16);
     }
     if (t->to != from->type && from->type->block_elements > 1 && !p->requantize)
-        return err_set(e, STATUS_USAGE,
-                       "tensor %.*s is %s already, and would keep that type's error as %s; start "
-                       "from the F32 or F16 file, or allow it with --requantize",
-                       text_width(from->name), from->name.data, from->type->name, t->to->name);
+        return err_usage(e,
+                         "tensor %.*s is %s already, and would keep that type's error as %s; start "
+                         "from the F32 or F16 file, or allow it with --requantize",
+                         SHOWN(from->name), from->type->name, t->to->name);
     t->bytes = tensor_type_bytes(t->to, from->n_elements);
     return STATUS_OK;
 }
@@ -202,11 +198,10 @@ static void take_buffers(struct quantize *q)
     for (size_t i = 0; i < g->n_tensors; i++)
         most = MAX(g->tensors[i].n_elements, most);
     most = MIN(most, PIECE);
-    q->tensors = arena_take(arena, g->n_tensors, sizeof *q->tensors);
+    ARENA_TAKE(q->tensors, arena, g->n_tensors);
     q->out = arena_take(arena, most, sizeof(float));
-    q->scratch =
-        arena_take(arena, pool_n_threads(q->params.pool), 2 * CHUNK_ELEMENTS * sizeof *q->scratch);
-    q->chunks = arena_take(arena, PIECE_CHUNKS, sizeof *q->chunks);
+    ARENA_TAKE(q->scratch, arena, pool_n_threads(q->params.pool) * UINT64_C(2) * CHUNK_ELEMENTS);
+    ARENA_TAKE(q->chunks, arena, PIECE_CHUNKS);
 }
 
 static enum status plan_tensors(struct quantize *q, struct err *e)

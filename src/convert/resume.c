@@ -30,7 +30,7 @@ static const struct {
               {"the calibration text", NULL},       {"the K/V heads or ranks", NULL},
               {"--method", convert_methods},        {"--group", NULL},
               {"--refit", convert_refits},          {"--seed", NULL}};
-#define FIELDS (sizeof fields / sizeof *fields)
+#define FIELDS COUNT(fields)
 
 struct header {
     uint64_t magic, version, identity[FIELDS], n_blocks;
@@ -85,14 +85,14 @@ static enum status compare(const char *path, const struct header *own, const str
     while (choices && known < found->identity[i] && choices[known])
         known++;
     if (choices && choices[known])
-        return err_set(e, STATUS_USAGE,
-                       "%s belongs to a conversion with %s %s, not %s; --resume needs the same "
-                       "options, without it the conversion begins anew",
-                       path, fields[i].name, choices[known], choices[own->identity[i]]);
-    return err_set(e, STATUS_USAGE,
-                   "%s belongs to another conversion: %s was not the same; --resume needs the same "
-                   "files and options, without it the conversion begins anew",
-                   path, fields[i].name);
+        return err_usage(e,
+                         "%s belongs to a conversion with %s %s, not %s; --resume needs the same "
+                         "options, without it the conversion begins anew",
+                         path, fields[i].name, choices[known], choices[own->identity[i]]);
+    return err_usage(e,
+                     "%s belongs to another conversion: %s was not the same; --resume needs the "
+                     "same files and options, without it the conversion begins anew",
+                     path, fields[i].name);
 }
 
 /* --- the file --------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static enum status take_state(struct converter *c, const struct file_map *f, str
     pass(&s, &stored, sizeof stored);
     if (s.damaged || s.left || stored != hash)
         return err_bad_file(e, "%s: damaged: its checksum is not that of its content", path);
-    *c->spec->n_kept = (int)h.n_blocks;
+    *c->spec->n_kept = h.n_blocks;
     return STATUS_OK;
 }
 
@@ -177,13 +177,11 @@ enum status convert_resume(struct converter *c, struct err *e)
     if (!spec->resume)
         return STATUS_OK;
     if (!spec->n_tokens)
-        return err_set(e, STATUS_USAGE,
-                       "--resume: without a text nothing is kept, as it takes seconds");
+        return err_usage(e, "--resume: without a text nothing is kept, as it takes seconds");
     TRY(file_map_open(&file, spec->state, e));
     /* What is checked is what is taken, even if the file is changed in the meantime. */
     enum status s = file_map_make_private(&file, file.len, e);
-    if (s == STATUS_OK)
-        s = take_state(c, &file, e);
+    THEN(s, take_state(c, &file, e));
     file_map_close(&file);
     return s;
 }

@@ -12,7 +12,7 @@
 static const struct gguf_tensor *find_old(const struct converter *c, enum tensor_role role,
                                           bool is_bias)
 {
-    return gguf_find_tensor(c->spec->gguf, arch_tensor_name(role, c->block, is_bias).text);
+    return layout_find(c->spec->gguf, role, c->block, is_bias);
 }
 
 /* --- where a part of a block is -------------------------------------------------------------- */
@@ -127,7 +127,7 @@ static const struct tensor_type_info *written_type(const struct gguf_tensor *t)
  * of the old Q; else there is no such tensor. */
 void convert_tensors_take(struct converter *c)
 {
-    c->tensors = arena_take(&c->out->arena, config_blocks(&c->config), sizeof *c->tensors);
+    ARENA_TAKE(c->tensors, &c->out->arena, config_blocks(&c->config));
     for (int64_t i = 0; i < layout_count(&c->converted); i++) {
         const struct tensor_spec spec = layout_at(&c->converted, i);
         const char *name = spec.name.text;
@@ -141,8 +141,7 @@ void convert_tensors_take(struct converter *c)
         const struct tensor_type_info *type = old ? written_type(old) : NULL;
         if (!old && convert_is_latent(c) && spec.role != ROLE_ATTN_REL) {
             layout_qkv(&c->config, spec.layer, parts);
-            old = gguf_find_tensor(c->spec->gguf,
-                                   arch_tensor_name(parts[0].role, spec.layer, false).text);
+            old = layout_find(c->spec->gguf, parts[0].role, spec.layer, false);
             type = tensor_type_find(
                 layout_type(&spec, old && !spec.is_bias ? written_type(old)->type : TENSOR_F32));
         }
@@ -184,10 +183,9 @@ static enum status write_elements(struct convert_tensor *t, uint64_t first, uint
         blocks_decode(type->type, back, bytes, now);
         for (uint64_t i = 0; i < now; i++)
             if (!isfinite(back[i]))
-                return err_set(e, STATUS_FAILED,
-                               "tensor %s: the new element %llu, %g, is no finite number as %s",
-                               t->name.text, (unsigned long long)(first + done + i), x[done + i],
-                               type->name);
+                return err_failed(
+                    e, "tensor %s: the new element %llu, %g, is no finite number as %s",
+                    t->name.text, (unsigned long long)(first + done + i), x[done + i], type->name);
     }
     return STATUS_OK;
 }
@@ -248,14 +246,13 @@ enum status convert_store_latent(struct converter *c, int kept, struct err *e)
 static const enum tensor_role used_roles[] = {ROLE_ATTN_QKV, ROLE_ATTN_OUTPUT, ROLE_ATTN_K_B,
                                               ROLE_ATTN_V_B, ROLE_FFN_UP,      ROLE_FFN_GATE,
                                               ROLE_FFN_DOWN};
-#define N_USED (sizeof used_roles / sizeof *used_roles)
 
 /* Room for the largest layer's matrices as floats, the widest storage, and biases. */
 void convert_used_take(struct converter *c)
 {
     c->pack = pack_scratch_take(&c->arena, c->widest);
-    c->score_bias = arena_take(&c->arena, c->n_heads, sizeof *c->score_bias);
-    for (size_t i = 0; i < N_USED; i++) {
+    ARENA_TAKE(c->score_bias, &c->arena, c->n_heads);
+    for (size_t i = 0; i < COUNT(used_roles); i++) {
         const enum tensor_role role = used_roles[i];
         uint64_t most = 0, rows = 0;
         for (int l = 0; l < c->config.n_layers && (i == 0 || changes(c, role)); l++) {
@@ -320,7 +317,7 @@ void convert_use(struct converter *c)
             c->score_bias[h] = old[c->order[h]];
         c->used.bias = old ? c->score_bias : NULL;
     }
-    for (size_t i = 1; i < N_USED; i++) {
+    for (size_t i = 1; i < COUNT(used_roles); i++) {
         const struct convert_tensor *t = convert_new(c, used_roles[i], false);
         if (t->changed)
             use_tensor(c, used_roles[i], t, 0);
@@ -402,8 +399,7 @@ enum status convert_write(struct converter *c, struct err *e)
     gguf_add_text(w, OWN_KEYS "version", text_of(spec->version));
 
     /* An output matrix that is the embedding once more counts once. */
-    const struct gguf_tensor *output =
-        gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
     const uint64_t twice = output && layout_output_tied(g) ? output->n_elements : 0;
     c->out->n_params_before = c->out->n_params_after = -twice;
     for (size_t i = 0; i < g->n_tensors; i++) {

@@ -1,4 +1,3 @@
-
 #include "compute/angles.h"
 #include "engine/private.h"
 
@@ -199,7 +198,7 @@ static void attend_share(const struct attention *a)
     const int thread = a->k->thread, n_threads = a->k->n_threads;
     const int64_t per_head = b->cost_per_head, all = a->n_groups * per_head;
     const int64_t begin = all * thread / n_threads, end = all * (thread + 1) / n_threads;
-    for (int group = (int)(begin / per_head); group * per_head < end; group++) {
+    for (int group = begin / per_head; group * per_head < end; group++) {
         int64_t at = group * per_head;
         for (int i = 0; i < b->n_spans && at < end; i++) {
             const struct batch_span *span = &b->spans[i];
@@ -260,24 +259,22 @@ static struct attention layer_attention(const struct worker *k, const struct blo
 {
     struct forward *f = k->f;
     const struct config *c = &f->kv.config;
-    struct attention a = {
-        .k = k,
-        .f = f,
-        .scratch = f->work.attend + k->thread * f->work.attend_floats,
-        .layer = layer,
-        .n_kv_heads = config_kv_heads(c, layer),
-        .n_groups = config_kv_heads(c, layer),
-        .stores_first = f->batch.stores_first,
-        .key_dim = config_key_dim(c, layer),
-        .average_dim = config_average_dim(c, layer),
-        .part_size = config_average_dim(c, layer) + 2,
-        .qkv_dim = config_qkv_dim(c, layer),
-        .latent = config_is_latent(c),
-        .scale = config_score_scale(c),
-        .bias = b->bias,
-        .queries = f->work.qkv,
-        .queries_dim = config_qkv_dim(c, layer),
-    };
+    struct attention a = {.k = k,
+                          .f = f,
+                          .scratch = f->work.attend + k->thread * f->work.attend_floats,
+                          .layer = layer,
+                          .n_kv_heads = config_kv_heads(c, layer),
+                          .n_groups = config_kv_heads(c, layer),
+                          .stores_first = f->batch.stores_first,
+                          .key_dim = config_key_dim(c, layer),
+                          .average_dim = config_average_dim(c, layer),
+                          .part_size = config_average_dim(c, layer) + 2,
+                          .qkv_dim = config_qkv_dim(c, layer),
+                          .latent = config_is_latent(c),
+                          .scale = config_score_scale(c),
+                          .bias = b->bias,
+                          .queries = f->work.qkv,
+                          .queries_dim = config_qkv_dim(c, layer)};
     if (a.latent) {
         /* One group would read the cache once; but of a short one each thread reads all for some
          * heads, because arithmetic takes longer. */
@@ -320,7 +317,7 @@ static void show_weights(const struct attention *a)
                 weights[t] = (float)((double)weights[t] * factor);
         }
     }
-    pool_barrier(f->pool, a->k->thread);
+    worker_meet(a->k);
     /* Where values are in a row: behind queries and keys, but those of a latent cache are its keys.
      */
     const int before =
@@ -374,7 +371,7 @@ static float *join_heads(const struct attention *a, const struct block *b)
         for (int r = 0; r < n_rows; r++)
             end_head(a, h, results + r * row_dim);
     }
-    pool_barrier(f->pool, a->k->thread);
+    worker_meet(a->k);
     return heads;
 }
 
@@ -405,7 +402,7 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         f->kernels->matmul(&m, values + first * v_panels, values + (first + n_heads) * v_panels);
     } else {
         forward_multiply(k, qkv, input, w->qkv, EPILOGUE_STORE);
-        pool_barrier(f->pool, k->thread);
+        worker_meet(k);
     }
     forward_tap(k, TAP_NORMED, input, c->d_model);
 
@@ -425,12 +422,12 @@ void block_attention(const struct worker *k, const struct block *b, int layer)
         for (int i = items.begin; i < items.end; i++)
             store_row(&a, i / k->n_rows, i % k->n_rows);
         if (!whole_heads)
-            pool_barrier(f->pool, k->thread);
+            worker_meet(k);
     }
 
     /* Scores, softmax and weighted values, chunk by chunk. */
     attend_share(&a);
-    pool_barrier(f->pool, k->thread);
+    worker_meet(k);
     if (f->watch)
         show_weights(&a);
 

@@ -58,7 +58,7 @@ int copy_find(const int32_t *text, int n, int *length)
 void pace_take(struct draft_pace *p, struct arena *a, int n_rows)
 {
     p->n_rows = n_rows;
-    p->steps = arena_take(a, n_rows + 1, sizeof *p->steps);
+    ARENA_TAKE(p->steps, a, n_rows + 1);
 }
 
 double pace_share(const struct draft_pace *p, int kind, int depth)
@@ -176,11 +176,11 @@ void pace_round(struct draft_pace *p, const struct draft_round *r)
 static void take_drafter(struct drafter *d, struct arena *a)
 {
     const uint64_t n = d->n_slots;
-    d->slots = arena_take(a, n, sizeof *d->slots);
+    ARENA_TAKE(d->slots, a, n);
     /* As many rows as the model's step can have. */
     pace_take(&d->pace, a, d->n_slots * (d->pace.most + 1));
-    d->rows = arena_take(a, d->session ? STEP_ROWS * n : 0, sizeof *d->rows);
-    d->logits = arena_take(a, d->session ? n * d->n_vocab : 0, sizeof *d->logits);
+    ARENA_TAKE(d->rows, a, d->session ? STEP_ROWS * n : 0);
+    ARENA_TAKE(d->logits, a, d->session ? n * d->n_vocab : 0);
 }
 
 enum status drafter_create(struct drafter *d, struct err *e)

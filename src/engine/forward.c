@@ -1,7 +1,4 @@
-
 #include "engine/private.h"
-
-/* --- memory ---------------------------------------------------------------------------------- */
 
 void workspace_take(struct workspace *w, struct arena *a, const struct config *c,
                     const float *rope_factors, int cap)
@@ -20,24 +17,23 @@ void workspace_take(struct workspace *w, struct arena *a, const struct config *c
     /* Scaled queries, scores, a key or the copies of panels. */
     w->attend_floats = (size_t)group * (key + KERNEL_CHUNK) +
                        (size_t)key * (config_is_latent(c) ? LATENT_PATCHES * KERNEL_LANES : 1);
-    w->x = arena_take(a, rows * c->d_model, sizeof(float));
-    w->qkv = arena_take(a, rows * qkv, sizeof(float));
+    ARENA_TAKE(w->x, a, rows * c->d_model);
+    ARENA_TAKE(w->qkv, a, rows * qkv);
     w->positions = positions_take(a, c, rope_factors, cap);
-    w->parts =
-        arena_take(a, rows * c->n_heads * kv_cache_chunks(cap) * (average + 2), sizeof(float));
+    ARENA_TAKE(w->parts, a, rows * c->n_heads * kv_cache_chunks(cap) * (average + 2));
     if (w->watches)
-        w->weights = arena_take(a, rows * c->n_heads * cap, sizeof(float));
+        ARENA_TAKE(w->weights, a, rows * c->n_heads * cap);
     if (config_is_latent(c)) { /* what products by head write, and read quantised */
         const int rank = config_most_latent(c);
         w->head_quants_bytes = quant_row_bytes(MAX(rank, c->head_dim));
-        w->mapped = arena_take(a, rows * c->n_heads * rank, sizeof(float));
+        ARENA_TAKE(w->mapped, a, rows * c->n_heads * rank);
         w->head_quants = arena_take(a, threads * rows, w->head_quants_bytes);
     }
-    w->hidden = arena_take(a, rows * c->d_ff, sizeof(float));
-    w->input = arena_take(a, read * w->input_dim, sizeof(float));
-    w->attend = arena_take(a, threads * w->attend_floats, sizeof(float));
+    ARENA_TAKE(w->hidden, a, rows * c->d_ff);
+    ARENA_TAKE(w->input, a, read * w->input_dim);
+    ARENA_TAKE(w->attend, a, threads * w->attend_floats);
     w->quants = arena_take(a, read, w->quants_bytes);
-    w->spans = arena_take(a, rows, sizeof *w->spans);
+    ARENA_TAKE(w->spans, a, rows);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -66,7 +62,7 @@ void forward_end_residual(const struct worker *k, const struct norm *norm, float
     const struct forward *f = k->f;
     const size_t d = f->kv.config.d_model;
     const struct share rows = share_of(k, k->n_rows);
-    pool_barrier(f->pool, k->thread);
+    worker_meet(k);
     if (sums && rows.begin < rows.end)
         memcpy(sums + rows.begin * d, f->work.x + rows.begin * d,
                (rows.end - rows.begin) * d * sizeof *sums);
@@ -74,7 +70,7 @@ void forward_end_residual(const struct worker *k, const struct norm *norm, float
         return;
     for (int r = rows.begin; r < rows.end; r++)
         norm_row(f, norm, f->work.x + r * d, f->work.x + r * d);
-    pool_barrier(f->pool, k->thread);
+    worker_meet(k);
 }
 
 void forward_tap(const struct worker *k, enum block_tap tap, const float *rows, int n)
@@ -106,7 +102,7 @@ struct matmul forward_product(const struct worker *k, const struct matrix *w, co
         m.quants = quants;
     }
     if (worker_shares(k))
-        pool_barrier(k->f->pool, k->thread);
+        worker_meet(k);
     return m;
 }
 
@@ -143,7 +139,7 @@ static void block_feed_forward(const struct worker *k, const struct block *b)
     } else {
         forward_multiply(k, up, input, w->hidden, activation);
     }
-    pool_barrier(f->pool, k->thread);
+    worker_meet(k);
     forward_tap(k, TAP_HIDDEN, w->hidden, c->d_ff);
 
     /* Down projection, added to the residual stream. */

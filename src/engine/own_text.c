@@ -4,28 +4,19 @@
 #define MOST_SLOTS 16
 #define MOST_CACHE ((size_t)1 << 30)
 
-/* The token that a text begins with. */
-static enum status first_token(const struct tokenizer *t, int32_t *first, struct err *e)
-{
-    int32_t *ids = NULL;
-    size_t n = 0;
-    *first = tokenizer_bos(t);
-    if (*first >= 0)
-        return STATUS_OK;
-    TRY(tokenizer_encode(t, text_of("\n"), &ids, &n, e));
-    *first = n > 0 ? ids[n - 1] : 0;
-    free(ids);
-    return STATUS_OK;
-}
-
 static enum status write_texts(const struct own_text *t, struct schedule *s, int32_t *tokens,
                                struct err *e)
 {
     const uint64_t all = (uint64_t)t->n * t->length;
-    int32_t first;
+    int32_t first = tokenizer_bos(t->tokenizer), *ids; /* the token that a text begins with */
+    size_t n;
     int begun = 0;
     struct event event;
-    TRY(first_token(t->tokenizer, &first, e));
+    if (first < 0) {
+        TRY(tokenizer_encode(t->tokenizer, text_of("\n"), &ids, &n, e));
+        first = n > 0 ? ids[n - 1] : 0;
+        free(ids);
+    }
     TRY(schedule_create(s, e));
     while (schedule_next(s, &event, e)) {
         if (event.kind == EVENT_ENDED && event.end == END_LENGTH)
@@ -74,10 +65,8 @@ enum status own_text_write(const struct own_text *t, int32_t *tokens, struct err
                          .n_vocab = n_vocab,
                          .ignore_eos = true};
     enum status status = session_create(t->model, &params, t->pool, &s.session, e);
-    if (status == STATUS_OK)
-        status = sampler_create(&plain, &sizes, &s.sampler, e);
-    if (status == STATUS_OK)
-        status = write_texts(t, &s, tokens, e);
+    THEN(status, sampler_create(&plain, &sizes, &s.sampler, e));
+    THEN(status, write_texts(t, &s, tokens, e));
     schedule_free(&s);
     sampler_free(s.sampler);
     session_free(s.session);

@@ -118,6 +118,12 @@ struct worker {
     int thread, n_threads, n_rows;
 };
 
+/* Waits for all threads of the batch. */
+static inline void worker_meet(const struct worker *k)
+{
+    pool_barrier(k->f->pool, k->thread);
+}
+
 struct share {
     int begin, end;
 };

@@ -52,10 +52,10 @@ enum status logits_check(const float *logits, int n, struct err *e)
     int i = 0;
     while (isfinite(logits[i]))
         i++;
-    return err_set(e, STATUS_FAILED,
-                   "the logit of token %d is %f; expected a finite number (info --check finds "
-                   "tensors that are not finite)",
-                   i, (double)logits[i]);
+    return err_failed(e,
+                      "the logit of token %d is %f; expected a finite number (info --check finds "
+                      "tensors that are not finite)",
+                      i, (double)logits[i]);
 }
 
 /* The maximum in lanes first, for the vectoriser, then where it is. */
@@ -153,11 +153,11 @@ static void load_chunk(const float *logits, int n, double offset, double *out)
         out[i] = EXP_ZERO;
 }
 
-static double add_lanes(const double *lanes)
+static double sum_in_order(const double *x, int n)
 {
     double sum = 0;
-    for (int l = 0; l < LANES; l++)
-        sum += lanes[l];
+    for (int i = 0; i < n; i++)
+        sum += x[i];
     return sum;
 }
 
@@ -173,7 +173,7 @@ enum status logits_log_sum(const float *logits, int n, double *log_sum, struct e
             for (int l = 0; l < LANES; l++)
                 lanes[l] += chunk[i + l];
     }
-    *log_sum = max + log(add_lanes(lanes));
+    *log_sum = max + log(sum_in_order(lanes, LANES));
     return STATUS_OK;
 }
 
@@ -193,7 +193,7 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
             for (int l = 0; l < LANES; l++)
                 lanes[l] += p[i + l] * difference[i + l];
     }
-    const double sum = add_lanes(lanes);
+    const double sum = sum_in_order(lanes, LANES);
     return sum > 0 ? sum : 0; /* rounding may leave a little less than nothing */
 }
 
@@ -203,24 +203,23 @@ double logits_divergence(const float *p_logits, double p_log_sum, const float *q
 static void take_sampler(struct sampler *s, struct arena *a)
 {
     const struct sampler_sizes *z = &s->sizes;
-    s->histories = arena_take(a, z->n_sequences, sizeof *s->histories);
-    s->windows = arena_take(a, (uint64_t)z->n_sequences * s->window_cap, sizeof *s->windows);
-    s->scratches = arena_take(a, z->n_threads, sizeof *s->scratches);
+    ARENA_TAKE(s->histories, a, z->n_sequences);
+    ARENA_TAKE(s->windows, a, (uint64_t)z->n_sequences * s->window_cap);
+    ARENA_TAKE(s->scratches, a, z->n_threads);
     for (int i = 0; i < z->n_threads; i++) {
         struct scratch counted, *d = s->scratches ? &s->scratches[i] : &counted;
-        d->tokens = arena_take(a, z->n_vocab, sizeof *d->tokens);
-        d->weights = arena_take(a, z->n_vocab, sizeof *d->weights);
-        d->logits = arena_take(a, z->n_vocab, sizeof *d->logits);
-        d->keys = arena_take(a, z->n_vocab, sizeof *d->keys);
+        ARENA_TAKE(d->tokens, a, z->n_vocab);
+        ARENA_TAKE(d->weights, a, z->n_vocab);
+        ARENA_TAKE(d->logits, a, z->n_vocab);
+        ARENA_TAKE(d->keys, a, z->n_vocab);
     }
 }
 
 enum status sampler_create(const struct sampler_params *params, const struct sampler_sizes *sizes,
                            struct sampler **out, struct err *e)
 {
-    struct sampler *s = *out = calloc(1, sizeof *s);
-    if (!s)
-        return err_no_memory(e, "the sampler", sizeof *s);
+    TRY_ZEROED(*out, 1, "the sampler", e);
+    struct sampler *s = *out;
     s->params = *params;
     s->sizes = *sizes;
     if (params->repeat_penalty != 1)
@@ -277,7 +276,7 @@ int sampler_recent(const struct sampler *s, int sequence, int32_t *tokens)
     const uint64_t n = s->histories[sequence].n, cap = s->window_cap, len = MIN(n, cap);
     for (uint64_t i = 0; tokens && i < len; i++)
         tokens[i] = window_of(s, sequence)[(n - len + i) % cap];
-    return (int)len;
+    return len;
 }
 
 void sampler_set_temperature(struct sampler *s, double temperature)
@@ -346,14 +345,6 @@ static void weigh(const struct sampler *s, const struct scratch *d, const int *t
         d->weights[i] = ((double)logit - (double)maximum) / temperature;
     }
     logits_exp(d->weights, n);
-}
-
-static double sum_in_order(const double *x, int n)
-{
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += x[i];
-    return sum;
 }
 
 /* Keeps the best k so far in a heap, the least of them on top; sorts them at the end. */

@@ -92,9 +92,8 @@ static enum status check_header(const struct header *h, const struct schedule *s
     const struct tensor_type_info *was =
         h->cache_type <= UINT32_MAX ? tensor_type_find((uint32_t)h->cache_type) : NULL;
     if (h->cache_type != type)
-        return err_set(e, STATUS_USAGE,
-                       "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
-                       tensor_type_find(type)->name, was ? was->name : "an unknown one");
+        return err_usage(e, "%s: expected a cache of type %s, found %s; --kv-type changes it", path,
+                         tensor_type_find(type)->name, was ? was->name : "an unknown one");
     if (h->position_bytes != kv_cache_copy(&s->session->f.kv, 0, 0, NULL, NULL) || h->n_text < 1 ||
         h->n_text > CONFIG_MAX_CTX + 1 || h->n_cached > h->n_text || h->n_recent > CONFIG_MAX_CTX ||
         !(h->stream.increment & 1) || h->at_end > 1)
@@ -103,9 +102,8 @@ static enum status check_header(const struct header *h, const struct schedule *s
                             " of them in the cache with %" PRIu64 " bytes each, %" PRIu64 " recent",
                             path, h->n_text, h->n_cached, h->position_bytes, h->n_recent);
     if (h->n_text > cap + 1 || h->n_cached > cap)
-        return err_set(e, STATUS_USAGE,
-                       "%s: it has %" PRIu64 " tokens, the context only %" PRIu64 ": raise -c",
-                       path, h->n_text, cap);
+        return err_usage(e, "%s: it has %" PRIu64 " tokens, the context only %" PRIu64 ": raise -c",
+                         path, h->n_text, cap);
     const uint64_t expected = sizeof *h + 4 * (h->n_text + h->n_recent) +
                               h->n_cached * h->position_bytes + sizeof(uint64_t);
     if (len != expected)
@@ -132,10 +130,9 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
         return err_bad_file(e, "%s: expected a saved text of version %d, found version %" PRIu64,
                             path, SAVED_VERSION, h.version);
     if (h.model != model)
-        return err_set(e, STATUS_USAGE,
-                       "%s: saved from another model, or from this one with other weights, heads "
-                       "or types",
-                       path);
+        return err_usage(
+            e, "%s: saved from another model, or from this one with other weights, heads or types",
+            path);
     TRY(check_header(&h, s, len, path, e));
 
     const unsigned char *text = (const unsigned char *)bytes + sizeof h;
@@ -166,7 +163,7 @@ enum status saved_take(const void *bytes, size_t len, const char *path, struct s
         sampler_accept(s->sampler, slot, token_at(text, i));
     *sampler_stream(s->sampler, slot) = h.stream;
     memcpy(p->text, text, h.n_text * sizeof *p->text);
-    p->len = (int)h.n_text;
+    p->len = h.n_text;
     p->at_end = h.at_end;
     if (s->drafter) /* what it has seen is another text */
         drafter_begin(s->drafter, slot, p->text, p->len, 0);
@@ -181,8 +178,7 @@ enum status saved_read(const char *path, struct schedule *s, int slot, uint64_t 
     TRY(file_map_open(&file, path, e));
     /* What is checked is what is taken, even if the file is changed in the meantime. */
     enum status status = file_map_make_private(&file, file.len, e);
-    if (status == STATUS_OK)
-        status = saved_take(file.data, file.len, path, s, slot, model, seed, e);
+    THEN(status, saved_take(file.data, file.len, path, s, slot, model, seed, e));
     file_map_close(&file);
     return status;
 }

@@ -8,16 +8,16 @@ static void take_schedule(struct schedule *s, struct arena *a)
 {
     const uint64_t n = s->n_slots, n_text = session_cap(s->session) + 1;
     const uint64_t decoding = n * s->n_together;
-    s->slots = arena_take(a, n, sizeof *s->slots);
+    ARENA_TAKE(s->slots, a, n);
     int32_t *texts = arena_take(a, n * n_text, sizeof *texts);
     for (int i = 0; s->slots && i < s->n_slots; i++) {
         s->slots[i].sequence = i;
         s->slots[i].text = texts + i * n_text;
     }
-    s->prefills = arena_take(a, n, sizeof *s->prefills);
-    s->rows = arena_take(a, decoding + session_block(s->session), sizeof *s->rows);
-    s->logits = arena_take(a, decoding * s->n_vocab, sizeof *s->logits);
-    s->times.rounds = arena_take(a, s->cap_rounds, sizeof *s->times.rounds);
+    ARENA_TAKE(s->prefills, a, n);
+    ARENA_TAKE(s->rows, a, decoding + session_block(s->session));
+    ARENA_TAKE(s->logits, a, decoding * s->n_vocab);
+    ARENA_TAKE(s->times.rounds, a, s->cap_rounds);
 }
 
 /* Tokens of a full context that go on behind those that are kept. */

@@ -133,8 +133,8 @@ struct draft_slot {
     /* Private. */
     int32_t *text; /* the schedule's; after its len tokens those drafted */
     int len;
-    int n_drafted,
-        n_right;         /* drafted and not yet looked at, behind the text; looked at and right */
+    int n_drafted;       /* and not yet looked at, behind the text */
+    int n_right;         /* looked at and right */
     int kind;            /* of the draft, see struct draft_pace */
     int wanted;          /* tokens to draft in this round, see drafter_propose */
     const float *logits; /* of the draft, to sample from; NULL: none */
@@ -207,9 +207,8 @@ struct request {
     int n_tokens;
     bool goes_on; /* the slot's last text does: `tokens`, at most schedule_room and maybe none,
                      follow it */
-    const float
-        *logits; /* NULL; or those after the prompt, which is then shared and in the cache */
-    int n;       /* tokens wanted */
+    const float *logits; /* NULL; or those after the prompt, which is shared and cached then */
+    int n;               /* tokens wanted */
     uint64_t seed, stream;
     const struct text *stops; /* [n_stops], none empty */
     int n_stops;
@@ -365,8 +364,7 @@ enum status saved_read(const char *path, struct schedule *s, int slot, uint64_t 
 enum status saved_take(const void *bytes, size_t len, const char *path, struct schedule *s,
                        int slot, uint64_t model, uint64_t *seed, struct err *e);
 
-/* --- own_text.c: a sample of the texts that a model knows ---------------------------------------
- */
+/* --- own_text.c: a sample of the texts that a model knows ------------------------------------- */
 
 struct own_text {
     const struct model *model;

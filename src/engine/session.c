@@ -25,15 +25,14 @@ static enum status resolve(struct session *s, const struct model *m, const struc
     const int cap = p->n_ctx ? p->n_ctx : c->n_ctx, n = p->n_sequences ? p->n_sequences : 1;
     assert(n >= 1);
     if (cap < 1 || cap > c->n_ctx)
-        return err_set(e, STATUS_USAGE,
-                       "context of %d tokens: expected 1 to %d, the context of the checkpoint", cap,
-                       c->n_ctx);
+        return err_usage(e, "context of %d tokens: expected 1 to %d, the context of the checkpoint",
+                         cap, c->n_ctx);
     assert(p->n_shared >= 0 && p->n_shared <= cap && kv_cache_can_store(p->kv_storage));
     /* A row of each sequence at once, so that such a step reads every weight once. */
     int block = p->block > 0 ? p->block : MAX(n, DEFAULT_BLOCK);
     /* No more rows than there can be; and heads times rows of a block are counted in an int. */
     const int64_t positions = (int64_t)cap * n;
-    block = (int)MIN(block, positions);
+    block = MIN(block, positions);
     block = MIN(block, INT_MAX / c->n_heads);
     *s = (struct session){
         .f = {.kernels = p->kernels,
@@ -52,9 +51,9 @@ static void take_scratch(struct session *s, struct arena *a, const struct config
                          const float *rope_factors)
 {
     workspace_take(&s->f.work, a, c, rope_factors, s->shape.cap);
-    s->logits = arena_take(a, c->n_vocab, sizeof *s->logits);
-    s->len = arena_take(a, s->shape.n_sequences, sizeof *s->len);
-    s->rows = arena_take(a, s->shape.cap, sizeof *s->rows);
+    ARENA_TAKE(s->logits, a, c->n_vocab);
+    ARENA_TAKE(s->len, a, s->shape.n_sequences);
+    ARENA_TAKE(s->rows, a, s->shape.cap);
 }
 
 enum status session_plan(const struct model *m, const struct session_params *p, int n_threads,
@@ -64,10 +63,10 @@ enum status session_plan(const struct model *m, const struct session_params *p, 
     TRY(resolve(&s, m, p, n_threads, e));
     take_scratch(&s, &s.arena, &m->config, m->w[ROLE_ROPE_FREQS].table);
     if (s.arena.overflow || !kv_cache_bytes(&m->config, &s.shape, &out->kv_bytes))
-        return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: a context of %d tokens needs more bytes than can be "
-                       "addressed",
-                       s.shape.cap);
+        return err_set(
+            e, STATUS_NO_MEMORY,
+            "out of memory: a context of %d tokens needs more bytes than can be addressed",
+            s.shape.cap);
     out->scratch_bytes = s.arena.used;
     return STATUS_OK;
 }
@@ -94,9 +93,8 @@ enum status session_create(const struct model *m, const struct session_params *p
     struct session resolved;
     *out = NULL;
     TRY(resolve(&resolved, m, p, pool_n_threads(pool), e));
-    struct session *s = malloc(sizeof *s);
-    if (!s)
-        return err_no_memory(e, "the session", sizeof *s);
+    struct session *s;
+    TRY_ZEROED(s, 1, "the session", e);
     *s = resolved;
     s->f.pool = pool;
     const enum status status =
@@ -132,11 +130,12 @@ enum status session_enter(struct session *s, int layer, const float *x,
         const int position = is_one ? s->len[row->sequence] + before : 0;
         if (!is_one || least_len(s, row->sequence) > s->len[0] || row->position != position ||
             position >= s->shape.cap || row->token < 0 || row->token >= c->n_vocab)
-            return err_set(e, STATUS_USAGE,
-                           "row %d: token %d at position %d of sequence %d: expected a token below "
-                           "%d, position %d below %d, a sequence below %d, and %d shared positions",
-                           r, (int)row->token, row->position, row->sequence, c->n_vocab, position,
-                           s->shape.cap, s->shape.n_sequences, s->shape.n_shared);
+            return err_usage(
+                e,
+                "row %d: token %d at position %d of sequence %d: expected a token below %d, "
+                "position %d below %d, a sequence below %d, and %d shared positions",
+                r, (int)row->token, row->position, row->sequence, c->n_vocab, position,
+                s->shape.cap, s->shape.n_sequences, s->shape.n_shared);
         assert(logits || !row->wants_logits);
     }
     struct workspace *w = &s->f.work;
@@ -172,9 +171,8 @@ enum status session_feed(struct session *s, int sequence, const int32_t *tokens,
 {
     const size_t n_vocab = s->f.model->config.n_vocab;
     if (n < 1 || n > s->shape.cap - s->len[sequence])
-        return err_set(e, STATUS_USAGE,
-                       "%d more tokens do not fit: %d of the context's %d positions are taken", n,
-                       s->len[sequence], s->shape.cap);
+        return err_usage(e, "%d more tokens do not fit: %d of the context's %d positions are taken",
+                         n, s->len[sequence], s->shape.cap);
     for (int r = 0; r < n; r++)
         s->rows[r] = (struct batch_row){tokens[r], sequence, s->len[sequence] + r,
                                         .wants_logits = all || r == n - 1};
@@ -299,9 +297,8 @@ enum status probe_create(const struct config *c, const float *rope_factors, int 
                          struct err *e)
 {
     struct config one = *c;
-    struct probe *p = *out = malloc(sizeof *p);
-    if (!p)
-        return err_no_memory(e, "a block's scratch memory", sizeof *p);
+    TRY_ZEROED(*out, 1, "a block's scratch memory", e);
+    struct probe *p = *out;
     one.n_layers = 1;
     one.layer_heads[0] = one.layer_kv_heads[0] = 0; /* room for the most of any */
     one.latent[0] = config_most_latent(c);

@@ -119,22 +119,23 @@ static enum status read_bin_header(const struct bin_format *f, struct text file,
     const struct bin_version *v = f->versions;
     *b = (struct bin_file){.file = file, .format = f, .config = {.norm_eps = NORM_EPS}};
     if (magic != f->magic && v->number > 0)
-        return bad_file(e, "magic at byte 0: expected %d, a GPT-2 of llm.c, found %d%s", LLMC_MAGIC,
-                        magic,
-                        is_of_llmc(magic) ? ", another file of its programs (a Llama 3 comes in as "
-                                            "a Hugging Face folder)"
-                                          : "");
+        return err_bad_file(
+            e, "magic at byte 0: expected %d, a GPT-2 of llm.c, found %d%s", LLMC_MAGIC, magic,
+            is_of_llmc(magic)
+                ? ", another file of its programs (a Llama 3 comes in as a Hugging Face folder)"
+                : "");
     if (magic == f->magic) {
         const int32_t number = file.len >= 8 ? int_at(file, 4) : f->versions[1].number;
         while (v->name && (v->number != number || !number))
             v++;
         if (!v->name)
-            return bad_file(e, "version at byte 4: expected %s, found %d", f->expected, number);
+            return err_bad_file(e, "version at byte 4: expected %s, found %d", f->expected, number);
     }
     b->version = v;
     if (file.len < v->header_bytes)
-        return bad_file(e, "expected a header of %zu bytes, found a file of %zu: it is truncated",
-                        v->header_bytes, file.len);
+        return err_bad_file(e,
+                            "expected a header of %zu bytes, found a file of %zu: it is truncated",
+                            v->header_bytes, file.len);
     size_t at = v->numbers_at;
     for (const struct header_number *n = f->numbers; n->name; n++, at += sizeof(int32_t)) {
         int32_t value = int_at(file, at);
@@ -143,8 +144,8 @@ static enum status read_bin_header(const struct bin_format *f, struct text file,
             value = -value;
         }
         if (value < 1 || value > n->max)
-            return bad_file(e, "%s at byte %zu: expected 1 to %d, found %d", n->name, at, n->max,
-                            value);
+            return err_bad_file(e, "%s at byte %zu: expected 1 to %d, found %d", n->name, at,
+                                n->max, value);
         memcpy((char *)c + n->offset, &value, sizeof value);
     }
     if (!c->d_ff)
@@ -155,16 +156,16 @@ static enum status read_bin_header(const struct bin_format *f, struct text file,
     b->n_ctx = c->n_ctx;
     b->embd_rows = v->biases && v->number >= 3 ? int_at(file, at) : c->n_vocab;
     if (b->embd_rows < c->n_vocab || b->embd_rows > CONFIG_MAX_VOCAB)
-        return bad_file(e,
-                        "padded_vocab_size at byte %zu: expected vocab_size, %d, to %d, found %d",
-                        at, c->n_vocab, CONFIG_MAX_VOCAB, b->embd_rows);
+        return err_bad_file(
+            e, "padded_vocab_size at byte %zu: expected vocab_size, %d, to %d, found %d", at,
+            c->n_vocab, CONFIG_MAX_VOCAB, b->embd_rows);
     if (v->biases || v->number == 0)
         return STATUS_OK;
     b->own_output = !file.data[at]; /* else it is shared with the embedding */
     b->group = int_at(file, at + 1);
     if (v->matrices == VIEW_INT8 && (b->group < 1 || c->d_model % b->group != 0))
-        return bad_file(e, "group_size at byte %zu: expected a divisor of dim %d, found %d", at + 1,
-                        c->d_model, b->group);
+        return err_bad_file(e, "group_size at byte %zu: expected a divisor of dim %d, found %d",
+                            at + 1, c->d_model, b->group);
     return STATUS_OK;
 }
 
@@ -230,9 +231,10 @@ enum status bin_open(const struct bin_format *f, struct text file, struct bin_fi
     const uint64_t end = find_array(out, TENSOR_ROLES, false).offset;
     if (file.len == end)
         return STATUS_OK;
-    return bad_file(e, "expected %llu bytes, as the header of %s says, found %zu: the file is %s",
-                    (unsigned long long)end, out->version->name, file.len,
-                    file.len < end ? "truncated" : "not what its header says");
+    return err_bad_file(e,
+                        "expected %llu bytes, as the header of %s says, found %zu: the file is %s",
+                        (unsigned long long)end, out->version->name, file.len,
+                        file.len < end ? "truncated" : "not what its header says");
 }
 
 bool bin_tensor(const struct bin_file *b, const struct tensor_spec *spec, struct view *out)

@@ -3,10 +3,6 @@
  */
 #pragma once
 
-#include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
-#include "formats/gguf.h"
 #include "model/config.h"
 #include "text/vocab.h"
 

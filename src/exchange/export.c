@@ -40,7 +40,7 @@ struct exporter {
 
 static enum status refuse(struct err *e, const char *what)
 {
-    return err_set(e, STATUS_USAGE, "transformers has no model with %s", what);
+    return err_usage(e, "transformers has no model with %s", what);
 }
 
 /* Only the factors are in a file: what they follow from is found by trying. */
@@ -48,8 +48,7 @@ static enum status plan_rope(struct exporter *x, struct err *e)
 {
     const struct config *c = &x->from;
     const int n = c->rope.n_dims / 2;
-    const struct gguf_tensor *t =
-        gguf_find_tensor(x->gguf, arch_tensor_name(ROLE_ROPE_FREQS, 0, false).text);
+    const struct gguf_tensor *t = layout_find(x->gguf, ROLE_ROPE_FREQS, 0, false);
     if (!t)
         return STATUS_OK;
     float *factors;
@@ -80,7 +79,7 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
     TRY(model_check(x->gguf, e));
     TRY(config_read(x->gguf, &x->from, e));
     for (enum tensor_role role = 0; role < TENSOR_ROLES; role++)
-        if (gguf_find_tensor(x->gguf, arch_tensor_name(role, 0, true).text))
+        if (layout_find(x->gguf, role, 0, true))
             x->hf.bias[hf_bias_of(role)] = true;
     const bool is_gpt2 =
         c->norm == NORM_LAYER && c->position == POSITION_LEARNED && c->ffn != FFN_SWIGLU;
@@ -102,25 +101,24 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
         {is_llama && c->rope.n_dims != c->head_dim, "RMS norms and a part of each head turned"},
         {(is_gpt2 || is_llama) && x->hf.bias[HF_NOWHERE], "a bias of the embedding or the output"},
     };
-    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
+    for (size_t i = 0; i < COUNT(lacking); i++)
         if (lacking[i].is)
             return refuse(e, lacking[i].what);
     if (!is_gpt2 && !is_llama)
-        return err_set(
-            e, STATUS_USAGE,
-            "transformers' GPT-2 has layer norms, learned positions and GELU or ReLU, its "
-            "Llama RMS norms, rotary positions and SwiGLU; found norm %s, positions %s, "
-            "feed-forward %s",
+        return err_usage(
+            e,
+            "transformers' GPT-2 has layer norms, learned positions and GELU or ReLU, its Llama "
+            "RMS norms, rotary positions and SwiGLU; found norm %s, positions %s, feed-forward %s",
             arch_norm_names[c->norm], arch_position_names[c->position], arch_ffn_names[c->ffn]);
     const bool mha = config_all_kv_heads(c) == (int64_t)c->n_layers * c->n_heads;
     const bool mqa = config_all_kv_heads(c) == c->n_layers;
-    const bool is_starcoder = strcmp(c->arch->name, "starcoder") == 0;
+    const bool is_starcoder = str_is(c->arch->name, "starcoder");
     config_variant_name(c, c->n_kv_heads, variant);
     if (!expand && (is_gpt2 ? !mha && !mqa : !config_same_kv_heads(c)))
-        return err_set(e, STATUS_USAGE,
-                       "transformers has no %s of variant %s; --expand repeats its K/V heads, "
-                       "which makes the same MHA of it",
-                       is_gpt2 ? "GPT-2" : "Llama", variant);
+        return err_usage(e,
+                         "transformers has no %s of variant %s; --expand repeats its K/V heads, "
+                         "which makes the same MHA of it",
+                         is_gpt2 ? "GPT-2" : "Llama", variant);
     if (is_llama)
         TRY(plan_rope(x, e));
     else
@@ -163,8 +161,8 @@ static void add_part(const struct exporter *x, const struct tensor_spec *spec,
         (spec->is_bias ? layout_bias : layout_weight)(c, role, spec->layer);
     const bool is_kv = role == ROLE_ATTN_K || role == ROLE_ATTN_V;
     const bool joined = (is_kv || role == ROLE_ATTN_Q) && !c->split_qkv;
-    const struct gguf_tensor *t = gguf_find_tensor(
-        x->gguf, arch_tensor_name(joined ? ROLE_ATTN_QKV : role, own.layer, spec->is_bias).text);
+    const struct gguf_tensor *t =
+        layout_find(x->gguf, joined ? ROLE_ATTN_QKV : role, own.layer, spec->is_bias);
     struct view_part *p = &v->parts[v->n_parts++];
     assert(t || spec->is_bias); /* a model that runs has all weights */
     p->rows = p->source_rows = own.n_dims == 1 ? own.cols : own.rows;
@@ -219,8 +217,7 @@ static void add_tensor(struct exporter *x, const struct tensor_spec *spec)
         .name = t->name.text,
         .n_dims = spec->n_dims,
         .dims = {v->transposes ? cols : rows, v->transposes ? rows : cols},
-        .source = {.piece = view_piece, .arg = v},
-    };
+        .source = {.piece = view_piece, .arg = v}};
 }
 
 static enum status make_tensors(struct exporter *x, struct err *e)
@@ -273,15 +270,21 @@ static const char *dtype_name(const struct exporter *x)
     return x->type == TENSOR_F16 ? "float16" : x->type == TENSOR_BF16 ? "bfloat16" : "float32";
 }
 
+int export_id(const struct gguf *g, const char *key, uint64_t most)
+{
+    uint64_t id = 0;
+    bool found = false;
+    return gguf_get_u64(g, key, 0, most, &id, &found, NULL) == STATUS_OK && found ? (int)id : -1;
+}
+
 static void put_ids(struct json *j, const struct gguf *g)
 {
     static const char *const keys[][2] = {{"bos_token_id", "tokenizer.ggml.bos_token_id"},
                                           {"eos_token_id", "tokenizer.ggml.eos_token_id"}};
     for (int i = 0; i < 2; i++) {
-        uint64_t id = 0;
-        bool found = false;
-        if (gguf_get_u64(g, keys[i][1], 0, INT32_MAX, &id, &found, NULL) == STATUS_OK && found)
-            json_u64(j, keys[i][0], id);
+        const int id = export_id(g, keys[i][1], INT32_MAX);
+        if (id >= 0)
+            json_int(j, keys[i][0], id);
         else
             json_null(j, keys[i][0]);
     }
@@ -345,15 +348,11 @@ static enum status write_folder(struct exporter *x, const struct export_options 
     TRY(folder_writer_open(&folder, dir, e));
     const char *made = folder_writer_path(folder);
     enum status s = file_in_folder(made, "model.safetensors", &path, e);
-    if (s == STATUS_OK)
-        s = safetensors_write(path, x->written, x->n, e);
+    THEN(s, safetensors_write(path, x->written, x->n, e));
     free(path);
-    if (s == STATUS_OK)
-        s = export_vocab(x->gguf, made, &o->notes, &others, e);
-    if (s == STATUS_OK)
-        s = export_json(made, "generation_config.json", put_generation_config, x, e);
-    if (s == STATUS_OK)
-        s = export_json(made, "config.json", put_config, x, e);
+    THEN(s, export_vocab(x->gguf, made, &o->notes, &others, e));
+    THEN(s, export_json(made, "generation_config.json", put_generation_config, x, e));
+    THEN(s, export_json(made, "config.json", put_config, x, e));
     if (s == STATUS_OK) {
         TRY(folder_writer_commit(folder, e));
         return export_vocab_remove(dir, others, e);
@@ -374,10 +373,8 @@ enum status export_folder(const struct gguf *g, const struct export_options *o, 
 {
     struct exporter x = {.gguf = g};
     enum status s = plan(&x, o->expand, e);
-    if (s == STATUS_OK)
-        s = make_tensors(&x, e);
-    if (s == STATUS_OK)
-        s = write_folder(&x, o, dir, e);
+    THEN(s, make_tensors(&x, e));
+    THEN(s, write_folder(&x, o, dir, e));
     if (s == STATUS_OK) {
         *out = (struct export_result){
             .model_class = x.hf.family->model_class, .dtype = dtype_name(&x), .n_tensors = x.n};

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/mem.h"
 #include "exchange/private.h"
 #include "text/tokenizer.h"
 
@@ -75,10 +74,10 @@ static enum status make_names(struct exported *x, struct err *e)
         for (struct text rest = name; rest.len > 0 && code != UNICODE_INVALID;)
             (void)utf8_next(&rest, &code);
         if (code == UNICODE_INVALID)
-            return bad_file(e,
-                            "%s element %d: expected UTF-8, without which it cannot be exported, "
-                            "found \"%.*s\"",
-                            TOKENS_KEY, id, SHOWN(name));
+            return err_bad_file(e,
+                                "%s element %d: expected UTF-8, without which it cannot be "
+                                "exported, found \"%.*s\"",
+                                TOKENS_KEY, id, SHOWN(name));
         if (type == TOKEN_UNUSED && (name.len == 0 || (x->pre && x->pre->whole_pieces))) {
             x->replaced[id] = !text_equal(name, padding(id, pad));
             name = padding(id, pad);
@@ -97,11 +96,11 @@ static enum status make_names(struct exported *x, struct err *e)
         name = padding(other, pad);
         if ((in_use && !text_equal(vocab_bytes(v, one), vocab_bytes(v, other))) ||
             vocabulary_find(&x->v, name) >= 0)
-            return bad_file(e,
-                            "%s: expected names that are one token's each, as exported files "
-                            "need, or of tokens for one text, and none to be \"%s\"; found tokens "
-                            "%d and %d to be \"%.*s\"",
-                            TOKENS_KEY, pad, one, other, SHOWN(names->list[i].text));
+            return err_bad_file(
+                e,
+                "%s: expected names that are one token's each, as exported files need, or of "
+                "tokens for one text, and none to be \"%s\"; found tokens %d and %d to be \"%.*s\"",
+                TOKENS_KEY, pad, one, other, SHOWN(names->list[i].text));
         twice += in_use;
         lowest = in_use && other < lowest ? other : lowest;
         TRY(vocabulary_join(&x->v, &name, 1, &x->v.tokens[other], e));
@@ -210,18 +209,9 @@ static enum status read_vocabulary(struct exported *x, struct err *e)
     k->add_space_prefix = parts.adds_space;
     k->bos = tokenizer_bos(x->tokenizer);
     k->eos = tokenizer_eos(x->tokenizer);
-    const struct {
-        const char *key;
-        int *id;
-    } ids[] = {{"tokenizer.ggml.unknown_token_id", &k->unk},
-               {"tokenizer.ggml.padding_token_id", &k->pad}};
-    for (int i = 0; i < 2; i++) { /* tokenizer_create does not need them: others are none */
-        uint64_t id = 0;
-        bool found = false;
-        if (gguf_get_u64(x->gguf, ids[i].key, 0, x->vocab->n - 1, &id, &found, NULL) == STATUS_OK &&
-            found)
-            *ids[i].id = (int)id;
-    }
+    /* tokenizer_create does not need these: others are none. */
+    k->unk = export_id(x->gguf, "tokenizer.ggml.unknown_token_id", x->vocab->n - 1);
+    k->pad = export_id(x->gguf, "tokenizer.ggml.padding_token_id", x->vocab->n - 1);
     return read_key_merges(x, parts.merging, e);
 }
 
@@ -421,7 +411,6 @@ static const struct file {
     {"special_tokens_map.json", NULL, false},
     {"added_tokens.json", NULL, false},
 };
-#define N_FILES (int)(sizeof file_list / sizeof *file_list)
 
 enum status export_vocab(const struct gguf *g, const char *dir,
                          const struct vocabulary_notes *notes, unsigned *others, struct err *e)
@@ -429,7 +418,7 @@ enum status export_vocab(const struct gguf *g, const char *dir,
     struct exported x = {.gguf = g, .notes = notes};
     enum status s = read_vocabulary(&x, e);
     *others = 0;
-    for (int i = 0; i < N_FILES && s == STATUS_OK; i++) {
+    for (size_t i = 0; i < COUNT(file_list) && s == STATUS_OK; i++) {
         const struct file *f = &file_list[i];
         if (x.n > 0 && f->put && (x.pre || !f->is_bytes))
             s = export_json(dir, f->name, f->put, &x, e);
@@ -445,7 +434,7 @@ enum status export_vocab(const struct gguf *g, const char *dir,
 enum status export_vocab_remove(const char *dir, unsigned others, struct err *e)
 {
     char path[PATH_MAX + 32]; /* no memory that could fail when all is written */
-    for (int i = 0; i < N_FILES; i++) {
+    for (size_t i = 0; i < COUNT(file_list); i++) {
         snprintf(path, sizeof path, "%s/%s", dir, file_list[i].name);
         if (others >> i & 1 && unlink(path) != 0 && errno != ENOENT)
             return file_failure(e, STATUS_FAILED, path, "remove", errno);

@@ -20,10 +20,10 @@ static const struct hf_family families[] = {
 
 const struct hf_family *hf_family_find(struct text model_type)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        const char *name = families[i].model_type;
+    for (const struct hf_family *f = families; f < END_OF(families); f++) {
+        const char *name = f->model_type;
         if (name && model_type.data ? text_is(model_type, name) : !name && !model_type.data)
-            return &families[i];
+            return f;
     }
     return NULL;
 }
@@ -112,14 +112,8 @@ struct config_row {
     enum { ROW_INT, ROW_REAL, ROW_BOOL, ROW_NAME, ROW_ROPE } kind;
     size_t offset;
     double min, max; /* of ints; reals are between */
-    enum {
-        IN = 1,
-        OUT = 2,
-        BOTH = 3,
-        REQUIRED = 7,
-        JOINED = 11
-    } how; /* JOINED: written of a
-              family that joins by head */
+    /* JOINED: written of a family that joins by head. */
+    enum { IN = 1, OUT = 2, BOTH = 3, REQUIRED = 7, JOINED = 11 } how;
 };
 #define ROW(kind, member, min, max) kind, offsetof(struct hf_config, member), min, max
 #define INT(member, max)            ROW(ROW_INT, member, 1, max)
@@ -170,19 +164,19 @@ static enum status read_rows(const struct json_node *object, const struct config
         void *at = (char *)h + r->offset;
         int64_t whole;
         if (key && !v && r->how == REQUIRED && *(int *)at == 0)
-            return bad_file(e, "\"%s\": missing", key);
+            return err_bad_file(e, "\"%s\": missing", key);
         if (!v)
             continue;
         switch (r->kind) {
         case ROW_INT:
             TRY(json_node_i64(v, 1, r->max, &whole, e));
-            *(int *)at = (int)whole;
+            *(int *)at = whole;
             break;
         case ROW_REAL:
             TRY(json_node_double(v, at, e));
             if (!(*(double *)at > r->min && *(double *)at < r->max))
-                return bad_file(e, "\"%s\": expected a number between %g and %g, found %g", key,
-                                r->min, r->max, *(double *)at);
+                return err_bad_file(e, "\"%s\": expected a number between %g and %g, found %g", key,
+                                    r->min, r->max, *(double *)at);
             break;
         case ROW_BOOL:
             TRY(json_node_bool(v, at, e));
@@ -234,7 +228,7 @@ static void put_rows(struct json *j, const struct config_row *r, const struct co
             json_text(j, key, *(const struct text *)at);
             break;
         case ROW_ROPE:
-            if (strcmp(key, "rope_scaling") == 0)
+            if (str_is(key, "rope_scaling"))
                 rope.theta = 0;
             if (rope.theta == 0 && text_is(h->rope_type, "default")) {
                 json_null(j, key);
@@ -270,11 +264,11 @@ static enum status settle_rope(struct hf_config *h, struct err *e)
     if (is_llama3 ? l.factor > 0 && l.low > 0 && l.high > l.low && l.context > 0
                   : linear || text_is(h->rope_type, "default"))
         return STATUS_OK;
-    return bad_file(e,
-                    "rotary positions: expected the type default, linear, or llama3 with factor, "
-                    "low_freq_factor below high_freq_factor and original_max_position_embeddings; "
-                    "found \"%.*s\", %g, %g, %g, %d",
-                    SHOWN(h->rope_type), l.factor, l.low, l.high, l.context);
+    return err_bad_file(e,
+                        "rotary positions: expected the type default, linear, or llama3 with "
+                        "factor, low_freq_factor below high_freq_factor and "
+                        "original_max_position_embeddings; found \"%.*s\", %g, %g, %g, %d",
+                        SHOWN(h->rope_type), l.factor, l.low, l.high, l.context);
 }
 
 void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float *out)
@@ -311,10 +305,10 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
     const struct json_node *type = json_present(object, "model_type");
     const struct hf_family *f = hf_family_find(type ? type->text : (struct text){NULL, 0});
     if (!f || (!type && !json_present(object, "block_size")))
-        return bad_file(e,
-                        "\"model_type\": expected gpt2, gpt_bigcode, llama or mistral, which run "
-                        "here; found \"%.*s\"",
-                        SHOWN(json_shown(object, "model_type")));
+        return err_bad_file(e,
+                            "\"model_type\": expected gpt2, gpt_bigcode, llama or mistral, which "
+                            "run here; found \"%.*s\"",
+                            SHOWN(json_shown(object, "model_type")));
     *h = (struct hf_config){.family = f,
                             .tied = !f->is_llama,
                             .biases = !f->is_llama,
@@ -336,11 +330,11 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
            (!text_is(h->activation, found->name) || (found->kind == FFN_SWIGLU) != f->is_llama))
         found++;
     if (found == END_OF(activations))
-        return bad_file(e, "\"%s\": expected %s, which run here; found \"%.*s\"",
-                        f->is_llama ? "hidden_act" : "activation_function",
-                        f->is_llama ? "silu"
-                                    : "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu",
-                        SHOWN(h->activation));
+        return err_bad_file(e, "\"%s\": expected %s, which run here; found \"%.*s\"",
+                            f->is_llama ? "hidden_act" : "activation_function",
+                            f->is_llama ? "silu"
+                                        : "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu",
+                            SHOWN(h->activation));
     /* What GGUF's architecture of that name cannot say is architecture decode. */
     config_set_arch(c, found->kind == arch->ffn ? arch : arch_find(text_of("decode")));
     c->ffn = found->kind;
@@ -355,10 +349,10 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
     const struct json_node *const objects[] = {object, json_present(object, "rope_scaling"),
                                                json_present(object, "rope_parameters")};
     for (int k = 0; k < (f->is_llama ? 3 : 1); k++)
-        for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        for (size_t i = 0; i < COUNT(fixed); i++)
             if (!json_is_one_of(objects[k], fixed[i][0], fixed[i][1]))
-                return bad_file(e, "expected \"%s\" to be %s, found %.*s", fixed[i][0], fixed[i][1],
-                                SHOWN(json_shown(objects[k], fixed[i][0])));
+                return err_bad_file(e, "expected \"%s\" to be %s, found %.*s", fixed[i][0],
+                                    fixed[i][1], SHOWN(json_shown(objects[k], fixed[i][0])));
     /* As long as no more positions are there than a window has, all are attended to, as here. */
     if (h->window && h->window < c->n_ctx) {
         h->uncut_ctx = c->n_ctx;

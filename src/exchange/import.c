@@ -4,24 +4,24 @@
 #include <sys/stat.h>
 
 #include "base/half.h"
-#include "base/mem.h"
 #include "exchange/private.h"
 #include "formats/safetensors.h"
 
 enum status import_check_config(struct config *c, struct err *e)
 {
     if (!c->head_dim && c->d_model % c->n_heads != 0)
-        return bad_file(e, "%d heads: expected a divisor of the width, %d", c->n_heads, c->d_model);
+        return err_bad_file(e, "%d heads: expected a divisor of the width, %d", c->n_heads,
+                            c->d_model);
     config_complete(c);
     if (c->n_kv_heads > c->n_heads || c->n_heads % c->n_kv_heads != 0)
-        return bad_file(e, "%d K/V heads: expected a divisor of the heads, %d", c->n_kv_heads,
-                        c->n_heads);
+        return err_bad_file(e, "%d K/V heads: expected a divisor of the heads, %d", c->n_kv_heads,
+                            c->n_heads);
     if (c->head_dim > CONFIG_MAX_WIDTH / c->n_heads)
-        return bad_file(e, "heads of %d elements: expected at most %d for %d heads", c->head_dim,
-                        CONFIG_MAX_WIDTH / c->n_heads, c->n_heads);
+        return err_bad_file(e, "heads of %d elements: expected at most %d for %d heads",
+                            c->head_dim, CONFIG_MAX_WIDTH / c->n_heads, c->n_heads);
     if (c->position == POSITION_ROPE && c->head_dim % 2 != 0)
-        return bad_file(e, "heads of %d elements: expected an even number, for rotary positions",
-                        c->head_dim);
+        return err_bad_file(
+            e, "heads of %d elements: expected an even number, for rotary positions", c->head_dim);
     return STATUS_OK;
 }
 
@@ -85,7 +85,7 @@ static enum status hf_tensor(struct import *im, const struct tensor_spec *spec, 
     const uint64_t dims[2] = {part.source_rows, out->cols};
     if (t->n_dims != spec->n_dims || memcmp(t->dims, dims, t->n_dims * sizeof *dims) != 0 ||
         t->dtype->type < 0)
-        return bad_file(
+        return err_bad_file(
             e,
             "tensor %.*s: expected F32, F16 or BF16 [%" PRIu64 ", %" PRIu64
             "], as config.json says; found %s [%" PRIu64 ", %" PRIu64 "] of %d dimensions",
@@ -103,10 +103,10 @@ static enum status open_folder(struct import *im, const struct import_options *o
     TRY(input_open(&im->json, im->path, "config.json", e));
     TRY(input_read_json(&im->json, e));
     if (!im->json.root)
-        return bad_file(e,
-                        "%.200s: there is no such file; expected a checkpoint, or a folder with "
-                        "config.json and model.safetensors, found a directory without",
-                        im->json.path);
+        return err_bad_file(e,
+                            "%.200s: there is no such file; expected a checkpoint, or a folder "
+                            "with config.json and model.safetensors, found a directory without",
+                            im->json.path);
     TRY(status_in(hf_config_read(im->json.root, &im->hf, e), im->json.path, e));
     const struct config *c = im->config = &im->hf.c;
     im->n_positions = c->n_ctx;
@@ -127,17 +127,18 @@ static enum status open_folder(struct import *im, const struct import_options *o
     const struct safetensors_tensor *embedding = find_tensor_of(im, ROLE_TOKEN_EMBD, 0, false);
     const struct safetensors_tensor *output = find_tensor_of(im, ROLE_OUTPUT, 0, false);
     if (!im->hf.tied && !output)
-        return bad_file(e,
-                        "%s: tensor %s is missing, and config.json does not tie it to the "
-                        "embedding; set \"tie_word_embeddings\" to true if the model does",
-                        im->path, hf_tensor_name(im->hf.family, true, ROLE_OUTPUT, 0, false).text);
+        return err_bad_file(e,
+                            "%s: tensor %s is missing, and config.json does not tie it to the "
+                            "embedding; set \"tie_word_embeddings\" to true if the model does",
+                            im->path,
+                            hf_tensor_name(im->hf.family, true, ROLE_OUTPUT, 0, false).text);
     if (im->hf.tied && output && embedding &&
         (output->n_bytes != embedding->n_bytes || output->dtype != embedding->dtype ||
          memcmp(output->data, embedding->data, output->n_bytes) != 0))
-        return bad_file(e,
-                        "%s: tensor %.*s differs from the embedding, to which config.json ties it; "
-                        "set \"tie_word_embeddings\" to false if it is the model's own",
-                        im->path, SHOWN(output->name));
+        return err_bad_file(e,
+                            "%s: tensor %.*s differs from the embedding, to which config.json ties "
+                            "it; set \"tie_word_embeddings\" to false if it is the model's own",
+                            im->path, SHOWN(output->name));
     return STATUS_OK;
 }
 
@@ -174,26 +175,6 @@ enum status import_is_for(const char *path, bool *is, struct err *e)
     return STATUS_OK;
 }
 
-static enum status refuse_file(const char *path, struct text file, struct err *e)
-{
-    /* What a file that is none of these might be, and what to do with it. */
-    return bad_file(
-        e, "%s: %s", path,
-        is_archive(file)
-            ? "expected a checkpoint, found a zip archive as torch.save writes them, which may run "
-              "any program when it is read; save its tensors instead, a transformers model's with "
-              "model.save_pretrained('FOLDER'), nanoGPT's with python3 -c \"import json, torch; "
-              "from safetensors.torch import save_file as s; c = torch.load('ckpt.pt', "
-              "map_location='cpu'); s({k.removeprefix('_orig_mod.'): v.clone() for k, v in "
-              "c['model'].items()}, 'model.safetensors'); json.dump(c['model_args'], "
-              "open('config.json', 'w'))\", and import the folder"
-        : is_safetensors(file)
-            ? "expected a checkpoint, found the weights of one (safetensors); name the folder that "
-              "they are in, with its config.json"
-            : "expected a GGUF file, a folder with config.json and model.safetensors, or a .bin of "
-              "llama2.c or llm.c; found a file that is none of these");
-}
-
 /* --- vocabulary ------------------------------------------------------------------------------ */
 
 static int64_t id_of_key(const struct json_node *object, const char *key)
@@ -210,14 +191,13 @@ static enum status import_vocabulary(struct import *im, const struct import_opti
                                      struct err *e)
 {
     const struct json_node *config = im->json.root;
-    const struct vocabulary_options options = {
-        .ids = {id_of_key(config, "bos_token_id"), id_of_key(config, "eos_token_id"),
-                id_of_key(config, "pad_token_id")},
-        .n_vocab = im->config->n_vocab,
-        .notes = &o->notes,
-    };
+    const struct vocabulary_options options = {.ids = {id_of_key(config, "bos_token_id"),
+                                                       id_of_key(config, "eos_token_id"),
+                                                       id_of_key(config, "pad_token_id")},
+                                               .n_vocab = im->config->n_vocab,
+                                               .notes = &o->notes};
     if (o->tokenizer)
-        return strcmp(o->tokenizer, "none") == 0
+        return str_is(o->tokenizer, "none")
                    ? STATUS_OK
                    : vocabulary_read(o->tokenizer, &options, &im->vocabulary, e);
     if (config)
@@ -257,7 +237,7 @@ static enum status fill_writer(struct import *im, struct err *e)
             bin_tensor(&im->bin, &spec, v);
         const struct view_part *from = v->parts;
         if (v->n_parts == 0 && spec.flags & SPEC_REQUIRED)
-            return bad_file(e, "nothing found for the tensor %s", spec.name.text);
+            return err_bad_file(e, "nothing found for the tensor %s", spec.name.text);
         if (v->n_parts == 0)
             continue;
         v->maker = &im->maker;
@@ -271,13 +251,12 @@ static enum status fill_writer(struct import *im, struct err *e)
     for (size_t i = 0; i < im->tensors.n_tensors; i++) {
         const struct text name = im->tensors.tensors[i].name;
         bool passed = im->used[i];
-        for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++)
+        for (size_t k = 0; k < COUNT(buffers); k++)
             passed |= text_ends_with(name, buffers[k]);
         if (!passed)
-            return bad_file(e,
-                            "tensor %.*s: expected none of this name, for what config.json "
-                            "describes",
-                            SHOWN(name));
+            return err_bad_file(
+                e, "tensor %.*s: expected none of this name, for what config.json describes",
+                SHOWN(name));
     }
     /* The last part of the path: a folder's name, or a file's without what follows its dot. */
     struct text name = text_of(im->path);
@@ -311,15 +290,34 @@ static enum status open_all(struct import *im, const struct import_options *o, s
         const struct bin_format *format = bin_format_of(file);
         im->config = &im->bin.config;
         if (!format)
-            return refuse_file(im->path, file, e);
+            /* What a file that is none of these might be, and what to do with it. */
+            return err_bad_file(
+                e, "%s: %s", im->path,
+                is_archive(file)
+                    ? "expected a checkpoint, found a zip archive as torch.save writes them, which "
+                      "may run "
+                      "any program when it is read; save its tensors instead, a transformers "
+                      "model's with "
+                      "model.save_pretrained('FOLDER'), nanoGPT's with python3 -c \"import json, "
+                      "torch; "
+                      "from safetensors.torch import save_file as s; c = torch.load('ckpt.pt', "
+                      "map_location='cpu'); s({k.removeprefix('_orig_mod.'): v.clone() for k, v in "
+                      "c['model'].items()}, 'model.safetensors'); json.dump(c['model_args'], "
+                      "open('config.json', 'w'))\", and import the folder"
+                : is_safetensors(file) ? "expected a checkpoint, found the weights of one "
+                                         "(safetensors); name the folder that "
+                                         "they are in, with its config.json"
+                                       : "expected a GGUF file, a folder with config.json and "
+                                         "model.safetensors, or a .bin of "
+                                         "llama2.c or llm.c; found a file that is none of these");
         TRY(status_in(bin_open(format, file, &im->bin, e), im->path, e));
     }
     struct config *c = im->config;
     const bool is_window = im->hf.uncut_ctx != 0;
     if (o->n_ctx > c->n_ctx && (c->position == POSITION_LEARNED || is_window))
-        return err_set(
-            e, STATUS_USAGE, "--ctx: expected at most the %d positions %s, found %d", c->n_ctx,
-            is_window ? "of the sliding window" : "that the checkpoint has learned", o->n_ctx);
+        return err_usage(e, "--ctx: expected at most the %d positions %s, found %d", c->n_ctx,
+                         is_window ? "of the sliding window" : "that the checkpoint has learned",
+                         o->n_ctx);
     if (o->n_ctx)
         c->n_ctx = o->n_ctx;
     TRY(import_vocabulary(im, o, e));

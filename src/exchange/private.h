@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "base/mem.h"
 #include "exchange/exchange.h"
 #include "formats/json.h"
 #include "model/layout.h"
@@ -13,15 +12,6 @@
 #include "text/pretokenize.h"
 
 /* --- files that are read --------------------------------------------------------------------- */
-
-/* A refusal of what a file has. */
-#define bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
-
-/* A text for "%.*s". */
-#define SHOWN(text) text_width(text), (text).data
-
-/* Behind the last element of an array. */
-#define END_OF(array) ((array) + sizeof(array) / sizeof *(array))
 
 static inline float float_of_bits(uint32_t bits)
 {
@@ -361,6 +351,9 @@ void hf_config_put(struct json *j, const struct hf_config *h);
  * transformers' modeling_rope_utils, _compute_llama3_parameters.
  */
 void hf_llama3_factors(const struct hf_llama3 *l, const struct config *c, float *out);
+
+/* What a key of a GGUF file says, if it is a number up to `most`; else -1. */
+int export_id(const struct gguf *g, const char *key, uint64_t most);
 
 /* Replaces the file `name` of a folder atomically by what `put` writes: one value, members in lines
  * of their own. STATUS_FAILED, STATUS_NO_MEMORY. */

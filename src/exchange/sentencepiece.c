@@ -84,10 +84,10 @@ static enum status take_field(struct text *rest, struct field *f, struct err *e)
     else
         good = false;
     if (!good || len > rest->len)
-        return bad_file(e,
-                        "%zu bytes before the end of a message: expected a field of wire type 0, "
-                        "1, 2 or 5 and its bytes, found others",
-                        rest->len);
+        return err_bad_file(e,
+                            "%zu bytes before the end of a message: expected a field of wire type "
+                            "0, 1, 2 or 5 and its bytes, found others",
+                            rest->len);
     f->bytes = text_cut(rest, len);
     if (wire == WIRE_64 || wire == WIRE_32)
         f->value = little_load(f->bytes.data, len);
@@ -132,33 +132,31 @@ enum status vocab_sentencepiece_read(struct text file, struct vocabulary *v, str
         const int64_t type = spec[PIECE_TYPE];
         const float score = float_of_bits(spec[PIECE_SCORE]);
         if (type < TOKEN_NORMAL || type > TOKEN_BYTE || !isfinite(score))
-            return bad_file(e,
-                            "piece %d, \"%.*s\": expected a type from %d to %d and a finite score, "
-                            "found %lld and %g",
-                            n_pieces, SHOWN(name), TOKEN_NORMAL, TOKEN_BYTE, (long long)type,
-                            (double)score);
+            return err_bad_file(e,
+                                "piece %d, \"%.*s\": expected a type from %d to %d and a finite "
+                                "score, found %lld and %g",
+                                n_pieces, SHOWN(name), TOKEN_NORMAL, TOKEN_BYTE, (long long)type,
+                                (double)score);
         TRY(vocabulary_token(v, n_pieces, name, type, e));
         v->scores[n_pieces++] = score;
     }
     if (spec[TYPE] != MODEL_BPE)
-        return bad_file(e,
-                        "trainer_spec.model_type: expected BPE (2), found %lld (UNIGRAM is "
-                        "1)" VOCAB_ADVICE,
-                        (long long)spec[TYPE]);
+        return err_bad_file(
+            e, "trainer_spec.model_type: expected BPE (2), found %lld (UNIGRAM is 1)" VOCAB_ADVICE,
+            (long long)spec[TYPE]);
     if (spec[SPACE_BEHIND] || !spec[MARKS_SPACES])
-        return bad_file(e,
-                        "expected trainer_spec.treat_whitespace_as_suffix to be false and "
-                        "normalizer_spec.escape_whitespaces to be true, found %d and "
-                        "%d" VOCAB_ADVICE,
-                        spec[SPACE_BEHIND] != 0, spec[MARKS_SPACES] != 0);
+        return err_bad_file(
+            e,
+            "expected trainer_spec.treat_whitespace_as_suffix to be false and "
+            "normalizer_spec.escape_whitespaces to be true, found %d and %d" VOCAB_ADVICE,
+            spec[SPACE_BEHIND] != 0, spec[MARKS_SPACES] != 0);
     if (maps_chars)
         vocabulary_note(v->notes,
                         "the normalizer of the SentencePiece model is not applied: line breaks, "
                         "tabs and forms of characters that it would replace stay as they are");
     if (spec[DROPS_SPACES])
-        vocabulary_note(v->notes,
-                        "spaces at the ends of a text, and several in a row, stay as they are, "
-                        "where SentencePiece drops them");
+        vocabulary_note(v->notes, "spaces at the ends of a text, and several in a row, stay as "
+                                  "they are, where SentencePiece drops them");
     for (int i = 0; i < 4; i++) {
         const int64_t id = spec[UNK + i];
         *ids[i] = id >= 0 && id < n_pieces ? id : -1;

@@ -111,7 +111,7 @@ static enum status read_steps(const struct json_node *root, const char *in,
             }
         }
         if (r == END_OF(step_rules) || n + 1 == sizeof f->steps)
-            return bad_file(
+            return err_bad_file(
                 e, "%s \"%.*s\": expected a step that is done here, found %.*s" VOCAB_ADVICE, in,
                 SHOWN(type), SHOWN(step->text));
         if (r->letter == 'n')
@@ -140,16 +140,17 @@ static enum status read_pipeline(const struct json_node *root, const struct voca
     TRY(read_steps(root, "normalizer", v, f, e));
     TRY(read_steps(root, "pre_tokenizer", v, f, e));
     for (const struct pipeline *p = pipelines; p < END_OF(pipelines); p++)
-        if (strcmp(f->steps, p->steps) == 0 && (!p->regex || text_is(f->regex, p->regex)))
+        if (str_is(f->steps, p->steps) && (!p->regex || text_is(f->regex, p->regex)))
             f->pipeline = p;
     if (strpbrk(f->steps, "rmaf") && !f->steps[strspn(f->steps, marked_spaces.steps)])
         f->pipeline = &marked_spaces;
     if (f->pipeline)
         return STATUS_OK;
-    return bad_file(e,
-                    "pre_tokenizer: expected ByteLevel with the cuts of GPT-2, StarCoder, Llama 3 "
-                    "or Qwen 2, or \"" VOCAB_SPACE "\" for spaces, found %.*s" VOCAB_ADVICE,
-                    SHOWN(json_shown(root, "pre_tokenizer")));
+    return err_bad_file(e,
+                        "pre_tokenizer: expected ByteLevel with the cuts of GPT-2, StarCoder, "
+                        "Llama 3 or Qwen 2, or \"" VOCAB_SPACE
+                        "\" for spaces, found %.*s" VOCAB_ADVICE,
+                        SHOWN(json_shown(root, "pre_tokenizer")));
 }
 
 /* --- what is put around a text --------------------------------------------------------------- */
@@ -180,19 +181,18 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
                     ids = json_present(s, "ids");
             fits = *id < 0 && ids && ids->n == 1 &&
                    json_node_i64(json_child(ids, NULL), 0, v->keys.n - 1, &value, e) == STATUS_OK;
-            *id = (int)value;
+            *id = value;
         }
         if (!fits)
-            return bad_file(
+            return err_bad_file(
                 e,
-                "post_processor: expected ByteLevel, or TemplateProcessing with at most "
-                "one special token before a text, of one id; found %.*s" VOCAB_ADVICE,
+                "post_processor: expected ByteLevel, or TemplateProcessing with at most one "
+                "special token before a text, of one id; found %.*s" VOCAB_ADVICE,
                 SHOWN(step->text));
     }
     if (after)
-        vocabulary_note(v->notes,
-                        "the special token that the folder's tokenizer puts behind every text "
-                        "is not put there");
+        vocabulary_note(v->notes, "the special token that the folder's tokenizer puts behind every "
+                                  "text is not put there");
     return STATUS_OK;
 }
 
@@ -203,15 +203,15 @@ enum status tokenizer_template_read(const struct json_node *root, const struct v
 static enum status read_names(const struct json_node *names, bool are_chars, struct vocabulary *v,
                               struct err *e)
 {
-    for (const struct json_node *c = NULL; (c = json_child(names, c));) {
+    JSON_EACH (c, names) {
         int64_t id;
         uint32_t code;
         struct text name = c->key;
         if (are_chars && (name.len == 0 || utf8_decode(name, &code) != name.len))
-            return bad_file(e,
-                            "expected single characters, as there is no merges.txt beside it, "
-                            "found \"%.*s\"" VOCAB_ADVICE,
-                            SHOWN(name));
+            return err_bad_file(e,
+                                "expected single characters, as there is no merges.txt beside it, "
+                                "found \"%.*s\"" VOCAB_ADVICE,
+                                SHOWN(name));
         if (are_chars && code == ' ')
             name = text_of(VOCAB_SPACE);
         TRY(json_node_i64(c, 0, v->keys.n - 1, &id, e));
@@ -230,8 +230,8 @@ static enum status add_merge(struct vocabulary *v, struct text left, struct text
     for (int i = 0; i < 3; i++) {
         ids[i] = vocabulary_find(v, names[i]);
         if (ids[i] < 0)
-            return bad_file(e, "merge %zu: expected tokens of the vocabulary, found \"%.*s\"",
-                            v->n_merges, SHOWN(names[i]));
+            return err_bad_file(e, "merge %zu: expected tokens of the vocabulary, found \"%.*s\"",
+                                v->n_merges, SHOWN(names[i]));
     }
     return vocabulary_merge(v, ids[0], ids[1], ids[2], e);
 }
@@ -244,8 +244,9 @@ static enum status add_line(struct vocabulary *v, struct text line, struct err *
     const struct text left = text_cut(&right, space ? space - line.data : 0);
     (void)text_cut(&right, space ? 1 : 0);
     if (left.len == 0 || right.len == 0 || memchr(right.data, ' ', right.len))
-        return bad_file(e, "merge %zu: expected two tokens with a space between, found \"%.*s\"",
-                        v->n_merges, SHOWN(line));
+        return err_bad_file(e,
+                            "merge %zu: expected two tokens with a space between, found \"%.*s\"",
+                            v->n_merges, SHOWN(line));
     return add_merge(v, left, right, e);
 }
 
@@ -335,13 +336,12 @@ static enum status read_spaces(const struct json_node *model, const struct found
             crosses = text_starts_with(rest, VOCAB_SPACE);
         }
         if (crosses || (is_byte && !json_is_one_of(model, "byte_fallback", "true")))
-            return bad_file(
-                e,
-                "token %d, \"%.*s\": expected %s to be %s, as it has such a token, found "
-                "otherwise" VOCAB_ADVICE,
-                id, SHOWN(v->tokens[id]),
-                crosses ? "Metaspace's \"split\"" : "the model's \"byte_fallback\"",
-                crosses ? "false" : "true");
+            return err_bad_file(e,
+                                "token %d, \"%.*s\": expected %s to be %s, as it has such a token, "
+                                "found otherwise" VOCAB_ADVICE,
+                                id, SHOWN(v->tokens[id]),
+                                crosses ? "Metaspace's \"split\"" : "the model's \"byte_fallback\"",
+                                crosses ? "false" : "true");
         if (is_byte)
             v->types[id] = TOKEN_BYTE;
     }
@@ -369,15 +369,15 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
     struct text left, right;
     TRY(read_pipeline(root, v, &f, e));
     TRY(json_require(root, "model", JSON_OBJECT, &model, e));
-    for (size_t i = 0; i < sizeof must / sizeof *must; i++)
+    for (size_t i = 0; i < COUNT(must); i++)
         if (!json_is_one_of(model, must[i].key, must[i].values))
-            return bad_file(e, "model: expected \"%s\" to be %s, found %.*s" VOCAB_ADVICE,
-                            must[i].key, must[i].values, SHOWN(json_shown(model, must[i].key)));
+            return err_bad_file(e, "model: expected \"%s\" to be %s, found %.*s" VOCAB_ADVICE,
+                                must[i].key, must[i].values, SHOWN(json_shown(model, must[i].key)));
     const bool whole_pieces = json_is_one_of(model, "ignore_merges", "true");
     v->keys.pre = whole_pieces ? f.pipeline->pre_whole : f.pipeline->pre;
     if (whole_pieces && !v->keys.pre)
-        return bad_file(e, "model: expected \"ignore_merges\" to be false with these cuts, found "
-                           "true" VOCAB_ADVICE);
+        return err_bad_file(e, "model: expected \"ignore_merges\" to be false with these cuts, "
+                               "found true" VOCAB_ADVICE);
     TRY(json_require(model, "vocab", JSON_OBJECT, &vocab, e));
     TRY(json_require(model, "merges", JSON_ARRAY, &merges, e));
     TRY(read_names(vocab, false, v, e));
@@ -385,7 +385,7 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
     if (unknown)
         v->keys.unk = vocabulary_find(v, unknown->text);
     TRY(added_tokens_read(json_present(root, "added_tokens"), strpbrk(f.steps, "pr"), v, e));
-    for (const struct json_node *c = NULL; (c = json_child(merges, c));) {
+    JSON_EACH (c, merges) {
         const struct json_node *first = json_child(c, NULL);
         if (c->kind == JSON_STRING) {
             TRY(add_line(v, c->text, e));
@@ -393,7 +393,7 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
         }
         TRY(json_expect(c, JSON_ARRAY, e));
         if (c->n != 2)
-            return bad_file(e, "merge %zu: expected two tokens, found %u", v->n_merges, c->n);
+            return err_bad_file(e, "merge %zu: expected two tokens, found %u", v->n_merges, c->n);
         TRY(json_node_text(first, &left, e));
         TRY(json_node_text(json_child(c, first), &right, e));
         TRY(add_merge(v, left, right, e));

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "exchange/private.h"
 #include "text/tokenizer.h"
 
@@ -86,13 +85,13 @@ enum status vocabulary_token(struct vocabulary *v, int64_t id, struct text name,
                              enum token_type type, struct err *e)
 {
     if (id < 0 || id >= v->keys.n)
-        return bad_file(e,
-                        "token \"%.*s\": expected an id from 0 to %d, as the model has, found %lld",
-                        SHOWN(name), v->keys.n - 1, (long long)id);
+        return err_bad_file(
+            e, "token \"%.*s\": expected an id from 0 to %d, as the model has, found %lld",
+            SHOWN(name), v->keys.n - 1, (long long)id);
     const struct text other = v->tokens[id];
     if (other.data)
-        return bad_file(e, "token %lld: expected one name, found \"%.*s\" and \"%.*s\"",
-                        (long long)id, SHOWN(other), SHOWN(name));
+        return err_bad_file(e, "token %lld: expected one name, found \"%.*s\" and \"%.*s\"",
+                            (long long)id, SHOWN(other), SHOWN(name));
     v->types[id] = type;
     return vocabulary_join(v, &name, 1, &v->tokens[id], e);
 }
@@ -165,12 +164,9 @@ enum status vocabulary_finish(struct vocabulary *v, struct err *e)
     TRY(gguf_writer_create(&w, e));
     vocab_keys_write(k, w);
     enum status s = gguf_write_map(w, &file, e);
-    if (s == STATUS_OK)
-        s = gguf_parse(file.data, file.len, &g, e);
-    if (s == STATUS_OK)
-        s = tokenizer_create(g, &t, e);
-    if (s == STATUS_OK)
-        s = tokenizer_reads_text(t, e);
+    THEN(s, gguf_parse(file.data, file.len, &g, e));
+    THEN(s, tokenizer_create(g, &t, e));
+    THEN(s, tokenizer_reads_text(t, e));
     tokenizer_free(t);
     gguf_free(g);
     file_map_close(&file);

@@ -49,13 +49,13 @@ enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct er
         (void)text_cut(&rest, 8);
         const struct text bytes = text_cut(&rest, len);
         if (!isfinite(v->scores[id]))
-            return bad_file(e, "token %d: expected a finite score, found %g", id,
-                            (double)v->scores[id]);
+            return err_bad_file(e, "token %d: expected a finite score, found %g", id,
+                                (double)v->scores[id]);
         if (id < 3) {
             const char *name = specials[id].name;
             if (!text_is(bytes, specials[id].written) && !text_is(bytes, name))
-                return bad_file(e, "token %d: expected %s, as llama2.c has it, found \"%.*s\"", id,
-                                name, SHOWN(bytes));
+                return err_bad_file(e, "token %d: expected %s, as llama2.c has it, found \"%.*s\"",
+                                    id, name, SHOWN(bytes));
             TRY(vocabulary_token(v, id, text_of(name), specials[id].type, e));
             continue;
         }
@@ -71,10 +71,10 @@ enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct er
         v->types[id] = vocab_hex_byte(bytes, TOKEN_BYTE) >= 0 ? TOKEN_BYTE : TOKEN_NORMAL;
     }
     if (id < k->n || rest.len > 0)
-        return bad_file(e,
-                        "expected a tokenizer.bin of llama2.c with %d tokens, as the model has, "
-                        "found %d and %zu bytes behind them",
-                        k->n, id, rest.len);
+        return err_bad_file(e,
+                            "expected a tokenizer.bin of llama2.c with %d tokens, as the model "
+                            "has, found %d and %zu bytes behind them",
+                            k->n, id, rest.len);
     k->model = "llama";
     k->unk = 0;
     /* Its program ends a text at <s>, which stands between those that its models learn from. */
@@ -135,10 +135,10 @@ static enum status find_merge(struct vocabulary *v, int id, struct err *e)
     const int left = made_before(v, id, 0, start[1]);
     const int right = made_before(v, id, start[1], v->tokens[id].len);
     if (n != 2 || left < 0 || right < 0)
-        return bad_file(e,
-                        "token %d, \"%.*s\": expected two tokens of lower ids that it is made of, "
-                        "found %zu parts" VOCAB_ADVICE,
-                        id, SHOWN(v->tokens[id]), n);
+        return err_bad_file(e,
+                            "token %d, \"%.*s\": expected two tokens of lower ids that it is made "
+                            "of, found %zu parts" VOCAB_ADVICE,
+                            id, SHOWN(v->tokens[id]), n);
     return vocabulary_merge(v, left, right, id, e);
 }
 
@@ -146,32 +146,33 @@ enum status vocab_llmc_read(struct text file, struct vocabulary *v, struct err *
 {
     struct vocab_keys *k = &v->keys;
     if (file.len < HEADER_BYTES)
-        return bad_file(e, "expected a tokenizer of llm.c, %u bytes of header, found %zu bytes",
-                        HEADER_BYTES, file.len);
+        return err_bad_file(e, "expected a tokenizer of llm.c, %u bytes of header, found %zu bytes",
+                            HEADER_BYTES, file.len);
     const uint32_t version = little_load(file.data + 4, 4), n = little_load(file.data + 8, 4);
     const uint32_t eot = version == 1 ? GPT2_TOKENS - 1 : little_load(file.data + 12, 4);
     if (version < 1 || version > 2 || n != (uint32_t)k->n || (version == 1 && n != GPT2_TOKENS) ||
         eot >= n)
-        return bad_file(e,
-                        "expected a tokenizer of llm.c, version 1 of 50257 tokens or 2, of %d "
-                        "tokens, as the model has, and one of them to end texts; found version "
-                        "%u, %u tokens, %u",
-                        k->n, version, n, eot);
+        return err_bad_file(
+            e,
+            "expected a tokenizer of llm.c, version 1 of 50257 tokens or 2, of %d tokens, as the "
+            "model has, and one of them to end texts; found version %u, %u tokens, %u",
+            k->n, version, n, eot);
     struct text rest = file;
     (void)text_cut(&rest, HEADER_BYTES);
     for (uint32_t id = 0; id < n; id++) {
         const size_t len = rest.len > 0 ? (unsigned char)*rest.data : 0;
         if (len == 0 || len >= rest.len)
-            return bad_file(e,
-                            "token %u of %u at byte %zu: expected its length, 1 to 255, and as "
-                            "many bytes, found %zu and %zu bytes",
-                            id, n, file.len - rest.len, len, rest.len > 0 ? rest.len - 1 : 0);
+            return err_bad_file(e,
+                                "token %u of %u at byte %zu: expected its length, 1 to 255, and as "
+                                "many bytes, found %zu and %zu bytes",
+                                id, n, file.len - rest.len, len, rest.len > 0 ? rest.len - 1 : 0);
         (void)text_cut(&rest, 1);
         TRY(vocabulary_token(v, id, text_cut(&rest, len), id == eot ? TOKEN_CONTROL : TOKEN_NORMAL,
                              e));
     }
     if (rest.len > 0)
-        return bad_file(e, "expected %u tokens to end the file, found %zu bytes more", n, rest.len);
+        return err_bad_file(e, "expected %u tokens to end the file, found %zu bytes more", n,
+                            rest.len);
     TRY(vocabulary_index(v, e));
     for (int id = 0; id < k->n; id++)
         if (v->types[id] == TOKEN_NORMAL && v->tokens[id].len > 1)

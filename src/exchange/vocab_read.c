@@ -93,7 +93,7 @@ enum status added_tokens_read(const struct json_node *from, bool normalizes, str
     if (from->kind != JSON_ARRAY)
         TRY(json_expect(from, JSON_OBJECT, e));
     TRY(vocabulary_index(v, e));
-    for (const struct json_node *c = NULL; (c = json_child(from, c));) {
+    JSON_EACH (c, from) {
         /* A number is an id whose key is the name, an object has the name; its id is a member, or
          * its key. */
         const struct json_node key = {.key = c->key, .text = c->key, .kind = JSON_NUMBER};
@@ -111,16 +111,15 @@ enum status added_tokens_read(const struct json_node *from, bool normalizes, str
         }
         TRY(json_node_i64(id, INT64_MIN, INT64_MAX, &number, e));
         if (name.len == 0 || json_is_one_of(object, "single_word", "true"))
-            return bad_file(e,
-                            "added token \"%.*s\": expected a name, and single_word to be "
-                            "false" VOCAB_ADVICE,
-                            SHOWN(name));
+            return err_bad_file(
+                e,
+                "added token \"%.*s\": expected a name, and single_word to be false" VOCAB_ADVICE,
+                SHOWN(name));
         const int known = vocabulary_find(v, name);
         if (known >= 0 && known != number)
-            return bad_file(e,
-                            "added token \"%.*s\": expected id %d, as in the vocabulary, found "
-                            "%lld",
-                            SHOWN(name), known, (long long)number);
+            return err_bad_file(
+                e, "added token \"%.*s\": expected id %d, as in the vocabulary, found %lld",
+                SHOWN(name), known, (long long)number);
         if (known < 0)
             TRY(vocabulary_token(v, number, name, TOKEN_USER_DEFINED, e));
         else if (v->types[known] == TOKEN_NORMAL)
@@ -210,10 +209,10 @@ static enum status read_special_tokens(const struct input *files, const struct h
                       "tokenizer.json", e));
         k->add_bos = first >= 0;
         if (first >= 0 && k->bos >= 0 && first != k->bos)
-            return bad_file(e,
-                            "post_processor: expected BOS, token %d, before each text, found token "
-                            "%d, \"%.*s\"" VOCAB_ADVICE,
-                            k->bos, first, SHOWN(v->tokens[first]));
+            return err_bad_file(e,
+                                "post_processor: expected BOS, token %d, before each text, found "
+                                "token %d, \"%.*s\"" VOCAB_ADVICE,
+                                k->bos, first, SHOWN(v->tokens[first]));
         if (first >= 0)
             k->bos = first;
     }
@@ -254,8 +253,7 @@ enum status vocabulary_of(const struct input files[VOCAB_FILES], const char *fol
         s = (vocab_is_llmc(model)            ? vocab_llmc_read
              : vocab_is_sentencepiece(model) ? vocab_sentencepiece_read
                                              : vocab_llama2c_read)(model, v, e);
-        if (s == STATUS_OK)
-            s = added_tokens_read(json_present(tokenizer, "added_tokens"), false, v, e);
+        THEN(s, added_tokens_read(json_present(tokenizer, "added_tokens"), false, v, e));
     } else if (tokenizer) {
         from = &files[VOCAB_TOKENIZER];
         s = vocab_tokenizer_json_read(tokenizer, v, e);
@@ -275,9 +273,9 @@ enum status vocabulary_of(const struct input files[VOCAB_FILES], const char *fol
     }
     /* GPT-2's tokenizer puts a space before texts if its config says so. */
     if (v->keys.pre && json_is_one_of(config->root, "add_prefix_space", "true"))
-        return status_in(bad_file(e, "expected \"add_prefix_space\" to be false, found "
-                                     "true" VOCAB_ADVICE),
-                         config->path, e);
+        return status_in(
+            err_bad_file(e, "expected \"add_prefix_space\" to be false, found true" VOCAB_ADVICE),
+            config->path, e);
     if (folder || from != &files[VOCAB_MODEL]) {
         TRY(status_in(
             added_tokens_read(json_present(config->root, "added_tokens_decoder"), false, v, e),
@@ -312,8 +310,7 @@ enum status vocabulary_read(const char *path, const struct vocabulary_options *o
                                                 : VOCAB_NAMES] = *one;
         *one = (struct input){.path = NULL};
     }
-    if (s == STATUS_OK)
-        s = vocabulary_of(files, is_folder ? path : NULL, &o->ids, out, e);
+    THEN(s, vocabulary_of(files, is_folder ? path : NULL, &o->ids, out, e));
     if (s != STATUS_OK || !out->keys.model)
         vocabulary_free(out);
     for (int i = 0; i < VOCAB_FILES; i++)

@@ -36,21 +36,19 @@ static const struct tensor_type_info types[] = {
     {"Q1_0", 41, 128, 18},
 };
 
-#define N_TYPES (sizeof types / sizeof types[0])
-
 const struct tensor_type_info *tensor_type_find(uint32_t type)
 {
-    for (size_t i = 0; i < N_TYPES; i++)
-        if (types[i].type == type)
-            return &types[i];
+    for (const struct tensor_type_info *t = types; t < END_OF(types); t++)
+        if (t->type == type)
+            return t;
     return NULL;
 }
 
 const struct tensor_type_info *tensor_type_named(struct text name)
 {
-    for (size_t i = 0; i < N_TYPES; i++)
-        if (strlen(types[i].name) == name.len && !strncasecmp(types[i].name, name.data, name.len))
-            return &types[i];
+    for (const struct tensor_type_info *t = types; t < END_OF(types); t++)
+        if (strlen(t->name) == name.len && !strncasecmp(t->name, name.data, name.len))
+            return t;
     return NULL;
 }
 
@@ -60,10 +58,11 @@ enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum statu
     assert(t->n_dims >= 1 && t->n_dims <= GGUF_MAX_DIMS);
     t->type = tensor_type_find(type);
     if (!t->type)
-        return err_set(e, bad,
-                       "type %" PRIu32 " is unknown or was removed from GGUF: convert the model "
-                       "again with current tools",
-                       type);
+        return err_set(
+            e, bad,
+            "type %" PRIu32
+            " is unknown or was removed from GGUF: convert the model again with current tools",
+            type);
     t->n_elements = 1;
     for (int d = 0; d < t->n_dims; d++) {
         if (t->dims[d] == 0)
@@ -230,6 +229,167 @@ static void decode_q4_0(float *out, const unsigned char *in, uint64_t n)
     }
 }
 
+/* --- types that are only read ----------------------------------------------------------------- */
+
+/*
+ * Block types that are read but not computed with: each element is scale * q + offset, with a scale
+ * and an offset for every 16 or 32 elements. Each type unpacks its bits into those.
+ *
+ * Source: the dequantize_row functions of the ggml project, which define what is in a file.
+ */
+
+#define MOST_ELEMENTS 256
+
+struct unpacked {
+    int8_t q[MOST_ELEMENTS];
+    float scale[MOST_ELEMENTS / 16], offset[MOST_ELEMENTS / 16];
+};
+
+static float f16_at(const uint8_t *in)
+{
+    return f16_widen(half_at(in));
+}
+
+/* Low nibbles of 16 bytes, then high ones; their fifth bits follow each other in `fifth`, which may
+ * be NULL. */
+static void nibbles(int8_t *q, const uint8_t *in, const uint8_t *fifth, int minus)
+{
+    for (int j = 0; j < 32; j++) {
+        const int low = j < 16 ? in[j] & 15 : in[j - 16] >> 4;
+        const int high = fifth ? fifth[j / 8] >> j % 8 & 1 : 0;
+        q[j] = (low | high << 4) - minus;
+    }
+}
+
+static void unpack_q4_1(struct unpacked *u, const uint8_t *in)
+{
+    nibbles(u->q, in + 4, NULL, 0);
+    u->scale[0] = f16_at(in);
+    u->offset[0] = f16_at(in + 2);
+}
+
+static void unpack_q5_0(struct unpacked *u, const uint8_t *in)
+{
+    nibbles(u->q, in + 6, in + 2, 16);
+    u->scale[0] = f16_at(in);
+    u->offset[0] = 0;
+}
+
+static void unpack_q5_1(struct unpacked *u, const uint8_t *in)
+{
+    nibbles(u->q, in + 8, in + 4, 0);
+    u->scale[0] = f16_at(in);
+    u->offset[0] = f16_at(in + 2);
+}
+
+/* Levels that are not equally far apart. */
+static void unpack_iq4_nl(struct unpacked *u, const uint8_t *in)
+{
+    static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+    nibbles(u->q, in + 2, NULL, 0);
+    for (int j = 0; j < 32; j++)
+        u->q[j] = levels[u->q[j]];
+    u->scale[0] = f16_at(in);
+    u->offset[0] = 0;
+}
+
+/* Pairs of bits: byte l of 32 holds those of the elements l, l + 32, l + 64 and l + 96. */
+static int bits2(const uint8_t *in, int j)
+{
+    return in[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3;
+}
+
+static void unpack_q2_k(struct unpacked *u, const uint8_t *in)
+{
+    const float d = f16_at(in + 80), least = f16_at(in + 82);
+    for (int j = 0; j < 256; j++)
+        u->q[j] = bits2(in + 16, j);
+    for (int g = 0; g < 16; g++) {
+        u->scale[g] = d * (float)(in[g] & 15);
+        u->offset[g] = -(least * (float)(in[g] >> 4));
+    }
+}
+
+static void unpack_q3_k(struct unpacked *u, const uint8_t *in)
+{
+    const uint8_t *third = in, *low = in + 32, *scales = in + 96;
+    const float d = f16_at(in + 108);
+    for (int j = 0; j < 256; j++)
+        u->q[j] = bits2(low, j) - (third[j % 32] >> j / 32 & 1 ? 0 : 4);
+    for (int g = 0; g < 16; g++) { /* of six bits, the upper two apart */
+        const int lower = scales[g % 8] >> g / 8 * 4 & 15, upper = scales[8 + g % 4] >> g / 4 * 2;
+        u->scale[g] = d * (float)((lower | (upper & 3) << 4) - 32);
+        u->offset[g] = 0;
+    }
+}
+
+/* Scales and least values of six bits each: of the first four groups in bytes of their own, whose
+ * upper two bits hold those of the last four. Without fifth bits `fifth` is NULL. */
+static void unpack_q45_k(struct unpacked *u, const uint8_t *in, const uint8_t *fifth,
+                         const uint8_t *low)
+{
+    const float d = f16_at(in), least = f16_at(in + 2);
+    const uint8_t *six = in + 4;
+    for (int j = 0; j < 256; j++) {
+        const int byte = low[j / 64 * 32 + j % 32], high = fifth ? fifth[j % 32] >> j / 32 & 1 : 0;
+        u->q[j] = (byte >> j % 64 / 32 * 4 & 15) | high << 4;
+    }
+    for (int g = 0; g < 8; g++) {
+        int scale = six[g % 4] & 63, min = six[4 + g % 4] & 63;
+        if (g >= 4) {
+            scale = (six[4 + g] & 15) | six[g - 4] >> 6 << 4;
+            min = six[4 + g] >> 4 | six[g] >> 6 << 4;
+        }
+        u->scale[g] = d * (float)scale;
+        u->offset[g] = -(least * (float)min);
+    }
+}
+
+static void unpack_q4_k(struct unpacked *u, const uint8_t *in)
+{
+    unpack_q45_k(u, in, NULL, in + 16);
+}
+
+static void unpack_q5_k(struct unpacked *u, const uint8_t *in)
+{
+    unpack_q45_k(u, in, in + 16, in + 48);
+}
+
+static void unpack_q6_k(struct unpacked *u, const uint8_t *in)
+{
+    const float d = f16_at(in + 208);
+    for (int j = 0; j < 256; j++) {
+        const int low = in[j / 128 * 64 + j % 64] >> j % 128 / 64 * 4 & 15;
+        u->q[j] = (low | bits2(in + 128, j) << 4) - 32;
+    }
+    for (int g = 0; g < 16; g++) {
+        const int scale = in[192 + g];
+        u->scale[g] = d * (float)(scale < 128 ? scale : scale - 256);
+        u->offset[g] = 0;
+    }
+}
+
+static const struct wide {
+    uint32_t type, in_memory;
+    int group; /* elements of one scale */
+    void (*unpack)(struct unpacked *u, const uint8_t *in);
+} wide[] = {
+    {TENSOR_Q4_1, TENSOR_Q8_0, 32, unpack_q4_1},     {TENSOR_Q5_0, TENSOR_Q8_0, 32, unpack_q5_0},
+    {TENSOR_Q5_1, TENSOR_Q8_0, 32, unpack_q5_1},     {TENSOR_Q2_K, TENSOR_Q8_0, 16, unpack_q2_k},
+    {TENSOR_Q3_K, TENSOR_Q8_0, 16, unpack_q3_k},     {TENSOR_Q4_K, TENSOR_Q8_0, 32, unpack_q4_k},
+    {TENSOR_Q5_K, TENSOR_Q8_0, 32, unpack_q5_k},     {TENSOR_Q6_K, TENSOR_F16, 16, unpack_q6_k},
+    {TENSOR_IQ4_NL, TENSOR_Q8_0, 32, unpack_iq4_nl},
+};
+
+static const struct wide *wide_of(uint32_t type)
+{
+    for (const struct wide *w = wide; w < END_OF(wide); w++)
+        if (w->type == type)
+            return w;
+    return NULL;
+}
+
 /* --- by type --------------------------------------------------------------------------------- */
 
 /* The types that this program computes with. */
@@ -246,15 +406,21 @@ static const struct codec {
 
 static const struct codec *codec_of(uint32_t type)
 {
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
-        if (codecs[i].type == type)
-            return &codecs[i];
+    for (const struct codec *c = codecs; c < END_OF(codecs); c++)
+        if (c->type == type)
+            return c;
     return NULL;
 }
 
 bool blocks_runs(uint32_t type)
 {
     return codec_of(type) != NULL;
+}
+
+uint32_t blocks_in_memory(uint32_t type)
+{
+    const struct wide *w = wide_of(type);
+    return w ? w->in_memory : type;
 }
 
 uint32_t gguf_file_type(uint32_t type)
@@ -272,11 +438,17 @@ void blocks_encode(uint32_t type, void *out, const float *x, uint64_t n)
 void blocks_decode(uint32_t type, float *out, const void *in, uint64_t n)
 {
     const struct tensor_type_info *info = tensor_type_find(type);
+    const struct wide *w = wide_of(type);
     assert(blocks_runs(blocks_in_memory(type)) && n % info->block_elements == 0);
-    if (!blocks_runs(type))
-        blocks_decode_wide(info, out, in, n);
-    else if (n > 0)
+    if (!w && n > 0)
         codec_of(type)->decode(out, in, n);
+    for (const uint8_t *block = in; w && n > 0; n -= info->block_elements) {
+        struct unpacked u;
+        w->unpack(&u, block);
+        for (uint32_t j = 0; j < info->block_elements; j++)
+            *out++ = u.scale[j / w->group] * (float)u.q[j] + u.offset[j / w->group];
+        block += info->block_bytes;
+    }
 }
 
 void blocks_zero(uint32_t type, void *data, uint64_t first, uint64_t n)

@@ -13,8 +13,6 @@
 
 #include "base/file.h"
 #include "base/name_index.h"
-#include "base/status.h"
-#include "base/text.h"
 
 /* Kinds of metadata values; the numbers are the file's, from 0 on. */
 enum gguf_kind {

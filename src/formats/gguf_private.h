@@ -41,10 +41,6 @@ size_t gguf_kind_bytes(enum gguf_kind kind);
 enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
                                 struct err *e);
 
-/* blocks_decode of types that are widened. */
-void blocks_decode_wide(const struct tensor_type_info *type, float *out, const uint8_t *in,
-                        uint64_t n);
-
 /* Where the bytes of a file go: to `file`; or, if it is NULL, to memory that has room for them. */
 struct sink {
     struct file_writer *file;

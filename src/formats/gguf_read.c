@@ -93,8 +93,8 @@ static uint64_t take_count(struct reader *r, const char *what, size_t between, s
     left -= MIN(between, left);
     if (count > left / min_bytes)
         REFUSE(r,
-               "%s is %" PRIu64 ", expected at most %zu in the %zu bytes that follow byte "
-               "%zu; " DOWNLOAD_AGAIN,
+               "%s is %" PRIu64
+               ", expected at most %zu in the %zu bytes that follow byte %zu; " DOWNLOAD_AGAIN,
                what, count, left / min_bytes, left, r->at);
     return r->status ? 0 : count;
 }
@@ -107,7 +107,7 @@ static void in_record(struct reader *r, const char *record, size_t i, struct tex
     if (name.len == 0)
         err_in(r->e, r->status, "%s %zu", record, i);
     else
-        err_in(r->e, r->status, "%s %zu \"%.*s\"", record, i, text_width(name), name.data);
+        err_in(r->e, r->status, "%s %zu \"%.*s\"", record, i, SHOWN(name));
 }
 
 /* Indexes records that start with their names, of which none may be there twice. */
@@ -120,8 +120,7 @@ static void index_names(struct reader *r, struct name_index *ix, const void *rec
     const struct indexed *twins = r->status ? NULL : name_index_twins(ix);
     if (twins)
         REFUSE(r, "\"%.*s\" at byte %zu: expected each name once, found it as number %d and %d",
-               text_width(twins->text), twins->text.data, twins->text.data - r->bytes, twins[0].id,
-               twins[1].id);
+               SHOWN(twins->text), twins->text.data - r->bytes, twins[0].id, twins[1].id);
 }
 
 /* --- header ---------------------------------------------------------------------------------- */
@@ -273,8 +272,7 @@ static void read_tensors(struct reader *r, struct gguf *g, const struct gguf_ten
             REFUSE(r,
                    "tensors \"%.*s\" and \"%.*s\" overlap: offset %" PRIu64 " with %" PRIu64
                    " bytes, and offset %" PRIu64 "; expected separate data",
-                   text_width(a->name), a->name.data, text_width(b->name), b->name.data, a->offset,
-                   a->n_bytes, b->offset);
+                   SHOWN(a->name), SHOWN(b->name), a->offset, a->n_bytes, b->offset);
     }
 }
 

@@ -79,13 +79,13 @@ static void append_key(struct gguf_writer *w, struct text key, enum gguf_kind ki
         return;
     const bool is_alignment = text_is(key, GGUF_ALIGNMENT_KEY);
     if (!name_legal(key, GGUF_MAX_KEY))
-        h->status = err_set(&h->err, STATUS_USAGE,
-                            "key %zu \"%.*s\" has %zu bytes: expected 1 to %d, none of them zero",
-                            w->n_pairs, text_width(key), key.data, key.len, GGUF_MAX_KEY);
+        h->status = err_usage(&h->err,
+                              "key %zu \"%.*s\" has %zu bytes: expected 1 to %d, none of them zero",
+                              w->n_pairs, SHOWN(key), key.len, GGUF_MAX_KEY);
     else if (is_alignment && (kind != GGUF_U32 || !gguf_alignment_legal(bits)))
-        h->status = err_set(&h->err, STATUS_USAGE,
-                            "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu64,
-                            GGUF_ALIGNMENT_KEY, gguf_kind_name(kind), bits);
+        h->status =
+            err_usage(&h->err, "key \"%s\": expected " GGUF_ALIGNMENT_WANTED ", found %s %" PRIu64,
+                      GGUF_ALIGNMENT_KEY, gguf_kind_name(kind), bits);
     else if (is_alignment)
         w->alignment = bits;
     append_text(h, key);
@@ -178,13 +178,12 @@ static enum status make_record(struct write_tensor *record, struct text name, ui
         return err_bad_file(e, "its name has %zu bytes: expected 1 to %d, none of them zero",
                             name.len, GGUF_MAX_NAME_WRITTEN);
     if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
-        return err_set(e, STATUS_USAGE, "it has %d dimensions, expected 1 to %d", t->n_dims,
-                       GGUF_MAX_DIMS);
+        return err_usage(e, "it has %d dimensions, expected 1 to %d", t->n_dims, GGUF_MAX_DIMS);
     for (int d = 0; d < GGUF_MAX_DIMS; d++)
         t->dims[d] = d < t->n_dims ? dims[d] : 1;
     TRY(gguf_tensor_measure(t, type, STATUS_USAGE, e));
     if (!record->source.data && !record->source.piece)
-        return err_set(e, STATUS_USAGE, "it has no data, expected %" PRIu64 " bytes", t->n_bytes);
+        return err_usage(e, "it has no data, expected %" PRIu64 " bytes", t->n_bytes);
     memcpy(record->name, name.data, name.len);
     return STATUS_OK;
 }
@@ -204,7 +203,7 @@ void gguf_add_tensor_source(struct gguf_writer *w, struct text name, uint32_t ty
     w->tensors = tensors;
     tensors[w->n_tensors] = (struct write_tensor){.t = {.n_dims = n_dims}, .source = source};
     h->status = err_in(&h->err, make_record(&tensors[w->n_tensors], name, type, dims, &h->err),
-                       "tensor %zu \"%.*s\"", w->n_tensors, text_width(name), name.data);
+                       "tensor %zu \"%.*s\"", w->n_tensors, SHOWN(name));
     w->n_tensors++;
 }
 
@@ -270,8 +269,8 @@ static void make_head(struct gguf_writer *w, struct head *head, uint64_t *len)
         append(head, "", 1);
     *len = u64_sum(at, head->bytes.len);
     if (!head->status && *len > PTRDIFF_MAX)
-        head->status = err_set(&head->err, STATUS_USAGE,
-                               "the tensors' bytes overflow: expected less than 2^63");
+        head->status =
+            err_usage(&head->err, "the tensors' bytes overflow: expected less than 2^63");
 }
 
 /* To a file, or, if `path` is NULL, to memory as if it were mapped. */
@@ -289,7 +288,7 @@ static enum status write_to(struct gguf_writer *w, const char *path, struct file
         s = file_writer_open(&sink.file, path, e);
     if (!s && !path) {
         sink.memory = malloc(len);
-        *map = (struct file_map){.data = sink.memory, .len = (size_t)len, .own = true};
+        *map = (struct file_map){.data = sink.memory, .len = len, .own = true};
         s = sink.memory ? STATUS_OK : err_no_memory(e, "the GGUF file", len);
     }
     if (!s)

@@ -10,8 +10,6 @@
 
 #include "base/name_index.h"
 #include "base/output.h"
-#include "base/status.h"
-#include "base/text.h"
 
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 
@@ -69,10 +67,11 @@ void json_reader_free(struct json_reader *r); /* legal on a zeroed struct and tw
  * the key, the byte, what was expected and what was found; the output is left alone then.
  */
 
-/* The element or member after `child`, the first after NULL; NULL after the last. In order:
- *     for (const struct json_node *c = NULL; (c = json_child(array, c));)
- * NULL for what is no container. */
+/* The element or member after `child`, the first after NULL; NULL after the last, and for what is
+ * no container. And a loop over all of them, in order. */
 const struct json_node *json_child(const struct json_node *parent, const struct json_node *child);
+#define JSON_EACH(child, parent)                                                                   \
+    for (const struct json_node *child = NULL; (child = json_child(parent, child));)
 
 /* The member of an object (asserted) with this key, or NULL. Time by the members before it. */
 const struct json_node *json_member(const struct json_node *object, const char *key);

@@ -213,7 +213,7 @@ static enum status parse_container(struct json_parse *p, uint32_t node_index, in
         return STATUS_OK;
 
     keys->n = 0;
-    for (const struct json_node *c = NULL; (c = json_child(node, c));)
+    JSON_EACH (c, node)
         TRY(name_index_add(keys, c->key, c - p->r->nodes, 0, p->e));
     name_index_sort(keys);
     const struct indexed *twins = name_index_twins(keys);
@@ -221,7 +221,7 @@ static enum status parse_container(struct json_parse *p, uint32_t node_index, in
         return STATUS_OK;
     return err_bad_file(
         p->e, "JSON at byte %zu: expected every key once in an object, found \"%.*s\" again",
-        p->r->nodes[twins[1].id].at, text_width(twins->text), twins->text.data);
+        p->r->nodes[twins[1].id].at, SHOWN(twins->text));
 }
 
 /* A value, with its key where it needs one. */
@@ -258,7 +258,7 @@ static enum status parse_value(struct json_parse *p, bool is_member, int depth)
         return parse_string(p, &node->text);
     if (c == '-' || is_digit(c))
         return parse_number(p, &node->text);
-    for (size_t i = 0; i < sizeof literals / sizeof *literals; i++)
+    for (size_t i = 0; i < COUNT(literals); i++)
         if (text_starts_with(json_rest(p), literals[i].name)) {
             const size_t start = p->at;
             p->at += strlen(literals[i].name);
@@ -305,7 +305,7 @@ const struct json_node *json_child(const struct json_node *parent, const struct 
 const struct json_node *json_member(const struct json_node *object, const char *key)
 {
     assert(object->kind == JSON_OBJECT);
-    for (const struct json_node *c = NULL; (c = json_child(object, c));)
+    JSON_EACH (c, object)
         if (text_is(c->key, key))
             return c;
     return NULL;
@@ -328,8 +328,8 @@ static enum status refuse_node(const struct json_node *node, const char *expecte
         node->kind <= JSON_NUMBER ? node->text : text_of(kind_names[node->kind]);
     const char *quote = node->key.data ? "\"" : "";
     const int shown = MIN(found.len, NUMBER_SHOWN);
-    return err_bad_file(e, "%s%.*s%s at byte %zu: expected %s, found %.*s%s%s", quote,
-                        text_width(name), name.data, quote, node->at, expected, shown, found.data,
+    return err_bad_file(e, "%s%.*s%s at byte %zu: expected %s, found %.*s%s%s", quote, SHOWN(name),
+                        quote, node->at, expected, shown, found.data,
                         found.len > NUMBER_SHOWN ? "..." : "", note);
 }
 
@@ -405,7 +405,7 @@ enum status json_node_i64(const struct json_node *node, int64_t min, int64_t max
     uint64_t bits = 0;
     assert(max >= 0);
     TRY(whole_number(node, min, max, &bits, e));
-    *out = (int64_t)bits;
+    *out = bits;
     return STATUS_OK;
 }
 

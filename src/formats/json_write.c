@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "base/figures.h"
-#include "base/text.h"
 
 void json_init(struct json *j, struct output *out, int broken_depth)
 {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "base/file.h"
-#include "base/status.h"
 
 #define NPY_MAX_DIMS 4
 

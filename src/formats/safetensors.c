@@ -33,21 +33,19 @@ static const struct safetensors_dtype dtypes[] = {
     {"I64", 64, -1},    {"U64", 64, -1},
 };
 
-#define N_DTYPES (sizeof dtypes / sizeof *dtypes)
-
 const struct safetensors_dtype *safetensors_dtype_named(struct text name)
 {
-    for (size_t i = 0; i < N_DTYPES; i++)
-        if (text_is(name, dtypes[i].name))
-            return &dtypes[i];
+    for (const struct safetensors_dtype *d = dtypes; d < END_OF(dtypes); d++)
+        if (text_is(name, d->name))
+            return d;
     return NULL;
 }
 
 const struct safetensors_dtype *safetensors_dtype_of(enum tensor_type type)
 {
-    for (size_t i = 0; i < N_DTYPES; i++)
-        if (dtypes[i].type == (int)type)
-            return &dtypes[i];
+    for (const struct safetensors_dtype *d = dtypes; d < END_OF(dtypes); d++)
+        if (d->type == (int)type)
+            return d;
     return NULL;
 }
 
@@ -74,8 +72,9 @@ static enum status find_header(const unsigned char *bytes, size_t len, struct te
         return err_bad_file(e, "expected a safetensors file, %d bytes or more, found %zu bytes",
                             LENGTH_BYTES, len);
     if (text_starts_with((struct text){(const char *)bytes, len}, "version https://git-lfs"))
-        return err_bad_file(e, "expected a safetensors file, found a Git LFS pointer; fetch the "
-                               "file it stands for");
+        return err_bad_file(
+            e,
+            "expected a safetensors file, found a Git LFS pointer; fetch the file it stands for");
     const uint64_t n = little_load(bytes, LENGTH_BYTES);
     const size_t left = len - LENGTH_BYTES, most = MIN(left, limits.bytes);
     if (n > most)
@@ -97,7 +96,7 @@ static enum status read_counts(const struct json_node *tensor, const char *key, 
         return err_bad_file(e, "\"%s\" at byte %zu: expected at most %u, found %u", key, list->at,
                             most, list->n);
     *n = list->n;
-    for (const struct json_node *c = NULL; (c = json_child(list, c));)
+    JSON_EACH (c, list)
         TRY(json_node_u64(c, numbers++, e));
     return STATUS_OK;
 }
@@ -116,18 +115,18 @@ static enum status read_entry(const struct json_node *node, const unsigned char 
         return err_bad_file(e,
                             "\"dtype\" at byte %zu: expected F32, F16, BF16 or another type of "
                             "safetensors 0.8, found \"%.*s\"",
-                            dtype->at, text_width(dtype->text), dtype->text.data);
+                            dtype->at, SHOWN(dtype->text));
     for (int d = 0; d < SAFETENSORS_MAX_DIMS; d++)
         t->dims[d] = 1;
     TRY(read_counts(node, "shape", SAFETENSORS_MAX_DIMS, t->dims, &n_dims, e));
     t->n_dims = n_dims;
     TRY(read_counts(node, "data_offsets", 2, offsets, &n_offsets, e));
     if (n_offsets != 2 || offsets[0] > offsets[1] || offsets[1] > len)
-        return err_bad_file(
-            e,
-            "\"data_offsets\": expected a beginning and an end within the %zu bytes "
-            "of data, found %" PRIu64 " and %" PRIu64 "; the file is truncated or corrupt",
-            len, offsets[0], offsets[1]);
+        return err_bad_file(e,
+                            "\"data_offsets\": expected a beginning and an end within the %zu "
+                            "bytes of data, found %" PRIu64 " and %" PRIu64
+                            "; the file is truncated or corrupt",
+                            len, offsets[0], offsets[1]);
     t->data = data + offsets[0];
     t->n_bytes = offsets[1] - offsets[0];
     if (!safetensors_measure(t->dtype, t->n_dims, t->dims, &bytes) || bytes != t->n_bytes)
@@ -140,7 +139,7 @@ static enum status read_entry(const struct json_node *node, const unsigned char 
 /* Puts `tensor "name": ` before the message of a failure. */
 static enum status in_tensor(enum status s, const struct safetensors_tensor *t, struct err *e)
 {
-    return err_in(e, s, "tensor \"%.*s\"", text_width(t->name), t->name.data);
+    return err_in(e, s, "tensor \"%.*s\"", SHOWN(t->name));
 }
 
 /* Empty ones before those that begin where they are. Names make the order a total one. */
@@ -160,10 +159,10 @@ static enum status read_entries(const struct json_node *header, const unsigned c
 {
     TRY_ZEROED(s->tensors, header->n + (size_t)1, "the table of tensors", e);
     struct safetensors_tensor *t = s->tensors;
-    for (const struct json_node *c = NULL; (c = json_child(header, c));) {
+    JSON_EACH (c, header) {
         if (text_is(c->key, METADATA_KEY)) {
             TRY(json_expect(c, JSON_OBJECT, e));
-            for (const struct json_node *m = NULL; (m = json_child(c, m));)
+            JSON_EACH (m, c)
                 TRY(json_expect(m, JSON_STRING, e));
             continue;
         }
@@ -182,10 +181,9 @@ static enum status read_entries(const struct json_node *header, const unsigned c
                                           at - data, t->data - data),
                              t, e);
     if (at != end)
-        return err_bad_file(e,
-                            "expected the file to end with the last tensor's data, found %td bytes "
-                            "more",
-                            end - at);
+        return err_bad_file(
+            e, "expected the file to end with the last tensor's data, found %td bytes more",
+            end - at);
     return STATUS_OK;
 }
 
@@ -270,8 +268,7 @@ enum status safetensors_head(struct safetensors_written *tensors, size_t n, stru
         offsets[0] = offsets[1];
         if (!safetensors_measure(t->dtype, t->n_dims, t->dims, &bytes) ||
             !u64_add(offsets[0], bytes, &offsets[1]))
-            return err_set(e, STATUS_USAGE, "tensor \"%s\": expected fewer bytes, they overflow",
-                           t->name);
+            return err_usage(e, "tensor \"%s\": expected fewer bytes, they overflow", t->name);
         json_begin_object(&j, t->name);
         json_string(&j, "dtype", t->dtype->name);
         put_u64s(&j, "shape", t->dims, t->n_dims);
@@ -293,8 +290,7 @@ enum status safetensors_write(const char *path, struct safetensors_written *tens
     struct bytes head = {NULL, 0, 0};
     struct sink sink = {.file = NULL};
     enum status status = safetensors_head(tensors, n, &head, e);
-    if (!status)
-        status = file_writer_open(&sink.file, path, e);
+    THEN(status, file_writer_open(&sink.file, path, e));
     if (!status)
         sink_put(&sink, head.data, head.len);
     for (size_t i = 0; i < n && !status; i++) {
@@ -373,16 +369,15 @@ static enum status read_weight_map(struct text source, struct json_reader *json,
     TRY(json_read(json, source, &limits, &root, e));
     TRY(json_expect(root, JSON_OBJECT, e));
     TRY(json_require(root, "weight_map", JSON_OBJECT, map, e));
-    for (const struct json_node *c = NULL; (c = json_child(*map, c));) {
+    JSON_EACH (c, *map) {
         const struct text name = c->text;
         TRY(json_expect(c, JSON_STRING, e));
         if (name.len == 0 || name.len >= NAME_CAP || memchr(name.data, '/', name.len) ||
             memchr(name.data, 0, name.len) || text_is(name, ".") || text_is(name, ".."))
-            return err_bad_file(e,
-                                "\"%.*s\" at byte %zu: expected the name of a file in this folder, "
-                                "found \"%.*s\"",
-                                text_width(c->key), c->key.data, c->at, text_width(name),
-                                name.data);
+            return err_bad_file(
+                e,
+                "\"%.*s\" at byte %zu: expected the name of a file in this folder, found \"%.*s\"",
+                SHOWN(c->key), c->at, SHOWN(name));
         TRY(name_index_add(files, name, 0, 0, e));
     }
     name_index_sort(files);
@@ -398,14 +393,13 @@ static enum status open_shards(struct safetensors_folder *f, const char *path,
         if (i == 0 || !text_equal(files->list[i].text, files->list[i - 1].text))
             TRY(open_shard(f, path, files->list[i].text, e));
     TRY(list_tensors(f, e));
-    for (const struct json_node *c = NULL; (c = json_child(map, c));) {
+    JSON_EACH (c, map) {
         const struct safetensors_tensor *t = safetensors_folder_find(f, c->key);
         if (!t || !text_equal(shard_of(f, t)->name, c->text))
-            return err_bad_file(e,
-                                "%s: tensor \"%.*s\": expected it in %.*s, as " INDEX_NAME
-                                " says, found it in %s",
-                                path, text_width(c->key), c->key.data, text_width(c->text),
-                                c->text.data, t ? "another file" : "no file");
+            return err_bad_file(
+                e,
+                "%s: tensor \"%.*s\": expected it in %.*s, as " INDEX_NAME " says, found it in %s",
+                path, SHOWN(c->key), SHOWN(c->text), t ? "another file" : "no file");
     }
     /* Each of the map's is there: so if there are as many, there are no others, and none twice. */
     if (f->n_tensors != map->n)
@@ -425,12 +419,9 @@ static enum status open_index(struct safetensors_folder *f, const char *path, st
     TRY(file_in_folder(path, INDEX_NAME, &index_path, e));
     enum status s = file_map_open(&file, index_path, e);
     const struct text source = {(const char *)file.data, file.len};
-    if (!s)
-        s = file_map_make_private(&file, MIN(source.len, limits.bytes), e);
-    if (!s)
-        s = err_in(e, read_weight_map(source, &json, &map, &files, e), "%s", index_path);
-    if (!s)
-        s = open_shards(f, path, &files, map, e);
+    THEN(s, file_map_make_private(&file, MIN(source.len, limits.bytes), e));
+    THEN(s, err_in(e, read_weight_map(source, &json, &map, &files, e), "%s", index_path));
+    THEN(s, open_shards(f, path, &files, map, e));
     name_index_free(&files);
     json_reader_free(&json);
     file_map_close(&file);
@@ -458,18 +449,17 @@ static enum status refuse_folder(const char *path, struct err *e)
     struct stat st;
     if (stat(path, &st) != 0)
         return file_failure(e, STATUS_BAD_FILE, path, "read", errno);
-    for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++)
+    for (size_t i = 0; i < COUNT(pickles); i++)
         if (has_file(path, pickles[i]))
             return err_in(
                 e,
-                err_bad_file(e,
-                             "expected " SINGLE_NAME
-                             ", found %s; in this folder run python3 -c \"import "
-                             "torch,safetensors.torch as "
-                             "s;d=torch.load('%s','cpu',weights_only=True);s.save_file({k:"
-                             "v.clone() for k,v in d.get('model',d).items()},'" SINGLE_NAME
-                             "',{'format':'pt'})\"",
-                             pickles[i], pickles[i]),
+                err_bad_file(
+                    e,
+                    "expected " SINGLE_NAME
+                    ", found %s; in this folder run python3 -c \"import torch,safetensors.torch as "
+                    "s;d=torch.load('%s','cpu',weights_only=True);s.save_file({k:v.clone() for k,v "
+                    "in d.get('model',d).items()},'" SINGLE_NAME "',{'format':'pt'})\"",
+                    pickles[i], pickles[i]),
                 "%s", path);
     return err_bad_file(e, "%s: expected " SINGLE_NAME " or " INDEX_NAME ", found neither", path);
 }

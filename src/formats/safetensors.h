@@ -10,9 +10,6 @@
  */
 #pragma once
 
-#include "base/file.h"
-#include "base/name_index.h"
-#include "base/text.h"
 #include "formats/gguf.h"
 #include "formats/json.h"
 

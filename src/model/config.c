@@ -3,17 +3,14 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/mem.h"
+
 /* --- architectures --------------------------------------------------------------------------- */
 
-const char *const arch_norm_names[NORM_KINDS + 1] = {
-    [NORM_LAYER] = "layer",
-    [NORM_RMS] = "rms",
-};
+const char *const arch_norm_names[NORM_KINDS + 1] = {[NORM_LAYER] = "layer", [NORM_RMS] = "rms"};
 
 const char *const arch_placement_names[PLACEMENTS + 1] = {
-    [PLACEMENT_BEFORE] = "before",
-    [PLACEMENT_AFTER] = "after",
-};
+    [PLACEMENT_BEFORE] = "before", [PLACEMENT_AFTER] = "after"};
 
 const char *const arch_position_names[POSITION_KINDS + 1] = {
     [POSITION_LEARNED] = "learned", [POSITION_SINUSOIDAL] = "sinusoidal", [POSITION_ROPE] = "rope",
@@ -30,15 +27,8 @@ const char *const arch_ffn_names[FFN_KINDS + 1] = {
 const char *const arch_names[] = {"gpt2", "starcoder", "llama", "decode", NULL};
 
 static const struct arch archs[] = {
-    {
-        .name = "gpt2",
-        .preset = "gpt2",
-        .norm_eps_key = "attention.layer_norm_epsilon",
-    },
-    {
-        .name = "starcoder",
-        .norm_eps_key = "attention.layer_norm_epsilon",
-    },
+    {.name = "gpt2", .preset = "gpt2", .norm_eps_key = "attention.layer_norm_epsilon"},
+    {.name = "starcoder", .norm_eps_key = "attention.layer_norm_epsilon"},
     {
         .name = "llama",
         .preset = "llama",
@@ -71,11 +61,10 @@ static const struct arch archs[] = {
         .is_closed = true,
     },
 };
-#define N_ARCHS ((int)(sizeof archs / sizeof *archs))
 
 const struct arch *arch_find(struct text name)
 {
-    for (const struct arch *a = archs; a < archs + N_ARCHS; a++)
+    for (const struct arch *a = archs; a < END_OF(archs); a++)
         if (text_is(name, a->name))
             return a;
     return NULL;
@@ -83,7 +72,7 @@ const struct arch *arch_find(struct text name)
 
 const struct arch *arch_preset(struct text name)
 {
-    for (const struct arch *a = archs; a < archs + N_ARCHS; a++)
+    for (const struct arch *a = archs; a < END_OF(archs); a++)
         if (a->preset && text_is(name, a->preset))
             return a;
     return NULL;
@@ -184,17 +173,16 @@ int config_largest_rank(const struct config *c)
 enum status config_check_rank(const struct config *c, int rank, struct err *e)
 {
     if (c->position == POSITION_ROPE)
-        return err_set(e, STATUS_USAGE,
-                       "a latent cache of rank %d: expected positions that do not turn keys, found "
-                       "rotary ones, for which only K/V heads can be fewer",
-                       rank);
+        return err_usage(e,
+                         "a latent cache of rank %d: expected positions that do not turn keys, "
+                         "found rotary ones, for which only K/V heads can be fewer",
+                         rank);
     if (!config_same_heads(c))
-        return err_set(e, STATUS_USAGE,
-                       "a latent cache of rank %d: expected as many query heads in every layer",
-                       rank);
+        return err_usage(
+            e, "a latent cache of rank %d: expected as many query heads in every layer", rank);
     if (rank < 1 || rank > config_largest_rank(c))
-        return err_set(e, STATUS_USAGE, "a latent cache of rank %d: expected a rank from 1 to %d",
-                       rank, config_largest_rank(c));
+        return err_usage(e, "a latent cache of rank %d: expected a rank from 1 to %d", rank,
+                         config_largest_rank(c));
     return STATUS_OK;
 }
 

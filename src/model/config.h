@@ -7,8 +7,6 @@
  */
 #pragma once
 
-#include "base/status.h"
-#include "base/text.h"
 #include "compute/kernels.h"
 #include "formats/gguf.h"
 

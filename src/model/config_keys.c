@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "model/config.h"
 
 /* --- the keys -------------------------------------------------------------------------------- */
@@ -89,12 +90,11 @@ static enum status read_row_count(const struct reader *r, const char *tensor, in
     if (!t)
         return err_bad_file(r->e, "tensor %s: missing", tensor);
     if (t->n_dims != 2 || t->dims[1] > (uint64_t)max)
-        return err_bad_file(
-            r->e,
-            "tensor %s: expected 2 dimensions and at most %d rows, found %d dimensions "
-            "and %llu rows",
-            tensor, max, t->n_dims, (unsigned long long)t->dims[1]);
-    *out = (int)t->dims[1];
+        return err_bad_file(r->e,
+                            "tensor %s: expected 2 dimensions and at most %d rows, found %d "
+                            "dimensions and %llu rows",
+                            tensor, max, t->n_dims, (unsigned long long)t->dims[1]);
+    *out = t->dims[1];
     return STATUS_OK;
 }
 
@@ -138,12 +138,12 @@ static enum status read_by_layer(const struct reader *r, const char *suffix, int
                                       "none in all; found %lld"
                                     : "%s: expected from 1 to %d in every layer, found %lld",
                                 key.text, end, (long long)number);
-        numbers[l] = (int32_t)number;
+        numbers[l] = number;
         if (r->c->shared && numbers[l] != numbers[0])
-            return err_bad_file(r->e,
-                                "%s: expected the same number in all layers, which share one "
-                                "block; found several",
-                                key.text);
+            return err_bad_file(
+                r->e,
+                "%s: expected the same number in all layers, which share one block; found several",
+                key.text);
     }
     return STATUS_OK;
 }
@@ -165,7 +165,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
     if (k->type == SIZE) {
         uint64_t size = 0;
         TRY(gguf_get_u64(r->g, key.text, 1, k->most, &size, if_missing, r->e));
-        *(int *)member = (int)size;
+        *(int *)member = size;
     } else if (k->type == NUMBER) {
         double number = (double)*(float *)member;
         TRY(read_number(r, suffix, k->above, k->most, &number, k->optional));
@@ -180,7 +180,7 @@ static enum status read_key(const struct reader *r, const struct config_key *k)
             kind++;
         if (!k->names[kind])
             return err_bad_file(r->e, "%s: expected %s, found \"%.*s\"", key.text,
-                                names_joined(k->names, " or ").text, text_width(name), name.data);
+                                names_joined(k->names, " or ").text, SHOWN(name));
         *(unsigned *)member = kind;
     }
     return STATUS_OK;
@@ -233,7 +233,7 @@ static enum status read_rope(const struct reader *r)
     if (n_dims % 2 != 0 || n_dims > (uint64_t)c->head_dim)
         return err_bad_file(r->e, "%s: expected an even number of a head's %d elements, found %llu",
                             key.text, c->head_dim, (unsigned long long)n_dims);
-    c->rope.n_dims = (int)n_dims;
+    c->rope.n_dims = n_dims;
     TRY(read_number(r, "rope.freq_base", ROPE_LEAST_BASE, ROPE_MOST_BASE, &c->rope.base, true));
     /* "linear" divides positions by a factor; older files have that factor alone. */
     struct text type = text_of("linear");
@@ -258,7 +258,7 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     const struct arch *arch = arch_find(name);
     if (!arch)
         return err_bad_file(e, "general.architecture: expected %s, found \"%.*s\"",
-                            names_joined(arch_names, " or ").text, text_width(name), name.data);
+                            names_joined(arch_names, " or ").text, SHOWN(name));
     config_set_arch(c, arch);
     const struct gguf_value *heads = gguf_find(g, arch_key(c, HEADS_KEY).text);
     const bool by_layer = arch->has_keys && heads && heads->kind == GGUF_ARRAY;
@@ -296,11 +296,10 @@ enum status config_parse(const struct gguf *g, struct config *c, struct err *e)
     TRY(read_row_count(&r, "token_embd.weight", CONFIG_MAX_VOCAB, &c->n_vocab));
     const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
     if (tokens && tokens->kind == GGUF_ARRAY && tokens->count != (uint64_t)c->n_vocab)
-        return err_bad_file(
-            e,
-            "tokenizer.ggml.tokens: expected as many tokens as token_embd.weight has "
-            "rows, %d, found %llu",
-            c->n_vocab, (unsigned long long)tokens->count);
+        return err_bad_file(e,
+                            "tokenizer.ggml.tokens: expected as many tokens as token_embd.weight "
+                            "has rows, %d, found %llu",
+                            c->n_vocab, (unsigned long long)tokens->count);
     return STATUS_OK;
 }
 
@@ -337,8 +336,8 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
     if (c->position == POSITION_ROPE && !text_is(type, "none") && !text_is(type, "linear"))
         return err_bad_file(e,
                             "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
-                            scaling.text, text_width(type), type.data);
-    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++) {
+                            scaling.text, SHOWN(type));
+    for (size_t i = 0; i < COUNT(foreign_keys); i++) {
         const struct foreign_key *k = &foreign_keys[i];
         const struct key_name key = arch_key(c, k->suffix);
         const struct gguf_value *v = gguf_find(g, key.text);

@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "base/mem.h"
 #include "model/kv_cache.h"
 #include "model/pack.h"
 
@@ -12,7 +11,7 @@ bool cost_shape_of_file(const struct gguf *g, const struct config *c, struct cos
 {
     const bool tied = layout_output_tied(g);
     const enum tensor_role role = tied ? ROLE_TOKEN_EMBD : ROLE_OUTPUT;
-    const struct gguf_tensor *matrix = gguf_find_tensor(g, arch_tensor_name(role, 0, false).text);
+    const struct gguf_tensor *matrix = layout_find(g, role, 0, false);
     *out = (struct cost_shape){.config = c, .n_kv_heads = c->n_kv_heads, .tied = tied, .gguf = g};
     return matrix && pack_storage(matrix->type, &out->storage);
 }
@@ -34,11 +33,6 @@ static const struct weight *loaded(const struct model *m, const struct tensor_sp
     return role_in_block(role) ? &m->blocks[t->layer].w[role] : &m->w[role];
 }
 
-static bool file_has(const struct cost_shape *s, enum tensor_role role, int layer, bool is_bias)
-{
-    return gguf_find_tensor(s->gguf, arch_tensor_name(role, layer, is_bias).text) != NULL;
-}
-
 bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
 {
     if (s->tied && t->role == ROLE_OUTPUT && !t->is_bias)
@@ -53,9 +47,10 @@ bool cost_has_tensor(const struct cost_shape *s, const struct tensor_spec *t)
     /* A latent cache, which the file has none of, would bring some. */
     const bool latent = t->role == ROLE_ATTN_Q || t->role == ROLE_ATTN_KV_A ||
                         t->role == ROLE_ATTN_K_B || t->role == ROLE_ATTN_V_B;
-    if (latent && config_is_latent(s->config) && !file_has(s, ROLE_ATTN_KV_A, t->layer, false))
-        return !t->is_bias || file_has(s, ROLE_ATTN_OUTPUT, t->layer, true);
-    return file_has(s, t->role, t->layer, t->is_bias);
+    if (latent && config_is_latent(s->config) &&
+        !layout_find(s->gguf, ROLE_ATTN_KV_A, t->layer, false))
+        return !t->is_bias || layout_find(s->gguf, ROLE_ATTN_OUTPUT, t->layer, true);
+    return layout_find(s->gguf, t->role, t->layer, t->is_bias);
 }
 
 struct cost_weights cost_weights(const struct cost_shape *s)
@@ -74,7 +69,7 @@ struct cost_weights cost_weights(const struct cost_shape *s)
         const struct gguf_tensor *own[QKV_PARTS];
         int n_own = 0;
         for (enum tensor_role r = t.role; s->gguf && r <= last; r++) {
-            own[n_own] = gguf_find_tensor(s->gguf, arch_tensor_name(r, t.layer, t.is_bias).text);
+            own[n_own] = layout_find(s->gguf, r, t.layer, t.is_bias);
             n_own += own[n_own] != NULL;
         }
         /* In memory Q stands for K and V, too, or what is latent, which it is joined with; and

@@ -39,7 +39,7 @@ static void pack_all(struct packing *p)
     const struct config *c = &p->from->config;
     struct arena *arena = &p->to->weights;
     struct block *blocks = arena_take(arena, c->n_layers, sizeof *blocks);
-    p->scratch = arena_take(arena, p->n_threads, sizeof *p->scratch);
+    ARENA_TAKE(p->scratch, arena, p->n_threads);
     for (int t = 0; t < p->n_threads; t++) {
         const struct pack_scratch scratch = pack_scratch_take(arena, layout_longest_row(c));
         if (p->scratch)
@@ -98,19 +98,17 @@ static void fill_share(void *arg, int thread)
 enum status derived_create_packed(const struct model *m, enum storage storage, struct pool *pool,
                                   struct model **out, struct err *e)
 {
-    struct model *to = malloc(sizeof *to);
+    struct model *to;
     *out = NULL;
-    if (!to)
-        return err_no_memory(e, "the draft", sizeof *to);
+    TRY_ZEROED(to, 1, "the draft", e);
     *to = *m; /* all of it is borrowed */
     to->weights = (struct arena){0};
     struct packing p = {.from = m, .to = to, .storage = storage, .n_threads = pool_n_threads(pool)};
     pack_all(&p);
-    const enum status s = p.n_packed > 0 ? arena_allocate(&to->weights, "the draft's weights", e)
-                                         : err_set(e, STATUS_USAGE,
-                                                   "no matrix of the checkpoint takes fewer bytes "
-                                                   "as %s",
-                                                   storage_name(storage));
+    const enum status s = p.n_packed > 0
+                              ? arena_allocate(&to->weights, "the draft's weights", e)
+                              : err_usage(e, "no matrix of the checkpoint takes fewer bytes as %s",
+                                          storage_name(storage));
     if (s != STATUS_OK) {
         free(to);
         return s;

@@ -15,8 +15,6 @@
 #pragma once
 
 #include "base/mem.h"
-#include "base/status.h"
-#include "compute/kernels.h"
 #include "model/config.h"
 
 /* What a cache has room for. */

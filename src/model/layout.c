@@ -116,6 +116,12 @@ struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bi
     return name;
 }
 
+const struct gguf_tensor *layout_find(const struct gguf *g, enum tensor_role role, int layer,
+                                      bool is_bias)
+{
+    return gguf_find_tensor(g, arch_tensor_name(role, layer, is_bias).text);
+}
+
 static int extent_of(const struct config *c, enum extent extent, int layer)
 {
     const int extents[] = {[ONE] = 1,
@@ -216,10 +222,8 @@ static int64_t tensors_of_roles(const struct config *c, enum tensor_role first,
 
 bool layout_output_tied(const struct gguf *g)
 {
-    const struct gguf_tensor *embedding =
-        gguf_find_tensor(g, arch_tensor_name(ROLE_TOKEN_EMBD, 0, false).text);
-    const struct gguf_tensor *output =
-        gguf_find_tensor(g, arch_tensor_name(ROLE_OUTPUT, 0, false).text);
+    const struct gguf_tensor *embedding = layout_find(g, ROLE_TOKEN_EMBD, 0, false);
+    const struct gguf_tensor *output = layout_find(g, ROLE_OUTPUT, 0, false);
     return !output ||
            (embedding && embedding->type == output->type && embedding->n_bytes == output->n_bytes &&
             memcmp(embedding->data, output->data, output->n_bytes) == 0);
@@ -245,7 +249,7 @@ struct tensor_spec layout_at(const struct config *c, int64_t i)
         i -= blocks_end;
     } else if (i >= before) {
         role = ROLE_BLOCK_FIRST;
-        layer = (int)((i - before) / of_block);
+        layer = (i - before) / of_block;
         i = (i - before) % of_block;
     }
     for (; i >= tensors_of_role(c, role); role++)

@@ -7,7 +7,6 @@
  */
 #pragma once
 
-#include "formats/gguf.h"
 #include "model/config.h"
 
 /* What a tensor is for, in the order of a file: those of each block stand between the others. */
@@ -56,6 +55,10 @@ struct tensor_name {
 
 /* "blk.3.attn_qkv.weight" or "output_norm.bias"; `layer` says nothing outside of the blocks. */
 struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bias);
+
+/* The file's tensor of that name; NULL: there is none. */
+const struct gguf_tensor *layout_find(const struct gguf *g, enum tensor_role role, int layer,
+                                      bool is_bias);
 
 /* How a tensor is read. */
 enum tensor_form {

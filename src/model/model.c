@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "base/rng.h"
 #include "model/pack.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -193,7 +192,7 @@ static void load_all(struct loader *ld, struct model *m)
 {
     const struct config *c = ld->c = &m->config;
     m->tied = ld->g && layout_output_tied(ld->g);
-    m->blocks = arena_take(&ld->arena, c->n_layers, sizeof *m->blocks);
+    ARENA_TAKE(m->blocks, &ld->arena, c->n_layers);
     ld->scratch = pack_scratch_take(&ld->arena, layout_longest_row(c));
     for (enum tensor_role role = 0; role < ROLE_BLOCK_FIRST; role++)
         m->w[role] = load_weight(ld, role, 0);
@@ -226,9 +225,8 @@ static void load_all(struct loader *ld, struct model *m)
 /* Both passes, for a model of this config. */
 static enum status build_model(struct loader *ld, const struct config *c, struct model **out)
 {
-    struct model *m = calloc(1, sizeof *m);
-    if (!m)
-        return err_no_memory(ld->err, "the model", sizeof *m);
+    struct model *m;
+    TRY_ZEROED(m, 1, "the model", ld->err);
     m->config = *c;
     load_all(ld, m);
     if (ld->status == STATUS_OK)
@@ -251,11 +249,11 @@ enum status model_check_storage(const struct config *c, enum storage s, struct e
     } rows[] = {{"d_model", c->d_model},
                 {"n_heads * value_dim", c->n_heads * config_value_dim(c)},
                 {"d_ff", c->d_ff}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && storage_is_quantised(s); i++)
+    for (size_t i = 0; i < COUNT(rows) && storage_is_quantised(s); i++)
         if (rows[i].n % QUANT_BLOCK)
-            return err_set(e, STATUS_USAGE,
-                           "type %s: expected rows of a multiple of %d elements, found %s of %d",
-                           storage_name(s), QUANT_BLOCK, rows[i].name, rows[i].n);
+            return err_usage(e,
+                             "type %s: expected rows of a multiple of %d elements, found %s of %d",
+                             storage_name(s), QUANT_BLOCK, rows[i].name, rows[i].n);
     return STATUS_OK;
 }
 
@@ -280,12 +278,11 @@ static enum status refuse_foreign_tensors(const struct gguf *g, const struct con
         if (!has_meaning || layout_named(c, name, &spec) ||
             text_ends_with(name, ".attn_rot_embd.weight"))
             continue;
-        return err_bad_file(
-            e,
-            "tensor %.*s: expected none of this name in architecture %s of %d layers%s: "
-            "what it stands for does not run here",
-            text_width(name), name.data, c->arch->name, c->n_layers,
-            c->shared ? " that share a block" : "");
+        return err_bad_file(e,
+                            "tensor %.*s: expected none of this name in architecture %s of %d "
+                            "layers%s: what it stands for does not run here",
+                            SHOWN(name), c->arch->name, c->n_layers,
+                            c->shared ? " that share a block" : "");
     }
     return STATUS_OK;
 }
@@ -318,8 +315,8 @@ static enum status check_file(struct loader *ld, const struct model_options *o)
     for (int l = 0; l < c->n_layers; l++) {
         const int own = config_kv_heads(c, l);
         if (wanted < 1 || wanted > c->n_kv_heads || (wanted < own && own % wanted != 0))
-            return err_set(ld->err, STATUS_USAGE,
-                           "%d K/V heads: expected a divisor of the checkpoint's %d", wanted, own);
+            return err_usage(ld->err, "%d K/V heads: expected a divisor of the checkpoint's %d",
+                             wanted, own);
     }
     return ld->options.convert ? model_check_storage(c, ld->options.storage, ld->err) : STATUS_OK;
 }

@@ -5,13 +5,8 @@
  */
 #pragma once
 
-#include "base/file.h"
 #include "base/mem.h"
-#include "base/status.h"
-#include "compute/kernels.h"
 #include "compute/pool.h"
-#include "formats/gguf.h"
-#include "model/config.h"
 #include "model/layout.h"
 #include "text/tokenizer.h"
 

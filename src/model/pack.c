@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "compute/kernels_math.h"
 
 /* By enum storage. */
@@ -93,8 +92,7 @@ void pack_floats(float *out, const struct gguf_tensor *t)
     blocks_decode(t->type->type, out, t->data, t->n_elements);
 }
 
-/* --- from the file's layout to the panels' -----------------------------------------------------
- */
+/* --- from the file's layout to the panels' ---------------------------------------------------- */
 
 /*
  * Up to KERNEL_LANES rows, `row_bytes` apart, into one panel: panels are a transposition, so rows
@@ -164,8 +162,7 @@ static void place_floats(void *panels, const struct matrix *w, int row, const fl
     place(panels, w, row, 1, scratch->encoded);
 }
 
-/* --- tensors -----------------------------------------------------------------------------------
- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 {
@@ -175,7 +172,7 @@ static const unsigned char *row_data(const struct gguf_tensor *t, uint64_t row)
 void pack_matrix(void *panels, const struct matrix *w, int first, const struct gguf_tensor *t,
                  const struct pack_scratch *scratch)
 {
-    const int n_rows = (int)t->dims[1];
+    const int n_rows = t->dims[1];
     if (t->type->type == pack_type(w->storage)) {
         for (int row = 0, n; row < n_rows; row += n) {
             n = MIN(n_rows - row, KERNEL_LANES - (first + row) % KERNEL_LANES);
@@ -292,10 +289,8 @@ enum status param_list_create(struct param_list *list, const struct config *c, c
     const size_t n = layout_count(c);
     /* Each is a tensor of g, whatever number of layers it claims. */
     const size_t max = g && g->n_tensors < n ? g->n_tensors + 1 : n;
-    *list = (struct param_list){.items = calloc(max, sizeof *list->items),
-                                .tied = !g || layout_output_tied(g)};
-    if (!list->items)
-        return err_no_memory(e, "the list of parameters", max * sizeof *list->items);
+    *list = (struct param_list){.tied = !g || layout_output_tied(g)};
+    TRY_ZEROED(list->items, max, "the list of parameters", e);
     const enum status s = list_params(list, c, g, e);
     if (s != STATUS_OK)
         param_list_free(list);
@@ -329,7 +324,7 @@ struct param_view param_view_take(struct arena *arena, const struct param_list *
                                   const struct config *c)
 {
     struct param_view v = {.flat = arena_take(arena, list->n_floats, sizeof(float))};
-    v.blocks = arena_take(arena, c->n_layers, sizeof *v.blocks);
+    ARENA_TAKE(v.blocks, arena, c->n_layers);
     for (int i = 0; i < list->n && v.blocks; i++) {
         const struct tensor_spec *spec = &list->items[i].spec;
         struct param_pair *of_role = role_in_block(spec->role) ? v.blocks[spec->layer].w : v.w;

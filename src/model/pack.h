@@ -10,8 +10,6 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "compute/kernels.h"
-#include "formats/gguf.h"
 #include "model/layout.h"
 
 /* The storage that a tensor's type has in memory (blocks_in_memory); false for types that do not

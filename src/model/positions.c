@@ -17,7 +17,7 @@ struct positions positions_take(struct arena *a, const struct config *c, const f
         p.stride = c->d_model;
     else
         return p;
-    p.rows = arena_take(a, cap, p.stride * sizeof *p.rows);
+    ARENA_TAKE(p.rows, a, cap * p.stride);
     return p;
 }
 

@@ -1,5 +1,3 @@
-
-
 #include "engine/causal.h"
 #include "train/private.h"
 
@@ -51,7 +49,7 @@ static void take_passes(struct backprop *b, const float *rope_factors)
         if (config_qkv_dim(c, l) > config_qkv_dim(c, widest))
             widest = l;
     b->positions = positions_take(&b->arena, c, rope_factors, b->length);
-    b->blocks = arena_take(&b->arena, c->n_layers, sizeof *b->blocks);
+    ARENA_TAKE(b->blocks, &b->arena, c->n_layers);
     for (int l = 0; l < c->n_layers; l++) {
         if (l == 0 || back) {
             take_run_scratch(
@@ -101,8 +99,8 @@ static void take_passes(struct backprop *b, const float *rope_factors)
         b->dmid_dropped = b->dmid;
     }
     if (back && c->position == POSITION_QUADRATIC)
-        b->drel = arena_take(&b->arena, head_windows, 2 * sizeof *b->drel);
-    b->scratch = arena_take(&b->arena, b->n_threads * b->scratch_floats, sizeof(float));
+        ARENA_TAKE(b->drel, &b->arena, 2 * head_windows);
+    ARENA_TAKE(b->scratch, &b->arena, b->n_threads * b->scratch_floats);
 }
 
 /* Floats of logits that exist at once. */
@@ -121,9 +119,8 @@ enum status backprop_create(const struct backprop *p, struct backprop **out, str
     if (rows > INT32_MAX / 2)
         return err_set(e, STATUS_NO_MEMORY, "out of memory: a batch of %d windows of %d tokens",
                        p->n_sequences, p->length);
-    struct backprop *b = malloc(sizeof *b);
-    if (!b)
-        return err_no_memory(e, "a training engine", sizeof *b);
+    struct backprop *b;
+    TRY_ZEROED(b, 1, "a training engine", e);
     *b = *p;
     b->grad = p->kernels->grad;
     b->n_threads = pool_n_threads(p->pool);

@@ -58,12 +58,12 @@ enum status train_data_read(struct trainer *t, struct err *e)
         return STATUS_OK;
     const size_t n = d->train.n + d->val.n, bytes = d->train.n_bytes + d->val.n_bytes;
     const double smaller = held_out > 0 ? fmin(held_out, 1 - held_out) : 1;
-    return err_set(e, STATUS_USAGE,
-                   "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
-                   "%zu; expected at least some %.0f bytes, found %zu",
-                   short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
-                   spec->length, window, ceil(window * (n ? (double)bytes / n : 1) / smaller),
-                   bytes);
+    return err_usage(e,
+                     "the text is too short: its %s part has %zu tokens, windows of --ctx %d need "
+                     "%zu; expected at least some %.0f bytes, found %zu",
+                     short_train ? "first" : "held-out", short_train ? d->train.n : d->val.n,
+                     spec->length, window, ceil(window * (n ? (double)bytes / n : 1) / smaller),
+                     bytes);
 }
 
 /* --- a new model's metadata ------------------------------------------------------------------ */
@@ -94,9 +94,8 @@ static enum status make_new(struct trainer *t, struct err *e)
     struct gguf_writer *w = NULL;
     size_t len;
     char name[64];
-    struct text *parts = calloc(n, sizeof *parts);
-    if (!parts)
-        return err_no_memory(e, "the list of texts", n * sizeof *parts);
+    struct text *parts;
+    TRY_ZEROED(parts, n, "the list of texts", e);
     for (size_t i = 0; i < n; i++)
         parts[i] =
             (struct text){spec->texts[i].data, train_part(spec->val_fraction, spec->texts[i].len)};
@@ -117,10 +116,8 @@ static enum status make_new(struct trainer *t, struct err *e)
         config_write(c, w);
         s = bpe_learned_write(&vocabulary, w, e);
     }
-    if (s == STATUS_OK)
-        s = gguf_write_memory(w, &t->bytes, &len, e);
-    if (s == STATUS_OK)
-        s = gguf_parse(t->bytes, len, &t->owned_gguf, e);
+    THEN(s, gguf_write_memory(w, &t->bytes, &len, e));
+    THEN(s, gguf_parse(t->bytes, len, &t->owned_gguf, e));
     t->gguf = t->owned_gguf;
     gguf_writer_free(w);
     bpe_learned_free(&vocabulary);
@@ -135,9 +132,9 @@ static enum status read_trainable(const struct gguf *g, struct config *c, struct
     for (int64_t i = 0; i < layout_count(c); i++) {
         const struct tensor_spec spec = layout_at(c, i);
         if (spec.flags & SPEC_UNUSUAL && gguf_find_tensor(g, spec.name.text))
-            return err_set(e, STATUS_BAD_FILE,
-                           "tensor %s: expected none, because no training knows it; found one",
-                           spec.name.text);
+            return err_bad_file(e,
+                                "tensor %s: expected none, because no training knows it; found one",
+                                spec.name.text);
     }
     return STATUS_OK;
 }
@@ -187,13 +184,11 @@ enum status train_teacher_check(struct trainer *t, struct err *e)
     if (config->n_vocab != t->config.n_vocab ||
         !same_array(t->gguf, teacher, "tokenizer.ggml.tokens") ||
         !same_array(t->gguf, teacher, "tokenizer.ggml.merges"))
-        return err_set(e, STATUS_USAGE,
-                       "--teacher: expected the same vocabulary, of %d tokens; found another, of "
-                       "%d",
-                       t->config.n_vocab, config->n_vocab);
+        return err_usage(
+            e, "--teacher: expected the same vocabulary, of %d tokens; found another, of %d",
+            t->config.n_vocab, config->n_vocab);
     if (config->n_ctx < t->spec.length)
-        return err_set(e, STATUS_USAGE,
-                       "--teacher: its context of %d tokens is shorter than the windows of %d",
-                       config->n_ctx, t->spec.length);
+        return err_usage(e, "--teacher: its context of %d tokens is shorter than the windows of %d",
+                         config->n_ctx, t->spec.length);
     return STATUS_OK;
 }

@@ -39,10 +39,10 @@ void muon_take(struct muon *u, struct arena *arena, const struct param_list *lis
         narrowest = MAX(narrowest, MIN(rows, cols));
     }
     for (int i = 0; i < 2; i++) {
-        u->x[i] = arena_take(arena, most, sizeof *u->x[i]);
-        u->square[i] = arena_take(arena, narrowest * narrowest, sizeof *u->square[i]);
+        ARENA_TAKE(u->x[i], arena, most);
+        ARENA_TAKE(u->square[i], arena, narrowest * narrowest);
     }
-    u->squares = arena_take(arena, longest, sizeof *u->squares);
+    ARENA_TAKE(u->squares, arena, longest);
 }
 
 /* One matrix [rows, cols], tall as [n, k] with n >= k: turned if it has more columns than rows. */

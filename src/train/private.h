@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "base/rng.h"
 #include "compute/grad_kernels.h"
 #include "model/model.h"
 #include "model/pack.h"
@@ -207,8 +206,7 @@ struct trainer {
 /* What is in t->arena. */
 void trainer_take(struct trainer *t);
 
-/* --- steps.c: first weights, a step, the mean loss on windows, and the rate to step with -------
- */
+/* --- steps.c: first weights, a step, the mean loss on windows, and the rate to step with ------ */
 
 /* Floats whose squares are summed by one kernel call. */
 #define SHARD ((size_t)4096)

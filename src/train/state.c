@@ -25,14 +25,8 @@ static const char magic[8] = {'D', 'E', 'C', 'T', 'R', 'A', 'I', 'N'};
  * trainer, and what messages call them. */
 static const struct field {
     const char *name;
-    enum {
-        FIELD_INT,
-        FIELD_U64,
-        FIELD_REAL,
-        FIELD_FLAG,
-        FIELD_HASH
-    } kind; /* the last two are
-               told without values */
+    /* The last two are told without values. */
+    enum { FIELD_INT, FIELD_U64, FIELD_REAL, FIELD_FLAG, FIELD_HASH } kind;
     size_t offset;
     const char *const *choices; /* names of an int's values; NULL: numbers */
 } fields[STATE_FIELDS] = {
@@ -135,10 +129,10 @@ enum status state_compare(const struct trainer *t, struct err *e)
         return STATUS_OK;
     const struct field *f = &fields[i];
     if (f->kind >= FIELD_FLAG)
-        return err_set(e, STATUS_USAGE,
-                       "%s belongs to another run: %s was not the same; --resume needs the "
-                       "same texts and options, without it the run begins anew",
-                       t->state_path, f->name);
+        return err_usage(e,
+                         "%s belongs to another run: %s was not the same; --resume needs the same "
+                         "texts and options, without it the run begins anew",
+                         t->state_path, f->name);
     for (int now = 0; now < 2; now++) {
         const uint64_t value = now ? t->identity[i] : found[i];
         uint64_t known = 0;
@@ -153,10 +147,10 @@ enum status state_compare(const struct trainer *t, struct err *e)
         else
             snprintf(values[now], sizeof *values, "%" PRIu64, value);
     }
-    return err_set(e, STATUS_USAGE,
-                   "%s belongs to a run with %s %s, not %s; --resume needs the same options; "
-                   "without it the run begins anew, and --from trains a checkpoint further",
-                   t->state_path, f->name, values[0], values[1]);
+    return err_usage(e,
+                     "%s belongs to a run with %s %s, not %s; --resume needs the same options; "
+                     "without it the run begins anew, and --from trains a checkpoint further",
+                     t->state_path, f->name, values[0], values[1]);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */

@@ -15,8 +15,6 @@
 
 const char *const train_optimizers[] = {"adamw", "muon", NULL};
 
-/* --- initialisation -------------------------------------------------------------------------- */
-
 void trainer_initialise(struct trainer *t)
 {
     const struct config *c = &t->config;
@@ -159,10 +157,10 @@ enum status trainer_not_finite(const struct trainer *t, const char *what, double
     char saved[600] = "nothing has been saved yet";
     if (t->saved_step >= 0)
         snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec.out, (int)t->saved_step);
-    return err_set(e, STATUS_FAILED, "the %s after step %d is %f, not a finite number; %s; %s",
-                   what, (int)t->progress.step, value, saved,
-                   is_given ? "info --check tells whether the checkpoint is sound"
-                            : "a lower --lr, a longer --warmup or a smaller --clip may help");
+    return err_failed(e, "the %s after step %d is %f, not a finite number; %s; %s", what,
+                      (int)t->progress.step, value, saved,
+                      is_given ? "info --check tells whether the checkpoint is sound"
+                               : "a lower --lr, a longer --warmup or a smaller --clip may help");
 }
 
 enum status trainer_update(struct trainer *t, struct train_event *made, struct err *e)
@@ -227,7 +225,7 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
 
 /* Tried from the second and third on, towards where the loss falls, until it does not. */
 static const double rates[] = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3};
-#define N_RATES    ((int)(sizeof rates / sizeof *rates))
+#define N_RATES    ((int)COUNT(rates))
 #define FIRST_RATE 1
 
 /* Of a text without a window to spare. */

@@ -10,8 +10,6 @@
 /* An evaluation predicts at most about so many tokens, evenly spread over the held-out part. */
 #define VAL_TOKENS 131072
 
-/* --- opening --------------------------------------------------------------------------------- */
-
 /* The status of reading the file at `path`, which the message names. */
 static enum status in_file(enum status s, const char *path, struct err *e)
 {
@@ -28,15 +26,15 @@ void trainer_take(struct trainer *t)
     const uint64_t rows = (uint64_t)t->spec.batch * t->spec.length;
     t->weights = param_view_take(arena, &t->list, &t->config);
     t->gradient = param_view_take(arena, &t->list, &t->config);
-    t->m = arena_take(arena, t->list.n_floats, sizeof *t->m);
-    t->v = arena_take(arena, t->list.n_floats, sizeof *t->v);
-    t->partials = arena_take(arena, train_shards(&t->list), sizeof *t->partials);
+    ARENA_TAKE(t->m, arena, t->list.n_floats);
+    ARENA_TAKE(t->v, arena, t->list.n_floats);
+    ARENA_TAKE(t->partials, arena, train_shards(&t->list));
     if (t->spec.optimizer == OPTIMIZER_MUON)
         muon_take(&t->muon, arena, &t->list);
     if (t->spec.teacher)
         t->teacher_weights = param_view_take(arena, &t->teacher_list, &t->teacher_config);
-    t->inputs = arena_take(arena, rows, sizeof *t->inputs);
-    t->targets = arena_take(arena, rows, sizeof *t->targets);
+    ARENA_TAKE(t->inputs, arena, rows);
+    ARENA_TAKE(t->targets, arena, rows);
 }
 
 /* The held-out windows that an evaluation scores. */
@@ -53,21 +51,20 @@ static enum status make_plan(struct trainer *t, struct err *e)
     const size_t n = train->n + val->n;
     trainer_take(t);
     struct train_plan *p = &t->plan;
-    *p = (struct train_plan){
-        .config = t->config,
-        .n_params = t->list.n_params,
-        .train_tokens = train->n,
-        .val_tokens = val->n,
-        .val_scored = val_windows(t).n * t->spec.length,
-        .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
-        .bits_per_nat = val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
-        .seed = t->spec.seed,
-        .resumed_step = t->progress.step,
-        .best_loss = t->progress.best,
-        .best_step = t->progress.best_step,
-        .parameter_bytes = t->arena.used,
-        .token_bytes = n * sizeof(int32_t),
-    };
+    *p = (struct train_plan){.config = t->config,
+                             .n_params = t->list.n_params,
+                             .train_tokens = train->n,
+                             .val_tokens = val->n,
+                             .val_scored = val_windows(t).n * t->spec.length,
+                             .bytes_per_token = n ? (double)(train->n_bytes + val->n_bytes) / n : 0,
+                             .bits_per_nat =
+                                 val->n_bytes ? (double)val->n / val->n_bytes / log(2) : 0,
+                             .seed = t->spec.seed,
+                             .resumed_step = t->progress.step,
+                             .best_loss = t->progress.best,
+                             .best_step = t->progress.best_step,
+                             .parameter_bytes = t->arena.used,
+                             .token_bytes = n * sizeof(int32_t)};
     for (size_t i = 0; i < t->gguf->n_tensors; i++)
         p->widened |= t->gguf->tensors[i].type->type != TENSOR_F32;
     /* The engine that trains, and the teacher's. */
@@ -94,7 +91,7 @@ static enum status open_run(struct trainer *t, struct err *e)
     const struct progress *found = &t->state.header.progress, *p = &t->progress;
     enum status s;
     if (spec->resume && access(t->state_path, F_OK) != 0)
-        return err_set(e, STATUS_USAGE, "--resume: there is no %s to go on with", t->state_path);
+        return err_usage(e, "--resume: there is no %s to go on with", t->state_path);
     if (spec->resume) {
         TRY(file_map_open(&t->state.file, t->state_path, e));
         TRY(state_parse(&t->state, t->state_path, e));
@@ -103,16 +100,15 @@ static enum status open_run(struct trainer *t, struct err *e)
     }
     TRY(in_file(train_template_make(t, e), spec->from_path, e));
     if (spec->length > c->n_ctx)
-        return err_set(e, STATUS_USAGE, "--ctx %d: the checkpoint's context has %d tokens",
-                       spec->length, c->n_ctx);
+        return err_usage(e, "--ctx %d: the checkpoint's context has %d tokens", spec->length,
+                         c->n_ctx);
     if (spec->warmup >= spec->n_steps)
-        return err_set(e, STATUS_USAGE, "--warmup %d: expected fewer than the %d steps of --steps",
-                       spec->warmup, spec->n_steps);
+        return err_usage(e, "--warmup %d: expected fewer than the %d steps of --steps",
+                         spec->warmup, spec->n_steps);
     TRY(in_file(param_list_create(&t->list, c, spec->from, e), spec->from_path, e));
     if (spec->teacher) {
         s = train_teacher_check(t, e);
-        if (s == STATUS_OK)
-            s = param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e);
+        THEN(s, param_list_create(&t->teacher_list, &t->teacher_config, spec->teacher, e));
         TRY(in_file(s, spec->teacher_path, e));
     }
     TRY(train_data_read(t, e));
@@ -128,10 +124,10 @@ static enum status open_run(struct trainer *t, struct err *e)
                             (int)p->step, spec->n_steps, unrated ? " without a rate" : "");
     t->out_written = !spec->keep_last && isfinite(p->best);
     if (t->out_written && access(spec->out, F_OK) != 0)
-        return err_set(e, STATUS_FAILED,
-                       "%s is missing, which had the best checkpoint so far (of step %d); bring it "
-                       "back, or begin anew without --resume",
-                       spec->out, (int)p->best_step);
+        return err_failed(e,
+                          "%s is missing, which had the best checkpoint so far (of step %d); bring "
+                          "it back, or begin anew without --resume",
+                          spec->out, (int)p->best_step);
     return make_plan(t, e);
 }
 
@@ -279,14 +275,13 @@ static enum status after_step(struct trainer *t, struct err *e)
         if (!isfinite(loss))
             return trainer_not_finite(t, "held-out loss", loss, e);
         const bool best = loss < p->best;
-        report_event(t, (struct train_event){
-                            .kind = TRAIN_EVALUATED,
-                            .loss = t->loss_steps ? t->loss_sum / t->loss_steps : (double)NAN,
-                            .val_loss = loss,
-                            .val_bits = loss * t->plan.bits_per_nat,
-                            .best = best,
-                            .ns = clock_ns() - before,
-                        });
+        report_event(t, (struct train_event){.kind = TRAIN_EVALUATED,
+                                             .loss = t->loss_steps ? t->loss_sum / t->loss_steps
+                                                                   : (double)NAN,
+                                             .val_loss = loss,
+                                             .val_bits = loss * t->plan.bits_per_nat,
+                                             .best = best,
+                                             .ns = clock_ns() - before});
         t->loss_sum = 0;
         t->loss_steps = 0;
         if (best) {
@@ -361,10 +356,10 @@ static enum status run_to_the_end(struct trainer *t, struct err *e)
     TRY(look_at_out(t, &is_own, e));
     if (is_own)
         return STATUS_OK;
-    return err_set(e, STATUS_FAILED,
-                   "%s is not the best checkpoint of this run (of step %d), but another file; "
-                   "bring it back, or begin anew without --resume",
-                   spec->out, (int)p->best_step);
+    return err_failed(e,
+                      "%s is not the best checkpoint of this run (of step %d), but another file; "
+                      "bring it back, or begin anew without --resume",
+                      spec->out, (int)p->best_step);
 }
 
 enum status trainer_run(struct trainer *t, struct err *e)

@@ -15,11 +15,7 @@
  */
 #pragma once
 
-#include "base/status.h"
-#include "base/text.h"
-#include "compute/kernels.h"
 #include "compute/pool.h"
-#include "formats/gguf.h"
 #include "model/config.h"
 
 enum train_event_kind {
