@@ -2,7 +2,6 @@
 #define _FILE_OFFSET_BITS 64
 
 #include "base/file.h"
-#include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -189,7 +188,7 @@ static enum status read_to_end(int fd, const char *name, size_t max, char **out,
                 return STATUS_OK;
         }
     }
-    return err_set(e, STATUS_USAGE, "%s: more than the %zu bytes allowed", name, max);
+    return err_usage(e, "%s: more than the %zu bytes allowed", name, max);
 }
 
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e)
@@ -277,7 +276,7 @@ static bool take_read(struct lines *l, enum lines_state *state, struct text *lin
     if (!newline && !(l->ended && (l->passing || l->taken < end)))
         return false;
     const bool has_return = end > l->taken && start[end - 1] == '\r';
-    *line = (struct text){start + l->taken, end - has_return - l->taken};
+    *line = text_span(start + l->taken, end - has_return - l->taken);
     *state = l->passing || line->len > l->max ? LINES_LONG : LINES_LINE;
     l->passing = false;
     l->n_bytes += l->searched - l->taken;

@@ -121,15 +121,14 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
         /* What /dev/stdout leads to is not what the user named, and replacing it would leave the
          * descriptor behind. */
         if (stat("/proc/self", &process) == 0 && st.st_dev == process.st_dev)
-            return err_set(e, STATUS_FAILED,
-                           "%s: cannot replace it: expected a file's own name, found an open "
-                           "descriptor's",
-                           path);
+            return err_failed(
+                e, "%s: cannot replace it: expected a file's own name, found an open descriptor's",
+                path);
         if (is_planted(*target, &st))
-            return err_set(e, STATUS_FAILED,
-                           "%s: cannot replace it: expected a link of one's own in a folder that "
-                           "all may write, found another user's",
-                           path);
+            return err_failed(e,
+                              "%s: cannot replace it: expected a link of one's own in a folder "
+                              "that all may write, found another user's",
+                              path);
         const ssize_t n = readlink(*target, to, sizeof to - 1);
         if (n < 0)
             return fail(e, path, "follow the link");
@@ -202,8 +201,8 @@ static enum status open_temporary(struct file_writer *w, const char *path, struc
     const bool replaces = lstat(w->target, &old) == 0;
     /* Renaming over a device or a FIFO would destroy it; a read-only file is meant to stay. */
     if (replaces && !S_ISREG(old.st_mode))
-        return err_set(e, STATUS_FAILED, "%s: cannot replace it: expected a regular file, found %s",
-                       path, file_kind(old.st_mode));
+        return err_failed(e, "%s: cannot replace it: expected a regular file, found %s", path,
+                          file_kind(old.st_mode));
     if (replaces && faccessat(AT_FDCWD, w->target, W_OK, AT_EACCESS) != 0)
         return fail(e, path, "replace it");
     TRY_ZEROED(w->buffer, WRITE_BUFFER, path, e);
@@ -228,7 +227,7 @@ enum status file_writer_open(struct file_writer **out, const char *path, struct 
 {
     *out = NULL;
     if (!path[0])
-        return err_set(e, STATUS_FAILED, "the output file's name is empty");
+        return err_failed(e, "the output file's name is empty");
     struct file_writer *w;
     TRY_ZEROED(w, 1, path, e);
     w->fd = -1;
@@ -244,7 +243,7 @@ static void write_fully(struct file_writer *w, const char *data, size_t len)
 {
     while (len && !w->error) {
         /* Some systems refuse writes of 2 GiB and more. */
-        const ssize_t n = write(w->fd, data, len < (size_t)1 << 30 ? len : (size_t)1 << 30);
+        const ssize_t n = write(w->fd, data, MIN(len, (size_t)1 << 30));
         if (n > 0) {
             data += n;
             len -= n;
@@ -365,14 +364,12 @@ enum status folder_writer_open(struct folder_writer **out, const char *path, str
         plain[n - 1] = 0;
     if (w)
         w->fd = -1;
-    if (s == STATUS_OK)
-        s = file_follow_links(plain, &w->target, e);
+    THEN(s, file_follow_links(plain, &w->target, e));
     free(plain);
     if (s == STATUS_OK && stat(w->target, &old) == 0 && !S_ISDIR(old.st_mode))
-        s = err_set(e, STATUS_FAILED,
-                    "%.200s: cannot make the folder: there is a file of this name", w->target);
-    if (s == STATUS_OK)
-        s = name_temporary(w->target, &w->temp, e);
+        s = err_failed(e, "%.200s: cannot make the folder: there is a file of this name",
+                       w->target);
+    THEN(s, name_temporary(w->target, &w->temp, e));
     if (s == STATUS_OK) {
         if (mkdir(w->temp, 0777) == 0)
             w->fd = open(w->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -408,8 +405,8 @@ enum status folder_writer_commit(struct folder_writer *w, struct err *e)
                 if (s == STATUS_OK &&
                     (moves ? renameat(w->fd, name, old, name) != 0
                            : fstatat(old, name, &st, 0) == 0 && S_ISDIR(st.st_mode)))
-                    s = err_set(e, STATUS_FAILED, "%.200s/%.100s: cannot replace it: %s", w->target,
-                                name, moves ? strerror(errno) : "it is a folder");
+                    s = err_failed(e, "%.200s/%.100s: cannot replace it: %s", w->target, name,
+                                   moves ? strerror(errno) : "it is a folder");
             }
         }
         sync_retry(old);

@@ -38,9 +38,10 @@ static inline enum status err_status(enum status s)
     return s;
 }
 
-/* The commonest of them: the file is to blame, or what was asked for. */
+/* The commonest of them: the file is to blame, what was asked for, or the run. */
 #define err_bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
 #define err_usage(e, ...)    err_set(e, STATUS_USAGE, __VA_ARGS__)
+#define err_failed(e, ...)   err_set(e, STATUS_FAILED, __VA_ARGS__)
 
 /* Puts "prefix: " before the message already in e; used to add the file or tensor concerned. */
 void err_prefix(struct err *e, const char *prefix);
@@ -64,4 +65,12 @@ static inline enum status err_no_memory(struct err *e, const char *what, size_t 
         const enum status try_status = (call);                                                     \
         if (try_status != STATUS_OK)                                                               \
             return try_status;                                                                     \
+    } while (0)
+
+/* The same where there is something to free: the call is made only as long as s is STATUS_OK, and s
+ * becomes its status. */
+#define THEN(s, call)                                                                              \
+    do {                                                                                           \
+        if ((s) == STATUS_OK)                                                                      \
+            (s) = (call);                                                                          \
     } while (0)

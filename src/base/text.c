@@ -112,15 +112,13 @@ void utf8_strip(char *text)
     char *to = text;
     while (rest.len > 0) {
         uint32_t code;
-        const size_t len = utf8_decode(rest, &code);
+        const struct text c = utf8_next(&rest, &code);
         if (code == UNICODE_INVALID || utf8_is_control(code)) {
             *to++ = '?';
         } else {
-            memmove(to, rest.data, len);
-            to += len;
+            memmove(to, c.data, c.len);
+            to += c.len;
         }
-        rest.data += len;
-        rest.len -= len;
     }
     *to = 0;
 }

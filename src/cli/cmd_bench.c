@@ -134,15 +134,13 @@ static enum status read_rows(const struct json_node *root, struct former *f, str
     TRY(json_expect(root, JSON_ARRAY, e));
     if (root->n == 0)
         return err_bad_file(e, "expected the rows of bench --format json, found none");
-    f->rows = array_zeroed(root->n, sizeof *f->rows, "the former rows", e);
-    if (!f->rows)
-        return STATUS_NO_MEMORY;
+    TRY_ZEROED(f->rows, root->n, "the former rows", e);
     for (const struct json_node *c = NULL; (c = json_child(root, c)); f->n++) {
         TRY(read_row(c, &f->rows[f->n], e));
         const struct json_node *of = json_member(c, "model");
         of = of && of->kind == JSON_STRING ? of : json_member(c, "shape");
         if (of && of->kind == JSON_STRING)
-            snprintf(f->subject, sizeof f->subject, "%.*s", (int)of->text.len, of->text.data);
+            chars_printf(f->subject, "%.*s", (int)of->text.len, of->text.data);
     }
     utf8_strip(f->subject);
     return STATUS_OK;
@@ -158,9 +156,8 @@ static enum status read_former(const char *path, struct former *f, struct err *e
     char *bytes = NULL;
     size_t len;
     TRY(file_read_all(path, limits.bytes, &bytes, &len, e));
-    enum status s = json_read(&reader, (struct text){bytes, len}, &limits, &root, e);
-    if (s == STATUS_OK)
-        s = read_rows(root, f, e);
+    enum status s = json_read(&reader, text_span(bytes, len), &limits, &root, e);
+    THEN(s, read_rows(root, f, e));
     json_reader_free(&reader);
     free(bytes);
     return err_in(e, s, "%s", path);
@@ -174,7 +171,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
 {
     const char *source = r->common.threads ? "-t" : "DECODE_THREADS";
     const char *text = r->common.threads ? r->common.threads : environment("DECODE_THREADS");
-    const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
+    const int usable = cpus_usable(), most = MIN(usable, POOL_MAX_THREADS);
     struct int_list asked = {.n = 0}, *threads = &r->spec.axes[BENCH_THREADS];
     bool has_most = false;
     r->job->threads_are_auto = !text || str_is(text, "auto");
@@ -187,7 +184,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
             say(&r->common, "%s %d: this process has %d processors, measured with as many", source,
                 n, most);
         if (n < most || !has_most)
-            TRY(list_add(source, n < most ? n : most, threads, e));
+            TRY(list_add(source, MIN(n, most), threads, e));
         has_most |= n >= most;
     }
     return STATUS_OK;
@@ -252,7 +249,7 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     TRY(read_threads(r, e));
     TRY(job_choose_kernels(&r->common, &spec->kernels, e));
     if (spec->prompt < 0)
-        spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
+        spec->prompt = MIN(spec->config.n_ctx, DEFAULT_PROMPT);
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->stop = progress_stop;
     spec->progress = progress_show;
@@ -270,8 +267,7 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
     int ended = 0;
     const pid_t pid = fork();
     if (pid < 0)
-        return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
-                       strerror(errno));
+        return err_failed(e, "cannot start a process to measure memory: %s", strerror(errno));
     if (pid == 0)
         _exit(bench_load_row(b, i, said)); /* nothing of the parent's is closed or flushed */
     while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
@@ -280,8 +276,7 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
     if (!WIFEXITED(ended) && signals_interrupted())
         return STATUS_INTERRUPTED;
     if (!WIFEXITED(ended))
-        return err_set(e, STATUS_FAILED,
-                       "the process that measures memory was ended; was it out of memory?");
+        return err_failed(e, "the process that measures memory was ended; was it out of memory?");
     const enum status s = WEXITSTATUS(ended);
     if (s == STATUS_BAD_FILE && !said->text[0])
         _exit(STATUS_BAD_FILE); /* a mapped file was cut short: the child has said which */
@@ -371,7 +366,7 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     bench_free(&r->bench);
     free(r->former.rows);
     free(r->advice);
-    return specified == STATUS_OK && s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
+    return specified == STATUS_OK ? job_blame(j->path, s, e) : s;
 }
 
 const struct command command_bench = {

@@ -62,7 +62,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     TRY(import_is_for(j->path, &is_other, e));
     if (!is_other)
         TRY(file_map_open(&file, j->path, e));
-    const bool is_gguf = text_starts_with((struct text){(const char *)file.data, file.len}, "GGUF");
+    const bool is_gguf = text_starts_with(text_span((const char *)file.data, file.len), "GGUF");
     file_map_close(&file);
     if (is_gguf)
         return err_usage(
@@ -78,9 +78,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
         s = job_quantize(j, &file, &params, false, e);
         file_map_close(&file);
     }
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, j->path);
-    if (s == STATUS_OK) {
+    if (job_blame(j->path, s, e) == STATUS_OK) {
         const struct config *c = import_config(im);
         struct import_row row = {import_format(im), c->arch->name, .config = *c,
                                  .bytes = job_out_bytes(j)};

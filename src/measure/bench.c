@@ -49,19 +49,18 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
         if (g < 0)
             TRY(config_check_rank(c, -g, e));
         else if (g < 1 || g > most || most % g != 0)
-            return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of %d", g, most);
+            return err_usage(e, "%d K/V heads: expected a divisor of %d", g, most);
     }
     for (int i = 0; i < depths->n; i++)
         if (depths->items[i] < 0 || depths->items[i] >= c->n_ctx)
-            return err_set(e, STATUS_USAGE,
-                           "depth %d: expected 0 to %d, one below the context of %d tokens",
-                           depths->items[i], c->n_ctx - 1, c->n_ctx);
+            return err_usage(e, "depth %d: expected 0 to %d, one below the context of %d tokens",
+                             depths->items[i], c->n_ctx - 1, c->n_ctx);
     for (int i = 0; i < types->n; i++)
         if (types->items[i] != BENCH_AS_FILE)
             TRY(model_check_storage(c, types->items[i], e));
     if (spec->prompt < 0 || spec->prompt > c->n_ctx)
-        return err_set(e, STATUS_USAGE, "a prompt of %d tokens: expected 0 to the context of %d",
-                       spec->prompt, c->n_ctx);
+        return err_usage(e, "a prompt of %d tokens: expected 0 to the context of %d", spec->prompt,
+                         c->n_ctx);
     *shape = (struct cost_shape){.config = c};
     if (spec->gguf && !cost_shape_of_file(spec->gguf, c, shape))
         return err_bad_file(e, "the output matrix: expected type F32, F16, BF16, Q8_0 or Q4_0");
@@ -85,7 +84,7 @@ static void plan_row(struct bench *b, int i)
     row->type = b->models[row->model].variant.shape.storage;
     row->threads = item_of(spec, row, BENCH_THREADS);
     row->step = row_step(b, row, item_of(spec, row, BENCH_DEPTHS));
-    row->prefill_tokens_per_s = (double)NAN;
+    row->prefill_tokens_per_s = NO_FIGURE;
 }
 
 /* What the row needs in the last group beside what is planned there already, and its MHA (NULL: it
@@ -147,8 +146,8 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     for (int a = 0; a < BENCH_AXES; a++)
         n_rows *= axes[a].n;
     if (n_rows * spec->n * spec->repeats > MAX_SAMPLES)
-        return err_set(e, STATUS_USAGE, "%.0f rows of %d x %d samples: expected at most %d in all",
-                       n_rows, spec->repeats, spec->n, MAX_SAMPLES);
+        return err_usage(e, "%.0f rows of %d x %d samples: expected at most %d in all", n_rows,
+                         spec->repeats, spec->n, MAX_SAMPLES);
     b->n_rows = n_rows;
     b->n_machines = axes[BENCH_THREADS].n;
     b->n_models = types->n * variants->n;
@@ -250,10 +249,10 @@ static enum status need_pool(const struct bench *b, int at, struct err *e)
         return STATUS_OK;
     TRY(pool_create(threads, pool, e));
     if (pool_n_threads(*pool) < threads)
-        return err_set(e, STATUS_FAILED,
-                       "only %d of %d threads could be started: a row of %d would be measured "
-                       "with fewer; a smaller -t needs fewer",
-                       pool_n_threads(*pool), threads, threads);
+        return err_failed(e,
+                          "only %d of %d threads could be started: a row of %d would be measured "
+                          "with fewer; a smaller -t needs fewer",
+                          pool_n_threads(*pool), threads, threads);
     return STATUS_OK;
 }
 
@@ -293,7 +292,7 @@ static bool is_stopped(const struct bench_spec *spec)
 static enum status set_up_row(const struct bench *b, struct bench_row *row, int prompt,
                               struct err *e)
 {
-    double best = (double)INFINITY;
+    double best = HUGE_VAL;
     TRY(open_session(b, row, e));
     row->load_ms = b->models[row->model].load_ms;
     row->step = row_step(b, row, row->step.depth);
@@ -362,7 +361,7 @@ static enum status measure_limits(const struct bench *b, struct err *e)
     for (int p = 0; p < b->n_machines; p++) {
         struct machine *m = &b->machines[p];
         double slow = 0;
-        for (const struct bench_row *row = b->rows; row < b->rows + b->n_rows; row++) {
+        FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
             if (row->at[BENCH_THREADS] != p)
                 continue;
             machine_want(m, row_bytes(row));
@@ -461,7 +460,7 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 {
     const int samples = row->samples;
     double sum = 0;
-    row->p50_low_us = row->p50_high_us = (double)NAN; /* which fmin and fmax leave out */
+    row->p50_low_us = row->p50_high_us = NO_FIGURE; /* which fmin and fmax leave out */
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + r * n, n);
         row->medians_us[r] = stats_percentile(sorted, n, 0.5) / 1e3;
@@ -484,9 +483,8 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 
 void bench_predict(struct bench *b)
 {
-    struct bench_row *const end = b->rows + b->n_rows;
     /* What a row reached is no more than the limits. */
-    for (const struct bench_row *row = b->rows; row < end; row++) {
+    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
         struct machine *m = &b->machines[row->at[BENCH_THREADS]];
         const uint64_t bytes = row_bytes(row);
         const struct cost_flops *f = &row->step.cost.flops;
@@ -505,7 +503,7 @@ void bench_predict(struct bench *b)
     }
     for (int i = 0; i < b->n_machines; i++)
         machine_settle(&b->machines[i]);
-    for (struct bench_row *row = b->rows; row < end; row++) {
+    FOR_EACH (struct bench_row, row, b->rows, b->n_rows) {
         const struct roofline limits =
             machine_limits(&b->machines[row->at[BENCH_THREADS]], row_bytes(row));
         inspect_predict(&row->step, &limits);
@@ -515,18 +513,17 @@ void bench_predict(struct bench *b)
 
 void bench_compare(struct bench *b, int n_heads)
 {
-    struct bench_row *const end = b->rows + b->n_rows;
-    for (struct bench_row *row = b->rows; row < end; row++) {
-        row->speedup = row->predicted_speedup = (double)NAN;
-        row->speedup_low = row->speedup_high = (double)NAN;
-        for (const struct bench_row *mha = b->rows; mha < end + b->n_again; mha++) {
+    FOR_EACH (struct bench_row, row, b->rows, b->n_rows) {
+        row->speedup = row->predicted_speedup = NO_FIGURE;
+        row->speedup_low = row->speedup_high = NO_FIGURE;
+        FOR_EACH (const struct bench_row, mha, b->rows, b->n_rows + b->n_again) {
             bool same = mha->step.n_kv_heads == n_heads; /* at the same setting */
             for (int a = 0; a < BENCH_AXES; a++)
                 same &= a == BENCH_VARIANTS || mha->at[a] == row->at[a];
             if (!same)
                 continue;
             /* Of one sequence bytes are the limit, and need no measurement. */
-            if (mha < end)
+            if (mha < b->rows + b->n_rows)
                 row->predicted_speedup = row->step.batch == 1
                                              ? row_bytes(mha) / (double)row_bytes(row)
                                              : mha->step.predicted.us / row->step.predicted.us;

@@ -10,8 +10,7 @@
 
 const char *const study_methods[] = {"mha", "mean",   "first",   "random", "procrustes",
                                      "fit", "latent", "scratch", NULL};
-_Static_assert(sizeof study_methods / sizeof *study_methods == STUDY_N_METHODS + 1,
-               "a name for each");
+_Static_assert(LENGTH(study_methods) == STUDY_N_METHODS + 1, "a name for each");
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
@@ -32,10 +31,10 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
     cell->heads = c->n_heads;
     cell->d_ff = c->d_ff;
     if (cell->by_heads)
-        snprintf(heads, sizeof heads, "h%d-", cell->heads);
-    snprintf(cell->name, sizeof cell->name, "s%" PRIu64 "-%s%s%s%s%s-a%g", cell->seed, heads,
-             variant, is_mha ? "" : "-", is_mha ? "" : cell->method_name,
-             cell->taught ? "-taught" : "", cell->alpha);
+        chars_printf(heads, "h%d-", cell->heads);
+    chars_printf(cell->name, "s%" PRIu64 "-%s%s%s%s%s-a%g", cell->seed, heads, variant,
+                 is_mha ? "" : "-", is_mha ? "" : cell->method_name, cell->taught ? "-taught" : "",
+                 cell->alpha);
 }
 
 int study_order(const void *a, const void *b)
@@ -123,9 +122,7 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 enum status study_means(struct study_plan *plan, struct err *e)
 {
     const struct study_cell *end = plan->cells + plan->n;
-    plan->means = array_zeroed(plan->n, sizeof *plan->means, "the study's means", e);
-    if (!plan->means)
-        return STATUS_NO_MEMORY;
+    TRY_ZEROED(plan->means, plan->n, "the study's means", e);
     for (const struct study_cell *first = plan->cells, *next = first; first < end; first = next) {
         struct study_mean m = {.of = *first, .least = HUGE_VAL, .most = -HUGE_VAL};
         struct study_cell *of = &m.of;
@@ -153,11 +150,11 @@ enum status study_means(struct study_plan *plan, struct err *e)
             if (cell->done)
                 squares += pow(cell->bits_per_byte - of->bits_per_byte, 2);
         m.deviation = m.n_seeds > 1 ? sqrt(squares / (m.n_seeds - 1)) : NO_FIGURE;
-        snprintf(m.line, sizeof m.line, "%s, %s%s", of->variant,
-                 of->method != STUDY_MHA ? of->method_name
-                 : of->by_heads          ? "from scratch"
-                                         : "trained as long",
-                 of->taught ? ", taught" : "");
+        chars_printf(m.line, "%s, %s%s", of->variant,
+                     of->method != STUDY_MHA ? of->method_name
+                     : of->by_heads          ? "from scratch"
+                                             : "trained as long",
+                     of->taught ? ", taught" : "");
         plan->means[plan->n_means++] = m;
     }
     return STATUS_OK;
