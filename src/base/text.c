@@ -7,13 +7,8 @@
 struct joined names_joined(const char *const *names, const char *last)
 {
     struct joined all = {""};
-    size_t used = 0;
-    for (int i = 0; names[i] && used < sizeof all.text; i++)
-        used += snprintf(all.text + used, sizeof all.text - used, "%s%s",
-                         i == 0         ? ""
-                         : names[i + 1] ? ", "
-                                        : last,
-                         names[i]);
+    for (int i = 0; names[i]; i++)
+        chars_append(all.text, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : last, names[i]);
     return all;
 }
 

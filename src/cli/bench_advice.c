@@ -134,8 +134,7 @@ enum status advice_measure(struct bench_run *r, struct err *e)
         static const char *const limits[] = {"loss", "time", "cache"};
         for (int k = 0; k < 3; k++)
             if (beyond[k])
-                snprintf(a->beyond + strlen(a->beyond), sizeof a->beyond - strlen(a->beyond),
-                         "%s%s", a->beyond[0] ? ", " : "", limits[k]);
+                chars_append(a->beyond, "%s%s", a->beyond[0] ? ", " : "", limits[k]);
     }
     qsort(r->advice, b->n_rows, sizeof *r->advice, compare);
     return STATUS_OK;

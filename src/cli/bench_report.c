@@ -177,8 +177,6 @@ static const void *next_row(void *arg, int i)
         r->advised = r->advice[i];
     const struct bench_row *row = r->advice ? r->advised.row : &b->rows[i];
     const bool busy = row->cpu_share < LEAST_SHARE;
-    const size_t size = sizeof r->note;
-    int n = 0; /* less than size: figures have two dozen digits at most */
     r->row = *row;
     r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
     for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows && !r->advice;
@@ -192,13 +190,13 @@ static const void *next_row(void *arg, int i)
     /* Why the row's figures may not be taken at their word, or not together. */
     r->note[0] = 0;
     if (row->repeats < r->spec.repeats)
-        n = snprintf(r->note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
+        chars_printf(r->note, "%d of %d repeats", row->repeats, r->spec.repeats);
     if (r->noisy)
-        n += snprintf(r->note + n, size - n, "%s%s: %.0f%%", n ? ", " : "", busy ? "busy" : "noisy",
-                      (busy ? row->cpu_share : row->spread) * 100);
+        chars_append(r->note, "%s%s: %.0f%%", r->note[0] ? ", " : "", busy ? "busy" : "noisy",
+                     (busy ? row->cpu_share : row->spread) * 100);
     if (is_uneven(row))
-        snprintf(r->note + n, size - n, "%smean %.2f of p50", n ? ", " : "",
-                 row->mean_us / row->p50_us);
+        chars_append(r->note, "%smean %.2f of p50", r->note[0] ? ", " : "",
+                     row->mean_us / row->p50_us);
     write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
     const struct former_row *found = find_former(&r->former, row), *old = found ? found : &none;
     r->old_p50_us = old->p50_us;

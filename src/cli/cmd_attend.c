@@ -104,8 +104,11 @@ static enum status place_heads(struct attend_view *v, struct err *e)
         if (head < config_heads(v->config, layer))
             spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
     }
-    const char *grid = o->npy ? "--npy" : o->html ? "--html" : NULL; /* of layers by heads */
-    grid = o->svg ? "--svg" : grid;
+    const char *grid = /* of layers by heads */
+        o->svg    ? "--svg"
+        : o->npy  ? "--npy"
+        : o->html ? "--html"
+                  : NULL;
     if (spec->n_heads == 0 || (grid && (size_t)spec->n_heads < n))
         return err_usage(e,
                          "%s: expected heads that every layer named has; the layers have different "

@@ -93,12 +93,16 @@ static enum status read_row(const struct json_node *object, struct former_row *r
     } names[] = {{"variant", row->variant, sizeof row->variant},
                  {"type", row->type, sizeof row->type},
                  {"kv_type", row->kv_type, sizeof row->kv_type}};
-    static const char *const of_counts[] = {"threads", "depth", "batch"}, *const of_times[] = {
-                                                                              "p50_us",
-                                                                              "p50_low_us",
-                                                                              "p50_high_us"};
-    int *const counts[] = {&row->threads, &row->depth, &row->batch};
-    double *const times[] = {&row->p50_us, &row->p50_low_us, &row->p50_high_us};
+    const struct {
+        const char *key;
+        int *out;
+    } counts[] = {{"threads", &row->threads}, {"depth", &row->depth}, {"batch", &row->batch}};
+    const struct {
+        const char *key;
+        double *out;
+    } times[] = {{"p50_us", &row->p50_us},
+                 {"p50_low_us", &row->p50_low_us},
+                 {"p50_high_us", &row->p50_high_us}};
     const struct json_node *node;
     int64_t count;
     TRY(json_expect(object, JSON_OBJECT, e));
@@ -111,20 +115,20 @@ static enum status read_row(const struct json_node *object, struct former_row *r
         utf8_strip(names[i].out);
     }
     for (int i = 0; i < 3; i++) {
-        TRY(json_require(object, of_counts[i], JSON_NUMBER, &node, e));
+        TRY(json_require(object, counts[i].key, JSON_NUMBER, &node, e));
         TRY(json_node_i64(node, 0, INT_MAX, &count, e));
-        *counts[i] = count;
+        *counts[i].out = count;
     }
     for (int i = 0; i < 3; i++) {
-        node = json_member(object, of_times[i]);
-        *times[i] = NO_FIGURE;
+        node = json_member(object, times[i].key);
+        *times[i].out = NO_FIGURE;
         if (i > 0 && (!node || node->kind == JSON_NULL))
             continue;
-        TRY(json_require(object, of_times[i], JSON_NUMBER, &node, e));
-        TRY(json_node_double(node, times[i], e));
-        if (!(*times[i] > 0))
+        TRY(json_require(object, times[i].key, JSON_NUMBER, &node, e));
+        TRY(json_node_double(node, times[i].out, e));
+        if (!(*times[i].out > 0))
             return err_bad_file(e, "byte %zu: \"%s\": expected a time above 0, found %g", node->at,
-                                of_times[i], *times[i]);
+                                times[i].key, *times[i].out);
     }
     return STATUS_OK;
 }

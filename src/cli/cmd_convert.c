@@ -248,10 +248,9 @@ static void tell_dropped(const struct job *j, const struct drop *d)
     const bool same = now->arch == c->arch;
     char names[512] = "";
     int n_named = 0;
-    for (int i = 0, used = 0; n_named < d->n_zero && used + 32 < (int)sizeof names; i++)
+    for (int i = 0; n_named < d->n_zero && strlen(names) + 32 < sizeof names; i++)
         if (d->fates[i] == DROP_ZERO)
-            used += snprintf(names + used, sizeof names - used, "%s%d.%d", n_named++ ? "," : "",
-                             i / c->n_heads, i % c->n_heads);
+            chars_append(names, "%s%d.%d", n_named++ ? "," : "", i / c->n_heads, i % c->n_heads);
     if (d->n_zero)
         say(j->common, "%s%s stay%s as zeros: %s", names, n_named < d->n_zero ? " and others" : "",
             d->n_zero == 1 ? "s" : "",

@@ -83,8 +83,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
         struct import_row row = {import_format(im), c->arch->name, .config = *c,
                                  .bytes = job_out_bytes(j)};
         config_variant_name(c, c->n_kv_heads, row.variant);
-        const struct table table = TABLE_OF(fields, &row, 1);
-        s = job_print(j, &table, e);
+        s = job_print(j, &TABLE_OF(fields, &row, 1), e);
     }
     import_close(im);
     return s;

@@ -394,19 +394,18 @@ static enum status show_info(struct info *info, struct err *e)
     info->problem = info->tokenizer_problem.text[0] ? info->tokenizer_problem.text : NULL;
     if (info->has_config) {
         const bool latent = config_is_latent(c);
-        char *list;
-        size_t used = 0, queries = 0;
         config_variant_name(c, c->n_kv_heads, info->variant);
         info->value_dim = config_value_dim(c);
         /* "6, 2, 1": heads, K/V heads or ranks by layer, where one number does not say it. */
-        list = info->heads_by_layer;
-        for (int l = 0; l < c->n_layers && !config_same_heads(c); l++)
-            queries += snprintf(list + queries, sizeof info->latent - queries, "%s%d",
-                                l ? ", " : "", config_heads(c, l));
-        list = latent ? info->latent : info->kv_heads_by_layer;
-        for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
-            used += snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
-                             latent ? config_latent(c, l) : config_kv_heads(c, l));
+        for (int l = 0; l < c->n_layers; l++) {
+            const char *comma = l ? ", " : "";
+            if (!config_same_heads(c))
+                chars_append(info->heads_by_layer, "%s%d", comma, config_heads(c, l));
+            if (latent)
+                chars_append(info->latent, "%s%d", comma, config_latent(c, l));
+            else if (!config_same_kv_heads(c))
+                chars_append(info->kv_heads_by_layer, "%s%d", comma, config_kv_heads(c, l));
+        }
         info->norm = arch_norm_names[c->norm];
         info->placement = arch_placement_names[c->placement];
         info->position = arch_position_names[c->position];

@@ -363,11 +363,10 @@ static enum status report_study(struct study_job *job, struct err *e)
     for (int i = 0; i < job->plan.n; i++)
         if (cells[i].done)
             cells[n_cells++] = cells[i];
-    const struct table table = TABLE_OF(study_fields, cells, n_cells);
-    const struct table means = TABLE_OF(mean_fields, job->plan.means, job->plan.n_means);
     output_puts(out, json ? "{\"cells\": " : "");
-    TRY(job_print(job->run, &table, e));
+    TRY(job_print(job->run, &TABLE_OF(study_fields, cells, n_cells), e));
     if (format != TABLE_CSV) {
+        const struct table means = TABLE_OF(mean_fields, job->plan.means, job->plan.n_means);
         output_puts(out, json ? ", \"means\": " : format == TABLE_JSONL ? "" : "\n");
         TRY(job_print(job->run, &means, e));
         output_puts(out, json ? "}\n" : "");

@@ -88,7 +88,6 @@ static void hear(void *arg, const struct train_event *ev)
     struct training *t = arg;
     const struct common_options *o = &t->common;
     const struct train_spec *spec = &t->spec;
-    const size_t len = strlen(t->tried), room = sizeof t->tried - len;
     char loss[48] = "", rate[48] = "", left[48] = "";
     if (ev->kind == TRAIN_STEP) {
         t->started_ns = t->started_ns ? t->started_ns : clock_ns() - ev->ns;
@@ -107,21 +106,21 @@ static void hear(void *arg, const struct train_event *ev)
         break;
     case TRAIN_TRIED: /* one line for all, beginning with none; told once the rate is chosen */
         if (ev->lr == 0)
-            snprintf(t->tried, room,
-                     ": tried %d steps each, nats a token of %" PRIu64
-                     " windows kept aside; %.4f as it is",
-                     ev->step, ev->all, ev->loss);
+            chars_printf(t->tried,
+                         ": tried %d steps each, nats a token of %" PRIu64
+                         " windows kept aside; %.4f as it is",
+                         ev->step, ev->all, ev->loss);
         else if (isfinite(ev->loss))
-            snprintf(t->tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
+            chars_append(t->tried, ", %.4f at %g", ev->loss, ev->lr);
         else
-            snprintf(t->tried + len, room, ", none at %g", ev->lr);
+            chars_append(t->tried, ", none at %g", ev->lr);
         if (t->terminal)
             notice_show("learning rates%s", t->tried);
         break;
     case TRAIN_CHOSEN:
         if (ev->lr > 0)
             say(o, "learning rate %g%s", ev->lr,
-                len > 0 ? t->tried : ": the text is too short to try others");
+                t->tried[0] ? t->tried : ": the text is too short to try others");
         else
             say(o, "no rate: the checkpoint stays as it is (--lr X trains it all the same)%s",
                 t->tried);

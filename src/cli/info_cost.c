@@ -146,7 +146,7 @@ static const struct report_field step_fields[] = {
 
 struct table info_cache_table(const struct info *info)
 {
-    return (struct table)TABLE_OF(cache_fields, info->variants.items, info->variants.n);
+    return TABLE_OF(cache_fields, info->variants.items, info->variants.n);
 }
 
 struct table info_step_table(struct info *info)

@@ -123,6 +123,7 @@ struct table {
 };
 
 #define TABLE_OF(columns, array, length)                                                           \
+    (struct table)                                                                                 \
     {                                                                                              \
         .fields = columns, .n = LENGTH(columns), .rows = array, .n_rows = length,                  \
         .row_bytes = sizeof *(array)                                                               \

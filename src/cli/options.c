@@ -96,11 +96,11 @@ static struct description range_of(const struct option *o, bool message)
     } else if (o->kind == OPTION_CHOICE) {
         chars_printf(d.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
-        const int n = chars_printf(d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);
+        chars_printf(d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);
         if (o->max < (o->kind == OPTION_INT && !message ? INT_MAX : HUGE_VAL))
-            snprintf(d.text + n, sizeof d.text - n, " to %.10g", o->max);
+            chars_append(d.text, " to %.10g", o->max);
         else if (!o->above_min)
-            strcpy(d.text + n, " or more");
+            chars_append(d.text, " or more");
     }
     return d;
 }

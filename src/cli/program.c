@@ -29,10 +29,9 @@ static void print_error(const struct command *command, enum status s, const stru
 {
     const char *name = command ? command->name : "";
     char line[sizeof e->text + 128];
-    const int len = chars_printf(line, "decode: %s%s%s", name, command ? ": " : "", e->text);
+    chars_printf(line, "decode: %s%s%s", name, command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
-        snprintf(line + len, sizeof line - len, " (see 'decode help%s%s')", command ? " " : "",
-                 name);
+        chars_append(line, " (see 'decode help%s%s')", command ? " " : "", name);
     notice_put(line, NOTICE_INDENT);
 }
 

@@ -51,13 +51,13 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
         else if (g < 1 || g > most || most % g != 0)
             return err_usage(e, "%d K/V heads: expected a divisor of %d", g, most);
     }
-    for (int i = 0; i < depths->n; i++)
-        if (depths->items[i] < 0 || depths->items[i] >= c->n_ctx)
+    FOR_EACH (const int, depth, depths->items, depths->n)
+        if (*depth < 0 || *depth >= c->n_ctx)
             return err_usage(e, "depth %d: expected 0 to %d, one below the context of %d tokens",
-                             depths->items[i], c->n_ctx - 1, c->n_ctx);
-    for (int i = 0; i < types->n; i++)
-        if (types->items[i] != BENCH_AS_FILE)
-            TRY(model_check_storage(c, types->items[i], e));
+                             *depth, c->n_ctx - 1, c->n_ctx);
+    FOR_EACH (const int, type, types->items, types->n)
+        if (*type != BENCH_AS_FILE)
+            TRY(model_check_storage(c, *type, e));
     if (spec->prompt < 0 || spec->prompt > c->n_ctx)
         return err_usage(e, "a prompt of %d tokens: expected 0 to the context of %d", spec->prompt,
                          c->n_ctx);
@@ -153,8 +153,7 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     b->n_models = types->n * variants->n;
     b->n_lines = b->n_rows / axes[bench_x_axis(spec)].n;
     for (int i = 0; i < batches->n; i++)
-        if (batches->items[i] > b->most_sequences)
-            b->most_sequences = batches->items[i];
+        b->most_sequences = MAX(batches->items[i], b->most_sequences);
     const uint64_t n_times = spec->n * (uint64_t)spec->repeats;
     const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
     for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */

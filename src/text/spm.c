@@ -237,12 +237,9 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     for (int byte = 0; byte < 256; byte++)
         s->one_byte[byte] = -1;
     enum status status = read_scores(&b, g, e);
-    if (!status)
-        status = read_spellings(&b, g, e);
-    if (!status)
-        status = number_symbols(&b, &n_symbols, e);
-    if (!status)
-        status = find_pairs(&b, e);
+    THEN(status, read_spellings(&b, g, e));
+    THEN(status, number_symbols(&b, &n_symbols, e));
+    THEN(status, find_pairs(&b, e));
     if (!status)
         status = merging_init(&s->merging, b.pairs, b.n_pairs, n_symbols, e); /* takes them over */
     else
