@@ -64,7 +64,7 @@ static enum status open_input(const char *path, int flags, int *fd, struct err *
 
 static bool is_standard(const char *path)
 {
-    return strcmp(path, "-") == 0;
+    return str_is(path, "-");
 }
 
 static const char *input_name(const char *path)

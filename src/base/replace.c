@@ -65,7 +65,7 @@ static const char *next_name(DIR *d)
 {
     const struct dirent *entry;
     while (d && (entry = readdir(d)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+        if (!str_is(entry->d_name, ".") && !str_is(entry->d_name, ".."))
             return entry->d_name;
     if (d)
         closedir(d);

@@ -170,7 +170,7 @@ enum status attend_print(const struct attend_view *v, struct err *e)
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
         const struct text_label token = label_of(v, query, LABEL_COLUMNS, true);
         const struct text_label word = text_label(text_of(o->query), LABEL_COLUMNS, true);
-        if (isdigit((unsigned char)o->query[0]) || strcmp(word.text, token.text) == 0)
+        if (isdigit((unsigned char)o->query[0]) || str_is(word.text, token.text))
             chars_printf(name, "%s: (token %d)", token.text, query);
         else
             chars_printf(name, "%s: (token %d, %s)", word.text, query, token.text);
@@ -233,9 +233,9 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
 {
     float most = 0;
-    for (int i = 0; i < n; i++)
-        for (size_t k = 0; k < (size_t)maps[i].cells * maps[i].cells; k++)
-            most = maps[i].cell[k] > most ? maps[i].cell[k] : most;
+    FOR_EACH (const struct attend_map, m, maps, n)
+        for (size_t k = 0; k < (size_t)m->cells * m->cells; k++)
+            most = m->cell[k] > most ? m->cell[k] : most;
     return heatmap_scale((double)most, log);
 }
 

@@ -15,8 +15,7 @@
 static const struct former_row *find_former(struct former *f, const struct bench_row *row)
 {
     const struct inspect_step *s = &row->step;
-    for (int i = 0; i < f->n; i++) {
-        struct former_row *old = &f->rows[i];
+    FOR_EACH (struct former_row, old, f->rows, f->n) {
         if (str_is(old->variant, s->variant) && str_is(old->kv_type, s->kv_type) &&
             str_is(old->type, storage_name(row->type)) && old->threads == row->threads &&
             old->depth == s->depth && old->batch == s->batch) {
@@ -179,8 +178,7 @@ static const void *next_row(void *arg, int i)
     const bool busy = row->cpu_share < LEAST_SHARE;
     r->row = *row;
     r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
-    for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows && !r->advice;
-         other++)
+    FOR_EACH (const struct bench_row, other, b->rows, r->advice ? 0 : b->n_rows)
         if (other->step.depth == row->step.depth && other->step.batch == row->step.batch &&
             other->p50_us < row->p50_us)
             r->best = "";
@@ -311,9 +309,9 @@ static void print_footer(const struct bench_run *r)
     const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
     bool noisy = false, uneven = false;
-    for (int i = 0; i < b->n_rows; i++) {
-        noisy |= is_noisy(&b->rows[i]);
-        uneven |= is_uneven(&b->rows[i]);
+    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
+        noisy |= is_noisy(row);
+        uneven |= is_uneven(row);
     }
     if (r->advice) {
         const struct inspect_step *step = &r->advice->row->step;

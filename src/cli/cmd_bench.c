@@ -209,25 +209,25 @@ static enum status read_axes(struct bench_run *r, struct err *e)
     /* Ranks are the negative numbers that they are among K/V heads. */
     if (r->latent)
         TRY(list_ints("--latent", r->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
-    for (int i = 0; i < ranks.n; i++)
-        TRY(list_add("--latent", -ranks.items[i], variants, e));
+    FOR_EACH (const int, rank, ranks.items, ranks.n)
+        TRY(list_add("--latent", -*rank, variants, e));
     /* The context is what people ask for who want to know what it costs full. */
     TRY(list_ints("--depth", r->depths, 0, INT_MAX, &depths, e));
-    for (int i = 0; i < depths.n; i++) {
-        const bool full = depths.items[i] == c->n_ctx;
+    FOR_EACH (const int, depth, depths.items, depths.n) {
+        const bool full = *depth == c->n_ctx;
         if (full)
             say(&r->common,
                 "--depth %d fills the context: measured at %d, with the last token's place left",
                 c->n_ctx, c->n_ctx - 1);
-        TRY(list_add("--depth", depths.items[i] - full, &axes[BENCH_DEPTHS], e));
+        TRY(list_add("--depth", *depth - full, &axes[BENCH_DEPTHS], e));
     }
     TRY(list_ints("--batch", r->batches, 1, INT_MAX, &axes[BENCH_BATCHES], e));
     TRY(r->types ? list_names("--type", r->types, storage_names, &axes[BENCH_TYPES], e)
                  : list_add("--type", r->shape.shape ? STORAGE_F32 : BENCH_AS_FILE,
                             &axes[BENCH_TYPES], e));
     TRY(list_names("--kv-type", r->kv_types, kv_type_names, &axes[BENCH_KV_TYPES], e));
-    for (int i = 0; i < axes[BENCH_KV_TYPES].n; i++)
-        axes[BENCH_KV_TYPES].items[i] = kv_type_storage[axes[BENCH_KV_TYPES].items[i]];
+    FOR_EACH (int, type, axes[BENCH_KV_TYPES].items, axes[BENCH_KV_TYPES].n)
+        *type = kv_type_storage[*type];
     return STATUS_OK;
 }
 

@@ -123,9 +123,8 @@ static void print_json(const struct conversion *c)
     json_string(&j, "refit", convert_refits[c->spec.refit]);
     json_u64(&j, "calibration_tokens", c->spec.n_tokens);
     json_begin_array(&j, "layers");
-    for (int l = 0; l < c->converted.n_layers; l++)
-        report_object(&j, NULL, layer_fields + 1, LENGTH(layer_fields) - 1,
-                      &c->converted.layers[l]);
+    FOR_EACH (const struct convert_layer, layer, c->converted.layers, c->converted.n_layers)
+        report_object(&j, NULL, layer_fields + 1, LENGTH(layer_fields) - 1, layer);
     json_end(&j);
     report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
     report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
@@ -328,8 +327,7 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     if (!converts)
         return drop_and_tell(&c, o->drop_heads, false, e);
-    for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors && !o->requantize;
-         t++)
+    FOR_EACH (const struct gguf_tensor, t, g->tensors, o->requantize ? 0 : g->n_tensors)
         if (t->type->block_elements > 1)
             return err_usage(e,
                              "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "

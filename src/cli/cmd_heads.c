@@ -151,8 +151,7 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
     int n_rows = 0;
     float *cells;
     TRY_ZEROED(cells, (size_t)v->config->n_layers * n_heads, "the picture", e);
-    for (int i = 0; i < r->n_done; i++) {
-        const struct head_worth *w = &r->heads[i];
+    FOR_EACH (const struct head_worth, w, r->heads, r->n_done) {
         n_rows += w->head == 0;
         cells[(n_rows - 1) * n_heads + w->head] = fmax(w->delta_nll, 0);
         most = fmax(most, w->delta_nll);

@@ -65,7 +65,7 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     progress_end(&j->progress);
     struct report r;
     report_begin(&r, o->format, fields, LENGTH(fields), j->out);
-    for (const struct quantize_tensor *t = q->tensors; o->verbose && t < q->tensors + n; t++)
+    FOR_EACH (const struct quantize_tensor, t, q->tensors, o->verbose ? n : 0)
         report_row(&r, &(struct quantize_row){t->from->name, t->from->type->name, t->to->name,
                                               t->from->n_bytes, t->bytes,
                                               t->to != t->from->type ? t->error : none});

@@ -157,11 +157,11 @@ static enum status read_lists(const struct study_job *job, const struct config *
     for (int g = most / 2; !o->kv_heads && job->heads.n < 2 && g >= 1; g--)
         if (most % g == 0)
             TRY(list_add("--kv-heads", g, &l->kv_heads, e));
-    for (int i = 0; i < l->kv_heads.n; i++)
-        if (most % l->kv_heads.items[i] != 0 || l->kv_heads.items[i] == most)
+    FOR_EACH (const int, g, l->kv_heads.items, l->kv_heads.n)
+        if (most % *g != 0 || *g == most)
             return err_usage(
                 e, "--kv-heads: expected divisors of the %d query heads below them, found %d", most,
-                l->kv_heads.items[i]);
+                *g);
     TRY(list_names("--method", o->methods, convert_methods, &l->methods, e));
     /* What convert would refuse only when the MHA checkpoint is trained. */
     if (o->latent && c->position == POSITION_ROPE)
@@ -173,9 +173,9 @@ static enum status read_lists(const struct study_job *job, const struct config *
     /* 0 is always among the alphas; without --scratch it is as long as the longest. */
     bool has_0 = false;
     TRY(list_shares("--alpha", o->alphas, &l->alphas, e));
-    for (int i = 0; i < l->alphas.n; i++) {
-        has_0 |= l->alphas.items[i] == 0;
-        l->scratch.items[0] = fmax(l->scratch.items[0], l->alphas.items[i]);
+    FOR_EACH (const double, alpha, l->alphas.items, l->alphas.n) {
+        has_0 |= *alpha == 0;
+        l->scratch.items[0] = fmax(l->scratch.items[0], *alpha);
     }
     if (!has_0)
         l->alphas.items[l->alphas.n++] = 0;
@@ -239,8 +239,8 @@ static enum status plan_study(struct study_job *job, struct err *e)
     int most = 0;
     if (o->heads)
         TRY(list_ints("--heads", o->heads, 1, CONFIG_MAX_WIDTH, heads, e));
-    for (int i = 0; i < heads->n; i++)
-        most = MAX(heads->items[i], most);
+    FOR_EACH (const int, n_heads, heads->items, heads->n)
+        most = MAX(*n_heads, most);
     for (int i = 0; i == 0 || i < heads->n; i++) {
         shape.n_heads = heads->n > 0 ? heads->items[i] : 0;
         TRY(train_origin_open(o->from, &shape, &job->run->checkpoint, &c, e));
@@ -360,9 +360,9 @@ static enum status report_study(struct study_job *job, struct err *e)
     struct study_cell *cells = job->plan.cells;
     int n_cells = 0;
     TRY(study_means(&job->plan, e));
-    for (int i = 0; i < job->plan.n; i++)
-        if (cells[i].done)
-            cells[n_cells++] = cells[i];
+    FOR_EACH (const struct study_cell, cell, cells, job->plan.n)
+        if (cell->done)
+            cells[n_cells++] = *cell;
     output_puts(out, json ? "{\"cells\": " : "");
     TRY(job_print(job->run, &TABLE_OF(study_fields, cells, n_cells), e));
     if (format != TABLE_CSV) {

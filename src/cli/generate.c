@@ -135,9 +135,9 @@ static void print_token(struct generation *g, const struct event *event)
     put_token(g, &j, event->token, (double)event->logits[event->token] - event->log_sum);
     json_begin_array(&j, "top");
     score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
-    for (int i = 0; i < g->n_top; i++) {
+    FOR_EACH (const struct token_score, likely, g->top, g->n_top) {
         json_begin_object(&j, NULL);
-        put_token(g, &j, g->top[i].id, g->top[i].logprob);
+        put_token(g, &j, likely->id, likely->logprob);
         json_end(&j);
     }
     json_end(&j);

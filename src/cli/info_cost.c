@@ -40,8 +40,8 @@ enum status info_plan_steps(struct info *info, struct err *e)
                                      : "--depth, --batch and --bandwidth");
     if (o->latent)
         TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
-    for (int i = 0; i < ranks.n; i++)
-        TRY(config_check_rank(&info->config, ranks.items[i], e));
+    FOR_EACH (const int, rank, ranks.items, ranks.n)
+        TRY(config_check_rank(&info->config, *rank, e));
     /* Of a shape, which has nothing else to show, steps are always asked. */
     if (steps_asked || o->shapes.n > 0) {
         chars_printf(context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);

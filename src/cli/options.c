@@ -232,10 +232,10 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
     bool options_ended = false;
     *help = false;
     options_list(spec, &rows);
-    for (int i = 0; i < rows.n_options; i++) {
-        const struct option *o = rows.items[i].option;
+    FOR_EACH (struct option_row, row, rows.items, rows.n_options) {
+        const struct option *o = row->option;
         if (o->fallback)
-            TRY(store_value(&rows.items[i], values, o->name, o->fallback, e));
+            TRY(store_value(row, values, o->name, o->fallback, e));
     }
     struct option_row *positional = rows.items + rows.n_options;
     for (; *argv; argv++) {
@@ -282,9 +282,9 @@ void options_free(const struct option_spec *spec, void *values)
 {
     struct option_rows rows;
     options_list(spec, &rows);
-    for (int i = 0; i < rows.n; i++)
-        if (rows.items[i].option->kind == OPTION_STRINGS) {
-            struct option_strings *list = (void *)((char *)values + rows.items[i].offset);
+    FOR_EACH (const struct option_row, row, rows.items, rows.n)
+        if (row->option->kind == OPTION_STRINGS) {
+            struct option_strings *list = (void *)((char *)values + row->offset);
             free(list->items);
             *list = (struct option_strings){NULL, 0};
         }

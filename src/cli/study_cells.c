@@ -397,8 +397,8 @@ enum status study_make_cells(const struct study_job *job, struct err *e)
     const struct study_plan *plan = &job->plan;
     const char *dir = job->options->dir;
     uint64_t n_wanted = 0;
-    for (int i = 0; i < plan->n; i++)
-        TRY(study_record_read(dir, &plan->cells[i], e));
+    FOR_EACH (struct study_cell, cell, plan->cells, plan->n)
+        TRY(study_record_read(dir, cell, e));
     for (int i = plan->n - 1; i >= 0; i--) {
         struct study_cell *cell = &plan->cells[i];
         struct study_cell *from[] = {study_origin(plan, cell),
@@ -417,8 +417,8 @@ enum status study_make_cells(const struct study_job *job, struct err *e)
     if (!job->options->common.quiet)
         TRY(say_how_long(job, n_wanted, e));
     job_progress(job->run, "cells")->all = n_wanted;
-    for (int i = 0; i < plan->n; i++)
-        if (plan->cells[i].wanted)
-            TRY(err_in(e, make_cell(job, &plan->cells[i], e), "%s", plan->cells[i].name));
+    FOR_EACH (struct study_cell, cell, plan->cells, plan->n)
+        if (cell->wanted)
+            TRY(err_in(e, make_cell(job, cell, e), "%s", cell->name));
     return STATUS_OK;
 }

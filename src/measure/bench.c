@@ -152,8 +152,8 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     b->n_machines = axes[BENCH_THREADS].n;
     b->n_models = types->n * variants->n;
     b->n_lines = b->n_rows / axes[bench_x_axis(spec)].n;
-    for (int i = 0; i < batches->n; i++)
-        b->most_sequences = MAX(batches->items[i], b->most_sequences);
+    FOR_EACH (const int, batch, batches->items, batches->n)
+        b->most_sequences = MAX(*batch, b->most_sequences);
     const uint64_t n_times = spec->n * (uint64_t)spec->repeats;
     const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
     for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */
@@ -205,17 +205,17 @@ static enum status need_buffers(struct bench *b, struct err *e)
 /* Sessions, threads and models, until they are needed again. */
 static void release_case(struct bench *b)
 {
-    for (int i = 0; i < b->n_rows + b->n_again; i++) {
-        session_free(b->rows[i].session);
-        b->rows[i].session = NULL;
+    FOR_EACH (struct bench_row, row, b->rows, b->n_rows + b->n_again) {
+        session_free(row->session);
+        row->session = NULL;
     }
-    for (int i = 0; i < b->n_machines; i++) {
-        pool_free(b->pools[i]);
-        b->pools[i] = NULL;
+    FOR_EACH (struct pool *, pool, b->pools, b->n_machines) {
+        pool_free(*pool);
+        *pool = NULL;
     }
-    for (int i = 0; i < b->n_models; i++) {
-        model_free(b->models[i].model);
-        b->models[i].model = NULL;
+    FOR_EACH (struct bench_model, m, b->models, b->n_models) {
+        model_free(m->model);
+        m->model = NULL;
     }
 }
 
@@ -440,8 +440,8 @@ enum status bench_run(struct bench *b, struct err *e)
             b->rows[n++] = b->rows[i];
         }
     b->n_again = n - b->n_rows;
-    for (int i = 0; i < n; i++)
-        bench_summarise(&b->rows[i], spec->n, b->sorted);
+    FOR_EACH (struct bench_row, row, b->rows, n)
+        bench_summarise(row, spec->n, b->sorted);
     bench_predict(b);
     bench_compare(b, spec->config.n_heads);
     return s;
@@ -500,8 +500,8 @@ void bench_predict(struct bench *b)
                           &(struct roofline){l.bytes_per_s * over, l.fma_flops_per_s * over,
                                              l.dot_flops_per_s * over});
     }
-    for (int i = 0; i < b->n_machines; i++)
-        machine_settle(&b->machines[i]);
+    FOR_EACH (struct machine, m, b->machines, b->n_machines)
+        machine_settle(m);
     FOR_EACH (struct bench_row, row, b->rows, b->n_rows) {
         const struct roofline limits =
             machine_limits(&b->machines[row->at[BENCH_THREADS]], row_bytes(row));

@@ -97,8 +97,8 @@ enum status inspect_list_variants(const struct cost_shape *shape, const int *ran
     for (int g = most; g > 0; g--)
         if (config_has_variant(shape->config, g))
             inspect_variant(shape, g, &out->items[out->n++]);
-    for (int i = 0; i < n_ranks; i++)
-        inspect_variant(shape, -ranks[i], &out->items[out->n++]);
+    FOR_EACH (const int, rank, ranks, n_ranks)
+        inspect_variant(shape, -*rank, &out->items[out->n++]);
     return STATUS_OK;
 }
 

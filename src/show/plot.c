@@ -92,9 +92,9 @@ static void choose_crowded_ticks(struct chart *c)
     for (double next = 0, taken = -HUGE_VAL; c->n_x_ticks < X_TICKS; taken = share_of_x(c, next)) {
         next = HUGE_VAL;
         FOR_EACH (const struct line, line, c->lines, c->n_lines)
-            for (int i = 0; i < line->n_points; i++)
-                if (share_of_x(c, line->points[i].x) > taken + TICK_SHARE)
-                    next = fmin(next, line->points[i].x);
+            FOR_EACH (const struct plot_point, p, line->points, line->n_points)
+                if (share_of_x(c, p->x) > taken + TICK_SHARE)
+                    next = fmin(next, p->x);
         if (isinf(next))
             break;
         add_x_tick(c, next, scale_value(next));
@@ -170,13 +170,13 @@ static void draw_axes(struct chart *c, struct canvas *v)
     c->spacing = fmin(ONE_X_SPACING, (c->right - c->left) / c->n_lines);
 
     const double middle = (c->left + c->right) / 2, room = WIDTH - 2 * CANVAS_MARGIN;
-    for (int i = 0; i < c->n_x_ticks; i++) {
-        const double x = c->one_x ? middle : x_of(c, 0, c->x_ticks[i].at);
+    FOR_EACH (const struct x_tick, tick, c->x_ticks, c->n_x_ticks) {
+        const double x = c->one_x ? middle : x_of(c, 0, tick->at);
         if (!c->one_x)
             output_printf(v->out, "<path class=\"grid\" d=\"M%g %gV%g\"/>", x, c->top,
                           c->bottom + 5);
         canvas_label(v, "class=\"muted\" text-anchor=\"middle\"", x, c->bottom + 20,
-                     c->x_ticks[i].label.text, room);
+                     tick->label.text, room);
     }
     for (int i = 0; i < t->n; i++) {
         const double y = y_of(c, scale_tick(t, i));
@@ -302,7 +302,7 @@ static void draw_names(const struct chart *c, struct canvas *v)
         FOR_EACH (const struct line, line, c->lines, c->n_lines) {
             const char *name = look_name(line, by_marker);
             const struct line *first = shared ? c->lines : line;
-            while (strcmp(look_name(first, by_marker), name) != 0)
+            while (!str_is(look_name(first, by_marker), name))
                 first++;
             if (first < line)
                 continue;
@@ -386,8 +386,7 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
                             .points = points,
                             .colour = (s->colour_name ? s->colour : i) % N_LOOKS,
                             .marker = (s->colour_name ? s->marker : i + i / N_LOOKS) % N_LOOKS};
-        for (int k = 0; k < s->n_points; k++) {
-            const struct plot_point *from = &s->points[k];
+        FOR_EACH (const struct plot_point, from, s->points, s->n_points) {
             struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
                                    drawable(from->high), drawable(from->predicted)};
             if (isnan(q.low) || isnan(q.mid) || isnan(q.high))

@@ -54,8 +54,8 @@ static struct text cell_of(const struct table *t, int row, int column)
 static size_t width_before_last(const struct table *t)
 {
     size_t width = 0;
-    for (int i = 0; i < t->last; i++)
-        width += t->columns[i].left_out ? 0 : t->columns[i].width + GAP;
+    FOR_EACH (const struct column, c, t->columns, t->last)
+        width += c->left_out ? 0 : c->width + GAP;
     return width;
 }
 
@@ -198,7 +198,7 @@ static void print_table(const struct report *r, struct table *t)
         t->cells[i] = at;
         c->width = MAX(width, c->width);
         c->filled |= i >= t->n && width > 0;
-        c->differs |= i >= 2 * t->n && strcmp(at, t->cells[i - t->n]) != 0;
+        c->differs |= i >= 2 * t->n && !str_is(at, t->cells[i - t->n]);
     }
     if (fitted && t->n_rows == 2 && !table_fits(t))
         return print_downwards(t);
@@ -401,9 +401,9 @@ void report_member(struct json *j, const char *key, const struct report_field *f
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row)
 {
-    for (int i = 0; i < n_fields; i++)
-        if (fields[i].key)
-            report_member(j, fields[i].key, &fields[i], row);
+    FOR_EACH (const struct report_field, f, fields, n_fields)
+        if (f->key)
+            report_member(j, f->key, f, row);
 }
 
 void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
@@ -443,9 +443,9 @@ void report_row(struct report *r, const void *row)
         output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
         return;
     }
-    for (int i = 0; i < r->n_fields; i++)
-        if (report_name(r->format, &r->fields[i]))
-            report_cell(r, &r->fields[i], row);
+    FOR_EACH (const struct report_field, f, r->fields, r->n_fields)
+        if (report_name(r->format, f))
+            report_cell(r, f, row);
 }
 
 enum status report_end(struct report *r, struct err *e)

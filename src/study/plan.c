@@ -65,14 +65,14 @@ enum status study_plan_add(struct study_plan *plan, struct study_cell cell, cons
     if (!cells)
         return err_no_memory(e, "the study's cells", bytes);
     plan->cells = cells;
-    for (int a = 0; a < n; a++) {
+    FOR_EACH (const double, share, shares, n) {
         /* At least one step, but for 0. */
-        double steps = shares[a] > 0 ? fmax(1, floor(shares[a] / 100 * plan->n_steps + 0.5)) : 0;
+        double steps = *share > 0 ? fmax(1, floor(*share / 100 * plan->n_steps + 0.5)) : 0;
         if (plan->n_steps + steps > INT_MAX)
-            return err_usage(e, "%g%% more than %d steps are too many", shares[a], plan->n_steps);
-        if (cell.method == STUDY_SCRATCH || (cell.method == STUDY_MHA && shares[a] == 0))
+            return err_usage(e, "%g%% more than %d steps are too many", *share, plan->n_steps);
+        if (cell.method == STUDY_SCRATCH || (cell.method == STUDY_MHA && *share == 0))
             steps += plan->n_steps;
-        cell.alpha = shares[a];
+        cell.alpha = *share;
         cell.steps = steps;
         const bool twice = plan->taught && cell.alpha > 0 && study_converts(cell.method);
         for (int taught = 0; taught <= twice; taught++)

@@ -27,10 +27,10 @@ static const struct pretokenizer pretokenizers[] = {
 
 const struct pretokenizer *pretokenizer_find(struct text name)
 {
-    for (int i = 0; i < N_PRETOKENIZERS; i++)
-        for (const char *const *known = pretokenizers[i].names; *known; known++)
+    FOR_EACH (const struct pretokenizer, pre, pretokenizers, N_PRETOKENIZERS)
+        for (const char *const *known = pre->names; *known; known++)
             if (text_is(name, *known))
-                return &pretokenizers[i];
+                return pre;
     return NULL;
 }
 

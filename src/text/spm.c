@@ -203,8 +203,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
 static enum status find_pairs(struct builder *b, struct err *e)
 {
     const struct name_index *x = &b->spellings;
-    for (size_t i = 0; i < x->n; i++) {
-        const struct indexed *token = &x->list[i];
+    FOR_EACH (const struct indexed, token, x->list, x->n) {
         if (token->id >= b->vocab->n)
             continue;
         /* The higher the score, the lower the rank. The bits of floats of one sign are in the order

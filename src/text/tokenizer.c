@@ -113,9 +113,9 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     struct text model;
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &model, NULL, e));
     t->kind = &unknown_kind;
-    for (int i = 0; i < LENGTH(kinds); i++)
-        if (text_is(model, kinds[i].model))
-            t->kind = &kinds[i];
+    FOR_EACH (const struct kind, kind, kinds, LENGTH(kinds))
+        if (text_is(model, kind->model))
+            t->kind = kind;
     t->adds_bos = t->kind->adds_bos;
     TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
     if (t->kind->init)
