@@ -86,7 +86,8 @@ void *array_zeroed(size_t n, size_t size, const char *what, struct err *e);
 
 /* Begins a loop over the n elements of an array (n is 0: also NULL), to each of which `item`, a
  * pointer to `type`, points in turn; arguments may be evaluated again for every one. */
-#define FOR_EACH(type, item, array, n) for (type *item = (array); item < (array) + (n); item++)
+#define FOR_EACH(type, item, array, n)                                                             \
+    for (type *item = (array); (n) > 0 && item < (array) + (n); item++)
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 

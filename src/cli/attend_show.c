@@ -235,7 +235,7 @@ static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool 
     float most = 0;
     FOR_EACH (const struct attend_map, m, maps, n)
         for (size_t k = 0; k < (size_t)m->cells * m->cells; k++)
-            most = m->cell[k] > most ? m->cell[k] : most;
+            most = MAX(m->cell[k], most);
     return heatmap_scale((double)most, log);
 }
 

@@ -185,6 +185,7 @@ static enum status take_tensors(struct info *info, struct err *e)
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
         if (at == info->n_types) {
+            info->n_types++;
             const uint32_t in_memory = blocks_in_memory(from->type->type);
             const bool widened = in_memory != from->type->type;
             chars_printf(info->type_headings[at], "%s tensors%s%s", t->type,

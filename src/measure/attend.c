@@ -76,7 +76,7 @@ static double log_of(float x)
     const uint32_t root_half = 0x3f3504f3u; /* of 1/2 */
     uint32_t bits;
     float m;
-    x = x > FLT_MIN ? x : FLT_MIN;
+    x = MAX(x, FLT_MIN);
     memcpy(&bits, &x, sizeof bits);
     const int32_t exponent = (int32_t)(bits - root_half) >> 23;
     bits -= (uint32_t)exponent << 23;
@@ -183,7 +183,7 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
         h->induction += (double)a[p + 1];
     float most = 0;
     for (int j = 0; j < n; j++)
-        most = a[j] > most ? a[j] : most;
+        most = MAX(a[j], most);
     h->max_weight += (double)most;
     for (int j = 1; j < i; j++) {
         if (h->query >= 0 && !((double)a[j] > h->strongest))
@@ -301,7 +301,7 @@ static void take_layer(void *arg, const struct attention_weights *l)
             for (int64_t j = m->without_first, c = 0; m->layer == l->layer && j <= i; j++) {
                 while ((c + 1) * n <= j * m->cells)
                     c++;
-                cell[c] = a[j] > cell[c] ? a[j] : cell[c];
+                cell[c] = MAX(a[j], cell[c]);
             }
         }
     }

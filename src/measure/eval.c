@@ -78,10 +78,10 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
     struct eval_plan *plan = &r->plan;
     struct session_params *p = &r->params;
     *p = r->spec->params;
-    p->n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
+    p->n_ctx = MIN(plan->n_scored, (uint64_t)plan->ctx);
     p->block = p->block > 0 ? p->block : DEFAULT_BLOCK;
     const uint64_t fit = p->block / p->n_ctx, wanted = MIN(most, fit);
-    p->n_sequences = plan->n_together = wanted > 1 ? (int)wanted : 1;
+    p->n_sequences = plan->n_together = MAX(wanted, 1);
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
     plan->kv_bytes = plan->scratch_bytes = 0;
