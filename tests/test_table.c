@@ -136,7 +136,7 @@ TEST(members)
         "\"bytes\": 18446744073709551615, \"x\": null, \"flag\": false, "
         "\"top\": [{\"name\": \"i\", \"n\": 1}]}\n",
     };
-    expect_forms(fields, REPORT_LENGTH(fields), samples, sizeof samples[0], 2, expected);
+    expect_forms(fields, LENGTH(fields), samples, sizeof samples[0], 2, expected);
 }
 
 TEST(members_of_objects)
@@ -232,7 +232,7 @@ TEST(columns_that_fit, .loops = 12)
          "   two        4       5      6\n"
          "   three      7       8      9  \033[33modd\033[m\n"},
     };
-    begin(cases[_i].format, wide, REPORT_LENGTH(wide));
+    begin(cases[_i].format, wide, LENGTH(wide));
     o.out.columns = abs(cases[_i].width);
     o.out.colours = cases[_i].width < 0 || cases[_i].format != TABLE_ALIGNED;
     for (int i = 0; i < cases[_i].n_rows; i++)

@@ -1,10 +1,10 @@
 #include "base/figures.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 
 /* Of a number's three digits, or of the whole number. */
 static int decimals(double value)
@@ -23,7 +23,7 @@ static struct figure figure_in_units(double value, double step, const char *cons
         value /= step;
         unit++;
     }
-    snprintf(f.text, sizeof f.text, "%.*f %s", unit ? decimals(value) : 0, value, units[unit]);
+    chars_printf(f.text, "%.*f %s", unit ? decimals(value) : 0, value, units[unit]);
     return f;
 }
 
@@ -35,7 +35,7 @@ const char *plural(uint64_t n)
 struct figure figure_bytes(double bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    return figure_in_units(bytes, 1024, units, COUNT(units));
+    return figure_in_units(bytes, 1024, units, LENGTH(units));
 }
 
 struct figure figure_duration(double ns)
@@ -43,27 +43,27 @@ struct figure figure_duration(double ns)
     static const char *const units[] = {"ns", "µs", "ms", "s"};
     struct figure f;
     if (ns < 99.5e9)
-        return figure_in_units(ns, 1000, units, COUNT(units));
+        return figure_in_units(ns, 1000, units, LENGTH(units));
     const double seconds = fmin(ns / 1e9 + 0.5, 1e15); /* within what the integer holds */
     const uint64_t s = seconds;
     if (s < 6000)
-        snprintf(f.text, sizeof f.text, "%d min %02d s", (int)(s / 60), (int)(s % 60));
+        chars_printf(f.text, "%d min %02d s", (int)(s / 60), (int)(s % 60));
     else
-        snprintf(f.text, sizeof f.text, "%" PRIu64 " h %02d min", s / 3600, (int)(s / 60 % 60));
+        chars_printf(f.text, "%" PRIu64 " h %02d min", s / 3600, (int)(s / 60 % 60));
     return f;
 }
 
 struct figure figure_millions(double x)
 {
     struct figure f;
-    snprintf(f.text, sizeof f.text, "%.1f", x / 1e6);
+    chars_printf(f.text, "%.1f", x / 1e6);
     return f;
 }
 
 struct figure figure_rate(double per_second)
 {
     struct figure f;
-    snprintf(f.text, sizeof f.text, "%.*f", decimals(per_second), per_second);
+    chars_printf(f.text, "%.*f", decimals(per_second), per_second);
     return f;
 }
 
@@ -71,7 +71,7 @@ struct figure figure_grouped(uint64_t x)
 {
     struct figure f;
     char digits[24];
-    const int n = snprintf(digits, sizeof digits, "%" PRIu64, x);
+    const int n = chars_printf(digits, "%" PRIu64, x);
     char *c = f.text;
     for (int i = 0; i < n; i++) {
         if (i > 0 && (n - i) % 3 == 0)
@@ -86,11 +86,11 @@ struct figure figure_exact(double x)
 {
     struct figure f;
     if (!isfinite(x)) {
-        snprintf(f.text, sizeof f.text, "%s", isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
+        chars_printf(f.text, "%s", isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
         return f;
     }
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(f.text, sizeof f.text, "%.*g", digits, x);
+        chars_printf(f.text, "%.*g", digits, x);
         if (strtod(f.text, NULL) == x)
             break;
     }

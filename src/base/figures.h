@@ -4,8 +4,12 @@
  */
 #pragma once
 
+#include <math.h>
 #include <stdint.h>
 #include <time.h>
+
+/* What is not known, of a double: NaN. */
+#define NO_FIGURE ((double)NAN)
 
 /* Room for a figure with its unit. */
 struct figure {

@@ -2,7 +2,6 @@
 #define _FILE_OFFSET_BITS 64
 
 #include "base/file.h"
-#include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -277,7 +276,7 @@ static bool take_read(struct lines *l, enum lines_state *state, struct text *lin
     if (!newline && !(l->ended && (l->passing || l->taken < end)))
         return false;
     const bool has_return = end > l->taken && start[end - 1] == '\r';
-    *line = (struct text){start + l->taken, end - has_return - l->taken};
+    *line = text_span(start + l->taken, end - has_return - l->taken);
     *state = l->passing || line->len > l->max ? LINES_LONG : LINES_LINE;
     l->passing = false;
     l->n_bytes += l->searched - l->taken;

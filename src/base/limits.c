@@ -30,7 +30,7 @@ static bool read_start(const char *folder, const char *name, char *text, size_t 
     char path[PATH_MAX];
     size_t len = 0;
     ssize_t n;
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+    if (chars_printf(path, "%s/%s", folder, name) >= (int)sizeof path)
         return false;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -97,7 +97,7 @@ static uint64_t tightest_above(const struct controller *c, const char *mount, co
         group.len = 0;
     for (;;) {
         char folder[PATH_MAX];
-        if (snprintf(folder, sizeof folder, "%s%s%.*s", mount, below, (int)group.len, group.data) <
+        if (chars_printf(folder, "%s%s%.*s", mount, below, (int)group.len, group.data) <
             (int)sizeof folder)
             limit = lesser(limit, c->limit(folder));
         if (group.len == 0)
@@ -166,7 +166,7 @@ int cpus_usable(void)
     const int quota = read_start("/proc/self", "cgroup", self_cgroup, sizeof self_cgroup)
                           ? cpus_quota(CGROUP_MOUNT, self_cgroup)
                           : 0;
-    return quota && quota < allowed ? quota : allowed;
+    return quota ? MIN(quota, allowed) : allowed;
 }
 
 int cpus_current(void)

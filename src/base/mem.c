@@ -39,20 +39,14 @@ enum status arena_allocate(struct arena *a, const char *what, struct err *e)
     *a = (struct arena){0};
     if (counted.overflow)
         return err_set(e, STATUS_NO_MEMORY,
-                       "out of memory: %s needs more bytes than can be "
-                       "addressed",
-                       what);
+                       "out of memory: %s needs more bytes than can be addressed", what);
     const size_t bytes = counted.used ? counted.used : MEM_ALIGN;
-    void *base = NULL;
-    if (bytes >= HUGE_PAGE) {
-        base = map_huge(mapped_bytes(bytes));
-    } else {
-        base = aligned_alloc(MEM_ALIGN, bytes);
-        if (base)
-            memset(base, 0, bytes);
-    }
+    const bool mapped = bytes >= HUGE_PAGE; /* and zeroed */
+    void *base = mapped ? map_huge(mapped_bytes(bytes)) : aligned_alloc(MEM_ALIGN, bytes);
     if (!base)
         return err_no_memory(e, what, bytes);
+    if (!mapped)
+        memset(base, 0, bytes);
     *a = (struct arena){.base = base, .cap = bytes};
     return STATUS_OK;
 }

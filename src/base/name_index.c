@@ -31,13 +31,10 @@ static int compare_indexed(const void *left, const void *right)
 enum status name_index_add(struct name_index *x, struct text text, int32_t id, int rank,
                            struct err *e)
 {
-    struct indexed *list = NULL;
-    if (x->n < INT32_MAX)
-        list = array_grow(x->list, x->n + 1, &x->cap, sizeof *list);
-    if (!list)
-        return err_no_memory(e, "the index of names", (x->n + 1) * sizeof *list);
-    x->list = list;
-    list[x->n++] = (struct indexed){head_of(text), text, NULL, id, rank};
+    if (x->n >= INT32_MAX)
+        return err_no_memory(e, "the index of names", (x->n + 1) * sizeof *x->list);
+    TRY_ROOM(x->list, x->n, x->cap, "the index of names", e);
+    x->list[x->n++] = (struct indexed){head_of(text), text, NULL, id, rank};
     return STATUS_OK;
 }
 

@@ -47,13 +47,13 @@ void output_printf(struct output *o, const char *format, ...)
     const int n = vsnprintf(line, sizeof line, format, args);
     va_end(args);
     if (n > 0)
-        output_put(o, (struct text){line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1});
+        output_put(o, text_span(line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1));
 }
 
 void output_repeat(struct output *o, char c, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        output_put(o, (struct text){&c, 1});
+        output_put(o, text_span(&c, 1));
 }
 
 /* --- into a file ----------------------------------------------------------------------------- */

@@ -121,16 +121,14 @@ enum status file_follow_links(const char *path, char **target, struct err *e)
         /* What /dev/stdout leads to is not what the user named, and replacing it would leave the
          * descriptor behind. */
         if (stat("/proc/self", &process) == 0 && st.st_dev == process.st_dev)
-            return err_failed(e,
-                              "%s: cannot replace it: expected a file's own name, found an open "
-                              "descriptor's",
-                              path);
-        if (is_planted(*target, &st))
             return err_failed(
-                e,
-                "%s: cannot replace it: expected a link of one's own in a folder that "
-                "all may write, found another user's",
+                e, "%s: cannot replace it: expected a file's own name, found an open descriptor's",
                 path);
+        if (is_planted(*target, &st))
+            return err_failed(e,
+                              "%s: cannot replace it: expected a link of one's own in a folder "
+                              "that all may write, found another user's",
+                              path);
         const ssize_t n = readlink(*target, to, sizeof to - 1);
         if (n < 0)
             return fail(e, path, "follow the link");
@@ -245,7 +243,7 @@ static void write_fully(struct file_writer *w, const char *data, size_t len)
 {
     while (len && !w->error) {
         /* Some systems refuse writes of 2 GiB and more. */
-        const ssize_t n = write(w->fd, data, len < (size_t)1 << 30 ? len : (size_t)1 << 30);
+        const ssize_t n = write(w->fd, data, MIN(len, (size_t)1 << 30));
         if (n > 0) {
             data += n;
             len -= n;

@@ -38,7 +38,7 @@ static inline enum status err_status(enum status s)
     return s;
 }
 
-/* The commonest of them: the file is to blame, or what was asked for, or what came of it. */
+/* The commonest of them: the file is to blame, what was asked for, or the run. */
 #define err_bad_file(e, ...) err_set(e, STATUS_BAD_FILE, __VA_ARGS__)
 #define err_usage(e, ...)    err_set(e, STATUS_USAGE, __VA_ARGS__)
 #define err_failed(e, ...)   err_set(e, STATUS_FAILED, __VA_ARGS__)

@@ -7,13 +7,8 @@
 struct joined names_joined(const char *const *names, const char *last)
 {
     struct joined all = {""};
-    size_t used = 0;
-    for (int i = 0; names[i] && used < sizeof all.text; i++)
-        used += snprintf(all.text + used, sizeof all.text - used, "%s%s",
-                         i == 0         ? ""
-                         : names[i + 1] ? ", "
-                                        : last,
-                         names[i]);
+    for (int i = 0; names[i]; i++)
+        chars_append(all.text, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : last, names[i]);
     return all;
 }
 
@@ -112,15 +107,13 @@ void utf8_strip(char *text)
     char *to = text;
     while (rest.len > 0) {
         uint32_t code;
-        const size_t len = utf8_decode(rest, &code);
+        const struct text c = utf8_next(&rest, &code);
         if (code == UNICODE_INVALID || utf8_is_control(code)) {
             *to++ = '?';
         } else {
-            memmove(to, rest.data, len);
-            to += len;
+            memmove(to, c.data, c.len);
+            to += c.len;
         }
-        rest.data += len;
-        rest.len -= len;
     }
     *to = 0;
 }

@@ -17,9 +17,14 @@ struct text {
     size_t len; /* bytes */
 };
 
+static inline struct text text_span(const char *data, size_t len)
+{
+    return (struct text){data, len};
+}
+
 static inline struct text text_of(const char *s)
 {
-    return (struct text){s, strlen(s)};
+    return text_span(s, strlen(s));
 }
 
 static inline bool text_equal(struct text a, struct text b)
@@ -75,6 +80,13 @@ static inline int text_width(struct text a)
 /* Both arguments of "%.*s" for a text, which is evaluated twice. */
 #define SHOWN(text) text_width(text), (text).data
 
+/* snprintf into an array of char, not to where a pointer points: what does not fit is cut off. */
+#define chars_printf(array, ...) snprintf((array), sizeof(array), __VA_ARGS__)
+
+/* The same behind what is there already. */
+#define chars_append(array, ...)                                                                   \
+    snprintf((array) + strlen(array), sizeof(array) - strlen(array), __VA_ARGS__)
+
 /* "a, b or c": names that end with NULL, `last` before the last of several. */
 struct joined {
     char text[128];
@@ -100,7 +112,7 @@ void bytes_free(struct bytes *b); /* and zeroes it; legal twice */
 /* Valid until the next change. */
 static inline struct text bytes_text(const struct bytes *b)
 {
-    return (struct text){b->data ? b->data : "", b->len};
+    return text_span(b->data ? b->data : "", b->len);
 }
 
 /* --- characters ------------------------------------------------------------------------------ */

@@ -29,8 +29,7 @@ static struct key_row key_row(const struct attend_view *v, int position, double 
 {
     const struct tokenizer *t = v->job->checkpoint.tokenizer;
     const int id = v->spec.tokens[position];
-    return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : (struct text){NULL, 0},
-                            weight};
+    return (struct key_row){position, id, t ? tokenizer_bytes(t, id) : text_span(NULL, 0), weight};
 }
 
 static struct text_label label_of(const struct attend_view *v, int position, size_t columns,
@@ -38,7 +37,7 @@ static struct text_label label_of(const struct attend_view *v, int position, siz
 {
     const struct key_row row = key_row(v, position, 0);
     char id[24];
-    snprintf(id, sizeof id, "#%d", row.id);
+    chars_printf(id, "#%d", row.id);
     return text_label(row.text.data ? row.text : text_of(id), columns, printable);
 }
 
@@ -47,9 +46,9 @@ static struct figure weight_figure(double weight)
 {
     struct figure f = {"–"};
     char text[32];
-    snprintf(text, sizeof text, "%.2f", weight);
+    chars_printf(text, "%.2f", weight);
     if (!isnan(weight))
-        snprintf(f.text, sizeof f.text, "%.3s", text + (text[0] == '0'));
+        chars_printf(f.text, "%.3s", text + (text[0] == '0'));
     return f;
 }
 
@@ -91,11 +90,11 @@ static const struct report_field fields[] = {
     {KEY(attend_row, role_share)},
     {NULL, "role", MEMBER(attend_row, role_text)},
 };
-#define N_FIELDS REPORT_LENGTH(fields)
+#define N_FIELDS LENGTH(fields)
 /* Of a query, behind the first four of these. */
 static const struct report_field query_fields[] = {
     {KEY(attend_row, query)},
-    {KEY(attend_row, top), .items = key_fields, .n_items = REPORT_LENGTH(key_fields),
+    {KEY(attend_row, top), .items = key_fields, .n_items = LENGTH(key_fields),
      .item_size = sizeof(struct key_row)},
     {NULL, "", MEMBER(attend_row, joined), .list = true},
 };
@@ -107,12 +106,11 @@ static struct attend_row figures_of(const struct attend_view *v, int at)
     struct attend_row row = {
         .of = *h, .kv_head = h->head / config_group(v->config, h->layer), .variant = v->variant};
     if (h->query >= 0)
-        snprintf(row.pair, sizeof row.pair, "%s: %s %s",
-                 label_of(v, h->query, LABEL_COLUMNS, false).text,
-                 label_of(v, h->key, LABEL_COLUMNS, false).text, weight_figure(h->strongest).text);
+        chars_printf(row.pair, "%s: %s %s", label_of(v, h->query, LABEL_COLUMNS, false).text,
+                     label_of(v, h->key, LABEL_COLUMNS, false).text,
+                     weight_figure(h->strongest).text);
     row.role = attend_role(h, &row.role_share);
-    snprintf(row.role_text, sizeof row.role_text, "%s %s", row.role,
-             weight_figure(row.role_share).text);
+    chars_printf(row.role_text, "%s %s", row.role, weight_figure(row.role_share).text);
     return row;
 }
 
@@ -142,7 +140,7 @@ static const void *next_looks(void *arg, int at)
         char place[16] = "";
         for (int i = 0; i < n_keys; i++)
             if (i != position && v->spec.tokens[i] == v->spec.tokens[position])
-                snprintf(place, sizeof place, "[%d]", position);
+                chars_printf(place, "[%d]", position);
         r->keys[k] = key_row(v, position, r->top[k].logprob);
         used += snprintf(r->joined + used, KEY_BYTES, "%s%s%s %s", k ? ", " : "",
                          label_of(v, position, LABEL_COLUMNS, false).text, place,
@@ -150,7 +148,7 @@ static const void *next_looks(void *arg, int at)
     }
     r->row.query = v->spec.query;
     r->row.top = (struct report_list){r->keys, r->n_top};
-    r->row.joined = (struct text){r->joined, used};
+    r->row.joined = text_span(r->joined, used);
     return &r->row;
 }
 
@@ -172,10 +170,10 @@ enum status attend_print(const struct attend_view *v, struct err *e)
         rows.n_top = o->top < query + 1 ? o->top : query + 1;
         const struct text_label token = label_of(v, query, LABEL_COLUMNS, true);
         const struct text_label word = text_label(text_of(o->query), LABEL_COLUMNS, true);
-        if (isdigit((unsigned char)o->query[0]) || strcmp(word.text, token.text) == 0)
-            snprintf(name, sizeof name, "%s: (token %d)", token.text, query);
+        if (isdigit((unsigned char)o->query[0]) || str_is(word.text, token.text))
+            chars_printf(name, "%s: (token %d)", token.text, query);
         else
-            snprintf(name, sizeof name, "%s: (token %d, %s)", word.text, query, token.text);
+            chars_printf(name, "%s: (token %d, %s)", word.text, query, token.text);
         memcpy(own + FIELD_QUERY, query_fields, sizeof query_fields);
         if (o->common.format == TABLE_CSV)
             own[FIELD_QUERY].key = NULL;
@@ -215,7 +213,7 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
     json_begin_array(&j, "tokens");
     for (int i = 0; i < v->spec.n_tokens; i++) {
         const struct key_row token = key_row(v, i, 0);
-        report_object(&j, NULL, key_fields, REPORT_LENGTH(key_fields) - 1, &token);
+        report_object(&j, NULL, key_fields, LENGTH(key_fields) - 1, &token);
     }
     json_end(&j);
     json_begin_array(&j, "figures");
@@ -235,9 +233,9 @@ enum status attend_write_json(const struct attend_view *v, struct err *e)
 static struct heatmap_scale scale_of(const struct attend_map *maps, int n, bool log)
 {
     float most = 0;
-    for (int i = 0; i < n; i++)
-        for (size_t k = 0; k < (size_t)maps[i].cells * maps[i].cells; k++)
-            most = maps[i].cell[k] > most ? maps[i].cell[k] : most;
+    FOR_EACH (const struct attend_map, m, maps, n)
+        for (size_t k = 0; k < (size_t)m->cells * m->cells; k++)
+            most = MAX(m->cell[k], most);
     return heatmap_scale((double)most, log);
 }
 
@@ -253,16 +251,16 @@ static void put_note(const struct attend_view *v, int at, bool page, struct heat
     const struct attend_row row = figures_of(v, at);
     const struct attend_head *h = &row.of;
     if (page)
-        snprintf(m->note, sizeof m->note,
-                 "layer %d, head %d, K/V head %d: %s; entropy %.2f nats, %.1f tokens back",
-                 h->layer, h->head, row.kv_head, row.role_text, h->entropy, h->distance);
+        chars_printf(m->note,
+                     "layer %d, head %d, K/V head %d: %s; entropy %.2f nats, %.1f tokens back",
+                     h->layer, h->head, row.kv_head, row.role_text, h->entropy, h->distance);
     else
-        snprintf(m->note, sizeof m->note,
-                 "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, previous "
-                 "%s, itself %s",
-                 h->layer, h->head, v->variant, h->entropy, h->distance,
-                 weight_figure(h->first).text, weight_figure(h->previous).text,
-                 weight_figure(h->self).text);
+        chars_printf(m->note,
+                     "layer %d, head %d, %s: entropy %.2f nats, %.1f tokens back, first %s, "
+                     "previous %s, itself %s",
+                     h->layer, h->head, v->variant, h->entropy, h->distance,
+                     weight_figure(h->first).text, weight_figure(h->previous).text,
+                     weight_figure(h->self).text);
 }
 
 enum status attend_write_picture(const struct attend_view *v, bool page, struct err *e)
@@ -284,26 +282,24 @@ enum status attend_write_picture(const struct attend_view *v, bool page, struct 
         maps[at].cells = first[at].cell;
         maps[at].group = group > 1 ? h->head / group : -1;
         if (!large)
-            snprintf(maps[at].name, sizeof maps->name, "%d.%d", h->layer, h->head);
+            chars_printf(maps[at].name, "%d.%d", h->layer, h->head);
         put_note(v, at, page, &maps[at]);
     }
     for (int i = 0; i < cells; i++)
         names[i] = label_of(v, attend_cell_begin(i, cells, n), LARGE_LABEL, true);
     for (int l = 0; l < v->layers.n; l++)
-        snprintf(names[cells + l].text, sizeof names->text, "layer %d", v->layers.items[l]);
+        chars_printf(names[cells + l].text, "layer %d", v->layers.items[l]);
     if (cells < n)
-        snprintf(size, sizeof size, " A cell is the largest weight of %.1f by %.1f tokens.", side,
-                 side);
-    snprintf(title, sizeof title, "What the heads of %.160s look at", path_name(v->job->path));
+        chars_printf(size, " A cell is the largest weight of %.1f by %.1f tokens.", side, side);
+    chars_printf(title, "What the heads of %.160s look at", path_name(v->job->path));
     if (page)
-        snprintf(subtitle, sizeof subtitle, "%s, %d token%s; %s, 8 bits each.", v->variant, n,
-                 plural(n),
-                 v->spec.by_norm ? "weights times the length of what heads write" : "weights");
+        chars_printf(subtitle, "%s, %d token%s; %s, 8 bits each.", v->variant, n, plural(n),
+                     v->spec.by_norm ? "weights times the length of what heads write" : "weights");
     else
-        snprintf(subtitle, sizeof subtitle,
-                 "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
-                 plural(n), size, first->without_first ? " The first key is left out." : "",
-                 large ? " This is " : "", large ? maps->note : "");
+        chars_printf(subtitle,
+                     "Queries from top to bottom, keys from left to right: %d token%s.%s%s%s%s", n,
+                     plural(n), size, first->without_first ? " The first key is left out." : "",
+                     large ? " This is " : "", large ? maps->note : "");
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
                                             .what = weight_name(v),

@@ -17,8 +17,8 @@ enum status advice_prepare(struct bench_run *r, struct err *e)
     if (r->max_cache && !parse_bytes(r->max_cache, &r->max_cache_bytes))
         return err_usage(e, "--max-cache: expected a number of bytes, as 8192 or 8MiB, found '%s'",
                          r->max_cache);
-    r->calibration = (struct text){j->text.data, len};
-    j->text = (struct text){j->text.data + len, j->text.len - len};
+    r->calibration = text_span(j->text.data, len);
+    j->text = text_span(j->text.data + len, j->text.len - len);
     int32_t *ids = NULL;
     size_t n_ids;
     const enum status s =
@@ -48,7 +48,7 @@ static enum status measure_variant(struct bench_run *r, int variant, double *nll
     struct job *j = r->job;
     struct variant_options *o = &r->common.variant;
     char number[16];
-    snprintf(number, sizeof number, "%d", abs(variant));
+    chars_printf(number, "%d", abs(variant));
     *o = (struct variant_options){.method = CONVERT_FIT};
     if (variant != r->spec.config.n_kv_heads) {
         *(variant > 0 ? &o->kv_heads : &o->latent) = number;
@@ -112,19 +112,15 @@ enum status advice_measure(struct bench_run *r, struct err *e)
     struct job *j = r->job;
     const struct bench *b = &r->bench;
     struct bench_advice losses[LIST_MAX];
-    double *nll = array_zeroed(2 * j->n_tokens, sizeof *nll, "what each token costs", e);
-    if (!nll)
-        return STATUS_NO_MEMORY;
+    double *nll;
+    TRY_ZEROED(nll, 2 * j->n_tokens, "what each token costs", e);
     j->kernels = r->spec.kernels;
     j->n_threads = r->spec.axes[BENCH_THREADS].items[0];
     enum status s = job_start_threads(j, e);
-    if (s == STATUS_OK)
-        s = measure_losses(r, nll, losses, e);
+    THEN(s, measure_losses(r, nll, losses, e));
     free(nll);
     TRY(s);
-    r->advice = array_zeroed(b->n_rows, sizeof *r->advice, "the advice", e);
-    if (!r->advice)
-        return STATUS_NO_MEMORY;
+    TRY_ZEROED(r->advice, b->n_rows, "the advice", e);
     for (int i = 0; i < b->n_rows; i++) {
         const struct bench_row *row = &b->rows[i];
         struct bench_advice *a = &r->advice[i];
@@ -138,8 +134,7 @@ enum status advice_measure(struct bench_run *r, struct err *e)
         static const char *const limits[] = {"loss", "time", "cache"};
         for (int k = 0; k < 3; k++)
             if (beyond[k])
-                snprintf(a->beyond + strlen(a->beyond), sizeof a->beyond - strlen(a->beyond),
-                         "%s%s", a->beyond[0] ? ", " : "", limits[k]);
+                chars_append(a->beyond, "%s%s", a->beyond[0] ? ", " : "", limits[k]);
     }
     qsort(r->advice, b->n_rows, sizeof *r->advice, compare);
     return STATUS_OK;

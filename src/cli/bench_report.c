@@ -15,8 +15,7 @@
 static const struct former_row *find_former(struct former *f, const struct bench_row *row)
 {
     const struct inspect_step *s = &row->step;
-    for (int i = 0; i < f->n; i++) {
-        struct former_row *old = &f->rows[i];
+    FOR_EACH (struct former_row, old, f->rows, f->n) {
         if (str_is(old->variant, s->variant) && str_is(old->kv_type, s->kv_type) &&
             str_is(old->type, storage_name(row->type)) && old->threads == row->threads &&
             old->depth == s->depth && old->batch == s->batch) {
@@ -34,16 +33,16 @@ static void say_what_differs(struct bench_run *r)
     const struct bench *b = &r->bench;
     struct former *f = &r->former;
     char subject[sizeof f->subject];
-    snprintf(subject, sizeof subject, "%s", r->subject);
+    chars_printf(subject, "%s", r->subject);
     utf8_strip(subject);
     if (f->subject[0] && !str_is(f->subject, subject))
         say(&r->common, "--against: its rows are of %s, these of %s", f->subject, subject);
-    for (const struct bench_row *row = b->rows; row < b->rows + b->n_rows; row++)
+    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows)
         if (!find_former(f, row))
             say(&r->common, "--against has no row of " SETTING, row->step.variant,
                 storage_name(row->type), row->step.kv_type, row->threads, row->step.depth,
                 row->step.batch);
-    for (const struct former_row *old = f->rows; old < f->rows + f->n; old++)
+    FOR_EACH (const struct former_row, old, f->rows, f->n)
         if (!old->found)
             say(&r->common, "only --against has " SETTING, old->variant, old->type, old->kv_type,
                 old->threads, old->depth, old->batch);
@@ -54,14 +53,14 @@ static void say_what_differs(struct bench_run *r)
 static struct figure figure_percent(double share)
 {
     struct figure f;
-    snprintf(f.text, sizeof f.text, "%.0f%%", share * 100);
+    chars_printf(f.text, "%.0f%%", share * 100);
     return f;
 }
 
 static struct figure figure_ms(double us)
 {
     struct figure f;
-    snprintf(f.text, sizeof f.text, "%.2f", us / 1e3);
+    chars_printf(f.text, "%.2f", us / 1e3);
     return f;
 }
 
@@ -142,7 +141,7 @@ static const struct report_field bench_fields[] = {
     {NULL, "its interval", RUN(ratio_range), .right = true},
     {"note", "note", RUN(note), .rank = 1, .accent = ACCENT_CELL},
 };
-#define N_FIELDS REPORT_LENGTH(bench_fields)
+#define N_FIELDS LENGTH(bench_fields)
 /* Before the last. */
 #define N_AGAINST 5
 #define N_ADVICE  5
@@ -177,28 +176,25 @@ static const void *next_row(void *arg, int i)
         r->advised = r->advice[i];
     const struct bench_row *row = r->advice ? r->advised.row : &b->rows[i];
     const bool busy = row->cpu_share < LEAST_SHARE;
-    const size_t size = sizeof r->note;
-    int n = 0; /* less than size: figures have two dozen digits at most */
     r->row = *row;
     r->best = r->advice && (i > 0 || r->advised.beyond[0]) ? "" : "*";
-    for (const struct bench_row *other = b->rows; other < b->rows + b->n_rows && !r->advice;
-         other++)
+    FOR_EACH (const struct bench_row, other, b->rows, r->advice ? 0 : b->n_rows)
         if (other->step.depth == row->step.depth && other->step.batch == row->step.batch &&
             other->p50_us < row->p50_us)
             r->best = "";
     r->type = storage_name(row->type);
     r->noisy = is_noisy(row);
-    snprintf(r->hash, sizeof r->hash, "%016" PRIx64, row->logits_hash);
+    chars_printf(r->hash, "%016" PRIx64, row->logits_hash);
     /* Why the row's figures may not be taken at their word, or not together. */
     r->note[0] = 0;
     if (row->repeats < r->spec.repeats)
-        n = snprintf(r->note, size, "%d of %d repeats", row->repeats, r->spec.repeats);
+        chars_printf(r->note, "%d of %d repeats", row->repeats, r->spec.repeats);
     if (r->noisy)
-        n += snprintf(r->note + n, size - n, "%s%s: %.0f%%", n ? ", " : "", busy ? "busy" : "noisy",
-                      (busy ? row->cpu_share : row->spread) * 100);
+        chars_append(r->note, "%s%s: %.0f%%", r->note[0] ? ", " : "", busy ? "busy" : "noisy",
+                     (busy ? row->cpu_share : row->spread) * 100);
     if (is_uneven(row))
-        snprintf(r->note + n, size - n, "%smean %.2f of p50", n ? ", " : "",
-                 row->mean_us / row->p50_us);
+        chars_append(r->note, "%smean %.2f of p50", r->note[0] ? ", " : "",
+                     row->mean_us / row->p50_us);
     write_range(r->speedup_range, sizeof r->speedup_range, row->speedup_low, row->speedup_high);
     const struct former_row *found = find_former(&r->former, row), *old = found ? found : &none;
     r->old_p50_us = old->p50_us;
@@ -313,9 +309,9 @@ static void print_footer(const struct bench_run *r)
     const struct int_list *depths = &b->spec->axes[BENCH_DEPTHS];
     struct paragraph p = paragraph_begin(r->job->out, INDENT);
     bool noisy = false, uneven = false;
-    for (int i = 0; i < b->n_rows; i++) {
-        noisy |= is_noisy(&b->rows[i]);
-        uneven |= is_uneven(&b->rows[i]);
+    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
+        noisy |= is_noisy(row);
+        uneven |= is_uneven(row);
     }
     if (r->advice) {
         const struct inspect_step *step = &r->advice->row->step;
@@ -360,14 +356,13 @@ static enum status write_trace(const struct bench *b, const char *path, struct e
     TRY(file_writer_open(&w, path, e));
     static const char header[] = "variant,type,kv_type,threads,depth,batch,repeat,index,ns\n";
     file_writer_put(w, header, sizeof header - 1);
-    for (const struct bench_row *r = b->rows; r < b->rows + b->n_rows; r++) {
+    FOR_EACH (const struct bench_row, r, b->rows, b->n_rows) {
         const struct inspect_step *s = &r->step;
         for (int k = 0; k < r->samples; k++) {
             char line[160];
-            const int len =
-                snprintf(line, sizeof line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->variant,
-                         storage_name(r->type), s->kv_type, r->threads, s->depth, s->batch,
-                         k / b->spec->n, k % b->spec->n, r->times_ns[k]);
+            const int len = chars_printf(line, "%s,%s,%s,%d,%d,%d,%d,%d,%" PRIu64 "\n", s->variant,
+                                         storage_name(r->type), s->kv_type, r->threads, s->depth,
+                                         s->batch, k / b->spec->n, k % b->spec->n, r->times_ns[k]);
             file_writer_put(w, line, len);
         }
     }
@@ -398,35 +393,34 @@ static enum status write_plot(const struct bench_run *r, struct err *e)
     if (!points || !series || !names)
         s = err_no_memory(e, "the plot", n_rows * sizeof *points);
     if (over_batch)
-        snprintf(label, sizeof label, "batch (sequences in a step, each at depth %d)",
-                 b->spec->axes[BENCH_DEPTHS].items[0]);
+        chars_printf(label, "batch (sequences in a step, each at depth %d)",
+                     b->spec->axes[BENCH_DEPTHS].items[0]);
     for (int line = 0; line < b->n_lines && s == STATUS_OK; line++) {
         struct plot_series *of = &series[plot.n_series];
         *of = (struct plot_series){.name = names[line], .points = p};
-        for (const struct bench_row *row = b->rows; row < b->rows + n_rows; row++) {
+        FOR_EACH (const struct bench_row, row, b->rows, n_rows) {
             const double batch = row->step.batch;
             if (row->line != line)
                 continue;
             of->n_points++;
             /* "MHA", and what else tells the lines of this run apart. */
             char part[BENCH_AXES][24] = {""};
-            snprintf(part[BENCH_TYPES], sizeof *part, " %s", storage_name(row->type));
-            snprintf(part[BENCH_KV_TYPES], sizeof *part, ", %s KV", row->step.kv_type);
-            snprintf(part[BENCH_THREADS], sizeof *part, ", %d threads", row->threads);
-            snprintf(part[BENCH_BATCHES], sizeof *part, ", batch %d", row->step.batch);
+            chars_printf(part[BENCH_TYPES], " %s", storage_name(row->type));
+            chars_printf(part[BENCH_KV_TYPES], ", %s KV", row->step.kv_type);
+            chars_printf(part[BENCH_THREADS], ", %d threads", row->threads);
+            chars_printf(part[BENCH_BATCHES], ", batch %d", row->step.batch);
             for (int a = 0; a < BENCH_AXES; a++)
                 if (b->spec->axes[a].n == 1 || a == (int)bench_x_axis(b->spec))
                     part[a][0] = 0;
-            snprintf(names[line], sizeof *names, "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES],
-                     part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
+            chars_printf(names[line], "%s%s%s%s%s", row->step.variant, part[BENCH_TYPES],
+                         part[BENCH_KV_TYPES], part[BENCH_THREADS], part[BENCH_BATCHES]);
             *p++ = (struct plot_point){over_batch ? batch : row->step.depth, row->p10_us / batch,
                                        row->us_per_token, row->p90_us / batch,
                                        row->step.predicted.us / batch};
         }
         plot.n_series += of->n_points > 0;
     }
-    if (s == STATUS_OK)
-        s = plot_write(&plot, r->plot, e);
+    THEN(s, plot_write(&plot, r->plot, e));
     free(points);
     free(series);
     free(names);
@@ -440,18 +434,18 @@ enum status bench_report(struct bench_run *r, struct err *e)
     const bool people = table_is_for_people(r->common.format);
     const struct int_list *threads = &r->spec.axes[BENCH_THREADS];
     char line[256];
-    snprintf(r->title, sizeof r->title, "%s", r->subject);
+    chars_printf(r->title, "%s", r->subject);
     utf8_strip(r->title);
-    snprintf(r->cpu, sizeof r->cpu, "unknown processor");
+    chars_printf(r->cpu, "unknown processor");
     FILE *f = fopen("/proc/cpuinfo", "r");
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "model name : %127[^\n]", r->cpu) == 1)
             break;
     if (f)
         fclose(f);
-    snprintf(r->machine, sizeof r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu,
-             r->spec.kernels->name, threads->items[0], threads->n > 1 ? " and other" : "",
-             DECODE_VERSION, COMPILER_NAME);
+    chars_printf(r->machine, "%s, %s, threads %d%s; decode %s, %s", r->cpu, r->spec.kernels->name,
+                 threads->items[0], threads->n > 1 ? " and other" : "", DECODE_VERSION,
+                 COMPILER_NAME);
     if (people)
         print_header(r);
     else

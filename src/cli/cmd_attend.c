@@ -62,11 +62,11 @@ static enum status check_attend(struct job *j, void *values, struct err *e)
 {
     const struct attend_options *o = values;
     if (o->show && (o->query || j->common->format != TABLE_ALIGNED))
-        return err_set(e, STATUS_USAGE, "--show draws in place of the table that %s is about",
-                       o->query ? "--query" : "--format");
+        return err_usage(e, "--show draws in place of the table that %s is about",
+                         o->query ? "--query" : "--format");
     if ((o->log || o->without_first) && !o->svg && !o->show)
-        return err_set(e, STATUS_USAGE, "%s is about pictures: expected --svg or --show, too",
-                       o->log ? "--log" : "--without-first");
+        return err_usage(e, "%s is about pictures: expected --svg or --show, too",
+                         o->log ? "--log" : "--without-first");
     return STATUS_OK;
 }
 
@@ -80,7 +80,7 @@ static struct attend_map *add_maps(struct attend_spec *spec, int cells, bool wit
     for (int i = 0; i < spec->n_heads; i++)
         maps[i] = (struct attend_map){.layer = spec->heads[i].layer,
                                       .head = spec->heads[i].head,
-                                      .cells = cells < spec->n_tokens ? cells : spec->n_tokens,
+                                      .cells = MIN(cells, spec->n_tokens),
                                       .without_first = without_first};
     return maps;
 }
@@ -104,22 +104,25 @@ static enum status place_heads(struct attend_view *v, struct err *e)
         if (head < config_heads(v->config, layer))
             spec->heads[spec->n_heads++] = (struct attend_head){.layer = layer, .head = head};
     }
-    const char *grid = o->npy ? "--npy" : o->html ? "--html" : NULL; /* of layers by heads */
-    grid = o->svg ? "--svg" : grid;
+    const char *grid = /* of layers by heads */
+        o->svg    ? "--svg"
+        : o->npy  ? "--npy"
+        : o->html ? "--html"
+                  : NULL;
     if (spec->n_heads == 0 || (grid && (size_t)spec->n_heads < n))
-        return err_set(e, STATUS_USAGE,
-                       "%s: expected heads that every layer named has; the layers have different "
-                       "numbers, of which --layer and --head choose",
-                       grid ? grid : "--head");
+        return err_usage(e,
+                         "%s: expected heads that every layer named has; the layers have different "
+                         "numbers, of which --layer and --head choose",
+                         grid ? grid : "--head");
     if (o->svg)
         v->pictures = add_maps(spec, n == 1 ? HEATMAP_LARGE : HEATMAP_SMALL, o->without_first);
     const uint64_t n_weights = explore_weights(n, n_tokens);
     if (o->html && n_weights > EXPLORE_MOST)
-        return err_set(e, STATUS_USAGE,
-                       "--html: expected at most %llu weights, found %llu of %zu heads and %d "
-                       "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
-                       (unsigned long long)EXPLORE_MOST, (unsigned long long)n_weights, n,
-                       n_tokens);
+        return err_usage(e,
+                         "--html: expected at most %" PRIu64 " weights, found %" PRIu64
+                         " of %zu heads and %d "
+                         "tokens; fewer heads by --layer and --head, or a shorter text, are fewer",
+                         EXPLORE_MOST, n_weights, n, n_tokens);
     if (o->npy || o->html)
         v->arrays = add_maps(spec, n_tokens, false);
     if (!o->show)
@@ -149,7 +152,7 @@ static enum status look(struct attend_view *v, struct err *e)
     char what[32];
     TRY(place_heads(v, e));
     TRY(attend_plan(&v->spec, &memory.scratch, e));
-    snprintf(what, sizeof what, "%d tokens", v->spec.n_tokens);
+    chars_printf(what, "%d tokens", v->spec.n_tokens);
     TRY(job_check_memory(j, &memory, what, e));
     v->spec.arg = job_progress(j, "tokens");
     j->progress.all = n;
@@ -209,10 +212,10 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
     if (parse_u64(query, &n)) {
         *out = n;
         return n < j->n_tokens ? STATUS_OK
-                               : err_set(e, STATUS_USAGE,
-                                         "--query: expected 0 to %zu, a token of the text, or a "
-                                         "word of it, found %s",
-                                         j->n_tokens - 1, query);
+                               : err_usage(e,
+                                           "--query: expected 0 to %zu, a token of the text, or a "
+                                           "word of it, found %s",
+                                           j->n_tokens - 1, query);
     }
     if (at && at > query && parse_u64(at + 1, &n))
         word.len = at - query;
@@ -229,11 +232,10 @@ static enum status find_query(const struct job *j, const char *query, int *out, 
             end = k + word.len;
     bytes_free(&all);
     if (end == 0)
-        return err_set(e, STATUS_USAGE,
-                       "--query: expected a word of the text, found '%.60s', and the text has "
-                       "'%.*s' %llu time%s as a word",
-                       query, text_width(word), word.data, (unsigned long long)found,
-                       plural(found));
+        return err_usage(e,
+                         "--query: expected a word of the text, found '%.60s', and the text has "
+                         "'%.*s' %" PRIu64 " time%s as a word",
+                         query, text_width(word), word.data, found, plural(found));
     for (size_t i = 0, len = 0; len < end; i++) {
         len += tokenizer_bytes(t, j->tokens[i]).len;
         *out = i;
@@ -251,9 +253,8 @@ static enum status run_attend(struct job *j, void *values, struct err *e)
     if (o->query)
         TRY(find_query(j, o->query, &query, e));
     TRY(job_start_threads(j, e));
-    bool *separators = array_zeroed(j->n_tokens, sizeof *separators, "the tokens", e);
-    if (!separators)
-        return STATUS_NO_MEMORY;
+    bool *separators;
+    TRY_ZEROED(separators, j->n_tokens, "the tokens", e);
     for (size_t i = 0; i < j->n_tokens && t; i++)
         separators[i] = is_separator(tokenizer_bytes(t, j->tokens[i]));
     struct attend_view view = {.options = o,

@@ -93,12 +93,16 @@ static enum status read_row(const struct json_node *object, struct former_row *r
     } names[] = {{"variant", row->variant, sizeof row->variant},
                  {"type", row->type, sizeof row->type},
                  {"kv_type", row->kv_type, sizeof row->kv_type}};
-    static const char *const of_counts[] = {"threads", "depth", "batch"}, *const of_times[] = {
-                                                                              "p50_us",
-                                                                              "p50_low_us",
-                                                                              "p50_high_us"};
-    int *const counts[] = {&row->threads, &row->depth, &row->batch};
-    double *const times[] = {&row->p50_us, &row->p50_low_us, &row->p50_high_us};
+    const struct {
+        const char *key;
+        int *out;
+    } counts[] = {{"threads", &row->threads}, {"depth", &row->depth}, {"batch", &row->batch}};
+    const struct {
+        const char *key;
+        double *out;
+    } times[] = {{"p50_us", &row->p50_us},
+                 {"p50_low_us", &row->p50_low_us},
+                 {"p50_high_us", &row->p50_high_us}};
     const struct json_node *node;
     int64_t count;
     TRY(json_expect(object, JSON_OBJECT, e));
@@ -111,20 +115,20 @@ static enum status read_row(const struct json_node *object, struct former_row *r
         utf8_strip(names[i].out);
     }
     for (int i = 0; i < 3; i++) {
-        TRY(json_require(object, of_counts[i], JSON_NUMBER, &node, e));
+        TRY(json_require(object, counts[i].key, JSON_NUMBER, &node, e));
         TRY(json_node_i64(node, 0, INT_MAX, &count, e));
-        *counts[i] = count;
+        *counts[i].out = count;
     }
     for (int i = 0; i < 3; i++) {
-        node = json_member(object, of_times[i]);
-        *times[i] = NO_FIGURE;
+        node = json_member(object, times[i].key);
+        *times[i].out = NO_FIGURE;
         if (i > 0 && (!node || node->kind == JSON_NULL))
             continue;
-        TRY(json_require(object, of_times[i], JSON_NUMBER, &node, e));
-        TRY(json_node_double(node, times[i], e));
-        if (!(*times[i] > 0))
+        TRY(json_require(object, times[i].key, JSON_NUMBER, &node, e));
+        TRY(json_node_double(node, times[i].out, e));
+        if (!(*times[i].out > 0))
             return err_bad_file(e, "byte %zu: \"%s\": expected a time above 0, found %g", node->at,
-                                of_times[i], *times[i]);
+                                times[i].key, *times[i].out);
     }
     return STATUS_OK;
 }
@@ -134,15 +138,13 @@ static enum status read_rows(const struct json_node *root, struct former *f, str
     TRY(json_expect(root, JSON_ARRAY, e));
     if (root->n == 0)
         return err_bad_file(e, "expected the rows of bench --format json, found none");
-    f->rows = array_zeroed(root->n, sizeof *f->rows, "the former rows", e);
-    if (!f->rows)
-        return STATUS_NO_MEMORY;
+    TRY_ZEROED(f->rows, root->n, "the former rows", e);
     for (const struct json_node *c = NULL; (c = json_child(root, c)); f->n++) {
         TRY(read_row(c, &f->rows[f->n], e));
         const struct json_node *of = json_member(c, "model");
         of = of && of->kind == JSON_STRING ? of : json_member(c, "shape");
         if (of && of->kind == JSON_STRING)
-            snprintf(f->subject, sizeof f->subject, "%.*s", (int)of->text.len, of->text.data);
+            chars_printf(f->subject, "%.*s", (int)of->text.len, of->text.data);
     }
     utf8_strip(f->subject);
     return STATUS_OK;
@@ -158,9 +160,8 @@ static enum status read_former(const char *path, struct former *f, struct err *e
     char *bytes = NULL;
     size_t len;
     TRY(file_read_all(path, limits.bytes, &bytes, &len, e));
-    enum status s = json_read(&reader, (struct text){bytes, len}, &limits, &root, e);
-    if (s == STATUS_OK)
-        s = read_rows(root, f, e);
+    enum status s = json_read(&reader, text_span(bytes, len), &limits, &root, e);
+    THEN(s, read_rows(root, f, e));
     json_reader_free(&reader);
     free(bytes);
     return err_in(e, s, "%s", path);
@@ -174,7 +175,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
 {
     const char *source = r->common.threads ? "-t" : "DECODE_THREADS";
     const char *text = r->common.threads ? r->common.threads : environment("DECODE_THREADS");
-    const int usable = cpus_usable(), most = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
+    const int usable = cpus_usable(), most = MIN(usable, POOL_MAX_THREADS);
     struct int_list asked = {.n = 0}, *threads = &r->spec.axes[BENCH_THREADS];
     bool has_most = false;
     r->job->threads_are_auto = !text || str_is(text, "auto");
@@ -187,7 +188,7 @@ static enum status read_threads(struct bench_run *r, struct err *e)
             say(&r->common, "%s %d: this process has %d processors, measured with as many", source,
                 n, most);
         if (n < most || !has_most)
-            TRY(list_add(source, n < most ? n : most, threads, e));
+            TRY(list_add(source, MIN(n, most), threads, e));
         has_most |= n >= most;
     }
     return STATUS_OK;
@@ -208,25 +209,25 @@ static enum status read_axes(struct bench_run *r, struct err *e)
     /* Ranks are the negative numbers that they are among K/V heads. */
     if (r->latent)
         TRY(list_ints("--latent", r->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
-    for (int i = 0; i < ranks.n; i++)
-        TRY(list_add("--latent", -ranks.items[i], variants, e));
+    FOR_EACH (const int, rank, ranks.items, ranks.n)
+        TRY(list_add("--latent", -*rank, variants, e));
     /* The context is what people ask for who want to know what it costs full. */
     TRY(list_ints("--depth", r->depths, 0, INT_MAX, &depths, e));
-    for (int i = 0; i < depths.n; i++) {
-        const bool full = depths.items[i] == c->n_ctx;
+    FOR_EACH (const int, depth, depths.items, depths.n) {
+        const bool full = *depth == c->n_ctx;
         if (full)
             say(&r->common,
                 "--depth %d fills the context: measured at %d, with the last token's place left",
                 c->n_ctx, c->n_ctx - 1);
-        TRY(list_add("--depth", depths.items[i] - full, &axes[BENCH_DEPTHS], e));
+        TRY(list_add("--depth", *depth - full, &axes[BENCH_DEPTHS], e));
     }
     TRY(list_ints("--batch", r->batches, 1, INT_MAX, &axes[BENCH_BATCHES], e));
     TRY(r->types ? list_names("--type", r->types, storage_names, &axes[BENCH_TYPES], e)
                  : list_add("--type", r->shape.shape ? STORAGE_F32 : BENCH_AS_FILE,
                             &axes[BENCH_TYPES], e));
     TRY(list_names("--kv-type", r->kv_types, kv_type_names, &axes[BENCH_KV_TYPES], e));
-    for (int i = 0; i < axes[BENCH_KV_TYPES].n; i++)
-        axes[BENCH_KV_TYPES].items[i] = kv_type_storage[axes[BENCH_KV_TYPES].items[i]];
+    FOR_EACH (int, type, axes[BENCH_KV_TYPES].items, axes[BENCH_KV_TYPES].n)
+        *type = kv_type_storage[*type];
     return STATUS_OK;
 }
 
@@ -252,7 +253,7 @@ static enum status specify_bench(struct bench_run *r, struct err *e)
     TRY(read_threads(r, e));
     TRY(job_choose_kernels(&r->common, &spec->kernels, e));
     if (spec->prompt < 0)
-        spec->prompt = spec->config.n_ctx < DEFAULT_PROMPT ? spec->config.n_ctx : DEFAULT_PROMPT;
+        spec->prompt = MIN(spec->config.n_ctx, DEFAULT_PROMPT);
     spec->roofline_seconds = ROOFLINE_SECONDS;
     spec->stop = progress_stop;
     spec->progress = progress_show;
@@ -270,8 +271,7 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
     int ended = 0;
     const pid_t pid = fork();
     if (pid < 0)
-        return err_set(e, STATUS_FAILED, "cannot start a process to measure memory: %s",
-                       strerror(errno));
+        return err_failed(e, "cannot start a process to measure memory: %s", strerror(errno));
     if (pid == 0)
         _exit(bench_load_row(b, i, said)); /* nothing of the parent's is closed or flushed */
     while (wait4(pid, &ended, 0, &usage) < 0 && errno == EINTR)
@@ -280,8 +280,7 @@ static enum status measure_memory(struct bench *b, int i, struct err *said, stru
     if (!WIFEXITED(ended) && signals_interrupted())
         return STATUS_INTERRUPTED;
     if (!WIFEXITED(ended))
-        return err_set(e, STATUS_FAILED,
-                       "the process that measures memory was ended; was it out of memory?");
+        return err_failed(e, "the process that measures memory was ended; was it out of memory?");
     const enum status s = WEXITSTATUS(ended);
     if (s == STATUS_BAD_FILE && !said->text[0])
         _exit(STATUS_BAD_FILE); /* a mapped file was cut short: the child has said which */
@@ -371,7 +370,7 @@ static enum status run_bench(struct job *j, void *values, struct err *e)
     bench_free(&r->bench);
     free(r->former.rows);
     free(r->advice);
-    return specified == STATUS_OK && s == STATUS_BAD_FILE ? err_in(e, s, "%s", j->path) : s;
+    return specified == STATUS_OK ? job_blame(j->path, s, e) : s;
 }
 
 const struct command command_bench = {

@@ -98,7 +98,7 @@ static const struct report_field figure_fields[] = {
     {"bits_per_byte", "bits per byte", MEMBER(convert_figures, bits_per_byte), "%.4f"},
     {COLUMN(convert_figures, seconds), .figure = figure_of_seconds},
 };
-#define N_FIGURES REPORT_LENGTH(figure_fields)
+#define N_FIGURES LENGTH(figure_fields)
 
 static const struct report_field layer_fields[] = {
     {COLUMN(convert_layer, layer)},
@@ -123,9 +123,8 @@ static void print_json(const struct conversion *c)
     json_string(&j, "refit", convert_refits[c->spec.refit]);
     json_u64(&j, "calibration_tokens", c->spec.n_tokens);
     json_begin_array(&j, "layers");
-    for (int l = 0; l < c->converted.n_layers; l++)
-        report_object(&j, NULL, layer_fields + 1, REPORT_LENGTH(layer_fields) - 1,
-                      &c->converted.layers[l]);
+    FOR_EACH (const struct convert_layer, layer, c->converted.layers, c->converted.n_layers)
+        report_object(&j, NULL, layer_fields + 1, LENGTH(layer_fields) - 1, layer);
     json_end(&j);
     report_object(&j, "before", figure_fields, N_FIGURES - 1, &c->before);
     report_object(&j, "after", figure_fields, N_FIGURES - 1, &c->after);
@@ -154,8 +153,8 @@ static enum status print_conversion(const struct conversion *c, struct err *e)
         layers.n -= 3;
     TRY(table_print(&layers, format, c->job->out, e));
     output_puts(c->job->out, "\n");
-    report_begin(&t, format, columns, REPORT_LENGTH(columns), c->job->out);
-    for (const struct report_field *f = figure_fields; f < figure_fields + N_FIGURES; f++) {
+    report_begin(&t, format, columns, LENGTH(columns), c->job->out);
+    FOR_EACH (const struct report_field, f, figure_fields, N_FIGURES) {
         double before = NO_FIGURE, after = NO_FIGURE;
         if (f->format) {
             before = *(const double *)((const char *)&c->before + f->offset);
@@ -212,11 +211,8 @@ static enum status write_and_report(struct conversion *c, uint64_t started_ns, s
     /* First, because logits may not be finite, and OUT is still as it was. */
     enum status s = measure_bits(j, j->path, &before->bits_per_byte, e);
     started_ns += clock_ns() - measured_ns;
-    if (s == STATUS_OK)
-        s = gguf_write(converted->writer, out, e);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, j->path);
-    TRY(s);
+    THEN(s, gguf_write(converted->writer, out, e));
+    TRY(job_blame(j->path, s, e));
     unlink(c->state);
     set_sizes(&converted->config, after);
     before->parameters = converted->n_params_before + c->n_dropped;
@@ -251,10 +247,9 @@ static void tell_dropped(const struct job *j, const struct drop *d)
     const bool same = now->arch == c->arch;
     char names[512] = "";
     int n_named = 0;
-    for (int i = 0, used = 0; n_named < d->n_zero && used + 32 < (int)sizeof names; i++)
+    for (int i = 0; n_named < d->n_zero && strlen(names) + 32 < sizeof names; i++)
         if (d->fates[i] == DROP_ZERO)
-            used += snprintf(names + used, sizeof names - used, "%s%d.%d", n_named++ ? "," : "",
-                             i / c->n_heads, i % c->n_heads);
+            chars_append(names, "%s%d.%d", n_named++ ? "," : "", i / c->n_heads, i % c->n_heads);
     if (d->n_zero)
         say(j->common, "%s%s stay%s as zeros: %s", names, n_named < d->n_zero ? " and others" : "",
             d->n_zero == 1 ? "s" : "",
@@ -263,10 +258,11 @@ static void tell_dropped(const struct job *j, const struct drop *d)
                                   : "the groups of a layer need equally many heads, one at least");
     if (d->n_gone)
         say(j->common,
-            "%d head%s removed%s%s; parameters %llu to %llu, cache a token, f32, %s to %s",
+            "%d head%s removed%s%s; parameters %" PRIu64 " to %" PRIu64
+            ", cache a token, f32, %s to %s",
             d->n_gone, plural(d->n_gone),
             same ? "" : ", which only architecture decode can say, not ", same ? "" : c->arch->name,
-            (unsigned long long)d->n_params_before, (unsigned long long)d->n_params_after,
+            d->n_params_before, d->n_params_after,
             figure_bytes(kv_cache_bytes_per_token(c, c->n_kv_heads, STORAGE_F32)).text,
             figure_bytes(kv_cache_bytes_per_token(now, now->n_kv_heads, STORAGE_F32)).text);
 }
@@ -284,20 +280,17 @@ static enum status drop_and_tell(struct conversion *c, const char *heads, bool c
     enum status s = heads_of_option("--drop-heads", heads, &config, &off, e);
     const struct drop_spec spec = {
         .gguf = j->checkpoint.gguf, .off = off, .names = heads, .version = DECODE_VERSION};
-    if (s == STATUS_OK)
-        s = drop_heads(&spec, &dropped, e);
-    if (s == STATUS_OK)
-        s = converts ? gguf_write_map(dropped.writer, &file, e)
-                     : gguf_write(dropped.writer, j->common->out, e);
+    THEN(s, drop_heads(&spec, &dropped, e));
+    THEN(s, converts ? gguf_write_map(dropped.writer, &file, e)
+                     : gguf_write(dropped.writer, j->common->out, e));
     if (s == STATUS_OK)
         tell_dropped(j, &dropped);
     c->n_dropped = dropped.n_params_before - dropped.n_params_after;
     drop_free(&dropped);
     free(off);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, j->path);
-    if (s != STATUS_OK || !converts)
-        return s;
+    TRY(job_blame(j->path, s, e));
+    if (!converts)
+        return STATUS_OK;
     checkpoint_close(&j->checkpoint);
     return checkpoint_take(&file, j->path, 0, &j->checkpoint, e);
 }
@@ -306,7 +299,7 @@ static enum status drop_and_tell(struct conversion *c, const char *heads, bool c
 static enum status name_state(struct conversion *c, const struct convert_options *o, struct err *e)
 {
     struct stat st;
-    if (snprintf(c->state, sizeof c->state, "%s.state", o->common.out) >= (int)sizeof c->state)
+    if (chars_printf(c->state, "%s.state", o->common.out) >= (int)sizeof c->state)
         return err_usage(e, "-o: '%.200s...': no room for '.state' behind it", c->state);
     TRY(path_spares(&command_convert.spec, o, "--output", c->state, e));
     const bool is_there = lstat(c->state, &st) == 0;
@@ -334,8 +327,7 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     TRY(job_start_threads(j, e));
     if (!converts)
         return drop_and_tell(&c, o->drop_heads, false, e);
-    for (const struct gguf_tensor *t = g->tensors; t < g->tensors + g->n_tensors && !o->requantize;
-         t++)
+    FOR_EACH (const struct gguf_tensor, t, g->tensors, o->requantize ? 0 : g->n_tensors)
         if (t->type->block_elements > 1)
             return err_usage(e,
                              "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
@@ -358,14 +350,13 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
     const uint64_t started_ns = clock_ns();
     enum status s = variant_convert(j, &c.spec, &c.converted, e);
     if (s == STATUS_OK && o->common.variant.kv_heads && o->common.variant.method == CONVERT_RANDOM)
-        say(&o->common, "seed %llu", (unsigned long long)j->seed);
-    if (s == STATUS_OK)
-        s = write_and_report(&c, started_ns, e);
+        say(&o->common, "seed %" PRIu64, j->seed);
+    THEN(s, write_and_report(&c, started_ns, e));
     if (s == STATUS_INTERRUPTED && (j->needs & JOB_OUT) && c.n_kept) {
         char seed[48] = "";
         j->needs &= ~JOB_OUT;
         if (c.spec.method == CONVERT_RANDOM && !o->common.seed.given)
-            snprintf(seed, sizeof seed, " --seed %llu", (unsigned long long)j->seed);
+            chars_printf(seed, " --seed %" PRIu64, j->seed);
         say(j->common,
             "interrupted; %s has %d layer%s, and the same command with --resume%s goes on", c.state,
             c.n_kept, plural(c.n_kept), seed);

@@ -74,8 +74,8 @@ static enum status run_eval(struct job *j, void *values, struct err *e)
         j->common,
         "windows: %" PRIu64 " of %d tokens, stride %d, to score %" PRIu64 " tokens; %d at once",
         plan.n_windows, plan.ctx, plan.stride, plan.n_scored, plan.n_workers * plan.n_together);
-    snprintf(advice, sizeof advice, "--ctx%s -t%s%s lower it", smaller ? "," : " and",
-             smaller ? " and --kv-type " : "", smaller ? smaller : "");
+    chars_printf(advice, "--ctx%s -t%s%s lower it", smaller ? "," : " and",
+                 smaller ? " and --kv-type " : "", smaller ? smaller : "");
     job_say_memory(j,
                    &(struct job_memory){.weights = c->model->weights.cap +
                                                    (o->against ? j->other.model->weights.cap : 0),

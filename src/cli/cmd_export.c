@@ -37,8 +37,7 @@ static enum status run_export(struct job *j, void *values, struct err *e)
     if (s == STATUS_BAD_FILE || s == STATUS_USAGE)
         err_prefix(e, j->path);
     TRY(s);
-    const struct table table = TABLE_OF(fields, &result, 1);
-    return job_print(j, &table, e);
+    return job_print(j, &TABLE_OF(fields, &result, 1), e);
 }
 
 const struct command command_export = {

@@ -186,7 +186,7 @@ static enum status open_draft(struct generation *g, const struct session_params 
     /* What one text takes, as the number of texts is yet to be chosen, by what memory there is. */
     struct session_memory plan;
     const int most = g->draft_model->config.n_ctx;
-    p->n_ctx = p->n_ctx < most ? p->n_ctx : most;
+    p->n_ctx = MIN(p->n_ctx, most);
     p->n_shared = p->n_shared <= most ? p->n_shared : 0;
     TRY(session_plan(g->draft_model, p, job->n_threads, &plan, e));
     *bytes += plan.kv_bytes + plan.scratch_bytes;
@@ -210,7 +210,7 @@ static enum status start_schedule(struct generation *g, struct session_params *p
                                  .option = n_texts > 1 ? "--batch N, -c N" : "-c N"};
     if (o->draft)
         TRY(open_draft(g, params, &w.more_bytes, e));
-    w.n = w.n < n_texts ? w.n : n_texts;
+    w.n = MIN(w.n, n_texts);
     params->n_sequences = 1;
     if (w.n > 1) {
         TRY(job_fit_sequences(job, params, &w, e));
@@ -341,9 +341,9 @@ static enum status make_texts(struct generation *g, struct err *e)
         say(&o->common, "there is no text to save in %.200s", o->save);
     generation_report(g);
     if (s == STATUS_OK && g->n_refused > 0)
-        return err_set(e, STATUS_FAILED,
-                       "%" PRIu64 " of %" PRIu64 " prompts could not be run; their lines say why",
-                       g->n_refused, g->n_refused + g->n_done);
+        return err_failed(
+            e, "%" PRIu64 " of %" PRIu64 " prompts could not be run; their lines say why",
+            g->n_refused, g->n_refused + g->n_done);
     return s;
 }
 
@@ -352,8 +352,7 @@ static enum status run_generate(struct job *j, void *values, struct err *e)
     struct generation g = {
         .o = values, .job = j, .out = j->out, .prompt = j->text, .prompts.lines.fd = -1};
     enum status s = open_generation(&g, e);
-    if (s == STATUS_OK)
-        s = make_texts(&g, e);
+    THEN(s, make_texts(&g, e));
     generation_free(&g);
     return s;
 }

@@ -114,7 +114,7 @@ static const void *next_point(void *arg, int i)
     for (int k = i > 0 ? r->points[i - 1].n : 0; k < v->point.n; k++)
         used += snprintf(v->names + used, HEAD_BYTES, "%s%d.%d", used ? "," : "",
                          r->by_worth[k].layer, r->by_worth[k].head);
-    v->added = (struct text){v->names, used};
+    v->added = text_span(v->names, used);
     return v;
 }
 
@@ -126,7 +126,7 @@ static void say_heads(const struct heads_view *v, bool harmful, const char *what
     char names[512] = "";
     size_t used = 0;
     int n = 0;
-    for (const struct head_worth *w = r->heads; w < r->heads + r->n_done; w++) {
+    FOR_EACH (const struct head_worth, w, r->heads, r->n_done) {
         const bool does_harm = w->delta_nll < -2 * w->delta_nll_stderr;
         if (does_harm != harmful || !(w->delta_nll <= w->delta_nll_stderr))
             continue;
@@ -149,22 +149,20 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
     char title[256], subtitle[256];
     double most = 0;
     int n_rows = 0;
-    float *cells = array_zeroed(v->config->n_layers, n_heads * sizeof *cells, "the picture", e);
-    if (!cells)
-        return STATUS_NO_MEMORY;
-    for (int i = 0; i < r->n_done; i++) {
-        const struct head_worth *w = &r->heads[i];
+    float *cells;
+    TRY_ZEROED(cells, (size_t)v->config->n_layers * n_heads, "the picture", e);
+    FOR_EACH (const struct head_worth, w, r->heads, r->n_done) {
         n_rows += w->head == 0;
         cells[(n_rows - 1) * n_heads + w->head] = fmax(w->delta_nll, 0);
         most = fmax(most, w->delta_nll);
-        snprintf(layers[n_rows - 1].text, sizeof layers->text, "layer %d", w->layer);
+        chars_printf(layers[n_rows - 1].text, "layer %d", w->layer);
     }
     for (int i = 0; i < n_heads; i++)
-        snprintf(heads[i].text, sizeof heads[i].text, "%d", i);
-    snprintf(title, sizeof title, "%.160s: loss without each head", path_name(v->job->path));
-    snprintf(subtitle, sizeof subtitle,
-             "%llu tokens, %.4f nats each with all heads; blank: less, or a gain",
-             (unsigned long long)r->whole.tokens, r->whole.nll);
+        chars_printf(heads[i].text, "%d", i);
+    chars_printf(title, "%.160s: loss without each head", path_name(v->job->path));
+    chars_printf(subtitle,
+                 "%" PRIu64 " tokens, %.4f nats each with all heads; blank: less, or a gain",
+                 r->whole.tokens, r->whole.nll);
     const struct heatmap_map map = {.cells = cells, .group = -1};
     const struct heatmap_picture picture = {.title = title,
                                             .subtitle = subtitle,
@@ -186,9 +184,8 @@ static enum status write_picture(const struct heads_view *v, struct err *e)
 static enum status print_heads(struct heads_view *v, struct err *e)
 {
     const struct heads_result *r = &v->result;
-    const struct table heads = {fields, REPORT_LENGTH(fields), .row = next_head, .arg = v};
-    const struct table curve = {curve_fields, REPORT_LENGTH(curve_fields), .row = next_point,
-                                .arg = v};
+    const struct table heads = {fields, LENGTH(fields), .row = next_head, .arg = v};
+    const struct table curve = {curve_fields, LENGTH(curve_fields), .row = next_point, .arg = v};
     if (r->n_done == 0)
         return STATUS_OK;
     TRY(job_print(v->job, r->n_points > 0 ? &curve : &heads, e));
@@ -223,7 +220,7 @@ static enum status measure_heads(struct heads_view *v, struct err *e)
     TRY(choice_of("--layer", v->layers, v->config->n_layers, &v->chosen, e));
     spec.layers = v->chosen.items;
     spec.n_layers = v->chosen.n;
-    snprintf(what, sizeof what, "%zu tokens", j->n_tokens);
+    chars_printf(what, "%zu tokens", j->n_tokens);
     TRY(heads_plan(&spec, &memory.scratch, e));
     TRY(job_check_memory(j, &memory, what, e));
     v->likeness = calloc(bytes, 1);
@@ -241,7 +238,7 @@ static enum status run_heads(struct job *j, void *values, struct err *e)
 {
     struct heads_view *v = values;
     const struct config *c = v->config = &j->checkpoint.model->config;
-    const int most = c->n_heads > c->n_layers ? c->n_heads : c->n_layers;
+    const int most = MAX(c->n_heads, c->n_layers);
     v->job = j;
     TRY(job_tokenize(j, e));
     if (j->n_tokens > (size_t)v->tokens + 1)

@@ -50,7 +50,7 @@ void help_print(struct output *out)
     output_puts(out, "usage: decode <command> [options]\n\n");
     paragraph_reflow(out, SUMMARY "\n\nCommands:\n", 0);
     for (int i = 0; (c = command_at(i)) != NULL; i++) {
-        snprintf(line, sizeof line, "  %-10s %s\n", c->name, c->summary);
+        chars_printf(line, "  %-10s %s\n", c->name, c->summary);
         paragraph_reflow(out, line, 0);
     }
     output_puts(out, "\n");

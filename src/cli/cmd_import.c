@@ -62,7 +62,7 @@ static enum status run_import(struct job *j, void *values, struct err *e)
     TRY(import_is_for(j->path, &is_other, e));
     if (!is_other)
         TRY(file_map_open(&file, j->path, e));
-    const bool is_gguf = text_starts_with((struct text){(const char *)file.data, file.len}, "GGUF");
+    const bool is_gguf = text_starts_with(text_span((const char *)file.data, file.len), "GGUF");
     file_map_close(&file);
     if (is_gguf)
         return err_usage(
@@ -78,15 +78,12 @@ static enum status run_import(struct job *j, void *values, struct err *e)
         s = job_quantize(j, &file, &params, false, e);
         file_map_close(&file);
     }
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, j->path);
-    if (s == STATUS_OK) {
+    if (job_blame(j->path, s, e) == STATUS_OK) {
         const struct config *c = import_config(im);
         struct import_row row = {import_format(im), c->arch->name, .config = *c,
                                  .bytes = job_out_bytes(j)};
         config_variant_name(c, c->n_kv_heads, row.variant);
-        const struct table table = TABLE_OF(fields, &row, 1);
-        s = job_print(j, &table, e);
+        s = job_print(j, &TABLE_OF(fields, &row, 1), e);
     }
     import_close(im);
     return s;

@@ -122,8 +122,8 @@ static void print_other_keys(struct report *r, const struct info *info)
         if (v->kind == GGUF_F32 || v->kind == GGUF_F64)
             f = figure_exact(gguf_float_at(v, 0));
         else if (v->kind != GGUF_STRING)
-            snprintf(f.text, sizeof f.text, "%" PRId64, gguf_int_at(v, 0));
-        report_text(r, v->kind == GGUF_STRING ? (struct text){v->bytes.data, text_width(v->bytes)}
+            chars_printf(f.text, "%" PRId64, gguf_int_at(v, 0));
+        report_text(r, v->kind == GGUF_STRING ? text_span(v->bytes.data, text_width(v->bytes))
                                               : text_of(f.text));
     }
 }
@@ -133,24 +133,24 @@ static enum status print_properties(const struct info *info, struct json *j, str
 {
     static const struct report_field columns[] = {{NULL, "property", .type = REPORT_TEXT},
                                                   {NULL, "value", .type = REPORT_TEXT}};
-    const int n_tokenizer = info->tokenizer ? REPORT_LENGTH(tokenizer_fields) : 2;
+    const int n_tokenizer = info->tokenizer ? LENGTH(tokenizer_fields) : 2;
     const struct {
         const char *object; /* that programs find the group in, null if it is empty; NULL: none */
         const struct report_field *fields;
         int n;
     } groups[] = {
-        {NULL, file_fields, info->gguf ? REPORT_LENGTH(file_fields) : 0},
-        {NULL, shape_fields, info->gguf ? 0 : REPORT_LENGTH(shape_fields)},
-        {NULL, config_fields, info->has_config ? REPORT_LENGTH(config_fields) : 0},
+        {NULL, file_fields, info->gguf ? LENGTH(file_fields) : 0},
+        {NULL, shape_fields, info->gguf ? 0 : LENGTH(shape_fields)},
+        {NULL, config_fields, info->has_config ? LENGTH(config_fields) : 0},
         {"tokenizer", tokenizer_fields, info->token_kind.len > 0 ? n_tokenizer : 0},
         {"types", info->types, info->n_types},
-        {"check", check_fields, info->o->check ? REPORT_LENGTH(check_fields) : 0},
+        {"check", check_fields, info->o->check ? LENGTH(check_fields) : 0},
         {NULL, cost_fields, info->has_config + (info->n_steps > 0)},
     };
     struct report r;
     if (!j)
         report_begin(&r, info->o->common.format, columns, 2, info->job->out);
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+    for (int i = 0; i < LENGTH(groups); i++) {
         if (!j)
             report_lines(&r, groups[i].fields, groups[i].n, info);
         else if (!groups[i].object)
@@ -174,10 +174,8 @@ static enum status take_tensors(struct info *info, struct err *e)
 {
     const struct gguf *g = info->gguf;
     const struct info_options *o = info->o;
-    info->tensors = array_zeroed(g->n_tensors + 1, sizeof *info->tensors, "the list of tensors", e);
-    if (!info->tensors)
-        return STATUS_NO_MEMORY;
-    for (const struct gguf_tensor *from = g->tensors; from < g->tensors + g->n_tensors; from++) {
+    TRY_ZEROED(info->tensors, g->n_tensors + 1, "the list of tensors", e);
+    FOR_EACH (const struct gguf_tensor, from, g->tensors, g->n_tensors) {
         struct info_tensor *t = &info->tensors[info->n_listed];
         *t = (struct info_tensor){.of = *from,
                                   .type = from->type->name,
@@ -187,12 +185,14 @@ static enum status take_tensors(struct info *info, struct err *e)
         while (at < info->n_types && info->types[at].key != t->type)
             at++;
         if (at == info->n_types) {
-            char *heading = info->type_headings[info->n_types++];
+            info->n_types++;
             const uint32_t in_memory = blocks_in_memory(from->type->type);
             const bool widened = in_memory != from->type->type;
-            snprintf(heading, sizeof *info->type_headings, "%s tensors%s%s", t->type,
-                     widened ? ", run as " : "", widened ? tensor_type_find(in_memory)->name : "");
-            info->types[at] = (struct report_field){t->type, heading, MEMBER(info, of_type[at])};
+            chars_printf(info->type_headings[at], "%s tensors%s%s", t->type,
+                         widened ? ", run as " : "",
+                         widened ? tensor_type_find(in_memory)->name : "");
+            info->types[at] =
+                (struct report_field){t->type, info->type_headings[at], MEMBER(info, of_type[at])};
         }
         info->of_type[at]++;
         if (o->check)
@@ -395,19 +395,18 @@ static enum status show_info(struct info *info, struct err *e)
     info->problem = info->tokenizer_problem.text[0] ? info->tokenizer_problem.text : NULL;
     if (info->has_config) {
         const bool latent = config_is_latent(c);
-        char *list;
-        size_t used = 0, queries = 0;
         config_variant_name(c, c->n_kv_heads, info->variant);
         info->value_dim = config_value_dim(c);
         /* "6, 2, 1": heads, K/V heads or ranks by layer, where one number does not say it. */
-        list = info->heads_by_layer;
-        for (int l = 0; l < c->n_layers && !config_same_heads(c); l++)
-            queries += snprintf(list + queries, sizeof info->latent - queries, "%s%d",
-                                l ? ", " : "", config_heads(c, l));
-        list = latent ? info->latent : info->kv_heads_by_layer;
-        for (int l = 0; l < c->n_layers && (latent || !config_same_kv_heads(c)); l++)
-            used += snprintf(list + used, sizeof info->latent - used, "%s%d", l ? ", " : "",
-                             latent ? config_latent(c, l) : config_kv_heads(c, l));
+        for (int l = 0; l < c->n_layers; l++) {
+            const char *comma = l ? ", " : "";
+            if (!config_same_heads(c))
+                chars_append(info->heads_by_layer, "%s%d", comma, config_heads(c, l));
+            if (latent)
+                chars_append(info->latent, "%s%d", comma, config_latent(c, l));
+            else if (!config_same_kv_heads(c))
+                chars_append(info->kv_heads_by_layer, "%s%d", comma, config_kv_heads(c, l));
+        }
         info->norm = arch_norm_names[c->norm];
         info->placement = arch_placement_names[c->placement];
         info->position = arch_position_names[c->position];

@@ -50,12 +50,12 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     const struct quantize_error none = {NO_FIGURE, NO_FIGURE, NO_FIGURE};
     const size_t n = q->params.gguf->n_tensors;
     size_t n_changed = 0;
-    for (const struct quantize_tensor *t = q->tensors; t < q->tensors + n; t++) {
+    FOR_EACH (const struct quantize_tensor, t, q->tensors, n) {
         const bool stays = t->to == t->from->type;
         n_changed += !stays;
         if (t->fallback)
-            say(o, "tensor %.*s: rows of %llu are no multiple of 32; it %s %s instead",
-                text_width(t->from->name), t->from->name.data, (unsigned long long)t->from->dims[0],
+            say(o, "tensor %.*s: rows of %" PRIu64 " are no multiple of 32; it %s %s instead",
+                text_width(t->from->name), t->from->name.data, t->from->dims[0],
                 stays ? "stays" : "becomes", t->to->name);
     }
     if (n_changed == 0)
@@ -64,8 +64,8 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     TRY(gguf_write(q->writer, o->out, e));
     progress_end(&j->progress);
     struct report r;
-    report_begin(&r, o->format, fields, REPORT_LENGTH(fields), j->out);
-    for (const struct quantize_tensor *t = q->tensors; o->verbose && t < q->tensors + n; t++)
+    report_begin(&r, o->format, fields, LENGTH(fields), j->out);
+    FOR_EACH (const struct quantize_tensor, t, q->tensors, o->verbose ? n : 0)
         report_row(&r, &(struct quantize_row){t->from->name, t->from->type->name, t->to->name,
                                               t->from->n_bytes, t->bytes,
                                               t->to != t->from->type ? t->error : none});
@@ -107,10 +107,8 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
     o->params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(job_map(j->path, &file, e));
     const enum status s = job_quantize(j, &file, &o->params, true, e);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, j->path);
     file_map_close(&file);
-    return s;
+    return job_blame(j->path, s, e);
 }
 
 const struct command command_quantize = {

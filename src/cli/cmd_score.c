@@ -48,7 +48,7 @@ static const struct report_field fields[] = {
      .item_size = sizeof(struct scored_row)},
     {NULL, "top", MEMBER(scored_row, joined), .list = true},
 };
-enum { FIELD_TOP = 4, N_FIELDS = REPORT_LENGTH(fields) };
+enum { FIELD_TOP = 4, N_FIELDS = LENGTH(fields) };
 
 struct scoring {
     struct job *job;
@@ -83,16 +83,15 @@ static enum status score_tokens(struct scoring *s, struct err *e)
         if (signals_interrupted() || unread)
             return STATUS_INTERRUPTED;
         if (i % block == 0)
-            TRY(session_feed(j->session, 0, j->tokens + i, n - i < block ? n - i : block, s->logits,
-                             e));
+            TRY(session_feed(j->session, 0, j->tokens + i, MIN(n - i, block), s->logits, e));
         if (s->npy)
             npy_put(s->npy, logits, s->n_vocab);
         s->joined.len = 0;
         for (int k = 0; k < n_top; k++) {
             char id[24], tail[64]; /* logits may be as far apart as numbers can */
             s->top[k] = scored_of(s, i, s->scores[k].id, s->scores[k].logprob);
-            snprintf(id, sizeof id, "#%d", s->scores[k].id);
-            snprintf(tail, sizeof tail, "' %.3f", s->scores[k].logprob);
+            chars_printf(id, "#%d", s->scores[k].id);
+            chars_printf(tail, "' %.3f", s->scores[k].logprob);
             if (!bytes_put(&s->joined, text_of(k ? ", '" : "'")) ||
                 !bytes_put(&s->joined, s->top[k].text.data ? s->top[k].text : text_of(id)) ||
                 !bytes_put(&s->joined, text_of(tail)))
@@ -115,7 +114,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
 {
     const struct score_options *o = values;
     const int n_vocab = j->checkpoint.model->config.n_vocab;
-    struct scoring s = {.job = j, .n_vocab = n_vocab, .n_top = o->top < n_vocab ? o->top : n_vocab};
+    struct scoring s = {.job = j, .n_vocab = n_vocab, .n_top = MIN(o->top, n_vocab)};
     struct report_field own[N_FIELDS];
     TRY(job_tokenize_for_context(j, "score", e));
     struct session_params params = job_session_params(j);
@@ -123,7 +122,7 @@ static enum status run_score(struct job *j, void *values, struct err *e)
     TRY(job_start_session(j, &params, NULL, e));
     const size_t block = session_block(j->session);
     const size_t bytes = s.n_top * (sizeof *s.top + sizeof *s.scores) +
-                         (block < j->n_tokens ? block : j->n_tokens) * n_vocab * sizeof *s.logits;
+                         MIN(block, j->n_tokens) * n_vocab * sizeof *s.logits;
     s.top = malloc(bytes);
     if (!s.top)
         return err_no_memory(e, "the logits of a block", bytes);

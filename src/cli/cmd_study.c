@@ -36,8 +36,8 @@ static const struct option study_options[] = {
                .otherwise = "8", .excludes = "from"),
     OPT_CHOICE(
         "match", match, "WHAT", study_matches,
-        "widen or narrow the feed-forward layer of what is trained from scratch, until it "
-        "has the parameters, or a token takes the operations, of the first of --heads as MHA",
+        "widen or narrow the feed-forward layer of what is trained from scratch, until it has the "
+        "parameters, or a token takes the operations, of the first of --heads as MHA",
         .otherwise = "the same layer for all", .excludes = "from"),
     OPT_STRING("kv-heads", kv_heads, "G,G,...", "numbers of K/V heads to convert to",
                .otherwise = "every divisor of the query heads below them"),
@@ -50,10 +50,10 @@ static const struct option study_options[] = {
                "percents of the steps for which each conversion, and the MHA checkpoint itself, is "
                "trained further; 0 is always among them",
                .fallback = "0,5"),
-    OPT_STRING("scratch", scratch, "P,P,...|none",
-               "percents more than all steps for which each number of K/V heads is trained from "
-               "scratch",
-               .otherwise = "the largest of --alpha; none with --from", .excludes = "from"),
+    OPT_STRING(
+        "scratch", scratch, "P,P,...|none",
+        "percents more than all steps for which each number of K/V heads is trained from scratch",
+        .otherwise = "the largest of --alpha; none with --from", .excludes = "from"),
     OPT_INT("seeds", n_seeds, "N", 1, 1000, "seeds: each has an MHA checkpoint of its own",
             .otherwise = "2, or 1 with --from"),
     OPT_U64("seed", first_seed, "S", "the first of them; the others follow", .otherwise = "1"),
@@ -93,17 +93,17 @@ static enum status list_shares(const char *option, const char *text, struct shar
         char name[32];
         double x = 0, named;
         const bool is_number = parse_double(item, &x);
-        snprintf(name, sizeof name, "%g", x);
+        chars_printf(name, "%g", x);
         if (!is_number || x < 0 || x > MOST_ALPHA || !parse_double(name, &named) || named != x)
-            return err_set(e, STATUS_USAGE,
-                           "%s: expected percents of the steps from 0 to %d, of no more than six "
-                           "digits, found '%.60s'",
-                           option, MOST_ALPHA, item);
+            return err_usage(e,
+                             "%s: expected percents of the steps from 0 to %d, of no more than six "
+                             "digits, found '%.60s'",
+                             option, MOST_ALPHA, item);
         for (int i = 0; i < list->n; i++)
             if (list->items[i] == x)
-                return err_set(e, STATUS_USAGE, "%s: %s is there twice", option, item);
+                return err_usage(e, "%s: %s is there twice", option, item);
         if (list->n == LIST_MAX)
-            return err_set(e, STATUS_USAGE, "%s: expected at most %d percents", option, LIST_MAX);
+            return err_usage(e, "%s: expected at most %d percents", option, LIST_MAX);
         list->items[list->n++] = x;
     }
     return STATUS_OK;
@@ -131,11 +131,10 @@ static enum status match_ff(const struct study_options *o, const struct config *
     const double now = amount_of(o, c), each = amount_of(o, &wider) - now;
     const double width = c->d_ff + round((amount_of(o, like) - now) / each);
     if (!(width >= 1 && width <= CONFIG_MAX_FF))
-        return err_set(
-            e, STATUS_USAGE,
-            "--match: %d heads (%d K/V heads) would need a feed-forward layer %.0f wide; "
-            "expected 1 to %d",
-            c->n_heads, c->n_kv_heads, width, CONFIG_MAX_FF);
+        return err_usage(e,
+                         "--match: %d heads (%d K/V heads) would need a feed-forward layer %.0f "
+                         "wide; expected 1 to %d",
+                         c->n_heads, c->n_kv_heads, width, CONFIG_MAX_FF);
     c->d_ff = width;
     return STATUS_OK;
 }
@@ -158,26 +157,25 @@ static enum status read_lists(const struct study_job *job, const struct config *
     for (int g = most / 2; !o->kv_heads && job->heads.n < 2 && g >= 1; g--)
         if (most % g == 0)
             TRY(list_add("--kv-heads", g, &l->kv_heads, e));
-    for (int i = 0; i < l->kv_heads.n; i++)
-        if (most % l->kv_heads.items[i] != 0 || l->kv_heads.items[i] == most)
-            return err_set(e, STATUS_USAGE,
-                           "--kv-heads: expected divisors of the %d query heads below them, found "
-                           "%d",
-                           most, l->kv_heads.items[i]);
+    FOR_EACH (const int, g, l->kv_heads.items, l->kv_heads.n)
+        if (most % *g != 0 || *g == most)
+            return err_usage(
+                e, "--kv-heads: expected divisors of the %d query heads below them, found %d", most,
+                *g);
     TRY(list_names("--method", o->methods, convert_methods, &l->methods, e));
     /* What convert would refuse only when the MHA checkpoint is trained. */
     if (o->latent && c->position == POSITION_ROPE)
-        return err_set(e, STATUS_USAGE,
-                       "--latent: expected another --position than rope, which turns every key by "
-                       "its own position: one cached vector for all heads cannot be turned");
+        return err_usage(e,
+                         "--latent: expected another --position than rope, which turns every key "
+                         "by its own position: one cached vector for all heads cannot be turned");
     if (o->latent)
         TRY(list_ints("--latent", o->latent, 1, c->d_model, &l->ranks, e));
     /* 0 is always among the alphas; without --scratch it is as long as the longest. */
     bool has_0 = false;
     TRY(list_shares("--alpha", o->alphas, &l->alphas, e));
-    for (int i = 0; i < l->alphas.n; i++) {
-        has_0 |= l->alphas.items[i] == 0;
-        l->scratch.items[0] = fmax(l->scratch.items[0], l->alphas.items[i]);
+    FOR_EACH (const double, alpha, l->alphas.items, l->alphas.n) {
+        has_0 |= *alpha == 0;
+        l->scratch.items[0] = fmax(l->scratch.items[0], *alpha);
     }
     if (!has_0)
         l->alphas.items[l->alphas.n++] = 0;
@@ -188,13 +186,11 @@ static enum status read_lists(const struct study_job *job, const struct config *
     else if (!str_is(o->scratch, "none"))
         TRY(list_shares("--scratch", o->scratch, &l->scratch, e));
     if (o->teacher && l->alphas.n == 1)
-        return err_set(e, STATUS_USAGE,
-                       "--teacher: no conversion is trained further; expected percents above 0 in "
-                       "--alpha, and K/V heads or ranks to convert to");
+        return err_usage(e, "--teacher: no conversion is trained further; expected percents above "
+                            "0 in --alpha, and K/V heads or ranks to convert to");
     if (o->match && job->heads.n < 2 && (l->kv_heads.n == 0 || l->scratch.n == 0))
-        return err_set(e, STATUS_USAGE,
-                       "--match: there is nothing to be made equal; expected several --heads, or "
-                       "--kv-heads that are trained from --scratch");
+        return err_usage(e, "--match: there is nothing to be made equal; expected several --heads, "
+                            "or --kv-heads that are trained from --scratch");
     return STATUS_OK;
 }
 
@@ -243,8 +239,8 @@ static enum status plan_study(struct study_job *job, struct err *e)
     int most = 0;
     if (o->heads)
         TRY(list_ints("--heads", o->heads, 1, CONFIG_MAX_WIDTH, heads, e));
-    for (int i = 0; i < heads->n; i++)
-        most = heads->items[i] > most ? heads->items[i] : most;
+    FOR_EACH (const int, n_heads, heads->items, heads->n)
+        most = MAX(*n_heads, most);
     for (int i = 0; i == 0 || i < heads->n; i++) {
         shape.n_heads = heads->n > 0 ? heads->items[i] : 0;
         TRY(train_origin_open(o->from, &shape, &job->run->checkpoint, &c, e));
@@ -252,9 +248,8 @@ static enum status plan_study(struct study_job *job, struct err *e)
             (config_is_latent(&c) || config_all_kv_heads(&c) != (int64_t)c.n_layers * c.n_heads)) {
             char variant[16];
             config_variant_name(&c, c.n_kv_heads, variant);
-            return err_set(e, STATUS_USAGE,
-                           "--from: expected an MHA checkpoint, found %s in '%.200s'", variant,
-                           o->from);
+            return err_usage(e, "--from: expected an MHA checkpoint, found %s in '%.200s'", variant,
+                             o->from);
         }
         if (i == 0)
             TRY(read_lists(job, &c, most ? most : c.n_heads, &lists, e));
@@ -300,10 +295,9 @@ static enum status draw_means(const struct study_job *job, struct err *e)
     static const int colours[STUDY_N_METHODS] = {6, 1, 2, 3, 4, 0, 5, 7};
     const bool by_heads = job->heads.n > 1;
     char subtitle[320];
-    snprintf(subtitle, sizeof subtitle,
-             "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
-             o->from ? path_name(o->from) : "", o->from ? ", " : "", p->n_steps, p->n_seeds,
-             plural(p->n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
+    chars_printf(subtitle, "%.100s%s%d steps, %d seed%s, %zu bytes of text, the last %g%% held out",
+                 o->from ? path_name(o->from) : "", o->from ? ", " : "", p->n_steps, p->n_seeds,
+                 plural(p->n_seeds), job->run->text.len, 100 * o->steps.val_fraction);
     /* A series for each mean at most: one block, which no request for nothing may leave NULL. */
     struct plot_series *series =
         calloc((size_t)p->n_means + 1, sizeof *series + sizeof(struct plot_point));
@@ -366,14 +360,13 @@ static enum status report_study(struct study_job *job, struct err *e)
     struct study_cell *cells = job->plan.cells;
     int n_cells = 0;
     TRY(study_means(&job->plan, e));
-    for (int i = 0; i < job->plan.n; i++)
-        if (cells[i].done)
-            cells[n_cells++] = cells[i];
-    const struct table table = TABLE_OF(study_fields, cells, n_cells);
-    const struct table means = TABLE_OF(mean_fields, job->plan.means, job->plan.n_means);
+    FOR_EACH (const struct study_cell, cell, cells, job->plan.n)
+        if (cell->done)
+            cells[n_cells++] = *cell;
     output_puts(out, json ? "{\"cells\": " : "");
-    TRY(job_print(job->run, &table, e));
+    TRY(job_print(job->run, &TABLE_OF(study_fields, cells, n_cells), e));
     if (format != TABLE_CSV) {
+        const struct table means = TABLE_OF(mean_fields, job->plan.means, job->plan.n_means);
         output_puts(out, json ? ", \"means\": " : format == TABLE_JSONL ? "" : "\n");
         TRY(job_print(job->run, &means, e));
         output_puts(out, json ? "}\n" : "");
@@ -392,16 +385,14 @@ static enum status check_study(struct job *j, void *values, struct err *e)
     if (!text) /* which is said later */
         return STATUS_OK;
     if (!o->dir || !o->dir[0])
-        return err_set(e, STATUS_USAGE, "no folder is named; expected -o DIR");
+        return err_usage(e, "no folder is named; expected -o DIR");
     if (strlen(o->dir) > STUDY_DIR_MAX)
-        return err_set(e, STATUS_USAGE, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
+        return err_usage(e, "-o: expected a path of at most %d bytes", STUDY_DIR_MAX);
     if (str_is(text, "-") || (stat(text, &st) == 0 && !S_ISREG(st.st_mode)))
-        return err_set(e, STATUS_USAGE,
-                       "'%.200s': every cell reads the text again; expected a file", text);
+        return err_usage(e, "'%.200s': every cell reads the text again; expected a file", text);
     if (o->steps.val_fraction <= 0)
-        return err_set(e, STATUS_USAGE,
-                       "--val-fraction: the held-out part is what cells are compared on; expected "
-                       "more than 0");
+        return err_usage(e, "--val-fraction: the held-out part is what cells are compared on; "
+                            "expected more than 0");
     return STATUS_OK;
 }
 
@@ -414,9 +405,8 @@ static enum status make_study(struct study_job *job, struct err *e)
     if (list_next(&rest, "/", index, sizeof index) != '/' ||
         !parse_int(rest, 1, MOST_SHARD, &job->n_shards) ||
         !parse_int(index, 0, job->n_shards - 1, &job->shard))
-        return err_set(e, STATUS_USAGE,
-                       "--shard: expected I/N, I from 0 to N - 1, as 0/2 and 1/2; found '%.60s'",
-                       o->shard);
+        return err_usage(
+            e, "--shard: expected I/N, I from 0 to N - 1, as 0/2 and 1/2; found '%.60s'", o->shard);
     TRY(plan_study(job, e));
     TRY(study_prepare(job, &from->file, e));
     checkpoint_close(from);

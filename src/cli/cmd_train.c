@@ -53,10 +53,10 @@ static const struct option further_options[] = {
     OPT_STRING("from", spec.from_path, "MODEL",
                "train this checkpoint further, with its shape and tokenizer",
                .reads = "the checkpoint"),
-    OPT_STRING("teacher", spec.teacher_path, "MODEL",
-               "learn this checkpoint's predictions too (distillation), half of the loss; same "
-               "vocabulary",
-               .reads = "the checkpoint"),
+    OPT_STRING(
+        "teacher", spec.teacher_path, "MODEL",
+        "learn this checkpoint's predictions too (distillation), half of the loss; same vocabulary",
+        .reads = "the checkpoint"),
     OPT_END,
 };
 
@@ -88,7 +88,6 @@ static void hear(void *arg, const struct train_event *ev)
     struct training *t = arg;
     const struct common_options *o = &t->common;
     const struct train_spec *spec = &t->spec;
-    const size_t len = strlen(t->tried), room = sizeof t->tried - len;
     char loss[48] = "", rate[48] = "", left[48] = "";
     if (ev->kind == TRAIN_STEP) {
         t->started_ns = t->started_ns ? t->started_ns : clock_ns() - ev->ns;
@@ -99,7 +98,7 @@ static void hear(void *arg, const struct train_event *ev)
     const double ns = t->started_ns ? clock_ns() - t->started_ns : 0;
     const int made = t->step - t->first_step, rest = spec->n_steps - t->step;
     if (made > 0 && rest > 0)
-        snprintf(left, sizeof left, ", %s left", figure_duration(ns / made * rest).text);
+        chars_printf(left, ", %s left", figure_duration(ns / made * rest).text);
     switch (ev->kind) {
     case TRAIN_LEARNING:
         if (t->terminal && ev->all)
@@ -107,21 +106,21 @@ static void hear(void *arg, const struct train_event *ev)
         break;
     case TRAIN_TRIED: /* one line for all, beginning with none; told once the rate is chosen */
         if (ev->lr == 0)
-            snprintf(
-                t->tried, room,
-                ": tried %d steps each, nats a token of %llu windows kept aside; %.4f as it is",
-                ev->step, (unsigned long long)ev->all, ev->loss);
+            chars_printf(t->tried,
+                         ": tried %d steps each, nats a token of %" PRIu64
+                         " windows kept aside; %.4f as it is",
+                         ev->step, ev->all, ev->loss);
         else if (isfinite(ev->loss))
-            snprintf(t->tried + len, room, ", %.4f at %g", ev->loss, ev->lr);
+            chars_append(t->tried, ", %.4f at %g", ev->loss, ev->lr);
         else
-            snprintf(t->tried + len, room, ", none at %g", ev->lr);
+            chars_append(t->tried, ", none at %g", ev->lr);
         if (t->terminal)
             notice_show("learning rates%s", t->tried);
         break;
     case TRAIN_CHOSEN:
         if (ev->lr > 0)
             say(o, "learning rate %g%s", ev->lr,
-                len > 0 ? t->tried : ": the text is too short to try others");
+                t->tried[0] ? t->tried : ": the text is too short to try others");
         else
             say(o, "no rate: the checkpoint stays as it is (--lr X trains it all the same)%s",
                 t->tried);
@@ -131,7 +130,7 @@ static void hear(void *arg, const struct train_event *ev)
             fprintf(t->log, "%d,%.6f,,,%.6g,%.6g,%.0f,%.3f\n", ev->step, ev->loss, ev->lr, ev->norm,
                     (double)spec->batch * spec->length / (ev->ns * 1e-9), ns * 1e-9);
         if (isfinite(t->val_loss))
-            snprintf(loss, sizeof loss, ", held out %.4f", t->val_loss);
+            chars_printf(loss, ", held out %.4f", t->val_loss);
         if (t->terminal) /* what matters most comes first: a narrow one cuts the rest */
             notice_show("step %d of %d%s: loss %.4f%s, %s tokens/s", t->step, spec->n_steps, left,
                         t->loss, loss, speed(t).text);
@@ -144,9 +143,9 @@ static void hear(void *arg, const struct train_event *ev)
             fflush(t->log); /* so that the curve is there whatever becomes of the run */
         }
         if (isfinite(ev->loss))
-            snprintf(loss, sizeof loss, "loss %.4f, ", ev->loss);
+            chars_printf(loss, "loss %.4f, ", ev->loss);
         if (t->step_ns)
-            snprintf(rate, sizeof rate, ", %s tokens/s", speed(t).text);
+            chars_printf(rate, ", %s tokens/s", speed(t).text);
         say(o, "step %d of %d: %sheld out %.4f nats a token, %.4f bits a byte%s%s%s", t->step,
             spec->n_steps, loss, ev->val_loss, ev->val_bits, ev->best ? " (best)" : "", rate, left);
         break;
@@ -171,30 +170,30 @@ static void announce(const struct training *t, const struct train_plan *p)
     char variant[16], what[128] = "", sizes[48] = "";
     config_variant_name(c, c->n_kv_heads, variant);
     if (c->arch->has_keys)
-        snprintf(what, sizeof what, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
-                 arch_norm_names[c->norm], arch_placement_names[c->placement],
-                 arch_position_names[c->position], arch_ffn_names[c->ffn],
-                 !c->no_biases                              ? ""
-                 : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
-                                                            : ", no biases but the norms'",
-                 c->shared ? ", one block for all layers" : "");
+        chars_printf(what, "%s (norm %s %s, position %s, ffn %s%s%s), ", c->arch->name,
+                     arch_norm_names[c->norm], arch_placement_names[c->placement],
+                     arch_position_names[c->position], arch_ffn_names[c->ffn],
+                     !c->no_biases                              ? ""
+                     : c->no_norm_biases || c->norm == NORM_RMS ? ", no biases"
+                                                                : ", no biases but the norms'",
+                     c->shared ? ", one block for all layers" : "");
     else if (!str_is(c->arch->name, arch_names[0])) /* not gpt2 */
-        snprintf(what, sizeof what, "%s, ", c->arch->name);
+        chars_printf(what, "%s, ", c->arch->name);
     if (c->n_heads * c->head_dim != c->d_model || config_value_dim(c) != c->head_dim)
-        snprintf(sizes, sizeof sizes, " of %d and %d", c->head_dim, config_value_dim(c));
+        chars_printf(sizes, " of %d and %d", c->head_dim, config_value_dim(c));
     say(o,
-        "%s: %s%d layer%s, d_model %d, %d head%s%s (%s), d_ff %d, context %d, vocabulary %d: %llu "
+        "%s: %s%d layer%s, d_model %d, %d head%s%s (%s), d_ff %d, context %d, vocabulary %d: "
+        "%" PRIu64 " "
         "parameters",
         spec->from_path ? spec->from_path : "new model", what, c->n_layers, plural(c->n_layers),
         c->d_model, c->n_heads, plural(c->n_heads), sizes, variant, c->d_ff, c->n_ctx, c->n_vocab,
-        (unsigned long long)p->n_params);
+        p->n_params);
     say(o,
         "text: %zu tokens to train on, %zu held out (%zu scored), %.2f bytes a token; %d steps of "
-        "%d windows of %d tokens read it %.1f times; seed %llu",
+        "%d windows of %d tokens read it %.1f times; seed %" PRIu64,
         p->train_tokens, p->val_tokens, p->val_scored, p->bytes_per_token, spec->n_steps,
         spec->batch, spec->length,
-        (double)spec->n_steps * spec->batch * spec->length / p->train_tokens,
-        (unsigned long long)p->seed);
+        (double)spec->n_steps * spec->batch * spec->length / p->train_tokens, p->seed);
     if (c->n_vocab < t->shape.n_vocab)
         say(o, "the text has pairs that occur twice for only %d of --vocab %d tokens", c->n_vocab,
             t->shape.n_vocab);
@@ -227,7 +226,7 @@ static enum status prepare(struct training *t, struct job *j, struct text *texts
     if (t->texts.n == 0)
         return err_usage(e, "no text is named; expected TEXT, one or several files");
     TRY(path_new(spec->out, true, e));
-    snprintf(state, sizeof state, "%s.state", spec->out);
+    chars_printf(state, "%s.state", spec->out);
     TRY(path_spares(&command_train.spec, t, "--output", state, e));
     if (t->log_path && path_same(t->log_path, state))
         return err_usage(e, "--log: '%.200s' is OUT.state; expected a file of its own",
@@ -302,9 +301,8 @@ static enum status train(struct training *t, struct trainer *trainer, struct err
     if (s != STATUS_OK && s != STATUS_INTERRUPTED)
         return s;
     if (isfinite(p->best_loss) && !t->spec.keep_last)
-        snprintf(best, sizeof best,
-                 "best of step %d, held out %.4f nats a token, %.4f bits a byte; ", p->best_step,
-                 p->best_loss, p->best_loss * p->bits_per_nat);
+        chars_printf(best, "best of step %d, held out %.4f nats a token, %.4f bits a byte; ",
+                     p->best_step, p->best_loss, p->best_loss * p->bits_per_nat);
     if (s == STATUS_INTERRUPTED)
         say(&t->common,
             "interrupted after step %d; the same command with --resume goes on from %s.state",
@@ -326,13 +324,11 @@ static enum status run_train(struct job *j, void *values, struct err *e)
         return err_no_memory(e, "the list of texts", t->texts.n * sizeof *texts);
     t->terminal = isatty(STDERR_FILENO) && !t->common.quiet;
     enum status s = prepare(t, j, texts, e);
-    if (s == STATUS_OK)
-        s = trainer_open(&t->spec, &trainer, e);
+    THEN(s, trainer_open(&t->spec, &trainer, e));
     for (int i = 0; i < t->spec.n_texts; i++) /* training takes their tokens */
         free((void *)(uintptr_t)texts[i].data);
     free(texts);
-    if (s == STATUS_OK)
-        s = train(t, trainer, e);
+    THEN(s, train(t, trainer, e));
     if (t->log)
         fclose(t->log);
     trainer_free(trainer);

@@ -13,7 +13,7 @@ static void forget(struct turns *t, struct bytes *held)
 static bool hold_bytes(struct output *o, const char *bytes, size_t len)
 {
     struct turns *t = (struct turns *)o;
-    const bool held = bytes_put(t->to, (struct text){bytes, len});
+    const bool held = bytes_put(t->to, text_span(bytes, len));
     if (held)
         t->n_held += len;
     else
@@ -61,7 +61,7 @@ static void take_generation(struct generation *g, struct arena *a)
 
 void generation_set_records(struct generation *g, int n_top)
 {
-    g->n_top = n_top < g->most_top ? n_top : g->most_top;
+    g->n_top = MIN(n_top, g->most_top);
     g->schedule.wants_logprobs = g->o->prompts || g->n_top > 0 || g->ink != HEATMAP_PLAIN;
 }
 
@@ -120,7 +120,7 @@ static void put_token(const struct generation *g, struct json *j, int id, double
         {KEY(likely_token, logprob)},
     };
     const struct likely_token token = {id, tokenizer_bytes(g->schedule.tokenizer, id), logprob};
-    report_members(j, fields, REPORT_LENGTH(fields), &token);
+    report_members(j, fields, LENGTH(fields), &token);
 }
 
 /* A JSON line of --logprobs: one token, and the likeliest ones in its place. */
@@ -135,9 +135,9 @@ static void print_token(struct generation *g, const struct event *event)
     put_token(g, &j, event->token, (double)event->logits[event->token] - event->log_sum);
     json_begin_array(&j, "top");
     score_top(event->logits, g->schedule.n_vocab, event->log_sum, g->n_top, g->top);
-    for (int i = 0; i < g->n_top; i++) {
+    FOR_EACH (const struct token_score, likely, g->top, g->n_top) {
         json_begin_object(&j, NULL);
-        put_token(g, &j, g->top[i].id, g->top[i].logprob);
+        put_token(g, &j, likely->id, likely->logprob);
         json_end(&j);
     }
     json_end(&j);
@@ -418,8 +418,8 @@ void generation_report(struct generation *g)
     if (g->o->common.quiet)
         return;
     if (g->o->prompts)
-        snprintf(prompts, sizeof prompts, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ",
-                 g->n_done, g->n_refused, plural(g->n_refused));
+        chars_printf(prompts, "prompts      %" PRIu64 " done, %" PRIu64 " error%s; ", g->n_done,
+                     g->n_refused, plural(g->n_refused));
     notice_summary("%s%" PRIu64 " token%s, %s tokens/s", prompts, n, plural(n),
                    rate(t->n_prefilled, t->prefill_ns).text);
     if (t->first_token_at)
@@ -428,11 +428,11 @@ void generation_report(struct generation *g)
                        g->o->talks ? ", without the time for typing" : "");
     if (t->n_rounds > 0) {
         stats_sort(t->rounds, t->n_rounds);
-        snprintf(times, sizeof times, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
-                 rate(t->n_decoded, t->decode_ns).text,
-                 stats_percentile(t->rounds, t->n_rounds, 0.5) / 1e3,
-                 stats_percentile(t->rounds, t->n_rounds, 0.99) / 1e3,
-                 s->n_slots > 1 || d ? "step" : "token"); /* which makes several tokens */
+        chars_printf(times, ", %s tokens/s; p50 %.0f µs, p99 %.0f µs per %s",
+                     rate(t->n_decoded, t->decode_ns).text,
+                     stats_percentile(t->rounds, t->n_rounds, 0.5) / 1e3,
+                     stats_percentile(t->rounds, t->n_rounds, 0.99) / 1e3,
+                     s->n_slots > 1 || d ? "step" : "token"); /* which makes several tokens */
     }
     notice_summary("decoded      %" PRIu64 " token%s%s", t->n_sampled, plural(t->n_sampled), times);
     if (t->n_shifts > 0)

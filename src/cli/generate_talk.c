@@ -60,7 +60,7 @@ enum status generation_add(struct generation *g, struct err *e)
     if ((int64_t)job->n_tokens <= room)
         return STATUS_OK;
     if (job->n_tokens > 0)
-        snprintf(added, sizeof added, "%zu ", job->n_tokens);
+        chars_printf(added, "%zu ", job->n_tokens);
     return err_usage(
         e, "the text has %d tokens, the context %d: no room for %smore; shorten what is added%s",
         len, cap, added,
@@ -174,7 +174,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
     uint64_t seed = 0;
     double x = 0;
     int n = 0, which = 0;
-    while (which < N_COMMANDS && !text_is((struct text){line, len}, commands[which].name))
+    while (which < N_COMMANDS && !text_is(text_span(line, len), commands[which].name))
         which++;
     if (which == N_COMMANDS)
         return err_usage(e, "unknown command '/%.60s'; /help lists them", line);
@@ -208,7 +208,7 @@ static enum status take_command(struct talk *t, const char *line, struct err *e)
         break;
     case SAVE:
         t->file.len = 0;
-        if (!bytes_put(&t->file, (struct text){argument, strlen(argument) + 1}))
+        if (!bytes_put(&t->file, text_span(argument, strlen(argument) + 1)))
             return err_no_memory(e, "a file's name", strlen(argument) + 1);
         return save(t, false, e);
     case LOAD:
@@ -251,7 +251,7 @@ static enum status take_line(struct talk *t, struct text read, bool too_long, st
     t->joined = text_ends_with(read, "\\");
     read.len -= t->joined;
     /* With a zero, for commands. */
-    if (!bytes_put(&t->line, read) || !bytes_put(&t->line, (struct text){t->joined ? "\n" : "", 1}))
+    if (!bytes_put(&t->line, read) || !bytes_put(&t->line, text_span(t->joined ? "\n" : "", 1)))
         return err_no_memory(e, "a line", t->line.len + read.len + 1);
     struct text line = {t->line.data, t->line.len - !t->joined};
     enum status s = STATUS_OK;

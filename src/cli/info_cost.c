@@ -12,14 +12,13 @@
 static enum status take_limits(struct info *info, struct err *e)
 {
     const struct info_options *o = info->o;
-    const double flops = o->gflops > 0 ? o->gflops * 1e9 : (double)INFINITY;
+    const double flops = o->gflops > 0 ? o->gflops * 1e9 : HUGE_VAL;
     double gb_per_s;
     if (info_is_auto(o))
         return job_start_threads(info->job, e);
     if (!parse_double(o->bandwidth, &gb_per_s) || gb_per_s <= 0 || gb_per_s > MOST_GB_PER_S)
-        return err_set(
-            e, STATUS_USAGE,
-            "--bandwidth: expected auto or a number of GB/s above 0, at most %g, found '%.60s'",
+        return err_usage(
+            e, "--bandwidth: expected auto or a number of GB/s above 0, at most %g, found '%.60s'",
             MOST_GB_PER_S, o->bandwidth);
     info->limits = (struct roofline){gb_per_s * 1e9, flops, flops};
     return STATUS_OK;
@@ -35,17 +34,17 @@ enum status info_plan_steps(struct info *info, struct err *e)
     struct machine machine = {0};
     char context[32];
     if ((o->latent || steps_asked) && !info->runs)
-        return err_set(e, STATUS_USAGE, "%s: expected a checkpoint that runs",
-                       o->latent   ? "--latent"
-                       : o->shards ? "--shards"
-                                   : "--depth, --batch and --bandwidth");
+        return err_usage(e, "%s: expected a checkpoint that runs",
+                         o->latent   ? "--latent"
+                         : o->shards ? "--shards"
+                                     : "--depth, --batch and --bandwidth");
     if (o->latent)
         TRY(list_ints("--latent", o->latent, 1, CONFIG_MAX_WIDTH, &ranks, e));
-    for (int i = 0; i < ranks.n; i++)
-        TRY(config_check_rank(&info->config, ranks.items[i], e));
+    FOR_EACH (const int, rank, ranks.items, ranks.n)
+        TRY(config_check_rank(&info->config, *rank, e));
     /* Of a shape, which has nothing else to show, steps are always asked. */
     if (steps_asked || o->shapes.n > 0) {
-        snprintf(context, sizeof context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
+        chars_printf(context, "%s%d", o->shapes.n > 1 ? "" : "0,", n_ctx);
         TRY(list_ints("--depth", o->depths ? o->depths : context, 0, n_ctx, &depths, e));
         TRY(list_ints("--batch", o->batches ? o->batches : "1", 1, INT_MAX, &batches, e));
     }
@@ -54,9 +53,8 @@ enum status info_plan_steps(struct info *info, struct err *e)
     if (!info->has_config || info->refusal.text[0])
         return STATUS_OK;
     if (o->shards && n_heads % o->shards != 0)
-        return err_set(e, STATUS_USAGE,
-                       "--shards: expected a divisor of the %d query heads, found %d", n_heads,
-                       o->shards);
+        return err_usage(e, "--shards: expected a divisor of the %d query heads, found %d", n_heads,
+                         o->shards);
     free(info->variants.items); /* another shape's */
     TRY(inspect_list_variants(&info->cost, ranks.items, ranks.n, &info->variants, e));
     const int n_variants = info->variants.n, n = n_variants * depths.n * batches.n;
@@ -82,7 +80,7 @@ enum status info_plan_steps(struct info *info, struct err *e)
                                    .cache_over_weights = (double)s.cache_bytes / weights,
                                    .fits = fits,
                                    .fits_word = fits ? "yes" : "no"};
-        snprintf(step->variant, sizeof step->variant, "%s", s.variant);
+        chars_printf(step->variant, "%s", s.variant);
         if (o->shards)
             step->shard = inspect_shard(v, &s, kv_type, o->shards);
         if (info_is_auto(o))
@@ -148,7 +146,7 @@ static const struct report_field step_fields[] = {
 
 struct table info_cache_table(const struct info *info)
 {
-    return (struct table)TABLE_OF(cache_fields, info->variants.items, info->variants.n);
+    return TABLE_OF(cache_fields, info->variants.items, info->variants.n);
 }
 
 struct table info_step_table(struct info *info)
@@ -191,8 +189,8 @@ void info_explain_steps(const struct info *info, struct output *out)
 {
     const struct roofline *l = &info->limits;
     struct paragraph p = paragraph_begin(out, 0);
-    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the "
-                       "weights once, and every\vsequence's cache");
+    paragraph_puts(&p, "A step takes one token of each sequence of the batch: it reads the weights "
+                       "once, and every\vsequence's cache");
     if (l->bytes_per_s > 0)
         paragraph_printf(&p, ", at %s GB/s", figure_exact(l->bytes_per_s / 1e9).text);
     if (info_is_auto(info->o))
@@ -262,9 +260,7 @@ static const void *listed_shape_at(void *arg, int i)
 enum status info_list_shapes(struct job *j, struct err *e)
 {
     struct listed_shape shape;
-    const struct table t = {.fields = named_fields,
-                            .n = REPORT_LENGTH(named_fields),
-                            .row = listed_shape_at,
-                            .arg = &shape};
+    const struct table t = {
+        .fields = named_fields, .n = LENGTH(named_fields), .row = listed_shape_at, .arg = &shape};
     return job_print(j, &t, e);
 }

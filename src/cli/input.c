@@ -41,7 +41,7 @@ static enum status read_text(const char *path, size_t max, char **text, size_t *
     TRY(file_read_all(path, max, text, len, e));
     struct text judged = {*text, *len};
     if (judged.len > JUDGED_MAX) /* and whole characters only */
-        judged.len = JUDGED_MAX - utf8_cut_short((struct text){*text, JUDGED_MAX});
+        judged.len = JUDGED_MAX - utf8_cut_short(text_span(*text, JUDGED_MAX));
     size_t odd = 0; /* bytes of control characters that lay no text out, and of what is no UTF-8 */
     for (struct text rest = judged; rest.len > 0;) {
         uint32_t code;
@@ -83,7 +83,7 @@ enum status input_read(const struct common_options *o, char **bytes, struct text
             return err_no_memory(e, "the text", len + 1);
     }
     const size_t first = from * len;
-    *text = (struct text){*bytes + first, (size_t)(to * len) - first};
+    *text = text_span(*bytes + first, (size_t)(to * len) - first);
     return STATUS_OK;
 }
 

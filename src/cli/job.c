@@ -93,6 +93,13 @@ enum status job_start_threads(struct job *j, struct err *e)
     return STATUS_OK;
 }
 
+enum status job_blame(const char *path, enum status s, struct err *e)
+{
+    if (s == STATUS_BAD_FILE)
+        err_prefix(e, path);
+    return s;
+}
+
 enum status job_map(const char *path, struct file_map *out, struct err *e)
 {
     bool is_other;
@@ -102,9 +109,7 @@ enum status job_map(const char *path, struct file_map *out, struct err *e)
     if (!is_other)
         return file_map_open(out, path, e);
     TRY(import_open(path, &options, &im, e));
-    const enum status s = gguf_write_map(import_writer(im), out, e);
-    if (s == STATUS_BAD_FILE)
-        err_prefix(e, path);
+    const enum status s = job_blame(path, gguf_write_map(import_writer(im), out, e), e);
     import_close(im);
     return s;
 }
@@ -163,12 +168,12 @@ static enum status choose_threads(struct job *j, struct err *e)
     const char *source = flag ? "-t" : "DECODE_THREADS";
     const char *text = flag ? flag : environment("DECODE_THREADS");
     const int usable = cpus_usable();
-    int wanted = usable < POOL_MAX_THREADS ? usable : POOL_MAX_THREADS;
+    int wanted = MIN(usable, POOL_MAX_THREADS);
     j->threads_are_auto = !text || str_is(text, "auto");
     if (!j->threads_are_auto && !parse_int(text, 1, POOL_MAX_THREADS, &wanted))
         return err_usage(e, "%s: expected auto or an integer from 1 to %d, found '%.60s'", source,
                          POOL_MAX_THREADS, text);
-    j->n_threads = wanted < usable ? wanted : usable;
+    j->n_threads = MIN(wanted, usable);
     if (j->n_threads < wanted)
         say_verbose(j->common, "threads: %d, not %d (%s): this process has %d processors", usable,
                     wanted, source, usable);
@@ -188,7 +193,7 @@ static enum status open_checkpoint(struct job *j, struct err *e)
         TRY(job_start_threads(j, e));
         if (o->variant.method == CONVERT_RANDOM) {
             TRY(job_seed(j, e));
-            say(o, "seed %llu", (unsigned long long)j->seed);
+            say(o, "seed %" PRIu64, j->seed);
         }
         TRY(variant_load(j, e));
     }
@@ -270,14 +275,13 @@ enum status job_run(const struct command *c, char **argv, struct output *out, ui
         if (o->verbose)
             out->columns = 0; /* who wants more of everything wants whole tables, too */
         s = prepare(&j, values, e);
-        if (s == STATUS_OK)
-            s = c->run(&j, values, e);
+        THEN(s, c->run(&j, values, e));
         progress_end(&j.progress);
         if (s == STATUS_INTERRUPTED && (j.needs & JOB_OUT))
             say(o, "interrupted; %s is not written", o->out);
         else if (s == STATUS_INTERRUPTED && j.progress.unit && j.progress.all > 0)
-            say(o, "interrupted after %llu of %llu %s", (unsigned long long)j.progress.done,
-                (unsigned long long)j.progress.all, j.progress.unit);
+            say(o, "interrupted after %" PRIu64 " of %" PRIu64 " %s", j.progress.done,
+                j.progress.all, j.progress.unit);
     }
     session_free(j.session);
     pool_free(j.pool);
@@ -359,7 +363,7 @@ enum status job_seed(struct job *j, struct err *e)
     if (j->common->seed.given)
         j->seed = j->common->seed.value;
     else if (!j->has_seed && getentropy(&j->seed, sizeof j->seed) != 0)
-        return err_set(e, STATUS_FAILED, "the system gives no random seed; give one with --seed");
+        return err_failed(e, "the system gives no random seed; give one with --seed");
     j->has_seed = true;
     return STATUS_OK;
 }
@@ -420,9 +424,9 @@ static struct advice advise(const struct job *j, const char *option)
     const char *smaller = kv_type_names[j->common->kv_type + 1];
     const bool both = option && smaller;
     if (option || smaller)
-        snprintf(advice.text, sizeof advice.text, "%s%s%s%s lower%s the cache",
-                 option ? option : "", both ? " and " : "", smaller ? "--kv-type " : "",
-                 smaller ? smaller : "", both ? "" : "s");
+        chars_printf(advice.text, "%s%s%s%s lower%s the cache", option ? option : "",
+                     both ? " and " : "", smaller ? "--kv-type " : "", smaller ? smaller : "",
+                     both ? "" : "s");
     return advice;
 }
 
@@ -460,9 +464,9 @@ enum status job_create_session(struct job *j, const char *name, const struct mod
     char sequences[40] = "", of[128];
     TRY(session_plan(m, p, j->n_threads, &plan, e));
     if (p->n_sequences > 1)
-        snprintf(sequences, sizeof sequences, "%d sequences of ", p->n_sequences);
-    snprintf(of, sizeof of, "%s%d tokens of %s, %s", sequences, p->n_ctx,
-             figure_bytes(per_token).text, kv_type_names[kv_type]);
+        chars_printf(sequences, "%d sequences of ", p->n_sequences);
+    chars_printf(of, "%s%d tokens of %s, %s", sequences, p->n_ctx, figure_bytes(per_token).text,
+                 kv_type_names[kv_type]);
     job_say_memory(j, &(struct job_memory){.name = name,
                                            .weights = m->weights.cap,
                                            .cache = plan.kv_bytes,

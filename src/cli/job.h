@@ -123,8 +123,9 @@ struct table {
 };
 
 #define TABLE_OF(columns, array, length)                                                           \
+    (struct table)                                                                                 \
     {                                                                                              \
-        .fields = columns, .n = REPORT_LENGTH(columns), .rows = array, .n_rows = length,           \
+        .fields = columns, .n = LENGTH(columns), .rows = array, .n_rows = length,                  \
         .row_bytes = sizeof *(array)                                                               \
     }
 
@@ -147,6 +148,9 @@ enum status job_map(const char *path, struct file_map *out, struct err *e);
  * them. */
 enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoint *other,
                             const char *path, enum status failure, struct err *e);
+
+/* Returns s, whose message gets the path before it if that file is to blame: STATUS_BAD_FILE. */
+enum status job_blame(const char *path, enum status s, struct err *e);
 
 /* The checkpoint's shape; messages name its path. */
 enum status job_config(const char *path, const struct checkpoint *c, struct config *config,

@@ -34,7 +34,7 @@ static const struct unit {
              {"kB", 1000},      {"KiB", 1u << 10},  {"MB", 1000000},  {"MiB", 1u << 20},
              {"G", 1000000000}, {"GB", 1000000000}, {"GiB", 1u << 30}};
 #define N_COUNT_UNITS 3
-#define N_UNITS       (sizeof units / sizeof *units)
+#define N_UNITS       LENGTH(units)
 
 /* Digits, and behind them one of the first of these units. */
 static bool read_units(const char *text, size_t n_units, uint64_t *out)
@@ -153,10 +153,9 @@ static enum status list_items(const char *option, const char *text, const struct
 {
     char expected[200] = "numbers of K/V heads, or MHA, GQA-G, MQA";
     if (kind->names)
-        snprintf(expected, sizeof expected, "some of %s", names_joined(kind->names, ", ").text);
+        chars_printf(expected, "some of %s", names_joined(kind->names, ", ").text);
     else if (kind->n_heads == 0)
-        snprintf(expected, sizeof expected, "integers from %d to %d, separated by commas",
-                 kind->min, kind->max);
+        chars_printf(expected, "integers from %d to %d, separated by commas", kind->min, kind->max);
     for (char item[32]; list_item(&text, item, sizeof item);) {
         int value;
         const bool found = kind->names         ? (value = names_find(kind->names, item)) >= 0
@@ -215,8 +214,7 @@ enum status parse_ids(const char *option, const char *text, int n_ids, int32_t *
             return err_usage(e,
                              "%s: item %zu is '%.*s'; expected token ids from 0 to %d (the "
                              "vocabulary has %d), separated by commas or spaces",
-                             option, *n + 1, end - text < 40 ? (int)(end - text) : 40, text,
-                             n_ids - 1, n_ids);
+                             option, *n + 1, (int)MIN(end - text, 40), text, n_ids - 1, n_ids);
         (*ids)[(*n)++] = (int32_t)id;
         text = end + strspn(end, ID_SPACE);
         after_comma = *text == ',';
@@ -231,10 +229,10 @@ enum status choice_of(const char *option, const char *text, int n_all, struct ch
 {
     const bool all = !text || str_is(text, "all");
     /* 1 for what is named; then their numbers. */
-    int *items = array_zeroed(n_all, sizeof *items, "the list of heads", e);
-    *out = (struct choice){items, 0};
-    if (!items)
-        return STATUS_NO_MEMORY;
+    int *items;
+    *out = (struct choice){NULL, 0};
+    TRY_ZEROED(items, n_all, "the list of heads", e);
+    out->items = items;
     for (char item[32]; !all && list_item(&text, item, sizeof item);) {
         int value;
         if (!parse_int(item, 0, n_all - 1, &value) || items[value])
@@ -273,9 +271,7 @@ enum status head_of_option(const char *option, const char *text, const struct co
 enum status heads_of_option(const char *option, const char *text, const struct config *c,
                             unsigned char **heads, struct err *e)
 {
-    *heads = array_zeroed(c->n_layers, c->n_heads, "the list of heads", e);
-    if (!*heads)
-        return STATUS_NO_MEMORY;
+    TRY_ZEROED(*heads, (size_t)c->n_layers * c->n_heads, "the list of heads", e);
     for (char item[32]; list_item(&text, item, sizeof item);) {
         int layer, head;
         TRY(head_of_option(option, item, c, &layer, &head, e));

@@ -7,11 +7,6 @@
 
 #define LONGEST 63
 
-static int lesser(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 int edit_distance(const char *a, const char *b)
 {
     const size_t a_len = strlen(a), b_len = strlen(b);
@@ -23,10 +18,11 @@ int edit_distance(const char *a, const char *b)
             d[i][j] = i + j;
             if (i == 0 || j == 0)
                 continue;
-            d[i][j] = lesser(d[i - 1][j], d[i][j - 1]) + 1;
-            d[i][j] = lesser(d[i][j], d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+            const int replaced = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            d[i][j] = MIN(d[i - 1][j], d[i][j - 1]) + 1;
+            d[i][j] = MIN(d[i][j], replaced);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                d[i][j] = lesser(d[i][j], d[i - 2][j - 2] + 1);
+                d[i][j] = MIN(d[i][j], d[i - 2][j - 2] + 1);
         }
     return d[a_len][b_len];
 }
@@ -34,10 +30,10 @@ int edit_distance(const char *a, const char *b)
 void nearest_offer(struct nearest *n, const char *candidate)
 {
     const size_t word_len = strlen(n->word), len = strlen(candidate);
-    const int allowed = (int)((word_len > len ? word_len : len) + 2) / 3;
+    const int allowed = (int)(MAX(word_len, len) + 2) / 3;
     int distance = edit_distance(n->word, candidate);
     if (word_len >= 2 && strncmp(n->word, candidate, word_len) == 0)
-        distance = lesser(distance, 1); /* cut short rather than mistyped */
+        distance = MIN(distance, 1); /* cut short rather than mistyped */
     if (distance <= LONGEST && distance <= allowed && (!n->best || distance < n->distance)) {
         n->best = candidate;
         n->distance = distance;
@@ -68,7 +64,7 @@ void options_list(const struct option_spec *spec, struct option_rows *rows)
     rows->n = 0;
     for (const struct option_group *g = spec->groups; g->title; g++)
         for (const struct option *o = g->options; o->kind != OPTION_END; o++) {
-            assert((size_t)rows->n < sizeof rows->items / sizeof *rows->items);
+            assert((size_t)rows->n < LENGTH(rows->items));
             rows->items[rows->n++] = (struct option_row){o, g->title, g->base + o->offset, false};
         }
     rows->n_options = rows->n;
@@ -79,8 +75,8 @@ void options_list(const struct option_spec *spec, struct option_rows *rows)
 /* The row of the option that these `len` bytes name, or NULL. */
 static struct option_row *find_named(struct option_rows *rows, const char *name, size_t len)
 {
-    for (struct option_row *row = rows->items; row < rows->items + rows->n_options; row++)
-        if (text_is((struct text){name, len}, row->option->name))
+    FOR_EACH (struct option_row, row, rows->items, rows->n_options)
+        if (text_is(text_span(name, len), row->option->name))
             return row;
     return NULL;
 }
@@ -96,16 +92,15 @@ static struct description range_of(const struct option *o, bool message)
     struct description d = {""};
     const char *kind = !message ? "" : o->kind == OPTION_DOUBLE ? "a number, " : "an integer, ";
     if (o->kind == OPTION_U64 && message) {
-        snprintf(d.text, sizeof d.text, "%s0 to %llu", kind, (unsigned long long)UINT64_MAX);
+        chars_printf(d.text, "%s0 to %" PRIu64, kind, UINT64_MAX);
     } else if (o->kind == OPTION_CHOICE) {
-        snprintf(d.text, sizeof d.text, "one of %s", names_joined(o->choices, ", ").text);
+        chars_printf(d.text, "one of %s", names_joined(o->choices, ", ").text);
     } else if (o->kind == OPTION_INT || o->kind == OPTION_DOUBLE) {
-        const int n =
-            snprintf(d.text, sizeof d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);
+        chars_printf(d.text, "%s%s%.9g", kind, o->above_min ? "above " : "", o->min);
         if (o->max < (o->kind == OPTION_INT && !message ? INT_MAX : HUGE_VAL))
-            snprintf(d.text + n, sizeof d.text - n, " to %.10g", o->max);
+            chars_append(d.text, " to %.10g", o->max);
         else if (!o->above_min)
-            strcpy(d.text + n, " or more");
+            chars_append(d.text, " or more");
     }
     return d;
 }
@@ -177,7 +172,7 @@ static enum status refuse_option(struct option_rows *rows, const char *as, struc
 {
     char name[64]; /* without dashes in front, others as we have them */
     struct nearest near = {.word = name};
-    snprintf(name, sizeof name, "%s", as + strspn(as, "-"));
+    chars_printf(name, "%s", as + strspn(as, "-"));
     for (char *c = name; *c; c++)
         *c = *c == '_' ? '-' : *c;
     for (int i = 0; i < rows->n_options && name[0]; i++)
@@ -200,7 +195,7 @@ static enum status take_option(struct option_rows *rows, char ***at, void *value
     const char *value = word[len] ? word + len + 1 : NULL;
     char as[64];
     struct option_row *row = len > 2 && word[1] == '-' ? find_named(rows, word + 2, len - 2) : NULL;
-    snprintf(as, sizeof as, "%.*s", (int)len, word);
+    chars_printf(as, "%.*s", (int)len, word);
     for (int i = 0; len == 2 && i < rows->n_options; i++)
         if (rows->items[i].option->letter == word[1])
             row = &rows->items[i];
@@ -237,10 +232,10 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
     bool options_ended = false;
     *help = false;
     options_list(spec, &rows);
-    for (int i = 0; i < rows.n_options; i++) {
-        const struct option *o = rows.items[i].option;
+    FOR_EACH (struct option_row, row, rows.items, rows.n_options) {
+        const struct option *o = row->option;
         if (o->fallback)
-            TRY(store_value(&rows.items[i], values, o->name, o->fallback, e));
+            TRY(store_value(row, values, o->name, o->fallback, e));
     }
     struct option_row *positional = rows.items + rows.n_options;
     for (; *argv; argv++) {
@@ -264,7 +259,7 @@ enum status options_parse(const struct option_spec *spec, char **argv, void *val
         }
     }
     /* What has no effect was meant to have one. */
-    for (const struct option_row *row = rows.items; row < rows.items + rows.n_options; row++) {
+    FOR_EACH (const struct option_row, row, rows.items, rows.n_options) {
         const struct option *o = row->option;
         const char *other = given_of(&rows, o->excludes);
         if (row->given && o->needs && !given_of(&rows, o->needs))
@@ -287,9 +282,9 @@ void options_free(const struct option_spec *spec, void *values)
 {
     struct option_rows rows;
     options_list(spec, &rows);
-    for (int i = 0; i < rows.n; i++)
-        if (rows.items[i].option->kind == OPTION_STRINGS) {
-            struct option_strings *list = (void *)((char *)values + rows.items[i].offset);
+    FOR_EACH (const struct option_row, row, rows.items, rows.n)
+        if (row->option->kind == OPTION_STRINGS) {
+            struct option_strings *list = (void *)((char *)values + row->offset);
             free(list->items);
             *list = (struct option_strings){NULL, 0};
         }
@@ -305,7 +300,7 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
     struct option_rows rows;
     struct {
         char text[80]; /* "-n, --name VALUE" */
-    } usage[sizeof rows.items / sizeof *rows.items];
+    } usage[LENGTH(rows.items)];
     int n = 0, width = 0;
     options_list(spec, &rows);
     struct option_rows shown = rows;
@@ -323,10 +318,9 @@ void options_help(const struct option_spec *spec, bool all, struct output *out)
     for (; n < shown.n_options && shown.items[n].group[0]; n++) {
         const struct option *o = shown.items[n].option;
         const char letter[] = {'-', o->letter, ',', ' ', 0};
-        const int len =
-            snprintf(usage[n].text, sizeof usage[n].text, "%s--%s%s%s", o->letter ? letter : "    ",
-                     o->name, o->value ? " " : "", o->value ? o->value : "");
-        width = len > width ? len : width;
+        const int len = chars_printf(usage[n].text, "%s--%s%s%s", o->letter ? letter : "    ",
+                                     o->name, o->value ? " " : "", o->value ? o->value : "");
+        width = MAX(len, width);
     }
     if (columns == 0 || columns > LINE_WIDTH)
         out->columns = LINE_WIDTH;

@@ -49,7 +49,7 @@ static bool folder_has(const char *folder, const struct stat *file)
     bool has = false;
     DIR *d = opendir(folder);
     for (const struct dirent *entry; d && !has && (entry = readdir(d));)
-        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (int i = 0; i < LENGTH(ends); i++)
             has |= text_ends_with(text_of(entry->d_name), ends[i]) &&
                    fstatat(dirfd(d), entry->d_name, &st, 0) == 0 && same_file(&st, file);
     if (d)
@@ -104,7 +104,7 @@ enum status paths_check(const struct option_spec *spec, const void *values, stru
 {
     struct option_rows rows;
     options_list(spec, &rows);
-    for (const struct option_row *row = rows.items; row < rows.items + rows.n; row++) {
+    FOR_EACH (const struct option_row, row, rows.items, rows.n) {
         const struct option *o = row->option;
         const void *value = (const char *)values + row->offset;
         const char *path = o->writes ? *(const char *const *)value : NULL;

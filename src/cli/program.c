@@ -29,11 +29,9 @@ static void print_error(const struct command *command, enum status s, const stru
 {
     const char *name = command ? command->name : "";
     char line[sizeof e->text + 128];
-    const int len =
-        snprintf(line, sizeof line, "decode: %s%s%s", name, command ? ": " : "", e->text);
+    chars_printf(line, "decode: %s%s%s", name, command ? ": " : "", e->text);
     if (s == STATUS_USAGE)
-        snprintf(line + len, sizeof line - len, " (see 'decode help%s%s')", command ? " " : "",
-                 name);
+        chars_append(line, " (see 'decode help%s%s')", command ? " " : "", name);
     notice_put(line, NOTICE_INDENT);
 }
 
@@ -64,8 +62,7 @@ int program_run(int argc, char **argv)
                       : err_usage(&e, "unexpected argument '%.60s'", argv[2]);
     } else {
         s = command_named(help ? "help" : argv[1], &command, &e);
-        if (s == STATUS_OK)
-            s = job_run(command, argv + 2, &out.out, start_ns, &e);
+        THEN(s, job_run(command, argv + 2, &out.out, start_ns, &e));
     }
     const bool failed = s != STATUS_OK && s != STATUS_INTERRUPTED;
     if (failed)

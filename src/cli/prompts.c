@@ -32,7 +32,7 @@ static struct text keep(struct prompt *prompt, struct text t)
 {
     const size_t at = prompt->memory.len;
     bytes_put(&prompt->memory, t);
-    return (struct text){prompt->memory.data + at, t.len};
+    return text_span(prompt->memory.data + at, t.len);
 }
 
 /* --- a JSON line ----------------------------------------------------------------------------- */

@@ -49,8 +49,7 @@ enum status shape_complete(struct config *c, const struct shape_words *words, st
     if (!(c->norm_eps > 0))
         c->norm_eps = 1e-5f;
     config_complete(c);
-    const int most = CONFIG_MAX_WIDTH / c->n_heads,
-              dim = c->head_dim > c->value_dim ? c->head_dim : c->value_dim;
+    const int most = CONFIG_MAX_WIDTH / c->n_heads, dim = MAX(c->head_dim, c->value_dim);
     if (dim > most)
         return err_usage(e, "%s %d: expected heads of at most %d elements, found %d", words->heads,
                          c->n_heads, most, dim);
@@ -94,7 +93,7 @@ static enum status read_sizes(const char *text, int *at, struct config *c, struc
                                 ", or a name that `decode info --shape help` lists");
         if (!ordered) {
             const size_t len = strcspn(part, "=");
-            while (i < N_SIZES && !text_is((struct text){part, len}, sizes[i].name))
+            while (i < N_SIZES && !text_is(text_span(part, len), sizes[i].name))
                 i++;
             if (i == N_SIZES || !part[len])
                 return err_usage(

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/mem.h"
+
 /* Descriptors looked at for temporary files, at most: many may have been inherited. */
 #define MAX_FDS 65536
 
@@ -122,7 +124,7 @@ void signals_install(void)
     for (int number = 1; number <= SIGRTMAX; number++) {
         struct sigaction old;
         bool ends = sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_DFL;
-        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (int i = 0; i < LENGTH(others); i++)
             ends &= number != others[i];
         if (ends)
             handle(number, number == SIGHUP ? on_interrupt : on_end);

@@ -34,7 +34,7 @@ static void add(struct line *line, const char *option, const char *value)
 static void add_number(struct line *line, const char *option, uint64_t x)
 {
     struct figure *own = &line->own[line->n_own++];
-    snprintf(own->text, sizeof own->text, "%" PRIu64, x);
+    chars_printf(own->text, "%" PRIu64, x);
     add(line, option, own->text);
 }
 
@@ -49,7 +49,7 @@ static void add_given(struct line *line, const struct train_shape *shape,
                   {train_kind_options, shape},
                   {train_step_options, steps},
                   {train_held_out_options, steps}};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+    for (int i = 0; i < LENGTH(tables); i++)
         for (const struct option *o = tables[i].rows; o->kind != OPTION_END; o++) {
             const void *at = (const char *)tables[i].values + o->offset;
             const bool is_flag = o->kind == OPTION_FLAG;
@@ -70,7 +70,7 @@ static void add_given(struct line *line, const struct train_shape *shape,
             if (!text || (o->fallback && str_is(text, o->fallback)))
                 continue;
             line->n_own += 2;
-            snprintf(name->text, sizeof name->text, "--%s", o->name);
+            chars_printf(name->text, "--%s", o->name);
             add(line, is_flag ? NULL : name->text, is_flag ? name->text : text);
         }
 }
@@ -168,8 +168,8 @@ enum status study_prepare(struct study_job *job, const struct file_map *from, st
                              "-o: '%.200s' has a %s that no study has made, which would be "
                              "overwritten; expected a new folder, or a study's",
                              o->dir, own[i]);
-        snprintf(items[i], sizeof *items, "%s %zu bytes %016" PRIx64, hashed[i], t.len,
-                 train_hash(TRAIN_HASH_START, t.data, t.len));
+        chars_printf(items[i], "%s %zu bytes %016" PRIx64, hashed[i], t.len,
+                     train_hash(TRAIN_HASH_START, t.data, t.len));
         add(&line, NULL, i == 0 || o->from ? items[i] : NULL);
     }
     /* Several numbers of heads are several cells of one study. */
@@ -180,8 +180,7 @@ enum status study_prepare(struct study_job *job, const struct file_map *from, st
     TRY(study_settings_keep(o->dir, settings, e));
     TRY(keep_file(study_path(o->dir, CALIB, ""), text.data,
                   train_part(o->steps.val_fraction, text.len), e));
-    for (const struct study_cell *cell = job->plan.cells; cell < job->plan.cells + job->plan.n;
-         cell++)
+    FOR_EACH (const struct study_cell, cell, job->plan.cells, job->plan.n)
         if (o->from && cell->method == STUDY_MHA && cell->alpha == 0)
             TRY(keep_file(study_path(o->dir, cell->name, ".gguf"), from->data, from->len, e));
     study_unlock(job->lock, "");
@@ -271,8 +270,7 @@ static enum status evaluate(const struct study_job *job, struct study_cell *cell
                                    &run->tokens, &run->n_tokens, e);
     struct eval_spec spec = job_eval_spec(run, c);
     spec.progress = NULL; /* it is of cells */
-    if (s == STATUS_OK)
-        s = eval_run(&spec, &result, e);
+    THEN(s, eval_run(&spec, &result, e));
     if (s == STATUS_OK) {
         cell->bits_per_byte = result.bits_per_byte;
         *token_s = 1 / result.tokens_per_s;
@@ -309,7 +307,7 @@ static enum status try_rates(const struct study_job *job, struct rates *r, struc
     double seconds[3] = {0}, token = 0; /* the least, the trial, its evaluation */
     int n = 0;
     enum status s = STATUS_OK;
-    snprintf(cell.name, sizeof cell.name, "trial-%ld", (long)getpid());
+    chars_printf(cell.name, "trial-%ld", (long)getpid());
     cell.wanted = false;
     cell.alpha = job->options->from ? 1 : 0; /* trained further */
     for (int i = 0; i < 3 && s == STATUS_OK; i++) {
@@ -339,7 +337,7 @@ static enum status say_how_long(const struct study_job *job, int n_wanted, struc
     const enum status s = try_rates(job, &r, e);
     if (s != STATUS_OK)
         return s == STATUS_INTERRUPTED ? s : STATUS_OK;
-    for (const struct study_cell *c = p->cells; c < p->cells + p->n; c++) {
+    FOR_EACH (const struct study_cell, c, p->cells, p->n) {
         if (!c->wanted)
             continue;
         seconds += r.eval;
@@ -399,8 +397,8 @@ enum status study_make_cells(const struct study_job *job, struct err *e)
     const struct study_plan *plan = &job->plan;
     const char *dir = job->options->dir;
     uint64_t n_wanted = 0;
-    for (int i = 0; i < plan->n; i++)
-        TRY(study_record_read(dir, &plan->cells[i], e));
+    FOR_EACH (struct study_cell, cell, plan->cells, plan->n)
+        TRY(study_record_read(dir, cell, e));
     for (int i = plan->n - 1; i >= 0; i--) {
         struct study_cell *cell = &plan->cells[i];
         struct study_cell *from[] = {study_origin(plan, cell),
@@ -419,8 +417,8 @@ enum status study_make_cells(const struct study_job *job, struct err *e)
     if (!job->options->common.quiet)
         TRY(say_how_long(job, n_wanted, e));
     job_progress(job->run, "cells")->all = n_wanted;
-    for (int i = 0; i < plan->n; i++)
-        if (plan->cells[i].wanted)
-            TRY(err_in(e, make_cell(job, &plan->cells[i], e), "%s", plan->cells[i].name));
+    FOR_EACH (struct study_cell, cell, plan->cells, plan->n)
+        if (cell->wanted)
+            TRY(err_in(e, make_cell(job, cell, e), "%s", cell->name));
     return STATUS_OK;
 }

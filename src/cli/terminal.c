@@ -41,7 +41,7 @@ enum heatmap_ink terminal_ink(bool always)
                                         "alacritty", "foot",   "truecolor"};
     const char *term = environment("TERM");
     bool coloured = environment("COLORTERM") != NULL;
-    for (size_t i = 0; term && i < sizeof names / sizeof *names; i++)
+    for (int i = 0; term && i < LENGTH(names); i++)
         coloured |= strstr(term, names[i]) != NULL;
     coloured &= term && !str_is(term, "dumb");
     if (!always && (!coloured || !isatty(STDOUT_FILENO) || environment("NO_COLOR")))
@@ -67,7 +67,7 @@ static bool send_all(struct output *o, const char *data, size_t len)
     while (len > 0 && !d->error) {
         size_t piece = len;
         if (signals_interrupted()) {
-            piece = len < PIPE_BUF ? len : PIPE_BUF;
+            piece = MIN(len, PIPE_BUF);
             if (poll(&p, 1, LAST_WAIT_MS) == 0) {
                 d->error = EINTR;
                 break;
@@ -104,7 +104,7 @@ enum status descriptor_close(struct descriptor *d, struct err *e)
         return err_set(e, STATUS_INTERRUPTED,
                        "interrupted while nobody read standard output; the rest of it is lost");
     if (d->error)
-        return err_set(e, STATUS_FAILED, "cannot write to standard output: %s", strerror(d->error));
+        return err_failed(e, "cannot write to standard output: %s", strerror(d->error));
     return STATUS_OK;
 }
 

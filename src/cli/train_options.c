@@ -170,7 +170,7 @@ enum status train_origin_open(const char *path, const struct train_shape *s,
                              c->n_heads);
         if (n < c->n_layers)
             c->layer_kv_heads[n] = heads;
-        c->n_kv_heads = heads > c->n_kv_heads ? heads : c->n_kv_heads;
+        c->n_kv_heads = MAX(heads, c->n_kv_heads);
     }
     if (n == 1)
         c->layer_kv_heads[0] = 0;

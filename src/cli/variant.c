@@ -109,9 +109,8 @@ static enum status write_calibration(const struct job *j, const struct config *c
 {
     TRY(input_needs_tokenizer(j->checkpoint.tokenizer, j->path, "--calib self", e));
     if (c->n_ctx < LEAST_SELF_CONTEXT)
-        return err_set(
-            e, STATUS_USAGE,
-            "--calib self: expected a checkpoint with a context of at least %d, found %d",
+        return err_usage(
+            e, "--calib self: expected a checkpoint with a context of at least %d, found %d",
             LEAST_SELF_CONTEXT, c->n_ctx);
     const size_t window = convert_window_size(c->n_ctx, wanted), n = wanted / window;
     struct model *model = NULL;
@@ -131,8 +130,7 @@ static enum status write_calibration(const struct job *j, const struct config *c
                                   .stop = progress_stop,
                                   .progress = progress_show,
                                   .arg = &progress};
-    if (s == STATUS_OK)
-        s = own_text_write(&text, out->tokens, e);
+    THEN(s, own_text_write(&text, out->tokens, e));
     progress_end(&progress);
     model_free(model);
     return s;
@@ -268,13 +266,13 @@ enum status variant_convert(struct job *j, struct convert_spec *spec, struct con
                  : read_calibration(j, &config, &text, e);
     spec->tokens = text.tokens;
     spec->n_tokens = text.n;
-    if (s == STATUS_OK)
-        s = run_shown(j, spec, out, e);
+    THEN(s, run_shown(j, spec, out, e));
     if (s == STATUS_OK && self && (j->common->out || j->common->verbose))
         say(j->common,
-            "calibrated on %zu tokens that the model wrote itself, seed %llu; a text of its use is "
+            "calibrated on %zu tokens that the model wrote itself, seed %" PRIu64
+            "; a text of its use is "
             "better: --calib TEXT",
-            text.n, (unsigned long long)seed_of_own(j));
+            text.n, seed_of_own(j));
     free(text.tokens);
     spec->tokens = NULL;
     spec->latent = spec->layer_kv_heads = NULL;
@@ -299,10 +297,8 @@ enum status variant_load(struct job *j, struct err *e)
     TRY(variant_convert(j, &spec, &converted, e));
     enum status s = gguf_write_memory(converted.writer, &bytes, &len, e);
     convert_free(&converted);
-    if (s == STATUS_OK)
-        s = gguf_parse(bytes, len, &gguf, e);
-    if (s == STATUS_OK)
-        s = model_create(gguf, NULL, NULL, &c->model, e);
+    THEN(s, gguf_parse(bytes, len, &gguf, e));
+    THEN(s, model_create(gguf, NULL, NULL, &c->model, e));
     gguf_free(gguf);
     free(bytes);
     return s;

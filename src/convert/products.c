@@ -227,7 +227,7 @@ bool convert_ridge_solve(struct converter *c, const double *prior, bool centred)
         return false;
     for (size_t j = 0; j < columns; j++)
         r->error[j] = HUGE_VAL;
-    for (size_t i = 0; i < COUNT(ridges); i++)
+    for (int i = 0; i < LENGTH(ridges); i++)
         try_ridge(c, prior, ridges[i]);
     for (size_t j = 0; j < columns; j++) {
         r->b[j] = centred ? s->t_sum[j] / s->n : 0;

@@ -30,7 +30,7 @@ static const struct {
               {"the calibration text", NULL},       {"the K/V heads or ranks", NULL},
               {"--method", convert_methods},        {"--group", NULL},
               {"--refit", convert_refits},          {"--seed", NULL}};
-#define FIELDS COUNT(fields)
+#define FIELDS LENGTH(fields)
 
 struct header {
     uint64_t magic, version, identity[FIELDS], n_blocks;

@@ -252,7 +252,7 @@ void convert_used_take(struct converter *c)
 {
     c->pack = pack_scratch_take(&c->arena, c->widest);
     ARENA_TAKE(c->score_bias, &c->arena, c->n_heads);
-    for (size_t i = 0; i < COUNT(used_roles); i++) {
+    for (int i = 0; i < LENGTH(used_roles); i++) {
         const enum tensor_role role = used_roles[i];
         uint64_t most = 0, rows = 0;
         for (int l = 0; l < c->config.n_layers && (i == 0 || changes(c, role)); l++) {
@@ -317,7 +317,7 @@ void convert_use(struct converter *c)
             c->score_bias[h] = old[c->order[h]];
         c->used.bias = old ? c->score_bias : NULL;
     }
-    for (size_t i = 1; i < COUNT(used_roles); i++) {
+    for (int i = 1; i < LENGTH(used_roles); i++) {
         const struct convert_tensor *t = convert_new(c, used_roles[i], false);
         if (t->changed)
             use_tensor(c, used_roles[i], t, 0);

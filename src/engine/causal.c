@@ -52,7 +52,7 @@ static size_t take_memory(struct item *it, int key_dim, int value_dim, int n, fl
                    {&it->qt, (size_t)CAUSAL_WIDTH * key_dim},
                    {&it->doutt, (size_t)CAUSAL_WIDTH * value_dim}};
     size_t used = 0;
-    for (size_t i = 0; i < COUNT(buffers); used += buffers[i++].n)
+    for (int i = 0; i < LENGTH(buffers); used += buffers[i++].n)
         *buffers[i].buffer = scratch ? scratch + used : NULL;
     return used;
 }

@@ -101,7 +101,7 @@ static enum status plan(struct exporter *x, bool expand, struct err *e)
         {is_llama && c->rope.n_dims != c->head_dim, "RMS norms and a part of each head turned"},
         {(is_gpt2 || is_llama) && x->hf.bias[HF_NOWHERE], "a bias of the embedding or the output"},
     };
-    for (size_t i = 0; i < COUNT(lacking); i++)
+    for (int i = 0; i < LENGTH(lacking); i++)
         if (lacking[i].is)
             return refuse(e, lacking[i].what);
     if (!is_gpt2 && !is_llama)

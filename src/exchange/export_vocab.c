@@ -418,7 +418,7 @@ enum status export_vocab(const struct gguf *g, const char *dir,
     struct exported x = {.gguf = g, .notes = notes};
     enum status s = read_vocabulary(&x, e);
     *others = 0;
-    for (size_t i = 0; i < COUNT(file_list) && s == STATUS_OK; i++) {
+    for (int i = 0; i < LENGTH(file_list) && s == STATUS_OK; i++) {
         const struct file *f = &file_list[i];
         if (x.n > 0 && f->put && (x.pre || !f->is_bytes))
             s = export_json(dir, f->name, f->put, &x, e);
@@ -434,7 +434,7 @@ enum status export_vocab(const struct gguf *g, const char *dir,
 enum status export_vocab_remove(const char *dir, unsigned others, struct err *e)
 {
     char path[PATH_MAX + 32]; /* no memory that could fail when all is written */
-    for (size_t i = 0; i < COUNT(file_list); i++) {
+    for (int i = 0; i < LENGTH(file_list); i++) {
         snprintf(path, sizeof path, "%s/%s", dir, file_list[i].name);
         if (others >> i & 1 && unlink(path) != 0 && errno != ENOENT)
             return file_failure(e, STATUS_FAILED, path, "remove", errno);

@@ -349,7 +349,7 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
     const struct json_node *const objects[] = {object, json_present(object, "rope_scaling"),
                                                json_present(object, "rope_parameters")};
     for (int k = 0; k < (f->is_llama ? 3 : 1); k++)
-        for (size_t i = 0; i < COUNT(fixed); i++)
+        for (int i = 0; i < LENGTH(fixed); i++)
             if (!json_is_one_of(objects[k], fixed[i][0], fixed[i][1]))
                 return err_bad_file(e, "expected \"%s\" to be %s, found %.*s", fixed[i][0],
                                     fixed[i][1], SHOWN(json_shown(objects[k], fixed[i][0])));

@@ -251,7 +251,7 @@ static enum status fill_writer(struct import *im, struct err *e)
     for (size_t i = 0; i < im->tensors.n_tensors; i++) {
         const struct text name = im->tensors.tensors[i].name;
         bool passed = im->used[i];
-        for (size_t k = 0; k < COUNT(buffers); k++)
+        for (int k = 0; k < LENGTH(buffers); k++)
             passed |= text_ends_with(name, buffers[k]);
         if (!passed)
             return err_bad_file(

@@ -369,7 +369,7 @@ enum status vocab_tokenizer_json_read(const struct json_node *root, struct vocab
     struct text left, right;
     TRY(read_pipeline(root, v, &f, e));
     TRY(json_require(root, "model", JSON_OBJECT, &model, e));
-    for (size_t i = 0; i < COUNT(must); i++)
+    for (int i = 0; i < LENGTH(must); i++)
         if (!json_is_one_of(model, must[i].key, must[i].values))
             return err_bad_file(e, "model: expected \"%s\" to be %s, found %.*s" VOCAB_ADVICE,
                                 must[i].key, must[i].values, SHOWN(json_shown(model, must[i].key)));

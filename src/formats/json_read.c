@@ -258,7 +258,7 @@ static enum status parse_value(struct json_parse *p, bool is_member, int depth)
         return parse_string(p, &node->text);
     if (c == '-' || is_digit(c))
         return parse_number(p, &node->text);
-    for (size_t i = 0; i < COUNT(literals); i++)
+    for (int i = 0; i < LENGTH(literals); i++)
         if (text_starts_with(json_rest(p), literals[i].name)) {
             const size_t start = p->at;
             p->at += strlen(literals[i].name);

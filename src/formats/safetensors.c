@@ -449,7 +449,7 @@ static enum status refuse_folder(const char *path, struct err *e)
     struct stat st;
     if (stat(path, &st) != 0)
         return file_failure(e, STATUS_BAD_FILE, path, "read", errno);
-    for (size_t i = 0; i < COUNT(pickles); i++)
+    for (int i = 0; i < LENGTH(pickles); i++)
         if (has_file(path, pickles[i]))
             return err_in(
                 e,

@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "base/figures.h"
 #include "base/mem.h"
 #include "model/pack.h"
 
@@ -45,7 +46,7 @@ static void take_maps(struct attend_run *run)
     }
     if (spec->query >= 0)
         run->out->query = arena_take(a, spec->n_heads, (spec->query + 1) * sizeof *run->out->query);
-    for (struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++)
+    FOR_EACH (struct attend_map, m, spec->maps, spec->n_maps)
         m->cell = arena_take(a, (uint64_t)m->cells * m->cells, sizeof *m->cell);
 }
 
@@ -75,7 +76,7 @@ static double log_of(float x)
     const uint32_t root_half = 0x3f3504f3u; /* of 1/2 */
     uint32_t bits;
     float m;
-    x = x > FLT_MIN ? x : FLT_MIN;
+    x = MAX(x, FLT_MIN);
     memcpy(&bits, &x, sizeof bits);
     const int32_t exponent = (int32_t)(bits - root_half) >> 23;
     bits -= (uint32_t)exponent << 23;
@@ -143,7 +144,7 @@ static void weigh(const struct attend_run *run, const struct attention_weights *
     const struct attend_spec *spec = run->spec;
     const float *length = run->lengths + l->layer * l->n_heads * spec->n_tokens;
     double all[SUMS];
-    for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++) {
+    FOR_EACH (struct attend_head, h, spec->heads, spec->n_heads) {
         if (h->layer != l->layer)
             continue;
         sum_row(run, row + h->head * l->stride, i + 1, all);
@@ -182,7 +183,7 @@ static bool add_query(const struct attend_run *run, struct attend_head *h, const
         h->induction += (double)a[p + 1];
     float most = 0;
     for (int j = 0; j < n; j++)
-        most = a[j] > most ? a[j] : most;
+        most = MAX(a[j], most);
     h->max_weight += (double)most;
     for (int j = 1; j < i; j++) {
         if (h->query >= 0 && !((double)a[j] > h->strongest))
@@ -293,14 +294,14 @@ static void take_layer(void *arg, const struct attention_weights *l)
             if (i == spec->query)
                 memcpy(run->out->query + (size_t)h * (i + 1), a, (i + 1) * sizeof *a);
         }
-        for (const struct attend_map *m = spec->maps; m < spec->maps + spec->n_maps; m++) {
+        FOR_EACH (const struct attend_map, m, spec->maps, spec->n_maps) {
             const float *a = row + m->head * l->stride;
             const int64_t n = spec->n_tokens;
             float *cell = m->cell + (int64_t)i * m->cells / n * m->cells;
             for (int64_t j = m->without_first, c = 0; m->layer == l->layer && j <= i; j++) {
                 while ((c + 1) * n <= j * m->cells)
                     c++;
-                cell[c] = a[j] > cell[c] ? a[j] : cell[c];
+                cell[c] = MAX(a[j], cell[c]);
             }
         }
     }
@@ -311,7 +312,7 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
     struct attend_run run = {.spec = spec, .out = out};
     const struct attention_watch watch = {take_layer, &run};
     struct session_params params = spec->params;
-    const double none = (double)NAN;
+    const double none = NO_FIGURE;
     const int n = spec->n_tokens;
     int n_repeated = 0; /* tokens that were there before */
     struct session *session = NULL;
@@ -328,7 +329,7 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
         run.earlier[i] = p;
         n_repeated += p >= 0;
     }
-    for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++)
+    FOR_EACH (struct attend_head, h, spec->heads, spec->n_heads)
         *h = (struct attend_head){.layer = h->layer, .head = h->head, .query = -1, .key = -1};
 
     enum status s = session_create(spec->model, &params, spec->pool, &session, e);
@@ -338,15 +339,15 @@ enum status attend_run(const struct attend_spec *spec, struct attend_found *out,
                 ? STATUS_INTERRUPTED
                 : session_feed(session, 0, spec->tokens + at, len, NULL, e);
         if (s == STATUS_OK && run.bad)
-            s = err_set(e, STATUS_FAILED,
-                        "the attention weights of token %d in head %d of layer %d are not finite "
-                        "(info --check finds tensors that are not)",
-                        run.bad_row, run.bad->head, run.bad->layer);
+            s = err_failed(e,
+                           "the attention weights of token %d in head %d of layer %d are not "
+                           "finite (info --check finds tensors that are not)",
+                           run.bad_row, run.bad->head, run.bad->layer);
         if (s == STATUS_OK && spec->progress)
             spec->progress(spec->arg, at + len, n);
     }
     session_free(session);
-    for (struct attend_head *h = spec->heads; h < spec->heads + spec->n_heads; h++) {
+    FOR_EACH (struct attend_head, h, spec->heads, spec->n_heads) {
         h->entropy /= n; /* sums to means */
         h->distance /= n;
         h->self /= n;

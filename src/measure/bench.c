@@ -49,19 +49,18 @@ static enum status check_settings(const struct bench_spec *spec, struct cost_sha
         if (g < 0)
             TRY(config_check_rank(c, -g, e));
         else if (g < 1 || g > most || most % g != 0)
-            return err_set(e, STATUS_USAGE, "%d K/V heads: expected a divisor of %d", g, most);
+            return err_usage(e, "%d K/V heads: expected a divisor of %d", g, most);
     }
-    for (int i = 0; i < depths->n; i++)
-        if (depths->items[i] < 0 || depths->items[i] >= c->n_ctx)
-            return err_set(e, STATUS_USAGE,
-                           "depth %d: expected 0 to %d, one below the context of %d tokens",
-                           depths->items[i], c->n_ctx - 1, c->n_ctx);
-    for (int i = 0; i < types->n; i++)
-        if (types->items[i] != BENCH_AS_FILE)
-            TRY(model_check_storage(c, types->items[i], e));
+    FOR_EACH (const int, depth, depths->items, depths->n)
+        if (*depth < 0 || *depth >= c->n_ctx)
+            return err_usage(e, "depth %d: expected 0 to %d, one below the context of %d tokens",
+                             *depth, c->n_ctx - 1, c->n_ctx);
+    FOR_EACH (const int, type, types->items, types->n)
+        if (*type != BENCH_AS_FILE)
+            TRY(model_check_storage(c, *type, e));
     if (spec->prompt < 0 || spec->prompt > c->n_ctx)
-        return err_set(e, STATUS_USAGE, "a prompt of %d tokens: expected 0 to the context of %d",
-                       spec->prompt, c->n_ctx);
+        return err_usage(e, "a prompt of %d tokens: expected 0 to the context of %d", spec->prompt,
+                         c->n_ctx);
     *shape = (struct cost_shape){.config = c};
     if (spec->gguf && !cost_shape_of_file(spec->gguf, c, shape))
         return err_bad_file(e, "the output matrix: expected type F32, F16, BF16, Q8_0 or Q4_0");
@@ -85,7 +84,7 @@ static void plan_row(struct bench *b, int i)
     row->type = b->models[row->model].variant.shape.storage;
     row->threads = item_of(spec, row, BENCH_THREADS);
     row->step = row_step(b, row, item_of(spec, row, BENCH_DEPTHS));
-    row->prefill_tokens_per_s = (double)NAN;
+    row->prefill_tokens_per_s = NO_FIGURE;
 }
 
 /* What the row needs in the last group beside what is planned there already, and its MHA (NULL: it
@@ -147,15 +146,14 @@ enum status bench_plan(const struct bench_spec *spec, struct bench *b, struct er
     for (int a = 0; a < BENCH_AXES; a++)
         n_rows *= axes[a].n;
     if (n_rows * spec->n * spec->repeats > MAX_SAMPLES)
-        return err_set(e, STATUS_USAGE, "%.0f rows of %d x %d samples: expected at most %d in all",
-                       n_rows, spec->repeats, spec->n, MAX_SAMPLES);
+        return err_usage(e, "%.0f rows of %d x %d samples: expected at most %d in all", n_rows,
+                         spec->repeats, spec->n, MAX_SAMPLES);
     b->n_rows = n_rows;
     b->n_machines = axes[BENCH_THREADS].n;
     b->n_models = types->n * variants->n;
     b->n_lines = b->n_rows / axes[bench_x_axis(spec)].n;
-    for (int i = 0; i < batches->n; i++)
-        if (batches->items[i] > b->most_sequences)
-            b->most_sequences = batches->items[i];
+    FOR_EACH (const int, batch, batches->items, batches->n)
+        b->most_sequences = MAX(*batch, b->most_sequences);
     const uint64_t n_times = spec->n * (uint64_t)spec->repeats;
     const uint64_t n_all = (uint64_t)n_rows * (spec->most_bytes ? 2 : 1); /* and MHA again */
     for (int pass = 0; pass < 2; pass++) {                                /* counts, then takes */
@@ -207,17 +205,17 @@ static enum status need_buffers(struct bench *b, struct err *e)
 /* Sessions, threads and models, until they are needed again. */
 static void release_case(struct bench *b)
 {
-    for (int i = 0; i < b->n_rows + b->n_again; i++) {
-        session_free(b->rows[i].session);
-        b->rows[i].session = NULL;
+    FOR_EACH (struct bench_row, row, b->rows, b->n_rows + b->n_again) {
+        session_free(row->session);
+        row->session = NULL;
     }
-    for (int i = 0; i < b->n_machines; i++) {
-        pool_free(b->pools[i]);
-        b->pools[i] = NULL;
+    FOR_EACH (struct pool *, pool, b->pools, b->n_machines) {
+        pool_free(*pool);
+        *pool = NULL;
     }
-    for (int i = 0; i < b->n_models; i++) {
-        model_free(b->models[i].model);
-        b->models[i].model = NULL;
+    FOR_EACH (struct bench_model, m, b->models, b->n_models) {
+        model_free(m->model);
+        m->model = NULL;
     }
 }
 
@@ -250,10 +248,10 @@ static enum status need_pool(const struct bench *b, int at, struct err *e)
         return STATUS_OK;
     TRY(pool_create(threads, pool, e));
     if (pool_n_threads(*pool) < threads)
-        return err_set(e, STATUS_FAILED,
-                       "only %d of %d threads could be started: a row of %d would be measured "
-                       "with fewer; a smaller -t needs fewer",
-                       pool_n_threads(*pool), threads, threads);
+        return err_failed(e,
+                          "only %d of %d threads could be started: a row of %d would be measured "
+                          "with fewer; a smaller -t needs fewer",
+                          pool_n_threads(*pool), threads, threads);
     return STATUS_OK;
 }
 
@@ -293,7 +291,7 @@ static bool is_stopped(const struct bench_spec *spec)
 static enum status set_up_row(const struct bench *b, struct bench_row *row, int prompt,
                               struct err *e)
 {
-    double best = (double)INFINITY;
+    double best = HUGE_VAL;
     TRY(open_session(b, row, e));
     row->load_ms = b->models[row->model].load_ms;
     row->step = row_step(b, row, row->step.depth);
@@ -362,7 +360,7 @@ static enum status measure_limits(const struct bench *b, struct err *e)
     for (int p = 0; p < b->n_machines; p++) {
         struct machine *m = &b->machines[p];
         double slow = 0;
-        for (const struct bench_row *row = b->rows; row < b->rows + b->n_rows; row++) {
+        FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
             if (row->at[BENCH_THREADS] != p)
                 continue;
             machine_want(m, row_bytes(row));
@@ -442,8 +440,8 @@ enum status bench_run(struct bench *b, struct err *e)
             b->rows[n++] = b->rows[i];
         }
     b->n_again = n - b->n_rows;
-    for (int i = 0; i < n; i++)
-        bench_summarise(&b->rows[i], spec->n, b->sorted);
+    FOR_EACH (struct bench_row, row, b->rows, n)
+        bench_summarise(row, spec->n, b->sorted);
     bench_predict(b);
     bench_compare(b, spec->config.n_heads);
     return s;
@@ -461,7 +459,7 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 {
     const int samples = row->samples;
     double sum = 0;
-    row->p50_low_us = row->p50_high_us = (double)NAN; /* which fmin and fmax leave out */
+    row->p50_low_us = row->p50_high_us = NO_FIGURE; /* which fmin and fmax leave out */
     for (int r = 0; r < row->repeats; r++) {
         sort_copy(sorted, row->times_ns + r * n, n);
         row->medians_us[r] = stats_percentile(sorted, n, 0.5) / 1e3;
@@ -484,9 +482,8 @@ void bench_summarise(struct bench_row *row, int n, uint64_t *sorted)
 
 void bench_predict(struct bench *b)
 {
-    struct bench_row *const end = b->rows + b->n_rows;
     /* What a row reached is no more than the limits. */
-    for (const struct bench_row *row = b->rows; row < end; row++) {
+    FOR_EACH (const struct bench_row, row, b->rows, b->n_rows) {
         struct machine *m = &b->machines[row->at[BENCH_THREADS]];
         const uint64_t bytes = row_bytes(row);
         const struct cost_flops *f = &row->step.cost.flops;
@@ -503,9 +500,9 @@ void bench_predict(struct bench *b)
                           &(struct roofline){l.bytes_per_s * over, l.fma_flops_per_s * over,
                                              l.dot_flops_per_s * over});
     }
-    for (int i = 0; i < b->n_machines; i++)
-        machine_settle(&b->machines[i]);
-    for (struct bench_row *row = b->rows; row < end; row++) {
+    FOR_EACH (struct machine, m, b->machines, b->n_machines)
+        machine_settle(m);
+    FOR_EACH (struct bench_row, row, b->rows, b->n_rows) {
         const struct roofline limits =
             machine_limits(&b->machines[row->at[BENCH_THREADS]], row_bytes(row));
         inspect_predict(&row->step, &limits);
@@ -515,18 +512,17 @@ void bench_predict(struct bench *b)
 
 void bench_compare(struct bench *b, int n_heads)
 {
-    struct bench_row *const end = b->rows + b->n_rows;
-    for (struct bench_row *row = b->rows; row < end; row++) {
-        row->speedup = row->predicted_speedup = (double)NAN;
-        row->speedup_low = row->speedup_high = (double)NAN;
-        for (const struct bench_row *mha = b->rows; mha < end + b->n_again; mha++) {
+    FOR_EACH (struct bench_row, row, b->rows, b->n_rows) {
+        row->speedup = row->predicted_speedup = NO_FIGURE;
+        row->speedup_low = row->speedup_high = NO_FIGURE;
+        FOR_EACH (const struct bench_row, mha, b->rows, b->n_rows + b->n_again) {
             bool same = mha->step.n_kv_heads == n_heads; /* at the same setting */
             for (int a = 0; a < BENCH_AXES; a++)
                 same &= a == BENCH_VARIANTS || mha->at[a] == row->at[a];
             if (!same)
                 continue;
             /* Of one sequence bytes are the limit, and need no measurement. */
-            if (mha < end)
+            if (mha < b->rows + b->n_rows)
                 row->predicted_speedup = row->step.batch == 1
                                              ? row_bytes(mha) / (double)row_bytes(row)
                                              : mha->step.predicted.us / row->step.predicted.us;

@@ -64,10 +64,9 @@ struct eval_run {
 enum status eval_check_length(size_t n_tokens, struct err *e)
 {
     if (n_tokens < 2)
-        return err_set(e, STATUS_USAGE,
-                       "the text has %zu token%s; expected at least 2, because nothing predicts "
-                       "the first",
-                       n_tokens, plural(n_tokens));
+        return err_usage(
+            e, "the text has %zu token%s; expected at least 2, because nothing predicts the first",
+            n_tokens, plural(n_tokens));
     return STATUS_OK;
 }
 
@@ -79,10 +78,10 @@ static enum status plan_worker(struct eval_run *r, uint64_t most, int n_threads,
     struct eval_plan *plan = &r->plan;
     struct session_params *p = &r->params;
     *p = r->spec->params;
-    p->n_ctx = plan->n_scored < (uint64_t)plan->ctx ? (int)plan->n_scored : plan->ctx;
+    p->n_ctx = MIN(plan->n_scored, (uint64_t)plan->ctx);
     p->block = p->block > 0 ? p->block : DEFAULT_BLOCK;
     const uint64_t fit = p->block / p->n_ctx, wanted = MIN(most, fit);
-    p->n_sequences = plan->n_together = wanted > 1 ? (int)wanted : 1;
+    p->n_sequences = plan->n_together = MAX(wanted, 1);
     if (p->block / p->n_sequences > p->n_ctx)
         p->block = p->n_ctx * p->n_sequences;
     plan->kv_bytes = plan->scratch_bytes = 0;
@@ -130,26 +129,23 @@ static enum status plan_windows(const struct eval_spec *spec, struct eval_run *r
                            .n_vocab = own->n_vocab,
                            .block = INT_MAX};
     if (other->n_vocab != own->n_vocab)
-        return err_set(e, STATUS_USAGE,
-                       "the other checkpoint has a vocabulary of %d tokens; expected %d, as in the "
-                       "checkpoint",
-                       other->n_vocab, own->n_vocab);
+        return err_usage(
+            e,
+            "the other checkpoint has a vocabulary of %d tokens; expected %d, as in the checkpoint",
+            other->n_vocab, own->n_vocab);
     TRY(eval_check_length(spec->n_tokens, e));
     for (size_t i = 0; i < spec->n_tokens; i++)
         if (spec->tokens[i] < 0 || spec->tokens[i] >= own->n_vocab)
-            return err_set(e, STATUS_USAGE, "token %zu is %d; expected ids from 0 to %d", i,
-                           spec->tokens[i], own->n_vocab - 1);
+            return err_usage(e, "token %zu is %d; expected ids from 0 to %d", i, spec->tokens[i],
+                             own->n_vocab - 1);
     plan->ctx = spec->ctx ? spec->ctx : limit;
     plan->stride = spec->stride ? spec->stride : plan->ctx;
     if (plan->ctx < 1 || plan->ctx > limit)
-        return err_set(e, STATUS_USAGE,
-                       "--ctx: expected 1 to %d, the context of the %scheckpoint, "
-                       "found %d",
-                       limit, other->n_ctx < own->n_ctx ? "other " : "", plan->ctx);
+        return err_usage(e, "--ctx: expected 1 to %d, the context of the %scheckpoint, found %d",
+                         limit, other->n_ctx < own->n_ctx ? "other " : "", plan->ctx);
     if (plan->stride < 1 || plan->stride > plan->ctx)
-        return err_set(e, STATUS_USAGE,
-                       "--stride: expected 1 to %d, the tokens of a window, found %d", plan->ctx,
-                       plan->stride);
+        return err_usage(e, "--stride: expected 1 to %d, the tokens of a window, found %d",
+                         plan->ctx, plan->stride);
     plan->n_scored = spec->n_tokens - 1;
     plan->n_windows = 1;
     if (plan->n_scored > (uint64_t)plan->ctx)
@@ -199,7 +195,7 @@ static void score_rows(void *arg, int thread)
         for (int m = 0; m < r->n_models; m++) {
             x[m] = w->logits[m] + (size_t)i * n_vocab;
             const bool ok = logits_log_sum(x[m], n_vocab, &log_sum[m], NULL) == STATUS_OK;
-            r->nll[m][at] = ok ? log_sum[m] - (double)x[m][r->spec->tokens[at + 1]] : (double)NAN;
+            r->nll[m][at] = ok ? log_sum[m] - (double)x[m][r->spec->tokens[at + 1]] : NO_FIGURE;
             finite &= ok;
         }
         if (!finite)
@@ -295,7 +291,7 @@ static enum status run_workers(struct eval_run *r, struct err *e)
 {
     const int n_workers = r->plan.n_workers;
     const struct eval_worker *failed = NULL;
-    for (struct eval_worker *w = r->workers; w < r->workers + n_workers; w++) {
+    FOR_EACH (struct eval_worker, w, r->workers, n_workers) {
         struct session_params params = r->params;
         w->run = r;
         w->pool = n_workers > 1 ? NULL : r->spec->pool;
@@ -312,7 +308,7 @@ static enum status run_workers(struct eval_run *r, struct err *e)
     else
         run_turns(r, 0);
     r->ns = clock_ns() - start;
-    for (const struct eval_worker *w = r->workers; w < r->workers + n_workers; w++)
+    FOR_EACH (const struct eval_worker, w, r->workers, n_workers)
         if (w->status != STATUS_OK && w->status != STATUS_INTERRUPTED &&
             (!failed || w->first < failed->first))
             failed = w;
@@ -345,7 +341,7 @@ double eval_mean_error(const double *x, uint64_t n, double mean)
         squares += off * off;
     }
     if (batches < 2)
-        return (double)NAN;
+        return NO_FIGURE;
     return sqrt(squares * batches / (batches - 1)) / n;
 }
 
@@ -365,7 +361,7 @@ uint64_t eval_count_words(struct text text)
 
 static double bits_per_byte(double nll, uint64_t bytes)
 {
-    return bytes ? nll / LOG2 / bytes : (double)NAN;
+    return bytes ? nll / LOG2 / bytes : NO_FIGURE;
 }
 
 /* The order of the divergences is lost. */
@@ -380,10 +376,9 @@ static void summarise(struct eval_run *r, struct eval_result *result)
     result->nll_stderr = eval_mean_error(r->nll[0], n, result->nll);
     result->perplexity = exp(result->nll);
     result->bits_per_byte = bits_per_byte(nll, result->bytes);
-    result->word_perplexity =
-        spec->text.data ? exp(nll / eval_count_words(spec->text)) : (double)NAN;
-    result->kl_mean = result->kl_p99 = (double)NAN;
-    result->top1_agreement = result->bits_per_byte_other = (double)NAN;
+    result->word_perplexity = spec->text.data ? exp(nll / eval_count_words(spec->text)) : NO_FIGURE;
+    result->kl_mean = result->kl_p99 = NO_FIGURE;
+    result->top1_agreement = result->bits_per_byte_other = NO_FIGURE;
     if (spec->nll)
         memcpy(spec->nll, r->nll[0], n * sizeof *spec->nll);
     if (!spec->other)

@@ -134,9 +134,9 @@ static enum status run_layer(struct heads_run *r, int layer, struct head_worth *
     /* From sums to means. */
     for (size_t i = 0; i < width; i++)
         mean[i] = (float)(r->sum[i] / n_scored);
-    for (size_t h = 0; h < n_heads; h++) {
-        heads[h].written /= n_scored;
-        heads[h].stream /= n_scored;
+    FOR_EACH (struct head_worth, head, heads, n_heads) {
+        head->written /= n_scored;
+        head->stream /= n_scored;
     }
     return STATUS_OK;
 }

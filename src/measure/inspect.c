@@ -17,7 +17,7 @@ enum inspect_part inspect_part_of(struct text name)
                  {"token_types.", INSPECT_EMBEDDING},
                  {"position_embd.", INSPECT_POSITION},
                  {"output.", INSPECT_OUTPUT}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (int i = 0; i < LENGTH(parts); i++)
         if (memmem(name.data, name.len, parts[i].within, strlen(parts[i].within)))
             return parts[i].part;
     return INSPECT_OTHER;
@@ -97,8 +97,8 @@ enum status inspect_list_variants(const struct cost_shape *shape, const int *ran
     for (int g = most; g > 0; g--)
         if (config_has_variant(shape->config, g))
             inspect_variant(shape, g, &out->items[out->n++]);
-    for (int i = 0; i < n_ranks; i++)
-        inspect_variant(shape, -ranks[i], &out->items[out->n++]);
+    FOR_EACH (const int, rank, ranks, n_ranks)
+        inspect_variant(shape, -*rank, &out->items[out->n++]);
     return STATUS_OK;
 }
 
@@ -178,10 +178,10 @@ struct inspect_check inspect_check_tensor(const struct gguf_tensor *t)
                    {TENSOR_Q8_0, 2, 0x7c00},
                    {TENSOR_Q4_0, 2, 0x7c00}};
     struct inspect_check c = {.scales_only = t->type->block_elements > 1};
-    size_t k = 0;
-    while (k < sizeof numbers / sizeof *numbers && numbers[k].type != t->type->type)
+    int k = 0;
+    while (k < LENGTH(numbers) && numbers[k].type != t->type->type)
         k++;
-    if (k == sizeof numbers / sizeof *numbers)
+    if (k == LENGTH(numbers))
         return (struct inspect_check){.nan = -1, .inf = -1};
     const uint32_t exponent = numbers[k].exponent;
     for (uint64_t i = 0; i < t->n_bytes / t->type->block_bytes; i++) {

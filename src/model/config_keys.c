@@ -337,7 +337,7 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
         return err_bad_file(e,
                             "%s: expected \"none\" or \"linear\", which run here; found \"%.*s\"",
                             scaling.text, SHOWN(type));
-    for (size_t i = 0; i < COUNT(foreign_keys); i++) {
+    for (int i = 0; i < LENGTH(foreign_keys); i++) {
         const struct foreign_key *k = &foreign_keys[i];
         const struct key_name key = arch_key(c, k->suffix);
         const struct gguf_value *v = gguf_find(g, key.text);

@@ -249,7 +249,7 @@ enum status model_check_storage(const struct config *c, enum storage s, struct e
     } rows[] = {{"d_model", c->d_model},
                 {"n_heads * value_dim", c->n_heads * config_value_dim(c)},
                 {"d_ff", c->d_ff}};
-    for (size_t i = 0; i < COUNT(rows) && storage_is_quantised(s); i++)
+    for (int i = 0; i < LENGTH(rows) && storage_is_quantised(s); i++)
         if (rows[i].n % QUANT_BLOCK)
             return err_usage(e,
                              "type %s: expected rows of a multiple of %d elements, found %s of %d",

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "show/paragraph.h"
 
 #define FONT_SIZE      12
@@ -66,7 +67,7 @@ static struct fitting fit_text(struct text t, double room)
 
 double canvas_text_width(const char *s)
 {
-    return fit_text(text_of(s), (double)INFINITY).width;
+    return fit_text(text_of(s), HUGE_VAL).width;
 }
 
 static void put_fitting(struct output *out, struct text t, double room)
@@ -83,7 +84,7 @@ static void put_fitting(struct output *out, struct text t, double room)
         uint32_t code;
         double width;
         struct text shown = next_char(&t, &code, &width);
-        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (int i = 0; i < LENGTH(others); i++)
             if (others[i].code == code)
                 shown = text_of(others[i].text);
         output_put(out, shown);
@@ -99,7 +100,7 @@ void canvas_put_text(struct output *out, const char *s, double room)
 void canvas_put_element(struct output *out, const char *name, const char *s)
 {
     output_printf(out, "<%s>", name);
-    canvas_put_text(out, s, (double)INFINITY);
+    canvas_put_text(out, s, HUGE_VAL);
     output_printf(out, "</%s>", name);
 }
 
@@ -173,8 +174,8 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
     c->width = width;
     c->y = HEADINGS_TOP;
     output_printf(c->out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
-                  "viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\">\n",
+                  "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 %g %g\" "
+                  "width=\"%g\" height=\"%g\">\n",
                   width, c->height, width, c->height);
     canvas_put_element(c->out, "title", title);
     output_printf(c->out, "\n<style>\n%s", common_rules);
@@ -187,7 +188,7 @@ void canvas_begin(struct canvas *c, double width, const char *title, const char 
         /* Wrapped between words, if they are not too long; the last line is cut. */
         for (int line = 1; rest.len > 0; line++) {
             const struct fitting fit =
-                fit_text(rest, line < headings[i].max_lines ? room : (double)INFINITY);
+                fit_text(rest, line < headings[i].max_lines ? room : HUGE_VAL);
             const size_t len = fit.len < rest.len && fit.space > 0 ? fit.space : fit.len;
             c->y += headings[i].height;
             output_printf(c->out, LABEL_FORMAT, (double)CANVAS_MARGIN,
@@ -237,13 +238,13 @@ static struct figure written(double x, double size, int decimals, int digits)
     char text[48];
     struct figure f = {"0"};
     if (x != 0 && size >= 1e-5 && size < 1e15) {
-        snprintf(text, sizeof text, "%.*f", decimals > 0 ? decimals : 0, fabs(x));
+        chars_printf(text, "%.*f", decimals > 0 ? decimals : 0, fabs(x));
         const int len =
-            snprintf(f.text, sizeof f.text, "%s%s%s", x < 0 ? "-" : "",
-                     figure_grouped(strtoull(text, NULL, 10)).text, text + strcspn(text, "."));
+            chars_printf(f.text, "%s%s%s", x < 0 ? "-" : "",
+                         figure_grouped(strtoull(text, NULL, 10)).text, text + strcspn(text, "."));
         assert(len < (int)sizeof f.text);
     } else if (x != 0) {
-        snprintf(f.text, sizeof f.text, "%.*g", digits, x);
+        chars_printf(f.text, "%.*g", digits, x);
     }
     return f;
 }

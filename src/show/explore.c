@@ -8,11 +8,10 @@
 
 /* --- the page's text: style and script, by hand ----------------------------------------------- */
 
-static const char head[] =
-    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-    "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n";
+static const char head[] = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                           "<meta name=\"viewport\" content=\"width=device-width\">\n"
+                           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+                           "'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n";
 
 static const char style[] =
     "\n<style>\n"
@@ -60,9 +59,9 @@ static const char panels[] =
     "</div>\n<h2 id=\"name\"></h2>\n<p id=\"note\" class=\"muted\"></p>\n"
     "<canvas id=\"map\" role=\"img\" aria-label=\"Weights: queries down, keys across\"></canvas>\n"
     "</section>\n<section aria-label=\"Text\">\n<p id=\"said\" aria-live=\"polite\"></p>\n"
-    "<div id=\"text\"><ol id=\"queries\" role=\"listbox\" aria-label=\"Looking tokens\"></ol>"
-    "<svg id=\"lines\" aria-hidden=\"true\"></svg>"
-    "<ol id=\"keys\" role=\"listbox\" aria-label=\"Tokens looked at\"></ol></div>\n"
+    "<div id=\"text\"><ol id=\"queries\" role=\"listbox\" aria-label=\"Looking tokens\"></ol><svg "
+    "id=\"lines\" aria-hidden=\"true\"></svg><ol id=\"keys\" role=\"listbox\" aria-label=\"Tokens "
+    "looked at\"></ol></div>\n"
     "</section>\n</main>\n<noscript>This page needs its script to draw.</noscript>\n"
     "<ol id=\"tokens\" hidden>";
 
@@ -228,7 +227,7 @@ static uint32_t put_byte(struct output *out, uint32_t held, uint32_t byte)
         return held;
     for (int i = 0; i < 4; i++)
         four[i] = digits[held >> (18 - 6 * i) & 63];
-    output_put(out, (struct text){four, 4});
+    output_put(out, text_span(four, 4));
     return 1;
 }
 
@@ -265,9 +264,9 @@ static void put_maps(struct output *out, const struct heatmap_picture *p)
             if (c == 0 || m->group < 0 || m->group != m[-1].group)
                 output_printf(out, "%s<div class=\"group%s\">\n", c > 0 ? "</div>" : "",
                               m->group >= 0 ? " shared" : "");
-            for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            for (int i = 0; i < LENGTH(parts); i++) {
                 output_puts(out, parts[i][0]);
-                canvas_put_text(out, parts[i][1], (double)INFINITY);
+                canvas_put_text(out, parts[i][1], HUGE_VAL);
             }
         }
         output_puts(out, "</div></div>\n");
@@ -293,7 +292,7 @@ enum status explore_write(const struct heatmap_picture *p, const char *path, str
         canvas_put_element(out, "li", p->column_names[i].text);
     output_puts(out, "</ol>\n<script type=\"text/plain\" id=\"weights\">");
     put_weights(out, p);
-    for (size_t i = 0; i < sizeof script / sizeof *script; i++)
+    for (int i = 0; i < LENGTH(script); i++)
         output_puts(out, script[i]);
     return file_output_commit(&file, e);
 }

@@ -38,7 +38,7 @@ void heatmap_levels(const struct heatmap_scale *s, const float *x, int n, unsign
 static struct figure scale_end(const struct heatmap_scale *s, bool high)
 {
     struct figure f;
-    snprintf(f.text, sizeof f.text, "%.2g", high ? s->top : s->log ? s->top * LOG_FIRST : 0);
+    chars_printf(f.text, "%.2g", high ? s->top : s->log ? s->top * LOG_FIRST : 0);
     return f;
 }
 
@@ -107,12 +107,12 @@ static void draw_maps(struct canvas *v, const struct heatmap_picture *p,
         if (m == maps || m->group != m[-1].group)
             first = x;
         if (m->group >= 0 && (m + 1 == maps + p->n_columns || m->group != m[1].group))
-            output_printf(v->out,
-                          "<rect class=\"frame\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" "
-                          "rx=\"4\"/>\n",
-                          first - FRAME_DISTANCE, y - NAME_HEIGHT,
-                          x + pitch - MAP_GAP - first + 2 * FRAME_DISTANCE,
-                          p->map_rows * cell + NAME_HEIGHT + FRAME_DISTANCE);
+            output_printf(
+                v->out,
+                "<rect class=\"frame\" x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" rx=\"4\"/>\n",
+                first - FRAME_DISTANCE, y - NAME_HEIGHT,
+                x + pitch - MAP_GAP - first + 2 * FRAME_DISTANCE,
+                p->map_rows * cell + NAME_HEIGHT + FRAME_DISTANCE);
     }
 }
 
@@ -146,7 +146,7 @@ static double draw_picture(struct canvas *v, const void *what)
     canvas_put_element(v->out, "desc", p->subtitle);
     output_puts(v->out, "\n");
     /* What the numbers are, then samples of all levels between the numbers they stand for. */
-    snprintf(low, sizeof low, "%.60s %s", p->what, scale_end(&p->scale, false).text);
+    chars_printf(low, "%.60s %s", p->what, scale_end(&p->scale, false).text);
     canvas_row(v);
     canvas_entry(v, 0, low);
     v->x -= CANVAS_GAP / 2.0;

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/mem.h"
+
 #define ELLIPSIS "\xe2\x80\xa6"
 
 /* --- characters ----------------------------------------------------------------------------- */
@@ -22,9 +24,9 @@ struct printable printable_next(struct text *rest)
     const unsigned char byte = (unsigned char)text_cut(rest, 1).data[0];
     const char *name = byte ? strchr(names, byte) : NULL;
     if (name)
-        snprintf(p.text, sizeof p.text, "\\%c", letters[name - names]);
+        chars_printf(p.text, "\\%c", letters[name - names]);
     else
-        snprintf(p.text, sizeof p.text, "\\x%02x", byte);
+        chars_printf(p.text, "\\x%02x", byte);
     return p;
 }
 
@@ -34,7 +36,7 @@ void printable_put(struct output *out, struct text bytes)
         const char first = bytes.data[0];
         const struct printable p = printable_next(&bytes);
         if (first == '\n' || first == '\t' || first == '\\')
-            output_put(out, (struct text){&first, 1});
+            output_put(out, text_span(&first, 1));
         else
             output_puts(out, p.text);
     }
@@ -60,7 +62,7 @@ size_t text_columns(struct text utf8)
     size_t n = 0;
     for (uint32_t code; utf8.len > 0; n++) {
         utf8_next(&utf8, &code);
-        for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        for (int i = 0; i < LENGTH(ranges); i++)
             if (code >= ranges[i].first && code <= ranges[i].last)
                 n += ranges[i].more;
     }
@@ -81,7 +83,7 @@ struct text_label text_label(struct text t, size_t columns, bool printable)
         const struct printable p = printable_next(&t);
         const struct text shown = blank       ? text_of("\xe2\x90\xa3")
                                   : printable ? text_of(p.text)
-                                              : (struct text){all.data, all.len - t.len};
+                                              : text_span(all.data, all.len - t.len);
         width += text_columns(shown);
         if (width + (t.len > 0) > columns ||
             used + shown.len + sizeof ELLIPSIS > sizeof label.text) {
@@ -223,12 +225,12 @@ void paragraph_reflow(struct output *out, const char *text, size_t indent)
         size_t below = spaces;
         for (size_t i = spaces + 2; i < line.len; i++)
             if (text[i] != ' ' && text[i - 1] == ' ' && text[i - 2] == ' ')
-                below = text_columns((struct text){text, i});
+                below = text_columns(text_span(text, i));
         if (below > columns / 2)
             below = spaces + 4;
         if (too_long && line.len > spaces && indent + spaces == p.indent && below == spaces) {
             paragraph_puts(&p, " ");
-            put_letters(&p, (struct text){text + spaces, line.len - spaces});
+            put_letters(&p, text_span(text + spaces, line.len - spaces));
         } else {
             paragraph_end(&p);
             p.indent = indent + below;

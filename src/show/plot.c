@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "show/canvas.h"
 
 #define MAX_MAGNITUDE  1e100
@@ -53,7 +54,7 @@ struct chart {
 
 static double drawable(double v)
 {
-    return isfinite(v) && fabs(v) <= MAX_MAGNITUDE ? v : (double)NAN;
+    return isfinite(v) && fabs(v) <= MAX_MAGNITUDE ? v : NO_FIGURE;
 }
 
 static int compare_points(const void *left, const void *right)
@@ -90,10 +91,10 @@ static void choose_crowded_ticks(struct chart *c)
 {
     for (double next = 0, taken = -HUGE_VAL; c->n_x_ticks < X_TICKS; taken = share_of_x(c, next)) {
         next = HUGE_VAL;
-        for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++)
-            for (int i = 0; i < line->n_points; i++)
-                if (share_of_x(c, line->points[i].x) > taken + TICK_SHARE)
-                    next = fmin(next, line->points[i].x);
+        FOR_EACH (const struct line, line, c->lines, c->n_lines)
+            FOR_EACH (const struct plot_point, p, line->points, line->n_points)
+                if (share_of_x(c, p->x) > taken + TICK_SHARE)
+                    next = fmin(next, p->x);
         if (isinf(next))
             break;
         add_x_tick(c, next, scale_value(next));
@@ -169,13 +170,13 @@ static void draw_axes(struct chart *c, struct canvas *v)
     c->spacing = fmin(ONE_X_SPACING, (c->right - c->left) / c->n_lines);
 
     const double middle = (c->left + c->right) / 2, room = WIDTH - 2 * CANVAS_MARGIN;
-    for (int i = 0; i < c->n_x_ticks; i++) {
-        const double x = c->one_x ? middle : x_of(c, 0, c->x_ticks[i].at);
+    FOR_EACH (const struct x_tick, tick, c->x_ticks, c->n_x_ticks) {
+        const double x = c->one_x ? middle : x_of(c, 0, tick->at);
         if (!c->one_x)
             output_printf(v->out, "<path class=\"grid\" d=\"M%g %gV%g\"/>", x, c->top,
                           c->bottom + 5);
         canvas_label(v, "class=\"muted\" text-anchor=\"middle\"", x, c->bottom + 20,
-                     c->x_ticks[i].label.text, room);
+                     tick->label.text, room);
     }
     for (int i = 0; i < t->n; i++) {
         const double y = y_of(c, scale_tick(t, i));
@@ -215,7 +216,7 @@ static void put_path(const struct chart *c, struct canvas *v, int i, bool predic
 {
     const struct line *line = &c->lines[i];
     char step = 'M';
-    for (const struct plot_point *p = line->points; p < line->points + line->n_points; p++) {
+    FOR_EACH (const struct plot_point, p, line->points, line->n_points) {
         const double value = predicted ? p->predicted : p->mid;
         const double x = x_of(c, i, p->x), y = y_of(c, value);
         if (isnan(value))
@@ -255,7 +256,7 @@ static void draw_line(const struct chart *c, struct canvas *v, int i)
         output_printf(v->out, "<path class=\"line\"%s d=\"", dashes(line));
         put_path(c, v, i, false, 0);
     }
-    for (const struct plot_point *p = line->points; p < line->points + line->n_points; p++) {
+    FOR_EACH (const struct plot_point, p, line->points, line->n_points) {
         const double x = x_of(c, i, p->x), y = y_of(c, p->mid);
         if (isnan(p->mid))
             continue;
@@ -298,10 +299,10 @@ static void draw_names(const struct chart *c, struct canvas *v)
     const bool shared = c->lines[0].of->colour_name;
     for (int by_marker = 0; by_marker <= shared; by_marker++) {
         canvas_row(v);
-        for (const struct line *line = c->lines; line < c->lines + c->n_lines; line++) {
+        FOR_EACH (const struct line, line, c->lines, c->n_lines) {
             const char *name = look_name(line, by_marker);
             const struct line *first = shared ? c->lines : line;
-            while (strcmp(look_name(first, by_marker), name) != 0)
+            while (!str_is(look_name(first, by_marker), name))
                 first++;
             if (first < line)
                 continue;
@@ -326,7 +327,7 @@ static void draw_names(const struct chart *c, struct canvas *v)
         {c->has_bars, p->band_label, "<path class=\"bar\" d=\"M11 -7h8m-4 0v14m-4 0h8\"/>", ""},
         {c->has_predicted, p->predicted_label, "<path class=\"predicted\" d=\"M0 0H30\"/>", ""},
     };
-    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++) {
+    for (int i = 0; i < LENGTH(notes); i++) {
         if (!notes[i].drawn || !notes[i].label)
             continue;
         const double x = canvas_entry(v, SAMPLE + SAMPLE_GAP, notes[i].label);
@@ -341,10 +342,10 @@ static double draw_chart(struct canvas *v, const void *what)
     canvas_begin(v, WIDTH, c.plot->title, c.plot->subtitle);
     /* "MHA: 20.1 at 0 to 27.9 at 255." for every line, for those who cannot see the picture. */
     output_puts(v->out, "<desc>");
-    canvas_put_text(v->out, c.plot->y_label, (double)INFINITY);
+    canvas_put_text(v->out, c.plot->y_label, HUGE_VAL);
     output_puts(v->out, " against ");
-    canvas_put_text(v->out, c.plot->x_label, (double)INFINITY);
-    for (const struct line *line = c.lines; line < c.lines + c.n_lines; line++) {
+    canvas_put_text(v->out, c.plot->x_label, HUGE_VAL);
+    FOR_EACH (const struct line, line, c.lines, c.n_lines) {
         output_puts(v->out, ".\n");
         canvas_put_text(v->out, line->of->name, SPOKEN);
         for (int k = 0, n = 0; k < line->n_points; k++) {
@@ -365,7 +366,7 @@ static double draw_chart(struct canvas *v, const void *what)
 
 enum status plot_write(const struct plot *p, const char *path, struct err *e)
 {
-    struct chart c = {.plot = p, .x_lo = (double)NAN, .x_hi = (double)NAN, .x_least = (double)NAN};
+    struct chart c = {.plot = p, .x_lo = NO_FIGURE, .x_hi = NO_FIGURE, .x_least = NO_FIGURE};
     size_t bytes = p->n_series * sizeof *c.lines + 1; /* a request for nothing may give NULL */
     int n_mid = 0;
     for (int i = 0; i < p->n_series; i++)
@@ -376,7 +377,7 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
 
     /* What can be drawn, and how far it reaches. */
     struct plot_point *points = (void *)(c.lines + p->n_series);
-    c.y_lo = c.y_hi = p->y_near ? (double)NAN : 0;
+    c.y_lo = c.y_hi = p->y_near ? NO_FIGURE : 0;
     for (int i = 0; i < p->n_series; i++) {
         const struct plot_series *s = &p->series[i];
         /* Of their own the shapes move on by one when the colours begin again: no look comes back
@@ -385,12 +386,11 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
                             .points = points,
                             .colour = (s->colour_name ? s->colour : i) % N_LOOKS,
                             .marker = (s->colour_name ? s->marker : i + i / N_LOOKS) % N_LOOKS};
-        for (int k = 0; k < s->n_points; k++) {
-            const struct plot_point *from = &s->points[k];
+        FOR_EACH (const struct plot_point, from, s->points, s->n_points) {
             struct plot_point q = {drawable(from->x), drawable(from->low), drawable(from->mid),
                                    drawable(from->high), drawable(from->predicted)};
             if (isnan(q.low) || isnan(q.mid) || isnan(q.high))
-                q.low = q.high = (double)NAN;
+                q.low = q.high = NO_FIGURE;
             if (isnan(q.x) || (p->x_doubles && q.x <= 0) || (isnan(q.mid) && isnan(q.predicted)))
                 continue;
             points[line.n_points++] = q;
@@ -418,8 +418,8 @@ enum status plot_write(const struct plot *p, const char *path, struct err *e)
         choose_ticks(&c);
         s = canvas_write(draw_chart, &c, path, e);
     } else {
-        s = err_set(e, STATUS_USAGE, "%s: nothing to plot: none of the %d series has a value", path,
-                    p->n_series);
+        s = err_usage(e, "%s: nothing to plot: none of the %d series has a value", path,
+                      p->n_series);
     }
     free(c.lines);
     return s;

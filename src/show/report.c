@@ -54,8 +54,8 @@ static struct text cell_of(const struct table *t, int row, int column)
 static size_t width_before_last(const struct table *t)
 {
     size_t width = 0;
-    for (int i = 0; i < t->last; i++)
-        width += t->columns[i].left_out ? 0 : t->columns[i].width + GAP;
+    FOR_EACH (const struct column, c, t->columns, t->last)
+        width += c->left_out ? 0 : c->width + GAP;
     return width;
 }
 
@@ -91,7 +91,7 @@ static void fit_columns(struct table *t)
         struct column *least = NULL;
         while (t->last > 0 && t->columns[t->last].left_out)
             t->last--;
-        for (struct column *c = t->columns; c < t->columns + t->n; c++)
+        FOR_EACH (struct column, c, t->columns, t->n)
             if (!c->left_out && rank_of(c) >= (least ? rank_of(least) : 1))
                 least = c;
         if (!least || table_fits(t))
@@ -183,7 +183,7 @@ static void print_downwards(struct table *t)
 static void print_table(const struct report *r, struct table *t)
 {
     const bool md = r->format == TABLE_MD, fitted = !md && t->out->columns > 0;
-    for (const struct report_field *f = r->fields; f < r->fields + r->n_fields; f++) {
+    FOR_EACH (const struct report_field, f, r->fields, r->n_fields) {
         const bool left = f->type >= REPORT_TEXT && !f->right;
         if (f->heading)
             t->columns[t->n++] =
@@ -198,7 +198,7 @@ static void print_table(const struct report *r, struct table *t)
         t->cells[i] = at;
         c->width = MAX(width, c->width);
         c->filled |= i >= t->n && width > 0;
-        c->differs |= i >= 2 * t->n && strcmp(at, t->cells[i - t->n]) != 0;
+        c->differs |= i >= 2 * t->n && !str_is(at, t->cells[i - t->n]);
     }
     if (fitted && t->n_rows == 2 && !table_fits(t))
         return print_downwards(t);
@@ -208,7 +208,7 @@ static void print_table(const struct report *r, struct table *t)
         print_row(t, row, md);
     struct paragraph p = paragraph_begin(t->out, 2);
     const char *before = "Too wide, left out:";
-    for (const struct column *c = t->columns; c < t->columns + t->n; c++)
+    FOR_EACH (const struct column, c, t->columns, t->n)
         if (c->left_out && c->filled) {
             paragraph_printf(&p, "%s %s", before, c->field->heading);
             before = ",";
@@ -271,13 +271,13 @@ static void value_of(const struct report_field *f, const void *row, bool people,
     if (v->none || f->type >= REPORT_BOOL)
         return;
     if (figure)
-        snprintf(v->digits, sizeof v->digits, "%s", figure(is_double ? number : integer).text);
+        chars_printf(v->digits, "%s", figure(is_double ? number : integer).text);
     else if (is_double)
-        snprintf(v->digits, sizeof v->digits, f->format, number);
+        chars_printf(v->digits, f->format, number);
     else if (people && f->grouped)
-        snprintf(v->digits, sizeof v->digits, "%s", figure_grouped(integer).text);
+        chars_printf(v->digits, "%s", figure_grouped(integer).text);
     else
-        snprintf(v->digits, sizeof v->digits, "%" PRIu64, integer);
+        chars_printf(v->digits, "%" PRIu64, integer);
     v->text = text_of(v->digits);
 }
 
@@ -325,7 +325,7 @@ void report_text(struct report *r, struct text bytes)
             r->no_memory |= !bytes_put(&r->cells, text_of("\\"));
         r->no_memory |= !bytes_put(&r->cells, text_of(p.text));
     }
-    r->no_memory |= !bytes_put(&r->cells, (struct text){"", 1});
+    r->no_memory |= !bytes_put(&r->cells, text_span("", 1));
     r->n_cells++;
 }
 
@@ -338,9 +338,9 @@ void report_string(struct report *r, const char *s)
 static void put_list(struct report *r, const struct report_field *f, const struct report_list *list)
 {
     for (int k = 0; k < f->most; k++)
-        for (const struct report_field *item = f->items; item < f->items + f->n_items; item++) {
+        FOR_EACH (const struct report_field, item, f->items, f->n_items) {
             char heading[64];
-            snprintf(heading, sizeof heading, "%s%d_%s", f->key, k + 1, item->key);
+            chars_printf(heading, "%s%d_%s", f->key, k + 1, item->key);
             if (list && k < list->n)
                 report_cell(r, item, list_item(f, list, k));
             else
@@ -361,7 +361,7 @@ void report_lines(struct report *r, const struct report_field *fields, int n_fie
                   const void *row)
 {
     struct value v;
-    for (const struct report_field *f = fields; f < fields + n_fields; f++) {
+    FOR_EACH (const struct report_field, f, fields, n_fields) {
         value_of(f, row, true, &v);
         if (!f->heading || v.text.len == 0)
             continue;
@@ -401,9 +401,9 @@ void report_member(struct json *j, const char *key, const struct report_field *f
 void report_members(struct json *j, const struct report_field *fields, int n_fields,
                     const void *row)
 {
-    for (int i = 0; i < n_fields; i++)
-        if (fields[i].key)
-            report_member(j, fields[i].key, &fields[i], row);
+    FOR_EACH (const struct report_field, f, fields, n_fields)
+        if (f->key)
+            report_member(j, f->key, f, row);
 }
 
 void report_object(struct json *j, const char *key, const struct report_field *fields, int n_fields,
@@ -426,7 +426,7 @@ void report_begin(struct report *r, enum table_format format, const struct repor
     if (table_is_json(format))
         return;
     r->n_columns = INT_MAX; /* until it is known */
-    for (const struct report_field *f = fields; f < fields + n_fields; f++)
+    FOR_EACH (const struct report_field, f, fields, n_fields)
         if (report_name(format, f) && f->type == REPORT_LIST)
             put_list(r, f, NULL);
         else if (report_name(format, f))
@@ -443,9 +443,9 @@ void report_row(struct report *r, const void *row)
         output_puts(r->out, r->format == TABLE_JSONL ? "\n" : "");
         return;
     }
-    for (int i = 0; i < r->n_fields; i++)
-        if (report_name(r->format, &r->fields[i]))
-            report_cell(r, &r->fields[i], row);
+    FOR_EACH (const struct report_field, f, r->fields, r->n_fields)
+        if (report_name(r->format, f))
+            report_cell(r, f, row);
 }
 
 enum status report_end(struct report *r, struct err *e)

@@ -74,9 +74,6 @@ struct report_field {
     size_t item_size;
 };
 
-/* Of a REPORT_DOUBLE that is not known: NaN. */
-#define NO_FIGURE ((double)NAN)
-
 /* A field's type and offset: those of a member of struct `tag`. */
 #define MEMBER(tag, member)                                                                        \
     .type = _Generic(((struct tag *)0)->member,                                                    \
@@ -93,8 +90,6 @@ struct report_field {
 /* The same with the member's name as the key, for programs alone; or for people, too. */
 #define KEY(tag, member)    #member, NULL, MEMBER(tag, member)
 #define COLUMN(tag, member) #member, #member, MEMBER(tag, member)
-
-#define REPORT_LENGTH(fields) ((int)(sizeof(fields) / sizeof *(fields)))
 
 struct report {
     const struct report_field *fields; /* borrowed */

@@ -10,8 +10,7 @@
 
 const char *const study_methods[] = {"mha", "mean",   "first",   "random", "procrustes",
                                      "fit", "latent", "scratch", NULL};
-_Static_assert(sizeof study_methods / sizeof *study_methods == STUDY_N_METHODS + 1,
-               "a name for each");
+_Static_assert(LENGTH(study_methods) == STUDY_N_METHODS + 1, "a name for each");
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
@@ -32,10 +31,10 @@ void study_cell_complete(struct study_cell *cell, const struct config *c)
     cell->heads = c->n_heads;
     cell->d_ff = c->d_ff;
     if (cell->by_heads)
-        snprintf(heads, sizeof heads, "h%d-", cell->heads);
-    snprintf(cell->name, sizeof cell->name, "s%" PRIu64 "-%s%s%s%s%s-a%g", cell->seed, heads,
-             variant, is_mha ? "" : "-", is_mha ? "" : cell->method_name,
-             cell->taught ? "-taught" : "", cell->alpha);
+        chars_printf(heads, "h%d-", cell->heads);
+    chars_printf(cell->name, "s%" PRIu64 "-%s%s%s%s%s-a%g", cell->seed, heads, variant,
+                 is_mha ? "" : "-", is_mha ? "" : cell->method_name, cell->taught ? "-taught" : "",
+                 cell->alpha);
 }
 
 int study_order(const void *a, const void *b)
@@ -66,14 +65,14 @@ enum status study_plan_add(struct study_plan *plan, struct study_cell cell, cons
     if (!cells)
         return err_no_memory(e, "the study's cells", bytes);
     plan->cells = cells;
-    for (int a = 0; a < n; a++) {
+    FOR_EACH (const double, share, shares, n) {
         /* At least one step, but for 0. */
-        double steps = shares[a] > 0 ? fmax(1, floor(shares[a] / 100 * plan->n_steps + 0.5)) : 0;
+        double steps = *share > 0 ? fmax(1, floor(*share / 100 * plan->n_steps + 0.5)) : 0;
         if (plan->n_steps + steps > INT_MAX)
-            return err_usage(e, "%g%% more than %d steps are too many", shares[a], plan->n_steps);
-        if (cell.method == STUDY_SCRATCH || (cell.method == STUDY_MHA && shares[a] == 0))
+            return err_usage(e, "%g%% more than %d steps are too many", *share, plan->n_steps);
+        if (cell.method == STUDY_SCRATCH || (cell.method == STUDY_MHA && *share == 0))
             steps += plan->n_steps;
-        cell.alpha = shares[a];
+        cell.alpha = *share;
         cell.steps = steps;
         const bool twice = plan->taught && cell.alpha > 0 && study_converts(cell.method);
         for (int taught = 0; taught <= twice; taught++)
@@ -123,9 +122,7 @@ struct study_cell *study_origin(const struct study_plan *plan, const struct stud
 enum status study_means(struct study_plan *plan, struct err *e)
 {
     const struct study_cell *end = plan->cells + plan->n;
-    plan->means = array_zeroed(plan->n, sizeof *plan->means, "the study's means", e);
-    if (!plan->means)
-        return STATUS_NO_MEMORY;
+    TRY_ZEROED(plan->means, plan->n, "the study's means", e);
     for (const struct study_cell *first = plan->cells, *next = first; first < end; first = next) {
         struct study_mean m = {.of = *first, .least = HUGE_VAL, .most = -HUGE_VAL};
         struct study_cell *of = &m.of;
@@ -153,11 +150,11 @@ enum status study_means(struct study_plan *plan, struct err *e)
             if (cell->done)
                 squares += pow(cell->bits_per_byte - of->bits_per_byte, 2);
         m.deviation = m.n_seeds > 1 ? sqrt(squares / (m.n_seeds - 1)) : NO_FIGURE;
-        snprintf(m.line, sizeof m.line, "%s, %s%s", of->variant,
-                 of->method != STUDY_MHA ? of->method_name
-                 : of->by_heads          ? "from scratch"
-                                         : "trained as long",
-                 of->taught ? ", taught" : "");
+        chars_printf(m.line, "%s, %s%s", of->variant,
+                     of->method != STUDY_MHA ? of->method_name
+                     : of->by_heads          ? "from scratch"
+                                             : "trained as long",
+                     of->taught ? ", taught" : "");
         plan->means[plan->n_means++] = m;
     }
     return STATUS_OK;

@@ -32,7 +32,7 @@ const struct report_field study_fields[STUDY_N_FIELDS] = {
 struct study_path study_path(const char *dir, const char *name, const char *suffix)
 {
     struct study_path path;
-    snprintf(path.text, sizeof path.text, "%s/%s%s", dir, name, suffix);
+    chars_printf(path.text, "%s/%s%s", dir, name, suffix);
     return path;
 }
 
@@ -45,15 +45,15 @@ struct record {
 static struct record record_of(const struct study_cell *c, bool timed)
 {
     struct record r;
-    snprintf(r.text, sizeof r.text,
-             "{\"cell\": \"%s\", \"seed\": %" PRIu64
-             ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": \"%s\", "
-             "\"taught\": %s, \"alpha\": %s, \"steps\": %d, \"bits_per_byte\": %s, "
-             "\"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
-             c->name, c->seed, c->heads, c->d_ff, c->kv_heads, c->latent, c->method_name,
-             c->taught ? "true" : "false", figure_exact(c->alpha).text, c->steps,
-             figure_exact(c->bits_per_byte).text, c->cache_bytes_per_token,
-             timed ? ", \"seconds\": " : "", timed ? figure_exact(c->seconds).text : "");
+    chars_printf(r.text,
+                 "{\"cell\": \"%s\", \"seed\": %" PRIu64
+                 ", \"heads\": %d, \"d_ff\": %d, \"kv_heads\": %d, \"latent\": %d, \"method\": "
+                 "\"%s\", \"taught\": %s, \"alpha\": %s, \"steps\": %d, \"bits_per_byte\": %s, "
+                 "\"cache_bytes_per_token\": %" PRIu64 "%s%s}\n",
+                 c->name, c->seed, c->heads, c->d_ff, c->kv_heads, c->latent, c->method_name,
+                 c->taught ? "true" : "false", figure_exact(c->alpha).text, c->steps,
+                 figure_exact(c->bits_per_byte).text, c->cache_bytes_per_token,
+                 timed ? ", \"seconds\": " : "", timed ? figure_exact(c->seconds).text : "");
     return r;
 }
 
@@ -86,7 +86,7 @@ enum status study_record_read(const char *dir, struct study_cell *cell, struct e
         found.method = m;
         found.method_name = study_methods[m];
         found.taught = str_is(taught, "true");
-        found.done = text_is((struct text){text, len}, record_of(&found, true).text);
+        found.done = text_is(text_span(text, len), record_of(&found, true).text);
     }
     free(text);
     if (!found.done || (planned && (study_order(cell, &found) || cell->steps != found.steps ||
@@ -153,10 +153,8 @@ enum status study_results_write(const char *dir, struct err *e)
             const struct record r = record_of(&cells[i], false);
             file_writer_put(w, r.text, strlen(r.text));
         }
-        if (s == STATUS_OK)
-            s = file_writer_commit(w, e);
-        if (s == STATUS_OK)
-            s = read_records(dir, &cells, &n, e);
+        THEN(s, file_writer_commit(w, e));
+        THEN(s, read_records(dir, &cells, &n, e));
     }
     free(cells);
     return s;
@@ -169,22 +167,21 @@ enum status study_settings_keep(const char *dir, const char *settings, struct er
     const struct study_path path = study_path(dir, "study", RECORD);
     char line[4200];
     struct file_map file;
-    snprintf(line, sizeof line, "{\"settings\": \"%s\"}\n", settings);
+    chars_printf(line, "{\"settings\": \"%s\"}\n", settings);
     if (access(path.text, F_OK) != 0)
         return file_replace(path.text, line, strlen(line), e);
     TRY(file_map_open(&file, path.text, e));
     const struct text found = {(const char *)file.data, file.len};
     const size_t around = strlen(line) - strlen(settings), before = around - strlen("\"}\n");
     const struct text said =
-        found.len < around ? found : (struct text){found.data + before, found.len - around};
+        found.len < around ? found : text_span(found.data + before, found.len - around);
     const enum status s =
         text_is(found, line)
             ? STATUS_OK
-            : err_usage(
-                  e,
-                  "the cells in %s are of another study: expected %.200s, found %.*s; the same "
-                  "options go on with it, another -o begins anew",
-                  dir, settings, text_width(said), said.data);
+            : err_usage(e,
+                        "the cells in %s are of another study: expected %.200s, found %.*s; the "
+                        "same options go on with it, another -o begins anew",
+                        dir, settings, text_width(said), said.data);
     file_map_close(&file);
     return s;
 }
@@ -211,7 +208,7 @@ enum status study_lock_try(int fd, const char *name, bool *taken, struct err *e)
     *taken = fcntl(fd, F_SETLK, &lock) == 0;
     if (*taken || errno == EAGAIN || errno == EACCES || errno == EINTR)
         return STATUS_OK;
-    return err_set(e, STATUS_FAILED, "the study's folder cannot be locked: %s", strerror(errno));
+    return err_failed(e, "the study's folder cannot be locked: %s", strerror(errno));
 }
 
 void study_unlock(int fd, const char *name)

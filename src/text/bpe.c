@@ -1,5 +1,7 @@
 #include "text/bpe.h"
 
+#include <inttypes.h>
+
 #include "base/mem.h"
 #include "text/pretokenize.h"
 
@@ -188,8 +190,8 @@ static enum status read_merges(struct bpe *b, const struct vocab *v, const struc
         return STATUS_OK; /* the element type of none means nothing */
     TRY(gguf_get_array(g, MERGES_KEY, GGUF_STRING, &merges, NULL, e));
     if (merges->count >= INT32_MAX)
-        return err_bad_file(e, "%s: expected fewer than %d elements, found %llu", MERGES_KEY,
-                            INT32_MAX, (unsigned long long)merges->count);
+        return err_bad_file(e, "%s: expected fewer than %d elements, found %" PRIu64, MERGES_KEY,
+                            INT32_MAX, merges->count);
     char *buffer = malloc(merges->bytes.len); /* more than the longest */
     struct symbol_pair *pairs = b->merging.pairs = calloc(merges->count, sizeof *pairs);
     enum status s = STATUS_OK;
@@ -215,12 +217,10 @@ enum status bpe_init(struct bpe *b, const struct vocab *v, const struct gguf *g,
     for (int byte = 0; byte < 256; byte++) {
         const char c = byte;
         int twin;
-        b->byte_id[byte] = vocab_find(v, (struct text){&c, 1}, &twin);
+        b->byte_id[byte] = vocab_find(v, text_span(&c, 1), &twin);
         if (twin >= 0)
             return err_bad_file(
-                e,
-                "tokenizer.ggml.tokens: expected one token for byte 0x%02X, found %d "
-                "and %d",
+                e, "tokenizer.ggml.tokens: expected one token for byte 0x%02X, found %d and %d",
                 byte, b->byte_id[byte], twin);
         b->lacks_bytes |= b->byte_id[byte] < 0;
     }

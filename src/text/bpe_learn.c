@@ -1,5 +1,7 @@
 #include "text/bpe.h"
 
+#include <inttypes.h>
+
 #include "base/mem.h"
 #include "text/pretokenize.h"
 
@@ -142,8 +144,9 @@ static enum status count_texts(struct learner *l, const struct text *texts, size
         }
     if (l->bytes > INT32_MAX - 2)
         return err_set(e, STATUS_NO_MEMORY,
-                       "learning a vocabulary: the different words have %llu bytes, at most %d fit",
-                       (unsigned long long)l->bytes, INT32_MAX - 2);
+                       "learning a vocabulary: the different words have %" PRIu64
+                       " bytes, at most %d fit",
+                       l->bytes, INT32_MAX - 2);
     if ((uint64_t)l->max_merges > l->bytes) /* each merge makes some word shorter by a token */
         l->max_merges = l->bytes;
     return STATUS_OK;
@@ -414,9 +417,8 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
     assert(texts || n == 0);
     *out = (struct bpe_learned){0};
     if (spec->n_tokens < N_BYTES)
-        return err_set(e, STATUS_USAGE,
-                       "a vocabulary needs at least %d tokens, one for every byte; found %d",
-                       N_BYTES, spec->n_tokens);
+        return err_usage(e, "a vocabulary needs at least %d tokens, one for every byte; found %d",
+                         N_BYTES, spec->n_tokens);
     struct learner l = {.spec = spec, .max_merges = spec->n_tokens - N_BYTES};
     enum status s = STATUS_OK;
     if (l.max_merges > 0) /* without any the texts are not read */
@@ -432,8 +434,7 @@ enum status bpe_learn(const struct bpe_learn_spec *spec, const struct text *text
     arena_free(&l.arena);
     free(l.pairs);
     free(l.queue);
-    if (!s)
-        s = spell_tokens(out, e);
+    THEN(s, spell_tokens(out, e));
     if (s)
         bpe_learned_free(out);
     return s;
@@ -471,14 +472,14 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
     if (tokens && types && bytes) {
         for (size_t i = 0; i < n; i++, at = end) {
             end = spell(v->tokens[i], at);
-            tokens[i] = (struct text){at, end - at};
+            tokens[i] = text_span(at, end - at);
             types[i] = TOKEN_NORMAL;
         }
         for (size_t i = 0; i < n_merges; i++, at = end) { /* "left right" */
             end = spell(v->tokens[v->merges[i].left], at);
             *end++ = ' ';
             end = spell(v->tokens[v->merges[i].right], end);
-            tokens[n + i] = (struct text){at, end - at};
+            tokens[n + i] = text_span(at, end - at);
         }
         const struct vocab_keys keys = {
             .model = "gpt2",

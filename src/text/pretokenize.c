@@ -1,8 +1,8 @@
 #include "text/pretokenize.h"
 
-#include <assert.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "text/unicode_tables.h"
 
 /* --- names ----------------------------------------------------------------------------------- */
@@ -23,14 +23,14 @@ static const struct pretokenizer pretokenizers[] = {
      .rule = PRETOKENIZE_QWEN2},
 };
 
-#define N_PRETOKENIZERS (sizeof pretokenizers / sizeof pretokenizers[0])
+#define N_PRETOKENIZERS LENGTH(pretokenizers)
 
 const struct pretokenizer *pretokenizer_find(struct text name)
 {
-    for (size_t i = 0; i < N_PRETOKENIZERS; i++)
-        for (const char *const *known = pretokenizers[i].names; *known; known++)
+    FOR_EACH (const struct pretokenizer, pre, pretokenizers, N_PRETOKENIZERS)
+        for (const char *const *known = pre->names; *known; known++)
             if (text_is(name, *known))
-                return &pretokenizers[i];
+                return pre;
     return NULL;
 }
 
@@ -39,7 +39,7 @@ void pretokenizer_names(char *out, size_t size)
     assert(size > 0);
     size_t used = 0;
     out[0] = 0;
-    for (size_t i = 0; i < N_PRETOKENIZERS; i++)
+    for (int i = 0; i < N_PRETOKENIZERS; i++)
         for (const char *const *known = pretokenizers[i].names; *known && used < size; known++)
             used += snprintf(out + used, size - used, "%s%s", used ? ", " : "", *known);
 }
@@ -56,7 +56,7 @@ static int class_at(enum pretokenize_rule rule, struct text s, size_t at, size_t
     if (at >= s.len)
         return CHAR_END;
     uint32_t code;
-    const size_t n = utf8_decode((struct text){s.data + at, s.len - at}, &code);
+    const size_t n = utf8_decode(text_span(s.data + at, s.len - at), &code);
     const enum char_class c = unicode_class(code);
     if (rule == PRETOKENIZE_STARCODER && c == CHAR_NUMBER)
         return CHAR_END;
@@ -182,7 +182,7 @@ enum char_class unicode_class(uint32_t code)
     }
     /* The last run that starts at or before the code point; the first one is before all of them. */
     const uint64_t *run = unicode_runs;
-    for (size_t n = sizeof unicode_runs / sizeof *unicode_runs; n > 1;) {
+    for (size_t n = LENGTH(unicode_runs); n > 1;) {
         const size_t half = n / 2;
         run += run[half] >> 32 <= code ? half : 0;
         n -= half;

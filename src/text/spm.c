@@ -7,6 +7,8 @@
  */
 #include <math.h>
 
+#include <inttypes.h>
+
 #include "base/mem.h"
 #include "text/bpe.h"
 
@@ -28,7 +30,7 @@ static struct text char_at(struct text s)
 {
     const unsigned char first = *s.data;
     const size_t len = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : CHAR_MAX_LEN;
-    return (struct text){s.data, MIN(len, s.len)};
+    return text_span(s.data, MIN(len, s.len));
 }
 
 struct text spm_next_char(struct text *rest)
@@ -98,8 +100,8 @@ static enum status read_scores(struct builder *b, const struct gguf *g, struct e
     bool found;
     TRY(gguf_get_array(g, SCORES_KEY, GGUF_F32, &b->scores, &found, e));
     if (found && b->scores->count != n)
-        return err_bad_file(e, "%s: expected %zu elements, one a token, found %llu", SCORES_KEY, n,
-                            (unsigned long long)b->scores->count);
+        return err_bad_file(e, "%s: expected %zu elements, one a token, found %" PRIu64, SCORES_KEY,
+                            n, b->scores->count);
     for (size_t id = 0; found && id < n; id++) {
         const double score = gguf_float_at(b->scores, id);
         if (!isfinite(score))
@@ -201,8 +203,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
 static enum status find_pairs(struct builder *b, struct err *e)
 {
     const struct name_index *x = &b->spellings;
-    for (size_t i = 0; i < x->n; i++) {
-        const struct indexed *token = &x->list[i];
+    FOR_EACH (const struct indexed, token, x->list, x->n) {
         if (token->id >= b->vocab->n)
             continue;
         /* The higher the score, the lower the rank. The bits of floats of one sign are in the order
@@ -235,12 +236,9 @@ enum status spm_init(struct spm *s, const struct vocab *v, const struct gguf *g,
     for (int byte = 0; byte < 256; byte++)
         s->one_byte[byte] = -1;
     enum status status = read_scores(&b, g, e);
-    if (!status)
-        status = read_spellings(&b, g, e);
-    if (!status)
-        status = number_symbols(&b, &n_symbols, e);
-    if (!status)
-        status = find_pairs(&b, e);
+    THEN(status, read_spellings(&b, g, e));
+    THEN(status, number_symbols(&b, &n_symbols, e));
+    THEN(status, find_pairs(&b, e));
     if (!status)
         status = merging_init(&s->merging, b.pairs, b.n_pairs, n_symbols, e); /* takes them over */
     else
@@ -265,15 +263,14 @@ static enum status lacks_char(const struct encoding *c, struct text part, bool a
 {
     size_t marked = adds_space ? SPACE_LEN : 0, offset = part.data - c->text.data;
     if (at < marked)
-        return err_set(e, STATUS_USAGE,
-                       "the vocabulary has no token for the space that tokenizer.ggml."
-                       "add_space_prefix puts before every text");
+        return err_usage(e, "the vocabulary has no token for the space that "
+                            "tokenizer.ggml.add_space_prefix puts before every text");
     while ((marked += c->text.data[offset] == ' ' ? SPACE_LEN : 1) <= at)
         offset++;
     for (size_t back = 1; back < CHAR_MAX_LEN && back <= offset; back++) {
         uint32_t code;
         const size_t start = offset - back;
-        if (utf8_decode((struct text){c->text.data + start, c->text.len - start}, &code) > back)
+        if (utf8_decode(text_span(c->text.data + start, c->text.len - start), &code) > back)
             return lacks_token(c->text, start, e);
     }
     return lacks_token(c->text, offset, e);
@@ -290,7 +287,7 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
         bytes_put(&c->marked, text_of(VOCAB_SPACE));
     for (size_t i = 0; i < part.len; i++)
         bytes_put(&c->marked,
-                  part.data[i] == ' ' ? text_of(VOCAB_SPACE) : (struct text){part.data + i, 1});
+                  part.data[i] == ' ' ? text_of(VOCAB_SPACE) : text_span(part.data + i, 1));
     struct text rest = bytes_text(&c->marked);
     while (rest.len > 0) {
         size_t n;

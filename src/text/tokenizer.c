@@ -47,7 +47,7 @@ static enum status init_bpe(struct tokenizer *t, const struct gguf *g, struct er
         char names[sizeof t->unread.text];
         pretokenizer_names(names, sizeof names);
         err_format(&t->unread, "tokenizer.ggml.pre: found \"%.*s\", expected one of %s",
-                   pre.len < 60 ? (int)pre.len : 60, pre.data, names);
+                   (int)MIN(pre.len, 60), pre.data, names);
     }
     TRY(bpe_init(&t->bpe, &t->vocab, g, e));
     t->adds_bos = t->pre && t->pre->adds_bos;
@@ -113,9 +113,9 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     struct text model;
     TRY(gguf_get_text(g, "tokenizer.ggml.model", &model, NULL, e));
     t->kind = &unknown_kind;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (text_is(model, kinds[i].model))
-            t->kind = &kinds[i];
+    FOR_EACH (const struct kind, kind, kinds, LENGTH(kinds))
+        if (text_is(model, kind->model))
+            t->kind = kind;
     t->adds_bos = t->kind->adds_bos;
     TRY(vocab_init(&t->vocab, t->kind->notation, g, e));
     if (t->kind->init)
@@ -140,9 +140,8 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     bool found;
     TRY(gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &t->adds_bos, &found, e));
     if (found && t->adds_bos && t->bos < 0)
-        return err_bad_file(e,
-                            "tokenizer.ggml.bos_token_id: expected an id, because add_bos_token is "
-                            "true, found none");
+        return err_bad_file(e, "tokenizer.ggml.bos_token_id: expected an id, because add_bos_token "
+                               "is true, found none");
     t->adds_bos = t->adds_bos && t->bos >= 0;
     return STATUS_OK;
 }
@@ -251,7 +250,7 @@ static enum status encode_all(const struct tokenizer *t, struct encoding *c, str
             TRY(t->kind->encode(t, c, part, e));
         TRY(id_list_add(&c->list, special->id, e));
         text_cut(&rest, special->text.len);
-        part = (struct text){rest.data, 0};
+        part = text_span(rest.data, 0);
     }
     return part.len > 0 ? t->kind->encode(t, c, part, e) : STATUS_OK;
 }
@@ -313,7 +312,7 @@ size_t utf8_cut_short(struct text bytes)
             uint32_t code;
             memset(whole, rest, sizeof whole);
             memcpy(whole, bytes.data + bytes.len - back, back);
-            if (utf8_decode((struct text){whole, sizeof whole}, &code) > back)
+            if (utf8_decode(text_span(whole, sizeof whole), &code) > back)
                 return back;
         }
     }
@@ -331,7 +330,7 @@ struct text stream_push(struct stream *s, struct text piece)
 {
     drop_taken(s);
     if (s->stopped)
-        return (struct text){s->bytes, 0};
+        return text_span(s->bytes, 0);
     assert(piece.len <= s->cap - s->len);
     size_t held = 0; /* of the last bytes, as they begin some stop string that is longer */
     for (size_t i = 0; i < piece.len; i++) {
@@ -346,7 +345,7 @@ struct text stream_push(struct stream *s, struct text piece)
         if (longest > 0) {
             s->stopped = true;
             s->taken = s->len -= longest;
-            return (struct text){s->bytes, s->taken};
+            return text_span(s->bytes, s->taken);
         }
     }
     for (int k = 0; k < s->n_stops; k++) {
@@ -357,8 +356,8 @@ struct text stream_push(struct stream *s, struct text piece)
         held = MAX(n, held);
     }
     s->taken = s->len - held;
-    s->taken -= utf8_cut_short((struct text){s->bytes, s->taken});
-    return (struct text){s->bytes, s->taken};
+    s->taken -= utf8_cut_short(text_span(s->bytes, s->taken));
+    return text_span(s->bytes, s->taken);
 }
 
 struct text stream_finish(struct stream *s)

@@ -1,5 +1,6 @@
 #include "text/vocab.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
@@ -16,7 +17,7 @@ enum find_rank { FIND_NORMAL, FIND_BYTE, FIND_SPECIAL, FIND_NEVER };
 struct text vocab_bytes(const struct vocab *v, int id)
 {
     assert(id >= 0 && id < v->n);
-    return (struct text){v->bytes + v->start[id], v->start[id + 1] - v->start[id]};
+    return text_span(v->bytes + v->start[id], v->start[id + 1] - v->start[id]);
 }
 
 static int hex_digit(char c)
@@ -73,12 +74,12 @@ enum status vocab_init(struct vocab *v, enum vocab_notation notation, const stru
         return STATUS_OK;
     TRY(gguf_get_array(g, TOKENS_KEY, GGUF_STRING, &names, NULL, e));
     if (names->count == 0 || names->count > INT_MAX - 1)
-        return err_bad_file(e, "%s: expected 1 to %d tokens, found %llu", TOKENS_KEY, INT_MAX - 1,
-                            (unsigned long long)names->count);
+        return err_bad_file(e, "%s: expected 1 to %d tokens, found %" PRIu64, TOKENS_KEY,
+                            INT_MAX - 1, names->count);
     TRY(gguf_get_array(g, TYPES_KEY, GGUF_I32, &types, &has_types, e));
     if (has_types && types->count != names->count)
-        return err_bad_file(e, "%s: expected %llu elements, one a token, found %llu", TYPES_KEY,
-                            (unsigned long long)names->count, (unsigned long long)types->count);
+        return err_bad_file(e, "%s: expected %" PRIu64 " elements, one a token, found %" PRIu64,
+                            TYPES_KEY, names->count, types->count);
     v->n = names->count;
     TRY_ZEROED(v->bytes, names->bytes.len, "vocabulary", e); /* the strings and their lengths */
     TRY_ZEROED(v->start, (size_t)v->n + 1, "vocabulary", e);
@@ -140,15 +141,14 @@ enum status lacks_token(struct text text, size_t at, struct err *e)
     const struct text bytes = utf8_next(&rest, &code);
     const enum char_class c = unicode_class(code);
     if (code == UNICODE_INVALID)
-        snprintf(name, sizeof name, "byte 0x%02X", (unsigned char)*bytes.data);
+        chars_printf(name, "byte 0x%02X", (unsigned char)*bytes.data);
     /* Not all that can be shown, but nothing else: marks and format characters change the line. */
     else if (c == CHAR_LETTER || c == CHAR_NUMBER || (code > ' ' && code < 0x7f))
-        snprintf(name, sizeof name, "U+%04X '%.*s'", code, (int)bytes.len, bytes.data);
+        chars_printf(name, "U+%04X '%.*s'", code, (int)bytes.len, bytes.data);
     else
-        snprintf(name, sizeof name, "U+%04X", code);
-    return err_set(e, STATUS_USAGE,
-                   "the text has %s at offset %zu, for which the vocabulary has no token", name,
-                   at);
+        chars_printf(name, "U+%04X", code);
+    return err_usage(e, "the text has %s at offset %zu, for which the vocabulary has no token",
+                     name, at);
 }
 
 /* --- lists of ids ---------------------------------------------------------------------------- */

@@ -225,7 +225,7 @@ enum status trainer_step(struct trainer *t, struct train_event *made, struct err
 
 /* Tried from the second and third on, towards where the loss falls, until it does not. */
 static const double rates[] = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3};
-#define N_RATES    ((int)COUNT(rates))
+#define N_RATES    LENGTH(rates)
 #define FIRST_RATE 1
 
 /* Of a text without a window to spare. */
