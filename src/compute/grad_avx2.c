@@ -7,5 +7,6 @@
 #define TILE_VECS    1
 #define TILE_ROWS    6
 #define NARROW_ROWS  6
+#define PACKS        true
 #include "compute/grad_vector.h"
 #endif

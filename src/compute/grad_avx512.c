@@ -7,5 +7,6 @@
 #define TILE_VECS    2
 #define TILE_ROWS    12
 #define NARROW_ROWS  16
+#define PACKS        false
 #include "compute/grad_vector.h"
 #endif

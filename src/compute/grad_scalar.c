@@ -5,4 +5,5 @@
 #define TILE_VECS    1
 #define TILE_ROWS    1
 #define NARROW_ROWS  1
+#define PACKS        false
 #include "compute/grad_vector.h"

@@ -5,6 +5,7 @@
  * The includer defines VECTOR_NAME, VECTOR_TABLE and the register tiles of the product:
  *   TILE_VECS x TILE_ROWS  vectors of columns by rows where there are that many columns
  *   1 x NARROW_ROWS        where a single vector is left
+ * and PACKS, whether it pays to copy rows of B that lie far apart.
  */
 #include <float.h>
 
@@ -132,8 +133,8 @@ static void vector_product(const struct product *p)
     assert(p->m <= 1 || p->c_row >= (size_t)p->n);
     assert(p->m == 0 || p->n == 0 || (p->c && p->c != p->a && p->c != p->b));
     assert(p->m == 0 || p->n == 0 || p->k == 0 || (p->a && p->b));
-    const bool packed = p->b_panel == KERNEL_LANES && p->b_row > TILE_VECS * KERNEL_LANES &&
-                        p->m >= PACK_LEAST && p->k > 0;
+    const bool packed = PACKS && p->b_panel == KERNEL_LANES &&
+                        p->b_row > TILE_VECS * KERNEL_LANES && p->m >= PACK_LEAST && p->k > 0;
     if (p->a_col == 1 && packed)
         grad_product_packed(p, false);
     else if (p->a_col == 1)

@@ -5,6 +5,9 @@
 
 /* --- affine maps ----------------------------------------------------------------------------- */
 
+/* Tokens summed at once for a weight's gradient: two operands' blocks stay in the cache. */
+#define SUM_BLOCK 256
+
 void backprop_pack(const struct pass *p, enum tensor_role role, int l, bool backward, int thread)
 {
     const struct backprop *b = p->b;
@@ -80,18 +83,19 @@ void backprop_weight_sums(const struct backprop *b, struct param_pair gradient, 
     pool_share(dy.n, thread, b->n_threads, &begin, &end);
     const struct view own = view_columns(dy, begin, end - begin);
     float *out = gradient.weight + (size_t)begin * x.n;
-    b->grad->product(&(struct product){.m = own.n,
-                                       .n = x.n,
-                                       .k = dy.n_rows,
-                                       .a = own.x,
-                                       .a_row = 1,
-                                       .a_col = dy.stride,
-                                       .b = x.x,
-                                       .b_row = x.stride,
-                                       .b_panel = KERNEL_LANES,
-                                       .c = out,
-                                       .c_row = x.n,
-                                       .start = out});
+    for (int row = 0; row < dy.n_rows; row += SUM_BLOCK)
+        b->grad->product(&(struct product){.m = own.n,
+                                           .n = x.n,
+                                           .k = MIN(dy.n_rows - row, SUM_BLOCK),
+                                           .a = own.x + row * dy.stride,
+                                           .a_row = 1,
+                                           .a_col = dy.stride,
+                                           .b = x.x + row * x.stride,
+                                           .b_row = x.stride,
+                                           .b_panel = KERNEL_LANES,
+                                           .c = out,
+                                           .c_row = x.n,
+                                           .start = out});
     if (gradient.bias)
         add_rows(b->grad, gradient.bias + begin, own, NULL, NULL);
 }
