@@ -332,7 +332,7 @@ static enum status run_convert(struct job *j, void *values, struct err *e)
             return err_usage(e,
                              "%.200s: tensor %.*s is quantized (%s); --requantize converts it all "
                              "the same, but better convert first and quantize then",
-                             j->path, text_width(t->name), t->name.data, t->type->name);
+                             j->path, SHOWN(t->name), t->type->name);
     TRY(job_seed(j, e));
     if (o->eval) { /* found out before the work: whether its text can be measured at all */
         TRY(input_await(o->eval, EVAL_MAX, &j->text_bytes, &j->text.len, e));

@@ -209,7 +209,7 @@ static enum status take_tensors(struct info *info, struct err *e)
             err_format(&info->not_finite,
                        "%.200s: tensor '%.*s' has %" PRId64
                        " values that are not finite, the first%s at element %" PRIu64,
-                       info->subject, text_width(from->name), from->name.data, n_bad,
+                       info->subject, SHOWN(from->name), n_bad,
                        t->check.scales_only ? " (a block's scale)" : "", t->check.first);
     }
     return STATUS_OK;

@@ -55,8 +55,7 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
         n_changed += !stays;
         if (t->fallback)
             say(o, "tensor %.*s: rows of %" PRIu64 " are no multiple of 32; it %s %s instead",
-                text_width(t->from->name), t->from->name.data, t->from->dims[0],
-                stays ? "stays" : "becomes", t->to->name);
+                SHOWN(t->from->name), t->from->dims[0], stays ? "stays" : "becomes", t->to->name);
     }
     if (n_changed == 0)
         say(o, "no tensor changes its type: %s is a copy", o->out);

@@ -147,8 +147,7 @@ enum status job_same_tokens(const struct checkpoint *mine, const struct checkpoi
             return err_set(e, failure,
                            "%.200s: another vocabulary than the checkpoint's: token %d is expected "
                            "to be '%.*s', found '%.*s'",
-                           path, id, text_width(expected), expected.data, text_width(found),
-                           found.data);
+                           path, id, SHOWN(expected), SHOWN(found));
     }
     return STATUS_OK;
 }

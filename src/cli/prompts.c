@@ -94,7 +94,7 @@ static enum status take_member(struct prompt *prompt, enum prompt_key key,
         return STATUS_OK;
     }
     return err_bad_file(e, "\"%s\" at byte %zu: expected %s, found %.*s", keys[key], value->at,
-                        expected, text_width(value->text), value->text.data);
+                        expected, SHOWN(value->text));
 }
 
 /* What is null is as if it were not there, as we write it. */
@@ -116,7 +116,7 @@ static enum status take_object(struct prompts *p, struct prompt *prompt, struct 
     if (unknown)
         return err_bad_file(
             e, "\"%.*s\" at byte %zu: expected one of the keys id, prompt, n, seed, stop",
-            text_width(unknown->key), unknown->key.data, unknown->at);
+            SHOWN(unknown->key), unknown->at);
     return json_require(root, "prompt", JSON_STRING, &last, e);
 }
 

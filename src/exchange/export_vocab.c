@@ -245,7 +245,7 @@ static void put(struct json *j, const char *at, const struct text *holes)
                 json_text(j, NULL, string);
         } else if (!strchr(" ,:", *at)) {
             end = at + strcspn(at, ",]}");
-            json_literal(j, NULL, (struct text){at, end - at});
+            json_literal(j, NULL, text_span(at, end - at));
         }
     }
 }
@@ -258,8 +258,7 @@ static struct text truth(bool is)
 /* The name of a token that is looked for in texts anyway: any other would be from then on. */
 static struct text special(const struct exported *x, int id)
 {
-    return id >= 0 && is_added(x, id) && !x->replaced[id] ? x->v.tokens[id]
-                                                          : (struct text){NULL, 0};
+    return id >= 0 && is_added(x, id) && !x->replaced[id] ? x->v.tokens[id] : text_span(NULL, 0);
 }
 
 static void put_vocab_json(struct json *j, const void *exported)
@@ -300,7 +299,7 @@ static void put_tokenizer_json(struct json *j, const void *exported)
     for (int id = 0; id < x->n; id++) {
         if (!special(x, id).data)
             continue;
-        snprintf(number, sizeof number, "%d", id);
+        chars_printf(number, "%d", id);
         put(j,
             "{'id': #, 'content': $, 'single_word': false, 'lstrip': false, 'rstrip': false, "
             "'normalized': false, 'special': #}",
@@ -326,7 +325,7 @@ static void put_tokenizer_json(struct json *j, const void *exported)
             NULL);
     if (tokenizer_adds_bos(x->tokenizer)) {
         const struct text bos = x->v.tokens[x->v.keys.bos];
-        snprintf(number, sizeof number, "%d", x->v.keys.bos);
+        chars_printf(number, "%d", x->v.keys.bos);
         put(j,
             "'post_processor': {'type': 'TemplateProcessing', 'single': [" BOS TEXT_A
             "], 'pair': [" BOS TEXT_A BOS TEXT_B
@@ -435,7 +434,7 @@ enum status export_vocab_remove(const char *dir, unsigned others, struct err *e)
 {
     char path[PATH_MAX + 32]; /* no memory that could fail when all is written */
     for (int i = 0; i < LENGTH(file_list); i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, file_list[i].name);
+        chars_printf(path, "%s/%s", dir, file_list[i].name);
         if (others >> i & 1 && unlink(path) != 0 && errno != ENOENT)
             return file_failure(e, STATUS_FAILED, path, "remove", errno);
     }

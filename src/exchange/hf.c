@@ -65,10 +65,9 @@ struct hf_tensor_name hf_tensor_name(const struct hf_family *f, bool prefixed,
                                                           : "transformer.";
     char block[24] = "";
     if (role_in_block(role))
-        snprintf(block, sizeof block, "%s.%d.", f->is_llama ? "layers" : "h", layer);
+        chars_printf(block, "%s.%d.", f->is_llama ? "layers" : "h", layer);
     if (stem)
-        snprintf(name.text, sizeof name.text, "%s%s%s.%s", prefix, block, stem,
-                 is_bias ? "bias" : "weight");
+        chars_printf(name.text, "%s%s%s.%s", prefix, block, stem, is_bias ? "bias" : "weight");
     return name;
 }
 
@@ -213,8 +212,7 @@ static void put_rows(struct json *j, const struct config_row *r, const struct co
             break;
         case ROW_REAL:
             for (int digits = 1; digits <= 9; digits++) {
-                snprintf(shortest, sizeof shortest, "%.*g", digits,
-                         (double)(float)*(const double *)at);
+                chars_printf(shortest, "%.*g", digits, (double)(float)*(const double *)at);
                 if (strtof(shortest, NULL) == (float)*(const double *)at)
                     break;
             }
@@ -303,7 +301,7 @@ enum status hf_config_read(const struct json_node *object, struct hf_config *h, 
     };
     struct config *c = &h->c;
     const struct json_node *type = json_present(object, "model_type");
-    const struct hf_family *f = hf_family_find(type ? type->text : (struct text){NULL, 0});
+    const struct hf_family *f = hf_family_find(type ? type->text : text_span(NULL, 0));
     if (!f || (!type && !json_present(object, "block_size")))
         return err_bad_file(e,
                             "\"model_type\": expected gpt2, gpt_bigcode, llama or mistral, which "

@@ -47,7 +47,7 @@ enum status vocabulary_join(struct vocabulary *v, const struct text *parts, size
     char *to = vocabulary_take(v, len + 1, e);
     if (!to)
         return STATUS_NO_MEMORY;
-    *out = (struct text){to, len};
+    *out = text_span(to, len);
     for (size_t i = 0; i < n; to += parts[i++].len)
         if (parts[i].len > 0)
             memcpy(to, parts[i].data, parts[i].len);
@@ -143,7 +143,7 @@ enum status vocabulary_finish(struct vocabulary *v, struct err *e)
         return STATUS_NO_MEMORY;
     for (int id = 0; id < k->n; id++) {
         char name[24];
-        snprintf(name, sizeof name, "[PAD%d]", id);
+        chars_printf(name, "[PAD%d]", id);
         if (!v->tokens[id].data)
             TRY(vocabulary_token(v, id, text_of(name), TOKEN_UNUSED, e));
     }

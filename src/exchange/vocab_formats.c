@@ -12,7 +12,7 @@ enum status vocab_bytes_fill(struct vocabulary *v, struct err *e)
     for (int byte = 0; byte < 256; byte++) {
         char name[2];
         const size_t len = byte_alphabet_write(byte, name);
-        TRY(vocabulary_token(v, byte, (struct text){name, len}, TOKEN_NORMAL, e));
+        TRY(vocabulary_token(v, byte, text_span(name, len), TOKEN_NORMAL, e));
     }
     v->keys.model = "gpt2";
     v->keys.pre = "gpt-2";
@@ -67,7 +67,7 @@ enum status vocab_llama2c_read(struct text file, struct vocabulary *v, struct er
             memcpy(to, is_space ? VOCAB_SPACE : &bytes.data[i], is_space ? space : 1);
             to += is_space ? space : 1;
         }
-        v->tokens[id] = (struct text){name, to - name};
+        v->tokens[id] = text_span(name, to - name);
         v->types[id] = vocab_hex_byte(bytes, TOKEN_BYTE) >= 0 ? TOKEN_BYTE : TOKEN_NORMAL;
     }
     if (id < k->n || rest.len > 0)
@@ -105,7 +105,7 @@ bool vocab_is_llmc(struct text file)
 /* The token of the bytes [from, to) of token `id`, if it is normal and was made before it. */
 static int made_before(const struct vocabulary *v, int id, size_t from, size_t to)
 {
-    const int found = vocabulary_find(v, (struct text){v->tokens[id].data + from, to - from});
+    const int found = vocabulary_find(v, text_span(v->tokens[id].data + from, to - from));
     return found >= 0 && found < id && v->types[found] == TOKEN_NORMAL ? found : -1;
 }
 

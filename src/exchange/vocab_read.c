@@ -26,7 +26,7 @@ enum status input_open(struct input *in, const char *folder, const char *name, s
     if (folder && lstat(in->path, &st) != 0)
         return STATUS_OK;
     TRY(file_map_open(&in->map, in->path, e));
-    in->bytes = (struct text){in->map.data ? (const char *)in->map.data : "", in->map.len};
+    in->bytes = text_span(in->map.data ? (const char *)in->map.data : "", in->map.len);
     return file_map_make_private(&in->map, in->map.len, e);
 }
 

@@ -42,7 +42,7 @@ static struct text take(struct reader *r, uint64_t n, const char *what)
     if (r->status)
         return text_of("");
     r->at += n;
-    return (struct text){r->bytes + r->at - n, n};
+    return text_span(r->bytes + r->at - n, n);
 }
 
 /* A number of so many bytes. */
@@ -147,7 +147,7 @@ static void read_header(struct reader *r, struct gguf *g)
     if (!r->status && !text_is(magic, GGUF_MAGIC)) {
         const struct other_format *f = other_formats;
         const unsigned char *m = (const unsigned char *)magic.data;
-        while (!text_starts_with((struct text){r->bytes, r->len}, f->start))
+        while (!text_starts_with(text_span(r->bytes, r->len), f->start))
             f++;
         REFUSE(r, "magic at byte 0: expected \"GGUF\", found bytes %02x %02x %02x %02x (%s)", m[0],
                m[1], m[2], m[3], f->hint);
@@ -190,7 +190,7 @@ static void read_pairs(struct reader *r, struct gguf *g)
         else {
             for (uint64_t k = 0; k < v->count && !r->status; k++)
                 (void)take_text(r, "string in the array");
-            v->bytes = (struct text){r->bytes + start, r->at - start};
+            v->bytes = text_span(r->bytes + start, r->at - start);
         }
         in_record(r, "key", i, key);
     }

@@ -180,6 +180,6 @@ enum status gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind
 {
     char name[40];
     assert((unsigned)element_kind <= GGUF_LAST_KIND && element_kind != GGUF_ARRAY);
-    snprintf(name, sizeof name, "an array of %s", gguf_kind_name(element_kind));
+    chars_printf(name, "an array of %s", gguf_kind_name(element_kind));
     return look_up((struct lookup){g, key, ARRAY, name, element_kind}, out, found, e);
 }

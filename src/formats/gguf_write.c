@@ -46,7 +46,7 @@ void gguf_writer_free(struct gguf_writer *w)
 
 static void append(struct head *h, const void *data, size_t len)
 {
-    if (!h->status && !bytes_put(&h->bytes, (struct text){data, len}))
+    if (!h->status && !bytes_put(&h->bytes, text_span(data, len)))
         h->status = err_no_memory(&h->err, "the GGUF header", h->bytes.len + len);
 }
 

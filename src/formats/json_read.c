@@ -24,13 +24,13 @@ static int peek(const struct json_parse *p)
 
 static struct text json_rest(const struct json_parse *p)
 {
-    return (struct text){p->source.data + p->at, p->source.len - p->at};
+    return text_span(p->source.data + p->at, p->source.len - p->at);
 }
 
 /* The bytes read from `start` on. */
 static struct text read_since(const struct json_parse *p, size_t start)
 {
-    return (struct text){p->source.data + start, p->at - start};
+    return text_span(p->source.data + start, p->at - start);
 }
 
 static void skip_space(struct json_parse *p)
@@ -45,11 +45,11 @@ static enum status unexpected(const struct json_parse *p, const char *expected)
     const int c = peek(p);
     char found[32] = "the end";
     if (c > ' ' && c < 0x7f)
-        snprintf(found, sizeof found, "'%c'", c);
+        chars_printf(found, "'%c'", c);
     else if (c >= 0 && p->at == 0 && text_starts_with(p->source, "\xef\xbb\xbf"))
-        snprintf(found, sizeof found, "a byte-order mark");
+        chars_printf(found, "a byte-order mark");
     else if (c >= 0)
-        snprintf(found, sizeof found, "byte 0x%02x", c);
+        chars_printf(found, "byte 0x%02x", c);
     return err_bad_file(p->e, "JSON at byte %zu: expected %s, found %s", p->at, expected, found);
 }
 
@@ -138,7 +138,7 @@ static enum status parse_string(struct json_parse *p, struct text *out)
     p->at++;
     if (decoded->len > start) {
         bytes_put(decoded, *out);
-        *out = (struct text){decoded->data + start, decoded->len - start};
+        *out = text_span(decoded->data + start, decoded->len - start);
     }
     return STATUS_OK;
 }
@@ -386,8 +386,7 @@ static enum status whole_number(const struct json_node *node, int64_t min, uint6
         note = OUT_OF_RANGE;
     if (note) {
         char expected[80];
-        snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRIu64, min,
-                 max);
+        chars_printf(expected, "a whole number from %" PRId64 " to %" PRIu64, min, max);
         return refuse_node(node, expected, note, e);
     }
     *out = is_negative ? -magnitude : magnitude;
@@ -413,7 +412,7 @@ enum status json_node_double(const struct json_node *node, double *out, struct e
 {
     char text[JSON_NUMBER_MAX + 1];
     TRY(json_expect(node, JSON_NUMBER, e));
-    snprintf(text, sizeof text, "%.*s", (int)node->text.len, node->text.data);
+    chars_printf(text, "%.*s", (int)node->text.len, node->text.data);
     const double value = strtod(text, NULL);
     if (!isfinite(value))
         return refuse_node(node, "a number that a double can hold", OUT_OF_RANGE, e);

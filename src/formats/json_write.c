@@ -91,7 +91,7 @@ void json_end(struct json *j)
     j->depth--;
     if (j->open[j->depth].used && j->depth < j->broken_depth)
         json_break_line(j);
-    output_put(j->out, (struct text){&j->open[j->depth].closing, 1});
+    output_put(j->out, text_span(&j->open[j->depth].closing, 1));
 }
 
 void json_text(struct json *j, const char *key, struct text bytes)

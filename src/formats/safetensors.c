@@ -71,7 +71,7 @@ static enum status find_header(const unsigned char *bytes, size_t len, struct te
     if (len < LENGTH_BYTES)
         return err_bad_file(e, "expected a safetensors file, %d bytes or more, found %zu bytes",
                             LENGTH_BYTES, len);
-    if (text_starts_with((struct text){(const char *)bytes, len}, "version https://git-lfs"))
+    if (text_starts_with(text_span((const char *)bytes, len), "version https://git-lfs"))
         return err_bad_file(
             e,
             "expected a safetensors file, found a Git LFS pointer; fetch the file it stands for");
@@ -82,7 +82,7 @@ static enum status find_header(const unsigned char *bytes, size_t len, struct te
                             "the header's length at byte 0: expected at most %zu, found %" PRIu64
                             "; the file is truncated, or not a safetensors file",
                             most, n);
-    *header = (struct text){(const char *)bytes + LENGTH_BYTES, (size_t)n};
+    *header = text_span((const char *)bytes + LENGTH_BYTES, (size_t)n);
     return STATUS_OK;
 }
 
@@ -236,7 +236,7 @@ struct head_output {
 
 static bool keep_header(struct output *out, const char *bytes, size_t len)
 {
-    return bytes_put(((struct head_output *)out)->bytes, (struct text){bytes, len});
+    return bytes_put(((struct head_output *)out)->bytes, text_span(bytes, len));
 }
 
 static void put_u64s(struct json *j, const char *key, const uint64_t *values, int n)
@@ -257,7 +257,7 @@ enum status safetensors_head(struct safetensors_written *tensors, size_t n, stru
     if (n > 1)
         qsort(tensors, n, sizeof *tensors, compare_written);
     output_init(&h.out, keep_header);
-    output_put(&h.out, (struct text){length, LENGTH_BYTES});
+    output_put(&h.out, text_span(length, LENGTH_BYTES));
     json_init(&j, &h.out, JSON_COMPACT);
     json_begin_object(&j, NULL);
     json_begin_object(&j, METADATA_KEY);
@@ -328,7 +328,7 @@ static enum status open_shard(struct safetensors_folder *f, const char *path, st
     TRY_ROOM(f->shards, f->n_shards, f->shards_cap, "the table of shards", e);
     struct safetensors_shard *shard = &f->shards[f->n_shards++];
     *shard = (struct safetensors_shard){.first = f->n_tensors};
-    snprintf(plain, sizeof plain, "%.*s", (int)name.len, name.data);
+    chars_printf(plain, "%.*s", (int)name.len, name.data);
     TRY(file_in_folder(path, plain, &shard->path, e));
     shard->name = text_of(strrchr(shard->path, '/') + 1);
     TRY(file_map_open(&shard->map, shard->path, e));
@@ -436,8 +436,7 @@ static bool has_file(const char *folder, const char *name)
 {
     char path[PATH_MAX];
     struct stat st;
-    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
-           lstat(path, &st) == 0;
+    return chars_printf(path, "%s/%s", folder, name) < (int)sizeof path && lstat(path, &st) == 0;
 }
 
 /* What PyTorch wrote before there was safetensors, and what nanoGPT and llama2.c write. */

@@ -15,7 +15,7 @@ struct key_name {
 static struct key_name arch_key(const struct config *c, const char *suffix)
 {
     struct key_name key;
-    snprintf(key.text, sizeof key.text, "%s.%s", c->arch->name, suffix);
+    chars_printf(key.text, "%s.%s", c->arch->name, suffix);
     return key;
 }
 
@@ -349,7 +349,7 @@ enum status config_read(const struct gguf *g, struct config *c, struct err *e)
         if (value == k->neutral || value == k->none)
             continue;
         char number[32];
-        snprintf(number, sizeof number, "%g", value);
+        chars_printf(number, "%g", value);
         return err_bad_file(e, "%s: expected none or %g, because nothing else runs here; found %s",
                             key.text, k->neutral, is_number ? number : gguf_kind_name(v->kind));
     }

@@ -128,7 +128,7 @@ enum status derived_create_packed(const struct model *m, enum storage storage, s
 uint64_t fingerprint_of(uint64_t hash, const void *bytes, size_t len)
 {
     const uint64_t key[2] = {hash, FINGERPRINT_KEY};
-    return len ? siphash(key, (struct text){bytes, len}) : hash;
+    return len ? siphash(key, text_span(bytes, len)) : hash;
 }
 
 /* Floats, of which there may be none. */

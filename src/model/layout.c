@@ -110,9 +110,9 @@ struct tensor_name arch_tensor_name(enum tensor_role role, int layer, bool is_bi
     assert(role < TENSOR_ROLES && layer >= 0);
     const char *stem = tensor_rows[role].name, *suffix = is_bias ? "bias" : "weight";
     if (role_in_block(role))
-        snprintf(name.text, sizeof name.text, "blk.%d.%s.%s", layer, stem, suffix);
+        chars_printf(name.text, "blk.%d.%s.%s", layer, stem, suffix);
     else
-        snprintf(name.text, sizeof name.text, "%s.%s", stem, suffix);
+        chars_printf(name.text, "%s.%s", stem, suffix);
     return name;
 }
 

@@ -181,7 +181,7 @@ enum status study_settings_keep(const char *dir, const char *settings, struct er
             : err_usage(e,
                         "the cells in %s are of another study: expected %.200s, found %.*s; the "
                         "same options go on with it, another -o begins anew",
-                        dir, settings, text_width(said), said.data);
+                        dir, settings, SHOWN(said));
     file_map_close(&file);
     return s;
 }

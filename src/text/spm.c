@@ -176,7 +176,7 @@ static enum status number_symbols(struct builder *b, int32_t *n_symbols, struct 
             if (is_token)
                 return err_bad_file(
                     e, "%s: expected each token once, found tokens %d and %d to be '%.*s'",
-                    TOKENS_KEY, kept[-1].id, now.id, text_width(now.text), now.text.data);
+                    TOKENS_KEY, kept[-1].id, now.id, SHOWN(now.text));
             continue;
         }
         *kept = now;

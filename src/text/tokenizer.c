@@ -123,7 +123,7 @@ static enum status read_all(struct tokenizer *t, const struct gguf *g, struct er
     else
         err_format(&t->unread,
                    "tokenizer.ggml.model: expected \"gpt2\" or \"llama\", found \"%.*s\"",
-                   text_width(model), model.data);
+                   SHOWN(model));
     for (int id = 0; id < t->vocab.n && t->kind->init; id++) {
         const enum token_type type = t->vocab.type[id];
         const struct text bytes = vocab_bytes(&t->vocab, id);

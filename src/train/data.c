@@ -47,9 +47,8 @@ enum status train_data_read(struct trainer *t, struct err *e)
     for (int i = 0; i < spec->n_texts; i++) {
         const struct text text = spec->texts[i];
         const size_t cut = train_part(held_out, text.len);
-        TRY(append_tokens(&d->train, t->tokenizer, (struct text){text.data, cut}, e));
-        TRY(append_tokens(&d->val, t->tokenizer, (struct text){text.data + cut, text.len - cut},
-                          e));
+        TRY(append_tokens(&d->train, t->tokenizer, text_span(text.data, cut), e));
+        TRY(append_tokens(&d->val, t->tokenizer, text_span(text.data + cut, text.len - cut), e));
     }
     d->hash = train_hash(d->hash, d->train.ids, d->train.n * sizeof *d->train.ids);
     d->hash = train_hash(d->hash, d->val.ids, d->val.n * sizeof *d->val.ids);
@@ -106,8 +105,8 @@ static enum status make_new(struct trainer *t, struct err *e)
     c->n_vocab = vocabulary.n_tokens;
     /* Of the shape alone: the same training gives the same file, whatever it is called. */
     const bool is_gpt2 = c->arch == arch_find(text_of("gpt2"));
-    snprintf(name, sizeof name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : c->arch->preset,
-             is_gpt2 ? "" : "-", c->n_layers, c->d_model, c->n_heads, c->n_kv_heads);
+    chars_printf(name, "%s%s%dx%dx%d-kv%d", is_gpt2 ? "" : c->arch->preset, is_gpt2 ? "" : "-",
+                 c->n_layers, c->d_model, c->n_heads, c->n_kv_heads);
     s = gguf_writer_create(&w, e);
     if (s == STATUS_OK) {
         gguf_add_text(w, "general.architecture", text_of(c->arch->name));

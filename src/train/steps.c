@@ -156,7 +156,7 @@ enum status trainer_not_finite(const struct trainer *t, const char *what, double
     const bool is_given = t->spec.from && t->progress.step == 0;
     char saved[600] = "nothing has been saved yet";
     if (t->saved_step >= 0)
-        snprintf(saved, sizeof saved, "%.400s.state has step %d", t->spec.out, (int)t->saved_step);
+        chars_printf(saved, "%.400s.state has step %d", t->spec.out, (int)t->saved_step);
     return err_failed(e, "the %s after step %d is %f, not a finite number; %s; %s", what,
                       (int)t->progress.step, value, saved,
                       is_given ? "info --check tells whether the checkpoint is sound"
