@@ -12,26 +12,26 @@ cd "$root"
 
 # room, lexemes at most
 ceilings='
-cli           82800
+cli           81600
 compute       39750
-convert       38600
-exchange      28500
-engine        26950
-train         22600
-model         22850
-formats       21600
-text          17900
-measure       19650
-show          16300
+convert       38300
+exchange      28200
+engine        26600
+train         22400
+model         22650
+formats       21200
+text          17800
+measure       19350
+show          16000
 base          15350
-study          3850
+study          3750
 '
-most_lines=48400
-most_files=222
+most_lines=48090
+most_files=221
 most_headers=78
-most_cli_lines=10950
+most_cli_lines=10870
 most_options=260
-most_function=77
+most_function=76
 
 options=0
 if [ -x decode ]; then
