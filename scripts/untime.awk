@@ -2,9 +2,11 @@
 # members of these names in JSON, columns and rows of these names in tables, Markdown and CSV.
 
 BEGIN {
-    split("tokens_per_s p50_us p90_us p99_us max_us mean_us gb_per_s speedup " \
+    split("tokens_per_s p10_us p50_us p50_low_us p50_high_us p90_us p99_us max_us mean_us us_per_token " \
+          "gb_per_s speedup speedup_low speedup_high predicted_speedup predicted_us " \
           "prefill_tokens_per_s load_ms peak_rss_bytes limit_tokens_per_s share_of_limit " \
-          "seconds", names, " ")
+          "limited_by bandwidth_gb_per_s flops_per_s dot_flops_per_s cpu_share noisy date note " \
+          "memory_available_bytes seconds", names, " ")
     split("p50 µs|p99 µs|tokens/s|speed-up|GB/s|of limit|prefill tok/s|peak RSS|note", shown, "|")
     for (i in names) {
         timed[names[i]] = 1
@@ -12,7 +14,7 @@ BEGIN {
     }
     for (i in shown)
         timed[shown[i]] = 1
-    member = "\"(" substr(members, 2) ")\": [^,}]*"
+    member = "\"(" substr(members, 2) ")\": (\"[^\"]*\"|[^,}]*)"
 }
 
 # Ids of a text, which have no time in them.
@@ -33,6 +35,7 @@ memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
     gsub(member, "\"time\"")
     gsub(/ [0-9.]+ (tokens\/s|GB\/s|GFLOP\/s|ns|µs|ms|s)([ ,;]|$)/, " time ")
     line = $0
+    sub(/,"[^"]*"$/, ",note", line) # which may have commas of its own
     sub(/^ *\|? */, "", line)
     n = split(line, cell, / *[|,] *|   */) # columns of a table have two spaces between them
 }
