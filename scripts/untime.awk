@@ -2,12 +2,13 @@
 # members of these names in JSON, columns and rows of these names in tables, Markdown and CSV.
 
 BEGIN {
-    split("tokens_per_s p10_us p50_us p50_low_us p50_high_us p90_us p99_us max_us mean_us us_per_token " \
-          "gb_per_s speedup speedup_low speedup_high predicted_speedup predicted_us " \
+    split("tokens_per_s p10_us p50_us p50_low_us p50_high_us p90_us p99_us max_us mean_us " \
+          "us_per_token gb_per_s speedup speedup_low speedup_high predicted_speedup predicted_us " \
           "prefill_tokens_per_s load_ms peak_rss_bytes limit_tokens_per_s share_of_limit " \
           "limited_by bandwidth_gb_per_s flops_per_s dot_flops_per_s cpu_share noisy date note " \
           "memory_available_bytes seconds", names, " ")
-    split("p50 µs|p99 µs|tokens/s|speed-up|GB/s|of limit|prefill tok/s|peak RSS|note", shown, "|")
+    split("p50 µs|p99 µs|µs/token|tokens/s|speed-up|interval|predicted|GB/s|of limit|limited by|" \
+          "prefill tok/s|peak RSS|note", shown, "|")
     for (i in names) {
         timed[names[i]] = 1
         members = members "|" names[i]
@@ -20,7 +21,7 @@ BEGIN {
 # Ids of a text, which have no time in them.
 length($0) > 10000 { print; next }
 
-/^peak memory/ { next }
+/^peak memory/ || /^roofline/ { next }
 
 # What a plan takes, where it may be another.
 memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
@@ -35,7 +36,17 @@ memory == "own" && /^decode: memory: / { $0 = "decode: memory" }
     gsub(member, "\"time\"")
     gsub(/ [0-9.]+ (tokens\/s|GB\/s|GFLOP\/s|ns|µs|ms|s)([ ,;]|$)/, " time ")
     line = $0
-    sub(/,"[^"]*"$/, ",note", line) # which may have commas of its own
+    if (line ~ /^ *\|/)
+        gsub(/,/, ";", line)
+    if (line ~ /^[^{[]*,"/) { # commas of a cell's own
+        parts = split(line, quoted, /"/)
+        line = quoted[1]
+        for (i = 2; i <= parts; i++) {
+            if (i % 2 == 0)
+                gsub(/,/, ";", quoted[i])
+            line = line "\"" quoted[i]
+        }
+    }
     sub(/^ *\|? */, "", line)
     n = split(line, cell, / *[|,] *|   */) # columns of a table have two spaces between them
 }
