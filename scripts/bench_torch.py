@@ -77,8 +77,6 @@ def torch_runner(compiled):
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     forward = torch.compile(model) if compiled else model
-    if compiled:
-        forward.parameters = model.parameters
     torch_rate(forward, optimizer, 5)
     return lambda steps: torch_rate(forward, optimizer, steps)
 
