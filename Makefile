@@ -357,7 +357,7 @@ lint: ## clang-tidy over src
 check-layers: $(LIB) ## includes point only downwards; the library reaches no stdio, exit, getenv
 	@scripts/check_layers.sh $(LIB)
 
-check-size: $(BIN) ## the size of src by room, below its ceilings
+check-size: $(BIN) ## lines of src by room, options, size of tests: below their limits
 	@scripts/check_size.sh
 
 # BUILDS=all, or names out of scripts/check_builds.sh.
