@@ -1,0 +1,457 @@
+#!/usr/bin/env python3
+"""import.py - a checkpoint of another program as GGUF.
+
+IN is a folder of Hugging Face's transformers (GPT-2, GPT-BigCode, Llama, Mistral), a .bin of llama2.c
+(versions 0 to 2) or of llm.c (GPT-2), nanoGPT's ckpt.pt (needs torch), or a folder with nanoGPT's
+model_args as config.json. Configuration and token ids are the libraries'; what a model computes that
+decode does not is refused by name."""
+import argparse
+import json
+import math
+import pickle
+import re
+import struct
+import tempfile
+from types import SimpleNamespace
+
+from exchange import (ACTIVATIONS, BAD_USAGE, FAILED, SIZES, SPACE, TOKEN, Shape, T, as_type, bad, compare_ids,
+                      cuts, gguf, llama3_factors, np, odd_texts, os, run, say, shutil, sys)
+
+KINDS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # types that are read, by safetensors' names
+WEIGHTS_ALONE = "--tokenizer none imports the weights alone"
+
+
+def read_json(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return json.load(file)
+
+
+# --- configurations -------------------------------------------------------------------------------
+
+READ = {name for names in SIZES.values() for name in names} | set("""vocab_size tie_word_embeddings rms_norm_eps
+    activation_function hidden_act layer_norm_epsilon multi_query attention_bias mlp_bias rope_parameters
+    sliding_window""".split())
+# Keys of the classes that change no logits, and keys of none that what all are made of reads.
+HARMLESS = re.compile(r"_name_or_path|architectures|dtype|model_type|problem_type|return_dict|use_cache|"
+                      r"transformers_version|pretraining_tp|reorder_and_upcast_attn|.*_token_id|.*label.*|"
+                      r".*dropout|.*pdrop|output_.*|summary_.*|.*_in_fp32|initializer_range|chunk_size_.*")
+FOREIGN = {"quantization_config", "is_causal", "attention_chunk_size", "partial_rotary_factor"}
+ROPE_KEYS = {"default": set(), "linear": {"factor"}, "llama3": {
+    "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}}
+
+
+def shape_of_config(path, c):
+    """The Shape that a config of transformers says. Whatever is not its class's default, and has no
+    meaning here, is refused by name."""
+    if c.model_type not in ("gpt2", "gpt_bigcode", "llama", "mistral"):
+        bad(path, f"model_type: expected gpt2, gpt_bigcode, llama or mistral, found {c.model_type}")
+    found, default = c.to_dict(), type(c)().to_dict()
+    for key in (key for key in found if key not in READ and not HARMLESS.fullmatch(key)):
+        if key in FOREIGN or found[key] != default.get(key, found[key]):
+            bad(path, f"{key}: expected {default.get(key)}, as nothing else runs here, found {found[key]}")
+        if key not in default:
+            say(f"{path}: {key} is no key of {type(c).__name__}: passed over")
+    is_llama = c.model_type in ("llama", "mistral")
+    keys = {key: getattr(c, names[is_llama], None) for key, names in SIZES.items()}
+    keys["feed_forward_length"] = keys["feed_forward_length"] or 4 * keys["embedding_length"]
+    keys["attention.head_count_kv"] = keys["attention.head_count_kv"] or keys["attention.head_count"]
+    biases = [".self_attn"] * getattr(c, "attention_bias", False) + [".mlp"] * getattr(c, "mlp_bias", False)
+    s = Shape(path, keys, c.vocab_size, is_llama, biases if is_llama else ["ln_", "attn", "mlp"], halves=is_llama,
+              conv1d=c.model_type == "gpt2", by_head=c.model_type == "gpt_bigcode" and not c.multi_query)
+    activation = c.hidden_act if is_llama else c.activation_function
+    ffn = ACTIVATIONS.get(activation)
+    if not ffn or (ffn == "swiglu") != is_llama:
+        bad(path, f"activation: expected {'silu' if is_llama else 'gelu_new, gelu or relu'}, found {activation}")
+    s.arch, s.window = "llama" if is_llama else "gpt2" if s.conv1d else "starcoder", getattr(c, "sliding_window", None)
+    if is_llama:
+        rope = c.rope_parameters
+        kind = rope["rope_type"]
+        if kind not in ROPE_KEYS or rope.keys() - ROPE_KEYS[kind] - {"rope_type", "type", "rope_theta"}:
+            bad(path, f"rope_parameters: expected {', '.join(ROPE_KEYS)}, which run here, found {rope}")
+        s.keys |= {"attention.layer_norm_rms_epsilon": float(c.rms_norm_eps), "rope.dimension_count": s.head_dim,
+                   "rope.freq_base": float(rope["rope_theta"])}
+        if kind == "linear":
+            s.keys |= {"rope.scaling.type": "linear", "rope.scaling.factor": float(rope["factor"])}
+        s.factors = llama3_factors(rope, s.head_dim) if kind == "llama3" else None
+    elif ffn == "gelu":
+        s.keys["attention.layer_norm_epsilon"] = float(c.layer_norm_epsilon)
+    else:  # GGUF's gpt2 and starcoder mean GELU's tanh form
+        s.arch = "decode"
+        s.keys |= {"norm.epsilon": float(c.layer_norm_epsilon), "norm.type": "layer", "norm.placement": "before",
+                   "position.type": "learned", "feed_forward.type": ffn}
+    return s
+
+
+def shape_of_nanogpt(path, args):
+    """Of its model_args. Its GELU is the exact one."""
+    from transformers import GPT2Config
+    s = shape_of_config(path, GPT2Config(
+        n_embd=args["n_embd"], n_layer=args["n_layer"], n_head=args["n_head"], n_positions=args["block_size"],
+        vocab_size=args["vocab_size"], activation_function="gelu"))
+    s.conv1d, s.biases = False, s.biases if args.get("bias", True) else []
+    return s
+
+
+# --- weights: by name a type and an array, which is not read yet -----------------------------------
+
+
+def read_safetensors(path):
+    import safetensors
+    with safetensors.safe_open(path, "np"), open(path, "rb") as file:  # which checks the header
+        start = 8 + int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(start - 8))
+    raw, state = np.memmap(path, np.uint8, "r"), {}
+    header.pop("__metadata__", None)
+    for name, t in header.items():
+        array = raw[start + t["data_offsets"][0] : start + t["data_offsets"][1]]
+        known = t["dtype"] in KINDS
+        state[name] = t["dtype"], array.view(KINDS[t["dtype"]]).reshape(t["shape"]) if known else array
+    return state
+
+
+def read_folder(path):
+    """As transformers does: one file, or all that is in the shards that the index names."""
+    one, index, state = os.path.join(path, "model.safetensors"), "model.safetensors.index.json", {}
+    if os.path.exists(one) or not os.path.exists(os.path.join(path, index)):
+        return read_safetensors(one)
+    for shard in sorted(set(read_json(path, index)["weight_map"].values())):
+        state.update(read_safetensors(os.path.join(path, shard)))
+    return state
+
+
+def read_torch(path):
+    """nanoGPT's checkpoint: its model_args and its tensors."""
+    try:
+        import torch
+    except ImportError:
+        bad(path, "expected torch, which made it, found none: python3 -m pip install torch", FAILED)
+    c, state = torch.load(path, map_location="cpu", weights_only=True), {}
+    if not {"model", "model_args"} <= set(c):
+        bad(path, "expected nanoGPT's model and model_args (of transformers, the folder that save_pretrained "
+                  f"makes), found {sorted(map(str, c))[:5]}")
+    for name, t in c["model"].items():
+        kind = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}.get(t.dtype, str(t.dtype))
+        state[name] = kind, (t.view(torch.int16) if kind == "BF16" else t).numpy().view(KINDS.get(kind))
+    return c["model_args"], state
+
+
+def tensors_of_state(path, s, state, is_tied):
+    """By GGUF's names. A compiled or distributed model of PyTorch has its parameters behind _orig_mod.
+    and module., a base model of transformers lacks its prefix."""
+    found, tensors, prefix = {}, {}, "model." if s.is_llama else "transformer."
+    for name, value in state.items():
+        own = re.sub(r"^(module\.)+", "", name.replace("_orig_mod.", "")).removeprefix(prefix)
+        if found.setdefault(own, value) is not value:
+            bad(path, f"tensor {name}: expected one {own}, found two")
+    embedding, output = "embed_tokens.weight" if s.is_llama else "wte.weight", "lm_head.weight"
+    if is_tied and output in found:
+        if np.array_equal(found.setdefault(embedding, found[output])[1], found[output][1]):
+            del found[output]
+        else:
+            say(f"{path}: {output} is not the embedding, to which config.json ties it: it stays")
+    for _, name, to, shape in s.tensors():
+        if name == output and is_tied and output not in found:
+            continue
+        stored = shape[::-1] if s.conv1d and name.startswith("h.") else shape
+        kind, array = found.pop(name, ("none", np.empty(0)))
+        if kind not in KINDS or array.shape != stored:
+            bad(path, f"tensor {name}: expected F32, F16 or BF16 {list(stored)}, as the configuration says, "
+                      f"found {kind} {list(array.shape)}")
+        tensors[to] = T[kind], s.turned(name, array)
+    tables = (".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq")  # they follow from the shape
+    if others := [name for name in found if not name.endswith(tables)]:
+        say(f"{path}: {len(others)} tensors are none of this model's, such as {others[0]}: passed over, "
+            "as transformers does")
+    return tensors
+
+
+LLAMA2C, LLMC = 0x616B3432, 20240326
+ORDERS = {  # version 0 of llama2.c has tables of cosines that nothing reads; versions 1 and 2; llm.c
+    0: """token_embd attn_norm attn_q attn_k attn_v attn_output ffn_norm ffn_gate ffn_down ffn_up
+        output_norm tables""",
+    1: """attn_norm ffn_norm output_norm token_embd attn_q attn_k attn_v attn_output ffn_gate ffn_down
+        ffn_up""",
+    LLMC: "attn_norm attn_qkv attn_output ffn_norm ffn_up ffn_down output_norm"}
+
+
+def read_bin(path, raw):
+    """llama2.c's or llm.c's: a Shape, and tensors by GGUF's names."""
+    header = struct.unpack("<10i", bytes(raw[:40]).ljust(40, b"\0"))
+    is_llmc, version, rows, group, at = header[0] == LLMC, 0, 0, 0, 28
+    if is_llmc:
+        version, n_ctx, vocab, layers, heads, width, rows, at = *header[1:8], 1024
+        kv_heads, owns_output = heads, False
+    else:
+        if header[0] == LLAMA2C:
+            version, at, header = header[1], 256, header[2:]
+            group = struct.unpack("<i", bytes(raw[37:41]).ljust(4, b"\0"))[0]
+        width, ff, layers, heads, kv_heads, vocab, n_ctx = header[:7]
+        owns_output, vocab = bytes(raw[36:37]) == b"\0" if version else vocab < 0, abs(vocab)
+    if version not in ((1, 3, 5) if is_llmc else (0, 1, 2)) or min(heads, kv_heads) < 1 or (
+            version == 2 and (group < 1 or width % group)):
+        bad(path, "expected a folder of transformers, or a .bin of llama2.c (version 0, 1 or 2) or of llm.c's "
+                  f"GPT-2 (1, 3 or 5), found version {version} and {header}")
+    from transformers import GPT2Config, LlamaConfig
+    s = shape_of_config(path, GPT2Config(
+        vocab_size=vocab, n_positions=n_ctx, n_embd=width, n_layer=layers, n_head=heads) if is_llmc else LlamaConfig(
+        vocab_size=vocab, max_position_embeddings=n_ctx, hidden_size=width, intermediate_size=ff, rms_norm_eps=1e-5,
+        num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads))
+    s.conv1d = s.halves = False
+    order = [name + ".weight" for name in ORDERS[min(version, 1)].split() + ["output"] * owns_output]
+    if is_llmc:
+        order = ["token_embd.weight", "position_embd.weight"] + [
+            f"{name}.{end}" for name in ORDERS[LLMC].split() for end in ("weight", "bias")]
+    shapes, tensors = {to: shape for *_, to, shape in s.tensors()}, {}
+    shapes["tables.weight"], shapes["token_embd.weight"] = (n_ctx, s.head_dim), (max(rows, vocab), width)
+    kind, dtype = (T.BF16, "<u2") if is_llmc and version == 5 else (T.F32, "<f4")
+    for name in order:
+        for full in [name] if name in shapes else [f"blk.{i}.{name}" for i in range(layers)]:
+            n, is_int8 = math.prod(shapes[full]), version == 2 and not is_llmc and len(shapes[full]) == 2
+            size = n if is_int8 else n * np.dtype(dtype).itemsize
+            array, at = raw[at : at + size], at + size
+            if is_int8:  # a factor for each group of them follows
+                factors, at = raw[at : at + n // group * 4], at + n // group * 4
+            if at > len(raw):
+                bad(path, f"expected all of {full}, as version {version} and {s.keys} say, found its end")
+            if is_int8:
+                array = array.view(np.int8).reshape(-1, group) * factors.view("<f4")[:, None]
+            array = array.view(dtype).reshape(shapes[full])
+            tensors[full] = kind, array[:vocab] if full == "token_embd.weight" else array
+    if at != len(raw):
+        bad(path, f"expected {at} bytes, as version {version} and {s.keys} say, found {len(raw)}")
+    tensors.pop("tables.weight", None)
+    return s, tensors
+
+
+# --- vocabularies ---------------------------------------------------------------------------------
+
+
+class Vocabulary(SimpleNamespace):
+    """As GGUF has it; tokens, types and scores by id. `encode` gives `library`'s ids of a text; `names`
+    of added tokens are looked for in texts."""
+
+    pre = merges = scores = bos = eos = unk = pad = space = None
+    add_bos, names = False, ()
+
+
+def of_transformers(path, tok):
+    """A tokenizer that transformers has loaded from a folder or file."""
+    backend = getattr(tok, "backend_tokenizer", None)
+    said = json.loads(backend.to_str()) if backend else {"model": {"type": type(tok).__name__}}
+    model, steps = said["model"], json.dumps([said.get("normalizer"), said.get("pre_tokenizer")])
+    unusual = [k for k in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(k)]
+    if model["type"] != "BPE" or unusual or not ("ByteLevel" in steps or r"\u2581" in steps):
+        bad(path, f"tokenizer: expected BPE of bytes, or with U+2581 for spaces, found {model['type']} "
+                  f"{' '.join(unusual)} {steps:.200}; {WEIGHTS_ALONE}")
+    v = Vocabulary(library="transformers", bos=tok.bos_token_id, eos=tok.eos_token_id, pad=tok.pad_token_id,
+                   tokens={i: name for name, i in backend.get_vocab(with_added_tokens=True).items()},
+                   encode=lambda text: tok(text, add_special_tokens=False)["input_ids"])
+    v.types, special = dict.fromkeys(v.tokens, TOKEN.NORMAL), {t["id"]: t["special"] for t in said["added_tokens"]}
+    merges = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+    if "ByteLevel" in steps:
+        def pieces(cut):
+            return [[piece for piece, _ in cut.pre_tokenize_str(text)] for text in odd_texts()]
+
+        v.model, v.merges, theirs = "gpt2", [" ".join(m) for m in merges], pieces(backend.pre_tokenizer)
+        v.pre = next((name for name, cut in cuts().items() if pieces(cut) == theirs), None)
+        if not v.pre:
+            bad(path, f"pre_tokenizer: expected a cut of {', '.join(cuts())}, found {steps:.300}; {WEIGHTS_ALONE}")
+        if v.pre == "llama-bpe" and not model["ignore_merges"]:
+            v.pre = "dbrx"  # the same cut; llama-bpe takes a piece that is a token as that token
+    else:
+        made, v.model, v.unk = {}, "llama", backend.token_to_id(model["unk_token"] or "")
+        for left, right in merges:  # a token's score: minus the number of tokens that are made before it
+            made.setdefault(left + right, -float(len(made)))
+        v.scores = {i: made.get(name, -float(len(made))) for i, name in v.tokens.items()}
+        v.space = backend.encode("a", add_special_tokens=False).tokens[0].startswith(SPACE)
+        for i, name in v.tokens.items():
+            if re.fullmatch("<0x[0-9A-F]{2}>", name):
+                v.types[i] = TOKEN.BYTE
+            elif len(name) > 1 and name not in made and i in v.encode(name):
+                special.setdefault(i, False)  # one of SentencePiece's user-defined symbols
+    for i, is_special in special.items():
+        v.types[i] = TOKEN.CONTROL if is_special else TOKEN.USER_DEFINED
+        if i not in v.encode(v.tokens[i]):
+            v.types[i] = TOKEN.UNUSED
+            say(f"{path}: no text has token {i}, {v.tokens[i]!r}: other added ones are found first; it is unused")
+    if v.unk is not None:
+        v.types[v.unk] = TOKEN.UNKNOWN
+    v.names, plain, whole = [v.tokens[i] for i in special], v.encode("a"), tok("a")["input_ids"]
+    before = next((i for i in (0, 1) if whole[i : i + len(plain)] == plain), None)
+    if before is None:
+        bad(path, f"tokenizer: expected at most one token before a text, found {whole} of {plain}; {WEIGHTS_ALONE}")
+    v.add_bos, v.bos = before == 1, whole[0] if before else v.bos
+    if before + len(plain) < len(whole):
+        say(f"{path}: the tokens that the tokenizer puts behind every text are not put there")
+    return v
+
+
+class Plain(pickle.Unpickler):
+    """Numbers, strings, and what holds them. A pickle that names a program is not run."""
+
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"expected numbers and strings, found {module}.{name}")
+
+
+def of_characters(ids):
+    """nanoGPT's single characters."""
+    tokens = {i: name.replace(" ", SPACE) for name, i in ids.items()}
+    return Vocabulary(model="llama", library="the table", tokens=tokens, space=False,
+                      types=dict.fromkeys(tokens, TOKEN.NORMAL), scores=dict.fromkeys(tokens, 0.0),
+                      encode=lambda text: [ids[c] for c in text] if set(text) <= ids.keys() else None)
+
+
+def read_vocabulary(path, model_type):
+    """Of a folder, None where it has none, or of a file."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    if os.path.isdir(path):
+        there = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"} & set(os.listdir(path))
+        if there == {"vocab.json"}:
+            return of_characters(read_json(path, "vocab.json"))
+        return of_transformers(path, AutoTokenizer.from_pretrained(path, tokenizer_type=model_type)) if there else None
+    with open(path, "rb") as file:
+        first = file.read(1)
+        file.seek(0)
+        if first == b"\x80":
+            return of_characters(Plain(file).load()["stoi"])
+    if first not in (b"{", b"\n"):
+        bad(path, "expected tokenizer.json, tokenizer.model, nanoGPT's meta.pkl or a vocab.json of characters, "
+                  "found none of these; a tokenizer.bin was made from one of them")
+    if first == b"{" and "model" not in (table := read_json(path)):
+        return of_characters(table)
+    with tempfile.TemporaryDirectory() as folder:  # alone, and by the name that transformers looks for
+        shutil.copy(path, os.path.join(folder, "tokenizer.json" if first == b"{" else "tokenizer.model"))
+        return of_transformers(path, PreTrainedTokenizerFast.from_pretrained(folder))
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def add_vocabulary(path, w, v, n_vocab, ends):
+    """The keys tokenizer.ggml.*. `ends` end a text by the model's configuration, and so does the
+    tokenizer's own EOS, which comes first if it is one of them."""
+    ends = dict.fromkeys([v.eos] * (v.eos in ends) + ends + [v.eos])
+    ends = [i for i in ends if isinstance(i, int) and 0 <= i < n_vocab]
+    if len(ends) > 3:
+        say(f"{path}: expected at most 3 ids that end a text, which GGUF has keys for (eos, eot, eom), found "
+            f"{ends}: the last are left out")
+    if beyond := [i for i in v.tokens if i >= n_vocab]:
+        say(f"{path}: the model has {n_vocab} tokens, its tokenizer {len(beyond)} more, such as "
+            f"{v.tokens[beyond[0]]!r}: left out")
+    w.add_tokenizer_model(v.model)
+    w.add_token_list([v.tokens.get(i, f"[PAD{i}]") for i in range(n_vocab)])
+    w.add_token_types([v.types.get(i, TOKEN.UNUSED) for i in range(n_vocab)])
+    if v.scores:
+        w.add_token_scores([v.scores.get(i, 0.0) for i in range(n_vocab)])
+        w.add_add_space_prefix(v.space)
+    else:
+        w.add_tokenizer_pre(v.pre)
+        w.add_token_merges(v.merges)
+    ids = {"bos": v.bos, "eos": None, "unknown": v.unk, "padding": v.pad} | dict(zip(("eos", "eot", "eom"), ends))
+    for name, i in ids.items():
+        if i is not None and i < n_vocab:
+            w.add_uint32(f"tokenizer.ggml.{name}_token_id", i)
+        elif v.scores and name in ("bos", "eos"):  # where it is absent readers take 1 and 2
+            w.add_uint32(f"tokenizer.ggml.{name}_token_id", 0xFFFFFFFF)
+    w.add_add_bos_token(v.add_bos)
+
+
+def write(path, out, s, v, tensors, wanted, ends):
+    """The whole file, beside `out` until decode, where it is there, has read its vocabulary."""
+    w, made = gguf.GGUFWriter(None, s.arch), f"{out}.{os.getpid()}.tmp"
+    w.add_name(os.path.basename(os.path.abspath(path))[:127])
+    w.add_file_type({T.F32: 0, T.F16: 1, T.BF16: 32}[wanted or tensors["token_embd.weight"][0]])
+    for key, value in s.keys.items():
+        {int: w.add_uint32, float: w.add_float32, str: w.add_string}[type(value)](f"{s.arch}.{key}", value)
+    if v:
+        add_vocabulary(path, w, v, s.n_vocab, ends)
+    for name, (kind, array) in tensors.items():
+        to = wanted or kind if array.ndim == 2 and name != "position_embd.weight" else T.F32
+        array = np.ascontiguousarray(as_type(array, kind, to))
+        if kind != to == T.F16 and not np.isfinite(array).all():
+            bad(path, f"tensor {name}: expected numbers that F16 holds, found others; --type bf16 or f32 has them")
+        w.add_tensor(name, array, raw_dtype=to)
+    try:
+        w.write_header_to_file(made)
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+        if v:
+            compare_ids(path, made, v.encode, v.names, v.library)
+        with open(made, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(made, out)
+    finally:
+        if os.path.exists(made):
+            os.unlink(made)
+
+
+def read_input(path):
+    """A Shape, its tensors, the ids that end a text, and what has the vocabulary."""
+    if os.path.isdir(path):
+        said, ends, generation = read_json(path, "config.json"), [], "generation_config.json"
+        if "block_size" in said and "model_type" not in said:
+            s = shape_of_nanogpt(path, said)
+            return s, tensors_of_state(path, s, read_folder(path), True), ends, path
+        from transformers import AutoConfig
+        config = AutoConfig.from_pretrained(path)
+        s = shape_of_config(os.path.join(path, "config.json"), config)
+        said = read_json(path, generation) if os.path.exists(os.path.join(path, generation)) else {}
+        for ids in said.get("eos_token_id"), config.eos_token_id:
+            ends += ids if isinstance(ids, list) else [ids]
+        tensors = tensors_of_state(path, s, read_folder(path), config.tie_word_embeddings)
+        if s.is_llama and s.factors is not None:
+            tensors["rope_freqs.weight"] = T.F32, s.factors
+        return s, tensors, ends, path
+    with open(path, "rb") as file:
+        first, beside = file.read(9), os.path.dirname(path)
+    if first[:4] == b"GGUF":
+        bad(path, "is a GGUF file already; decode quantize changes its types", BAD_USAGE)
+    if first[8:] == b"{":
+        bad(path, "expected a checkpoint, found its weights alone (safetensors): name their folder")
+    if first[:4] == b"PK\3\4":
+        args, state = read_torch(path)
+        s = shape_of_nanogpt(path, args)
+        return s, tensors_of_state(path, s, state, True), [], os.path.join(beside, "meta.pkl")
+    # Texts that llama2.c's models learn from stand between BOS, so its program ends a text there.
+    s, tensors = read_bin(path, np.memmap(path, np.uint8, "r"))
+    return s, tensors, [1] if s.is_llama else [], os.path.join(beside, "tokenizer.model")
+
+
+def main(args):
+    path, out, v = args.IN, args.OUT, None
+    if os.path.isdir(out) or (os.path.exists(out) and os.path.samefile(path, out)):
+        bad(out, "expected a file to write other than IN, found IN or a folder", BAD_USAGE)
+    s, tensors, ends, beside = read_input(path)
+    most = min(s.n_ctx, s.window or s.n_ctx)  # as far as a window reaches all is attended to, as here
+    if args.ctx is not None and (args.ctx < 1 or (args.ctx > most and (s.window or not s.is_llama))):
+        bad(path, f"--ctx: expected 1 to {most}, what it has learned or its window, found {args.ctx}", BAD_USAGE)
+    if not args.ctx and most < s.n_ctx:
+        say(f"{path}: the context is cut from {s.n_ctx} to the {most} positions of the sliding window")
+    s.keys["context_length"] = n_ctx = args.ctx or most
+    s.keys["attention.value_length"] = s.head_dim
+    if "position_embd.weight" in tensors:
+        kind, array = tensors["position_embd.weight"]
+        tensors["position_embd.weight"] = kind, array[:n_ctx]
+    if args.tokenizer != "none" and (args.tokenizer or os.path.exists(beside)):
+        v = read_vocabulary(args.tokenizer or beside, "gpt2" if s.arch == "decode" else None)
+    if not v and args.tokenizer != "none":
+        say(f"{path}: there is no vocabulary: tokens come without text; --tokenizer FILE names one")
+    if v and os.path.isfile(path) and s.is_llama:
+        v.add_bos = v.bos is not None  # llama2.c begins every text with it
+    write(path, out, s, v, tensors, args.type and T[args.type.upper()], ends)
+    say(f"{out}: {s.arch}, {s.n_layers} layers of {s.n_embd}, {s.n_heads} heads, {s.n_kv_heads} K/V heads, "
+        f"context {n_ctx}, {s.n_vocab} tokens, {os.path.getsize(out)} bytes")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("IN")
+    parser.add_argument("OUT", metavar="OUT.gguf")
+    parser.add_argument("--type", choices=("f32", "f16", "bf16"), help="of matrices, as they are by default; "
+                        "int8 becomes f32;\ndecode quantize makes q8_0 and q4_0")
+    parser.add_argument("--ctx", type=int, metavar="C", help="context in tokens; the checkpoint's by default")
+    parser.add_argument("--tokenizer", metavar="FILE", help="the one beside IN by default: tokenizer.json, "
+                        "tokenizer.model,\nnanoGPT's meta.pkl, vocab.json, or a folder; none: no text")
+    arguments = parser.parse_args()
+    sys.exit(run(lambda: main(arguments), arguments.IN))
