@@ -84,8 +84,7 @@ endif
 
 # --- what is built ---------------------------------------------------------------------------
 
-LIB_ROOMS := base formats text compute model engine train convert exchange measure \
-             show study
+LIB_ROOMS := base formats text compute model engine train convert measure show study
 LIB_SRC := $(wildcard $(LIB_ROOMS:%=src/%/*.c))
 CLI_SRC := $(wildcard src/cli/*.c)
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
@@ -98,9 +97,7 @@ TEST_SRC := $(wildcard tests/test_*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 # What the suites share.
 TEST_SUPPORT := $(patsubst %,$(BUILD)/tests/%.o,support checkpoints conversions hostile \
-                                            kernel_data plain_model program vocabularies \
-                                            imports \
-                                            vocab_import)
+                                            kernel_data plain_model program vocabularies)
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZERS  := $(FUZZ_SRC:tests/fuzz/%.c=%)
 
@@ -222,10 +219,7 @@ FAULT_TESTS := $(BUILD)/tests/test_faults $(BUILD)/tests/test_interrupts
 $(FAULT_TESTS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_TESTS): $(BUILD)/tests/faults.o $(BUILD)/tests/scenarios.o
 # And these the library's calls of their own, or count them.
-FAULT_CALLS := $(BUILD)/tests/test_draft \
-               $(BUILD)/tests/test_safetensors_files \
-               $(BUILD)/tests/test_exchange_faults \
-               $(BUILD)/tests/test_export_vocab
+FAULT_CALLS := $(BUILD)/tests/test_draft
 $(FAULT_CALLS): TEST_LDFLAGS := $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(FAULT_CALLS): $(BUILD)/tests/faults.o
 
@@ -303,11 +297,6 @@ CORPUS_fuzz_spm       := tests/fuzz/corpus/spm
 CORPUS_fuzz_options   := tests/fuzz/corpus/options
 CORPUS_fuzz_prompts   := tests/fuzz/corpus/prompts
 CORPUS_fuzz_json      := tests/fuzz/corpus/json
-CORPUS_fuzz_safetensors := tests/fuzz/corpus/safetensors
-CORPUS_fuzz_bins      := tests/fuzz/corpus/bins
-CORPUS_fuzz_config_json := tests/fuzz/corpus/config_json
-CORPUS_fuzz_tokenizer_json := tests/fuzz/corpus/tokenizer_json
-CORPUS_fuzz_vocab_files    := tests/fuzz/corpus/vocab_files
 
 build/fuzz/fuzz_%: build/fuzz/tests/fuzz/fuzz_%.o $(CLI_LIB) $(LIB)
 	$(call say,LINK)

@@ -19,11 +19,10 @@ model        base formats text compute
 engine       base formats text compute model
 train        base formats text compute model engine
 convert      base formats text compute model engine
-exchange     base formats text compute model
 measure      base formats text compute model engine
 show         base formats text
 study        base formats model show
-cli          base formats text compute model engine train convert exchange measure show study
+cli          base formats text compute model engine train convert measure show study
 '
 
 includes() {

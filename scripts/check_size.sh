@@ -15,7 +15,6 @@ cli        11400
 compute     7000
 convert     6000
 engine      4400
-exchange    4900
 formats     3600
 measure     3300
 model       3900

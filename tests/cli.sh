@@ -824,7 +824,6 @@ $ [ $(($(sed -n 's/.*parameters \([0-9]*\) to \([0-9]*\),.*/\1 - \2/p' "$err")))
 0 quantize removed.gguf -o smaller.gguf --type q8_0 -q
 0 train half -o trained-on.gguf --from removed.gguf --steps 2 --batch 1 --ctx 16 --lr 1e-4 -q
 0 info trained-on.gguf | 4, 7, 8, 7
-2 export removed.gguf -o no | another number of heads in each layer
 2 eval removed.gguf --text half --without 0.4 | a head from 0 to
 2 convert removed.gguf -o new.gguf --kv-heads 2 | of the checkpoint's 7 query heads of a layer, found 2
 0 convert removed.gguf -o one.gguf --kv-heads 4,7,2,1 --calib none -q
@@ -889,7 +888,6 @@ $ [ -s toy.gguf.state ]
 0 train lines -o long.gguf --layers 1 --embd 16 --heads 8 --ctx 2600 --batch 1 --steps 1 --val-fraction 0 -q
 2 attend long.gguf -p "$(repeat a 2550)" --html long.html | --html: expected at most 25165824 weights
 $ [ ! -e long.html ]
-2 export scaled.gguf -o hf-scaled | another scale of attention's scores
 2 train lines -o scaled.gguf --force $small --score-scale 0 | --score-scale: expected a number
 0 info toy.gguf | n_ctx         32
 0 generate toy.gguf -p "line 1" -n 10 --greedy
@@ -898,6 +896,11 @@ $ cmp -s toy.gguf more.gguf
 0 train lines -o toy.gguf $toy --resume | 2> going on after step 40
 0 train lines lines -o bpe.gguf $toy --vocab 280 --kv-heads 1 --eval-every -1 --save-every 7
     | 2> (MQA), d_ff 64, context 32, vocabulary 280
+# Tied is tied in both figures: the output matrix is the embedding.
+0 train lines -o tied.gguf --arch gpt2 $small --batch 2 --steps 2 -t 1
+$ trained=$(grep -o '[0-9]* parameters' "$err" | head -1)
+0 info tied.gguf
+$ [ "$trained" = "$(awk '$1 == "total" { gsub(",", "", $2); print $2 }' "$out") parameters" ]
 0 train lines -o deep.gguf --layers 41 --embd 8 --heads 2 --ff 8 --ctx 8 --batch 1 --steps 1 --seed 1
     --kv-heads $by_layer
 0 info deep.gguf
@@ -1229,139 +1232,42 @@ $ [ ! -e new.gguf ]
 $ cmp -s text text.kept && cmp -s gqa.gguf old.gguf
 EOF
 
-# --- import, export -----------------------------------------------------------------------------
+# --- checkpoints of other formats ---------------------------------------------------------------
 
-hf=tests/data/hf
-ln -s $hf/gpt2 gpt2
-least="--embd 8 --layers 1 --heads 2 --ff 8 --ctx 8 --batch 1"
-checks <<'EOF'
-0 import $hf/gpt2 -o import.gguf --format csv | 2 lines | GPT2LMHeadModel,gpt2,MHA,2,48,4,4,64,400,
-# Tied stays tied: the file has no output matrix of its own, and converts as the folder does.
-0 info import.gguf --tensors | !  output.weight
-$ mkdir named && cp import.gguf named/gpt2
-0 convert named/gpt2 -o of-file.gguf --kv-heads 1 -q
-0 convert $hf/gpt2 -o of-folder.gguf --kv-heads 1 -q
-$ cmp -s of-folder.gguf of-file.gguf
-0 train README.md -o tied.gguf --arch gpt2 $least --steps 2 -t 1
-$ trained=$(grep -o '[0-9]* parameters' "$err" | head -1)
-0 info tied.gguf
-$ [ "$trained" = "$(awk '$1 == "total" { gsub(",", "", $2); print $2 }' "$out") parameters" ]
-0 import $hf/gpt2 -o import.gguf --force --format json -q | "format": "GPT2LMHeadModel" | quiet
-2 import $hf/gpt2 | no output is named
-2 import $hf/gpt2 -o import.gguf | exists; --force replaces it
-2 import import.gguf -o reimported.gguf | is a GGUF file already
-2 import $hf/gpt2 -o import.gguf --force --ctx 65 | --ctx: expected at most the 64 positions
-2 import $hf/gpt2 -o import.gguf --force --type q3 | --type
-3 import $hf -o reimported.gguf | config.json: there is no such file
-3 import nosuchfile -o reimported.gguf | nosuchfile
-2 import $hf/gpt2 -o $hf/gpt2 --force | is the checkpoint itself
-1 import $hf/gpt2 -o . --force | found a directory
-EOF
-
-# An export that fails leaves the folder as it was, and none where there was none; one that succeeds
-# keeps what else was there; of four at once one is there whole.
-checks <<'EOF'
-0 export $model -o kept -q
-$ mkdir kept/mine && echo mine >kept/mine/file && echo mine >kept/README.md
-$ sum=$(cat kept/*.* | cksum)
-$ ! (ulimit -f 400 && exec "$decode" export $model -o kept --force) >"$out" 2>"$err"
-$ [ "$(cat kept/*.* | cksum)" = "$sum" ]
-$ ! (ulimit -f 400 && exec "$decode" export $model -o kept-new) >"$out" 2>"$err"
-$ [ ! -e kept-new -a -z "$(find . -name '.decode-*')" ]
-0 export $golden/llama.gguf -o kept --force -q
-$ cmp -s kept/README.md kept/mine/file && grep -q LlamaForCausalLM kept/config.json
-$ for m in $model $golden/llama.gguf $model $golden/llama.gguf; do
-    "$decode" export $m -o kept --force -q >"$out" 2>"$err" & done
-$ wait
-0 info kept --check
-$ [ -z "$(find . -name '.decode-*')" ]
-
-# No output replaces a file of the folder that a checkpoint is read from, whatever names it; --force
-# is no leave either.
-$ cp -r $hf/gpt2 folder && chmod -R u+w folder && ln folder/config.json hard-link
-$ sum=$(cat folder/* | cksum)
-2 $words | one of the checkpoint's own files
-    | for words in "score folder -p x --logits folder/model.safetensors"
-    "attend folder -p xy --npy folder/tokenizer.json" "attend folder -p xy --json folder/config.json"
-    "attend folder -p xy --svg folder/vocab.json"
-    "generate folder -p x -n 2 --save-state folder/config.json"
-    "bench folder --depth 4 --plot folder/config.json" "bench folder --depth 4 --trace folder/merges.txt"
-    "heads folder --text LICENSE --tokens 9 --svg folder/config.json" "score folder -p x --logits hard-link"
-    "quantize folder --type f16 --force -o folder/model.safetensors"
-    "convert folder --kv-heads 1 --force -o folder/model.safetensors"
-    "train LICENSE --from folder --steps 1 -o x.gguf --log folder/config.json"
-    "train LICENSE --teacher folder --steps 1 --force -o folder/model.safetensors"
-    "export folder/model.safetensors -o folder --force"
-$ [ "$(cat folder/* | cksum)" = "$sum" ]
-0 import $hf/llama -o plain.gguf --force -q
-EOF
-
-# A type: as import and quantize give it.
-for type in f32 f16 bf16 q8_0 q4_0; do
-    checks <<'EOF'
-0 import $hf/llama -o typed.gguf --type $type --force -q
-0 quantize plain.gguf -o quantized.gguf --type $type --force -q
-$ cmp -s typed.gguf quantized.gguf
-EOF
-done
-
-# Vocabularies of another place, and none.
-checks <<'EOF'
-0 import $hf/llama -o plain.gguf --ctx 9 --force --format csv | ,9,400,
-0 import $hf/gpt2 -o none.gguf --tokenizer none --force
-3 tokenize none.gguf -p ROMEO | tokenizer
-$ mkdir bare && cp $hf/gpt2/config.json $hf/gpt2/model.safetensors bare
-0 import bare -o other.gguf --tokenizer $hf/gpt2/tokenizer.json --force
-0 tokenize import.gguf -p "ROMEO: the king" | > ids
-0 tokenize other.gguf -p "ROMEO: the king" | == ids
-3 import bare -o other.gguf --tokenizer nosuchfile --force | nosuchfile
-$ cp $hf/gpt2/tokenizer.json bare
-2 import bare -o bare/tokenizer.json --tokenizer bare/tokenizer.json --force
-    | one of the checkpoint's own files
-2 import bare -o bare/$f --force | one of the checkpoint's own files
-    | for f in model.safetensors config.json
-$ cmp -s bare/model.safetensors $hf/gpt2/model.safetensors
-0 import bare -o bare/m.gguf -q $force | for force in "" --force
-EOF
-
-# A folder in place of a checkpoint: what the file made of it gives. Weights that are read again
-# after others were made of them once had become zeros.
-for words in "generate -p abc -n 12 --seed 1 -q" "generate -p abc -n 12 --greedy --kv-heads 2 -q" \
-    "score -p abcdefg --top 2" "score -p abcdefg --kv-heads 1" "tokenize -p ROMEO"; do
-    checks <<'EOF'
-0 $words -m import.gguf | > expected
-0 $words -m $hf/gpt2 | == expected
-EOF
-done
 head -c 3000 README.md >few
 t="--steps 1 --batch 1 --ctx 8 --seed 1 -q"
+hf=tests/data/hf/gpt2
+mkdir bare
+cp $hf/model.safetensors bare
+for name in llama2c.bin ckpt.pt model.pth; do echo no GGUF >bare/$name; done
+cp $golden/gqa.gguf bare/gguf.bin
+ln -s ../$hf "bare/two words"
 checks <<'EOF'
-0 eval $hf/gpt2 --text few --range 0:.2 --against import.gguf --format csv | ,0,
-0 info $hf/gpt2 --check | $hf/gpt2
-0 attend gpt2/ -p ab --svg heads.svg
-$ has heads.svg "What the heads of gpt2/ look at"
-0 bench $hf/gpt2 --kv-heads all -n 2 --repeat 1 --warmup 0 --prompt 2 --format csv | 4 lines
-0 quantize $hf/gpt2 -o a.gguf --type q8_0 --force -q
-0 convert $hf/gpt2 -o b.gguf --kv-heads 2 --method mean --force -q
-0 convert import.gguf -o c.gguf --kv-heads 2 --method mean --force -q
-0 score c.gguf -p abcdefg | > expected
-0 score b.gguf -p abcdefg | == expected
-0 train few -o d.gguf --from $hf/gpt2 $t
-
-# And out again.
-0 export import.gguf -o exported --format csv | GPT2LMHeadModel,MHA,float32,28,
-$ cmp -s exported/model.safetensors $hf/gpt2/model.safetensors
-2 export import.gguf -o exported | exists; --force
-0 export import.gguf -o exported --force -q --format json | "class": "GPT2LMHeadModel"
-2 export exported -o exported --force | is the checkpoint itself
-1 export import.gguf -o few --force | there is a file of this name
-2 export import.gguf | no output is named
-2 export b.gguf -o y | --expand repeats
-$ [ ! -e y ]
-0 export b.gguf -o y --expand -q
-0 score y -p abcdefg
-$ [ "$(cut -c1-12 "$out")" = "$(cut -c1-12 expected)" ]
-0 export a.gguf -o half-folder --force --format csv | GPT2LMHeadModel,MHA,float32,
+# A command that is given one names the script and the command to type.
+3 $words | $hf: a Hugging Face folder, and decode reads GGUF; make one with: scripts/import.py $hf gpt2.gguf
+    | for words in "generate $hf -p x" "generate -m $hf -p x" "bench $hf" "info $hf"
+    "convert $hf -o x.gguf --kv-heads 1" "eval $hf few" "eval $model few --against $hf" "score $hf -p x"
+    "quantize $hf -o x.gguf --type f16" "tokenize $hf -p x" "attend $hf -p xy" "heads $hf few"
+    "train few -o x.gguf --from $hf $t" "train few -o x.gguf --teacher $hf $t"
+3 info $hf/ | with: scripts/import.py $hf gpt2.gguf
+3 info $hf/model.safetensors | a file of a Hugging Face folder | scripts/import.py $hf gpt2.gguf
+3 info "bare/two words" | with: scripts/import.py 'bare/two words' 'two words.gguf'
+3 info bare/$name | bare/$name: by its name a checkpoint of another program
+    | scripts/import.py bare/$name ${name%.*}.gguf
+    | for name in llama2c.bin ckpt.pt model.pth model.safetensors
+$ cd $hf
+3 info . | scripts/import.py . model.gguf
+3 info model.safetensors | scripts/import.py . model.gguf
+$ cd "$dir"
+# What is none of these is refused, or read, for what it is.
+3 info $hf/config.json | expected "GGUF"
+3 info tests | tests: expected a regular file, found a directory
+3 info bare/none.bin | cannot open
+0 info bare/gguf.bin | GQA
+2 $words | a script does that: scripts/import.py IN OUT.gguf
+    | for words in "import $hf -o x.gguf" "help import" "import --help"
+2 export $model x | unknown command 'export'; a script does that: scripts/export.py MODEL.gguf DIR
+$ [ ! -e x.gguf ] && [ ! -e x ]
 
 # --- latent caches
 $ latent=$golden/latent.gguf tokens=$(cat $golden/latent.tokens)
@@ -1383,6 +1289,5 @@ $ [ "$(cut -d , -f 1 "$out" | sort -u | tr '\n' ' ')" = "MLA-24 variant " ]
 0 train few -o trained.gguf --from $latent $t
 0 eval trained.gguf --text few --against $latent --format csv
 2 convert $latent -o no.gguf --kv-heads 1 | found a latent cache
-2 export $latent -o no | transformers has no model with a latent cache
 EOF
 finish

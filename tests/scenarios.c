@@ -78,12 +78,6 @@ const struct scenario scenarios[] = {
     {"convert, llama",
      "convert llama.gguf -o out.gguf --kv-heads 1 --calib calib.txt -t 2 -q --force",
      "llama.gguf calib.txt", "out.gguf", STEADY_FILES},
-    {"import", "import llama2c.bin -o out.gguf --force -q", "llama2c.bin", "out.gguf",
-     STEADY_STDOUT | STEADY_FILES},
-    {"import --type", "import llama2c.bin -o out.gguf --type q8_0 --force -t 2 -q", "llama2c.bin",
-     "out.gguf", STEADY_STDOUT | STEADY_FILES},
-    {"score, imported in memory", "score llama2c.bin --tokens 1,2,3 -t 2 --top 2 -q", "llama2c.bin",
-     "", STEADY_STDOUT},
     {"generate --draft",
      "generate model.gguf --prompts prompts.jsonl -t 2 -n 4 --seed 1 --batch 3 "
      "--draft other.gguf --draft-n 2 -q",
@@ -192,20 +186,6 @@ static void make_other(const char *path, const char *preset)
     write_config_checkpoint(path, &c);
 }
 
-/* A checkpoint of llama2.c: seven numbers, then floats in its order. */
-static void make_llama2c(const char *path)
-{
-    enum { WIDTH = 32, FF = 64, VOCAB = 256, CTX = 8 };
-    enum { N = VOCAB * WIDTH + 3 * WIDTH + 3 * WIDTH * WIDTH + 3 * WIDTH * FF + CTX * WIDTH / 2 };
-    static struct {
-        int32_t numbers[7];
-        float weights[N];
-    } bin = {{WIDTH, FF, 1, 2, 1, VOCAB, CTX}, {0}};
-    for (int i = 0; i < N; i++)
-        bin.weights[i] = (float)(i * 37 % 101 - 50) / 64;
-    write_file(path, &bin, sizeof bin);
-}
-
 /* In the scratch folder, of a file of the repository. */
 static void take(const char *path, const char *from)
 {
@@ -225,7 +205,6 @@ static void make_inputs(void)
     write_checkpoint("other.gguf", &shape);
     make_other("llama.gguf", "llama");
     make_other("transformer.gguf", "transformer");
-    make_llama2c("llama2c.bin");
     take("bpe.gguf", "tests/data/bpe-small.gguf");
     take("spm.gguf", "tests/data/spm-small.gguf");
     write_text("prompt.txt", "To be, or not", 1);

@@ -75,10 +75,10 @@ static enum status write_and_print(struct job *j, struct quantize *q, struct err
     return report_end(&r, e);
 }
 
-enum status job_quantize(struct job *j, const struct file_map *file,
-                         const struct quantize_params *wanted, bool tells, struct err *e)
+/* Writes the file's checkpoint to -o as `params`, which have no gguf yet, say. */
+static enum status quantize_file(struct job *j, const struct file_map *file,
+                                 struct quantize_params params, struct err *e)
 {
-    struct quantize_params params = *wanted;
     struct gguf *g = NULL;
     struct quantize q;
     TRY(job_start_threads(j, e));
@@ -90,7 +90,7 @@ enum status job_quantize(struct job *j, const struct file_map *file,
     params.progress = progress_show;
     params.arg = job_progress(j, NULL);
     if (s == STATUS_OK && (s = quantize_plan(&params, &q, e)) == STATUS_OK) {
-        s = tells ? write_and_print(j, &q, e) : gguf_write(q.writer, j->common->out, e);
+        s = write_and_print(j, &q, e);
         quantize_free(&q);
     }
     gguf_free(g);
@@ -105,7 +105,7 @@ static enum status run_quantize(struct job *j, void *values, struct err *e)
         return err_usage(e, "no weight type is named; expected --type TYPE");
     o->params.type = tensor_type_named(text_of(storage_names[o->type - 1]))->type;
     TRY(job_map(j->path, &file, e));
-    const enum status s = job_quantize(j, &file, &o->params, true, e);
+    const enum status s = quantize_file(j, &file, o->params, e);
     file_map_close(&file);
     return job_blame(j->path, s, e);
 }

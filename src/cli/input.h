@@ -53,13 +53,13 @@ enum status check_prompt_length(size_t n_tokens, int n_ctx, int most, struct err
  * and where there is none yet, the folder and the name decide. */
 bool path_same(const char *a, const char *b);
 
-/* What follows the last slash but for those at the end, which a folder's path may have. */
+/* What follows the last slash. */
 const char *path_name(const char *path);
 
 /* Whether each file that an option of `spec`, whose values these are, writes can be written.
- * STATUS_USAGE, naming the option, for one that another reads (each part of a checkpoint's folder
- * is) or writes. The failures of file_writer_open for one that is written whole: while it is tried
- * there is a temporary file, so signals should be deferred. */
+ * STATUS_USAGE, naming the option, for one that another reads or writes. The failures of
+ * file_writer_open for one that is written whole: while it is tried there is a temporary file, so
+ * signals should be deferred. */
 enum status paths_check(const struct option_spec *spec, const void *values, struct err *e);
 
 /* The same, but not tried, of one more path that is written: `option` is what the message calls it.

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "exchange/exchange.h"
 #include "model/kv_cache.h"
 
 /* What work may take of what is available, which is an estimate: others want some. */
 #define AVAILABLE_SHARE 0.9
+/* Longer names of folders are not looked into. */
+#define FOLDER_MAX 300
 /* Memory beyond this is announced even without -v. */
 #define LARGE_MEMORY ((uint64_t)1 << 30)
 
@@ -17,6 +18,15 @@
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW) NULL};
 #undef COMMAND_ROW
+
+/* What is no command but a script, and how that is called. */
+static const struct {
+    const char *name, *usage;
+} scripts[] = {
+    {"import", "scripts/import.py IN OUT.gguf"},
+    {"export", "scripts/export.py MODEL.gguf DIR"},
+    {"study", "scripts/study.sh TEXT DIR"},
+};
 
 const struct command *command_at(int index)
 {
@@ -34,6 +44,10 @@ enum status command_named(const char *name, const struct command **out, struct e
         }
         nearest_offer(&near, commands[i]->name);
     }
+    for (int i = 0; i < LENGTH(scripts); i++)
+        if (str_is(scripts[i].name, name))
+            return err_usage(e, "unknown command '%s'; a script does that: %s", name,
+                             scripts[i].usage);
     nearest_offer(&near, "--help");
     nearest_offer(&near, "--version");
     return near.best ? err_usage(e, "unknown %s '%.60s'; did you mean '%s'?", what, name, near.best)
@@ -100,17 +114,76 @@ enum status job_blame(const char *path, enum status s, struct err *e)
     return s;
 }
 
+/* Copies the first len bytes of a folder's path without the slashes at its end; an empty one is the
+ * current folder's. */
+static void copy_folder(char *to, size_t size, const char *path, size_t len)
+{
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    snprintf(to, size, "%.*s", len > 0 ? (int)len : 1, len > 0 ? path : ".");
+}
+
+/* Whether it is one of Hugging Face's. */
+static bool has_config(const char *folder)
+{
+    char path[FOLDER_MAX + sizeof "/config.json"];
+    chars_printf(path, "%s/config.json", folder);
+    return access(path, F_OK) == 0;
+}
+
+/* STATUS_BAD_FILE, saying what stands at `path`, and the command line that makes a GGUF file of
+ * `in`, whose name without this end is the file's. */
+static enum status name_import(const char *path, const char *what, const char *in, const char *end,
+                               struct err *e)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+    const char *name = path_name(in);
+    size_t len = strlen(name) - strlen(end);
+    if (len == 0 || str_is(name, ".") || str_is(name, "..")) {
+        name = "model";
+        len = strlen(name);
+    }
+    /* A shell takes other characters in quotes; a name with a quote of its own is its user's. */
+    const char *quote = in[strspn(in, plain)] && !strchr(in, '\'') ? "'" : "";
+    return err_bad_file(e,
+                        "%.100s: %s, and decode reads GGUF; make one with: scripts/import.py "
+                        "%s%s%s %s%.*s.gguf%s",
+                        path, what, quote, in, quote, quote, (int)len, name, quote);
+}
+
+/* Of a file that is no GGUF: STATUS_OK if its name does not end as those of others' checkpoints. */
+static enum status refuse_other_format(const char *path, struct err *e)
+{
+    static const char *const ends[] = {".safetensors", ".bin", ".pt", ".pth"};
+    char folder[FOLDER_MAX];
+    for (int i = 0; i < LENGTH(ends); i++) {
+        if (!text_ends_with(text_of(path), ends[i]))
+            continue;
+        copy_folder(folder, sizeof folder, path, path_name(path) - path);
+        if (has_config(folder))
+            return name_import(path, "a file of a Hugging Face folder", folder, "", e);
+        return name_import(path, "by its name a checkpoint of another program", path, ends[i], e);
+    }
+    return STATUS_OK;
+}
+
 enum status job_map(const char *path, struct file_map *out, struct err *e)
 {
-    bool is_other;
-    struct import *im;
-    const struct import_options options = {.n_ctx = 0};
-    TRY(import_is_for(path, &is_other, e));
-    if (!is_other)
-        return file_map_open(out, path, e);
-    TRY(import_open(path, &options, &im, e));
-    const enum status s = job_blame(path, gguf_write_map(import_writer(im), out, e), e);
-    import_close(im);
+    char folder[FOLDER_MAX];
+    struct stat st;
+    *out = (struct file_map){0};
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        copy_folder(folder, sizeof folder, path, strlen(path));
+        if (has_config(folder))
+            return name_import(path, "a Hugging Face folder", folder, "", e);
+    }
+    TRY(file_map_open(out, path, e));
+    if (text_starts_with(text_span((const char *)out->data, out->len), "GGUF"))
+        return STATUS_OK;
+    const enum status s = refuse_other_format(path, e);
+    if (s != STATUS_OK)
+        file_map_close(out);
     return s;
 }
 
@@ -371,11 +444,6 @@ uint64_t job_out_bytes(const struct job *j)
 {
     struct stat st;
     return stat(j->common->out, &st) == 0 ? st.st_size : 0;
-}
-
-void job_say_note(void *arg, const char *text)
-{
-    say(arg, "%s", text);
 }
 
 /* --- memory and sessions --------------------------------------------------------------------- */

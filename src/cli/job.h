@@ -16,8 +16,7 @@
 /* In the order in which the help lists them. */
 #define COMMANDS(row)                                                                              \
     row(generate) row(bench) row(convert) row(train) row(eval) row(score) row(quantize)            \
-        row(tokenize) row(info) row(attend) row(heads) row(study) row(import) row(export)          \
-            row(help)
+        row(tokenize) row(info) row(attend) row(heads) row(study) row(help)
 
 /* What job_run does before it calls `run`, in this order. */
 enum job_needs {
@@ -139,7 +138,8 @@ enum status job_print(struct job *j, const struct table *t, struct err *e);
 /* Starts job.pool, unless it is. STATUS_NO_MEMORY. */
 enum status job_start_threads(struct job *j, struct err *e);
 
-/* Opens a checkpoint of any format, imported in memory if need be; `parts` as job.parts. */
+/* Opens a checkpoint; `parts` as job.parts. Of a Hugging Face folder, or a file of another format
+ * that scripts/import.py takes, the message has the command line that makes a GGUF file of it. */
 enum status job_open(const char *path, unsigned parts, struct checkpoint *c, struct err *e);
 /* The file alone. */
 enum status job_map(const char *path, struct file_map *out, struct err *e);
@@ -174,16 +174,8 @@ enum status job_seed(struct job *j, struct err *e);
 enum status job_choose_kernels(const struct common_options *c, const struct kernels **out,
                                struct err *e);
 
-/* Writes the file's checkpoint to -o in the type of `wanted`, which has no gguf yet; `tells` what
- * becomes of the tensors. The failures of quantize_plan and gguf_write. */
-enum status job_quantize(struct job *j, const struct file_map *file,
-                         const struct quantize_params *wanted, bool tells, struct err *e);
-
 /* Of the file at -o; 0: it is gone already. */
 uint64_t job_out_bytes(const struct job *j);
-
-/* Says a note of an import or export; `arg` is a struct common_options. */
-void job_say_note(void *arg, const char *text);
 
 /* --- conversion, as the commands offer it: variant.c ----------------------------------------- */
 

@@ -1,6 +1,5 @@
 #include "cli/input.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 static bool same_file(const struct stat *a, const struct stat *b)
@@ -10,11 +9,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
 
 const char *path_name(const char *path)
 {
-    const char *name = path;
-    for (; *path; path++)
-        if (path[0] == '/' && path[1] && path[1] != '/')
-            name = path + 1;
-    return name;
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 bool path_same(const char *a, const char *b)
@@ -41,28 +37,11 @@ bool path_same(const char *a, const char *b)
     return same;
 }
 
-/* Whether a folder has this file, or one linked to it, as a part of a checkpoint. */
-static bool folder_has(const char *folder, const struct stat *file)
-{
-    static const char *const ends[] = {".json", ".jsonl", ".safetensors", ".txt", ".model", ".bin"};
-    struct stat st;
-    bool has = false;
-    DIR *d = opendir(folder);
-    for (const struct dirent *entry; d && !has && (entry = readdir(d));)
-        for (int i = 0; i < LENGTH(ends); i++)
-            has |= text_ends_with(text_of(entry->d_name), ends[i]) &&
-                   fstatat(dirfd(d), entry->d_name, &st, 0) == 0 && same_file(&st, file);
-    if (d)
-        closedir(d);
-    return has;
-}
-
 /* Compares `path`, which is written, with all that the command reads and, where `writer` is the
  * option that names it, with what others write. */
 static enum status spare_all(const struct option_rows *rows, const void *values,
                              const struct option *writer, const char *path, struct err *e)
 {
-    struct stat out, in;
     for (int r = 0; r < rows->n; r++) {
         const struct option_row *row = &rows->items[(rows->n_options + r) % rows->n];
         const struct option *o = row->option; /* the positionals first */
@@ -80,13 +59,6 @@ static enum status spare_all(const struct option_rows *rows, const void *values,
             if (same)
                 return err_usage(e, "'%.200s' is what --%s names, too; expected a file for each",
                                  path, o->name);
-            /* Or one of the two is a folder of which the other is a part. */
-            if (other && o->reads && stat(path, &out) == 0 && stat(other, &in) == 0 &&
-                ((S_ISDIR(in.st_mode) && folder_has(other, &out)) ||
-                 (S_ISDIR(out.st_mode) && folder_has(path, &in))))
-                return err_usage(
-                    e, "'%.200s' is one of %s's own files, or has them, which would be overwritten",
-                    path, o->reads);
         }
     }
     return STATUS_OK;

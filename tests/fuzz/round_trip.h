@@ -4,7 +4,6 @@
 #ifndef TESTS_FUZZ_ROUND_TRIP_H
 #define TESTS_FUZZ_ROUND_TRIP_H
 
-#include "exchange/private.h"
 #include "target.h"
 #include "text/tokenizer.h"
 
@@ -64,47 +63,6 @@ static inline struct tokenizer *try_vocabulary(const struct gguf *g)
     }
     require(tokenizer_bos(t) < tokenizer_n_tokens(t) && tokenizer_eos(t) < tokenizer_n_tokens(t));
     return t;
-}
-
-/* --- vocabularies made of another format's file ---------------------------------------------- */
-
-static const struct json_limits vocabulary_limits = {
-    .bytes = 1 << 18, .values = 1 << 14, .depth = 32};
-
-static inline void take_note(void *arg, const char *text)
-{
-    (void)arg;
-    require_line(text);
-}
-
-static inline void start_imported(struct vocabulary *v, int n_vocab)
-{
-    static const struct vocabulary_notes notes = {take_note, NULL};
-    require(vocabulary_start(v, n_vocab, &notes, NULL) == STATUS_OK);
-}
-
-/* What was read and finished, if it was, is a vocabulary; else there is a message. */
-static inline void finish_imported(struct vocabulary *v, enum status s, const struct err *e)
-{
-    struct gguf_writer *w;
-    unsigned char *bytes;
-    if (s == STATUS_OK) {
-        require(gguf_writer_create(&w, NULL) == STATUS_OK);
-        vocab_keys_write(&v->keys, w);
-        struct gguf *g = require_written(w, &bytes);
-        struct tokenizer *t = try_vocabulary(g);
-        require(t && tokenizer_reads_text(t, NULL) == STATUS_OK);
-        require(tokenizer_n_tokens(t) == v->keys.n);
-        for (int id = 0; id < v->keys.n; id++)
-            round_trip(t, v->keys.tokens[id], keeps_texts(g));
-        tokenizer_free(t);
-        gguf_free(g);
-        gguf_writer_free(w);
-        free(bytes);
-    } else {
-        require_refused(s, STATUS_BAD_FILE, e);
-    }
-    vocabulary_free(v);
 }
 
 #endif
