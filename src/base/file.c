@@ -80,14 +80,6 @@ static enum status open_named(const char *path, int *fd, struct err *e)
     return is_standard(path) ? STATUS_OK : open_input(path, 0, fd, e);
 }
 
-enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e)
-{
-    const size_t size = strlen(folder) + 1 + strlen(name) + 1;
-    TRY_ZEROED(*path, size, "a path", e);
-    snprintf(*path, size, "%s/%s", folder, name);
-    return STATUS_OK;
-}
-
 enum status file_map_open(struct file_map *f, const char *path, struct err *e)
 {
     struct stat st;
@@ -151,7 +143,7 @@ void file_map_release(const struct file_map *f, const void *data, size_t len)
     const long page = sysconf(_SC_PAGESIZE);
     const uintptr_t mask = (uintptr_t)page - 1, from = (uintptr_t)data;
     const uintptr_t start = (uintptr_t)f->data, end = start + f->len;
-    if (!f->data || (f->own && !f->once) || page <= 0 || from < start || from > end)
+    if (!f->data || f->own || page <= 0 || from < start || from > end)
         return;
     const uintptr_t to = len < end - from ? from + len : end;
     const uintptr_t first = (from + mask) & ~mask, last = to & ~mask;

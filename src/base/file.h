@@ -1,5 +1,5 @@
 /*
- * file - read a file as bytes, replace a file or a folder atomically.
+ * file - read a file as bytes, replace a file atomically.
  */
 #pragma once
 
@@ -29,8 +29,6 @@ struct file_map {
     const unsigned char *data; /* NULL for an empty file */
     size_t len;                /* bytes */
     bool own;                  /* malloc'd memory: there is no file to read it from again */
-    bool once; /* set by whoever knows that what is released is never read again: own memory is
-                  given back then, too */
 };
 
 /*
@@ -50,8 +48,7 @@ void file_map_close(struct file_map *f); /* legal on a zeroed struct and twice *
 enum status file_map_make_private(const struct file_map *f, size_t len, struct err *e);
 
 /* Tells the system that [data, data + len) of the mapping will not be read for a while: whole pages
- * inside it leave the process's resident memory, unless they are own memory that is not `once`. A
- * hint. */
+ * inside it leave the process's resident memory, unless they are own memory. A hint. */
 void file_map_release(const struct file_map *f, const void *data, size_t len);
 
 /*
@@ -60,9 +57,6 @@ void file_map_release(const struct file_map *f, const void *data, size_t len);
  * with STATUS_BAD_FILE, or STATUS_NO_MEMORY; more than `max` bytes is STATUS_USAGE.
  */
 enum status file_read_all(const char *path, size_t max, char **out, size_t *len, struct err *e);
-
-/* "folder/name", malloc'd: *path is NULL on failure. STATUS_NO_MEMORY. */
-enum status file_in_folder(const char *folder, const char *name, char **path, struct err *e);
 
 /* --- writing -------------------------------------------------------------------------------- */
 
@@ -97,25 +91,6 @@ void file_writer_abandon(struct file_writer *w); /* NULL is legal */
 
 /* The same of all that goes into the file, at once. */
 enum status file_replace(const char *path, const void *data, size_t len, struct err *e);
-
-/*
- * A folder whose files are made or replaced together: they grow in one of a temporary name beside
- * it. Where there is no folder yet, that one becomes it; else each file, once all are whole, takes
- * its place, and those of other names stay.
- */
-struct folder_writer;
-
-/* STATUS_FAILED for what is no folder, or where nothing can be made beside it; STATUS_NO_MEMORY.
- * After any failure, and after abandon, `path` is as it was. */
-enum status folder_writer_open(struct folder_writer **out, const char *path, struct err *e);
-
-/* Where the new folder's files are to be written; borrowed. */
-const char *folder_writer_path(const struct folder_writer *w);
-
-/* Frees w in any case. STATUS_FAILED, also for a file whose name a folder there has: then `path` is
- * as it was. */
-enum status folder_writer_commit(struct folder_writer *w, struct err *e);
-void folder_writer_abandon(struct folder_writer *w); /* NULL is legal */
 
 /* --- lines ------------------------------------------------------------------------------------ */
 

@@ -1,8 +1,7 @@
 /*
- * Files that are replaced as a whole, and folders whose files are: what is new grows under a
- * temporary name beside the old one, .decode-PID-TIME.tmp, and then takes its place. A writer holds
- * a lock (flock) on its own while it lives; one that nobody locks was left by a process that was
- * killed.
+ * Files that are replaced as a whole: the new one grows under a temporary name beside the old one,
+ * .decode-PID-TIME.tmp, and then takes its place. A writer holds a lock (flock) on its own while it
+ * lives; one that nobody locks was left by a process that was killed.
  */
 
 /* Files larger than 2 GiB on 32-bit systems too; must precede every include. */
@@ -58,35 +57,6 @@ static void sync_folder(char *path)
         return;
     sync_retry(fd);
     close(fd);
-}
-
-/* Takes the next file's name from a folder's list; NULL, and the list closed, at the end. */
-static const char *next_name(DIR *d)
-{
-    const struct dirent *entry;
-    while (d && (entry = readdir(d)))
-        if (!str_is(entry->d_name, ".") && !str_is(entry->d_name, ".."))
-            return entry->d_name;
-    if (d)
-        closedir(d);
-    return NULL;
-}
-
-/* The list of an open folder, apart from its descriptor; NULL on failure. */
-static DIR *open_list(int folder)
-{
-    const int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = own < 0 ? NULL : fdopendir(own);
-    if (!d && own >= 0)
-        close(own);
-    return d;
-}
-
-static void remove_files(int folder)
-{
-    DIR *d = open_list(folder);
-    for (const char *name; (name = next_name(d));)
-        unlinkat(folder, name, 0);
 }
 
 /* --- links ----------------------------------------------------------------------------------- */
@@ -162,22 +132,22 @@ static enum status name_temporary(const char *target, char **temp, struct err *e
     DIR *d = opendir(folder ? *temp : ".");
     if (!d && errno == ENOMEM)
         return err_no_memory(e, "the list of a folder", 0);
-    for (const char *name; (name = next_name(d));) {
-        /* A file, or a folder with the files in it, that a dead writer has left? */
+    const struct dirent *entry;
+    while (d && (entry = readdir(d))) {
+        const char *name = entry->d_name;
+        /* A file that a dead writer has left? */
         if (!text_starts_with(text_of(name), START) || !text_ends_with(text_of(name), END))
             continue;
         struct stat st;
         const int fd = openat(dirfd(d), name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
         const bool is_old = fd >= 0 && fstat(fd, &st) == 0 && st.st_mtime < time(NULL) - OLD_S;
-        if (is_old && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) &&
-            flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            if (S_ISDIR(st.st_mode))
-                remove_files(fd);
-            unlinkat(dirfd(d), name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
-        }
+        if (is_old && S_ISREG(st.st_mode) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(dirfd(d), name, 0);
         if (fd >= 0)
             close(fd);
     }
+    if (d)
+        closedir(d);
     snprintf(*temp + folder, TEMPORARY_CAP, START "%ld-%" PRIx64 END, (long)getpid(), clock_ns());
     return STATUS_OK;
 }
@@ -324,95 +294,4 @@ enum status file_replace(const char *path, const void *data, size_t len, struct 
     TRY(file_writer_open(&w, path, e));
     file_writer_put(w, data, len);
     return file_writer_commit(w, e);
-}
-
-/* --- a folder -------------------------------------------------------------------------------- */
-
-struct folder_writer {
-    char *target; /* symbolic links followed, no slash at the end */
-    char *temp;   /* beside it */
-    int fd;       /* of temp, locked; -1: there is none */
-};
-
-void folder_writer_abandon(struct folder_writer *w)
-{
-    if (!w)
-        return;
-    if (w->fd >= 0) {
-        remove_files(w->fd);
-        close(w->fd);
-    }
-    if (w->temp)
-        rmdir(w->temp); /* unless it is renamed */
-    free(w->target);
-    free(w->temp);
-    free(w);
-}
-
-const char *folder_writer_path(const struct folder_writer *w)
-{
-    return w->temp;
-}
-
-enum status folder_writer_open(struct folder_writer **out, const char *path, struct err *e)
-{
-    struct stat old;
-    struct folder_writer *w = *out = calloc(1, sizeof *w);
-    char *plain = strdup(path); /* without slashes at its end */
-    enum status s = w && plain ? STATUS_OK : err_no_memory(e, path, sizeof *w + strlen(path));
-    for (size_t n = plain ? strlen(plain) : 0; n > 1 && plain[n - 1] == '/'; n--)
-        plain[n - 1] = 0;
-    if (w)
-        w->fd = -1;
-    THEN(s, file_follow_links(plain, &w->target, e));
-    free(plain);
-    if (s == STATUS_OK && stat(w->target, &old) == 0 && !S_ISDIR(old.st_mode))
-        s = err_failed(e, "%.200s: cannot make the folder: there is a file of this name",
-                       w->target);
-    THEN(s, name_temporary(w->target, &w->temp, e));
-    if (s == STATUS_OK) {
-        if (mkdir(w->temp, 0777) == 0)
-            w->fd = open(w->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (w->fd < 0)
-            s = fail(e, w->target, "make the folder");
-        else
-            flock(w->fd, LOCK_EX | LOCK_NB); /* says that its writer lives, where that is known */
-    }
-    if (s != STATUS_OK) {
-        folder_writer_abandon(w);
-        *out = NULL;
-    }
-    return s;
-}
-
-enum status folder_writer_commit(struct folder_writer *w, struct err *e)
-{
-    enum status s = STATUS_OK;
-    sync_retry(w->fd);
-    const int old = open(w->target, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (old < 0 && rename(w->temp, w->target) == 0) {
-        close(w->fd);
-        w->fd = -1;
-    } else {
-        flock(old, LOCK_EX); /* so that two writers' files do not mix */
-        /* First it is found out whether all can take their places. */
-        for (int moves = 0; moves < 2; moves++) {
-            DIR *d = open_list(w->fd);
-            if (old < 0 || !d)
-                s = fail(e, w->target, "put the new folder in its place");
-            for (const char *name; (name = next_name(d));) {
-                struct stat st;
-                if (s == STATUS_OK &&
-                    (moves ? renameat(w->fd, name, old, name) != 0
-                           : fstatat(old, name, &st, 0) == 0 && S_ISDIR(st.st_mode)))
-                    s = err_failed(e, "%.200s/%.100s: cannot replace it: %s", w->target, name,
-                                   moves ? strerror(errno) : "it is a folder");
-            }
-        }
-        sync_retry(old);
-        close(old);
-    }
-    sync_folder(w->target);
-    folder_writer_abandon(w);
-    return s;
 }

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -30,23 +29,13 @@ static char *put_number(char *to, unsigned long n)
     return to;
 }
 
-/* What getdents64(2) gives. */
-struct kernel_entry {
-    uint64_t inode;
-    int64_t offset;
-    unsigned short len;
-    unsigned char type;
-    char name[];
-};
-
 /*
- * Removes the files that are being written, and a folder of them. A handler cannot ask a writer in
- * the middle of its work, so the system is asked which are open, with nothing but system calls, as
- * opendir takes memory. Where it does not tell, they stay. Their names are those of base/file.h.
+ * Removes the files that are being written. A handler cannot ask a writer in the middle of its
+ * work, so the system is asked which are open, with nothing but system calls, as opendir takes
+ * memory. Where it does not tell, they stay. Their names are those of base/file.h.
  */
 static void remove_temporaries(void)
 {
-    _Alignas(struct kernel_entry) char list[4096];
     struct rlimit limit = {.rlim_cur = MAX_FDS};
     char start[48] = "/.decode-", link[48] = "/proc/self/fd/", path[4096];
     char *const number = link + strlen(link);
@@ -54,20 +43,13 @@ static void remove_temporaries(void)
     getrlimit(RLIMIT_NOFILE, &limit);
     for (int fd = STDERR_FILENO + 1; fd < MAX_FDS && (rlim_t)fd < limit.rlim_cur; fd++) {
         put_number(number, (unsigned long)fd);
-        ssize_t n = readlink(link, path, sizeof path - 1);
+        const ssize_t n = readlink(link, path, sizeof path - 1);
         if (n < 4 || memcmp(path + n - 4, ".tmp", 4) != 0)
             continue;
         path[n] = 0;
         const char *slash = strrchr(path, '/');
-        if (!slash || strncmp(slash, start, strlen(start)) != 0 || unlink(path) == 0)
-            continue;
-        while ((n = syscall(SYS_getdents64, fd, list, sizeof list)) > 0)
-            for (long at = 0; at < n;) {
-                const struct kernel_entry *entry = (const void *)(list + at);
-                unlinkat(fd, entry->name, 0);
-                at += entry->len;
-            }
-        rmdir(path);
+        if (slash && strncmp(slash, start, strlen(start)) == 0)
+            unlink(path);
     }
 }
 

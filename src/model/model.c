@@ -399,7 +399,6 @@ enum status checkpoint_take(struct file_map *file, const char *path, unsigned pa
     if (s == STATUS_OK &&
         (gguf_find(c->gguf, "tokenizer.ggml.model") || parts & CHECKPOINT_TOKENIZER))
         s = tokenizer_create(c->gguf, &c->tokenizer, e);
-    c->file.once = with_model; /* whoever has the model needs the tensors no more */
     if (s == STATUS_OK && with_model)
         s = model_create(c->gguf, NULL, &c->file, &c->model, e);
     if (s != STATUS_OK) {
