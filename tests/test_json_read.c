@@ -299,7 +299,6 @@ static enum status get(char getter, const struct json_node *node, char found[64]
     int64_t i = 0;
     double d = 0;
     struct text t = {"", 0};
-    bool b = false;
     switch (getter) {
     case 'u':
         TRY(json_node_u64(node, &u, &err));
@@ -312,12 +311,9 @@ static enum status get(char getter, const struct json_node *node, char found[64]
     case 'd':
         TRY(json_node_double(node, &d, &err));
         return snprintf(found, 64, "%a", d) < 0;
-    case 't':
+    default:
         TRY(json_node_text(node, &t, &err));
         return snprintf(found, 64, "%.*s", (int)t.len, t.data) < 0;
-    default:
-        TRY(json_node_bool(node, &b, &err));
-        return snprintf(found, 64, "%d", b) < 0;
     }
 }
 
@@ -357,9 +353,6 @@ TEST(values_by_their_kind, READER)
         {'d', "\"1\"", "expected a number, found a string"},
         {'t', "\"x\"", "x"},
         {'t', "3", "expected a string, found 3"},
-        {'b', "true", "1"},
-        {'b', "false", "0"},
-        {'b', "\"x\"", "expected true or false, found a string"},
     };
     for (size_t k = 0; k < COUNT(cases); k++) {
         char source[128], found[64];

@@ -1,5 +1,5 @@
 /*
- * private - what the reader and the writer of GGUF share, and the writer of safetensors.
+ * private - what the reader and the writer of GGUF share.
  */
 #pragma once
 
@@ -40,15 +40,3 @@ size_t gguf_kind_bytes(enum gguf_kind kind);
  */
 enum status gguf_tensor_measure(struct gguf_tensor *t, uint32_t type, enum status bad,
                                 struct err *e);
-
-/* Where the bytes of a file go: to `file`; or, if it is NULL, to memory that has room for them. */
-struct sink {
-    struct file_writer *file;
-    unsigned char *memory; /* of the next byte */
-};
-
-void sink_put(struct sink *sink, const void *data, size_t len);
-
-/* All n_bytes of a tensor. */
-enum status sink_put_source(struct sink *sink, const struct gguf_source *source, uint64_t n_bytes,
-                            struct err *e);

@@ -215,7 +215,13 @@ void gguf_add_tensor(struct gguf_writer *w, struct text name, uint32_t type, int
 
 /* --- output -------------------------------------------------------------------------------- */
 
-void sink_put(struct sink *sink, const void *data, size_t len)
+/* Where the bytes of a file go: to `file`; or, if it is NULL, to memory that has room for them. */
+struct sink {
+    struct file_writer *file;
+    unsigned char *memory; /* of the next byte */
+};
+
+static void sink_put(struct sink *sink, const void *data, size_t len)
 {
     if (sink->file) {
         file_writer_put(sink->file, data, len);
@@ -225,8 +231,9 @@ void sink_put(struct sink *sink, const void *data, size_t len)
     }
 }
 
-enum status sink_put_source(struct sink *sink, const struct gguf_source *source, uint64_t n_bytes,
-                            struct err *e)
+/* All n_bytes of a tensor. */
+static enum status sink_put_source(struct sink *sink, const struct gguf_source *source,
+                                   uint64_t n_bytes, struct err *e)
 {
     const void *data = source->data;
     size_t len = n_bytes;

@@ -84,7 +84,6 @@ enum status json_require(const struct json_node *object, const char *key, enum j
 enum status json_expect(const struct json_node *node, enum json_kind kind, struct err *e);
 
 enum status json_node_text(const struct json_node *node, struct text *out, struct err *e);
-enum status json_node_bool(const struct json_node *node, bool *out, struct err *e);
 
 /*
  * Numbers are converted exactly. A whole number has no fraction and no exponent, not even 1.0; the
@@ -113,7 +112,6 @@ struct json {
     struct output *out;
     int depth;        /* open containers */
     int broken_depth; /* containers at depths below this have one member a line */
-    bool named;       /* a key waits for its value */
     struct {
         char closing;
         bool used;
@@ -124,9 +122,7 @@ struct json {
 #define JSON_COMPACT (-1)
 void json_init(struct json *j, struct output *out, int broken_depth);
 
-/* The key is NULL in arrays, outside of all containers, and after json_key, which writes one of any
- * bytes for the value that comes next. */
-void json_key(struct json *j, struct text key);
+/* The key is NULL in arrays and outside of all containers. */
 void json_begin_object(struct json *j, const char *key);
 void json_begin_array(struct json *j, const char *key);
 void json_end(struct json *j); /* of the innermost container */
@@ -137,5 +133,4 @@ void json_literal(struct json *j, const char *key, struct text literal); /* writ
 void json_int(struct json *j, const char *key, int64_t x);
 void json_u64(struct json *j, const char *key, uint64_t x);
 void json_double(struct json *j, const char *key, double x);
-void json_bool(struct json *j, const char *key, bool x);
 void json_null(struct json *j, const char *key);

@@ -357,13 +357,6 @@ enum status json_node_text(const struct json_node *node, struct text *out, struc
     return STATUS_OK;
 }
 
-enum status json_node_bool(const struct json_node *node, bool *out, struct err *e)
-{
-    TRY(json_expect(node, JSON_BOOL, e));
-    *out = text_is(node->text, "true");
-    return STATUS_OK;
-}
-
 /* --- numbers --------------------------------------------------------------------------------- */
 
 /* A whole number from min to max, in two's complement. */

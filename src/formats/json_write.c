@@ -37,33 +37,21 @@ static void json_put_escaped(struct output *out, struct text s)
     output_puts(out, "\"");
 }
 
-/* What stands before a value, or before its key. */
-static void begin_item(struct json *j)
+/* What stands before a value: a comma, a line break, its key. */
+static void begin_value(struct json *j, const char *key)
 {
     const bool broken = j->depth <= j->broken_depth, compact = j->broken_depth == JSON_COMPACT;
-    if (j->depth > 0 && !j->named) {
+    if (j->depth > 0) {
         if (j->open[j->depth - 1].used)
             output_puts(j->out, broken || compact ? "," : ", ");
         if (broken)
             json_break_line(j);
         j->open[j->depth - 1].used = true;
     }
-    j->named = false;
-}
-
-void json_key(struct json *j, struct text key)
-{
-    begin_item(j);
-    json_put_escaped(j->out, key);
-    output_puts(j->out, j->broken_depth == JSON_COMPACT ? ":" : ": ");
-    j->named = true;
-}
-
-static void begin_value(struct json *j, const char *key)
-{
-    if (key)
-        json_key(j, text_of(key));
-    begin_item(j);
+    if (key) {
+        json_put_escaped(j->out, text_of(key));
+        output_puts(j->out, compact ? ":" : ": ");
+    }
 }
 
 static void json_open(struct json *j, const char *key, const char *opening, char closing)
@@ -126,11 +114,6 @@ void json_u64(struct json *j, const char *key, uint64_t x)
 void json_double(struct json *j, const char *key, double x)
 {
     json_literal(j, key, text_of(isfinite(x) ? figure_exact(x).text : "null"));
-}
-
-void json_bool(struct json *j, const char *key, bool x)
-{
-    json_literal(j, key, text_of(x ? "true" : "false"));
 }
 
 void json_null(struct json *j, const char *key)

@@ -139,10 +139,6 @@ void spm_free(struct spm *s); /* legal on a zeroed struct and twice */
 enum status spm_encode(const struct spm *s, struct encoding *c, struct text part, bool adds_space,
                        struct err *e);
 
-/* Cuts the first character off a nonempty text. How many bytes it has is what its first byte says,
- * whether or not the others fit, as in llama.cpp; the text may end before. */
-struct text spm_next_char(struct text *rest);
-
 /* --- bpe_learn.c: a vocabulary from texts ----------------------------------------------------- */
 
 /*

@@ -450,6 +450,8 @@ void bpe_learned_free(struct bpe_learned *v)
 
 /* --- as keys of a file ----------------------------------------------------------------------- */
 
+#define KEY(name) "tokenizer.ggml." name
+
 /* Appends the token in the byte alphabet to the name that ends at `at`: returns its new end. */
 static char *spell(struct text token, char *at)
 {
@@ -481,21 +483,14 @@ enum status bpe_learned_write(const struct bpe_learned *v, struct gguf_writer *w
             end = spell(v->tokens[v->merges[i].right], end);
             tokens[n + i] = text_span(at, end - at);
         }
-        const struct vocab_keys keys = {
-            .model = "gpt2",
-            .pre = "gpt-2",
-            .n = v->n_tokens,
-            .tokens = tokens,
-            .types = types,
-            .n_merges = n_merges,
-            .merges = tokens + n,
-            .bos = '\n',
-            .eos = 0,
-            .unk = -1,
-            .pad = -1,
-            .add_space_prefix = -1,
-        };
-        vocab_keys_write(&keys, w);
+        gguf_add_text(w, KEY("model"), text_of("gpt2"));
+        gguf_add_text(w, KEY("pre"), text_of("gpt-2"));
+        gguf_add_texts(w, KEY("tokens"), tokens, n);
+        gguf_add_array(w, KEY("token_type"), GGUF_I32, types, n);
+        gguf_add_texts(w, KEY("merges"), tokens + n, n_merges);
+        gguf_add_u32(w, KEY("bos_token_id"), '\n');
+        gguf_add_u32(w, KEY("eos_token_id"), 0);
+        gguf_add_bool(w, KEY("add_bos_token"), false);
     } else {
         s = err_no_memory(e, "writing the vocabulary", 4 * total);
     }

@@ -26,6 +26,8 @@ struct spm_char {
     int32_t symbol;
 };
 
+/* The first character of a nonempty text. How many bytes it has is what its first byte says,
+ * whether or not the others fit, as in llama.cpp; the text may end before. */
 static struct text char_at(struct text s)
 {
     const unsigned char first = *s.data;
@@ -33,7 +35,7 @@ static struct text char_at(struct text s)
     return text_span(s.data, MIN(len, s.len));
 }
 
-struct text spm_next_char(struct text *rest)
+static struct text next_char(struct text *rest)
 {
     return text_cut(rest, char_at(*rest).len);
 }
@@ -72,7 +74,7 @@ static struct text next_run(bool cuts, struct text *rest, size_t *n)
         const bool space = text_is(char_at(*rest), VOCAB_SPACE);
         if (cuts && space && !after_space)
             break;
-        (void)spm_next_char(rest);
+        (void)next_char(rest);
         after_space = space;
     }
     run.len -= rest->len;
@@ -295,13 +297,13 @@ enum status spm_encode(const struct spm *s, struct encoding *c, struct text part
         TRY(merge_reserve(&c->merge, n, e));
         int32_t *spans = c->merge.spans;
         for (size_t i = 0; i < n; i++)
-            spans[i] = symbol_of(s, spm_next_char(&symbols));
+            spans[i] = symbol_of(s, next_char(&symbols));
         merge_run(&s->merging, &c->merge, n);
         for (size_t i = 0, end; i < n; i = end) {
-            const struct text one = spm_next_char(&run);
+            const struct text one = next_char(&run);
             end = merge_end(spans, n, i);
             for (size_t more = i + 1; more < end; more++)
-                (void)spm_next_char(&run);
+                (void)next_char(&run);
             if (spans[i] < s->n_tokens) {
                 TRY(id_list_add(&c->list, spans[i], e));
                 continue;

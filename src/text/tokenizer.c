@@ -204,12 +204,6 @@ enum status tokenizer_reads_text(const struct tokenizer *t, struct err *e)
     return t->unread.text[0] ? err_bad_file(e, "%s", t->unread.text) : STATUS_OK;
 }
 
-struct tokenizer_parts tokenizer_parts(const struct tokenizer *t)
-{
-    return (struct tokenizer_parts){&t->vocab, t->pre, t->pre ? &t->bpe.merging : &t->spm.merging,
-                                    t->bpe.lacks_bytes, t->adds_space};
-}
-
 struct text tokenizer_bytes(const struct tokenizer *t, int id)
 {
     assert(id >= 0);

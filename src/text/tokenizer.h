@@ -77,18 +77,6 @@ struct text tokenizer_bytes(const struct tokenizer *t, int id);
  * for the space of "llama", if they begin with it, else 0. */
 size_t tokenizer_added(const struct tokenizer *t, struct text text);
 
-/* What a tokenizer is made of, for those that write it in another format. */
-struct tokenizer_parts {
-    const struct vocab *vocab;
-    const struct pretokenizer *pre; /* NULL: SentencePiece's */
-    const struct merging *merging;
-    bool lacks_bytes; /* there is not a token for every byte, with `pre` */
-    bool adds_space;  /* before a text */
-};
-
-/* Of one that reads text. Borrowed from t. */
-struct tokenizer_parts tokenizer_parts(const struct tokenizer *t);
-
 /* At most so many bytes come out of a token, or of a text become one. Time by the vocabulary. */
 size_t tokenizer_longest(const struct tokenizer *t);
 

@@ -7,9 +7,8 @@
 #include "base/mem.h"
 #include "text/pretokenize.h"
 
-#define KEY(name)  "tokenizer.ggml." name
-#define TOKENS_KEY KEY("tokens")
-#define TYPES_KEY  KEY("token_type")
+#define TOKENS_KEY "tokenizer.ggml.tokens"
+#define TYPES_KEY  "tokenizer.ggml.token_type"
 
 /* Lower ranks are preferred among tokens of the same bytes. */
 enum find_rank { FIND_NORMAL, FIND_BYTE, FIND_SPECIAL, FIND_NEVER };
@@ -159,34 +158,4 @@ enum status id_list_add(struct id_list *list, int32_t id, struct err *e)
     TRY_ROOM(list->ids, list->len, list->cap, "token ids", e);
     list->ids[list->len++] = id;
     return STATUS_OK;
-}
-
-/* --- the keys of a file ---------------------------------------------------------------------- */
-
-void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w)
-{
-    if (!k->model)
-        return;
-    const uint64_t n = k->n;
-    gguf_add_text(w, KEY("model"), text_of(k->model));
-    if (k->pre)
-        gguf_add_text(w, KEY("pre"), text_of(k->pre));
-    gguf_add_texts(w, TOKENS_KEY, k->tokens, n);
-    if (k->scores)
-        gguf_add_array(w, KEY("scores"), GGUF_F32, k->scores, n);
-    gguf_add_array(w, TYPES_KEY, GGUF_I32, k->types, n);
-    if (!k->scores)
-        gguf_add_texts(w, KEY("merges"), k->merges, k->n_merges);
-    /* -1 becomes VOCAB_NO_ID. */
-    if (k->bos >= 0 || k->scores)
-        gguf_add_u32(w, KEY("bos_token_id"), k->bos);
-    if (k->eos >= 0 || k->scores)
-        gguf_add_u32(w, KEY("eos_token_id"), k->eos);
-    if (k->unk >= 0)
-        gguf_add_u32(w, KEY("unknown_token_id"), k->unk);
-    if (k->pad >= 0)
-        gguf_add_u32(w, KEY("padding_token_id"), k->pad);
-    gguf_add_bool(w, KEY("add_bos_token"), k->add_bos);
-    if (k->add_space_prefix >= 0)
-        gguf_add_bool(w, KEY("add_space_prefix"), k->add_space_prefix > 0);
 }

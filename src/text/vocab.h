@@ -1,6 +1,5 @@
 /*
- * vocab - the tokens of a vocabulary as bytes and types; lists of their ids; and a vocabulary as
- * the keys of a GGUF file, before they are in one.
+ * vocab - the tokens of a vocabulary as bytes and types; lists of their ids.
  *
  * A vocabulary is immutable after creation. What vocab_find needs takes more memory than the tokens
  * and is for most vocabularies only of use while the merges are read: then `names` may be freed.
@@ -93,22 +92,3 @@ struct id_list {
 
 /* id >= 0 (asserted). STATUS_NO_MEMORY; the list is as it was then. */
 enum status id_list_add(struct id_list *list, int32_t id, struct err *e);
-
-/* A tokenizer as keys. Everything is borrowed. */
-struct vocab_keys {
-    const char *model; /* tokenizer.ggml.model, "gpt2" or "llama"; NULL: no vocabulary */
-    const char *pre;   /* tokenizer.ggml.pre; NULL: none */
-    int n;
-    const struct text *tokens; /* [n] as GGUF writes them, see vocab_init */
-    const int32_t *types;      /* [n] enum token_type */
-    const float *scores;       /* [n]; NULL: it merges by `merges` */
-    uint64_t n_merges;
-    const struct text *merges; /* [n_merges] "left right" */
-    int bos, eos, unk, pad;    /* -1: none */
-    bool add_bos;
-    int add_space_prefix; /* -1: not said */
-};
-
-/* Adds tokenizer.ggml.*, as tokenizer_create and llama.cpp read them. What w itself refuses is
- * found by gguf_write. */
-void vocab_keys_write(const struct vocab_keys *k, struct gguf_writer *w);
